@@ -1,0 +1,94 @@
+/* buf.c: see buf.h. */
+#include "base/buf.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ds_buf_add(struct ds_buf *b, const void *bytes, size_t n)
+{
+    if (b->failed)
+        return;
+    if (ds_grow(&b->data, &b->cap, b->len + n + 1, 1, "text buffer", NULL) != 0) {
+        b->failed = 1;
+        return;
+    }
+    if (n)
+        memcpy(b->data + b->len, bytes, n);
+    b->len += n;
+    b->data[b->len] = '\0';
+}
+
+void ds_buf_puts(struct ds_buf *b, const char *text)
+{
+    ds_buf_add(b, text, strlen(text));
+}
+
+void ds_buf_printf(struct ds_buf *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0 || ds_grow(&b->data, &b->cap, b->len + (size_t)n + 1, 1, "text buffer", NULL) != 0) {
+        b->failed = 1;
+    } else if (!b->failed) {
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+int ds_utf8_len(const char *p, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)p;
+    if (n == 0)
+        return 0;
+    if (s[0] < 0x80)
+        return 1;
+    int len = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    if (len == 0 || (size_t)len > n)
+        return 0;
+    for (int i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+void ds_buf_escape(struct ds_buf *b, const char *text, size_t n)
+{
+    if (n == (size_t)-1)
+        n = strlen(text);
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        int len = ds_utf8_len(text + i, n - i);
+        /* U+0080..U+009F are control characters too (C1): a terminal may obey them. */
+        int c1 = len == 2 && c == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+        if (c == '\n')
+            ds_buf_puts(b, "\\n");
+        else if (c == '\t')
+            ds_buf_puts(b, "\\t");
+        else if (c == '\r')
+            ds_buf_puts(b, "\\r");
+        else if (c == '\\')
+            ds_buf_puts(b, "\\\\");
+        else if (len == 0 || c < 0x20 || c == 0x7f || c1) {
+            ds_buf_printf(b, "\\x%02x", c);
+            len = 1;
+        } else
+            ds_buf_add(b, text + i, (size_t)len);
+        i += len ? (size_t)len : 1;
+    }
+}
+
+void ds_buf_free(struct ds_buf *b)
+{
+    free(b->data);
+    memset(b, 0, sizeof *b);
+}

@@ -1,0 +1,74 @@
+/* mem.c: see mem.h. */
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_long fail_at;
+
+void ds_mem_fail_at(long n)
+{
+    atomic_store(&fail_at, n);
+}
+
+/* True when this allocation is the one chosen to fail. */
+static int injected(void)
+{
+    if (atomic_load_explicit(&fail_at, memory_order_relaxed) == 0)
+        return 0;
+    return atomic_fetch_sub(&fail_at, 1) == 1;
+}
+
+void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *err)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX) {
+        ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, count, size);
+        return NULL;
+    }
+    void *p = injected() ? NULL : calloc(1, bytes ? bytes : 1);
+    if (!p)
+        ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
+    return p;
+}
+
+int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what, struct ds_error *err)
+{
+    if (need <= *cap)
+        return 0;
+    size_t want = *cap < 8 ? 8 : *cap;
+    while (want < need)
+        if (__builtin_mul_overflow(want, (size_t)2, &want))
+            return ds_fail(err, "%s: %zu elements do not fit in memory", what, need);
+    size_t bytes;
+    if (__builtin_mul_overflow(want, size, &bytes) || bytes > PTRDIFF_MAX)
+        return ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, want, size);
+    void *old;
+    memcpy(&old, ptr, sizeof old);
+    void *p = injected() ? NULL : realloc(old, bytes);
+    if (!p)
+        return ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
+    memset((char *)p + *cap * size, 0, (want - *cap) * size);
+    memcpy(ptr, &p, sizeof p);
+    *cap = want;
+    return 0;
+}
+
+void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err)
+{
+    size_t bytes, padded;
+    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, (size_t)63, &padded) ||
+        padded > PTRDIFF_MAX) {
+        ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, count, size);
+        return NULL;
+    }
+    padded &= ~(size_t)63;
+    void *p = injected() ? NULL : aligned_alloc(64, padded ? padded : 64);
+    if (!p) {
+        ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
+        return NULL;
+    }
+    return memset(p, 0, padded ? padded : 64);
+}

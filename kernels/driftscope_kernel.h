@@ -1,0 +1,214 @@
+/* driftscope_kernel.h: the contract between driftscope and a kernel.
+ *
+ * Usable alone, from C and C++: it includes nothing of the project. All pointers are borrowed for the call; a kernel
+ * owns only what its own `prepare` returned. Sizes are in elements unless the name says bytes. Matrices are row-major;
+ * a row is one token. Kernels never print, never exit, and leave the floating-point environment as they found it.
+ *
+ * Every kernel states, in its head comment, the order in which it adds and where it rounds.
+ */
+#ifndef DRIFTSCOPE_KERNEL_H
+#define DRIFTSCOPE_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DS_KERNEL_ABI 1
+
+/* The kernel families. */
+enum ds_op {
+    DS_OP_EMBED = 0,
+    DS_OP_RMSNORM,
+    DS_OP_MATMUL,
+    DS_OP_ROPE,
+    DS_OP_CACHE,
+    DS_OP_ATTENTION,
+    DS_OP_SILU_MUL,
+    DS_OP_ADD,
+    DS_OP_SAMPLE,
+    DS_OP_COUNT
+};
+
+/* What a kernel promises about its output bits; `check` holds it to them. */
+enum ds_claim {
+    DS_CLAIM_REPEAT = 1,  /* the same call gives the same bits again */
+    DS_CLAIM_BATCH = 2,   /* a row's bits do not depend on the number of rows in the call */
+    DS_CLAIM_SLOT = 4,    /* ... nor on its position in the call or on its neighbours' content */
+    DS_CLAIM_THREADS = 8, /* ... nor on the number of threads */
+    DS_CLAIM_CHUNK = 16,  /* ... nor on how a sequence was cut into calls (prefill = decode) */
+    DS_CLAIM_ALL = 31
+};
+
+/* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in 0..threads-1, in
+ * parallel, and returns when all are done; it must not be nested. */
+struct ds_exec {
+    int threads;
+    void *team;
+    void (*run)(void *team, void (*fn)(void *arg, int thread, int threads), void *arg);
+    uint64_t seed;        /* differs from call to call; only for kernels that imitate races */
+    void *scratch;        /* at least what the kernel's scratch_bytes() asked for, 64-byte aligned, contents undefined */
+    size_t scratch_bytes;
+    void *stream;         /* a device's queue; NULL on the CPU */
+};
+
+/* The launch choice made for given arguments, stored with every capture. Zero or "" = does not apply. */
+struct ds_launch_info {
+    int32_t tile_rows, tile_cols, tile_k;
+    int32_t split;    /* parts into which a sum is cut */
+    int32_t threads;  /* threads that take part, as far as the kernel knows; 0 = unknown */
+    char algo[32];    /* algorithm or library core, e.g. "Haswell" */
+};
+
+/* Weights of one matmul as the model holds them: f32 [n][k], row-major, immutable for the model's life. */
+struct ds_weight_view {
+    const float *data;
+    int64_t n, k;
+};
+
+/* y[r][:] = table[ids[r]][:] */
+struct ds_embed_args {
+    const float *table; /* [vocab][width] */
+    int64_t vocab, width, rows;
+    const int32_t *ids; /* [rows], each in 0..vocab-1 (checked by the caller) */
+    float *y;           /* [rows][ldy] */
+    int64_t ldy;
+};
+
+/* y[r][i] = x[r][i] / sqrt(mean(x[r]^2) + eps) * weight[i] */
+struct ds_rmsnorm_args {
+    int64_t rows, width;
+    const float *x;
+    int64_t ldx;
+    const float *weight; /* [width] */
+    float eps;
+    float *y;
+    int64_t ldy;
+};
+
+/* y[r][j] = sum_k x[r][k] * w[j][k] (+ bias[j], added last) */
+struct ds_matmul_args {
+    int64_t rows, n, k;
+    const float *x;
+    int64_t ldx;
+    struct ds_weight_view w;
+    const void *prepared; /* what this kernel's prepare returned for w; NULL if it has none */
+    const float *bias;    /* [n] or NULL */
+    float *y;
+    int64_t ldy;
+};
+
+/* Rotates pairs of the first rope_dim channels of every head in place of a copy: y = rotate(x). Channels from rope_dim
+ * on are copied. cos_sin holds for each table position p and pair i: cos, sin at [(p * rope_dim/2 + i) * 2]. */
+struct ds_rope_args {
+    int64_t rows, heads, head_dim, rope_dim;
+    int neox; /* 0: pairs (2i, 2i+1); 1: pairs (i, i + rope_dim/2) */
+    const int32_t *positions; /* [rows], each < table_positions */
+    const float *cos_sin;
+    int64_t table_positions;
+    const float *x;
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
+};
+
+/* One request's part of a call, as attention and the cache see it. Query rows q_first..q_first+q_len-1 of the call
+ * belong to it and sit at cache slots kv_len-q_len..kv_len-1. Slot s is visible to the query at slot t iff
+ * kv_first <= s <= t. Slots below kv_first are left padding: a query row there sees nothing. Slot s lives in cache row
+ * pages[s / page_size] * page_size + s % page_size. */
+struct ds_sequence {
+    int32_t request;
+    int32_t q_first, q_len;
+    int32_t kv_len;   /* slots in use after this call's rows were written */
+    int32_t kv_first; /* first visible slot = number of left-padding rows */
+    const int32_t *pages;
+};
+
+/* Writes this call's k or v rows into the cache. */
+struct ds_cache_args {
+    int64_t rows, width;
+    const float *x;
+    int64_t ldx;
+    float *cache; /* [pages * page_size][width] */
+    int64_t page_size, pages;
+    const struct ds_sequence *sequences;
+    int64_t n_sequences;
+};
+
+/* Causal softmax attention with grouped KV heads: head h reads KV head h / (heads / kv_heads).
+ * y[row][h] = sum_s softmax_s(scale * q.k_s) v_s over the visible slots; a row with none gives +0. */
+struct ds_attention_args {
+    int64_t rows, heads, kv_heads, head_dim;
+    float scale;
+    const float *q; /* [rows][ldq], heads side by side */
+    int64_t ldq;
+    const float *cache_k, *cache_v; /* [pages * page_size][kv_heads * head_dim] */
+    int64_t page_size, pages;
+    const struct ds_sequence *sequences; /* in ascending q_first, covering all rows */
+    int64_t n_sequences;
+    int32_t max_q_len, max_kv_len;
+    float *y; /* [rows][ldy] */
+    int64_t ldy;
+};
+
+/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)) */
+struct ds_silu_mul_args {
+    int64_t rows, width;
+    const float *gate, *up;
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
+};
+
+/* y = a + b */
+struct ds_add_args {
+    int64_t rows, width;
+    const float *a, *b;
+    int64_t lda, ldb;
+    float *y;
+    int64_t ldy;
+};
+
+/* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins; all NaN gives 0. */
+struct ds_sample_args {
+    int64_t rows, vocab;
+    const float *logits;
+    int64_t ldx;
+    int32_t *ids;
+};
+
+/* One variant of an op. `args` is the struct of the op above. Functions return 0, or -1 with a short reason in
+ * `why` (never NULL, why_size >= 1, NUL-terminated). Members may be NULL except launch. */
+struct ds_kernel {
+    uint32_t abi;        /* DS_KERNEL_ABI */
+    int op;              /* enum ds_op */
+    const char *name;    /* variant, e.g. "pinned" */
+    const char *summary; /* one line: what it is and in which order it adds */
+    uint32_t claims;     /* enum ds_claim */
+
+    /* Whether it can run here (CPU features, libraries). */
+    int (*available)(char *why, size_t why_size);
+
+    /* matmul only: repacks weights once. *bytes_out is the size; the result is freed with free(). Depends on the weights
+     * only, never on this machine, so that it may be shared between processes. */
+    int (*prepare)(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why, size_t why_size);
+
+    /* Scratch memory needed for these arguments with this many threads. */
+    size_t (*scratch_bytes)(const void *args, int threads);
+
+    int (*launch)(const void *args, const struct ds_exec *exec, char *why, size_t why_size);
+
+    /* The choice launch would make for these arguments; does not run anything. */
+    int (*describe)(const void *args, const struct ds_exec *exec, struct ds_launch_info *out);
+};
+
+/* A plugin (.so) exports this: a NULL-terminated array. */
+typedef const struct ds_kernel *const *(*ds_plugin_kernels_fn)(uint32_t abi);
+#define DS_PLUGIN_SYMBOL "ds_plugin_kernels"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,181 @@
+/* test_base.c: buffers, names, number formats, allocation, the thread team. */
+#include "tests/unit/testing.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/names.h"
+#include "base/team.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_escape_makes_text_safe_for_a_terminal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"plain", "plain"},           {"a\nb\tc", "a\\nb\\tc"},       {"\033[31m", "\\x1b[31m"},
+        {"back\\slash", "back\\\\slash"}, {"\xc3\xa9", "\xc3\xa9"},   {"\xc3", "\\xc3"},
+        {"\xc2\x9b" "2J", "\\xc2\\x9b2J"}, {"\xed\xa0\x80", "\\xed\\xa0\\x80"}, {"\xc0\xaf", "\\xc0\\xaf"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_buf b = {0};
+        ds_buf_escape(&b, cases[i].in, (size_t)-1);
+        assert_string_equal(b.data, cases[i].out);
+        ds_buf_free(&b);
+    }
+}
+
+static void test_nearest_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rmsnorm", "matmul", "attention", "add"};
+    assert_int_equal(ds_nearest("matmull", names, 4), 1);
+    assert_int_equal(ds_nearest("atention", names, 4), 2);
+    assert_int_equal(ds_nearest("rmsnrom", names, 4), 0);
+    assert_int_equal(ds_nearest("zzzzzz", names, 4), -1);
+}
+
+/* Every f16 bit pattern survives widening and rounding; every midpoint rounds to even. */
+static void test_f16_is_exhaustively_right(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        float x = ds_f16_value((uint16_t)h);
+        if ((h & 0x7fff) > 0x7c00) {
+            assert_true(isnan(x));
+            assert_int_equal(ds_f16_round(x), 0x7e00);
+            continue;
+        }
+        assert_int_equal(ds_f16_round(x), h);
+        if ((h & 0x7fff) >= 0x7bff)
+            continue;
+        float y = ds_f16_value((uint16_t)(h + 1)), mid = (float)(((double)x + (double)y) / 2);
+        assert_int_equal(ds_f16_round(mid), h & 1 ? h + 1 : h);
+        assert_int_equal(ds_f16_round(nextafterf(mid, x)), h);
+        assert_int_equal(ds_f16_round(nextafterf(mid, y)), h + 1);
+    }
+    assert_int_equal(ds_f16_round(65519.0f), 0x7bff);
+    assert_int_equal(ds_f16_round(65520.0f), 0x7c00);
+    assert_int_equal(ds_f16_round(-1e30f), 0xfc00);
+}
+
+static void test_bf16_rounds_to_even(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        float x = ds_bf16_value((uint16_t)h);
+        if ((h & 0x7fff) > 0x7f80) {
+            assert_int_equal(ds_bf16_round(x), 0x7fc0);
+            continue;
+        }
+        assert_int_equal(ds_bf16_round(x), h);
+        if ((h & 0x7fff) == 0x7f80)
+            continue;
+        uint32_t mid = (h << 16) | 0x8000u;
+        assert_int_equal(ds_bf16_round(ds_f32_from_bits(mid)), h & 1 ? h + 1 : h);
+        assert_int_equal(ds_bf16_round(ds_f32_from_bits(mid - 1)), h);
+        assert_int_equal(ds_bf16_round(ds_f32_from_bits(mid + 1)), h + 1);
+    }
+}
+
+static void test_ulp_distance(void **state)
+{
+    (void)state;
+    assert_int_equal(ds_ulp_distance(DS_F32, 0x80000000u, 0), 0);
+    assert_int_equal(ds_ulp_distance(DS_F32, 0x80000001u, 1), 2);
+    assert_int_equal(ds_ulp_distance(DS_F32, 0x3f800000u, 0x3f800001u), 1);
+    assert_int_equal(ds_ulp_distance(DS_F32, 0x7f800000u, 0x7f7fffffu), 1);
+    assert_true(ds_ulp_distance(DS_F32, 0x7fc00000u, 0x7fc00000u) == UINT64_MAX);
+    assert_int_equal(ds_ulp_distance(DS_BF16, 0x3f80u, 0x3f82u), 2);
+    assert_true(ds_ulp_distance(DS_F16, 0x7e00u, 0) == UINT64_MAX);
+}
+
+static void test_allocation_checks_size_and_injects_failure(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    assert_null(ds_calloc(SIZE_MAX / 2, 3, "rows", &err));
+    assert_non_null(strstr(err.msg, "rows"));
+    assert_null(ds_alloc_aligned(SIZE_MAX, 1, "rows", &err));
+    ds_mem_fail_at(2);
+    void *first = ds_calloc(1, 8, "first", &err), *second = ds_calloc(1, 8, "second", &err);
+    ds_mem_fail_at(0);
+    assert_non_null(first);
+    assert_null(second);
+    assert_non_null(strstr(err.msg, "out of memory"));
+    free(first);
+    int *grown = NULL;
+    size_t cap = 0;
+    assert_ok(ds_grow(&grown, &cap, 100, sizeof *grown, "ints", &err), err);
+    assert_true(cap >= 100 && grown[99] == 0);
+    assert_int_equal(ds_grow(&grown, &cap, SIZE_MAX / 2, sizeof *grown, "ints", &err), -1);
+    free(grown);
+}
+
+struct tally {
+    int calls[8];
+    int threads;
+};
+
+static void count_call(void *arg, int thread, int threads)
+{
+    struct tally *t = arg;
+    t->calls[thread]++;
+    if (thread == 0)
+        t->threads = threads;
+}
+
+static void test_team_runs_every_member_each_round(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    for (int threads = 1; threads <= 4; threads++) {
+        struct ds_team *team = ds_team_new(threads, &err);
+        assert_non_null(team);
+        struct tally t = {{0}, 0};
+        for (int round = 0; round < 2000; round++)
+            ds_team_run(team, count_call, &t);
+        for (int i = 0; i < threads; i++)
+            assert_int_equal(t.calls[i], 2000);
+        assert_int_equal(t.threads, threads);
+        assert_int_equal(ds_team_seen(team), threads);
+        assert_int_equal(ds_team_seen(team), 1);
+        ds_team_free(team);
+    }
+    assert_null(ds_team_new(0, &err));
+    assert_null(ds_team_new(100000, &err));
+}
+
+static void test_share_covers_everything_once(void **state)
+{
+    (void)state;
+    for (long n = 0; n < 70; n++)
+        for (int threads = 1; threads <= 5; threads++) {
+            long next = 0, begin, end;
+            for (int i = 0; i < threads; i++) {
+                ds_team_share(n, 16, i, threads, &begin, &end);
+                assert_int_equal(begin, next);
+                assert_true(end == n || end % 16 == 0);
+                next = end;
+            }
+            assert_int_equal(next, n);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_escape_makes_text_safe_for_a_terminal),
+        cmocka_unit_test(test_nearest_name),
+        cmocka_unit_test(test_f16_is_exhaustively_right),
+        cmocka_unit_test(test_bf16_rounds_to_even),
+        cmocka_unit_test(test_ulp_distance),
+        cmocka_unit_test(test_allocation_checks_size_and_injects_failure),
+        cmocka_unit_test(test_team_runs_every_member_each_round),
+        cmocka_unit_test(test_share_covers_everything_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
