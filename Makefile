@@ -1,10 +1,15 @@
-# driftscope: one Makefile. `make help` lists the targets; variables: BUILD PREFIX CC WERROR=1 SAN=1.
+# driftscope: one Makefile. `make help` lists the targets.
+# Variables: BUILD=folder  PREFIX=/usr/local  DESTDIR=  CC=  CFLAGS=  LDFLAGS=  WERROR=1  SAN=1 (address and undefined)
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+INSTALL ?= install
+
+.PHONY: all
+all: $(BUILD)/driftscope ## build driftscope
 
 # ---- flags: the rules of numbers (no contraction, no reassociation) hold for every object ---------------------------------
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null)
@@ -13,8 +18,17 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wdouble-promotion -Wvla -
 NUMBERS := -O2 -ffp-contract=off
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SANFLAGS := $(if $(SAN),$(SANITIZE))
-DS_CFLAGS  := -std=c11 -g $(NUMBERS) $(WARN) -I. -MMD -MP -fPIC -pthread $(SANFLAGS)
+DS_CFLAGS  := -std=c11 -D_GNU_SOURCE= -g $(NUMBERS) $(WARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread $(SANFLAGS)
 DS_LDFLAGS := -pthread $(SANFLAGS)
+
+# No flag may let the compiler or the linker change arithmetic. base/numbers.h finds them in the compiler's own state, too.
+FAST_FLAGS := -ffast-math -Ofast -funsafe-math-optimizations -fassociative-math -freciprocal-math -ffinite-math-only \
+    -fno-signed-zeros -fno-trapping-math -fcx-limited-range -fsingle-precision-constant -mdaz-ftz -mrecip% -mfpmath=% \
+    -ffp-contract=fast -ffp-contract=on -ffp-model=% -use_fast_math --use_fast_math
+FAST_FOUND := $(filter $(FAST_FLAGS),$(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(DS_CFLAGS) $(DS_LDFLAGS) $(NVCCFLAGS))
+ifneq ($(FAST_FOUND),)
+$(error fast-math flag: $(FAST_FOUND). It changes the sums that driftscope judges (see base/numbers.h); remove it)
+endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
 ROOMS := base kernels probes dumps engine cli
@@ -36,9 +50,6 @@ EXT_probes    := $(EXT_dumps)
 EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
 EXT_cli       := $(EXT_engine) -ljansson
 
-.PHONY: all
-all: $(BUILD)/driftscope
-
 $(BUILD)/driftscope: $(LIBS)
 	$(CC) $(DS_LDFLAGS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
 
@@ -49,27 +60,154 @@ $(BUILD)/lib$(1).a: $$(call obj,$(1))
 # Unit tests: tests/unit/ROOM/test_X.c -> build/tests/unit/ROOM/test_X, linked with the room and those below.
 $(BUILD)/tests/unit/$(1)/%: tests/unit/$(1)/%.c $(BUILD)/lib$(1).a $(BELOW_$(1):%=$(BUILD)/lib%.a)
 	@mkdir -p $$(@D)
-	$(CC) $$(DS_CFLAGS) $$(CFLAGS_$(1)) $$(CFLAGS) -MF $$@.d -o $$@ $$< $(BUILD)/lib$(1).a \
+	$(CC) $$(DS_CFLAGS) $$(CFLAGS_$(1)) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< $(BUILD)/lib$(1).a \
 	    $(BELOW_$(1):%=$(BUILD)/lib%.a) $$(EXT_$(1)) -lcmocka $$(LDFLAGS)
 endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
 CFLAGS_dumps := $(HDF5_CFLAGS)
 
+# Tests of the whole program and with the real model are linked with every room; fuzz targets with a main that feeds them seeded mutations, and all but cli.
+BELOW_CLI := $(BELOW_cli:%=$(BUILD)/lib%.a)
+define program_rules
+$(BUILD)/tests/$(1)/%: tests/$(1)/%.c $(LIBS)
+	@mkdir -p $$(@D)
+	$(CC) $$(DS_CFLAGS) $(HDF5_CFLAGS) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< \
+	    -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) -lcmocka $$(LDFLAGS)
+endef
+$(foreach kind,whole real,$(eval $(call program_rules,$(kind))))
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BELOW_CLI)
+	@mkdir -p $(@D)
+	$(CC) $(DS_CFLAGS) $(HDF5_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/fuzz/standalone_main.o \
+	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_engine) $(LDFLAGS)
+
+.SECONDARY: $(BUILD)/tests/fuzz/standalone_main.o
+
 # Code for one instruction set lives in a file of its own, named after it; it is reached only after a CPU check.
 %_avx2.o:   ISA := -mavx2 -mfma
 %_avx512.o: ISA := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 $(BUILD)/dumps/%.o: ROOM_CFLAGS := $(HDF5_CFLAGS)
+$(BUILD)/cli/environment.o: ROOM_CFLAGS := $(HDF5_CFLAGS) -I$(BUILD)
+$(BUILD)/cli/environment.o: $(BUILD)/build_info.h
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(DS_CFLAGS) $(ROOM_CFLAGS) $(CFLAGS) $(ISA) -c -o $@ $<
+	$(CC) $(DS_CFLAGS) $(ROOM_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(ISA) -c -o $@ $<
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
-.PHONY: unit clean
-unit: $(UNIT_TESTS)
+# Version, compiler and flags for the record. Written anew only when they change. A checkout inside another project's
+# repository does not take that project's version for its own.
+$(BUILD)/build_info.h: always
+	@mkdir -p $(@D)
+	@git_version=unknown; \
+	if [ "$$(git rev-parse --show-toplevel 2>/dev/null)" = "$$(pwd -P)" ]; then \
+	    git_version=$$(git describe --always --dirty --tags 2>/dev/null || echo unknown); fi; \
+	escape() { printf '%s' "$$1" | tr '\n\t' '  ' | sed 's/[\\"]/\\&/g'; }; \
+	{ echo '/* Made by the Makefile. */'; \
+	  printf '#define DS_BUILD_GIT "%s"\n' "$$(escape "$$git_version")"; \
+	  printf '#define DS_BUILD_COMPILER "%s"\n' "$$(escape "$$($(CC) --version | sed 1q)")"; \
+	  printf '#define DS_BUILD_FLAGS "%s"\n' "$$(escape '$(strip -std=c11 $(NUMBERS) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))')"; \
+	} > $@.new; \
+	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
 
-clean:
-	rm -rf $(BUILD)
+# Sources may not ask for other arithmetic either.
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) kernels/cpu/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
+$(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
+	@mkdir -p $(@D)
+	@tests/tools/check_numbers $(SOURCES)
+	@touch $@
+$(BUILD)/driftscope: | $(BUILD)/numbers-checked
+
+# ---- tests ------------------------------------------------------------------------------------------------------------------
+UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
+PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/whole/test_*.c tests/real/test_real_*.c))
+FUZZ_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+CLI_TESTS  := $(wildcard tests/cli/test_*.sh)
+
+.PHONY: unit tests test asan fuzz
+unit: $(UNIT_TESTS)
+tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS)
+# tests/cli makes the same variant again (install): they must use the same variables.
+SAME_MAKE = $(MAKE) --no-print-directory BUILD='$(BUILD)' SAN='$(SAN)' WERROR='$(WERROR)' CC='$(CC)' CFLAGS='$(CFLAGS)' \
+    CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)'
+test: tests ## build and run all tests; the last line is "N passed, N failed, N skipped"
+	@DRIFTSCOPE=$(BUILD)/driftscope DS_MAKE="$(SAME_MAKE)" \
+	    tests/run $(UNIT_TESTS) $(FUZZ_TESTS) $(CLI_TESTS) $(PROGRAM_TESTS)
+asan: ## the same tests with address and undefined-behaviour sanitizers, in a build folder of their own
+	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)-asan test
+
+.PHONY: lint format
+lint: ## warnings as errors in a build folder of their own; cppcheck and man page warnings where the tools are there
+	@$(MAKE) --no-print-directory WERROR=1 BUILD=$(BUILD)-lint tests
+	@if command -v cppcheck >/dev/null; then \
+	    cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	        --suppress=missingIncludeSystem -I. $(ROOMS) && echo "lint: cppcheck found nothing"; \
+	else echo "lint: no cppcheck here, skipped"; fi
+	@if command -v man >/dev/null; then \
+	    $(BUILD)-lint/driftscope help --man > $(BUILD)-lint/driftscope.1; \
+	    warnings=$$(LC_ALL=C MANROFFSEQ= MANWIDTH=80 man --warnings -l $(BUILD)-lint/driftscope.1 2>&1 >/dev/null); \
+	    if [ -n "$$warnings" ]; then echo "$$warnings"; exit 1; fi; \
+	else echo "lint: no man here, skipped"; fi
+format: ## clang-format the files given: make format FILES="cli/main.c"
+	clang-format -i $(FILES)
+
+# ---- the model and the first verdict ------------------------------------------------------------------------------------------
+.PHONY: model demo bench
+model: ## fetch SmolLM2-135M (98 MB) into the cache folder
+	@tests/tools/fetch_model
+
+# A machine that has only git and make gets the rest first; pkg-config's answers are right in a make started after that.
+demo: ## install what is missing, build, fetch the model, run the main job, show the verdict
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory all
+	@tests/tools/demo $(BUILD)/driftscope $(BUILD)/demo.h5
+
+bench: all ## measure probe cost and model speed
+	@$(BUILD)/driftscope bench
+
+# ---- the machine --------------------------------------------------------------------------------------------------------------
+.PHONY: deps
+deps: ## install what building and testing need (Debian, Ubuntu; asks sudo when not root)
+	@tests/tools/install_deps
+
+# Without this a missing library shows as a page of compiler errors.
+ifneq ($(filter-out help deps demo model clean uninstall format,$(or $(MAKECMDGOALS),all)),)
+MISSING := $(shell for p in hdf5-serial libxxhash libpcre2-8 jansson; do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
+ifneq ($(MISSING),)
+$(error pkg-config does not find: $(MISSING). `make deps` installs what is missing)
+endif
+endif
+
+# ---- install ------------------------------------------------------------------------------------------------------------------
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+INCDIR  := $(DESTDIR)$(PREFIX)/include
+MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
+BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+.PHONY: install uninstall clean
+install: all ## install under PREFIX (and DESTDIR): program, man page, completions, kernel header
+	$(BUILD)/driftscope help --man -o $(BUILD)/driftscope.1
+	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
+	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
+	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)"
+	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
+	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
+	$(INSTALL) -m 644 $(BUILD)/driftscope.1 "$(MANDIR)/driftscope.1"
+	$(INSTALL) -m 644 $(BUILD)/driftscope.bash "$(BASHDIR)/driftscope"
+	$(INSTALL) -m 644 $(BUILD)/driftscope.zsh "$(ZSHDIR)/_driftscope"
+	$(INSTALL) -m 644 $(BUILD)/driftscope.fish "$(FISHDIR)/driftscope.fish"
+uninstall: ## remove what install put there
+	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
+	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish"
+clean: ## remove the build folders
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint
+
+.PHONY: help always
+always:
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { split($$0, t, ":"); printf "  make %-10s %s\n", t[1], $$2 }' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^# Variables: /  variables: /p' $(firstword $(MAKEFILE_LIST))

@@ -1,6 +1,5 @@
 /* team.c: see team.h. One generation counter starts a round, one counter of finished members ends it; both are futex
  * words (condition variables would cost two more switches per site, some thousand times a token). */
-#define _GNU_SOURCE
 #include "base/team.h"
 
 #include "base/mem.h"
