@@ -1,0 +1,154 @@
+/* attention.c: causal softmax attention, the reference and the pinned variant.
+ *
+ * reference  per row and head, over the visible slots in ascending order: score = (sum of q[d]*k[d]
+ * in ascending d) * scale; max; p = expf(score - max); sum of p; y[d] = (sum of p*v[d]) / sum.
+ * Products and sums rounded. pinned     KV in blocks of 256 slots counted from kv_first. In a
+ * block: scores by 16 interleaved fma chains and a fixed tree, p = exp(score - block max), p summed
+ * in 16 interleaved sums and the tree, values in one fma chain a channel in slot order. Blocks
+ * merged in ascending order, the first assigned. Exactly: kernels/PINNED.md. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pinned.h"
+
+#include <math.h>
+#include <string.h>
+
+static int check(const struct ds_attention_args *a, char *why, size_t why_size)
+{
+    if (a->kv_heads < 1 || a->heads % a->kv_heads)
+        return ds_cpu_refuse(why, why_size, "%lld heads do not share %lld KV heads evenly",
+                             (long long)a->heads, (long long)a->kv_heads);
+    if (ds_cpu_check_sequences(a->sequences, a->n_sequences, a->rows, a->page_size, a->pages, why,
+                               why_size) != 0)
+        return -1;
+    for (int64_t i = 0; i < a->n_sequences; i++)
+        if (a->sequences[i].kv_len > a->max_kv_len)
+            return ds_cpu_refuse(why, why_size, "request %d: kv_len %d is above max_kv_len %d",
+                                 a->sequences[i].request, a->sequences[i].kv_len, a->max_kv_len);
+    return 0;
+}
+
+static double work(const struct ds_attention_args *a)
+{
+    return (double)a->rows * (double)a->heads * (double)a->max_kv_len * (double)a->head_dim;
+}
+
+/* ---- reference ----------------------------------------------------------------------- */
+
+static int64_t cache_offset(const struct ds_attention_args *a, const struct ds_sequence *s,
+                            int64_t slot, int64_t head)
+{
+    int64_t row = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
+    return (row * a->kv_heads + head / (a->heads / a->kv_heads)) * a->head_dim;
+}
+
+static void reference_head(const struct ds_attention_args *a, const struct ds_sequence *s,
+                           int64_t row, int64_t head, float *p)
+{
+    const int64_t end = (int64_t)s->kv_len - s->q_len + (row - s->q_first) + 1, n = a->head_dim;
+    const float *q = a->q + row * a->ldq + head * n;
+    float *y = a->y + row * a->ldy + head * n, max = -INFINITY, sum = 0.0f;
+    memset(y, 0, (size_t)n * sizeof *y);
+    if (end <= s->kv_first)
+        return;
+    for (int64_t t = s->kv_first; t < end; t++) {
+        const float *k = a->cache_k + cache_offset(a, s, t, head);
+        float dot = 0.0f;
+        for (int64_t d = 0; d < n; d++)
+            dot += q[d] * k[d];
+        p[t] = dot * a->scale;
+        max = p[t] > max ? p[t] : max;
+    }
+    for (int64_t t = s->kv_first; t < end; t++) {
+        const float *v = a->cache_v + cache_offset(a, s, t, head);
+        p[t] = expf(p[t] - max);
+        sum += p[t];
+        for (int64_t d = 0; d < n; d++)
+            y[d] += p[t] * v[d];
+    }
+    for (int64_t d = 0; d < n; d++)
+        y[d] /= sum;
+}
+
+static void reference_items(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
+                            int64_t end)
+{
+    const struct ds_attention_args *a = args;
+    float *scores = ds_cpu_scratch_of(exec, a->max_kv_len, thread);
+    for (int64_t i = begin; i < end; i++)
+        reference_head(a, ds_cpu_sequence_of(a, i / a->heads), i / a->heads, i % a->heads, scores);
+}
+
+static size_t reference_scratch(const void *args, int threads)
+{
+    return ds_cpu_scratch(((const struct ds_attention_args *)args)->max_kv_len, threads);
+}
+
+static int reference_launch(const void *args, const struct ds_exec *exec, char *why,
+                            size_t why_size)
+{
+    const struct ds_attention_args *a = args;
+    if (check(a, why, why_size) != 0 ||
+        ds_cpu_check_scratch(exec, reference_scratch(a, exec->threads), why, why_size) != 0)
+        return -1;
+    ds_cpu_deal(exec, a, a->rows * a->heads, work(a), reference_items);
+    return 0;
+}
+
+/* ---- pinned -------------------------------------------------------------------------- */
+
+static void pinned_items(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
+                         int64_t end)
+{
+    const struct ds_attention_args *a = args;
+    float *scratch = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), thread);
+    for (int64_t i = begin; i < end; i++)
+        ds_pinned_code()->attention(a, ds_cpu_sequence_of(a, i / a->heads), i / a->heads,
+                                    i % a->heads, scratch);
+}
+
+static size_t pinned_scratch(const void *args, int threads)
+{
+    return ds_cpu_scratch(
+        ds_pinned_attention_floats(((const struct ds_attention_args *)args)->head_dim), threads);
+}
+
+static int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_attention_args *a = args;
+    if (check(a, why, why_size) != 0 ||
+        ds_cpu_check_scratch(exec, pinned_scratch(a, exec->threads), why, why_size) != 0)
+        return -1;
+    ds_cpu_deal(exec, a, a->rows * a->heads, 0.25 * work(a), pinned_items);
+    return 0;
+}
+
+static int pinned_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    const struct ds_attention_args *a = args;
+    *out = (struct ds_launch_info){
+        .tile_rows = 1,
+        .tile_k = DS_PINNED_BLOCK,
+        .split = (int32_t)(((int64_t)a->max_kv_len + DS_PINNED_BLOCK - 1) / DS_PINNED_BLOCK),
+        .threads = ds_cpu_threads(exec, a->rows * a->heads, 0.25 * work(a)),
+    };
+    strncpy(out->algo, ds_pinned_code()->name, sizeof out->algo - 1);
+    return 0;
+}
+
+const struct ds_kernel ds_attention_reference = {
+    .abi = DS_KERNEL_ABI,
+    .op = DS_OP_ATTENTION,
+    .name = "reference",
+    .claims = DS_CLAIM_ALL,
+    .scratch_bytes = reference_scratch,
+    .launch = reference_launch,
+    .summary = "plain softmax over all visible slots in ascending order"};
+const struct ds_kernel ds_attention_pinned = {
+    .abi = DS_KERNEL_ABI,
+    .op = DS_OP_ATTENTION,
+    .name = "pinned",
+    .claims = DS_CLAIM_ALL,
+    .scratch_bytes = pinned_scratch,
+    .launch = pinned_launch,
+    .describe = pinned_describe,
+    .summary = "KV in blocks of 256 from the first visible slot, merged in ascending order"};

@@ -1,0 +1,219 @@
+/* matmul.c: y = x * w^T (+ bias), the reference and the pinned variant.
+ *
+ * reference  s = s + x[k]*w[k] in ascending k from +0, product and sum rounded; bias added last.
+ * pinned     K in blocks of 256 from k = 0; in a block one chain s = fmaf(x[k], w[k], s) in
+ * ascending k from +0; block sums added in ascending order, the first assigned; bias added last;
+ * NaN as 7fc00000. prepare packs the weights as [ceil(n/16)][k][16], one layout for every
+ * instruction set. */
+#define _GNU_SOURCE
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pinned.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int check(const struct ds_matmul_args *a, char *why, size_t why_size)
+{
+    if (a->w.n != a->n || a->w.k != a->k)
+        return ds_cpu_refuse(why, why_size, "weights are %lld x %lld, the call says %lld x %lld",
+                             (long long)a->w.n, (long long)a->w.k, (long long)a->n,
+                             (long long)a->k);
+    return 0;
+}
+
+static double work(const struct ds_matmul_args *a)
+{
+    return (double)a->rows * (double)a->n * (double)a->k;
+}
+
+/* ---- reference ----------------------------------------------------------------------- */
+
+/* Four outputs side by side (each still one chain in ascending k): a single chain would wait for
+ * every addition. */
+static void reference_columns(const void *args, const struct ds_exec *exec, int thread,
+                              int64_t begin, int64_t end)
+{
+    const struct ds_matmul_args *a = args;
+    (void)exec, (void)thread;
+    for (int64_t j = begin; j < end; j += 4) {
+        int64_t n = end - j < 4 ? end - j : 4;
+        for (int64_t r = 0; r < a->rows; r++) {
+            const float *x = a->x + r * a->ldx;
+            const float *w[4];
+            float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            for (int64_t i = 0; i < 4; i++)
+                w[i] = a->w.data + (j + (i < n ? i : 0)) * a->k;
+            for (int64_t k = 0; k < a->k; k++) {
+                s[0] += x[k] * w[0][k];
+                s[1] += x[k] * w[1][k];
+                s[2] += x[k] * w[2][k];
+                s[3] += x[k] * w[3][k];
+            }
+            for (int64_t i = 0; i < n; i++)
+                a->y[r * a->ldy + j + i] = a->bias ? s[i] + a->bias[j + i] : s[i];
+        }
+    }
+}
+
+static int reference_launch(const void *args, const struct ds_exec *exec, char *why,
+                            size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    if (check(a, why, why_size) != 0)
+        return -1;
+    ds_cpu_split(exec, a, a->n, 4, work(a), reference_columns);
+    return 0;
+}
+
+static int reference_describe(const void *args, const struct ds_exec *exec,
+                              struct ds_launch_info *out)
+{
+    const struct ds_matmul_args *a = args;
+    *out = (struct ds_launch_info){.tile_rows = 1,
+                                   .tile_cols = 4,
+                                   .split = 1,
+                                   .threads = ds_cpu_threads(exec, (a->n + 3) / 4, work(a))};
+    return 0;
+}
+
+/* ---- pinned -------------------------------------------------------------------------- */
+
+/* Sixteen rows of w at a time, in squares of 16 x 16, so that reads and writes both use whole cache
+ * lines. */
+static void pack_panel(float *dst, const float *w, int64_t k, int64_t columns)
+{
+    if (columns < DS_PINNED_LANES)
+        memset(dst, 0, (size_t)k * DS_PINNED_LANES * sizeof *dst);
+    for (int64_t k0 = 0; k0 < k; k0 += 16) {
+        int64_t kn = k - k0 < 16 ? k - k0 : 16;
+        for (int64_t c = 0; c < columns; c++)
+            for (int64_t i = 0; i < kn; i++)
+                dst[(k0 + i) * 16 + c] = w[c * k + k0 + i];
+    }
+}
+
+/* Memory for packed weights, not zeroed: every byte is written once. Large blocks ask for huge
+ * pages, which halves the time to fill them and spares TLB misses when they are streamed; a refusal
+ * does not matter. */
+static float *packed_memory(size_t bytes)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    const size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    if (bytes > PTRDIFF_MAX - align)
+        return NULL;
+    void *p = NULL;
+    if (posix_memalign(&p, align, bytes ? bytes : align) != 0)
+        return NULL;
+    if (align == HUGE_PAGE)
+        madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
+                          char *why, size_t why_size)
+{
+    size_t columns, bytes;
+    if (w->n < 0 || w->k < 0)
+        return ds_cpu_refuse(why, why_size, "weights of %lld x %lld", (long long)w->n,
+                             (long long)w->k);
+    columns = ((size_t)w->n + 15) / 16 * 16;
+    if (__builtin_mul_overflow(columns, (size_t)w->k, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(float), &bytes))
+        return ds_cpu_refuse(why, why_size, "weights of %lld x %lld do not fit in memory",
+                             (long long)w->n, (long long)w->k);
+    float *p = packed_memory(bytes);
+    if (!p)
+        return ds_cpu_refuse(why, why_size, "out of memory: %zu bytes for packed weights", bytes);
+    for (int64_t j = 0; j < w->n; j += 16)
+        pack_panel(p + j * w->k, w->data + j * w->k, w->k, w->n - j < 16 ? w->n - j : 16);
+    *prepared = p;
+    *bytes_out = bytes;
+    return 0;
+}
+
+/* Work is cut over panels; over rows too when there are fewer panels than threads. */
+struct grid {
+    const struct ds_matmul_args *a;
+    int64_t panels;
+    int64_t row_parts;
+};
+
+static void pinned_columns(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
+                           int64_t end)
+{
+    const struct grid *g = args;
+    (void)exec, (void)thread;
+    if (g->row_parts == 1) {
+        ds_pinned_code()->matmul(g->a, 0, g->a->rows, begin, end);
+        return;
+    }
+    for (int64_t i = begin; i < end; i++) { /* item i: one row part of one panel */
+        int64_t part = i / g->panels, panel = i % g->panels;
+        ds_pinned_code()->matmul(g->a, g->a->rows * part / g->row_parts,
+                                 g->a->rows * (part + 1) / g->row_parts, panel, panel + 1);
+    }
+}
+
+static void pinned_grid(const struct ds_matmul_args *a, const struct ds_exec *exec, struct grid *g)
+{
+    g->a = a;
+    g->panels = (a->n + 15) / 16;
+    g->row_parts = 1;
+    if (g->panels < exec->threads && a->rows > 1) {
+        g->row_parts = (exec->threads + g->panels - 1) / (g->panels ? g->panels : 1);
+        if (g->row_parts > a->rows)
+            g->row_parts = a->rows;
+    }
+}
+
+static int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    struct grid g;
+    if (check(a, why, why_size) != 0)
+        return -1;
+    if (!a->prepared)
+        return ds_cpu_refuse(why, why_size, "weights were not packed (prepare was not called)");
+    if (a->rows < 1)
+        return 0;
+    pinned_grid(a, exec, &g);
+    ds_cpu_split(exec, &g, g.panels * g.row_parts, 1, 0.25 * work(a), pinned_columns);
+    return 0;
+}
+
+static int pinned_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    const struct ds_matmul_args *a = args;
+    const struct ds_pinned_code *code = ds_pinned_code();
+    struct grid g;
+    pinned_grid(a, exec, &g);
+    *out = (struct ds_launch_info){
+        .tile_rows = a->rows < code->tile_rows ? (int32_t)a->rows : code->tile_rows,
+        .tile_cols = DS_PINNED_LANES * code->tile_panels,
+        .tile_k = DS_PINNED_BLOCK,
+        .split = (int32_t)((a->k + DS_PINNED_BLOCK - 1) / DS_PINNED_BLOCK),
+        .threads = ds_cpu_threads(exec, g.panels * g.row_parts, 0.25 * work(a)),
+    };
+    strncpy(out->algo, code->name, sizeof out->algo - 1);
+    return 0;
+}
+
+const struct ds_kernel ds_matmul_reference = {
+    .abi = DS_KERNEL_ABI,
+    .op = DS_OP_MATMUL,
+    .name = "reference",
+    .claims = DS_CLAIM_ALL,
+    .launch = reference_launch,
+    .describe = reference_describe,
+    .summary = "one sum in ascending k, product and sum rounded"};
+const struct ds_kernel ds_matmul_pinned = {.abi = DS_KERNEL_ABI,
+                                           .op = DS_OP_MATMUL,
+                                           .name = "pinned",
+                                           .claims = DS_CLAIM_ALL,
+                                           .prepare = pinned_prepare,
+                                           .launch = pinned_launch,
+                                           .describe = pinned_describe,
+                                           .summary =
+                                               "K in blocks of 256, one fma chain a block in "
+                                               "ascending k, block sums added in ascending order"};

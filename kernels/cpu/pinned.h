@@ -1,0 +1,47 @@
+/* pinned.h: the pinned kernels' inner code, once per instruction set. Orders and rounding points:
+ * kernels/PINNED.md. The tables differ in speed only; bits are equal. Private to kernels/. */
+#ifndef DS_KERNELS_PINNED_H
+#define DS_KERNELS_PINNED_H
+
+#include "kernels/driftscope_kernel.h"
+
+#include <stdint.h>
+
+enum {
+    DS_PINNED_BLOCK = 256, /* terms of K, and KV slots, in a block */
+    DS_PINNED_LANES = 16   /* columns of a weight panel; interleaved partial sums */
+};
+
+/* Weights packed for the pinned matmul: [ceil(n/16)][k][16], columns past n zero. */
+struct ds_pinned_code {
+    const char *name;
+    int tile_rows, tile_panels; /* largest register tile */
+
+    /* Rows and weight panels (16 columns each) begin..end-1 of a matmul. */
+    void (*matmul)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
+                   int64_t panel1);
+    void (*rmsnorm)(const struct ds_rmsnorm_args *a, int64_t row);
+    void (*rope)(const struct ds_rope_args *a, int64_t row);
+    /* One head of one query row; work: ds_pinned_attention_floats() floats, 64-byte aligned. */
+    void (*attention)(const struct ds_attention_args *a, const struct ds_sequence *s, int64_t row,
+                      int64_t head, float *work);
+    /* y[i] = silu(g[i]) * u[i] */
+    void (*silu_mul)(float *y, const float *g, const float *u, int64_t n);
+    void (*add)(float *y, const float *a, const float *b, int64_t n);
+    /* Copies, each NaN as 7fc00000. */
+    void (*copy)(float *y, const float *x, int64_t n);
+    void (*exp)(float *y, const float *x, int64_t n);
+};
+
+extern const struct ds_pinned_code ds_pinned_scalar, ds_pinned_avx2, ds_pinned_avx512;
+
+/* The table in use: see ds_isa_force(). */
+const struct ds_pinned_code *ds_pinned_code(void);
+
+/* 256 scores, then two vectors of head_dim rounded up to 16. */
+static inline int64_t ds_pinned_attention_floats(int64_t head_dim)
+{
+    return DS_PINNED_BLOCK + 2 * ((head_dim + 15) / 16 * 16);
+}
+
+#endif

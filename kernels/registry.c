@@ -1,0 +1,195 @@
+/* registry.c: the static table of built-in variants, their names, and sets of them. Knows no
+ * formula and no model. */
+#include "kernels/registry.h"
+
+#include "base/buf.h"
+#include "base/names.h"
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+static const char *const op_names[DS_OP_COUNT] = {
+    [DS_OP_EMBED] = "embed",       [DS_OP_RMSNORM] = "rmsnorm", [DS_OP_MATMUL] = "matmul",
+    [DS_OP_ROPE] = "rope",         [DS_OP_CACHE] = "cache",     [DS_OP_ATTENTION] = "attention",
+    [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",         [DS_OP_SAMPLE] = "sample",
+};
+
+/* By op; in an op the vendor's variant first, then the cure, then the plain one. */
+static const struct ds_kernel *const table[] = {
+    &ds_embed_pinned,       &ds_embed_reference,  &ds_rmsnorm_rows,        &ds_rmsnorm_pinned,
+    &ds_rmsnorm_reference,  &ds_matmul_openblas,  &ds_matmul_pinned,       &ds_matmul_reference,
+    &ds_rope_pinned,        &ds_rope_reference,   &ds_cache_pinned,        &ds_cache_reference,
+    &ds_attention_vendor,   &ds_attention_pinned, &ds_attention_reference, &ds_silu_mul_pinned,
+    &ds_silu_mul_reference, &ds_add_pinned,       &ds_add_reference,       &ds_sample_pinned,
+    &ds_sample_reference,
+};
+enum { N_TABLE = sizeof table / sizeof table[0] };
+
+/* The named sets. A set gives every op its variant of the set's name, except those listed. */
+static const struct set_row {
+    const char *name, *fallback;
+    const char *variant[DS_OP_COUNT];
+} sets[] = {
+    {"vendor",
+     "reference",
+     {[DS_OP_MATMUL] = "openblas", [DS_OP_RMSNORM] = "rows", [DS_OP_ATTENTION] = "vendor"}},
+    {"pinned", "pinned", {NULL}},
+    {"reference", "reference", {NULL}},
+};
+enum { N_SETS = sizeof sets / sizeof sets[0] };
+
+const char *ds_op_name(int op)
+{
+    return op >= 0 && op < DS_OP_COUNT ? op_names[op] : NULL;
+}
+
+int ds_op_parse(const char *name)
+{
+    for (int op = 0; op < DS_OP_COUNT; op++)
+        if (strcmp(name, op_names[op]) == 0)
+            return op;
+    return -1;
+}
+
+size_t ds_kernel_count(void)
+{
+    return N_TABLE;
+}
+
+const struct ds_kernel *ds_kernel_at(size_t i)
+{
+    return i < N_TABLE ? table[i] : NULL;
+}
+
+const struct ds_kernel *ds_kernel_find(int op, const char *variant)
+{
+    for (size_t i = 0; i < N_TABLE; i++)
+        if (table[i]->op == op && strcmp(table[i]->name, variant) == 0)
+            return table[i];
+    return NULL;
+}
+
+/* ---- sets ---------------------------------------------------------------------------- */
+
+/* One name of the spec, cut at the first of '+', '=' and the end. Longer names than any known one
+ * are cut off; they are unknown either way. */
+struct word {
+    char text[64];
+    size_t len;
+};
+
+static const char *take_word(const char *p, const char *stop, struct word *w)
+{
+    w->len = strcspn(p, stop);
+    size_t n = w->len < sizeof w->text - 1 ? w->len : sizeof w->text - 1;
+    memcpy(w->text, p, n);
+    w->text[n] = '\0';
+    return p + w->len;
+}
+
+/* The error for a name that is none of `known`: the nearest one as the hint, or all of them. */
+static int unknown(struct ds_error *err, const char *spec, const char *what, const struct word *w,
+                   const char *const *known, size_t n)
+{
+    struct ds_buf text = {0}, list = {0};
+    ds_buf_escape(&text, w->text, (size_t)-1);
+    for (size_t i = 0; i < n; i++)
+        ds_buf_printf(&list, "%s%s", i ? ", " : "", known[i]);
+    struct ds_buf whole = {0};
+    ds_buf_escape(&whole, spec, strlen(spec) < 200 ? strlen(spec) : 200);
+    if (w->len == 0)
+        ds_fail(err, "kernel set '%s': %s is missing", whole.data ? whole.data : "", what);
+    else
+        ds_fail(err, "kernel set '%s': unknown %s '%s'", whole.data ? whole.data : "", what,
+                text.data ? text.data : "");
+    int near = w->len ? ds_nearest(w->text, known, n) : -1;
+    if (near >= 0)
+        ds_hint(err, "did you mean %s? known: %s", known[near], list.data ? list.data : "");
+    else
+        ds_hint(err, "known: %s", list.data ? list.data : "");
+    ds_buf_free(&text);
+    ds_buf_free(&list);
+    ds_buf_free(&whole);
+    return -1;
+}
+
+static int start_set(const char *spec, const struct word *w, struct ds_kernel_set *out,
+                     struct ds_error *err)
+{
+    const char *names[N_SETS];
+    for (size_t i = 0; i < N_SETS; i++) {
+        names[i] = sets[i].name;
+        if (strcmp(w->text, sets[i].name) != 0)
+            continue;
+        for (int op = 0; op < DS_OP_COUNT; op++) {
+            const char *variant = sets[i].variant[op] ? sets[i].variant[op] : sets[i].fallback;
+            out->op[op] = ds_kernel_find(op, variant);
+        }
+        return 0;
+    }
+    return unknown(err, spec, "set", w, names, N_SETS);
+}
+
+/* "op=variant" */
+static const char * override(const char *spec, const char *p, unsigned *seen,
+                             struct ds_kernel_set *out, struct ds_error *err)
+{
+    struct word op_word, variant;
+    const char *known[N_TABLE];
+    size_t n = 0;
+    p = take_word(p, "+=", &op_word);
+    int op = ds_op_parse(op_word.text);
+    if (op < 0) {
+        unknown(err, spec, "op", &op_word, op_names, DS_OP_COUNT);
+        return NULL;
+    }
+    if (*p != '=') {
+        ds_fail(err, "kernel set: op %s is given no variant", op_names[op]);
+        ds_hint(err, "write +%s=pinned", op_names[op]);
+        return NULL;
+    }
+    if (*seen & (1u << op)) {
+        ds_fail(err, "kernel set: op %s is given a variant twice", op_names[op]);
+        return NULL;
+    }
+    *seen |= 1u << op;
+    p = take_word(p + 1, "+", &variant);
+    out->op[op] = ds_kernel_find(op, variant.text);
+    if (out->op[op])
+        return p;
+    for (size_t i = 0; i < N_TABLE; i++)
+        if (table[i]->op == op)
+            known[n++] = table[i]->name;
+    char what[48] = "variant of ";
+    strncat(what, op_names[op], sizeof what - strlen(what) - 1);
+    unknown(err, spec, what, &variant, known, n);
+    return NULL;
+}
+
+int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err)
+{
+    struct ds_kernel_set set;
+    struct word w;
+    unsigned seen = 0;
+    const char *p = take_word(spec, "+", &w);
+    if (start_set(spec, &w, &set, err) != 0)
+        return -1;
+    while (*p == '+')
+        if (!(p = override(spec, p + 1, &seen, &set, err)))
+            return -1;
+    *out = set;
+    return 0;
+}
+
+int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err)
+{
+    char why[512];
+    for (int op = 0; op < DS_OP_COUNT; op++) {
+        const struct ds_kernel *k = set->op[op];
+        if (k->available && k->available(why, sizeof why) != 0) {
+            ds_fail(err, "%s/%s cannot run here: %s", op_names[op], k->name, why);
+            return ds_hint(err, "use the set pinned or reference, or +%s=pinned", op_names[op]);
+        }
+    }
+    return 0;
+}

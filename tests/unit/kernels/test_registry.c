@@ -1,0 +1,218 @@
+/* test_registry.c: names, the table, sets and their error texts, instruction sets. */
+#include "tests/unit/kernels/harness.h"
+
+static void test_op_names(void **state)
+{
+    (void)state;
+    for (int op = 0; op < DS_OP_COUNT; op++)
+        assert_int_equal(ds_op_parse(ds_op_name(op)), op);
+    assert_string_equal(ds_op_name(DS_OP_SILU_MUL), "silu_mul");
+    assert_null(ds_op_name(-1));
+    assert_null(ds_op_name(DS_OP_COUNT));
+    assert_int_equal(ds_op_parse("softmix"), -1);
+}
+
+/* Every entry is complete and can be found by its name; no op lacks reference or pinned. */
+static void test_table(void **state)
+{
+    (void)state;
+    assert_null(ds_kernel_at(ds_kernel_count()));
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        const struct ds_kernel *k = ds_kernel_at(i);
+        assert_int_equal(k->abi, DS_KERNEL_ABI);
+        assert_non_null(k->launch);
+        assert_true(strlen(k->summary) > 5 && strlen(k->summary) < 110);
+        assert_true((k->claims & DS_CLAIM_REPEAT) && k->claims <= DS_CLAIM_ALL);
+        assert_ptr_equal(ds_kernel_find(k->op, k->name), k);
+    }
+    for (int op = 0; op < DS_OP_COUNT; op++) {
+        assert_int_equal(kernel(op, "pinned")->claims, DS_CLAIM_ALL);
+        assert_int_equal(kernel(op, "reference")->claims, DS_CLAIM_ALL);
+    }
+    assert_null(ds_kernel_find(DS_OP_ADD, "openblas"));
+    assert_int_equal(kernel(DS_OP_MATMUL, "openblas")->claims, DS_CLAIM_REPEAT);
+    assert_false(kernel(DS_OP_ATTENTION, "vendor")->claims &
+                 (DS_CLAIM_THREADS | DS_CLAIM_CHUNK | DS_CLAIM_BATCH));
+}
+
+static void test_sets(void **state)
+{
+    static const struct {
+        const char *spec, *rmsnorm, *matmul, *attention, *add;
+    } cases[] = {
+        {"vendor", "rows", "openblas", "vendor", "reference"},
+        {"pinned", "pinned", "pinned", "pinned", "pinned"},
+        {"reference", "reference", "reference", "reference", "reference"},
+        {"vendor+attention=pinned", "rows", "openblas", "pinned", "reference"},
+        {"vendor+attention=pinned+matmul=reference", "rows", "reference", "pinned", "reference"},
+        {"pinned+rmsnorm=rows+add=reference", "rows", "pinned", "pinned", "reference"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_kernel_set set;
+        struct ds_error err;
+        assert_ok(ds_kernel_set_parse(cases[i].spec, &set, &err), err);
+        for (int op = 0; op < DS_OP_COUNT; op++)
+            assert_int_equal(set.op[op]->op, op);
+        assert_string_equal(set.op[DS_OP_RMSNORM]->name, cases[i].rmsnorm);
+        assert_string_equal(set.op[DS_OP_MATMUL]->name, cases[i].matmul);
+        assert_string_equal(set.op[DS_OP_ATTENTION]->name, cases[i].attention);
+        assert_string_equal(set.op[DS_OP_ADD]->name, cases[i].add);
+    }
+}
+
+static void test_set_errors(void **state)
+{
+    static const struct {
+        const char *spec, *msg, *hint;
+    } cases[] = {
+        {"vender", "unknown set 'vender'", "did you mean vendor?"},
+        {"", "set is missing", "known: vendor, pinned, reference"},
+        {"zzzzzzzzzz", "unknown set", "known: vendor, pinned, reference"},
+        {"vendor+", "op is missing", "known: embed"},
+        {"vendor+matmull=pinned", "unknown op 'matmull'", "did you mean matmul?"},
+        {"vendor+matmul", "op matmul is given no variant", "+matmul=pinned"},
+        {"vendor+matmul=", "variant of matmul is missing", "known: openblas, pinned, reference"},
+        {"vendor+matmul=pined", "unknown variant of matmul 'pined'", "did you mean pinned?"},
+        {"vendor+matmul=rows", "unknown variant of matmul 'rows'",
+         "known: openblas, pinned, reference"},
+        {"vendor+matmul=pinned+matmul=pinned", "op matmul is given a variant twice", ""},
+        {"pinned\033[31m", "unknown set 'pinned\\x1b[31m'", "known"},
+        {"vendor=pinned", "unknown set", "known"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_kernel_set set = {{NULL}};
+        struct ds_error err = {{0}, {0}};
+        assert_int_equal(ds_kernel_set_parse(cases[i].spec, &set, &err), -1);
+        if (!strstr(err.msg, cases[i].msg) || !strstr(err.hint, cases[i].hint)) {
+            print_error("%s: '%s' hint '%s'\n", cases[i].spec, err.msg, err.hint);
+            fail();
+        }
+        assert_null(set.op[0]);
+        assert_null(strchr(err.msg, '\033'));
+    }
+    char longer[5000];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    struct ds_kernel_set set;
+    struct ds_error err;
+    assert_int_equal(ds_kernel_set_parse(longer, &set, &err), -1);
+}
+
+static void test_isa(void **state)
+{
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_isa_force("scalar", &err), err);
+    assert_string_equal(ds_isa_name(), "scalar");
+    assert_int_equal(ds_isa_force("avx22", &err), -1);
+    assert_non_null(strstr(err.hint, "avx2"));
+    assert_string_equal(ds_isa_name(), "scalar");
+    if (!__builtin_cpu_supports("avx512f")) {
+        assert_int_equal(ds_isa_force("avx512", &err), -1);
+        assert_non_null(strstr(err.msg, "does not have"));
+    }
+    assert_ok(ds_isa_force("auto", &err), err);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        assert_string_not_equal(ds_isa_name(), "scalar");
+}
+
+static void test_available(void **state)
+{
+    struct ds_kernel_set set;
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_kernel_set_parse("pinned", &set, &err), err);
+    assert_ok(ds_kernel_set_available(&set, &err), err);
+    assert_ok(ds_kernel_set_parse("reference", &set, &err), err);
+    assert_ok(ds_kernel_set_available(&set, &err), err);
+}
+
+/* describe tells the choice without running anything. */
+static void test_describe(void **state)
+{
+    static float x[4096];
+    struct ds_matmul_args m = {.rows = 8,
+                               .n = 576,
+                               .k = 1536,
+                               .x = x,
+                               .ldx = 1536,
+                               .w = {x, 576, 1536},
+                               .y = x,
+                               .ldy = 576};
+    struct ds_exec exec = {.threads = 4, .run = run_team};
+    struct ds_launch_info info;
+    (void)state;
+    assert_int_equal(kernel(DS_OP_MATMUL, "pinned")->describe(&m, &exec, &info), 0);
+    assert_int_equal(info.tile_k, 256);
+    assert_int_equal(info.split, 6);
+    assert_int_equal(info.threads, 4);
+    assert_string_equal(info.algo, ds_isa_name());
+    m.rows = m.n = m.k = m.w.n = m.w.k = 16;
+    assert_int_equal(kernel(DS_OP_MATMUL, "pinned")->describe(&m, &exec, &info), 0);
+    assert_int_equal(info.threads, 1);
+    int32_t page = 0;
+    struct ds_sequence s = {0, 0, 1, 700, 0, &page};
+    struct ds_attention_args a = {.rows = 1,
+                                  .heads = 9,
+                                  .kv_heads = 3,
+                                  .head_dim = 64,
+                                  .page_size = 1024,
+                                  .pages = 1,
+                                  .sequences = &s,
+                                  .n_sequences = 1,
+                                  .max_q_len = 1,
+                                  .max_kv_len = 700};
+    assert_int_equal(kernel(DS_OP_ATTENTION, "vendor")->describe(&a, &exec, &info), 0);
+    assert_int_equal(info.split, 4);
+    assert_string_equal(info.algo, "split-kv");
+    s.kv_first = 189;
+    assert_int_equal(kernel(DS_OP_ATTENTION, "vendor")->describe(&a, &exec, &info), 0);
+    assert_int_equal(info.split, 1);
+    assert_int_equal(kernel(DS_OP_ATTENTION, "pinned")->describe(&a, &exec, &info), 0);
+    assert_int_equal(info.split, 3);
+}
+
+static void test_bad_arguments_are_refused(void **state)
+{
+    float x[64] = {0}, y[64];
+    char why[200];
+    struct ds_exec exec = {.threads = 1};
+    (void)state;
+    const int32_t ids[] = {0, 4};
+    struct ds_embed_args e = {x, 4, 4, 2, ids, y, 4};
+    const int32_t positions[] = {-1};
+    struct ds_rope_args r = {1, 1, 4, 4, 0, positions, x, 4, x, 4, y, 4};
+    struct ds_matmul_args m = {
+        .rows = 1, .n = 4, .k = 4, .x = x, .ldx = 4, .w = {x, 5, 4}, .y = y, .ldy = 4};
+    struct ds_weight_view huge = {x, INT64_MAX / 2, INT64_MAX / 2}, negative = {x, -1, 4};
+    void *prepared;
+    size_t bytes;
+    static const char *const names[] = {"reference", "pinned"};
+    for (int v = 0; v < 2; v++) {
+        assert_int_equal(kernel(DS_OP_EMBED, names[v])->launch(&e, &exec, why, sizeof why), -1);
+        assert_non_null(strstr(why, "id 4"));
+        assert_int_equal(kernel(DS_OP_ROPE, names[v])->launch(&r, &exec, why, sizeof why), -1);
+        assert_non_null(strstr(why, "position -1"));
+        assert_int_equal(kernel(DS_OP_MATMUL, names[v])->launch(&m, &exec, why, sizeof why), -1);
+    }
+    m.w.n = 4;
+    assert_int_equal(kernel(DS_OP_MATMUL, "pinned")->launch(&m, &exec, why, sizeof why), -1);
+    assert_non_null(strstr(why, "packed"));
+    assert_int_equal(
+        kernel(DS_OP_MATMUL, "pinned")->prepare(&huge, &prepared, &bytes, why, sizeof why), -1);
+    assert_int_equal(
+        kernel(DS_OP_MATMUL, "pinned")->prepare(&negative, &prepared, &bytes, why, sizeof why), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_op_names), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_sets),     cmocka_unit_test(test_set_errors),
+        cmocka_unit_test(test_isa),      cmocka_unit_test(test_available),
+        cmocka_unit_test(test_describe), cmocka_unit_test(test_bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
+}
