@@ -82,7 +82,9 @@ void ds_header_free(struct ds_header *h);
 
 /* ---- one trial ------------------------------------------------------------------------------------------------------ */
 
-enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1 };
+/* BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no captures; verdicts skip it
+ * except to say whether probes disturb the answer. */
+enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1, DS_PASS_BARE = 2 };
 enum { DS_PHASE_PREFILL = 0, DS_PHASE_DECODE = 1 };
 enum { DS_ROW_PROMPT = 0, DS_ROW_GENERATED = 1, DS_ROW_PAD = 2 };
 enum { DS_UNKNOWN = -1 }; /* a count that is not known */
@@ -118,6 +120,7 @@ struct ds_row {
 
 struct ds_launch {
     char op[16], variant[32];
+    int32_t rows;               /* rows this kernel was given: the head may see fewer than the call has; 0 = unknown */
     int32_t tile_rows, tile_cols, tile_k, split, threads;
     char algo[32];
 };
@@ -163,6 +166,7 @@ struct ds_step {                /* token choice after a logits row */
     float logits[DS_TOP];
     float margin;               /* logits[0] - logits[1] */
     int32_t ties;               /* how many ids share the maximum */
+    uint64_t digest;            /* XXH3-64 over the whole logits row (f32) */
 };
 
 struct ds_blob {                /* dumped bytes of one row, found by digest */
@@ -206,6 +210,8 @@ int ds_writer_create(const char *path, int force, const struct ds_header *h, str
 /* Appends one complete trial: payload, flush, trial row with checksum, flush. After a failure the writer accepts nothing more
  * and makes no further HDF5 call (the file stays readable up to the last complete trial). */
 int ds_writer_add(struct ds_writer *w, const struct ds_trial_data *t, struct ds_error *err);
+/* Where the record is being written: `path`, or a file in the temporary folder. Valid until close. */
+const char *ds_writer_path(const struct ds_writer *w);
 /* Closes the file (or, after a failure, only frees memory). */
 int ds_writer_close(struct ds_writer *w, struct ds_error *err);
 
@@ -228,6 +234,8 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
 /* How many trials were begun in the file but are not complete (cut short), and how many failed their checksum. */
 size_t ds_record_incomplete(const struct ds_record *r);
 size_t ds_record_damaged(const struct ds_record *r);
+/* The HDF5 library's version, "1.10.8"; "unknown" if it does not start. Ask here: the first call into the library must be this room's. */
+void ds_record_library(char *text, size_t size);
 /* Copies the complete trials of `r` to a new record at `path` and leaves its writer open (for run --resume). */
 int ds_record_copy(struct ds_record *r, const char *path, struct ds_writer **out, struct ds_error *err);
 

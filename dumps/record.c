@@ -1,0 +1,304 @@
+/* record.c: what a trial and a header are, apart from any file: releasing them, checking their
+ * indices, and the tensor and run digests. Must not know HDF5. */
+#include "dumps/record.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+static void free_texts(struct ds_text *texts, size_t n)
+{
+    for (size_t i = 0; texts && i < n; i++) {
+        free(texts[i].name);
+        free(texts[i].value);
+    }
+    free(texts);
+}
+
+void ds_header_free(struct ds_header *h)
+{
+    if (!h)
+        return;
+    free(h->command);
+    free_texts(h->environment, h->n_environment);
+    free_texts(h->hparams, h->n_hparams);
+    free(h->weights);
+    for (size_t i = 0; h->prompts && i < h->n_prompts; i++) {
+        free(h->prompts[i].text);
+        free(h->prompts[i].tokens);
+    }
+    free(h->prompts);
+    free(h->sites);
+    free(h->edges);
+    for (size_t i = 0; h->arms && i < h->n_arms; i++) {
+        for (size_t j = 0; h->arms[i].values && j < h->n_factors; j++)
+            free(h->arms[i].values[j]);
+        free(h->arms[i].values);
+    }
+    free(h->arms);
+    for (size_t i = 0; h->factors && i < h->n_factors; i++)
+        free(h->factors[i]);
+    free(h->factors);
+    memset(h, 0, sizeof *h);
+}
+
+void ds_trial_data_free(struct ds_trial_data *t)
+{
+    if (!t)
+        return;
+    free(t->calls);
+    free(t->rows);
+    free(t->launches);
+    free(t->captures);
+    free(t->digests);
+    free(t->drifts);
+    free(t->nonfinites);
+    free(t->steps);
+    for (size_t i = 0; t->blobs && i < t->n_blobs; i++)
+        free(t->blobs[i].data);
+    free(t->blobs);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- checks --------------------------------------------------------------------------------- */
+
+/* first .. first + count - 1 lie inside `limit` items. */
+static int in_range(uint64_t first, uint64_t count, uint64_t limit)
+{
+    return count <= limit && first <= limit - count;
+}
+
+static int terminated(const char *s, size_t size)
+{
+    return memchr(s, 0, size) != NULL;
+}
+
+static int check_calls(const struct ds_trial_data *t, struct ds_error *err)
+{
+    for (size_t i = 0; i < t->n_calls; i++) {
+        const struct ds_call *c = &t->calls[i];
+        if (c->index != i)
+            return ds_fail(err, "call %zu: its index is %u", i, c->index);
+        if (c->phase > DS_PHASE_DECODE)
+            return ds_fail(err, "call %zu: unknown phase %u", i, c->phase);
+        if (!in_range(c->first_row, c->rows, t->n_rows))
+            return ds_fail(err, "call %zu: rows %u + %u of %zu", i, c->first_row, c->rows,
+                           t->n_rows);
+    }
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct ds_row *r = &t->rows[i];
+        if (r->call >= t->n_calls)
+            return ds_fail(err, "row %zu: call %u of %zu", i, r->call, t->n_calls);
+        const struct ds_call *c = &t->calls[r->call];
+        if (i < c->first_row || i - c->first_row >= c->rows)
+            return ds_fail(err, "row %zu: outside the rows of its call %u", i, r->call);
+        if (r->kind > DS_ROW_PAD)
+            return ds_fail(err, "row %zu: unknown kind %u", i, r->kind);
+    }
+    return 0;
+}
+
+static int check_captures(const struct ds_header *h, const struct ds_trial_data *t,
+                          struct ds_error *err)
+{
+    for (size_t i = 0; i < t->n_launches; i++) {
+        const struct ds_launch *l = &t->launches[i];
+        if (!terminated(l->op, sizeof l->op) || !terminated(l->variant, sizeof l->variant) ||
+            !terminated(l->algo, sizeof l->algo))
+            return ds_fail(err, "launch %zu: a name without an end", i);
+    }
+    uint64_t total = 0; /* stays below n_digests + 2^32 */
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        if (c->call >= t->n_calls)
+            return ds_fail(err, "capture %zu: call %u of %zu", i, c->call, t->n_calls);
+        if (c->site >= h->n_sites)
+            return ds_fail(err, "capture %zu: site %u of %zu", i, c->site, h->n_sites);
+        if (c->launch >= t->n_launches)
+            return ds_fail(err, "capture %zu: launch %u of %zu", i, c->launch, t->n_launches);
+        const struct ds_call *call = &t->calls[c->call];
+        if (c->first_row < call->first_row ||
+            !in_range(c->first_row - call->first_row, c->rows, call->rows))
+            return ds_fail(err, "capture %zu: rows %u + %u outside call %u", i, c->first_row,
+                           c->rows, c->call);
+        if (!in_range(c->first_digest, c->rows, t->n_digests))
+            return ds_fail(err, "capture %zu: digests %llu + %u of %zu", i,
+                           (unsigned long long)c->first_digest, c->rows, t->n_digests);
+        /* Each digest belongs to one capture: else a few bytes could stand for any number of rows.
+         */
+        total += c->rows;
+        if (total > t->n_digests)
+            return ds_fail(err,
+                           "capture %zu: the captures have more rows than there are digests (%zu)",
+                           i, t->n_digests);
+    }
+    return 0;
+}
+
+static int check_findings(const struct ds_header *h, const struct ds_trial_data *t,
+                          struct ds_error *err)
+{
+    for (size_t i = 0; i < t->n_drifts; i++) {
+        const struct ds_drift *d = &t->drifts[i];
+        if (d->site >= h->n_sites || d->row >= t->n_rows || d->ref_arm >= h->n_arms)
+            return ds_fail(err, "drift %zu: site %u of %zu, row %u of %zu, arm %u of %zu", i,
+                           d->site, h->n_sites, d->row, t->n_rows, d->ref_arm, h->n_arms);
+    }
+    for (size_t i = 0; i < t->n_nonfinites; i++) {
+        const struct ds_nonfinite *f = &t->nonfinites[i];
+        if (f->site >= h->n_sites || f->row >= t->n_rows)
+            return ds_fail(err, "non-finite row %zu: site %u of %zu, row %u of %zu", i, f->site,
+                           h->n_sites, f->row, t->n_rows);
+    }
+    for (size_t i = 0; i < t->n_blobs; i++) {
+        const struct ds_blob *b = &t->blobs[i];
+        size_t size =
+            terminated(b->dtype, sizeof b->dtype) ? ds_dtype_size(ds_dtype_parse(b->dtype)) : 0;
+        if (size == 0)
+            return ds_fail(err, "dumped row %zu: unknown dtype", i);
+        if ((uint64_t)b->elements * size != b->bytes)
+            return ds_fail(err, "dumped row %zu: %u elements of %s in %u bytes", i, b->elements,
+                           b->dtype, b->bytes);
+        if (b->bytes && !b->data)
+            return ds_fail(err, "dumped row %zu: no bytes", i);
+    }
+    return 0;
+}
+
+/* An array that is claimed but absent would be read through NULL. */
+static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
+{
+    const struct {
+        const char *name;
+        const void *data;
+        size_t n;
+    } arrays[] = {
+        {"calls", t->calls, t->n_calls},
+        {"rows", t->rows, t->n_rows},
+        {"launches", t->launches, t->n_launches},
+        {"captures", t->captures, t->n_captures},
+        {"digests", t->digests, t->n_digests},
+        {"drifts", t->drifts, t->n_drifts},
+        {"nonfinites", t->nonfinites, t->n_nonfinites},
+        {"steps", t->steps, t->n_steps},
+        {"blobs", t->blobs, t->n_blobs},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        if (arrays[i].n && !arrays[i].data)
+            return ds_fail(err, "%s: %zu claimed, none there", arrays[i].name, arrays[i].n);
+    return 0;
+}
+
+int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t,
+                        struct ds_error *err)
+{
+    if (t->info.arm >= h->n_arms)
+        return ds_fail(err, "trial: arm %u of %zu", t->info.arm, h->n_arms);
+    if (t->info.pass > DS_PASS_BARE)
+        return ds_fail(err, "trial: unknown pass %u", t->info.pass);
+    if (!terminated(t->info.blas_core, sizeof t->info.blas_core))
+        return ds_fail(err, "trial: the BLAS core's name has no end");
+    if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
+        return -1;
+    return check_findings(h, t, err);
+}
+
+/* ---- digests -------------------------------------------------------------------------------- */
+
+struct keyed {
+    int32_t request, position, occurrence;
+    uint32_t
+        order; /* keeps equal keys in capture order, so that the result never depends on the sort */
+    uint64_t digest;
+};
+
+static int keyed_compare(const void *pa, const void *pb)
+{
+    const struct keyed *a = pa, *b = pb;
+    if (a->request != b->request)
+        return a->request < b->request ? -1 : 1;
+    if (a->position != b->position)
+        return a->position < b->position ? -1 : 1;
+    if (a->occurrence != b->occurrence)
+        return a->occurrence < b->occurrence ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+/* The tensor digest of one site from its gathered rows. `scratch` holds n digests. */
+static uint64_t tensor_digest(struct keyed *rows, size_t n, uint64_t *scratch)
+{
+    int sorted = 1;
+    for (size_t i = 1; i < n && sorted; i++)
+        sorted = keyed_compare(&rows[i - 1], &rows[i]) < 0;
+    if (!sorted)
+        qsort(rows, n, sizeof *rows, keyed_compare);
+    for (size_t i = 0; i < n; i++)
+        scratch[i] = rows[i].digest;
+    return XXH3_64bits(scratch, n * sizeof *scratch);
+}
+
+/* Fills begin[s] .. begin[s + 1] with each site's share and `rows` with its keyed digests, in
+ * capture order. */
+static void gather(const struct ds_trial_data *t, size_t n_sites, size_t *begin, size_t *next,
+                   struct keyed *rows)
+{
+    for (size_t i = 0; i < t->n_captures; i++)
+        begin[t->captures[i].site + 1] += t->captures[i].rows;
+    for (size_t s = 0; s < n_sites; s++) {
+        next[s] = begin[s];
+        begin[s + 1] += begin[s];
+    }
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        for (uint32_t r = 0; r < c->rows; r++) {
+            const struct ds_row *row = &t->rows[c->first_row + r];
+            struct keyed *k = &rows[next[c->site]];
+            k->request = row->request;
+            k->position = row->position;
+            k->occurrence = row->occurrence;
+            k->order = (uint32_t)(next[c->site]++ - begin[c->site]);
+            k->digest = t->digests[c->first_digest + r];
+        }
+    }
+}
+
+int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
+                        struct ds_error *err)
+{
+    /* Only sites are asked of the header: a probe has no arms. */
+    if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
+        return -1;
+    size_t total = 0, most = 0, tensors = 0;
+    for (size_t i = 0; i < t->n_captures; i++)
+        total += t->captures[i].rows;
+    size_t *begin = ds_calloc(h->n_sites + 1, sizeof *begin, "tensor digests", err);
+    size_t *next = begin ? ds_calloc(h->n_sites + 1, sizeof *next, "tensor digests", err) : NULL;
+    struct keyed *rows = next ? ds_calloc(total, sizeof *rows, "tensor digests", err) : NULL;
+    uint64_t *tensor = rows ? ds_calloc(h->n_sites, sizeof *tensor, "tensor digests", err) : NULL;
+    uint64_t *scratch = NULL;
+    if (tensor) {
+        gather(t, h->n_sites, begin, next, rows);
+        for (size_t s = 0; s < h->n_sites; s++)
+            most = begin[s + 1] - begin[s] > most ? begin[s + 1] - begin[s] : most;
+        scratch = ds_calloc(most, sizeof *scratch, "tensor digests", err);
+    }
+    if (scratch) {
+        /* A site without a recorded row has no tensor and gives nothing to the run digest. */
+        for (size_t s = 0; s < h->n_sites; s++)
+            if (begin[s + 1] > begin[s])
+                tensor[tensors++] =
+                    tensor_digest(rows + begin[s], begin[s + 1] - begin[s], scratch);
+        *out = XXH3_64bits(tensor, tensors * sizeof *tensor);
+    }
+    int failed = scratch == NULL;
+    free(scratch);
+    free(tensor);
+    free(rows);
+    free(next);
+    free(begin);
+    return failed ? -1 : 0;
+}

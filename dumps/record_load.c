@@ -1,0 +1,319 @@
+/* record_load.c: the payload of an open record: trials, dumped rows, and copying complete trials to
+ * a new file. Nothing is believed before its checksum was found right. Blocks that several trials
+ * share are read and held once. */
+#include "dumps/record_read.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+/* All of /launches, packed and as structs. */
+static int load_launches(struct ds_record *r, int *damage, struct ds_error *err)
+{
+    if (r->launches)
+        return 0;
+    uint64_t n = r->length[DS_TABLE_LAUNCHES];
+    char *packed = ds_record_rows(r, DS_TABLE_LAUNCHES, 0, n, damage, err);
+    struct ds_launch *launches =
+        packed ? ds_calloc((size_t)n, sizeof *launches, "launches", err) : NULL;
+    if (!launches) {
+        free(packed);
+        return -1;
+    }
+    ds_table_unpack(DS_TABLE_LAUNCHES, launches, packed, (size_t)n);
+    r->launches = launches;
+    r->launches_packed = packed;
+    return 0;
+}
+
+/* Turns a trial's list of launch numbers into the launches, and hashes those. */
+static int resolve_launches(struct ds_record *r, const uint32_t *refs, uint64_t n,
+                            struct ds_block *block, int *damage, struct ds_error *err)
+{
+    size_t bytes = ds_table_bytes(DS_TABLE_LAUNCHES);
+    if (load_launches(r, damage, err) != 0)
+        return -1;
+    struct ds_launch *launches = ds_calloc((size_t)n, sizeof *launches, "launches", err);
+    char *packed = launches ? ds_calloc((size_t)n, bytes, "launches", err) : NULL;
+    int failed = packed == NULL;
+    for (uint64_t i = 0; !failed && i < n; i++) {
+        if (refs[i] >= r->length[DS_TABLE_LAUNCHES]) {
+            *damage = failed = 1;
+            ds_fail(err, "%s: /launch_refs: launch %u of %llu", r->path, refs[i],
+                    (unsigned long long)r->length[DS_TABLE_LAUNCHES]);
+            continue;
+        }
+        launches[i] = r->launches[refs[i]];
+        memcpy(packed + i * bytes, r->launches_packed + refs[i] * bytes, bytes);
+    }
+    if (!failed)
+        block->hash = ds_checksum_bytes(packed, (size_t)n * bytes);
+    free(packed);
+    if (failed) {
+        free(launches);
+        return -1;
+    }
+    block->structs = launches;
+    return 0;
+}
+
+static int read_block(struct ds_record *r, int id, uint64_t first, uint64_t n,
+                      struct ds_block *block, int *damage, struct ds_error *err)
+{
+    void *packed = ds_record_rows(r, id, first, n, damage, err);
+    void *structs =
+        packed ? ds_calloc((size_t)n, ds_table(id)->struct_bytes, ds_table(id)->name, err) : NULL;
+    if (!structs) {
+        free(packed);
+        return -1;
+    }
+    block->hash = ds_checksum_bytes(packed, (size_t)n * ds_table_bytes(id));
+    block->structs = structs;
+    ds_table_unpack(id, structs, packed, (size_t)n);
+    free(packed);
+    if (id != DS_TABLE_LAUNCH_REFS)
+        return 0;
+    int rc = resolve_launches(r, structs, n, block, damage, err);
+    free(structs);
+    return rc;
+}
+
+/* The block's index in r->blocks, read at first use; -1. Sound or not: that is seen from a trial's
+ * checksum. */
+static int64_t get_block(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,
+                         struct ds_error *err)
+{
+    struct ds_map_key key = {n ? first : 0, 0, n, (uint32_t)id};
+    const uint64_t *known = ds_map_get(&r->block_at, &key);
+    *damage = 0;
+    if (known)
+        return (int64_t)*known;
+    struct ds_block block = {NULL, 0};
+    if (ds_grow(&r->blocks, &r->blocks_cap, r->n_blocks + 1, sizeof *r->blocks, "blocks", err) !=
+            0 ||
+        read_block(r, id, n ? first : 0, n, &block, damage, err) != 0)
+        return -1;
+    if (ds_map_put(&r->block_at, &key, r->n_blocks, err) != 0) {
+        free(block.structs);
+        return -1;
+    }
+    r->blocks[r->n_blocks] = block;
+    return (int64_t)r->n_blocks++;
+}
+
+/* ---- trials --------------------------------------------------------------------------------- */
+
+static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
+                        void *const *arrays)
+{
+    t->info = row->info;
+    t->calls = arrays[DS_TABLE_CALLS];
+    t->n_calls = (size_t)row->count[DS_TABLE_CALLS];
+    t->rows = arrays[DS_TABLE_ROWS];
+    t->n_rows = (size_t)row->count[DS_TABLE_ROWS];
+    t->launches = arrays[DS_TABLE_LAUNCH_REFS];
+    t->n_launches = (size_t)row->count[DS_TABLE_LAUNCH_REFS];
+    t->captures = arrays[DS_TABLE_CAPTURES];
+    t->n_captures = (size_t)row->count[DS_TABLE_CAPTURES];
+    t->digests = arrays[DS_TABLE_DIGESTS];
+    t->n_digests = (size_t)row->count[DS_TABLE_DIGESTS];
+    t->drifts = arrays[DS_TABLE_DRIFT];
+    t->n_drifts = (size_t)row->count[DS_TABLE_DRIFT];
+    t->nonfinites = arrays[DS_TABLE_NONFINITE];
+    t->n_nonfinites = (size_t)row->count[DS_TABLE_NONFINITE];
+    t->steps = arrays[DS_TABLE_STEPS];
+    t->n_steps = (size_t)row->count[DS_TABLE_STEPS];
+}
+
+static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,
+                      const uint64_t **blobs, int *damage, struct ds_error *err)
+{
+    const struct ds_trial_row *row = &r->trials[i].row;
+    struct ds_part part[DS_RANGES];
+    void *arrays[DS_RANGES];
+    for (int id = 0; id < DS_RANGES; id++) {
+        int64_t at = get_block(r, id, row->first[id], row->count[id], damage, err);
+        if (at < 0)
+            return -1;
+        part[id].count = row->count[id];
+        part[id].hash = r->blocks[at].hash;
+        arrays[id] = r->blocks[at].structs;
+    }
+    *damage = 1;
+    if (ds_checksum_parts(part, DS_RANGES) != row->checksum)
+        return ds_fail(err,
+                       "%s: trial %zu does not have its checksum: the file is damaged or cut short",
+                       r->path, i);
+    fill_arrays(t, row, arrays);
+    *blobs = arrays[DS_TABLE_BLOBS];
+    return ds_trial_data_check(&r->header, t, err) != 0
+               ? ds_prefix(err, "%s: trial %zu", r->path, i)
+               : 0;
+}
+
+const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct ds_error *err)
+{
+    if (i >= r->n_trials) {
+        ds_fail(err, "%s: trial %zu of %zu", r->path, i, r->n_trials);
+        return NULL;
+    }
+    struct ds_trial_slot *slot = &r->trials[i];
+    if (slot->data)
+        return slot->data;
+    if (ds_h5_enter(err) != 0)
+        return NULL;
+    struct ds_trial_data *t = ds_calloc(1, sizeof *t, "trial", err);
+    int damage = 0;
+    if (t && load_trial(r, i, t, &slot->blobs, &damage, err) == 0) {
+        slot->data = t;
+        return t;
+    }
+    free(t);
+    r->damaged += damage && !slot->damaged;
+    slot->damaged |= damage;
+    return NULL;
+}
+
+/* ---- dumped rows ---------------------------------------------------------------------------- */
+
+/* Reads /tensors and finds each digest's row. A row that does not have its own checksum is passed
+ * over; if a complete trial may rely on it, the table counts as damaged, and a digest that is not
+ * found may have been there. */
+static int index_tensors(struct ds_record *r, int *damage, struct ds_error *err)
+{
+    size_t n = (size_t)r->length[DS_TABLE_TENSORS], bytes = ds_table_bytes(DS_TABLE_TENSORS);
+    char *packed = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err);
+    struct ds_tensor_row *rows = packed ? ds_calloc(n, sizeof *rows, "dumped rows", err) : NULL;
+    int failed = rows == NULL;
+    for (size_t i = 0; !failed && i < n; i++) {
+        ds_table_unpack(DS_TABLE_TENSORS, &rows[i], packed + i * bytes, 1);
+        struct ds_map_key key = {rows[i].digest, 0, 0, DS_TABLE_TENSORS};
+        if (rows[i].check != ds_checksum_bytes(packed + i * bytes, bytes - sizeof(uint64_t)))
+            r->tensors_damaged |= i < r->tensors_needed;
+        else if (!ds_map_get(&r->tensor_at, &key))
+            failed = ds_map_put(&r->tensor_at, &key, i, err) != 0;
+    }
+    free(packed);
+    if (failed) {
+        free(rows);
+        ds_map_free(&r->tensor_at);
+        return -1;
+    }
+    r->tensors = rows;
+    return 0;
+}
+
+/* ds_record_blob, which also tells a damaged file from want of memory. */
+static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                     struct ds_error *err)
+{
+    *damage = 0;
+    if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, damage, err) != 0))
+        return -1;
+    *damage = 1;
+    struct ds_map_key key = {digest, 0, 0, DS_TABLE_TENSORS};
+    const uint64_t *at = ds_map_get(&r->tensor_at, &key);
+    if (!at && r->tensors_damaged)
+        return ds_fail(err, "%s: /tensors: damaged; %016llx may have been in it", r->path,
+                       (unsigned long long)digest);
+    if (!at)
+        return 0;
+    const struct ds_tensor_row *row = &r->tensors[*at];
+    size_t size = ds_dtype_size(ds_dtype_parse(row->dtype));
+    if (size == 0 || (uint64_t)row->elements * size != row->bytes)
+        return ds_fail(err, "%s: /tensors: %016llx: %u elements in %u bytes of an unfitting type",
+                       r->path, (unsigned long long)digest, row->elements, row->bytes);
+    void *bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, row->first, row->bytes, damage, err);
+    if (!bytes)
+        return -1;
+    *damage = 1;
+    if (ds_checksum_bytes(bytes, row->bytes) != digest) {
+        free(bytes);
+        return ds_fail(
+            err,
+            "%s: /tensor_bytes: the bytes of %016llx do not have that digest: the file is damaged",
+            r->path, (unsigned long long)digest);
+    }
+    out->digest = digest;
+    memcpy(out->dtype, row->dtype, sizeof out->dtype);
+    out->elements = row->elements;
+    out->bytes = row->bytes;
+    out->data = bytes;
+    return 1;
+}
+
+int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    int damage;
+    return find_blob(r, digest, out, &damage, err);
+}
+
+/* ---- copying -------------------------------------------------------------------------------- */
+
+static void free_blobs(struct ds_blob *blobs, size_t n)
+{
+    for (size_t i = 0; blobs && i < n; i++)
+        free(blobs[i].data);
+    free(blobs);
+}
+
+/* All rows that a loaded trial dumped. NULL: *damage tells whether the file is to blame. */
+static struct ds_blob *load_blobs(struct ds_record *r, size_t i, int *damage, struct ds_error *err)
+{
+    size_t n = (size_t)r->trials[i].row.count[DS_TABLE_BLOBS];
+    *damage = 0;
+    struct ds_blob *blobs = ds_calloc(n, sizeof *blobs, "dumped rows", err);
+    for (size_t k = 0; blobs && k < n; k++) {
+        int found = find_blob(r, r->trials[i].blobs[k], &blobs[k], damage, err);
+        if (found == 1)
+            continue;
+        if (found == 0)
+            ds_fail(err, "%s: trial %zu: the dumped row %016llx is missing", r->path, i,
+                    (unsigned long long)r->trials[i].blobs[k]);
+        free_blobs(blobs, n);
+        return NULL;
+    }
+    return blobs;
+}
+
+/* 0 also when the trial is damaged and left out. */
+static int copy_trial(struct ds_record *r, size_t i, struct ds_writer *w, struct ds_error *err)
+{
+    const struct ds_trial_data *t = ds_record_load(r, i, err);
+    int damage = r->trials[i].damaged;
+    struct ds_blob *blobs = t ? load_blobs(r, i, &damage, err) : NULL;
+    if (!blobs) {
+        r->damaged += damage && !r->trials[i].damaged;
+        r->trials[i].damaged |= damage;
+        return damage ? 0 : -1;
+    }
+    struct ds_trial_data whole = *t;
+    whole.blobs = blobs;
+    whole.n_blobs = (size_t)r->trials[i].row.count[DS_TABLE_BLOBS];
+    int rc = ds_writer_add(w, &whole, err);
+    free_blobs(blobs, whole.n_blobs);
+    return rc;
+}
+
+int ds_record_copy(struct ds_record *r, const char *path, struct ds_writer **out,
+                   struct ds_error *err)
+{
+    struct ds_writer *w;
+    *out = NULL;
+    if (ds_writer_create(path, 0, &r->header, &w, NULL, err) != 0)
+        return -1;
+    for (size_t i = 0; i < r->n_trials; i++)
+        if (copy_trial(r, i, w, err) != 0) {
+            /* A part of a copy is of no use to anyone; the name was free before. */
+            unlink(ds_writer_path(w));
+            ds_writer_close(w, NULL);
+            return -1;
+        }
+    *out = w;
+    return 0;
+}

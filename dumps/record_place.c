@@ -1,0 +1,257 @@
+/* record_place.c: see record_place.h. */
+#include "dumps/record_place.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+int ds_place_distrust;
+
+int ds_place_swmr_works(unsigned long magic)
+{
+    /* SWMR needs writes to become visible in the order in which they were made. Values:
+     * linux/magic.h and the file systems' own sources. The list names those known not to order
+     * them; an unknown one is trusted. */
+    static const unsigned long promises_nothing[] = {
+        0x6969,     /* NFS */
+        0x0bd00bd0, /* Lustre */
+        0x65735546, /* FUSE (sshfs, s3fs, glusterfs, ...) */
+        0xff534d42, /* CIFS */
+        0xfe534d42, /* SMB2 */
+        0x517b,     /* SMB */
+        0x01021997, /* 9p */
+        0x00c36400, /* Ceph */
+        0x5346414f, /* AFS */
+        0x6b414653, /* kAFS */
+        0x73757245, /* Coda */
+        0x47504653, /* GPFS */
+        0x19830326, /* BeeGFS */
+        0xaad7aaea, /* PanFS */
+        0x20030528, /* OrangeFS */
+        0x7461636f, /* OCFS2 */
+        0x01161970, /* GFS2 */
+        0x786f4256, /* VirtualBox shared folder */
+    };
+    for (size_t i = 0; i < sizeof promises_nothing / sizeof promises_nothing[0]; i++)
+        if ((magic & 0xffffffffu) == promises_nothing[i])
+            return 0;
+    return 1;
+}
+
+static char *join(const char *a, const char *b, const char *c, struct ds_error *err)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
+    char *text = ds_calloc(n, 1, "file name", err);
+    if (text)
+        snprintf(text, n, "%s%s%s", a, b, c);
+    return text;
+}
+
+/* A new empty file PREFIX.new-PID-N, private to this writer. */
+static int create_temporary(const char *prefix, struct ds_place *p, struct ds_error *err)
+{
+    for (unsigned n = 0; n < 1000; n++) {
+        char tail[48];
+        snprintf(tail, sizeof tail, ".new-%ld-%u", (long)getpid(), n);
+        char *name = join(prefix, tail, "", err);
+        if (!name)
+            return -1;
+        int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            close(fd);
+            p->file = name;
+            return 0;
+        }
+        int why = errno;
+        free(name);
+        if (why != EEXIST)
+            return ds_fail(err, "%s: cannot be created: %s", p->target, strerror(why));
+    }
+    return ds_fail(err, "%s: cannot be created: a thousand unfinished files lie beside it",
+                   p->target);
+}
+
+/* What may be replaced, and by whom. Follows a link, so that --force replaces the record and not
+ * the link to it. */
+static int check_target(const char *path, int force, struct ds_place *p, struct ds_error *err)
+{
+    struct stat st;
+    if (path[0] == '\0')
+        return ds_fail(err, "the record's file name is empty");
+    if (lstat(path, &st) != 0) {
+        p->target = join(path, "", "", err);
+        return p->target ? 0 : -1;
+    }
+    if (!force) {
+        ds_fail(err, "%s: exists already", path);
+        return ds_hint(err, "--force replaces it");
+    }
+    char *real = S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
+    p->target = join(real ? real : path, "", "", err);
+    free(real);
+    if (!p->target)
+        return -1;
+    if (stat(p->target, &st) != 0 || !S_ISREG(st.st_mode))
+        return ds_fail(err, "%s: is not a regular file and is not replaced", path);
+    return 0;
+}
+
+/* The folder part of a path, "" when it has none, with its slash. */
+static char *folder_of(const char *path, struct ds_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *text = ds_calloc(slash ? (size_t)(slash - path) + 2 : 1, 1, "file name", err);
+    if (text && slash)
+        memcpy(text, path, (size_t)(slash - path) + 1);
+    return text;
+}
+
+int ds_place_open(const char *path, int force, struct ds_place *p, struct ds_error *err)
+{
+    memset(p, 0, sizeof *p);
+    p->force = force;
+    if (check_target(path, force, p, err) != 0) {
+        ds_place_free(p);
+        return -1;
+    }
+    char *folder = folder_of(p->target, err);
+    struct statfs fs;
+    int failed = folder == NULL;
+    if (!failed && statfs(folder[0] ? folder : ".", &fs) != 0)
+        failed = ds_fail(err, "%s: cannot be created: %s", p->target, strerror(errno));
+    p->local = !failed && (ds_place_distrust || !ds_place_swmr_works((unsigned long)fs.f_type));
+    if (!failed && p->local) {
+        const char *tmp = getenv("TMPDIR");
+        char *prefix = join(tmp && tmp[0] ? tmp : "/tmp", "/", p->target + strlen(folder), err);
+        failed = prefix == NULL || create_temporary(prefix, p, err) != 0;
+        free(prefix);
+    } else if (!failed) {
+        failed = create_temporary(p->target, p, err) != 0;
+    }
+    free(folder);
+    if (failed)
+        ds_place_free(p);
+    return failed ? -1 : 0;
+}
+
+/* rename() that fails with EEXIST instead of replacing. */
+static int rename_to_new(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    /* The file system cannot say it in one step: a hard link never replaces either. */
+    if (link(from, to) == 0)
+        return unlink(from);
+    struct stat st;
+    if (errno == EEXIST || lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+static int settle(struct ds_place *p, const char *from, struct ds_error *err)
+{
+    if ((p->force ? rename(from, p->target) : rename_to_new(from, p->target)) == 0)
+        return 0;
+    if (errno == EXDEV)
+        return 1;
+    return ds_fail(err, "%s: cannot take its name: %s", p->target, strerror(errno));
+}
+
+int ds_place_born(struct ds_place *p, struct ds_error *err)
+{
+    if (!p->local) {
+        char *name = join(p->target, "", "", err);
+        if (!name)
+            return -1;
+        int rc = settle(p, p->file, err);
+        if (rc != 0) {
+            free(name);
+            return rc < 0
+                       ? -1
+                       : ds_fail(err, "%s: cannot take its name: %s", p->target, strerror(EXDEV));
+        }
+        free(p->file);
+        p->file = name;
+    }
+    p->born = 1;
+    return 0;
+}
+
+static int copy_bytes(int from, int to)
+{
+    char buffer[65536];
+    for (;;) {
+        ssize_t n = read(from, buffer, sizeof buffer);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        for (ssize_t done = 0; done < n;) {
+            ssize_t w = write(to, buffer + done, (size_t)(n - done));
+            if (w < 0 && errno != EINTR)
+                return -1;
+            done += w > 0 ? w : 0;
+        }
+    }
+}
+
+/* Across file systems: copies beside the target, makes the copy durable, then renames. */
+static int move_across(struct ds_place *p, struct ds_error *err)
+{
+    struct ds_place beside = {.target = p->target};
+    if (create_temporary(p->target, &beside, err) != 0)
+        return -1;
+    int from = open(p->file, O_RDONLY | O_CLOEXEC), to = open(beside.file, O_WRONLY | O_CLOEXEC);
+    int failed = from < 0 || to < 0 || copy_bytes(from, to) != 0 || fsync(to) != 0;
+    int why = errno;
+    if (from >= 0)
+        close(from);
+    if (to >= 0 && close(to) != 0 && !failed) {
+        failed = 1;
+        why = errno;
+    }
+    if (failed)
+        ds_fail(err, "%s: cannot be written: %s", p->target, strerror(why));
+    else
+        failed = settle(p, beside.file, err) != 0;
+    if (failed)
+        unlink(beside.file);
+    else
+        unlink(p->file);
+    free(beside.file);
+    return failed ? -1 : 0;
+}
+
+int ds_place_close(struct ds_place *p, struct ds_error *err)
+{
+    if (!p->local)
+        return 0;
+    int rc = settle(p, p->file, err);
+    if (rc > 0)
+        rc = move_across(p, err);
+    if (rc != 0)
+        ds_hint(err, "the record is complete in %s", p->file);
+    return rc;
+}
+
+void ds_place_free(struct ds_place *p)
+{
+    if (p->file && !p->born)
+        unlink(p->file);
+    free(p->target);
+    free(p->file);
+    memset(p, 0, sizeof *p);
+}

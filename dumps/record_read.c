@@ -1,0 +1,436 @@
+/* record_read.c: opens a record (finished, killed or still growing) as hostile input: the
+ * superblock before the library sees it, then the objects, then the header with its checksum, then
+ * the trials' rows with theirs. Reads no payload: see record_load.c.
+ *
+ * What a file can make this program do is bounded by the file's size: a table is believed to have
+ * at most as many rows as would fit in the file, texts and tokens are used once each, and the
+ * blocks that trials point to are the same or apart. */
+#include "dumps/record_read.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    READ_ATTEMPTS = 20, /* of a block whose checksum is wrong: it may be in the writer's hands. The
+                           default can take years */
+    MAX_CHUNK = 16 << 20, /* bytes of one chunk: a chunk is read whole */
+    MAX_RATIO = 64,       /* what a deflated table may unfold to, in sizes of the file */
+    SUPERBLOCK_BYTES = 48
+};
+
+/* ---- before the library --------------------------------------------------------------------- */
+
+/* Does not wait for a pipe's other end (O_NONBLOCK) and reads only a regular file. */
+static int check_file(const char *path, struct ds_error *err)
+{
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    unsigned char head[SUPERBLOCK_BYTES];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return ds_fail(err, "%s: %s", path, strerror(errno));
+    int rc = 0;
+    if (fstat(fd, &st) != 0)
+        rc = ds_fail(err, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        rc = ds_fail(err, "%s: is %s, not a record", path,
+                     S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+    else if (st.st_size == 0)
+        rc = ds_fail(err, "%s: is empty, not a record", path);
+    else if (st.st_size < SUPERBLOCK_BYTES ||
+             pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head ||
+             memcmp(head, signature, sizeof signature) != 0)
+        rc = ds_fail(err, "%s: is not a record (no HDF5 signature at its start)", path);
+    else if (head[8] != 3 || head[9] != 8 || head[10] != 8)
+        rc = ds_fail(err,
+                     "%s: is HDF5 but not a record (superblock %u with offsets of %u bytes; a "
+                     "record has 3 and 8)",
+                     path, head[8], head[9]);
+    close(fd);
+    return rc;
+}
+
+static uint64_t file_size(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+}
+
+static int open_file(struct ds_record *r, struct ds_error *err)
+{
+    hid_t access = ds_h5_access();
+    if (access < 0 || H5Pset_metadata_read_attempts(access, READ_ATTEMPTS) < 0)
+        return ds_h5_fail(err, "%s: hdf5 has no file access", r->path);
+    r->file = H5Fopen(r->path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ, access);
+    if (r->file < 0) {
+        ds_h5_fail(err, "%s: cannot be opened as HDF5", r->path);
+        if (err && strstr(err->msg, "truncated file"))
+            ds_hint(err, "the record was closed and later cut short: was it copied completely?");
+    }
+    H5Pclose(access);
+    return r->file < 0 ? -1 : 0;
+}
+
+/* ---- objects -------------------------------------------------------------------------------- */
+
+/* Only deflate may stand between the file and the bytes; nothing may lie outside the file. */
+static int check_storage(const struct ds_record *r, int id, hid_t plist, struct ds_error *err)
+{
+    const char *name = ds_table(id)->name;
+    H5D_layout_t layout = H5Pget_layout(plist);
+    int filters = H5Pget_nfilters(plist);
+    if (H5Pget_external_count(plist) != 0)
+        return ds_fail(err, "%s: /%s: its storage is external", r->path, name);
+    if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT)
+        return ds_fail(err, "%s: /%s: a virtual or unknown layout", r->path, name);
+    for (int i = 0; i < filters; i++) {
+        unsigned flags, config;
+        size_t none = 0;
+        if (H5Pget_filter2(plist, (unsigned)i, &flags, &none, NULL, 0, NULL, &config) !=
+            H5Z_FILTER_DEFLATE)
+            return ds_fail(err, "%s: /%s: a filter that is not deflate", r->path, name);
+    }
+    if (filters < 0)
+        return ds_h5_fail(err, "%s: /%s: filters", r->path, name);
+    hsize_t chunk = 1;
+    if (layout == H5D_CHUNKED && (H5Pget_chunk(plist, 1, &chunk) != 1 || chunk == 0 ||
+                                  chunk > MAX_CHUNK / ds_table_bytes(id)))
+        return ds_fail(err, "%s: /%s: chunks of %llu rows", r->path, name,
+                       (unsigned long long)chunk);
+    return 0;
+}
+
+/* Rank, and how many rows the file's size can back (the tail of a table may not have reached the
+ * file). */
+static int check_extent(struct ds_record *r, int id, hid_t space, int deflated, uint64_t size,
+                        struct ds_error *err)
+{
+    hsize_t rows = 0;
+    if (space < 0 || H5Sget_simple_extent_type(space) != H5S_SIMPLE ||
+        H5Sget_simple_extent_ndims(space) != 1 ||
+        H5Sget_simple_extent_dims(space, &rows, NULL) != 1)
+        return ds_fail(err, "%s: /%s: is not a one-dimensional table", r->path, ds_table(id)->name);
+    uint64_t bytes = ds_table_bytes(id), backed = (deflated ? size * MAX_RATIO : size) / bytes;
+    if (id >= DS_GROWING && rows > backed)
+        return ds_fail(err, "%s: /%s: claims %llu rows, more than the file's %llu bytes can hold",
+                       r->path, ds_table(id)->name, (unsigned long long)rows,
+                       (unsigned long long)size);
+    r->length[id] = rows < backed ? rows : backed;
+    return 0;
+}
+
+static int open_table(struct ds_record *r, int id, struct ds_error *err)
+{
+    const char *name = ds_table(id)->name;
+    H5L_info_t link;
+    if (H5Lexists(r->file, name, H5P_DEFAULT) <= 0 ||
+        H5Lget_info(r->file, name, &link, H5P_DEFAULT) < 0)
+        return ds_h5_fail(err, "%s: /%s: is missing", r->path, name);
+    if (link.type != H5L_TYPE_HARD)
+        return ds_fail(err, "%s: /%s: is a link to elsewhere", r->path, name);
+    if ((r->dataset[id] = H5Dopen2(r->file, name, H5P_DEFAULT)) < 0)
+        return ds_h5_fail(err, "%s: /%s: is not a table", r->path, name);
+    r->type[id] = ds_h5_type(id);
+    hid_t type = H5Dget_type(r->dataset[id]), plist = H5Dget_create_plist(r->dataset[id]);
+    hid_t space = H5Dget_space(r->dataset[id]);
+    int rc = 0;
+    if (r->type[id] < 0 || type < 0 || plist < 0)
+        rc = ds_h5_fail(err, "%s: /%s", r->path, name);
+    else if (H5Tequal(type, r->type[id]) <= 0)
+        rc = ds_fail(err, "%s: /%s: its fields are not those of version %d", r->path, name,
+                     DS_RECORD_VERSION);
+    else
+        rc = check_storage(r, id, plist, err);
+    if (rc == 0)
+        rc = check_extent(r, id, space, H5Pget_nfilters(plist) > 0, file_size(r->path), err);
+    H5Tclose(type);
+    H5Pclose(plist);
+    H5Sclose(space);
+    return rc;
+}
+
+void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,
+                     struct ds_error *err)
+{
+    *damage = 0;
+    if (n > r->length[id] || first > r->length[id] - n) {
+        *damage = 1;
+        ds_fail(err, "%s: /%s: rows %llu + %llu of %llu", r->path, ds_table(id)->name,
+                (unsigned long long)first, (unsigned long long)n,
+                (unsigned long long)r->length[id]);
+        return NULL;
+    }
+    void *packed = ds_calloc((size_t)n, ds_table_bytes(id), ds_table(id)->name, err);
+    if (packed && ds_h5_rows(0, r->dataset[id], r->type[id], first, n, packed) != 0) {
+        *damage = 1;
+        ds_h5_fail(err, "%s: /%s: cannot be read", r->path, ds_table(id)->name);
+        free(packed);
+        return NULL;
+    }
+    return packed;
+}
+
+/* ---- header --------------------------------------------------------------------------------- */
+
+static int read_attribute(const struct ds_record *r, const struct ds_field *f, void *out,
+                          struct ds_error *err)
+{
+    if (H5Aexists(r->file, f->name) <= 0)
+        return ds_fail(err, "%s: is HDF5 but not a record (no attribute %s)", r->path, f->name);
+    hid_t attribute = H5Aopen(r->file, f->name, H5P_DEFAULT);
+    if (attribute < 0)
+        return ds_h5_fail(err, "%s: attribute %s", r->path, f->name);
+    hid_t want = ds_h5_field_type(f), type = H5Aget_type(attribute),
+          space = H5Aget_space(attribute);
+    int rc = 0;
+    if (want < 0 || type < 0 || space < 0 || H5Tequal(type, want) <= 0 ||
+        H5Sget_simple_extent_type(space) != H5S_SCALAR)
+        rc = ds_fail(err, "%s: attribute %s: has another type than version %d gives it", r->path,
+                     f->name, DS_RECORD_VERSION);
+    else if (H5Aread(attribute, want, out) < 0)
+        rc = ds_h5_fail(err, "%s: attribute %s: cannot be read", r->path, f->name);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Tclose(want);
+    H5Aclose(attribute);
+    return rc;
+}
+
+static int read_identity(const struct ds_record *r, struct ds_identity *identity,
+                         struct ds_error *err)
+{
+    const struct ds_table *t = ds_table(DS_TABLE_IDENTITY);
+    char packed[1024] = {0}, *to = packed;
+    for (size_t i = 0; i < t->n_fields; i++) {
+        if (read_attribute(r, &t->fields[i], to, err) != 0)
+            return -1;
+        to += t->fields[i].bytes;
+        if (i > 1)
+            continue;
+        /* The first two, format and version, decide whether the others can be expected at all. */
+        ds_table_unpack(DS_TABLE_IDENTITY, identity, packed, 1);
+        if (strcmp(identity->format, DS_RECORD_FORMAT) != 0)
+            return ds_fail(err, "%s: attribute format: is not \"%s\"", r->path, DS_RECORD_FORMAT);
+        if (i == 1 && identity->version != DS_RECORD_VERSION) {
+            ds_fail(err, "%s: is a record of version %u; this program reads version %d", r->path,
+                    identity->version, DS_RECORD_VERSION);
+            return ds_hint(err, "read it with the version of driftscope that wrote it");
+        }
+    }
+    ds_table_unpack(DS_TABLE_IDENTITY, identity, packed, 1);
+    return 0;
+}
+
+static int read_header(struct ds_record *r, struct ds_error *err)
+{
+    struct ds_header_image image;
+    memset(&image, 0, sizeof image);
+    int failed = read_identity(r, &image.identity, err) != 0, damage;
+    for (int id = DS_GROWING; !failed && id < DS_STORED; id++) {
+        if (open_table(r, id, err) != 0 ||
+            !(image.table[id].bytes = ds_record_rows(r, id, 0, r->length[id], &damage, err)))
+            failed = 1;
+        else
+            image.table[id].rows = (size_t)r->length[id];
+    }
+    if (!failed && ds_header_unpack(&image, &r->header, err) != 0)
+        failed = ds_prefix(err, "%s", r->path);
+    ds_header_image_free(&image);
+    return failed ? -1 : 0;
+}
+
+/* ---- the trials' rows ----------------------------------------------------------------------- */
+
+enum row_state { ROW_GOOD, ROW_INCOMPLETE, ROW_DAMAGED };
+
+/* What the scan over the rows remembers: how far each table is used, and which blocks exist. */
+struct scan {
+    uint64_t used[DS_RANGES];
+    struct ds_map blocks;
+};
+
+/* All zero: the row's place exists but its bytes never reached the file. */
+static int all_zero(const char *packed, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (packed[i])
+            return 0;
+    return 1;
+}
+
+/* A writer appends, or points to an earlier block: any other overlap is a fabrication, by which a
+ * small file could stand for any amount of data. */
+static int check_blocks(const struct ds_trial_row *row, struct scan *scan, enum row_state *state,
+                        struct ds_error *err)
+{
+    for (int id = 0; id < DS_RANGES; id++) {
+        struct ds_map_key key = {row->first[id], 0, row->count[id], (uint32_t)id};
+        if (row->count[id] == 0 || ds_map_get(&scan->blocks, &key))
+            continue;
+        if (row->first[id] < scan->used[id]) {
+            *state = ROW_DAMAGED;
+            return 0;
+        }
+        scan->used[id] = row->first[id] + row->count[id];
+        if (ds_map_put(&scan->blocks, &key, 0, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int judge_row(const struct ds_record *r, const char *packed, struct ds_trial_row *row,
+                     struct scan *scan, enum row_state *state, struct ds_error *err)
+{
+    size_t bytes = ds_table_bytes(DS_TABLE_TRIALS);
+    *state = ROW_INCOMPLETE;
+    if (all_zero(packed, bytes))
+        return 0;
+    ds_table_unpack(DS_TABLE_TRIALS, row, packed, 1);
+    *state = ROW_DAMAGED;
+    if (row->row_checksum != ds_checksum_bytes(packed, bytes - sizeof(uint64_t)) ||
+        row->info.arm >= r->header.n_arms || row->info.pass > DS_PASS_BARE)
+        return 0;
+    *state = ROW_INCOMPLETE;
+    for (int id = 0; id < DS_RANGES; id++)
+        if (row->count[id] > r->length[id] || row->first[id] > r->length[id] - row->count[id])
+            return 0;
+    if (row->tensors > r->length[DS_TABLE_TENSORS])
+        return 0;
+    *state = ROW_GOOD;
+    return check_blocks(row, scan, state, err);
+}
+
+/* Rows that no trial refers to, when all trials are sound: the writer was at work on one more. */
+static int has_begun_trial(const struct ds_record *r, const struct scan *scan)
+{
+    for (int id = 0; id < DS_RANGES; id++)
+        if (r->length[id] > scan->used[id])
+            return 1;
+    return r->length[DS_TABLE_TENSORS] > r->tensors_needed;
+}
+
+static int index_trials(struct ds_record *r, const char *packed, struct ds_error *err)
+{
+    size_t bytes = ds_table_bytes(DS_TABLE_TRIALS), n = (size_t)r->length[DS_TABLE_TRIALS];
+    struct scan scan;
+    memset(&scan, 0, sizeof scan);
+    r->trials = ds_calloc(n, sizeof *r->trials, "trials", err);
+    int failed = r->trials == NULL;
+    for (size_t i = 0; !failed && i < n; i++) {
+        enum row_state state;
+        struct ds_trial_row *row = &r->trials[r->n_trials].row;
+        failed = judge_row(r, packed + i * bytes, row, &scan, &state, err) != 0;
+        r->n_trials += state == ROW_GOOD;
+        r->incomplete += state == ROW_INCOMPLETE;
+        r->damaged += state == ROW_DAMAGED;
+        if (state == ROW_GOOD && row->tensors > r->tensors_needed)
+            r->tensors_needed = row->tensors;
+    }
+    if (!failed && r->incomplete + r->damaged == 0)
+        r->incomplete = (size_t)has_begun_trial(r, &scan);
+    ds_map_free(&scan.blocks);
+    return failed ? -1 : 0;
+}
+
+/* In a growing file the order matters: first the rows, then the extents of what they refer to,
+ * which were there earlier. */
+static int read_trials(struct ds_record *r, struct ds_error *err)
+{
+    int damage;
+    if (open_table(r, DS_TABLE_TRIALS, err) != 0)
+        return -1;
+    char *packed = ds_record_rows(r, DS_TABLE_TRIALS, 0, r->length[DS_TABLE_TRIALS], &damage, err);
+    int failed = packed == NULL;
+    for (int id = 0; !failed && id < DS_TABLE_TRIALS; id++)
+        failed = open_table(r, id, err) != 0;
+    if (!failed)
+        failed = index_trials(r, packed, err) != 0;
+    free(packed);
+    return failed ? -1 : 0;
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+int ds_record_open(const char *path, struct ds_record **out, struct ds_error *err)
+{
+    *out = NULL;
+    if (ds_h5_enter(err) != 0 || check_file(path, err) != 0)
+        return -1;
+    struct ds_record *r = ds_calloc(1, sizeof *r, "record", err);
+    if (!r)
+        return -1;
+    r->file = -1;
+    for (int id = 0; id < DS_STORED; id++)
+        r->dataset[id] = r->type[id] = -1;
+    r->path = ds_calloc(strlen(path) + 1, 1, "record", err);
+    if (r->path)
+        memcpy(r->path, path, strlen(path));
+    if (!r->path || open_file(r, err) != 0 || read_header(r, err) != 0 ||
+        read_trials(r, err) != 0) {
+        ds_record_close(r);
+        return -1;
+    }
+    *out = r;
+    return 0;
+}
+
+void ds_record_close(struct ds_record *r)
+{
+    if (!r)
+        return;
+    struct ds_error ignored;
+    /* After a failed write of this process the library is not called again: the file closes with
+     * the process. */
+    if (ds_h5_enter(&ignored) == 0) {
+        for (int id = 0; id < DS_STORED; id++)
+            if (r->type[id] >= 0)
+                H5Tclose(r->type[id]);
+        if (r->file >= 0)
+            H5Fclose(r->file);
+    }
+    for (size_t i = 0; i < r->n_trials; i++)
+        free(r->trials[i].data);
+    for (size_t i = 0; i < r->n_blocks; i++)
+        free(r->blocks[i].structs);
+    free(r->trials);
+    free(r->blocks);
+    free(r->launches);
+    free(r->launches_packed);
+    free(r->tensors);
+    ds_map_free(&r->block_at);
+    ds_map_free(&r->tensor_at);
+    ds_header_free(&r->header);
+    free(r->path);
+    free(r);
+}
+
+const struct ds_header *ds_record_header(const struct ds_record *r)
+{
+    return &r->header;
+}
+
+size_t ds_record_trial_count(const struct ds_record *r)
+{
+    return r->n_trials;
+}
+
+const struct ds_trial *ds_record_trial(const struct ds_record *r, size_t i)
+{
+    return i < r->n_trials ? &r->trials[i].row.info : NULL;
+}
+
+size_t ds_record_incomplete(const struct ds_record *r)
+{
+    return r->incomplete;
+}
+
+size_t ds_record_damaged(const struct ds_record *r)
+{
+    return r->damaged;
+}

@@ -1,0 +1,46 @@
+/* record_read.h: an open record, shared by record_read.c (opening) and record_load.c (trials and
+ * dumped rows). */
+#ifndef DS_RECORD_READ_H
+#define DS_RECORD_READ_H
+
+#include "dumps/record_h5.h"
+
+/* One stored block of a table, unpacked, shared by all trials that point to it. */
+struct ds_block {
+    void *structs;
+    uint64_t hash; /* XXH3-64 of its packed bytes */
+};
+
+struct ds_trial_slot {
+    struct ds_trial_row row;
+    struct ds_trial_data *data; /* NULL until loaded; its arrays belong to the blocks */
+    const uint64_t *blobs; /* digests of the rows it dumped, row.count[DS_TABLE_BLOBS] of them */
+    int damaged;
+};
+
+struct ds_record {
+    char *path;
+    hid_t file, dataset[DS_STORED], type[DS_STORED];
+    uint64_t length[DS_STORED]; /* rows that may be asked for: the extent, but never more than the
+                                   file's size backs */
+    struct ds_header header;
+    struct ds_trial_slot *trials;
+    size_t n_trials, incomplete, damaged;
+    uint64_t tensors_needed; /* rows of /tensors that the complete trials rely on */
+
+    struct ds_map block_at; /* (table, first, count) -> index in blocks */
+    struct ds_block *blocks;
+    size_t n_blocks, blocks_cap;
+    struct ds_launch *launches; /* all of /launches, and their packed bytes; NULL until needed */
+    char *launches_packed;
+    struct ds_tensor_row *tensors; /* all of /tensors; NULL until needed */
+    struct ds_map tensor_at;       /* digest -> index in tensors */
+    int tensors_damaged;
+};
+
+/* Reads n packed rows of a stored table. NULL with err; *damage tells a damaged file from want of
+ * memory. */
+void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,
+                     struct ds_error *err);
+
+#endif

@@ -1,0 +1,373 @@
+/* verdict.c: the verdict as a whole (verdict.h): puts the answers of verdict_*.c together and says whether there is anything to
+ * compare. Pure; knows no file. */
+#include "dumps/verdict_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options, struct ds_analysis **out,
+                    struct ds_error *err)
+{
+    struct ds_analysis *a = ds_calloc(1, sizeof *a, "analysis", err);
+    if (!a)
+        return -1;
+    a->src = s;
+    a->h = s->header;
+    if (options)
+        a->options = *options;
+    a->n_sites = a->h->n_sites;
+    if (analysis_build(a, err) == 0) {
+        uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
+        int rc = labels ? find_unstable_kernels(a, labels, err) : -1;
+        free(labels);
+        if (rc == 0) {
+            *out = a;
+            return 0;
+        }
+    }
+    ds_analysis_free(a);
+    return -1;
+}
+
+void ds_analysis_free(struct ds_analysis *a)
+{
+    if (!a)
+        return;
+    for (size_t i = 0; a->arms && i < a->h->n_arms; i++) {
+        struct arm_table *t = &a->arms[i];
+        free(t->trials);
+        free(t->value_of);
+        free(t->hash);
+        free(t->digest);
+        free(t->capture);
+        free(t->kernel);
+        free(t->state);
+        free(t->row);
+        free(t->requests);
+        free(t->excluded);
+        free(t->odd_trial);
+    }
+    for (size_t f = 0; a->values && f < a->h->n_factors; f++)
+        free(a->values[f]);
+    free(a->arms);
+    free(a->keys);
+    free(a->value);
+    free(a->values);
+    free(a->n_values);
+    free(a->in_start);
+    free(a->in_from);
+    free(a->in_kind);
+    free(a->feeds_causal);
+    free(a->feeds_all);
+    free(a->kernels);
+    free(a->stage_of);
+    free(a->repeats);
+    free(a->kernel_unstable);
+    free(a->kernel_repeats);
+    free(a->status);
+    free(a->prefix);
+    free(a->skip);
+    free(a->call_status);
+    free(a->inputs);
+    free(a);
+}
+
+/* ---- room for the answer ----------------------------------------------------------------------------------------------------- */
+
+static int set_up_factor(const struct ds_analysis *a, struct ds_verdict *v, size_t f, struct ds_error *err)
+{
+    struct ds_factor_verdict *fv = &v->factors[f];
+    fv->name = f == 0 ? "repeat" : a->h->factors[f - 1];
+    fv->n_values = f == 0 ? (uint32_t)a->n_repeats : a->n_values[f - 1];
+    if (!(fv->values = ds_calloc(fv->n_values, sizeof *fv->values, "factor values", err)))
+        return -1;
+    for (uint32_t i = 0; i < fv->n_values; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%u", f == 0 ? a->repeats[i] : 0);
+        fv->values[i] = f == 0 ? verdict_own(v, text, err) : a->values[f - 1][i];
+        if (!fv->values[i])
+            return -1;
+    }
+    for (int p = 0; p < DS_VERDICT_PHASES; p++)
+        if (!(fv->phase[p].class_of = ds_calloc(fv->n_values, sizeof *fv->phase[p].class_of, "classes", err)))
+            return -1;
+    return 0;
+}
+
+static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    memset(v, 0, sizeof *v);
+    v->n_factors = a->h->n_factors + 1;
+    if (!(v->factors = ds_calloc(v->n_factors, sizeof *v->factors, "factors", err)) ||
+        !(v->kernels = ds_calloc(a->n_kernels, sizeof *v->kernels, "kernels", err)))
+        return -1;
+    v->n_kernels = a->n_kernels;
+    for (size_t f = 0; f < v->n_factors; f++)
+        if (set_up_factor(a, v, f, err) != 0)
+            return -1;
+    for (size_t k = 0; k < a->n_kernels; k++) {
+        struct ds_kernel_verdict *kv = &v->kernels[k];
+        kv->op = a->kernels[k].op;
+        kv->variant = a->kernels[k].variant;
+        if (!(kv->condition = ds_calloc(v->n_factors, 1, "conditions", err)) ||
+            !(kv->class_of = ds_calloc(v->n_factors, sizeof *kv->class_of, "classes", err)))
+            return -1;
+        for (size_t f = 0; f < v->n_factors; f++) {
+            if (!(kv->class_of[f] = ds_calloc(v->factors[f].n_values, sizeof **kv->class_of, "classes", err)))
+                return -1;
+            for (uint32_t i = 0; i < v->factors[f].n_values; i++)
+                kv->class_of[f][i] = DS_NO_CLASS;
+        }
+    }
+    return 0;
+}
+
+/* ---- the record itself ---------------------------------------------------------------------------------------------------------- */
+
+/* A site whose rows all have the same bits, although the rows at the first f32 site differ: a dead buffer, or one captured once
+ * for all (both happen). Whole numbers and tokens may be constant. */
+static int note_constant_sites(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    const struct arm_table *t = &a->arms[v->ref_arm];
+    int varied = 0, noted = 0, more = 0;
+    for (size_t s = 0; s < a->n_sites; s++) {
+        if (strcmp(a->h->sites[s].dtype, "i32") == 0)
+            continue;
+        uint64_t first = 0;
+        size_t n = 0, equal = 1;
+        for (size_t i = 0; i < a->n_rows; i++) {
+            size_t cell = s * a->n_rows + i;
+            if (t->state[cell] == CELL_ABSENT)
+                continue;
+            first = n == 0 ? t->digest[cell] : first;
+            equal += n != 0 && t->digest[cell] == first;
+            n++;
+        }
+        if (n >= 2 && equal < n)
+            varied = 1;
+        if (n < 4 || equal < n || !varied)
+            continue;
+        if (noted++ >= 3)
+            more++;
+        else if (verdict_note(v, err, "layer %d %s: all %zu rows have the same bits (a constant, all-zero or stale capture)",
+                              a->h->sites[s].layer, a->h->sites[s].stage, n) != 0)
+            return -1;
+    }
+    return more ? verdict_note(v, err, "%d more sites hold one row's bits in every row", more) : 0;
+}
+
+/* Sites of other layers with the same digests row by row: the same buffer captured for several layers. */
+static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    const struct arm_table *t = &a->arms[v->ref_arm];
+    for (size_t s = 0; s < a->n_sites; s++) {
+        const struct ds_site *x = &a->h->sites[s];
+        size_t copies = 0;
+        if (strcmp(x->dtype, "i32") == 0 || x->layer != 0)
+            continue;
+        for (size_t o = s + 1; o < a->n_sites; o++) {
+            const struct ds_site *y = &a->h->sites[o];
+            if (y->layer <= 0 || strcmp(x->stage, y->stage) != 0 || strcmp(x->part, y->part) != 0)
+                continue;
+            size_t n = 0, equal = 0;
+            for (size_t i = 0; i < a->n_rows; i++) {
+                if (t->state[s * a->n_rows + i] == CELL_ABSENT || t->state[o * a->n_rows + i] == CELL_ABSENT)
+                    continue;
+                n++;
+                equal += t->digest[s * a->n_rows + i] == t->digest[o * a->n_rows + i];
+                if (n > equal)
+                    break;
+            }
+            copies += n > 0 && n == equal;
+        }
+        if (copies)
+            return verdict_note(v, err, "%s: layer 0 and %zu other layers have the same bits in every row (one buffer captured "
+                                "for all layers?)", x->stage, copies);
+    }
+    return 0;
+}
+
+/* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole logits rows. 1 they differ, 0 they
+ * agree, -1 not checked (no bare pass, or the arm does not even agree with itself). */
+static int probes_disturb(const struct ds_analysis *a)
+{
+    int checked = -1;
+    for (size_t i = 0; i < a->src->n_trials; i++) {
+        const struct ds_trial *info = a->src->info(a->src->ctx, i);
+        const struct arm_table *t = info->arm < a->h->n_arms ? &a->arms[info->arm] : NULL;
+        if (info->pass != DS_PASS_BARE || !t || !t->n_trials || t->unstable_cells)
+            continue;
+        const struct ds_trial_data *bare = a->src->get(a->src->ctx, i, NULL);
+        for (size_t k = 0; bare && k < bare->n_steps; k++) {
+            const struct ds_step *x = &bare->steps[k], *y = k < t->rep->n_steps ? &t->rep->steps[k] : NULL;
+            if (!y || x->request != y->request || x->step != y->step)
+                continue;
+            if (x->digest != y->digest || x->token != y->token)
+                return 1;
+            checked = 0;
+        }
+    }
+    return checked;
+}
+
+static void count_record(const struct ds_analysis *a, struct ds_verdict *v)
+{
+    double prefill = 0, decode = 0, probe_prefill = 0, probe_decode = 0;
+    v->counts.trials = a->n_natural;
+    v->counts.rows = a->n_rows;
+    for (size_t i = a->h->n_arms; i-- > 0;)
+        if (a->arms[i].n_trials) {
+            v->counts.arms++;
+            v->ref_arm = (uint32_t)i;
+            v->ref_trial = a->arms[i].trials[0];
+        }
+    for (size_t s = 0; a->n_natural && s < a->n_sites; s++) {
+        const uint8_t *state = a->arms[v->ref_arm].state + s * a->n_rows;
+        v->counts.sites += a->n_rows && memchr(state, CELL_STABLE, a->n_rows) != NULL;
+        v->counts.sites += a->n_rows && !memchr(state, CELL_STABLE, a->n_rows) && memchr(state, CELL_UNSTABLE, a->n_rows);
+    }
+    for (size_t i = 0; i < a->src->n_trials; i++) {
+        const struct ds_trial *t = a->src->info(a->src->ctx, i);
+        prefill += t->prefill_cpu_s;
+        decode += t->decode_cpu_s;
+        probe_prefill += t->probe_prefill_cpu_s;
+        probe_decode += t->probe_decode_cpu_s;
+    }
+    v->overhead_prefill = prefill > 0 ? probe_prefill / prefill : -1;
+    v->overhead_decode = decode > 0 ? probe_decode / decode : -1;
+    v->disturbs = probes_disturb(a);
+}
+
+static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
+{
+    uint64_t drifted = 0, compared = v->counts.digests_compared;
+    for (size_t f = 0; f < v->n_factors; f++)
+        drifted += v->factors[f].phase[DS_VERDICT_ALL].drifted;
+    if (a->options.only_factor) /* repeats alone do not answer the question */
+        for (size_t f = 0; f < v->n_factors; f++)
+            if (strcmp(v->factors[f].name, a->options.only_factor) == 0)
+                compared = v->factors[f].phase[DS_VERDICT_ALL].compared;
+    if (a->n_natural == 0) {
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "the record holds no complete trial");
+    } else if (drifted) {
+        v->result = DS_RESULT_DRIFT;
+    } else if (a->shape_mismatch && compared == 0) {
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "rows of the same site have different widths in different arms");
+    } else if (a->n_natural == 1) {
+        v->result = DS_RESULT_RECORDED;
+    } else if (compared == 0) {
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "%s",
+                 a->tokens_cut ? "other tokens were fed from the start" : "no two arms share a row, or no arm has a reference arm");
+    } else {
+        v->result = DS_RESULT_SAME;
+    }
+}
+
+/* Earliest over all factors; what is unstable comes first, since nothing else is sure before that is cured. */
+static void find_first(struct ds_verdict *v)
+{
+    v->first = v->factors[0].phase[DS_VERDICT_ALL].first;
+    for (size_t f = 1; f < v->n_factors && v->stable; f++)
+        if (finding_before(&v->factors[f].phase[DS_VERDICT_ALL].first, &v->first))
+            v->first = v->factors[f].phase[DS_VERDICT_ALL].first;
+    v->sites_before = v->first.found ? v->first.site : 0;
+}
+
+int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    if (set_up(a, v, err) != 0) {
+        ds_verdict_free(v);
+        return -1;
+    }
+    a->shape_mismatch = a->tokens_cut = 0;
+    count_record(a, v);
+    uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
+    int rc = labels ? 0 : -1;
+    if (rc == 0 && a->n_natural)
+        rc = judge_repeats(a, labels, v, err) != 0 || judge_factors(a, labels, v, err) != 0 || find_switches(a, v, err) != 0
+                 ? -1 : 0;
+    free(labels);
+    if (rc == 0 && a->n_natural) {
+        for (size_t f = 0; f < v->n_factors; f++)
+            for (int p = 0; p < DS_VERDICT_PHASES; p++)
+                size_finding(a, &v->factors[f].phase[p].first);
+        size_finding(a, &v->unstable.first);
+        find_first(v);
+        find_nonfinite(a, v);
+        rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 || note_copied_layers(a, v, err) != 0 ? -1 : 0;
+        if (rc == 0 && a->shape_mismatch)
+            rc = verdict_note(v, err, "%llu digests were not compared: their rows have different widths",
+                              (unsigned long long)a->shape_mismatch);
+        if (rc == 0 && a->tokens_cut)
+            rc = verdict_note(v, err, "rows after a step at which other tokens were fed are not compared");
+    }
+    if (rc != 0) {
+        ds_verdict_free(v);
+        return -1;
+    }
+    if (!a->n_natural)
+        v->stable = 1;
+    settle_result(a, v);
+    return 0;
+}
+
+int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_error *err)
+{
+    struct ds_analysis *a;
+    if (ds_analysis_new(s, NULL, &a, err) != 0)
+        return -1;
+    int rc = ds_analysis_verdict(a, v, err);
+    ds_analysis_free(a);
+    return rc;
+}
+
+/* ---- single rows ------------------------------------------------------------------------------------------------------------------ */
+
+size_t ds_analysis_rows(const struct ds_analysis *a)
+{
+    return a->n_rows;
+}
+
+const struct ds_row_key *ds_analysis_row(const struct ds_analysis *a, size_t i)
+{
+    return i < a->n_rows ? &a->keys[i] : NULL;
+}
+
+int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row, uint64_t *digest)
+{
+    if (arm >= a->h->n_arms || site >= a->n_sites || row >= a->n_rows || !a->arms[arm].n_trials)
+        return 0;
+    size_t cell = site * a->n_rows + row;
+    *digest = a->arms[arm].digest[cell];
+    return a->arms[arm].state[cell] != CELL_ABSENT;
+}
+
+uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm)
+{
+    return arm < a->h->n_arms ? a->arms[arm].n_trials : 0;
+}
+
+const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm)
+{
+    return arm < a->h->n_arms ? a->arms[arm].rep : NULL;
+}
+
+int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor, const char **value)
+{
+    if (arm >= a->h->n_arms || !a->arms[arm].n_trials)
+        return 0;
+    for (uint32_t f = 0; f < a->h->n_factors; f++) {
+        int64_t r = ds_arm_reference(a->h, arm, f);
+        if (r < 0 || !a->arms[r].n_trials)
+            continue;
+        *ref = (uint32_t)r;
+        *factor = a->h->factors[f];
+        *value = a->h->arms[arm].values[f];
+        return 1;
+    }
+    return 0;
+}

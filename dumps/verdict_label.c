@@ -1,0 +1,216 @@
+/* verdict_label.c: origin, inherited or healed, for every cell of one arm against another, and which kernels are unstable.
+ *
+ * The rule that keeps an unstable kernel from being blamed on a factor: a modal digest of a row whose repeats disagree is
+ * chance, so such a cell, and every difference that has such a cell among its differing inputs, is labelled unstable. A row
+ * that agreed in all repeats of both arms is evidence whatever stands above it. */
+#include "dumps/verdict_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown input. */
+enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
+
+/* Expected disagreements below which an arm that showed none does not count as free of a kernel's instability. */
+#define ENOUGH_EXPECTED 5.0
+
+static const uint8_t status_of_label[] = {
+    [DS_LABEL_ABSENT] = IN_UNKNOWN,    [DS_LABEL_SAME] = IN_EQUAL,        [DS_LABEL_HEALED] = IN_EQUAL,
+    [DS_LABEL_ORIGIN] = IN_DIFFERS,    [DS_LABEL_INHERITED] = IN_DIFFERS, [DS_LABEL_UNKNOWN] = IN_DIFFERS,
+    [DS_LABEL_UNSTABLE] = IN_TAINTED,
+};
+
+/* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed. */
+static void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r)
+{
+    int32_t request = 0, until = INT32_MAX;
+    int known = 0, alike = t == r || fed_alike(t, r);
+    for (size_t i = 0; i < a->n_rows; i++) {
+        a->skip[i] = t->row[i] == NONE || r->row[i] == NONE;
+        if (alike || a->skip[i])
+            continue;
+        if (!known || a->keys[i].request != request) {
+            request = a->keys[i].request;
+            until = fed_until(t, r, request);
+            known = 1;
+        }
+        if (arm_row(t, i)->step > until) {
+            a->skip[i] = 1;
+            a->tokens_cut++;
+        }
+    }
+}
+
+/* prefix[row] = worst status of the rows of the same request up to it. A row that neither side recorded says nothing; one that
+ * only one side has makes the rest unknown, unless it is padding. */
+static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r, size_t site)
+{
+    const uint8_t *status = a->status + site * a->n_rows;
+    uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
+    for (size_t i = 0; i < a->n_rows; i++) {
+        if (i == 0 || a->keys[i].request != a->keys[i - 1].request)
+            worst = IN_EQUAL;
+        size_t cell = site * a->n_rows + i;
+        int here = t->state[cell] != CELL_ABSENT, there = r->state[cell] != CELL_ABSENT;
+        if (here && there && status[i] > worst)
+            worst = status[i];
+        if (here != there && worst < IN_UNKNOWN &&
+            arm_row(here ? t : r, i)->kind != DS_ROW_PAD)
+            worst = IN_UNKNOWN;
+        prefix[i] = worst;
+    }
+}
+
+/* Inputs read by the whole call: equal only if every recorded row of it agrees. */
+static void add_whole_call(struct ds_analysis *a, const struct arm_table *t, size_t from)
+{
+    memset(a->call_status, IN_EQUAL, t->rep->n_calls);
+    for (size_t i = 0; i < a->n_rows; i++) {
+        uint8_t s = a->status[from * a->n_rows + i];
+        if (t->row[i] == NONE)
+            continue;
+        s = s == IN_DIFFERS ? IN_UNKNOWN : s; /* which row mattered is not known */
+        uint8_t *c = &a->call_status[arm_row(t, i)->call];
+        *c = s > *c ? s : *c;
+    }
+    for (size_t i = 0; i < a->n_rows; i++)
+        if (t->row[i] != NONE && a->call_status[arm_row(t, i)->call] > a->inputs[i])
+            a->inputs[i] = a->call_status[arm_row(t, i)->call];
+}
+
+static void gather_inputs(struct ds_analysis *a, const struct arm_table *t, size_t site)
+{
+    memset(a->inputs, IN_EQUAL, a->n_rows);
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        size_t from = a->in_from[e];
+        if (a->in_kind[e] != DS_EDGE_ROW && a->in_kind[e] != DS_EDGE_CAUSAL) {
+            add_whole_call(a, t, from);
+            continue;
+        }
+        const uint8_t *in = (a->in_kind[e] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
+        for (size_t i = 0; i < a->n_rows; i++)
+            a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
+    }
+}
+
+static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r, size_t site, size_t cell,
+                          uint8_t in)
+{
+    if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
+        return DS_LABEL_ABSENT;
+    int differs;
+    if (t == r) {
+        differs = t->state[cell] == CELL_UNSTABLE;
+    } else {
+        if (t->state[cell] == CELL_UNSTABLE || r->state[cell] == CELL_UNSTABLE)
+            return DS_LABEL_UNSTABLE;
+        differs = t->digest[cell] != r->digest[cell];
+        if (differs && t->rep->captures[t->capture[cell]].width != r->rep->captures[r->capture[cell]].width) {
+            a->shape_mismatch++;
+            return DS_LABEL_ABSENT;
+        }
+    }
+    if (!differs)
+        return in == IN_DIFFERS ? DS_LABEL_HEALED : in == IN_EQUAL ? DS_LABEL_SAME | LABEL_JUDGED : DS_LABEL_SAME;
+    if (in == IN_TAINTED)
+        return DS_LABEL_UNSTABLE;
+    if (in == IN_DIFFERS)
+        return DS_LABEL_INHERITED;
+    if (t != r && (t->excluded[family(a, t, site, cell)] || r->excluded[family(a, r, site, cell)]))
+        return DS_LABEL_UNSTABLE;
+    return in == IN_EQUAL ? DS_LABEL_ORIGIN | LABEL_JUDGED : DS_LABEL_UNKNOWN;
+}
+
+void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
+{
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    find_skipped(a, t, r);
+    for (size_t site = 0; site < a->n_sites; site++) {
+        size_t first = site * a->n_rows;
+        gather_inputs(a, t, site);
+        for (size_t i = 0; i < a->n_rows; i++) {
+            uint8_t label = a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
+            labels[first + i] = label;
+            a->status[first + i] = status_of_label[label & LABEL_MASK];
+        }
+        if (a->feeds_causal[site])
+            fill_prefix(a, t, r, site);
+    }
+}
+
+struct evidence { /* of one family, over all arms that show its instability */
+    uint64_t unstable, judged;
+    int seen;
+};
+
+/* A kernel that is unstable in one arm may agree with itself in another by luck, and then a difference between the two arms
+ * would look like drift. An arm counts as free of it only if, at the rate seen elsewhere, it should have shown it. */
+static void suspect(struct ds_analysis *a, const struct evidence *all, const uint64_t *mine)
+{
+    for (size_t i = 0; i < a->h->n_arms; i++) {
+        struct arm_table *t = &a->arms[i];
+        for (size_t k = 0; t->n_trials && k < a->n_families; k++) {
+            if (!all[k].seen || t->excluded[k])
+                continue;
+            double rate = all[k].judged ? (double)all[k].unstable / (double)all[k].judged : 1.0;
+            t->excluded[k] = !(rate * (double)mine[i * a->n_families + k] >= ENOUGH_EXPECTED);
+        }
+    }
+}
+
+/* One arm's repeats: mine[family] = digests judged on stable inputs. */
+static void count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct evidence *all, uint64_t *mine)
+{
+    struct arm_table *t = &a->arms[arm];
+    label_pair(a, arm, arm, labels);
+    for (size_t cell = 0; cell < a->cells; cell++) {
+        uint8_t label = labels[cell] & LABEL_MASK;
+        if (label == DS_LABEL_ABSENT)
+            continue;
+        size_t k = family(a, t, cell / a->n_rows, cell);
+        if (labels[cell] & LABEL_JUDGED) {
+            mine[k]++;
+            a->kernel_repeats[t->kernel[cell]]++;
+        }
+        if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
+            continue;
+        t->excluded[k] = 1;
+        a->kernel_unstable[t->kernel[cell]] = 1;
+        all[k].seen = 1;
+        all[k].unstable += label == DS_LABEL_ORIGIN;
+    }
+    for (size_t k = 0; k < a->n_families; k++)
+        all[k].judged += t->excluded[k] ? mine[k] : 0;
+}
+
+int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err)
+{
+    size_t n;
+    if (__builtin_mul_overflow(a->h->n_arms, a->n_families, &n))
+        return ds_fail(err, "record: too many arms and kernels");
+    uint64_t *mine = ds_calloc(n, sizeof *mine, "kernel repeats", err);
+    struct evidence *all = ds_calloc(a->n_families, sizeof *all, "kernel repeats", err);
+    int rc = mine && all ? 0 : -1;
+    for (uint32_t i = 0; rc == 0 && i < a->h->n_arms; i++)
+        if (a->arms[i].n_trials >= 2)
+            count_repeats(a, i, labels, all, mine + i * a->n_families);
+    if (rc == 0)
+        suspect(a, all, mine);
+    free(mine);
+    free(all);
+    return rc;
+}
+
+int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out, struct ds_error *err)
+{
+    if (arm >= a->h->n_arms || ref >= a->h->n_arms || !a->arms[arm].n_trials || !a->arms[ref].n_trials)
+        return ds_fail(err, "arm %u or %u has no complete trial", arm, ref);
+    uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
+    if (!labels)
+        return -1;
+    label_pair(a, arm, ref, labels);
+    for (size_t i = 0; i < a->cells; i++)
+        labels[i] &= LABEL_MASK;
+    *out = labels;
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* verdict_names.c: the words of the verdict (DESIGN section 7), and freeing it. */
+#include "dumps/verdict_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *ds_label_name(int label)
+{
+    static const char *const names[] = {"absent", "same", "healed", "origin", "inherited", "unknown", "unstable"};
+    return label >= 0 && label < (int)(sizeof names / sizeof *names) ? names[label] : "unknown";
+}
+
+const char *ds_kind_name(int kind)
+{
+    static const char *const names[] = {"unknown", "rounding-order", "lower-precision", "different-algorithm", "wrong-data",
+                                        "non-finite", "selection-only"};
+    return kind >= 0 && kind < (int)(sizeof names / sizeof *names) ? names[kind] : "unknown";
+}
+
+const char *ds_result_name(int result)
+{
+    static const char *const names[] = {"same", "drift", "recorded", "incomparable"};
+    return result >= 0 && result < (int)(sizeof names / sizeof *names) ? names[result] : "incomparable";
+}
+
+const char *ds_condition_name(int condition)
+{
+    static const char *const names[] = {"not-run", "same", "drift", "unstable", "unknown"};
+    return condition >= 0 && condition < (int)(sizeof names / sizeof *names) ? names[condition] : "unknown";
+}
+
+int ds_verdict_exit(const struct ds_verdict *v)
+{
+    return v->result == DS_RESULT_DRIFT ? 1 : v->result == DS_RESULT_INCOMPARABLE ? 2 : 0;
+}
+
+static char *keep(char ***list, size_t *n, const char *text, struct ds_error *err)
+{
+    size_t len = strlen(text) + 1, cap = *n;
+    char *copy = ds_calloc(len, 1, "verdict text", err);
+    if (!copy)
+        return NULL;
+    /* Room grows by powers of two: full exactly when n is 0 or a power of two from 8 on. */
+    if ((cap == 0 || (cap >= 8 && (cap & (cap - 1)) == 0)) && ds_grow(list, &cap, *n + 1, sizeof **list, "verdict text", err) != 0) {
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, text, len);
+    (*list)[(*n)++] = copy;
+    return copy;
+}
+
+char *verdict_own(struct ds_verdict *v, const char *text, struct ds_error *err)
+{
+    return keep(&v->owned, &v->n_owned, text, err);
+}
+
+int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return keep(&v->notes, &v->n_notes, text, err) ? 0 : -1;
+}
+
+void ds_verdict_free(struct ds_verdict *v)
+{
+    for (size_t f = 0; v->factors && f < v->n_factors; f++) {
+        for (int p = 0; p < DS_VERDICT_PHASES; p++)
+            free(v->factors[f].phase[p].class_of);
+        free(v->factors[f].values);
+    }
+    for (size_t k = 0; v->kernels && k < v->n_kernels; k++) {
+        struct ds_kernel_verdict *kv = &v->kernels[k];
+        for (size_t f = 0; kv->class_of && f < v->n_factors; f++)
+            free(kv->class_of[f]);
+        for (uint32_t i = 0; i < kv->n_switches; i++)
+            free(kv->switches[i].rows);
+        free(kv->class_of);
+        free(kv->condition);
+        free(kv->switches);
+    }
+    for (size_t i = 0; i < v->n_notes; i++)
+        free(v->notes[i]);
+    for (size_t i = 0; i < v->n_owned; i++)
+        free(v->owned[i]);
+    free(v->factors);
+    free(v->kernels);
+    free(v->growth);
+    free(v->notes);
+    free(v->owned);
+    memset(v, 0, sizeof *v);
+}

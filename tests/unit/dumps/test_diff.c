@@ -1,0 +1,438 @@
+/* test_diff.c: two records compared: what is named first, how arms are paired, and when there is nothing to compare. */
+#include "tests/unit/testing.h"
+
+#include "dumps/diff.h"
+#include "tests/unit/dumps/synthetic_sweep.h"
+
+static void make(struct sweep *a, struct sweep *b, const struct ds_diff_options *o, struct ds_diff *d)
+{
+    static struct ds_source sa, sb; /* outlive the diff, as it asks */
+    struct ds_error err;
+    sa = sweep_source(a);
+    sb = sweep_source(b);
+    assert_ok(ds_diff_make(&sa, &sb, o, d, &err), err);
+}
+
+static const struct ds_diff_item *item(const struct ds_diff *d, int kind)
+{
+    for (size_t i = 0; i < d->n_items; i++)
+        if (d->items[i].kind == kind)
+            return &d->items[i];
+    return NULL;
+}
+
+static size_t count_items(const struct ds_diff *d, int kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_items; i++)
+        n += d->items[i].kind == kind;
+    return n;
+}
+
+static void small(struct sweep *s)
+{
+    sweep_init(s, "batch threads", 2);
+    static const char *const arms[] = {"1 1", "2 1", "4 1", "1 2"};
+    for (size_t i = 0; i < 4; i++)
+        sweep_arm(s, arms[i]);
+    sweep_weight(s, "token_embd.weight", 1);
+    sweep_weight(s, "blk.0.attn_k.weight", 2);
+    sweep_weight(s, "blk.1.ffn_down.weight", 3);
+    sweep_line(&s->header.hparams, &s->header.n_hparams, "rms_eps", "1e-05");
+    sweep_line(&s->header.environment, &s->header.n_environment, "cpu", "AMD EPYC");
+}
+
+/* Batch drift inside both records must not be mistaken for a difference between them. */
+static uint32_t batch_drift(const struct cell *c)
+{
+    return strcmp(c->site->op, "matmul") == 0 && c->m >= 4;
+}
+
+static void test_same_records(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    a.tag = b.tag = batch_drift;
+    sweep_run(&a, 2);
+    sweep_run(&b, 3);
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+    assert_int_equal(ds_verdict_exit(&d.verdict), 0);
+    assert_int_equal(d.n_items, 0);
+    assert_int_equal(d.pairs, 4);
+    assert_false(d.verdict.first.found);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+static uint32_t changed_k(const struct cell *c)
+{
+    return cell_is(c, 0, "k_proj");
+}
+
+/* Rows by digest: A's are 1, 2, 3, ...; B's have one last place more in every third element. */
+static int fake_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    (void)err;
+    (void)digest;
+    int *asked = ctx;
+    (*asked)++;
+    float *row = malloc(192 * sizeof *row);
+    for (int i = 0; i < 192; i++) {
+        uint32_t bits = ds_f32_bits((float)(i + 1));
+        row[i] = ds_f32_from_bits(side == 1 && i % 3 == 0 ? bits + 1 : bits);
+    }
+    *out = (struct ds_blob){.digest = digest, .dtype = "f32", .elements = 192, .bytes = 192 * 4, .data = row};
+    return 1;
+}
+
+static void test_a_changed_weight_is_named_first(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    int asked = 0;
+    struct ds_diff_options o = {fake_blob, &asked};
+    small(&a);
+    small(&b);
+    b.header.weights[1].digest = 99;
+    b.tag = changed_k;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    make(&a, &b, &o, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_DRIFT);
+    assert_int_equal(d.items[0].kind, DS_DIFF_WEIGHT);
+    assert_string_equal(d.items[0].name, "blk.0.attn_k.weight");
+    assert_string_equal(d.items[0].a, "q4_1 0000000000000002");
+    assert_string_equal(d.verdict.first.stage, "k_proj");
+    assert_int_equal(d.verdict.first.layer, 0);
+    assert_string_equal(d.verdict.first.factor, "record");
+    assert_string_equal(d.verdict.first.value, "B");
+    assert_int_equal(d.verdict.first.label, DS_LABEL_ORIGIN);
+    assert_int_equal(d.verdict.first.kind, DS_KIND_WRONG_DATA); /* 1 ULP is within reordering, but the weight differs */
+    assert_true(d.verdict.first.sized && asked > 0);
+    assert_int_equal(d.verdict.first.max_ulp, 1);
+    assert_int_equal(d.verdict.first.elements, 64 * d.verdict.first.rows);
+    ds_diff_free(&d);
+    /* Without dumped rows there is no size, but the weight is evidence enough. */
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.first.kind, DS_KIND_WRONG_DATA);
+    assert_false(d.verdict.first.sized);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+/* Another weight, in another place, explains nothing here: the size does. */
+static void test_a_weight_elsewhere_explains_nothing(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    int asked = 0;
+    struct ds_diff_options o = {fake_blob, &asked};
+    small(&a);
+    small(&b);
+    b.header.weights[2].digest = 99; /* layer 1 down */
+    b.tag = changed_k;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    make(&a, &b, &o, &d);
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT)->name, "blk.1.ffn_down.weight");
+    assert_string_equal(d.verdict.first.stage, "k_proj");
+    assert_int_equal(d.verdict.first.kind, DS_KIND_ROUNDING_ORDER);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+static uint32_t changed_norm(const struct cell *c)
+{
+    return strcmp(c->site->op, "rmsnorm") == 0;
+}
+
+static void test_another_epsilon_is_named(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    strcpy(b.header.hparams[0].value, "1e-06");
+    b.tag = changed_norm;
+    sweep_run(&a, 1);
+    sweep_run(&b, 1);
+    make(&a, &b, NULL, &d);
+    assert_string_equal(item(&d, DS_DIFF_HPARAM)->name, "rms_eps");
+    assert_string_equal(item(&d, DS_DIFF_HPARAM)->b, "1e-06");
+    assert_string_equal(d.verdict.first.stage, "attn_norm");
+    assert_int_equal(d.verdict.first.rows, SWEEP_PROMPT + SWEEP_STEPS);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+static uint32_t by_core(const struct cell *c)
+{
+    return strcmp(c->site->op, "matmul") == 0 && strcmp(c->sweep->blas_core, "SkylakeX") == 0;
+}
+
+/* The core is one-valued in each record: it is what is compared, not a key that keeps the arms apart. */
+static void test_cores_are_named_beside_the_place(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    sweep_init(&a, "batch blas-core", 1);
+    sweep_init(&b, "batch blas-core", 1);
+    static const char *const arms[2][2] = {{"1 Haswell", "2 Haswell"}, {"1 SkylakeX", "2 SkylakeX"}};
+    for (int i = 0; i < 2; i++) {
+        sweep_arm(&a, arms[0][i]);
+        sweep_arm(&b, arms[1][i]);
+    }
+    a.blas_core = "Haswell";
+    b.blas_core = "SkylakeX";
+    a.tag = b.tag = by_core;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.pairs, 2);
+    assert_string_equal(item(&d, DS_DIFF_FACTOR)->name, "blas-core");
+    assert_string_equal(item(&d, DS_DIFF_LIBRARY)->a, "Haswell");
+    assert_string_equal(item(&d, DS_DIFF_LIBRARY)->b, "SkylakeX");
+    assert_string_equal(d.verdict.first.stage, "q_proj");
+    assert_string_equal(d.verdict.first.launch->algo, "SkylakeX");
+    assert_string_equal(d.verdict.first.ref_launch->algo, "Haswell");
+    assert_string_equal(d.verdict.first.ref_blas_core, "Haswell");
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+static void test_what_one_side_lacks_is_listed(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    sweep_arm(&b, "8 1");
+    for (uint32_t arm = 0; arm < 4; arm++)
+        sweep_trial(&a, arm, 0);
+    for (uint32_t arm = 0; arm < 5; arm++)
+        if (arm != 3)
+            sweep_trial(&b, arm, 0);
+    sweep_line(&b.header.environment, &b.header.n_environment, "OMP_NUM_THREADS", "1");
+    /* B never recorded layer 1 q_proj; A never recorded its last site. */
+    for (size_t t = 0; t < a.n_trials; t++)
+        for (size_t c = 0; c < a.trials[t].n_captures; c++)
+            if (a.trials[t].captures[c].site == a.header.n_sites - 1)
+                a.trials[t].captures[c].rows = 0;
+    a.header.n_sites--;
+    for (size_t t = 0; t < a.n_trials; t++)
+        while (a.trials[t].n_captures && a.trials[t].captures[a.trials[t].n_captures - 1].site == a.header.n_sites)
+            a.trials[t].n_captures--;
+    for (size_t t = 0; t < a.n_trials; t++) { /* drop captures of the site that is gone */
+        size_t n = 0;
+        for (size_t c = 0; c < a.trials[t].n_captures; c++)
+            if (a.trials[t].captures[c].site < a.header.n_sites)
+                a.trials[t].captures[n++] = a.trials[t].captures[c];
+        a.trials[t].n_captures = n;
+    }
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+    assert_int_equal(d.pairs, 3);
+    assert_int_equal(count_items(&d, DS_DIFF_ARM), 3); /* A's "1 2" alone, B's without trial, B's "8 1" alone */
+    assert_int_equal(count_items(&d, DS_DIFF_SITE), 1);
+    assert_non_null(strstr(item(&d, DS_DIFF_SITE)->name, "token"));
+    assert_null(item(&d, DS_DIFF_SITE)->a);
+    assert_string_equal(item(&d, DS_DIFF_ENVIRONMENT)->name, "OMP_NUM_THREADS");
+    assert_null(item(&d, DS_DIFF_ENVIRONMENT)->a);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+/* Arrival order by repeat and by record (`elements` is its number here). */
+static uint32_t racy(const struct cell *c)
+{
+    uint64_t h = sweep_mix(c->repeat + 3, (uint64_t)c->position * 7 + c->sweep->elements);
+    return cell_is(c, 0, "attn_out") ? 1 + (uint32_t)(h % 4) : 0;
+}
+
+static void test_unstable_sides_are_not_a_difference(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    a.tag = b.tag = racy;
+    a.elements = 1;
+    b.elements = 2;
+    sweep_run(&a, 4);
+    sweep_run(&b, 4);
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_DRIFT);
+    assert_false(d.verdict.stable);
+    assert_string_equal(d.verdict.first.factor, "repeat");
+    assert_string_equal(d.verdict.first.stage, "attn_out");
+    for (size_t f = 1; f < d.verdict.n_factors; f++)
+        assert_int_equal(d.verdict.factors[f].phase[DS_VERDICT_ALL].drifted, 0);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+/* ---- nothing to compare ------------------------------------------------------------------------------------------------------------ */
+
+static void other_arch(struct sweep *s)
+{
+    strcpy(s->header.model_arch, "qwen2");
+}
+
+static void other_layers(struct sweep *s)
+{
+    s->header.n_layers++;
+}
+
+static void other_tokens(struct sweep *s)
+{
+    s->header.prompts[0].tokens[2]++;
+}
+
+static void other_length(struct sweep *s)
+{
+    s->header.prompts[0].n_tokens--;
+}
+
+static void other_dtype(struct sweep *s)
+{
+    strcpy(s->header.sites[3].dtype, "bf16");
+}
+
+static void other_width(struct sweep *s)
+{
+    s->header.sites[3].width = 64;
+}
+
+static void other_weight_shape(struct sweep *s)
+{
+    s->header.weights[0].cols = 7;
+}
+
+static void other_sites(struct sweep *s)
+{
+    for (size_t i = 0; i < s->header.n_sites; i++)
+        snprintf(s->header.sites[i].stage, sizeof s->header.sites[i].stage, "mine%u", (unsigned)i % 1000u);
+}
+
+static void no_trials(struct sweep *s)
+{
+    s->n_trials = 0;
+}
+
+static void test_incomparable(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(struct sweep *);
+        const char *reason;
+    } cases[] = {{other_arch, "llama in A, qwen2 in B"}, {other_layers, "layers"},    {other_tokens, "token 2 is 12 in A, 13 in B"},
+                 {other_length, "6 tokens in A, 5"},     {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
+                 {other_width, "192 in A, 64 in B"},     {other_weight_shape, "token_embd.weight"}, {other_sites, "share no site"},
+                 {no_trials, "share no arm"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep a, b;
+        struct ds_diff d;
+        small(&a);
+        small(&b);
+        sweep_run(&a, 1);
+        sweep_run(&b, 1);
+        size_t trials = b.n_trials;
+        cases[i].change(&b);
+        make(&a, &b, NULL, &d);
+        assert_int_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+        assert_int_equal(ds_verdict_exit(&d.verdict), 2);
+        if (!strstr(d.verdict.reason, cases[i].reason))
+            print_error("case %zu: %s\n", i, d.verdict.reason);
+        assert_non_null(strstr(d.verdict.reason, cases[i].reason));
+        ds_diff_free(&d);
+        b.n_trials = trials;
+        sweep_free(&a);
+        sweep_free(&b);
+    }
+}
+
+/* Repeats on both sides agree with themselves, but no row is common: nothing was compared. */
+static void test_no_common_row_is_incomparable(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    for (size_t t = 0; t < b.n_trials; t++)
+        for (size_t r = 0; r < b.trials[t].n_rows; r++)
+            b.trials[t].rows[r].request = 7;
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    struct ds_error err;
+    int asked = 0;
+    struct ds_diff_options o = {fake_blob, &asked};
+    small(&a);
+    small(&b);
+    b.header.weights[1].digest = 99;
+    b.tag = changed_k;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    struct ds_source sa = sweep_source(&a), sb = sweep_source(&b);
+    long failed = 0;
+    for (long n = 1; n < 4000; n++) {
+        ds_mem_fail_at(n);
+        int rc = ds_diff_make(&sa, &sb, &o, &d, &err);
+        ds_mem_fail_at(0);
+        if (rc == 0) {
+            ds_diff_free(&d);
+            break;
+        }
+        assert_non_null(strstr(err.msg, "out of memory"));
+        failed++;
+    }
+    assert_true(failed > 100 && failed < 3999);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_records),
+        cmocka_unit_test(test_a_changed_weight_is_named_first),
+        cmocka_unit_test(test_a_weight_elsewhere_explains_nothing),
+        cmocka_unit_test(test_another_epsilon_is_named),
+        cmocka_unit_test(test_cores_are_named_beside_the_place),
+        cmocka_unit_test(test_what_one_side_lacks_is_listed),
+        cmocka_unit_test(test_unstable_sides_are_not_a_difference),
+        cmocka_unit_test(test_incomparable),
+        cmocka_unit_test(test_no_common_row_is_incomparable),
+        cmocka_unit_test(test_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
