@@ -82,9 +82,13 @@ int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t
 int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data, size_t stride_bytes,
                   uint32_t width, const uint32_t *only, uint32_t n_only, struct ds_error *err);
 
-/* The token choice for one logits row (f32). Fills top-8, margin, ties. forced: token fed next or -1. */
+/* The token choice for one logits row (f32). Fills top-8, margin, ties, digest. forced: token fed next or -1. */
 int ds_probe_step(struct ds_probe *p, int32_t request, int32_t step, const float *logits, uint32_t vocab, int32_t token,
                   int32_t forced, struct ds_error *err);
+
+/* The same without a probe (the self-check's bare pass): fills *out. */
+void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, uint32_t vocab, int32_t token, int32_t forced,
+                        struct ds_step *out);
 
 int ds_probe_end_call(struct ds_probe *p, struct ds_error *err);
 

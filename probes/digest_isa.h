@@ -1,0 +1,139 @@
+/* digest_isa.h: the text that digest_base.c, digest_avx2.c and digest_avx512.c compile, each with
+ * its own flags.
+ *
+ * Everything here is static (xxhash.h too, through XXH_INLINE_ALL), so that no function compiled
+ * for a wide instruction set can be picked by the linker for a caller on a CPU without it.
+ *
+ * Defined by the includer: ISA_NAME, ISA_BYTES (vector width), XXH_VECTOR. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/dtype.h"
+#include "probes/digest.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are hashed as they lie in memory");
+
+enum { UNROLL = 4 };
+
+typedef uint32_t lanes32 __attribute__((vector_size(ISA_BYTES)));
+typedef uint16_t lanes16 __attribute__((vector_size(ISA_BYTES)));
+typedef uint64_t lanes64 __attribute__((vector_size(ISA_BYTES)));
+typedef float lanes_f __attribute__((vector_size(ISA_BYTES)));
+
+static uint64_t hash(const void *bytes, size_t n)
+{
+    return XXH3_64bits(bytes, n);
+}
+
+static int any_lane(lanes64 v)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < ISA_BYTES / 8; i++)
+        any |= v[i];
+    return any != 0;
+}
+
+/* A number is NaN or Inf when all exponent bits are set: f32 7f800000, bf16 7f80, f16 7c00. Four
+ * accumulators, so that the loop waits for loads and not for the last OR. */
+#define SCAN(lanes, mask, p, bytes, i, seen)                                                       \
+    do {                                                                                           \
+        lanes v0, v1, v2, v3;                                                                      \
+        lanes64 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                            \
+        for (; (i) + UNROLL * ISA_BYTES <= (bytes); (i) += UNROLL * ISA_BYTES) {                   \
+            memcpy(&v0, (p) + (i), sizeof v0);                                                     \
+            memcpy(&v1, (p) + (i) + ISA_BYTES, sizeof v1);                                         \
+            memcpy(&v2, (p) + (i) + 2 * ISA_BYTES, sizeof v2);                                     \
+            memcpy(&v3, (p) + (i) + 3 * ISA_BYTES, sizeof v3);                                     \
+            s0 |= (lanes64)((v0 & (mask)) == (mask));                                              \
+            s1 |= (lanes64)((v1 & (mask)) == (mask));                                              \
+            s2 |= (lanes64)((v2 & (mask)) == (mask));                                              \
+            s3 |= (lanes64)((v3 & (mask)) == (mask));                                              \
+        }                                                                                          \
+        seen = (s0 | s1) | (s2 | s3);                                                              \
+    } while (0)
+
+static int nonfinite32(const char *p, size_t bytes)
+{
+    const lanes32 mask = (lanes32){0} + 0x7f800000u;
+    lanes64 seen;
+    size_t i = 0;
+    SCAN(lanes32, mask, p, bytes, i, seen);
+    uint32_t tail = 0;
+    for (; i + 4 <= bytes; i += 4) {
+        uint32_t v;
+        memcpy(&v, p + i, sizeof v);
+        tail |= (v & 0x7f800000u) == 0x7f800000u;
+    }
+    return (int)tail | any_lane(seen);
+}
+
+static int nonfinite16(const char *p, size_t bytes, uint16_t exponent)
+{
+    const lanes16 mask = (lanes16){0} + exponent;
+    lanes64 seen;
+    size_t i = 0;
+    SCAN(lanes16, mask, p, bytes, i, seen);
+    uint32_t tail = 0;
+    for (; i + 2 <= bytes; i += 2) {
+        uint16_t v;
+        memcpy(&v, p + i, sizeof v);
+        tail |= (v & exponent) == exponent;
+    }
+    return (int)tail | any_lane(seen);
+}
+
+static int nonfinite(int dtype, const void *bytes, size_t n_bytes)
+{
+    switch (dtype) {
+    case DS_F32:
+        return nonfinite32(bytes, n_bytes);
+    case DS_BF16:
+        return nonfinite16(bytes, n_bytes, 0x7f80u);
+    case DS_F16:
+        return nonfinite16(bytes, n_bytes, 0x7c00u);
+    default:
+        return 0;
+    }
+}
+
+static size_t next_above(const float *x, size_t begin, size_t n, float limit)
+{
+    enum { BLOCK = UNROLL * ISA_BYTES / sizeof(float) };
+    const lanes_f bound = (lanes_f){0} + limit;
+    size_t i = begin;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        lanes64 above = {0};
+        for (size_t u = 0; u < UNROLL; u++) {
+            lanes_f v;
+            memcpy(&v, x + i + u * (BLOCK / UNROLL), sizeof v);
+            above |= (lanes64)(v > bound);
+        }
+        if (any_lane(above))
+            break;
+    }
+    while (i < n && !(x[i] > limit))
+        i++;
+    return i;
+}
+
+static size_t count_equal(const float *x, size_t n, float value)
+{
+    enum { LANES = ISA_BYTES / sizeof(float) };
+    const lanes_f want = (lanes_f){0} + value;
+    lanes32 sum = {0};
+    size_t count = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        lanes_f v;
+        memcpy(&v, x + i, sizeof v);
+        sum -= (lanes32)(v == want); /* true is all ones: minus one */
+    }
+    for (; i < n; i++)
+        count += x[i] == value;
+    for (size_t l = 0; l < LANES; l++)
+        count += sum[l];
+    return count;
+}
+
+static const struct ds_digest_isa isa_table = {ISA_NAME, hash, nonfinite, next_above, count_equal};

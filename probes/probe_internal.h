@@ -1,0 +1,150 @@
+/* probe_internal.h: the probe's state, shared by probe.c (life, trials, calls), site.c (digests),
+ * compare.c (references) and dump.c (bytes to keep). Inside probes/ only. */
+#ifndef DS_PROBE_INTERNAL_H
+#define DS_PROBE_INTERNAL_H
+
+#include "probes/digest.h"
+#include "probes/driftscope_probe.h"
+#include "probes/hold.h"
+#include "probes/ticks.h"
+
+enum { NO_LAUNCH = UINT32_MAX, NO_SITE = UINT32_MAX };
+
+/* An input of a site, seen through the sites that are not looked at. */
+struct probe_input {
+    uint32_t from, kind; /* enum ds_edge_kind */
+};
+
+struct probe_site {
+    uint8_t on, held, has_readers, causal_source;
+    int dtype;
+    size_t element_size;
+    uint32_t launch; /* of its last capture in this trial, or NO_LAUNCH */
+    uint32_t dumped; /* rows dumped in this trial */
+    uint32_t first_input, n_inputs;
+    uint32_t last_reader; /* the last site that has it as an input */
+};
+
+/* A reference arm of the running trial, and where this trial drifted from it. */
+struct probe_ref {
+    uint32_t arm;
+    long slot;
+    uint32_t *guess;       /* [sites] entry expected next */
+    uint32_t *call_drifts; /* [sites] rows that drifted in this call */
+    uint64_t *bits;        /* [sites][words] which rows of this call did */
+    size_t bits_cap;
+    int32_t *first_drift; /* [requests][sites] lowest position that drifted in this trial; INT32_MAX
+                             none */
+    size_t first_drift_cap;
+};
+
+/* A drifting row of this trial whose bytes a later dump may need as an input. */
+struct kept_row {
+    uint32_t row; /* in the trial */
+    uint64_t digest;
+    void *bytes;
+};
+
+struct kept_site {
+    struct kept_row *rows;
+    size_t n, cap;
+};
+
+enum probe_state { PROBE_IDLE = 0, PROBE_TRIAL, PROBE_CALL };
+
+struct ds_probe {
+    struct ds_probe_config c;
+    const struct ds_digest_isa *isa;
+    struct probe_site *site;
+    struct probe_input *inputs;
+
+    enum probe_state state;
+    int broken; /* a step of this trial failed: only abort is left */
+    struct ds_trial_data t;
+    struct {
+        size_t calls, rows, launches, captures, digests, drifts, nonfinites, steps, blobs;
+    } cap;
+    size_t last_captures, last_digests; /* of the trial before: the next is mostly as long */
+
+    /* this call */
+    uint32_t call_first, call_rows; /* in t.rows */
+    size_t words;                   /* of a bit set over the call's rows */
+    uint8_t *flags;                 /* [call_rows] non-finite rows of the site at hand */
+    size_t flags_cap;
+    uint32_t *row_request; /* [call_rows] index into requests */
+    size_t row_request_cap;
+    int32_t *requests; /* met in this trial */
+    size_t n_requests, requests_cap;
+
+    /* references */
+    struct probe_ref *refs; /* n_refs in use, refs_cap with memory */
+    size_t n_refs, refs_cap;
+    long filling; /* slot of the hold that this trial fills, or -1 */
+
+    /* dumps */
+    uint32_t first_site;    /* where the trial drifted first, or NO_SITE */
+    struct kept_site *kept; /* [sites] */
+    uint32_t *blob_index;   /* open addressing by digest: blob number + 1 */
+    size_t blob_slots;
+    uint32_t *live; /* sites with kept rows that may be let go within the call */
+    size_t n_live, live_cap;
+
+    /* time */
+    struct ds_ticks clock;
+    struct ds_usage call_usage;
+    uint64_t call_ticks;          /* in probes, this call */
+    double ticks, phase_ticks[2]; /* all; this trial's by phase */
+    uint32_t phase;
+    uint64_t *member_ticks; /* one cache line per team member */
+};
+
+/* What a site function works on: some rows of the call at one site. */
+struct probe_rows {
+    uint32_t site;
+    const char *data;
+    size_t stride, row_bytes;
+    uint32_t width;
+    const uint32_t *only; /* recorded-row numbers, or NULL: all */
+    uint32_t n;
+    const uint64_t *digests;
+};
+
+/* The number within the call of row i of the set, and its bytes. */
+static inline uint32_t probe_row_number(const struct probe_rows *r, uint32_t i)
+{
+    return r->only ? r->only[i] : i;
+}
+
+static inline const char *probe_row_bytes(const struct ds_probe *p, const struct probe_rows *r,
+                                          uint32_t i)
+{
+    size_t at = r->only ? i : (size_t)p->t.rows[p->call_first + i].slot;
+    return r->data + at * r->stride;
+}
+
+/* probe.c: adds the time since `start` to the account. */
+void probe_charge(struct ds_probe *p, uint64_t start);
+
+/* graph.c: inputs of every site that is looked at, through those that are not. */
+int probe_graph(struct ds_probe *p, struct ds_error *err);
+
+/* compare.c */
+int probe_refs_begin(struct ds_probe *p, const uint32_t *refs, uint32_t n, struct ds_error *err);
+int probe_refs_call(struct ds_probe *p, struct ds_error *err);
+int probe_compare(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
+int probe_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
+                    struct ds_error *err);
+void probe_refs_free(struct ds_probe *p);
+int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
+                  uint32_t row);
+
+/* dump.c */
+int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,
+                   uint32_t i, uint32_t held, struct ds_error *err);
+int probe_keep_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
+                   struct ds_error *err);
+/* Lets go of kept rows that no site from `site` on can need in this call. */
+void probe_release(struct ds_probe *p, uint32_t site);
+void probe_release_all(struct ds_probe *p);
+
+#endif
