@@ -56,8 +56,15 @@ struct ds_team *ds_forward_team(struct ds_forward *f);
 /* Forgets all requests: cache lengths 0, cache poisoned again if asked for. */
 void ds_forward_reset(struct ds_forward *f);
 
+/* Seeds what kernels that imitate races see as exec->seed, and starts its count of launches again. Give every trial another seed:
+ * trials in fresh processes would else repeat each other's arrival orders. Never called: seed 0. */
+void ds_forward_seed(struct ds_forward *f, uint64_t seed);
+
 /* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not counted).
- * *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next call; tokens: their argmax. */
+ * *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next call; tokens: their argmax.
+ * With a probe the run begins the probe's call and shows every site, but leaves the call open: the caller adds the steps
+ * (ds_probe_step: only it knows what is fed next) and ends it with ds_probe_end_call. On failure the caller aborts the probe's
+ * trial; cache lengths have not moved. */
 int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe, const float **logits,
                    const int32_t **tokens, int32_t *n, struct ds_error *err);
 

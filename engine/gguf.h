@@ -40,8 +40,13 @@ int ds_gguf_open(const char *path, struct ds_gguf **out, struct ds_error *err);
 /* The same on bytes in memory (fuzzing, tests); `name` appears in messages; the bytes must outlive the result. */
 int ds_gguf_open_bytes(const void *bytes, size_t size, const char *name, struct ds_gguf **out, struct ds_error *err);
 void ds_gguf_close(struct ds_gguf *g);
+/* Gives the map's pages back to the system; what is read later comes from the file again. */
+void ds_gguf_release(struct ds_gguf *g);
 
+/* The file's name for messages: the path, escaped, its front cut if long. */
 const char *ds_gguf_name(const struct ds_gguf *g);
+/* Bytes of the whole file. */
+size_t ds_gguf_size(const struct ds_gguf *g);
 
 /* Metadata by key. Return 1 when found, 0 when the key is absent, -1 (err set, names file and key) when it has another type
  * or does not fit. Integers of any width and sign convert if the value fits; BOOL counts as 0 or 1. */
@@ -75,6 +80,8 @@ struct ds_quant_type {
 
 /* NULL for a type this build does not load. */
 const struct ds_quant_type *ds_quant_find(uint32_t ggml);
+/* Elements and bytes of a block of any known ggml type, loadable or not; -1 for an unknown number. */
+int ds_quant_layout(uint32_t ggml, uint32_t *block, uint32_t *bytes);
 /* Name of any known ggml type number, loadable or not, for messages; "type N" text otherwise. */
 const char *ds_quant_name(uint32_t ggml, char *space, size_t size);
 

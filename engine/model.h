@@ -60,6 +60,10 @@ struct ds_model {
 int ds_model_open(const char *spec, int threads, struct ds_model **out, struct ds_error *err);
 void ds_model_close(struct ds_model *m);
 
+/* Makes the weights read-only from here on, in this process and in those it forks: a kernel that writes through a wild pointer ends
+ * its worker instead of changing the model for every later trial. */
+void ds_model_seal(struct ds_model *m);
+
 /* Where a named model lies: writes the path of the cache file for a known name ("smollm2") to path. 0; 1 when the name is
  * known but the file is not there; -1 when the name is not known. The folder is $DRIFTSCOPE_CACHE, else
  * $XDG_CACHE_HOME/driftscope, else $HOME/.cache/driftscope. */

@@ -1,0 +1,334 @@
+/* forward.c: the life of a forward pass (memory, reset) and the planning of a call: which rows it
+ * has, where they stand in the cache, which are recorded, which need logits. Must not know the
+ * order of the stages (forward_pass.c), sweeps or records. */
+#include "engine/forward_private.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "engine/lazy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void run_team(void *team, void (*fn)(void *arg, int thread, int threads), void *arg)
+{
+    ds_team_run(team, fn, arg);
+}
+
+static int check_config(const struct ds_model *m, const struct ds_forward_config *c,
+                        struct ds_error *err)
+{
+    if (c->dtype != DS_F32 && c->dtype != DS_BF16 && c->dtype != DS_F16)
+        return ds_fail(err, "activation dtype %d is not one of f32, bf16, f16", c->dtype);
+    if (c->max_rows < 1 || c->n_requests < 1 || c->capacity < 1)
+        return ds_fail(err,
+                       "forward pass: %d rows, %d requests, capacity %d: each must be positive",
+                       (int)c->max_rows, (int)c->n_requests, (int)c->capacity);
+    for (int op = 0; op < DS_OP_COUNT; op++)
+        if (!c->kernels.op[op] || !c->kernels.op[op]->launch)
+            return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
+    const struct ds_hparams *h = &m->hp;
+    if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
+        h->head_dim < 1 || h->d_ff < 1 || h->vocab < 1 || h->n_heads % h->n_kv_heads)
+        return ds_fail(err, "%s: hyperparameters do not make a model", m->name);
+    return 0;
+}
+
+/* One activation buffer. The row count times the width is checked inside. */
+static int rows_of(struct ds_forward *f, float **out, int64_t width, const char *what,
+                   struct ds_error *err)
+{
+    size_t row;
+    if (width < 1 || __builtin_mul_overflow((size_t)width, sizeof(float), &row))
+        return ds_fail(err, "%s: width %lld", what, (long long)width);
+    *out = ds_alloc_aligned((size_t)f->config.max_rows, row, what, err);
+    return *out ? 0 : -1;
+}
+
+static int allocate_activations(struct ds_forward *f, struct ds_error *err)
+{
+    const struct {
+        float **out;
+        int64_t width;
+        const char *what;
+    } list[] = {
+        {&f->resid[0], f->d, "residual rows"},
+        {&f->resid[1], f->d, "residual rows"},
+        {&f->norm, f->d, "norm rows"},
+        {&f->q, f->q_dim, "q rows"},
+        {&f->k, f->kv_dim, "k rows"},
+        {&f->v, f->kv_dim, "v rows"},
+        {&f->q_rope, f->q_dim, "q_rope rows"},
+        {&f->k_rope, f->kv_dim, "k_rope rows"},
+        {&f->attn_out, f->q_dim, "attn_out rows"},
+        {&f->proj, f->d, "projection rows"},
+        {&f->gate, f->d_ff, "gate rows"},
+        {&f->up, f->d_ff, "up rows"},
+        {&f->act, f->d_ff, "act rows"},
+        {&f->kv_back, f->kv_dim, "cache rows read back"},
+        {&f->head_in, f->d, "head input rows"},
+    };
+    int64_t widest = 0;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
+            return -1;
+        if (f->config.poison)
+            ds_forward_poison(*list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width);
+        if (list[i].width > widest)
+            widest = list[i].width;
+    }
+    if (f->config.dtype == DS_F32)
+        return 0;
+    f->half = ds_alloc_aligned((size_t)f->config.max_rows, (size_t)widest * sizeof *f->half,
+                               "16-bit rows", err);
+    f->half_row = f->half
+                      ? ds_alloc_aligned((size_t)f->kv_dim, sizeof *f->half_row, "16-bit row", err)
+                      : NULL;
+    return f->half_row ? 0 : -1;
+}
+
+static int allocate_plan(struct ds_forward *f, struct ds_error *err)
+{
+    size_t rows = (size_t)f->config.max_rows, requests = (size_t)f->config.n_requests;
+    int ok = (f->seqs = ds_calloc(requests, sizeof *f->seqs, "sequences", err)) &&
+             (f->seen = ds_calloc(requests, sizeof *f->seen, "requests of a call", err)) &&
+             (f->ids = ds_calloc(rows, sizeof *f->ids, "token ids", err)) &&
+             (f->positions = ds_calloc(rows, sizeof *f->positions, "positions", err)) &&
+             (f->kv_len = ds_calloc(rows, sizeof *f->kv_len, "visible lengths", err)) &&
+             (f->cache_row = ds_calloc(rows, sizeof *f->cache_row, "cache row numbers", err)) &&
+             (f->rec = ds_calloc(rows, sizeof *f->rec, "recorded rows", err)) &&
+             (f->logit_row = ds_calloc(rows, sizeof *f->logit_row, "logits row numbers", err)) &&
+             (f->logit_rec = ds_calloc(rows, sizeof *f->logit_rec, "recorded logits rows", err)) &&
+             (f->tokens = ds_calloc(rows, sizeof *f->tokens, "tokens", err));
+    return ok ? 0 : -1;
+}
+
+/* Scratch for the largest call and for the small ones, where kernels that split a row need most. */
+static int reserve_scratch(struct ds_forward *f, struct ds_error *err)
+{
+    int32_t max = f->config.max_rows;
+    for (int32_t rows = 1; rows <= max; rows = rows < 16                      ? rows + 1
+                                               : rows > max / 2 && rows < max ? max
+                                                                              : rows * 2) {
+        int32_t n = rows < f->config.n_requests ? rows : f->config.n_requests;
+        for (int32_t s = 0; s < n; s++) {
+            int32_t q_len = s == 0 ? rows - (n - 1) : 1;
+            f->seqs[s] = (struct ds_sequence){.request = s,
+                                              .q_first = s == 0 ? 0 : rows - n + s,
+                                              .q_len = q_len,
+                                              .kv_len = f->config.capacity,
+                                              .pages = ds_kv_cache_pages(&f->cache, s)};
+        }
+        f->n_seqs = n;
+        f->rows = rows;
+        f->max_q_len = rows - (n - 1);
+        f->max_kv_len = f->config.capacity;
+        if (ds_forward_reserve(f, rows, err) != 0)
+            return -1;
+        if (rows > INT32_MAX / 2)
+            break;
+    }
+    return 0;
+}
+
+static int set_up(struct ds_forward *f, struct ds_error *err)
+{
+    const struct ds_hparams *hp = &f->m->hp;
+    f->d = hp->d_model;
+    f->q_dim = (int64_t)hp->n_heads * hp->head_dim;
+    f->kv_dim = (int64_t)hp->n_kv_heads * hp->head_dim;
+    f->d_ff = hp->d_ff;
+    f->vocab = hp->vocab;
+    f->scale = (float)(1.0 / sqrt((double)hp->head_dim));
+    const struct ds_forward_config *c = &f->config;
+    f->team = ds_team_new(c->threads, err);
+    if (!f->team)
+        return -1;
+    f->exec = (struct ds_exec){.threads = c->threads, .team = f->team, .run = run_team};
+    if (ds_kv_cache_init(&f->cache, hp->n_layers, c->n_requests, c->capacity, c->page_size,
+                         f->kv_dim, err) != 0)
+        return -1;
+    f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
+    if (!f->logits || allocate_activations(f, err) != 0 || allocate_plan(f, err) != 0)
+        return -1;
+    int64_t positions = hp->context > 0 && hp->context < c->capacity ? hp->context : c->capacity;
+    if (ds_model_rope_table(f->m, positions, err) != 0 ||
+        ds_model_prepare(f->m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
+        reserve_scratch(f, err) != 0)
+        return -1;
+    ds_forward_reset(f);
+    return 0;
+}
+
+int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,
+                   struct ds_forward **out, struct ds_error *err)
+{
+    if (check_config(m, config, err) != 0 || ds_fp_check_entry(err) != 0)
+        return -1;
+    struct ds_forward *f = ds_calloc(1, sizeof *f, "forward pass", err);
+    if (!f)
+        return -1;
+    f->m = m;
+    f->config = *config;
+    if (set_up(f, err) != 0) {
+        ds_forward_free(f);
+        return -1;
+    }
+    *out = f;
+    return 0;
+}
+
+void ds_forward_free(struct ds_forward *f)
+{
+    if (!f)
+        return;
+    void *owned[] = {f->resid[0],    f->resid[1],  f->norm,      f->q,
+                     f->k,           f->v,         f->q_rope,    f->k_rope,
+                     f->attn_out,    f->proj,      f->gate,      f->up,
+                     f->act,         f->kv_back,   f->head_in,   f->logits_memory,
+                     f->half,        f->half_row,  f->seqs,      f->seen,
+                     f->ids,         f->positions, f->kv_len,    f->cache_row,
+                     f->rec,         f->logit_row, f->logit_rec, f->tokens,
+                     f->exec.scratch};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        free(owned[i]);
+    ds_kv_cache_free(&f->cache);
+    ds_team_free(f->team);
+    free(f);
+}
+
+struct ds_team *ds_forward_team(struct ds_forward *f)
+{
+    return f->team;
+}
+
+void ds_forward_seed(struct ds_forward *f, uint64_t seed)
+{
+    f->seed = seed;
+    f->launches = 0;
+}
+
+void ds_forward_reset(struct ds_forward *f)
+{
+    float fill = ds_f32_from_bits(DS_POISON_BITS);
+    ds_kv_cache_reset(&f->cache, f->config.poison ? &fill : NULL);
+}
+
+/* ---- planning a call ------------------------------------------------------------------------- */
+
+static int check_seq(const struct ds_forward *f, const struct ds_batch_seq *s, int32_t rows_before,
+                     struct ds_error *err)
+{
+    int r = s->request, n = s->n_tokens;
+    if (r < 0 || r >= f->config.n_requests)
+        return ds_fail(err, "request %d: there are requests 0 to %d", r,
+                       (int)f->config.n_requests - 1);
+    if (f->seen[r] == f->call)
+        return ds_fail(err, "request %d: twice in one call", r);
+    if (n < 1 || n > f->config.max_rows - rows_before)
+        return ds_fail(err, "request %d: %d tokens after %d other rows; a call holds 1 to %d rows",
+                       r, n, (int)rows_before, (int)f->config.max_rows);
+    int32_t used = f->cache.used[r];
+    if (n > f->cache.capacity - used)
+        return ds_fail(err,
+                       "request %d: %d new tokens after %d do not fit the cache capacity of %d", r,
+                       n, (int)used, (int)f->cache.capacity);
+    if (s->n_pad < 0 || s->n_pad > n)
+        return ds_fail(err, "request %d: %d padding rows among %d tokens", r, (int)s->n_pad, n);
+    if (s->n_pad && used)
+        return ds_fail(err, "request %d: left padding is possible in a request's first call only",
+                       r);
+    if (s->logits_from < s->n_pad || s->logits_from > n)
+        return ds_fail(err,
+                       "request %d: logits from token %d on, of %d tokens with %d padding rows", r,
+                       (int)s->logits_from, n, (int)s->n_pad);
+    int32_t positions = used - f->cache.pads[r] + n - s->n_pad;
+    if (f->m->hp.context > 0 && positions > f->m->hp.context)
+        return ds_fail(err, "request %d: %d positions, but the model's context has %d", r,
+                       (int)positions, (int)f->m->hp.context);
+    for (int i = 0; i < n; i++)
+        if (s->tokens[i] < 0 || s->tokens[i] >= f->vocab)
+            return ds_fail(err,
+                           "request %d: token id %d at index %d is not in the vocabulary of %lld",
+                           r, (int)s->tokens[i], i, (long long)f->vocab);
+    return 0;
+}
+
+/* Adds one sequence's rows to the call. */
+static void plan_seq(struct ds_forward *f, const struct ds_batch_seq *s)
+{
+    int32_t r = s->request, used = f->cache.used[r];
+    int32_t pads = used ? f->cache.pads[r] : s->n_pad;
+    f->seqs[f->n_seqs++] = (struct ds_sequence){.request = r,
+                                                .q_first = f->rows,
+                                                .q_len = s->n_tokens,
+                                                .kv_len = used + s->n_tokens,
+                                                .kv_first = pads,
+                                                .pages = ds_kv_cache_pages(&f->cache, r)};
+    if (s->n_tokens > f->max_q_len)
+        f->max_q_len = s->n_tokens;
+    if (used + s->n_tokens > f->max_kv_len)
+        f->max_kv_len = used + s->n_tokens;
+    for (int32_t i = 0; i < s->n_tokens; i++, f->rows++) {
+        int32_t row = f->rows, slot = used + i, position = slot - pads;
+        f->ids[row] = s->tokens[i];
+        f->positions[row] = position > 0 ? position : 0;
+        f->kv_len[row] = position >= 0 ? position + 1 : 0;
+        f->cache_row[row] = (int32_t)ds_kv_cache_row(&f->cache, r, slot);
+        uint32_t number = UINT32_MAX;
+        if (s->record && position >= 0) {
+            int32_t step = s->step + (i > s->logits_from ? i - s->logits_from : 0);
+            number = f->n_rec++;
+            f->rec[number] = (struct ds_row){.request = r,
+                                             .position = position,
+                                             .step = step,
+                                             .slot = row,
+                                             .kind = step > 0 ? DS_ROW_GENERATED : DS_ROW_PROMPT};
+        }
+        if (i >= s->logits_from) {
+            f->logit_row[f->n_logits] = row;
+            f->logit_rec[f->n_logits++] = number;
+        }
+    }
+}
+
+static int plan_call(struct ds_forward *f, const struct ds_batch *batch, struct ds_error *err)
+{
+    if (batch->n_seqs < 1)
+        return ds_fail(err, "a call needs at least one sequence");
+    f->call++;
+    f->rows = f->n_seqs = f->n_logits = f->max_q_len = f->max_kv_len = 0;
+    f->n_rec = 0;
+    for (int32_t i = 0; i < batch->n_seqs; i++) {
+        if (check_seq(f, &batch->seqs[i], f->rows, err) != 0)
+            return -1;
+        f->seen[batch->seqs[i].request] = f->call;
+        plan_seq(f, &batch->seqs[i]);
+    }
+    return 0;
+}
+
+int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe,
+                   const float **logits, const int32_t **tokens, int32_t *n, struct ds_error *err)
+{
+    if (plan_call(f, batch, err) != 0 || ds_fp_check_entry(err) != 0)
+        return -1;
+    /* A no-op unless another pass over the same model prepared its weights for another kernel in
+     * between. */
+    if (ds_model_prepare(f->m, f->config.kernels.op[DS_OP_MATMUL], f->config.threads, err) != 0)
+        return -1;
+    if (probe && ds_probe_begin_call(probe, (uint32_t)batch->phase, (uint32_t)f->rows,
+                                     (uint32_t)f->n_seqs, f->rec, f->n_rec, err) != 0)
+        return -1;
+    if (ds_forward_stages(f, probe, err) != 0)
+        return -1;
+    for (int32_t i = 0; i < f->n_seqs; i++) {
+        f->cache.used[f->seqs[i].request] = f->seqs[i].kv_len;
+        f->cache.pads[f->seqs[i].request] = f->seqs[i].kv_first;
+    }
+    *logits = f->logits;
+    *tokens = f->tokens;
+    *n = f->n_logits;
+    return 0;
+}

@@ -1,0 +1,405 @@
+/* forward_pass.c: the stages of one call, in order: launch the kernel, round its output to the
+ * activation dtype, show it to the probe. Owns the order of things; must not know how a call was
+ * planned, nor what a probe does with what it is shown. */
+#include "engine/forward_private.h"
+
+#include "base/dtype.h"
+#include "engine/round.h"
+
+#include <string.h>
+
+/* ---- rounding and showing -------------------------------------------------------------------- */
+
+struct rounding {
+    int dtype;
+    uint16_t *half;
+    float *y;
+    int64_t n;
+    int widen;
+};
+
+static void round_share(void *arg, int thread, int threads)
+{
+    const struct rounding *r = arg;
+    long begin, end;
+    ds_team_share((long)r->n, 64, thread, threads, &begin, &end);
+    if (begin >= end)
+        return;
+    if (r->widen)
+        ds_widen_many(r->dtype, r->y + begin, r->half + begin, (size_t)(end - begin));
+    else
+        ds_round_many(r->dtype, r->half + begin, r->y + begin, (size_t)(end - begin));
+}
+
+/* y -> half or half -> y, spread over the team where that pays. */
+static void convert(struct ds_forward *f, float *y, int64_t n, int widen)
+{
+    struct rounding r = {.dtype = f->config.dtype, .half = f->half, .y = y, .n = n, .widen = widen};
+    if (n < 1 << 14)
+        round_share(&r, 0, 1);
+    else
+        ds_team_run(f->team, round_share, &r);
+}
+
+/* Shows all recorded rows of a site. */
+static int show(struct ds_pass *p, int stage, void *data, size_t element)
+{
+    struct ds_forward *f = p->f;
+    if (!p->probe || !f->n_rec)
+        return 0;
+    if (!f->launch_known[stage])
+        ds_pass_describe(f, stage, NULL);
+    int64_t width = ds_stage_width_of(stage, &f->m->hp);
+    return ds_probe_site(p->probe, ds_stage_site(stage, p->layer, f->m->hp.n_layers),
+                         &f->launch[stage], data, (size_t)width * element, (uint32_t)width, NULL, 0,
+                         p->err);
+}
+
+/* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
+ * values) and shows it. A probe may write into what it is shown (healing), so 16-bit rows are
+ * widened afterwards. */
+static int emit(struct ds_pass *p, int stage, float *y)
+{
+    struct ds_forward *f = p->f;
+    if (f->config.dtype == DS_F32)
+        return show(p, stage, y, sizeof *y);
+    int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
+    convert(f, y, n, 0);
+    if (show(p, stage, f->half, sizeof *f->half) != 0)
+        return -1;
+    convert(f, y, n, 1);
+    return 0;
+}
+
+/* Shows the logits rows (or tokens) that belong to recorded rows: one capture for every unbroken
+ * run of them. */
+static int show_chosen(struct ds_pass *p, int stage, void *data, size_t element)
+{
+    struct ds_forward *f = p->f;
+    if (!p->probe || !f->n_rec)
+        return 0;
+    int64_t width = ds_stage_width_of(stage, &f->m->hp);
+    size_t stride = (size_t)width * element;
+    for (int32_t i = 0, n; i < f->n_logits; i += n) {
+        int recorded = f->logit_rec[i] != UINT32_MAX;
+        for (n = 1; i + n < f->n_logits && (f->logit_rec[i + n] != UINT32_MAX) == recorded; n++)
+            ;
+        if (recorded && ds_probe_site(p->probe, ds_stage_site(stage, p->layer, f->m->hp.n_layers),
+                                      &f->launch[stage], (char *)data + (size_t)i * stride, stride,
+                                      (uint32_t)width, f->logit_rec + i, (uint32_t)n, p->err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- the ops --------------------------------------------------------------------------------- */
+
+static int rmsnorm(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                   float *y)
+{
+    struct ds_forward *f = p->f;
+    struct ds_rmsnorm_args a = {.rows = f->rows,
+                                .width = f->d,
+                                .x = x,
+                                .ldx = f->d,
+                                .weight = w->data,
+                                .eps = f->m->hp.rms_eps,
+                                .y = y,
+                                .ldy = f->d};
+    return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * f->d)) != 0 ? -1 : emit(p, stage, y);
+}
+
+static void matmul_args(const struct ds_forward *f, const struct ds_weight *w,
+                        const struct ds_weight *bias, int64_t rows, const float *x, float *y,
+                        struct ds_matmul_args *a)
+{
+    *a = (struct ds_matmul_args){.rows = rows,
+                                 .n = w->rows,
+                                 .k = w->cols,
+                                 .x = x,
+                                 .ldx = w->cols,
+                                 .w = {.data = w->data, .n = w->rows, .k = w->cols},
+                                 .prepared =
+                                     ds_model_prepared(f->m, f->config.kernels.op[DS_OP_MATMUL], w),
+                                 .bias = bias ? bias->data : NULL,
+                                 .y = y,
+                                 .ldy = w->rows};
+}
+
+static int matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                  const struct ds_weight *bias, float *y)
+{
+    struct ds_matmul_args a;
+    matmul_args(p->f, w, bias, p->f->rows, x, y, &a);
+    return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * a.n)) != 0 ? -1 : emit(p, stage, y);
+}
+
+static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, float *y)
+{
+    struct ds_forward *f = p->f;
+    const struct ds_hparams *hp = &f->m->hp;
+    int64_t width = (int64_t)heads * hp->head_dim;
+    struct ds_rope_args a = {.rows = f->rows,
+                             .heads = heads,
+                             .head_dim = hp->head_dim,
+                             .rope_dim = hp->rope_dim,
+                             .neox = hp->rope_neox,
+                             .positions = f->positions,
+                             .cos_sin = f->m->rope_table,
+                             .table_positions = f->m->rope_positions,
+                             .x = x,
+                             .ldx = width,
+                             .y = y,
+                             .ldy = width};
+    return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * width)) != 0 ? -1 : emit(p, stage, y);
+}
+
+/* Shows what stands in the cache for this call's rows, read back through the page table, so that a
+ * wrong write is seen. What a healing probe changed is written back. */
+static int show_cache(struct ds_pass *p, int stage, float *cache)
+{
+    struct ds_forward *f = p->f;
+    if (!p->probe || !f->n_rec)
+        return 0;
+    size_t width = (size_t)f->kv_dim;
+    for (uint32_t i = 0; i < f->n_rec; i++) {
+        size_t row = (size_t)f->rec[i].slot;
+        const float *there = cache + (size_t)f->cache_row[row] * width;
+        if (f->half)
+            ds_round_many(f->config.dtype, f->half + row * width, there, width);
+        else
+            memcpy(f->kv_back + row * width, there, width * sizeof *there);
+    }
+    if (show(p, stage, f->half ? (void *)f->half : f->kv_back, ds_dtype_size(f->config.dtype)) != 0)
+        return -1;
+    for (uint32_t i = 0; i < f->n_rec; i++) {
+        size_t row = (size_t)f->rec[i].slot;
+        float *there = cache + (size_t)f->cache_row[row] * width;
+        if (!f->half) {
+            memcpy(there, f->kv_back + row * width, width * sizeof *there);
+            continue;
+        }
+        ds_round_many(f->config.dtype, f->half_row, there, width);
+        if (memcmp(f->half_row, f->half + row * width, width * sizeof *f->half) != 0)
+            ds_widen_many(f->config.dtype, there, f->half + row * width, width);
+    }
+    return 0;
+}
+
+static int cache_write(struct ds_pass *p, int stage, const float *x, float *base)
+{
+    struct ds_forward *f = p->f;
+    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
+    struct ds_cache_args a = {.rows = f->rows,
+                              .width = f->kv_dim,
+                              .x = x,
+                              .ldx = f->kv_dim,
+                              .cache = cache,
+                              .page_size = f->cache.page_size,
+                              .pages = f->cache.pages,
+                              .sequences = f->seqs,
+                              .n_sequences = f->n_seqs};
+    return ds_pass_launch(p, stage, &a, NULL, 0) != 0 ? -1 : show_cache(p, stage, cache);
+}
+
+void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
+                               struct ds_attention_args *a)
+{
+    const struct ds_hparams *hp = &f->m->hp;
+    *a = (struct ds_attention_args){.rows = f->rows,
+                                    .heads = hp->n_heads,
+                                    .kv_heads = hp->n_kv_heads,
+                                    .head_dim = hp->head_dim,
+                                    .scale = f->scale,
+                                    .q = f->q_rope,
+                                    .ldq = f->q_dim,
+                                    .cache_k = ds_kv_cache_layer(&f->cache, f->cache.k, layer),
+                                    .cache_v = ds_kv_cache_layer(&f->cache, f->cache.v, layer),
+                                    .page_size = f->cache.page_size,
+                                    .pages = f->cache.pages,
+                                    .sequences = f->seqs,
+                                    .n_sequences = f->n_seqs,
+                                    .max_q_len = f->max_q_len,
+                                    .max_kv_len = f->max_kv_len,
+                                    .y = f->attn_out,
+                                    .ldy = f->q_dim};
+}
+
+static int attention(struct ds_pass *p)
+{
+    struct ds_attention_args a;
+    ds_forward_attention_args(p->f, p->layer, &a);
+    size_t n = (size_t)(p->f->rows * p->f->q_dim);
+    return ds_pass_launch(p, DS_ST_ATTN_OUT, &a, a.y, n) != 0 ? -1 : emit(p, DS_ST_ATTN_OUT, a.y);
+}
+
+static int add(struct ds_pass *p, int stage, const float *x, const float *delta, float *y)
+{
+    struct ds_forward *f = p->f;
+    struct ds_add_args a = {.rows = f->rows,
+                            .width = f->d,
+                            .a = x,
+                            .b = delta,
+                            .lda = f->d,
+                            .ldb = f->d,
+                            .y = y,
+                            .ldy = f->d};
+    return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * f->d)) != 0 ? -1 : emit(p, stage, y);
+}
+
+static int silu_mul(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    struct ds_silu_mul_args a = {.rows = f->rows,
+                                 .width = f->d_ff,
+                                 .gate = f->gate,
+                                 .up = f->up,
+                                 .ldx = f->d_ff,
+                                 .y = f->act,
+                                 .ldy = f->d_ff};
+    return ds_pass_launch(p, DS_ST_ACT, &a, f->act, (size_t)(f->rows * f->d_ff)) != 0
+               ? -1
+               : emit(p, DS_ST_ACT, f->act);
+}
+
+/* ---- the order of things --------------------------------------------------------------------- */
+
+static int before_layers(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    struct ds_embed_args a = {.table = f->m->embed->data,
+                              .vocab = f->vocab,
+                              .width = f->d,
+                              .rows = f->rows,
+                              .ids = f->ids,
+                              .y = f->resid[0],
+                              .ldy = f->d};
+    int failed = show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
+                 show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
+                 ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
+                 emit(p, DS_ST_EMBED, a.y);
+    return -failed;
+}
+
+static int layer(struct ds_pass *p, const struct ds_layer *w)
+{
+    struct ds_forward *f = p->f;
+    const struct ds_hparams *hp = &f->m->hp;
+    float *in = f->resid[0], *mid = f->resid[1];
+    int failed = rmsnorm(p, DS_ST_ATTN_NORM, in, w->attn_norm, f->norm) ||
+                 matmul(p, DS_ST_Q_PROJ, f->norm, w->q, w->q_bias, f->q) ||
+                 matmul(p, DS_ST_K_PROJ, f->norm, w->k, w->k_bias, f->k) ||
+                 matmul(p, DS_ST_V_PROJ, f->norm, w->v, w->v_bias, f->v) ||
+                 rope(p, DS_ST_Q_ROPE, f->q, hp->n_heads, f->q_rope) ||
+                 rope(p, DS_ST_K_ROPE, f->k, hp->n_kv_heads, f->k_rope) ||
+                 cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
+                 cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
+                 matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
+                 add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
+                 rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||
+                 matmul(p, DS_ST_GATE, f->norm, w->gate, w->gate_bias, f->gate) ||
+                 matmul(p, DS_ST_UP, f->norm, w->up, w->up_bias, f->up) || silu_mul(p) ||
+                 matmul(p, DS_ST_DOWN, f->act, w->down, w->down_bias, f->proj) ||
+                 add(p, DS_ST_RESID_FFN, mid, f->proj, in);
+    return -failed;
+}
+
+/* Logits and tokens, of the rows that need them only: M of this matmul is their number. */
+static int choose_tokens(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    if (!f->n_logits)
+        return 0;
+    for (int32_t i = 0; i < f->n_logits; i++)
+        memcpy(f->head_in + i * f->d, f->norm + f->logit_row[i] * f->d,
+               (size_t)f->d * sizeof(float));
+    struct ds_matmul_args a;
+    matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
+    if (ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
+        show_chosen(p, DS_ST_LOGITS, f->logits, sizeof *f->logits) != 0)
+        return -1;
+    struct ds_sample_args s = {.rows = f->n_logits,
+                               .vocab = f->vocab,
+                               .logits = f->logits,
+                               .ldx = f->vocab,
+                               .ids = f->tokens};
+    if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0)
+        return -1;
+    for (int32_t i = 0; i < f->n_logits; i++)
+        if (f->tokens[i] < 0 || f->tokens[i] >= f->vocab) {
+            ds_fail(p->err, "chose token %d of a vocabulary of %lld", (int)f->tokens[i],
+                    (long long)f->vocab);
+            return ds_pass_blame(p, DS_ST_TOKEN);
+        }
+    return show_chosen(p, DS_ST_TOKEN, f->tokens, sizeof *f->tokens);
+}
+
+int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
+{
+    struct ds_pass p = {
+        .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
+    memset(f->launch_known, 0, sizeof f->launch_known);
+    if (before_layers(&p) != 0)
+        return -1;
+    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
+        if (layer(&p, &f->m->layers[p.layer]) != 0)
+            return -1;
+    if (rmsnorm(&p, DS_ST_FINAL_NORM, f->resid[0], f->m->final_norm, f->norm) != 0 ||
+        choose_tokens(&p) != 0)
+        return -1;
+    int changed = ds_pass_restore_team(&p);
+    if (changed) {
+        ds_fail(err,
+                "a kernel changed the floating-point control word of %d thread(s) during the call",
+                changed);
+        return ds_hint(err, "poisoning checks after every launch and names the kernel");
+    }
+    return 0;
+}
+
+/* ---- scratch, asked for ahead ---------------------------------------------------------------- */
+
+int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
+{
+    const struct ds_hparams *hp = &f->m->hp;
+    const struct ds_kernel *const *k = f->config.kernels.op;
+    const struct ds_layer *l = &f->m->layers[0];
+    const struct ds_weight *weights[] = {l->q,    l->k,  l->v,    l->o,
+                                         l->gate, l->up, l->down, f->m->head};
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
+        struct ds_matmul_args a;
+        matmul_args(f, weights[i], NULL, rows, f->norm, f->proj, &a);
+        if (ds_forward_scratch(f, k[DS_OP_MATMUL], &a, err) != 0)
+            return -1;
+    }
+    struct ds_rmsnorm_args norm = {.rows = rows,
+                                   .width = f->d,
+                                   .x = f->norm,
+                                   .ldx = f->d,
+                                   .weight = l->attn_norm->data,
+                                   .eps = hp->rms_eps,
+                                   .y = f->proj,
+                                   .ldy = f->d};
+    struct ds_attention_args attn;
+    ds_forward_attention_args(f, 0, &attn);
+    struct ds_silu_mul_args silu = {.rows = rows,
+                                    .width = f->d_ff,
+                                    .gate = f->gate,
+                                    .up = f->up,
+                                    .ldx = f->d_ff,
+                                    .y = f->act,
+                                    .ldy = f->d_ff};
+    struct ds_add_args sum = {.rows = rows,
+                              .width = f->d,
+                              .a = f->norm,
+                              .b = f->proj,
+                              .lda = f->d,
+                              .ldb = f->d,
+                              .y = f->resid[1],
+                              .ldy = f->d};
+    int failed = ds_forward_scratch(f, k[DS_OP_RMSNORM], &norm, err) ||
+                 ds_forward_scratch(f, k[DS_OP_ATTENTION], &attn, err) ||
+                 ds_forward_scratch(f, k[DS_OP_SILU_MUL], &silu, err) ||
+                 ds_forward_scratch(f, k[DS_OP_ADD], &sum, err);
+    return -failed;
+}

@@ -1,0 +1,103 @@
+/* forward_private.h: what forward.c (life, planning of a call) and forward_pass.c (the stages)
+ * share. Nobody else includes it. */
+#ifndef DS_FORWARD_PRIVATE_H
+#define DS_FORWARD_PRIVATE_H
+
+#include "base/team.h"
+#include "engine/forward.h"
+#include "engine/kv_cache.h"
+#include "engine/stages.h"
+
+/* A quiet NaN that no arithmetic produces: what unwritten memory holds when `poison` is asked for.
+ */
+#define DS_POISON_BITS 0x7fd5a5a5u
+
+struct ds_forward {
+    struct ds_model *m;
+    struct ds_forward_config config;
+    struct ds_team *team;
+    struct ds_exec exec;
+    struct ds_kv_cache cache;
+    int64_t d, q_dim, kv_dim, d_ff, vocab;
+    float scale;       /* of attention scores: 1 / sqrt(head_dim) */
+    uint64_t launches; /* so far; makes exec.seed */
+    uint64_t seed;
+
+    /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
+    float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
+    float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
+    float *kv_back; /* cache rows of a call, read back */
+    float *head_in; /* final_norm rows whose logits are wanted */
+    float *logits;  /* [max_rows][vocab], touched only as far as used */
+    void *logits_memory;
+    uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
+    uint16_t *half_row; /* one cache row as stored */
+
+    /* The call being run. */
+    int32_t rows, n_seqs, n_logits;
+    uint32_t n_rec;
+    struct ds_sequence *seqs; /* [n_requests] */
+    int32_t max_q_len, max_kv_len;
+    int32_t *ids, *positions, *kv_len; /* [max_rows] */
+    int32_t *cache_row;                /* [max_rows] */
+    struct ds_row *rec;                /* [max_rows] rows given to the probe */
+    int32_t *logit_row;                /* [max_rows] call row of each logits row */
+    uint32_t *logit_rec; /* [max_rows] its number among the recorded rows, or UINT32_MAX */
+    int32_t *tokens;     /* [max_rows] */
+    uint64_t *seen;      /* [n_requests] number of the last call that had this request */
+    uint64_t call;
+
+    /* The launch choice of every stage in this call: the layers of a call share shapes, so one
+     * question per stage is enough. */
+    struct ds_launch launch[DS_ST_COUNT];
+    uint8_t launch_known[DS_ST_COUNT];
+};
+
+/* One call under way. */
+struct ds_pass {
+    struct ds_forward *f;
+    struct ds_probe *probe;
+    struct ds_error *err;
+    int32_t layer;       /* -1 before the layers, n_layers after them */
+    uint32_t fp_control; /* as it was on entry */
+};
+
+/* Runs all stages of the planned call. On failure the cache lengths have not moved. */
+int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err);
+
+/* Makes scratch large enough for every op at `rows` rows of the planned call's sequences. */
+int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err);
+
+/* Runs a stage's kernel. y (n elements, or NULL) is what it will write: poisoned first if asked
+ * for. The caller's control word is checked after every launch, that of the other threads once a
+ * call (after every launch when poisoning). */
+int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n);
+/* Keeps the launch choice of a stage for this call's captures; args may be NULL for what the engine
+ * makes itself. */
+void ds_pass_describe(struct ds_forward *f, int stage, const void *args);
+/* Puts "layer 3 q_proj: matmul/openblas: " before the message; returns -1. */
+int ds_pass_blame(const struct ds_pass *p, int stage);
+/* How many threads of the team had another control word than the call began with; all have it now.
+ */
+int ds_pass_restore_team(const struct ds_pass *p);
+/* Grows scratch to what a kernel asks for. ds_forward_new has asked for the shapes to be expected,
+ * so this seldom happens later. */
+int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
+                       struct ds_error *err);
+
+/* Fills n floats with the poison pattern. */
+void ds_forward_poison(float *y, size_t n);
+
+/* Attention's arguments for a layer of the planned call. */
+void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
+                               struct ds_attention_args *a);
+
+/* The control bits (rounding, flush to zero, exception masks) of this thread's floating-point unit.
+ */
+uint32_t ds_fp_control(void);
+/* An error unless rounding is to nearest even and subnormals are kept. */
+int ds_fp_check_entry(struct ds_error *err);
+/* Sets this thread's control bits to `want`; 1 if they were others. */
+int ds_fp_restore(uint32_t want);
+
+#endif

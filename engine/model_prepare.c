@@ -1,0 +1,131 @@
+/* model_prepare.c: lets a matmul kernel repack the matmul weights, once. Owns the packed copies;
+ * knows nothing of their inner layout. Packed weights lie in the memory that the kernel allocated:
+ * nobody writes there afterwards, so processes forked later share the same pages, and a worker that
+ * goes wild cannot spoil the parent's copy. */
+#include "engine/model_priv.h"
+
+#include "base/mem.h"
+#include "base/team.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void ds_model_drop_prepared(struct ds_model *m)
+{
+    for (size_t i = 0; m->prepared && i < m->n_weights; i++)
+        free(m->prepared[i]);
+    free(m->prepared);
+    free(m->prepared_bytes);
+    m->prepared = NULL;
+    m->prepared_bytes = NULL;
+    m->prepared_by = NULL;
+}
+
+struct work {
+    struct ds_model *m;
+    const struct ds_kernel *kernel;
+    const struct ds_weight **weights; /* those that a matmul reads */
+    size_t n;
+    atomic_size_t next, failed; /* failed: lowest index of a weight that failed, or SIZE_MAX */
+    char (*why)[128];           /* per thread: the reason of its first failure ... */
+    size_t *why_for;            /* ... and the index it belongs to */
+};
+
+static void prepare_member(void *arg, int thread, int threads)
+{
+    (void)threads;
+    struct work *w = arg;
+    w->why_for[thread] = SIZE_MAX;
+    for (size_t i;
+         (i = atomic_fetch_add(&w->next, 1)) < w->n && atomic_load(&w->failed) == SIZE_MAX;) {
+        const struct ds_weight *weight = w->weights[i];
+        size_t at = (size_t)(weight - w->m->weights);
+        struct ds_weight_view view = {weight->data, weight->rows, weight->cols};
+        char *why = w->why[thread];
+        why[0] = '\0';
+        if (w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,
+                               sizeof w->why[thread]) == 0)
+            continue;
+        w->m->prepared[at] = NULL;
+        w->why_for[thread] = i;
+        size_t lowest = atomic_load(&w->failed);
+        while (i < lowest && !atomic_compare_exchange_weak(&w->failed, &lowest, i)) {
+        }
+        return;
+    }
+}
+
+/* The weights of all matmuls, layers ascending, then the head. */
+static size_t list_weights(const struct ds_model *m, const struct ds_weight **out)
+{
+    size_t n = 0;
+    for (int32_t l = 0; l < m->hp.n_layers; l++) {
+        const struct ds_layer *y = &m->layers[l];
+        const struct ds_weight *all[] = {y->q, y->k, y->v, y->o, y->gate, y->up, y->down};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            if (all[i])
+                out[n++] = all[i];
+    }
+    out[n++] = m->head;
+    return n;
+}
+
+static int prepare_all(struct work *w, int threads, struct ds_error *err)
+{
+    struct ds_team *team = ds_team_new(threads, err);
+    if (!team)
+        return -1;
+    ds_team_run(team, prepare_member, w);
+    ds_team_free(team);
+    size_t failed = atomic_load(&w->failed);
+    if (failed == SIZE_MAX)
+        return 0;
+    const char *why = "";
+    for (int t = 0; t < threads; t++)
+        if (w->why_for[t] == failed)
+            why = w->why[t];
+    return ds_fail(err, "matmul/%s cannot prepare %s: %s", w->kernel->name,
+                   w->weights[failed]->name, why[0] ? why : "no reason given");
+}
+
+int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
+                     struct ds_error *err)
+{
+    if (!matmul->prepare || m->prepared_by == matmul)
+        return 0;
+    if (threads < 1)
+        return ds_fail(err, "%d threads asked for", threads);
+    ds_model_drop_prepared(m); /* first, so that never more than two copies exist */
+    struct work w = {.m = m, .kernel = matmul, .failed = SIZE_MAX};
+    m->prepared = ds_calloc(m->n_weights, sizeof *m->prepared, "packed weights", err);
+    m->prepared_bytes =
+        m->prepared ? ds_calloc(m->n_weights, sizeof *m->prepared_bytes, "packed weights", err)
+                    : NULL;
+    w.weights =
+        m->prepared_bytes ? ds_calloc(m->n_weights, sizeof(void *), "packed weights", err) : NULL;
+    w.why = w.weights ? ds_calloc((size_t)threads, sizeof *w.why, "packed weights", err) : NULL;
+    w.why_for = w.why ? ds_calloc((size_t)threads, sizeof *w.why_for, "packed weights", err) : NULL;
+    int rc = -1;
+    if (w.why_for) {
+        w.n = list_weights(m, w.weights);
+        rc = prepare_all(&w, threads, err);
+    }
+    free(w.weights);
+    free(w.why);
+    free(w.why_for);
+    if (rc)
+        ds_model_drop_prepared(m);
+    else
+        m->prepared_by = matmul;
+    return rc;
+}
+
+const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *matmul,
+                              const struct ds_weight *w)
+{
+    if (!m->prepared || m->prepared_by != matmul || w < m->weights ||
+        w >= m->weights + m->n_weights)
+        return NULL;
+    return m->prepared[w - m->weights];
+}

@@ -1,0 +1,285 @@
+/* plan.c: factors, their values, and the arms made of them. Pure: text in, arms out; runs nothing. */
+#include "engine/sweep.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/names.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const ds_factor_names[DS_FACTOR_COUNT] = {"batch", "slot", "neighbours", "padding",   "threads", "chunk",
+                                                      "mode",  "kernels", "blas-core", "dtype", "process"};
+
+static const char *const defaults[DS_FACTOR_COUNT] = {"1", "first", "copies", "0", "1", "0", "prefill", "vendor",
+                                                      "default", "f32", "1"};
+static const char *const slots[] = {"first", "middle", "last"};
+static const char *const neighbours[] = {"copies", "varied"};
+static const char *const modes[] = {"prefill", "decode"};
+
+static int parse_number(int factor, const char *text, long min, long max, int32_t *out, struct ds_error *err)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (end == text || *end || errno || v < min || v > max)
+        return ds_fail(err, "--%s: '%s' is not a whole number from %ld to %ld", ds_factor_names[factor], text, min, max);
+    *out = (int32_t)v;
+    return 0;
+}
+
+static int parse_word(int factor, const char *text, const char *const *words, size_t n, int *out, struct ds_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = (int)i;
+            return 0;
+        }
+    ds_fail(err, "--%s: unknown value '%s'", ds_factor_names[factor], text);
+    int near = ds_nearest(text, words, n);
+    if (near >= 0)
+        return ds_hint(err, "did you mean '%s'?", words[near]);
+    char all[128] = "";
+    for (size_t i = 0; i < n; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", words[i]);
+    return ds_hint(err, "known: %s", all);
+}
+
+/* Checks one value of one factor and stores it. */
+static int parse_value(int factor, const char *text, struct ds_setting *s, struct ds_error *err)
+{
+    static const char *const dtypes[] = {"f32", "bf16", "f16"};
+    int word;
+    switch (factor) {
+    case DS_FACTOR_BATCH:
+        return parse_number(factor, text, 1, 4096, &s->batch, err);
+    case DS_FACTOR_SLOT:
+        if (text[0] >= '0' && text[0] <= '9')
+            return parse_number(factor, text, 0, 4095, &s->slot, err);
+        if (parse_word(factor, text, slots, 3, &word, err) != 0)
+            return -1;
+        s->slot = DS_SLOT_FIRST - word;
+        return 0;
+    case DS_FACTOR_NEIGHBOURS:
+        return parse_word(factor, text, neighbours, 2, &s->neighbours, err);
+    case DS_FACTOR_PADDING:
+        return parse_number(factor, text, 0, 65536, &s->padding, err);
+    case DS_FACTOR_THREADS:
+        return parse_number(factor, text, 1, 1024, &s->threads, err);
+    case DS_FACTOR_CHUNK:
+        return parse_number(factor, text, 0, INT32_MAX, &s->chunk, err);
+    case DS_FACTOR_MODE:
+        return parse_word(factor, text, modes, 2, &s->mode, err);
+    case DS_FACTOR_KERNELS:
+        return ds_kernel_set_parse(text, &s->kernels, err) == 0 ? 0 : ds_prefix(err, "--kernels");
+    case DS_FACTOR_BLAS_CORE:
+        if (strcmp(text, "default") == 0) {
+            s->blas_core[0] = '\0';
+            return 0;
+        }
+        if (strlen(text) >= sizeof s->blas_core || ds_blas_core_runs_here(text) < 0)
+            return ds_fail(err, "--blas-core: unknown OpenBLAS core '%s'", text);
+        strcpy(s->blas_core, text);
+        return 0;
+    case DS_FACTOR_DTYPE:
+        if (parse_word(factor, text, dtypes, 3, &word, err) != 0)
+            return -1;
+        s->dtype = ds_dtype_parse(dtypes[word]);
+        return 0;
+    case DS_FACTOR_PROCESS:
+        return parse_number(factor, text, 1, 1024, &s->processes, err);
+    default:
+        return ds_fail(err, "factor %d does not exist", factor);
+    }
+}
+
+int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        if (parse_value(f, values[f], out, err) != 0)
+            return -1;
+    return 0;
+}
+
+void ds_factor_free(struct ds_factor_values *v)
+{
+    for (size_t i = 0; i < v->n; i++)
+        free(v->value[i]);
+    free(v->value);
+    memset(v, 0, sizeof *v);
+}
+
+/* Numbers are stored as the shortest text of their value, so that "01" and "1" are one setting. */
+static void canonical(int factor, char *text, size_t size)
+{
+    int numeric = factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH || factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
+                  factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS;
+    if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        snprintf(text, size, "%ld", n < 1 ? 1 : n > 1024 ? 1024 : n);
+    } else if (numeric) {
+        char *end;
+        long v = strtol(text, &end, 10);
+        if (end != text && !*end)
+            snprintf(text, size, "%ld", v);
+    }
+}
+
+static int add_value(struct ds_factor_values *v, const char *text, struct ds_error *err)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->value[i], text) == 0)
+            return 0;
+    char **grown = realloc(v->value, (v->n + 1) * sizeof *grown);
+    if (!grown)
+        return ds_fail(err, "out of memory");
+    v->value = grown;
+    if (!(v->value[v->n] = strdup(text)))
+        return ds_fail(err, "out of memory");
+    v->n++;
+    return 0;
+}
+
+int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    if (!text || !*text)
+        return add_value(out, defaults[factor], err);
+    struct ds_setting scratch;
+    for (const char *p = text;;) {
+        size_t len = strcspn(p, ",");
+        char word[96];
+        if (len == 0 || len >= sizeof word - 24) {
+            ds_factor_free(out);
+            return ds_fail(err, "--%s: %s value in '%s'", ds_factor_names[factor], len ? "too long a" : "empty", text);
+        }
+        memcpy(word, p, len);
+        word[len] = '\0';
+        canonical(factor, word, sizeof word);
+        if (parse_value(factor, word, &scratch, err) != 0 || add_value(out, word, err) != 0) {
+            ds_factor_free(out);
+            return -1;
+        }
+        if (!p[len])
+            return 0;
+        p += len + 1;
+    }
+}
+
+/* ---- arms ------------------------------------------------------------------------------------------------------------------ */
+
+struct arm_list {
+    const struct ds_factor_values *factors;
+    struct ds_arm *arms;
+    size_t n, cap;
+};
+
+/* Adds the arm with value index pick[f] of every factor, unless it is there. */
+static int add_arm(struct arm_list *l, const size_t *pick, struct ds_error *err)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        int same = 1;
+        for (int f = 0; f < DS_FACTOR_COUNT; f++)
+            same &= strcmp(l->arms[i].values[f], l->factors[f].value[pick[f]]) == 0;
+        if (same)
+            return 0;
+    }
+    if (l->n >= 100000)
+        return ds_fail(err, "more than 100000 arms");
+    if (ds_grow(&l->arms, &l->cap, l->n + 1, sizeof *l->arms, "arms", err) != 0)
+        return -1;
+    char **values = ds_calloc(DS_FACTOR_COUNT, sizeof *values, "arm", err);
+    if (!values)
+        return -1;
+    l->arms[l->n++].values = values;
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        if (!(values[f] = strdup(l->factors[f].value[pick[f]])))
+            return ds_fail(err, "out of memory");
+    return 0;
+}
+
+/* Index of the largest batch. */
+static size_t largest_batch(const struct ds_factor_values *batch)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < batch->n; i++)
+        if (atol(batch->value[i]) > atol(batch->value[best]))
+            best = i;
+    return best;
+}
+
+/* One factor at a time around the base arm, for one dtype. */
+static int add_one_factor_arms(struct arm_list *l, size_t dtype, struct ds_error *err)
+{
+    const struct ds_factor_values *factors = l->factors;
+    size_t pick[DS_FACTOR_COUNT] = {0};
+    pick[DS_FACTOR_DTYPE] = dtype;
+    for (size_t t = 0; t < factors[DS_FACTOR_THREADS].n; t++)
+        for (size_t b = 0; b < factors[DS_FACTOR_BATCH].n; b++) {
+            pick[DS_FACTOR_THREADS] = t;
+            pick[DS_FACTOR_BATCH] = b;
+            if (add_arm(l, pick, err) != 0)
+                return -1;
+        }
+    pick[DS_FACTOR_THREADS] = 0;
+    for (int f = 0; f < DS_FACTOR_COUNT; f++) {
+        int crowd = f == DS_FACTOR_SLOT || f == DS_FACTOR_NEIGHBOURS || f == DS_FACTOR_PADDING;
+        pick[DS_FACTOR_BATCH] = crowd ? largest_batch(&factors[DS_FACTOR_BATCH]) : 0;
+        if (f == DS_FACTOR_BATCH || f == DS_FACTOR_THREADS || f == DS_FACTOR_DTYPE)
+            continue;
+        /* Alone in its batch a request has one slot and no neighbours: such an arm would repeat the base. */
+        int alone = atol(factors[DS_FACTOR_BATCH].value[pick[DS_FACTOR_BATCH]]) == 1;
+        if (alone && (f == DS_FACTOR_SLOT || f == DS_FACTOR_NEIGHBOURS))
+            continue;
+        for (size_t v = 1; v < factors[f].n; v++) {
+            pick[f] = v;
+            if (add_arm(l, pick, err) != 0)
+                return -1;
+        }
+        pick[f] = 0;
+    }
+    return 0;
+}
+
+/* The cross product, in an order that keeps every arm behind those it is compared with: index tuples count up. */
+static int add_all_arms(struct arm_list *l, struct ds_error *err)
+{
+    size_t pick[DS_FACTOR_COUNT] = {0};
+    for (;;) {
+        if (add_arm(l, pick, err) != 0)
+            return -1;
+        int f = DS_FACTOR_COUNT - 1;
+        while (f >= 0 && ++pick[f] == l->factors[f].n)
+            pick[f--] = 0;
+        if (f < 0)
+            return 0;
+    }
+}
+
+int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n, struct ds_error *err)
+{
+    struct arm_list l = {.factors = factors};
+    int rc = 0;
+    if (full)
+        rc = add_all_arms(&l, err);
+    else
+        for (size_t d = 0; d < factors[DS_FACTOR_DTYPE].n && rc == 0; d++)
+            rc = add_one_factor_arms(&l, d, err);
+    if (rc != 0) {
+        for (size_t i = 0; i < l.n; i++) {
+            for (int f = 0; f < DS_FACTOR_COUNT; f++)
+                free(l.arms[i].values[f]);
+            free(l.arms[i].values);
+        }
+        free(l.arms);
+        return -1;
+    }
+    *arms = l.arms;
+    *n = l.n;
+    return 0;
+}

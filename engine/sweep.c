@@ -1,0 +1,401 @@
+/* sweep.c: runs the trials of a plan, arm by arm, in worker processes. See sweep.h. */
+#include "engine/sweep.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "dumps/verdict.h"
+#include "engine/forward.h"
+#include "engine/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What belongs to one storage format: held rows and the sites as that format stores them. */
+struct format {
+    struct ds_hold *hold;
+    struct ds_site *sites;
+    int ready;
+};
+
+struct sweep_state {
+    const struct ds_sweep *s;
+    struct ds_setting *settings;    /* [n_arms] */
+    uint32_t (*refs)[DS_FACTOR_COUNT];
+    uint32_t *n_refs;
+    uint8_t *is_ref, *rehearsed, *failed;
+    uint8_t *site_on;
+    struct format format[DS_DTYPE_COUNT];
+    struct ds_worker worker;
+    char key[96];                   /* what the running worker was made for */
+    int32_t workers;
+    int32_t *forced;                /* the base arm's tokens, once known */
+    int32_t n_forced;
+    double start, done, total;
+    struct ds_sweep_result *result;
+};
+
+static double now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+/* ---- setting up ------------------------------------------------------------------------------------------------------------------ */
+
+static int setup_arms(struct sweep_state *st, struct ds_error *err)
+{
+    const struct ds_header *h = st->s->header;
+    size_t n = h->n_arms;
+    st->settings = ds_calloc(n, sizeof *st->settings, "arms", err);
+    st->refs = ds_calloc(n, sizeof *st->refs, "arms", err);
+    st->n_refs = ds_calloc(n, sizeof *st->n_refs, "arms", err);
+    st->is_ref = ds_calloc(n, 1, "arms", err);
+    st->rehearsed = ds_calloc(n, 1, "arms", err);
+    st->failed = ds_calloc(n, 1, "arms", err);
+    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed || !st->failed)
+        return -1;
+    if (h->n_factors != DS_FACTOR_COUNT)
+        return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors, DS_FACTOR_COUNT);
+    for (uint32_t a = 0; a < n; a++) {
+        if (ds_setting_parse(h->arms[a].values, &st->settings[a], err) != 0)
+            return ds_prefix(err, "arm %u", a);
+        for (uint32_t f = 0; f < DS_FACTOR_COUNT; f++) {
+            int64_t ref = f == DS_FACTOR_DTYPE ? -1 : ds_arm_reference(h, a, f);
+            if (ref < 0)
+                continue;
+            st->refs[a][st->n_refs[a]++] = (uint32_t)ref;
+            st->is_ref[ref] = 1;
+        }
+    }
+    return 0;
+}
+
+/* Which sites are digested. */
+static int setup_sites(struct sweep_state *st, struct ds_error *err)
+{
+    const struct ds_header *h = st->s->header;
+    if (!st->s->options.resid_only)
+        return 0;
+    st->site_on = ds_calloc(h->n_sites, 1, "sites", err);
+    if (!st->site_on)
+        return -1;
+    for (size_t i = 0; i < h->n_sites; i++)
+        st->site_on[i] = strcmp(h->sites[i].stage, "resid_ffn") == 0 || h->sites[i].layer == h->n_layers;
+    return 0;
+}
+
+static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
+{
+    const struct ds_sweep *s = st->s;
+    struct format *f = &st->format[dtype];
+    if (f->ready)
+        return 0;
+    struct ds_edge *edges;
+    uint32_t n_sites, n_edges;
+    if (ds_forward_sites(s->model, dtype, &f->sites, &n_sites, &edges, &n_edges, err) != 0)
+        return -1;
+    free(edges);
+    if (n_sites != s->header->n_sites)
+        return ds_fail(err, "the model has %u sites, the plan %zu", n_sites, s->header->n_sites);
+    uint32_t *arms = ds_calloc(s->header->n_arms, sizeof *arms, "held arms", err), n_arms = 0;
+    uint32_t *rows = ds_calloc(n_sites, sizeof *rows, "held rows", err);
+    int rc = arms && rows ? 0 : -1;
+    for (uint32_t a = 0; a < s->header->n_arms && rc == 0; a++)
+        if (st->is_ref[a] && st->settings[a].dtype == dtype)
+            arms[n_arms++] = a;
+    for (uint32_t i = 0; i < n_sites && rc == 0; i++) {
+        int few = strcmp(f->sites[i].stage, "logits") == 0 || strcmp(f->sites[i].stage, "token") == 0;
+        int off = st->site_on && !st->site_on[i];
+        rows[i] = off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
+    }
+    if (rc == 0 && n_arms > 0) {
+        struct ds_hold_config hc = {.sites = f->sites, .n_sites = n_sites, .site_rows = rows, .arms = arms,
+                                    .n_arms = n_arms, .budget = s->options.hold};
+        rc = ds_hold_new(&hc, &f->hold, err);
+        if (rc == 0 && ds_hold_spilled(f->hold) > 0 && s->note) {
+            char text[160];
+            snprintf(text, sizeof text, "held reference rows exceed --hold: %.1f MB go to a temporary file",
+                     (double)ds_hold_spilled(f->hold) / 1e6);
+            s->note(s->ctx, text);
+        }
+    }
+    free(arms);
+    free(rows);
+    f->ready = rc == 0;
+    return rc;
+}
+
+/* Rope tables and repacked weights, before the first fork, so that every worker shares them. */
+static int setup_model(struct sweep_state *st, struct ds_error *err)
+{
+    const struct ds_sweep *s = st->s;
+    int64_t longest = 0;
+    for (int32_t i = 0; i < s->n_requests; i++)
+        longest = s->requests[i].n_prompt > longest ? s->requests[i].n_prompt : longest;
+    if (longest + s->options.steps > s->model->hp.context)
+        return ds_fail(err, "prompt and decode steps make %lld positions; the model's context is %d",
+                       (long long)(longest + s->options.steps), s->model->hp.context);
+    if (ds_model_rope_table(s->model, longest + s->options.steps, err) != 0)
+        return -1;
+    ds_model_seal(s->model);
+    for (size_t a = 0; a < s->header->n_arms; a++) {
+        const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
+        if (k->prepare)
+            return ds_model_prepare(s->model, k, st->settings[0].threads > 2 ? st->settings[0].threads : 2, err);
+    }
+    return 0;
+}
+
+static void teardown(struct sweep_state *st)
+{
+    ds_worker_stop(&st->worker);
+    for (int d = 0; d < DS_DTYPE_COUNT; d++) {
+        ds_hold_free(st->format[d].hold);
+        free(st->format[d].sites);
+    }
+    free(st->settings);
+    free(st->refs);
+    free(st->n_refs);
+    free(st->is_ref);
+    free(st->rehearsed);
+    free(st->failed);
+    free(st->site_on);
+    free(st->forced);
+}
+
+/* ---- trials ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Makes the running worker fit (arm, repeat): same BLAS core, same storage format, same process. */
+static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, struct ds_error *err)
+{
+    const struct ds_setting *set = &st->settings[arm];
+    struct ds_worker_context c = {.sweep = st->s, .site_on = st->site_on};
+    char key[sizeof st->key];
+    /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on one. */
+    c.open_blas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "openblas") == 0 || set->blas_core[0];
+    int n = snprintf(key, sizeof key, "%d %d %s", set->dtype, c.open_blas, set->blas_core);
+    if (set->processes > 1)
+        snprintf(key + n, sizeof key - (size_t)n, " %u %d", arm, (int)repeat % set->processes);
+    if (st->worker.pid && strcmp(key, st->key) == 0)
+        return 0;
+    ds_worker_stop(&st->worker);
+    if (setup_format(st, set->dtype, err) != 0)
+        return -1;
+    c.hold = st->format[set->dtype].hold;
+    c.sites = st->format[set->dtype].sites;
+    memcpy(c.blas_core, set->blas_core, sizeof c.blas_core);
+    memcpy(st->key, key, sizeof key);
+    return ds_worker_start(&st->worker, &c, ++st->workers, err);
+}
+
+/* Runs one trial; on DS_WORKER_OK the data is the caller's. */
+static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass, struct ds_trial_data *out,
+                     struct ds_error *err)
+{
+    if (fit_worker(st, arm, repeat, err) != 0)
+        return DS_WORKER_FAILED;
+    struct ds_trial_order order = {.arm = arm, .repeat = repeat, .pass = pass, .start_s = now() - st->start,
+                                   .worker = st->worker.number, .n_refs = st->n_refs[arm],
+                                   .n_forced = st->n_forced};
+    memcpy(order.refs, st->refs[arm], sizeof order.refs);
+    return ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
+}
+
+/* Takes the base arm's tokens from its first trial. */
+static int keep_tokens(struct sweep_state *st, const struct ds_trial_data *t, struct ds_error *err)
+{
+    if (st->forced)
+        return 0;
+    st->forced = ds_calloc((size_t)st->s->options.steps, sizeof *st->forced, "forced tokens", err);
+    if (!st->forced)
+        return -1;
+    for (size_t i = 0; i < t->n_steps && st->n_forced < st->s->options.steps; i++)
+        if (t->steps[i].step == st->n_forced)
+            st->forced[st->n_forced++] = t->steps[i].token;
+    return 0;
+}
+
+/* Counts a lost trial; an arm that failed once is not tried again. */
+static void lost(struct sweep_state *st, uint32_t arm, uint32_t repeat, const struct ds_error *err)
+{
+    if (st->result->failed++ == 0) {
+        st->result->first_failure = *err;
+        ds_prefix(&st->result->first_failure, "arm %u, repeat %u", arm, repeat);
+    }
+    st->failed[arm] = 1;
+}
+
+/* Before an arm is compared, its references must be held. After a resume they are run again, unrecorded. */
+static int rehearse(struct sweep_state *st, uint32_t arm, struct ds_error *err)
+{
+    for (uint32_t i = 0; i < st->n_refs[arm]; i++) {
+        uint32_t ref = st->refs[arm][i];
+        struct format *f = &st->format[st->settings[ref].dtype];
+        if ((f->hold && ds_hold_has(f->hold, ref)) || st->rehearsed[ref] || st->failed[ref])
+            continue;
+        st->rehearsed[ref] = 1;
+        struct ds_trial_data t;
+        int rc = run_trial(st, ref, 0, DS_PASS_NATURAL, &t, err);
+        if (rc == DS_WORKER_STOPPED)
+            return rc;
+        if (rc == DS_WORKER_OK)
+            ds_trial_data_free(&t);
+    }
+    return 0;
+}
+
+/* One trial from plan to sink. 0, 1 when interrupted, -1 on an error that ends the sweep. */
+static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass, struct ds_error *err)
+{
+    const struct ds_sweep *s = st->s;
+    struct ds_trial_data t;
+    if (pass == DS_PASS_NATURAL && st->n_refs[arm] && rehearse(st, arm, err) == DS_WORKER_STOPPED)
+        return 1;
+    int rc = run_trial(st, arm, repeat, pass, &t, err);
+    if (rc == DS_WORKER_STOPPED)
+        return 1;
+    if (rc != DS_WORKER_OK) {
+        if (arm == 0)
+            return ds_prefix(err, "base arm");
+        lost(st, arm, repeat, err);
+        return 0;
+    }
+    rc = pass == DS_PASS_NATURAL ? ds_trial_data_check(s->header, &t, err) : 0;
+    if (rc == 0 && arm == 0 && pass == DS_PASS_NATURAL)
+        rc = keep_tokens(st, &t, err);
+    if (rc == 0)
+        rc = s->sink(s->ctx, &t, err);
+    ds_trial_data_free(&t);
+    if (rc == 0)
+        st->result->trials++;
+    return rc;
+}
+
+/* Work of a trial in rows, for the progress bar: a decode step costs about as much as a few prompt rows. */
+static double cost(const struct sweep_state *st, uint32_t arm)
+{
+    const struct ds_setting *set = &st->settings[arm];
+    double calls = set->mode == DS_MODE_DECODE ? st->s->requests[0].n_prompt : 1;
+    return set->batch * (double)st->s->requests[0].n_prompt + 8.0 * (st->s->options.steps + calls);
+}
+
+static int wanted(const struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass)
+{
+    return !(st->s->have && st->s->have(st->s->ctx, arm, repeat, pass));
+}
+
+static int all_trials(struct sweep_state *st, struct ds_error *err)
+{
+    const struct ds_sweep *s = st->s;
+    uint32_t repeats = (uint32_t)s->options.repeats;
+    for (uint32_t a = 0; a < s->header->n_arms; a++)
+        for (uint32_t r = 0; r < repeats; r++)
+            st->total += wanted(st, a, r, DS_PASS_NATURAL) ? cost(st, a) : 0;
+    for (uint32_t a = 0; a < s->header->n_arms; a++)
+        for (uint32_t r = 0; r < repeats; r++) {
+            if (wanted(st, a, r, DS_PASS_NATURAL) && !st->failed[a]) {
+                int rc = do_trial(st, a, r, DS_PASS_NATURAL, err);
+                if (rc != 0)
+                    return rc;
+                st->done += cost(st, a);
+                if (s->progress)
+                    s->progress(s->ctx, st->done, st->total);
+            }
+            /* The probe self-check stands beside the first trial it is compared with. */
+            if (a == 0 && r == 0 && wanted(st, 0, 0, DS_PASS_BARE)) {
+                int rc = do_trial(st, 0, 0, DS_PASS_BARE, err);
+                if (rc != 0)
+                    return rc;
+            }
+        }
+    return 0;
+}
+
+int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err)
+{
+    memset(result, 0, sizeof *result);
+    struct sweep_state st = {.s = s, .result = result, .start = now()};
+    int rc = setup_arms(&st, err);
+    if (rc == 0)
+        rc = setup_sites(&st, err);
+    if (rc == 0)
+        rc = setup_model(&st, err);
+    if (rc == 0 && s->forced) {
+        st.forced = ds_calloc((size_t)s->n_forced, sizeof *st.forced, "forced tokens", err);
+        rc = st.forced ? 0 : -1;
+        for (; rc == 0 && st.n_forced < s->n_forced; st.n_forced++)
+            st.forced[st.n_forced] = s->forced[st.n_forced];
+    }
+    if (rc == 0)
+        rc = all_trials(&st, err);
+    if (rc == 1)
+        result->interrupted = 1;
+    teardown(&st);
+    return rc < 0 ? -1 : 0;
+}
+
+/* ---- the model's part of a header ------------------------------------------------------------------------------------------------------ */
+
+static int describe_weights(const struct ds_model *m, struct ds_header *h, struct ds_error *err)
+{
+    h->weights = ds_calloc(m->n_weights, sizeof *h->weights, "weights", err);
+    if (!h->weights)
+        return -1;
+    h->n_weights = m->n_weights;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct ds_weight *w = &m->weights[i];
+        struct ds_record_weight *r = &h->weights[i];
+        memcpy(r->name, w->name, sizeof r->name);
+        memcpy(r->dtype, w->file_dtype, sizeof r->dtype);
+        r->rows = w->rows;
+        r->cols = w->cols;
+        r->digest = w->digest;
+    }
+    return 0;
+}
+
+static int describe_hparams(const struct ds_model *m, struct ds_header *h, struct ds_error *err)
+{
+    const char *name;
+    char text[128];
+    size_t n = 0;
+    while (ds_hparam_text(&m->hp, n, &name, text, sizeof text) == 0)
+        n++;
+    h->hparams = ds_calloc(n, sizeof *h->hparams, "hyperparameters", err);
+    if (!h->hparams)
+        return -1;
+    for (h->n_hparams = 0; h->n_hparams < n; h->n_hparams++) {
+        struct ds_text *t = &h->hparams[h->n_hparams];
+        if (ds_hparam_text(&m->hp, h->n_hparams, &name, text, sizeof text) != 0)
+            break;
+        t->name = strdup(name);
+        t->value = strdup(text);
+        if (!t->name || !t->value) {
+            h->n_hparams++;
+            return ds_fail(err, "out of memory");
+        }
+    }
+    return 0;
+}
+
+int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h, struct ds_error *err)
+{
+    uint32_t n_sites, n_edges;
+    snprintf(h->model_name, sizeof h->model_name, "%s", m->name);
+    snprintf(h->model_arch, sizeof h->model_arch, "%s", m->hp.arch);
+    h->model_digest = m->digest;
+    h->n_layers = m->hp.n_layers;
+    h->n_heads = m->hp.n_heads;
+    h->n_kv_heads = m->hp.n_kv_heads;
+    h->head_dim = m->hp.head_dim;
+    if (ds_forward_sites(m, dtype, &h->sites, &n_sites, &h->edges, &n_edges, err) != 0)
+        return -1;
+    h->n_sites = n_sites;
+    h->n_edges = n_edges;
+    if (describe_weights(m, h, err) != 0)
+        return -1;
+    return describe_hparams(m, h, err);
+}

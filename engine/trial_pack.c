@@ -1,0 +1,106 @@
+/* trial_pack.c: a trial as one block of bytes and back. Both ends are the same program, so the layout is the machine's own; counts are
+ * checked all the same, since a dying worker may have written anything. */
+#include "engine/worker.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct part {
+    void **data;
+    size_t *count;
+    size_t size;
+};
+
+enum { PARTS = 9 };
+
+/* The arrays of a trial, in their order in the block. */
+static void parts_of(struct ds_trial_data *t, struct part *p)
+{
+    const struct part all[PARTS] = {
+        {(void **)&t->calls, &t->n_calls, sizeof *t->calls},
+        {(void **)&t->rows, &t->n_rows, sizeof *t->rows},
+        {(void **)&t->launches, &t->n_launches, sizeof *t->launches},
+        {(void **)&t->captures, &t->n_captures, sizeof *t->captures},
+        {(void **)&t->digests, &t->n_digests, sizeof *t->digests},
+        {(void **)&t->drifts, &t->n_drifts, sizeof *t->drifts},
+        {(void **)&t->nonfinites, &t->n_nonfinites, sizeof *t->nonfinites},
+        {(void **)&t->steps, &t->n_steps, sizeof *t->steps},
+        {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
+    };
+    memcpy(p, all, sizeof all);
+}
+
+void ds_trial_pack(const struct ds_trial_data *t, struct ds_buf *out)
+{
+    struct ds_trial_data copy = *t;
+    struct part p[PARTS];
+    parts_of(&copy, p);
+    ds_buf_add(out, &copy.info, sizeof copy.info);
+    for (int i = 0; i < PARTS; i++)
+        ds_buf_add(out, p[i].count, sizeof *p[i].count);
+    for (int i = 0; i < PARTS; i++)
+        if (*p[i].count)
+            ds_buf_add(out, *p[i].data, *p[i].count * p[i].size);
+    for (size_t i = 0; i < t->n_blobs; i++)
+        ds_buf_add(out, t->blobs[i].data, t->blobs[i].bytes);
+}
+
+struct cursor {
+    const char *p;
+    size_t left;
+};
+
+static int take(struct cursor *c, void *to, size_t n)
+{
+    if (n > c->left)
+        return -1;
+    if (n)
+        memcpy(to, c->p, n);
+    c->p += n;
+    c->left -= n;
+    return 0;
+}
+
+static int unpack_blobs(struct cursor *c, struct ds_trial_data *t, struct ds_error *err)
+{
+    for (size_t i = 0; i < t->n_blobs; i++)
+        t->blobs[i].data = NULL; /* the sender's pointers mean nothing here */
+    for (size_t i = 0; i < t->n_blobs; i++) {
+        struct ds_blob *b = &t->blobs[i];
+        if (b->bytes > c->left)
+            return -1;
+        if (!(b->data = ds_calloc(b->bytes, 1, "dumped row", err)) || take(c, b->data, b->bytes) != 0)
+            return -1;
+    }
+    return c->left == 0 ? 0 : -1;
+}
+
+int ds_trial_unpack(const void *bytes, size_t size, struct ds_trial_data *out, struct ds_error *err)
+{
+    struct cursor c = {bytes, size};
+    struct part p[PARTS];
+    size_t counts[PARTS];
+    memset(out, 0, sizeof *out);
+    parts_of(out, p);
+    ds_fail(err, "the worker's answer of %zu bytes is malformed", size);
+    if (take(&c, &out->info, sizeof out->info) != 0 || take(&c, counts, sizeof counts) != 0)
+        return -1;
+    for (int i = 0; i < PARTS; i++) {
+        size_t need;
+        if (__builtin_mul_overflow(counts[i], p[i].size, &need) || need > c.left ||
+            !(*p[i].data = ds_calloc(counts[i], p[i].size, "trial data", err)) || take(&c, *p[i].data, need) != 0) {
+            out->n_blobs = 0;
+            ds_trial_data_free(out);
+            return -1;
+        }
+        *p[i].count = counts[i];
+    }
+    if (unpack_blobs(&c, out, err) != 0) {
+        ds_trial_data_free(out);
+        return -1;
+    }
+    return 0;
+}

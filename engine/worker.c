@@ -1,0 +1,217 @@
+/* worker.c: see worker.h. */
+#include "engine/worker.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ANSWER_TRIAL = 1, ANSWER_ERROR = 2 };
+static const uint64_t MAX_ANSWER = (uint64_t)1 << 40;
+
+struct answer {
+    uint32_t kind, reserved;
+    uint64_t size;
+};
+
+/* Writes or reads all n bytes. 0, -1 on error or end of file, 1 when *stop became non-zero. stop may be NULL. */
+static int transfer(int fd, void *data, size_t n, int writing, const volatile sig_atomic_t *stop)
+{
+    char *p = data;
+    while (n > 0) {
+        if (stop && *stop)
+            return 1;
+        /* A signal between the test of *stop and a blocking call would be missed: wait with a time limit instead. */
+        struct pollfd pfd = {.fd = fd, .events = writing ? POLLOUT : POLLIN};
+        int ready = poll(&pfd, 1, stop ? 200 : -1);
+        if (ready == 0 || (ready < 0 && errno == EINTR))
+            continue;
+        ssize_t got = writing ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return -1;
+        p += got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+/* ---- the worker's side --------------------------------------------------------------------------------------------------------- */
+
+static int answer_error(int fd, struct ds_error *e)
+{
+    struct answer a = {.kind = ANSWER_ERROR, .size = sizeof *e};
+    return transfer(fd, &a, sizeof a, 1, NULL) == 0 ? transfer(fd, e, sizeof *e, 1, NULL) : -1;
+}
+
+static int answer_trial(int fd, const struct ds_trial_data *t)
+{
+    struct ds_buf b = {0};
+    ds_trial_pack(t, &b);
+    struct answer a = {.kind = ANSWER_TRIAL, .size = b.len};
+    int rc;
+    if (b.failed) {
+        struct ds_error e;
+        ds_fail(&e, "out of memory while handing over a trial");
+        rc = answer_error(fd, &e);
+    } else {
+        rc = transfer(fd, &a, sizeof a, 1, NULL) == 0 ? transfer(fd, b.data, b.len, 1, NULL) : -1;
+    }
+    ds_buf_free(&b);
+    return rc;
+}
+
+/* Serves orders until the parent closes its end. */
+static int serve(int fd, const struct ds_worker_context *c)
+{
+    struct ds_trial_runner runner = {.sweep = c->sweep, .hold = c->hold, .sites = c->sites, .site_on = c->site_on};
+    struct ds_error open_error;
+    int open_failed = c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0;
+    int rc = 0;
+    struct ds_trial_order order;
+    while (rc == 0 && transfer(fd, &order, sizeof order, 0, NULL) == 0) {
+        struct ds_error err;
+        struct ds_trial_data data;
+        int32_t *forced = ds_calloc((size_t)order.n_forced, sizeof *forced, "forced tokens", &err);
+        if (!forced || transfer(fd, forced, (size_t)order.n_forced * sizeof *forced, 0, NULL) != 0) {
+            free(forced);
+            break;
+        }
+        if (open_failed) {
+            err = open_error;
+            rc = answer_error(fd, &err);
+        } else if (ds_trial_run(&runner, &order, forced, &data, &err) != 0) {
+            rc = answer_error(fd, &err);
+        } else {
+            rc = answer_trial(fd, &data);
+            ds_trial_data_free(&data);
+        }
+        free(forced);
+    }
+    ds_trial_runner_free(&runner);
+    return 0;
+}
+
+/* ---- the parent's side ---------------------------------------------------------------------------------------------------------- */
+
+int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number, struct ds_error *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return ds_fail(err, "cannot make a socket pair for a worker: %s", strerror(errno));
+    pid_t parent = getpid(), pid = fork();
+    if (pid < 0) {
+        close(pair[0]);
+        close(pair[1]);
+        return ds_fail(err, "cannot fork a worker: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        /* Ctrl-C reaches the whole foreground group: the parent decides. If the parent is killed, so is the worker. */
+        signal(SIGINT, SIG_IGN);
+        signal(SIGTERM, SIG_DFL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
+        close(pair[0]);
+        int rc = serve(pair[1], c);
+        /* No exit handlers: libraries shared with the parent (HDF5 above all) must not flush or close from here. */
+        _exit(rc);
+    }
+    close(pair[1]);
+    w->pid = pid;
+    w->fd = pair[0];
+    w->number = number;
+    return 0;
+}
+
+/* Reaps a worker that went away by itself and says how. */
+static int died(struct ds_worker *w, struct ds_error *err)
+{
+    int status = 0;
+    close(w->fd);
+    kill(w->pid, SIGKILL); /* changes nothing if it is dead; else it sent nonsense and must not be waited for */
+    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    w->pid = 0;
+    if (WIFSIGNALED(status))
+        ds_fail(err, "worker %d died by signal %d (%s)", w->number, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        ds_fail(err, "worker %d ended unexpectedly with status %d", w->number, WEXITSTATUS(status));
+    return DS_WORKER_DIED;
+}
+
+static void kill_worker(struct ds_worker *w)
+{
+    kill(w->pid, SIGKILL);
+    close(w->fd);
+    while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    w->pid = 0;
+}
+
+static int receive(struct ds_worker *w, const volatile sig_atomic_t *stop, struct answer *a, char **body,
+                   struct ds_error *err)
+{
+    int rc = transfer(w->fd, a, sizeof *a, 0, stop);
+    if (rc != 0)
+        return rc;
+    if (a->size > MAX_ANSWER || !(*body = ds_calloc(1, a->size, "worker's answer", err)))
+        return -1;
+    return transfer(w->fd, *body, a->size, 0, stop);
+}
+
+int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
+                    const volatile sig_atomic_t *stop, struct ds_trial_data *out, struct ds_error *err)
+{
+    struct ds_trial_order o = *order;
+    struct answer a = {0};
+    char *body = NULL;
+    int rc = transfer(w->fd, &o, sizeof o, 1, stop);
+    if (rc == 0 && o.n_forced > 0) {
+        int32_t *copy = ds_calloc((size_t)o.n_forced, sizeof *copy, "forced tokens", err);
+        if (!copy)
+            return DS_WORKER_FAILED;
+        memcpy(copy, forced, (size_t)o.n_forced * sizeof *copy);
+        rc = transfer(w->fd, copy, (size_t)o.n_forced * sizeof *copy, 1, stop);
+        free(copy);
+    }
+    if (rc == 0)
+        rc = receive(w, stop, &a, &body, err);
+    if (rc != 0) {
+        free(body);
+        if (rc < 0)
+            return died(w, err);
+        kill_worker(w);
+        ds_fail(err, "interrupted");
+        return DS_WORKER_STOPPED;
+    }
+    if (a.kind == ANSWER_ERROR && a.size == sizeof *err) {
+        if (err)
+            memcpy(err, body, sizeof *err);
+        rc = DS_WORKER_FAILED;
+    } else {
+        rc = ds_trial_unpack(body, a.size, out, err) == 0 ? DS_WORKER_OK : DS_WORKER_FAILED;
+    }
+    free(body);
+    return rc;
+}
+
+void ds_worker_stop(struct ds_worker *w)
+{
+    if (w->pid == 0)
+        return;
+    shutdown(w->fd, SHUT_RDWR);
+    close(w->fd);
+    while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    w->pid = 0;
+}
