@@ -30,6 +30,8 @@ const char *ds_opt_at(const struct ds_options *o, const char *name, size_t i);
 /* What is not an option: record files, patterns. */
 size_t ds_opt_operands(const struct ds_options *o);
 const char *ds_opt_operand(const struct ds_options *o, size_t i);
+/* The whole command line, quoted so that a shell reads it back as it was; printable whatever the arguments hold. */
+const char *ds_opt_command(const struct ds_options *o);
 
 /* ---- output --------------------------------------------------------------------------------------------------------------- */
 

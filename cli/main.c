@@ -1,0 +1,65 @@
+/* main.c: from argv to a verb. Owns the order of things at start; knows no verb's inside. */
+#include "cli/options.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+
+static int version(const struct ds_options *o)
+{
+    struct ds_buf b = {0};
+    struct ds_error err;
+    ds_buf_printf(&b, "driftscope %s (%s)\n", ds_cli_version(), ds_cli_build());
+    int rc = ds_cli_emit(o, &b, &err);
+    ds_buf_free(&b);
+    return rc == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
+}
+
+static int help(const struct ds_options *o)
+{
+    struct ds_buf b = {0};
+    struct ds_error err;
+    if (o->action == DS_ACTION_HELP_SHORT)
+        ds_help_short(&b, o->verb);
+    else
+        ds_help_long(&b, o->verb);
+    int rc = ds_cli_emit(o, &b, &err);
+    ds_buf_free(&b);
+    return rc == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
+}
+
+static int verb(const struct ds_options *o)
+{
+    switch (o->verb) {
+    case DS_VERB_RUN: return ds_verb_run(o);
+    case DS_VERB_SHOW: return ds_verb_show(o);
+    case DS_VERB_DIFF: return ds_verb_diff(o);
+    case DS_VERB_KERNELS: return ds_verb_kernels(o);
+    case DS_VERB_BENCH: return ds_verb_bench(o);
+    case DS_VERB_HELP: return ds_verb_help(o);
+    case DS_VERB_NONE: break;
+    }
+    return DS_EXIT_ERROR;
+}
+
+int main(int argc, char **argv)
+{
+    struct ds_options o;
+    struct ds_error err;
+    int code;
+    ds_cli_guard_descriptors();
+    /* A reader that goes away shows as EPIPE at the write, which is quiet. */
+    signal(SIGPIPE, SIG_IGN);
+    /* Numbers are written and read in the C locale; only the character set is the user's. */
+    setlocale(LC_CTYPE, "");
+    if (ds_options_parse(argc, argv, &o, &err) != 0)
+        code = ds_cli_error(&o, &err);
+    else if (o.action == DS_ACTION_VERSION)
+        code = version(&o);
+    else if (o.action != DS_ACTION_VERB)
+        code = help(&o);
+    else
+        code = verb(&o);
+    ds_options_free(&o);
+    return code;
+}

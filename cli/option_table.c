@@ -1,0 +1,254 @@
+/* option_table.c: the one table of verbs and options. Owns their names, defaults, limits and help texts; parser, --help, man page,
+ * completions and the README's table are made from it. A verb is listed here when its file exists. */
+#include "cli/options.h"
+
+#include <string.h>
+
+#define OPS "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- verbs ------------------------------------------------------------------------------------------------------------------ */
+
+static const char *const run_examples[] = {
+    "driftscope run",
+    "the default sweep of SmolLM2 from the cache: repeats, batch sizes, slots, neighbours, threads, chunks, modes",
+    "driftscope run -m model.gguf -p 'The sky is' --batch 1,4,8 --threads 1 -o sky.h5",
+    "one prompt, three batch sizes, the record in sky.h5",
+    "driftscope run --kernels vendor,vendor+attention=pinned,pinned",
+    "the same sweep for three kernel sets",
+    "driftscope run -m random:llama,layers=4,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512 --json",
+    "a seeded random model, the verdict as JSON",
+    "driftscope run --resume sky.h5",
+    "do only the trials that an interrupted run is missing",
+    NULL};
+
+static const char *const show_examples[] = {
+    "driftscope show sky.h5",
+    "the verdict again",
+    "driftscope show sky.h5 --sites",
+    "the grid of layers and stages",
+    "driftscope show sky.h5 --site 0,q_proj",
+    "one site: its drifting rows and the values of both sides",
+    NULL};
+
+static const char *const diff_examples[] = {
+    "driftscope diff haswell.h5 skylakex.h5",
+    "two records of the same sites: what differs first, and in which setting",
+    NULL};
+
+static const char *const kernels_examples[] = {
+    "driftscope kernels",
+    "every kernel variant: what it promises and whether it runs here",
+    "driftscope kernels --json matmul",
+    "the matmul variants as JSON",
+    NULL};
+
+static const char *const bench_examples[] = {
+    "driftscope bench",
+    "probe cost and model speed on this machine",
+    NULL};
+
+static const char *const help_examples[] = {
+    "driftscope help run",
+    "all about one verb",
+    "driftscope help --man > driftscope.1",
+    "the man page",
+    "driftscope help --completion bash > /etc/bash_completion.d/driftscope",
+    "completions for a shell",
+    NULL};
+
+/* clang-format off */
+const struct ds_verb_def ds_verbs[] = {
+    {DS_VERB_RUN, "run", "", NULL, 0, 0, 1,
+     "run a model under varied conditions, record digests, give the verdict",
+     "Runs the model once per setting (arm) and repeat, digests every row at every site, writes the record and prints the "
+     "verdict. Factor options take values separated by commas; the first is the base, and one factor at a time leaves it.",
+     run_examples},
+    {DS_VERB_SHOW, "show", "RECORD", NULL, 1, 1, 0,
+     "print the verdict of a record, its grid of sites, or the values at one site",
+     "Reads a record, also one that is still growing or was cut short, and prints its verdict.",
+     show_examples},
+    {DS_VERB_DIFF, "diff", "RECORD RECORD", NULL, 2, 2, 0,
+     "compare two records of the same sites",
+     "Compares two records row by row: other kernels, library core, weights or hyperparameters. What differs in the "
+     "setting is named first, then the first site whose output differs although its inputs do not.",
+     diff_examples},
+    {DS_VERB_KERNELS, "kernels", "[OP]", OPS, 0, 1, 0,
+     "list kernel variants, their claims and whether they run here",
+     "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
+     "run here and if not why.",
+     kernels_examples},
+    {DS_VERB_BENCH, "bench", "", NULL, 0, 0, 0,
+     "measure probe cost and model speed",
+     "Measures what the probes cost and how fast the model runs, in CPU time over many short alternating passes.",
+     bench_examples},
+    {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
+     "explain the program or one verb; print man page and completions",
+     "",
+     help_examples},
+};
+
+const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
+
+/* ---- options ---------------------------------------------------------------------------------------------------------------- */
+
+#define RUN (1u << DS_VERB_RUN)
+#define SHOW (1u << DS_VERB_SHOW)
+#define DIFF (1u << DS_VERB_DIFF)
+#define BENCH (1u << DS_VERB_BENCH)
+#define HELP (1u << DS_VERB_HELP)
+#define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
+
+const struct ds_option_def ds_option_defs[] = {
+    {"model", 'm', "MODEL", RUN | BENCH, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+     "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
+    {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "a prompt; the first is the subject, more are neighbours in the batch"},
+    {"file", 'f', "FILE", RUN, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
+     "a file whose whole text is a prompt"},
+    {"tokens", 0, "IDS", RUN, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
+     "a prompt as token ids, separated by commas"},
+    {"chat", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "put each prompt into the model's chat form as a user message"},
+    {"steps", 'n', "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
+     "decode steps after the prompt"},
+    {"free", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "let each arm follow its own tokens instead of the base arm's; comparing stops at the first that differs"},
+    {"tokens-from", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "force the tokens of another record"},
+
+    {"repeat", 0, "N", RUN, "3", DS_OPT_NUMBER, NULL, 1, 100000,
+     "trials of every arm"},
+    {"batch", 0, "LIST", RUN, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, 4096,
+     "requests in the batch"},
+    {"slot", 0, "LIST", RUN, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, 4095,
+     "where in the batch the subject sits"},
+    {"neighbours", 0, "LIST", RUN, "copies,varied", FACTOR, "copies|varied", 0, 0,
+     "what the other requests are: copies of the subject, or other prompts"},
+    {"padding", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, 1000000,
+     "left-padding rows before the subject"},
+    {"threads", 0, "LIST", RUN, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, 1024,
+     "threads of the kernels; all = the CPUs this process may use"},
+    {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, 1000000,
+     "prompt tokens per call; 0 = the whole prompt in one"},
+    {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
+     "the prompt as prefill, or token by token as in decoding"},
+    {"kernels", 0, "LIST", RUN | BENCH, "vendor", FACTOR, NULL, 0, 0,
+     "kernel sets: vendor, pinned, reference; + overrides one op: vendor+attention=pinned"},
+    {"blas-core", 0, "LIST", RUN, NULL, FACTOR, NULL, 0, 0,
+     "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
+    {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
+     "format to which every stage's output is rounded"},
+    {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, 64,
+     "fresh worker processes that run the same arm"},
+    {"full", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "the cross product of all factors instead of one at a time"},
+
+    {"sites", 0, "WHICH", RUN, "all", 0, "all|resid", 0, 0,
+     "which sites are digested: all, or only the residual stream after each layer"},
+    {"hold", 0, "SIZE", RUN, "2G", DS_OPT_SIZE, NULL, 0, 0,
+     "memory for the reference rows; what does not fit goes to a temporary file"},
+    {"dump", 0, "WHICH", RUN, "origins", 0, "none|first|origins|all", 0, 0,
+     "which drifting rows are stored with their values and their kernel's inputs"},
+    {"dump-rows", 0, "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
+     "at most so many dumped rows per site and trial"},
+    {"page-size", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
+     "tokens per page of the KV cache; 0 = one page per request"},
+    {"poison", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "fill buffers with NaN first, so that a read of unwritten memory shows"},
+    {"no-record", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "write no record, only print the verdict"},
+    {"force", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "overwrite an existing record"},
+    {"resume", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "do the trials that this record is missing"},
+
+    {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
+     "the grid of layers and stages"},
+    {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
+     "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
+    {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "with --site or --sites, the arm that is looked at"},
+
+    {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
+     "print the man page"},
+    {"completion", 0, "SHELL", HELP, NULL, 0, "bash|zsh|fish", 0, 0,
+     "print completions for a shell"},
+    {"markdown", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
+     "print the table of all options"},
+
+    {"output", 'o', "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write the result to FILE; for run, where the record goes (default ./driftscope-DATE.h5)"},
+    {"json", 0, NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
+     "print the result as one JSON object"},
+    {"quiet", 'q', NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
+     "no notes and no progress bar on stderr"},
+    {"color", 0, "WHEN", DS_ANY_VERB, "auto", 0, "auto|always|never", 0, 0,
+     "colours in text results; auto obeys NO_COLOR and wants a terminal"},
+    {"error-exit", 0, "N", DS_ANY_VERB, "2", DS_OPT_NUMBER, NULL, 2, 255,
+     "exit code for errors; 125 lets git bisect run skip"},
+    {"help", 'h', NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
+     "-h: short help; --help: long help with examples and exit codes"},
+    {"version", 0, NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
+     "print the version"},
+};
+/* clang-format on */
+
+const size_t ds_option_count = ARRAY_SIZE(ds_option_defs);
+
+const char *ds_option_section(const struct ds_option_def *d)
+{
+    static const struct {
+        const char *first, *heading;
+    } sections[] = {
+        {"model", "Model and prompt"}, {"repeat", "Factors"},   {"sites", "Probes and record"},
+        {"sites", "Reading"},          {"man", "Help"},         {"output", "Everywhere"},
+    };
+    const char *heading = "";
+    size_t s = 0;
+    for (size_t i = 0; i < ds_option_count; i++) {
+        if (s < ARRAY_SIZE(sections) && strcmp(ds_option_defs[i].name, sections[s].first) == 0)
+            heading = sections[s++].heading;
+        if (&ds_option_defs[i] == d)
+            break;
+    }
+    return heading;
+}
+
+int ds_option_takes(enum ds_verb_id verb, const struct ds_option_def *d)
+{
+    return d->verbs == DS_ANY_VERB || (verb != DS_VERB_NONE && (d->verbs >> verb & 1));
+}
+
+const struct ds_option_def *ds_option_find(enum ds_verb_id verb, const char *name, size_t n)
+{
+    for (size_t i = 0; i < ds_option_count; i++)
+        if (ds_option_takes(verb, &ds_option_defs[i]) && strncmp(ds_option_defs[i].name, name, n) == 0 &&
+            ds_option_defs[i].name[n] == '\0')
+            return &ds_option_defs[i];
+    return NULL;
+}
+
+const struct ds_option_def *ds_option_letter(enum ds_verb_id verb, char letter)
+{
+    for (size_t i = 0; letter && i < ds_option_count; i++)
+        if (ds_option_takes(verb, &ds_option_defs[i]) && ds_option_defs[i].letter == letter)
+            return &ds_option_defs[i];
+    return NULL;
+}
+
+const struct ds_verb_def *ds_verb_find(const char *name)
+{
+    for (size_t i = 0; i < ds_verb_count; i++)
+        if (strcmp(ds_verbs[i].name, name) == 0)
+            return &ds_verbs[i];
+    return NULL;
+}
+
+const struct ds_verb_def *ds_verb_by_id(enum ds_verb_id id)
+{
+    for (size_t i = 0; i < ds_verb_count; i++)
+        if (ds_verbs[i].id == id)
+            return &ds_verbs[i];
+    return NULL;
+}

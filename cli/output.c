@@ -1,0 +1,219 @@
+/* output.c: what reaches stdout, stderr and -o files: results, errors, notes, colours. Owns the rule that results go to stdout or to
+ * a file that appears complete or not at all; must not know what is printed. The progress bar is in progress.c. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void ds_cli_guard_descriptors(void)
+{
+    /* Read-only for 1: a result written to a stdout that was closed must fail, not vanish. */
+    static const int mode[3] = {O_RDWR, O_RDONLY, O_RDWR};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", mode[fd]) < 0)
+            return;
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------------------- */
+
+static void message(const char *kind, const char *text)
+{
+    struct ds_buf b = {0};
+    ds_buf_puts(&b, "driftscope: ");
+    ds_buf_puts(&b, kind);
+    ds_buf_escape(&b, text, (size_t)-1);
+    ds_buf_puts(&b, "\n");
+    ds_cli_progress(NULL, NULL, -1, 0);
+    /* One write, so that lines of several processes do not mix; where stderr is gone there is no one to tell. */
+    if (b.data && !b.failed)
+        for (size_t done = 0; done < b.len;) {
+            ssize_t n = write(STDERR_FILENO, b.data + done, b.len - done);
+            if (n < 0 && errno != EINTR)
+                break;
+            done += n > 0 ? (size_t)n : 0;
+        }
+    ds_buf_free(&b);
+}
+
+int ds_cli_error(const struct ds_options *o, const struct ds_error *err)
+{
+    message("", err->msg);
+    if (err->hint[0])
+        message("hint: ", err->hint);
+    return o && o->error_exit ? o->error_exit : DS_EXIT_ERROR;
+}
+
+void ds_cli_note(const struct ds_options *o, const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    if (o && ds_opt_flag(o, "quiet"))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    message("", text);
+}
+
+/* The end of a path that is too long for a message. */
+static const char *shown(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 300 ? path + n - 300 : path;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------------------- */
+
+/* 0, or -1 with errno. */
+static int write_all(int fd, const char *data, size_t n)
+{
+    while (n) {
+        ssize_t did = write(fd, data, n);
+        if (did < 0 && errno != EINTR)
+            return -1;
+        data += did > 0 ? did : 0;
+        n -= did > 0 ? (size_t)did : 0;
+    }
+    return 0;
+}
+
+static int emit_stdout(const struct ds_buf *text, struct ds_error *err)
+{
+    if (write_all(STDOUT_FILENO, text->data, text->len) != 0 && errno != EPIPE)
+        return ds_fail(err, "cannot write to stdout: %s", strerror(errno));
+    return 0;
+}
+
+static int emit_in_place(const char *path, const struct ds_buf *text, struct ds_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return ds_fail(err, "%s: cannot open for writing: %s", shown(path), strerror(errno));
+    int rc = write_all(fd, text->data, text->len), saved = errno;
+    if (close(fd) != 0 && rc == 0) {
+        rc = -1;
+        saved = errno;
+    }
+    if (rc != 0 && saved != EPIPE)
+        return ds_fail(err, "%s: cannot write: %s", shown(path), strerror(saved));
+    return 0;
+}
+
+/* The mode a new file gets, or the mode of the file that is replaced. */
+static mode_t result_mode(const struct stat *old)
+{
+    if (old)
+        return old->st_mode & 07777;
+    mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+static int emit_beside(const char *path, const struct stat *old, const struct ds_buf *text, struct ds_error *err)
+{
+    size_t n = strlen(path);
+    char *beside = malloc(n + sizeof ".XXXXXX");
+    if (!beside)
+        return ds_fail(err, "%s: out of memory", shown(path));
+    memcpy(beside, path, n);
+    memcpy(beside + n, ".XXXXXX", sizeof ".XXXXXX");
+    int fd = mkstemp(beside), saved = errno;
+    if (fd < 0) {
+        free(beside);
+        return ds_fail(err, "%s: cannot create: %s", shown(path), strerror(saved));
+    }
+    int rc = write_all(fd, text->data, text->len) != 0 || fchmod(fd, result_mode(old)) != 0 ? -1 : 0;
+    saved = errno;
+    /* Some file systems report a full disk only at close. */
+    if (close(fd) != 0 && rc == 0) {
+        rc = -1;
+        saved = errno;
+    }
+    if (rc == 0 && rename(beside, path) != 0) {
+        rc = -1;
+        saved = errno;
+    }
+    if (rc != 0) {
+        unlink(beside);
+        ds_fail(err, "%s: cannot write: %s", shown(path), strerror(saved));
+    }
+    free(beside);
+    return rc;
+}
+
+static int emit_file(const char *path, const struct ds_buf *text, struct ds_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return emit_beside(path, NULL, text, err);
+    if (S_ISDIR(st.st_mode))
+        return ds_fail(err, "%s: is a folder", shown(path));
+    if (!S_ISREG(st.st_mode))
+        return emit_in_place(path, text, err);
+    /* A symbolic link stays one: the file it names is replaced. */
+    char *real = realpath(path, NULL);
+    if (!real)
+        return ds_fail(err, "%s: %s", shown(path), strerror(errno));
+    int rc = emit_beside(real, &st, text, err);
+    free(real);
+    return rc;
+}
+
+/* NULL: the result goes to stdout. */
+static const char *result_file(const struct ds_options *o)
+{
+    const struct ds_verb_def *v = ds_verb_by_id(o->verb);
+    const char *path = v && v->output_is_record ? NULL : ds_opt_text(o, "output");
+    return path && strcmp(path, "-") != 0 ? path : NULL;
+}
+
+int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds_error *err)
+{
+    const char *path = result_file(o);
+    if (text->failed)
+        return ds_fail(err, "out of memory for the result");
+    ds_cli_progress(o, NULL, -1, 0);
+    if (text->len == 0 && !path)
+        return 0;
+    return path ? emit_file(path, text, err) : emit_stdout(text, err);
+}
+
+/* ---- the terminal ------------------------------------------------------------------------------------------------------------- */
+
+static int color_wanted(const struct ds_options *o)
+{
+    const char *when = ds_opt_text(o, "color"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (strcmp(when, "always") == 0)
+        return 1;
+    return strcmp(when, "auto") == 0 && !(no && no[0]) && term && term[0] && strcmp(term, "dumb") != 0 &&
+           !result_file(o) && isatty(STDOUT_FILENO);
+}
+
+const char *ds_cli_color(const struct ds_options *o, enum ds_role role)
+{
+    if (!color_wanted(o) || ds_opt_flag(o, "json"))
+        return "";
+    switch (role) {
+    case DS_ROLE_SAME: return "\033[32m";
+    case DS_ROLE_DRIFT: return "\033[1;31m";
+    case DS_ROLE_UNSTABLE: return "\033[1;35m";
+    case DS_ROLE_DIM: return "\033[2m";
+    case DS_ROLE_HEAD: return "\033[1m";
+    case DS_ROLE_PLAIN: break;
+    }
+    return "\033[0m";
+}
+
+int ds_cli_columns(void)
+{
+    struct winsize size;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col < 20 ? 20 : size.ws_col;
+    return 100;
+}

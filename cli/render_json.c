@@ -1,0 +1,388 @@
+/* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not judge anything. */
+#include "cli/render_verdict.h"
+
+#include <jansson.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names come from records and may hold any byte: escaped text is always valid UTF-8. */
+static json_t *text(const char *s)
+{
+    struct ds_buf b = {0};
+    if (!s)
+        return json_null();
+    ds_buf_escape(&b, s, (size_t)-1);
+    json_t *j = json_string(b.failed ? "" : b.data ? b.data : "");
+    ds_buf_free(&b);
+    return j;
+}
+
+/* JSON has no NaN or Inf: they are strings. */
+static json_t *real(double x)
+{
+    return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Inf" : "-Inf");
+}
+
+static json_t *whole(uint64_t x)
+{
+    return json_integer(x > INT64_MAX ? INT64_MAX : (json_int_t)x);
+}
+
+static json_t *digest(uint64_t x)
+{
+    char hex[24];
+    snprintf(hex, sizeof hex, "%016" PRIx64, x);
+    return json_string(hex);
+}
+
+static const char *phase_name(uint32_t phase)
+{
+    return phase == DS_PHASE_DECODE ? "decode" : "prefill";
+}
+
+static json_t *launch_json(const struct ds_launch *l, const char *core)
+{
+    if (!l)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "variant", text(l->variant));
+    json_object_set_new(j, "tile_rows", json_integer(l->tile_rows));
+    json_object_set_new(j, "tile_cols", json_integer(l->tile_cols));
+    json_object_set_new(j, "tile_k", json_integer(l->tile_k));
+    json_object_set_new(j, "split", json_integer(l->split));
+    json_object_set_new(j, "threads", json_integer(l->threads));
+    json_object_set_new(j, "algo", text(l->algo));
+    json_object_set_new(j, "blas_core", text(core ? core : ""));
+    return j;
+}
+
+static uint32_t own_arm(const struct ds_render *r, uint32_t arm)
+{
+    return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
+}
+
+static json_t *finding_json(const struct ds_render *r, const struct ds_finding *f)
+{
+    if (!f->found)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(f->layer));
+    json_object_set_new(j, "stage", text(f->stage));
+    json_object_set_new(j, "part", text(f->part));
+    json_object_set_new(j, "site", json_integer(f->site));
+    json_object_set_new(j, "op", text(f->op));
+    json_object_set_new(j, "variant", text(f->variant));
+    json_object_set_new(j, "reference_variant", text(f->ref_variant));
+    json_object_set_new(j, "factor", text(f->factor));
+    json_object_set_new(j, "value", text(f->value));
+    json_object_set_new(j, "reference_value", text(f->ref_value));
+    json_object_set_new(j, "arm", json_integer(own_arm(r, f->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(own_arm(r, f->ref_arm)));
+    json_object_set_new(j, "trial", whole(f->trial));
+    json_object_set_new(j, "label", text(ds_label_name(f->label)));
+    json_object_set_new(j, "phase", text(phase_name(f->phase)));
+    json_object_set_new(j, "rows_in_call", json_integer(f->rows_in_call));
+    json_object_set_new(j, "reference_rows_in_call", json_integer(f->ref_rows_in_call));
+    json_object_set_new(j, "step", json_integer(f->step));
+    json_object_set_new(j, "request", json_integer(f->request));
+    json_object_set_new(j, "position", json_integer(f->position));
+    json_object_set_new(j, "occurrence", json_integer(f->occurrence));
+    json_object_set_new(j, "rows", json_integer(f->rows));
+    json_object_set_new(j, "positions", json_integer(f->positions));
+    json_object_set_new(j, "elements", f->sized ? whole(f->elements) : json_null());
+    json_object_set_new(j, "max_ulp", f->sized ? whole(f->max_ulp) : json_null());
+    json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());
+    json_object_set_new(j, "rms", f->sized ? real(f->rms) : json_null());
+    json_object_set_new(j, "relative_rms", f->sized ? real(f->relative_rms) : json_null());
+    json_object_set_new(j, "values_equal", json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
+    json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
+    json_object_set_new(j, "evidence", text(f->why));
+    json_object_set_new(j, "digest", digest(f->digest));
+    json_object_set_new(j, "reference_digest", digest(f->ref_digest));
+    json_object_set_new(j, "launch", launch_json(f->launch, f->blas_core));
+    json_object_set_new(j, "reference_launch", launch_json(f->ref_launch, f->ref_blas_core));
+    return j;
+}
+
+/* ---- factors and kernels --------------------------------------------------------------------------------------------------- */
+
+static json_t *classes_json(const struct ds_factor_verdict *f, const uint32_t *class_of, uint32_t n_classes)
+{
+    json_t *list = json_array();
+    for (uint32_t c = 0; c < n_classes; c++) {
+        json_t *one = json_array();
+        for (uint32_t i = 0; i < f->n_values; i++)
+            if (class_of[i] == c)
+                json_array_append_new(one, text(f->values[i]));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+/* Values whose class is not that of the value before. */
+static json_t *switches_json(const struct ds_factor_verdict *f, const uint32_t *class_of)
+{
+    json_t *list = json_array();
+    uint32_t last = DS_NO_CLASS;
+    for (uint32_t i = 0; i < f->n_values; i++) {
+        if (class_of[i] == DS_NO_CLASS)
+            continue;
+        if (last != DS_NO_CLASS && class_of[i] != last)
+            json_array_append_new(list, text(f->values[i]));
+        last = class_of[i];
+    }
+    return list;
+}
+
+static json_t *factors_json(const struct ds_render *r)
+{
+    static const char *const names[DS_VERDICT_PHASES] = {"all", "prefill", "decode"};
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->v->n_factors; i++)
+        for (int p = 0; p < DS_VERDICT_PHASES; p++) {
+            const struct ds_factor_verdict *f = &r->v->factors[i];
+            const struct ds_factor_phase *x = &f->phase[p];
+            json_t *j = json_object();
+            json_object_set_new(j, "factor", text(f->name));
+            json_object_set_new(j, "phase", text(names[p]));
+            json_object_set_new(j, "classes", classes_json(f, x->class_of, x->n_classes));
+            json_object_set_new(j, "switches", switches_json(f, x->class_of));
+            json_object_set_new(j, "first_drift", finding_json(r, &x->first));
+            json_object_set_new(j, "compared", whole(x->compared));
+            json_object_set_new(j, "drifted", whole(x->drifted));
+            json_object_set_new(j, "unstable", whole(x->unstable));
+            json_object_set_new(j, "rows", json_integer(x->rows));
+            json_object_set_new(j, "arms", json_integer(f->arms));
+            json_object_set_new(j, "arms_missing", json_integer(f->arms_alone));
+            json_array_append_new(list, j);
+        }
+    return list;
+}
+
+static json_t *rows_json(const struct ds_switches *s)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; s && i < s->n; i++)
+        json_array_append_new(list, json_integer(s->rows[i]));
+    return list;
+}
+
+static json_t *kernels_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t k = 0; k < v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &v->kernels[k];
+        json_t *j = json_object(), *conditions = json_object(), *by = json_array();
+        const struct ds_switches *base = NULL;
+        for (size_t f = 0; f < v->n_factors; f++)
+            json_object_set_new(conditions, v->factors[f].name, text(ds_condition_name(x->condition[f])));
+        for (uint32_t i = 0; i < x->n_switches; i++) {
+            json_t *one = json_object();
+            if (!x->switches[i].setting[0])
+                base = &x->switches[i];
+            json_object_set_new(one, "setting", text(x->switches[i].setting));
+            json_object_set_new(one, "rows", rows_json(&x->switches[i]));
+            json_array_append_new(by, one);
+        }
+        json_object_set_new(j, "op", text(x->op));
+        json_object_set_new(j, "variant", text(x->variant));
+        json_object_set_new(j, "conditions", conditions);
+        json_object_set_new(j, "switches_rows", rows_json(base));
+        json_object_set_new(j, "switches_by_setting", by);
+        json_object_set_new(j, "origins", whole(x->origins));
+        json_object_set_new(j, "healed", whole(x->healed));
+        json_object_set_new(j, "inherited", whole(x->inherited));
+        json_object_set_new(j, "unknown", whole(x->unknown));
+        json_object_set_new(j, "unstable", whole(x->unstable));
+        json_object_set_new(j, "compared", whole(x->compared));
+        json_object_set_new(j, "on_equal_inputs", whole(x->judged));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------------------- */
+
+static json_t *unstable_json(const struct ds_render *r)
+{
+    const struct ds_unstable *u = &r->v->unstable;
+    if (r->v->stable)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "arms", json_integer(u->arms));
+    json_object_set_new(j, "trials", json_integer(u->trials));
+    json_object_set_new(j, "disagree", json_integer(u->disagree));
+    json_object_set_new(j, "rate", real(u->trials ? (double)u->disagree / u->trials : 0));
+    json_t *interval = json_array();
+    json_array_append_new(interval, real(u->low));
+    json_array_append_new(interval, real(u->high));
+    json_object_set_new(j, "interval95", interval);
+    json_object_set_new(j, "digests", whole(u->rows));
+    json_object_set_new(j, "of_digests", whole(u->of_rows));
+    json_object_set_new(j, "first", finding_json(r, &u->first));
+    return j;
+}
+
+static json_t *nonfinite_json(const struct ds_render *r)
+{
+    const struct ds_nonfinite_finding *n = &r->v->nonfinite;
+    if (!n->at.found)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(n->at.layer));
+    json_object_set_new(j, "stage", text(n->at.stage));
+    json_object_set_new(j, "part", text(n->at.part));
+    json_object_set_new(j, "op", text(n->at.op));
+    json_object_set_new(j, "variant", text(n->at.variant));
+    json_object_set_new(j, "arm", json_integer(own_arm(r, n->at.arm)));
+    if (r->diff)
+        json_object_set_new(j, "record", text(n->at.arm % 2 ? "B" : "A"));
+    json_object_set_new(j, "trial", whole(n->at.trial));
+    json_object_set_new(j, "phase", text(phase_name(n->at.phase)));
+    json_object_set_new(j, "rows_in_call", json_integer(n->at.rows_in_call));
+    json_object_set_new(j, "step", json_integer(n->at.step));
+    json_object_set_new(j, "request", json_integer(n->at.request));
+    json_object_set_new(j, "position", json_integer(n->at.position));
+    json_object_set_new(j, "rows", json_integer(n->at.rows));
+    json_object_set_new(j, "nan", json_integer(n->nan));
+    json_object_set_new(j, "inf", json_integer(n->inf));
+    json_object_set_new(j, "inputs_finite", n->inputs < 0 ? json_null() : json_boolean(n->inputs));
+    return j;
+}
+
+static json_t *discrete_json(const struct ds_render *r)
+{
+    const struct ds_discrete *d = &r->v->discrete;
+    if (!d->found)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "stage", text(d->stage));
+    json_object_set_new(j, "factor", text(d->factor));
+    json_object_set_new(j, "value", text(d->value));
+    json_object_set_new(j, "arm", json_integer(own_arm(r, d->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(own_arm(r, d->ref_arm)));
+    json_object_set_new(j, "request", json_integer(d->request));
+    json_object_set_new(j, "step", json_integer(d->step));
+    json_object_set_new(j, "a", json_integer(d->a));
+    json_object_set_new(j, "b", json_integer(d->b));
+    json_object_set_new(j, "margin", real(d->margin));
+    json_object_set_new(j, "ties", json_integer(d->ties));
+    return j;
+}
+
+static json_t *tokens_json(const struct ds_render *r)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "same", whole(r->v->tokens_same));
+    json_object_set_new(j, "compared", whole(r->v->tokens_compared));
+    json_object_set_new(j, "first_divergence", discrete_json(r));
+    return j;
+}
+
+static json_t *growth_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_growth; i++) {
+        json_t *j = json_object();
+        json_object_set_new(j, "layer", json_integer(v->growth[i].layer));
+        json_object_set_new(j, "rows", json_integer(v->growth[i].rows));
+        json_object_set_new(j, "max_ulp", whole(v->growth[i].max_ulp));
+        json_object_set_new(j, "relative_rms", real(v->growth[i].relative_rms));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *diff_json(const struct ds_render *r)
+{
+    json_t *j = json_object(), *items = json_array();
+    for (size_t i = 0; i < r->diff->n_items; i++) {
+        const struct ds_diff_item *x = &r->diff->items[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "what", text(ds_diff_kind_name(x->kind)));
+        json_object_set_new(one, "name", text(x->name));
+        json_object_set_new(one, "a", text(x->a));
+        json_object_set_new(one, "b", text(x->b));
+        json_array_append_new(items, one);
+    }
+    json_object_set_new(j, "a", text(r->path));
+    json_object_set_new(j, "b", text(r->path_b));
+    json_object_set_new(j, "pairs", whole(r->diff->pairs));
+    json_object_set_new(j, "differences", items);
+    return j;
+}
+
+static json_t *identical_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t k = 0; k < v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &v->kernels[k];
+        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE || !x->judged)
+            continue;
+        json_t *j = json_object();
+        json_object_set_new(j, "op", text(x->op));
+        json_object_set_new(j, "variant", text(x->variant));
+        json_object_set_new(j, "compared", whole(x->judged));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *verdict_json(const struct ds_render *r)
+{
+    const struct ds_verdict *v = r->v;
+    json_t *j = json_object(), *reference = json_object(), *counts = json_object(), *probe = json_object(), *notes = json_array();
+    json_object_set_new(reference, "arm", json_integer(own_arm(r, v->ref_arm)));
+    json_object_set_new(reference, "trial", whole(v->ref_trial));
+    json_object_set_new(counts, "arms", whole(v->counts.arms));
+    json_object_set_new(counts, "trials", whole(v->counts.trials));
+    json_object_set_new(counts, "sites", whole(v->counts.sites));
+    json_object_set_new(counts, "rows", whole(v->counts.rows));
+    json_object_set_new(counts, "digests_compared", whole(v->counts.digests_compared));
+    json_object_set_new(counts, "trials_incomplete", whole(r->incomplete));
+    json_object_set_new(counts, "trials_damaged", whole(r->damaged));
+    json_object_set_new(probe, "overhead_prefill", v->overhead_prefill < 0 ? json_null() : real(v->overhead_prefill));
+    json_object_set_new(probe, "overhead_decode", v->overhead_decode < 0 ? json_null() : real(v->overhead_decode));
+    json_object_set_new(probe, "disturbs", v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
+    for (size_t i = 0; i < v->n_notes; i++)
+        json_array_append_new(notes, text(v->notes[i]));
+    json_object_set_new(j, "schema", json_string("driftscope.verdict/1"));
+    json_object_set_new(j, "result", json_string(ds_result_name(v->result)));
+    json_object_set_new(j, "stable", json_boolean(v->stable));
+    json_object_set_new(j, "reason", v->reason[0] ? text(v->reason) : json_null());
+    json_object_set_new(j, "model", text(r->header ? r->header->model_name : ""));
+    json_object_set_new(j, "reference", reference);
+    json_object_set_new(j, "counts", counts);
+    json_object_set_new(j, "first_drift", finding_json(r, &v->first));
+    json_object_set_new(j, "unstable", unstable_json(r));
+    json_object_set_new(j, "factors", factors_json(r));
+    json_object_set_new(j, "kernels", kernels_json(v));
+    json_object_set_new(j, "bit_identical", identical_json(v));
+    json_object_set_new(j, "sites_before_first_drift", v->first.found ? json_integer(v->sites_before) : json_null());
+    json_object_set_new(j, "growth", growth_json(v));
+    json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
+    json_object_set_new(j, "first_discrete", discrete_json(r));
+    json_object_set_new(j, "tokens", tokens_json(r));
+    json_object_set_new(j, "probe", probe);
+    json_object_set_new(j, "notes", notes);
+    if (r->diff)
+        json_object_set_new(j, "diff", diff_json(r));
+    return j;
+}
+
+int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)
+{
+    json_t *j = verdict_json(r);
+    char *dump = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(j);
+    if (!dump)
+        return ds_fail(err, "out of memory for the JSON text");
+    ds_buf_puts(out, dump);
+    ds_buf_puts(out, "\n");
+    free(dump);
+    return out->failed ? ds_fail(err, "out of memory for the JSON text") : 0;
+}

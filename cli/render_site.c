@@ -1,0 +1,279 @@
+/* render_site.c: see render_site.h. Reads dumped bytes by digest; judges nothing. */
+#include "cli/render_site.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/names.h"
+#include "cli/render_matrix.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
+
+/* ---- naming a site ----------------------------------------------------------------------------------------------------------- */
+
+static int unknown_stage(const struct ds_header *h, const char *text, const char *stage, struct ds_error *err)
+{
+    const char **names = ds_calloc(h->n_sites, sizeof *names, "stage names", err);
+    if (!names)
+        return -1;
+    for (size_t i = 0; i < h->n_sites; i++)
+        names[i] = h->sites[i].stage;
+    int near = ds_nearest(stage, names, h->n_sites);
+    ds_fail(err, "--site %s: the record has no such site", text);
+    if (near >= 0 && strcmp(names[near], stage) != 0)
+        ds_hint(err, "did you mean %d,%s?", h->sites[near].layer, names[near]);
+    else if (near >= 0)
+        ds_hint(err, "layers go from %d to %d; some stages have parts: %d,%s%s%s", h->sites[0].layer,
+                h->n_sites ? h->sites[h->n_sites - 1].layer : 0, h->sites[near].layer, names[near], h->sites[near].part[0] ? "/" : "",
+                h->sites[near].part);
+    free(names);
+    return -1;
+}
+
+int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, struct ds_error *err)
+{
+    const char *stage = text;
+    char *end;
+    long layer = strtol(text, &end, 10);
+    int any_layer = end == text || *end != ',';
+    if (!any_layer)
+        stage = end + 1;
+    const char *slash = strchr(stage, '/');
+    size_t n = slash ? (size_t)(slash - stage) : strlen(stage);
+    for (size_t i = 0; i < h->n_sites; i++) {
+        const struct ds_site *s = &h->sites[i];
+        if (strlen(s->stage) == n && memcmp(s->stage, stage, n) == 0 && strcmp(s->part, slash ? slash + 1 : "") == 0 &&
+            (any_layer || s->layer == layer)) {
+            *site = (uint32_t)i;
+            return 0;
+        }
+    }
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", n < 60 ? (int)n : 60, stage);
+    return unknown_stage(h, text, name, err);
+}
+
+/* ---- values -------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t raw_bits(int dtype, const void *data, size_t i)
+{
+    uint32_t u = 0;
+    size_t size = ds_dtype_size(dtype);
+    memcpy(&u, (const char *)data + i * size, size); /* little-endian, as stored */
+    return u;
+}
+
+static void add_value(int dtype, uint32_t bits, struct ds_buf *out)
+{
+    char text[32];
+    int hex = (int)ds_dtype_size(dtype) * 2;
+    if (dtype == DS_I32) {
+        ds_buf_printf(out, "%13d %14s %0*x", (int32_t)bits, "", hex, bits);
+        return;
+    }
+    float x = dtype == DS_BF16 ? ds_bf16_value((uint16_t)bits) : dtype == DS_F16 ? ds_f16_value((uint16_t)bits) : ds_f32_from_bits(bits);
+    snprintf(text, sizeof text, "%a", (double)x);
+    ds_buf_printf(out, "%15.9g %15s %0*x", (double)x, text, hex, bits);
+}
+
+static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, struct ds_buf *out)
+{
+    int dtype = ds_dtype_parse(ref->dtype);
+    size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0, n = size ? ref->bytes / size : 0, shown = 0, more = 0;
+    if (strcmp(ref->dtype, mine->dtype) != 0 || ref->bytes != mine->bytes || !size) {
+        ds_buf_puts(out, "    the dumped rows have other formats or lengths\n");
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t x = raw_bits(dtype, ref->data, i), y = raw_bits(dtype, mine->data, i);
+        if (x == y)
+            continue;
+        if (shown == 0)
+            ds_buf_printf(out, "    %6s %15s %15s %-8s  %15s %15s %-8s  %s\n", "index", "reference", "", "bits", "this", "", "bits",
+                          dtype == DS_I32 ? "distance" : "ULP");
+        if (shown++ >= ELEMENTS_SHOWN) {
+            more++;
+            continue;
+        }
+        ds_buf_printf(out, "    %6zu ", i);
+        add_value(dtype, x, out);
+        ds_buf_puts(out, "  ");
+        add_value(dtype, y, out);
+        uint64_t ulp = dtype == DS_I32 ? (uint64_t)llabs((long long)(int32_t)y - (int32_t)x) : ds_ulp_distance(dtype, x, y);
+        if (ulp == UINT64_MAX)
+            ds_buf_puts(out, "  NaN\n");
+        else
+            ds_buf_printf(out, "  %" PRIu64 "\n", ulp);
+    }
+    if (more)
+        ds_buf_printf(out, "    and %zu more of %zu elements differ\n", more, n);
+}
+
+static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t mine, struct ds_buf *out, struct ds_error *err)
+{
+    struct ds_blob x = {0}, y = {0};
+    int have_x = w->blob ? w->blob(w->ctx, 0, ref, &x, err) : 0;
+    int have_y = have_x >= 0 && w->blob ? w->blob(w->ctx, 1, mine, &y, err) : 0;
+    int rc = have_x < 0 || have_y < 0 ? -1 : 0;
+    if (rc == 0 && have_x && have_y)
+        add_elements(&x, &y, out);
+    else if (rc == 0)
+        ds_buf_printf(out, "    values not dumped on %s\n", have_x || have_y ? (have_x ? "this side" : "the reference side") : "either side");
+    free(x.data);
+    free(y.data);
+    return rc;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------------------------- */
+
+/* The digest of the row in the first trial of the arm whose bits are not the modal ones; 0 if all agree. */
+static int odd_digest(const struct ds_site_view *w, uint32_t site, const struct ds_row_key *k, uint64_t modal, uint64_t *out)
+{
+    for (size_t i = 0; i < w->s->n_trials; i++) {
+        const struct ds_trial *info = w->s->info(w->s->ctx, i);
+        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL ? w->s->get(w->s->ctx, i, NULL) : NULL;
+        for (size_t c = 0; t && c < t->n_captures; c++)
+            for (uint32_t j = 0; t->captures[c].site == site && j < t->captures[c].rows; j++) {
+                const struct ds_row *r = &t->rows[t->captures[c].first_row + j];
+                uint64_t d = t->digests[t->captures[c].first_digest + j];
+                if (r->request == k->request && r->position == k->position && r->occurrence == k->occurrence && d != modal) {
+                    *out = d;
+                    return 1;
+                }
+            }
+    }
+    return 0;
+}
+
+static int varied(const struct ds_header *h, size_t f)
+{
+    for (size_t i = 1; i < h->n_arms; i++)
+        if (strcmp(h->arms[i].values[f], h->arms[0].values[f]) != 0)
+            return 1;
+    return 0;
+}
+
+static void add_pair(const struct ds_site_view *w, struct ds_buf *out)
+{
+    const struct ds_header *h = w->s->header;
+    int some = 0;
+    ds_buf_printf(out, "arm %u", w->arm);
+    for (size_t f = 0; f < h->n_factors; f++) {
+        if (!varied(h, f))
+            continue;
+        ds_buf_puts(out, some++ ? ", " : " (");
+        ds_render_name(out, h->factors[f]);
+        ds_buf_puts(out, " ");
+        ds_render_name(out, h->arms[w->arm].values[f]);
+    }
+    ds_buf_puts(out, some ? ")" : "");
+    if (w->arm == w->ref) {
+        ds_buf_puts(out, ", its own repeats against each other\n");
+        return;
+    }
+    ds_buf_printf(out, " against arm %u", w->ref);
+    for (size_t f = 0, n = 0; f < h->n_factors; f++)
+        if (strcmp(h->arms[w->arm].values[f], h->arms[w->ref].values[f]) != 0) {
+            ds_buf_puts(out, n++ ? ", " : ": ");
+            ds_render_name(out, h->factors[f]);
+            ds_buf_puts(out, " ");
+            ds_render_name(out, h->arms[w->ref].values[f]);
+        }
+    ds_buf_puts(out, "\n");
+}
+
+/* Lists one row; 1 if it differs, with both digests. */
+static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int label, int print, uint64_t digests[2], struct ds_buf *out)
+{
+    const struct ds_row_key *k = ds_analysis_row(w->a, row);
+    uint64_t mine = 0, ref = 0;
+    int have_ref = ds_analysis_digest(w->a, w->ref, site, row, &ref), have = ds_analysis_digest(w->a, w->arm, site, row, &mine);
+    if (!have && !have_ref)
+        return 0;
+    if (w->arm == w->ref)
+        odd_digest(w, site, k, ref, &mine);
+    if (print) {
+        ds_buf_printf(out, "%8d %9d  ", k->request, k->position);
+        if (have_ref)
+            ds_buf_printf(out, "%016" PRIx64 "  ", ref);
+        else
+            ds_buf_printf(out, "%-16s  ", "absent");
+        if (have)
+            ds_buf_printf(out, "%016" PRIx64 "  %s\n", mine, ds_label_name(label));
+        else
+            ds_buf_printf(out, "%-16s  %s\n", "absent", ds_label_name(label));
+    }
+    digests[0] = ref;
+    digests[1] = mine;
+    return have && have_ref && mine != ref;
+}
+
+int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out, struct ds_error *err)
+{
+    const struct ds_site *s = &w->s->header->sites[site];
+    size_t rows = ds_analysis_rows(w->a), listed = 0, differ = 0, shown = 0;
+    uint8_t *labels;
+    uint64_t d[2];
+    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
+        return -1;
+    ds_buf_printf(out, "layer %d ", s->layer);
+    ds_render_name(out, s->stage);
+    ds_buf_puts(out, s->part[0] ? "/" : "");
+    ds_render_name(out, s->part);
+    ds_buf_puts(out, " (");
+    ds_render_name(out, s->op);
+    ds_buf_puts(out, ", ");
+    ds_render_name(out, s->dtype);
+    ds_buf_printf(out, ", %u wide)\n", s->width);
+    add_pair(w, out);
+    ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this", "label");
+    for (size_t i = 0; i < rows; i++) {
+        int print = listed < ROWS_LISTED;
+        size_t before = out->len;
+        differ += (size_t)add_row(w, site, i, labels[site * rows + i], print, d, out);
+        listed += print && out->len != before;
+    }
+    if (listed == ROWS_LISTED && rows > listed)
+        ds_buf_printf(out, "%8s\n", "...");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < rows && shown < ROWS_SHOWN; i++) {
+        if (!add_row(w, site, i, 0, 0, d, out))
+            continue;
+        const struct ds_row_key *k = ds_analysis_row(w->a, i);
+        ds_buf_printf(out, "\nrequest %d, position %d\n", k->request, k->position);
+        rc = add_row_values(w, d[0], d[1], out, err);
+        shown++;
+    }
+    if (differ > shown)
+        ds_buf_printf(out, "\nand %zu more rows differ\n", differ - shown);
+    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    free(labels);
+    return rc;
+}
+
+/* ---- all sites -------------------------------------------------------------------------------------------------------------------- */
+
+int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_error *err)
+{
+    uint8_t *labels = NULL, *bad = ds_calloc(w->s->header->n_sites, 1, "sites", err);
+    if (!bad || ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0) {
+        free(bad);
+        return -1;
+    }
+    for (size_t i = 0; i < w->s->n_trials; i++) {
+        const struct ds_trial *info = w->s->info(w->s->ctx, i);
+        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL ? w->s->get(w->s->ctx, i, NULL) : NULL;
+        for (size_t k = 0; t && k < t->n_nonfinites; k++)
+            if (t->nonfinites[k].site < w->s->header->n_sites)
+                bad[t->nonfinites[k].site] = 1;
+    }
+    add_pair(w, out);
+    ds_render_grid(w->r, w->a, labels, bad, out);
+    free(labels);
+    free(bad);
+    return 0;
+}

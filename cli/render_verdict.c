@@ -1,0 +1,501 @@
+/* render_verdict.c: the verdict as text: matrix first, the answer last. Lays out; judges nothing. */
+#include "cli/render_verdict.h"
+
+#include "cli/render_matrix.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *phase_name(uint32_t phase)
+{
+    return phase == DS_PHASE_DECODE ? "decode" : "prefill";
+}
+
+static void add_site(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
+{
+    ds_buf_printf(out, "layer %d ", layer);
+    ds_render_name(out, stage);
+    if (part && part[0]) {
+        ds_buf_puts(out, "/");
+        ds_render_name(out, part);
+    }
+}
+
+static void add_kernel(struct ds_buf *out, const char *op, const char *variant)
+{
+    ds_render_name(out, op);
+    ds_buf_puts(out, "/");
+    ds_render_name(out, variant);
+}
+
+/* A path as an argument: quoted for the shell where it needs to be. */
+static void add_path(struct ds_buf *out, const char *path)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+:,@%=";
+    if (path[0] && strspn(path, plain) == strlen(path)) {
+        ds_buf_puts(out, path);
+        return;
+    }
+    ds_buf_puts(out, "'");
+    for (const char *p = path; *p; p++) {
+        if (*p == '\'')
+            ds_buf_puts(out, "'\\''");
+        else if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            ds_buf_puts(out, "?");
+        else
+            ds_buf_add(out, p, 1);
+    }
+    ds_buf_puts(out, "'");
+}
+
+static void head(const struct ds_render *r, const char *name, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name, ds_render_color(r, DS_ROLE_PLAIN));
+}
+
+/* ---- what was compared ----------------------------------------------------------------------------------------------------------- */
+
+static void add_record(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    head(r, "record", out);
+    ds_render_name(out, r->header ? r->header->model_name : "");
+    ds_buf_printf(out, "\n%14s%" PRIu64 " arms, %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64 " digests compared\n",
+                  "", v->counts.arms, v->counts.trials, v->counts.sites, v->counts.rows, v->counts.digests_compared);
+    if (r->incomplete || r->damaged)
+        ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete, r->damaged);
+    for (size_t i = 0; i < v->n_notes; i++) {
+        head(r, "note", out);
+        ds_render_name(out, v->notes[i]);
+        ds_buf_puts(out, "\n");
+    }
+}
+
+static void add_differences(const struct ds_render *r, struct ds_buf *out)
+{
+    size_t of_kind[8] = {0}, most[8] = {8, 8, 8, 8, 8, 8, 8, 8};
+    most[DS_DIFF_ARM] = 3;
+    for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
+        const struct ds_diff_item *x = &r->diff->items[i];
+        if (++of_kind[x->kind & 7] > most[x->kind & 7])
+            continue;
+        head(r, ds_diff_kind_name(x->kind), out);
+        ds_render_name(out, x->name);
+        ds_buf_puts(out, ": ");
+        ds_render_name(out, x->a ? x->a : "none");
+        ds_buf_puts(out, " in A, ");
+        ds_render_name(out, x->b ? x->b : "none");
+        ds_buf_puts(out, " in B\n");
+    }
+    for (int k = 0; k < 8; k++)
+        if (of_kind[k] > most[k])
+            ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "", of_kind[k] - most[k],
+                          ds_diff_kind_name(k));
+}
+
+static void add_factors(const struct ds_render *r, struct ds_buf *out)
+{
+    for (size_t f = 0; f < r->v->n_factors; f++) {
+        const struct ds_factor_verdict *x = &r->v->factors[f];
+        const struct ds_factor_phase *all = &x->phase[DS_VERDICT_ALL];
+        if (x->arms == 0 && x->arms_alone == 0)
+            continue;
+        char name[16];
+        snprintf(name, sizeof name, "%.13s", x->name);
+        struct ds_buf escaped = {0};
+        ds_render_name(&escaped, name);
+        head(r, escaped.data ? escaped.data : "", out);
+        ds_buf_free(&escaped);
+        if (all->drifted == 0) {
+            ds_buf_printf(out, "no difference over %" PRIu64 " comparisons", all->compared);
+        } else {
+            ds_buf_puts(out, "prefill ");
+            ds_render_classes(x, x->phase[DS_VERDICT_PREFILL].class_of, 24, out);
+            ds_buf_puts(out, "  decode ");
+            ds_render_classes(x, x->phase[DS_VERDICT_DECODE].class_of, 24, out);
+            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted, all->compared, all->rows);
+        }
+        if (all->unstable)
+            ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
+        if (x->arms_alone)
+            ds_buf_printf(out, "; %u arms without a partner yet", x->arms_alone);
+        ds_buf_puts(out, "\n");
+    }
+}
+
+static void add_switches(const struct ds_render *r, struct ds_buf *out)
+{
+    for (size_t k = 0; k < r->v->n_kernels; k++)
+        for (uint32_t i = 0; i < r->v->kernels[k].n_switches; i++) {
+            const struct ds_kernel_verdict *x = &r->v->kernels[k];
+            const struct ds_switches *s = &x->switches[i];
+            if (s->n == 0)
+                continue;
+            head(r, "switches", out);
+            add_kernel(out, x->op, x->variant);
+            ds_buf_puts(out, " gives other bits from M = ");
+            for (uint32_t j = 0; j < s->n && j < 12; j++)
+                ds_buf_printf(out, "%s%u", j ? ", " : "", s->rows[j]);
+            ds_buf_puts(out, s->n > 12 ? ", ... rows in the call" : " rows in the call");
+            if (s->setting[0]) {
+                ds_buf_puts(out, " (");
+                ds_render_name(out, s->setting);
+                ds_buf_puts(out, ")");
+            }
+            ds_buf_puts(out, "\n");
+        }
+}
+
+/* ---- the first drift --------------------------------------------------------------------------------------------------------------- */
+
+static void add_launch(const struct ds_launch *l, const char *core, struct ds_buf *out)
+{
+    if (!l) {
+        ds_buf_puts(out, "unknown");
+        return;
+    }
+    ds_render_name(out, l->variant);
+    if (l->algo[0]) {
+        ds_buf_puts(out, " ");
+        ds_render_name(out, l->algo);
+    } else if (core && core[0] && strcmp(l->op, "matmul") == 0) {
+        ds_buf_puts(out, " ");
+        ds_render_name(out, core);
+    }
+    if (l->tile_rows || l->tile_cols || l->tile_k)
+        ds_buf_printf(out, ", tile %dx%dx%d", l->tile_rows, l->tile_cols, l->tile_k);
+    if (l->split > 1)
+        ds_buf_printf(out, ", split %d", l->split);
+    if (l->threads > 0)
+        ds_buf_printf(out, ", %d thread%s", l->threads, l->threads == 1 ? "" : "s");
+}
+
+static void add_size(const struct ds_finding *f, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%14s%u row%s", "", f->rows, f->rows == 1 ? "" : "s");
+    if (f->positions != f->rows)
+        ds_buf_printf(out, " at %u position%s", f->positions, f->positions == 1 ? "" : "s");
+    if (f->sized)
+        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g", f->elements, f->max_ulp, f->max_abs,
+                      f->rms);
+    else
+        ds_buf_puts(out, "; sizes not recorded");
+    ds_buf_puts(out, "\n");
+}
+
+static void add_first(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_finding *f = &r->v->first;
+    if (!f->found)
+        return;
+    head(r, r->v->stable ? "first drift" : "first unstable", out);
+    ds_buf_puts(out, r->v->stable ? "" : " ");
+    add_site(out, f->layer, f->stage, f->part);
+    ds_buf_puts(out, ", ");
+    add_kernel(out, f->op, f->variant);
+    ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
+    if (f->label == DS_LABEL_ORIGIN)
+        ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "", f->site);
+    ds_buf_printf(out, "%14s", "");
+    ds_render_name(out, f->factor);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, f->value);
+    ds_buf_puts(out, " against ");
+    ds_render_name(out, f->ref_value);
+    ds_buf_printf(out, "; %s, %u rows in the call (%u); step %d, request %d, position %d\n", phase_name(f->phase),
+                  f->rows_in_call, f->ref_rows_in_call, f->step, f->request, f->position);
+    add_size(f, out);
+    ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
+    ds_render_name(out, f->why);
+    ds_buf_printf(out, "\n%14s", "");
+    add_launch(f->launch, f->blas_core, out);
+    ds_buf_puts(out, " against ");
+    add_launch(f->ref_launch, f->ref_blas_core, out);
+    ds_buf_puts(out, "\n");
+}
+
+static void add_unstable(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_unstable *u = &r->v->unstable;
+    if (r->v->stable)
+        return;
+    head(r, "unstable", out);
+    ds_buf_printf(out, "%u of %u trials of %u arms disagree with the mode (%.0f %%, 95 %% interval %.0f to %.0f %%);\n%14s"
+                  "%" PRIu64 " of %" PRIu64 " repeated digests\n",
+                  u->disagree, u->trials, u->arms, u->trials ? 100.0 * u->disagree / u->trials : 0, 100 * u->low, 100 * u->high, "",
+                  u->rows, u->of_rows);
+}
+
+/* First drift of each factor that is not the one told above. */
+static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
+{
+    for (size_t i = 1; i < r->v->n_factors; i++) {
+        const struct ds_finding *f = &r->v->factors[i].phase[DS_VERDICT_ALL].first;
+        if (!f->found || (r->v->first.found && r->v->first.factor == f->factor))
+            continue;
+        head(r, "also", out);
+        ds_render_name(out, f->factor);
+        ds_buf_puts(out, " ");
+        ds_render_name(out, f->value);
+        ds_buf_puts(out, ": ");
+        add_site(out, f->layer, f->stage, f->part);
+        ds_buf_puts(out, ", ");
+        add_kernel(out, f->op, f->variant);
+        ds_buf_printf(out, " (%s, M = %u): %s\n", phase_name(f->phase), f->rows_in_call, ds_kind_name(f->kind));
+    }
+}
+
+/* ---- consequences -------------------------------------------------------------------------------------------------------------------- */
+
+static void add_origins(const struct ds_render *r, struct ds_buf *out)
+{
+    int some = 0, same = 0;
+    for (size_t k = 0; k < r->v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &r->v->kernels[k];
+        if (!x->origins)
+            continue;
+        if (!some++)
+            head(r, "origins", out);
+        else
+            ds_buf_puts(out, ", ");
+        add_kernel(out, x->op, x->variant);
+        ds_buf_printf(out, " %" PRIu64, x->origins);
+    }
+    ds_buf_puts(out, some ? "\n" : "");
+    for (size_t k = 0; k < r->v->n_kernels && some; k++) {
+        const struct ds_kernel_verdict *x = &r->v->kernels[k];
+        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE || !x->judged)
+            continue;
+        if (same % 4 == 0) {
+            ds_buf_puts(out, same ? "\n" : "");
+            head(r, same ? "" : "bit-identical", out);
+        } else {
+            ds_buf_puts(out, ", ");
+        }
+        add_kernel(out, x->op, x->variant);
+        ds_buf_printf(out, " (%" PRIu64 ")", x->judged);
+        same++;
+    }
+    ds_buf_puts(out, same ? "\n" : "");
+}
+
+static void add_growth(const struct ds_render *r, struct ds_buf *out)
+{
+    size_t n = r->v->n_growth, step = n > 8 ? (n + 7) / 8 : 1;
+    if (n == 0)
+        return;
+    head(r, "growth", out);
+    for (size_t i = 0; i < n; i += step)
+        ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer, r->v->growth[i].relative_rms);
+    if ((n - 1) % step)
+        ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer, r->v->growth[n - 1].relative_rms);
+    ds_buf_puts(out, "\n");
+}
+
+static void add_tokens(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    if (v->tokens_compared) {
+        head(r, "tokens", out);
+        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same, v->tokens_compared);
+        if (v->discrete.found) {
+            ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (", v->discrete.step, v->discrete.b,
+                          v->discrete.a, v->discrete.margin);
+            ds_render_name(out, v->discrete.factor);
+            ds_buf_puts(out, " ");
+            ds_render_name(out, v->discrete.value);
+            ds_buf_puts(out, ")");
+        }
+        ds_buf_puts(out, "\n");
+    }
+    if (v->nonfinite.at.found) {
+        head(r, "non-finite", out);
+        ds_buf_puts(out, "first at ");
+        add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+        ds_buf_printf(out, ", position %d, arm %u: %u NaN, %u Inf; inputs %s\n", v->nonfinite.at.position, v->nonfinite.at.arm,
+                      v->nonfinite.nan, v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite");
+    }
+}
+
+static void add_probe(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    if (r->diff || (v->overhead_prefill < 0 && v->overhead_decode < 0))
+        return;
+    head(r, "probes", out);
+    if (v->overhead_prefill >= 0)
+        ds_buf_printf(out, "%.2f %% of prefill CPU time", 100 * v->overhead_prefill);
+    if (v->overhead_decode >= 0)
+        ds_buf_printf(out, "%s%.2f %% of decode", v->overhead_prefill >= 0 ? ", " : "", 100 * v->overhead_decode);
+    ds_buf_puts(out, v->disturbs < 0 ? "; not checked against a run without them\n"
+                     : v->disturbs ? "; THEY CHANGE THE ANSWER\n" : "; the answer is the same without them\n");
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void add_next(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    struct ds_buf b = {0};
+    if (v->first.found && r->path) {
+        ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
+        add_path(&b, r->path);
+        ds_buf_puts(&b, " ");
+        if (r->path_b) {
+            add_path(&b, r->path_b);
+            ds_buf_puts(&b, " ");
+        }
+        ds_buf_printf(&b, "--site %d,", v->first.layer);
+        ds_render_name(&b, v->first.stage);
+        if (v->first.part[0]) {
+            ds_buf_puts(&b, "/");
+            ds_render_name(&b, v->first.part);
+        }
+        if (!r->path_b && v->stable)
+            ds_buf_printf(&b, " --arm %u", v->first.arm);
+    } else if (v->result == DS_RESULT_RECORDED) {
+        ds_buf_puts(&b, "driftscope run --repeat 3 --batch 1,2,4,8");
+    } else if (v->result == DS_RESULT_INCOMPARABLE && r->path && !r->path_b) {
+        ds_buf_puts(&b, "driftscope run --resume ");
+        add_path(&b, r->path);
+    } else if (v->result == DS_RESULT_SAME && r->path) {
+        ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
+        add_path(&b, r->path);
+        if (r->path_b) {
+            ds_buf_puts(&b, " ");
+            add_path(&b, r->path_b);
+        }
+        ds_buf_puts(&b, " --sites");
+    }
+    if (b.len) {
+        head(r, "next", out);
+        ds_buf_add(out, b.data, b.len);
+        ds_buf_puts(out, "\n");
+    }
+    out->failed |= b.failed;
+    ds_buf_free(&b);
+}
+
+/* The first differing setting of two records: beside the place it is what one looks for. */
+static void add_setting(const struct ds_render *r, struct ds_buf *out)
+{
+    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY, DS_DIFF_FACTOR};
+    for (size_t k = 0; r->diff && k < sizeof order / sizeof *order; k++)
+        for (size_t i = 0; i < r->diff->n_items; i++) {
+            const struct ds_diff_item *x = &r->diff->items[i];
+            /* A core by the name the library gives says more than the one asked for. */
+            if (x->kind != order[k] || (k == 2 && strcmp(x->name, "blas-core") == 0))
+                continue;
+            ds_buf_puts(out, "; ");
+            if (x->kind == DS_DIFF_WEIGHT || x->kind == DS_DIFF_HPARAM)
+                ds_buf_printf(out, "%s ", ds_diff_kind_name(x->kind));
+            ds_render_name(out, x->name);
+            if (x->kind == DS_DIFF_WEIGHT) {
+                ds_buf_puts(out, " differs");
+                return;
+            }
+            ds_buf_puts(out, " ");
+            ds_render_name(out, x->a ? x->a : "none");
+            ds_buf_puts(out, " against ");
+            ds_render_name(out, x->b ? x->b : "none");
+            return;
+        }
+}
+
+static void add_drift_sentence(const struct ds_verdict *v, struct ds_buf *out)
+{
+    const struct ds_finding *f = &v->first;
+    ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
+    add_site(out, f->layer, f->stage, f->part);
+    ds_buf_puts(out, ", ");
+    add_kernel(out, f->op, f->variant);
+    if (!v->stable) {
+        ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)", phase_name(f->phase),
+                      v->unstable.disagree, v->unstable.trials, 100 * v->unstable.low, 100 * v->unstable.high);
+        return;
+    }
+    ds_buf_puts(out, ", ");
+    ds_render_name(out, f->factor);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, f->value);
+    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", phase_name(f->phase), f->rows_in_call, ds_kind_name(f->kind));
+    if (v->factors[0].arms)
+        ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);
+    else
+        ds_buf_puts(out, "not repeated");
+}
+
+void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    if (v->result == DS_RESULT_DRIFT) {
+        add_drift_sentence(v, out);
+    } else if (v->result == DS_RESULT_SAME) {
+        uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared : v->counts.digests_compared;
+        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (%" PRIu64 " arms, %" PRIu64 " trials)", n,
+                      v->counts.arms, v->counts.trials);
+    } else if (v->result == DS_RESULT_RECORDED) {
+        ds_buf_printf(out, "recorded: one trial, %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
+                      v->counts.sites, v->counts.rows);
+    } else {
+        ds_buf_puts(out, "incomparable: ");
+        ds_render_name(out, v->reason);
+    }
+    if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
+        add_setting(r, out);
+    if (v->nonfinite.at.found) {
+        ds_buf_puts(out, "; NaN or Inf from ");
+        add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+    }
+}
+
+void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    add_record(r, out);
+    if (v->n_kernels && !out->failed) {
+        ds_buf_puts(out, "\n");
+        ds_render_matrix(r, out);
+        ds_buf_puts(out, "\n");
+    }
+    add_factors(r, out);
+    add_switches(r, out);
+    add_differences(r, out);
+    add_unstable(r, out);
+    add_first(r, out);
+    add_other_firsts(r, out);
+    add_origins(r, out);
+    add_growth(r, out);
+    add_tokens(r, out);
+    add_probe(r, out);
+    add_next(r, out);
+    ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
+                                        : v->result == DS_RESULT_SAME ? DS_ROLE_SAME : DS_ROLE_HEAD));
+    ds_render_sentence(r, out);
+    ds_buf_puts(out, ds_render_color(r, DS_ROLE_PLAIN));
+    ds_buf_puts(out, "\n");
+}
+
+int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct ds_record *record, const char *path, int *exit_code,
+                   struct ds_error *err)
+{
+    struct ds_verdict v;
+    struct ds_buf out = {0};
+    if (ds_verdict_make(s, &v, err) != 0)
+        return path ? ds_prefix(err, "%s", path) : -1;
+    struct ds_render r = {.o = o, .header = s->header, .v = &v, .path = path,
+                          .incomplete = record ? ds_record_incomplete(record) : 0,
+                          .damaged = record ? ds_record_damaged(record) : 0};
+    int rc = 0;
+    if (ds_opt_flag(o, "json"))
+        rc = ds_render_verdict_json(&r, &out, err);
+    else
+        ds_render_verdict_text(&r, &out);
+    if (rc == 0)
+        rc = ds_cli_emit(o, &out, err);
+    *exit_code = ds_verdict_exit(&v);
+    ds_buf_free(&out);
+    ds_verdict_free(&v);
+    return rc;
+}

@@ -1,0 +1,284 @@
+/* run_plan.c: see run_plan.h. */
+#include "cli/run_plan.h"
+
+#include "cli/options.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "engine/forward.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const dump_names[] = {"none", "first", "origins", "all"};
+
+/* Options of a sweep as lines of the environment, so that a resume does the rest in the same way. */
+static const struct {
+    const char *name;
+    size_t offset;
+} kept[] = {
+    {"run.steps", offsetof(struct ds_sweep_options, steps)},
+    {"run.free", offsetof(struct ds_sweep_options, free_run)},
+    {"run.dump", offsetof(struct ds_sweep_options, dump)},
+    {"run.dump_rows", offsetof(struct ds_sweep_options, dump_rows)},
+    {"run.resid_only", offsetof(struct ds_sweep_options, resid_only)},
+    {"run.page_size", offsetof(struct ds_sweep_options, page_size)},
+    {"run.poison", offsetof(struct ds_sweep_options, poison)},
+};
+enum { KEPT = sizeof kept / sizeof kept[0] };
+
+static int32_t *option_field(struct ds_sweep_options *s, size_t i)
+{
+    return (int32_t *)((char *)s + kept[i].offset);
+}
+
+static int read_options(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
+{
+    int64_t repeat, steps, dump_rows, page;
+    if (ds_opt_int(o, "repeat", 1, 100000, &repeat, err) != 0 || ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
+        ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0 ||
+        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0 || ds_opt_size(o, "hold", &s->hold, err) != 0)
+        return -1;
+    s->repeats = (int32_t)repeat;
+    s->steps = (int32_t)steps;
+    s->dump_rows = (int32_t)dump_rows;
+    s->page_size = (int32_t)page;
+    s->free_run = ds_opt_flag(o, "free");
+    s->poison = ds_opt_flag(o, "poison");
+    s->resid_only = strcmp(ds_opt_text(o, "sites"), "resid") == 0;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(ds_opt_text(o, "dump"), dump_names[i]) == 0)
+            s->dump = i;
+    return 0;
+}
+
+/* ---- header ------------------------------------------------------------------------------------------------------------------------ */
+
+static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
+{
+    struct ds_factor_values values[DS_FACTOR_COUNT];
+    memset(values, 0, sizeof values);
+    int rc = 0;
+    for (int f = 0; f < DS_FACTOR_COUNT && rc == 0; f++)
+        rc = ds_factor_parse(f, ds_opt_text(o, ds_factor_names[f]), &values[f], err);
+    if (rc == 0)
+        rc = ds_plan_arms(values, ds_opt_flag(o, "full"), &h->arms, &h->n_arms, err);
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        ds_factor_free(&values[f]);
+    if (rc != 0)
+        return -1;
+    if (!(h->factors = ds_calloc(DS_FACTOR_COUNT, sizeof *h->factors, "factors", err)))
+        return -1;
+    for (; h->n_factors < DS_FACTOR_COUNT; h->n_factors++)
+        if (!(h->factors[h->n_factors] = strdup(ds_factor_names[h->n_factors])))
+            return ds_fail(err, "out of memory");
+    return 0;
+}
+
+static int add_environment(struct ds_header *h, struct ds_sweep_options *s, struct ds_error *err)
+{
+    struct ds_text *lines;
+    size_t n;
+    if (ds_cli_environment(&lines, &n, err) != 0)
+        return -1;
+    h->environment = lines;
+    h->n_environment = n;
+    struct ds_text *grown = realloc(lines, (n + KEPT) * sizeof *grown);
+    if (!grown)
+        return ds_fail(err, "out of memory");
+    h->environment = grown;
+    for (size_t i = 0; i < KEPT; i++) {
+        struct ds_text *t = &grown[h->n_environment];
+        t->value = NULL;
+        if (!(t->name = strdup(kept[i].name)))
+            return ds_fail(err, "out of memory");
+        h->n_environment++;
+        if (asprintf(&t->value, "%d", *option_field(s, i)) < 0) {
+            t->value = NULL;
+            return ds_fail(err, "out of memory");
+        }
+    }
+    return 0;
+}
+
+static int fill_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
+{
+    time_t t = time(NULL);
+    struct tm tm;
+    snprintf(h->tool_version, sizeof h->tool_version, "%s", ds_cli_version());
+    snprintf(h->build, sizeof h->build, "%s", ds_cli_build());
+    if (gmtime_r(&t, &tm))
+        strftime(h->start, sizeof h->start, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return (h->command = strdup(o->command)) ? 0 : ds_fail(err, "out of memory");
+}
+
+/* ---- model ------------------------------------------------------------------------------------------------------------------------- */
+
+static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = cpus < 1 ? 1 : cpus > 16 ? 16 : (int)cpus;
+    if (ds_model_open(ds_opt_text(o, "model"), threads, &p->model, err) != 0)
+        return -1;
+    if (p->model->gguf && ds_tokenizer_new(p->model->gguf, &p->tokenizer, err) != 0) {
+        /* Ids still work without one; a text prompt will say why not. */
+        ds_cli_note(o, "%s", err->msg);
+        p->tokenizer = NULL;
+    }
+    return 0;
+}
+
+/* Requests of the sweep, borrowed from the header's prompts. */
+static int bind_requests(struct ds_run_plan *p, struct ds_error *err)
+{
+    p->requests = ds_calloc(p->header.n_prompts, sizeof *p->requests, "requests", err);
+    if (!p->requests)
+        return -1;
+    for (size_t i = 0; i < p->header.n_prompts; i++)
+        p->requests[i] = (struct ds_sweep_request){p->header.prompts[i].tokens, (int32_t)p->header.prompts[i].n_tokens};
+    p->n_requests = (int32_t)p->header.n_prompts;
+    return 0;
+}
+
+/* How many varied neighbours the arms need, and the base arm's dtype. */
+static int needed_neighbours(const struct ds_header *h, int32_t *neighbours, int *dtype, struct ds_error *err)
+{
+    *neighbours = 0;
+    for (size_t a = 0; a < h->n_arms; a++) {
+        struct ds_setting s;
+        if (ds_setting_parse(h->arms[a].values, &s, err) != 0)
+            return -1;
+        if (s.neighbours == DS_NEIGHBOURS_VARIED && s.batch - 1 > *neighbours)
+            *neighbours = s.batch - 1;
+        if (s.slot >= s.batch)
+            return ds_fail(err, "--slot %d does not exist in a batch of %d", s.slot, s.batch);
+        if (a == 0)
+            *dtype = s.dtype;
+    }
+    return 0;
+}
+
+int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err)
+{
+    *n = 0;
+    *tokens = NULL;
+    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
+        const struct ds_trial *t = ds_record_trial(r, i);
+        if (t->arm != 0 || t->repeat != 0 || t->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *d = ds_record_load(r, i, err);
+        if (!d)
+            return -1;
+        if (!(*tokens = ds_calloc(d->n_steps, sizeof **tokens, "tokens", err)))
+            return -1;
+        for (size_t k = 0; k < d->n_steps; k++)
+            if (d->steps[k].step == *n)
+                (*tokens)[(*n)++] = d->steps[k].token;
+        return 0;
+    }
+    return 0;
+}
+
+static int tokens_from(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+{
+    const char *path = ds_opt_text(o, "tokens-from");
+    if (!path)
+        return 0;
+    struct ds_record *r;
+    if (ds_record_open(path, &r, err) != 0)
+        return -1;
+    int rc = ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+    ds_record_close(r);
+    if (rc == 0 && p->n_forced == 0)
+        rc = ds_fail(err, "%s: has no base trial to take tokens from", path);
+    for (int32_t i = 0; rc == 0 && i < p->n_forced; i++)
+        if (p->forced[i] < 0 || p->forced[i] >= p->model->hp.vocab)
+            rc = ds_fail(err, "%s: token %d is outside this model's vocabulary", path, p->forced[i]);
+    return rc;
+}
+
+int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+{
+    memset(p, 0, sizeof *p);
+    p->owns_header = 1;
+    int32_t neighbours;
+    int dtype;
+    if (read_options(o, &p->options, err) != 0 || read_arms(o, &p->header, err) != 0 ||
+        needed_neighbours(&p->header, &neighbours, &dtype, err) != 0)
+        return -1;
+    p->header.repeats = (uint32_t)p->options.repeats;
+    if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 || bind_requests(p, err) != 0)
+        return -1;
+    if (tokens_from(o, p, err) != 0 || ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
+        return -1;
+    return fill_identity(o, &p->header, err) != 0 ? -1 : add_environment(&p->header, &p->options, err);
+}
+
+/* ---- resume ------------------------------------------------------------------------------------------------------------------------- */
+
+static int options_from_record(const struct ds_header *h, struct ds_sweep_options *s, struct ds_error *err)
+{
+    s->repeats = (int32_t)h->repeats;
+    for (size_t i = 0; i < KEPT; i++) {
+        const char *text = NULL;
+        for (size_t j = 0; j < h->n_environment; j++)
+            if (strcmp(h->environment[j].name, kept[i].name) == 0)
+                text = h->environment[j].value;
+        char *end;
+        long v = text ? strtol(text, &end, 10) : 0;
+        if (!text || end == text || *end || v < 0 || v > 1000000)
+            return ds_fail(err, "the record does not say %s: it cannot be resumed", kept[i].name);
+        *option_field(s, i) = (int32_t)v;
+    }
+    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL ? 0 : ds_fail(err, "the record's options are out of range");
+}
+
+/* The record is hostile: its prompts must fit the model before they are fed to it. */
+static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
+{
+    if (p->header.n_prompts == 0 || p->header.n_prompts < (size_t)neighbours + 1)
+        return ds_fail(err, "the record has %zu prompts; its arms need %d", p->header.n_prompts, neighbours + 1);
+    for (size_t i = 0; i < p->header.n_prompts; i++) {
+        const struct ds_prompt *q = &p->header.prompts[i];
+        if (q->n_tokens == 0 || q->n_tokens > (uint32_t)p->model->hp.context)
+            return ds_fail(err, "prompt %zu of the record has %u tokens", i, q->n_tokens);
+        for (uint32_t k = 0; k < q->n_tokens; k++)
+            if (q->tokens[k] < 0 || q->tokens[k] >= p->model->hp.vocab)
+                return ds_fail(err, "prompt %zu of the record has token %d, outside the vocabulary", i, q->tokens[k]);
+    }
+    return 0;
+}
+
+int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+{
+    memset(p, 0, sizeof *p);
+    const struct ds_header *h = ds_record_header(r);
+    int32_t neighbours;
+    int dtype;
+    if (options_from_record(h, &p->options, err) != 0 || ds_opt_size(o, "hold", &p->options.hold, err) != 0 ||
+        open_model(o, p, err) != 0)
+        return -1;
+    if (p->model->digest != h->model_digest) {
+        ds_fail(err, "the record was made with another model ('%s')", h->model_name);
+        return ds_hint(err, "give that model with -m");
+    }
+    p->header = *h; /* borrowed from the record: see ds_run_plan_free */
+    if (needed_neighbours(h, &neighbours, &dtype, err) != 0 || check_prompts(p, neighbours, err) != 0)
+        return -1;
+    return bind_requests(p, err) != 0 ? -1 : ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+}
+
+void ds_run_plan_free(struct ds_run_plan *p)
+{
+    free(p->requests);
+    free(p->forced);
+    if (p->owns_header)
+        ds_header_free(&p->header);
+    ds_tokenizer_free(p->tokenizer);
+    if (p->model)
+        ds_model_close(p->model);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,80 @@
+# lib.sh: what every script in tests/cli includes: `. tests/cli/lib.sh`, functions test_*, then `run_tests`, which
+# runs them all in the order of the file.
+# Each test runs in a subshell with `set -eu` and an empty folder $dir of its own; the working directory is the repository root. It
+# fails when a command fails; `skip REASON` ends it early. The output is cmocka's, so that tests/run reads both.
+
+root=$(pwd -P)
+driftscope=${DRIFTSCOPE:-$root/build/driftscope}
+case $driftscope in /*) ;; *) driftscope=$root/$driftscope ;; esac
+# The make that builds the same variant as the program under test; used with eval.
+ds_make=${DS_MAKE:-make --no-print-directory BUILD=$(dirname "$driftscope")}
+
+# run COMMAND...: stdout in $dir/out, stderr in $dir/err, exit code in $code.
+run() {
+    code=0
+    "$@" >"$dir/out" 2>"$dir/err" </dev/null || code=$?
+}
+
+# ds ARGUMENT...: the same for driftscope.
+ds() { run "$driftscope" "$@"; }
+
+say() { echo "    $*" >&2; }
+
+# expect CODE: the last exit code.
+expect() {
+    [ "$code" -eq "$1" ] && return 0
+    say "exit code $code, want $1; stdout and stderr were:"
+    head -n 40 "$dir/out" "$dir/err" >&2
+    return 1
+}
+
+# has FILE TEXT: the file has the text; hasnt: it has not.
+has() {
+    grep -qF -e "$2" "$1" && return 0
+    say "$1 lacks: $2; it is:"
+    head -n 40 "$1" >&2
+    return 1
+}
+hasnt() {
+    if grep -qF -e "$2" "$1"; then
+        say "$1 has: $2"
+        return 1
+    fi
+}
+empty() {
+    [ ! -s "$1" ] && return 0
+    say "$1 is not empty:"
+    head -n 40 "$1" >&2
+    return 1
+}
+same_files() { diff -u "$1" "$2" >&2; }
+need() { command -v "$1" >/dev/null 2>&1 || skip "no $1 here"; }
+skip() {
+    echo "$*" >"$dir/skipped"
+    exit 0
+}
+
+run_tests() {
+    failed=0
+    # shellcheck disable=SC2046
+    set -- $(sed -n 's/^\(test_[a-z0-9_]*\)() .*/\1/p' "$0")
+    echo "[==========] Running $# test(s)."
+    for name in "$@"; do
+        echo "[ RUN      ] $name"
+        dir=$(mktemp -d "${TMPDIR:-/tmp}/driftscope-test.XXXXXX") || exit 1
+        # The subshell stands alone: inside a condition `set -e` would not hold.
+        (set -eu; "$name")
+        result=$?
+        if [ "$result" -ne 0 ]; then
+            echo "[  FAILED  ] $name"
+            failed=1
+        elif [ -f "$dir/skipped" ]; then
+            echo "[  SKIPPED ] $name: $(cat "$dir/skipped")"
+        else
+            echo "[       OK ] $name"
+        fi
+        chmod -R u+rwx "$dir" 2>/dev/null
+        rm -rf "$dir"
+    done
+    exit "$failed"
+}

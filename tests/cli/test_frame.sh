@@ -1,0 +1,292 @@
+# test_frame.sh: what holds for every verb: help, mistakes, exit codes, where output goes and what happens when it cannot.
+. tests/cli/lib.sh
+
+test_help_is_a_result() {
+    for arguments in -h --help "help" "help kernels" "kernels -h" "kernels --help" "-h kernels" "help --man" "help --markdown"; do
+        # shellcheck disable=SC2086
+        ds $arguments
+        expect 0
+        [ -s "$dir/out" ]
+        empty "$dir/err"
+    done
+    ds kernels --help
+    has "$dir/out" "Examples:"
+    has "$dir/out" "Exit codes:"
+}
+
+test_help_lists_only_verbs_that_exist() {
+    ds -h
+    expect 0
+    for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$dir/out"); do
+        [ "$verb" = help ] || [ -f "cli/verb_$verb.c" ]
+        echo "$verb" >>"$dir/verbs"
+    done
+    for file in cli/verb_*.c; do
+        verb=${file#cli/verb_}
+        has "$dir/verbs" "${verb%.c}"
+    done
+}
+
+test_version() {
+    ds --version
+    expect 0
+    grep -Eq '^driftscope [0-9]+\.[0-9]+\.[0-9]+ \([^)]+\)$' "$dir/out"
+    [ "$(wc -l <"$dir/out")" -eq 1 ]
+}
+
+# Golden answers; DS_UPDATE_GOLDEN=1 writes them anew (read the difference before committing it).
+test_golden_mistakes() {
+    while IFS= read -r line; do
+        echo "\$ driftscope $line"
+        eval "ds $line"
+        cat "$dir/out" "$dir/err"
+        echo "exit $code"
+    done >"$dir/got" <<'END'
+
+rnu
+kernel
+kernels --jsn
+kernels --json=1
+kernels matmull
+kernels matmul extra
+kernels --batch 2
+--batch 2 kernels
+--color sometimes kernels
+kernels -o
+kernels -o --json
+kernels -Z
+kernels --error-exit 1
+kernels --error-exit=125 nothing
+--error-exit=125 nothing
+help nothing
+help --completion csh
+help --completion
+END
+    [ "${DS_UPDATE_GOLDEN:-}" != 1 ] || cp "$dir/got" tests/cli/golden/mistakes.txt
+    same_files tests/cli/golden/mistakes.txt "$dir/got"
+}
+
+test_golden_short_help() {
+    ds help kernels
+    expect 0
+    [ "${DS_UPDATE_GOLDEN:-}" != 1 ] || cp "$dir/out" tests/cli/golden/help_kernels.txt
+    same_files tests/cli/golden/help_kernels.txt "$dir/out"
+}
+
+test_mistakes_go_to_stderr_and_give_2() {
+    for arguments in "" "nothing" "--nothing" "kernels --nothing" "kernels nothing" "help nothing"; do
+        # shellcheck disable=SC2086
+        ds $arguments
+        expect 2
+        empty "$dir/out"
+        has "$dir/err" "driftscope: "
+        has "$dir/err" "hint: "
+    done
+}
+
+test_error_exit() {
+    ds kernels nothing --error-exit=125
+    expect 125
+    ds --error-exit 125 kernels nothing
+    expect 125
+    ds kernels --error-exit=125
+    expect 0
+    ds --nothing --error-exit=125
+    expect 125
+}
+
+test_global_options_on_both_sides() {
+    ds --json kernels
+    expect 0
+    cp "$dir/out" "$dir/before"
+    ds kernels --json
+    expect 0
+    same_files "$dir/before" "$dir/out"
+}
+
+test_json_parses_and_has_a_schema() {
+    need python3
+    ds kernels --json
+    expect 0
+    python3 -c '
+import json, sys
+data = json.load(sys.stdin)
+assert data["schema"] == "driftscope.kernels/1"
+ops = {k["op"] for k in data["kernels"]}
+assert ops == set("embed rmsnorm matmul rope cache attention silu_mul add sample".split()), ops
+for k in data["kernels"]:
+    assert k["variant"] and k["summary"] and isinstance(k["available"], bool), k
+    assert k["available"] or k["reason"], k
+pinned = [k for k in data["kernels"] if "pinned" in k["sets"]]
+assert sorted(k["op"] for k in pinned) == sorted(ops), pinned
+assert all({"repeat", "batch", "slot", "threads"} <= set(k["claims"]) for k in pinned), pinned
+' <"$dir/out"
+}
+
+test_kernels_of_one_op() {
+    ds kernels matmul
+    expect 0
+    has "$dir/out" "matmul/"
+    hasnt "$dir/out" "rmsnorm/"
+    tail -n 1 "$dir/out" | grep -Eq '^[0-9]+ variants, [0-9]+ of them cannot run here$'
+}
+
+test_colour_only_when_asked_for() {
+    escape=$(printf '\033')
+    ds kernels
+    hasnt "$dir/out" "$escape"
+    ds kernels --color=always
+    has "$dir/out" "$escape"
+    ds kernels --color=always --json
+    hasnt "$dir/out" "$escape"
+    ds kernels --color=never
+    hasnt "$dir/out" "$escape"
+}
+
+# On a terminal colours come, NO_COLOR and TERM=dumb keep them away.
+test_colour_on_a_terminal() {
+    need script
+    script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no pseudo-terminal here"
+    escape=$(printf '\033')
+    script -qec "env TERM=xterm '$driftscope' kernels" "$dir/tty" </dev/null >/dev/null
+    has "$dir/tty" "$escape"
+    for setting in "TERM=xterm NO_COLOR=1" "TERM=dumb" "-u TERM"; do
+        script -qec "env $setting '$driftscope' kernels" "$dir/tty" </dev/null >/dev/null
+        hasnt "$dir/tty" "$escape"
+    done
+    script -qec "env TERM=xterm NO_COLOR= '$driftscope' kernels" "$dir/tty" </dev/null >/dev/null
+    has "$dir/tty" "$escape"
+}
+
+test_output_file_appears_complete() {
+    ds kernels
+    cp "$dir/out" "$dir/want"
+    ds kernels -o "$dir/list"
+    expect 0
+    empty "$dir/out"
+    same_files "$dir/want" "$dir/list"
+    mkdir "$dir/sub"
+    ln -s ../list "$dir/sub/link"
+    echo old >"$dir/list"
+    chmod 640 "$dir/list"
+    ds kernels -o "$dir/sub/link"
+    expect 0
+    [ -L "$dir/sub/link" ]
+    same_files "$dir/want" "$dir/list"
+    [ "$(stat -c %a "$dir/list")" = 640 ]
+    ds kernels -o -
+    expect 0
+    same_files "$dir/want" "$dir/out"
+    # Nothing is left beside.
+    [ "$(ls -A "$dir/sub")" = link ]
+}
+
+test_output_file_that_cannot_be_written() {
+    ds kernels -o "$dir"
+    expect 2
+    has "$dir/err" "is a folder"
+    ds kernels -o "$dir/none/list"
+    expect 2
+    has "$dir/err" "$dir/none/list: cannot create: No such file"
+    ds kernels -o /dev/full
+    expect 2
+    has "$dir/err" "/dev/full: cannot write: No space left"
+    [ -c /dev/full ]
+    echo old >"$dir/list"
+    ds kernels nothing -o "$dir/list"
+    expect 2
+    [ "$(cat "$dir/list")" = old ]
+}
+
+test_read_only_folder() {
+    mkdir "$dir/ro"
+    chmod 555 "$dir/ro"
+    # Root may write there, but not in /proc.
+    if [ -w "$dir/ro" ]; then cd /proc; else cd "$dir/ro"; fi
+    ds kernels
+    expect 0
+    ds kernels -o list
+    expect 2
+    has "$dir/err" "list: cannot create: "
+}
+
+test_full_disk_on_stdout() {
+    code=0
+    "$driftscope" kernels >/dev/full 2>"$dir/err" || code=$?
+    [ "$code" -eq 2 ]
+    has "$dir/err" "cannot write to stdout: No space left on device"
+}
+
+test_broken_pipe_is_quiet() {
+    # A reader that is gone before the first write: the fifo's only reader closes at once.
+    { "$driftscope" help --man 2>"$dir/err"; echo $? >"$dir/code"; } | true
+    empty "$dir/err"
+    [ "$(cat "$dir/code")" -eq 0 ]
+    { "$driftscope" help --man 2>"$dir/err"; echo $? >"$dir/code"; } | head -n 1 >/dev/null
+    empty "$dir/err"
+    [ "$(cat "$dir/code")" -eq 0 ]
+}
+
+test_closed_descriptors() {
+    "$driftscope" kernels <&- >"$dir/out" 2>"$dir/err"
+    empty "$dir/err"
+    [ -s "$dir/out" ]
+    code=0
+    "$driftscope" kernels >&- 2>"$dir/err" || code=$?
+    [ "$code" -eq 2 ]
+    has "$dir/err" "cannot write to stdout"
+    "$driftscope" kernels >"$dir/out" 2>&-
+    [ -s "$dir/out" ]
+    code=0
+    "$driftscope" kernels nothing 2>&- >"$dir/out" || code=$?
+    [ "$code" -eq 2 ]
+    empty "$dir/out"
+    code=0
+    "$driftscope" kernels <&- >&- 2>&- || code=$?
+    [ "$code" -eq 2 ]
+    # The result file must not become descriptor 1 or 2.
+    "$driftscope" kernels -o "$dir/list" <&- >&- 2>&-
+    [ -s "$dir/list" ]
+    hasnt "$dir/list" "driftscope: "
+}
+
+test_empty_environment() {
+    run env -i "$driftscope" kernels
+    expect 0
+    run env -i "$driftscope" help run
+    expect 0
+    run env -i "$driftscope" nothing
+    expect 2
+}
+
+test_odd_arguments_are_escaped() {
+    odd=$(printf 'a\033[2J\377b\nc')
+    ds "$odd"
+    expect 2
+    has "$dir/err" 'a\x1b[2J\xffb\nc'
+    [ "$(wc -l <"$dir/err")" -eq 2 ]
+    ds kernels "--$odd"
+    expect 2
+    has "$dir/err" '\x1b'
+    ds kernels "-$(printf '\377')"
+    expect 2
+    has "$dir/err" "'-\\xff'"
+    ds kernels "-$(printf '\303\251')"
+    expect 2
+    has "$dir/err" "'-$(printf '\303\251')'"
+}
+
+test_huge_argument() {
+    big=$(head -c 100000 /dev/zero | tr '\0' x)
+    ds "$big"
+    expect 2
+    [ "$(wc -c <"$dir/err")" -lt 400 ]
+    ds kernels "--$big=1"
+    expect 2
+    [ "$(wc -c <"$dir/err")" -lt 400 ]
+    ds kernels -o "$dir/$big"
+    expect 2
+    has "$dir/err" "File name too long"
+}
+
+run_tests

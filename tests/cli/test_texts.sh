@@ -1,0 +1,116 @@
+# test_texts.sh: README, man page and completions against the program and the shells that read them.
+. tests/cli/lib.sh
+
+test_readme_table_is_the_generated_one() {
+    ds help --markdown
+    expect 0
+    sed -n '/<!-- options: begin/,/<!-- options: end/p' README.md | grep '^|' >"$dir/readme"
+    # To renew it: paste the output of `driftscope help --markdown` between the two comments.
+    same_files "$dir/out" "$dir/readme"
+}
+
+test_readme_names_only_files_that_exist() {
+    for readme in README.md */README.md; do
+        folder=$(dirname "$readme")
+        # [text](path) links without a scheme.
+        grep -o '](\([^)#:]*\))' "$readme" | sed 's/^](//; s/)$//' | while IFS= read -r link; do
+            [ -e "$folder/$link" ] || {
+                say "$readme links to $link"
+                exit 1
+            }
+        done
+    done
+}
+
+test_every_folder_has_a_readme() {
+    for folder in base kernels probes dumps engine cli tests; do
+        [ -s "$folder/README.md" ] || {
+            say "$folder has no README.md"
+            exit 1
+        }
+    done
+}
+
+test_man_page_has_no_warnings() {
+    need man
+    ds help --man -o "$dir/driftscope.1"
+    expect 0
+    run env MANWIDTH=80 MANPAGER=cat man --warnings -l "$dir/driftscope.1"
+    expect 0
+    empty "$dir/err"
+    has "$dir/out" "EXIT STATUS"
+    has "$dir/out" "error-exit"
+}
+
+# complete WORD...: what bash offers for the last word.
+complete() {
+    ds help --completion bash -o "$dir/bash"
+    expect 0
+    bash -c '
+        source "$0"
+        COMP_WORDS=(driftscope "$@")
+        COMP_CWORD=$#
+        _driftscope
+        printf "%s\n" "${COMPREPLY[@]}"' "$dir/bash" "$@" | sed 's/ *$//' | sort >"$dir/offers"
+}
+
+test_bash_completes() {
+    need bash
+    complete ""
+    has "$dir/offers" kernels
+    complete "kern"
+    [ "$(cat "$dir/offers")" = kernels ]
+    complete kernels "--js"
+    [ "$(cat "$dir/offers")" = "--json" ]
+    complete kernels --color "a"
+    [ "$(cat "$dir/offers" | tr '\n' ' ')" = "always auto " ]
+    complete kernels --color = "n"
+    [ "$(cat "$dir/offers")" = never ]
+    complete kernels --color =
+    has "$dir/offers" never
+    complete help --completion "f"
+    [ "$(cat "$dir/offers")" = fish ]
+    complete help "ker"
+    [ "$(cat "$dir/offers")" = kernels ]
+    complete kernels "mat"
+    [ "$(cat "$dir/offers")" = matmul ]
+    complete kernels "--nothing"
+    [ -z "$(cat "$dir/offers")" ]
+    complete --json ""
+    has "$dir/offers" kernels
+}
+
+test_bash_completes_lists_and_files() {
+    need bash
+    grep -q 'DS_VERB_RUN, "run"' cli/option_table.c || skip "there is no verb run"
+    complete run --slot "first,la"
+    [ "$(cat "$dir/offers")" = "first,last" ]
+    complete run --slot "mi"
+    [ "$(cat "$dir/offers")" = middle ]
+    mkdir "$dir/files"
+    touch "$dir/files/sky model.gguf"
+    complete run -m "$dir/files/sk"
+    [ "$(cat "$dir/offers")" = "$dir/files/sky model.gguf" ]
+    complete run -m "smol"
+    has "$dir/offers" smollm2
+}
+
+test_zsh_and_fish_read_their_completions() {
+    command -v zsh >/dev/null || command -v fish >/dev/null || skip "no zsh and no fish here"
+    if command -v zsh >/dev/null; then
+        ds help --completion zsh -o "$dir/_driftscope"
+        zsh -n "$dir/_driftscope"
+        # Loading it and taking apart every specification is what the completion system itself does.
+        HOME=$dir zsh -f -c "fpath=($dir \$fpath); autoload -Uz compinit; compinit -D -u; autoload -Uz +X _driftscope" \
+            >"$dir/out" 2>&1
+        empty "$dir/out"
+    fi
+    if command -v fish >/dev/null; then
+        ds help --completion fish -o "$dir/driftscope.fish"
+        HOME=$dir fish --no-config -c "source $dir/driftscope.fish; complete -C 'driftscope kern'" >"$dir/out" 2>"$dir/err"
+        empty "$dir/err"
+        has "$dir/out" kernels
+    fi
+}
+
+run_tests

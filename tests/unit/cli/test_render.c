@@ -1,0 +1,444 @@
+/* test_render.c: the verdict as text and as JSON: the fixed names are all there, the answer comes last, hostile names are escaped,
+ * lines fit. */
+#include "tests/unit/testing.h"
+
+#include "cli/render_site.h"
+#include "cli/render_verdict.h"
+#include "tests/unit/dumps/synthetic_sweep.h"
+
+#include <jansson.h>
+
+static uint32_t openblas(const struct cell *c)
+{
+    return strcmp(c->site->op, "matmul") != 0 ? 0 : c->m < 4 ? 0 : c->m < 8 ? 1 : c->m < 12 ? 2 : 3;
+}
+
+static void usual(struct sweep *s)
+{
+    sweep_init(s, "batch slot threads", 2);
+    static const char *const arms[] = {"1 first 1", "2 first 1", "3 first 1", "4 first 1", "8 first 1", "8 last 1", "1 first 2"};
+    for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
+        sweep_arm(s, arms[i]);
+}
+
+struct made {
+    struct ds_source src;
+    struct ds_analysis *a;
+    struct ds_verdict v;
+    struct ds_render r;
+    struct ds_buf out;
+};
+
+static void make(struct sweep *s, struct made *m)
+{
+    struct ds_error err;
+    memset(m, 0, sizeof *m);
+    m->src = sweep_source(s);
+    assert_ok(ds_analysis_new(&m->src, NULL, &m->a, &err), err);
+    assert_ok(ds_analysis_verdict(m->a, &m->v, &err), err);
+    m->r = (struct ds_render){.header = &s->header, .v = &m->v, .path = "my record.h5"};
+}
+
+static void done(struct made *m)
+{
+    ds_buf_free(&m->out);
+    ds_verdict_free(&m->v);
+    ds_analysis_free(m->a);
+}
+
+static const char *last_line(struct ds_buf *b)
+{
+    assert_true(b->len > 1 && b->data[b->len - 1] == '\n');
+    b->data[b->len - 1] = '\0';
+    const char *nl = strrchr(b->data, '\n');
+    return nl ? nl + 1 : b->data;
+}
+
+/* All lines but the last, which is a sentence and may wrap. */
+static void assert_lines_fit(const char *text, size_t most)
+{
+    for (const char *p = text; *p;) {
+        const char *nl = strchr(p, '\n');
+        size_t n = nl ? (size_t)(nl - p) : strlen(p);
+        if (!nl || !nl[1])
+            return;
+        if (n > most)
+            print_error("%zu columns: %.*s\n", n, (int)n, p);
+        assert_true(n <= most);
+        p += n + (nl != NULL);
+    }
+}
+
+static void assert_has(json_t *j, const char *names)
+{
+    char copy[512], *save = NULL;
+    assert_true(json_is_object(j));
+    snprintf(copy, sizeof copy, "%s", names);
+    for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        if (!json_object_get(j, w))
+            print_error("no member %s\n", w);
+        assert_non_null(json_object_get(j, w));
+    }
+}
+
+static const char *str(json_t *j, const char *name)
+{
+    return json_string_value(json_object_get(j, name));
+}
+
+static json_t *parse(struct made *m)
+{
+    struct ds_error err;
+    json_error_t bad;
+    assert_ok(ds_render_verdict_json(&m->r, &m->out, &err), err);
+    json_t *j = json_loads(m->out.data, JSON_REJECT_DUPLICATES, &bad);
+    if (!j)
+        print_error("line %d: %s\n", bad.line, bad.text);
+    assert_non_null(j);
+    return j;
+}
+
+static void test_json_has_every_fixed_name(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 3);
+    make(&s, &m);
+    json_t *j = parse(&m), *first = json_object_get(j, "first_drift");
+    assert_has(j, "schema result stable reference counts first_drift factors kernels first_nonfinite first_discrete tokens probe");
+    assert_string_equal(str(j, "schema"), "driftscope.verdict/1");
+    assert_string_equal(str(j, "result"), "drift");
+    assert_true(json_is_true(json_object_get(j, "stable")));
+    assert_has(json_object_get(j, "reference"), "arm trial");
+    assert_has(json_object_get(j, "counts"), "arms trials sites rows digests_compared");
+    assert_has(first, "layer stage op variant factor value arm label phase rows_in_call step request position rows elements max_ulp "
+                      "max_abs kind");
+    assert_string_equal(str(first, "stage"), "q_proj");
+    assert_string_equal(str(first, "variant"), "openblas");
+    assert_string_equal(str(first, "factor"), "batch");
+    assert_string_equal(str(first, "kind"), "rounding-order");
+    assert_string_equal(str(first, "label"), "origin");
+    assert_int_equal(strlen(str(first, "digest")), 16);
+    json_t *factor = NULL, *f;
+    size_t i, seen = 0;
+    json_array_foreach(json_object_get(j, "factors"), i, f)
+    {
+        assert_has(f, "factor phase classes switches first_drift");
+        if (strcmp(str(f, "factor"), "batch") == 0 && strcmp(str(f, "phase"), "all") == 0)
+            factor = f;
+        seen++;
+    }
+    assert_int_equal(seen, 4 * 3);
+    char *classes = json_dumps(json_object_get(factor, "classes"), JSON_COMPACT);
+    char *switches = json_dumps(json_object_get(factor, "switches"), JSON_COMPACT);
+    assert_string_equal(classes, "[[\"1\"],[\"2\",\"3\"],[\"4\"],[\"8\"]]");
+    assert_string_equal(switches, "[\"2\",\"4\",\"8\"]");
+    free(classes);
+    free(switches);
+    json_array_foreach(json_object_get(j, "kernels"), i, f)
+    {
+        assert_has(f, "op variant conditions switches_rows origins healed inherited compared");
+        assert_has(json_object_get(f, "conditions"), "repeat batch slot threads");
+        if (strcmp(str(f, "op"), "matmul") == 0) {
+            assert_string_equal(str(json_object_get(f, "conditions"), "batch"), "drift");
+            assert_string_equal(str(json_object_get(f, "conditions"), "threads"), "same");
+            assert_int_equal(json_array_size(json_object_get(f, "switches_rows")), 2); /* 8 explains prefill's 6 against 12 */
+            assert_int_equal(json_integer_value(json_array_get(json_object_get(f, "switches_rows"), 1)), 8);
+        }
+    }
+    assert_has(json_object_get(j, "tokens"), "same first_divergence");
+    assert_true(json_is_null(json_object_get(json_object_get(j, "tokens"), "first_divergence")));
+    assert_has(json_object_get(j, "probe"), "overhead_prefill overhead_decode disturbs");
+    assert_close("overhead", 0, json_real_value(json_object_get(json_object_get(j, "probe"), "overhead_decode")), 0.004, 1e-9);
+    json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_json_without_trials(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    make(&s, &m);
+    json_t *j = parse(&m);
+    assert_string_equal(str(j, "result"), "incomparable");
+    assert_true(json_is_null(json_object_get(j, "first_drift")));
+    assert_true(json_is_array(json_object_get(j, "kernels")));
+    assert_non_null(str(j, "reason"));
+    json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_json_writes_nan_and_inf_as_strings(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 1);
+    for (size_t t = 0; t < s.n_trials; t++)
+        for (size_t i = 0; i < s.trials[t].n_drifts; i++)
+            s.trials[t].drifts[i].max_abs = 1e308 * 10;
+    make(&s, &m);
+    json_t *j = parse(&m);
+    assert_string_equal(str(json_object_get(j, "first_drift"), "max_abs"), "Inf");
+    json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_text_ends_with_the_answer(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 3);
+    make(&s, &m);
+    ds_render_verdict_text(&m.r, &m.out);
+    assert_lines_fit(m.out.data, 100);
+    assert_non_null(strstr(m.out.data, "matmul/openblas       same    1|2-3|4|8"));
+    assert_non_null(strstr(m.out.data, "rmsnorm/rows          same    same"));
+    assert_non_null(strstr(m.out.data, "gives other bits from M = 4, 8 rows in the call"));
+    assert_non_null(strstr(m.out.data, "\nnext          driftscope show 'my record.h5' --site 0,q_proj --arm 1\ndrift: "));
+    assert_null(strstr(m.out.data, "invariant"));
+    assert_null(strchr(m.out.data, '\033'));
+    assert_string_equal(last_line(&m.out), "drift: first at layer 0 q_proj, matmul/openblas, batch 2 (prefill, 12 rows in the call): "
+                                           "rounding-order; stable over 3 repeats");
+    done(&m);
+    sweep_free(&s);
+}
+
+static uint32_t racy(const struct cell *c)
+{
+    return cell_is(c, 1, "attn_out") ? 1 + (uint32_t)(sweep_mix(c->repeat + 3 + c->arm * 10, (uint64_t)c->position) % 4) : 0;
+}
+
+static void test_sentences(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t (*tag)(const struct cell *c);
+        uint32_t repeats, arms;
+        const char *want;
+    } cases[] = {
+        {NULL, 0, 0, "incomparable: the record holds no complete trial"},
+        {NULL, 1, 1, "recorded: one trial, 20 sites, 9 rows; nothing to compare it with yet"},
+        {NULL, 2, 7, "same: no difference over "},
+        {openblas, 1, 7, "rounding-order; not repeated"},
+        {racy, 3, 7, "drift: unstable, first at layer 1 attn_out, attention/plain (prefill): "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep s;
+        struct made m;
+        usual(&s);
+        s.tag = cases[i].tag;
+        for (uint32_t arm = 0; arm < cases[i].arms; arm++)
+            for (uint32_t k = 0; k < cases[i].repeats; k++)
+                sweep_trial(&s, arm, k);
+        for (size_t t = 0; t < s.n_trials; t++)
+            sweep_sizes(&s, &s.trials[t], 0);
+        make(&s, &m);
+        ds_render_verdict_text(&m.r, &m.out);
+        assert_lines_fit(m.out.data, 110);
+        const char *line = last_line(&m.out);
+        if (!strstr(line, cases[i].want))
+            print_error("case %zu: %s\n", i, line);
+        assert_non_null(strstr(line, cases[i].want));
+        done(&m);
+        sweep_free(&s);
+    }
+}
+
+static void test_hostile_names_are_escaped(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    strcpy(s.header.model_name, "m\033[2J\xff");
+    strcpy(s.header.sites[2].stage, "q\033]0;x\007");
+    free(s.header.arms[3].values[0]);
+    s.header.arms[3].values[0] = sweep_text("4\n\033[31m\xc3");
+    free(s.header.factors[0]);
+    s.header.factors[0] = sweep_text("batch\033");
+    sweep_run(&s, 2);
+    make(&s, &m);
+    ds_render_verdict_text(&m.r, &m.out);
+    for (size_t i = 0; i < m.out.len; i++)
+        assert_true((unsigned char)m.out.data[i] >= 0x20 || m.out.data[i] == '\n');
+    ds_buf_free(&m.out);
+    json_t *j = parse(&m);
+    assert_string_equal(str(j, "model"), "m\\x1b[2J\\xff");
+    json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_many_factors_wrap(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    sweep_init(&s, "batch slot neighbours padding threads chunk mode kernels blas-core dtype process", 1);
+    static const char *const arms[] = {
+        "1 first copies 0 1 0 prefill vendor Haswell f32 1", "4 first copies 0 1 0 prefill vendor Haswell f32 1",
+        "4 last copies 0 1 0 prefill vendor Haswell f32 1",  "4 first varied 0 1 0 prefill vendor Haswell f32 1",
+        "4 first copies 4 1 0 prefill vendor Haswell f32 1", "1 first copies 0 2 0 prefill vendor Haswell f32 1",
+        "1 first copies 0 1 4 prefill vendor Haswell f32 1", "1 first copies 0 1 0 decode vendor Haswell f32 1",
+        "1 first copies 0 1 0 prefill vendor+attention=pinned+matmul=reference Haswell f32 1",
+        "1 first copies 0 1 0 prefill vendor SkylakeX f32 1", "1 first copies 0 1 0 prefill vendor Haswell f32 3"};
+    for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
+        sweep_arm(&s, arms[i]);
+    s.tag = openblas;
+    sweep_run(&s, 2);
+    make(&s, &m);
+    ds_render_verdict_text(&m.r, &m.out);
+    assert_lines_fit(m.out.data, 100);
+    const char *first = strstr(m.out.data, "kernel  "), *second = first ? strstr(first + 1, "\nkernel  ") : NULL;
+    assert_non_null(second);
+    assert_non_null(strstr(m.out.data, "process"));
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_grid(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    struct ds_error err;
+    usual(&s);
+    s.tag = racy;
+    sweep_run(&s, 2);
+    s.tag = NULL;
+    make(&s, &m);
+    uint8_t *labels, bad[20] = {0};
+    bad[7] = 1;
+    assert_ok(ds_analysis_labels(m.a, 1, 0, &labels, &err), err);
+    ds_render_grid(&m.r, m.a, labels, bad, &m.out);
+    assert_string_equal(m.out.data, "      . embed\n"
+                                    "layer norm q k ck attn add down add \n"
+                                    "L00   .    . . .  .    .   !    .   \n"
+                                    "L01   .    . . .  ~    ~   ~    ~   \n"
+                                    "      ~ final_norm\n      ~ logits\n      . token\n"
+                                    ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! non-finite  "
+                                    "? not compared\n");
+    free(labels);
+    done(&m);
+    sweep_free(&s);
+}
+
+/* ---- one site ------------------------------------------------------------------------------------------------------------------------ */
+
+static int values_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    (void)digest;
+    (void)err;
+    if (!*(int *)ctx)
+        return 0;
+    static const uint32_t bits[2][4] = {{0x3f800000u, 0x80000000u, 0x7fc00000u, 0x40490fdbu}, {0x3f800001u, 0u, 0x7fc00001u, 0x40490fdbu}};
+    *out = (struct ds_blob){.dtype = "f32", .elements = 4, .bytes = 16, .data = malloc(16)};
+    memcpy(out->data, bits[side], 16);
+    return 1;
+}
+
+static void test_site_shows_rows_and_values(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    struct ds_error err;
+    int dumped = 1;
+    uint32_t site;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 1);
+    make(&s, &m);
+    struct ds_site_view w = {.r = &m.r, .a = m.a, .s = &m.src, .arm = 3, .ref = 0, .blob = values_blob, .ctx = &dumped};
+    assert_ok(ds_parse_site(&s.header, "0,q_proj", &site, &err), err);
+    assert_int_equal(site, 2);
+    assert_ok(ds_render_site(&w, site, &m.out, &err), err);
+    assert_lines_fit(m.out.data, 110);
+    assert_non_null(strstr(m.out.data, "arm 3 (batch 4, slot first, threads 1) against arm 0: batch 1"));
+    assert_non_null(strstr(m.out.data, "1          0x1p+0 3f800000"));
+    assert_non_null(strstr(m.out.data, "0x1.000002p+0 3f800001  1\n"));
+    assert_non_null(strstr(m.out.data, "-0         -0x0p+0 80000000"));
+    assert_non_null(strstr(m.out.data, "7fc00001  NaN\n"));
+    assert_null(strstr(m.out.data, "40490fdb")); /* equal elements are not listed */
+    assert_non_null(strstr(m.out.data, "origin"));
+    ds_buf_free(&m.out);
+    dumped = 0;
+    assert_ok(ds_render_site(&w, site, &m.out, &err), err);
+    assert_non_null(strstr(m.out.data, "values not dumped on either side"));
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_sites_are_named_forgivingly(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_error err;
+    uint32_t site;
+    usual(&s);
+    assert_ok(ds_parse_site(&s.header, "1,kv_write/k", &site, &err), err);
+    assert_int_equal(site, 12);
+    assert_ok(ds_parse_site(&s.header, "logits", &site, &err), err);
+    assert_int_equal(site, 18);
+    assert_ok(ds_parse_site(&s.header, "-1,embed", &site, &err), err);
+    assert_int_equal(site, 0);
+    assert_int_equal(ds_parse_site(&s.header, "0,q_prj", &site, &err), -1);
+    assert_non_null(strstr(err.hint, "q_proj"));
+    assert_int_equal(ds_parse_site(&s.header, "9,q_proj", &site, &err), -1);
+    assert_int_equal(ds_parse_site(&s.header, "", &site, &err), -1);
+    assert_int_equal(ds_parse_site(&s.header, "0,", &site, &err), -1);
+    sweep_free(&s);
+}
+
+static void test_classes_in_short(void **state)
+{
+    (void)state;
+    const char *values[] = {"1", "2", "3", "4", "8", "x"};
+    struct ds_factor_verdict f = {.name = "batch", .values = values, .n_values = 6};
+    static const struct {
+        uint32_t class_of[6];
+        const char *want;
+    } cases[] = {{{0, 0, 0, 1, 1, DS_NO_CLASS}, "1-3|4-8"},
+                 {{0, 1, 0, 1, 0, 0}, "1,3,8-x|2,4"},
+                 {{DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS}, ""},
+                 {{0, 1, 2, 3, 4, 5}, "6 classes"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ds_buf b = {0};
+        ds_render_classes(&f, cases[i].class_of, i == 3 ? 9 : 18, &b);
+        assert_string_equal(b.data ? b.data : "", cases[i].want);
+        ds_buf_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_has_every_fixed_name),
+        cmocka_unit_test(test_json_without_trials),
+        cmocka_unit_test(test_json_writes_nan_and_inf_as_strings),
+        cmocka_unit_test(test_text_ends_with_the_answer),
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_hostile_names_are_escaped),
+        cmocka_unit_test(test_many_factors_wrap),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_site_shows_rows_and_values),
+        cmocka_unit_test(test_sites_are_named_forgivingly),
+        cmocka_unit_test(test_classes_in_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
