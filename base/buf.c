@@ -49,14 +49,17 @@ int ds_utf8_len(const char *p, size_t n)
         return 0;
     if (s[0] < 0x80)
         return 1;
-    int len = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    int len = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
+              : (s[0] & 0xf0) == 0xe0       ? 3
+              : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                            : 0;
     if (len == 0 || (size_t)len > n)
         return 0;
     for (int i = 1; i < len; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f))
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
         return 0;
     return len;
 }

@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Zero-initialise to start. `data` is NUL-terminated once anything was added. `failed` is sticky: after an
- * allocation failure all additions are ignored and the caller checks once at the end. */
+/* Zero-initialise to start. `data` is NUL-terminated once anything was added. `failed` is sticky:
+ * after an allocation failure all additions are ignored and the caller checks once at the end. */
 struct ds_buf {
     char *data;
     size_t len, cap;
@@ -19,12 +19,13 @@ void ds_buf_add(struct ds_buf *b, const void *bytes, size_t n);
 void ds_buf_puts(struct ds_buf *b, const char *text);
 void ds_buf_printf(struct ds_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Adds untrusted text with every control character, backslash and byte that is not well-formed UTF-8 written as
- * \n, \t, \\ or \xNN, so that it is safe on a terminal. n = (size_t)-1: up to the NUL. */
+/* Adds untrusted text with every control character, backslash and byte that is not well-formed
+ * UTF-8 written as \n, \t, \\ or \xNN, so that it is safe on a terminal. n = (size_t)-1: up to the
+ * NUL. */
 void ds_buf_escape(struct ds_buf *b, const char *text, size_t n);
 
-/* The number of bytes (1..4) of the well-formed UTF-8 sequence at p with n bytes left, or 0. Rejects overlong
- * forms, surrogates and values above U+10FFFF (RFC 3629). */
+/* The number of bytes (1..4) of the well-formed UTF-8 sequence at p with n bytes left, or 0.
+ * Rejects overlong forms, surrogates and values above U+10FFFF (RFC 3629). */
 int ds_utf8_len(const char *p, size_t n);
 
 void ds_buf_free(struct ds_buf *b);

@@ -1,4 +1,5 @@
-/* dtype.c: see dtype.h. Only integer arithmetic: the result never depends on rounding mode or flush-to-zero. */
+/* dtype.c: see dtype.h. Only integer arithmetic: the result never depends on rounding mode or
+ * flush-to-zero. */
 #include "base/dtype.h"
 
 #include <string.h>
@@ -38,20 +39,23 @@ uint16_t ds_f16_round(float x)
     uint32_t exponent = mag >> 23;
     if (exponent < 102) /* below 2^-25: rounds to zero */
         return sign;
-    /* Shift the 24-bit significand so that its last kept bit is the last place of f16 (2^-24 for subnormals). */
+    /* Shift the 24-bit significand so that its last kept bit is the last place of f16 (2^-24 for
+     * subnormals). */
     int normal = exponent >= 113;
     uint32_t significand = (mag & 0x7fffffu) | 0x800000u;
     unsigned shift = normal ? 13u : 126u - exponent;
     uint32_t kept = significand >> shift;
     uint32_t rest = significand & ((1u << shift) - 1u), half = 1u << (shift - 1u);
     kept += rest > half || (rest == half && (kept & 1u));
-    /* A carry out of the significand runs into the exponent, which is the right result (up to infinity). */
+    /* A carry out of the significand runs into the exponent, which is the right result (up to
+     * infinity). */
     return (uint16_t)(sign | (normal ? ((exponent - 113u) << 10) + kept : kept));
 }
 
 float ds_f16_value(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 0x3ffu;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u,
+             fraction = h & 0x3ffu;
     if (exponent == 31)
         return ds_f32_from_bits(sign | 0x7f800000u | (fraction << 13));
     if (exponent)

@@ -1,11 +1,12 @@
-/* error.h: how a library function says what went wrong. Owns the error value; never prints, never exits. */
+/* error.h: how a library function says what went wrong. Owns the error value; never prints, never
+ * exits. */
 #ifndef DS_ERROR_H
 #define DS_ERROR_H
 
 #include <stdarg.h>
 
-/* Filled by every function that returns -1. `msg` is lower case and names the file, tensor or field;
- * `hint`, if not empty, says what to do. No ownership: plain arrays, safe to copy. */
+/* Filled by every function that returns -1. `msg` is lower case and names the file, tensor or
+ * field; `hint`, if not empty, says what to do. No ownership: plain arrays, safe to copy. */
 struct ds_error {
     char msg[1024];
     char hint[512];

@@ -34,7 +34,8 @@ void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *er
     return p;
 }
 
-int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what, struct ds_error *err)
+int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
+            struct ds_error *err)
 {
     if (need <= *cap)
         return 0;
@@ -59,8 +60,8 @@ int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what, 
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err)
 {
     size_t bytes, padded;
-    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, (size_t)63, &padded) ||
-        padded > PTRDIFF_MAX) {
+    if (__builtin_mul_overflow(count, size, &bytes) ||
+        __builtin_add_overflow(bytes, (size_t)63, &padded) || padded > PTRDIFF_MAX) {
         ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, count, size);
         return NULL;
     }

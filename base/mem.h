@@ -1,5 +1,5 @@
-/* mem.h: checked allocation. Every size is count * size with overflow found, and every failure is an error value.
- * Tests make allocation number N fail with ds_mem_fail_at(). */
+/* mem.h: checked allocation. Every size is count * size with overflow found, and every failure is
+ * an error value. Tests make allocation number N fail with ds_mem_fail_at(). */
 #ifndef DS_MEM_H
 #define DS_MEM_H
 
@@ -7,13 +7,14 @@
 
 #include <stddef.h>
 
-/* Zeroed memory for count * size bytes, released with free(). A zero request yields a valid pointer.
- * NULL on overflow or exhaustion, with err naming `what`. */
+/* Zeroed memory for count * size bytes, released with free(). A zero request yields a valid
+ * pointer. NULL on overflow or exhaustion, with err naming `what`. */
 void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *err);
 
-/* Grows *ptr (an array of `size`-byte elements with capacity *cap) so that at least `need` fit; new space is zeroed.
- * Amortised doubling. 0, or -1 with *ptr and *cap untouched. */
-int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what, struct ds_error *err);
+/* Grows *ptr (an array of `size`-byte elements with capacity *cap) so that at least `need` fit; new
+ * space is zeroed. Amortised doubling. 0, or -1 with *ptr and *cap untouched. */
+int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
+            struct ds_error *err);
 
 /* Zeroed memory aligned to 64 bytes, released with free(). */
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err);

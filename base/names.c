@@ -21,7 +21,8 @@ static int distance(const char *a, const char *b)
             int best = prev[j - 1] + (a[i - 1] != b[j - 1]);
             best = prev[j] + 1 < best ? prev[j] + 1 : best;
             best = cur[j - 1] + 1 < best ? cur[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
                 best = before[j - 2] + 1;
             cur[j] = best;
         }

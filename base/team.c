@@ -1,5 +1,6 @@
-/* team.c: see team.h. One generation counter starts a round, one counter of finished members ends it; both are futex
- * words (condition variables would cost two more switches per site, some thousand times a token). */
+/* team.c: see team.h. One generation counter starts a round, one counter of finished members ends
+ * it; both are futex words (condition variables would cost two more switches per site, some
+ * thousand times a token). */
 #include "base/team.h"
 
 #include "base/mem.h"
@@ -90,7 +91,8 @@ struct ds_team *ds_team_new(int threads, struct ds_error *err)
         ds_fail(err, "%d threads asked for; 1 to %d are possible", threads, MAX_THREADS);
         return NULL;
     }
-    struct ds_team *t = ds_calloc(1, sizeof *t + (size_t)threads * sizeof t->member[0], "thread team", err);
+    struct ds_team *t =
+        ds_calloc(1, sizeof *t + (size_t)threads * sizeof t->member[0], "thread team", err);
     if (!t)
         return NULL;
     t->threads = threads;

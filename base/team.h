@@ -1,8 +1,8 @@
 /* team.h: a fixed team of threads that runs one function on every member.
  *
- * Why not OpenMP: the tool must know how many threads really ran, must fork worker processes, and must not leave
- * spinning threads beside a BLAS library's own (an OpenMP region that spins halves sgemm on two threads). Members
- * spin for a few microseconds only, then sleep. */
+ * Why not OpenMP: the tool must know how many threads really ran, must fork worker processes, and
+ * must not leave spinning threads beside a BLAS library's own (an OpenMP region that spins halves
+ * sgemm on two threads). Members spin for a few microseconds only, then sleep. */
 #ifndef DS_TEAM_H
 #define DS_TEAM_H
 
@@ -10,24 +10,28 @@
 
 struct ds_team;
 
-/* Starts threads - 1 threads beside the caller (1 <= threads <= 1024). NULL with err set on failure. */
+/* Starts threads - 1 threads beside the caller (1 <= threads <= 1024). NULL with err set on
+ * failure. */
 struct ds_team *ds_team_new(int threads, struct ds_error *err);
 /* Stops and joins them. NULL is allowed. */
 void ds_team_free(struct ds_team *team);
 int ds_team_threads(const struct ds_team *team);
 
-/* Calls fn(arg, i, threads) once for every i in 0..threads-1, each on its own thread (0 = the caller), and returns when
- * all are done; what they wrote is visible to the caller. Not re-entrant. */
+/* Calls fn(arg, i, threads) once for every i in 0..threads-1, each on its own thread (0 = the
+ * caller), and returns when all are done; what they wrote is visible to the caller. Not re-entrant.
+ */
 void ds_team_run(struct ds_team *team, void (*fn)(void *arg, int thread, int threads), void *arg);
 
-/* CPU seconds used so far by all members of the team (CLOCK_THREAD_CPUTIME_ID of each; the caller's included). */
+/* CPU seconds used so far by all members of the team (CLOCK_THREAD_CPUTIME_ID of each; the caller's
+ * included). */
 double ds_team_cpu_seconds(const struct ds_team *team);
 
-/* How many members' CPU time has moved since the team started or since the last call: the threads really seen at work.
- * The caller always counts. */
+/* How many members' CPU time has moved since the team started or since the last call: the threads
+ * really seen at work. The caller always counts. */
 int ds_team_seen(struct ds_team *team);
 
-/* The contiguous share [*begin, *end) of n items for member i of `threads`, in units of `grain` items. */
+/* The contiguous share [*begin, *end) of n items for member i of `threads`, in units of `grain`
+ * items. */
 void ds_team_share(long n, long grain, int thread, int threads, long *begin, long *end);
 
 #endif

@@ -1,4 +1,5 @@
-/* cli.h: what the verbs share: parsed options, output, errors. cli/ is the only room that prints results or exits. */
+/* cli.h: what the verbs share: parsed options, output, errors. cli/ is the only room that prints
+ * results or exits. */
 #ifndef DS_CLI_H
 #define DS_CLI_H
 
@@ -10,18 +11,21 @@
 
 enum { DS_EXIT_SAME = 0, DS_EXIT_DRIFT = 1, DS_EXIT_ERROR = 2, DS_EXIT_INTERRUPTED = 130 };
 
-/* ---- options: parsed by options.c from the one table in option_table.c ---------------------------------------------------- */
+/* ---- options: parsed by options.c from the one table in option_table.c
+ * ---------------------------------------------------- */
 
 struct ds_options;
 
-/* Value of option `name` (long name, no dashes): the last one given, else the table's default; NULL if neither. */
+/* Value of option `name` (long name, no dashes): the last one given, else the table's default; NULL
+ * if neither. */
 const char *ds_opt_text(const struct ds_options *o, const char *name);
 /* Whether it was on the command line. */
 int ds_opt_given(const struct ds_options *o, const char *name);
 /* A flag (no argument): 1 if given (and not undone by --no-NAME). */
 int ds_opt_flag(const struct ds_options *o, const char *name);
 /* A whole number in min..max; -1 with an error naming the option. */
-int ds_opt_int(const struct ds_options *o, const char *name, int64_t min, int64_t max, int64_t *out, struct ds_error *err);
+int ds_opt_int(const struct ds_options *o, const char *name, int64_t min, int64_t max, int64_t *out,
+               struct ds_error *err);
 /* A size: "2G", "512M", "64K" or bytes. */
 int ds_opt_size(const struct ds_options *o, const char *name, uint64_t *out, struct ds_error *err);
 /* All values of an option that may be repeated (-p), in order. */
@@ -30,39 +34,54 @@ const char *ds_opt_at(const struct ds_options *o, const char *name, size_t i);
 /* What is not an option: record files, patterns. */
 size_t ds_opt_operands(const struct ds_options *o);
 const char *ds_opt_operand(const struct ds_options *o, size_t i);
-/* The whole command line, quoted so that a shell reads it back as it was; printable whatever the arguments hold. */
+/* The whole command line, quoted so that a shell reads it back as it was; printable whatever the
+ * arguments hold. */
 const char *ds_opt_command(const struct ds_options *o);
 
-/* ---- output --------------------------------------------------------------------------------------------------------------- */
+/* ---- output
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
-/* Prints "driftscope: MSG" and the hint on stderr (escaped), and returns the exit code for errors (2, or --error-exit). */
+/* Prints "driftscope: MSG" and the hint on stderr (escaped), and returns the exit code for errors
+ * (2, or --error-exit). */
 int ds_cli_error(const struct ds_options *o, const struct ds_error *err);
 /* A note on stderr unless -q: "driftscope: TEXT". */
-void ds_cli_note(const struct ds_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Writes a finished result to stdout, or to -o FILE (beside it, then renamed). A full disk or a failed write is an error; a broken
- * pipe is quiet. Returns 0 or -1. */
+void ds_cli_note(const struct ds_options *o, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Writes a finished result to stdout, or to -o FILE (beside it, then renamed). A full disk or a
+ * failed write is an error; a broken pipe is quiet. Returns 0 or -1. */
 int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds_error *err);
 
 /* Colour by role; "" when colour is off (--color, NO_COLOR, not a terminal). */
-enum ds_role { DS_ROLE_PLAIN, DS_ROLE_SAME, DS_ROLE_DRIFT, DS_ROLE_UNSTABLE, DS_ROLE_DIM, DS_ROLE_HEAD };
+enum ds_role {
+    DS_ROLE_PLAIN,
+    DS_ROLE_SAME,
+    DS_ROLE_DRIFT,
+    DS_ROLE_UNSTABLE,
+    DS_ROLE_DIM,
+    DS_ROLE_HEAD
+};
 const char *ds_cli_color(const struct ds_options *o, enum ds_role role);
 
 /* Columns of the terminal on stdout, 100 when it is none. */
 int ds_cli_columns(void);
 
-/* A progress bar with ETA on a terminal stderr, else nothing. Call with done = total or done < 0 to erase it. */
+/* A progress bar with ETA on a terminal stderr, else nothing. Call with done = total or done < 0 to
+ * erase it. */
 void ds_cli_progress(const struct ds_options *o, const char *what, double done, double total);
 
-/* ---- environment: what decides bits (environment.c) --------------------------------------------------------------------------- */
+/* ---- environment: what decides bits (environment.c)
+ * --------------------------------------------------------------------------- */
 
 struct ds_text;
-/* Name = value lines of a fixed whitelist: CPU model and flags, MXCSR state, compiler and flags, library versions, OPENBLAS_* OMP_*
- * variables. malloc'ed, as in ds_header.environment. */
+/* Name = value lines of a fixed whitelist: CPU model and flags, MXCSR state, compiler and flags,
+ * library versions, OPENBLAS_* OMP_* variables. malloc'ed, as in ds_header.environment. */
 int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err);
 const char *ds_cli_version(void); /* "0.1.0" */
 const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 
-/* ---- verbs: one file each; return the exit code ---------------------------------------------------------------------------------- */
+/* ---- verbs: one file each; return the exit code
+ * ---------------------------------------------------------------------------------- */
 
 int ds_verb_run(const struct ds_options *o);
 int ds_verb_show(const struct ds_options *o);

@@ -1,4 +1,5 @@
-/* completion.c: completions for bash, zsh and fish, made from the tables of option_table.c. Owns the three shells' syntax. */
+/* completion.c: completions for bash, zsh and fish, made from the tables of option_table.c. Owns
+ * the three shells' syntax. */
 #include "cli/options.h"
 
 #include <string.h>
@@ -10,14 +11,19 @@ static void words(struct ds_buf *b, const char *list)
         ds_buf_add(b, *p == '|' ? " " : p, 1);
 }
 
-/* What can be completed for a value; model names are not in the table since any path is allowed, too. */
+/* What can be completed for a value; model names are not in the table since any path is allowed,
+ * too. */
 static const char *value_words(const struct ds_option_def *d)
 {
-    return d->words ? d->words : strcmp(d->name, "model") == 0 ? "smollm2"
-        : strcmp(d->name, "kernels") == 0 ? "vendor|pinned|reference" : NULL;
+    return d->words                          ? d->words
+           : strcmp(d->name, "model") == 0   ? "smollm2"
+           : strcmp(d->name, "kernels") == 0 ? "vendor|pinned|reference"
+                                             : NULL;
 }
 
-/* ---- bash ------------------------------------------------------------------------------------------------------------------- */
+/* ---- bash
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void bash_values(struct ds_buf *b, const struct ds_verb_def *v)
 {
@@ -30,7 +36,8 @@ static void bash_values(struct ds_buf *b, const struct ds_verb_def *v)
             ds_buf_printf(b, "|%s:-%c", v->name, d->letter);
         ds_buf_puts(b, ") words='");
         words(b, value_words(d));
-        ds_buf_printf(b, "' files=%d list=%d;;\n", (d->shape & DS_OPT_FILE) != 0, (d->shape & DS_OPT_LIST) != 0);
+        ds_buf_printf(b, "' files=%d list=%d;;\n", (d->shape & DS_OPT_FILE) != 0,
+                      (d->shape & DS_OPT_LIST) != 0);
     }
 }
 
@@ -69,7 +76,8 @@ static void bash(struct ds_buf *b)
         } else if (!ds_verbs[i].operands[0])
             ds_buf_printf(b, "            %s) ;;\n", ds_verbs[i].name);
     ds_buf_puts(b, "            *) files=1;;\n            esac\n"
-                   "            if [[ $cur == -* ]]; then\n                files=0\n                case $verb in\n");
+                   "            if [[ $cur == -* ]]; then\n                files=0\n               "
+                   " case $verb in\n");
     for (size_t i = 0; i <= ds_verb_count; i++) {
         enum ds_verb_id id = i < ds_verb_count ? ds_verbs[i].id : DS_VERB_NONE;
         ds_buf_printf(b, "                %s) words='", i < ds_verb_count ? ds_verbs[i].name : "*");
@@ -84,11 +92,14 @@ static void bash(struct ds_buf *b)
                    "        < <(compgen -P \"$head\" -W \"$words\" -- \"${cur#\"$head\"}\")\n"
                    "    if ((files)); then\n"
                    "        compopt -o filenames 2>/dev/null\n"
-                   "        while IFS= read -r word; do COMPREPLY+=(\"$word\"); done < <(compgen -f -- \"$cur\")\n"
+                   "        while IFS= read -r word; do COMPREPLY+=(\"$word\"); done < <(compgen "
+                   "-f -- \"$cur\")\n"
                    "    fi\n}\ncomplete -F _driftscope driftscope\n");
 }
 
-/* ---- zsh -------------------------------------------------------------------------------------------------------------------- */
+/* ---- zsh
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 /* A description inside a zsh specification inside single quotes. */
 static void zsh_text(struct ds_buf *b, const char *text)
@@ -108,7 +119,8 @@ static void zsh_option(struct ds_buf *b, const struct ds_option_def *d)
 {
     char letter[3] = {'-', d->letter, '\0'};
     for (int form = d->letter ? 0 : 1; form < 2; form++) {
-        ds_buf_printf(b, "            '*%s%s%s[", form ? "--" : letter, form ? d->name : "", d->arg ? (form ? "=" : "+") : "");
+        ds_buf_printf(b, "            '*%s%s%s[", form ? "--" : letter, form ? d->name : "",
+                      d->arg ? (form ? "=" : "+") : "");
         zsh_text(b, d->help);
         ds_buf_puts(b, "]");
         if (d->arg) {
@@ -128,7 +140,8 @@ static void zsh_option(struct ds_buf *b, const struct ds_option_def *d)
 
 static void zsh(struct ds_buf *b)
 {
-    ds_buf_puts(b, "#compdef driftscope\n# zsh completion for driftscope; made by: driftscope help --completion zsh\n"
+    ds_buf_puts(b, "#compdef driftscope\n# zsh completion for driftscope; made by: driftscope help "
+                   "--completion zsh\n"
                    "_driftscope()\n{\n    local -a verbs=(\n");
     for (size_t i = 0; i < ds_verb_count; i++) {
         ds_buf_printf(b, "        '%s:", ds_verbs[i].name);
@@ -153,12 +166,16 @@ static void zsh(struct ds_buf *b)
             ds_buf_puts(b, ")';;\n");
         } else
             ds_buf_printf(b, "            '1:verb:' '*:%s';;\n",
-                          v->id == DS_VERB_HELP ? "verb:{_describe verb verbs}" : v->operands[0] ? "file:_files" : ":");
+                          v->id == DS_VERB_HELP ? "verb:{_describe verb verbs}"
+                          : v->operands[0]      ? "file:_files"
+                                                : ":");
     }
     ds_buf_puts(b, "    esac\n}\n_driftscope \"$@\"\n");
 }
 
-/* ---- fish ------------------------------------------------------------------------------------------------------------------- */
+/* ---- fish
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void fish_text(struct ds_buf *b, const char *text)
 {
@@ -202,14 +219,18 @@ static void fish(struct ds_buf *b)
     ds_buf_puts(b, "# fish completion for driftscope; made by: driftscope help --completion fish\n"
                    "complete -c driftscope -n __fish_use_subcommand -f\n");
     for (size_t i = 0; i < ds_verb_count; i++) {
-        ds_buf_printf(b, "complete -c driftscope -n __fish_use_subcommand -a %s -d ", ds_verbs[i].name);
+        ds_buf_printf(b, "complete -c driftscope -n __fish_use_subcommand -a %s -d ",
+                      ds_verbs[i].name);
         fish_text(b, ds_verbs[i].summary);
         ds_buf_puts(b, "\n");
-        ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from help' -f -a %s\n", ds_verbs[i].name);
+        ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from help' -f -a %s\n",
+                      ds_verbs[i].name);
         if (ds_verbs[i].operand_words || !ds_verbs[i].operands[0])
-            ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from %s' -f\n", ds_verbs[i].name);
+            ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from %s' -f\n",
+                          ds_verbs[i].name);
         if (ds_verbs[i].operand_words) {
-            ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from %s' -a '", ds_verbs[i].name);
+            ds_buf_printf(b, "complete -c driftscope -n '__fish_seen_subcommand_from %s' -a '",
+                          ds_verbs[i].name);
             words(b, ds_verbs[i].operand_words);
             ds_buf_puts(b, "'\n");
         }

@@ -1,5 +1,6 @@
-/* environment.c: what decides bits outside the model and the options: processor, floating-point state, compiler, libraries, a few
- * variables. Owns the whitelist; nothing else of the environment enters a record, no host name, no user, no folder. */
+/* environment.c: what decides bits outside the model and the options: processor, floating-point
+ * state, compiler, libraries, a few variables. Owns the whitelist; nothing else of the environment
+ * enters a record, no host name, no user, no folder. */
 #include "cli/cli.h"
 
 #include "base/mem.h"
@@ -29,16 +30,41 @@
 
 /* Variables that change which code runs or how a sum is split. */
 static const char *const variables[] = {
-    "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "OPENBLAS_MAIN_FREE",
-    "OPENBLAS_BLOCK_FACTOR", "OPENBLAS_THREAD_TIMEOUT", "OPENBLAS_ADAPTIVE", "OPENBLAS_VERBOSE", "GOTO_NUM_THREADS",
-    "GOTOBLAS_MAIN_FREE", "OMP_NUM_THREADS", "OMP_DYNAMIC", "OMP_SCHEDULE", "OMP_PROC_BIND", "OMP_PLACES",
-    "OMP_WAIT_POLICY", "OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS", "OMP_NESTED", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT",
-    "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE",
-    "MKL_THREADING_LAYER", "MKL_NUM_STRIPES", "GLIBC_TUNABLES", "LD_PRELOAD",
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_DEFAULT_NUM_THREADS",
+    "OPENBLAS_MAIN_FREE",
+    "OPENBLAS_BLOCK_FACTOR",
+    "OPENBLAS_THREAD_TIMEOUT",
+    "OPENBLAS_ADAPTIVE",
+    "OPENBLAS_VERBOSE",
+    "GOTO_NUM_THREADS",
+    "GOTOBLAS_MAIN_FREE",
+    "OMP_NUM_THREADS",
+    "OMP_DYNAMIC",
+    "OMP_SCHEDULE",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "OMP_WAIT_POLICY",
+    "OMP_THREAD_LIMIT",
+    "OMP_MAX_ACTIVE_LEVELS",
+    "OMP_NESTED",
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "MKL_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_THREADING_LAYER",
+    "MKL_NUM_STRIPES",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
 };
 
 /* CPU flags that decide which arithmetic code can run; the other hundred only cost space. */
-static const char *const flag_starts[] = {"sse", "ssse", "avx", "fma", "f16c", "amx", "bmi", "asimd", "fp", "sve", "bf16", "vsx"};
+static const char *const flag_starts[] = {"sse", "ssse",  "avx", "fma", "f16c", "amx",
+                                          "bmi", "asimd", "fp",  "sve", "bf16", "vsx"};
 
 struct list {
     struct ds_text *lines;
@@ -64,7 +90,8 @@ static void add(struct list *l, const char *name, const char *value)
     l->lines[l->n++].value = copy_value;
 }
 
-static void add_format(struct list *l, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void add_format(struct list *l, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void add_format(struct list *l, const char *name, const char *fmt, ...)
 {
     char text[512];
@@ -75,12 +102,15 @@ static void add_format(struct list *l, const char *name, const char *fmt, ...)
     add(l, name, text);
 }
 
-/* ---- processor -------------------------------------------------------------------------------------------------------------- */
+/* ---- processor
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static void add_cpu_flags(struct list *l, char *flags)
 {
     struct ds_buf b = {0};
-    for (char *save = NULL, *p = strtok_r(flags, " \t\n", &save); p; p = strtok_r(NULL, " \t\n", &save))
+    for (char *save = NULL, *p = strtok_r(flags, " \t\n", &save); p;
+         p = strtok_r(NULL, " \t\n", &save))
         for (size_t i = 0; i < sizeof flag_starts / sizeof flag_starts[0]; i++)
             /* x86 has a flag "fpu", which says nothing; arm's "fp" and "fphp" do. */
             if (strncmp(p, flag_starts[i], strlen(flag_starts[i])) == 0 && strcmp(p, "fpu") != 0) {
@@ -96,8 +126,11 @@ static void add_cpu(struct list *l)
 {
     static const struct {
         const char *field, *name;
-    } wanted[] = {{"model name", "cpu_model"}, {"cpu family", "cpu_family"}, {"model", "cpu_model_number"},
-                  {"stepping", "cpu_stepping"}, {"microcode", "cpu_microcode"}};
+    } wanted[] = {{"model name", "cpu_model"},
+                  {"cpu family", "cpu_family"},
+                  {"model", "cpu_model_number"},
+                  {"stepping", "cpu_stepping"},
+                  {"microcode", "cpu_microcode"}};
     FILE *f = fopen("/proc/cpuinfo", "r");
     char *line = NULL;
     size_t cap = 0;
@@ -143,17 +176,24 @@ static void add_machine(struct list *l)
 static void add_float_state(struct list *l)
 {
     int mode = fegetround();
-    add(l, "rounding", mode == FE_TONEAREST ? "nearest" : mode == FE_UPWARD ? "up" : mode == FE_DOWNWARD ? "down" : "zero");
+    add(l, "rounding",
+        mode == FE_TONEAREST  ? "nearest"
+        : mode == FE_UPWARD   ? "up"
+        : mode == FE_DOWNWARD ? "down"
+                              : "zero");
 #if defined(__x86_64__)
     unsigned csr = _mm_getcsr();
-    /* The sticky exception flags (bits 0 to 5) tell of the past, not of what arithmetic does next. */
+    /* The sticky exception flags (bits 0 to 5) tell of the past, not of what arithmetic does next.
+     */
     add_format(l, "mxcsr", "0x%04x", csr & ~0x3fu);
     add(l, "flush_to_zero", csr & 0x8000u ? "on" : "off");
     add(l, "denormals_are_zero", csr & 0x0040u ? "on" : "off");
 #endif
 }
 
-/* ---- software --------------------------------------------------------------------------------------------------------------- */
+/* ---- software
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void add_libraries(struct list *l)
 {
@@ -163,7 +203,8 @@ static void add_libraries(struct list *l)
     ds_record_library(hdf5, sizeof hdf5);
     add(l, "hdf5", hdf5);
     add_format(l, "xxhash", "%u.%u.%u", xxh / 10000, xxh / 100 % 100, xxh % 100);
-    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre && pcre2_config(PCRE2_CONFIG_VERSION, pcre) > 0)
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre &&
+        pcre2_config(PCRE2_CONFIG_VERSION, pcre) > 0)
         add(l, "pcre2", pcre);
     add(l, "jansson", JANSSON_VERSION);
     add(l, "blas", ds_blas_is_open() ? ds_blas_config() : "not open");

@@ -1,4 +1,5 @@
-/* help.c: help texts, man page and the README's table, all made from the tables of option_table.c. Owns their layout only. */
+/* help.c: help texts, man page and the README's table, all made from the tables of option_table.c.
+ * Owns their layout only. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -18,11 +19,16 @@ static const struct {
 };
 
 static const char *const main_examples[] = {
-    "driftscope run", "find the first layer and kernel whose output depends on batch, slot, threads or chunking",
-    "driftscope run -m model.gguf -p 'The sky is' -o sky.h5", "the same for your model and prompt",
-    "driftscope show sky.h5 --sites", "the grid of layers and stages of that record",
-    "driftscope diff before.h5 after.h5", "what changed between two records",
-    "driftscope kernels", "the kernels that can be swept, and what they promise",
+    "driftscope run",
+    "find the first layer and kernel whose output depends on batch, slot, threads or chunking",
+    "driftscope run -m model.gguf -p 'The sky is' -o sky.h5",
+    "the same for your model and prompt",
+    "driftscope show sky.h5 --sites",
+    "the grid of layers and stages of that record",
+    "driftscope diff before.h5 after.h5",
+    "what changed between two records",
+    "driftscope kernels",
+    "the kernels that can be swept, and what they promise",
     NULL};
 
 static int listed(const struct ds_option_def *d)
@@ -47,7 +53,8 @@ static int example_listed(const char *command)
     return ds_verb_find(name) != NULL;
 }
 
-/* Appends text wrapped at WIDTH columns, continuation lines indented. `column` is where the cursor stands. */
+/* Appends text wrapped at WIDTH columns, continuation lines indented. `column` is where the cursor
+ * stands. */
 static void wrap(struct ds_buf *b, const char *text, int column, int indent)
 {
     for (const char *p = text; *p;) {
@@ -108,7 +115,8 @@ static void options_list(struct ds_buf *b, enum ds_verb_id verb, int headings)
 static void usage(struct ds_buf *b, const struct ds_verb_def *v)
 {
     if (v)
-        ds_buf_printf(b, "usage: driftscope %s [OPTION...]%s%s\n", v->name, v->operands[0] ? " " : "", v->operands);
+        ds_buf_printf(b, "usage: driftscope %s [OPTION...]%s%s\n", v->name,
+                      v->operands[0] ? " " : "", v->operands);
     else
         ds_buf_puts(b, "usage: driftscope VERB [OPTION...] [ARGUMENT...]\n");
 }
@@ -130,7 +138,8 @@ void ds_help_short(struct ds_buf *b, enum ds_verb_id verb)
         ds_buf_printf(b, "\ndriftscope %s --help has examples and exit codes.\n", v->name);
     } else {
         verbs_list(b);
-        ds_buf_puts(b, "\ndriftscope VERB -h lists a verb's options; driftscope --help has examples and exit codes.\n");
+        ds_buf_puts(b, "\ndriftscope VERB -h lists a verb's options; driftscope --help has "
+                       "examples and exit codes.\n");
     }
 }
 
@@ -168,7 +177,9 @@ void ds_help_long(struct ds_buf *b, enum ds_verb_id verb)
         ds_buf_puts(b, "\ndriftscope help VERB explains a verb.\n");
 }
 
-/* ---- man page --------------------------------------------------------------------------------------------------------------- */
+/* ---- man page
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void roff(struct ds_buf *b, const char *text)
 {
@@ -218,7 +229,9 @@ static void roff_examples(struct ds_buf *b, const char *const *examples)
 
 void ds_help_man(struct ds_buf *b)
 {
-    ds_buf_printf(b, ".TH DRIFTSCOPE 1 \"\" \"driftscope %s\" \"User Commands\"\n.SH NAME\ndriftscope \\- ", ds_cli_version());
+    ds_buf_printf(
+        b, ".TH DRIFTSCOPE 1 \"\" \"driftscope %s\" \"User Commands\"\n.SH NAME\ndriftscope \\- ",
+        ds_cli_version());
     roff(b, tagline);
     ds_buf_puts(b, "\n.SH SYNOPSIS\n");
     for (size_t i = 0; i < ds_verb_count; i++) {
@@ -235,7 +248,8 @@ void ds_help_man(struct ds_buf *b)
         roff(b, v->text[0] ? v->text : v->summary);
         ds_buf_puts(b, "\n");
         for (size_t j = 0; j < ds_option_count; j++)
-            if (ds_option_defs[j].verbs != DS_ANY_VERB && ds_option_takes(v->id, &ds_option_defs[j]))
+            if (ds_option_defs[j].verbs != DS_ANY_VERB &&
+                ds_option_takes(v->id, &ds_option_defs[j]))
                 roff_option(b, &ds_option_defs[j]);
         ds_buf_puts(b, ".PP\nExamples:\n");
         roff_examples(b, v->examples);
@@ -252,7 +266,9 @@ void ds_help_man(struct ds_buf *b)
     }
 }
 
-/* ---- the README's table -------------------------------------------------------------------------------------------------------- */
+/* ---- the README's table
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static void markdown_text(struct ds_buf *b, const char *text)
 {
@@ -279,13 +295,16 @@ void ds_help_markdown(struct ds_buf *b)
         for (size_t j = 0; d->verbs != DS_ANY_VERB && j < ds_verb_count; j++)
             if (ds_option_takes(ds_verbs[j].id, d))
                 ds_buf_printf(b, "%s%s", n++ ? " " : "", ds_verbs[j].name);
-        ds_buf_printf(b, " | %s%s%s | ", d->dflt ? "`" : "", d->dflt ? d->dflt : "", d->dflt ? "`" : "");
+        ds_buf_printf(b, " | %s%s%s | ", d->dflt ? "`" : "", d->dflt ? d->dflt : "",
+                      d->dflt ? "`" : "");
         markdown_text(b, d->help);
         ds_buf_puts(b, " |\n");
     }
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the verb
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 int ds_verb_help(const struct ds_options *o)
 {

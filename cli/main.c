@@ -31,13 +31,20 @@ static int help(const struct ds_options *o)
 static int verb(const struct ds_options *o)
 {
     switch (o->verb) {
-    case DS_VERB_RUN: return ds_verb_run(o);
-    case DS_VERB_SHOW: return ds_verb_show(o);
-    case DS_VERB_DIFF: return ds_verb_diff(o);
-    case DS_VERB_KERNELS: return ds_verb_kernels(o);
-    case DS_VERB_BENCH: return ds_verb_bench(o);
-    case DS_VERB_HELP: return ds_verb_help(o);
-    case DS_VERB_NONE: break;
+    case DS_VERB_RUN:
+        return ds_verb_run(o);
+    case DS_VERB_SHOW:
+        return ds_verb_show(o);
+    case DS_VERB_DIFF:
+        return ds_verb_diff(o);
+    case DS_VERB_KERNELS:
+        return ds_verb_kernels(o);
+    case DS_VERB_BENCH:
+        return ds_verb_bench(o);
+    case DS_VERB_HELP:
+        return ds_verb_help(o);
+    case DS_VERB_NONE:
+        break;
     }
     return DS_EXIT_ERROR;
 }

@@ -1,17 +1,21 @@
-/* option_table.c: the one table of verbs and options. Owns their names, defaults, limits and help texts; parser, --help, man page,
- * completions and the README's table are made from it. A verb is listed here when its file exists. */
+/* option_table.c: the one table of verbs and options. Owns their names, defaults, limits and help
+ * texts; parser, --help, man page, completions and the README's table are made from it. A verb is
+ * listed here when its file exists. */
 #include "cli/options.h"
 
 #include <string.h>
 
-#define OPS "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
+#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- verbs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- verbs
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static const char *const run_examples[] = {
     "driftscope run",
-    "the default sweep of SmolLM2 from the cache: repeats, batch sizes, slots, neighbours, threads, chunks, modes",
+    "the default sweep of SmolLM2 from the cache: repeats, batch sizes, slots, neighbours, "
+    "threads, chunks, modes",
     "driftscope run -m model.gguf -p 'The sky is' --batch 1,4,8 --threads 1 -o sky.h5",
     "one prompt, three batch sizes, the record in sky.h5",
     "driftscope run --kernels vendor,vendor+attention=pinned,pinned",
@@ -33,20 +37,14 @@ static const char *const show_examples[] = {
 
 static const char *const diff_examples[] = {
     "driftscope diff haswell.h5 skylakex.h5",
-    "two records of the same sites: what differs first, and in which setting",
-    NULL};
+    "two records of the same sites: what differs first, and in which setting", NULL};
 
 static const char *const kernels_examples[] = {
-    "driftscope kernels",
-    "every kernel variant: what it promises and whether it runs here",
-    "driftscope kernels --json matmul",
-    "the matmul variants as JSON",
-    NULL};
+    "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
+    "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
 
-static const char *const bench_examples[] = {
-    "driftscope bench",
-    "probe cost and model speed on this machine",
-    NULL};
+static const char *const bench_examples[] = {"driftscope bench",
+                                             "probe cost and model speed on this machine", NULL};
 
 static const char *const help_examples[] = {
     "driftscope help run",
@@ -201,8 +199,8 @@ const char *ds_option_section(const struct ds_option_def *d)
     static const struct {
         const char *first, *heading;
     } sections[] = {
-        {"model", "Model and prompt"}, {"repeat", "Factors"},   {"sites", "Probes and record"},
-        {"sites", "Reading"},          {"man", "Help"},         {"output", "Everywhere"},
+        {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
+        {"sites", "Reading"},          {"man", "Help"},       {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;
@@ -223,8 +221,8 @@ int ds_option_takes(enum ds_verb_id verb, const struct ds_option_def *d)
 const struct ds_option_def *ds_option_find(enum ds_verb_id verb, const char *name, size_t n)
 {
     for (size_t i = 0; i < ds_option_count; i++)
-        if (ds_option_takes(verb, &ds_option_defs[i]) && strncmp(ds_option_defs[i].name, name, n) == 0 &&
-            ds_option_defs[i].name[n] == '\0')
+        if (ds_option_takes(verb, &ds_option_defs[i]) &&
+            strncmp(ds_option_defs[i].name, name, n) == 0 && ds_option_defs[i].name[n] == '\0')
             return &ds_option_defs[i];
     return NULL;
 }

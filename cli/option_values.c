@@ -1,5 +1,6 @@
-/* option_values.c: how a verb asks for the value of an option. Owns the accessors of cli.h; must not know the syntax of the
- * command line. Asking for an option that the verb does not have is a mistake in the program and ends it. */
+/* option_values.c: how a verb asks for the value of an option. Owns the accessors of cli.h; must
+ * not know the syntax of the command line. Asking for an option that the verb does not have is a
+ * mistake in the program and ends it. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@ static const struct ds_option_def *need(const struct ds_options *o, const char *
     const struct ds_option_def *d = ds_option_find(o->verb, name, strlen(name));
     if (!d) {
         const struct ds_verb_def *v = ds_verb_by_id(o->verb);
-        fprintf(stderr, "driftscope: internal error: verb '%s' has no option '--%s'\n", v ? v->name : "", name);
+        fprintf(stderr, "driftscope: internal error: verb '%s' has no option '--%s'\n",
+                v ? v->name : "", name);
         abort();
     }
     return d;
@@ -43,7 +45,8 @@ int ds_opt_flag(const struct ds_options *o, const char *name)
     return v && !v->off;
 }
 
-int ds_opt_int(const struct ds_options *o, const char *name, int64_t min, int64_t max, int64_t *out, struct ds_error *err)
+int ds_opt_int(const struct ds_options *o, const char *name, int64_t min, int64_t max, int64_t *out,
+               struct ds_error *err)
 {
     const char *text = ds_opt_text(o, name);
     char *end;

@@ -1,5 +1,6 @@
-/* options.c: turns argv into values checked against the table. Owns the syntax of the command line (--name VALUE, --name=VALUE,
- * -n VALUE, -nVALUE, bundled letters, --no-NAME, --, options on both sides of the verb); must not know what any option means.
+/* options.c: turns argv into values checked against the table. Owns the syntax of the command line
+ * (--name VALUE, --name=VALUE, -n VALUE, -nVALUE, bundled letters, --no-NAME, --, options on both
+ * sides of the verb); must not know what any option means.
  */
 #include "cli/options.h"
 
@@ -13,7 +14,9 @@
 
 enum { MAX_LIST = 256, MAX_NAMES = 128 };
 
-/* ---- suggestions ------------------------------------------------------------------------------------------------------------ */
+/* ---- suggestions
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* The nearest of names[0..n-1], or the only one that begins with `word`; NULL. */
 static const char *suggest(const char *word, const char *const *names, size_t n)
@@ -48,11 +51,13 @@ int ds_unknown_verb(const char *word, struct ds_error *err)
         names[n++] = ds_verbs[i].name;
     const char *near = suggest(word, names, n);
     ds_fail(err, "unknown verb '%.80s'", word);
-    return near ? ds_hint(err, "did you mean '%s'?", near) : ds_hint(err, "driftscope -h lists the verbs");
+    return near ? ds_hint(err, "did you mean '%s'?", near)
+                : ds_hint(err, "driftscope -h lists the verbs");
 }
 
 /* What to say of an option that this verb does not take. `word` has no dashes. */
-static int unknown_option(enum ds_verb_id verb, const char *word, const char *shown, struct ds_error *err)
+static int unknown_option(enum ds_verb_id verb, const char *word, const char *shown,
+                          struct ds_error *err)
 {
     const struct ds_verb_def *v = ds_verb_by_id(verb);
     for (size_t i = 0; i < ds_option_count; i++) {
@@ -64,7 +69,8 @@ static int unknown_option(enum ds_verb_id verb, const char *word, const char *sh
                 continue;
             if (!v) {
                 ds_fail(err, "option '%.80s' comes before the verb", shown);
-                return ds_hint(err, "write it after the verb: driftscope %s %.80s", ds_verbs[j].name, shown);
+                return ds_hint(err, "write it after the verb: driftscope %s %.80s",
+                               ds_verbs[j].name, shown);
             }
             ds_fail(err, "'%s' takes no option '%.80s'", v->name, shown);
             return ds_hint(err, "it belongs to '%s'", ds_verbs[j].name);
@@ -77,7 +83,9 @@ static int unknown_option(enum ds_verb_id verb, const char *word, const char *sh
     return ds_hint(err, "driftscope %s%s-h lists the options", v ? v->name : "", v ? " " : "");
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------- */
+/* ---- values
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 /* Plain decimal digits with an optional minus, nothing else. */
 static int parse_int(const char *text, size_t n, int64_t *out)
@@ -100,13 +108,27 @@ static int parse_size(const char *text, size_t n, uint64_t *out)
     int shift = 0;
     int64_t value;
     switch (n ? text[n - 1] : '\0') {
-    case 'k': case 'K': shift = 10; break;
-    case 'm': case 'M': shift = 20; break;
-    case 'g': case 'G': shift = 30; break;
-    case 't': case 'T': shift = 40; break;
-    default: break;
+    case 'k':
+    case 'K':
+        shift = 10;
+        break;
+    case 'm':
+    case 'M':
+        shift = 20;
+        break;
+    case 'g':
+    case 'G':
+        shift = 30;
+        break;
+    case 't':
+    case 'T':
+        shift = 40;
+        break;
+    default:
+        break;
     }
-    if (parse_int(text, n - (shift ? 1 : 0), &value) != 0 || value < 0 || value > INT64_MAX >> shift)
+    if (parse_int(text, n - (shift ? 1 : 0), &value) != 0 || value < 0 ||
+        value > INT64_MAX >> shift)
         return -1;
     *out = (uint64_t)value << shift;
     return 0;
@@ -131,22 +153,29 @@ static void describe_values(const struct ds_option_def *d, char *out, size_t siz
     for (const char *p = d->words; p && *p && n < size;) {
         size_t len = strcspn(p, "|");
         int last = p[len] != '|' && !(d->shape & DS_OPT_NUMBER);
-        n += (size_t)snprintf(out + n, size - n, "%s%.*s", p == d->words ? "" : last ? " or " : ", ", (int)len, p);
+        n += (size_t)snprintf(out + n, size - n, "%s%.*s",
+                              p == d->words ? ""
+                              : last        ? " or "
+                                            : ", ",
+                              (int)len, p);
         p += len + (p[len] == '|');
     }
     if (n < size && (d->shape & DS_OPT_NUMBER))
-        snprintf(out + n, size - n, "%sa whole number %lld..%lld", n ? " or " : "", (long long)d->min, (long long)d->max);
+        snprintf(out + n, size - n, "%sa whole number %lld..%lld", n ? " or " : "",
+                 (long long)d->min, (long long)d->max);
     else if (n < size && (d->shape & DS_OPT_SIZE))
         snprintf(out + n, size - n, "bytes, such as 512M or 2G");
 }
 
-static int bad_value(const struct ds_option_def *d, const char *text, size_t n, struct ds_error *err)
+static int bad_value(const struct ds_option_def *d, const char *text, size_t n,
+                     struct ds_error *err)
 {
     char space[256], allowed[256], word[64];
     const char *names[16];
     size_t n_names = 0;
     snprintf(space, sizeof space, "%s", d->words ? d->words : "");
-    for (char *save = NULL, *p = strtok_r(space, "|", &save); p && n_names < 16; p = strtok_r(NULL, "|", &save))
+    for (char *save = NULL, *p = strtok_r(space, "|", &save); p && n_names < 16;
+         p = strtok_r(NULL, "|", &save))
         names[n_names++] = p;
     snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), text);
     const char *near = suggest(word, names, n_names);
@@ -154,16 +183,19 @@ static int bad_value(const struct ds_option_def *d, const char *text, size_t n, 
     ds_fail(err, "option '--%s': bad value '%.*s'", d->name, (int)(n < 80 ? n : 80), text);
     if (near)
         return ds_hint(err, "did you mean '%s'? it takes %s", near, allowed);
-    return ds_hint(err, "it takes %s%s", allowed, d->shape & DS_OPT_LIST ? ", separated by commas" : "");
+    return ds_hint(err, "it takes %s%s", allowed,
+                   d->shape & DS_OPT_LIST ? ", separated by commas" : "");
 }
 
-static int check_one(const struct ds_option_def *d, const char *text, size_t n, struct ds_error *err)
+static int check_one(const struct ds_option_def *d, const char *text, size_t n,
+                     struct ds_error *err)
 {
     int64_t number;
     uint64_t bytes;
     if (d->words && is_word(d->words, text, n))
         return 0;
-    if ((d->shape & DS_OPT_NUMBER) && parse_int(text, n, &number) == 0 && number >= d->min && number <= d->max)
+    if ((d->shape & DS_OPT_NUMBER) && parse_int(text, n, &number) == 0 && number >= d->min &&
+        number <= d->max)
         return 0;
     if ((d->shape & DS_OPT_SIZE) && parse_size(text, n, &bytes) == 0)
         return 0;
@@ -176,7 +208,8 @@ static int check_one(const struct ds_option_def *d, const char *text, size_t n, 
     return bad_value(d, text, n, err);
 }
 
-static int same_value(const struct ds_option_def *d, const char *a, size_t na, const char *b, size_t nb)
+static int same_value(const struct ds_option_def *d, const char *a, size_t na, const char *b,
+                      size_t nb)
 {
     int64_t x, y;
     if ((d->shape & DS_OPT_NUMBER) && parse_int(a, na, &x) == 0 && parse_int(b, nb, &y) == 0)
@@ -197,7 +230,8 @@ static int check_list(const struct ds_option_def *d, const char *text, struct ds
                 return ds_fail(err, "option '--%s' has more than %d values", d->name, MAX_LIST);
             for (size_t i = 0; i < n; i++)
                 if (same_value(d, starts[i], lens[i], p, len)) {
-                    ds_fail(err, "option '--%s': value '%.*s' is there twice", d->name, (int)(len < 80 ? len : 80), p);
+                    ds_fail(err, "option '--%s': value '%.*s' is there twice", d->name,
+                            (int)(len < 80 ? len : 80), p);
                     return ds_hint(err, "to run everything again use --repeat");
                 }
             starts[n] = p;
@@ -219,13 +253,17 @@ static int check_value(const struct ds_option_def *d, const char *text, struct d
     return check_one(d, text, strlen(text), err);
 }
 
-/* ---- the parse -------------------------------------------------------------------------------------------------------------- */
+/* ---- the parse
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
-static int keep(struct ds_options *o, const struct ds_option_def *d, const char *text, int off, struct ds_error *err)
+static int keep(struct ds_options *o, const struct ds_option_def *d, const char *text, int off,
+                struct ds_error *err)
 {
     if (text && check_value(d, text, err) != 0)
         return -1;
-    if (ds_grow(&o->values, &o->cap_values, o->n_values + 1, sizeof *o->values, "options", err) != 0)
+    if (ds_grow(&o->values, &o->cap_values, o->n_values + 1, sizeof *o->values, "options", err) !=
+        0)
         return -1;
     o->values[o->n_values++] = (struct ds_option_value){d, text, off};
     if (strcmp(d->name, "help") == 0)
@@ -246,8 +284,8 @@ static int looks_like_option(enum ds_verb_id verb, const char *word)
 }
 
 /* Takes the value of `d` from the next argument. */
-static int next_value(const struct ds_options *o, const struct ds_option_def *d, int argc, char **argv, int *i,
-                      const char **value, struct ds_error *err)
+static int next_value(const struct ds_options *o, const struct ds_option_def *d, int argc,
+                      char **argv, int *i, const char **value, struct ds_error *err)
 {
     if (*i + 1 >= argc) {
         ds_fail(err, "option '--%s' needs a value", d->name);
@@ -322,7 +360,8 @@ static int parse_word(struct ds_options *o, const char *word, struct ds_error *e
         o->verb = v->id;
         return 0;
     }
-    if (ds_grow(&o->operands, &o->cap_operands, o->n_operands + 1, sizeof *o->operands, "arguments", err) != 0)
+    if (ds_grow(&o->operands, &o->cap_operands, o->n_operands + 1, sizeof *o->operands, "arguments",
+                err) != 0)
         return -1;
     o->operands[o->n_operands++] = word;
     return 0;
@@ -341,7 +380,8 @@ static int check_operands(const struct ds_options *o, struct ds_error *err)
         ds_fail(err, "'%s' has no use for '%.80s'", v->name, o->operands[v->max_operands]);
     else
         return 0;
-    return ds_hint(err, "usage: driftscope %s [OPTION...]%s%s", v->name, v->operands[0] ? " " : "", v->operands);
+    return ds_hint(err, "usage: driftscope %s [OPTION...]%s%s", v->name, v->operands[0] ? " " : "",
+                   v->operands);
 }
 
 /* --error-exit holds for errors in the options before it, too. */
@@ -376,10 +416,12 @@ static int is_printable(const char *text)
     return 1;
 }
 
-/* Quotes for a POSIX shell; for bytes that a terminal must not see, the $'...' form of bash and zsh. */
+/* Quotes for a POSIX shell; for bytes that a terminal must not see, the $'...' form of bash and
+ * zsh. */
 static void quote_argument(struct ds_buf *b, const char *arg)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
     if (arg[0] != '\0' && arg[strspn(arg, plain)] == '\0') {
         ds_buf_puts(b, arg);
         return;

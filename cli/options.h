@@ -1,21 +1,32 @@
-/* options.h: inside cli/ only: the tables of verbs and options, and what main and help need of a parsed command line. */
+/* options.h: inside cli/ only: the tables of verbs and options, and what main and help need of a
+ * parsed command line. */
 #ifndef DS_CLI_OPTIONS_H
 #define DS_CLI_OPTIONS_H
 
 #include "cli/cli.h"
 
-/* Values are bit numbers in ds_option_def.verbs. A verb is known to the program when ds_verbs[] lists it. */
-enum ds_verb_id { DS_VERB_NONE = 0, DS_VERB_RUN, DS_VERB_SHOW, DS_VERB_DIFF, DS_VERB_KERNELS, DS_VERB_BENCH, DS_VERB_HELP };
+/* Values are bit numbers in ds_option_def.verbs. A verb is known to the program when ds_verbs[]
+ * lists it. */
+enum ds_verb_id {
+    DS_VERB_NONE = 0,
+    DS_VERB_RUN,
+    DS_VERB_SHOW,
+    DS_VERB_DIFF,
+    DS_VERB_KERNELS,
+    DS_VERB_BENCH,
+    DS_VERB_HELP
+};
 
 struct ds_verb_def {
     enum ds_verb_id id;
     const char *name;
     const char *operands;      /* as shown in the usage line; "" for none */
-    const char *operand_words; /* "a|b": what shells complete for an operand; NULL: files, unless there are no operands */
+    const char *operand_words; /* "a|b": what shells complete for an operand; NULL: files, unless
+                                  there are no operands */
     size_t min_operands, max_operands;
-    int output_is_record;      /* -o names the record, so results go to stdout */
-    const char *summary;       /* one line */
-    const char *text;          /* some lines for --help and the man page */
+    int output_is_record;        /* -o names the record, so results go to stdout */
+    const char *summary;         /* one line */
+    const char *text;            /* some lines for --help and the man page */
     const char *const *examples; /* pairs: command, what it does; NULL-terminated */
 };
 
@@ -24,24 +35,25 @@ extern const struct ds_verb_def ds_verbs[];
 extern const size_t ds_verb_count;
 
 enum {
-    DS_OPT_NUMBER = 1,    /* a whole number min..max is allowed */
-    DS_OPT_SIZE = 2,      /* bytes, with K, M, G or T */
-    DS_OPT_LIST = 4,      /* comma-separated values, each checked alone */
-    DS_OPT_DISTINCT = 8,  /* ... none twice (the values of a factor) */
-    DS_OPT_MANY = 16,     /* the option may be given several times and all values count */
-    DS_OPT_FILE = 32      /* shells complete file names */
+    DS_OPT_NUMBER = 1,   /* a whole number min..max is allowed */
+    DS_OPT_SIZE = 2,     /* bytes, with K, M, G or T */
+    DS_OPT_LIST = 4,     /* comma-separated values, each checked alone */
+    DS_OPT_DISTINCT = 8, /* ... none twice (the values of a factor) */
+    DS_OPT_MANY = 16,    /* the option may be given several times and all values count */
+    DS_OPT_FILE = 32     /* shells complete file names */
 };
 
 struct ds_option_def {
-    const char *name;   /* long name without dashes */
-    char letter;        /* 0: none */
-    const char *arg;    /* what the value is called in the help; NULL: a flag */
-    uint32_t verbs;     /* 1 << enum ds_verb_id; DS_ANY_VERB: a global option */
-    const char *dflt;   /* NULL: none */
-    unsigned shape;     /* DS_OPT_* */
-    const char *words;  /* "first|middle|last": words allowed; with neither words, NUMBER nor SIZE any text is */
+    const char *name;  /* long name without dashes */
+    char letter;       /* 0: none */
+    const char *arg;   /* what the value is called in the help; NULL: a flag */
+    uint32_t verbs;    /* 1 << enum ds_verb_id; DS_ANY_VERB: a global option */
+    const char *dflt;  /* NULL: none */
+    unsigned shape;    /* DS_OPT_* */
+    const char *words; /* "first|middle|last": words allowed; with neither words, NUMBER nor SIZE
+                          any text is */
     int64_t min, max;
-    const char *help;   /* lower case, one sentence without a full stop */
+    const char *help; /* lower case, one sentence without a full stop */
 };
 #define DS_ANY_VERB 0xffffffffu
 
@@ -60,7 +72,9 @@ const struct ds_option_def *ds_option_letter(enum ds_verb_id verb, char letter);
 const struct ds_verb_def *ds_verb_find(const char *name);
 const struct ds_verb_def *ds_verb_by_id(enum ds_verb_id id);
 
-/* ---- a parsed command line ------------------------------------------------------------------------------------------------ */
+/* ---- a parsed command line
+ * ------------------------------------------------------------------------------------------------
+ */
 
 enum ds_action { DS_ACTION_VERB, DS_ACTION_HELP_SHORT, DS_ACTION_HELP_LONG, DS_ACTION_VERSION };
 
@@ -81,14 +95,17 @@ struct ds_options {
     char *command;
 };
 
-/* Fills *o, which borrows from argv and is released with ds_options_free also after -1. Stops at the first -h, --help or
+/* Fills *o, which borrows from argv and is released with ds_options_free also after -1. Stops at
+ * the first -h, --help or
  * --version. o->error_exit holds even when the parse fails. */
 int ds_options_parse(int argc, char **argv, struct ds_options *o, struct ds_error *err);
 void ds_options_free(struct ds_options *o);
 /* Says so, with the nearest verb as the hint; -1. */
 int ds_unknown_verb(const char *word, struct ds_error *err);
 
-/* ---- help.c ------------------------------------------------------------------------------------------------------------------ */
+/* ---- help.c
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* verb DS_VERB_NONE: the whole program. */
 void ds_help_short(struct ds_buf *b, enum ds_verb_id verb);
@@ -100,9 +117,12 @@ void ds_help_markdown(struct ds_buf *b);
 int ds_help_completion(struct ds_buf *b, const char *shell);
 int ds_verb_help(const struct ds_options *o);
 
-/* ---- output.c ------------------------------------------------------------------------------------------------------------- */
+/* ---- output.c
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
-/* Opens the closed ones of file descriptors 0, 1, 2 so that no file the program opens can take their place. */
+/* Opens the closed ones of file descriptors 0, 1, 2 so that no file the program opens can take
+ * their place. */
 void ds_cli_guard_descriptors(void);
 
 #endif

@@ -1,5 +1,6 @@
-/* output.c: what reaches stdout, stderr and -o files: results, errors, notes, colours. Owns the rule that results go to stdout or to
- * a file that appears complete or not at all; must not know what is printed. The progress bar is in progress.c. */
+/* output.c: what reaches stdout, stderr and -o files: results, errors, notes, colours. Owns the
+ * rule that results go to stdout or to a file that appears complete or not at all; must not know
+ * what is printed. The progress bar is in progress.c. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -20,7 +21,9 @@ void ds_cli_guard_descriptors(void)
             return;
 }
 
-/* ---- messages --------------------------------------------------------------------------------------------------------------- */
+/* ---- messages
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void message(const char *kind, const char *text)
 {
@@ -30,7 +33,8 @@ static void message(const char *kind, const char *text)
     ds_buf_escape(&b, text, (size_t)-1);
     ds_buf_puts(&b, "\n");
     ds_cli_progress(NULL, NULL, -1, 0);
-    /* One write, so that lines of several processes do not mix; where stderr is gone there is no one to tell. */
+    /* One write, so that lines of several processes do not mix; where stderr is gone there is no
+     * one to tell. */
     if (b.data && !b.failed)
         for (size_t done = 0; done < b.len;) {
             ssize_t n = write(STDERR_FILENO, b.data + done, b.len - done);
@@ -68,7 +72,9 @@ static const char *shown(const char *path)
     return n > 300 ? path + n - 300 : path;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------------------- */
+/* ---- results
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 /* 0, or -1 with errno. */
 static int write_all(int fd, const char *data, size_t n)
@@ -115,7 +121,8 @@ static mode_t result_mode(const struct stat *old)
     return 0666 & ~mask;
 }
 
-static int emit_beside(const char *path, const struct stat *old, const struct ds_buf *text, struct ds_error *err)
+static int emit_beside(const char *path, const struct stat *old, const struct ds_buf *text,
+                       struct ds_error *err)
 {
     size_t n = strlen(path);
     char *beside = malloc(n + sizeof ".XXXXXX");
@@ -128,7 +135,8 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
         free(beside);
         return ds_fail(err, "%s: cannot create: %s", shown(path), strerror(saved));
     }
-    int rc = write_all(fd, text->data, text->len) != 0 || fchmod(fd, result_mode(old)) != 0 ? -1 : 0;
+    int rc =
+        write_all(fd, text->data, text->len) != 0 || fchmod(fd, result_mode(old)) != 0 ? -1 : 0;
     saved = errno;
     /* Some file systems report a full disk only at close. */
     if (close(fd) != 0 && rc == 0) {
@@ -184,15 +192,17 @@ int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds
     return path ? emit_file(path, text, err) : emit_stdout(text, err);
 }
 
-/* ---- the terminal ------------------------------------------------------------------------------------------------------------- */
+/* ---- the terminal
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 static int color_wanted(const struct ds_options *o)
 {
     const char *when = ds_opt_text(o, "color"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
     if (strcmp(when, "always") == 0)
         return 1;
-    return strcmp(when, "auto") == 0 && !(no && no[0]) && term && term[0] && strcmp(term, "dumb") != 0 &&
-           !result_file(o) && isatty(STDOUT_FILENO);
+    return strcmp(when, "auto") == 0 && !(no && no[0]) && term && term[0] &&
+           strcmp(term, "dumb") != 0 && !result_file(o) && isatty(STDOUT_FILENO);
 }
 
 const char *ds_cli_color(const struct ds_options *o, enum ds_role role)
@@ -200,12 +210,18 @@ const char *ds_cli_color(const struct ds_options *o, enum ds_role role)
     if (!color_wanted(o) || ds_opt_flag(o, "json"))
         return "";
     switch (role) {
-    case DS_ROLE_SAME: return "\033[32m";
-    case DS_ROLE_DRIFT: return "\033[1;31m";
-    case DS_ROLE_UNSTABLE: return "\033[1;35m";
-    case DS_ROLE_DIM: return "\033[2m";
-    case DS_ROLE_HEAD: return "\033[1m";
-    case DS_ROLE_PLAIN: break;
+    case DS_ROLE_SAME:
+        return "\033[32m";
+    case DS_ROLE_DRIFT:
+        return "\033[1;31m";
+    case DS_ROLE_UNSTABLE:
+        return "\033[1;35m";
+    case DS_ROLE_DIM:
+        return "\033[2m";
+    case DS_ROLE_HEAD:
+        return "\033[1m";
+    case DS_ROLE_PLAIN:
+        break;
     }
     return "\033[0m";
 }

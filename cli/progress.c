@@ -1,5 +1,5 @@
-/* progress.c: the progress bar. Owns one line of a terminal stderr; prints nothing anywhere else. The clock is used for the bar
- * alone, never for results. */
+/* progress.c: the progress bar. Owns one line of a terminal stderr; prints nothing anywhere else.
+ * The clock is used for the bar alone, never for results. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 static struct {
-    int shown;        /* the bar is on the screen */
+    int shown; /* the bar is on the screen */
     int started;
-    double begin;     /* seconds at the first call */
-    double last;      /* seconds at the last drawing */
-    char what[64];    /* what was drawn last */
+    double begin;  /* seconds at the first call */
+    double last;   /* seconds at the last drawing */
+    char what[64]; /* what was drawn last */
 } bar;
 
 static double now(void)
@@ -34,7 +34,8 @@ static void put(const char *text, size_t n)
 static int wanted(const struct ds_options *o)
 {
     const char *term = getenv("TERM");
-    return o && !ds_opt_flag(o, "quiet") && isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
+    return o && !ds_opt_flag(o, "quiet") && isatty(STDERR_FILENO) && term && term[0] &&
+           strcmp(term, "dumb") != 0;
 }
 
 static void erase(void)
@@ -76,7 +77,8 @@ static void draw(const char *what, double share, double elapsed)
     size_t head = b.len;
     ds_buf_escape(&b, what, (size_t)-1);
     if (!b.failed && b.data) {
-        /* One column stays free: a full line would wrap and could not be erased. Cut at a whole character. */
+        /* One column stays free: a full line would wrap and could not be erased. Cut at a whole
+         * character. */
         size_t most = columns > 1 ? (size_t)columns - 1 : 0, n = b.len < most ? b.len : most;
         while (n > head && n < b.len && ((unsigned char)b.data[n] & 0xc0) == 0x80)
             n--;

@@ -1,4 +1,5 @@
-/* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not judge anything. */
+/* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not
+ * judge anything. */
 #include "cli/render_verdict.h"
 
 #include <jansson.h>
@@ -98,7 +99,8 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());
     json_object_set_new(j, "rms", f->sized ? real(f->rms) : json_null());
     json_object_set_new(j, "relative_rms", f->sized ? real(f->relative_rms) : json_null());
-    json_object_set_new(j, "values_equal", json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
+    json_object_set_new(j, "values_equal",
+                        json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
     json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
     json_object_set_new(j, "evidence", text(f->why));
     json_object_set_new(j, "digest", digest(f->digest));
@@ -108,9 +110,12 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     return j;
 }
 
-/* ---- factors and kernels --------------------------------------------------------------------------------------------------- */
+/* ---- factors and kernels
+ * ---------------------------------------------------------------------------------------------------
+ */
 
-static json_t *classes_json(const struct ds_factor_verdict *f, const uint32_t *class_of, uint32_t n_classes)
+static json_t *classes_json(const struct ds_factor_verdict *f, const uint32_t *class_of,
+                            uint32_t n_classes)
 {
     json_t *list = json_array();
     for (uint32_t c = 0; c < n_classes; c++) {
@@ -179,7 +184,8 @@ static json_t *kernels_json(const struct ds_verdict *v)
         json_t *j = json_object(), *conditions = json_object(), *by = json_array();
         const struct ds_switches *base = NULL;
         for (size_t f = 0; f < v->n_factors; f++)
-            json_object_set_new(conditions, v->factors[f].name, text(ds_condition_name(x->condition[f])));
+            json_object_set_new(conditions, v->factors[f].name,
+                                text(ds_condition_name(x->condition[f])));
         for (uint32_t i = 0; i < x->n_switches; i++) {
             json_t *one = json_object();
             if (!x->switches[i].setting[0])
@@ -205,7 +211,9 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the rest
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static json_t *unstable_json(const struct ds_render *r)
 {
@@ -321,7 +329,8 @@ static json_t *identical_json(const struct ds_verdict *v)
     json_t *list = json_array();
     for (size_t k = 0; k < v->n_kernels; k++) {
         const struct ds_kernel_verdict *x = &v->kernels[k];
-        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE || !x->judged)
+        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE ||
+            !x->judged)
             continue;
         json_t *j = json_object();
         json_object_set_new(j, "op", text(x->op));
@@ -335,7 +344,8 @@ static json_t *identical_json(const struct ds_verdict *v)
 static json_t *verdict_json(const struct ds_render *r)
 {
     const struct ds_verdict *v = r->v;
-    json_t *j = json_object(), *reference = json_object(), *counts = json_object(), *probe = json_object(), *notes = json_array();
+    json_t *j = json_object(), *reference = json_object(), *counts = json_object(),
+           *probe = json_object(), *notes = json_array();
     json_object_set_new(reference, "arm", json_integer(own_arm(r, v->ref_arm)));
     json_object_set_new(reference, "trial", whole(v->ref_trial));
     json_object_set_new(counts, "arms", whole(v->counts.arms));
@@ -345,9 +355,16 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(counts, "digests_compared", whole(v->counts.digests_compared));
     json_object_set_new(counts, "trials_incomplete", whole(r->incomplete));
     json_object_set_new(counts, "trials_damaged", whole(r->damaged));
-    json_object_set_new(probe, "overhead_prefill", v->overhead_prefill < 0 ? json_null() : real(v->overhead_prefill));
-    json_object_set_new(probe, "overhead_decode", v->overhead_decode < 0 ? json_null() : real(v->overhead_decode));
-    json_object_set_new(probe, "disturbs", v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
+    json_object_set_new(probe, "overhead_prefill",
+                        v->overhead_prefill < 0 ? json_null() : real(v->overhead_prefill));
+    json_object_set_new(probe, "overhead_decode",
+                        v->overhead_decode < 0 ? json_null() : real(v->overhead_decode));
+    json_object_set_new(probe, "total_prefill",
+                        v->total_prefill < 0 ? json_null() : real(v->total_prefill));
+    json_object_set_new(probe, "total_decode",
+                        v->total_decode < 0 ? json_null() : real(v->total_decode));
+    json_object_set_new(probe, "disturbs",
+                        v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
     for (size_t i = 0; i < v->n_notes; i++)
         json_array_append_new(notes, text(v->notes[i]));
     json_object_set_new(j, "schema", json_string("driftscope.verdict/1"));
@@ -362,7 +379,8 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));
-    json_object_set_new(j, "sites_before_first_drift", v->first.found ? json_integer(v->sites_before) : json_null());
+    json_object_set_new(j, "sites_before_first_drift",
+                        v->first.found ? json_integer(v->sites_before) : json_null());
     json_object_set_new(j, "growth", growth_json(v));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
     json_object_set_new(j, "first_discrete", discrete_json(r));

@@ -1,5 +1,5 @@
-/* render_matrix.c: the kernel x condition matrix and the layer x stage grid in text. Lays out what the verdict says; judges
- * nothing. 100 columns; all names escaped. */
+/* render_matrix.c: the kernel x condition matrix and the layer x stage grid in text. Lays out what
+ * the verdict says; judges nothing. 100 columns; all names escaped. */
 #include "cli/render_matrix.h"
 
 #include <stdio.h>
@@ -16,7 +16,8 @@ void ds_render_name(struct ds_buf *out, const char *text)
     ds_buf_escape(out, text ? text : "", (size_t)-1);
 }
 
-/* Characters that text takes on a terminal (one a code point: names are not expected to be wider). */
+/* Characters that text takes on a terminal (one a code point: names are not expected to be wider).
+ */
 static size_t shown_width(const char *s, size_t n)
 {
     size_t width = 0;
@@ -35,7 +36,8 @@ static void pad_to(struct ds_buf *out, size_t from, size_t width)
 }
 
 /* One class: runs of three or more neighbouring values as first-last, the rest with commas. */
-static void add_class(const struct ds_factor_verdict *f, const uint32_t *class_of, uint32_t c, struct ds_buf *out)
+static void add_class(const struct ds_factor_verdict *f, const uint32_t *class_of, uint32_t c,
+                      struct ds_buf *out)
 {
     int some = 0;
     for (uint32_t i = 0; i < f->n_values;) {
@@ -59,7 +61,8 @@ static void add_class(const struct ds_factor_verdict *f, const uint32_t *class_o
     }
 }
 
-void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most, struct ds_buf *out)
+void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most,
+                       struct ds_buf *out)
 {
     struct ds_buf b = {0};
     uint32_t n = 0;
@@ -78,7 +81,9 @@ void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_
     ds_buf_free(&b);
 }
 
-/* ---- kernel x condition ----------------------------------------------------------------------------------------------------- */
+/* ---- kernel x condition
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 enum { NAME_WIDTH = 22, CELL_MOST = 18, LINE_MOST = 100 };
 
@@ -91,11 +96,21 @@ static void cell_text(const struct ds_verdict *v, size_t k, size_t f, struct ds_
 {
     const struct ds_kernel_verdict *x = &v->kernels[k];
     switch (x->condition[f]) {
-    case DS_COND_SAME: ds_buf_puts(out, "same"); break;
-    case DS_COND_UNSTABLE: ds_buf_puts(out, "unstable"); break;
-    case DS_COND_UNKNOWN: ds_buf_puts(out, "?"); break;
-    case DS_COND_DRIFT: ds_render_classes(&v->factors[f], x->class_of[f], CELL_MOST, out); break;
-    default: ds_buf_puts(out, "-"); break;
+    case DS_COND_SAME:
+        ds_buf_puts(out, "same");
+        break;
+    case DS_COND_UNSTABLE:
+        ds_buf_puts(out, "unstable");
+        break;
+    case DS_COND_UNKNOWN:
+        ds_buf_puts(out, "?");
+        break;
+    case DS_COND_DRIFT:
+        ds_render_classes(&v->factors[f], x->class_of[f], CELL_MOST, out);
+        break;
+    default:
+        ds_buf_puts(out, "-");
+        break;
     }
 }
 
@@ -114,11 +129,14 @@ static size_t column_width(const struct ds_verdict *v, size_t f)
 
 static enum ds_role cell_role(int condition)
 {
-    return condition == DS_COND_SAME ? DS_ROLE_SAME : condition == DS_COND_DRIFT ? DS_ROLE_DRIFT
-         : condition == DS_COND_UNSTABLE ? DS_ROLE_UNSTABLE : DS_ROLE_DIM;
+    return condition == DS_COND_SAME       ? DS_ROLE_SAME
+           : condition == DS_COND_DRIFT    ? DS_ROLE_DRIFT
+           : condition == DS_COND_UNSTABLE ? DS_ROLE_UNSTABLE
+                                           : DS_ROLE_DIM;
 }
 
-static void matrix_row(const struct ds_render *r, size_t k, const size_t *columns, const size_t *widths, size_t n, struct ds_buf *out)
+static void matrix_row(const struct ds_render *r, size_t k, const size_t *columns,
+                       const size_t *widths, size_t n, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     size_t from = out->len;
@@ -147,7 +165,8 @@ static void matrix_row(const struct ds_render *r, size_t k, const size_t *column
     ds_buf_puts(out, "\n");
 }
 
-static void matrix_block(const struct ds_render *r, const size_t *columns, const size_t *widths, size_t n, struct ds_buf *out)
+static void matrix_block(const struct ds_render *r, const size_t *columns, const size_t *widths,
+                         size_t n, struct ds_buf *out)
 {
     size_t from;
     ds_buf_puts(out, ds_render_color(r, DS_ROLE_HEAD));
@@ -171,7 +190,8 @@ static void matrix_block(const struct ds_render *r, const size_t *columns, const
 void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
-    size_t *columns = calloc(v->n_factors + 1, sizeof *columns), *widths = calloc(v->n_factors + 1, sizeof *widths);
+    size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
+           *widths = calloc(v->n_factors + 1, sizeof *widths);
     size_t n = 0, line = NAME_WIDTH;
     int unknown = 0;
     if (!columns || !widths)
@@ -194,23 +214,28 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
     if (n)
         matrix_block(r, columns, widths, n, out);
     if (unknown)
-        ds_buf_printf(out, "%s(? = its inputs already differed, so it was not judged)%s\n", ds_render_color(r, DS_ROLE_DIM),
-                      ds_render_color(r, DS_ROLE_PLAIN));
+        ds_buf_printf(out, "%s(? = its inputs already differed, so it was not judged)%s\n",
+                      ds_render_color(r, DS_ROLE_DIM), ds_render_color(r, DS_ROLE_PLAIN));
     free(columns);
     free(widths);
 }
 
-/* ---- layer x stage ------------------------------------------------------------------------------------------------------------ */
+/* ---- layer x stage
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Short headings of the usual stages; others get their own first six letters. */
 static const char *short_stage(const struct ds_site *s)
 {
     static const struct {
         const char *stage, *part, *text;
-    } names[] = {{"attn_norm", "", "norm"}, {"q_proj", "", "q"}, {"k_proj", "", "k"}, {"v_proj", "", "v"}, {"q_norm", "", "qn"},
-                 {"k_norm", "", "kn"}, {"q_rope", "", "qr"}, {"k_rope", "", "kr"}, {"kv_write", "k", "ck"}, {"kv_write", "v", "cv"},
-                 {"attn_out", "", "attn"}, {"o_proj", "", "o"}, {"resid_attn", "", "add"}, {"ffn_norm", "", "norm"},
-                 {"gate", "", "gate"}, {"up", "", "up"}, {"act", "", "act"}, {"down", "", "down"}, {"resid_ffn", "", "add"}};
+    } names[] = {{"attn_norm", "", "norm"}, {"q_proj", "", "q"},      {"k_proj", "", "k"},
+                 {"v_proj", "", "v"},       {"q_norm", "", "qn"},     {"k_norm", "", "kn"},
+                 {"q_rope", "", "qr"},      {"k_rope", "", "kr"},     {"kv_write", "k", "ck"},
+                 {"kv_write", "v", "cv"},   {"attn_out", "", "attn"}, {"o_proj", "", "o"},
+                 {"resid_attn", "", "add"}, {"ffn_norm", "", "norm"}, {"gate", "", "gate"},
+                 {"up", "", "up"},          {"act", "", "act"},       {"down", "", "down"},
+                 {"resid_ffn", "", "add"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].stage, s->stage) == 0 && strcmp(names[i].part, s->part) == 0)
             return names[i].text;
@@ -218,7 +243,8 @@ static const char *short_stage(const struct ds_site *s)
 }
 
 /* The most telling label of a site's rows. */
-static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, size_t site, const uint8_t *labels, const uint8_t *bad)
+static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, size_t site,
+                      const uint8_t *labels, const uint8_t *bad)
 {
     size_t rows = ds_analysis_rows(a);
     int seen[8] = {0};
@@ -240,12 +266,16 @@ static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, si
 
 static enum ds_role grid_role(char c)
 {
-    return c == '.' ? DS_ROLE_SAME : c == 'o' || c == '!' ? DS_ROLE_DRIFT : c == '~' ? DS_ROLE_UNSTABLE : DS_ROLE_PLAIN;
+    return c == '.'               ? DS_ROLE_SAME
+           : c == 'o' || c == '!' ? DS_ROLE_DRIFT
+           : c == '~'             ? DS_ROLE_UNSTABLE
+                                  : DS_ROLE_PLAIN;
 }
 
 static void add_mark(const struct ds_render *r, char c, size_t width, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%c%s%*s", ds_render_color(r, grid_role(c)), c, ds_render_color(r, DS_ROLE_PLAIN), (int)width - 1, "");
+    ds_buf_printf(out, "%s%c%s%*s", ds_render_color(r, grid_role(c)), c,
+                  ds_render_color(r, DS_ROLE_PLAIN), (int)width - 1, "");
 }
 
 static int same_stage(const struct ds_site *a, const struct ds_site *b)
@@ -253,9 +283,11 @@ static int same_stage(const struct ds_site *a, const struct ds_site *b)
     return strcmp(a->stage, b->stage) == 0 && strcmp(a->part, b->part) == 0;
 }
 
-/* Sites of the first layer are the columns; a layer with other sites (MoE beside dense) shows blanks, then its own by name. */
-static void grid_layer(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels, const uint8_t *bad, size_t first,
-                       size_t end, size_t at, struct ds_buf *out)
+/* Sites of the first layer are the columns; a layer with other sites (MoE beside dense) shows
+ * blanks, then its own by name. */
+static void grid_layer(const struct ds_render *r, const struct ds_analysis *a,
+                       const uint8_t *labels, const uint8_t *bad, size_t first, size_t end,
+                       size_t at, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
     size_t n = r->header->n_sites;
@@ -274,8 +306,8 @@ static void grid_layer(const struct ds_render *r, const struct ds_analysis *a, c
     ds_buf_puts(out, "\n");
 }
 
-void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels, const uint8_t *bad,
-                    struct ds_buf *out)
+void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels,
+                    const uint8_t *bad, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
     size_t n = r->header->n_sites, first = 0, end;
@@ -306,5 +338,6 @@ void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, cons
             ds_render_name(out, sites[s].stage);
             ds_buf_puts(out, "\n");
         }
-    ds_buf_puts(out, ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! non-finite  ? not compared\n");
+    ds_buf_puts(out, ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! "
+                     "non-finite  ? not compared\n");
 }

@@ -13,9 +13,12 @@
 
 enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
 
-/* ---- naming a site ----------------------------------------------------------------------------------------------------------- */
+/* ---- naming a site
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
-static int unknown_stage(const struct ds_header *h, const char *text, const char *stage, struct ds_error *err)
+static int unknown_stage(const struct ds_header *h, const char *text, const char *stage,
+                         struct ds_error *err)
 {
     const char **names = ds_calloc(h->n_sites, sizeof *names, "stage names", err);
     if (!names)
@@ -27,8 +30,9 @@ static int unknown_stage(const struct ds_header *h, const char *text, const char
     if (near >= 0 && strcmp(names[near], stage) != 0)
         ds_hint(err, "did you mean %d,%s?", h->sites[near].layer, names[near]);
     else if (near >= 0)
-        ds_hint(err, "layers go from %d to %d; some stages have parts: %d,%s%s%s", h->sites[0].layer,
-                h->n_sites ? h->sites[h->n_sites - 1].layer : 0, h->sites[near].layer, names[near], h->sites[near].part[0] ? "/" : "",
+        ds_hint(err, "layers go from %d to %d; some stages have parts: %d,%s%s%s",
+                h->sites[0].layer, h->n_sites ? h->sites[h->n_sites - 1].layer : 0,
+                h->sites[near].layer, names[near], h->sites[near].part[0] ? "/" : "",
                 h->sites[near].part);
     free(names);
     return -1;
@@ -46,8 +50,8 @@ int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, s
     size_t n = slash ? (size_t)(slash - stage) : strlen(stage);
     for (size_t i = 0; i < h->n_sites; i++) {
         const struct ds_site *s = &h->sites[i];
-        if (strlen(s->stage) == n && memcmp(s->stage, stage, n) == 0 && strcmp(s->part, slash ? slash + 1 : "") == 0 &&
-            (any_layer || s->layer == layer)) {
+        if (strlen(s->stage) == n && memcmp(s->stage, stage, n) == 0 &&
+            strcmp(s->part, slash ? slash + 1 : "") == 0 && (any_layer || s->layer == layer)) {
             *site = (uint32_t)i;
             return 0;
         }
@@ -57,7 +61,9 @@ int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, s
     return unknown_stage(h, text, name, err);
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------------------- */
+/* ---- values
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t raw_bits(int dtype, const void *data, size_t i)
 {
@@ -75,7 +81,9 @@ static void add_value(int dtype, uint32_t bits, struct ds_buf *out)
         ds_buf_printf(out, "%13d %14s %0*x", (int32_t)bits, "", hex, bits);
         return;
     }
-    float x = dtype == DS_BF16 ? ds_bf16_value((uint16_t)bits) : dtype == DS_F16 ? ds_f16_value((uint16_t)bits) : ds_f32_from_bits(bits);
+    float x = dtype == DS_BF16  ? ds_bf16_value((uint16_t)bits)
+              : dtype == DS_F16 ? ds_f16_value((uint16_t)bits)
+                                : ds_f32_from_bits(bits);
     snprintf(text, sizeof text, "%a", (double)x);
     ds_buf_printf(out, "%15.9g %15s %0*x", (double)x, text, hex, bits);
 }
@@ -83,7 +91,8 @@ static void add_value(int dtype, uint32_t bits, struct ds_buf *out)
 static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, struct ds_buf *out)
 {
     int dtype = ds_dtype_parse(ref->dtype);
-    size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0, n = size ? ref->bytes / size : 0, shown = 0, more = 0;
+    size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0, n = size ? ref->bytes / size : 0,
+           shown = 0, more = 0;
     if (strcmp(ref->dtype, mine->dtype) != 0 || ref->bytes != mine->bytes || !size) {
         ds_buf_puts(out, "    the dumped rows have other formats or lengths\n");
         return;
@@ -93,8 +102,8 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         if (x == y)
             continue;
         if (shown == 0)
-            ds_buf_printf(out, "    %6s %15s %15s %-8s  %15s %15s %-8s  %s\n", "index", "reference", "", "bits", "this", "", "bits",
-                          dtype == DS_I32 ? "distance" : "ULP");
+            ds_buf_printf(out, "    %6s %15s %15s %-8s  %15s %15s %-8s  %s\n", "index", "reference",
+                          "", "bits", "this", "", "bits", dtype == DS_I32 ? "distance" : "ULP");
         if (shown++ >= ELEMENTS_SHOWN) {
             more++;
             continue;
@@ -103,7 +112,8 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         add_value(dtype, x, out);
         ds_buf_puts(out, "  ");
         add_value(dtype, y, out);
-        uint64_t ulp = dtype == DS_I32 ? (uint64_t)llabs((long long)(int32_t)y - (int32_t)x) : ds_ulp_distance(dtype, x, y);
+        uint64_t ulp = dtype == DS_I32 ? (uint64_t)llabs((long long)(int32_t)y - (int32_t)x)
+                                       : ds_ulp_distance(dtype, x, y);
         if (ulp == UINT64_MAX)
             ds_buf_puts(out, "  NaN\n");
         else
@@ -113,7 +123,8 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         ds_buf_printf(out, "    and %zu more of %zu elements differ\n", more, n);
 }
 
-static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t mine, struct ds_buf *out, struct ds_error *err)
+static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t mine,
+                          struct ds_buf *out, struct ds_error *err)
 {
     struct ds_blob x = {0}, y = {0};
     int have_x = w->blob ? w->blob(w->ctx, 0, ref, &x, err) : 0;
@@ -122,25 +133,34 @@ static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t m
     if (rc == 0 && have_x && have_y)
         add_elements(&x, &y, out);
     else if (rc == 0)
-        ds_buf_printf(out, "    values not dumped on %s\n", have_x || have_y ? (have_x ? "this side" : "the reference side") : "either side");
+        ds_buf_printf(out, "    values not dumped on %s\n",
+                      have_x || have_y ? (have_x ? "this side" : "the reference side")
+                                       : "either side");
     free(x.data);
     free(y.data);
     return rc;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- rows
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
-/* The digest of the row in the first trial of the arm whose bits are not the modal ones; 0 if all agree. */
-static int odd_digest(const struct ds_site_view *w, uint32_t site, const struct ds_row_key *k, uint64_t modal, uint64_t *out)
+/* The digest of the row in the first trial of the arm whose bits are not the modal ones; 0 if all
+ * agree. */
+static int odd_digest(const struct ds_site_view *w, uint32_t site, const struct ds_row_key *k,
+                      uint64_t modal, uint64_t *out)
 {
     for (size_t i = 0; i < w->s->n_trials; i++) {
         const struct ds_trial *info = w->s->info(w->s->ctx, i);
-        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL ? w->s->get(w->s->ctx, i, NULL) : NULL;
+        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL
+                                            ? w->s->get(w->s->ctx, i, NULL)
+                                            : NULL;
         for (size_t c = 0; t && c < t->n_captures; c++)
             for (uint32_t j = 0; t->captures[c].site == site && j < t->captures[c].rows; j++) {
                 const struct ds_row *r = &t->rows[t->captures[c].first_row + j];
                 uint64_t d = t->digests[t->captures[c].first_digest + j];
-                if (r->request == k->request && r->position == k->position && r->occurrence == k->occurrence && d != modal) {
+                if (r->request == k->request && r->position == k->position &&
+                    r->occurrence == k->occurrence && d != modal) {
                     *out = d;
                     return 1;
                 }
@@ -187,11 +207,13 @@ static void add_pair(const struct ds_site_view *w, struct ds_buf *out)
 }
 
 /* Lists one row; 1 if it differs, with both digests. */
-static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int label, int print, uint64_t digests[2], struct ds_buf *out)
+static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int label, int print,
+                   uint64_t digests[2], struct ds_buf *out)
 {
     const struct ds_row_key *k = ds_analysis_row(w->a, row);
     uint64_t mine = 0, ref = 0;
-    int have_ref = ds_analysis_digest(w->a, w->ref, site, row, &ref), have = ds_analysis_digest(w->a, w->arm, site, row, &mine);
+    int have_ref = ds_analysis_digest(w->a, w->ref, site, row, &ref),
+        have = ds_analysis_digest(w->a, w->arm, site, row, &mine);
     if (!have && !have_ref)
         return 0;
     if (w->arm == w->ref)
@@ -212,7 +234,8 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
     return have && have_ref && mine != ref;
 }
 
-int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out, struct ds_error *err)
+int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+                   struct ds_error *err)
 {
     const struct ds_site *s = &w->s->header->sites[site];
     size_t rows = ds_analysis_rows(w->a), listed = 0, differ = 0, shown = 0;
@@ -230,7 +253,8 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     ds_render_name(out, s->dtype);
     ds_buf_printf(out, ", %u wide)\n", s->width);
     add_pair(w, out);
-    ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this", "label");
+    ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this",
+                  "label");
     for (size_t i = 0; i < rows; i++) {
         int print = listed < ROWS_LISTED;
         size_t before = out->len;
@@ -255,7 +279,9 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     return rc;
 }
 
-/* ---- all sites -------------------------------------------------------------------------------------------------------------------- */
+/* ---- all sites
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_error *err)
 {
@@ -266,7 +292,9 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
     }
     for (size_t i = 0; i < w->s->n_trials; i++) {
         const struct ds_trial *info = w->s->info(w->s->ctx, i);
-        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL ? w->s->get(w->s->ctx, i, NULL) : NULL;
+        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL
+                                            ? w->s->get(w->s->ctx, i, NULL)
+                                            : NULL;
         for (size_t k = 0; t && k < t->n_nonfinites; k++)
             if (t->nonfinites[k].site < w->s->header->n_sites)
                 bad[t->nonfinites[k].site] = 1;

@@ -1,4 +1,5 @@
-/* render_verdict.c: the verdict as text: matrix first, the answer last. Lays out; judges nothing. */
+/* render_verdict.c: the verdict as text: matrix first, the answer last. Lays out; judges nothing.
+ */
 #include "cli/render_verdict.h"
 
 #include "cli/render_matrix.h"
@@ -32,7 +33,8 @@ static void add_kernel(struct ds_buf *out, const char *op, const char *variant)
 /* A path as an argument: quoted for the shell where it needs to be. */
 static void add_path(struct ds_buf *out, const char *path)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+:,@%=";
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+:,@%=";
     if (path[0] && strspn(path, plain) == strlen(path)) {
         ds_buf_puts(out, path);
         return;
@@ -51,20 +53,27 @@ static void add_path(struct ds_buf *out, const char *path)
 
 static void head(const struct ds_render *r, const char *name, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name, ds_render_color(r, DS_ROLE_PLAIN));
+    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name,
+                  ds_render_color(r, DS_ROLE_PLAIN));
 }
 
-/* ---- what was compared ----------------------------------------------------------------------------------------------------------- */
+/* ---- what was compared
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static void add_record(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     head(r, "record", out);
     ds_render_name(out, r->header ? r->header->model_name : "");
-    ds_buf_printf(out, "\n%14s%" PRIu64 " arms, %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64 " digests compared\n",
-                  "", v->counts.arms, v->counts.trials, v->counts.sites, v->counts.rows, v->counts.digests_compared);
+    ds_buf_printf(out,
+                  "\n%14s%" PRIu64 " arms, %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64
+                  " rows; %" PRIu64 " digests compared\n",
+                  "", v->counts.arms, v->counts.trials, v->counts.sites, v->counts.rows,
+                  v->counts.digests_compared);
     if (r->incomplete || r->damaged)
-        ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete, r->damaged);
+        ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
+                      r->damaged);
     for (size_t i = 0; i < v->n_notes; i++) {
         head(r, "note", out);
         ds_render_name(out, v->notes[i]);
@@ -90,8 +99,8 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
     }
     for (int k = 0; k < 8; k++)
         if (of_kind[k] > most[k])
-            ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "", of_kind[k] - most[k],
-                          ds_diff_kind_name(k));
+            ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "",
+                          of_kind[k] - most[k], ds_diff_kind_name(k));
 }
 
 static void add_factors(const struct ds_render *r, struct ds_buf *out)
@@ -107,14 +116,17 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         ds_render_name(&escaped, name);
         head(r, escaped.data ? escaped.data : "", out);
         ds_buf_free(&escaped);
-        if (all->drifted == 0) {
+        if (all->compared == 0) {
+            ds_buf_puts(out, "nothing compared");
+        } else if (all->drifted == 0) {
             ds_buf_printf(out, "no difference over %" PRIu64 " comparisons", all->compared);
         } else {
             ds_buf_puts(out, "prefill ");
             ds_render_classes(x, x->phase[DS_VERDICT_PREFILL].class_of, 24, out);
             ds_buf_puts(out, "  decode ");
             ds_render_classes(x, x->phase[DS_VERDICT_DECODE].class_of, 24, out);
-            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted, all->compared, all->rows);
+            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
+                          all->compared, all->rows);
         }
         if (all->unstable)
             ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
@@ -147,7 +159,9 @@ static void add_switches(const struct ds_render *r, struct ds_buf *out)
         }
 }
 
-/* ---- the first drift --------------------------------------------------------------------------------------------------------------- */
+/* ---- the first drift
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void add_launch(const struct ds_launch *l, const char *core, struct ds_buf *out)
 {
@@ -177,11 +191,28 @@ static void add_size(const struct ds_finding *f, struct ds_buf *out)
     if (f->positions != f->rows)
         ds_buf_printf(out, " at %u position%s", f->positions, f->positions == 1 ? "" : "s");
     if (f->sized)
-        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g", f->elements, f->max_ulp, f->max_abs,
-                      f->rms);
+        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g",
+                      f->elements, f->max_ulp, f->max_abs, f->rms);
     else
         ds_buf_puts(out, "; sizes not recorded");
     ds_buf_puts(out, "\n");
+}
+
+/* " with threads 2": what else is not as in the base arm. */
+static void add_rest(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+{
+    const struct ds_header *h = r->header;
+    int first = 1;
+    for (size_t i = 0; !r->diff && i < h->n_factors && f->arm < h->n_arms; i++) {
+        if (strcmp(h->factors[i], f->factor) == 0 ||
+            strcmp(h->arms[f->arm].values[i], h->arms[0].values[i]) == 0)
+            continue;
+        ds_buf_puts(out, first ? " with " : ", ");
+        ds_render_name(out, h->factors[i]);
+        ds_buf_puts(out, " ");
+        ds_render_name(out, h->arms[f->arm].values[i]);
+        first = 0;
+    }
 }
 
 static void add_first(const struct ds_render *r, struct ds_buf *out)
@@ -196,23 +227,33 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     add_kernel(out, f->op, f->variant);
     ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
     if (f->label == DS_LABEL_ORIGIN)
-        ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "", f->site);
+        ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "",
+                      f->site);
     ds_buf_printf(out, "%14s", "");
     ds_render_name(out, f->factor);
     ds_buf_puts(out, " ");
     ds_render_name(out, f->value);
     ds_buf_puts(out, " against ");
     ds_render_name(out, f->ref_value);
-    ds_buf_printf(out, "; %s, %u rows in the call (%u); step %d, request %d, position %d\n", phase_name(f->phase),
-                  f->rows_in_call, f->ref_rows_in_call, f->step, f->request, f->position);
+    add_rest(r, f, out);
+    ds_buf_printf(out,
+                  "; %s, %u rows in the call (%u)\n%14sfrom step %d, request %d, position %d on\n",
+                  phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
+                  f->request, f->position);
     add_size(f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
     ds_render_name(out, f->why);
     ds_buf_printf(out, "\n%14s", "");
-    add_launch(f->launch, f->blas_core, out);
-    ds_buf_puts(out, " against ");
-    add_launch(f->ref_launch, f->ref_blas_core, out);
-    ds_buf_puts(out, "\n");
+    struct ds_buf mine = {0}, theirs = {0};
+    add_launch(f->launch, f->blas_core, &mine);
+    add_launch(f->ref_launch, f->ref_blas_core, &theirs);
+    const char *a = mine.data ? mine.data : "", *b = theirs.data ? theirs.data : "";
+    if (strcmp(a, b) == 0)
+        ds_buf_printf(out, "launched alike: %s\n", a);
+    else
+        ds_buf_printf(out, "%s against %s\n", a, b);
+    ds_buf_free(&mine);
+    ds_buf_free(&theirs);
 }
 
 static void add_unstable(const struct ds_render *r, struct ds_buf *out)
@@ -221,10 +262,12 @@ static void add_unstable(const struct ds_render *r, struct ds_buf *out)
     if (r->v->stable)
         return;
     head(r, "unstable", out);
-    ds_buf_printf(out, "%u of %u trials of %u arms disagree with the mode (%.0f %%, 95 %% interval %.0f to %.0f %%);\n%14s"
+    ds_buf_printf(out,
+                  "%u of %u trials of %u arms disagree with the mode (%.0f %%, 95 %% interval %.0f "
+                  "to %.0f %%);\n%14s"
                   "%" PRIu64 " of %" PRIu64 " repeated digests\n",
-                  u->disagree, u->trials, u->arms, u->trials ? 100.0 * u->disagree / u->trials : 0, 100 * u->low, 100 * u->high, "",
-                  u->rows, u->of_rows);
+                  u->disagree, u->trials, u->arms, u->trials ? 100.0 * u->disagree / u->trials : 0,
+                  100 * u->low, 100 * u->high, "", u->rows, u->of_rows);
 }
 
 /* First drift of each factor that is not the one told above. */
@@ -242,11 +285,14 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
         add_site(out, f->layer, f->stage, f->part);
         ds_buf_puts(out, ", ");
         add_kernel(out, f->op, f->variant);
-        ds_buf_printf(out, " (%s, M = %u): %s\n", phase_name(f->phase), f->rows_in_call, ds_kind_name(f->kind));
+        ds_buf_printf(out, " (%s, M = %u): %s\n", phase_name(f->phase), f->rows_in_call,
+                      ds_kind_name(f->kind));
     }
 }
 
-/* ---- consequences -------------------------------------------------------------------------------------------------------------------- */
+/* ---- consequences
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static void add_origins(const struct ds_render *r, struct ds_buf *out)
 {
@@ -265,7 +311,8 @@ static void add_origins(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, some ? "\n" : "");
     for (size_t k = 0; k < r->v->n_kernels && some; k++) {
         const struct ds_kernel_verdict *x = &r->v->kernels[k];
-        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE || !x->judged)
+        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE ||
+            !x->judged)
             continue;
         if (same % 4 == 0) {
             ds_buf_puts(out, same ? "\n" : "");
@@ -287,9 +334,11 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
         return;
     head(r, "growth", out);
     for (size_t i = 0; i < n; i += step)
-        ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer, r->v->growth[i].relative_rms);
+        ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer,
+                      r->v->growth[i].relative_rms);
     if ((n - 1) % step)
-        ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer, r->v->growth[n - 1].relative_rms);
+        ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer,
+                      r->v->growth[n - 1].relative_rms);
     ds_buf_puts(out, "\n");
 }
 
@@ -298,10 +347,11 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
     const struct ds_verdict *v = r->v;
     if (v->tokens_compared) {
         head(r, "tokens", out);
-        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same, v->tokens_compared);
+        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
+                      v->tokens_compared);
         if (v->discrete.found) {
-            ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (", v->discrete.step, v->discrete.b,
-                          v->discrete.a, v->discrete.margin);
+            ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (",
+                          v->discrete.step, v->discrete.b, v->discrete.a, v->discrete.margin);
             ds_render_name(out, v->discrete.factor);
             ds_buf_puts(out, " ");
             ds_render_name(out, v->discrete.value);
@@ -313,8 +363,9 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
         head(r, "non-finite", out);
         ds_buf_puts(out, "first at ");
         add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
-        ds_buf_printf(out, ", position %d, arm %u: %u NaN, %u Inf; inputs %s\n", v->nonfinite.at.position, v->nonfinite.at.arm,
-                      v->nonfinite.nan, v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite");
+        ds_buf_printf(out, ", position %d, arm %u: %u NaN, %u Inf; inputs %s\n",
+                      v->nonfinite.at.position, v->nonfinite.at.arm, v->nonfinite.nan,
+                      v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite");
     }
 }
 
@@ -327,12 +378,19 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
     if (v->overhead_prefill >= 0)
         ds_buf_printf(out, "%.2f %% of prefill CPU time", 100 * v->overhead_prefill);
     if (v->overhead_decode >= 0)
-        ds_buf_printf(out, "%s%.2f %% of decode", v->overhead_prefill >= 0 ? ", " : "", 100 * v->overhead_decode);
+        ds_buf_printf(out, "%s%.2f %% of decode", v->overhead_prefill >= 0 ? ", " : "",
+                      100 * v->overhead_decode);
+    if (v->total_prefill > v->overhead_prefill && v->total_prefill >= 0)
+        ds_buf_printf(out, "; %.2f %% and %.2f %% with held rows,\n%14sstatistics and dumps",
+                      100 * v->total_prefill, 100 * v->total_decode, "");
     ds_buf_puts(out, v->disturbs < 0 ? "; not checked against a run without them\n"
-                     : v->disturbs ? "; THEY CHANGE THE ANSWER\n" : "; the answer is the same without them\n");
+                     : v->disturbs   ? "; THEY CHANGE THE ANSWER\n"
+                                     : "; the answer is the same without them\n");
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the end
+ * ----------------------------------------------------------------------------------------------------------------------------
+ */
 
 static void add_next(const struct ds_render *r, struct ds_buf *out)
 {
@@ -380,7 +438,8 @@ static void add_next(const struct ds_render *r, struct ds_buf *out)
 /* The first differing setting of two records: beside the place it is what one looks for. */
 static void add_setting(const struct ds_render *r, struct ds_buf *out)
 {
-    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY, DS_DIFF_FACTOR};
+    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
+                                DS_DIFF_FACTOR};
     for (size_t k = 0; r->diff && k < sizeof order / sizeof *order; k++)
         for (size_t i = 0; i < r->diff->n_items; i++) {
             const struct ds_diff_item *x = &r->diff->items[i];
@@ -403,23 +462,27 @@ static void add_setting(const struct ds_render *r, struct ds_buf *out)
         }
 }
 
-static void add_drift_sentence(const struct ds_verdict *v, struct ds_buf *out)
+static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
 {
+    const struct ds_verdict *v = r->v;
     const struct ds_finding *f = &v->first;
     ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
     add_site(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     add_kernel(out, f->op, f->variant);
     if (!v->stable) {
-        ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)", phase_name(f->phase),
-                      v->unstable.disagree, v->unstable.trials, 100 * v->unstable.low, 100 * v->unstable.high);
+        ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
+                      phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
+                      100 * v->unstable.low, 100 * v->unstable.high);
         return;
     }
     ds_buf_puts(out, ", ");
     ds_render_name(out, f->factor);
     ds_buf_puts(out, " ");
     ds_render_name(out, f->value);
-    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", phase_name(f->phase), f->rows_in_call, ds_kind_name(f->kind));
+    add_rest(r, f, out);
+    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", phase_name(f->phase), f->rows_in_call,
+                  ds_kind_name(f->kind));
     if (v->factors[0].arms)
         ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);
     else
@@ -430,13 +493,18 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     if (v->result == DS_RESULT_DRIFT) {
-        add_drift_sentence(v, out);
+        add_drift_sentence(r, out);
     } else if (v->result == DS_RESULT_SAME) {
-        uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared : v->counts.digests_compared;
-        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (%" PRIu64 " arms, %" PRIu64 " trials)", n,
-                      v->counts.arms, v->counts.trials);
+        uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
+                             : v->counts.digests_compared;
+        ds_buf_printf(out,
+                      "same: no difference over %" PRIu64 " comparisons (%" PRIu64 " arms, %" PRIu64
+                      " trials)",
+                      n, v->counts.arms, v->counts.trials);
     } else if (v->result == DS_RESULT_RECORDED) {
-        ds_buf_printf(out, "recorded: one trial, %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
+        ds_buf_printf(out,
+                      "recorded: one trial, %" PRIu64 " sites, %" PRIu64
+                      " rows; nothing to compare it with yet",
                       v->counts.sites, v->counts.rows);
     } else {
         ds_buf_puts(out, "incomparable: ");
@@ -470,21 +538,26 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_tokens(r, out);
     add_probe(r, out);
     add_next(r, out);
-    ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
-                                        : v->result == DS_RESULT_SAME ? DS_ROLE_SAME : DS_ROLE_HEAD));
+    ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT
+                                            ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
+                                        : v->result == DS_RESULT_SAME ? DS_ROLE_SAME
+                                                                      : DS_ROLE_HEAD));
     ds_render_sentence(r, out);
     ds_buf_puts(out, ds_render_color(r, DS_ROLE_PLAIN));
     ds_buf_puts(out, "\n");
 }
 
-int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct ds_record *record, const char *path, int *exit_code,
-                   struct ds_error *err)
+int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct ds_record *record,
+                   const char *path, int *exit_code, struct ds_error *err)
 {
     struct ds_verdict v;
     struct ds_buf out = {0};
     if (ds_verdict_make(s, &v, err) != 0)
         return path ? ds_prefix(err, "%s", path) : -1;
-    struct ds_render r = {.o = o, .header = s->header, .v = &v, .path = path,
+    struct ds_render r = {.o = o,
+                          .header = s->header,
+                          .v = &v,
+                          .path = path,
                           .incomplete = record ? ds_record_incomplete(record) : 0,
                           .damaged = record ? ds_record_damaged(record) : 0};
     int rc = 0;

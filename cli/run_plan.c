@@ -15,7 +15,8 @@
 
 static const char *const dump_names[] = {"none", "first", "origins", "all"};
 
-/* Options of a sweep as lines of the environment, so that a resume does the rest in the same way. */
+/* Options of a sweep as lines of the environment, so that a resume does the rest in the same way.
+ */
 static const struct {
     const char *name;
     size_t offset;
@@ -35,12 +36,15 @@ static int32_t *option_field(struct ds_sweep_options *s, size_t i)
     return (int32_t *)((char *)s + kept[i].offset);
 }
 
-static int read_options(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
+static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
+                        struct ds_error *err)
 {
     int64_t repeat, steps, dump_rows, page;
-    if (ds_opt_int(o, "repeat", 1, 100000, &repeat, err) != 0 || ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
+    if (ds_opt_int(o, "repeat", 1, 100000, &repeat, err) != 0 ||
+        ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
         ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0 ||
-        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0 || ds_opt_size(o, "hold", &s->hold, err) != 0)
+        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0 ||
+        ds_opt_size(o, "hold", &s->hold, err) != 0)
         return -1;
     s->repeats = (int32_t)repeat;
     s->steps = (int32_t)steps;
@@ -55,7 +59,9 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s, 
     return 0;
 }
 
-/* ---- header ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- header
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
 {
@@ -115,7 +121,9 @@ static int fill_identity(const struct ds_options *o, struct ds_header *h, struct
     return (h->command = strdup(o->command)) ? 0 : ds_fail(err, "out of memory");
 }
 
-/* ---- model ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- model
+ * -------------------------------------------------------------------------------------------------------------------------
+ */
 
 static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
@@ -138,13 +146,15 @@ static int bind_requests(struct ds_run_plan *p, struct ds_error *err)
     if (!p->requests)
         return -1;
     for (size_t i = 0; i < p->header.n_prompts; i++)
-        p->requests[i] = (struct ds_sweep_request){p->header.prompts[i].tokens, (int32_t)p->header.prompts[i].n_tokens};
+        p->requests[i] = (struct ds_sweep_request){p->header.prompts[i].tokens,
+                                                   (int32_t)p->header.prompts[i].n_tokens};
     p->n_requests = (int32_t)p->header.n_prompts;
     return 0;
 }
 
 /* How many varied neighbours the arms need, and the base arm's dtype. */
-static int needed_neighbours(const struct ds_header *h, int32_t *neighbours, int *dtype, struct ds_error *err)
+static int needed_neighbours(const struct ds_header *h, int32_t *neighbours, int *dtype,
+                             struct ds_error *err)
 {
     *neighbours = 0;
     for (size_t a = 0; a < h->n_arms; a++) {
@@ -196,7 +206,8 @@ static int tokens_from(const struct ds_options *o, struct ds_run_plan *p, struct
         rc = ds_fail(err, "%s: has no base trial to take tokens from", path);
     for (int32_t i = 0; rc == 0 && i < p->n_forced; i++)
         if (p->forced[i] < 0 || p->forced[i] >= p->model->hp.vocab)
-            rc = ds_fail(err, "%s: token %d is outside this model's vocabulary", path, p->forced[i]);
+            rc =
+                ds_fail(err, "%s: token %d is outside this model's vocabulary", path, p->forced[i]);
     return rc;
 }
 
@@ -210,16 +221,22 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
         needed_neighbours(&p->header, &neighbours, &dtype, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
-    if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 || bind_requests(p, err) != 0)
+    if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
+        bind_requests(p, err) != 0)
         return -1;
-    if (tokens_from(o, p, err) != 0 || ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
+    if (tokens_from(o, p, err) != 0 ||
+        ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
         return -1;
-    return fill_identity(o, &p->header, err) != 0 ? -1 : add_environment(&p->header, &p->options, err);
+    return fill_identity(o, &p->header, err) != 0 ? -1
+                                                  : add_environment(&p->header, &p->options, err);
 }
 
-/* ---- resume ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- resume
+ * -------------------------------------------------------------------------------------------------------------------------
+ */
 
-static int options_from_record(const struct ds_header *h, struct ds_sweep_options *s, struct ds_error *err)
+static int options_from_record(const struct ds_header *h, struct ds_sweep_options *s,
+                               struct ds_error *err)
 {
     s->repeats = (int32_t)h->repeats;
     for (size_t i = 0; i < KEPT; i++) {
@@ -233,40 +250,46 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
             return ds_fail(err, "the record does not say %s: it cannot be resumed", kept[i].name);
         *option_field(s, i) = (int32_t)v;
     }
-    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL ? 0 : ds_fail(err, "the record's options are out of range");
+    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL
+               ? 0
+               : ds_fail(err, "the record's options are out of range");
 }
 
 /* The record is hostile: its prompts must fit the model before they are fed to it. */
 static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
 {
     if (p->header.n_prompts == 0 || p->header.n_prompts < (size_t)neighbours + 1)
-        return ds_fail(err, "the record has %zu prompts; its arms need %d", p->header.n_prompts, neighbours + 1);
+        return ds_fail(err, "the record has %zu prompts; its arms need %d", p->header.n_prompts,
+                       neighbours + 1);
     for (size_t i = 0; i < p->header.n_prompts; i++) {
         const struct ds_prompt *q = &p->header.prompts[i];
         if (q->n_tokens == 0 || q->n_tokens > (uint32_t)p->model->hp.context)
             return ds_fail(err, "prompt %zu of the record has %u tokens", i, q->n_tokens);
         for (uint32_t k = 0; k < q->n_tokens; k++)
             if (q->tokens[k] < 0 || q->tokens[k] >= p->model->hp.vocab)
-                return ds_fail(err, "prompt %zu of the record has token %d, outside the vocabulary", i, q->tokens[k]);
+                return ds_fail(err, "prompt %zu of the record has token %d, outside the vocabulary",
+                               i, q->tokens[k]);
     }
     return 0;
 }
 
-int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
+                       struct ds_error *err)
 {
     memset(p, 0, sizeof *p);
     const struct ds_header *h = ds_record_header(r);
     int32_t neighbours;
     int dtype;
-    if (options_from_record(h, &p->options, err) != 0 || ds_opt_size(o, "hold", &p->options.hold, err) != 0 ||
-        open_model(o, p, err) != 0)
+    if (options_from_record(h, &p->options, err) != 0 ||
+        ds_opt_size(o, "hold", &p->options.hold, err) != 0 || open_model(o, p, err) != 0)
         return -1;
     if (p->model->digest != h->model_digest) {
         ds_fail(err, "the record was made with another model ('%s')", h->model_name);
         return ds_hint(err, "give that model with -m");
     }
     p->header = *h; /* borrowed from the record: see ds_run_plan_free */
-    if (needed_neighbours(h, &neighbours, &dtype, err) != 0 || check_prompts(p, neighbours, err) != 0)
+    if (needed_neighbours(h, &neighbours, &dtype, err) != 0 ||
+        check_prompts(p, neighbours, err) != 0)
         return -1;
     return bind_requests(p, err) != 0 ? -1 : ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
 }

@@ -9,27 +9,31 @@
 
 struct ds_run_plan {
     struct ds_model *model;
-    struct ds_tokenizer *tokenizer;  /* NULL when the model has none */
+    struct ds_tokenizer *tokenizer; /* NULL when the model has none */
     struct ds_header header;
-    int owns_header;                 /* 0: borrowed from the record that is resumed */
+    int owns_header; /* 0: borrowed from the record that is resumed */
     struct ds_sweep_options options;
     struct ds_sweep_request *requests;
     int32_t n_requests;
-    int32_t *forced;                 /* --tokens-from, or the base arm's tokens of the record to resume */
+    int32_t *forced; /* --tokens-from, or the base arm's tokens of the record to resume */
     int32_t n_forced;
 };
 
 /* Plans a new sweep from the command line. */
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err);
-/* Plans the rest of a record's sweep. The model comes from the command line and must be the record's. */
-int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p, struct ds_error *err);
+/* Plans the rest of a record's sweep. The model comes from the command line and must be the
+ * record's. */
+int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
+                       struct ds_error *err);
 void ds_run_plan_free(struct ds_run_plan *p);
 
-/* The prompts of a sweep: request 0 as given (or a default), then `neighbours` other ones (given, then built-in texts cut to unlike
- * lengths). Fills header.prompts. (run_prompts.c) */
-int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours, struct ds_error *err);
+/* The prompts of a sweep: request 0 as given (or a default), then `neighbours` other ones (given,
+ * then built-in texts cut to unlike lengths). Fills header.prompts. (run_prompts.c) */
+int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours,
+                   struct ds_error *err);
 
-/* The tokens that the base arm of a record chose, step by step. *n = 0 when it has no base trial. malloc'ed. */
+/* The tokens that the base arm of a record chose, step by step. *n = 0 when it has no base trial.
+ * malloc'ed. */
 int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* run_prompts.c: prompts of a sweep: what the user gave, else a default subject; and neighbours unlike it. */
+/* run_prompts.c: prompts of a sweep: what the user gave, else a default subject; and neighbours
+ * unlike it. */
 #include "cli/run_plan.h"
 
 #include "base/mem.h"
@@ -8,19 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char default_subject[] = "Floating-point addition is not associative, so the order in which a kernel adds its "
-                                      "terms decides the last bits of the result.";
+static const char default_subject[] =
+    "Floating-point addition is not associative, so the order in which a kernel adds its "
+    "terms decides the last bits of the result.";
 
-/* Neighbours are slices of this text: plain prose, digits, punctuation, other alphabets, so that their rows are unlike. */
+/* Neighbours are slices of this text: plain prose, digits, punctuation, other alphabets, so that
+ * their rows are unlike. */
 static const char corpus[] =
-    "A small stone bridge crosses the river below the mill, and every spring the water reaches its second arch. "
-    "In 1847 the miller cut a mark for the height of the flood; there are 31 marks now, the highest at 2.74 m. "
+    "A small stone bridge crosses the river below the mill, and every spring the water reaches its "
+    "second arch. "
+    "In 1847 the miller cut a mark for the height of the flood; there are 31 marks now, the "
+    "highest at 2.74 m. "
     "def area(r):\n    return 3.14159 * r ** 2\n\nprint(area(2.5))\n"
-    "Der Zug nach Bern f\xc3\xa4hrt um 8:15 Uhr ab. \xc2\xbf" "Cu\xc3\xa1ndo llega el barco? "
+    "Der Zug nach Bern f\xc3\xa4hrt um 8:15 Uhr ab. \xc2\xbf"
+    "Cu\xc3\xa1ndo llega el barco? "
     "She counted the cups twice: seven on the shelf, two in the sink, none broken. "
     "The committee, which had not met since the autumn, voted 9 to 4 against the plan. "
     "SELECT name, SUM(amount) FROM orders WHERE day >= '2021-03-01' GROUP BY name; "
-    "Salt, flour, lukewarm water; knead for ten minutes, rest for an hour, fold, and bake at 230 degrees. "
+    "Salt, flour, lukewarm water; knead for ten minutes, rest for an hour, fold, and bake at 230 "
+    "degrees. "
     "If x > y and y > z then x > z, whatever the numbers are. ";
 
 enum { DEFAULT_IDS = 24 };
@@ -35,7 +42,8 @@ static int32_t scrambled(uint64_t i, int32_t vocab)
 }
 
 /* Takes ownership of tokens, also on failure. */
-static int add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, size_t n, struct ds_error *err)
+static int add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, size_t n,
+                      struct ds_error *err)
 {
     struct ds_prompt *q = &p->header.prompts[p->header.n_prompts];
     q->request = (int32_t)p->header.n_prompts;
@@ -47,12 +55,13 @@ static int add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, 
     if (n == 0)
         return ds_fail(err, "prompt %d has no tokens", q->request);
     if (n > (size_t)p->model->hp.context)
-        return ds_fail(err, "prompt %d has %zu tokens; the model's context is %d", q->request, n, p->model->hp.context);
+        return ds_fail(err, "prompt %d has %zu tokens; the model's context is %d", q->request, n,
+                       p->model->hp.context);
     return 0;
 }
 
-static int encode(const struct ds_run_plan *p, const char *text, size_t len, int special, int32_t **ids, size_t *n,
-                  struct ds_error *err)
+static int encode(const struct ds_run_plan *p, const char *text, size_t len, int special,
+                  int32_t **ids, size_t *n, struct ds_error *err)
 {
     size_t unknown = 0;
     if (!p->tokenizer) {
@@ -63,12 +72,14 @@ static int encode(const struct ds_run_plan *p, const char *text, size_t len, int
         return -1;
     if (unknown > 0) {
         free(*ids);
-        return ds_fail(err, "the model's vocabulary has no token for %zu bytes of the prompt", unknown);
+        return ds_fail(err, "the model's vocabulary has no token for %zu bytes of the prompt",
+                       unknown);
     }
     return 0;
 }
 
-static int add_text(const struct ds_options *o, struct ds_run_plan *p, const char *text, size_t len, struct ds_error *err)
+static int add_text(const struct ds_options *o, struct ds_run_plan *p, const char *text, size_t len,
+                    struct ds_error *err)
 {
     struct ds_buf chat = {0};
     int32_t *ids;
@@ -83,14 +94,16 @@ static int add_text(const struct ds_options *o, struct ds_run_plan *p, const cha
             return -1;
         }
     }
-    int rc = chat.data ? encode(p, chat.data, chat.len, 1, &ids, &n, err) : encode(p, text, len, 0, &ids, &n, err);
+    int rc = chat.data ? encode(p, chat.data, chat.len, 1, &ids, &n, err)
+                       : encode(p, text, len, 0, &ids, &n, err);
     if (rc == 0)
         rc = add_prompt(p, chat.data ? chat.data : text, ids, n, err);
     ds_buf_free(&chat);
     return rc;
 }
 
-static int add_file(const struct ds_options *o, struct ds_run_plan *p, const char *path, struct ds_error *err)
+static int add_file(const struct ds_options *o, struct ds_run_plan *p, const char *path,
+                    struct ds_error *err)
 {
     enum { LIMIT = 64 << 20 };
     FILE *f = fopen(path, "rb");
@@ -124,7 +137,8 @@ static int add_ids(struct ds_run_plan *p, const char *text, struct ds_error *err
         long v = strtol(s, &end, 10);
         if (end == s || errno || v < 0 || v >= p->model->hp.vocab || (*end && *end != ',')) {
             free(ids);
-            return ds_fail(err, "--tokens: '%.40s' does not begin with a token id from 0 to %d", s, p->model->hp.vocab - 1);
+            return ds_fail(err, "--tokens: '%.40s' does not begin with a token id from 0 to %d", s,
+                           p->model->hp.vocab - 1);
         }
         if (ds_grow(&ids, &cap, n + 1, sizeof *ids, "token ids", err) != 0) {
             free(ids);
@@ -156,10 +170,12 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
         return 0;
     if (p->tokenizer)
         return add_text(o, p, default_subject, strlen(default_subject), err);
-    int32_t room = p->model->hp.context - p->options.steps, n = room < DEFAULT_IDS ? room : DEFAULT_IDS;
+    int32_t room = p->model->hp.context - p->options.steps,
+            n = room < DEFAULT_IDS ? room : DEFAULT_IDS;
     if (n < 1)
-        return ds_fail(err, "the model's context of %d leaves no room for a prompt beside %d decode steps",
-                       p->model->hp.context, p->options.steps);
+        return ds_fail(
+            err, "the model's context of %d leaves no room for a prompt beside %d decode steps",
+            p->model->hp.context, p->options.steps);
     int32_t *ids = ds_calloc((size_t)n, sizeof *ids, "prompt", err);
     if (!ids)
         return -1;
@@ -168,7 +184,8 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
     return add_prompt(p, "", ids, (size_t)n, err);
 }
 
-/* Built-in neighbours: slices of the corpus, each with its own start and length around the subject's. */
+/* Built-in neighbours: slices of the corpus, each with its own start and length around the
+ * subject's. */
 static int add_builtin(struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
 {
     int32_t *ids = NULL;
@@ -183,14 +200,16 @@ static int add_builtin(struct ds_run_plan *p, int32_t neighbours, struct ds_erro
         len = len < 1 ? 1 : len > room ? room : len;
         int32_t *slice = ds_calloc((size_t)len, sizeof *slice, "neighbour", err);
         for (int64_t i = 0; slice && i < len; i++)
-            slice[i] = n ? ids[(j * 29 + (uint64_t)i) % n] : scrambled(j * 100003 + (uint64_t)i, p->model->hp.vocab);
+            slice[i] = n ? ids[(j * 29 + (uint64_t)i) % n]
+                         : scrambled(j * 100003 + (uint64_t)i, p->model->hp.vocab);
         rc = slice ? add_prompt(p, "", slice, (size_t)len, err) : -1;
     }
     free(ids);
     return rc;
 }
 
-int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
+int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours,
+                   struct ds_error *err)
 {
     size_t given = ds_opt_count(o, "prompt") + ds_opt_count(o, "file") + ds_opt_count(o, "tokens");
     size_t most = (given ? given : 1) + (size_t)(neighbours > 0 ? neighbours : 0);

@@ -1,7 +1,9 @@
-/* verb_bench.c: `driftscope bench`: what the probes cost and how fast the model runs on this machine. Figures, no verdicts.
+/* verb_bench.c: `driftscope bench`: what the probes cost and how fast the model runs on this
+ * machine. Figures, no verdicts.
  *
- * Machines are shared and noisy: passes with and without probes alternate, times are CPU time of the whole process, and each figure
- * is shown with its spread. The probes' own account of their time is printed beside the paired difference; they must agree. */
+ * Machines are shared and noisy: passes with and without probes alternate, times are CPU time of
+ * the whole process, and each figure is shown with its spread. The probes' own account of their
+ * time is printed beside the paired difference; they must agree. */
 #include "cli/cli.h"
 
 #include "base/dtype.h"
@@ -19,10 +21,14 @@
 
 enum { PREFILL = 128, MAX_ROUNDS = 400 };
 
-/* One thing measured: a pass shape with a kernel set, with probes at all sites or at the residuals only. */
+/* Which sites are digested, and whether rows are searched for NaN and Inf too. */
+enum { ALL_SITES, ALL_SITES_WATCHED, RESIDUALS };
+static const char *const site_names[] = {"all sites", "all, NaN watch", "resid_ffn"};
+
+/* One thing measured: a pass shape with a kernel set and a choice of sites. */
 struct subject {
     const char *set;
-    int threads, batch, prefill, resid_only;
+    int threads, batch, prefill, sites;
 };
 
 struct spread {
@@ -30,9 +36,9 @@ struct spread {
 };
 
 struct figure {
-    struct spread tokens_per_s;   /* wall clock, probes off */
-    struct spread account;        /* the probes' own time over the pass's CPU time */
-    struct spread paired;         /* CPU time with probes over without, minus 1 */
+    struct spread tokens_per_s; /* wall clock, probes off */
+    struct spread account;      /* the probes' own time over the pass's CPU time */
+    struct spread paired;       /* CPU time with probes over without, minus 1 */
     int rounds;
 };
 
@@ -55,7 +61,9 @@ static struct spread spread_of(double *v, int n)
     return (struct spread){v[n / 2], v[n / 4], v[n - 1 - n / 4]};
 }
 
-/* ---- one pass ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- one pass
+ * -----------------------------------------------------------------------------------------------------------------------
+ */
 
 struct bench {
     struct ds_model *model;
@@ -80,13 +88,16 @@ static void bench_free(struct bench *b)
     free(b->tokens);
 }
 
-static int bench_setup(struct bench *b, struct ds_model *m, const struct subject *s, struct ds_error *err)
+static int bench_setup(struct bench *b, struct ds_model *m, const struct subject *s,
+                       struct ds_error *err)
 {
     memset(b, 0, sizeof *b);
     b->model = m;
     b->s = s;
     uint32_t n_sites, n_edges;
-    struct ds_forward_config fc = {.dtype = DS_F32, .threads = s->threads, .n_requests = s->batch,
+    struct ds_forward_config fc = {.dtype = DS_F32,
+                                   .threads = s->threads,
+                                   .n_requests = s->batch,
                                    .max_rows = s->prefill > s->batch ? s->prefill : s->batch,
                                    .capacity = s->prefill ? s->prefill : MAX_ROUNDS * 4};
     int32_t context = m->hp.context;
@@ -105,11 +116,16 @@ static int bench_setup(struct bench *b, struct ds_model *m, const struct subject
     if (!b->site_on || !b->seqs || !b->tokens)
         return -1;
     for (uint32_t i = 0; i < n_sites; i++)
-        b->site_on[i] = !s->resid_only || strcmp(b->sites[i].stage, "resid_ffn") == 0;
+        b->site_on[i] = s->sites != RESIDUALS || strcmp(b->sites[i].stage, "resid_ffn") == 0;
     for (int32_t i = 0; i < fc.max_rows; i++)
         b->tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->hp.vocab);
-    struct ds_probe_config pc = {.sites = b->sites, .n_sites = n_sites, .edges = b->edges, .n_edges = n_edges,
-                                 .site_on = b->site_on, .team = ds_forward_team(b->forward)};
+    struct ds_probe_config pc = {.sites = b->sites,
+                                 .n_sites = n_sites,
+                                 .edges = b->edges,
+                                 .n_edges = n_edges,
+                                 .site_on = b->site_on,
+                                 .no_watch = s->sites == ALL_SITES,
+                                 .team = ds_forward_team(b->forward)};
     return ds_probe_new(&pc, &b->probe, err);
 }
 
@@ -118,14 +134,18 @@ static int one_call(struct bench *b, int probed, int32_t first_step, struct ds_e
 {
     const struct subject *s = b->s;
     for (int32_t i = 0; i < s->batch; i++)
-        b->seqs[i] = (struct ds_batch_seq){.request = i, .tokens = b->tokens + i, .record = 1, .step = first_step,
+        b->seqs[i] = (struct ds_batch_seq){.request = i,
+                                           .tokens = b->tokens + i,
+                                           .record = 1,
+                                           .step = first_step,
                                            .n_tokens = s->prefill ? s->prefill : 1,
                                            .logits_from = s->prefill ? s->prefill - 1 : 0};
     struct ds_batch batch = {b->seqs, s->batch, s->prefill ? DS_PHASE_PREFILL : DS_PHASE_DECODE};
     const float *logits;
     const int32_t *tokens;
     int32_t n;
-    if (ds_forward_run(b->forward, &batch, probed ? b->probe : NULL, &logits, &tokens, &n, err) != 0)
+    if (ds_forward_run(b->forward, &batch, probed ? b->probe : NULL, &logits, &tokens, &n, err) !=
+        0)
         return -1;
     return probed ? ds_probe_end_call(b->probe, err) : 0;
 }
@@ -159,7 +179,8 @@ static int one_pass(struct bench *b, int probed, struct pass *out, struct ds_err
     return 0;
 }
 
-static int measure(struct ds_model *m, const struct subject *s, double seconds, struct figure *f, struct ds_error *err)
+static int measure(struct ds_model *m, const struct subject *s, double seconds, struct figure *f,
+                   struct ds_error *err)
 {
     static double rate[MAX_ROUNDS], account[MAX_ROUNDS], paired[MAX_ROUNDS];
     struct bench b;
@@ -169,8 +190,10 @@ static int measure(struct ds_model *m, const struct subject *s, double seconds, 
     int n = 0;
     if (rc == 0)
         rc = one_pass(&b, 1, &on, err); /* warm-up */
-    for (; rc == 0 && n < MAX_ROUNDS && (n < 8 || clock_s(CLOCK_MONOTONIC) - start < seconds); n++) {
-        /* The order changes from round to round, so that a trend of the machine favours neither side. */
+    for (; rc == 0 && n < MAX_ROUNDS && (n < 8 || clock_s(CLOCK_MONOTONIC) - start < seconds);
+         n++) {
+        /* The order changes from round to round, so that a trend of the machine favours neither
+         * side. */
         if (n % 2 == 0)
             rc = one_pass(&b, 0, &off, err) != 0 || one_pass(&b, 1, &on, err) != 0 ? -1 : 0;
         else
@@ -186,30 +209,37 @@ static int measure(struct ds_model *m, const struct subject *s, double seconds, 
     return 0;
 }
 
-/* ---- output --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- output
+ * ---------------------------------------------------------------------------------------------------------------------------
+ */
 
 static json_t *spread_json(struct spread s)
 {
     return json_pack("{s:f,s:f,s:f}", "median", s.median, "low", s.low, "high", s.high);
 }
 
-static void add_row(json_t *rows, struct ds_buf *text, const struct subject *s, const struct figure *f)
+static void add_row(json_t *rows, struct ds_buf *text, const struct subject *s,
+                    const struct figure *f)
 {
     char shape[64];
     if (s->prefill)
         snprintf(shape, sizeof shape, "prefill %d", s->prefill);
     else
         snprintf(shape, sizeof shape, "decode, batch %d", s->batch);
-    ds_buf_printf(text, "%-9s %-16s %d thread%s  %-9s %8.1f tok/s  probes %6.3f %% (%.3f..%.3f)  paired %+6.2f %% (%+.2f..%+.2f)\n",
-                  s->set, shape, s->threads, s->threads == 1 ? " " : "s", s->resid_only ? "resid_ffn" : "all sites",
-                  f->tokens_per_s.median, 100 * f->account.median, 100 * f->account.low, 100 * f->account.high,
-                  100 * f->paired.median, 100 * f->paired.low, 100 * f->paired.high);
-    json_array_append_new(rows, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:i,s:o,s:o,s:o}", "set", s->set, "phase",
-                                          s->prefill ? "prefill" : "decode", "rows", s->prefill ? s->prefill : s->batch,
-                                          "batch", s->batch, "threads", s->threads, "sites",
-                                          s->resid_only ? "resid_ffn" : "all", "rounds", f->rounds, "tokens_per_s",
-                                          spread_json(f->tokens_per_s), "probe_share", spread_json(f->account),
-                                          "probe_paired", spread_json(f->paired)));
+    ds_buf_printf(text,
+                  "%-9s %-16s %d thread%s  %-14s %8.1f tok/s  probes %6.3f %% (%.3f..%.3f)  paired "
+                  "%+6.2f %% (%+.2f..%+.2f)\n",
+                  s->set, shape, s->threads, s->threads == 1 ? " " : "s", site_names[s->sites],
+                  f->tokens_per_s.median, 100 * f->account.median, 100 * f->account.low,
+                  100 * f->account.high, 100 * f->paired.median, 100 * f->paired.low,
+                  100 * f->paired.high);
+    json_array_append_new(
+        rows,
+        json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:i,s:o,s:o,s:o}", "set", s->set, "phase",
+                  s->prefill ? "prefill" : "decode", "rows", s->prefill ? s->prefill : s->batch,
+                  "batch", s->batch, "threads", s->threads, "sites", site_names[s->sites], "rounds",
+                  f->rounds, "tokens_per_s", spread_json(f->tokens_per_s), "probe_share",
+                  spread_json(f->account), "probe_paired", spread_json(f->paired)));
 }
 
 static void add_model(json_t *top, struct ds_buf *text, const struct ds_model *m, double load)
@@ -219,32 +249,35 @@ static void add_model(json_t *top, struct ds_buf *text, const struct ds_model *m
     double weights = 0, peak = (double)ru.ru_maxrss * 1024;
     for (size_t i = 0; i < m->n_weights; i++)
         weights += 4.0 * (double)m->weights[i].rows * (double)m->weights[i].cols;
-    ds_buf_printf(text, "load %.2f s, peak memory %.2f GB for %.2f GB of f32 weights (%.2f copies and the file's pages)\n",
+    ds_buf_printf(text,
+                  "load %.2f s, peak memory %.2f GB for %.2f GB of f32 weights (%.2f copies and "
+                  "the file's pages)\n",
                   load, peak / 1e9, weights / 1e9, peak / weights);
     json_object_set_new(top, "load_s", json_real(load));
     json_object_set_new(top, "peak_bytes", json_real(peak));
     json_object_set_new(top, "weight_bytes", json_real(weights));
 }
 
-static int all_subjects(const struct ds_options *o, struct ds_model *m, json_t *rows, struct ds_buf *text,
-                        struct ds_error *err)
+static int all_subjects(const struct ds_options *o, struct ds_model *m, json_t *rows,
+                        struct ds_buf *text, struct ds_error *err)
 {
     static const struct {
-        int batch, prefill, resid_only;
-    } shapes[] = {{1, PREFILL, 0}, {1, 0, 0}, {8, 0, 0}, {1, PREFILL, 1}, {1, 0, 1}, {8, 0, 1}};
+        int batch, prefill;
+    } shapes[] = {{1, PREFILL}, {1, 0}, {8, 0}};
     const char *sets = ds_opt_text(o, "kernels");
     static const char *const both[] = {"pinned", "vendor"};
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int n_threads = cpus > 1 ? 2 : 1, total = 2 * n_threads * 6, done = 0;
+    int n_threads = cpus > 1 ? 2 : 1, total = 2 * n_threads * 9, done = 0;
     for (int k = 0; k < 2; k++) {
         if (ds_opt_given(o, "kernels") && strcmp(sets, both[k]) != 0)
             continue;
         for (int threads = 1; threads <= n_threads; threads++)
-            for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-                struct subject s = {both[k], threads, shapes[i].batch, shapes[i].prefill, shapes[i].resid_only};
+            for (size_t i = 0; i < 9; i++) {
+                struct subject s = {both[k], threads, shapes[i % 3].batch, shapes[i % 3].prefill,
+                                    (int)(i / 3)};
                 struct figure f;
                 ds_cli_progress(o, "measuring", done++, total);
-                if (measure(m, &s, 6.0, &f, err) != 0)
+                if (measure(m, &s, 4.0, &f, err) != 0)
                     return ds_prefix(err, "%s", s.set);
                 add_row(rows, text, &s, &f);
             }

@@ -10,30 +10,39 @@ struct sides {
     struct ds_record *record[2];
 };
 
-static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                     struct ds_error *err)
 {
     return ds_record_blob(((struct sides *)ctx)->record[side], digest, out, err);
 }
 
-static int render(const struct ds_options *o, const struct ds_render *r, const struct ds_diff *d, struct sides *sides,
-                  struct ds_buf *out, struct ds_error *err)
+static int render(const struct ds_options *o, const struct ds_render *r, const struct ds_diff *d,
+                  struct sides *sides, struct ds_buf *out, struct ds_error *err)
 {
     uint32_t site;
     int wants_site = ds_opt_given(o, "site"), wants_sites = ds_opt_flag(o, "sites");
     if (ds_opt_flag(o, "json"))
-        return wants_site || wants_sites ? ds_fail(err, "--json prints the verdict; --sites and --site are text")
-                                         : ds_render_verdict_json(r, out, err);
+        return wants_site || wants_sites
+                   ? ds_fail(err, "--json prints the verdict; --sites and --site are text")
+                   : ds_render_verdict_json(r, out, err);
     if (!d->analysis || (!wants_site && !wants_sites)) {
         ds_render_verdict_text(r, out);
         return 0;
     }
-    struct ds_site_view w = {.r = r, .a = d->analysis, .s = &d->joined, .arm = 1, .ref = 0, .blob = side_blob, .ctx = sides};
+    struct ds_site_view w = {.r = r,
+                             .a = d->analysis,
+                             .s = &d->joined,
+                             .arm = 1,
+                             .ref = 0,
+                             .blob = side_blob,
+                             .ctx = sides};
     if (d->verdict.first.found && d->verdict.first.arm != d->verdict.first.ref_arm) {
         w.arm = d->verdict.first.arm;
         w.ref = d->verdict.first.ref_arm;
     }
     if (wants_site) {
-        if (ds_parse_site(&d->header, ds_opt_text(o, "site"), &site, err) != 0 || ds_render_site(&w, site, out, err) != 0)
+        if (ds_parse_site(&d->header, ds_opt_text(o, "site"), &site, err) != 0 ||
+            ds_render_site(&w, site, out, err) != 0)
             return -1;
     } else if (ds_render_sites(&w, out, err) != 0) {
         return -1;
@@ -43,7 +52,8 @@ static int render(const struct ds_options *o, const struct ds_render *r, const s
     return 0;
 }
 
-static int diff(const struct ds_options *o, struct sides *sides, int *exit_code, struct ds_error *err)
+static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
+                struct ds_error *err)
 {
     struct ds_source a, b;
     struct ds_diff d;
@@ -56,10 +66,16 @@ static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
     struct ds_header header = d.header; /* names of the model come from A, sites from both */
     memcpy(header.model_name, a.header->model_name, sizeof header.model_name);
     header.n_layers = a.header->n_layers;
-    struct ds_render r = {.o = o, .header = &header, .v = &d.verdict, .diff = &d, .path = ds_opt_operand(o, 0),
-                          .path_b = ds_opt_operand(o, 1),
-                          .incomplete = ds_record_incomplete(sides->record[0]) + ds_record_incomplete(sides->record[1]),
-                          .damaged = ds_record_damaged(sides->record[0]) + ds_record_damaged(sides->record[1])};
+    struct ds_render r = {
+        .o = o,
+        .header = &header,
+        .v = &d.verdict,
+        .diff = &d,
+        .path = ds_opt_operand(o, 0),
+        .path_b = ds_opt_operand(o, 1),
+        .incomplete =
+            ds_record_incomplete(sides->record[0]) + ds_record_incomplete(sides->record[1]),
+        .damaged = ds_record_damaged(sides->record[0]) + ds_record_damaged(sides->record[1])};
     int rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
@@ -73,7 +89,8 @@ int ds_verb_diff(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
     struct sides sides = {{NULL, NULL}};
-    int exit_code = DS_EXIT_ERROR, rc = ds_record_open(ds_opt_operand(o, 0), &sides.record[0], &err);
+    int exit_code = DS_EXIT_ERROR,
+        rc = ds_record_open(ds_opt_operand(o, 0), &sides.record[0], &err);
     if (rc == 0) {
         rc = ds_record_open(ds_opt_operand(o, 1), &sides.record[1], &err);
         if (rc == 0) {

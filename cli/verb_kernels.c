@@ -1,5 +1,5 @@
-/* verb_kernels.c: `driftscope kernels`: every variant by op, what it claims, which sets use it, whether it can run here. Owns that
- * list's two forms; runs no kernel. */
+/* verb_kernels.c: `driftscope kernels`: every variant by op, what it claims, which sets use it,
+ * whether it can run here. Owns that list's two forms; runs no kernel. */
 #include "cli/options.h"
 
 #include "base/names.h"
@@ -24,7 +24,7 @@ enum { N_SETS = sizeof set_names / sizeof set_names[0] };
 
 struct entry {
     const struct ds_kernel *kernel;
-    unsigned sets;     /* 1 << index in set_names */
+    unsigned sets; /* 1 << index in set_names */
     int available;
     char why[256];
 };
@@ -36,7 +36,8 @@ static void inspect(const struct ds_kernel *k, struct entry *e)
     e->available = !k->available || k->available(e->why, sizeof e->why) == 0;
     for (int s = 0; s < N_SETS; s++) {
         struct ds_kernel_set set;
-        if (ds_kernel_set_parse(set_names[s], &set, NULL) == 0 && k->op >= 0 && k->op < DS_OP_COUNT && set.op[k->op] == k)
+        if (ds_kernel_set_parse(set_names[s], &set, NULL) == 0 && k->op >= 0 &&
+            k->op < DS_OP_COUNT && set.op[k->op] == k)
             e->sets |= 1u << s;
     }
 }
@@ -52,7 +53,9 @@ static void text_sets(char *out, size_t size, unsigned sets)
         snprintf(out, size, "-");
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------- */
+/* ---- text
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void text_entry(struct ds_buf *b, const struct ds_options *o, const struct entry *e)
 {
@@ -63,7 +66,8 @@ static void text_entry(struct ds_buf *b, const struct ds_options *o, const struc
     ds_buf_printf(b, "%s%-22s%s ", ds_cli_color(o, DS_ROLE_HEAD), name, plain);
     for (int i = 0; i < N_CLAIMS; i++) {
         int holds = (e->kernel->claims & claims[i].flag) != 0;
-        ds_buf_printf(b, "%s%-8s%s", ds_cli_color(o, holds ? DS_ROLE_SAME : DS_ROLE_DIM), holds ? "yes" : "-", plain);
+        ds_buf_printf(b, "%s%-8s%s", ds_cli_color(o, holds ? DS_ROLE_SAME : DS_ROLE_DIM),
+                      holds ? "yes" : "-", plain);
     }
     ds_buf_printf(b, "%-18s", sets);
     if (e->available)
@@ -72,7 +76,8 @@ static void text_entry(struct ds_buf *b, const struct ds_options *o, const struc
         ds_buf_printf(b, "%sno:%s ", ds_cli_color(o, DS_ROLE_DRIFT), plain);
         ds_buf_escape(b, e->why[0] ? e->why : "no reason given", (size_t)-1);
     }
-    ds_buf_printf(b, "\n    %s%s%s\n", ds_cli_color(o, DS_ROLE_DIM), e->kernel->summary ? e->kernel->summary : "", plain);
+    ds_buf_printf(b, "\n    %s%s%s\n", ds_cli_color(o, DS_ROLE_DIM),
+                  e->kernel->summary ? e->kernel->summary : "", plain);
 }
 
 static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
@@ -92,13 +97,16 @@ static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
             listed++;
             missing += !e.available;
         }
-    ds_buf_puts(b, "\nA column says whether the variant claims that its bits do not depend on that condition.\n");
+    ds_buf_puts(b, "\nA column says whether the variant claims that its bits do not depend on that "
+                   "condition.\n");
     ds_buf_printf(b, "pinned variants use %s code here; %s\n", ds_isa_name(),
                   ds_blas_is_open() ? ds_blas_config() : "OpenBLAS cannot be opened");
     ds_buf_printf(b, "%zu variants, %zu of them cannot run here\n", listed, missing);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static json_t *json_entry(const struct entry *e)
 {
@@ -112,9 +120,10 @@ static json_t *json_entry(const struct entry *e)
             json_array_append_new(sets, json_string(set_names[s]));
     struct ds_buf why = {0};
     ds_buf_escape(&why, e->why, (size_t)-1);
-    json_t *out = json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:s}", "op", op ? op : "", "variant", e->kernel->name, "summary",
-                            e->kernel->summary ? e->kernel->summary : "", "claims", claimed, "sets", sets, "available",
-                            e->available, "reason", why.data && !e->available ? why.data : "");
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:b, s:s}", "op", op ? op : "", "variant", e->kernel->name,
+        "summary", e->kernel->summary ? e->kernel->summary : "", "claims", claimed, "sets", sets,
+        "available", e->available, "reason", why.data && !e->available ? why.data : "");
     ds_buf_free(&why);
     return out;
 }
@@ -130,8 +139,10 @@ static int json_list(struct ds_buf *b, int only_op)
             inspect(ds_kernel_at(i), &e);
             json_array_append_new(kernels, json_entry(&e));
         }
-    json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "schema", "driftscope.kernels/1", "pinned_isa", ds_isa_name(), "blas",
-                             ds_blas_is_open() ? json_string(ds_blas_config()) : json_null(), "kernels", kernels);
+    json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "schema", "driftscope.kernels/1", "pinned_isa",
+                             ds_isa_name(), "blas",
+                             ds_blas_is_open() ? json_string(ds_blas_config()) : json_null(),
+                             "kernels", kernels);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (text)
         ds_buf_printf(b, "%s\n", text);
@@ -140,7 +151,9 @@ static int json_list(struct ds_buf *b, int only_op)
     return text ? 0 : -1;
 }
 
-/* ---- the verb --------------------------------------------------------------------------------------------------------------- */
+/* ---- the verb
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static int parse_op(const char *name, int *op, struct ds_error *err)
 {
@@ -154,7 +167,8 @@ static int parse_op(const char *name, int *op, struct ds_error *err)
         names[i] = ds_op_name(i);
     int near = ds_nearest(name, names, DS_OP_COUNT);
     ds_fail(err, "unknown op '%.80s'", name);
-    return near < 0 ? ds_hint(err, "driftscope kernels lists all ops") : ds_hint(err, "did you mean '%s'?", names[near]);
+    return near < 0 ? ds_hint(err, "driftscope kernels lists all ops")
+                    : ds_hint(err, "did you mean '%s'?", names[near]);
 }
 
 int ds_verb_kernels(const struct ds_options *o)
@@ -162,7 +176,8 @@ int ds_verb_kernels(const struct ds_options *o)
     struct ds_buf b = {0};
     struct ds_error err;
     int op, rc = parse_op(ds_opt_operand(o, 0), &op, &err);
-    /* Which core the library takes by itself is worth knowing; that it is missing is told at its variant. */
+    /* Which core the library takes by itself is worth knowing; that it is missing is told at its
+     * variant. */
     if (rc == 0)
         ds_blas_open(NULL, NULL);
     if (rc == 0 && ds_opt_flag(o, "json")) {

@@ -1,4 +1,5 @@
-/* verb_run.c: `driftscope run`: plan, sweep, record, verdict. Owns signals and the record's life; the sweep itself is the engine's. */
+/* verb_run.c: `driftscope run`: plan, sweep, record, verdict. Owns signals and the record's life;
+ * the sweep itself is the engine's. */
 #include "cli/cli.h"
 #include "cli/render_verdict.h"
 #include "cli/run_plan.h"
@@ -42,8 +43,9 @@ struct run {
     struct ds_record *old;      /* the record that is resumed */
     struct ds_trial_data *kept; /* trials in memory with --no-record */
     size_t n_kept, cap_kept;
-    char beside[4096 + 16];     /* a resumed record that takes the old one's place at the end; "" = it has already */
-    uint8_t *have;              /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
+    char beside[4096 + 16]; /* a resumed record that takes the old one's place at the end; "" = it
+                               has already */
+    uint8_t *have;          /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
 };
 
 static uint8_t *have_cell(struct run *run, uint32_t arm, uint32_t repeat, uint32_t pass)
@@ -94,13 +96,16 @@ static void note(void *ctx, const char *text)
     ds_cli_note(run->o, "%s", text);
 }
 
-/* ---- the record ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- the record
+ * -----------------------------------------------------------------------------------------------------------------------
+ */
 
 static void default_path(char *path, size_t size)
 {
     time_t t = time(NULL);
     struct tm tm;
-    if (localtime_r(&t, &tm) == NULL || strftime(path, size, "driftscope-%Y%m%d-%H%M%S.h5", &tm) == 0)
+    if (localtime_r(&t, &tm) == NULL ||
+        strftime(path, size, "driftscope-%Y%m%d-%H%M%S.h5", &tm) == 0)
         snprintf(path, size, "driftscope.h5");
 }
 
@@ -112,23 +117,29 @@ static int create_record(struct run *run, struct ds_error *err)
         snprintf(run->path, sizeof run->path, "%s", given);
     else
         default_path(run->path, sizeof run->path);
-    if (ds_writer_create(run->path, ds_opt_flag(run->o, "force"), &run->plan.header, &run->writer, &local, err) != 0)
+    if (ds_writer_create(run->path, ds_opt_flag(run->o, "force"), &run->plan.header, &run->writer,
+                         &local, err) != 0)
         return -1;
     if (local)
-        ds_cli_note(run->o, "%s: this file system does not support following a growing record; it is written in the "
-                            "temporary folder and moved at the end", run->path);
+        ds_cli_note(run->o,
+                    "%s: this file system does not support following a growing record; it is "
+                    "written in the "
+                    "temporary folder and moved at the end",
+                    run->path);
     return 0;
 }
 
 static int take_place(struct run *run, struct ds_error *err)
 {
     if (rename(run->beside, run->path) != 0)
-        return ds_fail(err, "cannot rename '%s' to '%s': %s", run->beside, run->path, strerror(errno));
+        return ds_fail(err, "cannot rename '%s' to '%s': %s", run->beside, run->path,
+                       strerror(errno));
     run->beside[0] = '\0';
     return 0;
 }
 
-/* Copies the complete trials beside the old record and puts the copy in its place: a kill at any moment leaves one or the other. */
+/* Copies the complete trials beside the old record and puts the copy in its place: a kill at any
+ * moment leaves one or the other. */
 static int continue_record(struct run *run, struct ds_error *err)
 {
     struct ds_run_plan *p = &run->plan;
@@ -147,7 +158,8 @@ static int continue_record(struct run *run, struct ds_error *err)
         unlink(run->beside);
         return -1;
     }
-    /* Where SWMR promises nothing, the copy is written elsewhere and comes to its name when it is closed. */
+    /* Where SWMR promises nothing, the copy is written elsewhere and comes to its name when it is
+     * closed. */
     return strcmp(ds_writer_path(run->writer), run->beside) == 0 ? take_place(run, err) : 0;
 }
 
@@ -165,19 +177,26 @@ static size_t missing_trials(struct run *run)
 /* Options that say what to run have no place beside --resume: the record says it. */
 static int check_resume_options(const struct ds_options *o, struct ds_error *err)
 {
-    static const char *const fixed[] = {"prompt", "file", "tokens", "chat", "steps", "free", "tokens-from", "repeat", "full",
-                                        "sites", "dump", "dump-rows", "page-size", "poison", "no-record", "output", "force"};
+    static const char *const fixed[] = {"prompt", "file",        "tokens",    "chat",   "steps",
+                                        "free",   "tokens-from", "repeat",    "full",   "sites",
+                                        "dump",   "dump-rows",   "page-size", "poison", "no-record",
+                                        "output", "force"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
-            return ds_fail(err, "--%s cannot be given with --resume: the record says what is to be run", fixed[i]);
+            return ds_fail(err,
+                           "--%s cannot be given with --resume: the record says what is to be run",
+                           fixed[i]);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         if (ds_opt_given(o, ds_factor_names[f]))
-            return ds_fail(err, "--%s cannot be given with --resume: the record says what is to be run",
+            return ds_fail(err,
+                           "--%s cannot be given with --resume: the record says what is to be run",
                            ds_factor_names[f]);
     return 0;
 }
 
-/* ---- the sweep and its verdict ------------------------------------------------------------------------------------------------------- */
+/* ---- the sweep and its verdict
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static const struct ds_trial *kept_info(void *ctx, size_t i)
 {
@@ -210,10 +229,19 @@ static int report(struct run *run, int *exit_code, struct ds_error *err)
 static int sweep(struct run *run, struct ds_sweep_result *result, struct ds_error *err)
 {
     struct ds_run_plan *p = &run->plan;
-    struct ds_sweep s = {.model = p->model, .options = p->options, .header = &p->header, .requests = p->requests,
-                         .n_requests = p->n_requests, .forced = p->n_forced ? p->forced : NULL,
-                         .n_forced = p->n_forced, .ctx = run, .sink = sink, .have = have, .progress = progress,
-                         .note = note, .stop = &stop_requests};
+    struct ds_sweep s = {.model = p->model,
+                         .options = p->options,
+                         .header = &p->header,
+                         .requests = p->requests,
+                         .n_requests = p->n_requests,
+                         .forced = p->n_forced ? p->forced : NULL,
+                         .n_forced = p->n_forced,
+                         .ctx = run,
+                         .sink = sink,
+                         .have = have,
+                         .progress = progress,
+                         .note = note,
+                         .stop = &stop_requests};
     int rc = ds_sweep_run(&s, result, err);
     ds_cli_progress(run->o, "", -1, 0);
     if (run->writer) {
@@ -231,8 +259,9 @@ static int finish(struct run *run, const struct ds_sweep_result *result, struct 
 {
     if (result->interrupted) {
         if (run->path[0])
-            ds_cli_note(run->o, "interrupted: %u trials are saved; go on with: driftscope run --resume %s", result->trials,
-                        run->path);
+            ds_cli_note(run->o,
+                        "interrupted: %u trials are saved; go on with: driftscope run --resume %s",
+                        result->trials, run->path);
         else
             ds_cli_note(run->o, "interrupted");
         return DS_EXIT_INTERRUPTED;

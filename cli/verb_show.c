@@ -1,18 +1,22 @@
-/* verb_show.c: `driftscope show`: the verdict of a record again, its grid of sites, or one site's values. Reads only. */
+/* verb_show.c: `driftscope show`: the verdict of a record again, its grid of sites, or one site's
+ * values. Reads only. */
 #include "cli/cli.h"
 #include "cli/render_site.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static int record_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+static int record_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                       struct ds_error *err)
 {
     (void)side;
     return ds_record_blob(ctx, digest, out, err);
 }
 
-/* The pair to look at: --arm N with its reference, else the pair of the first drift, else the first arm that has a reference. */
-static int choose_pair(const struct ds_options *o, struct ds_site_view *w, const struct ds_verdict *v, struct ds_error *err)
+/* The pair to look at: --arm N with its reference, else the pair of the first drift, else the first
+ * arm that has a reference. */
+static int choose_pair(const struct ds_options *o, struct ds_site_view *w,
+                       const struct ds_verdict *v, struct ds_error *err)
 {
     const char *factor, *value;
     int64_t arm;
@@ -22,9 +26,11 @@ static int choose_pair(const struct ds_options *o, struct ds_site_view *w, const
         w->arm = w->ref = (uint32_t)arm;
         if (!ds_analysis_trials(w->a, w->arm))
             return ds_fail(err, "arm %u has no complete trial", w->arm);
-        /* The factor whose first drift is in this arm, else the first factor it has a reference for, else its own repeats. */
+        /* The factor whose first drift is in this arm, else the first factor it has a reference
+         * for, else its own repeats. */
         for (size_t f = v->n_factors; f-- > 0;)
-            if (v->factors[f].phase[DS_VERDICT_ALL].first.found && v->factors[f].phase[DS_VERDICT_ALL].first.arm == w->arm) {
+            if (v->factors[f].phase[DS_VERDICT_ALL].first.found &&
+                v->factors[f].phase[DS_VERDICT_ALL].first.arm == w->arm) {
                 w->ref = v->factors[f].phase[DS_VERDICT_ALL].first.ref_arm;
                 return 0;
             }
@@ -47,13 +53,14 @@ static int choose_pair(const struct ds_options *o, struct ds_site_view *w, const
     return 0;
 }
 
-static int render(const struct ds_options *o, struct ds_site_view *w, const struct ds_verdict *v, struct ds_buf *out,
-                  struct ds_error *err)
+static int render(const struct ds_options *o, struct ds_site_view *w, const struct ds_verdict *v,
+                  struct ds_buf *out, struct ds_error *err)
 {
     uint32_t site;
     if (ds_opt_flag(o, "json"))
         return ds_opt_given(o, "site") || ds_opt_flag(o, "sites")
-                   ? ds_fail(err, "--json prints the verdict; --sites and --site are text") : ds_render_verdict_json(w->r, out, err);
+                   ? ds_fail(err, "--json prints the verdict; --sites and --site are text")
+                   : ds_render_verdict_json(w->r, out, err);
     if (!ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
         ds_render_verdict_text(w->r, out);
         return 0;
@@ -61,7 +68,8 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
     if (choose_pair(o, w, v, err) != 0)
         return -1;
     if (ds_opt_given(o, "site")) {
-        if (ds_parse_site(w->s->header, ds_opt_text(o, "site"), &site, err) != 0 || ds_render_site(w, site, out, err) != 0)
+        if (ds_parse_site(w->s->header, ds_opt_text(o, "site"), &site, err) != 0 ||
+            ds_render_site(w, site, out, err) != 0)
             return -1;
     } else if (ds_render_sites(w, out, err) != 0) {
         return -1;
@@ -71,7 +79,8 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
     return 0;
 }
 
-static int show(const struct ds_options *o, struct ds_record *record, const char *path, int *exit_code, struct ds_error *err)
+static int show(const struct ds_options *o, struct ds_record *record, const char *path,
+                int *exit_code, struct ds_error *err)
 {
     struct ds_source s;
     struct ds_analysis *a;
@@ -84,7 +93,11 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
         ds_analysis_free(a);
         return ds_prefix(err, "%s", path);
     }
-    struct ds_render r = {.o = o, .header = s.header, .v = &v, .path = path, .incomplete = ds_record_incomplete(record),
+    struct ds_render r = {.o = o,
+                          .header = s.header,
+                          .v = &v,
+                          .path = path,
+                          .incomplete = ds_record_incomplete(record),
                           .damaged = ds_record_damaged(record)};
     struct ds_site_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
     int rc = render(o, &w, &v, &out, err);

@@ -1,4 +1,5 @@
-/* diff.c: see diff.h. Owns the order of questions: settings, then sites and arms, then the verdict, then sizes from dumped rows. */
+/* diff.c: see diff.h. Owns the order of questions: settings, then sites and arms, then the verdict,
+ * then sizes from dumped rows. */
 #include "dumps/diff_internal.h"
 
 #include "base/dtype.h"
@@ -9,7 +10,8 @@
 
 const char *ds_diff_kind_name(int kind)
 {
-    static const char *const names[] = {"model", "weight", "hyperparameter", "factor", "library", "environment", "site", "arm"};
+    static const char *const names[] = {"model",   "weight",      "hyperparameter", "factor",
+                                        "library", "environment", "site",           "arm"};
     return kind >= 0 && kind < (int)(sizeof names / sizeof *names) ? names[kind] : "unknown";
 }
 
@@ -19,7 +21,8 @@ static char *copy_text(const char *text, struct ds_error *err)
     return copy ? strcpy(copy, text) : NULL;
 }
 
-int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b, struct ds_error *err)
+int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b,
+             struct ds_error *err)
 {
     size_t cap = d->n_items;
     /* Room grows by powers of two: full exactly when n is 0 or a power of two from 8 on. */
@@ -29,7 +32,10 @@ int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const
     struct ds_diff_item *x = &d->items[d->n_items];
     *x = (struct ds_diff_item){.kind = kind};
     d->n_items++;
-    return (x->name = copy_text(name, err)) && (!a || (x->a = copy_text(a, err))) && (!b || (x->b = copy_text(b, err))) ? 0 : -1;
+    return (x->name = copy_text(name, err)) && (!a || (x->a = copy_text(a, err))) &&
+                   (!b || (x->b = copy_text(b, err)))
+               ? 0
+               : -1;
 }
 
 static const struct ds_trial *joined_info(void *ctx, size_t i)
@@ -43,10 +49,13 @@ static const struct ds_trial_data *joined_get(void *ctx, size_t i, struct ds_err
     return &((struct ds_diff *)ctx)->trials[i];
 }
 
-/* ---- sizes from dumped rows ----------------------------------------------------------------------------------------------------- */
+/* ---- sizes from dumped rows
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 /* 1 and *out filled if both sides' bytes are dumped and alike in format and length. */
-static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, struct ds_drift *out, struct ds_error *err)
+static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, struct ds_drift *out,
+                    struct ds_error *err)
 {
     struct ds_blob x = {0}, y = {0};
     int rc = o->blob(o->ctx, 0, a, &x, err);
@@ -54,7 +63,8 @@ static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, str
         rc = o->blob(o->ctx, 1, b, &y, err);
     if (rc == 1 && strcmp(x.dtype, y.dtype) == 0 && x.elements == y.elements) {
         int dtype = ds_dtype_parse(x.dtype);
-        if (dtype >= 0 && x.elements <= x.bytes / ds_dtype_size(dtype) && x.elements <= y.bytes / ds_dtype_size(dtype))
+        if (dtype >= 0 && x.elements <= x.bytes / ds_dtype_size(dtype) &&
+            x.elements <= y.bytes / ds_dtype_size(dtype))
             ds_stats_row(dtype, y.data, x.data, x.elements, out);
         else
             rc = 0;
@@ -66,21 +76,25 @@ static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, str
     return rc;
 }
 
-/* Adds sizes of the drifting rows at one site to B's first trial of the pair. Damage in a dump costs the size, not the verdict. */
-static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_t site, uint32_t arm, uint32_t ref, struct ds_error *err)
+/* Adds sizes of the drifting rows at one site to B's first trial of the pair. Damage in a dump
+ * costs the size, not the verdict. */
+static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_t site,
+                     uint32_t arm, uint32_t ref, struct ds_error *err)
 {
     size_t rows = ds_analysis_rows(d->analysis), cap = 0;
     struct ds_trial_data *t = (struct ds_trial_data *)ds_analysis_trial(d->analysis, arm);
     cap = t->n_drifts;
     for (size_t i = 0; i < rows; i++) {
         uint64_t a, b;
-        if (!ds_analysis_digest(d->analysis, ref, site, i, &a) || !ds_analysis_digest(d->analysis, arm, site, i, &b) || a == b)
+        if (!ds_analysis_digest(d->analysis, ref, site, i, &a) ||
+            !ds_analysis_digest(d->analysis, arm, site, i, &b) || a == b)
             continue;
         struct ds_drift x = {.site = site, .ref_arm = ref, .digest = b, .ref_digest = a};
         if (size_row(o, a, b, &x, NULL) != 1)
             continue;
         const struct ds_row_key *key = ds_analysis_row(d->analysis, i);
-        while (x.row < t->n_rows && (t->rows[x.row].request != key->request || t->rows[x.row].position != key->position ||
+        while (x.row < t->n_rows && (t->rows[x.row].request != key->request ||
+                                     t->rows[x.row].position != key->position ||
                                      t->rows[x.row].occurrence != key->occurrence))
             x.row++;
         if (x.row == t->n_rows)
@@ -94,7 +108,8 @@ static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_
     return 0;
 }
 
-/* Sizes for the first drift and for the residual stream (growth); then the verdict is made again with them. */
+/* Sizes for the first drift and for the residual stream (growth); then the verdict is made again
+ * with them. */
 static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct ds_error *err)
 {
     struct ds_verdict *v = &d->verdict;
@@ -102,7 +117,8 @@ static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct 
         return 0;
     uint32_t arm = v->first.arm, ref = v->first.ref_arm, first = v->first.site;
     for (uint32_t s = 0; s < d->header.n_sites; s++)
-        if ((s == first || strcmp(d->header.sites[s].stage, "resid_ffn") == 0) && size_site(d, o, s, arm, ref, err) != 0)
+        if ((s == first || strcmp(d->header.sites[s].stage, "resid_ffn") == 0) &&
+            size_site(d, o, s, arm, ref, err) != 0)
             return -1;
     if (ds_analysis_trial(d->analysis, arm)->n_drifts == 0)
         return 0;
@@ -110,15 +126,16 @@ static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct 
     return ds_analysis_verdict(d->analysis, v, err);
 }
 
-int ds_diff_make(const struct ds_source *a, const struct ds_source *b, const struct ds_diff_options *options, struct ds_diff *out,
-                 struct ds_error *err)
+int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
+                 const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
     int rc = diff_settings(out, a, b, err);
     rc = rc ? rc : diff_join(out, a, b, err);
     rc = rc ? rc : diff_mark_sites(out, err);
     if (rc == 0) {
-        struct ds_analysis_options how = {.only_factor = "record", .data_differs = out->data_differs};
+        struct ds_analysis_options how = {.only_factor = "record",
+                                          .data_differs = out->data_differs};
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info, joined_get, out};
         rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);

@@ -1,5 +1,6 @@
-/* diff.h: two records of the same sites, compared. A pure function: what differs in the setting is listed first, then arms with equal
- * factor values are paired and judged like a sweep whose factor is "record" with the values "A" and "B". */
+/* diff.h: two records of the same sites, compared. A pure function: what differs in the setting is
+ * listed first, then arms with equal factor values are paired and judged like a sweep whose factor
+ * is "record" with the values "A" and "B". */
 #ifndef DS_DIFF_H
 #define DS_DIFF_H
 
@@ -7,11 +8,17 @@
 
 /* What differs beside the digests. `a` or `b` is NULL where that side has none. */
 enum ds_diff_kind {
-    DS_DIFF_MODEL = 0, DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR /* one value in each record, not the same */,
-    DS_DIFF_LIBRARY /* BLAS core as the trials saw it */, DS_DIFF_ENVIRONMENT,
-    DS_DIFF_SITE /* recorded on one side only */, DS_DIFF_ARM /* no partner, or no complete trial */
+    DS_DIFF_MODEL = 0,
+    DS_DIFF_WEIGHT,
+    DS_DIFF_HPARAM,
+    DS_DIFF_FACTOR /* one value in each record, not the same */,
+    DS_DIFF_LIBRARY /* BLAS core as the trials saw it */,
+    DS_DIFF_ENVIRONMENT,
+    DS_DIFF_SITE /* recorded on one side only */,
+    DS_DIFF_ARM /* no partner, or no complete trial */
 };
-const char *ds_diff_kind_name(int kind); /* "model" "weight" "hyperparameter" "factor" "library" "environment" "site" "arm" */
+const char *ds_diff_kind_name(
+    int kind); /* "model" "weight" "hyperparameter" "factor" "library" "environment" "site" "arm" */
 
 struct ds_diff_item {
     int kind;
@@ -19,7 +26,8 @@ struct ds_diff_item {
 };
 
 struct ds_diff_options {
-    /* Dumped bytes by digest, of side 0 (A) or 1 (B): 1 found (out->data malloc'ed), 0 not dumped, -1 error. NULL: no sizes. */
+    /* Dumped bytes by digest, of side 0 (A) or 1 (B): 1 found (out->data malloc'ed), 0 not dumped,
+     * -1 error. NULL: no sizes. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
     void *ctx;
 };
@@ -27,21 +35,24 @@ struct ds_diff_options {
 struct ds_diff {
     struct ds_diff_item *items;
     size_t n_items;
-    size_t pairs;                  /* arms compared */
-    struct ds_verdict verdict;     /* factor "record"; arm and ref_arm are numbers in the joined source below */
+    size_t pairs; /* arms compared */
+    struct ds_verdict
+        verdict; /* factor "record"; arm and ref_arm are numbers in the joined source below */
     /* The two records as one: arm 2p is pair p of A, 2p + 1 of B. */
     struct ds_source joined;
-    struct ds_header header;       /* arrays owned, texts borrowed from both sides */
+    struct ds_header header; /* arrays owned, texts borrowed from both sides */
     struct ds_trial_data *trials;
     size_t n_trials;
-    uint32_t *arm_of;              /* [header.n_arms] number in its own record */
-    uint8_t *data_differs;         /* [header.n_sites] the site's kernel was given other weights or hyperparameters */
-    struct ds_analysis *analysis;  /* NULL when incomparable */
+    uint32_t *arm_of;             /* [header.n_arms] number in its own record */
+    uint8_t *data_differs;        /* [header.n_sites] the site's kernel was given other weights or
+                                     hyperparameters */
+    struct ds_analysis *analysis; /* NULL when incomparable */
 };
 
-/* Both sources must outlive *out, which must not be moved (the joined source points into it). options may be NULL. */
-int ds_diff_make(const struct ds_source *a, const struct ds_source *b, const struct ds_diff_options *options,
-                 struct ds_diff *out, struct ds_error *err);
+/* Both sources must outlive *out, which must not be moved (the joined source points into it).
+ * options may be NULL. */
+int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
+                 const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err);
 void ds_diff_free(struct ds_diff *d);
 
 #endif

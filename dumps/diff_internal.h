@@ -6,15 +6,18 @@
 #include "dumps/diff.h"
 
 /* Adds an item, copying the texts. */
-int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b, struct ds_error *err);
+int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b,
+             struct ds_error *err);
 
-/* diff_setting.c: lists what differs in models, weights, hyperparameters and environment. 1: incomparable, with the reason in
- * d->verdict.reason. */
-int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, struct ds_error *err);
+/* diff_setting.c: lists what differs in models, weights, hyperparameters and environment. 1:
+ * incomparable, with the reason in d->verdict.reason. */
+int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                  struct ds_error *err);
 /* Fills d->data_differs from the items, once the sites are joined. */
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 
 /* diff_join.c: joins sites, edges, arms and trials. 1: incomparable. */
-int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, struct ds_error *err);
+int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+              struct ds_error *err);
 
 #endif

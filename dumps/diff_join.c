@@ -1,18 +1,22 @@
-/* diff_join.c: makes one source of two: sites by name, arms by equal factor values. Nothing that only one side has is dropped
- * silently: it becomes an item. */
+/* diff_join.c: makes one source of two: sites by name, arms by equal factor values. Nothing that
+ * only one side has is dropped silently: it becomes an item. */
 #include "dumps/diff_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int refuse(struct ds_diff *d, const char *what, const char *name, const char *a, const char *b)
+static int refuse(struct ds_diff *d, const char *what, const char *name, const char *a,
+                  const char *b)
 {
-    snprintf(d->verdict.reason, sizeof d->verdict.reason, "%s %s: %s in A, %s in B", name, what, a, b);
+    snprintf(d->verdict.reason, sizeof d->verdict.reason, "%s %s: %s in A, %s in B", name, what, a,
+             b);
     return 1;
 }
 
-/* ---- sites ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sites
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 {
@@ -59,12 +63,14 @@ static int add_site(struct ds_diff *d, const struct ds_site *s, int only, struct
     if (only < 0)
         return 0;
     site_name(s, name, sizeof name);
-    return diff_add(d, DS_DIFF_SITE, name, only == 0 ? "recorded" : NULL, only == 1 ? "recorded" : NULL, err);
+    return diff_add(d, DS_DIFF_SITE, name, only == 0 ? "recorded" : NULL,
+                    only == 1 ? "recorded" : NULL, err);
 }
 
-/* Joins the site lists in execution order: A's order, with B's own sites put before the next common one. map[side][index] = joined
- * index. */
-static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b, uint32_t *map[2], struct ds_error *err)
+/* Joins the site lists in execution order: A's order, with B's own sites put before the next common
+ * one. map[side][index] = joined index. */
+static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                      uint32_t *map[2], struct ds_error *err)
 {
     struct site_ref *in_a = ds_calloc(a->n_sites, sizeof *in_a, "sites", err);
     uint32_t *partner = ds_calloc(b->n_sites, sizeof *partner, "sites", err); /* 1 + index in A */
@@ -78,7 +84,8 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
         qsort(in_a, a->n_sites, sizeof *in_a, ref_cmp);
     for (size_t j = 0; rc == 0 && j < b->n_sites; j++) {
         struct site_ref want = {&b->sites[j], 0};
-        struct site_ref *hit = a->n_sites ? bsearch(&want, in_a, a->n_sites, sizeof want, ref_cmp) : NULL;
+        struct site_ref *hit =
+            a->n_sites ? bsearch(&want, in_a, a->n_sites, sizeof want, ref_cmp) : NULL;
         if (!hit || shared[hit->index])
             continue;
         shared[hit->index] = 1;
@@ -123,7 +130,8 @@ static int edge_cmp(const void *pa, const void *pb)
     return (a->kind > b->kind) - (a->kind < b->kind);
 }
 
-static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b, uint32_t *map[2], struct ds_error *err)
+static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                      uint32_t *map[2], struct ds_error *err)
 {
     struct ds_edge *e = ds_calloc(a->n_edges + b->n_edges, sizeof *e, "edges", err);
     size_t n = 0, unique = 0;
@@ -133,7 +141,8 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
         const struct ds_header *h = side ? b : a;
         for (size_t i = 0; i < h->n_edges; i++)
             if (h->edges[i].from < h->n_sites && h->edges[i].to < h->n_sites)
-                e[n++] = (struct ds_edge){map[side][h->edges[i].from], map[side][h->edges[i].to], h->edges[i].kind};
+                e[n++] = (struct ds_edge){map[side][h->edges[i].from], map[side][h->edges[i].to],
+                                          h->edges[i].kind};
     }
     if (n)
         qsort(e, n, sizeof *e, edge_cmp);
@@ -145,11 +154,14 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
     return 0;
 }
 
-/* ---- arms ------------------------------------------------------------------------------------------------------------------- */
+/* ---- arms
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 struct key_factor { /* one factor that arms are paired by */
     const char *name;
-    int64_t in[2]; /* index in each header, -1 = not there: its arms count as having the other side's base value */
+    int64_t in[2]; /* index in each header, -1 = not there: its arms count as having the other
+                      side's base value */
 };
 
 static int64_t factor_index(const struct ds_header *h, const char *name)
@@ -168,12 +180,16 @@ static int one_valued(const struct ds_header *h, int64_t f)
     return 1;
 }
 
-/* A factor with one value in each record is no key: if the values differ, it is what is being compared. */
-static int choose_keys(struct ds_diff *d, const struct ds_header *h[2], struct key_factor *keys, size_t *n, struct ds_error *err)
+/* A factor with one value in each record is no key: if the values differ, it is what is being
+ * compared. */
+static int choose_keys(struct ds_diff *d, const struct ds_header *h[2], struct key_factor *keys,
+                       size_t *n, struct ds_error *err)
 {
     for (int side = 0; side < 2; side++)
         for (size_t f = 0; f < h[side]->n_factors; f++) {
-            struct key_factor k = {h[side]->factors[f], {factor_index(h[0], h[side]->factors[f]), factor_index(h[1], h[side]->factors[f])}};
+            struct key_factor k = {
+                h[side]->factors[f],
+                {factor_index(h[0], h[side]->factors[f]), factor_index(h[1], h[side]->factors[f])}};
             if (side == 1 && k.in[0] >= 0)
                 continue;
             if (!one_valued(h[0], k.in[0]) || !one_valued(h[1], k.in[1])) {
@@ -188,23 +204,29 @@ static int choose_keys(struct ds_diff *d, const struct ds_header *h[2], struct k
     return 0;
 }
 
-static char *key_value(const struct ds_header *h[2], const struct key_factor *k, int side, size_t arm)
+static char *key_value(const struct ds_header *h[2], const struct key_factor *k, int side,
+                       size_t arm)
 {
-    return k->in[side] >= 0 ? h[side]->arms[arm].values[k->in[side]] : h[!side]->arms[0].values[k->in[!side]];
+    return k->in[side] >= 0 ? h[side]->arms[arm].values[k->in[side]]
+                            : h[!side]->arms[0].values[k->in[!side]];
 }
 
-static int note_arm(struct ds_diff *d, const struct ds_header *h, int side, size_t arm, const char *why, struct ds_error *err)
+static int note_arm(struct ds_diff *d, const struct ds_header *h, int side, size_t arm,
+                    const char *why, struct ds_error *err)
 {
     char text[512];
     size_t at = 0;
     for (size_t f = 0; f < h->n_factors && at < sizeof text; f++)
         if (!one_valued(h, (int64_t)f)) /* what all arms have in common does not tell them apart */
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", at ? ", " : "", h->factors[f], h->arms[arm].values[f]);
-    return diff_add(d, DS_DIFF_ARM, at ? text : "the only arm", side == 0 ? why : NULL, side == 1 ? why : NULL, err);
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", at ? ", " : "",
+                                   h->factors[f], h->arms[arm].values[f]);
+    return diff_add(d, DS_DIFF_ARM, at ? text : "the only arm", side == 0 ? why : NULL,
+                    side == 1 ? why : NULL, err);
 }
 
-static int pair_arms(struct ds_diff *d, const struct ds_header *h[2], uint8_t *run[2], const struct key_factor *keys, size_t n,
-                     uint32_t *joined[2], struct ds_error *err)
+static int pair_arms(struct ds_diff *d, const struct ds_header *h[2], uint8_t *run[2],
+                     const struct key_factor *keys, size_t n, uint32_t *joined[2],
+                     struct ds_error *err)
 {
     size_t most = h[0]->n_arms < h[1]->n_arms ? h[0]->n_arms : h[1]->n_arms;
     d->header.n_factors = n + 1;
@@ -243,22 +265,28 @@ static int pair_arms(struct ds_diff *d, const struct ds_header *h[2], uint8_t *r
         d->pairs++;
     }
     for (size_t j = 0; j < h[1]->n_arms; j++)
-        if (joined[1][j] == UINT32_MAX && note_arm(d, h[1], 1, j, run[1][j] ? "only here" : "no complete trial", err) != 0)
+        if (joined[1][j] == UINT32_MAX &&
+            note_arm(d, h[1], 1, j, run[1][j] ? "only here" : "no complete trial", err) != 0)
             return -1;
     return 0;
 }
 
-/* ---- trials ----------------------------------------------------------------------------------------------------------------- */
+/* ---- trials
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
-/* Borrows everything but captures and non-finite rows, whose sites are renumbered. Sizes compare arms of one record: left out. */
-static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm, const uint32_t *map, struct ds_error *err)
+/* Borrows everything but captures and non-finite rows, whose sites are renumbered. Sizes compare
+ * arms of one record: left out. */
+static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm,
+                      const uint32_t *map, struct ds_error *err)
 {
     const struct ds_trial_data *from = s->get(s->ctx, i, err);
     if (!from)
         return -1;
     struct ds_trial_data *t = &d->trials[d->n_trials];
     struct ds_capture *captures = ds_calloc(from->n_captures, sizeof *captures, "captures", err);
-    struct ds_nonfinite *nonfinites = ds_calloc(from->n_nonfinites, sizeof *nonfinites, "non-finite rows", err);
+    struct ds_nonfinite *nonfinites =
+        ds_calloc(from->n_nonfinites, sizeof *nonfinites, "non-finite rows", err);
     if (!captures || !nonfinites) {
         free(captures);
         free(nonfinites);
@@ -277,7 +305,8 @@ static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, ui
     for (size_t k = 0; k < from->n_captures; k++) {
         captures[k] = from->captures[k];
         if (captures[k].site >= sites)
-            return ds_fail(err, "trial %zu: capture %zu names site %u of %zu", i, k, captures[k].site, sites);
+            return ds_fail(err, "trial %zu: capture %zu names site %u of %zu", i, k,
+                           captures[k].site, sites);
         captures[k].site = map[captures[k].site];
     }
     t->n_nonfinites = 0;
@@ -289,7 +318,8 @@ static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, ui
     return 0;
 }
 
-static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2], uint32_t *map[2], struct ds_error *err)
+static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
+                       uint32_t *map[2], struct ds_error *err)
 {
     if (!(d->trials = ds_calloc(s[0]->n_trials + s[1]->n_trials, sizeof *d->trials, "trials", err)))
         return -1;
@@ -303,12 +333,14 @@ static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t
     return 0;
 }
 
-static int join_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2], struct ds_error *err)
+static int join_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2],
+                     struct ds_error *err)
 {
     const struct ds_header *h[2] = {s[0]->header, s[1]->header};
     uint32_t *joined[2] = {NULL, NULL};
     uint8_t *run[2] = {NULL, NULL};
-    struct key_factor *keys = ds_calloc(h[0]->n_factors + h[1]->n_factors, sizeof *keys, "factors", err);
+    struct key_factor *keys =
+        ds_calloc(h[0]->n_factors + h[1]->n_factors, sizeof *keys, "factors", err);
     size_t n = 0;
     int rc = keys ? 0 : -1;
     for (int side = 0; rc == 0 && side < 2; side++) {
@@ -320,14 +352,16 @@ static int join_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *
         for (size_t i = 0; rc == 0 && i < s[side]->n_trials; i++) {
             const struct ds_trial *info = s[side]->info(s[side]->ctx, i);
             if (info->arm >= h[side]->n_arms)
-                rc = ds_fail(err, "record %s: trial %zu names arm %u of %zu", side ? "B" : "A", i, info->arm, h[side]->n_arms);
+                rc = ds_fail(err, "record %s: trial %zu names arm %u of %zu", side ? "B" : "A", i,
+                             info->arm, h[side]->n_arms);
             else if (info->pass == DS_PASS_NATURAL)
                 run[side][info->arm] = 1;
         }
     }
-    if (rc == 0 && (rc = choose_keys(d, h, keys, &n, err)) == 0 && (rc = pair_arms(d, h, run, keys, n, joined, err)) == 0 &&
-        d->pairs == 0) {
-        snprintf(d->verdict.reason, sizeof d->verdict.reason, "the records share no arm with a complete trial on both sides");
+    if (rc == 0 && (rc = choose_keys(d, h, keys, &n, err)) == 0 &&
+        (rc = pair_arms(d, h, run, keys, n, joined, err)) == 0 && d->pairs == 0) {
+        snprintf(d->verdict.reason, sizeof d->verdict.reason,
+                 "the records share no arm with a complete trial on both sides");
         rc = 1;
     }
     if (rc == 0)
@@ -340,7 +374,8 @@ static int join_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *
     return rc;
 }
 
-int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, struct ds_error *err)
+int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+              struct ds_error *err)
 {
     const struct ds_source *s[2] = {a, b};
     uint32_t *map[2] = {ds_calloc(a->header->n_sites, sizeof(uint32_t), "sites", err),

@@ -1,4 +1,5 @@
-/* diff_setting.c: what differs between two records apart from digests, and whether they can be compared at all. */
+/* diff_setting.c: what differs between two records apart from digests, and whether they can be
+ * compared at all. */
 #include "dumps/diff_internal.h"
 
 #include <inttypes.h>
@@ -21,7 +22,8 @@ static int refuse(struct ds_diff *d, const char *fmt, ...)
 static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b)
 {
     if (strcmp(a->model_arch, b->model_arch) != 0)
-        return refuse(d, "the models' architectures differ: %s in A, %s in B", a->model_arch, b->model_arch);
+        return refuse(d, "the models' architectures differ: %s in A, %s in B", a->model_arch,
+                      b->model_arch);
     const struct {
         const char *name;
         int32_t a, b;
@@ -31,7 +33,8 @@ static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const st
                  {"head dimension", a->head_dim, b->head_dim}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (shape[i].a != shape[i].b)
-            return refuse(d, "the models' shapes differ: %s %d in A, %d in B", shape[i].name, shape[i].a, shape[i].b);
+            return refuse(d, "the models' shapes differ: %s %d in A, %d in B", shape[i].name,
+                          shape[i].a, shape[i].b);
     return 0;
 }
 
@@ -45,10 +48,12 @@ static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const s
         if (x->request != 0 && y->request != 0)
             continue; /* neighbours are part of an arm's setting, the subject is what is compared */
         if (x->n_tokens != y->n_tokens)
-            return refuse(d, "the prompts differ: %u tokens in A, %u in B", x->n_tokens, y->n_tokens);
+            return refuse(d, "the prompts differ: %u tokens in A, %u in B", x->n_tokens,
+                          y->n_tokens);
         for (uint32_t t = 0; t < x->n_tokens; t++)
             if (x->tokens[t] != y->tokens[t])
-                return refuse(d, "the prompts differ: token %u is %d in A, %d in B", t, x->tokens[t], y->tokens[t]);
+                return refuse(d, "the prompts differ: token %u is %d in A, %d in B", t,
+                              x->tokens[t], y->tokens[t]);
     }
     return 0;
 }
@@ -59,7 +64,8 @@ static int text_cmp(const void *pa, const void *pb)
     return strcmp((*a)->name, (*b)->name);
 }
 
-static const struct ds_text **sorted_texts(const struct ds_text *lines, size_t n, struct ds_error *err)
+static const struct ds_text **sorted_texts(const struct ds_text *lines, size_t n,
+                                           struct ds_error *err)
 {
     const struct ds_text **list = ds_calloc(n, sizeof *list, "settings", err);
     for (size_t i = 0; list && i < n; i++)
@@ -70,8 +76,8 @@ static const struct ds_text **sorted_texts(const struct ds_text *lines, size_t n
 }
 
 /* Adds an item for every name whose value differs or that one side lacks. */
-static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, size_t na, const struct ds_text *lb, size_t nb,
-                         struct ds_error *err)
+static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, size_t na,
+                         const struct ds_text *lb, size_t nb, struct ds_error *err)
 {
     const struct ds_text **a = sorted_texts(la, na, err), **b = sorted_texts(lb, nb, err);
     int rc = a && b ? 0 : -1;
@@ -80,7 +86,8 @@ static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, 
         const struct ds_text *x = order <= 0 ? a[i++] : NULL, *y = order >= 0 ? b[j++] : NULL;
         if (x && y && strcmp(x->value, y->value) == 0)
             continue;
-        rc = diff_add(d, kind, x ? x->name : y->name, x ? x->value : NULL, y ? y->value : NULL, err);
+        rc =
+            diff_add(d, kind, x ? x->name : y->name, x ? x->value : NULL, y ? y->value : NULL, err);
     }
     free(a);
     free(b);
@@ -109,7 +116,8 @@ static struct named_weight *sorted_weights(const struct ds_header *h, struct ds_
     return list;
 }
 
-static int add_weight(struct ds_diff *d, const struct ds_record_weight *x, const struct ds_record_weight *y, struct ds_error *err)
+static int add_weight(struct ds_diff *d, const struct ds_record_weight *x,
+                      const struct ds_record_weight *y, struct ds_error *err)
 {
     char a[64], b[64];
     snprintf(a, sizeof a, "%s %016" PRIx64, x ? x->dtype : "", x ? x->digest : 0);
@@ -118,13 +126,17 @@ static int add_weight(struct ds_diff *d, const struct ds_record_weight *x, const
 }
 
 /* Weights by name, listed in the order of A's file. */
-static int compare_weights(struct ds_diff *d, const struct ds_header *ha, const struct ds_header *hb, struct ds_error *err)
+static int compare_weights(struct ds_diff *d, const struct ds_header *ha,
+                           const struct ds_header *hb, struct ds_error *err)
 {
     struct named_weight *a = sorted_weights(ha, err), *b = sorted_weights(hb, err);
-    const struct ds_record_weight **partner = ds_calloc(ha->n_weights, sizeof *partner, "weights", err);
+    const struct ds_record_weight **partner =
+        ds_calloc(ha->n_weights, sizeof *partner, "weights", err);
     int rc = a && b && partner ? 0 : -1;
     for (size_t i = 0, j = 0; rc == 0 && (i < ha->n_weights || j < hb->n_weights);) {
-        int order = i == ha->n_weights ? 1 : j == hb->n_weights ? -1 : strcmp(a[i].w->name, b[j].w->name);
+        int order = i == ha->n_weights   ? 1
+                    : j == hb->n_weights ? -1
+                                         : strcmp(a[i].w->name, b[j].w->name);
         if (order > 0)
             rc = add_weight(d, NULL, b[j].w, err);
         else if (order == 0)
@@ -135,8 +147,10 @@ static int compare_weights(struct ds_diff *d, const struct ds_header *ha, const 
     for (size_t i = 0; rc == 0 && i < ha->n_weights; i++) {
         const struct ds_record_weight *x = &ha->weights[i], *y = partner[i];
         if (y && (x->rows != y->rows || x->cols != y->cols))
-            rc = refuse(d, "the shapes of weight %s differ: %" PRId64 " x %" PRId64 " in A, %" PRId64 " x %" PRId64 " in B", x->name,
-                        x->rows, x->cols, y->rows, y->cols);
+            rc = refuse(d,
+                        "the shapes of weight %s differ: %" PRId64 " x %" PRId64 " in A, %" PRId64
+                        " x %" PRId64 " in B",
+                        x->name, x->rows, x->cols, y->rows, y->cols);
         else if (!y || x->digest != y->digest)
             rc = add_weight(d, x, y, err);
     }
@@ -147,7 +161,8 @@ static int compare_weights(struct ds_diff *d, const struct ds_header *ha, const 
 }
 
 /* The BLAS core that the trials really saw: the environment says only what was asked for. */
-static int compare_cores(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, struct ds_error *err)
+static int compare_cores(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                         struct ds_error *err)
 {
     const char *x = NULL, *y = NULL;
     for (size_t i = 0; i < a->n_trials && (!x || !*x); i++)
@@ -159,28 +174,37 @@ static int compare_cores(struct ds_diff *d, const struct ds_source *a, const str
     return diff_add(d, DS_DIFF_LIBRARY, "BLAS core", *x ? x : NULL, *y ? y : NULL, err);
 }
 
-int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, struct ds_error *err)
+int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                  struct ds_error *err)
 {
     const struct ds_header *x = a->header, *y = b->header;
     int rc = compare_shapes(d, x, y);
     if (rc == 0 && strcmp(x->model_name, y->model_name) != 0)
         rc = diff_add(d, DS_DIFF_MODEL, "model", x->model_name, y->model_name, err);
     rc = rc ? rc : compare_weights(d, x, y, err);
-    rc = rc ? rc : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams, err);
+    rc = rc ? rc
+            : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams,
+                            err);
     rc = rc ? rc : compare_prompts(d, x, y);
     rc = rc ? rc : compare_cores(d, a, b, err);
-    return rc ? rc : compare_texts(d, DS_DIFF_ENVIRONMENT, x->environment, x->n_environment, y->environment, y->n_environment, err);
+    return rc ? rc
+              : compare_texts(d, DS_DIFF_ENVIRONMENT, x->environment, x->n_environment,
+                              y->environment, y->n_environment, err);
 }
 
-/* ---- which sites' kernels read a differing weight ----------------------------------------------------------------------------- */
+/* ---- which sites' kernels read a differing weight
+ * ----------------------------------------------------------------------------- */
 
-/* The stage that a weight of a llama-like GGUF file belongs to; a tied embedding is the head too. */
+/* The stage that a weight of a llama-like GGUF file belongs to; a tied embedding is the head too.
+ */
 static const char *stage_of_weight(const char *name)
 {
     static const char *const stages[][2] = {
-        {"attn_norm", "attn_norm"}, {"attn_q_norm", "q_norm"}, {"attn_k_norm", "k_norm"}, {"attn_q", "q_proj"}, {"attn_k", "k_proj"},
-        {"attn_v", "v_proj"}, {"attn_output", "o_proj"}, {"ffn_norm", "ffn_norm"}, {"ffn_gate", "gate"}, {"ffn_up", "up"},
-        {"ffn_down", "down"}, {"output_norm", "final_norm"}, {"output", "logits"}};
+        {"attn_norm", "attn_norm"}, {"attn_q_norm", "q_norm"}, {"attn_k_norm", "k_norm"},
+        {"attn_q", "q_proj"},       {"attn_k", "k_proj"},      {"attn_v", "v_proj"},
+        {"attn_output", "o_proj"},  {"ffn_norm", "ffn_norm"},  {"ffn_gate", "gate"},
+        {"ffn_up", "up"},           {"ffn_down", "down"},      {"output_norm", "final_norm"},
+        {"output", "logits"}};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         size_t n = strlen(stages[i][0]);
         if (strncmp(name, stages[i][0], n) == 0 && name[n] == '.')
@@ -203,7 +227,8 @@ static int reads_weight(const struct ds_site *s, int32_t n_layers, const char *w
     long layer = strtol(weight + 4, &end, 10);
     if (*end != '.' || layer != s->layer)
         return 0;
-    const char *stage = stage_of_weight(end + 1); /* of a weight with another name any stage of its layer may read it */
+    const char *stage = stage_of_weight(
+        end + 1); /* of a weight with another name any stage of its layer may read it */
     return !stage || strcmp(stage, s->stage) == 0;
 }
 
@@ -213,8 +238,9 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
         return -1;
     for (size_t i = 0; i < d->n_items; i++)
         for (size_t s = 0; s < d->header.n_sites; s++)
-            d->data_differs[s] |= d->items[i].kind == DS_DIFF_HPARAM ||
-                                  (d->items[i].kind == DS_DIFF_WEIGHT &&
-                                   reads_weight(&d->header.sites[s], d->header.n_layers, d->items[i].name));
+            d->data_differs[s] |=
+                d->items[i].kind == DS_DIFF_HPARAM ||
+                (d->items[i].kind == DS_DIFF_WEIGHT &&
+                 reads_weight(&d->header.sites[s], d->header.n_layers, d->items[i].name));
     return 0;
 }

@@ -1,8 +1,9 @@
-/* record.h: what a record holds, as plain structs, and the functions that write and read it as HDF5.
+/* record.h: what a record holds, as plain structs, and the functions that write and read it as
+ * HDF5.
  *
- * The structs are the contract between the engine (which fills them), the file (record_write.c, record_read.c; layout in
- * README.md) and the pure functions on top (verdict.h, stats.h). dumps/ knows no model, no kernel and no BLAS: stages, ops and
- * variants are names. */
+ * The structs are the contract between the engine (which fills them), the file (record_write.c,
+ * record_read.c; layout in README.md) and the pure functions on top (verdict.h, stats.h). dumps/
+ * knows no model, no kernel and no BLAS: stages, ops and variants are names. */
 #ifndef DS_RECORD_H
 #define DS_RECORD_H
 
@@ -11,10 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DS_RECORD_FORMAT "driftscope.record"
+#define DS_RECORD_FORMAT  "driftscope.record"
 #define DS_RECORD_VERSION 1
 
-/* ---- the header: everything known before the first trial ---------------------------------------------------------------- */
+/* ---- the header: everything known before the first trial
+ * ---------------------------------------------------------------- */
 
 struct ds_text { /* one name = value line of environment or hyperparameters */
     char *name, *value;
@@ -29,25 +31,25 @@ struct ds_record_weight {
 
 struct ds_prompt { /* request 0 is the subject */
     int32_t request;
-    char *text;        /* "" when given as ids */
+    char *text; /* "" when given as ids */
     int32_t *tokens;
     uint32_t n_tokens;
 };
 
 /* A site. Its index in the array is its position in execution order. */
 struct ds_site {
-    int32_t layer;     /* -1: before the layers; n_layers: after them */
+    int32_t layer; /* -1: before the layers; n_layers: after them */
     char stage[24];
-    char part[12];     /* "" mostly */
+    char part[12]; /* "" mostly */
     char op[16];
-    char dtype[8];     /* storage format of its rows */
-    uint32_t width;    /* elements per row; 0 = varies */
+    char dtype[8];  /* storage format of its rows */
+    uint32_t width; /* elements per row; 0 = varies */
 };
 
 enum ds_edge_kind {
-    DS_EDGE_ROW = 0,   /* output row r reads input row r */
-    DS_EDGE_CAUSAL,    /* ... input rows of the same request up to r's position */
-    DS_EDGE_ALL        /* ... every row of the call */
+    DS_EDGE_ROW = 0, /* output row r reads input row r */
+    DS_EDGE_CAUSAL,  /* ... input rows of the same request up to r's position */
+    DS_EDGE_ALL      /* ... every row of the call */
 };
 
 struct ds_edge {
@@ -57,7 +59,7 @@ struct ds_edge {
 
 /* One setting of all factors; value j belongs to header.factors[j]. Arm 0 is the base arm. */
 struct ds_arm {
-    char **values;     /* [n_factors] */
+    char **values; /* [n_factors] */
 };
 
 struct ds_header {
@@ -67,23 +69,33 @@ struct ds_header {
     char model_name[256], model_arch[32];
     uint64_t model_digest;
     int32_t n_layers, n_heads, n_kv_heads, head_dim;
-    struct ds_text *environment; size_t n_environment;
-    struct ds_text *hparams; size_t n_hparams;
-    struct ds_record_weight *weights; size_t n_weights;
-    struct ds_prompt *prompts; size_t n_prompts;
-    struct ds_site *sites; size_t n_sites;
-    struct ds_edge *edges; size_t n_edges;
-    char **factors; size_t n_factors;  /* "repeat" is not among them: it is trial.repeat */
-    struct ds_arm *arms; size_t n_arms;
-    uint32_t repeats;                  /* planned trials per arm */
+    struct ds_text *environment;
+    size_t n_environment;
+    struct ds_text *hparams;
+    size_t n_hparams;
+    struct ds_record_weight *weights;
+    size_t n_weights;
+    struct ds_prompt *prompts;
+    size_t n_prompts;
+    struct ds_site *sites;
+    size_t n_sites;
+    struct ds_edge *edges;
+    size_t n_edges;
+    char **factors;
+    size_t n_factors; /* "repeat" is not among them: it is trial.repeat */
+    struct ds_arm *arms;
+    size_t n_arms;
+    uint32_t repeats; /* planned trials per arm */
 };
 /* Frees everything inside; not h itself. */
 void ds_header_free(struct ds_header *h);
 
-/* ---- one trial ------------------------------------------------------------------------------------------------------ */
+/* ---- one trial
+ * ------------------------------------------------------------------------------------------------------
+ */
 
-/* BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no captures; verdicts skip it
- * except to say whether probes disturb the answer. */
+/* BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no
+ * captures; verdicts skip it except to say whether probes disturb the answer. */
 enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1, DS_PASS_BARE = 2 };
 enum { DS_PHASE_PREFILL = 0, DS_PHASE_DECODE = 1 };
 enum { DS_ROW_PROMPT = 0, DS_ROW_GENERATED = 1, DS_ROW_PAD = 2 };
@@ -91,22 +103,22 @@ enum { DS_UNKNOWN = -1 }; /* a count that is not known */
 
 struct ds_trial {
     uint32_t arm, repeat, pass;
-    double start_s;             /* since the record's start */
-    double wall_s, cpu_s;       /* whole trial */
+    double start_s;                                 /* since the record's start */
+    double wall_s, cpu_s;                           /* whole trial */
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */
     int32_t threads_asked, threads_max, threads_seen, blas_threads; /* DS_UNKNOWN where not known */
-    int32_t worker;             /* which worker process ran it */
-    char blas_core[24];         /* as the library reports it; "" = none open */
-    uint64_t run_digest;        /* DESIGN section 5, over the recorded rows */
+    int32_t worker;      /* which worker process ran it */
+    char blas_core[24];  /* as the library reports it; "" = none open */
+    uint64_t run_digest; /* DESIGN section 5, over the recorded rows */
 };
 
 struct ds_call {
-    uint32_t index;             /* in the trial, from 0 */
+    uint32_t index; /* in the trial, from 0 */
     uint32_t phase;
-    uint32_t m;                 /* rows in the call, all requests, padding included */
+    uint32_t m; /* rows in the call, all requests, padding included */
     uint32_t sequences;
-    uint32_t first_row, rows;   /* recorded rows of this call in ds_trial_data.rows */
+    uint32_t first_row, rows; /* recorded rows of this call in ds_trial_data.rows */
 };
 
 /* A recorded row. Key: (request, position, occurrence). */
@@ -114,62 +126,66 @@ struct ds_row {
     uint32_t call;
     int32_t request, position, occurrence;
     uint32_t kind;
-    int32_t slot;               /* row index inside the call */
-    int32_t step;               /* 0 = prompt, then 1.. */
+    int32_t slot; /* row index inside the call */
+    int32_t step; /* 0 = prompt, then 1.. */
 };
 
 struct ds_launch {
     char op[16], variant[32];
-    int32_t rows;               /* rows this kernel was given: the head may see fewer than the call has; 0 = unknown */
+    int32_t rows; /* rows this kernel was given: the head may see fewer than the call has; 0 =
+                     unknown */
     int32_t tile_rows, tile_cols, tile_k, split, threads;
     char algo[32];
 };
 
-/* The rows of one site in one call, or some of them (logits): digests[first_digest .. + rows - 1] belong to
- * rows[first_row ..]. Captures are in execution order. A (call, site) may have several captures with disjoint rows. */
+/* The rows of one site in one call, or some of them (logits): digests[first_digest .. + rows - 1]
+ * belong to rows[first_row ..]. Captures are in execution order. A (call, site) may have several
+ * captures with disjoint rows. */
 struct ds_capture {
     uint32_t call, site, launch;
     uint32_t first_row, rows;
-    uint32_t width;             /* elements per row in this call */
+    uint32_t width; /* elements per row in this call */
     uint64_t first_digest;
 };
 
 enum {
-    DS_DRIFT_VALUES_EQUAL = 1,  /* bits differ, every value compares equal (-0 and +0) */
-    DS_DRIFT_NAN_BITS = 2       /* both sides NaN with other bits somewhere, all else equal */
+    DS_DRIFT_VALUES_EQUAL = 1, /* bits differ, every value compares equal (-0 and +0) */
+    DS_DRIFT_NAN_BITS = 2      /* both sides NaN with other bits somewhere, all else equal */
 };
 
 /* One drifting row against the held row of one reference arm. */
 struct ds_drift {
-    uint32_t site, row;         /* row: index in ds_trial_data.rows */
+    uint32_t site, row; /* row: index in ds_trial_data.rows */
     uint32_t ref_arm;
-    uint32_t elements, first;   /* how many elements differ in bits; index of the first */
+    uint32_t elements, first; /* how many elements differ in bits; index of the first */
     uint32_t flags;
     uint32_t nonfinite, ref_nonfinite; /* NaN and Inf elements on this and on the reference side */
-    uint64_t max_ulp;           /* in the site's dtype, over elements where neither side is NaN; UINT64_MAX never */
-    double max_abs;             /* over the same elements; may be +Inf */
-    double diff_sq, ref_sq;     /* sums of squares of difference and of reference over elements finite on both sides */
+    uint64_t max_ulp; /* in the site's dtype, over elements where neither side is NaN; UINT64_MAX
+                         never */
+    double max_abs;   /* over the same elements; may be +Inf */
+    double diff_sq, ref_sq; /* sums of squares of difference and of reference over elements finite
+                               on both sides */
     uint64_t digest, ref_digest;
 };
 
-struct ds_nonfinite {           /* a row with NaN or Inf (watched where no reference row is equal) */
+struct ds_nonfinite { /* a row with NaN or Inf (watched where no reference row is equal) */
     uint32_t site, row;
     uint32_t nan, inf, first;
 };
 
 enum { DS_TOP = 8 };
-struct ds_step {                /* token choice after a logits row */
+struct ds_step { /* token choice after a logits row */
     int32_t request, step;
-    int32_t token;              /* the argmax */
-    int32_t forced;             /* what was fed next (teacher forcing), -1 = nothing */
-    int32_t ids[DS_TOP];        /* best first; -1 past the vocabulary */
+    int32_t token;       /* the argmax */
+    int32_t forced;      /* what was fed next (teacher forcing), -1 = nothing */
+    int32_t ids[DS_TOP]; /* best first; -1 past the vocabulary */
     float logits[DS_TOP];
-    float margin;               /* logits[0] - logits[1] */
-    int32_t ties;               /* how many ids share the maximum */
-    uint64_t digest;            /* XXH3-64 over the whole logits row (f32) */
+    float margin;    /* logits[0] - logits[1] */
+    int32_t ties;    /* how many ids share the maximum */
+    uint64_t digest; /* XXH3-64 over the whole logits row (f32) */
 };
 
-struct ds_blob {                /* dumped bytes of one row, found by digest */
+struct ds_blob { /* dumped bytes of one row, found by digest */
     uint64_t digest;
     char dtype[8];
     uint32_t elements, bytes;
@@ -179,64 +195,88 @@ struct ds_blob {                /* dumped bytes of one row, found by digest */
 /* All of one trial. Arrays are owned (ds_trial_data_free) unless a function says otherwise. */
 struct ds_trial_data {
     struct ds_trial info;
-    struct ds_call *calls; size_t n_calls;
-    struct ds_row *rows; size_t n_rows;
-    struct ds_launch *launches; size_t n_launches;
-    struct ds_capture *captures; size_t n_captures;
-    uint64_t *digests; size_t n_digests;
-    struct ds_drift *drifts; size_t n_drifts;
-    struct ds_nonfinite *nonfinites; size_t n_nonfinites;
-    struct ds_step *steps; size_t n_steps;
-    struct ds_blob *blobs; size_t n_blobs;
+    struct ds_call *calls;
+    size_t n_calls;
+    struct ds_row *rows;
+    size_t n_rows;
+    struct ds_launch *launches;
+    size_t n_launches;
+    struct ds_capture *captures;
+    size_t n_captures;
+    uint64_t *digests;
+    size_t n_digests;
+    struct ds_drift *drifts;
+    size_t n_drifts;
+    struct ds_nonfinite *nonfinites;
+    size_t n_nonfinites;
+    struct ds_step *steps;
+    size_t n_steps;
+    struct ds_blob *blobs;
+    size_t n_blobs;
 };
 void ds_trial_data_free(struct ds_trial_data *t);
 
 /* Checks every index against its array, so that later code need not; -1 says which is wrong. */
-int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t, struct ds_error *err);
+int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t,
+                        struct ds_error *err);
 
-/* Tensor and run digests (DESIGN section 5) of a trial: the run digest over its tensor digests in execution order (by site,
- * rows of all calls in ascending row key). */
-int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out, struct ds_error *err);
+/* Tensor and run digests (DESIGN section 5) of a trial: the run digest over its tensor digests in
+ * execution order (by site, rows of all calls in ascending row key). */
+int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
+                        struct ds_error *err);
 
-/* ---- writing -------------------------------------------------------------------------------------------------------- */
+/* ---- writing
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 struct ds_writer;
 
-/* Creates the record under its final name with all objects and the header, and starts SWMR. An existing file is an error unless
- * `force`. On a file system where SWMR promises nothing the record is written in the temporary folder and moved to `path` by
- * close; *local then says so (may be NULL). */
-int ds_writer_create(const char *path, int force, const struct ds_header *h, struct ds_writer **out, int *local,
-                     struct ds_error *err);
-/* Appends one complete trial: payload, flush, trial row with checksum, flush. After a failure the writer accepts nothing more
- * and makes no further HDF5 call (the file stays readable up to the last complete trial). */
+/* Creates the record under its final name with all objects and the header, and starts SWMR. An
+ * existing file is an error unless `force`. On a file system where SWMR promises nothing the record
+ * is written in the temporary folder and moved to `path` by close; *local then says so (may be
+ * NULL). */
+int ds_writer_create(const char *path, int force, const struct ds_header *h, struct ds_writer **out,
+                     int *local, struct ds_error *err);
+/* Appends one complete trial: payload, flush, trial row with checksum, flush. After a failure the
+ * writer accepts nothing more and makes no further HDF5 call (the file stays readable up to the
+ * last complete trial). */
 int ds_writer_add(struct ds_writer *w, const struct ds_trial_data *t, struct ds_error *err);
-/* Where the record is being written: `path`, or a file in the temporary folder. Valid until close. */
+/* Where the record is being written: `path`, or a file in the temporary folder. Valid until close.
+ */
 const char *ds_writer_path(const struct ds_writer *w);
 /* Closes the file (or, after a failure, only frees memory). */
 int ds_writer_close(struct ds_writer *w, struct ds_error *err);
 
-/* ---- reading -------------------------------------------------------------------------------------------------------- */
+/* ---- reading
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 struct ds_record;
 
-/* Opens a finished, killed or growing record, as hostile input. Reads the header and the index of complete trials. */
+/* Opens a finished, killed or growing record, as hostile input. Reads the header and the index of
+ * complete trials. */
 int ds_record_open(const char *path, struct ds_record **out, struct ds_error *err);
 void ds_record_close(struct ds_record *r);
 const struct ds_header *ds_record_header(const struct ds_record *r);
 size_t ds_record_trial_count(const struct ds_record *r);
 /* The trial's row, without reading its payload. */
 const struct ds_trial *ds_record_trial(const struct ds_record *r, size_t i);
-/* Reads, verifies (checksum) and caches trial i without blobs; valid until close. NULL with err on damage. */
+/* Reads, verifies (checksum) and caches trial i without blobs; valid until close. NULL with err on
+ * damage. */
 const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct ds_error *err);
-/* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage (the bytes do not have that
- * digest, say). */
+/* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
+ * (the bytes do not have that digest, say). */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
-/* How many trials were begun in the file but are not complete (cut short), and how many failed their checksum. */
+/* How many trials were begun in the file but are not complete (cut short), and how many failed
+ * their checksum. */
 size_t ds_record_incomplete(const struct ds_record *r);
 size_t ds_record_damaged(const struct ds_record *r);
-/* The HDF5 library's version, "1.10.8"; "unknown" if it does not start. Ask here: the first call into the library must be this room's. */
+/* The HDF5 library's version, "1.10.8"; "unknown" if it does not start. Ask here: the first call
+ * into the library must be this room's. */
 void ds_record_library(char *text, size_t size);
-/* Copies the complete trials of `r` to a new record at `path` and leaves its writer open (for run --resume). */
-int ds_record_copy(struct ds_record *r, const char *path, struct ds_writer **out, struct ds_error *err);
+/* Copies the complete trials of `r` to a new record at `path` and leaves its writer open (for run
+ * --resume). */
+int ds_record_copy(struct ds_record *r, const char *path, struct ds_writer **out,
+                   struct ds_error *err);
 
 #endif

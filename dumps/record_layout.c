@@ -42,9 +42,9 @@ static const struct ds_field rows[] = {U32(call), I32(request), I32(position), I
                                        U32(kind), I32(slot),    I32(step)};
 #undef ROW
 #define ROW struct ds_launch
-static const struct ds_field launches[] = {TEXT(op),       TEXT(variant), I32(rows), I32(tile_rows),
-                                           I32(tile_cols), I32(tile_k),   I32(split),
-                                           I32(threads),   TEXT(algo)};
+static const struct ds_field launches[] = {TEXT(op),       TEXT(variant),  I32(rows),
+                                           I32(tile_rows), I32(tile_cols), I32(tile_k),
+                                           I32(split),     I32(threads),   TEXT(algo)};
 #undef ROW
 #define ROW struct ds_capture
 static const struct ds_field captures[] = {U32(call), U32(site),  U32(launch),      U32(first_row),

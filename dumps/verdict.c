@@ -1,13 +1,13 @@
-/* verdict.c: the verdict as a whole (verdict.h): puts the answers of verdict_*.c together and says whether there is anything to
- * compare. Pure; knows no file. */
+/* verdict.c: the verdict as a whole (verdict.h): puts the answers of verdict_*.c together and says
+ * whether there is anything to compare. Pure; knows no file. */
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options, struct ds_analysis **out,
-                    struct ds_error *err)
+int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,
+                    struct ds_analysis **out, struct ds_error *err)
 {
     struct ds_analysis *a = ds_calloc(1, sizeof *a, "analysis", err);
     if (!a)
@@ -73,9 +73,12 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a);
 }
 
-/* ---- room for the answer ----------------------------------------------------------------------------------------------------- */
+/* ---- room for the answer
+ * -----------------------------------------------------------------------------------------------------
+ */
 
-static int set_up_factor(const struct ds_analysis *a, struct ds_verdict *v, size_t f, struct ds_error *err)
+static int set_up_factor(const struct ds_analysis *a, struct ds_verdict *v, size_t f,
+                         struct ds_error *err)
 {
     struct ds_factor_verdict *fv = &v->factors[f];
     fv->name = f == 0 ? "repeat" : a->h->factors[f - 1];
@@ -90,7 +93,8 @@ static int set_up_factor(const struct ds_analysis *a, struct ds_verdict *v, size
             return -1;
     }
     for (int p = 0; p < DS_VERDICT_PHASES; p++)
-        if (!(fv->phase[p].class_of = ds_calloc(fv->n_values, sizeof *fv->phase[p].class_of, "classes", err)))
+        if (!(fv->phase[p].class_of =
+                  ds_calloc(fv->n_values, sizeof *fv->phase[p].class_of, "classes", err)))
             return -1;
     return 0;
 }
@@ -114,7 +118,8 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
             !(kv->class_of = ds_calloc(v->n_factors, sizeof *kv->class_of, "classes", err)))
             return -1;
         for (size_t f = 0; f < v->n_factors; f++) {
-            if (!(kv->class_of[f] = ds_calloc(v->factors[f].n_values, sizeof **kv->class_of, "classes", err)))
+            if (!(kv->class_of[f] =
+                      ds_calloc(v->factors[f].n_values, sizeof **kv->class_of, "classes", err)))
                 return -1;
             for (uint32_t i = 0; i < v->factors[f].n_values; i++)
                 kv->class_of[f][i] = DS_NO_CLASS;
@@ -123,11 +128,14 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     return 0;
 }
 
-/* ---- the record itself ---------------------------------------------------------------------------------------------------------- */
+/* ---- the record itself
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-/* A site whose rows all have the same bits, although the rows at the first f32 site differ: a dead buffer, or one captured once
- * for all (both happen). Whole numbers and tokens may be constant. */
-static int note_constant_sites(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+/* A site whose rows all have the same bits, although the rows at the first f32 site differ: a dead
+ * buffer, or one captured once for all (both happen). Whole numbers and tokens may be constant. */
+static int note_constant_sites(const struct ds_analysis *a, struct ds_verdict *v,
+                               struct ds_error *err)
 {
     const struct arm_table *t = &a->arms[v->ref_arm];
     int varied = 0, noted = 0, more = 0;
@@ -150,15 +158,19 @@ static int note_constant_sites(const struct ds_analysis *a, struct ds_verdict *v
             continue;
         if (noted++ >= 3)
             more++;
-        else if (verdict_note(v, err, "layer %d %s: all %zu rows have the same bits (a constant, all-zero or stale capture)",
+        else if (verdict_note(v, err,
+                              "layer %d %s: all %zu rows have the same bits (a constant, all-zero "
+                              "or stale capture)",
                               a->h->sites[s].layer, a->h->sites[s].stage, n) != 0)
             return -1;
     }
     return more ? verdict_note(v, err, "%d more sites hold one row's bits in every row", more) : 0;
 }
 
-/* Sites of other layers with the same digests row by row: the same buffer captured for several layers. */
-static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+/* Sites of other layers with the same digests row by row: the same buffer captured for several
+ * layers. */
+static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
+                              struct ds_error *err)
 {
     const struct arm_table *t = &a->arms[v->ref_arm];
     for (size_t s = 0; s < a->n_sites; s++) {
@@ -172,7 +184,8 @@ static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
                 continue;
             size_t n = 0, equal = 0;
             for (size_t i = 0; i < a->n_rows; i++) {
-                if (t->state[s * a->n_rows + i] == CELL_ABSENT || t->state[o * a->n_rows + i] == CELL_ABSENT)
+                if (t->state[s * a->n_rows + i] == CELL_ABSENT ||
+                    t->state[o * a->n_rows + i] == CELL_ABSENT)
                     continue;
                 n++;
                 equal += t->digest[s * a->n_rows + i] == t->digest[o * a->n_rows + i];
@@ -182,14 +195,18 @@ static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
             copies += n > 0 && n == equal;
         }
         if (copies)
-            return verdict_note(v, err, "%s: layer 0 and %zu other layers have the same bits in every row (one buffer captured "
-                                "for all layers?)", x->stage, copies);
+            return verdict_note(v, err,
+                                "%s: layer 0 and %zu other layers have the same bits in every row "
+                                "(one buffer captured "
+                                "for all layers?)",
+                                x->stage, copies);
     }
     return 0;
 }
 
-/* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole logits rows. 1 they differ, 0 they
- * agree, -1 not checked (no bare pass, or the arm does not even agree with itself). */
+/* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole
+ * logits rows. 1 they differ, 0 they agree, -1 not checked (no bare pass, or the arm does not even
+ * agree with itself). */
 static int probes_disturb(const struct ds_analysis *a)
 {
     int checked = -1;
@@ -200,7 +217,8 @@ static int probes_disturb(const struct ds_analysis *a)
             continue;
         const struct ds_trial_data *bare = a->src->get(a->src->ctx, i, NULL);
         for (size_t k = 0; bare && k < bare->n_steps; k++) {
-            const struct ds_step *x = &bare->steps[k], *y = k < t->rep->n_steps ? &t->rep->steps[k] : NULL;
+            const struct ds_step *x = &bare->steps[k],
+                                 *y = k < t->rep->n_steps ? &t->rep->steps[k] : NULL;
             if (!y || x->request != y->request || x->step != y->step)
                 continue;
             if (x->digest != y->digest || x->token != y->token)
@@ -211,9 +229,47 @@ static int probes_disturb(const struct ds_analysis *a)
     return checked;
 }
 
-static void count_record(const struct ds_analysis *a, struct ds_verdict *v)
+static int by_share(const void *a, const void *b)
 {
-    double prefill = 0, decode = 0, probe_prefill = 0, probe_decode = 0;
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Shares of one phase over natural trials: the median of those without drift (of all, if every one
+ * drifts) and the total. */
+static int probe_share(const struct ds_analysis *a, int phase, double *median, double *total,
+                       struct ds_error *err)
+{
+    double *share = ds_calloc(a->src->n_trials, sizeof *share, "probe shares", err), probes = 0,
+           passes = 0;
+    if (!share)
+        return -1;
+    size_t n = 0;
+    for (int drifting = 0; drifting < 2 && n == 0; drifting++) {
+        probes = passes = 0;
+        for (size_t i = 0; i < a->src->n_trials; i++) {
+            const struct ds_trial *t = a->src->info(a->src->ctx, i);
+            double pass = phase == DS_PHASE_PREFILL ? t->prefill_cpu_s : t->decode_cpu_s;
+            double probe =
+                phase == DS_PHASE_PREFILL ? t->probe_prefill_cpu_s : t->probe_decode_cpu_s;
+            if (t->pass != DS_PASS_NATURAL || !(pass > 0))
+                continue;
+            probes += probe;
+            passes += pass;
+            const struct ds_trial_data *d = drifting ? NULL : a->src->get(a->src->ctx, i, NULL);
+            if (drifting || (d && d->n_drifts == 0))
+                share[n++] = probe / pass;
+        }
+    }
+    qsort(share, n, sizeof *share, by_share);
+    *median = n ? share[n / 2] : -1;
+    *total = passes > 0 ? probes / passes : -1;
+    free(share);
+    return 0;
+}
+
+static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
     v->counts.trials = a->n_natural;
     v->counts.rows = a->n_rows;
     for (size_t i = a->h->n_arms; i-- > 0;)
@@ -225,18 +281,13 @@ static void count_record(const struct ds_analysis *a, struct ds_verdict *v)
     for (size_t s = 0; a->n_natural && s < a->n_sites; s++) {
         const uint8_t *state = a->arms[v->ref_arm].state + s * a->n_rows;
         v->counts.sites += a->n_rows && memchr(state, CELL_STABLE, a->n_rows) != NULL;
-        v->counts.sites += a->n_rows && !memchr(state, CELL_STABLE, a->n_rows) && memchr(state, CELL_UNSTABLE, a->n_rows);
+        v->counts.sites += a->n_rows && !memchr(state, CELL_STABLE, a->n_rows) &&
+                           memchr(state, CELL_UNSTABLE, a->n_rows);
     }
-    for (size_t i = 0; i < a->src->n_trials; i++) {
-        const struct ds_trial *t = a->src->info(a->src->ctx, i);
-        prefill += t->prefill_cpu_s;
-        decode += t->decode_cpu_s;
-        probe_prefill += t->probe_prefill_cpu_s;
-        probe_decode += t->probe_decode_cpu_s;
-    }
-    v->overhead_prefill = prefill > 0 ? probe_prefill / prefill : -1;
-    v->overhead_decode = decode > 0 ? probe_decode / decode : -1;
     v->disturbs = probes_disturb(a);
+    if (probe_share(a, DS_PHASE_PREFILL, &v->overhead_prefill, &v->total_prefill, err) != 0)
+        return -1;
+    return probe_share(a, DS_PHASE_DECODE, &v->overhead_decode, &v->total_decode, err);
 }
 
 static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
@@ -255,19 +306,22 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
         v->result = DS_RESULT_DRIFT;
     } else if (a->shape_mismatch && compared == 0) {
         v->result = DS_RESULT_INCOMPARABLE;
-        snprintf(v->reason, sizeof v->reason, "rows of the same site have different widths in different arms");
+        snprintf(v->reason, sizeof v->reason,
+                 "rows of the same site have different widths in different arms");
     } else if (a->n_natural == 1) {
         v->result = DS_RESULT_RECORDED;
     } else if (compared == 0) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "%s",
-                 a->tokens_cut ? "other tokens were fed from the start" : "no two arms share a row, or no arm has a reference arm");
+                 a->tokens_cut ? "other tokens were fed from the start"
+                               : "no two arms share a row, or no arm has a reference arm");
     } else {
         v->result = DS_RESULT_SAME;
     }
 }
 
-/* Earliest over all factors; what is unstable comes first, since nothing else is sure before that is cured. */
+/* Earliest over all factors; what is unstable comes first, since nothing else is sure before that
+ * is cured. */
 static void find_first(struct ds_verdict *v)
 {
     v->first = v->factors[0].phase[DS_VERDICT_ALL].first;
@@ -284,12 +338,15 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         return -1;
     }
     a->shape_mismatch = a->tokens_cut = 0;
-    count_record(a, v);
+    if (count_record(a, v, err) != 0)
+        return -1;
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     int rc = labels ? 0 : -1;
     if (rc == 0 && a->n_natural)
-        rc = judge_repeats(a, labels, v, err) != 0 || judge_factors(a, labels, v, err) != 0 || find_switches(a, v, err) != 0
-                 ? -1 : 0;
+        rc = judge_repeats(a, labels, v, err) != 0 || judge_factors(a, labels, v, err) != 0 ||
+                     find_switches(a, v, err) != 0
+                 ? -1
+                 : 0;
     free(labels);
     if (rc == 0 && a->n_natural) {
         for (size_t f = 0; f < v->n_factors; f++)
@@ -298,12 +355,17 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         size_finding(a, &v->unstable.first);
         find_first(v);
         find_nonfinite(a, v);
-        rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 || note_copied_layers(a, v, err) != 0 ? -1 : 0;
+        rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 ||
+                     note_copied_layers(a, v, err) != 0
+                 ? -1
+                 : 0;
         if (rc == 0 && a->shape_mismatch)
-            rc = verdict_note(v, err, "%llu digests were not compared: their rows have different widths",
+            rc = verdict_note(v, err,
+                              "%llu digests were not compared: their rows have different widths",
                               (unsigned long long)a->shape_mismatch);
         if (rc == 0 && a->tokens_cut)
-            rc = verdict_note(v, err, "rows after a step at which other tokens were fed are not compared");
+            rc = verdict_note(v, err,
+                              "rows after a step at which other tokens were fed are not compared");
     }
     if (rc != 0) {
         ds_verdict_free(v);
@@ -325,7 +387,9 @@ int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_e
     return rc;
 }
 
-/* ---- single rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- single rows
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 size_t ds_analysis_rows(const struct ds_analysis *a)
 {
@@ -337,7 +401,8 @@ const struct ds_row_key *ds_analysis_row(const struct ds_analysis *a, size_t i)
     return i < a->n_rows ? &a->keys[i] : NULL;
 }
 
-int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row, uint64_t *digest)
+int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,
+                       uint64_t *digest)
 {
     if (arm >= a->h->n_arms || site >= a->n_sites || row >= a->n_rows || !a->arms[arm].n_trials)
         return 0;
@@ -356,7 +421,8 @@ const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint3
     return arm < a->h->n_arms ? a->arms[arm].rep : NULL;
 }
 
-int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor, const char **value)
+int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor,
+                     const char **value)
 {
     if (arm >= a->h->n_arms || !a->arms[arm].n_trials)
         return 0;

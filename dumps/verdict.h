@@ -1,14 +1,17 @@
-/* verdict.h: from a record's digests to the answer. Pure functions: no I/O, no printing; CLI, TUI and tests share them.
+/* verdict.h: from a record's digests to the answer. Pure functions: no I/O, no printing; CLI, TUI
+ * and tests share them.
  *
- * Life: ds_analysis_new reads every trial once into tables (one digest per arm, site and row), then any number of questions:
- * ds_analysis_verdict for the whole answer, ds_analysis_labels for one arm against its reference. All `const char *` in the
- * results point into the source's header and trials, which must outlive them. */
+ * Life: ds_analysis_new reads every trial once into tables (one digest per arm, site and row), then
+ * any number of questions: ds_analysis_verdict for the whole answer, ds_analysis_labels for one arm
+ * against its reference. All `const char *` in the results point into the source's header and
+ * trials, which must outlive them. */
 #ifndef DS_VERDICT_H
 #define DS_VERDICT_H
 
 #include "dumps/record.h"
 
-/* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as the source; NULL with err. */
+/* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as
+ * the source; NULL with err. */
 struct ds_source {
     const struct ds_header *header;
     size_t n_trials;
@@ -19,60 +22,78 @@ struct ds_source {
 /* A source that reads from an open record. */
 void ds_source_record(struct ds_source *s, struct ds_record *r);
 
-/* The arm that equals `arm` in every factor but `factor`, where it has the base arm's value; -1 if the sweep has none or if
- * `arm` has the base value itself. */
+/* The arm that equals `arm` in every factor but `factor`, where it has the base arm's value; -1 if
+ * the sweep has none or if `arm` has the base value itself. */
 int64_t ds_arm_reference(const struct ds_header *h, uint32_t arm, uint32_t factor);
 
-/* ---- labels ------------------------------------------------------------------------------------------------------------- */
+/* ---- labels
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 /* What happened to one row at one site, against a reference arm. */
 enum ds_label {
-    DS_LABEL_ABSENT = 0,  /* not recorded on both sides, or other tokens were fed before it */
+    DS_LABEL_ABSENT = 0, /* not recorded on both sides, or other tokens were fed before it */
     DS_LABEL_SAME,
-    DS_LABEL_HEALED,      /* an input row differs and the output is equal */
-    DS_LABEL_ORIGIN,      /* output differs and all input rows are equal */
-    DS_LABEL_INHERITED,   /* output differs and an input row differs */
-    DS_LABEL_UNKNOWN,     /* output differs; an input was not recorded, or is read by the whole call and does not agree */
-    DS_LABEL_UNSTABLE     /* repeats disagree here (on either side), or it follows from that: never blamed on a factor */
+    DS_LABEL_HEALED,    /* an input row differs and the output is equal */
+    DS_LABEL_ORIGIN,    /* output differs and all input rows are equal */
+    DS_LABEL_INHERITED, /* output differs and an input row differs */
+    DS_LABEL_UNKNOWN, /* output differs; an input was not recorded, or is read by the whole call and
+                         does not agree */
+    DS_LABEL_UNSTABLE /* repeats disagree here (on either side), or it follows from that: never
+                         blamed on a factor */
 };
 const char *ds_label_name(int label);
 
 enum ds_kind {
-    DS_KIND_UNKNOWN = 0, DS_KIND_ROUNDING_ORDER, DS_KIND_LOWER_PRECISION, DS_KIND_DIFFERENT_ALGORITHM, DS_KIND_WRONG_DATA,
-    DS_KIND_NON_FINITE, DS_KIND_SELECTION_ONLY
+    DS_KIND_UNKNOWN = 0,
+    DS_KIND_ROUNDING_ORDER,
+    DS_KIND_LOWER_PRECISION,
+    DS_KIND_DIFFERENT_ALGORITHM,
+    DS_KIND_WRONG_DATA,
+    DS_KIND_NON_FINITE,
+    DS_KIND_SELECTION_ONLY
 };
 const char *ds_kind_name(int kind); /* "rounding-order" .. */
 
 enum ds_result { DS_RESULT_SAME = 0, DS_RESULT_DRIFT, DS_RESULT_RECORDED, DS_RESULT_INCOMPARABLE };
 const char *ds_result_name(int result);
 
-enum ds_condition { DS_COND_NOT_RUN = 0, DS_COND_SAME, DS_COND_DRIFT, DS_COND_UNSTABLE,
-                    DS_COND_UNKNOWN /* run, but the kernel never had equal inputs */ };
+enum ds_condition {
+    DS_COND_NOT_RUN = 0,
+    DS_COND_SAME,
+    DS_COND_DRIFT,
+    DS_COND_UNSTABLE,
+    DS_COND_UNKNOWN /* run, but the kernel never had equal inputs */
+};
 const char *ds_condition_name(int condition);
 
-/* ---- the verdict ---------------------------------------------------------------------------------------------------------- */
+/* ---- the verdict
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* One place where something was found. */
 struct ds_finding {
-    int found;                  /* 0: nothing, all else is zero */
+    int found; /* 0: nothing, all else is zero */
     uint32_t site;
     int32_t layer;
     const char *stage, *part, *op, *variant, *ref_variant;
     const char *factor, *value, *ref_value;
     uint32_t arm, ref_arm;
-    size_t trial;               /* index in the source */
+    size_t trial; /* index in the source */
     int label, kind;
-    char why[192];              /* the evidence for the kind, or why there is none */
-    uint32_t phase;             /* of the arm's call */
+    char why[192];  /* the evidence for the kind, or why there is none */
+    uint32_t phase; /* of the arm's call */
     uint32_t rows_in_call, ref_rows_in_call;
     int32_t request, position, occurrence, step;
     uint32_t row_kind;
-    uint32_t rows, positions;   /* rows that drift at this site in this arm, and their distinct positions */
-    int sized;                  /* whether the record holds sizes for it: */
+    uint32_t rows,
+        positions; /* rows that drift at this site in this arm, and their distinct positions */
+    int sized;     /* whether the record holds sizes for it: */
     uint64_t elements, max_ulp;
-    double max_abs, rms, relative_rms; /* rms of the difference over all elements of the drifting rows */
+    double max_abs, rms,
+        relative_rms; /* rms of the difference over all elements of the drifting rows */
     uint64_t nonfinite, ref_nonfinite;
-    uint32_t flags;             /* enum of ds_drift.flags, only if true of every drifting row */
+    uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
     const char *blas_core, *ref_blas_core;
     uint64_t digest, ref_digest;
@@ -85,96 +106,105 @@ enum { DS_VERDICT_ALL = 0, DS_VERDICT_PREFILL, DS_VERDICT_DECODE, DS_VERDICT_PHA
 struct ds_factor_phase {
     uint64_t compared, drifted, unstable; /* digests */
     uint32_t rows;                        /* distinct rows that drift anywhere */
-    uint32_t *class_of;                   /* [n_values] class number from 0, DS_NO_CLASS = not compared */
+    uint32_t *class_of; /* [n_values] class number from 0, DS_NO_CLASS = not compared */
     uint32_t n_classes;
     struct ds_finding first;
 };
 
 struct ds_factor_verdict {
-    const char *name;           /* entry 0 is "repeat" */
-    const char **values;        /* [n_values] in order of first appearance; [0] is the base arm's */
+    const char *name;    /* entry 0 is "repeat" */
+    const char **values; /* [n_values] in order of first appearance; [0] is the base arm's */
     uint32_t n_values;
-    uint32_t arms;              /* arms that were compared with a reference */
-    uint32_t arms_alone;        /* arms with another value but no trial or no reference to compare with */
+    uint32_t arms;       /* arms that were compared with a reference */
+    uint32_t arms_alone; /* arms with another value but no trial or no reference to compare with */
     struct ds_factor_phase phase[DS_VERDICT_PHASES];
 };
 
-/* Row counts M at which a kernel's output bits change on equal inputs, at one setting of everything else. */
+/* Row counts M at which a kernel's output bits change on equal inputs, at one setting of everything
+ * else. */
 struct ds_switches {
-    char setting[96];           /* "threads 2"; "" at the base setting */
-    uint32_t *rows;             /* ascending */
+    char setting[96]; /* "threads 2"; "" at the base setting */
+    uint32_t *rows;   /* ascending */
     uint32_t n;
 };
 
 struct ds_kernel_verdict {
     const char *op, *variant;
-    uint8_t *condition;         /* [n_factors] enum ds_condition */
-    uint32_t **class_of;        /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
-    uint64_t origins, healed, inherited, unknown, unstable; /* digests, against the factors' references */
-    uint64_t compared;          /* digests compared, any label but unstable */
-    uint64_t judged;            /* of those, on equal inputs */
+    uint8_t *condition; /* [n_factors] enum ds_condition */
+    uint32_t *
+        *class_of; /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
+    uint64_t origins, healed, inherited, unknown,
+        unstable;      /* digests, against the factors' references */
+    uint64_t compared; /* digests compared, any label but unstable */
+    uint64_t judged;   /* of those, on equal inputs */
     struct ds_switches *switches;
-    uint32_t n_switches;        /* [0] is at the base setting, if it has any comparison there */
+    uint32_t n_switches; /* [0] is at the base setting, if it has any comparison there */
 };
 
 struct ds_unstable {
-    uint32_t arms;              /* arms whose repeats disagree */
-    uint32_t trials, disagree;  /* over those arms: trials, and trials that disagree with the modal digest of some row */
-    double low, high;           /* 95 % Wilson interval of disagree / trials */
-    uint64_t rows, of_rows;     /* digests with disagreeing repeats, of all with repeats, in those arms */
-    struct ds_finding first;    /* factor "repeat" */
+    uint32_t arms;             /* arms whose repeats disagree */
+    uint32_t trials, disagree; /* over those arms: trials, and trials that disagree with the modal
+                                  digest of some row */
+    double low, high;          /* 95 % Wilson interval of disagree / trials */
+    uint64_t rows,
+        of_rows; /* digests with disagreeing repeats, of all with repeats, in those arms */
+    struct ds_finding first; /* factor "repeat" */
 };
 
 struct ds_growth {
     int32_t layer;
     uint64_t max_ulp;
     double relative_rms;
-    uint32_t rows;              /* drifting rows with sizes at the layer's last residual */
+    uint32_t rows; /* drifting rows with sizes at the layer's last residual */
 };
 
 struct ds_discrete {
     int found;
-    const char *stage;          /* "token" */
+    const char *stage; /* "token" */
     const char *factor, *value;
     uint32_t arm, ref_arm;
     int32_t request, step;
-    int32_t a, b;               /* reference side, this side */
-    double margin;              /* of the reference, nats */
+    int32_t a, b;  /* reference side, this side */
+    double margin; /* of the reference, nats */
     int32_t ties;
 };
 
 struct ds_nonfinite_finding {
     struct ds_finding at;
     uint32_t nan, inf;
-    int inputs;                 /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
+    int inputs; /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };
 
 struct ds_verdict {
     int result;
-    int stable;                 /* 0 when some arm's repeats disagree */
-    char reason[256];           /* incomparable: why; else "" */
+    int stable;       /* 0 when some arm's repeats disagree */
+    char reason[256]; /* incomparable: why; else "" */
     uint32_t ref_arm;
     size_t ref_trial;
     struct {
         uint64_t arms, trials, sites, rows, digests_compared;
     } counts;
-    struct ds_finding first;    /* the first unstable place if there is one, else the first drift */
+    struct ds_finding first; /* the first unstable place if there is one, else the first drift */
     struct ds_factor_verdict *factors;
-    size_t n_factors;           /* header factors + 1 */
+    size_t n_factors; /* header factors + 1 */
     struct ds_kernel_verdict *kernels;
-    size_t n_kernels;           /* in order of first use */
+    size_t n_kernels; /* in order of first use */
     struct ds_unstable unstable;
     struct ds_nonfinite_finding nonfinite;
     struct ds_discrete discrete;
     uint64_t tokens_same, tokens_compared;
-    struct ds_growth *growth;   /* of the pair of the first drift, by layer */
+    struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
-    uint32_t sites_before;      /* sites before the first drift, all bit-identical */
-    double overhead_prefill, overhead_decode; /* -1: not measured */
-    int disturbs;               /* 1, 0, -1 = not checked */
-    char **notes;               /* findings about the record itself, one sentence each */
+    uint32_t sites_before; /* sites before the first drift, all bit-identical */
+    /* Probe CPU time over pass CPU time; -1: not measured. The overhead is the median over natural
+     * trials without a drifting row: what digests cost. The total is over all natural trials: held
+     * rows, statistics and dumps included. */
+    double overhead_prefill, overhead_decode;
+    double total_prefill, total_decode;
+    int disturbs; /* 1, 0, -1 = not checked */
+    char **notes; /* findings about the record itself, one sentence each */
     size_t n_notes;
-    char **owned;               /* texts that belong to no header */
+    char **owned; /* texts that belong to no header */
     size_t n_owned;
 };
 void ds_verdict_free(struct ds_verdict *v);
@@ -183,33 +213,41 @@ int ds_verdict_exit(const struct ds_verdict *v);
 
 struct ds_analysis;
 struct ds_analysis_options {
-    const char *only_factor;    /* compare along this factor alone; NULL = all */
-    const uint8_t *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small difference there is no
-                                    evidence of reordering; NULL = nowhere */
+    const char *only_factor; /* compare along this factor alone; NULL = all */
+    const uint8_t
+        *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small
+                          difference there is no evidence of reordering; NULL = nowhere */
 };
 /* options may be NULL. The source must outlive the analysis. */
-int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options, struct ds_analysis **out,
-                    struct ds_error *err);
+int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,
+                    struct ds_analysis **out, struct ds_error *err);
 void ds_analysis_free(struct ds_analysis *a);
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 /* new + verdict + free. */
 int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_error *err);
 
-/* ---- single rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- single rows
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 struct ds_row_key {
     int32_t request, position, occurrence;
 };
 size_t ds_analysis_rows(const struct ds_analysis *a);
 const struct ds_row_key *ds_analysis_row(const struct ds_analysis *a, size_t i); /* ascending */
-/* Labels of `arm` against `ref` (they may be equal: repeats against each other): *out is malloc'ed, [n_sites][rows]. */
-int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out, struct ds_error *err);
+/* Labels of `arm` against `ref` (they may be equal: repeats against each other): *out is malloc'ed,
+ * [n_sites][rows]. */
+int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
+                       struct ds_error *err);
 /* The modal digest of a row at a site; 0 if the arm has none. */
-int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row, uint64_t *digest);
+int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,
+                       uint64_t *digest);
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);
-/* What an arm is compared with: the first factor in which it has a reference with trials. 1 found, 0 none. */
-int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor, const char **value);
+/* What an arm is compared with: the first factor in which it has a reference with trials. 1 found,
+ * 0 none. */
+int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor,
+                     const char **value);
 
 #endif

@@ -1,4 +1,5 @@
-/* verdict_arms.c: which arm is compared with which. Knows factor values as texts; knows no digests. */
+/* verdict_arms.c: which arm is compared with which. Knows factor values as texts; knows no digests.
+ */
 #include "dumps/verdict.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
-/* verdict_factor.c: compares every arm with its reference and with the representatives of the classes found so far: classes,
- * first drifts, counts per kernel. Values of a factor are judged over all settings of the others (contexts); two values are in
- * one class only if no context shows a difference. */
+/* verdict_factor.c: compares every arm with its reference and with the representatives of the
+ * classes found so far: classes, first drifts, counts per kernel. Values of a factor are judged
+ * over all settings of the others (contexts); two values are in one class only if no context shows
+ * a difference. */
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -18,13 +19,13 @@ struct tally { /* one factor at work */
     struct ds_analysis *a;
     struct ds_verdict *v;
     struct ds_factor_verdict *fv;
-    size_t factor;          /* index in the header */
+    size_t factor; /* index in the header */
     uint8_t *labels;
-    uint8_t *seen;          /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
+    uint8_t *seen; /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
     uint8_t *kernel_run, *kernel_unstable; /* [n_kernels] */
-    uint8_t *row_drifts;    /* [n_rows] bit per phase */
-    uint8_t *phase_of_row;  /* [n_rows] of the pair at work */
-    struct member *members; /* by context, then value */
+    uint8_t *row_drifts;                   /* [n_rows] bit per phase */
+    uint8_t *phase_of_row;                 /* [n_rows] of the pair at work */
+    struct member *members;                /* by context, then value */
     size_t n_members;
 };
 
@@ -39,7 +40,8 @@ int finding_before(const struct ds_finding *x, const struct ds_finding *y)
     return x->position != y->position ? x->position < y->position : 0;
 }
 
-static void count_site_rows(const struct ds_analysis *a, uint32_t ref, const uint8_t *labels, int phase, struct ds_finding *f)
+static void count_site_rows(const struct ds_analysis *a, uint32_t ref, const uint8_t *labels,
+                            int phase, struct ds_finding *f)
 {
     const uint8_t *at = labels + (size_t)f->site * a->n_rows;
     int32_t last = -1;
@@ -52,19 +54,21 @@ static void count_site_rows(const struct ds_analysis *a, uint32_t ref, const uin
     }
 }
 
-int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels, int phase,
-                struct ds_finding *out)
+int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                int phase, struct ds_finding *out)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     size_t best = SIZE_MAX;
     memset(out, 0, sizeof *out);
     for (size_t site = 0; best == SIZE_MAX && site < a->n_sites; site++)
         for (size_t i = 0; i < a->n_rows; i++) {
-            if (!is_drift(labels[site * a->n_rows + i]) || (phase >= 0 && (int)arm_call(r, i)->phase != phase))
+            if (!is_drift(labels[site * a->n_rows + i]) ||
+                (phase >= 0 && (int)arm_call(r, i)->phase != phase))
                 continue;
             size_t b = best - site * a->n_rows;
             if (best == SIZE_MAX || arm_row(t, i)->step < arm_row(t, b)->step ||
-                (arm_row(t, i)->step == arm_row(t, b)->step && a->keys[i].position < a->keys[b].position))
+                (arm_row(t, i)->step == arm_row(t, b)->step &&
+                 a->keys[i].position < a->keys[b].position))
                 best = site * a->n_rows + i;
         }
     if (best == SIZE_MAX)
@@ -72,29 +76,49 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
     size_t site = best / a->n_rows, i = best % a->n_rows;
     const struct ds_site *s = &a->h->sites[site];
     const struct ds_row *row = arm_row(t, i);
-    const struct ds_capture *mine = &t->rep->captures[t->capture[best]], *theirs = &r->rep->captures[r->capture[best]];
-    *out = (struct ds_finding){
-        .found = 1, .site = (uint32_t)site, .layer = s->layer, .stage = s->stage, .part = s->part,
-        .op = a->kernels[t->kernel[best]].op, .variant = a->kernels[t->kernel[best]].variant,
-        .ref_variant = a->kernels[r->kernel[best]].variant, .arm = arm, .ref_arm = ref, .trial = t->trials[0],
-        .label = labels[best] & LABEL_MASK, .phase = arm_call(t, i)->phase, .rows_in_call = arm_call(t, i)->m,
-        .ref_rows_in_call = arm_call(r, i)->m, .request = row->request, .position = row->position,
-        .occurrence = row->occurrence, .step = row->step, .row_kind = row->kind,
-        .launch = &t->rep->launches[mine->launch], .ref_launch = &r->rep->launches[theirs->launch],
-        .blas_core = t->rep->info.blas_core, .ref_blas_core = r->rep->info.blas_core, .digest = t->digest[best],
-        .ref_digest = r->digest[best]};
+    const struct ds_capture *mine = &t->rep->captures[t->capture[best]],
+                            *theirs = &r->rep->captures[r->capture[best]];
+    *out = (struct ds_finding){.found = 1,
+                               .site = (uint32_t)site,
+                               .layer = s->layer,
+                               .stage = s->stage,
+                               .part = s->part,
+                               .op = a->kernels[t->kernel[best]].op,
+                               .variant = a->kernels[t->kernel[best]].variant,
+                               .ref_variant = a->kernels[r->kernel[best]].variant,
+                               .arm = arm,
+                               .ref_arm = ref,
+                               .trial = t->trials[0],
+                               .label = labels[best] & LABEL_MASK,
+                               .phase = arm_call(t, i)->phase,
+                               .rows_in_call = capture_m(t, i, t->capture[best]),
+                               .ref_rows_in_call = capture_m(r, i, r->capture[best]),
+                               .request = row->request,
+                               .position = row->position,
+                               .occurrence = row->occurrence,
+                               .step = row->step,
+                               .row_kind = row->kind,
+                               .launch = &t->rep->launches[mine->launch],
+                               .ref_launch = &r->rep->launches[theirs->launch],
+                               .blas_core = t->rep->info.blas_core,
+                               .ref_blas_core = r->rep->info.blas_core,
+                               .digest = t->digest[best],
+                               .ref_digest = r->digest[best]};
     count_site_rows(a, ref, labels, phase, out);
     return 1;
 }
 
-/* ---- one pair ------------------------------------------------------------------------------------------------------------ */
+/* ---- one pair
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static uint8_t *seen_at(const struct tally *w, size_t what, uint32_t value, uint32_t rep)
 {
     return &w->seen[(what * w->fv->n_values + value) * w->fv->n_values + rep];
 }
 
-static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref, uint32_t value, uint32_t rep)
+static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref,
+                       uint32_t value, uint32_t rep)
 {
     size_t cell = site * w->a->n_rows + row;
     uint8_t flagged = w->labels[cell], label = flagged & LABEL_MASK;
@@ -141,8 +165,10 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t v
     struct ds_analysis *a = w->a;
     label_pair(a, arm, ref, w->labels);
     for (size_t i = 0; i < a->n_rows; i++)
-        w->phase_of_row[i] = a->arms[ref].row[i] != NONE && arm_call(&a->arms[ref], i)->phase == DS_PHASE_DECODE
-                                 ? DS_VERDICT_DECODE : DS_VERDICT_PREFILL;
+        w->phase_of_row[i] =
+            a->arms[ref].row[i] != NONE && arm_call(&a->arms[ref], i)->phase == DS_PHASE_DECODE
+                ? DS_VERDICT_DECODE
+                : DS_VERDICT_PREFILL;
     for (size_t site = 0; site < a->n_sites; site++)
         for (size_t i = 0; i < a->n_rows; i++)
             if (w->labels[site * a->n_rows + i] != DS_LABEL_ABSENT)
@@ -164,7 +190,9 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t v
     }
 }
 
-/* ---- values of one factor ------------------------------------------------------------------------------------------------- */
+/* ---- values of one factor
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static int member_cmp(const void *pa, const void *pb)
 {
@@ -217,7 +245,8 @@ static void compare_values(struct tally *w, uint32_t value, uint32_t rep)
 }
 
 /* Puts each value into the class of the first representative that it never differed from. */
-static void group_values(const struct tally *w, size_t what, uint32_t *class_of, uint32_t *n_classes)
+static void group_values(const struct tally *w, size_t what, uint32_t *class_of,
+                         uint32_t *n_classes)
 {
     uint32_t n = 0, nv = w->fv->n_values;
     for (uint32_t v = 0; v < nv; v++)
@@ -296,13 +325,15 @@ static int judge_factor(struct tally *w, struct ds_error *err)
     return rc;
 }
 
-int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err)
+int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
+                  struct ds_error *err)
 {
     int rc = 0;
     struct tally w = {.a = a, .v = v, .labels = labels};
     if (!(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
-        !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) || !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
+        !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) ||
+        !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
         rc = -1;
     for (size_t f = 0; rc == 0 && f < a->h->n_factors; f++) {
         w.factor = f;

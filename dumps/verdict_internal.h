@@ -1,7 +1,7 @@
 /* verdict_internal.h: the tables that the files verdict*.c share. Not for others: use verdict.h.
  *
- * A cell is (site, row): index site * n_rows + row, where row numbers the distinct row keys of the record in ascending order.
- * Every arm that has a trial has one table over all cells. */
+ * A cell is (site, row): index site * n_rows + row, where row numbers the distinct row keys of the
+ * record in ascending order. Every arm that has a trial has one table over all cells. */
 #ifndef DS_VERDICT_INTERNAL_H
 #define DS_VERDICT_INTERNAL_H
 
@@ -12,7 +12,8 @@
 
 enum cell_state { CELL_ABSENT = 0, CELL_STABLE, CELL_UNSTABLE };
 
-/* Set beside a label: every input was recorded, agreed in the repeats, and is equal on both sides. */
+/* Set beside a label: every input was recorded, agreed in the repeats, and is equal on both sides.
+ */
 enum { LABEL_JUDGED = 0x80, LABEL_MASK = 0x7f };
 
 struct kernel_id {
@@ -20,22 +21,24 @@ struct kernel_id {
 };
 
 struct arm_table {
-    uint32_t n_trials;          /* natural pass */
-    size_t *trials;             /* [n_trials] source indices, ascending in repeat */
-    uint32_t *value_of;         /* [n_trials] index among the values of the factor "repeat" */
+    uint32_t n_trials;  /* natural pass */
+    size_t *trials;     /* [n_trials] source indices, ascending in repeat */
+    uint32_t *value_of; /* [n_trials] index among the values of the factor "repeat" */
     uint64_t (*hash)[DS_VERDICT_PHASES]; /* [n_trials] of all cells' digests, and by phase */
-    const struct ds_trial_data *rep; /* trial 0 of them: its rows, calls, launches speak for the arm */
-    uint64_t *digest;           /* [cells] modal */
-    uint32_t *capture;          /* [cells] index in rep->captures */
-    uint16_t *kernel;           /* [cells] */
-    uint8_t *state;             /* [cells] */
-    uint32_t *row;              /* [rows] index in rep->rows, NONE = absent */
-    uint32_t *requests;         /* [rep->n_calls] distinct recorded requests of a call */
-    uint8_t *excluded;          /* [n_families] not to be blamed on a factor in this arm: seen or suspected unstable here */
-    uint32_t disagree;          /* trials that disagree with the mode somewhere */
+    const struct ds_trial_data
+        *rep;           /* trial 0 of them: its rows, calls, launches speak for the arm */
+    uint64_t *digest;   /* [cells] modal */
+    uint32_t *capture;  /* [cells] index in rep->captures */
+    uint16_t *kernel;   /* [cells] */
+    uint8_t *state;     /* [cells] */
+    uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
+    uint32_t *requests; /* [rep->n_calls] distinct recorded requests of a call */
+    uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm: seen or suspected
+                           unstable here */
+    uint32_t disagree;  /* trials that disagree with the mode somewhere */
     uint64_t unstable_cells, repeated_cells;
-    uint64_t repeat_compared;   /* digests compared with the first trial's */
-    uint32_t *odd_trial;        /* [cells] or NULL: 1 + first trial that disagrees with the mode */
+    uint64_t repeat_compared; /* digests compared with the first trial's */
+    uint32_t *odd_trial;      /* [cells] or NULL: 1 + first trial that disagrees with the mode */
 };
 
 struct ds_analysis {
@@ -44,22 +47,23 @@ struct ds_analysis {
     struct ds_analysis_options options;
     size_t n_sites, n_rows, cells;
     struct ds_row_key *keys;
-    struct arm_table *arms;     /* [h->n_arms] */
-    uint32_t *value;            /* [n_arms][n_factors] index into values[factor] */
-    const char ***values;       /* [n_factors] */
+    struct arm_table *arms; /* [h->n_arms] */
+    uint32_t *value;        /* [n_arms][n_factors] index into values[factor] */
+    const char ***values;   /* [n_factors] */
     uint32_t *n_values;
-    uint32_t *in_start;         /* [n_sites + 1] edges into a site */
+    uint32_t *in_start; /* [n_sites + 1] edges into a site */
     uint32_t *in_from;
     uint8_t *in_kind;
     uint8_t *feeds_causal, *feeds_all; /* [n_sites] */
     struct kernel_id *kernels;
     size_t n_kernels, cap_kernels;
-    uint32_t *stage_of;         /* [n_sites] number of its (stage, part) */
+    uint32_t *stage_of; /* [n_sites] number of its (stage, part) */
     size_t n_stages, n_families;
-    uint32_t *repeats;          /* distinct trial.repeat values, in order of first appearance */
+    uint32_t *repeats; /* distinct trial.repeat values, in order of first appearance */
     size_t n_repeats;
-    uint8_t *kernel_unstable;   /* [n_kernels] its output disagreed on stable inputs in some arm */
-    uint64_t *kernel_repeats;   /* [n_kernels] digests with stable inputs whose repeats were compared */
+    uint8_t *kernel_unstable; /* [n_kernels] its output disagreed on stable inputs in some arm */
+    uint64_t
+        *kernel_repeats; /* [n_kernels] digests with stable inputs whose repeats were compared */
     /* scratch of label_pair */
     uint8_t *status, *prefix, *skip, *call_status, *inputs;
     uint64_t shape_mismatch, tokens_cut;
@@ -72,8 +76,10 @@ static inline int is_drift(uint8_t label)
     return label == DS_LABEL_ORIGIN || label == DS_LABEL_INHERITED || label == DS_LABEL_UNKNOWN;
 }
 
-/* A kernel at one stage of any layer: one code path and one shape, so what is unstable in one layer is in all. */
-static inline size_t family(const struct ds_analysis *a, const struct arm_table *t, size_t site, size_t cell)
+/* A kernel at one stage of any layer: one code path and one shape, so what is unstable in one layer
+ * is in all. */
+static inline size_t family(const struct ds_analysis *a, const struct arm_table *t, size_t site,
+                            size_t cell)
 {
     return t->kernel[cell] * a->n_stages + a->stage_of[site];
 }
@@ -91,23 +97,28 @@ static inline const struct ds_call *arm_call(const struct arm_table *t, size_t r
 /* verdict_tables.c */
 int analysis_build(struct ds_analysis *a, struct ds_error *err);
 uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_t guess);
-/* Rows that the kernel of this capture was given, as the launch says; where it does not: the call's rows, or for a site that exists
- * only for some of them (logits) as many times the recorded ones as the call has requests. */
+/* Rows that the kernel of this capture was given, as the launch says; where it does not: the call's
+ * rows, or for a site that exists only for some of them (logits) as many times the recorded ones as
+ * the call has requests. */
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
 
-/* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's repeats against each other. */
+/* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
+ * repeats against each other. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
 /* Fills excluded[] of every arm and kernel_unstable[]. labels: scratch. */
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err);
 
 /* verdict_repeat.c: the factor "repeat" (entry 0). */
-int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err);
+int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
+                  struct ds_error *err);
 
 /* verdict_factor.c: everything that comes from comparing arms. */
-int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err);
-/* Fills *out with the first drifting cell (execution order) of labels whose reference row has that phase (-1: any). */
-int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels, int phase,
-                struct ds_finding *out);
+int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
+                  struct ds_error *err);
+/* Fills *out with the first drifting cell (execution order) of labels whose reference row has that
+ * phase (-1: any). */
+int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                int phase, struct ds_finding *out);
 /* Whether x comes before y in execution order; an empty finding comes last. */
 int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 
@@ -120,8 +131,8 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
 
 /* verdict_tokens.c */
-void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor, const char *value,
-                    struct ds_verdict *v);
+void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
+                    const char *value, struct ds_verdict *v);
 /* Whether both arms list the same steps, fed the same tokens: the usual case, and quick to see. */
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
@@ -129,6 +140,7 @@ int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int3
 
 /* Keeps a text with the verdict; NULL when out of memory. */
 char *verdict_own(struct ds_verdict *v, const char *text, struct ds_error *err);
-int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

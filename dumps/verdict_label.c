@@ -1,27 +1,34 @@
-/* verdict_label.c: origin, inherited or healed, for every cell of one arm against another, and which kernels are unstable.
+/* verdict_label.c: origin, inherited or healed, for every cell of one arm against another, and
+ * which kernels are unstable.
  *
- * The rule that keeps an unstable kernel from being blamed on a factor: a modal digest of a row whose repeats disagree is
- * chance, so such a cell, and every difference that has such a cell among its differing inputs, is labelled unstable. A row
- * that agreed in all repeats of both arms is evidence whatever stands above it. */
+ * The rule that keeps an unstable kernel from being blamed on a factor: a modal digest of a row
+ * whose repeats disagree is chance, so such a cell, and every difference that has such a cell among
+ * its differing inputs, is labelled unstable. A row that agreed in all repeats of both arms is
+ * evidence whatever stands above it. */
 #include "dumps/verdict_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown input. */
+/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
+ * input. */
 enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
 
-/* Expected disagreements below which an arm that showed none does not count as free of a kernel's instability. */
+/* Expected disagreements below which an arm that showed none does not count as free of a kernel's
+ * instability. */
 #define ENOUGH_EXPECTED 5.0
 
 static const uint8_t status_of_label[] = {
-    [DS_LABEL_ABSENT] = IN_UNKNOWN,    [DS_LABEL_SAME] = IN_EQUAL,        [DS_LABEL_HEALED] = IN_EQUAL,
-    [DS_LABEL_ORIGIN] = IN_DIFFERS,    [DS_LABEL_INHERITED] = IN_DIFFERS, [DS_LABEL_UNKNOWN] = IN_DIFFERS,
+    [DS_LABEL_ABSENT] = IN_UNKNOWN,    [DS_LABEL_SAME] = IN_EQUAL,
+    [DS_LABEL_HEALED] = IN_EQUAL,      [DS_LABEL_ORIGIN] = IN_DIFFERS,
+    [DS_LABEL_INHERITED] = IN_DIFFERS, [DS_LABEL_UNKNOWN] = IN_DIFFERS,
     [DS_LABEL_UNSTABLE] = IN_TAINTED,
 };
 
-/* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed. */
-static void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r)
+/* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed.
+ */
+static void find_skipped(struct ds_analysis *a, const struct arm_table *t,
+                         const struct arm_table *r)
 {
     int32_t request = 0, until = INT32_MAX;
     int known = 0, alike = t == r || fed_alike(t, r);
@@ -41,9 +48,11 @@ static void find_skipped(struct ds_analysis *a, const struct arm_table *t, const
     }
 }
 
-/* prefix[row] = worst status of the rows of the same request up to it. A row that neither side recorded says nothing; one that
- * only one side has makes the rest unknown, unless it is padding. */
-static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r, size_t site)
+/* prefix[row] = worst status of the rows of the same request up to it. A row that neither side
+ * recorded says nothing; one that only one side has makes the rest unknown, unless it is padding.
+ */
+static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t,
+                        const struct arm_table *r, size_t site)
 {
     const uint8_t *status = a->status + site * a->n_rows;
     uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
@@ -54,8 +63,7 @@ static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, 
         int here = t->state[cell] != CELL_ABSENT, there = r->state[cell] != CELL_ABSENT;
         if (here && there && status[i] > worst)
             worst = status[i];
-        if (here != there && worst < IN_UNKNOWN &&
-            arm_row(here ? t : r, i)->kind != DS_ROW_PAD)
+        if (here != there && worst < IN_UNKNOWN && arm_row(here ? t : r, i)->kind != DS_ROW_PAD)
             worst = IN_UNKNOWN;
         prefix[i] = worst;
     }
@@ -87,14 +95,15 @@ static void gather_inputs(struct ds_analysis *a, const struct arm_table *t, size
             add_whole_call(a, t, from);
             continue;
         }
-        const uint8_t *in = (a->in_kind[e] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
+        const uint8_t *in =
+            (a->in_kind[e] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
         for (size_t i = 0; i < a->n_rows; i++)
             a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
     }
 }
 
-static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r, size_t site, size_t cell,
-                          uint8_t in)
+static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
+                          const struct arm_table *r, size_t site, size_t cell, uint8_t in)
 {
     if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
         return DS_LABEL_ABSENT;
@@ -105,13 +114,16 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t, cons
         if (t->state[cell] == CELL_UNSTABLE || r->state[cell] == CELL_UNSTABLE)
             return DS_LABEL_UNSTABLE;
         differs = t->digest[cell] != r->digest[cell];
-        if (differs && t->rep->captures[t->capture[cell]].width != r->rep->captures[r->capture[cell]].width) {
+        if (differs &&
+            t->rep->captures[t->capture[cell]].width != r->rep->captures[r->capture[cell]].width) {
             a->shape_mismatch++;
             return DS_LABEL_ABSENT;
         }
     }
     if (!differs)
-        return in == IN_DIFFERS ? DS_LABEL_HEALED : in == IN_EQUAL ? DS_LABEL_SAME | LABEL_JUDGED : DS_LABEL_SAME;
+        return in == IN_DIFFERS ? DS_LABEL_HEALED
+               : in == IN_EQUAL ? DS_LABEL_SAME | LABEL_JUDGED
+                                : DS_LABEL_SAME;
     if (in == IN_TAINTED)
         return DS_LABEL_UNSTABLE;
     if (in == IN_DIFFERS)
@@ -129,7 +141,8 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
         size_t first = site * a->n_rows;
         gather_inputs(a, t, site);
         for (size_t i = 0; i < a->n_rows; i++) {
-            uint8_t label = a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
+            uint8_t label =
+                a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
             labels[first + i] = label;
             a->status[first + i] = status_of_label[label & LABEL_MASK];
         }
@@ -143,8 +156,9 @@ struct evidence { /* of one family, over all arms that show its instability */
     int seen;
 };
 
-/* A kernel that is unstable in one arm may agree with itself in another by luck, and then a difference between the two arms
- * would look like drift. An arm counts as free of it only if, at the rate seen elsewhere, it should have shown it. */
+/* A kernel that is unstable in one arm may agree with itself in another by luck, and then a
+ * difference between the two arms would look like drift. An arm counts as free of it only if, at
+ * the rate seen elsewhere, it should have shown it. */
 static void suspect(struct ds_analysis *a, const struct evidence *all, const uint64_t *mine)
 {
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -159,7 +173,8 @@ static void suspect(struct ds_analysis *a, const struct evidence *all, const uin
 }
 
 /* One arm's repeats: mine[family] = digests judged on stable inputs. */
-static void count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct evidence *all, uint64_t *mine)
+static void count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels,
+                          struct evidence *all, uint64_t *mine)
 {
     struct arm_table *t = &a->arms[arm];
     label_pair(a, arm, arm, labels);
@@ -201,9 +216,11 @@ int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_erro
     return rc;
 }
 
-int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out, struct ds_error *err)
+int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
+                       struct ds_error *err)
 {
-    if (arm >= a->h->n_arms || ref >= a->h->n_arms || !a->arms[arm].n_trials || !a->arms[ref].n_trials)
+    if (arm >= a->h->n_arms || ref >= a->h->n_arms || !a->arms[arm].n_trials ||
+        !a->arms[ref].n_trials)
         return ds_fail(err, "arm %u or %u has no complete trial", arm, ref);
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     if (!labels)

@@ -7,27 +7,31 @@
 
 const char *ds_label_name(int label)
 {
-    static const char *const names[] = {"absent", "same", "healed", "origin", "inherited", "unknown", "unstable"};
+    static const char *const names[] = {"absent",    "same",    "healed",  "origin",
+                                        "inherited", "unknown", "unstable"};
     return label >= 0 && label < (int)(sizeof names / sizeof *names) ? names[label] : "unknown";
 }
 
 const char *ds_kind_name(int kind)
 {
-    static const char *const names[] = {"unknown", "rounding-order", "lower-precision", "different-algorithm", "wrong-data",
-                                        "non-finite", "selection-only"};
+    static const char *const names[] = {
+        "unknown",    "rounding-order", "lower-precision", "different-algorithm",
+        "wrong-data", "non-finite",     "selection-only"};
     return kind >= 0 && kind < (int)(sizeof names / sizeof *names) ? names[kind] : "unknown";
 }
 
 const char *ds_result_name(int result)
 {
     static const char *const names[] = {"same", "drift", "recorded", "incomparable"};
-    return result >= 0 && result < (int)(sizeof names / sizeof *names) ? names[result] : "incomparable";
+    return result >= 0 && result < (int)(sizeof names / sizeof *names) ? names[result]
+                                                                       : "incomparable";
 }
 
 const char *ds_condition_name(int condition)
 {
     static const char *const names[] = {"not-run", "same", "drift", "unstable", "unknown"};
-    return condition >= 0 && condition < (int)(sizeof names / sizeof *names) ? names[condition] : "unknown";
+    return condition >= 0 && condition < (int)(sizeof names / sizeof *names) ? names[condition]
+                                                                             : "unknown";
 }
 
 int ds_verdict_exit(const struct ds_verdict *v)
@@ -42,7 +46,8 @@ static char *keep(char ***list, size_t *n, const char *text, struct ds_error *er
     if (!copy)
         return NULL;
     /* Room grows by powers of two: full exactly when n is 0 or a power of two from 8 on. */
-    if ((cap == 0 || (cap >= 8 && (cap & (cap - 1)) == 0)) && ds_grow(list, &cap, *n + 1, sizeof **list, "verdict text", err) != 0) {
+    if ((cap == 0 || (cap >= 8 && (cap & (cap - 1)) == 0)) &&
+        ds_grow(list, &cap, *n + 1, sizeof **list, "verdict text", err) != 0) {
         free(copy);
         return NULL;
     }

@@ -1,11 +1,13 @@
-/* verdict_repeat.c: the factor "repeat": do an arm's own trials agree? Owns the rate, its interval and the first unstable place. */
+/* verdict_repeat.c: the factor "repeat": do an arm's own trials agree? Owns the rate, its interval
+ * and the first unstable place. */
 #include "dumps/verdict_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* 95 % interval of a proportion k / n (Wilson 1927): holds its level for small n and for k = 0 or n. */
+/* 95 % interval of a proportion k / n (Wilson 1927): holds its level for small n and for k = 0 or
+ * n. */
 static void wilson(double k, double n, double *low, double *high)
 {
     if (n <= 0) {
@@ -14,12 +16,14 @@ static void wilson(double k, double n, double *low, double *high)
         return;
     }
     const double z = 1.959963984540054;
-    double p = k / n, mid = p + z * z / (2 * n), half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)), scale = 1 + z * z / n;
+    double p = k / n, mid = p + z * z / (2 * n),
+           half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)), scale = 1 + z * z / n;
     *low = k == 0 ? 0 : (mid - half) / scale;
     *high = k == n ? 1 : (mid + half) / scale;
 }
 
-static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_t arm, const uint8_t *labels)
+static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
+                      const uint8_t *labels)
 {
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
     const struct arm_table *t = &a->arms[arm];
@@ -30,11 +34,13 @@ static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_
             continue;
         size_t row = 0;
         for (size_t i = 0; i < a->n_rows; i++)
-            if (a->keys[i].request == f.request && a->keys[i].position == f.position && a->keys[i].occurrence == f.occurrence)
+            if (a->keys[i].request == f.request && a->keys[i].position == f.position &&
+                a->keys[i].occurrence == f.occurrence)
                 row = i;
         uint32_t odd = t->odd_trial[f.site * a->n_rows + row];
         f.trial = t->trials[odd ? odd - 1 : 0];
-        uint32_t repeat = a->src->info(a->src->ctx, f.trial)->repeat, base = a->src->info(a->src->ctx, t->trials[0])->repeat;
+        uint32_t repeat = a->src->info(a->src->ctx, f.trial)->repeat,
+                 base = a->src->info(a->src->ctx, t->trials[0])->repeat;
         f.factor = fv->name;
         for (uint32_t i = 0; i < fv->n_values; i++) {
             if (strtoul(fv->values[i], NULL, 10) == repeat)
@@ -47,7 +53,8 @@ static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_
     }
 }
 
-static void count_arm(struct ds_analysis *a, struct ds_verdict *v, uint32_t arm, const uint8_t *labels, uint8_t *drifts)
+static void count_arm(struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
+                      const uint8_t *labels, uint8_t *drifts)
 {
     const struct arm_table *t = &a->arms[arm];
     struct ds_factor_verdict *fv = &v->factors[0];
@@ -116,7 +123,8 @@ static int class_repeats(struct ds_analysis *a, struct ds_verdict *v, struct ds_
     return 0;
 }
 
-int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err)
+int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
+                  struct ds_error *err)
 {
     struct ds_factor_verdict *fv = &v->factors[0];
     uint8_t *drifts = ds_calloc(a->n_rows, 1, "rows", err);
@@ -136,7 +144,9 @@ int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, 
     v->unstable.first = fv->phase[DS_VERDICT_ALL].first;
     wilson(v->unstable.disagree, v->unstable.trials, &v->unstable.low, &v->unstable.high);
     for (size_t k = 0; k < a->n_kernels; k++)
-        v->kernels[k].condition[0] = a->kernel_unstable[k] ? DS_COND_UNSTABLE : a->kernel_repeats[k] ? DS_COND_SAME
-                                   : fv->arms ? DS_COND_UNKNOWN : DS_COND_NOT_RUN;
+        v->kernels[k].condition[0] = a->kernel_unstable[k]  ? DS_COND_UNSTABLE
+                                     : a->kernel_repeats[k] ? DS_COND_SAME
+                                     : fv->arms             ? DS_COND_UNKNOWN
+                                                            : DS_COND_NOT_RUN;
     return class_repeats(a, v, err);
 }

@@ -1,13 +1,16 @@
-/* verdict_rows.c: at which row counts M does a kernel change its bits? Not a question about arms: every call of every arm that gave
- * the kernel the same input bits for a row, at the same place in the call, is evidence, whatever factor made the call that
- * large. Prefill of 24 tokens at batch 2 and at batch 1 are M = 48 and 24.
+/* verdict_rows.c: at which row counts M does a kernel change its bits? Not a question about arms:
+ * every call of every arm that gave the kernel the same input bits for a row, at the same place in
+ * the call, is evidence, whatever factor made the call that large. Prefill of 24 tokens at batch 2
+ * and at batch 1 are M = 48 and 24.
  *
- * For kernels that read one row at a time (all edges of kind row) batch, chunk, mode and padding only change M. A kernel that reads
- * other rows (attention) also sees the number of query rows, so there only the batch may vary.
+ * For kernels that read one row at a time (all edges of kind row) batch, chunk, mode and padding
+ * only change M. A kernel that reads other rows (attention) also sees the number of query rows, so
+ * there only the batch may vary.
  *
- * One row gives, for every two neighbouring M at which it was seen, "changed" or "quiet" between them. A library chooses its code by
- * shape, so quiet stretches of the same shape and slot narrow a change down, and the fewest M that explain all changes of a
- * shape are reported, each the lowest M seen after the change. */
+ * One row gives, for every two neighbouring M at which it was seen, "changed" or "quiet" between
+ * them. A library chooses its code by shape, so quiet stretches of the same shape and slot narrow a
+ * change down, and the fewest M that explain all changes of a shape are reported, each the lowest M
+ * seen after the change. */
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -16,7 +19,8 @@
 
 struct sample {
     uint16_t kernel;
-    uint32_t group, sub; /* setting of the other factors; and of chunk, mode, padding where those count */
+    uint32_t group,
+        sub; /* setting of the other factors; and of chunk, mode, padding where those count */
     int32_t slot;
     uint32_t m;
     uint64_t inputs, digest;
@@ -31,7 +35,7 @@ struct step { /* what one row showed between two neighbouring row counts: low < 
 struct rows_work {
     struct ds_analysis *a;
     uint32_t *group, *sub; /* [n_arms] number of the first arm with the same setting */
-    uint64_t *inputs;      /* [n_arms][n_rows] hash of the input digests at the site, 0 = not usable */
+    uint64_t *inputs; /* [n_arms][n_rows] hash of the input digests at the site, 0 = not usable */
     struct sample *samples;
     struct step *steps;
     size_t n_steps, cap, tidy_at;
@@ -40,8 +44,8 @@ struct rows_work {
 
 static int changes_m(const char *factor)
 {
-    return strcmp(factor, "batch") == 0 || strcmp(factor, "chunk") == 0 || strcmp(factor, "mode") == 0 ||
-           strcmp(factor, "padding") == 0;
+    return strcmp(factor, "batch") == 0 || strcmp(factor, "chunk") == 0 ||
+           strcmp(factor, "mode") == 0 || strcmp(factor, "padding") == 0;
 }
 
 static int same_setting(const struct ds_analysis *a, uint32_t x, uint32_t y, int only_batch)
@@ -80,8 +84,10 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return (h ^ h >> 32) * UINT64_C(0xc4ceb9fe1a85ec53) + 1;
 }
 
-/* Adds the digests of one input site to the hashes of the arm's rows; rows without usable inputs become 0. */
-static void add_input(const struct ds_analysis *a, const struct arm_table *t, size_t from, int causal, uint64_t *inputs)
+/* Adds the digests of one input site to the hashes of the arm's rows; rows without usable inputs
+ * become 0. */
+static void add_input(const struct ds_analysis *a, const struct arm_table *t, size_t from,
+                      int causal, uint64_t *inputs)
 {
     uint64_t prefix = 0;
     int usable = 1;
@@ -92,18 +98,21 @@ static void add_input(const struct ds_analysis *a, const struct arm_table *t, si
             usable = 1;
         }
         if (!causal) {
-            inputs[i] = inputs[i] && t->state[cell] == CELL_STABLE ? mix(inputs[i], t->digest[cell]) : 0;
+            inputs[i] =
+                inputs[i] && t->state[cell] == CELL_STABLE ? mix(inputs[i], t->digest[cell]) : 0;
             continue;
         }
         if (t->state[cell] == CELL_UNSTABLE)
             usable = 0;
         else if (t->state[cell] == CELL_STABLE)
             prefix = mix(mix(prefix, (uint64_t)a->keys[i].position), t->digest[cell]);
-        inputs[i] = inputs[i] && usable && t->state[cell] == CELL_STABLE ? mix(inputs[i], prefix) : 0;
+        inputs[i] =
+            inputs[i] && usable && t->state[cell] == CELL_STABLE ? mix(inputs[i], prefix) : 0;
     }
 }
 
-/* 1 if all inputs are rows, 0 if some are causal, -1 if the whole call is read: not to be judged here. */
+/* 1 if all inputs are rows, 0 if some are causal, -1 if the whole call is read: not to be judged
+ * here. */
 static int site_reads_rows(const struct ds_analysis *a, size_t site)
 {
     int rows = 1;
@@ -136,8 +145,10 @@ static int sample_cmp(const void *pa, const void *pb)
 static int step_cmp(const void *pa, const void *pb)
 {
     const struct step *a = pa, *b = pb;
-    const uint32_t x[] = {a->kernel, a->group, a->width, a->terms, a->sub, (uint32_t)a->slot, a->quiet, a->high, a->low};
-    const uint32_t y[] = {b->kernel, b->group, b->width, b->terms, b->sub, (uint32_t)b->slot, b->quiet, b->high, b->low};
+    const uint32_t x[] = {a->kernel,         a->group, a->width, a->terms, a->sub,
+                          (uint32_t)a->slot, a->quiet, a->high,  a->low};
+    const uint32_t y[] = {b->kernel,         b->group, b->width, b->terms, b->sub,
+                          (uint32_t)b->slot, b->quiet, b->high,  b->low};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         if (x[i] != y[i])
             return x[i] < y[i] ? -1 : 1;
@@ -158,22 +169,32 @@ static void tidy(struct rows_work *w)
     w->tidy_at = 2 * unique + 4096;
 }
 
-static int add_step(struct rows_work *w, const struct sample *low, const struct sample *high, struct ds_error *err)
+static int add_step(struct rows_work *w, const struct sample *low, const struct sample *high,
+                    struct ds_error *err)
 {
     if (w->n_steps >= w->tidy_at)
         tidy(w);
     if (ds_grow(&w->steps, &w->cap, w->n_steps + 1, sizeof *w->steps, "switches", err) != 0)
         return -1;
-    w->steps[w->n_steps++] = (struct step){low->kernel, low->group, w->width, w->terms, low->sub, low->slot,
-                                           low->digest == high->digest, low->m, high->m};
+    w->steps[w->n_steps++] = (struct step){low->kernel,
+                                           low->group,
+                                           w->width,
+                                           w->terms,
+                                           low->sub,
+                                           low->slot,
+                                           low->digest == high->digest,
+                                           low->m,
+                                           high->m};
     return 0;
 }
 
-/* The row's place in the call; at a site that has only some rows (logits), its place among those. */
+/* The row's place in the call; at a site that has only some rows (logits), its place among those.
+ */
 static int32_t sample_slot(const struct arm_table *t, size_t row, size_t cell)
 {
     const struct ds_capture *c = &t->rep->captures[t->capture[cell]];
-    return c->rows < arm_call(t, row)->rows ? (int32_t)(t->row[row] - c->first_row) : arm_row(t, row)->slot;
+    return c->rows < arm_call(t, row)->rows ? (int32_t)(t->row[row] - c->first_row)
+                                            : arm_row(t, row)->slot;
 }
 
 /* samples[0..n-1] belong to one row at one site. */
@@ -198,8 +219,8 @@ static int compare_samples(struct rows_work *w, size_t n, struct ds_error *err)
         }
         if (!clear)
             continue;
-        if (low && low->kernel == s->kernel && low->group == s->group && low->sub == s->sub && low->slot == s->slot &&
-            low->inputs == s->inputs && add_step(w, low, s, err) != 0)
+        if (low && low->kernel == s->kernel && low->group == s->group && low->sub == s->sub &&
+            low->slot == s->slot && low->inputs == s->inputs && add_step(w, low, s, err) != 0)
             return -1;
         low = s;
     }
@@ -229,10 +250,16 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
         for (uint32_t i = 0; i < a->h->n_arms; i++) {
             const struct arm_table *t = &a->arms[i];
             uint64_t inputs = w->inputs[(size_t)i * a->n_rows + r];
-            if (!t->n_trials || t->state[cell] != CELL_STABLE || t->excluded[family(a, t, site, cell)] || !inputs)
+            if (!t->n_trials || t->state[cell] != CELL_STABLE ||
+                t->excluded[family(a, t, site, cell)] || !inputs)
                 continue;
-            w->samples[n++] = (struct sample){t->kernel[cell], w->group[i], reads_rows ? 0 : w->sub[i], sample_slot(t, r, cell),
-                                              capture_m(t, r, t->capture[cell]), inputs, t->digest[cell]};
+            w->samples[n++] = (struct sample){t->kernel[cell],
+                                              w->group[i],
+                                              reads_rows ? 0 : w->sub[i],
+                                              sample_slot(t, r, cell),
+                                              capture_m(t, r, t->capture[cell]),
+                                              inputs,
+                                              t->digest[cell]};
         }
         if (n > 1 && compare_samples(w, n, err) != 0)
             return -1;
@@ -240,8 +267,8 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
     return 0;
 }
 
-/* Narrows a change with the quiet stretches of its own shape and slot, steps[first..end-1]. One that covers the whole change
- * contradicts it (a row of zeros shows nothing) and is left out. */
+/* Narrows a change with the quiet stretches of its own shape and slot, steps[first..end-1]. One
+ * that covers the whole change contradicts it (a row of zeros shows nothing) and is left out. */
 static struct step narrowed(const struct rows_work *w, struct step x, size_t first, size_t end)
 {
     for (int again = 1; again;) {
@@ -264,24 +291,26 @@ static struct step narrowed(const struct rows_work *w, struct step x, size_t fir
 
 static int same_chain(const struct step *x, const struct step *y)
 {
-    return x->kernel == y->kernel && x->group == y->group && x->width == y->width && x->terms == y->terms && x->sub == y->sub &&
-           x->slot == y->slot;
+    return x->kernel == y->kernel && x->group == y->group && x->width == y->width &&
+           x->terms == y->terms && x->sub == y->sub && x->slot == y->slot;
 }
 
 static int by_high(const void *pa, const void *pb)
 {
     const struct step *a = pa, *b = pb;
-    if (a->kernel != b->kernel || a->group != b->group || a->width != b->width || a->terms != b->terms) {
+    if (a->kernel != b->kernel || a->group != b->group || a->width != b->width ||
+        a->terms != b->terms) {
         struct step x = *a, y = *b;
         x.sub = y.sub = x.quiet = y.quiet = x.low = y.low = x.high = y.high = 0;
         x.slot = y.slot = 0;
         return step_cmp(&x, &y);
     }
-    return a->high != b->high ? (a->high < b->high ? -1 : 1) : (a->low < b->low) - (a->low > b->low);
+    return a->high != b->high ? (a->high < b->high ? -1 : 1)
+                              : (a->low < b->low) - (a->low > b->low);
 }
 
-/* Replaces the steps by the fewest changes that explain them: of a shape's changes in order of `high`, each that holds none of the
- * M chosen so far adds its own `high`. */
+/* Replaces the steps by the fewest changes that explain them: of a shape's changes in order of
+ * `high`, each that holds none of the M chosen so far adds its own `high`. */
 static void explain_changes(struct rows_work *w)
 {
     size_t n = 0;
@@ -301,8 +330,10 @@ static void explain_changes(struct rows_work *w)
     size_t kept = 0;
     uint32_t last = 0;
     for (size_t i = 0; i < n; i++) {
-        int fresh = i == 0 || changes[i].kernel != changes[i - 1].kernel || changes[i].group != changes[i - 1].group ||
-                    changes[i].width != changes[i - 1].width || changes[i].terms != changes[i - 1].terms;
+        int fresh = i == 0 || changes[i].kernel != changes[i - 1].kernel ||
+                    changes[i].group != changes[i - 1].group ||
+                    changes[i].width != changes[i - 1].width ||
+                    changes[i].terms != changes[i - 1].terms;
         struct step x = changes[i];
         if (fresh || x.low >= last) {
             last = x.high;
@@ -325,12 +356,13 @@ static void name_setting(const struct ds_analysis *a, uint32_t arm, char *text, 
     text[0] = '\0';
     for (size_t f = 0; f < a->h->n_factors && at < size; f++)
         if (!changes_m(a->h->factors[f]) && a->value[arm * a->h->n_factors + f] != 0)
-            at += (size_t)snprintf(text + at, size - at, "%s%s %s", at ? ", " : "", a->h->factors[f],
-                                   a->h->arms[arm].values[f]);
+            at += (size_t)snprintf(text + at, size - at, "%s%s %s", at ? ", " : "",
+                                   a->h->factors[f], a->h->arms[arm].values[f]);
 }
 
 /* Switches of kernel k at the setting of arm `group`, appended to its list. */
-static int add_switches(struct rows_work *w, struct ds_kernel_verdict *kv, size_t k, uint32_t group, struct ds_error *err)
+static int add_switches(struct rows_work *w, struct ds_kernel_verdict *kv, size_t k, uint32_t group,
+                        struct ds_error *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < w->n_steps; i++)
@@ -364,9 +396,11 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
     if (__builtin_mul_overflow(arms, a->n_rows, &n))
         return ds_fail(err, "record: too many arms and rows");
     int rc = (w.group = ds_calloc(arms, sizeof *w.group, "settings", err)) &&
-             (w.sub = ds_calloc(arms, sizeof *w.sub, "settings", err)) &&
-             (w.inputs = ds_calloc(n, sizeof *w.inputs, "input digests", err)) &&
-             (w.samples = ds_calloc(arms, sizeof *w.samples, "row counts", err)) ? 0 : -1;
+                     (w.sub = ds_calloc(arms, sizeof *w.sub, "settings", err)) &&
+                     (w.inputs = ds_calloc(n, sizeof *w.inputs, "input digests", err)) &&
+                     (w.samples = ds_calloc(arms, sizeof *w.samples, "row counts", err))
+                 ? 0
+                 : -1;
     if (rc == 0 && !a->options.only_factor) {
         group_arms(&w);
         for (size_t s = 0; rc == 0 && s < a->n_sites; s++)
@@ -377,7 +411,8 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
         uint32_t groups = 0;
         for (uint32_t i = 0; i < arms; i++)
             groups += w.group[i] == i;
-        if (!(v->kernels[k].switches = ds_calloc((size_t)groups + 1, sizeof(struct ds_switches), "switches", err)))
+        if (!(v->kernels[k].switches =
+                  ds_calloc((size_t)groups + 1, sizeof(struct ds_switches), "switches", err)))
             rc = -1;
         for (uint32_t i = 0; rc == 0 && i < arms; i++)
             if (w.group[i] == i)

@@ -1,24 +1,27 @@
-/* verdict_size.c: how large a drift is, what kind it is, how it grows with depth, and the first NaN or Inf. Uses only the sizes that
- * the probes stored (ds_drift); names a kind only with evidence.
+/* verdict_size.c: how large a drift is, what kind it is, how it grows with depth, and the first NaN
+ * or Inf. Uses only the sizes that the probes stored (ds_drift); names a kind only with evidence.
  *
- * The size of reordering. Adding K products in f32 in two orders: every partial sum is rounded with a relative error of at most
- * u = 2^-24, random in sign, so the two results differ by c * u * sqrt(K), relative to the rms of the result. Measured on normal
- * numbers, K = 64..16384, chain against blocks, lanes and reversed order: c = 0.3..0.45 for every K. Sums that cancel, as those of
- * real activations do, have more: the bound takes c = 3. For storage with spacing s (2^-8 bf16, 2^-11 f16, relative) a difference
- * d flips the last place of about d / s of the elements by s: rms sqrt(d * s) on top. TF32 (10 bits: 3e-4) and bf16 inputs (3e-3)
- * are far outside for every K up to 65536, and no row alone may exceed four times the bound, so that one wrong row cannot hide
- * among many good ones. */
+ * The size of reordering. Adding K products in f32 in two orders: every partial sum is rounded with
+ * a relative error of at most u = 2^-24, random in sign, so the two results differ by c * u *
+ * sqrt(K), relative to the rms of the result. Measured on normal numbers, K = 64..16384, chain
+ * against blocks, lanes and reversed order: c = 0.3..0.45 for every K. Sums that cancel, as those
+ * of real activations do, have more: the bound takes c = 3. For storage with spacing s (2^-8 bf16,
+ * 2^-11 f16, relative) a difference d flips the last place of about d / s of the elements by s: rms
+ * sqrt(d * s) on top. TF32 (10 bits: 3e-4) and bf16 inputs (3e-3) are far outside for every K up to
+ * 65536, and no row alone may exceed four times the bound, so that one wrong row cannot hide among
+ * many good ones. */
 #include "dumps/verdict_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define UNIT_F32 0x1p-24
+#define UNIT_F32     0x1p-24
 #define ORDER_FACTOR 3.0
 
 struct size {
-    uint64_t rows, elements, max_ulp, nonfinite, ref_nonfinite, one_sided; /* rows non-finite on one side only */
+    uint64_t rows, elements, max_ulp, nonfinite, ref_nonfinite,
+        one_sided; /* rows non-finite on one side only */
     uint32_t flags;
     double max_abs, diff_sq, ref_sq, worst_row, least_row; /* relative rms of single rows */
     uint64_t width_sum;
@@ -50,10 +53,11 @@ static void add_drift(const struct ds_drift *x, uint32_t width, struct size *z)
     z->ref_sq += x->ref_sq;
 }
 
-/* Sizes of the drifting rows at a site: entries of one trial of the arm against `ref`. Entries whose digests are not the modal
- * ones of a comparison between two arms are of some other repeat. */
-static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t arm, uint32_t ref, uint32_t site,
-                     struct size *z)
+/* Sizes of the drifting rows at a site: entries of one trial of the arm against `ref`. Entries
+ * whose digests are not the modal ones of a comparison between two arms are of some other repeat.
+ */
+static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t arm,
+                     uint32_t ref, uint32_t site, struct size *z)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     memset(z, 0, sizeof *z);
@@ -71,7 +75,8 @@ static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d,
     }
 }
 
-static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site, size_t trial, struct size *z)
+static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
+                    size_t trial, struct size *z)
 {
     const struct ds_trial_data *d = a->src->get(a->src->ctx, trial, NULL);
     memset(z, 0, sizeof *z);
@@ -84,7 +89,9 @@ static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uin
     }
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------------------------------------ */
+/* ---- kinds
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* How many terms the kernel adds for one element; 0 = it does not add, or not known. */
 static double terms_added(const struct ds_analysis *a, const struct ds_finding *f)
@@ -94,9 +101,11 @@ static double terms_added(const struct ds_analysis *a, const struct ds_finding *
     for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
         if (a->h->sites[a->in_from[e]].width > widest)
             widest = a->h->sites[a->in_from[e]].width;
-    if (strcmp(s->op, "matmul") == 0 || strcmp(s->op, "rmsnorm") == 0 || strcmp(s->op, "router") == 0)
+    if (strcmp(s->op, "matmul") == 0 || strcmp(s->op, "rmsnorm") == 0 ||
+        strcmp(s->op, "router") == 0)
         return (double)widest;
-    if (strcmp(s->op, "attention") == 0) /* a score of head_dim products, then a sum over the visible keys */
+    if (strcmp(s->op, "attention") ==
+        0) /* a score of head_dim products, then a sum over the visible keys */
         return (double)f->position + 1 + (a->h->head_dim > 0 ? a->h->head_dim : 0);
     if (strcmp(s->op, "softmax") == 0)
         return (double)f->position + 1;
@@ -114,10 +123,12 @@ static double reorder_bound(double terms, const char *dtype)
     return d + sqrt(d * storage_spacing(dtype));
 }
 
-/* Inputs rounded to few mantissa bits leave nearly every element of every row changed, by about the same relative amount. */
+/* Inputs rounded to few mantissa bits leave nearly every element of every row changed, by about the
+ * same relative amount. */
 static const char *precision_of(const struct size *z, double relative)
 {
-    if (z->rows == 0 || (double)z->elements < 0.9 * (double)z->width_sum || z->worst_row > 4 * z->least_row)
+    if (z->rows == 0 || (double)z->elements < 0.9 * (double)z->width_sum ||
+        z->worst_row > 4 * z->least_row)
         return NULL;
     if (relative >= 1.5e-4 && relative <= 6e-4)
         return "a 10-bit mantissa (TF32 or f16 inputs)";
@@ -126,7 +137,8 @@ static const char *precision_of(const struct size *z, double relative)
     return NULL;
 }
 
-static void say(struct ds_finding *f, int kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct ds_finding *f, int kind, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static void say(struct ds_finding *f, int kind, const char *fmt, ...)
 {
@@ -140,10 +152,12 @@ static void say(struct ds_finding *f, int kind, const char *fmt, ...)
 static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z)
 {
     const struct ds_site *s = &a->h->sites[f->site];
-    double relative = f->relative_rms, terms = terms_added(a, f), bound = terms > 0 ? reorder_bound(terms, s->dtype) : 0;
+    double relative = f->relative_rms, terms = terms_added(a, f),
+           bound = terms > 0 ? reorder_bound(terms, s->dtype) : 0;
     int f32 = strcmp(s->dtype, "f32") == 0, other = strcmp(f->variant, f->ref_variant) != 0;
     if (z->one_sided)
-        say(f, DS_KIND_NON_FINITE, "%.0f rows are non-finite on one side only", (double)z->one_sided);
+        say(f, DS_KIND_NON_FINITE, "%.0f rows are non-finite on one side only",
+            (double)z->one_sided);
     else if (z->flags & DS_DRIFT_VALUES_EQUAL)
         say(f, DS_KIND_UNKNOWN, "bits differ, values equal (-0 and +0)");
     else if (z->flags & DS_DRIFT_NAN_BITS)
@@ -153,17 +167,22 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
     else if (!isfinite(relative))
         say(f, DS_KIND_UNKNOWN, "the reference rows are zero");
     else if (a->options.data_differs && a->options.data_differs[f->site])
-        say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g", relative);
+        say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g",
+            relative);
     else if (relative >= 0.3)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", relative);
     else if (bound > 0 && relative <= bound && z->worst_row <= 4 * bound)
-        say(f, DS_KIND_ROUNDING_ORDER, "relative rms %.3g, reordering gives up to %.3g", relative, bound);
+        say(f, DS_KIND_ROUNDING_ORDER, "relative rms %.3g, reordering gives up to %.3g", relative,
+            bound);
     else if (f32 && strcmp(s->op, "matmul") == 0 && precision_of(z, relative))
-        say(f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in all elements: %s", relative, precision_of(z, relative));
+        say(f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in all elements: %s", relative,
+            precision_of(z, relative));
     else if (other && relative <= 64 * (bound > 0 ? bound : reorder_bound(1, s->dtype)))
-        say(f, DS_KIND_DIFFERENT_ALGORITHM, "another variant; relative rms %.3g, above the size of reordering", relative);
+        say(f, DS_KIND_DIFFERENT_ALGORITHM,
+            "another variant; relative rms %.3g, above the size of reordering", relative);
     else if (bound > 0)
-        say(f, DS_KIND_UNKNOWN, "relative rms %.3g, more than the %.3g of reordering", relative, bound);
+        say(f, DS_KIND_UNKNOWN, "relative rms %.3g, more than the %.3g of reordering", relative,
+            bound);
     else
         say(f, DS_KIND_UNKNOWN, "relative rms %.3g in a kernel that adds no long sums", relative);
 }
@@ -176,7 +195,8 @@ void size_finding(const struct ds_analysis *a, struct ds_finding *f)
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &z);
     if (strcmp(a->h->sites[f->site].op, "sample") == 0) {
         f->kind = f->label == DS_LABEL_ORIGIN ? DS_KIND_SELECTION_ONLY : DS_KIND_UNKNOWN;
-        snprintf(f->why, sizeof f->why, "%s", f->label == DS_LABEL_ORIGIN ? "other choices from equal logits" : "");
+        snprintf(f->why, sizeof f->why, "%s",
+                 f->label == DS_LABEL_ORIGIN ? "other choices from equal logits" : "");
     } else if (z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site]) {
         say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ");
     } else if (z.rows == 0) {
@@ -197,7 +217,9 @@ void size_finding(const struct ds_analysis *a, struct ds_finding *f)
         judge_kind(a, f, &z);
 }
 
-/* ---- growth ------------------------------------------------------------------------------------------------------------------ */
+/* ---- growth
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
@@ -207,20 +229,24 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
         return -1;
     for (size_t s = 0; s < a->n_sites; s++) {
         const struct ds_site *site = &a->h->sites[s];
-        if (strcmp(site->stage, "resid_ffn") != 0 || site->part[0] || v->n_growth == (size_t)a->h->n_layers)
+        if (strcmp(site->stage, "resid_ffn") != 0 || site->part[0] ||
+            v->n_growth == (size_t)a->h->n_layers)
             continue;
         struct size z;
         sum_arm(a, v->first.arm, v->first.ref_arm, (uint32_t)s, v->first.trial, &z);
         if (z.rows == 0)
             continue;
-        v->growth[v->n_growth++] = (struct ds_growth){
-            .layer = site->layer, .max_ulp = z.max_ulp, .rows = (uint32_t)z.rows,
-            .relative_rms = ratio(z.diff_sq, z.ref_sq)};
+        v->growth[v->n_growth++] = (struct ds_growth){.layer = site->layer,
+                                                      .max_ulp = z.max_ulp,
+                                                      .rows = (uint32_t)z.rows,
+                                                      .relative_rms = ratio(z.diff_sq, z.ref_sq)};
     }
     return 0;
 }
 
-/* ---- non-finite values ---------------------------------------------------------------------------------------------------------- */
+/* ---- non-finite values
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static int row_nonfinite(const struct ds_trial_data *d, uint32_t site, uint32_t row)
 {
@@ -230,14 +256,15 @@ static int row_nonfinite(const struct ds_trial_data *d, uint32_t site, uint32_t 
     return 0;
 }
 
-static int inputs_finite(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t site, uint32_t row)
+static int inputs_finite(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t site,
+                         uint32_t row)
 {
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
         if (row_nonfinite(d, a->in_from[e], row))
             return 0;
         for (uint32_t r = 0; a->in_kind[e] != DS_EDGE_ROW && r < d->n_rows; r++)
-            if (d->rows[r].request == d->rows[row].request && d->rows[r].position <= d->rows[row].position &&
-                row_nonfinite(d, a->in_from[e], r))
+            if (d->rows[r].request == d->rows[row].request &&
+                d->rows[r].position <= d->rows[row].position && row_nonfinite(d, a->in_from[e], r))
                 return 0;
     }
     return 1;
@@ -249,14 +276,16 @@ void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v)
     const struct ds_trial_data *best = NULL;
     uint32_t best_row = 0;
     for (size_t i = 0; i < a->src->n_trials; i++) {
-        const struct ds_trial_data *d = a->src->info(a->src->ctx, i)->pass == DS_PASS_NATURAL ? a->src->get(a->src->ctx, i, NULL)
-                                                                                            : NULL;
+        const struct ds_trial_data *d = a->src->info(a->src->ctx, i)->pass == DS_PASS_NATURAL
+                                            ? a->src->get(a->src->ctx, i, NULL)
+                                            : NULL;
         for (size_t k = 0; d && k < d->n_nonfinites; k++) {
             const struct ds_nonfinite *x = &d->nonfinites[k];
             if (x->site >= a->n_sites || x->row >= d->n_rows)
                 continue;
             const struct ds_row *r = &d->rows[x->row];
-            struct ds_finding f = {.found = 1, .site = x->site, .step = r->step, .position = r->position};
+            struct ds_finding f = {
+                .found = 1, .site = x->site, .step = r->step, .position = r->position};
             if (!finding_before(&f, &out->at))
                 continue;
             const struct ds_site *s = &a->h->sites[x->site];

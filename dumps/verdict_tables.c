@@ -1,5 +1,6 @@
-/* verdict_tables.c: reads every trial once and lays its digests out as one table per arm: modal digest and stability of every
- * cell. Owns struct ds_analysis; knows nothing of factors' meaning. */
+/* verdict_tables.c: reads every trial once and lays its digests out as one table per arm: modal
+ * digest and stability of every cell. Owns struct ds_analysis; knows nothing of factors' meaning.
+ */
 #include "dumps/verdict_internal.h"
 
 #include <stdlib.h>
@@ -24,12 +25,15 @@ uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_
     return k ? (uint32_t)(k - a->keys) : NONE;
 }
 
-/* The reader has checked indices already; memory sources are checked here, since all later code relies on it. */
-static int check_trial(const struct ds_analysis *a, const struct ds_trial_data *t, size_t index, struct ds_error *err)
+/* The reader has checked indices already; memory sources are checked here, since all later code
+ * relies on it. */
+static int check_trial(const struct ds_analysis *a, const struct ds_trial_data *t, size_t index,
+                       struct ds_error *err)
 {
     for (size_t i = 0; i < t->n_rows; i++)
         if (t->rows[i].call >= t->n_calls)
-            return ds_fail(err, "trial %zu: row %zu names call %u of %zu", index, i, t->rows[i].call, t->n_calls);
+            return ds_fail(err, "trial %zu: row %zu names call %u of %zu", index, i,
+                           t->rows[i].call, t->n_calls);
     for (size_t i = 0; i < t->n_captures; i++) {
         const struct ds_capture *c = &t->captures[i];
         if (c->site >= a->n_sites || c->call >= t->n_calls || c->launch >= t->n_launches ||
@@ -111,14 +115,17 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
         if (a->src->info(a->src->ctx, i)->pass != DS_PASS_NATURAL)
             continue;
         const struct ds_trial_data *t = a->src->get(a->src->ctx, i, err);
-        if (!t || check_trial(a, t, i, err) != 0 || ds_grow(&keys, &cap, n + t->n_rows, sizeof *keys, "row keys", err) != 0) {
+        if (!t || check_trial(a, t, i, err) != 0 ||
+            ds_grow(&keys, &cap, n + t->n_rows, sizeof *keys, "row keys", err) != 0) {
             free(keys);
             return -1;
         }
         digests += t->n_digests;
         for (size_t r = 0; r < t->n_rows; r++) {
-            keys[n] = (struct ds_row_key){t->rows[r].request, t->rows[r].position, t->rows[r].occurrence};
-            if (r >= n || key_cmp(&keys[r], &keys[n]) != 0) /* most trials have the rows of the first, in its order */
+            keys[n] =
+                (struct ds_row_key){t->rows[r].request, t->rows[r].position, t->rows[r].occurrence};
+            if (r >= n || key_cmp(&keys[r], &keys[n]) !=
+                              0) /* most trials have the rows of the first, in its order */
                 n++;
         }
     }
@@ -131,34 +138,40 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
     a->keys = keys;
     a->n_rows = unique;
     if (__builtin_mul_overflow(a->n_sites, a->n_rows, &a->cells))
-        return ds_fail(err, "record: %zu sites times %zu rows do not fit in memory", a->n_sites, a->n_rows);
+        return ds_fail(err, "record: %zu sites times %zu rows do not fit in memory", a->n_sites,
+                       a->n_rows);
     /* The tables are dense; a hostile record must not turn a small file into a huge allocation. */
     uint64_t tables = 0;
     for (size_t i = 0; i < a->h->n_arms; i++)
         tables += a->arms[i].n_trials != 0;
     if (a->cells && tables > (UINT64_C(1) << 22) / a->cells && tables > (digests * 64) / a->cells)
-        return ds_fail(err, "record: %zu sites, %zu distinct rows and %llu arms for only %llu digests", a->n_sites, a->n_rows,
-                       (unsigned long long)tables, (unsigned long long)digests);
+        return ds_fail(
+            err, "record: %zu sites, %zu distinct rows and %llu arms for only %llu digests",
+            a->n_sites, a->n_rows, (unsigned long long)tables, (unsigned long long)digests);
     return 0;
 }
 
-static int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out, struct ds_error *err)
+static int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
+                        struct ds_error *err)
 {
     for (size_t i = 0; i < a->n_kernels; i++)
-        if (strcmp(a->kernels[i].op, l->op) == 0 && strcmp(a->kernels[i].variant, l->variant) == 0) {
+        if (strcmp(a->kernels[i].op, l->op) == 0 &&
+            strcmp(a->kernels[i].variant, l->variant) == 0) {
             *out = (uint16_t)i;
             return 0;
         }
     if (a->n_kernels >= 4096)
         return ds_fail(err, "record: more than 4096 kernel variants");
-    if (ds_grow(&a->kernels, &a->cap_kernels, a->n_kernels + 1, sizeof *a->kernels, "kernels", err) != 0)
+    if (ds_grow(&a->kernels, &a->cap_kernels, a->n_kernels + 1, sizeof *a->kernels, "kernels",
+                err) != 0)
         return -1;
     a->kernels[a->n_kernels] = (struct kernel_id){l->op, l->variant};
     *out = (uint16_t)a->n_kernels++;
     return 0;
 }
 
-static int map_rows(const struct ds_analysis *a, const struct ds_trial_data *t, uint32_t **out, struct ds_error *err)
+static int map_rows(const struct ds_analysis *a, const struct ds_trial_data *t, uint32_t **out,
+                    struct ds_error *err)
 {
     uint32_t *map = ds_calloc(t->n_rows, sizeof *map, "row map", err);
     if (!map)
@@ -170,9 +183,11 @@ static int map_rows(const struct ds_analysis *a, const struct ds_trial_data *t, 
 }
 
 /* Adds one digest to a trial's hashes; the sum does not depend on the order of captures. */
-static void hash_cell(const struct ds_trial_data *d, const struct ds_capture *c, uint64_t hash[], size_t cell, uint64_t digest)
+static void hash_cell(const struct ds_trial_data *d, const struct ds_capture *c, uint64_t hash[],
+                      size_t cell, uint64_t digest)
 {
-    uint64_t x = (digest ^ (cell + 1) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    uint64_t x =
+        (digest ^ (cell + 1) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
     x = (x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
     x ^= x >> 33;
     hash[DS_VERDICT_ALL] += x;
@@ -180,7 +195,8 @@ static void hash_cell(const struct ds_trial_data *d, const struct ds_capture *c,
 }
 
 /* Fills the arm's table from its first trial. */
-static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t *map, struct ds_error *err)
+static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t *map,
+                      struct ds_error *err)
 {
     const struct ds_trial_data *d = t->rep;
     uint16_t *kernel = ds_calloc(d->n_launches, sizeof *kernel, "launch kernels", err);
@@ -209,9 +225,10 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
         }
     }
     free(kernel);
-    for (size_t r = 0; r < d->n_rows; r++) /* rows ascend in slot, so a request's rows of a call are neighbours */
-        t->requests[d->rows[r].call] +=
-            r == 0 || d->rows[r - 1].call != d->rows[r].call || d->rows[r - 1].request != d->rows[r].request;
+    for (size_t r = 0; r < d->n_rows;
+         r++) /* rows ascend in slot, so a request's rows of a call are neighbours */
+        t->requests[d->rows[r].call] += r == 0 || d->rows[r - 1].call != d->rows[r].call ||
+                                        d->rows[r - 1].request != d->rows[r].request;
     return 0;
 }
 
@@ -231,8 +248,10 @@ static int odd_cmp(const void *pa, const void *pb)
     return (a->trial > b->trial) - (a->trial < b->trial);
 }
 
-/* One unstable cell: odds[0..n-1] of it, `votes` trials that have it. Chooses the mode (ties: the earliest trial). */
-static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, uint32_t votes, uint8_t *disagrees)
+/* One unstable cell: odds[0..n-1] of it, `votes` trials that have it. Chooses the mode (ties: the
+ * earliest trial). */
+static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, uint32_t votes,
+                        uint8_t *disagrees)
 {
     size_t cell = odds[0].cell;
     uint32_t best = votes - (uint32_t)n, best_trial = 0, odd_trial = odds[0].trial;
@@ -286,7 +305,8 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
                 hash_cell(d, c, t->hash[k], cell, digest);
                 if (digest == t->digest[cell])
                     continue;
-                if ((rc = ds_grow(&odds, &cap, n + 1, sizeof *odds, "disagreeing digests", err)) != 0)
+                if ((rc = ds_grow(&odds, &cap, n + 1, sizeof *odds, "disagreeing digests", err)) !=
+                    0)
                     break;
                 odds[n++] = (struct odd){cell, digest, k};
             }
@@ -334,24 +354,12 @@ static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error 
 
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture)
 {
-    const struct ds_call *call = arm_call(t, row);
-    const struct ds_capture *c = &t->rep->captures[capture];
-    if (t->rep->launches[c->launch].rows > 0)
-        return (uint32_t)t->rep->launches[c->launch].rows;
-    uint32_t rows = c->rows, recorded = t->requests[arm_row(t, row)->call];
-    /* Captures of one (call, site) are neighbours in the list. */
-    for (uint32_t i = capture; i-- > 0 && t->rep->captures[i].call == c->call && t->rep->captures[i].site == c->site;)
-        rows += t->rep->captures[i].rows;
-    for (size_t i = (size_t)capture + 1; i < t->rep->n_captures && t->rep->captures[i].call == c->call &&
-                                         t->rep->captures[i].site == c->site; i++)
-        rows += t->rep->captures[i].rows;
-    if (rows >= call->rows || recorded == 0)
-        return call->m;
-    uint64_t m = (uint64_t)rows * call->sequences / recorded;
-    return m < call->m ? (uint32_t)m : call->m;
+    int32_t rows = t->rep->launches[t->rep->captures[capture].launch].rows;
+    return rows > 0 ? (uint32_t)rows : arm_call(t, row)->m;
 }
 
-/* Edges by target; an edge that does not lead forward says nothing about one pass and is left out. */
+/* Edges by target; an edge that does not lead forward says nothing about one pass and is left out.
+ */
 static int index_edges(struct ds_analysis *a, struct ds_error *err)
 {
     const struct ds_header *h = a->h;
@@ -417,7 +425,8 @@ static int index_values(struct ds_analysis *a, struct ds_error *err)
     const struct ds_header *h = a->h;
     size_t pairs;
     if (__builtin_mul_overflow(h->n_arms, h->n_factors, &pairs))
-        return ds_fail(err, "record: %zu arms times %zu factors do not fit in memory", h->n_arms, h->n_factors);
+        return ds_fail(err, "record: %zu arms times %zu factors do not fit in memory", h->n_arms,
+                       h->n_factors);
     if (!(a->value = ds_calloc(pairs, sizeof *a->value, "factor values", err)) ||
         !(a->values = ds_calloc(h->n_factors, sizeof *a->values, "factor values", err)) ||
         !(a->n_values = ds_calloc(h->n_factors, sizeof *a->n_values, "factor values", err)))
@@ -430,7 +439,8 @@ static int index_values(struct ds_analysis *a, struct ds_error *err)
             while (k < a->n_values[f] && strcmp(a->values[f][k], text) != 0)
                 k++;
             if (k == a->n_values[f]) {
-                if (ds_grow(&a->values[f], &cap, k + 1, sizeof **a->values, "factor values", err) != 0)
+                if (ds_grow(&a->values[f], &cap, k + 1, sizeof **a->values, "factor values", err) !=
+                    0)
                     return -1;
                 a->values[f][a->n_values[f]++] = text;
             }
@@ -442,9 +452,9 @@ static int index_values(struct ds_analysis *a, struct ds_error *err)
 
 int analysis_build(struct ds_analysis *a, struct ds_error *err)
 {
-    if (!(a->arms = ds_calloc(a->h->n_arms, sizeof *a->arms, "arms", err)) || collect_trials(a, err) != 0 ||
-        index_repeats(a, err) != 0 || collect_keys(a, err) != 0 || index_edges(a, err) != 0 || index_values(a, err) != 0 ||
-        index_stages(a, err) != 0)
+    if (!(a->arms = ds_calloc(a->h->n_arms, sizeof *a->arms, "arms", err)) ||
+        collect_trials(a, err) != 0 || index_repeats(a, err) != 0 || collect_keys(a, err) != 0 ||
+        index_edges(a, err) != 0 || index_values(a, err) != 0 || index_stages(a, err) != 0)
         return -1;
     size_t calls = 0;
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -456,8 +466,10 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
     a->n_families = a->n_kernels * a->n_stages;
     if (!(a->kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(a->kernel_repeats = ds_calloc(a->n_kernels, sizeof *a->kernel_repeats, "kernels", err)) ||
-        !(a->status = ds_calloc(a->cells, 1, "labels", err)) || !(a->prefix = ds_calloc(a->cells, 1, "labels", err)) ||
-        !(a->skip = ds_calloc(a->n_rows, 1, "labels", err)) || !(a->inputs = ds_calloc(a->n_rows, 1, "labels", err)) ||
+        !(a->status = ds_calloc(a->cells, 1, "labels", err)) ||
+        !(a->prefix = ds_calloc(a->cells, 1, "labels", err)) ||
+        !(a->skip = ds_calloc(a->n_rows, 1, "labels", err)) ||
+        !(a->inputs = ds_calloc(a->n_rows, 1, "labels", err)) ||
         !(a->call_status = ds_calloc(calls, 1, "labels", err)))
         return -1;
     for (size_t i = 0; i < a->h->n_arms; i++)

@@ -1,8 +1,9 @@
-/* verdict_tokens.c: token choices: where arms chose differently, and from which step on they were fed different tokens. */
+/* verdict_tokens.c: token choices: where arms chose differently, and from which step on they were
+ * fed different tokens. */
 #include "dumps/verdict_internal.h"
 
-
-static const struct ds_step *find_step(const struct ds_trial_data *t, int32_t request, int32_t step, size_t guess)
+static const struct ds_step *find_step(const struct ds_trial_data *t, int32_t request, int32_t step,
+                                       size_t guess)
 {
     if (guess < t->n_steps && t->steps[guess].request == request && t->steps[guess].step == step)
         return &t->steps[guess];
@@ -38,8 +39,8 @@ int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int3
     return until;
 }
 
-void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor, const char *value,
-                    struct ds_verdict *v)
+void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
+                    const char *value, struct ds_verdict *v)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     int32_t request = -1, until = INT32_MAX;
@@ -58,8 +59,17 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
         struct ds_discrete *d = &v->discrete;
         if (d->found && (d->step < s->step || (d->step == s->step && d->request <= s->request)))
             continue;
-        *d = (struct ds_discrete){.found = 1, .stage = "token", .factor = factor, .value = value, .arm = arm, .ref_arm = ref,
-                                  .request = s->request, .step = s->step, .a = b->token, .b = s->token,
-                                  .margin = (double)b->margin, .ties = b->ties};
+        *d = (struct ds_discrete){.found = 1,
+                                  .stage = "token",
+                                  .factor = factor,
+                                  .value = value,
+                                  .arm = arm,
+                                  .ref_arm = ref,
+                                  .request = s->request,
+                                  .step = s->step,
+                                  .a = b->token,
+                                  .b = s->token,
+                                  .margin = (double)b->margin,
+                                  .ties = b->ties};
     }
 }

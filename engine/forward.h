@@ -1,5 +1,5 @@
-/* forward.h: the forward pass of a model over a ragged batch, with a KV cache, through the kernel registry. Knows models,
- * kernels and probes; knows nothing of sweeps and records. */
+/* forward.h: the forward pass of a model over a ragged batch, with a KV cache, through the kernel
+ * registry. Knows models, kernels and probes; knows nothing of sweeps and records. */
 #ifndef DS_FORWARD_H
 #define DS_FORWARD_H
 
@@ -10,62 +10,72 @@
 
 #include <stdint.h>
 
-/* ---- sites -------------------------------------------------------------------------------------------------------------- */
+/* ---- sites
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
-/* The model's sites in execution order and the edges between them, with activations stored as `dtype`. malloc'ed; the caller
- * frees both. Stages: positions kv_len (whole numbers, layer -1), embed, per layer attn_norm q_proj k_proj v_proj q_rope k_rope
- * kv_write/k kv_write/v attn_out o_proj resid_attn ffn_norm gate up act down resid_ffn, then final_norm logits token. */
-int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites, struct ds_edge **edges,
-                     uint32_t *n_edges, struct ds_error *err);
+/* The model's sites in execution order and the edges between them, with activations stored as
+ * `dtype`. malloc'ed; the caller frees both. Stages: positions kv_len (whole numbers, layer -1),
+ * embed, per layer attn_norm q_proj k_proj v_proj q_rope k_rope kv_write/k kv_write/v attn_out
+ * o_proj resid_attn ffn_norm gate up act down resid_ffn, then final_norm logits token. */
+int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites,
+                     struct ds_edge **edges, uint32_t *n_edges, struct ds_error *err);
 
-/* ---- the pass ----------------------------------------------------------------------------------------------------------- */
+/* ---- the pass
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 struct ds_forward_config {
     struct ds_kernel_set kernels;
-    int dtype;              /* DS_F32, DS_BF16, DS_F16: every stage's output is rounded to it */
+    int dtype; /* DS_F32, DS_BF16, DS_F16: every stage's output is rounded to it */
     int threads;
-    int32_t max_rows;       /* rows of the largest call */
+    int32_t max_rows; /* rows of the largest call */
     int32_t n_requests;
-    int32_t capacity;       /* cache slots per request, left padding included */
-    int32_t page_size;      /* 0 = one page per request */
-    int poison;             /* fill buffers and cache with NaN first, so that a read of unwritten memory shows */
+    int32_t capacity;  /* cache slots per request, left padding included */
+    int32_t page_size; /* 0 = one page per request */
+    int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
+                 */
 };
 
-/* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad left-padding rows. */
+/* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad
+ * left-padding rows. */
 struct ds_batch_seq {
-    int32_t request;        /* 0..n_requests-1, each at most once in a call */
+    int32_t request; /* 0..n_requests-1, each at most once in a call */
     const int32_t *tokens;
-    int32_t n_tokens;       /* pads included */
-    int32_t n_pad;          /* leading pad rows among tokens; allowed in the request's first call only */
-    int32_t record;         /* its rows are given to the probe */
-    int32_t logits_from;    /* index of the first token whose logits are wanted; n_tokens = none */
-    int32_t step;           /* step of its first logits row */
+    int32_t n_tokens; /* pads included */
+    int32_t n_pad;    /* leading pad rows among tokens; allowed in the request's first call only */
+    int32_t record;   /* its rows are given to the probe */
+    int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
+    int32_t step;        /* step of its first logits row */
 };
 
 struct ds_batch {
     const struct ds_batch_seq *seqs;
     int32_t n_seqs;
-    int phase;              /* DS_PHASE_PREFILL or DS_PHASE_DECODE */
+    int phase; /* DS_PHASE_PREFILL or DS_PHASE_DECODE */
 };
 
 struct ds_forward;
-int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config, struct ds_forward **out, struct ds_error *err);
+int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,
+                   struct ds_forward **out, struct ds_error *err);
 void ds_forward_free(struct ds_forward *f);
 struct ds_team *ds_forward_team(struct ds_forward *f);
 
 /* Forgets all requests: cache lengths 0, cache poisoned again if asked for. */
 void ds_forward_reset(struct ds_forward *f);
 
-/* Seeds what kernels that imitate races see as exec->seed, and starts its count of launches again. Give every trial another seed:
- * trials in fresh processes would else repeat each other's arrival orders. Never called: seed 0. */
+/* Seeds what kernels that imitate races see as exec->seed, and starts its count of launches again.
+ * Give every trial another seed: trials in fresh processes would else repeat each other's arrival
+ * orders. Never called: seed 0. */
 void ds_forward_seed(struct ds_forward *f, uint64_t seed);
 
-/* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not counted).
- * *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next call; tokens: their argmax.
- * With a probe the run begins the probe's call and shows every site, but leaves the call open: the caller adds the steps
- * (ds_probe_step: only it knows what is fed next) and ends it with ds_probe_end_call. On failure the caller aborts the probe's
- * trial; cache lengths have not moved. */
-int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe, const float **logits,
-                   const int32_t **tokens, int32_t *n, struct ds_error *err);
+/* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not
+ * counted). *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next
+ * call; tokens: their argmax. With a probe the run begins the probe's call and shows every site,
+ * but leaves the call open: the caller adds the steps (ds_probe_step: only it knows what is fed
+ * next) and ends it with ds_probe_end_call. On failure the caller aborts the probe's trial; cache
+ * lengths have not moved. */
+int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe,
+                   const float **logits, const int32_t **tokens, int32_t *n, struct ds_error *err);
 
 #endif

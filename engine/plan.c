@@ -1,4 +1,5 @@
-/* plan.c: factors, their values, and the arms made of them. Pure: text in, arms out; runs nothing. */
+/* plan.c: factors, their values, and the arms made of them. Pure: text in, arms out; runs nothing.
+ */
 #include "engine/sweep.h"
 
 #include "base/dtype.h"
@@ -12,27 +13,31 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const ds_factor_names[DS_FACTOR_COUNT] = {"batch", "slot", "neighbours", "padding",   "threads", "chunk",
-                                                      "mode",  "kernels", "blas-core", "dtype", "process"};
+const char *const ds_factor_names[DS_FACTOR_COUNT] = {"batch",     "slot",  "neighbours", "padding",
+                                                      "threads",   "chunk", "mode",       "kernels",
+                                                      "blas-core", "dtype", "process"};
 
-static const char *const defaults[DS_FACTOR_COUNT] = {"1", "first", "copies", "0", "1", "0", "prefill", "vendor",
-                                                      "default", "f32", "1"};
+static const char *const defaults[DS_FACTOR_COUNT] = {
+    "1", "first", "copies", "0", "1", "0", "prefill", "vendor", "default", "f32", "1"};
 static const char *const slots[] = {"first", "middle", "last"};
 static const char *const neighbours[] = {"copies", "varied"};
 static const char *const modes[] = {"prefill", "decode"};
 
-static int parse_number(int factor, const char *text, long min, long max, int32_t *out, struct ds_error *err)
+static int parse_number(int factor, const char *text, long min, long max, int32_t *out,
+                        struct ds_error *err)
 {
     char *end;
     errno = 0;
     long v = strtol(text, &end, 10);
     if (end == text || *end || errno || v < min || v > max)
-        return ds_fail(err, "--%s: '%s' is not a whole number from %ld to %ld", ds_factor_names[factor], text, min, max);
+        return ds_fail(err, "--%s: '%s' is not a whole number from %ld to %ld",
+                       ds_factor_names[factor], text, min, max);
     *out = (int32_t)v;
     return 0;
 }
 
-static int parse_word(int factor, const char *text, const char *const *words, size_t n, int *out, struct ds_error *err)
+static int parse_word(int factor, const char *text, const char *const *words, size_t n, int *out,
+                      struct ds_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(text, words[i]) == 0) {
@@ -117,7 +122,8 @@ void ds_factor_free(struct ds_factor_values *v)
 /* Numbers are stored as the shortest text of their value, so that "01" and "1" are one setting. */
 static void canonical(int factor, char *text, size_t size)
 {
-    int numeric = factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH || factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
+    int numeric = factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH ||
+                  factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
                   factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS;
     if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
         long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -145,7 +151,8 @@ static int add_value(struct ds_factor_values *v, const char *text, struct ds_err
     return 0;
 }
 
-int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out, struct ds_error *err)
+int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
+                    struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
     if (!text || !*text)
@@ -156,7 +163,8 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out, 
         char word[96];
         if (len == 0 || len >= sizeof word - 24) {
             ds_factor_free(out);
-            return ds_fail(err, "--%s: %s value in '%s'", ds_factor_names[factor], len ? "too long a" : "empty", text);
+            return ds_fail(err, "--%s: %s value in '%s'", ds_factor_names[factor],
+                           len ? "too long a" : "empty", text);
         }
         memcpy(word, p, len);
         word[len] = '\0';
@@ -171,7 +179,9 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out, 
     }
 }
 
-/* ---- arms ------------------------------------------------------------------------------------------------------------------ */
+/* ---- arms
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 struct arm_list {
     const struct ds_factor_values *factors;
@@ -232,7 +242,8 @@ static int add_one_factor_arms(struct arm_list *l, size_t dtype, struct ds_error
         pick[DS_FACTOR_BATCH] = crowd ? largest_batch(&factors[DS_FACTOR_BATCH]) : 0;
         if (f == DS_FACTOR_BATCH || f == DS_FACTOR_THREADS || f == DS_FACTOR_DTYPE)
             continue;
-        /* Alone in its batch a request has one slot and no neighbours: such an arm would repeat the base. */
+        /* Alone in its batch a request has one slot and no neighbours: such an arm would repeat the
+         * base. */
         int alone = atol(factors[DS_FACTOR_BATCH].value[pick[DS_FACTOR_BATCH]]) == 1;
         if (alone && (f == DS_FACTOR_SLOT || f == DS_FACTOR_NEIGHBOURS))
             continue;
@@ -246,7 +257,8 @@ static int add_one_factor_arms(struct arm_list *l, size_t dtype, struct ds_error
     return 0;
 }
 
-/* The cross product, in an order that keeps every arm behind those it is compared with: index tuples count up. */
+/* The cross product, in an order that keeps every arm behind those it is compared with: index
+ * tuples count up. */
 static int add_all_arms(struct arm_list *l, struct ds_error *err)
 {
     size_t pick[DS_FACTOR_COUNT] = {0};
@@ -261,7 +273,8 @@ static int add_all_arms(struct arm_list *l, struct ds_error *err)
     }
 }
 
-int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n, struct ds_error *err)
+int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n,
+                 struct ds_error *err)
 {
     struct arm_list l = {.factors = factors};
     int rc = 0;

@@ -21,16 +21,16 @@ struct format {
 
 struct sweep_state {
     const struct ds_sweep *s;
-    struct ds_setting *settings;    /* [n_arms] */
+    struct ds_setting *settings; /* [n_arms] */
     uint32_t (*refs)[DS_FACTOR_COUNT];
     uint32_t *n_refs;
     uint8_t *is_ref, *rehearsed, *failed;
     uint8_t *site_on;
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
-    char key[96];                   /* what the running worker was made for */
+    char key[96]; /* what the running worker was made for */
     int32_t workers;
-    int32_t *forced;                /* the base arm's tokens, once known */
+    int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
     double start, done, total;
     struct ds_sweep_result *result;
@@ -43,7 +43,9 @@ static double now(void)
     return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-/* ---- setting up ------------------------------------------------------------------------------------------------------------------ */
+/* ---- setting up
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static int setup_arms(struct sweep_state *st, struct ds_error *err)
 {
@@ -58,7 +60,8 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
     if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed || !st->failed)
         return -1;
     if (h->n_factors != DS_FACTOR_COUNT)
-        return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors, DS_FACTOR_COUNT);
+        return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors,
+                       DS_FACTOR_COUNT);
     for (uint32_t a = 0; a < n; a++) {
         if (ds_setting_parse(h->arms[a].values, &st->settings[a], err) != 0)
             return ds_prefix(err, "arm %u", a);
@@ -83,7 +86,8 @@ static int setup_sites(struct sweep_state *st, struct ds_error *err)
     if (!st->site_on)
         return -1;
     for (size_t i = 0; i < h->n_sites; i++)
-        st->site_on[i] = strcmp(h->sites[i].stage, "resid_ffn") == 0 || h->sites[i].layer == h->n_layers;
+        st->site_on[i] =
+            strcmp(h->sites[i].stage, "resid_ffn") == 0 || h->sites[i].layer == h->n_layers;
     return 0;
 }
 
@@ -107,17 +111,24 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
         if (st->is_ref[a] && st->settings[a].dtype == dtype)
             arms[n_arms++] = a;
     for (uint32_t i = 0; i < n_sites && rc == 0; i++) {
-        int few = strcmp(f->sites[i].stage, "logits") == 0 || strcmp(f->sites[i].stage, "token") == 0;
+        int few =
+            strcmp(f->sites[i].stage, "logits") == 0 || strcmp(f->sites[i].stage, "token") == 0;
         int off = st->site_on && !st->site_on[i];
-        rows[i] = off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
+        rows[i] =
+            off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
     }
     if (rc == 0 && n_arms > 0) {
-        struct ds_hold_config hc = {.sites = f->sites, .n_sites = n_sites, .site_rows = rows, .arms = arms,
-                                    .n_arms = n_arms, .budget = s->options.hold};
+        struct ds_hold_config hc = {.sites = f->sites,
+                                    .n_sites = n_sites,
+                                    .site_rows = rows,
+                                    .arms = arms,
+                                    .n_arms = n_arms,
+                                    .budget = s->options.hold};
         rc = ds_hold_new(&hc, &f->hold, err);
         if (rc == 0 && ds_hold_spilled(f->hold) > 0 && s->note) {
             char text[160];
-            snprintf(text, sizeof text, "held reference rows exceed --hold: %.1f MB go to a temporary file",
+            snprintf(text, sizeof text,
+                     "held reference rows exceed --hold: %.1f MB go to a temporary file",
                      (double)ds_hold_spilled(f->hold) / 1e6);
             s->note(s->ctx, text);
         }
@@ -136,7 +147,8 @@ static int setup_model(struct sweep_state *st, struct ds_error *err)
     for (int32_t i = 0; i < s->n_requests; i++)
         longest = s->requests[i].n_prompt > longest ? s->requests[i].n_prompt : longest;
     if (longest + s->options.steps > s->model->hp.context)
-        return ds_fail(err, "prompt and decode steps make %lld positions; the model's context is %d",
+        return ds_fail(err,
+                       "prompt and decode steps make %lld positions; the model's context is %d",
                        (long long)(longest + s->options.steps), s->model->hp.context);
     if (ds_model_rope_table(s->model, longest + s->options.steps, err) != 0)
         return -1;
@@ -144,7 +156,8 @@ static int setup_model(struct sweep_state *st, struct ds_error *err)
     for (size_t a = 0; a < s->header->n_arms; a++) {
         const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
         if (k->prepare)
-            return ds_model_prepare(s->model, k, st->settings[0].threads > 2 ? st->settings[0].threads : 2, err);
+            return ds_model_prepare(s->model, k,
+                                    st->settings[0].threads > 2 ? st->settings[0].threads : 2, err);
     }
     return 0;
 }
@@ -166,7 +179,9 @@ static void teardown(struct sweep_state *st)
     free(st->forced);
 }
 
-/* ---- trials ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- trials
+ * -------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Makes the running worker fit (arm, repeat): same BLAS core, same storage format, same process. */
 static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, struct ds_error *err)
@@ -174,7 +189,8 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     const struct ds_setting *set = &st->settings[arm];
     struct ds_worker_context c = {.sweep = st->s, .site_on = st->site_on};
     char key[sizeof st->key];
-    /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on one. */
+    /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
+     * one. */
     c.open_blas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "openblas") == 0 || set->blas_core[0];
     int n = snprintf(key, sizeof key, "%d %d %s", set->dtype, c.open_blas, set->blas_core);
     if (set->processes > 1)
@@ -192,13 +208,17 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
 }
 
 /* Runs one trial; on DS_WORKER_OK the data is the caller's. */
-static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass, struct ds_trial_data *out,
-                     struct ds_error *err)
+static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass,
+                     struct ds_trial_data *out, struct ds_error *err)
 {
     if (fit_worker(st, arm, repeat, err) != 0)
         return DS_WORKER_FAILED;
-    struct ds_trial_order order = {.arm = arm, .repeat = repeat, .pass = pass, .start_s = now() - st->start,
-                                   .worker = st->worker.number, .n_refs = st->n_refs[arm],
+    struct ds_trial_order order = {.arm = arm,
+                                   .repeat = repeat,
+                                   .pass = pass,
+                                   .start_s = now() - st->start,
+                                   .worker = st->worker.number,
+                                   .n_refs = st->n_refs[arm],
                                    .n_forced = st->n_forced};
     memcpy(order.refs, st->refs[arm], sizeof order.refs);
     return ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
@@ -228,7 +248,8 @@ static void lost(struct sweep_state *st, uint32_t arm, uint32_t repeat, const st
     st->failed[arm] = 1;
 }
 
-/* Before an arm is compared, its references must be held. After a resume they are run again, unrecorded. */
+/* Before an arm is compared, its references must be held. After a resume they are run again,
+ * unrecorded. */
 static int rehearse(struct sweep_state *st, uint32_t arm, struct ds_error *err)
 {
     for (uint32_t i = 0; i < st->n_refs[arm]; i++) {
@@ -248,7 +269,8 @@ static int rehearse(struct sweep_state *st, uint32_t arm, struct ds_error *err)
 }
 
 /* One trial from plan to sink. 0, 1 when interrupted, -1 on an error that ends the sweep. */
-static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass, struct ds_error *err)
+static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass,
+                    struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
     struct ds_trial_data t;
@@ -274,7 +296,8 @@ static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint3
     return rc;
 }
 
-/* Work of a trial in rows, for the progress bar: a decode step costs about as much as a few prompt rows. */
+/* Work of a trial in rows, for the progress bar: a decode step costs about as much as a few prompt
+ * rows. */
 static double cost(const struct sweep_state *st, uint32_t arm)
 {
     const struct ds_setting *set = &st->settings[arm];
@@ -337,7 +360,9 @@ int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struc
     return rc < 0 ? -1 : 0;
 }
 
-/* ---- the model's part of a header ------------------------------------------------------------------------------------------------------ */
+/* ---- the model's part of a header
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static int describe_weights(const struct ds_model *m, struct ds_header *h, struct ds_error *err)
 {
@@ -381,7 +406,8 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
     return 0;
 }
 
-int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h, struct ds_error *err)
+int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h,
+                            struct ds_error *err)
 {
     uint32_t n_sites, n_edges;
     snprintf(h->model_name, sizeof h->model_name, "%s", m->name);

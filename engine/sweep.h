@@ -1,8 +1,10 @@
-/* sweep.h: which settings are tried, and trying them: factors -> arms -> trials in worker processes -> trial data for a sink.
- * Knows models, the forward pass and probes; knows no record file and prints nothing.
+/* sweep.h: which settings are tried, and trying them: factors -> arms -> trials in worker processes
+ * -> trial data for a sink. Knows models, the forward pass and probes; knows no record file and
+ * prints nothing.
  *
- * The parent process plans, owns the sink and never loads a BLAS; every trial runs in a worker forked from it, which shares the
- * model's weights and the held reference rows. A worker serves one (blas-core, process) pair; its crash ends that arm only. */
+ * The parent process plans, owns the sink and never loads a BLAS; every trial runs in a worker
+ * forked from it, which shares the model's weights and the held reference rows. A worker serves one
+ * (blas-core, process) pair; its crash ends that arm only. */
 #ifndef DS_SWEEP_H
 #define DS_SWEEP_H
 
@@ -15,11 +17,22 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* ---- factors and arms (plan.c; pure) --------------------------------------------------------------------------------------- */
+/* ---- factors and arms (plan.c; pure)
+ * --------------------------------------------------------------------------------------- */
 
 enum ds_factor {
-    DS_FACTOR_BATCH, DS_FACTOR_SLOT, DS_FACTOR_NEIGHBOURS, DS_FACTOR_PADDING, DS_FACTOR_THREADS, DS_FACTOR_CHUNK,
-    DS_FACTOR_MODE, DS_FACTOR_KERNELS, DS_FACTOR_BLAS_CORE, DS_FACTOR_DTYPE, DS_FACTOR_PROCESS, DS_FACTOR_COUNT
+    DS_FACTOR_BATCH,
+    DS_FACTOR_SLOT,
+    DS_FACTOR_NEIGHBOURS,
+    DS_FACTOR_PADDING,
+    DS_FACTOR_THREADS,
+    DS_FACTOR_CHUNK,
+    DS_FACTOR_MODE,
+    DS_FACTOR_KERNELS,
+    DS_FACTOR_BLAS_CORE,
+    DS_FACTOR_DTYPE,
+    DS_FACTOR_PROCESS,
+    DS_FACTOR_COUNT
 };
 /* "batch" .. "process": names in records, verdicts and options. */
 extern const char *const ds_factor_names[DS_FACTOR_COUNT];
@@ -32,11 +45,11 @@ enum { DS_MODE_PREFILL, DS_MODE_DECODE };
 /* One arm, parsed from its texts. */
 struct ds_setting {
     int32_t batch, padding, threads;
-    int32_t chunk;          /* most prompt tokens of a request in a call; 0 = all at once */
+    int32_t chunk; /* most prompt tokens of a request in a call; 0 = all at once */
     int slot, neighbours, mode, dtype;
-    int32_t processes;      /* repeat r runs in fresh process r % processes; 1 = all in the worker */
+    int32_t processes; /* repeat r runs in fresh process r % processes; 1 = all in the worker */
     struct ds_kernel_set kernels;
-    char blas_core[24];     /* "" = the library's own choice */
+    char blas_core[24]; /* "" = the library's own choice */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);
@@ -47,45 +60,54 @@ struct ds_factor_values {
     size_t n;
 };
 
-/* Splits "1,2,4" into values, checking each alone, dropping repeats; "all" for threads becomes the number of CPUs. An empty list
- * gives the factor's default single value. */
-int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out, struct ds_error *err);
+/* Splits "1,2,4" into values, checking each alone, dropping repeats; "all" for threads becomes the
+ * number of CPUs. An empty list gives the factor's default single value. */
+int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
+                    struct ds_error *err);
 void ds_factor_free(struct ds_factor_values *v);
 
-/* The arms of a sweep, arm 0 the base. One factor at a time around the base; slot, neighbours and padding at the largest batch; the
- * batch list at every thread count; all of it at every dtype (unlike formats are never compared). full: the cross product. Every
- * arm stands after the arms it is compared with. */
-int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n, struct ds_error *err);
+/* The arms of a sweep, arm 0 the base. One factor at a time around the base; slot, neighbours and
+ * padding at the largest batch; the batch list at every thread count; all of it at every dtype
+ * (unlike formats are never compared). full: the cross product. Every arm stands after the arms it
+ * is compared with. */
+int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n,
+                 struct ds_error *err);
 
-/* ---- the sweep --------------------------------------------------------------------------------------------------------------- */
+/* ---- the sweep
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
-/* What a sweep is made of, beside the arms: kept in the record, so that a later process can resume it. */
+/* What a sweep is made of, beside the arms: kept in the record, so that a later process can resume
+ * it. */
 struct ds_sweep_options {
-    int32_t repeats;        /* trials per arm, >= 1 */
-    int32_t steps;          /* decode steps after the prompt, >= 0 */
-    int free_run;           /* arms follow their own tokens; a trial ends at the first token that differs from the base arm's */
-    int dump;               /* enum ds_dump */
+    int32_t repeats; /* trials per arm, >= 1 */
+    int32_t steps;   /* decode steps after the prompt, >= 0 */
+    int free_run; /* arms follow their own tokens; a trial ends at the first token that differs from
+                     the base arm's */
+    int dump;     /* enum ds_dump */
     int32_t dump_rows;
-    int resid_only;         /* digest resid_ffn and what follows the layers only */
-    int32_t page_size;      /* cache page, 0 = one page per request */
+    int resid_only;    /* digest resid_ffn and what follows the layers only */
+    int32_t page_size; /* cache page, 0 = one page per request */
     int poison;
-    uint64_t hold;          /* memory for held reference rows, bytes */
+    uint64_t hold; /* memory for held reference rows, bytes */
 };
 
-/* Requests: 0 is the subject, 1.. the varied neighbours. In decode steps a varied neighbour is fed its own prompt again, from the
- * start: its content must not depend on the drift under test. */
+/* Requests: 0 is the subject, 1.. the varied neighbours. In decode steps a varied neighbour is fed
+ * its own prompt again, from the start: its content must not depend on the drift under test. */
 struct ds_sweep_request {
     const int32_t *tokens;
     int32_t n_prompt;
 };
 
-struct ds_sweep {           /* set up by the caller, borrowed, unchanged */
+struct ds_sweep { /* set up by the caller, borrowed, unchanged */
     struct ds_model *model;
     struct ds_sweep_options options;
-    const struct ds_header *header;    /* factors, arms, sites, edges */
+    const struct ds_header *header; /* factors, arms, sites, edges */
     const struct ds_sweep_request *requests;
-    int32_t n_requests;                /* 1 + varied neighbours, at least the largest batch if any arm varies them */
-    const int32_t *forced;             /* [n_forced] tokens of the subject's decode steps, or NULL: the base arm's own */
+    int32_t
+        n_requests; /* 1 + varied neighbours, at least the largest batch if any arm varies them */
+    const int32_t
+        *forced; /* [n_forced] tokens of the subject's decode steps, or NULL: the base arm's own */
     int32_t n_forced;
 
     void *ctx;
@@ -100,16 +122,19 @@ struct ds_sweep {           /* set up by the caller, borrowed, unchanged */
 };
 
 struct ds_sweep_result {
-    uint32_t trials;        /* handed to the sink */
-    uint32_t failed;        /* trials lost to failing or dying workers; `first_failure` says how */
+    uint32_t trials; /* handed to the sink */
+    uint32_t failed; /* trials lost to failing or dying workers; `first_failure` says how */
     int interrupted;
     struct ds_error first_failure;
 };
 
-/* Runs every trial not there yet. 0 also when single arms failed or the run was interrupted: see result. */
+/* Runs every trial not there yet. 0 also when single arms failed or the run was interrupted: see
+ * result. */
 int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err);
 
-/* Fills sites and edges of a header for the base arm's dtype, layers and heads, weights and hyperparameters. */
-int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h, struct ds_error *err);
+/* Fills sites and edges of a header for the base arm's dtype, layers and heads, weights and
+ * hyperparameters. */
+int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h,
+                            struct ds_error *err);
 
 #endif

@@ -1,5 +1,6 @@
-/* threads_seen.c: which threads of this process really used CPU time, whoever started them (a BLAS library's own among them).
- * Source: /proc/self/task/TID/schedstat, first field, nanoseconds (Linux, Documentation/scheduler/sched-stats). */
+/* threads_seen.c: which threads of this process really used CPU time, whoever started them (a BLAS
+ * library's own among them). Source: /proc/self/task/TID/schedstat, first field, nanoseconds
+ * (Linux, Documentation/scheduler/sched-stats). */
 #include "engine/trial.h"
 
 #include <dirent.h>

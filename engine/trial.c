@@ -1,5 +1,5 @@
-/* trial.c: see trial.h. Lays out the calls of an arm (batch, slot, neighbours, padding, chunk, mode) and feeds them through the
- * forward pass. Knows no files and no processes. */
+/* trial.c: see trial.h. Lays out the calls of an arm (batch, slot, neighbours, padding, chunk,
+ * mode) and feeds them through the forward pass. Knows no files and no processes. */
 #include "engine/trial.h"
 
 #include "base/mem.h"
@@ -12,16 +12,16 @@
 struct member {
     const int32_t *prompt;
     int32_t n_prompt, n_pad;
-    const int32_t *feed;    /* tokens of the decode steps, repeated; NULL: those of the subject */
-    int32_t fed;            /* prompt tokens fed so far */
-    int32_t request;        /* 0 = the subject, whatever its slot: rows are compared by request */
+    const int32_t *feed; /* tokens of the decode steps, repeated; NULL: those of the subject */
+    int32_t fed;         /* prompt tokens fed so far */
+    int32_t request;     /* 0 = the subject, whatever its slot: rows are compared by request */
     int subject;
 };
 
 struct batch {
-    struct member *member;  /* [n] in call order */
+    struct member *member; /* [n] in call order */
     struct ds_batch_seq *seqs;
-    int32_t *space;         /* tokens of the current call */
+    int32_t *space; /* tokens of the current call */
     int32_t n, max_rows, capacity, longest;
     int32_t logits_row_of_subject;
 };
@@ -53,7 +53,8 @@ static void batch_free(struct batch *b)
     free(b->space);
 }
 
-static int batch_setup(const struct ds_sweep *sw, const struct ds_setting *s, struct batch *b, struct ds_error *err)
+static int batch_setup(const struct ds_sweep *sw, const struct ds_setting *s, struct batch *b,
+                       struct ds_error *err)
 {
     memset(b, 0, sizeof *b);
     b->n = s->batch;
@@ -73,7 +74,8 @@ static int batch_setup(const struct ds_sweep *sw, const struct ds_setting *s, st
         m->subject = i == place;
         m->request = m->subject ? 0 : ++neighbour;
         if (s->neighbours == DS_NEIGHBOURS_VARIED && m->request >= sw->n_requests)
-            return ds_fail(err, "batch %d needs %d neighbours; only %d are there", b->n, b->n - 1, sw->n_requests - 1);
+            return ds_fail(err, "batch %d needs %d neighbours; only %d are there", b->n, b->n - 1,
+                           sw->n_requests - 1);
         int own = m->subject || s->neighbours == DS_NEIGHBOURS_COPIES;
         const struct ds_sweep_request *r = &sw->requests[own ? 0 : m->request];
         m->prompt = r->tokens;
@@ -114,9 +116,13 @@ static int32_t next_chunk(struct batch *b, const struct ds_setting *s)
         if (last && m->subject)
             b->logits_row_of_subject = logits_rows;
         logits_rows += last;
-        b->seqs[n_seqs++] = (struct ds_batch_seq){.request = m->request, .tokens = tokens, .n_tokens = pad + take, .n_pad = pad,
+        b->seqs[n_seqs++] = (struct ds_batch_seq){.request = m->request,
+                                                  .tokens = tokens,
+                                                  .n_tokens = pad + take,
+                                                  .n_pad = pad,
                                                   .record = m->subject,
-                                                  .logits_from = last ? pad + take - 1 : pad + take, .step = 0};
+                                                  .logits_from = last ? pad + take - 1 : pad + take,
+                                                  .step = 0};
         used += pad + take;
     }
     return n_seqs;
@@ -130,13 +136,19 @@ static int32_t next_step(struct batch *b, int32_t step, int32_t subject_token)
         b->space[i] = m->feed ? m->feed[(step - 1) % m->n_prompt] : subject_token;
         if (m->subject)
             b->logits_row_of_subject = i;
-        b->seqs[i] = (struct ds_batch_seq){.request = m->request, .tokens = b->space + i, .n_tokens = 1, .record = m->subject,
-                                           .logits_from = 0, .step = step};
+        b->seqs[i] = (struct ds_batch_seq){.request = m->request,
+                                           .tokens = b->space + i,
+                                           .n_tokens = 1,
+                                           .record = m->subject,
+                                           .logits_from = 0,
+                                           .step = step};
     }
     return b->n;
 }
 
-/* ---- the pass ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the pass
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 struct running {
     struct ds_trial_runner *r;
@@ -145,12 +157,12 @@ struct running {
     const int32_t *forced;
     int32_t n_forced;
     double cpu[2], probe_cpu[2]; /* by phase */
-    struct ds_step *steps;  /* of a bare pass */
+    struct ds_step *steps;       /* of a bare pass */
     size_t n_steps, cap_steps;
 };
 
-static int record_step(struct running *u, int32_t step, const float *logits, int32_t token, int32_t forced,
-                       struct ds_error *err)
+static int record_step(struct running *u, int32_t step, const float *logits, int32_t token,
+                       int32_t forced, struct ds_error *err)
 {
     uint32_t vocab = (uint32_t)u->r->sweep->model->hp.vocab;
     if (u->probe)
@@ -162,7 +174,8 @@ static int record_step(struct running *u, int32_t step, const float *logits, int
 }
 
 /* One call, timed. *token: the subject's choice, or -1 if it has no logits in this call. */
-static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, int32_t *token, struct ds_error *err)
+static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, int32_t *token,
+                    struct ds_error *err)
 {
     const struct ds_sweep *sw = u->r->sweep;
     struct ds_batch batch = {.seqs = u->b.seqs, .n_seqs = n_seqs, .phase = phase};
@@ -176,10 +189,14 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     int32_t row = u->b.logits_row_of_subject;
     if (row >= 0) {
         if (row >= n)
-            return ds_fail(err, "the forward pass gave %d logits rows, row %d was asked for", n, row);
+            return ds_fail(err, "the forward pass gave %d logits rows, row %d was asked for", n,
+                           row);
         *token = tokens[row];
-        int32_t forced = step < u->n_forced && step < sw->options.steps ? u->forced[step] : step < sw->options.steps ? *token : -1;
-        if (record_step(u, step, logits + (size_t)row * (size_t)sw->model->hp.vocab, *token, forced, err) != 0)
+        int32_t forced = step < u->n_forced && step < sw->options.steps ? u->forced[step]
+                         : step < sw->options.steps                     ? *token
+                                                                        : -1;
+        if (record_step(u, step, logits + (size_t)row * (size_t)sw->model->hp.vocab, *token, forced,
+                        err) != 0)
             return -1;
         if (sw->options.free_run && step < u->n_forced && *token != u->forced[step])
             *token = -2; /* the texts part here: what follows has no counterpart */
@@ -214,22 +231,31 @@ static int all_calls(struct running *u, struct ds_error *err)
 }
 
 /* Makes forward pass and probe fit the arm; keeps them when the arm is the same as before. */
-static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *b, struct ds_error *err)
+static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *b,
+                   struct ds_error *err)
 {
     const struct ds_sweep *sw = r->sweep;
     if (r->arm == arm + 1)
         return 0;
     ds_trial_runner_free(r);
-    struct ds_forward_config config = {.kernels = r->setting.kernels, .dtype = r->setting.dtype,
-                                       .threads = r->setting.threads, .max_rows = b->max_rows, .n_requests = b->n,
-                                       .capacity = b->capacity, .page_size = sw->options.page_size,
+    struct ds_forward_config config = {.kernels = r->setting.kernels,
+                                       .dtype = r->setting.dtype,
+                                       .threads = r->setting.threads,
+                                       .max_rows = b->max_rows,
+                                       .n_requests = b->n,
+                                       .capacity = b->capacity,
+                                       .page_size = sw->options.page_size,
                                        .poison = sw->options.poison};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
-    struct ds_probe_config pc = {.sites = r->sites, .n_sites = (uint32_t)sw->header->n_sites,
-                                 .edges = sw->header->edges, .n_edges = (uint32_t)sw->header->n_edges,
-                                 .site_on = r->site_on, .dump = (enum ds_dump)sw->options.dump,
-                                 .dump_rows = (uint32_t)sw->options.dump_rows, .hold = r->hold,
+    struct ds_probe_config pc = {.sites = r->sites,
+                                 .n_sites = (uint32_t)sw->header->n_sites,
+                                 .edges = sw->header->edges,
+                                 .n_edges = (uint32_t)sw->header->n_edges,
+                                 .site_on = r->site_on,
+                                 .dump = (enum ds_dump)sw->options.dump,
+                                 .dump_rows = (uint32_t)sw->options.dump_rows,
+                                 .hold = r->hold,
                                  .team = ds_forward_team(r->forward)};
     if (ds_probe_new(&pc, &r->probe, err) != 0) {
         ds_trial_runner_free(r);
@@ -249,8 +275,8 @@ void ds_trial_runner_free(struct ds_trial_runner *r)
 }
 
 /* Completes what only the end of the trial knows. */
-static void finish(const struct running *u, const struct ds_thread_times *before, double wall, double cpu,
-                   struct ds_trial *info)
+static void finish(const struct running *u, const struct ds_thread_times *before, double wall,
+                   double cpu, struct ds_trial *info)
 {
     struct ds_thread_times after;
     ds_thread_times_read(&after);
@@ -263,30 +289,38 @@ static void finish(const struct running *u, const struct ds_thread_times *before
     info->threads_seen = ds_thread_times_moved(before, &after);
 }
 
-static struct ds_trial trial_info(const struct ds_trial_runner *r, const struct ds_trial_order *order)
+static struct ds_trial trial_info(const struct ds_trial_runner *r,
+                                  const struct ds_trial_order *order)
 {
-    struct ds_trial info = {.arm = order->arm, .repeat = order->repeat, .pass = order->pass, .start_s = order->start_s,
-                            .worker = order->worker, .threads_asked = r->setting.threads,
-                            .threads_max = ds_team_threads(ds_forward_team(r->forward)), .threads_seen = DS_UNKNOWN,
+    struct ds_trial info = {.arm = order->arm,
+                            .repeat = order->repeat,
+                            .pass = order->pass,
+                            .start_s = order->start_s,
+                            .worker = order->worker,
+                            .threads_asked = r->setting.threads,
+                            .threads_max = ds_team_threads(ds_forward_team(r->forward)),
+                            .threads_seen = DS_UNKNOWN,
                             .blas_threads = ds_blas_is_open() ? ds_blas_max_threads() : DS_UNKNOWN};
     strncpy(info.blas_core, ds_blas_is_open() ? ds_blas_core() : "", sizeof info.blas_core - 1);
     return info;
 }
 
-int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order, const int32_t *forced,
-                 struct ds_trial_data *out, struct ds_error *err)
+int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
+                 const int32_t *forced, struct ds_trial_data *out, struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
     if (ds_setting_parse(r->sweep->header->arms[order->arm].values, &r->setting, err) != 0)
         return -1;
     struct running u = {.r = r, .forced = forced, .n_forced = order->n_forced};
-    if (batch_setup(r->sweep, &r->setting, &u.b, err) != 0 || prepare(r, order->arm, &u.b, err) != 0) {
+    if (batch_setup(r->sweep, &r->setting, &u.b, err) != 0 ||
+        prepare(r, order->arm, &u.b, err) != 0) {
         batch_free(&u.b);
         return -1;
     }
     ds_forward_reset(r->forward);
     /* Any two trials differ, in one process or in two. */
-    ds_forward_seed(r->forward, ((uint64_t)order->arm << 32 | order->repeat) * 0x9e3779b97f4a7c15u + 1);
+    ds_forward_seed(r->forward,
+                    ((uint64_t)order->arm << 32 | order->repeat) * 0x9e3779b97f4a7c15u + 1);
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
     struct ds_trial info = trial_info(r, order);
     struct ds_thread_times before;

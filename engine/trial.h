@@ -1,4 +1,5 @@
-/* trial.h: one execution of one arm: the prompt pass and the decode steps, with probes. Runs inside a worker process. */
+/* trial.h: one execution of one arm: the prompt pass and the decode steps, with probes. Runs inside
+ * a worker process. */
 #ifndef DS_TRIAL_H
 #define DS_TRIAL_H
 
@@ -12,24 +13,25 @@ struct ds_trial_order {
     int32_t worker;
     uint32_t n_refs;
     uint32_t refs[DS_FACTOR_COUNT];
-    int32_t n_forced;       /* tokens fed in the decode steps; fewer than steps: the arm's own from there on */
+    int32_t n_forced; /* tokens fed in the decode steps; fewer than steps: the arm's own from there
+                         on */
 };
 
 /* Keeps the forward pass between trials of the same arm. Zero-initialise. */
 struct ds_trial_runner {
     const struct ds_sweep *sweep;
-    struct ds_hold *hold;   /* for the dtype of the arms this worker runs; NULL = none */
+    struct ds_hold *hold;        /* for the dtype of the arms this worker runs; NULL = none */
     const struct ds_site *sites; /* with that dtype */
     const uint8_t *site_on;
-    uint32_t arm;           /* arm + 1 of `forward`, 0 = none */
+    uint32_t arm; /* arm + 1 of `forward`, 0 = none */
     struct ds_setting setting;
     struct ds_forward *forward;
     struct ds_probe *probe;
 };
 
 /* forced: [order->n_forced]. On success *out is owned by the caller. */
-int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order, const int32_t *forced,
-                 struct ds_trial_data *out, struct ds_error *err);
+int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
+                 const int32_t *forced, struct ds_trial_data *out, struct ds_error *err);
 void ds_trial_runner_free(struct ds_trial_runner *r);
 
 /* CPU time of every thread of this process, to count those that moved. */
@@ -42,6 +44,7 @@ struct ds_thread_times {
 };
 void ds_thread_times_read(struct ds_thread_times *out);
 /* Threads whose CPU time grew between the two readings; DS_UNKNOWN if the system does not tell. */
-int ds_thread_times_moved(const struct ds_thread_times *before, const struct ds_thread_times *after);
+int ds_thread_times_moved(const struct ds_thread_times *before,
+                          const struct ds_thread_times *after);
 
 #endif

@@ -1,5 +1,6 @@
-/* trial_pack.c: a trial as one block of bytes and back. Both ends are the same program, so the layout is the machine's own; counts are
- * checked all the same, since a dying worker may have written anything. */
+/* trial_pack.c: a trial as one block of bytes and back. Both ends are the same program, so the
+ * layout is the machine's own; counts are checked all the same, since a dying worker may have
+ * written anything. */
 #include "engine/worker.h"
 
 #include "base/buf.h"
@@ -72,7 +73,8 @@ static int unpack_blobs(struct cursor *c, struct ds_trial_data *t, struct ds_err
         struct ds_blob *b = &t->blobs[i];
         if (b->bytes > c->left)
             return -1;
-        if (!(b->data = ds_calloc(b->bytes, 1, "dumped row", err)) || take(c, b->data, b->bytes) != 0)
+        if (!(b->data = ds_calloc(b->bytes, 1, "dumped row", err)) ||
+            take(c, b->data, b->bytes) != 0)
             return -1;
     }
     return c->left == 0 ? 0 : -1;
@@ -91,7 +93,8 @@ int ds_trial_unpack(const void *bytes, size_t size, struct ds_trial_data *out, s
     for (int i = 0; i < PARTS; i++) {
         size_t need;
         if (__builtin_mul_overflow(counts[i], p[i].size, &need) || need > c.left ||
-            !(*p[i].data = ds_calloc(counts[i], p[i].size, "trial data", err)) || take(&c, *p[i].data, need) != 0) {
+            !(*p[i].data = ds_calloc(counts[i], p[i].size, "trial data", err)) ||
+            take(&c, *p[i].data, need) != 0) {
             out->n_blobs = 0;
             ds_trial_data_free(out);
             return -1;

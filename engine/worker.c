@@ -22,14 +22,16 @@ struct answer {
     uint64_t size;
 };
 
-/* Writes or reads all n bytes. 0, -1 on error or end of file, 1 when *stop became non-zero. stop may be NULL. */
+/* Writes or reads all n bytes. 0, -1 on error or end of file, 1 when *stop became non-zero. stop
+ * may be NULL. */
 static int transfer(int fd, void *data, size_t n, int writing, const volatile sig_atomic_t *stop)
 {
     char *p = data;
     while (n > 0) {
         if (stop && *stop)
             return 1;
-        /* A signal between the test of *stop and a blocking call would be missed: wait with a time limit instead. */
+        /* A signal between the test of *stop and a blocking call would be missed: wait with a time
+         * limit instead. */
         struct pollfd pfd = {.fd = fd, .events = writing ? POLLOUT : POLLIN};
         int ready = poll(&pfd, 1, stop ? 200 : -1);
         if (ready == 0 || (ready < 0 && errno == EINTR))
@@ -45,7 +47,9 @@ static int transfer(int fd, void *data, size_t n, int writing, const volatile si
     return 0;
 }
 
-/* ---- the worker's side --------------------------------------------------------------------------------------------------------- */
+/* ---- the worker's side
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static int answer_error(int fd, struct ds_error *e)
 {
@@ -73,7 +77,8 @@ static int answer_trial(int fd, const struct ds_trial_data *t)
 /* Serves orders until the parent closes its end. */
 static int serve(int fd, const struct ds_worker_context *c)
 {
-    struct ds_trial_runner runner = {.sweep = c->sweep, .hold = c->hold, .sites = c->sites, .site_on = c->site_on};
+    struct ds_trial_runner runner = {
+        .sweep = c->sweep, .hold = c->hold, .sites = c->sites, .site_on = c->site_on};
     struct ds_error open_error;
     int open_failed = c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0;
     int rc = 0;
@@ -82,7 +87,8 @@ static int serve(int fd, const struct ds_worker_context *c)
         struct ds_error err;
         struct ds_trial_data data;
         int32_t *forced = ds_calloc((size_t)order.n_forced, sizeof *forced, "forced tokens", &err);
-        if (!forced || transfer(fd, forced, (size_t)order.n_forced * sizeof *forced, 0, NULL) != 0) {
+        if (!forced ||
+            transfer(fd, forced, (size_t)order.n_forced * sizeof *forced, 0, NULL) != 0) {
             free(forced);
             break;
         }
@@ -101,9 +107,12 @@ static int serve(int fd, const struct ds_worker_context *c)
     return 0;
 }
 
-/* ---- the parent's side ---------------------------------------------------------------------------------------------------------- */
+/* ---- the parent's side
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number, struct ds_error *err)
+int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number,
+                    struct ds_error *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
@@ -115,7 +124,8 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
         return ds_fail(err, "cannot fork a worker: %s", strerror(errno));
     }
     if (pid == 0) {
-        /* Ctrl-C reaches the whole foreground group: the parent decides. If the parent is killed, so is the worker. */
+        /* Ctrl-C reaches the whole foreground group: the parent decides. If the parent is killed,
+         * so is the worker. */
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_DFL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -123,7 +133,8 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
             _exit(0);
         close(pair[0]);
         int rc = serve(pair[1], c);
-        /* No exit handlers: libraries shared with the parent (HDF5 above all) must not flush or close from here. */
+        /* No exit handlers: libraries shared with the parent (HDF5 above all) must not flush or
+         * close from here. */
         _exit(rc);
     }
     close(pair[1]);
@@ -138,12 +149,14 @@ static int died(struct ds_worker *w, struct ds_error *err)
 {
     int status = 0;
     close(w->fd);
-    kill(w->pid, SIGKILL); /* changes nothing if it is dead; else it sent nonsense and must not be waited for */
+    kill(w->pid, SIGKILL); /* changes nothing if it is dead; else it sent nonsense and must not be
+                              waited for */
     while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
         ;
     w->pid = 0;
     if (WIFSIGNALED(status))
-        ds_fail(err, "worker %d died by signal %d (%s)", w->number, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        ds_fail(err, "worker %d died by signal %d (%s)", w->number, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
     else
         ds_fail(err, "worker %d ended unexpectedly with status %d", w->number, WEXITSTATUS(status));
     return DS_WORKER_DIED;
@@ -158,8 +171,8 @@ static void kill_worker(struct ds_worker *w)
     w->pid = 0;
 }
 
-static int receive(struct ds_worker *w, const volatile sig_atomic_t *stop, struct answer *a, char **body,
-                   struct ds_error *err)
+static int receive(struct ds_worker *w, const volatile sig_atomic_t *stop, struct answer *a,
+                   char **body, struct ds_error *err)
 {
     int rc = transfer(w->fd, a, sizeof *a, 0, stop);
     if (rc != 0)
@@ -170,7 +183,8 @@ static int receive(struct ds_worker *w, const volatile sig_atomic_t *stop, struc
 }
 
 int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
-                    const volatile sig_atomic_t *stop, struct ds_trial_data *out, struct ds_error *err)
+                    const volatile sig_atomic_t *stop, struct ds_trial_data *out,
+                    struct ds_error *err)
 {
     struct ds_trial_order o = *order;
     struct answer a = {0};

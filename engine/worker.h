@@ -1,5 +1,5 @@
-/* worker.h: a process that runs trials for its parent: orders in, trial data out, over one socket pair. Its death or its error is a
- * message, never the parent's end. */
+/* worker.h: a process that runs trials for its parent: orders in, trial data out, over one socket
+ * pair. Its death or its error is a message, never the parent's end. */
 #ifndef DS_WORKER_H
 #define DS_WORKER_H
 
@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 struct ds_worker {
-    pid_t pid;              /* 0 = none */
+    pid_t pid; /* 0 = none */
     int fd;
     int32_t number;
 };
@@ -21,26 +21,31 @@ struct ds_worker_context {
     const struct ds_site *sites;
     const uint8_t *site_on;
     char blas_core[24];
-    int open_blas;          /* an arm of this worker uses OpenBLAS */
+    int open_blas; /* an arm of this worker uses OpenBLAS */
 };
 
 /* Forks. The caller must have no other thread. */
-int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number, struct ds_error *err);
+int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number,
+                    struct ds_error *err);
 
 enum { DS_WORKER_OK = 0, DS_WORKER_FAILED = -1, DS_WORKER_DIED = -2, DS_WORKER_STOPPED = -3 };
 
-/* Sends the order and waits for the answer. OK: *out is owned by the caller. FAILED: the trial gave an error, the worker lives.
- * DIED: the worker is gone (err says by which signal). STOPPED: *stop became non-zero; the worker was killed. */
+/* Sends the order and waits for the answer. OK: *out is owned by the caller. FAILED: the trial gave
+ * an error, the worker lives. DIED: the worker is gone (err says by which signal). STOPPED: *stop
+ * became non-zero; the worker was killed. */
 int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
-                    const volatile sig_atomic_t *stop, struct ds_trial_data *out, struct ds_error *err);
+                    const volatile sig_atomic_t *stop, struct ds_trial_data *out,
+                    struct ds_error *err);
 
 /* Ends it and waits for it. */
 void ds_worker_stop(struct ds_worker *w);
 
-/* One trial as bytes in the machine's own layout (the two ends are the same program): for the socket. */
+/* One trial as bytes in the machine's own layout (the two ends are the same program): for the
+ * socket. */
 struct ds_buf;
 void ds_trial_pack(const struct ds_trial_data *t, struct ds_buf *out);
 /* -1 when counts and length do not fit together. */
-int ds_trial_unpack(const void *bytes, size_t size, struct ds_trial_data *out, struct ds_error *err);
+int ds_trial_unpack(const void *bytes, size_t size, struct ds_trial_data *out,
+                    struct ds_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* driftscope_kernel.h: the contract between driftscope and a kernel.
  *
- * Usable alone, from C and C++: it includes nothing of the project. All pointers are borrowed for the call; a kernel
- * owns only what its own `prepare` returned. Sizes are in elements unless the name says bytes. Matrices are row-major;
- * a row is one token. Kernels never print, never exit, and leave the floating-point environment as they found it.
+ * Usable alone, from C and C++: it includes nothing of the project. All pointers are borrowed for
+ * the call; a kernel owns only what its own `prepare` returned. Sizes are in elements unless the
+ * name says bytes. Matrices are row-major; a row is one token. Kernels never print, never exit, and
+ * leave the floating-point environment as they found it.
  *
  * Every kernel states, in its head comment, the order in which it adds and where it rounds.
  */
@@ -42,27 +43,30 @@ enum ds_claim {
     DS_CLAIM_ALL = 31
 };
 
-/* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in 0..threads-1, in
- * parallel, and returns when all are done; it must not be nested. */
+/* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in
+ * 0..threads-1, in parallel, and returns when all are done; it must not be nested. */
 struct ds_exec {
     int threads;
     void *team;
     void (*run)(void *team, void (*fn)(void *arg, int thread, int threads), void *arg);
-    uint64_t seed;        /* differs from call to call; only for kernels that imitate races */
-    void *scratch;        /* at least what the kernel's scratch_bytes() asked for, 64-byte aligned, contents undefined */
+    uint64_t seed; /* differs from call to call; only for kernels that imitate races */
+    void *scratch; /* at least what the kernel's scratch_bytes() asked for, 64-byte aligned,
+                      contents undefined */
     size_t scratch_bytes;
-    void *stream;         /* a device's queue; NULL on the CPU */
+    void *stream; /* a device's queue; NULL on the CPU */
 };
 
-/* The launch choice made for given arguments, stored with every capture. Zero or "" = does not apply. */
+/* The launch choice made for given arguments, stored with every capture. Zero or "" = does not
+ * apply. */
 struct ds_launch_info {
     int32_t tile_rows, tile_cols, tile_k;
-    int32_t split;    /* parts into which a sum is cut */
-    int32_t threads;  /* threads that take part, as far as the kernel knows; 0 = unknown */
-    char algo[32];    /* algorithm or library core, e.g. "Haswell" */
+    int32_t split;   /* parts into which a sum is cut */
+    int32_t threads; /* threads that take part, as far as the kernel knows; 0 = unknown */
+    char algo[32];   /* algorithm or library core, e.g. "Haswell" */
 };
 
-/* Weights of one matmul as the model holds them: f32 [n][k], row-major, immutable for the model's life. */
+/* Weights of one matmul as the model holds them: f32 [n][k], row-major, immutable for the model's
+ * life. */
 struct ds_weight_view {
     const float *data;
     int64_t n, k;
@@ -100,11 +104,12 @@ struct ds_matmul_args {
     int64_t ldy;
 };
 
-/* Rotates pairs of the first rope_dim channels of every head in place of a copy: y = rotate(x). Channels from rope_dim
- * on are copied. cos_sin holds for each table position p and pair i: cos, sin at [(p * rope_dim/2 + i) * 2]. */
+/* Rotates pairs of the first rope_dim channels of every head in place of a copy: y = rotate(x).
+ * Channels from rope_dim on are copied. cos_sin holds for each table position p and pair i: cos,
+ * sin at [(p * rope_dim/2 + i) * 2]. */
 struct ds_rope_args {
     int64_t rows, heads, head_dim, rope_dim;
-    int neox; /* 0: pairs (2i, 2i+1); 1: pairs (i, i + rope_dim/2) */
+    int neox;                 /* 0: pairs (2i, 2i+1); 1: pairs (i, i + rope_dim/2) */
     const int32_t *positions; /* [rows], each < table_positions */
     const float *cos_sin;
     int64_t table_positions;
@@ -114,10 +119,11 @@ struct ds_rope_args {
     int64_t ldy;
 };
 
-/* One request's part of a call, as attention and the cache see it. Query rows q_first..q_first+q_len-1 of the call
- * belong to it and sit at cache slots kv_len-q_len..kv_len-1. Slot s is visible to the query at slot t iff
- * kv_first <= s <= t. Slots below kv_first are left padding: a query row there sees nothing. Slot s lives in cache row
- * pages[s / page_size] * page_size + s % page_size. */
+/* One request's part of a call, as attention and the cache see it. Query rows
+ * q_first..q_first+q_len-1 of the call belong to it and sit at cache slots kv_len-q_len..kv_len-1.
+ * Slot s is visible to the query at slot t iff kv_first <= s <= t. Slots below kv_first are left
+ * padding: a query row there sees nothing. Slot s lives in cache row pages[s / page_size] *
+ * page_size + s % page_size. */
 struct ds_sequence {
     int32_t request;
     int32_t q_first, q_len;
@@ -138,7 +144,8 @@ struct ds_cache_args {
 };
 
 /* Causal softmax attention with grouped KV heads: head h reads KV head h / (heads / kv_heads).
- * y[row][h] = sum_s softmax_s(scale * q.k_s) v_s over the visible slots; a row with none gives +0. */
+ * y[row][h] = sum_s softmax_s(scale * q.k_s) v_s over the visible slots; a row with none gives +0.
+ */
 struct ds_attention_args {
     int64_t rows, heads, kv_heads, head_dim;
     float scale;
@@ -171,7 +178,8 @@ struct ds_add_args {
     int64_t ldy;
 };
 
-/* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins; all NaN gives 0. */
+/* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins;
+ * all NaN gives 0. */
 struct ds_sample_args {
     int64_t rows, vocab;
     const float *logits;
@@ -179,8 +187,9 @@ struct ds_sample_args {
     int32_t *ids;
 };
 
-/* One variant of an op. `args` is the struct of the op above. Functions return 0, or -1 with a short reason in
- * `why` (never NULL, why_size >= 1, NUL-terminated). Members may be NULL except launch. */
+/* One variant of an op. `args` is the struct of the op above. Functions return 0, or -1 with a
+ * short reason in `why` (never NULL, why_size >= 1, NUL-terminated). Members may be NULL except
+ * launch. */
 struct ds_kernel {
     uint32_t abi;        /* DS_KERNEL_ABI */
     int op;              /* enum ds_op */
@@ -191,9 +200,11 @@ struct ds_kernel {
     /* Whether it can run here (CPU features, libraries). */
     int (*available)(char *why, size_t why_size);
 
-    /* matmul only: repacks weights once. *bytes_out is the size; the result is freed with free(). Depends on the weights
-     * only, never on this machine, so that it may be shared between processes. */
-    int (*prepare)(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why, size_t why_size);
+    /* matmul only: repacks weights once. *bytes_out is the size; the result is freed with free().
+     * Depends on the weights only, never on this machine, so that it may be shared between
+     * processes. */
+    int (*prepare)(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
+                   size_t why_size);
 
     /* Scratch memory needed for these arguments with this many threads. */
     size_t (*scratch_bytes)(const void *args, int threads);

@@ -1,4 +1,5 @@
-/* registry.h: the built-in variants, sets of them, and the BLAS library. Knows no model and no probe. */
+/* registry.h: the built-in variants, sets of them, and the BLAS library. Knows no model and no
+ * probe. */
 #ifndef DS_REGISTRY_H
 #define DS_REGISTRY_H
 
@@ -21,24 +22,28 @@ struct ds_kernel_set {
     const struct ds_kernel *op[DS_OP_COUNT];
 };
 
-/* Parses "vendor", "pinned", "reference", and overrides of single ops: "vendor+attention=pinned+matmul=reference".
- * Unknown names: -1 and an error with the nearest known name as its hint. Does not ask for availability. */
+/* Parses "vendor", "pinned", "reference", and overrides of single ops:
+ * "vendor+attention=pinned+matmul=reference". Unknown names: -1 and an error with the nearest known
+ * name as its hint. Does not ask for availability. */
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err);
 
 /* Checks that every variant of the set can run here. */
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err);
 
-/* The instruction set used by the pinned kernels: "avx512", "avx2" or "scalar", the best this CPU has. Bits are equal in
- * all. */
+/* The instruction set used by the pinned kernels: "avx512", "avx2" or "scalar", the best this CPU
+ * has. Bits are equal in all. */
 const char *ds_isa_name(void);
-/* Forces one ("auto" undoes it); -1 if unknown or the CPU lacks it. Not thread-safe: call before any launch. */
+/* Forces one ("auto" undoes it); -1 if unknown or the CPU lacks it. Not thread-safe: call before
+ * any launch. */
 int ds_isa_force(const char *name, struct ds_error *err);
 
-/* ---- OpenBLAS, opened with dlopen(RTLD_LOCAL | RTLD_NOW), once per process ------------------------------------ */
+/* ---- OpenBLAS, opened with dlopen(RTLD_LOCAL | RTLD_NOW), once per process
+ * ------------------------------------ */
 
-/* Opens OpenBLAS with the given core ("" or NULL = its own choice; else OPENBLAS_CORETYPE is set for the load). A second
- * call with the same core is a no-op, with another core an error: the core of a loaded library cannot change. Fails
- * when the CPU cannot run the core, or when the library then reports another core than asked for. */
+/* Opens OpenBLAS with the given core ("" or NULL = its own choice; else OPENBLAS_CORETYPE is set
+ * for the load). A second call with the same core is a no-op, with another core an error: the core
+ * of a loaded library cannot change. Fails when the CPU cannot run the core, or when the library
+ * then reports another core than asked for. */
 int ds_blas_open(const char *core, struct ds_error *err);
 int ds_blas_is_open(void);
 /* As reported by the library: e.g. "Haswell"; "" when not open. */
@@ -47,9 +52,12 @@ const char *ds_blas_core(void);
 const char *ds_blas_config(void);
 int ds_blas_set_threads(int threads);
 int ds_blas_max_threads(void);
-/* Whether this CPU has the instructions that the named OpenBLAS core needs: 1, 0, or -1 if the name is unknown. */
+/* Whether this CPU has the instructions that the named OpenBLAS core needs: 1, 0, or -1 if the name
+ * is unknown. */
 int ds_blas_core_runs_here(const char *core);
-/* The cblas_sgemm of the open library (row-major: y[m][n] = x[m][k] * w[n][k]^T), for direct comparison in tests. */
-int ds_blas_sgemm_nt(int m, int n, int k, const float *x, int ldx, const float *w, int ldw, float *y, int ldy);
+/* The cblas_sgemm of the open library (row-major: y[m][n] = x[m][k] * w[n][k]^T), for direct
+ * comparison in tests. */
+int ds_blas_sgemm_nt(int m, int n, int k, const float *x, int ldx, const float *w, int ldw,
+                     float *y, int ldy);
 
 #endif

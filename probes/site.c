@@ -156,8 +156,8 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
     if (find_launch(p, r->site, launch, err) || add_captures(p, r, err))
         return -1;
     uint64_t *digests = t->digests + t->n_digests;
-    int alone =
-        p->n_refs == 0; /* nothing to compare with: every row is looked at for NaN and Inf */
+    /* Nothing to compare with: every row is looked at for NaN and Inf. */
+    int alone = p->n_refs == 0 && !p->c.no_watch;
     digest_rows(p, r, digests, alone ? p->flags : NULL);
     t->n_digests += r->n;
     r->digests = digests;

@@ -1,5 +1,6 @@
-/* test_resume.c: a run that is killed, interrupted or out of disk, and what is left: every complete trial, and after --resume the
- * same as undisturbed. Moments are chosen by how far the record has grown, not by time. */
+/* test_resume.c: a run that is killed, interrupted or out of disk, and what is left: every complete
+ * trial, and after --resume the same as undisturbed. Moments are chosen by how far the record has
+ * grown, not by time. */
 #include "tests/unit/testing.h"
 
 #include "dumps/record.h"
@@ -26,8 +27,10 @@ static const char *program(void)
     return p ? p : "build/driftscope";
 }
 
-static const char *const sweep_args[] = {"--kernels", "pinned", "--repeat", "4", "--batch", "1,2,3", "--threads", "1,2",
-                                         "--slot", "first,last", "--chunk", "0,3", "--mode", "prefill,decode", "-n", "3",
+static const char *const sweep_args[] = {"--kernels",    "pinned",         "--repeat",  "4",
+                                         "--batch",      "1,2,3",          "--threads", "1,2",
+                                         "--slot",       "first,last",     "--chunk",   "0,3",
+                                         "--mode",       "prefill,decode", "-n",        "3",
                                          "--neighbours", "copies,varied"};
 
 /* Starts `run` on `path` (or its resume). file_limit: RLIMIT_FSIZE, 0 = none. */
@@ -144,7 +147,8 @@ static void test_killed_at_50_moments_and_resumed(void **state)
     struct digests whole, part;
     read_digests(undisturbed, &whole);
     assert_true(whole.n >= 40);
-    /* Most of a small record is its header, which appears at once: one kill in five falls anywhere, the others among the trials. */
+    /* Most of a small record is its header, which appears at once: one kill in five falls anywhere,
+     * the others among the trials. */
     unlink(record);
     kill_at(start_run(record, 0, 0), record, 1, SIGKILL);
     off_t full = size_of(undisturbed), header = size_of(record);
@@ -157,7 +161,8 @@ static void test_killed_at_50_moments_and_resumed(void **state)
         z ^= z << 5;
         unlink(record);
         off_t from = i % 5 ? header : 0;
-        int how = kill_at(start_run(record, 0, 0), record, from + 1 + (off_t)(z % (uint32_t)(full - from)), SIGKILL);
+        int how = kill_at(start_run(record, 0, 0), record,
+                          from + 1 + (off_t)(z % (uint32_t)(full - from)), SIGKILL);
         killed += how == -SIGKILL;
         struct ds_error err;
         struct ds_record *r;
@@ -172,7 +177,8 @@ static void test_killed_at_50_moments_and_resumed(void **state)
             kill_at(start_run(record, 1, 0), record, size_of(record) + 1, SIGKILL);
         check_resumes_to_the_whole(&whole);
     }
-    print_message("%d of 50 runs were killed, %d of them with some trials complete\n", killed, partial);
+    print_message("%d of 50 runs were killed, %d of them with some trials complete\n", killed,
+                  partial);
     assert_true(killed >= 25);
     assert_true(partial >= 5);
     unlink(record);

@@ -1,6 +1,6 @@
-/* test_verdicts.c: what `driftscope run` and `diff` say of sets, cores and changed models, held against direct calls of the
- * library and against what was changed. Each case runs on a seeded model with the real model's shapes, and again on the real model
- * where it is there. */
+/* test_verdicts.c: what `driftscope run` and `diff` say of sets, cores and changed models, held
+ * against direct calls of the library and against what was changed. Each case runs on a seeded
+ * model with the real model's shapes, and again on the real model where it is there. */
 #include "tests/unit/testing.h"
 
 #include "base/buf.h"
@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SHAPED "random:llama,layers=2,hidden=576,heads=9,kv_heads=3,ffn=1536,vocab=640,ctx=256,seed=5"
+#define SHAPED                                                                                     \
+    "random:llama,layers=2,hidden=576,heads=9,kv_heads=3,ffn=1536,vocab=640,ctx=256,seed=5"
 
 static char folder[] = "/tmp/driftscope-test-XXXXXX";
 
@@ -53,7 +54,8 @@ static json_t *run_json(int *code, const char *fmt, ...)
     json_error_t je;
     json_t *json = json_loads(out.data ? out.data : "", 0, &je);
     if (!json)
-        print_error("%s\nexit %d, not JSON (%s): %.400s\n", command, *code, je.text, out.data ? out.data : "");
+        print_error("%s\nexit %d, not JSON (%s): %.400s\n", command, *code, je.text,
+                    out.data ? out.data : "");
     ds_buf_free(&out);
     return json;
 }
@@ -68,18 +70,20 @@ static json_t *kernel_named(json_t *verdict, const char *op, const char *variant
 {
     size_t i;
     json_t *k;
-    json_array_foreach(json_object_get(verdict, "kernels"), i, k)
-        if (strcmp(text_at(k, "op"), op) == 0 && strcmp(text_at(k, "variant"), variant) == 0)
-            return k;
+    json_array_foreach(json_object_get(verdict, "kernels"), i,
+                       k) if (strcmp(text_at(k, "op"), op) == 0 &&
+                              strcmp(text_at(k, "variant"), variant) == 0) return k;
     return NULL;
 }
 
-/* ---- vendor: the switches are the library's own ---------------------------------------------------------------------------------- */
+/* ---- vendor: the switches are the library's own
+ * ---------------------------------------------------------------------------------- */
 
 enum { MOST = 16 };
 
-/* In a process of its own, calls the library directly: for M = 1..16, is row 0 the same as at M - 1, at the shapes of the first
- * projections (k = hidden, n = hidden and n = kv width)? Bit M of *mask is set where it is not. */
+/* In a process of its own, calls the library directly: for M = 1..16, is row 0 the same as at M -
+ * 1, at the shapes of the first projections (k = hidden, n = hidden and n = kv width)? Bit M of
+ * *mask is set where it is not. */
 static int direct_switches(const char *core, int threads, unsigned *mask)
 {
     int fd[2];
@@ -123,19 +127,21 @@ static void check_vendor(const char *model, const char *core, int threads)
         print_message("OpenBLAS with core %s is not to be had here\n", core);
         skip();
     }
-    json_t *v = run_json(&code, "run -m '%s' -q --no-record --json --repeat 2 --kernels vendor --blas-core %s --threads %d "
-                                "--batch 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 --slot first --neighbours copies --chunk 0 "
-                                "--mode prefill --tokens 3,9,27,81,243,100,5 -n 3",
-                         model, core, threads);
+    json_t *v = run_json(
+        &code,
+        "run -m '%s' -q --no-record --json --repeat 2 --kernels vendor --blas-core %s --threads %d "
+        "--batch 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 --slot first --neighbours copies --chunk 0 "
+        "--mode prefill --tokens 3,9,27,81,243,100,5 -n 3",
+        model, core, threads);
     assert_non_null(v);
     json_t *k = kernel_named(v, "matmul", "openblas"), *m;
     assert_non_null(k);
     size_t i;
-    json_array_foreach(json_object_get(k, "switches_rows"), i, m)
-        if (json_integer_value(m) <= MOST)
-            told |= 1u << json_integer_value(m);
+    json_array_foreach(json_object_get(k, "switches_rows"), i, m) if (json_integer_value(m) <= MOST)
+        told |= 1u << json_integer_value(m);
     if (told != direct)
-        print_error("core %s, %d threads: the verdict says rows %#x, the library itself %#x\n", core, threads, told, direct);
+        print_error("core %s, %d threads: the verdict says rows %#x, the library itself %#x\n",
+                    core, threads, told, direct);
     assert_int_equal(told, direct);
     assert_int_equal(code, direct ? 1 : 0);
     if (direct) {
@@ -190,37 +196,49 @@ static void test_real_vendor_switches_where_the_library_does(void **state)
     check_vendor(real_model(), "Haswell", 2);
 }
 
-/* ---- pinned: the same on every factor ------------------------------------------------------------------------------------------------ */
+/* ---- pinned: the same on every factor
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void check_pinned(const char *model, const char *batches, const char *cores)
 {
     int code;
-    json_t *v = run_json(&code, "run -m '%s' -q --no-record --json --repeat 2 --kernels pinned --blas-core %s --threads 1,2,3 "
-                                "--batch %s --slot first,middle,last --neighbours copies,varied --padding 0,3 --chunk 0,1,4,7 "
-                                "--mode prefill,decode --process 1,2 --tokens 3,9,27,81,243,100,5,17,33,65,129,2 -n 3",
-                         model, cores, batches);
+    json_t *v = run_json(
+        &code,
+        "run -m '%s' -q --no-record --json --repeat 2 --kernels pinned --blas-core %s --threads "
+        "1,2,3 "
+        "--batch %s --slot first,middle,last --neighbours copies,varied --padding 0,3 --chunk "
+        "0,1,4,7 "
+        "--mode prefill,decode --process 1,2 --tokens 3,9,27,81,243,100,5,17,33,65,129,2 -n 3",
+        model, cores, batches);
     assert_non_null(v);
     if (code != 0)
         print_error("first drift: %s\n", json_dumps(json_object_get(v, "first_drift"), 0));
     assert_int_equal(code, 0);
     assert_string_equal(text_at(v, "result"), "same");
     assert_true(json_is_null(json_object_get(v, "first_drift")));
-    assert_true(json_integer_value(json_object_get(json_object_get(v, "counts"), "digests_compared")) > 10000);
+    assert_true(json_integer_value(
+                    json_object_get(json_object_get(v, "counts"), "digests_compared")) > 10000);
     size_t i, j;
     json_t *k, *f;
-    json_array_foreach(json_object_get(v, "kernels"), i, k) {
+    json_array_foreach(json_object_get(v, "kernels"), i, k)
+    {
         const char *factor;
         json_t *cond;
-        json_object_foreach(json_object_get(k, "conditions"), factor, cond)
-            if (strcmp(json_string_value(cond), "same") != 0 && strcmp(json_string_value(cond), "not-run") != 0)
-                fail_msg("%s/%s is '%s' on %s", text_at(k, "op"), text_at(k, "variant"), json_string_value(cond), factor);
+        json_object_foreach(json_object_get(k, "conditions"), factor,
+                            cond) if (strcmp(json_string_value(cond), "same") != 0 &&
+                                      strcmp(json_string_value(cond), "not-run") != 0)
+            fail_msg("%s/%s is '%s' on %s", text_at(k, "op"), text_at(k, "variant"),
+                     json_string_value(cond), factor);
     }
     /* Every factor that was varied was also compared. */
-    static const char *const varied[] = {"batch", "slot", "neighbours", "padding", "threads", "chunk", "mode", "process"};
+    static const char *const varied[] = {"batch",   "slot",  "neighbours", "padding",
+                                         "threads", "chunk", "mode",       "process"};
     for (j = 0; j < sizeof varied / sizeof varied[0]; j++) {
         int seen = 0;
-        json_array_foreach(json_object_get(v, "factors"), i, f)
-            seen |= strcmp(text_at(f, "factor"), varied[j]) == 0 && json_array_size(json_object_get(f, "classes")) == 1;
+        json_array_foreach(json_object_get(v, "factors"), i, f) seen |=
+            strcmp(text_at(f, "factor"), varied[j]) == 0 &&
+            json_array_size(json_object_get(f, "classes")) == 1;
         if (!seen)
             fail_msg("factor %s was not compared", varied[j]);
     }
@@ -244,8 +262,9 @@ static const char *cores_here(void)
 static void test_pinned_is_the_same_on_every_factor(void **state)
 {
     (void)state;
-    check_pinned("random:llama,layers=3,hidden=96,heads=6,kv_heads=2,ffn=160,vocab=300,ctx=128,seed=11", "1,2,3,4,7,8,13,16",
-                 cores_here());
+    check_pinned(
+        "random:llama,layers=3,hidden=96,heads=6,kv_heads=2,ffn=160,vocab=300,ctx=128,seed=11",
+        "1,2,3,4,7,8,13,16", cores_here());
 }
 
 static void test_real_pinned_is_the_same_on_every_factor(void **state)
@@ -256,7 +275,9 @@ static void test_real_pinned_is_the_same_on_every_factor(void **state)
     check_pinned(real_model(), "1,2,5,16", cores_here());
 }
 
-/* ---- changed models: named by diff ------------------------------------------------------------------------------------------------------ */
+/* ---- changed models: named by diff
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 /* A whole file in memory. */
 static char *load(const char *path, size_t *size)
@@ -305,7 +326,8 @@ static char *f32_value_of(char *bytes, size_t size, const char *key)
 
 enum change { ONE_ULP, NAN_WEIGHT, EPSILON };
 
-static void write_changed(const char *from, const char *to, enum change change, const char *tensor, const char *epsilon_key)
+static void write_changed(const char *from, const char *to, enum change change, const char *tensor,
+                          const char *epsilon_key)
 {
     size_t size;
     char *bytes = load(from, &size);
@@ -326,17 +348,21 @@ static void write_changed(const char *from, const char *to, enum change change, 
 static void record(const char *model, const char *path)
 {
     char command[9000];
-    snprintf(command, sizeof command,
-             "%s run -m '%s' -q --force -o '%s' --repeat 1 --kernels pinned --threads 1 --batch 1 --slot first --neighbours "
-             "copies --chunk 0 --mode prefill --tokens 3,9,27,40,5,17,33 -n 2 --dump all >/dev/null",
-             program(), model, path);
+    snprintf(
+        command, sizeof command,
+        "%s run -m '%s' -q --force -o '%s' --repeat 1 --kernels pinned --threads 1 --batch 1 "
+        "--slot first --neighbours "
+        "copies --chunk 0 --mode prefill --tokens 3,9,27,40,5,17,33 -n 2 --dump all >/dev/null",
+        program(), model, path);
     int status = system(command);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* diff of the model and a changed one: the changed weight or field is named, and the first drift is at its own site. */
-static void check_change(const char *model, enum change change, const char *tensor, int layer, const char *stage)
+/* diff of the model and a changed one: the changed weight or field is named, and the first drift is
+ * at its own site. */
+static void check_change(const char *model, enum change change, const char *tensor, int layer,
+                         const char *stage)
 {
     char changed[256], a[256], b[256];
     int code;
@@ -401,7 +427,8 @@ static void test_diff_names_the_blas_core(void **state)
     for (int i = 0; i < 2; i++) {
         snprintf(i ? b : a, sizeof a, "%s/core%d.h5", folder, i);
         snprintf(command, sizeof command,
-                 "%s run -m '%s' -q --force -o '%s' --repeat 1 --blas-core %s --threads 1 --batch 1,8 --slot first "
+                 "%s run -m '%s' -q --force -o '%s' --repeat 1 --blas-core %s --threads 1 --batch "
+                 "1,8 --slot first "
                  "--neighbours copies --chunk 0 --mode prefill --tokens 3,9,27,81 -n 2 >/dev/null",
                  program(), SHAPED, i ? b : a, i ? other : "Haswell");
         int status = system(command);

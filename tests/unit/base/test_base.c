@@ -16,9 +16,17 @@ static void test_escape_makes_text_safe_for_a_terminal(void **state)
     static const struct {
         const char *in, *out;
     } cases[] = {
-        {"plain", "plain"},           {"a\nb\tc", "a\\nb\\tc"},       {"\033[31m", "\\x1b[31m"},
-        {"back\\slash", "back\\\\slash"}, {"\xc3\xa9", "\xc3\xa9"},   {"\xc3", "\\xc3"},
-        {"\xc2\x9b" "2J", "\\xc2\\x9b2J"}, {"\xed\xa0\x80", "\\xed\\xa0\\x80"}, {"\xc0\xaf", "\\xc0\\xaf"},
+        {"plain", "plain"},
+        {"a\nb\tc", "a\\nb\\tc"},
+        {"\033[31m", "\\x1b[31m"},
+        {"back\\slash", "back\\\\slash"},
+        {"\xc3\xa9", "\xc3\xa9"},
+        {"\xc3", "\\xc3"},
+        {"\xc2\x9b"
+         "2J",
+         "\\xc2\\x9b2J"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+        {"\xc0\xaf", "\\xc0\\xaf"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ds_buf b = {0};

@@ -1,4 +1,5 @@
-/* test_options.c: the parse of the command line, its suggestions, and what is made from the option table. */
+/* test_options.c: the parse of the command line, its suggestions, and what is made from the option
+ * table. */
 #include "tests/unit/testing.h"
 
 #include "base/mem.h"
@@ -13,7 +14,8 @@ enum { MAX_ARGS = 16 };
 static int split(char *line, char **argv)
 {
     int argc = 0;
-    for (char *save = NULL, *p = strtok_r(line, " ", &save); p && argc < MAX_ARGS; p = strtok_r(NULL, " ", &save))
+    for (char *save = NULL, *p = strtok_r(line, " ", &save); p && argc < MAX_ARGS;
+         p = strtok_r(NULL, " ", &save))
         argv[argc++] = strcmp(p, "\"\"") == 0 ? p + 2 : p;
     argv[argc] = NULL;
     return argc;
@@ -56,7 +58,8 @@ static void test_every_syntax_gives_the_value(void **state)
         {"-o x run", "output", "x"},
         {"run -o x", "output", "x"},
         {"--color=never run", "color", "never"},
-        {"run --kernels vendor,vendor+attention=pinned,pinned", "kernels", "vendor,vendor+attention=pinned,pinned"},
+        {"run --kernels vendor,vendor+attention=pinned,pinned", "kernels",
+         "vendor,vendor+attention=pinned,pinned"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ds_options o;
@@ -116,8 +119,9 @@ static void test_numbers_and_sizes(void **state)
     static const struct {
         const char *line;
         uint64_t bytes;
-    } sizes[] = {{"run", 2ull << 30}, {"run --hold 17", 17}, {"run --hold 1g", 1ull << 30}, {"run --hold 8T", 8ull << 40},
-                 {"run --hold 0", 0}, {"run --hold 9223372036854775807", INT64_MAX}};
+    } sizes[] = {{"run", 2ull << 30},           {"run --hold 17", 17},
+                 {"run --hold 1g", 1ull << 30}, {"run --hold 8T", 8ull << 40},
+                 {"run --hold 0", 0},           {"run --hold 9223372036854775807", INT64_MAX}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         assert_ok(parse(sizes[i].line, &o, &err), err);
         assert_ok(ds_opt_size(&o, "hold", &bytes, &err), err);
@@ -193,10 +197,14 @@ static void test_help_stops_the_parse(void **state)
         enum ds_action action;
         enum ds_verb_id verb;
     } cases[] = {
-        {"-h", DS_ACTION_HELP_SHORT, DS_VERB_NONE},     {"--help", DS_ACTION_HELP_LONG, DS_VERB_NONE},
-        {"run -h", DS_ACTION_HELP_SHORT, DS_VERB_RUN},  {"run -qh", DS_ACTION_HELP_SHORT, DS_VERB_RUN},
-        {"-h run", DS_ACTION_HELP_SHORT, DS_VERB_RUN},  {"run --help --bogus", DS_ACTION_HELP_LONG, DS_VERB_RUN},
-        {"--version", DS_ACTION_VERSION, DS_VERB_NONE}, {"run --version", DS_ACTION_VERSION, DS_VERB_RUN},
+        {"-h", DS_ACTION_HELP_SHORT, DS_VERB_NONE},
+        {"--help", DS_ACTION_HELP_LONG, DS_VERB_NONE},
+        {"run -h", DS_ACTION_HELP_SHORT, DS_VERB_RUN},
+        {"run -qh", DS_ACTION_HELP_SHORT, DS_VERB_RUN},
+        {"-h run", DS_ACTION_HELP_SHORT, DS_VERB_RUN},
+        {"run --help --bogus", DS_ACTION_HELP_LONG, DS_VERB_RUN},
+        {"--version", DS_ACTION_VERSION, DS_VERB_NONE},
+        {"run --version", DS_ACTION_VERSION, DS_VERB_RUN},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ds_options o;
@@ -227,13 +235,15 @@ static void test_error_exit_holds_for_earlier_mistakes(void **state)
 static void test_command_reads_back_in_a_shell(void **state)
 {
     (void)state;
-    char *argv[] = {"driftscope", "run", "-p", "it's \"so\" $HOME", "-p", "", "-o", "plain/a.h5", "-p", "\xc3\xa9", NULL};
+    char *argv[] = {"driftscope", "run",        "-p", "it's \"so\" $HOME", "-p", "",
+                    "-o",         "plain/a.h5", "-p", "\xc3\xa9",          NULL};
     char *odd[] = {"driftscope", "run", "-p", "a\x1b[2J\\'\xff\n", NULL};
     struct ds_options o;
     struct ds_error err;
     assert_ok(ds_options_parse(10, argv, &o, &err), err);
-    assert_string_equal(ds_opt_command(&o),
-                        "driftscope run -p 'it'\\''s \"so\" $HOME' -p '' -o plain/a.h5 -p '\xc3\xa9'");
+    assert_string_equal(
+        ds_opt_command(&o),
+        "driftscope run -p 'it'\\''s \"so\" $HOME' -p '' -o plain/a.h5 -p '\xc3\xa9'");
     ds_options_free(&o);
     assert_ok(ds_options_parse(4, odd, &o, &err), err);
     assert_string_equal(ds_opt_command(&o), "driftscope run -p $'a\\x1b[2J\\\\\\'\\xff\\n'");
@@ -259,7 +269,8 @@ static void test_huge_and_broken_arguments(void **state)
     assert_int_equal(ds_opt_count(&o, "prompt"), N / 2);
     ds_options_free(&o);
 
-    static const char *const before[] = {"--", "-", "", "--batch=", "--kernels=", "--hold=", "--slot="};
+    static const char *const before[] = {
+        "--", "-", "", "--batch=", "--kernels=", "--hold=", "--slot="};
     for (size_t k = 0; k < sizeof before / sizeof before[0]; k++)
         for (int fill = 0; fill < 3; fill++) {
             memset(text, "7\xff,"[fill], LONG);

@@ -1,4 +1,5 @@
-/* test_output.c: results, notes and the progress bar, seen by a terminal and by files; and the environment's whitelist. */
+/* test_output.c: results, notes and the progress bar, seen by a terminal and by files; and the
+ * environment's whitelist. */
 #include "tests/unit/testing.h"
 
 #include "cli/options.h"
@@ -27,7 +28,8 @@ static struct ds_options options_with(const char *argument)
     return o;
 }
 
-/* Runs fn in a child whose stdout and stderr are a terminal of 60 columns; returns all that it wrote. */
+/* Runs fn in a child whose stdout and stderr are a terminal of 60 columns; returns all that it
+ * wrote. */
 static char *on_terminal(void (*fn)(const struct ds_options *), const char *argument)
 {
     static char seen[8192];
@@ -53,7 +55,8 @@ static char *on_terminal(void (*fn)(const struct ds_options *), const char *argu
     }
     assert_true(child > 0);
     close(slave);
-    for (ssize_t got; n < sizeof seen - 1 && (got = read(master, seen + n, sizeof seen - 1 - n)) > 0;)
+    for (ssize_t got;
+         n < sizeof seen - 1 && (got = read(master, seen + n, sizeof seen - 1 - n)) > 0;)
         n += (size_t)got;
     seen[n] = '\0';
     close(master);
@@ -67,7 +70,8 @@ static void sweep_with_note(const struct ds_options *o)
 {
     setenv("TERM", "xterm", 1);
     for (int i = 0; i < 10; i++) {
-        ds_cli_progress(o, "batch 4 \033[31m a name that is longer than the terminal is wide, by far", i, 10);
+        ds_cli_progress(
+            o, "batch 4 \033[31m a name that is longer than the terminal is wide, by far", i, 10);
         if (i == 5)
             ds_cli_note(o, "half is done");
     }
@@ -189,8 +193,9 @@ static void free_lines(struct ds_text *lines, size_t n)
 static void test_environment_holds_what_decides_bits(void **state)
 {
     (void)state;
-    static const char *const needed[] = {"version", "build", "compiler", "flags", "kernel", "machine", "cpu_model", "libc",
-                                         "hdf5", "xxhash", "pcre2", "jansson", "blas", "rounding", "pinned_isa"};
+    static const char *const needed[] = {
+        "version", "build",  "compiler", "flags",   "kernel", "machine",  "cpu_model", "libc",
+        "hdf5",    "xxhash", "pcre2",    "jansson", "blas",   "rounding", "pinned_isa"};
     struct ds_text *lines;
     struct ds_error err;
     size_t n;

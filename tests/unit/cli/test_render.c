@@ -1,5 +1,5 @@
-/* test_render.c: the verdict as text and as JSON: the fixed names are all there, the answer comes last, hostile names are escaped,
- * lines fit. */
+/* test_render.c: the verdict as text and as JSON: the fixed names are all there, the answer comes
+ * last, hostile names are escaped, lines fit. */
 #include "tests/unit/testing.h"
 
 #include "cli/render_site.h"
@@ -16,7 +16,8 @@ static uint32_t openblas(const struct cell *c)
 static void usual(struct sweep *s)
 {
     sweep_init(s, "batch slot threads", 2);
-    static const char *const arms[] = {"1 first 1", "2 first 1", "3 first 1", "4 first 1", "8 first 1", "8 last 1", "1 first 2"};
+    static const char *const arms[] = {"1 first 1", "2 first 1", "3 first 1", "4 first 1",
+                                       "8 first 1", "8 last 1",  "1 first 2"};
     for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
         sweep_arm(s, arms[i]);
 }
@@ -108,13 +109,15 @@ static void test_json_has_every_fixed_name(void **state)
     sweep_run(&s, 3);
     make(&s, &m);
     json_t *j = parse(&m), *first = json_object_get(j, "first_drift");
-    assert_has(j, "schema result stable reference counts first_drift factors kernels first_nonfinite first_discrete tokens probe");
+    assert_has(j, "schema result stable reference counts first_drift factors kernels "
+                  "first_nonfinite first_discrete tokens probe");
     assert_string_equal(str(j, "schema"), "driftscope.verdict/1");
     assert_string_equal(str(j, "result"), "drift");
     assert_true(json_is_true(json_object_get(j, "stable")));
     assert_has(json_object_get(j, "reference"), "arm trial");
     assert_has(json_object_get(j, "counts"), "arms trials sites rows digests_compared");
-    assert_has(first, "layer stage op variant factor value arm label phase rows_in_call step request position rows elements max_ulp "
+    assert_has(first, "layer stage op variant factor value arm label phase rows_in_call step "
+                      "request position rows elements max_ulp "
                       "max_abs kind");
     assert_string_equal(str(first, "stage"), "q_proj");
     assert_string_equal(str(first, "variant"), "openblas");
@@ -145,14 +148,18 @@ static void test_json_has_every_fixed_name(void **state)
         if (strcmp(str(f, "op"), "matmul") == 0) {
             assert_string_equal(str(json_object_get(f, "conditions"), "batch"), "drift");
             assert_string_equal(str(json_object_get(f, "conditions"), "threads"), "same");
-            assert_int_equal(json_array_size(json_object_get(f, "switches_rows")), 2); /* 8 explains prefill's 6 against 12 */
-            assert_int_equal(json_integer_value(json_array_get(json_object_get(f, "switches_rows"), 1)), 8);
+            assert_int_equal(json_array_size(json_object_get(f, "switches_rows")),
+                             2); /* 8 explains prefill's 6 against 12 */
+            assert_int_equal(
+                json_integer_value(json_array_get(json_object_get(f, "switches_rows"), 1)), 8);
         }
     }
     assert_has(json_object_get(j, "tokens"), "same first_divergence");
     assert_true(json_is_null(json_object_get(json_object_get(j, "tokens"), "first_divergence")));
     assert_has(json_object_get(j, "probe"), "overhead_prefill overhead_decode disturbs");
-    assert_close("overhead", 0, json_real_value(json_object_get(json_object_get(j, "probe"), "overhead_decode")), 0.004, 1e-9);
+    assert_close("overhead", 0,
+                 json_real_value(json_object_get(json_object_get(j, "probe"), "overhead_decode")),
+                 0.004, 1e-9);
     json_decref(j);
     done(&m);
     sweep_free(&s);
@@ -208,18 +215,24 @@ static void test_text_ends_with_the_answer(void **state)
     assert_non_null(strstr(m.out.data, "matmul/openblas       same    1|2-3|4|8"));
     assert_non_null(strstr(m.out.data, "rmsnorm/rows          same    same"));
     assert_non_null(strstr(m.out.data, "gives other bits from M = 4, 8 rows in the call"));
-    assert_non_null(strstr(m.out.data, "\nnext          driftscope show 'my record.h5' --site 0,q_proj --arm 1\ndrift: "));
+    assert_non_null(
+        strstr(m.out.data,
+               "\nnext          driftscope show 'my record.h5' --site 0,q_proj --arm 1\ndrift: "));
     assert_null(strstr(m.out.data, "invariant"));
     assert_null(strchr(m.out.data, '\033'));
-    assert_string_equal(last_line(&m.out), "drift: first at layer 0 q_proj, matmul/openblas, batch 2 (prefill, 12 rows in the call): "
-                                           "rounding-order; stable over 3 repeats");
+    assert_string_equal(
+        last_line(&m.out),
+        "drift: first at layer 0 q_proj, matmul/openblas, batch 2 (prefill, 12 rows in the call): "
+        "rounding-order; stable over 3 repeats");
     done(&m);
     sweep_free(&s);
 }
 
 static uint32_t racy(const struct cell *c)
 {
-    return cell_is(c, 1, "attn_out") ? 1 + (uint32_t)(sweep_mix(c->repeat + 3 + c->arm * 10, (uint64_t)c->position) % 4) : 0;
+    return cell_is(c, 1, "attn_out")
+               ? 1 + (uint32_t)(sweep_mix(c->repeat + 3 + c->arm * 10, (uint64_t)c->position) % 4)
+               : 0;
 }
 
 static void test_sentences(void **state)
@@ -289,14 +302,20 @@ static void test_many_factors_wrap(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    sweep_init(&s, "batch slot neighbours padding threads chunk mode kernels blas-core dtype process", 1);
+    sweep_init(
+        &s, "batch slot neighbours padding threads chunk mode kernels blas-core dtype process", 1);
     static const char *const arms[] = {
-        "1 first copies 0 1 0 prefill vendor Haswell f32 1", "4 first copies 0 1 0 prefill vendor Haswell f32 1",
-        "4 last copies 0 1 0 prefill vendor Haswell f32 1",  "4 first varied 0 1 0 prefill vendor Haswell f32 1",
-        "4 first copies 4 1 0 prefill vendor Haswell f32 1", "1 first copies 0 2 0 prefill vendor Haswell f32 1",
-        "1 first copies 0 1 4 prefill vendor Haswell f32 1", "1 first copies 0 1 0 decode vendor Haswell f32 1",
+        "1 first copies 0 1 0 prefill vendor Haswell f32 1",
+        "4 first copies 0 1 0 prefill vendor Haswell f32 1",
+        "4 last copies 0 1 0 prefill vendor Haswell f32 1",
+        "4 first varied 0 1 0 prefill vendor Haswell f32 1",
+        "4 first copies 4 1 0 prefill vendor Haswell f32 1",
+        "1 first copies 0 2 0 prefill vendor Haswell f32 1",
+        "1 first copies 0 1 4 prefill vendor Haswell f32 1",
+        "1 first copies 0 1 0 decode vendor Haswell f32 1",
         "1 first copies 0 1 0 prefill vendor+attention=pinned+matmul=reference Haswell f32 1",
-        "1 first copies 0 1 0 prefill vendor SkylakeX f32 1", "1 first copies 0 1 0 prefill vendor Haswell f32 3"};
+        "1 first copies 0 1 0 prefill vendor SkylakeX f32 1",
+        "1 first copies 0 1 0 prefill vendor Haswell f32 3"};
     for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
         sweep_arm(&s, arms[i]);
     s.tag = openblas;
@@ -304,7 +323,8 @@ static void test_many_factors_wrap(void **state)
     make(&s, &m);
     ds_render_verdict_text(&m.r, &m.out);
     assert_lines_fit(m.out.data, 100);
-    const char *first = strstr(m.out.data, "kernel  "), *second = first ? strstr(first + 1, "\nkernel  ") : NULL;
+    const char *first = strstr(m.out.data, "kernel  "),
+               *second = first ? strstr(first + 1, "\nkernel  ") : NULL;
     assert_non_null(second);
     assert_non_null(strstr(m.out.data, "process"));
     done(&m);
@@ -326,27 +346,33 @@ static void test_grid(void **state)
     bad[7] = 1;
     assert_ok(ds_analysis_labels(m.a, 1, 0, &labels, &err), err);
     ds_render_grid(&m.r, m.a, labels, bad, &m.out);
-    assert_string_equal(m.out.data, "      . embed\n"
-                                    "layer norm q k ck attn add down add \n"
-                                    "L00   .    . . .  .    .   !    .   \n"
-                                    "L01   .    . . .  ~    ~   ~    ~   \n"
-                                    "      ~ final_norm\n      ~ logits\n      . token\n"
-                                    ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! non-finite  "
-                                    "? not compared\n");
+    assert_string_equal(
+        m.out.data,
+        "      . embed\n"
+        "layer norm q k ck attn add down add \n"
+        "L00   .    . . .  .    .   !    .   \n"
+        "L01   .    . . .  ~    ~   ~    ~   \n"
+        "      ~ final_norm\n      ~ logits\n      . token\n"
+        ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! non-finite  "
+        "? not compared\n");
     free(labels);
     done(&m);
     sweep_free(&s);
 }
 
-/* ---- one site ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- one site
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
-static int values_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+static int values_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                       struct ds_error *err)
 {
     (void)digest;
     (void)err;
     if (!*(int *)ctx)
         return 0;
-    static const uint32_t bits[2][4] = {{0x3f800000u, 0x80000000u, 0x7fc00000u, 0x40490fdbu}, {0x3f800001u, 0u, 0x7fc00001u, 0x40490fdbu}};
+    static const uint32_t bits[2][4] = {{0x3f800000u, 0x80000000u, 0x7fc00000u, 0x40490fdbu},
+                                        {0x3f800001u, 0u, 0x7fc00001u, 0x40490fdbu}};
     *out = (struct ds_blob){.dtype = "f32", .elements = 4, .bytes = 16, .data = malloc(16)};
     memcpy(out->data, bits[side], 16);
     return 1;
@@ -364,12 +390,14 @@ static void test_site_shows_rows_and_values(void **state)
     s.tag = openblas;
     sweep_run(&s, 1);
     make(&s, &m);
-    struct ds_site_view w = {.r = &m.r, .a = m.a, .s = &m.src, .arm = 3, .ref = 0, .blob = values_blob, .ctx = &dumped};
+    struct ds_site_view w = {
+        .r = &m.r, .a = m.a, .s = &m.src, .arm = 3, .ref = 0, .blob = values_blob, .ctx = &dumped};
     assert_ok(ds_parse_site(&s.header, "0,q_proj", &site, &err), err);
     assert_int_equal(site, 2);
     assert_ok(ds_render_site(&w, site, &m.out, &err), err);
     assert_lines_fit(m.out.data, 110);
-    assert_non_null(strstr(m.out.data, "arm 3 (batch 4, slot first, threads 1) against arm 0: batch 1"));
+    assert_non_null(
+        strstr(m.out.data, "arm 3 (batch 4, slot first, threads 1) against arm 0: batch 1"));
     assert_non_null(strstr(m.out.data, "1          0x1p+0 3f800000"));
     assert_non_null(strstr(m.out.data, "0x1.000002p+0 3f800001  1\n"));
     assert_non_null(strstr(m.out.data, "-0         -0x0p+0 80000000"));
@@ -413,10 +441,11 @@ static void test_classes_in_short(void **state)
     static const struct {
         uint32_t class_of[6];
         const char *want;
-    } cases[] = {{{0, 0, 0, 1, 1, DS_NO_CLASS}, "1-3|4-8"},
-                 {{0, 1, 0, 1, 0, 0}, "1,3,8-x|2,4"},
-                 {{DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS}, ""},
-                 {{0, 1, 2, 3, 4, 5}, "6 classes"}};
+    } cases[] = {
+        {{0, 0, 0, 1, 1, DS_NO_CLASS}, "1-3|4-8"},
+        {{0, 1, 0, 1, 0, 0}, "1,3,8-x|2,4"},
+        {{DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS, DS_NO_CLASS}, ""},
+        {{0, 1, 2, 3, 4, 5}, "6 classes"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ds_buf b = {0};
         ds_render_classes(&f, cases[i].class_of, i == 3 ? 9 : 18, &b);

@@ -1,8 +1,9 @@
 /* synthetic_sweep.h: a sweep in memory whose digests the test controls, for tests of the verdict.
  *
- * Instead of numbers a row's value is a digest: hash(kernel's weights, input digests along the edges, tag). The test's `tag`
- * function plays the kernel: it sees op, M, slot, threads, repeat and so on, and returns 0 for the usual bits, another number for
- * other bits, or TAG_DROP to forget its inputs (a kernel that heals). Everything downstream follows by itself. */
+ * Instead of numbers a row's value is a digest: hash(kernel's weights, input digests along the
+ * edges, tag). The test's `tag` function plays the kernel: it sees op, M, slot, threads, repeat and
+ * so on, and returns 0 for the usual bits, another number for other bits, or TAG_DROP to forget its
+ * inputs (a kernel that heals). Everything downstream follows by itself. */
 #ifndef DS_SYNTHETIC_SWEEP_H
 #define DS_SYNTHETIC_SWEEP_H
 
@@ -28,12 +29,13 @@ struct sweep {
     struct ds_header header;
     struct ds_trial_data *trials;
     size_t n_trials, cap_trials;
-    uint64_t seed;                             /* weights: another seed is another model */
-    uint32_t (*tag)(const struct cell *c);     /* NULL: nothing ever differs */
-    void (*launch)(const struct cell *c, struct ds_launch *l); /* NULL: OPS' variants, threads of the arm */
-    int32_t (*token)(const struct cell *c, uint64_t logits);   /* NULL: always 100 + step */
-    double relative;                           /* relative rms of every drifting row; 0 = 3e-7 */
-    uint32_t elements;                         /* of each drifting row; 0 = half */
+    uint64_t seed;                         /* weights: another seed is another model */
+    uint32_t (*tag)(const struct cell *c); /* NULL: nothing ever differs */
+    void (*launch)(const struct cell *c,
+                   struct ds_launch *l); /* NULL: OPS' variants, threads of the arm */
+    int32_t (*token)(const struct cell *c, uint64_t logits); /* NULL: always 100 + step */
+    double relative;   /* relative rms of every drifting row; 0 = 3e-7 */
+    uint32_t elements; /* of each drifting row; 0 = half */
     int no_sizes;
     const char *blas_core;
 };
@@ -70,7 +72,8 @@ static inline char *sweep_text(const char *s)
     return strcpy(copy, s);
 }
 
-static inline uint32_t sweep_site(struct sweep *s, int layer, const char *stage, const char *part, const char *op, uint32_t width)
+static inline uint32_t sweep_site(struct sweep *s, int layer, const char *stage, const char *part,
+                                  const char *op, uint32_t width)
 {
     struct ds_site *x = &s->header.sites[s->header.n_sites];
     memset(x, 0, sizeof *x);
@@ -100,7 +103,8 @@ static inline void sweep_sites(struct sweep *s, int layers)
     uint32_t x = sweep_site(s, -1, "embed", "", "embed", SWEEP_WIDTH);
     for (int l = 0; l < layers; l++) {
         uint32_t norm = sweep_site(s, l, "attn_norm", "", "rmsnorm", SWEEP_WIDTH);
-        uint32_t q = sweep_site(s, l, "q_proj", "", "matmul", SWEEP_WIDTH), k = sweep_site(s, l, "k_proj", "", "matmul", 192);
+        uint32_t q = sweep_site(s, l, "q_proj", "", "matmul", SWEEP_WIDTH),
+                 k = sweep_site(s, l, "k_proj", "", "matmul", 192);
         uint32_t kv = sweep_site(s, l, "kv_write", "k", "cache", 192);
         uint32_t attn = sweep_site(s, l, "attn_out", "", "attention", SWEEP_WIDTH);
         uint32_t res = sweep_site(s, l, "resid_attn", "", "add", SWEEP_WIDTH);
@@ -120,13 +124,15 @@ static inline void sweep_sites(struct sweep *s, int layers)
         x = out;
     }
     uint32_t norm = sweep_site(s, layers, "final_norm", "", "rmsnorm", SWEEP_WIDTH);
-    uint32_t logits = sweep_site(s, layers, "logits", "", "matmul", 1000), token = sweep_site(s, layers, "token", "", "sample", 1);
+    uint32_t logits = sweep_site(s, layers, "logits", "", "matmul", 1000),
+             token = sweep_site(s, layers, "token", "", "sample", 1);
     sweep_edge(s, x, norm, DS_EDGE_ROW);
     sweep_edge(s, norm, logits, DS_EDGE_ROW);
     sweep_edge(s, logits, token, DS_EDGE_ROW);
 }
 
-/* factors: "batch slot threads". Then one sweep_arm for each arm, the base arm first: "1 first 1". */
+/* factors: "batch slot threads". Then one sweep_arm for each arm, the base arm first: "1 first 1".
+ */
 static inline void sweep_words(const char *text, char ***out, size_t *n)
 {
     char *copy = sweep_text(text), *save = NULL;
@@ -166,7 +172,8 @@ static inline uint32_t sweep_arm(struct sweep *s, const char *values)
 
 static inline void sweep_weight(struct sweep *s, const char *name, uint64_t digest)
 {
-    s->header.weights = realloc(s->header.weights, (s->header.n_weights + 1) * sizeof *s->header.weights);
+    s->header.weights =
+        realloc(s->header.weights, (s->header.n_weights + 1) * sizeof *s->header.weights);
     struct ds_record_weight *w = &s->header.weights[s->header.n_weights++];
     memset(w, 0, sizeof *w);
     snprintf(w->name, sizeof w->name, "%s", name);
@@ -175,19 +182,24 @@ static inline void sweep_weight(struct sweep *s, const char *name, uint64_t dige
     w->digest = digest;
 }
 
-static inline void sweep_line(struct ds_text **lines, size_t *n, const char *name, const char *value)
+static inline void sweep_line(struct ds_text **lines, size_t *n, const char *name,
+                              const char *value)
 {
     *lines = realloc(*lines, (*n + 1) * sizeof **lines);
     (*lines)[(*n)++] = (struct ds_text){sweep_text(name), sweep_text(value)};
 }
 
-static inline void sweep_plan_call(struct ds_trial_data *t, uint32_t phase, uint32_t m, uint32_t sequences, uint32_t first, uint32_t n,
-                                   int32_t step, int32_t slot0)
+static inline void sweep_plan_call(struct ds_trial_data *t, uint32_t phase, uint32_t m,
+                                   uint32_t sequences, uint32_t first, uint32_t n, int32_t step,
+                                   int32_t slot0)
 {
     t->calls[t->n_calls] = (struct ds_call){(uint32_t)t->n_calls, phase, m, sequences, first, n};
     for (uint32_t i = 0; i < n; i++)
-        t->rows[first + i] = (struct ds_row){.call = (uint32_t)t->n_calls, .position = (int32_t)(first + i), .step = step,
-                                             .kind = step ? DS_ROW_GENERATED : DS_ROW_PROMPT, .slot = slot0 + (int32_t)i};
+        t->rows[first + i] = (struct ds_row){.call = (uint32_t)t->n_calls,
+                                             .position = (int32_t)(first + i),
+                                             .step = step,
+                                             .kind = step ? DS_ROW_GENERATED : DS_ROW_PROMPT,
+                                             .slot = slot0 + (int32_t)i};
     t->n_rows += n;
     t->n_calls++;
 }
@@ -196,8 +208,10 @@ static inline void sweep_plan_call(struct ds_trial_data *t, uint32_t phase, uint
 static inline void sweep_calls(const struct sweep *s, const struct cell *c, struct ds_trial_data *t)
 {
     (void)s;
-    uint32_t batch = (uint32_t)cell_number(c, "batch", 1), chunk = (uint32_t)cell_number(c, "chunk", 0);
-    int one = strcmp(cell_value(c, "mode"), "decode") == 0, last = strcmp(cell_value(c, "slot"), "last") == 0;
+    uint32_t batch = (uint32_t)cell_number(c, "batch", 1),
+             chunk = (uint32_t)cell_number(c, "chunk", 0);
+    int one = strcmp(cell_value(c, "mode"), "decode") == 0,
+        last = strcmp(cell_value(c, "slot"), "last") == 0;
     uint32_t part = one ? 1 : chunk ? chunk : SWEEP_PROMPT;
     t->calls = calloc(SWEEP_PROMPT + SWEEP_STEPS, sizeof *t->calls);
     t->rows = calloc(SWEEP_PROMPT + SWEEP_STEPS, sizeof *t->rows);
@@ -207,7 +221,8 @@ static inline void sweep_calls(const struct sweep *s, const struct cell *c, stru
                         last ? (int32_t)(n * (batch - 1)) : 0);
     }
     for (int k = 1; k <= SWEEP_STEPS; k++)
-        sweep_plan_call(t, DS_PHASE_DECODE, batch, batch, SWEEP_PROMPT + (uint32_t)k - 1, 1, k, last ? (int32_t)batch - 1 : 0);
+        sweep_plan_call(t, DS_PHASE_DECODE, batch, batch, SWEEP_PROMPT + (uint32_t)k - 1, 1, k,
+                        last ? (int32_t)batch - 1 : 0);
 }
 
 static inline void sweep_default_launch(const struct cell *c, struct ds_launch *l)
@@ -216,7 +231,9 @@ static inline void sweep_default_launch(const struct cell *c, struct ds_launch *
     const char *op = c->site->op;
     snprintf(l->op, sizeof l->op, "%s", op);
     snprintf(l->variant, sizeof l->variant, "%s",
-             strcmp(op, "matmul") == 0 ? "openblas" : strcmp(op, "rmsnorm") == 0 ? "rows" : "plain");
+             strcmp(op, "matmul") == 0    ? "openblas"
+             : strcmp(op, "rmsnorm") == 0 ? "rows"
+                                          : "plain");
     l->threads = cell_number(c, "threads", 1);
     if (strcmp(op, "matmul") == 0)
         snprintf(l->algo, sizeof l->algo, "%s", c->sweep->blas_core);
@@ -224,11 +241,13 @@ static inline void sweep_default_launch(const struct cell *c, struct ds_launch *
 
 static inline int sweep_has_row(const struct ds_site *site, const struct ds_row *r)
 {
-    int late = strcmp(site->stage, "final_norm") == 0 || strcmp(site->stage, "logits") == 0 || strcmp(site->stage, "token") == 0;
+    int late = strcmp(site->stage, "final_norm") == 0 || strcmp(site->stage, "logits") == 0 ||
+               strcmp(site->stage, "token") == 0;
     return !late || r->position >= SWEEP_PROMPT - 1;
 }
 
-static inline uint64_t sweep_digest(const struct sweep *s, const struct cell *c, const uint64_t *table, uint32_t n_rows, uint32_t row)
+static inline uint64_t sweep_digest(const struct sweep *s, const struct cell *c,
+                                    const uint64_t *table, uint32_t n_rows, uint32_t row)
 {
     uint64_t h = sweep_mix(s->seed, c->site_index + 1);
     uint32_t tag = s->tag ? s->tag(c) : 0;
@@ -246,11 +265,16 @@ static inline uint64_t sweep_digest(const struct sweep *s, const struct cell *c,
     return tag == TAG_DROP ? h : tag ? sweep_mix(h, tag) : h;
 }
 
-static inline void sweep_capture(struct sweep *s, struct ds_trial_data *t, struct cell *c, uint64_t *table)
+static inline void sweep_capture(struct sweep *s, struct ds_trial_data *t, struct cell *c,
+                                 uint64_t *table)
 {
     const struct ds_call *call = &t->calls[c->call];
-    struct ds_capture cap = {.call = c->call, .site = c->site_index, .launch = (uint32_t)t->n_launches, .first_row = call->first_row,
-                             .width = c->site->width, .first_digest = t->n_digests};
+    struct ds_capture cap = {.call = c->call,
+                             .site = c->site_index,
+                             .launch = (uint32_t)t->n_launches,
+                             .first_row = call->first_row,
+                             .width = c->site->width,
+                             .first_digest = t->n_digests};
     for (uint32_t i = 0; i < call->rows; i++) {
         uint32_t row = call->first_row + i;
         const struct ds_row *r = &t->rows[row];
@@ -269,8 +293,10 @@ static inline void sweep_capture(struct sweep *s, struct ds_trial_data *t, struc
             continue;
         uint64_t logits = table[(size_t)(c->site_index - 1) * t->n_rows + row];
         int32_t step = r->step, token = s->token ? s->token(c, logits) : 100 + step;
-        t->steps[t->n_steps++] = (struct ds_step){.step = step, .token = token, .forced = 100 + step, .margin = 0.25f, .ties = 1};
-        t->digests[t->n_digests - 1] = table[(size_t)c->site_index * t->n_rows + row] = 1000 + (uint64_t)token;
+        t->steps[t->n_steps++] = (struct ds_step){
+            .step = step, .token = token, .forced = 100 + step, .margin = 0.25f, .ties = 1};
+        t->digests[t->n_digests - 1] = table[(size_t)c->site_index * t->n_rows + row] =
+            1000 + (uint64_t)token;
     }
     if (cap.rows == 0)
         return;
@@ -288,10 +314,15 @@ static inline struct ds_trial_data *sweep_trial(struct sweep *s, uint32_t arm, u
     struct ds_trial_data *t = &s->trials[s->n_trials++];
     memset(t, 0, sizeof *t);
     struct cell c = {.sweep = s, .arm = arm, .repeat = repeat};
-    t->info = (struct ds_trial){.arm = arm, .repeat = repeat, .prefill_cpu_s = 1, .decode_cpu_s = 2, .probe_prefill_cpu_s = 0.01,
+    t->info = (struct ds_trial){.arm = arm,
+                                .repeat = repeat,
+                                .prefill_cpu_s = 1,
+                                .decode_cpu_s = 2,
+                                .probe_prefill_cpu_s = 0.01,
                                 .probe_decode_cpu_s = 0.008};
     snprintf(t->info.blas_core, sizeof t->info.blas_core, "%s", s->blas_core);
-    t->info.threads_asked = t->info.threads_max = t->info.threads_seen = cell_number(&c, "threads", 1);
+    t->info.threads_asked = t->info.threads_max = t->info.threads_seen =
+        cell_number(&c, "threads", 1);
     sweep_calls(s, &c, t);
     size_t captures = t->n_calls * s->header.n_sites, digests = t->n_rows * s->header.n_sites;
     t->launches = calloc(captures, sizeof *t->launches);
@@ -310,7 +341,8 @@ static inline struct ds_trial_data *sweep_trial(struct sweep *s, uint32_t arm, u
     return t;
 }
 
-static inline uint64_t *sweep_find(const struct ds_trial_data *t, uint32_t site, int32_t position, uint32_t *row)
+static inline uint64_t *sweep_find(const struct ds_trial_data *t, uint32_t site, int32_t position,
+                                   uint32_t *row)
 {
     for (size_t i = 0; i < t->n_captures; i++)
         for (uint32_t j = 0; t->captures[i].site == site && j < t->captures[i].rows; j++)
@@ -321,7 +353,8 @@ static inline uint64_t *sweep_find(const struct ds_trial_data *t, uint32_t site,
     return NULL;
 }
 
-/* Adds sizes of every row that differs from the first trial of `ref`, as the probes do with a held reference. */
+/* Adds sizes of every row that differs from the first trial of `ref`, as the probes do with a held
+ * reference. */
 static inline void sweep_sizes(struct sweep *s, struct ds_trial_data *t, uint32_t ref)
 {
     const struct ds_trial_data *r = NULL;
@@ -331,18 +364,28 @@ static inline void sweep_sizes(struct sweep *s, struct ds_trial_data *t, uint32_
     for (uint32_t site = 0; r && r != t && site < s->header.n_sites; site++)
         for (int32_t p = 0; p < SWEEP_PROMPT + SWEEP_STEPS; p++) {
             uint32_t row = 0, ref_row = 0;
-            uint64_t *mine = sweep_find(t, site, p, &row), *theirs = sweep_find(r, site, p, &ref_row);
+            uint64_t *mine = sweep_find(t, site, p, &row),
+                     *theirs = sweep_find(r, site, p, &ref_row);
             if (!mine || !theirs || *mine == *theirs)
                 continue;
             double relative = s->relative > 0 ? s->relative : 3e-7, ref_sq = 4.0 * SWEEP_WIDTH;
             t->drifts = realloc(t->drifts, (t->n_drifts + 1) * sizeof *t->drifts);
-            t->drifts[t->n_drifts++] = (struct ds_drift){
-                .site = site, .row = row, .ref_arm = ref, .elements = s->elements ? s->elements : SWEEP_WIDTH / 2, .max_ulp = 3 + site,
-                .max_abs = 1e-6, .ref_sq = ref_sq, .diff_sq = relative * relative * ref_sq, .digest = *mine, .ref_digest = *theirs};
+            t->drifts[t->n_drifts++] =
+                (struct ds_drift){.site = site,
+                                  .row = row,
+                                  .ref_arm = ref,
+                                  .elements = s->elements ? s->elements : SWEEP_WIDTH / 2,
+                                  .max_ulp = 3 + site,
+                                  .max_abs = 1e-6,
+                                  .ref_sq = ref_sq,
+                                  .diff_sq = relative * relative * ref_sq,
+                                  .digest = *mine,
+                                  .ref_digest = *theirs};
         }
 }
 
-/* Runs every arm `repeats` times and adds sizes against every factor's reference and the arm's own first trial. */
+/* Runs every arm `repeats` times and adds sizes against every factor's reference and the arm's own
+ * first trial. */
 static inline void sweep_run(struct sweep *s, uint32_t repeats)
 {
     s->header.repeats = repeats;

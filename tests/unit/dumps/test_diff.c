@@ -1,10 +1,12 @@
-/* test_diff.c: two records compared: what is named first, how arms are paired, and when there is nothing to compare. */
+/* test_diff.c: two records compared: what is named first, how arms are paired, and when there is
+ * nothing to compare. */
 #include "tests/unit/testing.h"
 
 #include "dumps/diff.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
-static void make(struct sweep *a, struct sweep *b, const struct ds_diff_options *o, struct ds_diff *d)
+static void make(struct sweep *a, struct sweep *b, const struct ds_diff_options *o,
+                 struct ds_diff *d)
 {
     static struct ds_source sa, sb; /* outlive the diff, as it asks */
     struct ds_error err;
@@ -75,7 +77,8 @@ static uint32_t changed_k(const struct cell *c)
 }
 
 /* Rows by digest: A's are 1, 2, 3, ...; B's have one last place more in every third element. */
-static int fake_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+static int fake_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                     struct ds_error *err)
 {
     (void)err;
     (void)digest;
@@ -86,7 +89,8 @@ static int fake_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, 
         uint32_t bits = ds_f32_bits((float)(i + 1));
         row[i] = ds_f32_from_bits(side == 1 && i % 3 == 0 ? bits + 1 : bits);
     }
-    *out = (struct ds_blob){.digest = digest, .dtype = "f32", .elements = 192, .bytes = 192 * 4, .data = row};
+    *out = (struct ds_blob){
+        .digest = digest, .dtype = "f32", .elements = 192, .bytes = 192 * 4, .data = row};
     return 1;
 }
 
@@ -113,7 +117,8 @@ static void test_a_changed_weight_is_named_first(void **state)
     assert_string_equal(d.verdict.first.factor, "record");
     assert_string_equal(d.verdict.first.value, "B");
     assert_int_equal(d.verdict.first.label, DS_LABEL_ORIGIN);
-    assert_int_equal(d.verdict.first.kind, DS_KIND_WRONG_DATA); /* 1 ULP is within reordering, but the weight differs */
+    assert_int_equal(d.verdict.first.kind,
+                     DS_KIND_WRONG_DATA); /* 1 ULP is within reordering, but the weight differs */
     assert_true(d.verdict.first.sized && asked > 0);
     assert_int_equal(d.verdict.first.max_ulp, 1);
     assert_int_equal(d.verdict.first.elements, 64 * d.verdict.first.rows);
@@ -181,7 +186,8 @@ static uint32_t by_core(const struct cell *c)
     return strcmp(c->site->op, "matmul") == 0 && strcmp(c->sweep->blas_core, "SkylakeX") == 0;
 }
 
-/* The core is one-valued in each record: it is what is compared, not a key that keeps the arms apart. */
+/* The core is one-valued in each record: it is what is compared, not a key that keeps the arms
+ * apart. */
 static void test_cores_are_named_beside_the_place(void **state)
 {
     (void)state;
@@ -189,7 +195,8 @@ static void test_cores_are_named_beside_the_place(void **state)
     struct ds_diff d;
     sweep_init(&a, "batch blas-core", 1);
     sweep_init(&b, "batch blas-core", 1);
-    static const char *const arms[2][2] = {{"1 Haswell", "2 Haswell"}, {"1 SkylakeX", "2 SkylakeX"}};
+    static const char *const arms[2][2] = {{"1 Haswell", "2 Haswell"},
+                                           {"1 SkylakeX", "2 SkylakeX"}};
     for (int i = 0; i < 2; i++) {
         sweep_arm(&a, arms[0][i]);
         sweep_arm(&b, arms[1][i]);
@@ -234,7 +241,8 @@ static void test_what_one_side_lacks_is_listed(void **state)
                 a.trials[t].captures[c].rows = 0;
     a.header.n_sites--;
     for (size_t t = 0; t < a.n_trials; t++)
-        while (a.trials[t].n_captures && a.trials[t].captures[a.trials[t].n_captures - 1].site == a.header.n_sites)
+        while (a.trials[t].n_captures &&
+               a.trials[t].captures[a.trials[t].n_captures - 1].site == a.header.n_sites)
             a.trials[t].n_captures--;
     for (size_t t = 0; t < a.n_trials; t++) { /* drop captures of the site that is gone */
         size_t n = 0;
@@ -246,7 +254,8 @@ static void test_what_one_side_lacks_is_listed(void **state)
     make(&a, &b, NULL, &d);
     assert_int_equal(d.verdict.result, DS_RESULT_SAME);
     assert_int_equal(d.pairs, 3);
-    assert_int_equal(count_items(&d, DS_DIFF_ARM), 3); /* A's "1 2" alone, B's without trial, B's "8 1" alone */
+    assert_int_equal(count_items(&d, DS_DIFF_ARM),
+                     3); /* A's "1 2" alone, B's without trial, B's "8 1" alone */
     assert_int_equal(count_items(&d, DS_DIFF_SITE), 1);
     assert_non_null(strstr(item(&d, DS_DIFF_SITE)->name, "token"));
     assert_null(item(&d, DS_DIFF_SITE)->a);
@@ -288,7 +297,9 @@ static void test_unstable_sides_are_not_a_difference(void **state)
     sweep_free(&b);
 }
 
-/* ---- nothing to compare ------------------------------------------------------------------------------------------------------------ */
+/* ---- nothing to compare
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void other_arch(struct sweep *s)
 {
@@ -328,7 +339,8 @@ static void other_weight_shape(struct sweep *s)
 static void other_sites(struct sweep *s)
 {
     for (size_t i = 0; i < s->header.n_sites; i++)
-        snprintf(s->header.sites[i].stage, sizeof s->header.sites[i].stage, "mine%u", (unsigned)i % 1000u);
+        snprintf(s->header.sites[i].stage, sizeof s->header.sites[i].stage, "mine%u",
+                 (unsigned)i % 1000u);
 }
 
 static void no_trials(struct sweep *s)
@@ -342,9 +354,14 @@ static void test_incomparable(void **state)
     static const struct {
         void (*change)(struct sweep *);
         const char *reason;
-    } cases[] = {{other_arch, "llama in A, qwen2 in B"}, {other_layers, "layers"},    {other_tokens, "token 2 is 12 in A, 13 in B"},
-                 {other_length, "6 tokens in A, 5"},     {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
-                 {other_width, "192 in A, 64 in B"},     {other_weight_shape, "token_embd.weight"}, {other_sites, "share no site"},
+    } cases[] = {{other_arch, "llama in A, qwen2 in B"},
+                 {other_layers, "layers"},
+                 {other_tokens, "token 2 is 12 in A, 13 in B"},
+                 {other_length, "6 tokens in A, 5"},
+                 {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
+                 {other_width, "192 in A, 64 in B"},
+                 {other_weight_shape, "token_embd.weight"},
+                 {other_sites, "share no site"},
                  {no_trials, "share no arm"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sweep a, b;

@@ -1,4 +1,5 @@
-/* test_verdict.c: the verdict on synthetic sweeps: what drifts, what is to blame, and what is not. */
+/* test_verdict.c: the verdict on synthetic sweeps: what drifts, what is to blame, and what is not.
+ */
 #include "tests/unit/testing.h"
 
 #include "tests/unit/dumps/synthetic_sweep.h"
@@ -59,21 +60,26 @@ static const char *switches(const struct ds_verdict *v, const char *op)
     const struct ds_kernel_verdict *k = kernel(v, op);
     text[0] = '\0';
     for (uint32_t s = 0; s < k->n_switches; s++) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s:", s ? " " : "", k->switches[s].setting);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s:", s ? " " : "",
+                 k->switches[s].setting);
         for (uint32_t i = 0; i < k->switches[s].n; i++)
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%u", i ? "," : "", k->switches[s].rows[i]);
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%u", i ? "," : "",
+                     k->switches[s].rows[i]);
     }
     return text;
 }
 
-/* The default sweep in small: batch at every thread count, slot at the largest batch, chunk and mode. */
+/* The default sweep in small: batch at every thread count, slot at the largest batch, chunk and
+ * mode. */
 static void usual_arms(struct sweep *s)
 {
     sweep_init(s, "batch slot threads chunk mode", 2);
-    static const char *const arms[] = {"1 first 1 0 prefill",  "2 first 1 0 prefill", "3 first 1 0 prefill", "4 first 1 0 prefill",
-                                       "8 first 1 0 prefill",  "16 first 1 0 prefill", "16 last 1 0 prefill", "1 first 2 0 prefill",
-                                       "2 first 2 0 prefill",  "4 first 2 0 prefill", "16 first 2 0 prefill", "1 first 1 4 prefill",
-                                       "1 first 1 0 decode"};
+    static const char *const arms[] = {
+        "1 first 1 0 prefill", "2 first 1 0 prefill",  "3 first 1 0 prefill",
+        "4 first 1 0 prefill", "8 first 1 0 prefill",  "16 first 1 0 prefill",
+        "16 last 1 0 prefill", "1 first 2 0 prefill",  "2 first 2 0 prefill",
+        "4 first 2 0 prefill", "16 first 2 0 prefill", "1 first 1 4 prefill",
+        "1 first 1 0 decode"};
     for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
         sweep_arm(s, arms[i]);
 }
@@ -83,7 +89,9 @@ static uint32_t is_matmul(const struct cell *c)
     return strcmp(c->site->op, "matmul") == 0;
 }
 
-/* ---- arms -------------------------------------------------------------------------------------------------------------------- */
+/* ---- arms
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_reference_differs_in_one_factor_only(void **state)
 {
@@ -91,9 +99,10 @@ static void test_reference_differs_in_one_factor_only(void **state)
     struct sweep s;
     usual_arms(&s);
     assert_int_equal(ds_arm_reference(&s.header, 3, 0), 0);
-    assert_int_equal(ds_arm_reference(&s.header, 6, 1), 5); /* slot last against slot first at the same batch */
+    assert_int_equal(ds_arm_reference(&s.header, 6, 1),
+                     5); /* slot last against slot first at the same batch */
     assert_int_equal(ds_arm_reference(&s.header, 6, 0), -1); /* no slot last at batch 1 */
-    assert_int_equal(ds_arm_reference(&s.header, 9, 0), 7); /* batch at its own thread count */
+    assert_int_equal(ds_arm_reference(&s.header, 9, 0), 7);  /* batch at its own thread count */
     assert_int_equal(ds_arm_reference(&s.header, 9, 2), 3);
     assert_int_equal(ds_arm_reference(&s.header, 0, 0), -1);
     assert_int_equal(ds_arm_reference(&s.header, 99, 0), -1);
@@ -101,7 +110,9 @@ static void test_reference_differs_in_one_factor_only(void **state)
     sweep_free(&s);
 }
 
-/* ---- nothing differs ---------------------------------------------------------------------------------------------------------- */
+/* ---- nothing differs
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static void test_same(void **state)
 {
@@ -118,7 +129,8 @@ static void test_same(void **state)
     assert_int_equal(v.counts.trials, 39);
     assert_int_equal(v.counts.sites, s.header.n_sites);
     assert_int_equal(v.counts.rows, SWEEP_PROMPT + SWEEP_STEPS);
-    /* 17 sites with 9 rows, 3 with 4; 2 repeats of 13 arms; 5 + 3 batch, 1 slot, 4 threads, 1 chunk, 1 mode pairs */
+    /* 17 sites with 9 rows, 3 with 4; 2 repeats of 13 arms; 5 + 3 batch, 1 slot, 4 threads, 1
+     * chunk, 1 mode pairs */
     assert_int_equal(v.counts.digests_compared, (17 * 9 + 3 * 4) * (2 * 13 + 15));
     assert_int_equal(condition(&v, "matmul", "batch"), DS_COND_SAME);
     assert_int_equal(condition(&v, "matmul", "repeat"), DS_COND_SAME);
@@ -194,7 +206,9 @@ static void test_other_widths_are_incomparable(void **state)
     sweep_free(&s);
 }
 
-/* ---- batch --------------------------------------------------------------------------------------------------------------------- */
+/* ---- batch
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 /* What OpenBLAS does on one thread: other code from M = 4, 8 and 12 on. */
 static uint32_t openblas_one_thread(const struct cell *c)
@@ -235,8 +249,10 @@ static void test_batch_drift_with_its_thresholds(void **state)
     assert_int_equal(decode->rows_in_call, 4);
     assert_int_equal(decode->step, 1);
     assert_int_equal(decode->label, DS_LABEL_ORIGIN);
-    assert_string_equal(classes(&v, "batch", DS_VERDICT_PREFILL), "1|2 3 4 5 6 7 8 9 10 11 12 13 14 15 16");
-    assert_string_equal(classes(&v, "batch", DS_VERDICT_ALL), "1|2 3|4 5 6 7|8 9 10 11|12 13 14 15 16");
+    assert_string_equal(classes(&v, "batch", DS_VERDICT_PREFILL),
+                        "1|2 3 4 5 6 7 8 9 10 11 12 13 14 15 16");
+    assert_string_equal(classes(&v, "batch", DS_VERDICT_ALL),
+                        "1|2 3|4 5 6 7|8 9 10 11|12 13 14 15 16");
     assert_string_equal(switches(&v, "matmul"), ":4,8,12");
     assert_string_equal(switches(&v, "rmsnorm"), ":");
     assert_int_equal(condition(&v, "matmul", "batch"), DS_COND_DRIFT);
@@ -252,7 +268,8 @@ static void test_batch_drift_with_its_thresholds(void **state)
     sweep_free(&s);
 }
 
-/* With batches 1,2,4,8,16 the change at 12 lies between 8 and 16 for decode rows, but prefill rows were quiet from 12 on. */
+/* With batches 1,2,4,8,16 the change at 12 lies between 8 and 16 for decode rows, but prefill rows
+ * were quiet from 12 on. */
 static void test_thresholds_from_few_batches(void **state)
 {
     (void)state;
@@ -367,7 +384,8 @@ static void test_first_drift_in_execution_order_over_factors(void **state)
     s.tag = openblas_one_thread;
     sweep_run(&s, 2);
     run_verdict(&s, &v);
-    /* batch 2, chunk 4 and mode decode all change layer 0 q_proj at position 0: the first factor is named */
+    /* batch 2, chunk 4 and mode decode all change layer 0 q_proj at position 0: the first factor is
+     * named */
     assert_string_equal(v.first.factor, "batch");
     assert_string_equal(v.first.value, "2");
     assert_string_equal(factor(&v, "chunk")->phase[DS_VERDICT_ALL].first.stage, "q_proj");
@@ -381,12 +399,16 @@ static void test_first_drift_in_execution_order_over_factors(void **state)
     sweep_free(&s);
 }
 
-/* ---- other factors ---------------------------------------------------------------------------------------------------------------- */
+/* ---- other factors
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t split_attention(const struct cell *c)
 {
-    return strcmp(c->site->op, "attention") == 0 && c->phase == DS_PHASE_DECODE && cell_number(c, "threads", 1) > 1
-               ? (uint32_t)cell_number(c, "threads", 1) : 0;
+    return strcmp(c->site->op, "attention") == 0 && c->phase == DS_PHASE_DECODE &&
+                   cell_number(c, "threads", 1) > 1
+               ? (uint32_t)cell_number(c, "threads", 1)
+               : 0;
 }
 
 static void test_threads_drift_in_decode_attention(void **state)
@@ -444,7 +466,8 @@ static void test_slot_drift_is_not_blamed_on_batch(void **state)
     sweep_free(&s);
 }
 
-/* A naive verdict compares every arm with the base arm and would blame slot, and threads at batch 4, for what batch does. */
+/* A naive verdict compares every arm with the base arm and would blame slot, and threads at batch
+ * 4, for what batch does. */
 static uint32_t batch_only(const struct cell *c)
 {
     return is_matmul(c) && cell_number(c, "batch", 1) >= 4;
@@ -480,7 +503,8 @@ static void pinned_launch(const struct cell *c, struct ds_launch *l)
 
 static uint32_t pinned_differs(const struct cell *c)
 {
-    return is_matmul(c) && strcmp(cell_value(c, "kernels"), "pinned") == 0 ? 9 : openblas_one_thread(c);
+    return is_matmul(c) && strcmp(cell_value(c, "kernels"), "pinned") == 0 ? 9
+                                                                           : openblas_one_thread(c);
 }
 
 static void test_kernel_sets_and_batch_are_told_apart(void **state)
@@ -513,14 +537,17 @@ static void test_kernel_sets_and_batch_are_told_apart(void **state)
     sweep_free(&s);
 }
 
-/* ---- unstable ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- unstable
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* A split sum combined in order of arrival: its bits are chance, in every trial of every arm. */
 static uint32_t arrival_order(const struct cell *c)
 {
     if (!cell_is(c, 0, "q_proj") && !cell_is(c, 1, "q_proj"))
         return 0;
-    uint64_t h = sweep_mix(c->arm * 131 + c->repeat + 1, c->site_index * 64 + (uint64_t)c->position);
+    uint64_t h =
+        sweep_mix(c->arm * 131 + c->repeat + 1, c->site_index * 64 + (uint64_t)c->position);
     return 1 + (uint32_t)(h % 3);
 }
 
@@ -540,7 +567,8 @@ static void test_arrival_order_is_unstable_and_not_batch_drift(void **state)
         assert_int_equal(v.unstable.trials, 13 * repeats);
         assert_true(v.unstable.disagree >= 13 && v.unstable.disagree <= 13 * repeats);
         double p = (double)v.unstable.disagree / (13.0 * repeats);
-        assert_true(v.unstable.low < p && p <= v.unstable.high && v.unstable.low > 0 && v.unstable.high <= 1);
+        assert_true(v.unstable.low < p && p <= v.unstable.high && v.unstable.low > 0 &&
+                    v.unstable.high <= 1);
         assert_string_equal(v.first.factor, "repeat");
         assert_string_equal(v.first.stage, "q_proj");
         assert_int_equal(v.first.layer, 0);
@@ -559,7 +587,8 @@ static void test_arrival_order_is_unstable_and_not_batch_drift(void **state)
     }
 }
 
-/* Two repeats whose rows all happen to agree in one arm: the difference to the other arm is still chance. */
+/* Two repeats whose rows all happen to agree in one arm: the difference to the other arm is still
+ * chance. */
 static uint32_t lucky_arm(const struct cell *c)
 {
     if (!cell_is(c, 0, "q_proj"))
@@ -585,7 +614,8 @@ static void test_luck_in_one_arm_is_not_drift(void **state)
     sweep_free(&s);
 }
 
-/* Even where neither of two arms showed it: the instability seen in a third is too rare for their agreement to mean anything. */
+/* Even where neither of two arms showed it: the instability seen in a third is too rare for their
+ * agreement to mean anything. */
 static uint32_t rarely_unstable(const struct cell *c)
 {
     if (!cell_is(c, 0, "q_proj") || c->position != 4)
@@ -632,7 +662,8 @@ static void test_single_trial_of_an_unstable_kernel_is_not_drift(void **state)
     sweep_free(&s);
 }
 
-/* One unstable arm (two threads) beside true batch drift at one thread: both are named, each at its place. */
+/* One unstable arm (two threads) beside true batch drift at one thread: both are named, each at its
+ * place. */
 static uint32_t racy_threads_and_batch(const struct cell *c)
 {
     if (cell_number(c, "threads", 1) > 1 && cell_is(c, 0, "attn_out"))
@@ -666,7 +697,8 @@ static void test_unstable_arm_beside_true_batch_drift(void **state)
     sweep_free(&s);
 }
 
-/* An unstable projection hides neither the batch drift of the same kernel at other shapes, nor is it taken for it. */
+/* An unstable projection hides neither the batch drift of the same kernel at other shapes, nor is
+ * it taken for it. */
 static uint32_t racy_q_and_batch(const struct cell *c)
 {
     uint32_t race = arrival_order(c);
@@ -727,9 +759,12 @@ static void test_modal_digest_and_rate(void **state)
     sweep_free(&s);
 }
 
-/* ---- labels ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- labels
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
-/* One row of k_proj changes: the cache row inherits, attention from that position on, not before. */
+/* One row of k_proj changes: the cache row inherits, attention from that position on, not before.
+ */
 static uint32_t one_row(const struct cell *c)
 {
     if (cell_number(c, "batch", 1) == 1)
@@ -763,7 +798,8 @@ static void test_inherited_along_edges_and_healed(void **state)
     size_t rows = ds_analysis_rows(a);
     enum { NORM = 1, Q, K, KV, ATTN, RES, DOWN, OUT };
     for (size_t r = 0; r < rows; r++) {
-        int hit = ds_analysis_row(a, r)->position == 4, after = ds_analysis_row(a, r)->position >= 4;
+        int hit = ds_analysis_row(a, r)->position == 4,
+            after = ds_analysis_row(a, r)->position >= 4;
         assert_int_equal(labels[NORM * rows + r], DS_LABEL_SAME);
         assert_int_equal(labels[Q * rows + r], DS_LABEL_SAME);
         assert_int_equal(labels[K * rows + r], hit ? DS_LABEL_ORIGIN : DS_LABEL_SAME);
@@ -802,7 +838,8 @@ static void test_whole_call_edges_are_unknown_unless_all_agree(void **state)
     sweep_run(&s, 1);
     uint32_t row = 0;
     *sweep_find(&s.trials[1], 4, 4, &row) ^= 1; /* a cache row of the prompt */
-    *sweep_find(&s.trials[1], 5, 0, &row) ^= 1; /* attention rows 0 (same call) and 7 (a decode call) */
+    *sweep_find(&s.trials[1], 5, 0, &row) ^=
+        1; /* attention rows 0 (same call) and 7 (a decode call) */
     *sweep_find(&s.trials[1], 5, 7, &row) ^= 1;
     struct ds_source src = sweep_source(&s);
     assert_ok(ds_analysis_new(&src, NULL, &a, &err), err);
@@ -845,7 +882,9 @@ static void test_independent_origins_by_kernel(void **state)
     sweep_free(&s);
 }
 
-/* ---- sizes and kinds ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sizes and kinds
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_kinds_need_evidence(void **state)
 {
@@ -908,7 +947,8 @@ static void test_one_wrong_row_is_not_rounding(void **state)
     s.tag = openblas_one_thread;
     s.relative = 1e-8;
     sweep_run(&s, 1);
-    drift_at(&s, 2)->diff_sq = 1e-9; /* of 2304: alone relative 6.6e-7 in the site, but far above in this row */
+    drift_at(&s, 2)->diff_sq =
+        1e-9; /* of 2304: alone relative 6.6e-7 in the site, but far above in this row */
     drift_at(&s, 2)->ref_sq = 1e-1;
     run_verdict(&s, &v);
     assert_true(v.first.relative_rms < 4e-6);
@@ -940,7 +980,9 @@ static void test_equal_values_and_nans_are_their_own_thing(void **state)
         run_verdict(&s, &v);
         assert_int_equal(v.result, DS_RESULT_DRIFT);
         assert_int_equal(v.first.kind, which == 2 ? DS_KIND_NON_FINITE : DS_KIND_UNKNOWN);
-        assert_non_null(strstr(v.first.why, which == 0 ? "values equal" : which == 1 ? "NaN" : "one side"));
+        assert_non_null(strstr(v.first.why, which == 0   ? "values equal"
+                                            : which == 1 ? "NaN"
+                                                         : "one side"));
         ds_verdict_free(&v);
         sweep_free(&s);
     }
@@ -974,7 +1016,8 @@ static void test_first_nonfinite_in_execution_order(void **state)
     sweep_arm(&s, "1");
     sweep_arm(&s, "2");
     sweep_run(&s, 2);
-    struct ds_nonfinite list[] = {{15, 3, 0, 2, 7}, {8, 3, 1, 2, 7}, {7, 5, 0, 4, 1}, {7, 3, 0, 2, 7}};
+    struct ds_nonfinite list[] = {
+        {15, 3, 0, 2, 7}, {8, 3, 1, 2, 7}, {7, 5, 0, 4, 1}, {7, 3, 0, 2, 7}};
     s.trials[2].nonfinites = calloc(4, sizeof list[0]);
     memcpy(s.trials[2].nonfinites, list, sizeof list);
     s.trials[2].n_nonfinites = 4;
@@ -991,7 +1034,9 @@ static void test_first_nonfinite_in_execution_order(void **state)
     sweep_free(&s);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tokens
+ * ------------------------------------------------------------------------------------------------------------------------------
+ */
 
 static int32_t flips_at_two(const struct cell *c, uint64_t logits)
 {
@@ -1059,12 +1104,14 @@ static void test_rows_after_other_tokens_are_not_compared(void **state)
             s.trials[t].steps[i].forced = s.trials[t].steps[i].token;
     for (uint32_t site = 0; site < s.header.n_sites; site++) {
         uint32_t row = 0;
-        uint64_t *d = sweep_find(&s.trials[1], site, SWEEP_PROMPT + 2, &row); /* step 3, fed the token of step 2 */
+        uint64_t *d = sweep_find(&s.trials[1], site, SWEEP_PROMPT + 2,
+                                 &row); /* step 3, fed the token of step 2 */
         if (d)
             *d ^= 5;
     }
     run_verdict(&s, &v);
-    assert_string_equal(v.first.stage, "token"); /* the choice itself, and nothing of what it caused */
+    assert_string_equal(v.first.stage,
+                        "token"); /* the choice itself, and nothing of what it caused */
     assert_int_equal(v.first.step, 2);
     assert_int_equal(factor(&v, "batch")->phase[DS_VERDICT_ALL].drifted, 1);
     assert_int_equal(v.tokens_compared, 3);
@@ -1072,7 +1119,9 @@ static void test_rows_after_other_tokens_are_not_compared(void **state)
     sweep_free(&s);
 }
 
-/* ---- the record itself ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the record itself
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_constant_and_copied_captures_are_noted(void **state)
 {
@@ -1085,8 +1134,9 @@ static void test_constant_and_copied_captures_are_noted(void **state)
     struct ds_trial_data *t = &s.trials[0];
     for (int32_t p = 0; p < SWEEP_PROMPT + SWEEP_STEPS; p++) {
         uint32_t row = 0;
-        *sweep_find(t, 3, p, &row) = 42;                            /* k_proj of layer 0: one row's bits everywhere */
-        *sweep_find(t, 8 + 7, p, &row) = *sweep_find(t, 7, p, &row); /* down: the same buffer in both layers */
+        *sweep_find(t, 3, p, &row) = 42; /* k_proj of layer 0: one row's bits everywhere */
+        *sweep_find(t, 8 + 7, p, &row) =
+            *sweep_find(t, 7, p, &row); /* down: the same buffer in both layers */
     }
     run_verdict(&s, &v);
     assert_int_equal(v.n_notes, 2);
@@ -1113,7 +1163,8 @@ static void test_a_partial_record_says_what_was_compared(void **state)
     assert_int_equal(factor(&v, "batch")->arms_alone, 5); /* 8 and 16; 2, 4, 16 at two threads */
     assert_int_equal(factor(&v, "threads")->arms, 0);
     assert_int_equal(condition(&v, "matmul", "threads"), DS_COND_NOT_RUN);
-    /* decode rows of batch 2 and 3 differ from batch 1's: they read a cache that prefill wrote with other bits */
+    /* decode rows of batch 2 and 3 differ from batch 1's: they read a cache that prefill wrote with
+     * other bits */
     assert_string_equal(classes(&v, "batch", DS_VERDICT_DECODE), "1|2 3|4");
     ds_verdict_free(&v);
     sweep_free(&s);

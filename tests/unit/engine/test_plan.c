@@ -1,4 +1,5 @@
-/* test_plan.c: factors, arms and their order; a trial packed and unpacked; worker answers that are cut or nonsense. */
+/* test_plan.c: factors, arms and their order; a trial packed and unpacked; worker answers that are
+ * cut or nonsense. */
 #include "tests/unit/testing.h"
 
 #include "base/buf.h"
@@ -49,9 +50,12 @@ static int find_arm(const struct plan *p, const char *batch, const char *slot, c
 static void test_one_factor_at_a_time(void **state)
 {
     (void)state;
-    static const char *const texts[DS_FACTOR_COUNT] = {
-        [DS_FACTOR_BATCH] = "1,2,16,4", [DS_FACTOR_SLOT] = "first,last", [DS_FACTOR_NEIGHBOURS] = "copies,varied",
-        [DS_FACTOR_THREADS] = "1,2",    [DS_FACTOR_CHUNK] = "0,8",       [DS_FACTOR_MODE] = "prefill,decode"};
+    static const char *const texts[DS_FACTOR_COUNT] = {[DS_FACTOR_BATCH] = "1,2,16,4",
+                                                       [DS_FACTOR_SLOT] = "first,last",
+                                                       [DS_FACTOR_NEIGHBOURS] = "copies,varied",
+                                                       [DS_FACTOR_THREADS] = "1,2",
+                                                       [DS_FACTOR_CHUNK] = "0,8",
+                                                       [DS_FACTOR_MODE] = "prefill,decode"};
     struct plan p;
     make_plan(&p, texts, 0);
     /* 2 thread counts x 4 batches, then one arm for each of slot, neighbours, chunk, mode. */
@@ -60,9 +64,12 @@ static void test_one_factor_at_a_time(void **state)
     assert_true(find_arm(&p, "4", "first", "2") > 0);
     assert_true(find_arm(&p, "16", "last", "1") > 0);
     assert_int_equal(find_arm(&p, "4", "last", "1"), -1);
-    int64_t ref = ds_arm_reference(&p.header, (uint32_t)find_arm(&p, "16", "last", "1"), DS_FACTOR_SLOT);
+    int64_t ref =
+        ds_arm_reference(&p.header, (uint32_t)find_arm(&p, "16", "last", "1"), DS_FACTOR_SLOT);
     assert_int_equal(ref, find_arm(&p, "16", "first", "1"));
-    assert_int_equal(ds_arm_reference(&p.header, (uint32_t)find_arm(&p, "16", "last", "1"), DS_FACTOR_BATCH), -1);
+    assert_int_equal(
+        ds_arm_reference(&p.header, (uint32_t)find_arm(&p, "16", "last", "1"), DS_FACTOR_BATCH),
+        -1);
     drop_plan(&p);
 }
 
@@ -70,8 +77,9 @@ static void test_every_arm_stands_after_its_references(void **state)
 {
     (void)state;
     static const char *const texts[DS_FACTOR_COUNT] = {
-        [DS_FACTOR_BATCH] = "2,1,4",  [DS_FACTOR_SLOT] = "last,first", [DS_FACTOR_PADDING] = "0,3",
-        [DS_FACTOR_THREADS] = "2,1",  [DS_FACTOR_DTYPE] = "f32,bf16",  [DS_FACTOR_KERNELS] = "pinned,reference"};
+        [DS_FACTOR_BATCH] = "2,1,4",    [DS_FACTOR_SLOT] = "last,first",
+        [DS_FACTOR_PADDING] = "0,3",    [DS_FACTOR_THREADS] = "2,1",
+        [DS_FACTOR_DTYPE] = "f32,bf16", [DS_FACTOR_KERNELS] = "pinned,reference"};
     for (int full = 0; full < 2; full++) {
         struct plan p;
         make_plan(&p, texts, full);
@@ -86,8 +94,8 @@ static void test_every_arm_stands_after_its_references(void **state)
 static void test_alone_in_the_batch_there_is_no_slot(void **state)
 {
     (void)state;
-    static const char *const texts[DS_FACTOR_COUNT] = {[DS_FACTOR_SLOT] = "first,last",
-                                                       [DS_FACTOR_NEIGHBOURS] = "copies,varied"};
+    static const char *const texts[DS_FACTOR_COUNT] = {
+        [DS_FACTOR_SLOT] = "first,last", [DS_FACTOR_NEIGHBOURS] = "copies,varied"};
     struct plan p;
     make_plan(&p, texts, 0);
     assert_int_equal(p.header.n_arms, 1);
@@ -110,10 +118,14 @@ static void test_values_are_checked_and_canonical(void **state)
         int factor;
         const char *text, *message, *hint;
     } bad[] = {
-        {DS_FACTOR_BATCH, "0", "--batch: '0'", ""},           {DS_FACTOR_BATCH, "1,,2", "empty value", ""},
-        {DS_FACTOR_BATCH, "2x", "'2x'", ""},                  {DS_FACTOR_SLOT, "fist", "unknown value 'fist'", "first"},
-        {DS_FACTOR_MODE, "zzz", "unknown value", "prefill"},  {DS_FACTOR_KERNELS, "vendro", "--kernels", "vendor"},
-        {DS_FACTOR_DTYPE, "f64", "--dtype", ""},              {DS_FACTOR_BLAS_CORE, "Hasvell", "Hasvell", ""},
+        {DS_FACTOR_BATCH, "0", "--batch: '0'", ""},
+        {DS_FACTOR_BATCH, "1,,2", "empty value", ""},
+        {DS_FACTOR_BATCH, "2x", "'2x'", ""},
+        {DS_FACTOR_SLOT, "fist", "unknown value 'fist'", "first"},
+        {DS_FACTOR_MODE, "zzz", "unknown value", "prefill"},
+        {DS_FACTOR_KERNELS, "vendro", "--kernels", "vendor"},
+        {DS_FACTOR_DTYPE, "f64", "--dtype", ""},
+        {DS_FACTOR_BLAS_CORE, "Hasvell", "Hasvell", ""},
         {DS_FACTOR_BATCH, "99999999999999999999", "--batch", ""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -1,5 +1,5 @@
-/* test_sweep.c: whole sweeps of a small seeded model, in memory: equal bits in every instruction set, a dying worker, resume, forced and
- * free tokens, interruption. */
+/* test_sweep.c: whole sweeps of a small seeded model, in memory: equal bits in every instruction
+ * set, a dying worker, resume, forced and free tokens, interruption. */
 #include "tests/unit/testing.h"
 
 #include "base/mem.h"
@@ -29,7 +29,8 @@ struct fixture {
 
 static volatile sig_atomic_t stop;
 
-static int32_t prompt[4][9] = {{5, 9, 1, 44, 23, 8, 2, 60, 31}, {7, 7, 7, 1}, {50, 40, 30, 20, 10, 3}, {11}};
+static int32_t prompt[4][9] = {
+    {5, 9, 1, 44, 23, 8, 2, 60, 31}, {7, 7, 7, 1}, {50, 40, 30, 20, 10, 3}, {11}};
 
 /* Kills the one child of this process. */
 static void kill_child(void)
@@ -55,7 +56,8 @@ static int sink(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
     x->n_steps[x->n_seen] = t->n_steps;
     x->drifts[x->n_seen] = (uint32_t)t->n_drifts;
     for (size_t i = 0; i < t->n_rows; i++)
-        if (t->rows[i].request != 0) /* the subject is request 0 in every slot, or nothing could be compared */
+        if (t->rows[i].request !=
+            0) /* the subject is request 0 in every slot, or nothing could be compared */
             return ds_fail(err, "row %zu belongs to request %d", i, t->rows[i].request);
     for (size_t i = 0; i < t->n_steps && i < 8; i++)
         x->tokens[x->n_seen][i] = t->steps[i].token;
@@ -71,7 +73,8 @@ static int have(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass)
 {
     const struct fixture *x = ctx;
     for (size_t i = 0; x->had && i < x->had->n_seen; i++)
-        if (x->had->seen[i].arm == arm && x->had->seen[i].repeat == repeat && x->had->seen[i].pass == pass)
+        if (x->had->seen[i].arm == arm && x->had->seen[i].repeat == repeat &&
+            x->had->seen[i].pass == pass)
             return 1;
     return 0;
 }
@@ -82,8 +85,11 @@ static void make(struct fixture *x, const char *const *texts)
     struct ds_factor_values v[DS_FACTOR_COUNT];
     memset(x, 0, sizeof *x);
     stop = 0;
-    assert_ok(ds_model_open("random:llama,layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=64,ctx=64,seed=9", 1, &x->model,
-                            &err), err);
+    assert_ok(
+        ds_model_open(
+            "random:llama,layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=64,ctx=64,seed=9", 1,
+            &x->model, &err),
+        err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         assert_ok(ds_factor_parse(f, texts[f], &v[f], &err), err);
     assert_ok(ds_plan_arms(v, 0, &x->header.arms, &x->header.n_arms, &err), err);
@@ -99,10 +105,17 @@ static void make(struct fixture *x, const char *const *texts)
     for (int i = 0; i < 4; i++)
         x->requests[i] = (struct ds_sweep_request){prompt[i], lengths[i]};
     x->header.repeats = 2;
-    x->sweep = (struct ds_sweep){.model = x->model, .header = &x->header, .requests = x->requests, .n_requests = 4,
-                                 .ctx = x, .sink = sink, .have = have, .stop = &stop,
-                                 .options = {.repeats = 2, .steps = 4, .dump = DS_DUMP_ORIGINS, .dump_rows = 4,
-                                             .hold = 64 << 20}};
+    x->sweep = (struct ds_sweep){
+        .model = x->model,
+        .header = &x->header,
+        .requests = x->requests,
+        .n_requests = 4,
+        .ctx = x,
+        .sink = sink,
+        .have = have,
+        .stop = &stop,
+        .options = {
+            .repeats = 2, .steps = 4, .dump = DS_DUMP_ORIGINS, .dump_rows = 4, .hold = 64 << 20}};
 }
 
 static void drop(struct fixture *x)
@@ -119,10 +132,15 @@ static struct ds_sweep_result run(struct fixture *x)
     return r;
 }
 
-static const char *const wide[DS_FACTOR_COUNT] = {
-    [DS_FACTOR_KERNELS] = "pinned",   [DS_FACTOR_BATCH] = "1,2,4",        [DS_FACTOR_SLOT] = "first,middle,last,1",
-    [DS_FACTOR_THREADS] = "1,2,3",    [DS_FACTOR_NEIGHBOURS] = "copies,varied", [DS_FACTOR_PADDING] = "0,1,5",
-    [DS_FACTOR_CHUNK] = "0,1,2,4",    [DS_FACTOR_MODE] = "prefill,decode", [DS_FACTOR_PROCESS] = "1,2"};
+static const char *const wide[DS_FACTOR_COUNT] = {[DS_FACTOR_KERNELS] = "pinned",
+                                                  [DS_FACTOR_BATCH] = "1,2,4",
+                                                  [DS_FACTOR_SLOT] = "first,middle,last,1",
+                                                  [DS_FACTOR_THREADS] = "1,2,3",
+                                                  [DS_FACTOR_NEIGHBOURS] = "copies,varied",
+                                                  [DS_FACTOR_PADDING] = "0,1,5",
+                                                  [DS_FACTOR_CHUNK] = "0,1,2,4",
+                                                  [DS_FACTOR_MODE] = "prefill,decode",
+                                                  [DS_FACTOR_PROCESS] = "1,2"};
 
 /* Every arm of a wide sweep gives one run digest; returns it. */
 static uint64_t one_digest(struct fixture *x)
@@ -168,8 +186,8 @@ static void test_pinned_bits_are_one_in_every_arm_and_instruction_set(void **sta
     assert_int_equal(ds_isa_force("auto", NULL), 0);
 }
 
-static const char *const narrow[DS_FACTOR_COUNT] = {[DS_FACTOR_KERNELS] = "reference", [DS_FACTOR_BATCH] = "1,2,4",
-                                                    [DS_FACTOR_CHUNK] = "0,3"};
+static const char *const narrow[DS_FACTOR_COUNT] = {
+    [DS_FACTOR_KERNELS] = "reference", [DS_FACTOR_BATCH] = "1,2,4", [DS_FACTOR_CHUNK] = "0,3"};
 
 static void test_a_dying_worker_costs_one_arm(void **state)
 {
