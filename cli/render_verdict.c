@@ -108,7 +108,8 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
     for (size_t f = 0; f < r->v->n_factors; f++) {
         const struct ds_factor_verdict *x = &r->v->factors[f];
         const struct ds_factor_phase *all = &x->phase[DS_VERDICT_ALL];
-        if (x->arms == 0 && x->arms_alone == 0)
+        int formats = strcmp(x->name, "dtype") == 0 && x->n_values > 1;
+        if (x->arms == 0 && x->arms_alone == 0 && !formats)
             continue;
         char name[16];
         snprintf(name, sizeof name, "%.13s", x->name);
@@ -116,7 +117,9 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         ds_render_name(&escaped, name);
         head(r, escaped.data ? escaped.data : "", out);
         ds_buf_free(&escaped);
-        if (all->compared == 0) {
+        if (formats) {
+            ds_buf_puts(out, "unlike formats have no bits in common; each is judged on its own");
+        } else if (all->compared == 0) {
             ds_buf_puts(out, "nothing compared");
         } else if (all->drifted == 0) {
             ds_buf_printf(out, "no difference over %" PRIu64 " comparisons", all->compared);

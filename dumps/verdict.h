@@ -23,7 +23,9 @@ struct ds_source {
 void ds_source_record(struct ds_source *s, struct ds_record *r);
 
 /* The arm that equals `arm` in every factor but `factor`, where it has the base arm's value; -1 if
- * the sweep has none or if `arm` has the base value itself. */
+ * the sweep has none or if `arm` has the base value itself. Never for the factor dtype: rows stored
+ * in unlike formats have no bits to compare, so each format is a sweep of its own inside the
+ * record. */
 int64_t ds_arm_reference(const struct ds_header *h, uint32_t arm, uint32_t factor);
 
 /* ---- labels

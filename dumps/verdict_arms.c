@@ -8,6 +8,8 @@ int64_t ds_arm_reference(const struct ds_header *h, uint32_t arm, uint32_t facto
 {
     if (arm >= h->n_arms || factor >= h->n_factors)
         return -1;
+    if (strcmp(h->factors[factor], "dtype") == 0)
+        return -1;
     char **mine = h->arms[arm].values, **base = h->arms[0].values;
     if (strcmp(mine[factor], base[factor]) == 0)
         return -1;

@@ -208,6 +208,9 @@ static int list_members(struct tally *w, struct ds_error *err)
 {
     const struct ds_analysis *a = w->a;
     size_t nf = a->h->n_factors;
+    /* Rows stored in unlike formats have no bits to compare: see ds_arm_reference. */
+    if (strcmp(a->h->factors[w->factor], "dtype") == 0)
+        return 0;
     if (!(w->members = ds_calloc(a->h->n_arms, sizeof *w->members, "contexts", err)))
         return -1;
     for (uint32_t i = 0; i < a->h->n_arms; i++) {
@@ -340,6 +343,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         w.fv = &v->factors[f + 1];
         w.seen = NULL;
         w.members = NULL;
+        w.n_members = 0;
         memset(w.kernel_run, 0, a->n_kernels);
         memset(w.kernel_unstable, 0, a->n_kernels);
         memset(w.row_drifts, 0, a->n_rows);

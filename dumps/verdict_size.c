@@ -117,6 +117,18 @@ static double storage_spacing(const char *dtype)
     return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "f16") == 0 ? 0x1p-11 : 0.0;
 }
 
+/* How the arm stores the site's rows: the header's format is the base arm's. */
+static const char *stored_as(const struct ds_analysis *a, const struct ds_finding *f)
+{
+    const struct ds_site *s = &a->h->sites[f->site];
+    if (strcmp(s->dtype, "i32") == 0 || strcmp(s->stage, "logits") == 0)
+        return s->dtype;
+    for (size_t i = 0; i < a->h->n_factors && f->arm < a->h->n_arms; i++)
+        if (strcmp(a->h->factors[i], "dtype") == 0)
+            return a->h->arms[f->arm].values[i];
+    return s->dtype;
+}
+
 static double reorder_bound(double terms, const char *dtype)
 {
     double d = ORDER_FACTOR * UNIT_F32 * sqrt(terms);
@@ -152,9 +164,10 @@ static void say(struct ds_finding *f, int kind, const char *fmt, ...)
 static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z)
 {
     const struct ds_site *s = &a->h->sites[f->site];
+    const char *dtype = stored_as(a, f);
     double relative = f->relative_rms, terms = terms_added(a, f),
-           bound = terms > 0 ? reorder_bound(terms, s->dtype) : 0;
-    int f32 = strcmp(s->dtype, "f32") == 0, other = strcmp(f->variant, f->ref_variant) != 0;
+           bound = terms > 0 ? reorder_bound(terms, dtype) : 0;
+    int f32 = strcmp(dtype, "f32") == 0, other = strcmp(f->variant, f->ref_variant) != 0;
     if (z->one_sided)
         say(f, DS_KIND_NON_FINITE, "%.0f rows are non-finite on one side only",
             (double)z->one_sided);
@@ -177,7 +190,7 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
     else if (f32 && strcmp(s->op, "matmul") == 0 && precision_of(z, relative))
         say(f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in all elements: %s", relative,
             precision_of(z, relative));
-    else if (other && relative <= 64 * (bound > 0 ? bound : reorder_bound(1, s->dtype)))
+    else if (other && relative <= 64 * (bound > 0 ? bound : reorder_bound(1, dtype)))
         say(f, DS_KIND_DIFFERENT_ALGORITHM,
             "another variant; relative rms %.3g, above the size of reordering", relative);
     else if (bound > 0)

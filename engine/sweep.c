@@ -66,7 +66,7 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
         if (ds_setting_parse(h->arms[a].values, &st->settings[a], err) != 0)
             return ds_prefix(err, "arm %u", a);
         for (uint32_t f = 0; f < DS_FACTOR_COUNT; f++) {
-            int64_t ref = f == DS_FACTOR_DTYPE ? -1 : ds_arm_reference(h, a, f);
+            int64_t ref = ds_arm_reference(h, a, f);
             if (ref < 0)
                 continue;
             st->refs[a][st->n_refs[a]++] = (uint32_t)ref;

@@ -267,6 +267,31 @@ static void test_pinned_is_the_same_on_every_factor(void **state)
         "1,2,3,4,7,8,13,16", cores_here());
 }
 
+/* Rows stored in unlike formats have no bits in common: the factor dtype is never blamed, each
+ * format is judged on its own. */
+static void test_unlike_formats_are_not_compared(void **state)
+{
+    (void)state;
+    int code;
+    json_t *v = run_json(
+        &code,
+        "run -m random:llama,layers=2,hidden=48,heads=4,kv_heads=2,ffn=64,vocab=96,ctx=64,seed=3 "
+        "-q "
+        "--no-record --json --repeat 2 --kernels pinned --threads 1 --batch 1,3 --dtype "
+        "bf16,f32,f16 -n 2");
+    assert_non_null(v);
+    assert_int_equal(code, 0);
+    assert_string_equal(text_at(v, "result"), "same");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(v, "counts"), "arms")),
+                     3 * 6);
+    size_t i;
+    json_t *f;
+    json_array_foreach(json_object_get(v, "factors"), i,
+                       f) if (strcmp(text_at(f, "factor"), "dtype") == 0)
+        assert_int_equal(json_integer_value(json_object_get(f, "compared")), 0);
+    json_decref(v);
+}
+
 static void test_real_pinned_is_the_same_on_every_factor(void **state)
 {
     (void)state;
@@ -470,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_vendor_switches_where_the_library_does_other_cores),
         cmocka_unit_test(test_real_vendor_switches_where_the_library_does),
         cmocka_unit_test(test_pinned_is_the_same_on_every_factor),
+        cmocka_unit_test(test_unlike_formats_are_not_compared),
         cmocka_unit_test(test_real_pinned_is_the_same_on_every_factor),
         cmocka_unit_test(test_a_changed_model_is_named),
         cmocka_unit_test(test_real_a_changed_model_is_named),
