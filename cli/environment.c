@@ -207,9 +207,6 @@ static void add_libraries(struct list *l)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre) > 0)
         add(l, "pcre2", pcre);
     add(l, "jansson", JANSSON_VERSION);
-    add(l, "blas", ds_blas_is_open() ? ds_blas_config() : "not open");
-    if (ds_blas_is_open())
-        add(l, "blas_core", ds_blas_core());
     add(l, "pinned_isa", ds_isa_name());
 }
 

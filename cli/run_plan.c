@@ -21,13 +21,13 @@ static const struct {
     const char *name;
     size_t offset;
 } kept[] = {
-    {"run.steps", offsetof(struct ds_sweep_options, steps)},
-    {"run.free", offsetof(struct ds_sweep_options, free_run)},
-    {"run.dump", offsetof(struct ds_sweep_options, dump)},
-    {"run.dump_rows", offsetof(struct ds_sweep_options, dump_rows)},
-    {"run.resid_only", offsetof(struct ds_sweep_options, resid_only)},
-    {"run.page_size", offsetof(struct ds_sweep_options, page_size)},
-    {"run.poison", offsetof(struct ds_sweep_options, poison)},
+    {"steps", offsetof(struct ds_sweep_options, steps)},
+    {"free", offsetof(struct ds_sweep_options, free_run)},
+    {"dump", offsetof(struct ds_sweep_options, dump)},
+    {"dump_rows", offsetof(struct ds_sweep_options, dump_rows)},
+    {"resid_only", offsetof(struct ds_sweep_options, resid_only)},
+    {"page_size", offsetof(struct ds_sweep_options, page_size)},
+    {"poison", offsetof(struct ds_sweep_options, poison)},
 };
 enum { KEPT = sizeof kept / sizeof kept[0] };
 
@@ -84,30 +84,39 @@ static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_
     return 0;
 }
 
-static int add_environment(struct ds_header *h, struct ds_sweep_options *s, struct ds_error *err)
+/* One more line of text; takes ownership of value. */
+static int add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err)
 {
-    struct ds_text *lines;
-    size_t n;
-    if (ds_cli_environment(&lines, &n, err) != 0)
-        return -1;
-    h->environment = lines;
-    h->n_environment = n;
-    struct ds_text *grown = realloc(lines, (n + KEPT) * sizeof *grown);
-    if (!grown)
+    struct ds_text *grown = realloc(h->options, (h->n_options + 1) * sizeof *grown);
+    if (grown)
+        h->options = grown;
+    char *copy = strdup(name);
+    if (!grown || !copy || !value) {
+        free(copy);
+        free(value);
         return ds_fail(err, "out of memory");
-    h->environment = grown;
-    for (size_t i = 0; i < KEPT; i++) {
-        struct ds_text *t = &grown[h->n_environment];
-        t->value = NULL;
-        if (!(t->name = strdup(kept[i].name)))
-            return ds_fail(err, "out of memory");
-        h->n_environment++;
-        if (asprintf(&t->value, "%d", *option_field(s, i)) < 0) {
-            t->value = NULL;
-            return ds_fail(err, "out of memory");
-        }
     }
+    h->options[h->n_options++] = (struct ds_text){copy, value};
     return 0;
+}
+
+/* The options, and the tokens forced from outside if there are any ("" = the base arm's own). */
+static int keep_options(struct ds_run_plan *p, struct ds_error *err)
+{
+    for (size_t i = 0; i < KEPT; i++) {
+        char *value = NULL;
+        if (asprintf(&value, "%d", *option_field(&p->options, i)) < 0)
+            value = NULL;
+        if (add_option(&p->header, kept[i].name, value, err) != 0)
+            return -1;
+    }
+    struct ds_buf list = {0};
+    ds_buf_puts(&list, "");
+    for (int32_t i = 0; i < p->n_forced; i++)
+        ds_buf_printf(&list, i ? ",%d" : "%d", p->forced[i]);
+    if (list.failed)
+        ds_buf_free(&list);
+    return add_option(&p->header, "forced_tokens", list.data, err);
 }
 
 static int fill_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
@@ -186,7 +195,8 @@ int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct d
             return -1;
         for (size_t k = 0; k < d->n_steps; k++)
             if (d->steps[k].step == *n)
-                (*tokens)[(*n)++] = d->steps[k].token;
+                (*tokens)[(*n)++] =
+                    d->steps[k].forced >= 0 ? d->steps[k].forced : d->steps[k].token;
         return 0;
     }
     return 0;
@@ -227,32 +237,97 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
         return -1;
-    return fill_identity(o, &p->header, err) != 0 ? -1
-                                                  : add_environment(&p->header, &p->options, err);
+    if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
+        return -1;
+    return fill_identity(o, &p->header, err) != 0 ? -1 : keep_options(p, err);
 }
 
 /* ---- resume
  * -------------------------------------------------------------------------------------------------------------------------
  */
 
+static const char *kept_option(const struct ds_header *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, name) == 0)
+            return h->options[i].value;
+    return NULL;
+}
+
 static int options_from_record(const struct ds_header *h, struct ds_sweep_options *s,
                                struct ds_error *err)
 {
     s->repeats = (int32_t)h->repeats;
     for (size_t i = 0; i < KEPT; i++) {
-        const char *text = NULL;
-        for (size_t j = 0; j < h->n_environment; j++)
-            if (strcmp(h->environment[j].name, kept[i].name) == 0)
-                text = h->environment[j].value;
+        const char *text = kept_option(h, kept[i].name);
         char *end;
         long v = text ? strtol(text, &end, 10) : 0;
         if (!text || end == text || *end || v < 0 || v > 1000000)
-            return ds_fail(err, "the record does not say %s: it cannot be resumed", kept[i].name);
+            return ds_fail(err, "the record does not say its option %s: it cannot be resumed",
+                           kept[i].name);
         *option_field(s, i) = (int32_t)v;
     }
     return s->repeats >= 1 && s->dump <= DS_DUMP_ALL
                ? 0
                : ds_fail(err, "the record's options are out of range");
+}
+
+/* The tokens that the missing trials are fed: those forced from outside, else those of the base
+ * arm's first trial. */
+static int forced_from_record(struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+{
+    const char *text = kept_option(ds_record_header(r), "forced_tokens");
+    if (!text)
+        return ds_fail(err,
+                       "the record does not say its option forced_tokens: it cannot be resumed");
+    if (!*text)
+        return ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+    size_t cap = 0;
+    for (const char *s = text;; s++) {
+        char *end;
+        long v = strtol(s, &end, 10);
+        if (end == s || v < 0 || v >= p->model->hp.vocab || (*end && *end != ',') ||
+            p->n_forced >= 1000001)
+            return ds_fail(err, "the record's forced tokens are not token ids of this model");
+        if (ds_grow(&p->forced, &cap, (size_t)p->n_forced + 1, sizeof *p->forced, "forced tokens",
+                    err) != 0)
+            return -1;
+        p->forced[p->n_forced++] = (int32_t)v;
+        s = end;
+        if (!*s)
+            return 0;
+    }
+}
+
+/* Trials of another machine, build or library would show as instability: a resumed record is made
+ * in one environment. */
+static int check_environment(const struct ds_options *o, const struct ds_header *h,
+                             struct ds_error *err)
+{
+    struct ds_header now = {0};
+    int rc = ds_cli_environment(&now.environment, &now.n_environment, err);
+    for (size_t i = 0; rc == 0 && i < now.n_environment + h->n_environment; i++) {
+        const struct ds_text *t =
+            i < now.n_environment ? &now.environment[i] : &h->environment[i - now.n_environment];
+        const char *was = NULL, *is = NULL;
+        for (size_t k = 0; k < h->n_environment; k++)
+            was = strcmp(h->environment[k].name, t->name) == 0 ? h->environment[k].value : was;
+        for (size_t k = 0; k < now.n_environment; k++)
+            is = strcmp(now.environment[k].name, t->name) == 0 ? now.environment[k].value : is;
+        if (was && is && strcmp(was, is) == 0)
+            continue;
+        if (ds_opt_flag(o, "force"))
+            ds_cli_note(o, "resumed in another environment: %s was %.100s, is %.100s", t->name,
+                        was ? was : "unset", is ? is : "unset");
+        else {
+            rc = ds_fail(err,
+                         "the record was made in another environment: %.60s was %.200s, is %.200s",
+                         t->name, was ? was : "unset", is ? is : "unset");
+            ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
+        }
+    }
+    ds_header_free(&now);
+    return rc;
 }
 
 /* The record is hostile: its prompts must fit the model before they are fed to it. */
@@ -281,7 +356,8 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     int32_t neighbours;
     int dtype;
     if (options_from_record(h, &p->options, err) != 0 ||
-        ds_opt_size(o, "hold", &p->options.hold, err) != 0 || open_model(o, p, err) != 0)
+        ds_opt_size(o, "hold", &p->options.hold, err) != 0 || check_environment(o, h, err) != 0 ||
+        open_model(o, p, err) != 0)
         return -1;
     if (p->model->digest != h->model_digest) {
         ds_fail(err, "the record was made with another model ('%s')", h->model_name);
@@ -291,7 +367,7 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     if (needed_neighbours(h, &neighbours, &dtype, err) != 0 ||
         check_prompts(p, neighbours, err) != 0)
         return -1;
-    return bind_requests(p, err) != 0 ? -1 : ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+    return bind_requests(p, err) != 0 ? -1 : forced_from_record(r, p, err);
 }
 
 void ds_run_plan_free(struct ds_run_plan *p)

@@ -193,6 +193,12 @@ static int add_builtin(struct ds_run_plan *p, int32_t neighbours, struct ds_erro
     if (p->tokenizer && encode(p, corpus, sizeof corpus - 1, 0, &ids, &n, err) != 0)
         return -1;
     int64_t subject = p->header.prompts[0].n_tokens, room = p->model->hp.context - p->options.steps;
+    if (subject > room) {
+        free(ids);
+        return ds_fail(
+            err, "prompt of %lld tokens and %d decode steps do not fit the model's context of %d",
+            (long long)subject, p->options.steps, p->model->hp.context);
+    }
     int rc = 0;
     while (rc == 0 && (int32_t)p->header.n_prompts <= neighbours) {
         uint64_t j = p->header.n_prompts;

@@ -177,10 +177,9 @@ static size_t missing_trials(struct run *run)
 /* Options that say what to run have no place beside --resume: the record says it. */
 static int check_resume_options(const struct ds_options *o, struct ds_error *err)
 {
-    static const char *const fixed[] = {"prompt", "file",        "tokens",    "chat",   "steps",
-                                        "free",   "tokens-from", "repeat",    "full",   "sites",
-                                        "dump",   "dump-rows",   "page-size", "poison", "no-record",
-                                        "output", "force"};
+    static const char *const fixed[] = {
+        "prompt", "file",  "tokens", "chat",      "steps",     "free",   "tokens-from", "repeat",
+        "full",   "sites", "dump",   "dump-rows", "page-size", "poison", "no-record",   "output"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,
@@ -260,8 +259,9 @@ static int finish(struct run *run, const struct ds_sweep_result *result, struct 
     if (result->interrupted) {
         if (run->path[0])
             ds_cli_note(run->o,
-                        "interrupted: %u trials are saved; go on with: driftscope run --resume %s",
-                        result->trials, run->path);
+                        "interrupted: %u trials are saved; go on with: driftscope run -m '%s' "
+                        "--resume '%s'",
+                        result->trials, ds_opt_text(run->o, "model"), run->path);
         else
             ds_cli_note(run->o, "interrupted");
         return DS_EXIT_INTERRUPTED;

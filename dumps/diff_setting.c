@@ -160,18 +160,30 @@ static int compare_weights(struct ds_diff *d, const struct ds_header *ha,
     return rc;
 }
 
-/* The BLAS core that the trials really saw: the environment says only what was asked for. */
+/* The first trial that had a BLAS open, else the first trial. */
+static const struct ds_trial *first_with_blas(const struct ds_source *s)
+{
+    for (size_t i = 0; i < s->n_trials; i++)
+        if (s->info(s->ctx, i)->blas_core[0])
+            return s->info(s->ctx, i);
+    return s->n_trials ? s->info(s->ctx, 0) : NULL;
+}
+
+/* The BLAS that the trials really saw: the environment says only what was asked for. Its
+ * description names the core too, so it is compared where the cores agree. */
 static int compare_cores(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
                          struct ds_error *err)
 {
-    const char *x = NULL, *y = NULL;
-    for (size_t i = 0; i < a->n_trials && (!x || !*x); i++)
-        x = a->info(a->ctx, i)->blas_core;
-    for (size_t i = 0; i < b->n_trials && (!y || !*y); i++)
-        y = b->info(b->ctx, i)->blas_core;
-    if (!x || !y || strcmp(x, y) == 0)
+    const struct ds_trial *x = first_with_blas(a), *y = first_with_blas(b);
+    if (!x || !y)
         return 0;
-    return diff_add(d, DS_DIFF_LIBRARY, "BLAS core", *x ? x : NULL, *y ? y : NULL, err);
+    const char *core_x = x->blas_core, *core_y = y->blas_core;
+    if (strcmp(core_x, core_y) != 0)
+        return diff_add(d, DS_DIFF_LIBRARY, "BLAS core", *core_x ? core_x : NULL,
+                        *core_y ? core_y : NULL, err);
+    if (strcmp(x->blas_config, y->blas_config) != 0)
+        return diff_add(d, DS_DIFF_LIBRARY, "BLAS", x->blas_config, y->blas_config, err);
+    return 0;
 }
 
 int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,

@@ -26,6 +26,7 @@ void ds_header_free(struct ds_header *h)
     free(h->command);
     free_texts(h->environment, h->n_environment);
     free_texts(h->hparams, h->n_hparams);
+    free_texts(h->options, h->n_options);
     free(h->weights);
     for (size_t i = 0; h->prompts && i < h->n_prompts; i++) {
         free(h->prompts[i].text);
@@ -202,6 +203,8 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
         return ds_fail(err, "trial: unknown pass %u", t->info.pass);
     if (!terminated(t->info.blas_core, sizeof t->info.blas_core))
         return ds_fail(err, "trial: the BLAS core's name has no end");
+    if (!terminated(t->info.blas_config, sizeof t->info.blas_config))
+        return ds_fail(err, "trial: the BLAS library's description has no end");
     if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
         return -1;
     return check_findings(h, t, err);

@@ -73,6 +73,8 @@ struct ds_header {
     size_t n_environment;
     struct ds_text *hparams;
     size_t n_hparams;
+    struct ds_text *options; /* of the run, beside arms and prompts: what a resume must do alike */
+    size_t n_options;
     struct ds_record_weight *weights;
     size_t n_weights;
     struct ds_prompt *prompts;
@@ -108,9 +110,10 @@ struct ds_trial {
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */
     int32_t threads_asked, threads_max, threads_seen, blas_threads; /* DS_UNKNOWN where not known */
-    int32_t worker;      /* which worker process ran it */
-    char blas_core[24];  /* as the library reports it; "" = none open */
-    uint64_t run_digest; /* DESIGN section 5, over the recorded rows */
+    int32_t worker;       /* which worker process ran it */
+    char blas_core[24];   /* as the library reports it; "" = none open */
+    char blas_config[96]; /* its version, build and thread layer, likewise */
+    uint64_t run_digest;  /* DESIGN section 5, over the recorded rows */
 };
 
 struct ds_call {

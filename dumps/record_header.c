@@ -147,6 +147,7 @@ static int pack_tables(const struct ds_header *h, struct ds_header_image *image,
     if (add_text(image, h->command, &image->identity.command, err) != 0 ||
         add_pairs(image, DS_TABLE_ENVIRONMENT, h->environment, h->n_environment, err) != 0 ||
         add_pairs(image, DS_TABLE_HPARAMS, h->hparams, h->n_hparams, err) != 0 ||
+        add_pairs(image, DS_TABLE_OPTIONS, h->options, h->n_options, err) != 0 ||
         add_rows(image, DS_TABLE_WEIGHTS, h->weights, h->n_weights, err) != 0 ||
         add_prompts(image, h, err) != 0 ||
         add_rows(image, DS_TABLE_SITES, h->sites, h->n_sites, err) != 0 ||
@@ -320,6 +321,7 @@ static int take_all(const struct ds_header_image *image, struct ds_header *h, st
         take_pairs(image, DS_TABLE_ENVIRONMENT, &cursor, &h->environment, &h->n_environment, err) !=
             0 ||
         take_pairs(image, DS_TABLE_HPARAMS, &cursor, &h->hparams, &h->n_hparams, err) != 0 ||
+        take_pairs(image, DS_TABLE_OPTIONS, &cursor, &h->options, &h->n_options, err) != 0 ||
         !(h->weights = take_table(image, DS_TABLE_WEIGHTS, err)) ||
         take_prompts(image, &cursor, h, err) != 0 ||
         !(h->sites = take_table(image, DS_TABLE_SITES, err)) ||

@@ -338,10 +338,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         return -1;
     }
     a->shape_mismatch = a->tokens_cut = 0;
-    if (count_record(a, v, err) != 0)
-        return -1;
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
-    int rc = labels ? 0 : -1;
+    int rc = labels ? count_record(a, v, err) : -1;
     if (rc == 0 && a->n_natural)
         rc = judge_repeats(a, labels, v, err) != 0 || judge_factors(a, labels, v, err) != 0 ||
                      find_switches(a, v, err) != 0

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     case DS_FACTOR_THREADS:
         return parse_number(factor, text, 1, 1024, &s->threads, err);
     case DS_FACTOR_CHUNK:
-        return parse_number(factor, text, 0, INT32_MAX, &s->chunk, err);
+        return parse_number(factor, text, 0, 1000000, &s->chunk, err);
     case DS_FACTOR_MODE:
         return parse_word(factor, text, modes, 2, &s->mode, err);
     case DS_FACTOR_KERNELS:
@@ -126,8 +127,9 @@ static void canonical(int factor, char *text, size_t size)
                   factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
                   factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS;
     if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        snprintf(text, size, "%ld", n < 1 ? 1 : n > 1024 ? 1024 : n);
+        cpu_set_t cpus;
+        int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+        snprintf(text, size, "%d", n < 1 ? 1 : n);
     } else if (numeric) {
         char *end;
         long v = strtol(text, &end, 10);

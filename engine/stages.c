@@ -63,7 +63,7 @@ const struct ds_stage_info *ds_stage(int s)
 
 const char *ds_stage_op_name(int s)
 {
-    return table[s].op < 0 ? "batch" : ds_op_name(table[s].op);
+    return table[s].op < 0 ? "custom" : ds_op_name(table[s].op);
 }
 
 int64_t ds_stage_width_of(int s, const struct ds_hparams *hp)

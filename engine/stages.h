@@ -58,7 +58,7 @@ enum { DS_STAGE_MAX_INPUTS = 4 };
 
 struct ds_stage_info {
     const char *name, *part;
-    int op; /* enum ds_op, or -1: made by the engine itself, op name "batch" */
+    int op; /* enum ds_op, or -1: made by the engine itself, op name "custom" */
     uint8_t width, store;
     uint8_t n_inputs;
     struct {
@@ -70,7 +70,7 @@ struct ds_stage_info {
 
 /* Row s of the table, 0 <= s < DS_ST_COUNT. */
 const struct ds_stage_info *ds_stage(int s);
-/* "rmsnorm", "matmul", ...; "batch" for the whole-number stages that describe the call itself. */
+/* "rmsnorm", "matmul", ...; "custom" for the whole-number stages that describe the call itself. */
 const char *ds_stage_op_name(int s);
 /* Elements of a row. */
 int64_t ds_stage_width_of(int s, const struct ds_hparams *hp);

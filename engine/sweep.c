@@ -382,6 +382,25 @@ static int describe_weights(const struct ds_model *m, struct ds_header *h, struc
     return 0;
 }
 
+/* What the rope kernels read, as one more hyperparameter: the table is computed with the host's
+ * libm. */
+static int describe_rope(struct ds_model *m, struct ds_header *h, struct ds_error *err)
+{
+    enum { MOST = 8192 };
+    int64_t positions = m->hp.context < MOST ? m->hp.context : MOST;
+    if (ds_model_rope_table(m, positions, err) != 0)
+        return -1;
+    struct ds_text *t = &h->hparams[h->n_hparams];
+    uint64_t digest =
+        ds_digest(m->rope_table, (size_t)positions * (size_t)m->hp.rope_dim * sizeof(float));
+    t->name = strdup("rope_table_digest");
+    if (asprintf(&t->value, "%016llx over %lld positions", (unsigned long long)digest,
+                 (long long)positions) < 0)
+        t->value = NULL;
+    h->n_hparams++;
+    return t->name && t->value ? 0 : ds_fail(err, "out of memory");
+}
+
 static int describe_hparams(const struct ds_model *m, struct ds_header *h, struct ds_error *err)
 {
     const char *name;
@@ -389,7 +408,7 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
     size_t n = 0;
     while (ds_hparam_text(&m->hp, n, &name, text, sizeof text) == 0)
         n++;
-    h->hparams = ds_calloc(n, sizeof *h->hparams, "hyperparameters", err);
+    h->hparams = ds_calloc(n + 1, sizeof *h->hparams, "hyperparameters", err);
     if (!h->hparams)
         return -1;
     for (h->n_hparams = 0; h->n_hparams < n; h->n_hparams++) {
@@ -406,7 +425,7 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
     return 0;
 }
 
-int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h,
+int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
                             struct ds_error *err)
 {
     uint32_t n_sites, n_edges;
@@ -423,5 +442,5 @@ int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_heade
     h->n_edges = n_edges;
     if (describe_weights(m, h, err) != 0)
         return -1;
-    return describe_hparams(m, h, err);
+    return describe_hparams(m, h, err) != 0 ? -1 : describe_rope(m, h, err);
 }

@@ -61,7 +61,7 @@ struct ds_factor_values {
 };
 
 /* Splits "1,2,4" into values, checking each alone, dropping repeats; "all" for threads becomes the
- * number of CPUs. An empty list gives the factor's default single value. */
+ * number of CPUs this process may use. An empty list gives the factor's default single value. */
 int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
                     struct ds_error *err);
 void ds_factor_free(struct ds_factor_values *v);
@@ -134,7 +134,7 @@ int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struc
 
 /* Fills sites and edges of a header for the base arm's dtype, layers and heads, weights and
  * hyperparameters. */
-int ds_sweep_describe_model(const struct ds_model *m, int dtype, struct ds_header *h,
+int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
                             struct ds_error *err);
 
 #endif

@@ -301,6 +301,8 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .threads_max = ds_team_threads(ds_forward_team(r->forward)),
                             .threads_seen = DS_UNKNOWN,
                             .blas_threads = ds_blas_is_open() ? ds_blas_max_threads() : DS_UNKNOWN};
+    strncpy(info.blas_config, ds_blas_is_open() ? ds_blas_config() : "",
+            sizeof info.blas_config - 1);
     strncpy(info.blas_core, ds_blas_is_open() ? ds_blas_core() : "", sizeof info.blas_core - 1);
     return info;
 }

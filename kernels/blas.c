@@ -263,7 +263,14 @@ int ds_blas_open(const char *core, struct ds_error *err)
         return -1;
     }
     snprintf(lib.core, sizeof lib.core, "%s", f.get_corename());
-    snprintf(lib.config, sizeof lib.config, "%s", f.get_config());
+    /* openblas_get_parallel: 0 sequential, 1 its own threads, 2 OpenMP. */
+    static const char *const layers[] = {"sequential", "pthreads", "openmp"};
+    int (*parallel)(void) = NULL;
+    void *symbol = dlsym(handle, "openblas_get_parallel");
+    memcpy(&parallel, &symbol, sizeof parallel);
+    int layer = parallel ? parallel() : -1;
+    snprintf(lib.config, sizeof lib.config, "%s %s", f.get_config(),
+             layer >= 0 && layer < 3 ? layers[layer] : "unknown threads");
     lib.max_threads = read_max_threads(lib.config);
     lib.f = f;
     lib.handle = handle;

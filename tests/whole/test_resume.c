@@ -20,6 +20,7 @@
 
 static char folder[] = "/tmp/driftscope-test-XXXXXX";
 static char undisturbed[256], record[256];
+static const char *tokens_from; /* a record for --tokens-from, NULL = none */
 
 static const char *program(void)
 {
@@ -50,6 +51,10 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     if (!resume)
         for (size_t i = 0; i < sizeof sweep_args / sizeof *sweep_args; i++)
             argv[n++] = sweep_args[i];
+    if (!resume && tokens_from) {
+        argv[n++] = "--tokens-from";
+        argv[n++] = tokens_from;
+    }
     argv[n] = NULL;
     int null = open("/dev/null", O_RDWR);
     dup2(null, 0);
@@ -166,8 +171,10 @@ static void test_killed_at_50_moments_and_resumed(void **state)
         killed += how == -SIGKILL;
         struct ds_error err;
         struct ds_record *r;
-        if (ds_record_open(record, &r, &err) != 0)
-            continue; /* killed before the header was complete: nothing was promised yet */
+        if (size_of(record) == 0)
+            continue; /* killed before the record had its name: it gets it when its header is
+                         complete */
+        assert_ok(ds_record_open(record, &r, &err), err);
         ds_record_close(r);
         read_digests(record, &part);
         check_subset(&part, &whole);
@@ -205,19 +212,67 @@ static void test_full_disk_is_an_error_and_keeps_what_was_complete(void **state)
     struct digests whole, part;
     read_digests(undisturbed, &whole);
     long full = (long)size_of(undisturbed);
-    for (int i = 1; i <= 4; i++) {
+    int resumed = 0;
+    for (int i = 1; i <= 9; i++) {
         unlink(record);
-        assert_int_equal(wait_for(start_run(record, 0, full * i / 5)), 2);
-        struct ds_error err;
-        struct ds_record *r;
-        if (ds_record_open(record, &r, &err) != 0)
-            continue;
-        ds_record_close(r);
+        assert_int_equal(wait_for(start_run(record, 0, full * i / 10)), 2);
+        if (size_of(record) == 0)
+            continue; /* not even the header fitted */
         read_digests(record, &part);
         check_subset(&part, &whole);
         assert_true(part.n < whole.n);
         check_resumes_to_the_whole(&whole);
+        resumed++;
     }
+    assert_true(resumed >= 1);
+    unlink(record);
+}
+
+/* Tokens forced from outside are part of the record: without them a resumed arm would be fed other
+ * tokens. */
+static void test_forced_tokens_survive_a_kill(void **state)
+{
+    (void)state;
+    static char other[256], forced[256], command[2048];
+    struct digests own, whole, part;
+    snprintf(other, sizeof other, "%s/other.h5", folder);
+    snprintf(forced, sizeof forced, "%s/forced.h5", folder);
+    snprintf(command, sizeof command,
+             "%s run -q -m '%s' -o '%s' --tokens 9,8,7 -n 3 --repeat 1 --batch 1 --threads 1 "
+             "--chunk 0 --mode prefill >/dev/null",
+             program(), MODEL, other);
+    assert_int_equal(system(command), 0);
+    tokens_from = other;
+    assert_int_equal(wait_for(start_run(forced, 0, 0)), 0);
+    read_digests(undisturbed, &own);
+    read_digests(forced, &whole);
+    assert_true(own.of[0] != whole.of[0]); /* or the test would see nothing */
+    off_t full = size_of(forced);
+    for (int i = 1; i <= 6; i++) {
+        unlink(record);
+        kill_at(start_run(record, 0, 0), record, full - full * i / 60, SIGKILL);
+        read_digests(record, &part);
+        check_subset(&part, &whole);
+        check_resumes_to_the_whole(&whole);
+    }
+    tokens_from = NULL;
+    unlink(record);
+    unlink(other);
+    unlink(forced);
+}
+
+/* Trials of another environment in one record would look like instability. */
+static void test_another_environment_does_not_resume(void **state)
+{
+    (void)state;
+    struct digests whole;
+    read_digests(undisturbed, &whole);
+    unlink(record);
+    kill_at(start_run(record, 0, 0), record, size_of(undisturbed) / 2, SIGINT);
+    assert_int_equal(setenv("OPENBLAS_CORETYPE", "Nehalem", 1), 0);
+    assert_int_equal(wait_for(start_run(record, 1, 0)), 2);
+    assert_int_equal(unsetenv("OPENBLAS_CORETYPE"), 0);
+    check_resumes_to_the_whole(&whole);
     unlink(record);
 }
 
@@ -262,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_killed_at_50_moments_and_resumed),
         cmocka_unit_test(test_interrupted_run_says_130_and_resumes),
         cmocka_unit_test(test_full_disk_is_an_error_and_keeps_what_was_complete),
+        cmocka_unit_test(test_forced_tokens_survive_a_kill),
+        cmocka_unit_test(test_another_environment_does_not_resume),
         cmocka_unit_test(test_nothing_missing_is_no_error),
         cmocka_unit_test(test_an_existing_file_is_not_overwritten),
     };

@@ -97,6 +97,12 @@ static inline void fixture_header(uint64_t seed, struct ds_header *h)
         h->hparams[i].name = rng_string(s, 30);
         h->hparams[i].value = rng_string(s, 30);
     }
+    h->n_options = 3;
+    h->options = calloc(h->n_options, sizeof *h->options);
+    for (size_t i = 0; i < h->n_options; i++) {
+        h->options[i].name = rng_string(s, 20);
+        h->options[i].value = rng_string(s, 20);
+    }
     h->n_weights = 17;
     h->weights = calloc(h->n_weights, sizeof *h->weights);
     rng_fill(s, h->weights, h->n_weights * sizeof *h->weights);
@@ -220,6 +226,7 @@ static inline void fixture_trial(uint64_t seed, uint32_t n, uint32_t scale, stru
     memset(t, 0, sizeof *t);
     rng_fill(s, &t->info, sizeof t->info);
     rng_text(s, t->info.blas_core, sizeof t->info.blas_core);
+    rng_text(s, t->info.blas_config, sizeof t->info.blas_config);
     t->info.arm = n % FIXTURE_ARMS;
     t->info.repeat = n / FIXTURE_ARMS;
     t->info.pass = n % 3;
@@ -284,6 +291,10 @@ static inline const char *header_difference(const struct ds_header *a, const str
     for (size_t i = 0; i < a->n_hparams; i++)
         REQUIRE(strcmp(a->hparams[i].name, b->hparams[i].name) == 0 &&
                 strcmp(a->hparams[i].value, b->hparams[i].value) == 0);
+    REQUIRE(a->n_options == b->n_options);
+    for (size_t i = 0; i < a->n_options; i++)
+        REQUIRE(strcmp(a->options[i].name, b->options[i].name) == 0 &&
+                strcmp(a->options[i].value, b->options[i].value) == 0);
     REQUIRE(SAME_ARRAY(weights, n_weights));
     REQUIRE(SAME_ARRAY(sites, n_sites));
     REQUIRE(SAME_ARRAY(edges, n_edges));
