@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/forward.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,10 @@ static const struct {
     {"run.poison", offsetof(struct ds_sweep_options, poison)},
 };
 enum { KEPT = sizeof kept / sizeof kept[0] };
+
+/* The tokens of --tokens-from, separated by spaces: the other record may be gone when this one is
+ * resumed. */
+static const char tokens_line[] = "run.tokens";
 
 static int32_t *option_field(struct ds_sweep_options *s, size_t i)
 {
@@ -84,15 +89,27 @@ static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_
     return 0;
 }
 
-static int add_environment(struct ds_header *h, struct ds_sweep_options *s, struct ds_error *err)
+static int add_tokens(struct ds_text *t, const int32_t *tokens, int32_t n, struct ds_error *err)
 {
+    struct ds_buf text = {0};
+    for (int32_t i = 0; i < n; i++)
+        ds_buf_printf(&text, i ? " %d" : "%d", tokens[i]);
+    t->value = text.data;
+    t->name = strdup(tokens_line);
+    return t->name && !text.failed ? 0 : ds_fail(err, "out of memory");
+}
+
+static int add_environment(struct ds_run_plan *p, struct ds_error *err)
+{
+    struct ds_header *h = &p->header;
+    struct ds_sweep_options *s = &p->options;
     struct ds_text *lines;
     size_t n;
     if (ds_cli_environment(&lines, &n, err) != 0)
         return -1;
     h->environment = lines;
     h->n_environment = n;
-    struct ds_text *grown = realloc(lines, (n + KEPT) * sizeof *grown);
+    struct ds_text *grown = realloc(lines, (n + KEPT + 1) * sizeof *grown);
     if (!grown)
         return ds_fail(err, "out of memory");
     h->environment = grown;
@@ -107,7 +124,8 @@ static int add_environment(struct ds_header *h, struct ds_sweep_options *s, stru
             return ds_fail(err, "out of memory");
         }
     }
-    return 0;
+    return p->n_forced > 0 ? add_tokens(&grown[h->n_environment++], p->forced, p->n_forced, err)
+                           : 0;
 }
 
 static int fill_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
@@ -227,8 +245,7 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
         return -1;
-    return fill_identity(o, &p->header, err) != 0 ? -1
-                                                  : add_environment(&p->header, &p->options, err);
+    return fill_identity(o, &p->header, err) != 0 ? -1 : add_environment(p, err);
 }
 
 /* ---- resume
@@ -273,6 +290,70 @@ static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct
     return 0;
 }
 
+/* The tokens of --tokens-from as the record's environment keeps them. 0 and *n = 0: none given. */
+static int tokens_of_line(const struct ds_header *h, int32_t **tokens, int32_t *n,
+                          struct ds_error *err)
+{
+    const char *text = "";
+    for (size_t j = 0; j < h->n_environment; j++)
+        if (strcmp(h->environment[j].name, tokens_line) == 0)
+            text = h->environment[j].value;
+    /* A token takes at least a digit and a space. */
+    if (!(*tokens = ds_calloc(strlen(text) / 2 + 1, sizeof **tokens, "tokens", err)))
+        return -1;
+    for (char *end; *text; text = end) {
+        errno = 0;
+        long v = strtol(text, &end, 10);
+        if (end == text || errno || v < 0 || v > INT32_MAX || (*end && *end != ' '))
+            return ds_fail(err, "the record's %s are no tokens", tokens_line);
+        (*tokens)[(*n)++] = (int32_t)v;
+    }
+    return 0;
+}
+
+/* What the trials were fed, from any sound one: for a record whose base trial is damaged. */
+static int tokens_fed(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err)
+{
+    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
+        if (!ds_record_sound(r, i) || ds_record_trial(r, i)->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *d = ds_record_load(r, i, err);
+        if (!d || !(*tokens = ds_calloc(d->n_steps, sizeof **tokens, "tokens", err)))
+            return -1;
+        for (size_t k = 0; k < d->n_steps; k++)
+            if (d->steps[k].step == *n && d->steps[k].forced >= 0)
+                (*tokens)[(*n)++] = d->steps[k].forced;
+        return 0;
+    }
+    return 0;
+}
+
+/* The tokens that the missing trials are fed: as the others were. None at all: the base arm runs
+ * again and chooses. */
+static int tokens_to_resume(struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+{
+    if (tokens_of_line(&p->header, &p->forced, &p->n_forced, err) != 0)
+        return -1;
+    for (size_t i = 0; p->n_forced == 0 && i < ds_record_trial_count(r); i++) {
+        const struct ds_trial *t = ds_record_trial(r, i);
+        if (t->arm != 0 || t->repeat != 0 || t->pass != DS_PASS_NATURAL || !ds_record_sound(r, i))
+            continue;
+        free(p->forced);
+        if (ds_run_tokens_of(r, &p->forced, &p->n_forced, err) != 0)
+            return -1;
+    }
+    if (p->n_forced == 0 && !p->options.free_run) {
+        free(p->forced);
+        p->forced = NULL;
+        if (tokens_fed(r, &p->forced, &p->n_forced, err) != 0)
+            return -1;
+    }
+    for (int32_t i = 0; i < p->n_forced; i++)
+        if (p->forced[i] < 0 || p->forced[i] >= p->model->hp.vocab)
+            return ds_fail(err, "token %d of the record is outside the vocabulary", p->forced[i]);
+    return 0;
+}
+
 int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
                        struct ds_error *err)
 {
@@ -291,7 +372,7 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     if (needed_neighbours(h, &neighbours, &dtype, err) != 0 ||
         check_prompts(p, neighbours, err) != 0)
         return -1;
-    return bind_requests(p, err) != 0 ? -1 : ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+    return bind_requests(p, err) != 0 ? -1 : tokens_to_resume(r, p, err);
 }
 
 void ds_run_plan_free(struct ds_run_plan *p)
