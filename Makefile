@@ -79,7 +79,7 @@ $(foreach kind,whole real,$(eval $(call program_rules,$(kind))))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BELOW_CLI)
 	@mkdir -p $(@D)
 	$(CC) $(DS_CFLAGS) $(HDF5_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/fuzz/standalone_main.o \
-	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_engine) $(LDFLAGS)
+	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_engine) -lcmocka $(LDFLAGS)
 
 .SECONDARY: $(BUILD)/tests/fuzz/standalone_main.o
 

@@ -36,6 +36,9 @@ int ds_prefix(struct ds_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(prefix, sizeof prefix, fmt, ap);
     va_end(ap);
+    size_t has = strlen(prefix);
+    if (has && strncmp(err->msg, prefix, has) == 0 && err->msg[has] == ':')
+        return -1; /* whoever failed named it already */
     memcpy(old, err->msg, sizeof old);
     int n = snprintf(err->msg, sizeof err->msg, "%s: ", prefix);
     if (n > 0 && (size_t)n < sizeof err->msg)

@@ -2,6 +2,8 @@
  * judge anything. */
 #include "cli/render_verdict.h"
 
+#include "base/mem.h"
+
 #include <jansson.h>
 
 #include <inttypes.h>
@@ -10,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A value that could not be made would be left out without a word: jansson's "set new" swallows it.
+ * So its allocations are watched, and ours. */
+static int out_of_memory;
+
 /* Names come from records and may hold any byte: escaped text is always valid UTF-8. */
 static json_t *text(const char *s)
 {
@@ -17,7 +23,8 @@ static json_t *text(const char *s)
     if (!s)
         return json_null();
     ds_buf_escape(&b, s, (size_t)-1);
-    json_t *j = json_string(b.failed ? "" : b.data ? b.data : "");
+    out_of_memory |= b.failed;
+    json_t *j = json_string(b.failed || !b.data ? "" : b.data);
     ds_buf_free(&b);
     return j;
 }
@@ -392,13 +399,24 @@ static json_t *verdict_json(const struct ds_render *r)
     return j;
 }
 
+static void *watched_malloc(size_t n)
+{
+    void *p = ds_calloc(n, 1, "JSON", NULL);
+    out_of_memory |= p == NULL;
+    return p;
+}
+
 int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)
 {
+    out_of_memory = 0;
+    json_set_alloc_funcs(watched_malloc, free);
     json_t *j = verdict_json(r);
     char *dump = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(j);
-    if (!dump)
+    if (!dump || out_of_memory) {
+        free(dump);
         return ds_fail(err, "out of memory for the JSON text");
+    }
     ds_buf_puts(out, dump);
     ds_buf_puts(out, "\n");
     free(dump);

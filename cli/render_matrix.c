@@ -114,7 +114,7 @@ static void cell_text(const struct ds_verdict *v, size_t k, size_t f, struct ds_
     }
 }
 
-static size_t column_width(const struct ds_verdict *v, size_t f)
+static size_t column_width(const struct ds_verdict *v, size_t f, struct ds_buf *out)
 {
     size_t width = strlen(v->factors[f].name);
     for (size_t k = 0; k < v->n_kernels; k++) {
@@ -122,6 +122,7 @@ static size_t column_width(const struct ds_verdict *v, size_t f)
         cell_text(v, k, f, &b);
         size_t w = b.data ? shown_width(b.data, b.len) : 0;
         width = w > width ? w : width;
+        out->failed |= b.failed;
         ds_buf_free(&b);
     }
     return width + 2;
@@ -151,6 +152,7 @@ static void matrix_row(const struct ds_render *r, size_t k, const size_t *column
         cell_text(v, k, columns[c], &b);
         ds_buf_puts(out, ds_render_color(r, cell_role(v->kernels[k].condition[columns[c]])));
         from = out->len;
+        out->failed |= b.failed;
         if (b.len)
             ds_buf_add(out, b.data, b.len);
         ds_buf_free(&b);
@@ -199,7 +201,7 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
     for (size_t f = 0; columns && widths && f < v->n_factors; f++) {
         if (!in_play(&v->factors[f]))
             continue;
-        size_t width = column_width(v, f);
+        size_t width = column_width(v, f, out);
         if (n && line + width > LINE_MOST) { /* more factors than fit: a second block below */
             matrix_block(r, columns, widths, n, out);
             n = 0;

@@ -115,6 +115,7 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         snprintf(name, sizeof name, "%.13s", x->name);
         struct ds_buf escaped = {0};
         ds_render_name(&escaped, name);
+        out->failed |= escaped.failed;
         head(r, escaped.data ? escaped.data : "", out);
         ds_buf_free(&escaped);
         if (formats) {
@@ -251,6 +252,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     add_launch(f->launch, f->blas_core, &mine);
     add_launch(f->ref_launch, f->ref_blas_core, &theirs);
     const char *a = mine.data ? mine.data : "", *b = theirs.data ? theirs.data : "";
+    out->failed |= mine.failed || theirs.failed;
     if (strcmp(a, b) == 0)
         ds_buf_printf(out, "launched alike: %s\n", a);
     else
@@ -519,6 +521,12 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, "; NaN or Inf from ");
         add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
     }
+    /* What the answer does not rest on belongs to the answer. */
+    if (r->damaged)
+        ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
+                      r->damaged == 1 ? "" : "s");
+    if (r->incomplete)
+        ds_buf_printf(out, "; %zu cut short", r->incomplete);
 }
 
 void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/forward.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,23 +273,17 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
                : ds_fail(err, "the record's options are out of range");
 }
 
-/* The tokens that the missing trials are fed: those forced from outside, else those of the base
- * arm's first trial. */
-static int forced_from_record(struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+/* "1,2,3" */
+static int parse_tokens(const char *text, struct ds_run_plan *p, struct ds_error *err)
 {
-    const char *text = kept_option(ds_record_header(r), "forced_tokens");
-    if (!text)
-        return ds_fail(err,
-                       "the record does not say its option forced_tokens: it cannot be resumed");
-    if (!*text)
-        return ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
     size_t cap = 0;
     for (const char *s = text;; s++) {
         char *end;
+        errno = 0;
         long v = strtol(s, &end, 10);
-        if (end == s || v < 0 || v >= p->model->hp.vocab || (*end && *end != ',') ||
+        if (end == s || errno || v < 0 || v > INT32_MAX || (*end && *end != ',') ||
             p->n_forced >= 1000001)
-            return ds_fail(err, "the record's forced tokens are not token ids of this model");
+            return ds_fail(err, "the record's forced tokens are no token ids");
         if (ds_grow(&p->forced, &cap, (size_t)p->n_forced + 1, sizeof *p->forced, "forced tokens",
                     err) != 0)
             return -1;
@@ -348,6 +343,56 @@ static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct
     return 0;
 }
 
+/* What the trials were fed, from any sound one: for a record whose base trial is damaged. */
+static int tokens_fed(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err)
+{
+    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
+        if (!ds_record_sound(r, i) || ds_record_trial(r, i)->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *d = ds_record_load(r, i, err);
+        if (!d || !(*tokens = ds_calloc(d->n_steps, sizeof **tokens, "tokens", err)))
+            return -1;
+        for (size_t k = 0; k < d->n_steps; k++)
+            if (d->steps[k].step == *n && d->steps[k].forced >= 0)
+                (*tokens)[(*n)++] = d->steps[k].forced;
+        return 0;
+    }
+    return 0;
+}
+
+/* The base arm's first trial, if it is there and sound. */
+static int has_base_trial(struct ds_record *r)
+{
+    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
+        const struct ds_trial *t = ds_record_trial(r, i);
+        if (t->arm == 0 && t->repeat == 0 && t->pass == DS_PASS_NATURAL && ds_record_sound(r, i))
+            return 1;
+    }
+    return 0;
+}
+
+/* The tokens that the missing trials are fed, as the others were: those forced from outside, else
+ * those of the base trial, else what any sound trial was fed. None at all: the base arm runs again
+ * and chooses. */
+static int tokens_to_resume(struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
+{
+    const char *text = kept_option(ds_record_header(r), "forced_tokens");
+    if (!text)
+        return ds_fail(err,
+                       "the record does not say its option forced_tokens: it cannot be resumed");
+    int rc = 0;
+    if (*text)
+        rc = parse_tokens(text, p, err);
+    else if (has_base_trial(r))
+        rc = ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
+    else if (!p->options.free_run)
+        rc = tokens_fed(r, &p->forced, &p->n_forced, err);
+    for (int32_t i = 0; rc == 0 && i < p->n_forced; i++)
+        if (p->forced[i] < 0 || p->forced[i] >= p->model->hp.vocab)
+            rc = ds_fail(err, "token %d of the record is outside the vocabulary", p->forced[i]);
+    return rc;
+}
+
 int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
                        struct ds_error *err)
 {
@@ -367,7 +412,7 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     if (needed_neighbours(h, &neighbours, &dtype, err) != 0 ||
         check_prompts(p, neighbours, err) != 0)
         return -1;
-    return bind_requests(p, err) != 0 ? -1 : forced_from_record(r, p, err);
+    return bind_requests(p, err) != 0 ? -1 : tokens_to_resume(r, p, err);
 }
 
 void ds_run_plan_free(struct ds_run_plan *p)

@@ -15,7 +15,7 @@ struct ds_run_plan {
     struct ds_sweep_options options;
     struct ds_sweep_request *requests;
     int32_t n_requests;
-    int32_t *forced; /* --tokens-from, or the base arm's tokens of the record to resume */
+    int32_t *forced; /* --tokens-from, or what the record to resume fed */
     int32_t n_forced;
 };
 

@@ -149,7 +149,7 @@ static int continue_record(struct run *run, struct ds_error *err)
     for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
         const struct ds_trial *t = ds_record_trial(run->old, i);
         uint8_t *cell = have_cell(run, t->arm, t->repeat, t->pass);
-        if (cell)
+        if (cell && ds_record_sound(run->old, i))
             *cell = 1;
     }
     snprintf(run->beside, sizeof run->beside, "%s.resuming", run->path);
@@ -169,7 +169,7 @@ static size_t missing_trials(struct run *run)
     size_t missing = h->n_arms * h->repeats;
     for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
         const struct ds_trial *t = ds_record_trial(run->old, i);
-        missing -= t->pass == DS_PASS_NATURAL && missing > 0;
+        missing -= t->pass == DS_PASS_NATURAL && missing > 0 && ds_record_sound(run->old, i);
     }
     return missing;
 }
@@ -288,6 +288,9 @@ static int start(struct run *run, struct ds_error *err)
     if (check_resume_options(run->o, err) != 0 || ds_record_open(resume, &run->old, err) != 0)
         return -1;
     snprintf(run->path, sizeof run->path, "%s", resume);
+    /* Damaged trials are run again: they must be known before the plan is made. */
+    if (ds_record_claim(run->old, err) != 0 || ds_record_verify(run->old, err) != 0)
+        return -1;
     if (ds_run_plan_resume(run->o, run->old, &run->plan, err) != 0)
         return ds_prefix(err, "%s", resume);
     if (missing_trials(run) == 0)

@@ -277,6 +277,14 @@ size_t ds_record_damaged(const struct ds_record *r);
 /* The HDF5 library's version, "1.10.8"; "unknown" if it does not start. Ask here: the first call
  * into the library must be this room's. */
 void ds_record_library(char *text, size_t size);
+/* Reads every trial with its dumped rows, so that ds_record_sound is known for all. -1 only when
+ * the machine fails (memory): damage is counted, not an error. */
+int ds_record_verify(struct ds_record *r, struct ds_error *err);
+/* Whether trial i has shown no damage so far. */
+int ds_record_sound(const struct ds_record *r, size_t i);
+/* Makes this process the one that may replace the record, until close. -1: another process is
+ * writing or replacing it. */
+int ds_record_claim(struct ds_record *r, struct ds_error *err);
 /* Copies the complete trials of `r` to a new record at `path` and leaves its writer open (for run
  * --resume). */
 int ds_record_copy(struct ds_record *r, const char *path, struct ds_writer **out,

@@ -145,10 +145,11 @@ static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,
         arrays[id] = r->blocks[at].structs;
     }
     *damage = 1;
-    if (ds_checksum_parts(part, DS_RANGES) != row->checksum)
-        return ds_fail(err,
-                       "%s: trial %zu does not have its checksum: the file is damaged or cut short",
-                       r->path, i);
+    if (ds_checksum_parts(part, DS_RANGES) != row->checksum) {
+        ds_fail(err, "%s: trial %zu does not have its checksum: the file is damaged or cut short",
+                r->path, i);
+        return ds_hint(err, "driftscope run --resume does the damaged trials again");
+    }
     fill_arrays(t, row, arrays);
     *blobs = arrays[DS_TABLE_BLOBS];
     return ds_trial_data_check(&r->header, t, err) != 0
@@ -281,22 +282,52 @@ static struct ds_blob *load_blobs(struct ds_record *r, size_t i, int *damage, st
     return blobs;
 }
 
-/* 0 also when the trial is damaged and left out. */
-static int copy_trial(struct ds_record *r, size_t i, struct ds_writer *w, struct ds_error *err)
+/* Trial i with its dumped rows (the caller frees those). 1; 0 when it is damaged, which is counted;
+ * -1. */
+static int load_whole(struct ds_record *r, size_t i, struct ds_trial_data *whole,
+                      struct ds_error *err)
 {
     const struct ds_trial_data *t = ds_record_load(r, i, err);
     int damage = r->trials[i].damaged;
-    struct ds_blob *blobs = t ? load_blobs(r, i, &damage, err) : NULL;
+    struct ds_blob *blobs = t && !damage ? load_blobs(r, i, &damage, err) : NULL;
     if (!blobs) {
         r->damaged += damage && !r->trials[i].damaged;
         r->trials[i].damaged |= damage;
         return damage ? 0 : -1;
     }
-    struct ds_trial_data whole = *t;
-    whole.blobs = blobs;
-    whole.n_blobs = (size_t)r->trials[i].row.count[DS_TABLE_BLOBS];
-    int rc = ds_writer_add(w, &whole, err);
-    free_blobs(blobs, whole.n_blobs);
+    *whole = *t;
+    whole->blobs = blobs;
+    whole->n_blobs = (size_t)r->trials[i].row.count[DS_TABLE_BLOBS];
+    return 1;
+}
+
+int ds_record_verify(struct ds_record *r, struct ds_error *err)
+{
+    for (size_t i = 0; i < r->n_trials; i++) {
+        struct ds_trial_data whole;
+        int rc = load_whole(r, i, &whole, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0)
+            free_blobs(whole.blobs, whole.n_blobs);
+    }
+    return 0;
+}
+
+int ds_record_sound(const struct ds_record *r, size_t i)
+{
+    return i < r->n_trials && !r->trials[i].damaged;
+}
+
+/* 0 also when the trial is damaged and left out. */
+static int copy_trial(struct ds_record *r, size_t i, struct ds_writer *w, struct ds_error *err)
+{
+    struct ds_trial_data whole;
+    int rc = load_whole(r, i, &whole, err);
+    if (rc <= 0)
+        return rc;
+    rc = ds_writer_add(w, &whole, err);
+    free_blobs(whole.blobs, whole.n_blobs);
     return rc;
 }
 

@@ -45,6 +45,58 @@ int ds_place_swmr_works(unsigned long magic)
     return 1;
 }
 
+/* ---- who is writing ------------------------------------------------------------------------- */
+
+void ds_place_mark(int fd)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)fcntl(fd, F_SETLK, &whole);
+}
+
+static int busy(const char *path, int fd, struct ds_error *err)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int known = fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+    ds_fail(err, "%s: is being written by another process (%ld)", path,
+            known ? (long)whole.l_pid : -1L);
+    return ds_hint(err, "wait until that run has ended, or interrupt it");
+}
+
+int ds_place_unmarked(const char *path, struct ds_error *err)
+{
+    struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return 0; /* who may not read it cannot ask */
+    int rc = fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type == F_WRLCK ? busy(path, fd, err) : 0;
+    close(fd);
+    return rc;
+}
+
+int ds_place_claim(const char *path, struct ds_error *err)
+{
+    /* Of a file that may only be read one can ask whether it is being written, not claim it. */
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC), writes = fd >= 0;
+    if (!writes)
+        fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return ds_fail(err, "%s: %s", path, strerror(errno));
+    struct flock whole = {.l_type = writes ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
+    struct stat now, mine;
+    int rc = 0;
+    if (fcntl(fd, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN))
+        rc = busy(path, fd, err);
+    else if (fstat(fd, &mine) != 0 || stat(path, &now) != 0 || mine.st_ino != now.st_ino ||
+             mine.st_dev != now.st_dev)
+        rc = ds_fail(err, "%s: another process has just replaced it", path);
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
 static char *join(const char *a, const char *b, const char *c, struct ds_error *err)
 {
     size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
@@ -100,7 +152,7 @@ static int check_target(const char *path, int force, struct ds_place *p, struct 
         return -1;
     if (stat(p->target, &st) != 0 || !S_ISREG(st.st_mode))
         return ds_fail(err, "%s: is not a regular file and is not replaced", path);
-    return 0;
+    return ds_place_unmarked(p->target, err);
 }
 
 /* The folder part of a path, "" when it has none, with its slash. */

@@ -24,6 +24,17 @@ int ds_place_close(struct ds_place *p, struct ds_error *err);
 /* Removes a file that was never born; frees the names. */
 void ds_place_free(struct ds_place *p);
 
+/* A record that is being written is locked (fcntl, advisory, all of the file): the lock belongs to
+ * the process, ends with it however it ends, and is not inherited by workers. It ends also when the
+ * process closes any other descriptor of the same file. HDF5's own locks (flock) are apart. */
+/* Marks a new file as being written by this process. Where there are no locks nothing happens. */
+void ds_place_mark(int fd);
+/* -1 when another process is writing the file at `path`. */
+int ds_place_unmarked(const char *path, struct ds_error *err);
+/* Opens `path` and marks it: a descriptor that holds the mark until closed; -1 when another process
+ * has marked it or put another file in its place. */
+int ds_place_claim(const char *path, struct ds_error *err);
+
 /* Whether SWMR keeps its promise on a file system with this statfs magic. */
 int ds_place_swmr_works(unsigned long magic);
 /* For tests: every file system counts as one where SWMR promises nothing. */

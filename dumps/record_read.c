@@ -8,6 +8,7 @@
 #include "dumps/record_read.h"
 
 #include "base/mem.h"
+#include "dumps/record_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,7 +182,10 @@ void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, in
 static int read_attribute(const struct ds_record *r, const struct ds_field *f, void *out,
                           struct ds_error *err)
 {
-    if (H5Aexists(r->file, f->name) <= 0)
+    htri_t exists = H5Aexists(r->file, f->name);
+    if (exists < 0)
+        return ds_h5_fail(err, "%s: attribute %s: cannot be looked for", r->path, f->name);
+    if (!exists)
         return ds_fail(err, "%s: is HDF5 but not a record (no attribute %s)", r->path, f->name);
     hid_t attribute = H5Aopen(r->file, f->name, H5P_DEFAULT);
     if (attribute < 0)
@@ -365,7 +369,7 @@ int ds_record_open(const char *path, struct ds_record **out, struct ds_error *er
     struct ds_record *r = ds_calloc(1, sizeof *r, "record", err);
     if (!r)
         return -1;
-    r->file = -1;
+    r->file = r->claim = -1;
     for (int id = 0; id < DS_STORED; id++)
         r->dataset[id] = r->type[id] = -1;
     r->path = ds_calloc(strlen(path) + 1, 1, "record", err);
@@ -378,6 +382,13 @@ int ds_record_open(const char *path, struct ds_record **out, struct ds_error *er
     }
     *out = r;
     return 0;
+}
+
+int ds_record_claim(struct ds_record *r, struct ds_error *err)
+{
+    if (r->claim < 0)
+        r->claim = ds_place_claim(r->path, err);
+    return r->claim < 0 ? -1 : 0;
 }
 
 void ds_record_close(struct ds_record *r)
@@ -394,6 +405,8 @@ void ds_record_close(struct ds_record *r)
         if (r->file >= 0)
             H5Fclose(r->file);
     }
+    if (r->claim >= 0)
+        close(r->claim);
     for (size_t i = 0; i < r->n_trials; i++)
         free(r->trials[i].data);
     for (size_t i = 0; i < r->n_blocks; i++)

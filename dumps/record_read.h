@@ -36,6 +36,7 @@ struct ds_record {
     struct ds_tensor_row *tensors; /* all of /tensors; NULL until needed */
     struct ds_map tensor_at;       /* digest -> index in tensors */
     int tensors_damaged;
+    int claim; /* descriptor that holds the mark of ds_record_claim; -1 */
 };
 
 /* Reads n packed rows of a stored table. NULL with err; *damage tells a damaged file from want of

@@ -115,6 +115,10 @@ static int create_file(struct ds_writer *w, const struct ds_header_image *image)
     for (int id = 0; id < DS_GROWING; id++)
         if ((w->dataset[id] = H5Dopen2(w->file, ds_table(id)->name, H5P_DEFAULT)) < 0)
             return -1;
+    void *fd;
+    if (H5Fget_vfd_handle(w->file, H5P_DEFAULT, &fd) < 0)
+        return -1;
+    ds_place_mark(*(int *)fd);
     return H5Fflush(w->file, H5F_SCOPE_GLOBAL) < 0 ? -1 : 0;
 }
 

@@ -238,7 +238,8 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
 {
     if (!v->first.found || a->h->n_layers <= 0)
         return 0;
-    if (!(v->growth = ds_calloc((size_t)a->h->n_layers, sizeof *v->growth, "growth", err)))
+    /* A record may claim any number of layers; each that counts has a site. */
+    if (!(v->growth = ds_calloc(a->n_sites, sizeof *v->growth, "growth", err)))
         return -1;
     for (size_t s = 0; s < a->n_sites; s++) {
         const struct ds_site *site = &a->h->sites[s];

@@ -18,9 +18,12 @@
 
 #define MODEL "random:llama,layers=2,hidden=48,heads=4,kv_heads=2,ffn=64,vocab=96,ctx=128,seed=3"
 
+#define OTHER_MODEL                                                                                \
+    "random:llama,layers=2,hidden=48,heads=4,kv_heads=2,ffn=64,vocab=96,ctx=128,seed=4"
+
+static const char *model = MODEL;
 static char folder[] = "/tmp/driftscope-test-XXXXXX";
 static char undisturbed[256], record[256];
-static const char *tokens_from; /* a record for --tokens-from, NULL = none */
 
 static const char *program(void)
 {
@@ -34,6 +37,8 @@ static const char *const sweep_args[] = {"--kernels",    "pinned",         "--re
                                          "--mode",       "prefill,decode", "-n",        "3",
                                          "--neighbours", "copies,varied"};
 
+static const char *tokens_from; /* --tokens-from of a new run; NULL */
+
 /* Starts `run` on `path` (or its resume). file_limit: RLIMIT_FSIZE, 0 = none. */
 static pid_t start_run(const char *path, int resume, long file_limit)
 {
@@ -45,7 +50,7 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     argv[n++] = "driftscope";
     argv[n++] = "run";
     argv[n++] = "-m";
-    argv[n++] = MODEL;
+    argv[n++] = model;
     argv[n++] = resume ? "--resume" : "-o";
     argv[n++] = path;
     if (!resume)
@@ -54,6 +59,7 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     if (!resume && tokens_from) {
         argv[n++] = "--tokens-from";
         argv[n++] = tokens_from;
+        argv[n++] = "--force";
     }
     argv[n] = NULL;
     int null = open("/dev/null", O_RDWR);
@@ -228,39 +234,6 @@ static void test_full_disk_is_an_error_and_keeps_what_was_complete(void **state)
     unlink(record);
 }
 
-/* Tokens forced from outside are part of the record: without them a resumed arm would be fed other
- * tokens. */
-static void test_forced_tokens_survive_a_kill(void **state)
-{
-    (void)state;
-    static char other[256], forced[256], command[2048];
-    struct digests own, whole, part;
-    snprintf(other, sizeof other, "%s/other.h5", folder);
-    snprintf(forced, sizeof forced, "%s/forced.h5", folder);
-    snprintf(command, sizeof command,
-             "%s run -q -m '%s' -o '%s' --tokens 9,8,7 -n 3 --repeat 1 --batch 1 --threads 1 "
-             "--chunk 0 --mode prefill >/dev/null",
-             program(), MODEL, other);
-    assert_int_equal(system(command), 0);
-    tokens_from = other;
-    assert_int_equal(wait_for(start_run(forced, 0, 0)), 0);
-    read_digests(undisturbed, &own);
-    read_digests(forced, &whole);
-    assert_true(own.of[0] != whole.of[0]); /* or the test would see nothing */
-    off_t full = size_of(forced);
-    for (int i = 1; i <= 6; i++) {
-        unlink(record);
-        kill_at(start_run(record, 0, 0), record, full - full * i / 60, SIGKILL);
-        read_digests(record, &part);
-        check_subset(&part, &whole);
-        check_resumes_to_the_whole(&whole);
-    }
-    tokens_from = NULL;
-    unlink(record);
-    unlink(other);
-    unlink(forced);
-}
-
 /* Trials of another environment in one record would look like instability. */
 static void test_another_environment_does_not_resume(void **state)
 {
@@ -272,6 +245,113 @@ static void test_another_environment_does_not_resume(void **state)
     assert_int_equal(setenv("OPENBLAS_CORETYPE", "Nehalem", 1), 0);
     assert_int_equal(wait_for(start_run(record, 1, 0)), 2);
     assert_int_equal(unsetenv("OPENBLAS_CORETYPE"), 0);
+    check_resumes_to_the_whole(&whole);
+    unlink(record);
+}
+
+/* Where the bytes of a trial's digests lie, found by content. */
+static void damage_digests(const char *path, const uint64_t *digests, size_t n)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    size_t size = (size_t)size_of(path), want = n * sizeof *digests, hits = 0;
+    char *bytes = malloc(size);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, size, f), size);
+    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), digests, want)); at++) {
+        assert_int_equal(fseek(f, at - bytes, SEEK_SET), 0);
+        assert_int_not_equal(fputc(*at ^ 1, f), EOF);
+        hits++;
+    }
+    fclose(f);
+    free(bytes);
+    assert_true(hits > 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    for (int c; (c = fgetc(in)) != EOF;)
+        assert_int_not_equal(fputc(c, out), EOF);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* A trial whose row is sound but whose payload is not: it is missing, and so is done again. The
+ * base trial, too, whose tokens the others were fed. */
+static void test_damaged_trials_are_done_again(void **state)
+{
+    (void)state;
+    struct digests whole;
+    struct ds_error err;
+    struct ds_record *r;
+    read_digests(undisturbed, &whole);
+    copy_file(undisturbed, record);
+    assert_ok(ds_record_open(undisturbed, &r, &err), err);
+    const struct ds_trial_data *t = ds_record_load(r, 0, &err);
+    assert_non_null(t);
+    assert_true(t->info.arm == 0 && t->n_digests > 4);
+    damage_digests(record, t->digests, 4);
+    ds_record_close(r);
+    assert_ok(ds_record_open(record, &r, &err), err);
+    assert_null(ds_record_load(r, 0, &err));
+    assert_ok(ds_record_verify(r, &err), err);
+    assert_false(ds_record_sound(r, 0));
+    ds_record_close(r);
+    check_resumes_to_the_whole(&whole);
+    unlink(record);
+}
+
+static void test_resume_feeds_the_tokens_of_another_record(void **state)
+{
+    (void)state;
+    struct digests whole, part;
+    char first[300];
+    snprintf(first, sizeof first, "%s/tokens.h5", folder);
+    /* Other tokens than this model's own: those of its sibling with another seed. */
+    model = OTHER_MODEL;
+    unlink(first);
+    assert_int_equal(wait_for(start_run(first, 0, 0)), 0);
+    model = MODEL;
+    tokens_from = first;
+    assert_int_equal(wait_for(start_run(record, 0, 0)), 0);
+    read_digests(record, &whole);
+    off_t full = size_of(record);
+    int partial = 0;
+    for (int i = 2; i <= 4; i++) {
+        unlink(record);
+        kill_at(start_run(record, 0, 0), record, full * i / 5, SIGKILL);
+        read_digests(record, &part);
+        partial += part.n < whole.n;
+        check_resumes_to_the_whole(&whole);
+    }
+    assert_true(partial > 0);
+    tokens_from = NULL;
+    unlink(first);
+    unlink(record);
+}
+
+/* Two writers would each rename over the other's file. */
+static void test_a_growing_record_is_neither_resumed_nor_replaced(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct ds_record *r;
+    struct ds_writer *w;
+    struct digests whole;
+    read_digests(undisturbed, &whole);
+    assert_ok(ds_record_open(undisturbed, &r, &err), err);
+    assert_ok(ds_record_copy(r, record, &w, &err), err);
+    assert_int_equal(wait_for(start_run(record, 1, 0)), 2);
+    tokens_from = undisturbed; /* with --force */
+    assert_int_equal(wait_for(start_run(record, 0, 0)), 2);
+    tokens_from = NULL;
+    assert_ok(ds_writer_close(w, &err), err);
+    assert_ok(ds_record_claim(r, &err), err);
+    assert_int_equal(wait_for(start_run(undisturbed, 1, 0)), 2);
+    ds_record_close(r);
     check_resumes_to_the_whole(&whole);
     unlink(record);
 }
@@ -317,8 +397,10 @@ int main(void)
         cmocka_unit_test(test_killed_at_50_moments_and_resumed),
         cmocka_unit_test(test_interrupted_run_says_130_and_resumes),
         cmocka_unit_test(test_full_disk_is_an_error_and_keeps_what_was_complete),
-        cmocka_unit_test(test_forced_tokens_survive_a_kill),
         cmocka_unit_test(test_another_environment_does_not_resume),
+        cmocka_unit_test(test_damaged_trials_are_done_again),
+        cmocka_unit_test(test_resume_feeds_the_tokens_of_another_record),
+        cmocka_unit_test(test_a_growing_record_is_neither_resumed_nor_replaced),
         cmocka_unit_test(test_nothing_missing_is_no_error),
         cmocka_unit_test(test_an_existing_file_is_not_overwritten),
     };

@@ -433,6 +433,78 @@ static void test_sites_are_named_forgivingly(void **state)
     sweep_free(&s);
 }
 
+/* jansson leaves out what it cannot make, without a word: every allocation must be watched. */
+static void test_json_is_whole_or_an_error(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 3);
+    make(&s, &m);
+    struct ds_error err;
+    struct ds_buf whole = {0};
+    int failures = 0;
+    assert_ok(ds_render_verdict_json(&m.r, &whole, &err), err);
+    for (long n = 1; n < 4000; n += 7) {
+        struct ds_buf part = {0};
+        ds_mem_fail_at(n);
+        int rc = ds_render_verdict_json(&m.r, &part, &err);
+        ds_mem_fail_at(0);
+        int same = rc == 0 && strcmp(part.data, whole.data) == 0;
+        if (rc == 0 && !same)
+            print_error("allocation %ld of the JSON text failed unseen\n", n);
+        assert_true(rc != 0 || same);
+        failures += rc != 0;
+        ds_buf_free(&part);
+    }
+    assert_true(failures > 100);
+    ds_buf_free(&whole);
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_text_is_whole_or_an_error(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 3);
+    make(&s, &m);
+    ds_render_verdict_text(&m.r, &m.out);
+    assert_false(m.out.failed);
+    for (long n = 1; n < 400; n++) {
+        struct ds_buf part = {0};
+        ds_mem_fail_at(n);
+        ds_render_verdict_text(&m.r, &part);
+        ds_mem_fail_at(0);
+        if (!part.failed && strcmp(part.data, m.out.data) != 0)
+            print_error("allocation %ld of the text failed unseen\n", n);
+        assert_true(part.failed || strcmp(part.data, m.out.data) == 0);
+        ds_buf_free(&part);
+    }
+    done(&m);
+    sweep_free(&s);
+}
+
+static void test_sentence_says_what_was_left_out(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    make(&s, &m);
+    m.r.damaged = 2;
+    m.r.incomplete = 9;
+    ds_render_sentence(&m.r, &m.out);
+    assert_non_null(strstr(m.out.data, "; 2 damaged trials left out; 9 cut short"));
+    done(&m);
+    sweep_free(&s);
+}
+
 static void test_classes_in_short(void **state)
 {
     (void)state;
@@ -467,6 +539,9 @@ int main(void)
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_site_shows_rows_and_values),
         cmocka_unit_test(test_sites_are_named_forgivingly),
+        cmocka_unit_test(test_json_is_whole_or_an_error),
+        cmocka_unit_test(test_text_is_whole_or_an_error),
+        cmocka_unit_test(test_sentence_says_what_was_left_out),
         cmocka_unit_test(test_classes_in_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,6 +264,13 @@ static void test_batch_drift_with_its_thresholds(void **state)
     assert_int_equal(v.n_growth, 2);
     assert_int_equal(v.growth[0].layer, 0);
     assert_true(v.growth[1].max_ulp > v.growth[0].max_ulp);
+    /* A record may claim any number of layers; memory follows the sites that it has. */
+    ds_verdict_free(&v);
+    s.header.n_layers = INT32_MAX;
+    struct ds_source claimed = sweep_source(&s);
+    struct ds_error claim_err;
+    assert_ok(ds_verdict_make(&claimed, &v, &claim_err), claim_err);
+    assert_int_equal(v.n_growth, 2);
     ds_verdict_free(&v);
     sweep_free(&s);
 }
