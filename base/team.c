@@ -7,6 +7,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024, SPIN_ROUNDS = 2000 };
+/* A member spins for some tens of microseconds between rounds, which is longer than what one thread
+ * does alone between two matmuls of a token. The caller, in the middle of a round, waits about as
+ * long again, and then much longer while it offers its core to others: if it slept as soon, its
+ * wake-up (some 50 us) would let the members fall asleep, whose wake-up would let it fall asleep in
+ * the next round, and so on, each round costing two wake-ups. */
+enum { MAX_THREADS = 1024, SPIN_ROUNDS = 2000, YIELD_ROUNDS = 2000 };
 
 struct member {
     struct ds_team *team;
@@ -33,6 +39,7 @@ struct ds_team {
     _Atomic(unsigned) generation; /* bumped to start a round */
     _Atomic(unsigned) pending;    /* members still running */
     _Atomic(int) sleepers;        /* members asleep on `generation` */
+    _Atomic(int) caller_sleeps;   /* on `pending`; mostly it spins, and needs no wake-up */
     _Atomic(int) stop;
     struct member member[];
 };
@@ -80,7 +87,7 @@ static void *member_main(void *arg)
             return NULL;
         t->fn(t->arg, me->index, t->threads);
         me->rounds++;
-        if (atomic_fetch_sub(&t->pending, 1) == 1)
+        if (atomic_fetch_sub(&t->pending, 1) == 1 && atomic_load(&t->caller_sleeps))
             futex_wake(&t->pending, 1);
     }
 }
@@ -131,6 +138,25 @@ int ds_team_threads(const struct ds_team *t)
     return t->threads;
 }
 
+/* The caller's wait for the end of a round. */
+static void wait_members(struct ds_team *t)
+{
+    for (int i = 0; i < SPIN_ROUNDS + YIELD_ROUNDS; i++) {
+        if (!atomic_load_explicit(&t->pending, memory_order_acquire))
+            return;
+        if (i < SPIN_ROUNDS)
+            relax();
+        else
+            sched_yield();
+    }
+    /* Set before `pending` is read again, as the last member reads it after it has written that:
+     * one of the two sees the other. */
+    atomic_store(&t->caller_sleeps, 1);
+    for (unsigned left; (left = atomic_load(&t->pending)) != 0;)
+        futex_wait(&t->pending, left);
+    atomic_store(&t->caller_sleeps, 0);
+}
+
 void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
 {
     if (t->threads == 1) {
@@ -144,10 +170,7 @@ void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
     if (atomic_load(&t->sleepers))
         futex_wake(&t->generation, t->threads);
     fn(arg, 0, t->threads);
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&t->pending, memory_order_acquire); i++)
-        relax();
-    for (unsigned left; (left = atomic_load(&t->pending)) != 0;)
-        futex_wait(&t->pending, left);
+    wait_members(t);
 }
 
 static double clock_seconds(clockid_t clock)

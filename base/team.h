@@ -2,7 +2,7 @@
  *
  * Why not OpenMP: the tool must know how many threads really ran, must fork worker processes, and
  * must not leave spinning threads beside a BLAS library's own (an OpenMP region that spins halves
- * sgemm on two threads). Members spin for a few microseconds only, then sleep. */
+ * sgemm on two threads). Members spin for some tens of microseconds only, then sleep. */
 #ifndef DS_TEAM_H
 #define DS_TEAM_H
 

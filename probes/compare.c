@@ -134,10 +134,10 @@ static void mark_drift(struct ds_probe *p, struct probe_ref *ref, uint32_t site,
 static int is_origin(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
                      uint32_t row)
 {
-    const struct probe_input *in = p->inputs + p->site[site].first_input;
+    const struct probe_input *in = p->inputs + p->links[site].first_input;
     const int32_t *first = ref->first_drift + (size_t)p->row_request[row] * p->c.n_sites;
     int32_t position = p->t.rows[p->call_first + row].position;
-    for (uint32_t k = 0; k < p->site[site].n_inputs; k++) {
+    for (uint32_t k = 0; k < p->links[site].n_inputs; k++) {
         uint32_t from = in[k].from;
         if (in[k].kind == DS_EDGE_ROW      ? probe_drifted(p, ref, from, row)
             : in[k].kind == DS_EDGE_CAUSAL ? first[from] <= position
@@ -202,7 +202,7 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
         p->first_site = r->site;
     if (!dump_wanted(p, r->site, origin))
         return 0;
-    struct probe_site *s = &p->site[r->site];
+    struct probe_links *s = &p->links[r->site];
     if (!*dumped && s->dumped >= p->c.dump_rows)
         return 0;
     s->dumped += !*dumped;

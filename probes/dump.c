@@ -104,7 +104,7 @@ void probe_release(struct ds_probe *p, uint32_t site)
 {
     size_t left = 0;
     for (size_t i = 0; i < p->n_live; i++) {
-        if (p->site[p->live[i]].last_reader < site)
+        if (p->links[p->live[i]].last_reader < site)
             release_site(&p->kept[p->live[i]]);
         else
             p->live[left++] = p->live[i];
@@ -185,8 +185,8 @@ int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct
     if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err) ||
         add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, r->site, held), err))
         return -1;
-    const struct probe_input *in = p->inputs + p->site[r->site].first_input;
-    for (uint32_t k = 0; k < p->site[r->site].n_inputs; k++)
+    const struct probe_input *in = p->inputs + p->links[r->site].first_input;
+    for (uint32_t k = 0; k < p->links[r->site].n_inputs; k++)
         if (dump_input(p, ref, &in[k], row, err))
             return -1;
     return 0;

@@ -75,7 +75,7 @@ static int collect(struct ds_probe *p, const struct edge_table *e, struct walk *
         if (step_back(p, e, w, next, w->widest[next] - 1u, err))
             return -1;
     }
-    struct probe_site *s = &p->site[site];
+    struct probe_links *s = &p->links[site];
     s->first_input = (uint32_t)w->n_found;
     for (uint32_t from = 0; from < p->c.n_sites; from++) {
         if (!w->widest[from] || !p->site[from].on || from == site)
@@ -87,8 +87,8 @@ static int collect(struct ds_probe *p, const struct edge_table *e, struct walk *
         struct probe_site *source = &p->site[from];
         source->has_readers = 1;
         source->causal_source |= w->widest[from] - 1u == DS_EDGE_CAUSAL;
-        if (site > source->last_reader)
-            source->last_reader = site;
+        if (site > p->links[from].last_reader)
+            p->links[from].last_reader = site;
     }
     s->n_inputs = (uint32_t)w->n_found - s->first_input;
     return 0;

@@ -387,6 +387,12 @@ const struct ds_hold_row *ds_hold_rows(const struct ds_hold *h, long slot, uint3
     return entries_of(h, slot, site);
 }
 
+void ds_hold_prefetch(const struct ds_hold *h, long slot, uint32_t site, const uint32_t *guess)
+{
+    __builtin_prefetch(&counts_of(h, slot)[site]);
+    __builtin_prefetch(&entries_of(h, slot, site)[*guess]);
+}
+
 const void *ds_hold_bytes(const struct ds_hold *h, long slot, uint32_t site, uint32_t i)
 {
     return bytes_of(h, slot, site, i);

@@ -33,6 +33,8 @@ void ds_hold_abandon(struct ds_hold *h, long slot);
 const struct ds_hold_row *ds_hold_rows(const struct ds_hold *h, long slot, uint32_t site,
                                        uint32_t *n);
 const void *ds_hold_bytes(const struct ds_hold *h, long slot, uint32_t site, uint32_t i);
+/* Asks the caches for the entry that is expected next at a site. */
+void ds_hold_prefetch(const struct ds_hold *h, long slot, uint32_t site, const uint32_t *guess);
 /* The entry with this key, or -1. `guess` is tried first (arms mostly meet rows in the same order).
  */
 long ds_hold_find(const struct ds_hold *h, long slot, uint32_t site, const struct ds_row *key,

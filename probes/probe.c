@@ -49,11 +49,13 @@ static int init_sites(struct ds_probe *p, struct ds_error *err)
 {
     for (uint32_t i = 0; i < p->c.n_sites; i++) {
         struct probe_site *s = &p->site[i];
-        s->dtype = ds_dtype_parse(p->c.sites[i].dtype);
-        if (s->dtype < 0)
+        int dtype = ds_dtype_parse(p->c.sites[i].dtype);
+        if (dtype < 0)
             return ds_fail(err, "probe: site %u (%s) has unknown dtype '%.8s'", i,
                            p->c.sites[i].stage, p->c.sites[i].dtype);
-        s->element_size = ds_dtype_size(s->dtype);
+        s->dtype = (uint8_t)dtype;
+        s->element_size = (uint8_t)ds_dtype_size(dtype);
+        s->width = p->c.sites[i].width;
         s->on = !p->c.site_on || p->c.site_on[i];
         s->held = s->on && p->c.hold && ds_hold_keeps(p->c.hold, i);
         s->launch = NO_LAUNCH;
@@ -64,16 +66,20 @@ static int init_sites(struct ds_probe *p, struct ds_error *err)
 int ds_probe_new(const struct ds_probe_config *config, struct ds_probe **out, struct ds_error *err)
 {
     *out = NULL;
-    struct ds_probe *p = ds_calloc(1, sizeof *p, "probe", err);
+    struct ds_probe *p = ds_alloc_aligned(1, sizeof *p, "probe", err);
     if (!p)
         return -1;
     p->c = *config;
+    p->n_sites = config->n_sites;
+    p->watch = !config->no_watch;
+    p->team_threads = config->team ? ds_team_threads(config->team) : 1;
     p->isa = ds_digest_isa();
     p->filling = -1;
     p->first_site = NO_SITE;
     ds_ticks_init(&p->clock);
-    size_t members = p->c.team ? (size_t)ds_team_threads(p->c.team) : 1;
-    if (!(p->site = ds_calloc(p->c.n_sites, sizeof *p->site, "probe sites", err)) ||
+    size_t members = (size_t)p->team_threads;
+    if (!(p->site = ds_alloc_aligned(p->n_sites, sizeof *p->site, "probe sites", err)) ||
+        !(p->links = ds_calloc(p->n_sites, sizeof *p->links, "probe sites", err)) ||
         !(p->kept = ds_calloc(p->c.n_sites, sizeof *p->kept, "kept rows", err)) ||
         !(p->member_ticks =
               ds_alloc_aligned(members * TICKS_STRIDE, sizeof(uint64_t), "probe times", err)) ||
@@ -95,6 +101,7 @@ void ds_probe_free(struct ds_probe *p)
         free(p->kept[i].rows);
     free(p->kept);
     free(p->site);
+    free(p->links);
     free(p->inputs);
     free(p->flags);
     free(p->row_request);
@@ -132,7 +139,7 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
     p->phase_ticks[0] = p->phase_ticks[1] = 0;
     for (uint32_t i = 0; i < p->c.n_sites; i++) {
         p->site[i].launch = NO_LAUNCH;
-        p->site[i].dumped = 0;
+        p->links[i].dumped = 0;
     }
     if (probe_refs_begin(p, refs, n_refs, err) ||
         ds_grow(&p->t.captures, &p->cap.captures, p->last_captures, sizeof *p->t.captures,

@@ -15,11 +15,18 @@ struct probe_input {
     uint32_t from, kind; /* enum ds_edge_kind */
 };
 
+/* What every visit of a site reads. Between two visits of it lies a whole pass, whose weights have
+ * driven everything out of the caches; so these are small, and four share a cache line. */
 struct probe_site {
-    uint8_t on, held, has_readers, causal_source;
-    int dtype;
-    size_t element_size;
+    uint32_t width;  /* elements a row; 0 = varies */
     uint32_t launch; /* of its last capture in this trial, or NO_LAUNCH */
+    uint8_t on, held, dtype, element_size;
+    uint8_t has_readers, causal_source;
+};
+_Static_assert(sizeof(struct probe_site) == 16, "four sites a cache line");
+
+/* What only a drift asks for. */
+struct probe_links {
     uint32_t dumped; /* rows dumped in this trial */
     uint32_t first_input, n_inputs;
     uint32_t last_reader; /* the last site that has it as an input */
@@ -52,24 +59,36 @@ struct kept_site {
 
 enum probe_state { PROBE_IDLE = 0, PROBE_TRIAL, PROBE_CALL };
 
+/* Members are in the order in which they are needed: the first two cache lines and the array
+ * pointers in `t` are all that a site without a drift touches. */
 struct ds_probe {
-    struct ds_probe_config c;
     const struct ds_digest_isa *isa;
-    struct probe_site *site;
-    struct probe_input *inputs;
-
+    struct probe_site *site; /* [sites] */
     enum probe_state state;
     int broken; /* a step of this trial failed: only abort is left */
-    struct ds_trial_data t;
+    uint32_t n_sites;
+    uint32_t call_first, call_rows; /* of this call, in t.rows */
+    int watch;                      /* rows without a reference are searched for NaN and Inf */
+    size_t n_refs;                  /* in use, refs_cap with memory */
+    size_t n_live;                  /* sites with kept rows that may be let go within the call */
+    uint64_t call_ticks;            /* in probes, this call */
+
+    struct ds_ticks clock;
+    long filling; /* slot of the hold that this trial fills, or -1 */
+    int team_threads;
+    uint8_t *flags; /* [call_rows] non-finite rows of the site at hand */
     struct {
-        size_t calls, rows, launches, captures, digests, drifts, nonfinites, steps, blobs;
+        size_t captures, digests, calls, rows, launches, drifts, nonfinites, steps, blobs;
     } cap;
+
+    struct ds_trial_data t;
+    struct ds_probe_config c;
+    struct probe_links *links; /* [sites] */
+    struct probe_input *inputs;
     size_t last_captures, last_digests; /* of the trial before: the next is mostly as long */
 
     /* this call */
-    uint32_t call_first, call_rows; /* in t.rows */
-    size_t words;                   /* of a bit set over the call's rows */
-    uint8_t *flags;                 /* [call_rows] non-finite rows of the site at hand */
+    size_t words; /* of a bit set over the call's rows */
     size_t flags_cap;
     uint32_t *row_request; /* [call_rows] index into requests */
     size_t row_request_cap;
@@ -77,22 +96,19 @@ struct ds_probe {
     size_t n_requests, requests_cap;
 
     /* references */
-    struct probe_ref *refs; /* n_refs in use, refs_cap with memory */
-    size_t n_refs, refs_cap;
-    long filling; /* slot of the hold that this trial fills, or -1 */
+    struct probe_ref *refs;
+    size_t refs_cap;
 
     /* dumps */
     uint32_t first_site;    /* where the trial drifted first, or NO_SITE */
     struct kept_site *kept; /* [sites] */
     uint32_t *blob_index;   /* open addressing by digest: blob number + 1 */
     size_t blob_slots;
-    uint32_t *live; /* sites with kept rows that may be let go within the call */
-    size_t n_live, live_cap;
+    uint32_t *live;
+    size_t live_cap;
 
     /* time */
-    struct ds_ticks clock;
     struct ds_usage call_usage;
-    uint64_t call_ticks;          /* in probes, this call */
     double ticks, phase_ticks[2]; /* all; this trial's by phase */
     uint32_t phase;
     uint64_t *member_ticks; /* one cache line per team member */

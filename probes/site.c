@@ -54,7 +54,7 @@ static void digest_rows(struct ds_probe *p, const struct probe_rows *r, uint64_t
                         uint8_t *flags)
 {
     struct digest_job j = {p, r, digests, flags, p->site[r->site].dtype};
-    int threads = p->c.team ? ds_team_threads(p->c.team) : 1;
+    int threads = p->team_threads;
     if (threads < 2 || r->n < 2 || r->row_bytes * r->n < TEAM_BYTES) {
         digest_range(&j, 0, r->n);
         return;
@@ -145,6 +145,22 @@ static int add_captures(struct ds_probe *p, const struct probe_rows *r, struct d
     return 0;
 }
 
+/* Asks for what is needed after the hashing, which takes about as long as memory does. */
+static void fetch_ahead(const struct ds_probe *p, uint32_t site, const struct ds_launch *launch)
+{
+    const struct ds_trial_data *t = &p->t;
+    uint32_t last = p->site[site].launch;
+    __builtin_prefetch(&t->captures[t->n_captures], 1);
+    if (launch && last != NO_LAUNCH) {
+        __builtin_prefetch(launch);
+        __builtin_prefetch((const char *)(launch + 1) - 1);
+        __builtin_prefetch(&t->launches[last]);
+        __builtin_prefetch((const char *)(&t->launches[last] + 1) - 1);
+    }
+    for (size_t k = 0; k < p->n_refs; k++)
+        ds_hold_prefetch(p->c.hold, p->refs[k].slot, site, &p->refs[k].guess[site]);
+}
+
 static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_launch *launch,
                      struct ds_error *err)
 {
@@ -153,12 +169,13 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
         ds_grow(&t->digests, &p->cap.digests, t->n_digests + r->n, sizeof *t->digests, "digests",
                 err))
         return -1;
-    if (find_launch(p, r->site, launch, err) || add_captures(p, r, err))
-        return -1;
     uint64_t *digests = t->digests + t->n_digests;
     /* Nothing to compare with: every row is looked at for NaN and Inf. */
-    int alone = p->n_refs == 0 && !p->c.no_watch;
+    int alone = p->n_refs == 0 && p->watch;
+    fetch_ahead(p, r->site, launch);
     digest_rows(p, r, digests, alone ? p->flags : NULL);
+    if (find_launch(p, r->site, launch, err) || add_captures(p, r, err))
+        return -1;
     t->n_digests += r->n;
     r->digests = digests;
     if (alone)
@@ -168,14 +185,25 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
     return p->n_refs || p->filling >= 0 ? probe_compare(p, r, err) : 0;
 }
 
-static int check_only(const struct ds_probe *p, const char *stage, const uint32_t *only, uint32_t n,
+/* Why the rows given for a site cannot be taken. */
+static int refuse(const struct ds_probe *p, const struct probe_rows *r, struct ds_error *err)
+{
+    const struct ds_site *s = &p->c.sites[r->site];
+    if (r->width != s->width && s->width != 0)
+        return ds_fail(err, "probe: %s has %u elements a row, not the %u of its site", s->stage,
+                       r->width, s->width);
+    return ds_fail(err, "probe: %s: rows of %zu bytes lie only %zu bytes apart", s->stage,
+                   r->row_bytes, r->stride);
+}
+
+static int check_only(const struct ds_probe *p, uint32_t site, const uint32_t *only, uint32_t n,
                       struct ds_error *err)
 {
     for (uint32_t i = 0; i < n; i++)
         if (only[i] >= p->call_rows || (i && only[i] <= only[i - 1]))
             return ds_fail(
                 err, "probe: %s: row number %u is out of order, or not among the call's %u rows",
-                stage, only[i], p->call_rows);
+                p->c.sites[site].stage, only[i], p->call_rows);
     return 0;
 }
 
@@ -183,23 +211,19 @@ static int take_site(struct ds_probe *p, uint32_t site, const struct ds_launch *
                      const void *data, size_t stride, uint32_t width, const uint32_t *only,
                      uint32_t n_only, struct ds_error *err)
 {
+    const struct probe_site *s = &p->site[site];
     struct probe_rows r = {
         .site = site,
         .data = data,
         .stride = stride,
-        .row_bytes = width * p->site[site].element_size,
+        .row_bytes = (size_t)width * s->element_size,
         .width = width,
         .only = only,
         .n = only ? n_only : p->call_rows,
     };
-    const struct ds_site *s = &p->c.sites[site];
-    if (width != s->width && s->width != 0)
-        return ds_fail(err, "probe: %s has %u elements a row, not the %u of its site", s->stage,
-                       width, s->width);
-    if (stride < r.row_bytes && r.n > 1)
-        return ds_fail(err, "probe: %s: rows of %zu bytes lie only %zu bytes apart", s->stage,
-                       r.row_bytes, stride);
-    if (check_only(p, s->stage, only, only ? n_only : 0, err))
+    if ((width != s->width && s->width != 0) || (stride < r.row_bytes && r.n > 1))
+        return refuse(p, &r, err);
+    if (only && check_only(p, site, only, n_only, err))
         return -1;
     return r.n ? take_rows(p, &r, launch, err) : 0;
 }
@@ -210,8 +234,8 @@ int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *lau
 {
     if (p->state != PROBE_CALL || p->broken)
         return ds_fail(err, "probe: a site outside a call, or after a failure");
-    if (site >= p->c.n_sites)
-        return ds_fail(err, "probe: site %u is not among the %u", site, p->c.n_sites);
+    if (site >= p->n_sites)
+        return ds_fail(err, "probe: site %u is not among the %u", site, p->n_sites);
     if (!p->site[site].on)
         return 0;
     uint64_t start = ds_ticks_now(&p->clock);

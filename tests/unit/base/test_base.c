@@ -157,6 +157,31 @@ static void test_team_runs_every_member_each_round(void **state)
     assert_null(ds_team_new(100000, &err));
 }
 
+static void dawdle(void *arg, int thread, int threads)
+{
+    if (thread > 0)
+        for (volatile int i = 0; i < 20 * 1000 * 1000; i++)
+            ;
+    count_call(arg, thread, threads);
+}
+
+/* The caller has long stopped spinning when the members end: they must wake it. A lost wake-up
+ * hangs. */
+static void test_team_wakes_a_caller_that_sleeps(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct ds_team *team = ds_team_new(3, &err);
+    assert_non_null(team);
+    struct tally t = {{0}, 0};
+    for (int round = 0; round < 3; round++) {
+        ds_team_run(team, dawdle, &t);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(t.calls[i], round + 1);
+    }
+    ds_team_free(team);
+}
+
 static void test_share_covers_everything_once(void **state)
 {
     (void)state;
@@ -183,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_ulp_distance),
         cmocka_unit_test(test_allocation_checks_size_and_injects_failure),
         cmocka_unit_test(test_team_runs_every_member_each_round),
+        cmocka_unit_test(test_team_wakes_a_caller_that_sleeps),
         cmocka_unit_test(test_share_covers_everything_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "tests/unit/testing.h"
 
 #include "dumps/stats.h"
+#include "dumps/stats_block.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -219,6 +220,44 @@ static void test_unaligned_rows(void **state)
     assert_true(first == UINT32_MAX);
 }
 
+/* Every bit of the sums is the same with every instruction set, whatever the values. */
+static void test_instruction_sets_agree(void **state)
+{
+    (void)state;
+    enum { N = 4096, LONE = 8 };
+    static uint32_t a[N], ref[N];
+    if (ds_stats_add() == ds_stats_add_base) {
+        skip(); /* nothing to compare with on this CPU */
+        return;
+    }
+    static const uint32_t special[] = {0,          0x80000000, 0x7f800000, 0xff800000,
+                                       0x7fc00000, 0xffc00001, 0x7fa00000, 0x00000001,
+                                       0x807fffff, 0x7f7fffff, 0xff7fffff, 0x3f800000};
+    enum { SPECIAL = sizeof special / sizeof special[0] };
+    uint64_t random = 7;
+    for (size_t i = 0; i < N; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        a[i] = (uint32_t)(random >> 32);
+        ref[i] = i % 3 ? a[i] ^ (uint32_t)(random >> 60) : (uint32_t)(random >> 13);
+        if (i % 5 == 0)
+            a[i] = special[(random >> 20) % SPECIAL];
+        if (i % 7 == 0)
+            ref[i] = special[(random >> 27) % SPECIAL];
+    }
+    for (size_t n = LONE; n <= N; n *= 2) {
+        struct ds_stats_sums plain, fast;
+        memset(&plain, 0, sizeof plain);
+        memset(&fast, 0, sizeof fast);
+        for (int keys = 0; keys < 2; keys++) {
+            const int32_t *ka = keys ? (const int32_t *)ref : NULL;
+            const int32_t *kr = keys ? (const int32_t *)a : NULL;
+            ds_stats_add_base(&plain, a + N - n, ref + N - n, ka, kr, n);
+            ds_stats_add()(&fast, a + N - n, ref + N - n, ka, kr, n);
+            assert_memory_equal(&plain, &fast, sizeof plain);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_random_rows_against_the_definition),
         cmocka_unit_test(test_unaligned_rows),
+        cmocka_unit_test(test_instruction_sets_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
