@@ -46,7 +46,7 @@ void ds_analysis_free(struct ds_analysis *a)
         free(t->row);
         free(t->requests);
         free(t->excluded);
-        free(t->odd_trial);
+        free(t->odd);
     }
     for (size_t f = 0; a->values && f < a->h->n_factors; f++)
         free(a->values[f]);
@@ -271,6 +271,7 @@ static int probe_share(const struct ds_analysis *a, int phase, double *median, d
 static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     v->counts.trials = a->n_natural;
+    v->counts.arms_planned = a->h->n_arms;
     v->counts.rows = a->n_rows;
     for (size_t i = a->h->n_arms; i-- > 0;)
         if (a->arms[i].n_trials) {

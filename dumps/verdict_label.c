@@ -172,10 +172,13 @@ static void suspect(struct ds_analysis *a, const struct evidence *all, const uin
         for (size_t k = 0; t->n_trials && k < a->n_families; k++) {
             if (!all[k].seen || t->excluded[k])
                 continue;
+            double here = (double)mine[i * a->n_families + k];
             double rate = all[k].judged ? (double)all[k].unstable / (double)all[k].judged : 1.0;
             double alike = (all[k].agree + 0.5) / (all[k].pairs + 1.0);
-            t->excluded[k] = !(rate * (double)mine[i * a->n_families + k] >= ENOUGH_EXPECTED) ||
-                             !(pow(alike, (double)t->n_trials - 1) <= LUCK);
+            if (!(rate * here >= ENOUGH_EXPECTED))
+                t->excluded[k] = here > 0 ? EXCLUDED_LUCK : EXCLUDED_ABSENT;
+            else if (!(pow(alike, (double)t->n_trials - 1) <= LUCK))
+                t->excluded[k] = EXCLUDED_LUCK;
         }
     }
 }
@@ -244,7 +247,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
         }
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
-        t->excluded[k] = 1;
+        t->excluded[k] = EXCLUDED_SEEN;
         a->kernel_unstable[t->kernel[cell]] = 1;
         all[k].seen = 1;
         all[k].unstable += label == DS_LABEL_ORIGIN;
