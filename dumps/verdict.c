@@ -332,6 +332,15 @@ static void find_first(struct ds_verdict *v)
     v->sites_before = v->first.found ? v->first.site : 0;
 }
 
+static void size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v)
+{
+    static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
+    for (size_t f = 0; f < v->n_factors; f++)
+        for (int p = 0; p < DS_VERDICT_PHASES; p++)
+            size_finding(a, labels, phases[p], &v->factors[f].phase[p].first);
+    v->unstable.first = v->factors[0].phase[DS_VERDICT_ALL].first;
+}
+
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     if (set_up(a, v, err) != 0) {
@@ -348,12 +357,10 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                      find_switches(a, v, err) != 0
                  ? -1
                  : 0;
+    if (rc == 0 && a->n_natural)
+        size_findings(a, labels, v);
     free(labels);
     if (rc == 0 && a->n_natural) {
-        for (size_t f = 0; f < v->n_factors; f++)
-            for (int p = 0; p < DS_VERDICT_PHASES; p++)
-                size_finding(a, &v->factors[f].phase[p].first);
-        size_finding(a, &v->unstable.first);
         find_first(v);
         find_nonfinite(a, v);
         rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 ||

@@ -134,7 +134,8 @@ int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_size.c: sizes, kinds, growth, non-finite values. */
-void size_finding(const struct ds_analysis *a, struct ds_finding *f);
+/* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
+void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
 

@@ -518,6 +518,45 @@ static void test_kinds_of_another_kernel(void **state)
     }
 }
 
+/* Rows of unlike formats have other bits by construction: no kernel is blamed for that, and within
+ * each format the kinds are as ever. */
+static void test_formats_are_not_held_against_each_other(void **state)
+{
+    static const char *const orders[] = {"f32,bf16,f16", "bf16,f32"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const char *what = orders[i];
+        struct outcome x;
+        struct ask q = wide("pinned");
+        q.factor[DS_FACTOR_DTYPE] = orders[i];
+        judge(&x, &q);
+        only_blames(&x, what, NULL, 0);
+        check(what, x.v.result == DS_RESULT_SAME && !x.v.first.found && x.v.n_notes == 0);
+        done(&x);
+        specimen.from_rows = 4;
+        /* Wide enough for 16 bits to show a reordering. */
+        q = (struct ask){.model = "random:llama,layers=2,hidden=512,heads=8,kv_heads=2,ffn=512,"
+                                  "vocab=512,ctx=64,seed=9",
+                         .repeats = 2,
+                         .factor = {[DS_FACTOR_KERNELS] = "pinned+matmul=split",
+                                    [DS_FACTOR_BATCH] = "1,4",
+                                    [DS_FACTOR_CHUNK] = "0,4",
+                                    [DS_FACTOR_MODE] = "prefill,decode",
+                                    [DS_FACTOR_DTYPE] = orders[i]}};
+        judge(&x, &q);
+        only_blames(&x, what, &(struct culprit){"matmul", "split", " batch chunk mode ", NULL}, 1);
+        for (size_t f = 0; f < x.v.n_factors; f++)
+            for (int p = 0; p < DS_VERDICT_PHASES; p++) {
+                const struct ds_finding *first = &x.v.factors[f].phase[p].first;
+                int origin = first->label == DS_LABEL_ORIGIN;
+                check(what, !first->found || first->sized);
+                check(what, !first->found ||
+                                first->kind == (origin ? DS_KIND_ROUNDING_ORDER : DS_KIND_UNKNOWN));
+            }
+        done(&x);
+    }
+}
+
 /* ---- arms that are lost ---------------------------------------------------------------- */
 
 static void test_a_kernel_that_dies_costs_its_arms_only(void **state)
@@ -573,6 +612,7 @@ int main(void)
         cmocka_unit_test_teardown(test_two_independent_origins, forget_specimen),
         cmocka_unit_test_teardown(test_another_token_and_its_margin, forget_specimen),
         cmocka_unit_test_teardown(test_kinds_of_another_kernel, forget_specimen),
+        cmocka_unit_test_teardown(test_formats_are_not_held_against_each_other, forget_specimen),
         cmocka_unit_test_teardown(test_a_kernel_that_dies_costs_its_arms_only, forget_specimen),
     };
     return cmocka_run_group_tests_name("specimens", tests, add_specimens, NULL);
