@@ -174,7 +174,7 @@ static void suspect(struct ds_analysis *a, const struct evidence *all, const uin
                 continue;
             double here = (double)mine[i * a->n_families + k];
             double rate = all[k].judged ? (double)all[k].unstable / (double)all[k].judged : 1.0;
-            double alike = (all[k].agree + 0.5) / (all[k].pairs + 1.0);
+            double alike = (all[k].agree + 1.0) / (all[k].pairs + 2.0);
             if (!(rate * here >= ENOUGH_EXPECTED))
                 t->excluded[k] = here > 0 ? EXCLUDED_LUCK : EXCLUDED_ABSENT;
             else if (!(pow(alike, (double)t->n_trials - 1) <= LUCK))
@@ -183,10 +183,10 @@ static void suspect(struct ds_analysis *a, const struct evidence *all, const uin
     }
 }
 
-/* Which trials of the arm differ from the mode where a kernel disagrees with itself on stable
- * inputs: odd[family][trial]. */
-static int find_odd_trials(const struct ds_analysis *a, const struct arm_table *t,
-                           const uint8_t *labels, uint8_t *odd, struct ds_error *err)
+/* What each trial of the arm gave where a kernel disagrees with itself on stable inputs, as one
+ * hash for each family: hash[family][trial]. */
+static int hash_trials(const struct ds_analysis *a, const struct arm_table *t,
+                       const uint8_t *labels, uint64_t *hash, struct ds_error *err)
 {
     for (uint32_t k = 0; k < t->n_trials; k++) {
         const struct ds_trial_data *d = a->src->get(a->src->ctx, t->trials[k], err);
@@ -198,34 +198,40 @@ static int find_odd_trials(const struct ds_analysis *a, const struct arm_table *
             for (uint32_t j = 0; j < c->rows; j++) {
                 row = row_of_key(a, &d->rows[c->first_row + j], row == NONE ? 0 : row + 1);
                 size_t cell = c->site * a->n_rows + row;
-                if (row != NONE && (labels[cell] & LABEL_MASK) == DS_LABEL_ORIGIN &&
-                    d->digests[c->first_digest + j] != t->digest[cell])
-                    odd[family(a, t, c->site, cell) * t->n_trials + k] = 1;
+                if (row == NONE || (labels[cell] & LABEL_MASK) != DS_LABEL_ORIGIN)
+                    continue;
+                uint64_t x =
+                    (d->digests[c->first_digest + j] ^ cell) * UINT64_C(0xff51afd7ed558ccd);
+                hash[family(a, t, c->site, cell) * t->n_trials + k] += x ^ x >> 32;
             }
         }
     }
     return 0;
 }
 
-/* Pairs of trials of an arm that agree in all of a family, at least: those at the mode. */
+/* Pairs of trials of an arm, and those that agree in all of a family. */
 static int count_pairs(const struct ds_analysis *a, const struct arm_table *t,
                        const uint8_t *labels, struct evidence *all, struct ds_error *err)
 {
-    double n = t->n_trials;
-    uint8_t *odd = t->n_trials < 3 ? NULL : ds_calloc(a->n_families, t->n_trials, "trials", err);
-    if (t->n_trials < 3)
+    size_t n = t->n_trials, cells;
+    if (n < 3)
         return 0;
-    int rc = odd ? find_odd_trials(a, t, labels, odd, err) : -1;
+    if (__builtin_mul_overflow(a->n_families, n, &cells))
+        return ds_fail(err, "record: too many trials and kernels");
+    uint64_t *hash = ds_calloc(cells, sizeof *hash, "trials", err);
+    int rc = hash ? hash_trials(a, t, labels, hash, err) : -1;
     for (size_t k = 0; rc == 0 && k < a->n_families; k++) {
-        double even = 0;
-        for (uint32_t i = 0; i < t->n_trials; i++)
-            even += !odd[k * t->n_trials + i];
-        if (even == n)
-            continue;
-        all[k].pairs += n * (n - 1) / 2;
-        all[k].agree += even * (even - 1) / 2;
+        const uint64_t *h = hash + k * n;
+        double agree = 0, pairs = (double)n * (double)(n - 1) / 2;
+        for (size_t x = 0; x < n; x++)
+            for (size_t y = 0; y < x; y++)
+                agree += h[x] == h[y];
+        if (agree == pairs)
+            continue; /* not unstable here */
+        all[k].pairs += pairs;
+        all[k].agree += agree;
     }
-    free(odd);
+    free(hash);
     return rc;
 }
 
