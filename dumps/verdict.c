@@ -204,6 +204,25 @@ static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
     return 0;
 }
 
+/* One kernel, one setting of everything a kernel sees, two processes: what a process chose for
+ * itself (by timing, by what else it had loaded) may be behind a difference, and the sweep cannot
+ * tell. */
+static int note_processes(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    const struct ds_finding *f = &v->first;
+    if (!f->found || !v->stable || a->options.only_factor || f->arm == f->ref_arm ||
+        strcmp(f->variant, f->ref_variant) != 0 || strcmp(f->factor, "process") == 0 ||
+        strcmp(f->factor, "blas-core") == 0)
+        return 0;
+    int32_t mine = a->arms[f->arm].rep->info.worker, theirs = a->arms[f->ref_arm].rep->info.worker;
+    if (mine == theirs)
+        return 0;
+    return verdict_note(v, err,
+                        "%s %s ran in another process than its reference (worker %d against %d): "
+                        "--process 1,3 tells whether processes agree",
+                        f->factor, f->value, mine, theirs);
+}
+
 /* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole
  * logits rows. 1 they differ, 0 they agree, -1 not checked (no bare pass, or the arm does not even
  * agree with itself). */
@@ -364,7 +383,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         find_first(v);
         find_nonfinite(a, v);
         rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 ||
-                     note_copied_layers(a, v, err) != 0
+                     note_copied_layers(a, v, err) != 0 || note_processes(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)

@@ -43,6 +43,9 @@ struct outcome {
 static const int32_t subject_prompt[PROMPT] = {5, 9, 1, 44, 23, 8, 2, 60, 31};
 static int32_t neighbour_prompt[NEIGHBOURS][PROMPT];
 
+/* Trials that the parent has taken: workers forked later find another number. */
+static int trials_kept;
+
 static int keep_trial(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
 {
     struct outcome *x = ctx;
@@ -53,6 +56,7 @@ static int keep_trial(void *ctx, const struct ds_trial_data *t, struct ds_error 
     int rc = ds_trial_unpack(copy.data, copy.len, &x->trials[x->n_trials], err);
     ds_buf_free(&copy);
     x->n_trials += rc == 0;
+    trials_kept++;
     return rc;
 }
 
@@ -106,6 +110,7 @@ static void sweep(struct outcome *x, const struct ask *q)
     struct ds_error err;
     struct ds_sweep_request requests[1 + NEIGHBOURS];
     memset(x, 0, sizeof *x);
+    trials_kept = 0;
     x->model = q->opened;
     if (!x->model)
         assert_ok(ds_model_open(q->model ? q->model : SMALL, 1, &x->model, &err), err);

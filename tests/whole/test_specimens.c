@@ -4,6 +4,28 @@
 #include "tests/whole/specimen_kernels.h"
 #include "tests/whole/sweep_in_memory.h"
 
+/* A process that starts later adds in another order, and at some row counts it dies. */
+static int own_process_launch(const void *args, const struct ds_exec *exec, char *why,
+                              size_t why_size)
+{
+    static int chosen;
+    if (!chosen)
+        chosen = trials_kept ? 2 : 1;
+    crash_launch(args, exec, why, why_size);
+    fill(args, chosen == 2 ? dot_split : dot_chain, 0);
+    return 0;
+}
+
+static const struct ds_kernel own_process =
+    SPECIMEN(DS_OP_MATMUL, "own-process", own_process_launch, NULL);
+
+static int add_all(void **state)
+{
+    struct ds_error err;
+    assert_ok(ds_kernel_add(&own_process, &err), err);
+    return add_specimens(state);
+}
+
 /* Every factor varied, one at a time, around `kernels`. */
 static struct ask wide(const char *kernels)
 {
@@ -593,6 +615,36 @@ static void test_a_kernel_that_dies_costs_its_arms_only(void **state)
     }
 }
 
+/* O-19b: each process is consistent in itself. Varied, the process is blamed; where a worker died
+ * and another took over, the verdict says that two processes were compared. */
+static void test_what_a_process_chooses_for_itself(void **state)
+{
+    const char *what = "--process 1,3";
+    struct outcome x;
+    struct ask q = wide("pinned+matmul=own-process");
+    (void)state;
+    specimen.at_rows = 1000;
+    q.factor[DS_FACTOR_PROCESS] = "1,3";
+    judge(&x, &q);
+    only_blames(&x, what, &(struct culprit){"matmul", "own-process", " process ", NULL}, 1);
+    check(what, x.v.stable && x.v.n_notes == 0);
+    done(&x);
+
+    what = "a worker took over";
+    specimen.at_rows = 36;
+    q.factor[DS_FACTOR_PROCESS] = NULL;
+    judge(&x, &q);
+    check(what, x.result.failed == 2 && x.v.first.found);
+    check(what, x.v.n_notes == 1 && strstr(x.v.notes[0], "another process than its reference"));
+    done(&x);
+
+    what = "a worker took over, nothing depends on it";
+    q = wide("pinned+matmul=crash");
+    judge(&x, &q);
+    check(what, x.result.failed == 2 && x.v.result == DS_RESULT_SAME && x.v.n_notes == 0);
+    done(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,7 +665,8 @@ int main(void)
         cmocka_unit_test_teardown(test_another_token_and_its_margin, forget_specimen),
         cmocka_unit_test_teardown(test_kinds_of_another_kernel, forget_specimen),
         cmocka_unit_test_teardown(test_formats_are_not_held_against_each_other, forget_specimen),
+        cmocka_unit_test_teardown(test_what_a_process_chooses_for_itself, forget_specimen),
         cmocka_unit_test_teardown(test_a_kernel_that_dies_costs_its_arms_only, forget_specimen),
     };
-    return cmocka_run_group_tests_name("specimens", tests, add_specimens, NULL);
+    return cmocka_run_group_tests_name("specimens", tests, add_all, NULL);
 }
