@@ -229,6 +229,7 @@ static json_t *unstable_json(const struct ds_render *r)
         return json_null();
     json_t *j = json_object();
     json_object_set_new(j, "arms", json_integer(u->arms));
+    json_object_set_new(j, "of_arms", json_integer(u->of_arms));
     json_object_set_new(j, "trials", json_integer(u->trials));
     json_object_set_new(j, "disagree", json_integer(u->disagree));
     json_object_set_new(j, "rate", real(u->trials ? (double)u->disagree / u->trials : 0));
@@ -356,6 +357,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(reference, "arm", json_integer(own_arm(r, v->ref_arm)));
     json_object_set_new(reference, "trial", whole(v->ref_trial));
     json_object_set_new(counts, "arms", whole(v->counts.arms));
+    json_object_set_new(counts, "arms_planned", whole(v->counts.arms_planned));
     json_object_set_new(counts, "trials", whole(v->counts.trials));
     json_object_set_new(counts, "sites", whole(v->counts.sites));
     json_object_set_new(counts, "rows", whole(v->counts.rows));

@@ -85,7 +85,7 @@ void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_
  * -----------------------------------------------------------------------------------------------------
  */
 
-enum { NAME_WIDTH = 22, CELL_MOST = 18, LINE_MOST = 100 };
+enum { NAME_LEAST = 22, CELL_MOST = 18, LINE_MOST = 100 };
 
 static int in_play(const struct ds_factor_verdict *f)
 {
@@ -128,6 +128,17 @@ static size_t column_width(const struct ds_verdict *v, size_t f, struct ds_buf *
     return width + 2;
 }
 
+/* Wide enough for the longest op/variant and a space. */
+static size_t name_width(const struct ds_verdict *v)
+{
+    size_t width = NAME_LEAST;
+    for (size_t k = 0; k < v->n_kernels; k++) {
+        size_t w = strlen(v->kernels[k].op) + strlen(v->kernels[k].variant) + 2;
+        width = w > width ? w : width;
+    }
+    return width;
+}
+
 static enum ds_role cell_role(int condition)
 {
     return condition == DS_COND_SAME       ? DS_ROLE_SAME
@@ -146,7 +157,7 @@ static void matrix_row(const struct ds_render *r, size_t k, const size_t *column
     ds_render_name(out, v->kernels[k].variant);
     if (out->failed)
         return;
-    pad_to(out, from, NAME_WIDTH);
+    pad_to(out, from, name_width(v));
     for (size_t c = 0; c < n; c++) {
         struct ds_buf b = {0};
         cell_text(v, k, columns[c], &b);
@@ -176,7 +187,7 @@ static void matrix_block(const struct ds_render *r, const size_t *columns, const
     ds_buf_puts(out, "kernel");
     if (out->failed)
         return;
-    pad_to(out, from, NAME_WIDTH);
+    pad_to(out, from, name_width(r->v));
     for (size_t c = 0; c < n && !out->failed; c++) {
         from = out->len;
         ds_render_name(out, r->v->factors[columns[c]].name);
@@ -194,7 +205,7 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
     const struct ds_verdict *v = r->v;
     size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
            *widths = calloc(v->n_factors + 1, sizeof *widths);
-    size_t n = 0, line = NAME_WIDTH;
+    size_t n = 0, line = name_width(v);
     int unknown = 0;
     if (!columns || !widths)
         out->failed = 1;
@@ -205,7 +216,7 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
         if (n && line + width > LINE_MOST) { /* more factors than fit: a second block below */
             matrix_block(r, columns, widths, n, out);
             n = 0;
-            line = NAME_WIDTH;
+            line = name_width(v);
         }
         columns[n] = f;
         widths[n++] = width;

@@ -61,16 +61,26 @@ static void head(const struct ds_render *r, const char *name, struct ds_buf *out
  * -----------------------------------------------------------------------------------------------------------
  */
 
+/* An arm without a trial was lost or not run yet: nothing is known of it. */
+static void add_arms(const struct ds_verdict *v, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%" PRIu64, v->counts.arms);
+    if (v->counts.arms_planned > v->counts.arms)
+        ds_buf_printf(out, " of %" PRIu64, v->counts.arms_planned);
+    ds_buf_puts(out, " arms");
+}
+
 static void add_record(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     head(r, "record", out);
     ds_render_name(out, r->header ? r->header->model_name : "");
+    ds_buf_printf(out, "\n%14s", "");
+    add_arms(v, out);
     ds_buf_printf(out,
-                  "\n%14s%" PRIu64 " arms, %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64
-                  " rows; %" PRIu64 " digests compared\n",
-                  "", v->counts.arms, v->counts.trials, v->counts.sites, v->counts.rows,
-                  v->counts.digests_compared);
+                  ", %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64
+                  " digests compared\n",
+                  v->counts.trials, v->counts.sites, v->counts.rows, v->counts.digests_compared);
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
@@ -268,11 +278,11 @@ static void add_unstable(const struct ds_render *r, struct ds_buf *out)
         return;
     head(r, "unstable", out);
     ds_buf_printf(out,
-                  "%u of %u trials of %u arms disagree with the mode (%.0f %%, 95 %% interval %.0f "
-                  "to %.0f %%);\n%14s"
-                  "%" PRIu64 " of %" PRIu64 " repeated digests\n",
-                  u->disagree, u->trials, u->arms, u->trials ? 100.0 * u->disagree / u->trials : 0,
-                  100 * u->low, 100 * u->high, "", u->rows, u->of_rows);
+                  "%u of %u trials disagree with the mode (%.0f %%, 95 %% interval %.0f to %.0f "
+                  "%%)\n%14sin %u of the %u arms where they could: %" PRIu64 " of %" PRIu64
+                  " repeated digests\n",
+                  u->disagree, u->trials, u->trials ? 100.0 * u->disagree / u->trials : 0,
+                  100 * u->low, 100 * u->high, "", u->arms, u->of_arms, u->rows, u->of_rows);
 }
 
 /* First drift of each factor that is not the one told above. */
@@ -502,10 +512,9 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
     } else if (v->result == DS_RESULT_SAME) {
         uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
                              : v->counts.digests_compared;
-        ds_buf_printf(out,
-                      "same: no difference over %" PRIu64 " comparisons (%" PRIu64 " arms, %" PRIu64
-                      " trials)",
-                      n, v->counts.arms, v->counts.trials);
+        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
+        add_arms(v, out);
+        ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
     } else if (v->result == DS_RESULT_RECORDED) {
         ds_buf_printf(out,
                       "recorded: one trial, %" PRIu64 " sites, %" PRIu64

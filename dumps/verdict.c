@@ -46,7 +46,7 @@ void ds_analysis_free(struct ds_analysis *a)
         free(t->row);
         free(t->requests);
         free(t->excluded);
-        free(t->odd_trial);
+        free(t->odd);
     }
     for (size_t f = 0; a->values && f < a->h->n_factors; f++)
         free(a->values[f]);
@@ -204,6 +204,25 @@ static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
     return 0;
 }
 
+/* One kernel, one setting of everything a kernel sees, two processes: what a process chose for
+ * itself (by timing, by what else it had loaded) may be behind a difference, and the sweep cannot
+ * tell. */
+static int note_processes(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    const struct ds_finding *f = &v->first;
+    if (!f->found || !v->stable || a->options.only_factor || f->arm == f->ref_arm ||
+        strcmp(f->variant, f->ref_variant) != 0 || strcmp(f->factor, "process") == 0 ||
+        strcmp(f->factor, "blas-core") == 0)
+        return 0;
+    int32_t mine = a->arms[f->arm].rep->info.worker, theirs = a->arms[f->ref_arm].rep->info.worker;
+    if (mine == theirs)
+        return 0;
+    return verdict_note(v, err,
+                        "%s %s ran in another process than its reference (worker %d against %d): "
+                        "--process 1,3 tells whether processes agree",
+                        f->factor, f->value, mine, theirs);
+}
+
 /* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole
  * logits rows. 1 they differ, 0 they agree, -1 not checked (no bare pass, or the arm does not even
  * agree with itself). */
@@ -271,6 +290,7 @@ static int probe_share(const struct ds_analysis *a, int phase, double *median, d
 static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     v->counts.trials = a->n_natural;
+    v->counts.arms_planned = a->h->n_arms;
     v->counts.rows = a->n_rows;
     for (size_t i = a->h->n_arms; i-- > 0;)
         if (a->arms[i].n_trials) {
@@ -331,6 +351,15 @@ static void find_first(struct ds_verdict *v)
     v->sites_before = v->first.found ? v->first.site : 0;
 }
 
+static void size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v)
+{
+    static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
+    for (size_t f = 0; f < v->n_factors; f++)
+        for (int p = 0; p < DS_VERDICT_PHASES; p++)
+            size_finding(a, labels, phases[p], &v->factors[f].phase[p].first);
+    v->unstable.first = v->factors[0].phase[DS_VERDICT_ALL].first;
+}
+
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     if (set_up(a, v, err) != 0) {
@@ -345,16 +374,14 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                      find_switches(a, v, err) != 0
                  ? -1
                  : 0;
+    if (rc == 0 && a->n_natural)
+        size_findings(a, labels, v);
     free(labels);
     if (rc == 0 && a->n_natural) {
-        for (size_t f = 0; f < v->n_factors; f++)
-            for (int p = 0; p < DS_VERDICT_PHASES; p++)
-                size_finding(a, &v->factors[f].phase[p].first);
-        size_finding(a, &v->unstable.first);
         find_first(v);
         find_nonfinite(a, v);
         rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 ||
-                     note_copied_layers(a, v, err) != 0
+                     note_copied_layers(a, v, err) != 0 || note_processes(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)

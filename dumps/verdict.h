@@ -144,13 +144,15 @@ struct ds_kernel_verdict {
 };
 
 struct ds_unstable {
-    uint32_t arms;             /* arms whose repeats disagree */
-    uint32_t trials, disagree; /* over those arms: trials, and trials that disagree with the modal
+    uint32_t arms;    /* arms whose repeats disagree */
+    uint32_t of_arms; /* arms with repeats in which they could: those, and the ones that agree but
+                         ran the unstable kernels and may owe it to luck */
+    uint32_t trials, disagree; /* over of_arms: trials, and trials that disagree with the modal
                                   digest of some row */
     double low, high;          /* 95 % Wilson interval of disagree / trials */
-    uint64_t rows,
-        of_rows; /* digests with disagreeing repeats, of all with repeats, in those arms */
-    struct ds_finding first; /* factor "repeat" */
+    uint64_t rows, of_rows;  /* digests with disagreeing repeats, of all with repeats, in of_arms */
+    struct ds_finding first; /* factor "repeat"; digest: of the trial that disagrees, ref_digest:
+                                the mode */
 };
 
 struct ds_growth {
@@ -185,6 +187,7 @@ struct ds_verdict {
     size_t ref_trial;
     struct {
         uint64_t arms, trials, sites, rows, digests_compared;
+        uint64_t arms_planned; /* more than `arms`: some have no trial (lost, or not run yet) */
     } counts;
     struct ds_finding first; /* the first unstable place if there is one, else the first drift */
     struct ds_factor_verdict *factors;

@@ -20,6 +20,15 @@ struct kernel_id {
     const char *op, *variant;
 };
 
+/* Why: unstable in this arm; unstable elsewhere, and this arm's agreement may be luck; the same,
+ * but it did not run here on stable inputs. */
+enum { EXCLUDED_SEEN = 1, EXCLUDED_LUCK, EXCLUDED_ABSENT };
+
+struct odd_one { /* where repeats disagree: one trial that differs from the mode, and one at it */
+    uint32_t trial, mode_trial; /* trial: 1 + its number, so that 0 is none */
+    uint64_t digest;            /* of `trial` */
+};
+
 struct arm_table {
     uint32_t n_trials;  /* natural pass */
     size_t *trials;     /* [n_trials] source indices, ascending in repeat */
@@ -33,12 +42,11 @@ struct arm_table {
     uint8_t *state;     /* [cells] */
     uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
     uint32_t *requests; /* [rep->n_calls] distinct recorded requests of a call */
-    uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm: seen or suspected
-                           unstable here */
+    uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm, EXCLUDED_* */
     uint32_t disagree;  /* trials that disagree with the mode somewhere */
     uint64_t unstable_cells, repeated_cells;
     uint64_t repeat_compared; /* digests compared with the first trial's */
-    uint32_t *odd_trial;      /* [cells] or NULL: 1 + first trial that disagrees with the mode */
+    struct odd_one *odd;      /* [cells] or NULL: the first trial that disagrees with the mode */
 };
 
 struct ds_analysis {
@@ -126,7 +134,8 @@ int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_size.c: sizes, kinds, growth, non-finite values. */
-void size_finding(const struct ds_analysis *a, struct ds_finding *f);
+/* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
+void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
 

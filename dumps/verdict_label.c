@@ -7,6 +7,7 @@
  * evidence whatever stands above it. */
 #include "dumps/verdict_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
 /* Expected disagreements below which an arm that showed none does not count as free of a kernel's
  * instability. */
 #define ENOUGH_EXPECTED 5.0
+/* Chance of agreeing trials above which their agreement may be luck. */
+#define LUCK 0.02
 
 static const uint8_t status_of_label[] = {
     [DS_LABEL_ABSENT] = IN_UNKNOWN,    [DS_LABEL_SAME] = IN_EQUAL,
@@ -153,12 +156,15 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
 
 struct evidence { /* of one family, over all arms that show its instability */
     uint64_t unstable, judged;
+    double pairs, agree; /* of trials; only of arms with three or more: two that show it disagree */
     int seen;
 };
 
 /* A kernel that is unstable in one arm may agree with itself in another by luck, and then a
  * difference between the two arms would look like drift. An arm counts as free of it only if, at
- * the rate seen elsewhere, it should have shown it. */
+ * the rate seen elsewhere, it should have shown it. Two rates count: of digests, where each row has
+ * its own luck; and of trials, where one choice decides a whole pass (a race between two orders, a
+ * choice by timing), so that a thousand agreeing digests are one lucky event. */
 static void suspect(struct ds_analysis *a, const struct evidence *all, const uint64_t *mine)
 {
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -166,17 +172,75 @@ static void suspect(struct ds_analysis *a, const struct evidence *all, const uin
         for (size_t k = 0; t->n_trials && k < a->n_families; k++) {
             if (!all[k].seen || t->excluded[k])
                 continue;
+            double here = (double)mine[i * a->n_families + k];
             double rate = all[k].judged ? (double)all[k].unstable / (double)all[k].judged : 1.0;
-            t->excluded[k] = !(rate * (double)mine[i * a->n_families + k] >= ENOUGH_EXPECTED);
+            double alike = (all[k].agree + 1.0) / (all[k].pairs + 2.0);
+            if (!(rate * here >= ENOUGH_EXPECTED))
+                t->excluded[k] = here > 0 ? EXCLUDED_LUCK : EXCLUDED_ABSENT;
+            else if (!(pow(alike, (double)t->n_trials - 1) <= LUCK))
+                t->excluded[k] = EXCLUDED_LUCK;
         }
     }
 }
 
+/* What each trial of the arm gave where a kernel disagrees with itself on stable inputs, as one
+ * hash for each family: hash[family][trial]. */
+static int hash_trials(const struct ds_analysis *a, const struct arm_table *t,
+                       const uint8_t *labels, uint64_t *hash, struct ds_error *err)
+{
+    for (uint32_t k = 0; k < t->n_trials; k++) {
+        const struct ds_trial_data *d = a->src->get(a->src->ctx, t->trials[k], err);
+        if (!d)
+            return -1;
+        for (size_t i = 0; i < d->n_captures; i++) {
+            const struct ds_capture *c = &d->captures[i];
+            uint32_t row = NONE;
+            for (uint32_t j = 0; j < c->rows; j++) {
+                row = row_of_key(a, &d->rows[c->first_row + j], row == NONE ? 0 : row + 1);
+                size_t cell = c->site * a->n_rows + row;
+                if (row == NONE || (labels[cell] & LABEL_MASK) != DS_LABEL_ORIGIN)
+                    continue;
+                uint64_t x =
+                    (d->digests[c->first_digest + j] ^ cell) * UINT64_C(0xff51afd7ed558ccd);
+                hash[family(a, t, c->site, cell) * t->n_trials + k] += x ^ x >> 32;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Pairs of trials of an arm, and those that agree in all of a family. */
+static int count_pairs(const struct ds_analysis *a, const struct arm_table *t,
+                       const uint8_t *labels, struct evidence *all, struct ds_error *err)
+{
+    size_t n = t->n_trials, cells;
+    if (n < 3)
+        return 0;
+    if (__builtin_mul_overflow(a->n_families, n, &cells))
+        return ds_fail(err, "record: too many trials and kernels");
+    uint64_t *hash = ds_calloc(cells, sizeof *hash, "trials", err);
+    int rc = hash ? hash_trials(a, t, labels, hash, err) : -1;
+    for (size_t k = 0; rc == 0 && k < a->n_families; k++) {
+        const uint64_t *h = hash + k * n;
+        double agree = 0, pairs = (double)n * (double)(n - 1) / 2;
+        for (size_t x = 0; x < n; x++)
+            for (size_t y = 0; y < x; y++)
+                agree += h[x] == h[y];
+        if (agree == pairs)
+            continue; /* not unstable here */
+        all[k].pairs += pairs;
+        all[k].agree += agree;
+    }
+    free(hash);
+    return rc;
+}
+
 /* One arm's repeats: mine[family] = digests judged on stable inputs. */
-static void count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels,
-                          struct evidence *all, uint64_t *mine)
+static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct evidence *all,
+                         uint64_t *mine, struct ds_error *err)
 {
     struct arm_table *t = &a->arms[arm];
+    int shown = 0;
     label_pair(a, arm, arm, labels);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t label = labels[cell] & LABEL_MASK;
@@ -189,13 +253,15 @@ static void count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels,
         }
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
-        t->excluded[k] = 1;
+        t->excluded[k] = EXCLUDED_SEEN;
         a->kernel_unstable[t->kernel[cell]] = 1;
         all[k].seen = 1;
         all[k].unstable += label == DS_LABEL_ORIGIN;
+        shown = 1;
     }
     for (size_t k = 0; k < a->n_families; k++)
         all[k].judged += t->excluded[k] ? mine[k] : 0;
+    return shown ? count_pairs(a, t, labels, all, err) : 0;
 }
 
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err)
@@ -208,7 +274,7 @@ int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_erro
     int rc = mine && all ? 0 : -1;
     for (uint32_t i = 0; rc == 0 && i < a->h->n_arms; i++)
         if (a->arms[i].n_trials >= 2)
-            count_repeats(a, i, labels, all, mine + i * a->n_families);
+            rc = count_repeats(a, i, labels, all, mine + i * a->n_families, err);
     if (rc == 0)
         suspect(a, all, mine);
     free(mine);

@@ -37,10 +37,11 @@ static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_
             if (a->keys[i].request == f.request && a->keys[i].position == f.position &&
                 a->keys[i].occurrence == f.occurrence)
                 row = i;
-        uint32_t odd = t->odd_trial[f.site * a->n_rows + row];
-        f.trial = t->trials[odd ? odd - 1 : 0];
+        const struct odd_one *odd = &t->odd[f.site * a->n_rows + row];
+        f.trial = t->trials[odd->trial ? odd->trial - 1 : 0];
+        f.digest = odd->trial ? odd->digest : f.digest;
         uint32_t repeat = a->src->info(a->src->ctx, f.trial)->repeat,
-                 base = a->src->info(a->src->ctx, t->trials[0])->repeat;
+                 base = a->src->info(a->src->ctx, t->trials[odd->mode_trial])->repeat;
         f.factor = fv->name;
         for (uint32_t i = 0; i < fv->n_values; i++) {
             if (strtoul(fv->values[i], NULL, 10) == repeat)
@@ -51,6 +52,16 @@ static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_
         if (finding_before(&f, &fv->phase[p].first))
             fv->phase[p].first = f;
     }
+}
+
+/* Whether the rate of disagreeing trials is also the rate of this arm: its repeats disagree, or may
+ * agree by luck. To count only arms where they do would make a rare fault look frequent. */
+static int may_be_unstable(const struct ds_analysis *a, const struct arm_table *t)
+{
+    for (size_t k = 0; !t->unstable_cells && k < a->n_families; k++)
+        if (t->excluded[k] == EXCLUDED_LUCK)
+            return 1;
+    return t->unstable_cells != 0;
 }
 
 static void count_arm(struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
@@ -74,14 +85,17 @@ static void count_arm(struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
     fv->phase[DS_VERDICT_ALL].compared += t->repeat_compared;
     v->counts.digests_compared += t->repeat_compared;
     fv->arms++;
-    if (!t->unstable_cells)
+    if (!may_be_unstable(a, t))
         return;
-    v->stable = 0;
-    v->unstable.arms++;
+    v->unstable.of_arms++;
     v->unstable.trials += t->n_trials;
     v->unstable.disagree += t->disagree;
     v->unstable.rows += t->unstable_cells;
     v->unstable.of_rows += t->repeated_cells;
+    if (!t->unstable_cells)
+        return;
+    v->stable = 0;
+    v->unstable.arms++;
     add_first(a, v, arm, labels);
 }
 

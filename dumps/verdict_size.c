@@ -53,11 +53,28 @@ static void add_drift(const struct ds_drift *x, uint32_t width, struct size *z)
     z->ref_sq += x->ref_sq;
 }
 
+/* Which rows of a site are summed: those that drift in one phase (-1: any), or that have one label.
+ * labels NULL: all. */
+struct chosen {
+    const uint8_t *labels;
+    int phase, label; /* label -1: every drift */
+};
+
+static int is_chosen(const struct ds_analysis *a, const struct chosen *c, uint32_t ref,
+                     uint32_t site, uint32_t row)
+{
+    if (!c->labels)
+        return 1;
+    uint8_t label = c->labels[site * a->n_rows + row] & LABEL_MASK;
+    return (c->label < 0 ? is_drift(label) : label == c->label) &&
+           (c->phase < 0 || (int)arm_call(&a->arms[ref], row)->phase == c->phase);
+}
+
 /* Sizes of the drifting rows at a site: entries of one trial of the arm against `ref`. Entries
  * whose digests are not the modal ones of a comparison between two arms are of some other repeat.
  */
 static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t arm,
-                     uint32_t ref, uint32_t site, struct size *z)
+                     uint32_t ref, uint32_t site, const struct chosen *c, struct size *z)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     memset(z, 0, sizeof *z);
@@ -71,21 +88,22 @@ static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d,
             continue;
         if (arm != ref && (x->digest != t->digest[cell] || x->ref_digest != r->digest[cell]))
             continue;
-        add_drift(x, t->rep->captures[t->capture[cell]].width, z);
+        if (is_chosen(a, c, ref, site, row))
+            add_drift(x, t->rep->captures[t->capture[cell]].width, z);
     }
 }
 
 static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
-                    size_t trial, struct size *z)
+                    size_t trial, const struct chosen *c, struct size *z)
 {
     const struct ds_trial_data *d = a->src->get(a->src->ctx, trial, NULL);
     memset(z, 0, sizeof *z);
     if (d)
-        sum_site(a, d, arm, ref, site, z);
+        sum_site(a, d, arm, ref, site, c, z);
     for (uint32_t k = 0; z->rows == 0 && k < a->arms[arm].n_trials; k++) {
         d = a->src->get(a->src->ctx, a->arms[arm].trials[k], NULL);
         if (d)
-            sum_site(a, d, arm, ref, site, z);
+            sum_site(a, d, arm, ref, site, c, z);
     }
 }
 
@@ -165,7 +183,7 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
 {
     const struct ds_site *s = &a->h->sites[f->site];
     const char *dtype = stored_as(a, f);
-    double relative = f->relative_rms, terms = terms_added(a, f),
+    double relative = ratio(z->diff_sq, z->ref_sq), terms = terms_added(a, f),
            bound = terms > 0 ? reorder_bound(terms, dtype) : 0;
     int f32 = strcmp(dtype, "f32") == 0, other = strcmp(f->variant, f->ref_variant) != 0;
     if (z->one_sided)
@@ -179,6 +197,8 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
         say(f, DS_KIND_UNKNOWN, "both sides hold non-finite values");
     else if (!isfinite(relative))
         say(f, DS_KIND_UNKNOWN, "the reference rows are zero");
+    else if (f->label == DS_LABEL_INHERITED)
+        say(f, DS_KIND_UNKNOWN, "an input differs already; relative rms %.3g", relative);
     else if (a->options.data_differs && a->options.data_differs[f->site])
         say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g",
             relative);
@@ -200,12 +220,16 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
         say(f, DS_KIND_UNKNOWN, "relative rms %.3g in a kernel that adds no long sums", relative);
 }
 
-void size_finding(const struct ds_analysis *a, struct ds_finding *f)
+/* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
+ * kind is judged by the rows that drift as the first one does: one that inherited its difference
+ * shows what came before, not what this kernel does. */
+static void size_rows(const struct ds_analysis *a, const uint8_t *labels, int phase,
+                      struct ds_finding *f)
 {
-    if (!f->found)
-        return;
-    struct size z;
-    sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &z);
+    struct size z, own;
+    const struct chosen all = {labels, phase, -1}, alike = {labels, phase, f->label};
+    sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &all, &z);
+    sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &alike, &own);
     if (strcmp(a->h->sites[f->site].op, "sample") == 0) {
         f->kind = f->label == DS_LABEL_ORIGIN ? DS_KIND_SELECTION_ONLY : DS_KIND_UNKNOWN;
         snprintf(f->why, sizeof f->why, "%s",
@@ -226,8 +250,21 @@ void size_finding(const struct ds_analysis *a, struct ds_finding *f)
     f->flags = z.flags;
     f->rms = z.width_sum ? sqrt(z.diff_sq / (double)z.width_sum) : 0;
     f->relative_rms = ratio(z.diff_sq, z.ref_sq);
-    if (f->kind != DS_KIND_SELECTION_ONLY)
-        judge_kind(a, f, &z);
+    if (f->kind != DS_KIND_SELECTION_ONLY && own.rows)
+        judge_kind(a, f, &own);
+    else if (f->kind != DS_KIND_SELECTION_ONLY)
+        snprintf(f->why, sizeof f->why, "the record holds no sizes of the rows that start here");
+}
+
+void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f)
+{
+    if (!f->found)
+        return;
+    uint64_t shapes = a->shape_mismatch, tokens = a->tokens_cut;
+    label_pair(a, f->arm, f->ref_arm, labels);
+    a->shape_mismatch = shapes; /* counted when the pair was compared */
+    a->tokens_cut = tokens;
+    size_rows(a, labels, phase, f);
 }
 
 /* ---- growth
@@ -236,6 +273,7 @@ void size_finding(const struct ds_analysis *a, struct ds_finding *f)
 
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
+    const struct chosen all = {NULL, -1, -1};
     if (!v->first.found || a->h->n_layers <= 0)
         return 0;
     /* A record may claim any number of layers; each that counts has a site. */
@@ -247,7 +285,7 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
             v->n_growth == (size_t)a->h->n_layers)
             continue;
         struct size z;
-        sum_arm(a, v->first.arm, v->first.ref_arm, (uint32_t)s, v->first.trial, &z);
+        sum_arm(a, v->first.arm, v->first.ref_arm, (uint32_t)s, v->first.trial, &all, &z);
         if (z.rows == 0)
             continue;
         v->growth[v->n_growth++] = (struct ds_growth){.layer = site->layer,

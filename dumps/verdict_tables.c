@@ -254,27 +254,34 @@ static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, u
                         uint8_t *disagrees)
 {
     size_t cell = odds[0].cell;
-    uint32_t best = votes - (uint32_t)n, best_trial = 0, odd_trial = odds[0].trial;
-    uint64_t mode = t->digest[cell];
+    uint32_t best = votes - (uint32_t)n, best_trial = 0;
+    uint64_t first = t->digest[cell], mode = first;
     for (size_t i = 0, j; i < n; i = j) {
         for (j = i; j < n && odds[j].digest == odds[i].digest; j++)
-            odd_trial = odds[j].trial < odd_trial ? odds[j].trial : odd_trial;
+            continue;
         if (j - i > best || (j - i == best && odds[i].trial < best_trial)) {
             best = (uint32_t)(j - i);
             best_trial = odds[i].trial;
             mode = odds[i].digest;
         }
     }
-    for (size_t i = 0; i < n; i++)
-        if (odds[i].digest != mode)
-            disagrees[odds[i].trial] = 1;
-    if (mode != t->digest[cell]) {
-        disagrees[0] = 1;
-        odd_trial = 0;
+    struct odd_one one = {.trial = UINT32_MAX, .mode_trial = best_trial};
+    for (size_t i = 0; i < n; i++) {
+        if (odds[i].digest == mode)
+            continue;
+        disagrees[odds[i].trial] = 1;
+        if (odds[i].trial < one.trial)
+            one.trial = odds[i].trial, one.digest = odds[i].digest;
     }
+    if (mode != first) {
+        disagrees[0] = 1;
+        one.trial = 0;
+        one.digest = first;
+    }
+    one.trial++;
+    t->odd[cell] = one;
     t->digest[cell] = mode;
     t->state[cell] = CELL_UNSTABLE;
-    t->odd_trial[cell] = odd_trial + 1;
     t->unstable_cells++;
 }
 
@@ -317,8 +324,8 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
         t->repeated_cells += votes[i] != 0;
     if (rc == 0 && n) {
         qsort(odds, n, sizeof *odds, odd_cmp);
-        t->odd_trial = ds_calloc(a->cells, sizeof *t->odd_trial, "unstable rows", err);
-        rc = t->odd_trial ? 0 : -1;
+        t->odd = ds_calloc(a->cells, sizeof *t->odd, "unstable rows", err);
+        rc = t->odd ? 0 : -1;
     }
     for (size_t i = 0, j; rc == 0 && i < n; i = j) {
         for (j = i; j < n && odds[j].cell == odds[i].cell; j++)

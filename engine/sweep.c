@@ -220,7 +220,10 @@ static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint
                                    .worker = st->worker.number,
                                    .n_refs = st->n_refs[arm],
                                    .n_forced = st->n_forced};
-    memcpy(order.refs, st->refs[arm], sizeof order.refs);
+    memcpy(order.refs, st->refs[arm], sizeof st->refs[arm]);
+    /* A repeat that differs from the first trial needs sizes as much as an arm that does. */
+    if (st->is_ref[arm] && repeat > 0)
+        order.refs[order.n_refs++] = arm;
     return ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
 }
 

@@ -12,7 +12,7 @@ struct ds_trial_order {
     double start_s;
     int32_t worker;
     uint32_t n_refs;
-    uint32_t refs[DS_FACTOR_COUNT];
+    uint32_t refs[DS_FACTOR_COUNT + 1]; /* the arm itself among them: its repeats are sized, too */
     int32_t n_forced; /* tokens fed in the decode steps; fewer than steps: the arm's own from there
                          on */
 };

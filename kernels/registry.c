@@ -1,11 +1,13 @@
-/* registry.c: the static table of built-in variants, their names, and sets of them. Knows no
- * formula and no model. */
+/* registry.c: the static table of built-in variants, those added at run time, their names, and sets
+ * of them. Knows no formula and no model. */
 #include "kernels/registry.h"
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/names.h"
 #include "kernels/cpu/cpu.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const op_names[DS_OP_COUNT] = {
@@ -24,6 +26,10 @@ static const struct ds_kernel *const table[] = {
     &ds_sample_reference,
 };
 enum { N_TABLE = sizeof table / sizeof table[0] };
+
+/* Variants added at run time, in the order in which they came. */
+static const struct ds_kernel **added;
+static size_t n_added, cap_added;
 
 /* The named sets. A set gives every op its variant of the set's name, except those listed. */
 static const struct set_row {
@@ -53,20 +59,70 @@ int ds_op_parse(const char *name)
 
 size_t ds_kernel_count(void)
 {
-    return N_TABLE;
+    return N_TABLE + n_added;
 }
 
 const struct ds_kernel *ds_kernel_at(size_t i)
 {
-    return i < N_TABLE ? table[i] : NULL;
+    if (i < N_TABLE)
+        return table[i];
+    return i - N_TABLE < n_added ? added[i - N_TABLE] : NULL;
 }
 
 const struct ds_kernel *ds_kernel_find(int op, const char *variant)
 {
-    for (size_t i = 0; i < N_TABLE; i++)
-        if (table[i]->op == op && strcmp(table[i]->name, variant) == 0)
-            return table[i];
+    for (size_t i = 0; i < ds_kernel_count(); i++)
+        if (ds_kernel_at(i)->op == op && strcmp(ds_kernel_at(i)->name, variant) == 0)
+            return ds_kernel_at(i);
     return NULL;
+}
+
+/* ---- adding variants ----------------------------------------------------------------- */
+
+/* What stands between the commas of --kernels and behind the '=' of an override, and fits a
+ * record's launch. */
+enum { MOST_NAME = 31 };
+
+static int check_name(const char *name, struct ds_error *err)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char rest[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = name ? strlen(name) : 0;
+    if (len == 0)
+        return ds_fail(err, "kernel: name is missing");
+    if (len <= MOST_NAME && strchr(first, name[0]) && strspn(name, rest) == len)
+        return 0;
+    struct ds_buf text = {0};
+    ds_buf_escape(&text, name, len < 60 ? len : 60);
+    ds_fail(err, "kernel '%s': name is not one that an option can hold",
+            text.data ? text.data : "");
+    ds_buf_free(&text);
+    return ds_hint(err, "1 to %d of a-z 0-9 . _ -, a letter or a digit first", MOST_NAME);
+}
+
+int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
+{
+    if (k->abi != DS_KERNEL_ABI) /* first: another abi may have other members */
+        return ds_fail(err, "kernel: abi is %u, this version has %d", (unsigned)k->abi,
+                       DS_KERNEL_ABI);
+    if (check_name(k->name, err) != 0)
+        return -1;
+    if (!ds_op_name(k->op))
+        return ds_fail(err, "kernel '%s': op %d does not exist", k->name, k->op);
+    if (!k->launch)
+        return ds_fail(err, "kernel %s/%s: launch is missing", op_names[k->op], k->name);
+    if (k->claims & ~(uint32_t)DS_CLAIM_ALL)
+        return ds_fail(err, "kernel %s/%s: claims %#x has bits that mean nothing", op_names[k->op],
+                       k->name, (unsigned)k->claims);
+    if (ds_kernel_find(k->op, k->name)) {
+        ds_fail(err, "kernel %s/%s: there is a variant of that name already", op_names[k->op],
+                k->name);
+        return ds_hint(err, "driftscope kernels lists them");
+    }
+    if (ds_grow(&added, &cap_added, n_added + 1, sizeof *added, "added kernels", err) != 0)
+        return -1;
+    added[n_added++] = k;
+    return 0;
 }
 
 /* ---- sets ---------------------------------------------------------------------------- */
@@ -130,13 +186,26 @@ static int start_set(const char *spec, const struct word *w, struct ds_kernel_se
     return unknown(err, spec, "set", w, names, N_SETS);
 }
 
+static void unknown_variant(const char *spec, int op, const struct word *w, struct ds_error *err)
+{
+    size_t n = 0;
+    const char **known = ds_calloc(ds_kernel_count(), sizeof *known, "kernel names", err);
+    if (!known)
+        return;
+    for (size_t i = 0; i < ds_kernel_count(); i++)
+        if (ds_kernel_at(i)->op == op)
+            known[n++] = ds_kernel_at(i)->name;
+    char what[48] = "variant of ";
+    strncat(what, op_names[op], sizeof what - strlen(what) - 1);
+    unknown(err, spec, what, w, known, n);
+    free(known);
+}
+
 /* "op=variant" */
 static const char * override(const char *spec, const char *p, unsigned *seen,
                              struct ds_kernel_set *out, struct ds_error *err)
 {
     struct word op_word, variant;
-    const char *known[N_TABLE];
-    size_t n = 0;
     p = take_word(p, "+=", &op_word);
     int op = ds_op_parse(op_word.text);
     if (op < 0) {
@@ -157,12 +226,7 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
     out->op[op] = ds_kernel_find(op, variant.text);
     if (out->op[op])
         return p;
-    for (size_t i = 0; i < N_TABLE; i++)
-        if (table[i]->op == op)
-            known[n++] = table[i]->name;
-    char what[48] = "variant of ";
-    strncat(what, op_names[op], sizeof what - strlen(what) - 1);
-    unknown(err, spec, what, &variant, known, n);
+    unknown_variant(spec, op, &variant, err);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* registry.h: the built-in variants, sets of them, and the BLAS library. Knows no model and no
- * probe. */
+/* registry.h: the variants, built in and added, sets of them, and the BLAS library. Knows no model
+ * and no probe. */
 #ifndef DS_REGISTRY_H
 #define DS_REGISTRY_H
 
@@ -11,11 +11,20 @@ const char *ds_op_name(int op);
 /* -1 for an unknown name. */
 int ds_op_parse(const char *name);
 
-/* The built-in variants, in the order they are listed; kernel i of 0..count-1. */
+/* The variants, in the order they are listed: the built-in ones, then those added. Kernel i of
+ * 0..count-1. */
 size_t ds_kernel_count(void);
 const struct ds_kernel *ds_kernel_at(size_t i);
 /* NULL when the op has no such variant. */
 const struct ds_kernel *ds_kernel_find(int op, const char *variant);
+
+/* Adds a variant to those above for the rest of the process: one of a plugin, or of a test. *k and
+ * all it points to are borrowed and must stay as they are. Refused, with an error that names the
+ * variant and the member: another abi, an op that does not exist, no launch, unknown claims, a name
+ * that no option or record could hold (1 to 31 of a-z 0-9 . _ -, a letter or digit first), a name
+ * that its op has already. Not thread-safe: add before the first launch and before a worker is
+ * forked. */
+int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
 
 /* One variant for every op. */
 struct ds_kernel_set {

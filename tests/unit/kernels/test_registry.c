@@ -1,6 +1,8 @@
 /* test_registry.c: names, the table, sets and their error texts, instruction sets. */
 #include "tests/unit/kernels/harness.h"
 
+#include "base/mem.h"
+
 static void test_op_names(void **state)
 {
     (void)state;
@@ -98,6 +100,122 @@ static void test_set_errors(void **state)
     struct ds_kernel_set set;
     struct ds_error err;
     assert_int_equal(ds_kernel_set_parse(longer, &set, &err), -1);
+}
+
+/* ---- variants added at run time ------------------------------------------------------ */
+
+static int launch_nothing(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    (void)args, (void)exec, (void)why, (void)why_size;
+    return 0;
+}
+
+static struct ds_kernel candidate(int op, const char *name)
+{
+    return (struct ds_kernel){
+        .abi = DS_KERNEL_ABI, .op = op, .name = name, .launch = launch_nothing};
+}
+
+static void test_a_variant_is_added(void **state)
+{
+    static struct ds_kernel mine, other;
+    struct ds_kernel_set set;
+    struct ds_error err;
+    size_t before = ds_kernel_count();
+    (void)state;
+    mine = candidate(DS_OP_MATMUL, "split-k.2_a");
+    other = candidate(DS_OP_RMSNORM, "split-k.2_a"); /* a name is taken for one op only */
+    assert_ok(ds_kernel_add(&mine, &err), err);
+    assert_ok(ds_kernel_add(&other, &err), err);
+    assert_int_equal(ds_kernel_count(), before + 2);
+    assert_ptr_equal(ds_kernel_at(before), &mine);
+    assert_ptr_equal(ds_kernel_at(before + 1), &other);
+    assert_null(ds_kernel_at(before + 2));
+    assert_ptr_equal(ds_kernel_find(DS_OP_MATMUL, "split-k.2_a"), &mine);
+    assert_null(ds_kernel_find(DS_OP_ADD, "split-k.2_a"));
+    assert_ok(ds_kernel_set_parse("vendor+matmul=split-k.2_a", &set, &err), err);
+    assert_ptr_equal(set.op[DS_OP_MATMUL], &mine);
+    assert_string_equal(set.op[DS_OP_RMSNORM]->name, "rows");
+    assert_ok(ds_kernel_set_available(&set, &err), err);
+    /* It is among the known names of its op, and no set takes it unasked. */
+    assert_int_equal(ds_kernel_set_parse("pinned+matmul=split-k.2", &set, &err), -1);
+    assert_non_null(strstr(err.hint, "did you mean split-k.2_a?"));
+    assert_ok(ds_kernel_set_parse("pinned", &set, &err), err);
+    assert_string_equal(set.op[DS_OP_MATMUL]->name, "pinned");
+}
+
+static void test_a_faulty_variant_is_refused(void **state)
+{
+    static const struct {
+        struct ds_kernel k;
+        const char *msg;
+    } cases[] = {
+        {{.abi = 2, .op = DS_OP_ADD, .name = "x", .launch = launch_nothing}, "abi is 2"},
+        {{.abi = 0, .op = DS_OP_ADD, .name = NULL, .launch = NULL}, "abi is 0"},
+        {{.abi = 1, .op = DS_OP_COUNT, .name = "x", .launch = launch_nothing},
+         "'x': op 9 does not exist"},
+        {{.abi = 1, .op = -1, .name = "x", .launch = launch_nothing}, "op -1 does not exist"},
+        {{.abi = 1, .op = DS_OP_ADD, .name = "x"}, "add/x: launch is missing"},
+        {{.abi = 1, .op = DS_OP_ADD, .name = "x", .claims = 32, .launch = launch_nothing},
+         "add/x: claims 0x20"},
+        {{.abi = 1, .op = DS_OP_ADD, .name = "pinned", .launch = launch_nothing},
+         "add/pinned: there is a variant"},
+        {{.abi = 1, .op = DS_OP_MATMUL, .name = "openblas", .launch = launch_nothing},
+         "matmul/openblas: there is a variant"},
+    };
+    static const char *const names[] = {NULL,
+                                        "",
+                                        "a+b",
+                                        "a,b",
+                                        "a=b",
+                                        "a b",
+                                        "-a",
+                                        "A",
+                                        "a/b",
+                                        ".a",
+                                        "\033a",
+                                        "ä",
+                                        "a23456789012345678901234567890_2"};
+    size_t before = ds_kernel_count();
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_error err = {{0}, {0}};
+        assert_int_equal(ds_kernel_add(&cases[i].k, &err), -1);
+        if (!strstr(err.msg, cases[i].msg))
+            fail_msg("'%s' does not say '%s'", err.msg, cases[i].msg);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct ds_error err = {{0}, {0}};
+        struct ds_kernel k = candidate(DS_OP_ADD, names[i]);
+        assert_int_equal(ds_kernel_add(&k, &err), -1);
+        assert_non_null(strstr(err.msg, "name"));
+        assert_null(strchr(err.msg, '\033'));
+    }
+    assert_int_equal(ds_kernel_count(), before);
+}
+
+/* More than any table of fixed size would hold; then memory runs out. */
+static void test_many_variants(void **state)
+{
+    static struct ds_kernel many[300];
+    static char names[300][8];
+    struct ds_error err;
+    size_t before = ds_kernel_count(), n = 0;
+    (void)state;
+    for (; n < 300; n++) {
+        snprintf(names[n], sizeof names[n], "v%zu", n);
+        many[n] = candidate(DS_OP_ROPE, names[n]);
+        assert_ok(ds_kernel_add(&many[n], &err), err);
+    }
+    assert_int_equal(ds_kernel_count(), before + 300);
+    assert_ptr_equal(ds_kernel_find(DS_OP_ROPE, "v0"), &many[0]);
+    assert_ptr_equal(ds_kernel_find(DS_OP_ROPE, "v299"), &many[299]);
+    assert_int_equal(ds_kernel_at(0)->op, DS_OP_EMBED); /* the built-in ones stay first */
+    struct ds_kernel_set set;
+    ds_mem_fail_at(1);
+    assert_int_equal(ds_kernel_set_parse("pinned+rope=v300", &set, &err), -1);
+    ds_mem_fail_at(0);
+    assert_non_null(strstr(err.msg, "memory"));
 }
 
 static void test_isa(void **state)
@@ -209,10 +327,17 @@ static void test_bad_arguments_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_op_names), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_sets),     cmocka_unit_test(test_set_errors),
-        cmocka_unit_test(test_isa),      cmocka_unit_test(test_available),
-        cmocka_unit_test(test_describe), cmocka_unit_test(test_bad_arguments_are_refused),
+        cmocka_unit_test(test_op_names),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_set_errors),
+        cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_available),
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_bad_arguments_are_refused),
+        cmocka_unit_test(test_a_variant_is_added),
+        cmocka_unit_test(test_a_faulty_variant_is_refused),
+        cmocka_unit_test(test_many_variants),
     };
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
 }
