@@ -5,6 +5,65 @@
 small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512
 one="--batch 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
 
+test_default_name_is_never_taken_twice() {
+    cd "$dir"
+    mkdir here && cd here
+    # Whatever second the run falls into, another run has taken its name already.
+    i=0
+    while [ $i -lt 120 ]; do
+        : >"driftscope-$(date -d "+$i sec" +%Y%m%d-%H%M%S).h5"
+        i=$((i + 1))
+    done
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one --force
+    expect 0
+    ls driftscope-*-2.h5 >/dev/null
+    [ "$(find . -size +0 | grep -c h5)" -eq 1 ] || {
+        say "another record was replaced"
+        return 1
+    }
+}
+
+test_failed_run_leaves_no_record() {
+    ds run -m $small,ctx=10 --tokens 1,2,3,4,5,6,7,8,9 -o "$dir/a.h5"
+    expect 2
+    [ ! -e "$dir/a.h5" ]
+}
+
+test_no_record_contradicts_output() {
+    ds run -m $small --no-record -o "$dir/a.h5"
+    expect 2
+    has "$dir/err" "--no-record"
+}
+
+# start ARGUMENT...: a long run in the background, recording to $dir/a.h5; returns once the record is there.
+start() {
+    "$driftscope" run -m $small --kernels pinned --repeat 200 -o "$dir/a.h5" "$@" >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$!
+    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+}
+
+test_interrupted_run_says_how_to_go_on() {
+    code=0
+    start
+    kill -TERM $pid
+    wait $pid || code=$?
+    expect 130
+    has "$dir/err" "of 3200 trials are saved; go on with: driftscope run -m $small --resume $dir/a.h5"
+    ds show "$dir/a.h5"
+    has "$dir/out" "driftscope run -m $small --resume $dir/a.h5"
+    hasnt "$dir/out" "3200 trials)"
+}
+
+test_ignored_hangup_stays_ignored() {
+    code=0
+    trap '' HUP
+    start --repeat 20
+    kill -HUP $pid
+    wait $pid || code=$?
+    expect 0
+}
+
 test_unknown_core_gets_a_suggestion() {
     ds run -m $small --blas-core Haswel --no-record
     expect 2
