@@ -234,15 +234,8 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
     return have && have_ref && mine != ref;
 }
 
-int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
-                   struct ds_error *err)
+static void add_site_head(const struct ds_site *s, struct ds_buf *out)
 {
-    const struct ds_site *s = &w->s->header->sites[site];
-    size_t rows = ds_analysis_rows(w->a), listed = 0, differ = 0, shown = 0;
-    uint8_t *labels;
-    uint64_t d[2];
-    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
-        return -1;
     ds_buf_printf(out, "layer %d ", s->layer);
     ds_render_name(out, s->stage);
     ds_buf_puts(out, s->part[0] ? "/" : "");
@@ -252,31 +245,94 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     ds_buf_puts(out, ", ");
     ds_render_name(out, s->dtype);
     ds_buf_printf(out, ", %u wide)\n", s->width);
-    add_pair(w, out);
+}
+
+/* The list of rows. Where it must be short it has only those that differ: they are what is looked
+ * for. Returns how many differ. */
+static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+                       struct ds_buf *out)
+{
+    size_t rows = ds_analysis_rows(w->a), present = 0, differ = 0, listed = 0;
+    uint64_t d[2];
+    for (size_t i = 0; i < rows; i++) {
+        differ += (size_t)add_row(w, site, i, 0, 0, d, out);
+        present += ds_analysis_digest(w->a, w->arm, site, i, &d[1]) ||
+                   ds_analysis_digest(w->a, w->ref, site, i, &d[0]);
+    }
+    int all = present <= ROWS_LISTED, only = !all && differ > 0;
+    size_t most = all ? present : ROWS_LISTED;
     ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this",
                   "label");
-    for (size_t i = 0; i < rows; i++) {
-        int print = listed < ROWS_LISTED;
+    for (size_t i = 0; i < rows && listed < most; i++) {
         size_t before = out->len;
-        differ += (size_t)add_row(w, site, i, labels[site * rows + i], print, d, out);
-        listed += print && out->len != before;
-    }
-    if (listed == ROWS_LISTED && rows > listed)
-        ds_buf_printf(out, "%8s\n", "...");
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < rows && shown < ROWS_SHOWN; i++) {
-        if (!add_row(w, site, i, 0, 0, d, out))
+        if (only && !add_row(w, site, i, 0, 0, d, out))
             continue;
-        const struct ds_row_key *k = ds_analysis_row(w->a, i);
-        ds_buf_printf(out, "\nrequest %d, position %d\n", k->request, k->position);
-        rc = add_row_values(w, d[0], d[1], out, err);
-        shown++;
+        add_row(w, site, i, labels[i], 1, d, out);
+        listed += out->len != before;
     }
-    if (differ > shown)
-        ds_buf_printf(out, "\nand %zu more rows differ\n", differ - shown);
-    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    if (only && differ > listed)
+        ds_buf_printf(out, "%8s and %zu more that differ\n", "...", differ - listed);
+    else if (!only && present > listed)
+        ds_buf_printf(out, "%8s and %zu more, all the same\n", "...", present - listed);
+    if (only && present > differ)
+        ds_buf_printf(out, "%8s %zu rows that are the same are not listed\n", "", present - differ);
+    return differ;
+}
+
+/* Whether both sides of a row are in the record: such rows are shown before the others. */
+static int has_values(const struct ds_site_view *w, const uint64_t digests[2], struct ds_error *err)
+{
+    int have = 1;
+    for (int side = 0; side < 2 && have > 0; side++) {
+        struct ds_blob blob = {0};
+        have = w->blob ? w->blob(w->ctx, side, digests[side], &blob, err) : 0;
+        free(blob.data);
+    }
+    return have;
+}
+
+/* Values of the first differing rows that have them; of the first rows at all when none has. */
+static int add_values(const struct ds_site_view *w, uint32_t site, size_t *shown,
+                      struct ds_buf *out, struct ds_error *err)
+{
+    size_t rows = ds_analysis_rows(w->a);
+    uint64_t d[2];
+    for (int need = 1; need >= 0 && *shown == 0; need--)
+        for (size_t i = 0; i < rows && *shown < (need ? (size_t)ROWS_SHOWN : 1); i++) {
+            if (!add_row(w, site, i, 0, 0, d, out))
+                continue;
+            int have = need ? has_values(w, d, err) : 1;
+            if (have < 0)
+                return -1;
+            if (have == 0)
+                continue;
+            const struct ds_row_key *k = ds_analysis_row(w->a, i);
+            ds_buf_printf(out, "\nrequest %d, position %d\n", k->request, k->position);
+            if (add_row_values(w, d[0], d[1], out, err) != 0)
+                return -1;
+            ++*shown;
+        }
+    return 0;
+}
+
+int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+                   struct ds_error *err)
+{
+    size_t rows = ds_analysis_rows(w->a), shown = 0;
+    uint8_t *labels;
+    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
+        return -1;
+    add_site_head(&w->s->header->sites[site], out);
+    add_pair(w, out);
+    size_t differ = add_rows(w, site, labels + site * rows, out);
     free(labels);
-    return rc;
+    if (add_values(w, site, &shown, out, err) != 0)
+        return -1;
+    if (differ > shown)
+        ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
+                      differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
+    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    return 0;
 }
 
 /* ---- all sites

@@ -30,6 +30,12 @@ test_failed_run_leaves_no_record() {
     [ ! -e "$dir/a.h5" ]
 }
 
+test_chat_contradicts_tokens() {
+    ds run -m $small --no-record --chat --tokens 1,2
+    expect 2
+    has "$dir/err" "--tokens is no text"
+}
+
 test_no_record_contradicts_output() {
     ds run -m $small --no-record -o "$dir/a.h5"
     expect 2
@@ -62,6 +68,55 @@ test_ignored_hangup_stays_ignored() {
     kill -HUP $pid
     wait $pid || code=$?
     expect 0
+}
+
+test_one_view_of_a_record() {
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one -o "$dir/a.h5"
+    expect 0
+    ds show "$dir/a.h5" --site 0,q_proj --sites
+    expect 2
+    ds show "$dir/a.h5" --arm 0
+    expect 2
+    has "$dir/err" "--arm needs --site or --sites"
+    ds diff "$dir/a.h5" "$dir/a.h5" --site 0,q_proj --sites
+    expect 2
+}
+
+test_site_lists_the_rows_that_differ() {
+    # The vendor attention splits one row over 512 slots or more by threads: only the last rows of many differ.
+    # shellcheck disable=SC2046
+    ds run -m $small --kernels pinned+attention=vendor --threads 1,2 --batch 1 --slot first --neighbours copies --chunk 0 \
+        --mode prefill --tokens $(seq -s, 1 510) -n 4 -o "$dir/a.h5"
+    expect 1
+    ds show "$dir/a.h5" --site 0,attn_out
+    expect 1
+    has "$dir/out" "512"
+    grep -Eq '^ +0 +512 .* origin$' "$dir/out"
+    has "$dir/out" "are not listed"
+    grep -Eq '^ +[0-9]+ .* 0x1' "$dir/out"
+}
+
+test_text_fits() {
+    ds run -m $small --kernels vendor+matmul=reference,pinned --no-record
+    expect 1
+    # The answer itself is one line however long it is.
+    sed '$d' "$dir/out" | awk 'length($0) > 100 { print; long = 1 } END { exit long }' >&2
+}
+
+test_first_drift_is_told_of_the_nearest_arm() {
+    # Every batch size shows it alike; the base's is the one to look at.
+    ds run -m $small --kernels vendor+matmul=reference,pinned --full --batch 1,2,3,4,5,6 --slot first --neighbours copies \
+        --threads 1 --chunk 0 --mode prefill -n 1 --repeat 1 --no-record
+    expect 1
+    has "$dir/out" "kernels pinned against vendor+matmul=reference; prefill"
+}
+
+test_sites_not_digested_are_not_acquitted() {
+    ds run -m $small --kernels vendor+matmul=reference,pinned --sites resid --no-record
+    expect 1
+    has "$dir/out" "its inputs were not compared"
+    has "$dir/out" "or a kernel before it"
 }
 
 test_unknown_core_gets_a_suggestion() {
