@@ -458,11 +458,11 @@ static void add_next(const struct ds_render *r, struct ds_buf *out)
         }
         if (!r->path_b && v->stable)
             ds_buf_printf(&b, " --arm %u", v->first.arm);
+    } else if (planned_trials(r) > v->counts.trials && r->path) {
+        ds_render_resume(&b, r->header->model_name, r->path);
     } else if (v->result == DS_RESULT_RECORDED) {
         add_run(&b, r->header->model_name);
         ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
-    } else if (planned_trials(r) > v->counts.trials && r->path) {
-        ds_render_resume(&b, r->header->model_name, r->path);
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
         ds_cli_quote(&b, r->path);
@@ -553,9 +553,10 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         else
             ds_buf_printf(out, "%" PRIu64 " trials)", v->counts.trials);
     } else if (v->result == DS_RESULT_RECORDED) {
-        ds_buf_printf(out,
-                      "recorded: one trial, %" PRIu64 " sites, %" PRIu64
-                      " rows; nothing to compare it with yet",
+        ds_buf_puts(out, "recorded: one trial");
+        if (planned_trials(r) > v->counts.trials)
+            ds_buf_printf(out, " of %" PRIu64, planned_trials(r));
+        ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
                       v->counts.sites, v->counts.rows);
     } else {
         ds_buf_puts(out, "incomparable: ");
