@@ -218,6 +218,7 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
         return 0;
     if (w->arm == w->ref)
         odd_digest(w, site, k, ref, &mine);
+    int unlike = have && have_ref && label == DS_LABEL_ABSENT && w->arm != w->ref;
     if (print) {
         ds_buf_printf(out, "%8d %9d  ", k->request, k->position);
         if (have_ref)
@@ -225,13 +226,14 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
         else
             ds_buf_printf(out, "%-16s  ", "absent");
         if (have)
-            ds_buf_printf(out, "%016" PRIx64 "  %s\n", mine, ds_label_name(label));
+            ds_buf_printf(out, "%016" PRIx64 "  %s\n", mine,
+                          unlike ? "not compared: other tokens before it" : ds_label_name(label));
         else
             ds_buf_printf(out, "%-16s  %s\n", "absent", ds_label_name(label));
     }
     digests[0] = ref;
     digests[1] = mine;
-    return have && have_ref && mine != ref;
+    return have && have_ref && !unlike && mine != ref;
 }
 
 static void add_site_head(const struct ds_site *s, struct ds_buf *out)
@@ -255,7 +257,7 @@ static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_
     size_t rows = ds_analysis_rows(w->a), present = 0, differ = 0, listed = 0;
     uint64_t d[2];
     for (size_t i = 0; i < rows; i++) {
-        differ += (size_t)add_row(w, site, i, 0, 0, d, out);
+        differ += (size_t)add_row(w, site, i, labels[i], 0, d, out);
         present += ds_analysis_digest(w->a, w->arm, site, i, &d[1]) ||
                    ds_analysis_digest(w->a, w->ref, site, i, &d[0]);
     }
@@ -265,7 +267,7 @@ static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_
                   "label");
     for (size_t i = 0; i < rows && listed < most; i++) {
         size_t before = out->len;
-        if (only && !add_row(w, site, i, 0, 0, d, out))
+        if (only && !add_row(w, site, i, labels[i], 0, d, out))
             continue;
         add_row(w, site, i, labels[i], 1, d, out);
         listed += out->len != before;
@@ -273,9 +275,10 @@ static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_
     if (only && differ > listed)
         ds_buf_printf(out, "%8s and %zu more that differ\n", "...", differ - listed);
     else if (!only && present > listed)
-        ds_buf_printf(out, "%8s and %zu more, all the same\n", "...", present - listed);
+        ds_buf_printf(out, "%8s and %zu more that do not differ\n", "...", present - listed);
     if (only && present > differ)
-        ds_buf_printf(out, "%8s %zu rows that are the same are not listed\n", "", present - differ);
+        ds_buf_printf(out, "%8s %zu rows that do not differ are not listed\n", "",
+                      present - differ);
     return differ;
 }
 
@@ -292,14 +295,14 @@ static int has_values(const struct ds_site_view *w, const uint64_t digests[2], s
 }
 
 /* Values of the first differing rows that have them; of the first rows at all when none has. */
-static int add_values(const struct ds_site_view *w, uint32_t site, size_t *shown,
-                      struct ds_buf *out, struct ds_error *err)
+static int add_values(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+                      size_t *shown, struct ds_buf *out, struct ds_error *err)
 {
     size_t rows = ds_analysis_rows(w->a);
     uint64_t d[2];
     for (int need = 1; need >= 0 && *shown == 0; need--)
         for (size_t i = 0; i < rows && *shown < (need ? (size_t)ROWS_SHOWN : 1); i++) {
-            if (!add_row(w, site, i, 0, 0, d, out))
+            if (!add_row(w, site, i, labels[i], 0, d, out))
                 continue;
             int have = need ? has_values(w, d, err) : 1;
             if (have < 0)
@@ -325,8 +328,9 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     add_site_head(&w->s->header->sites[site], out);
     add_pair(w, out);
     size_t differ = add_rows(w, site, labels + site * rows, out);
+    int rc = add_values(w, site, labels + site * rows, &shown, out, err);
     free(labels);
-    if (add_values(w, site, &shown, out, err) != 0)
+    if (rc != 0)
         return -1;
     if (differ > shown)
         ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
@@ -339,6 +343,21 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
  * --------------------------------------------------------------------------------------------------------------------
  */
 
+/* Whether a trial says where the arm is not finite. A row that equals its reference's is not looked
+ * at again, so the reference speaks for it, and the base arm for both. */
+static int watched(const struct ds_site_view *w, const struct ds_trial *info)
+{
+    int speaks = info->arm == w->arm || info->arm == w->ref || (info->arm == 0 && !w->r->diff);
+    return speaks && info->pass == DS_PASS_NATURAL;
+}
+
+static void mark_nonfinite(const struct ds_trial_data *t, uint8_t *bad, size_t n_sites)
+{
+    for (size_t k = 0; t && k < t->n_nonfinites; k++)
+        if (t->nonfinites[k].site < n_sites)
+            bad[t->nonfinites[k].site] = 1;
+}
+
 int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_error *err)
 {
     uint8_t *labels = NULL, *bad = ds_calloc(w->s->header->n_sites, 1, "sites", err);
@@ -346,15 +365,9 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
         free(bad);
         return -1;
     }
-    for (size_t i = 0; i < w->s->n_trials; i++) {
-        const struct ds_trial *info = w->s->info(w->s->ctx, i);
-        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL
-                                            ? w->s->get(w->s->ctx, i, NULL)
-                                            : NULL;
-        for (size_t k = 0; t && k < t->n_nonfinites; k++)
-            if (t->nonfinites[k].site < w->s->header->n_sites)
-                bad[t->nonfinites[k].site] = 1;
-    }
+    for (size_t i = 0; i < w->s->n_trials; i++)
+        if (watched(w, w->s->info(w->s->ctx, i)))
+            mark_nonfinite(w->s->get(w->s->ctx, i, NULL), bad, w->s->header->n_sites);
     add_pair(w, out);
     ds_render_grid(w->r, w->a, labels, bad, out);
     free(labels);

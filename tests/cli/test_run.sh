@@ -97,6 +97,34 @@ test_site_lists_the_rows_that_differ() {
     grep -Eq '^ +[0-9]+ .* 0x1' "$dir/out"
 }
 
+# A copy of the tiny model with a NaN as the first of blk.0.ffn_norm.weight.
+make_nan_model() {
+    cp tests/data/gguf/tiny.gguf "$1"
+    printf '\000\000\300\177' | dd of="$1" bs=1 seek=7744 conv=notrunc 2>/dev/null
+}
+
+test_grid_shows_every_site_that_is_not_finite() {
+    make_nan_model "$dir/nan.gguf"
+    ds run -m "$dir/nan.gguf" --kernels pinned --batch 1,4 --tokens 1,2,3,4 -n 2 -q -o "$dir/a.h5"
+    expect 0
+    # The second arm's rows equal the base's, and are as little finite.
+    ds show "$dir/a.h5" --sites --arm 1
+    has "$dir/out" "! final_norm"
+    has "$dir/out" "against arm 0"
+}
+
+test_site_tells_other_tokens_from_drift() {
+    make_nan_model "$dir/nan.gguf"
+    for model in tests/data/gguf/tiny.gguf "$dir/nan.gguf"; do
+        ds run -m "$model" --kernels pinned --batch 1 --tokens 1,2,3,4 -n 2 -q -o "$dir/${#model}.h5"
+        expect 0
+    done
+    ds diff "$dir"/*.h5 --site 0,ffn_norm
+    expect 1
+    has "$dir/out" "not compared: other tokens before it"
+    has "$dir/out" "4 of 6 rows differ at this site"
+}
+
 test_text_fits() {
     ds run -m $small --kernels vendor+matmul=reference,pinned --no-record
     expect 1
