@@ -38,6 +38,10 @@ const char *ds_opt_operand(const struct ds_options *o, size_t i);
  * arguments hold. */
 const char *ds_opt_command(const struct ds_options *o);
 
+/* Adds one argument of a command, quoted for a POSIX shell; for bytes that a terminal must not see,
+ * in the $'...' form of bash and zsh. */
+void ds_cli_quote(struct ds_buf *b, const char *arg);
+
 /* ---- output
  * ---------------------------------------------------------------------------------------------------------------
  */

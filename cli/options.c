@@ -416,9 +416,7 @@ static int is_printable(const char *text)
     return 1;
 }
 
-/* Quotes for a POSIX shell; for bytes that a terminal must not see, the $'...' form of bash and
- * zsh. */
-static void quote_argument(struct ds_buf *b, const char *arg)
+void ds_cli_quote(struct ds_buf *b, const char *arg)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
@@ -448,7 +446,7 @@ static int keep_command(struct ds_options *o, int argc, char **argv, struct ds_e
     ds_buf_puts(&b, "driftscope");
     for (int i = 1; i < argc; i++) {
         ds_buf_puts(&b, " ");
-        quote_argument(&b, argv[i]);
+        ds_cli_quote(&b, argv[i]);
     }
     if (b.failed) {
         ds_buf_free(&b);

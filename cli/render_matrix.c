@@ -227,8 +227,10 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
     if (n)
         matrix_block(r, columns, widths, n, out);
     if (unknown)
-        ds_buf_printf(out, "%s(? = its inputs already differed, so it was not judged)%s\n",
-                      ds_render_color(r, DS_ROLE_DIM), ds_render_color(r, DS_ROLE_PLAIN));
+        ds_buf_printf(
+            out,
+            "%s(? = its inputs differed already or were not compared, so it was not judged)%s\n",
+            ds_render_color(r, DS_ROLE_DIM), ds_render_color(r, DS_ROLE_PLAIN));
     free(columns);
     free(widths);
 }

@@ -218,6 +218,7 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
         return 0;
     if (w->arm == w->ref)
         odd_digest(w, site, k, ref, &mine);
+    int unlike = have && have_ref && label == DS_LABEL_ABSENT && w->arm != w->ref;
     if (print) {
         ds_buf_printf(out, "%8d %9d  ", k->request, k->position);
         if (have_ref)
@@ -225,24 +226,18 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
         else
             ds_buf_printf(out, "%-16s  ", "absent");
         if (have)
-            ds_buf_printf(out, "%016" PRIx64 "  %s\n", mine, ds_label_name(label));
+            ds_buf_printf(out, "%016" PRIx64 "  %s\n", mine,
+                          unlike ? "not compared: other tokens before it" : ds_label_name(label));
         else
             ds_buf_printf(out, "%-16s  %s\n", "absent", ds_label_name(label));
     }
     digests[0] = ref;
     digests[1] = mine;
-    return have && have_ref && mine != ref;
+    return have && have_ref && !unlike && mine != ref;
 }
 
-int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
-                   struct ds_error *err)
+static void add_site_head(const struct ds_site *s, struct ds_buf *out)
 {
-    const struct ds_site *s = &w->s->header->sites[site];
-    size_t rows = ds_analysis_rows(w->a), listed = 0, differ = 0, shown = 0;
-    uint8_t *labels;
-    uint64_t d[2];
-    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
-        return -1;
     ds_buf_printf(out, "layer %d ", s->layer);
     ds_render_name(out, s->stage);
     ds_buf_puts(out, s->part[0] ? "/" : "");
@@ -252,36 +247,116 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     ds_buf_puts(out, ", ");
     ds_render_name(out, s->dtype);
     ds_buf_printf(out, ", %u wide)\n", s->width);
-    add_pair(w, out);
+}
+
+/* The list of rows. Where it must be short it has only those that differ: they are what is looked
+ * for. Returns how many differ. */
+static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+                       struct ds_buf *out)
+{
+    size_t rows = ds_analysis_rows(w->a), present = 0, differ = 0, listed = 0;
+    uint64_t d[2];
+    for (size_t i = 0; i < rows; i++) {
+        differ += (size_t)add_row(w, site, i, labels[i], 0, d, out);
+        present += ds_analysis_digest(w->a, w->arm, site, i, &d[1]) ||
+                   ds_analysis_digest(w->a, w->ref, site, i, &d[0]);
+    }
+    int all = present <= ROWS_LISTED, only = !all && differ > 0;
+    size_t most = all ? present : ROWS_LISTED;
     ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this",
                   "label");
-    for (size_t i = 0; i < rows; i++) {
-        int print = listed < ROWS_LISTED;
+    for (size_t i = 0; i < rows && listed < most; i++) {
         size_t before = out->len;
-        differ += (size_t)add_row(w, site, i, labels[site * rows + i], print, d, out);
-        listed += print && out->len != before;
-    }
-    if (listed == ROWS_LISTED && rows > listed)
-        ds_buf_printf(out, "%8s\n", "...");
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < rows && shown < ROWS_SHOWN; i++) {
-        if (!add_row(w, site, i, 0, 0, d, out))
+        if (only && !add_row(w, site, i, labels[i], 0, d, out))
             continue;
-        const struct ds_row_key *k = ds_analysis_row(w->a, i);
-        ds_buf_printf(out, "\nrequest %d, position %d\n", k->request, k->position);
-        rc = add_row_values(w, d[0], d[1], out, err);
-        shown++;
+        add_row(w, site, i, labels[i], 1, d, out);
+        listed += out->len != before;
     }
-    if (differ > shown)
-        ds_buf_printf(out, "\nand %zu more rows differ\n", differ - shown);
-    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    if (only && differ > listed)
+        ds_buf_printf(out, "%8s and %zu more that differ\n", "...", differ - listed);
+    else if (!only && present > listed)
+        ds_buf_printf(out, "%8s and %zu more that do not differ\n", "...", present - listed);
+    if (only && present > differ)
+        ds_buf_printf(out, "%8s %zu rows that do not differ are not listed\n", "",
+                      present - differ);
+    return differ;
+}
+
+/* Whether both sides of a row are in the record: such rows are shown before the others. */
+static int has_values(const struct ds_site_view *w, const uint64_t digests[2], struct ds_error *err)
+{
+    int have = 1;
+    for (int side = 0; side < 2 && have > 0; side++) {
+        struct ds_blob blob = {0};
+        have = w->blob ? w->blob(w->ctx, side, digests[side], &blob, err) : 0;
+        free(blob.data);
+    }
+    return have;
+}
+
+/* Values of the first differing rows that have them; of the first rows at all when none has. */
+static int add_values(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+                      size_t *shown, struct ds_buf *out, struct ds_error *err)
+{
+    size_t rows = ds_analysis_rows(w->a);
+    uint64_t d[2];
+    for (int need = 1; need >= 0 && *shown == 0; need--)
+        for (size_t i = 0; i < rows && *shown < (need ? (size_t)ROWS_SHOWN : 1); i++) {
+            if (!add_row(w, site, i, labels[i], 0, d, out))
+                continue;
+            int have = need ? has_values(w, d, err) : 1;
+            if (have < 0)
+                return -1;
+            if (have == 0)
+                continue;
+            const struct ds_row_key *k = ds_analysis_row(w->a, i);
+            ds_buf_printf(out, "\nrequest %d, position %d\n", k->request, k->position);
+            if (add_row_values(w, d[0], d[1], out, err) != 0)
+                return -1;
+            ++*shown;
+        }
+    return 0;
+}
+
+int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+                   struct ds_error *err)
+{
+    size_t rows = ds_analysis_rows(w->a), shown = 0;
+    uint8_t *labels;
+    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
+        return -1;
+    add_site_head(&w->s->header->sites[site], out);
+    add_pair(w, out);
+    size_t differ = add_rows(w, site, labels + site * rows, out);
+    int rc = add_values(w, site, labels + site * rows, &shown, out, err);
     free(labels);
-    return rc;
+    if (rc != 0)
+        return -1;
+    if (differ > shown)
+        ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
+                      differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
+    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    return 0;
 }
 
 /* ---- all sites
  * --------------------------------------------------------------------------------------------------------------------
  */
+
+/* Whether a trial says where the arm is not finite. A row that equals its reference's is not looked
+ * at again, so the reference speaks for it, and the base arm for both. */
+static int watched(const struct ds_site_view *w, const struct ds_trial *info)
+{
+    int speaks = info->arm == w->arm || info->arm == w->ref || (info->arm == 0 && !w->r->diff);
+    return speaks && info->pass == DS_PASS_NATURAL;
+}
+
+static void mark_nonfinite(const struct ds_trial_data *t, uint8_t *bad, size_t n_sites)
+{
+    for (size_t k = 0; t && k < t->n_nonfinites; k++)
+        if (t->nonfinites[k].site < n_sites)
+            bad[t->nonfinites[k].site] = 1;
+}
 
 int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_error *err)
 {
@@ -290,15 +365,9 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
         free(bad);
         return -1;
     }
-    for (size_t i = 0; i < w->s->n_trials; i++) {
-        const struct ds_trial *info = w->s->info(w->s->ctx, i);
-        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL
-                                            ? w->s->get(w->s->ctx, i, NULL)
-                                            : NULL;
-        for (size_t k = 0; t && k < t->n_nonfinites; k++)
-            if (t->nonfinites[k].site < w->s->header->n_sites)
-                bad[t->nonfinites[k].site] = 1;
-    }
+    for (size_t i = 0; i < w->s->n_trials; i++)
+        if (watched(w, w->s->info(w->s->ctx, i)))
+            mark_nonfinite(w->s->get(w->s->ctx, i, NULL), bad, w->s->header->n_sites);
     add_pair(w, out);
     ds_render_grid(w->r, w->a, labels, bad, out);
     free(labels);

@@ -30,31 +30,25 @@ static void add_kernel(struct ds_buf *out, const char *op, const char *variant)
     ds_render_name(out, variant);
 }
 
-/* A path as an argument: quoted for the shell where it needs to be. */
-static void add_path(struct ds_buf *out, const char *path)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+:,@%=";
-    if (path[0] && strspn(path, plain) == strlen(path)) {
-        ds_buf_puts(out, path);
-        return;
-    }
-    ds_buf_puts(out, "'");
-    for (const char *p = path; *p; p++) {
-        if (*p == '\'')
-            ds_buf_puts(out, "'\\''");
-        else if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            ds_buf_puts(out, "?");
-        else
-            ds_buf_add(out, p, 1);
-    }
-    ds_buf_puts(out, "'");
-}
-
 static void head(const struct ds_render *r, const char *name, struct ds_buf *out)
 {
     ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name,
                   ds_render_color(r, DS_ROLE_PLAIN));
+}
+
+/* Adds one item of a list under a head: after a comma where it fits in 100 columns, else on a line
+ * of its own. *column is where the line stands. */
+static void add_item(struct ds_buf *out, const char *item, size_t len, int first, size_t *column)
+{
+    if (!first && *column + 2 + len + 1 > 100) {
+        ds_buf_printf(out, ",\n%14s", "");
+        *column = 14;
+    } else if (!first) {
+        ds_buf_puts(out, ", ");
+        *column += 2;
+    }
+    ds_buf_add(out, item, len);
+    *column += len;
 }
 
 /* ---- what was compared
@@ -64,10 +58,17 @@ static void head(const struct ds_render *r, const char *name, struct ds_buf *out
 /* An arm without a trial was lost or not run yet: nothing is known of it. */
 static void add_arms(const struct ds_verdict *v, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%" PRIu64, v->counts.arms);
-    if (v->counts.arms_planned > v->counts.arms)
-        ds_buf_printf(out, " of %" PRIu64, v->counts.arms_planned);
-    ds_buf_puts(out, " arms");
+    uint64_t arms = v->counts.arms, planned = v->counts.arms_planned;
+    ds_buf_printf(out, "%" PRIu64, arms);
+    if (planned > arms)
+        ds_buf_printf(out, " of %" PRIu64, planned);
+    ds_buf_puts(out, planned <= 1 && arms == 1 ? " arm" : " arms");
+}
+
+/* Trials that the record is to have in the end; 0 when that is not a question (diff). */
+static uint64_t planned_trials(const struct ds_render *r)
+{
+    return r->diff || !r->header ? 0 : (uint64_t)r->header->n_arms * r->header->repeats;
 }
 
 static void add_record(const struct ds_render *r, struct ds_buf *out)
@@ -150,27 +151,40 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
+static void add_one_switches(const struct ds_render *r, const struct ds_kernel_verdict *x,
+                             const struct ds_switches *s, struct ds_buf *out)
+{
+    struct ds_buf line = {0};
+    add_kernel(&line, x->op, x->variant);
+    ds_buf_puts(&line, " gives other bits from M = ");
+    for (uint32_t j = 0; j < s->n && j < 12; j++)
+        ds_buf_printf(&line, "%s%u", j ? ", " : "", s->rows[j]);
+    ds_buf_puts(&line, s->n > 12 ? ", ... rows in the call" : " rows in the call");
+    size_t column = 14 + line.len;
+    head(r, "switches", out);
+    ds_buf_add(out, line.data, line.len);
+    out->failed |= line.failed;
+    line.len = 0;
+    if (s->setting[0]) {
+        ds_buf_puts(&line, "(");
+        ds_render_name(&line, s->setting);
+        ds_buf_puts(&line, ")");
+        if (column + 1 + line.len > 100)
+            ds_buf_printf(out, "\n%14s", "");
+        else
+            ds_buf_puts(out, " ");
+        ds_buf_add(out, line.data, line.len);
+    }
+    ds_buf_puts(out, "\n");
+    ds_buf_free(&line);
+}
+
 static void add_switches(const struct ds_render *r, struct ds_buf *out)
 {
     for (size_t k = 0; k < r->v->n_kernels; k++)
-        for (uint32_t i = 0; i < r->v->kernels[k].n_switches; i++) {
-            const struct ds_kernel_verdict *x = &r->v->kernels[k];
-            const struct ds_switches *s = &x->switches[i];
-            if (s->n == 0)
-                continue;
-            head(r, "switches", out);
-            add_kernel(out, x->op, x->variant);
-            ds_buf_puts(out, " gives other bits from M = ");
-            for (uint32_t j = 0; j < s->n && j < 12; j++)
-                ds_buf_printf(out, "%s%u", j ? ", " : "", s->rows[j]);
-            ds_buf_puts(out, s->n > 12 ? ", ... rows in the call" : " rows in the call");
-            if (s->setting[0]) {
-                ds_buf_puts(out, " (");
-                ds_render_name(out, s->setting);
-                ds_buf_puts(out, ")");
-            }
-            ds_buf_puts(out, "\n");
-        }
+        for (uint32_t i = 0; i < r->v->kernels[k].n_switches; i++)
+            if (r->v->kernels[k].switches[i].n)
+                add_one_switches(r, &r->v->kernels[k], &r->v->kernels[k].switches[i], out);
 }
 
 /* ---- the first drift
@@ -243,6 +257,9 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     if (f->label == DS_LABEL_ORIGIN)
         ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "",
                       f->site);
+    else if (f->label == DS_LABEL_UNKNOWN)
+        ds_buf_printf(
+            out, "%14sits inputs were not compared: any kernel before it may be the cause\n", "");
     ds_buf_printf(out, "%14s", "");
     ds_render_name(out, f->factor);
     ds_buf_puts(out, " ");
@@ -309,37 +326,42 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
  * --------------------------------------------------------------------------------------------------------------------
  */
 
-static void add_origins(const struct ds_render *r, struct ds_buf *out)
+/* Whether a kernel was judged, and never found at fault. */
+static int is_innocent(const struct ds_kernel_verdict *x)
 {
-    int some = 0, same = 0;
+    return x->judged && !x->origins && !x->unknown && !x->unstable &&
+           x->condition[0] != DS_COND_UNSTABLE;
+}
+
+/* A list of kernels with a count each, under a head; nothing when there is none. */
+static int add_kernels(const struct ds_render *r, const char *name, int innocent,
+                       struct ds_buf *out)
+{
+    size_t column = 14, some = 0;
     for (size_t k = 0; k < r->v->n_kernels; k++) {
         const struct ds_kernel_verdict *x = &r->v->kernels[k];
-        if (!x->origins)
+        struct ds_buf item = {0};
+        if (innocent ? !is_innocent(x) : !x->origins)
             continue;
-        if (!some++)
-            head(r, "origins", out);
+        add_kernel(&item, x->op, x->variant);
+        if (innocent)
+            ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
         else
-            ds_buf_puts(out, ", ");
-        add_kernel(out, x->op, x->variant);
-        ds_buf_printf(out, " %" PRIu64, x->origins);
+            ds_buf_printf(&item, " %" PRIu64, x->origins);
+        if (some == 0)
+            head(r, name, out);
+        add_item(out, item.data, item.len, some++ == 0, &column);
+        out->failed |= item.failed;
+        ds_buf_free(&item);
     }
     ds_buf_puts(out, some ? "\n" : "");
-    for (size_t k = 0; k < r->v->n_kernels && some; k++) {
-        const struct ds_kernel_verdict *x = &r->v->kernels[k];
-        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE ||
-            !x->judged)
-            continue;
-        if (same % 4 == 0) {
-            ds_buf_puts(out, same ? "\n" : "");
-            head(r, same ? "" : "bit-identical", out);
-        } else {
-            ds_buf_puts(out, ", ");
-        }
-        add_kernel(out, x->op, x->variant);
-        ds_buf_printf(out, " (%" PRIu64 ")", x->judged);
-        same++;
-    }
-    ds_buf_puts(out, same ? "\n" : "");
+    return some > 0;
+}
+
+static void add_origins(const struct ds_render *r, struct ds_buf *out)
+{
+    if (add_kernels(r, "origins", 0, out))
+        add_kernels(r, "bit-identical", 1, out);
 }
 
 static void add_growth(const struct ds_render *r, struct ds_buf *out)
@@ -407,16 +429,38 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
  * ----------------------------------------------------------------------------------------------------------------------------
  */
 
+static int is_default_model(const char *model)
+{
+    return strcmp(model, "smollm2") == 0 || strcmp(model, "SmolLM2-135M-Instruct.Q4_1.gguf") == 0;
+}
+
+static void add_run(struct ds_buf *out, const char *model)
+{
+    ds_buf_puts(out, "driftscope run ");
+    if (model && model[0] && !is_default_model(model)) {
+        ds_buf_puts(out, "-m ");
+        ds_cli_quote(out, model);
+        ds_buf_puts(out, " ");
+    }
+}
+
+void ds_render_resume(struct ds_buf *out, const char *model, const char *path)
+{
+    add_run(out, model);
+    ds_buf_puts(out, "--resume ");
+    ds_cli_quote(out, path);
+}
+
 static void add_next(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     struct ds_buf b = {0};
     if (v->first.found && r->path) {
         ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
-        add_path(&b, r->path);
+        ds_cli_quote(&b, r->path);
         ds_buf_puts(&b, " ");
         if (r->path_b) {
-            add_path(&b, r->path_b);
+            ds_cli_quote(&b, r->path_b);
             ds_buf_puts(&b, " ");
         }
         ds_buf_printf(&b, "--site %d,", v->first.layer);
@@ -427,17 +471,17 @@ static void add_next(const struct ds_render *r, struct ds_buf *out)
         }
         if (!r->path_b && v->stable)
             ds_buf_printf(&b, " --arm %u", v->first.arm);
+    } else if (planned_trials(r) > v->counts.trials && r->path) {
+        ds_render_resume(&b, r->header->model_name, r->path);
     } else if (v->result == DS_RESULT_RECORDED) {
-        ds_buf_puts(&b, "driftscope run --repeat 3 --batch 1,2,4,8");
-    } else if (v->result == DS_RESULT_INCOMPARABLE && r->path && !r->path_b) {
-        ds_buf_puts(&b, "driftscope run --resume ");
-        add_path(&b, r->path);
+        add_run(&b, r->header->model_name);
+        ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
-        add_path(&b, r->path);
+        ds_cli_quote(&b, r->path);
         if (r->path_b) {
             ds_buf_puts(&b, " ");
-            add_path(&b, r->path_b);
+            ds_cli_quote(&b, r->path_b);
         }
         ds_buf_puts(&b, " --sites");
     }
@@ -485,6 +529,8 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
     add_site(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     add_kernel(out, f->op, f->variant);
+    if (f->label == DS_LABEL_UNKNOWN)
+        ds_buf_puts(out, " or a kernel before it");
     if (!v->stable) {
         ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
                       phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
@@ -514,11 +560,16 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
                              : v->counts.digests_compared;
         ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
         add_arms(v, out);
-        ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
+        if (planned_trials(r) > v->counts.trials)
+            ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,
+                          planned_trials(r));
+        else
+            ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
     } else if (v->result == DS_RESULT_RECORDED) {
-        ds_buf_printf(out,
-                      "recorded: one trial, %" PRIu64 " sites, %" PRIu64
-                      " rows; nothing to compare it with yet",
+        ds_buf_puts(out, "recorded: one trial");
+        if (planned_trials(r) > v->counts.trials)
+            ds_buf_printf(out, " of %" PRIu64, planned_trials(r));
+        ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
                       v->counts.sites, v->counts.rows);
     } else {
         ds_buf_puts(out, "incomparable: ");

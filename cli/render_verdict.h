@@ -24,6 +24,10 @@ int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct
 /* The last line: the verdict in one sentence, without newline and colour. */
 void ds_render_sentence(const struct ds_render *r, struct ds_buf *out);
 
+/* "driftscope run -m MODEL --resume PATH". A record names its model, but never makes the program
+ * open one: the command must say it (the default model needs no -m). model NULL: the default. */
+void ds_render_resume(struct ds_buf *out, const char *model, const char *path);
+
 /* The layer x stage grid of one arm against its reference; labels as from ds_analysis_labels. bad:
  * [n_sites] whether a row of the arm is non-finite there; may be NULL. */
 void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels,

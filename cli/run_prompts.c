@@ -218,6 +218,11 @@ int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t ne
                    struct ds_error *err)
 {
     size_t given = ds_opt_count(o, "prompt") + ds_opt_count(o, "file") + ds_opt_count(o, "tokens");
+    if (ds_opt_flag(o, "chat") && ds_opt_count(o, "tokens") > 0) {
+        ds_fail(err, "--chat puts text into the model's chat form; --tokens is no text");
+        return ds_hint(err,
+                       "give the prompt with -p or -f, or the form's own tokens with --tokens");
+    }
     size_t most = (given ? given : 1) + (size_t)(neighbours > 0 ? neighbours : 0);
     if (!(p->header.prompts = ds_calloc(most, sizeof *p->header.prompts, "prompts", err)))
         return -1;

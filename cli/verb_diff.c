@@ -89,6 +89,10 @@ int ds_verb_diff(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
     struct sides sides = {{NULL, NULL}};
+    if (ds_opt_given(o, "site") && ds_opt_flag(o, "sites")) {
+        ds_fail(&err, "--site and --sites are two views: give one");
+        return ds_cli_error(o, &err);
+    }
     int exit_code = DS_EXIT_ERROR,
         rc = ds_record_open(ds_opt_operand(o, 0), &sides.record[0], &err);
     if (rc == 0) {

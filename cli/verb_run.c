@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,13 +26,15 @@ static void on_signal(int sig)
         _exit(DS_EXIT_INTERRUPTED);
 }
 
+/* A signal that is ignored at start stays so: nohup and a script's background jobs mean it. */
 static void catch_signals(void)
 {
-    struct sigaction sa = {.sa_handler = on_signal};
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction sa = {.sa_handler = on_signal}, old;
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
-    sigaction(SIGHUP, &sa, NULL);
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(caught[i], &sa, NULL);
 }
 
 /* Where trials go and come from while a sweep runs. */
@@ -46,6 +49,8 @@ struct run {
     char beside[4096 + 16]; /* a resumed record that takes the old one's place at the end; "" = it
                                has already */
     uint8_t *have;          /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
+    int fresh;              /* this run made the record */
+    size_t natural;         /* trials that this run added, bare passes not counted */
 };
 
 static uint8_t *have_cell(struct run *run, uint32_t arm, uint32_t repeat, uint32_t pass)
@@ -80,7 +85,9 @@ static int keep(struct run *run, const struct ds_trial_data *t, struct ds_error 
 static int sink(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
 {
     struct run *run = ctx;
-    return run->writer ? ds_writer_add(run->writer, t, err) : keep(run, t, err);
+    int rc = run->writer ? ds_writer_add(run->writer, t, err) : keep(run, t, err);
+    run->natural += rc == 0 && t->info.pass == DS_PASS_NATURAL;
+    return rc;
 }
 
 static void progress(void *ctx, double done, double total)
@@ -92,7 +99,6 @@ static void progress(void *ctx, double done, double total)
 static void note(void *ctx, const char *text)
 {
     const struct run *run = ctx;
-    ds_cli_progress(run->o, "", -1, 0);
     ds_cli_note(run->o, "%s", text);
 }
 
@@ -100,33 +106,57 @@ static void note(void *ctx, const char *text)
  * -----------------------------------------------------------------------------------------------------------------------
  */
 
-static void default_path(char *path, size_t size)
+/* ./driftscope-DATE.h5; with a number from the second of the same second on. */
+static void default_path(char *path, size_t size, unsigned number)
 {
+    char date[32] = "", tail[16] = "";
     time_t t = time(NULL);
     struct tm tm;
-    if (localtime_r(&t, &tm) == NULL ||
-        strftime(path, size, "driftscope-%Y%m%d-%H%M%S.h5", &tm) == 0)
-        snprintf(path, size, "driftscope.h5");
+    if (localtime_r(&t, &tm))
+        strftime(date, sizeof date, "-%Y%m%d-%H%M%S", &tm);
+    if (number > 1)
+        snprintf(tail, sizeof tail, "-%u", number);
+    snprintf(path, size, "driftscope%s%s.h5", date, tail);
+}
+
+static int create_at(struct run *run, int force, int *local, struct ds_error *err)
+{
+    return ds_writer_create(run->path, force, &run->plan.header, &run->writer, local, err);
+}
+
+/* A name that nobody gave never replaces a record, and a run that takes it first is no error. */
+static int create_anywhere(struct run *run, int *local, struct ds_error *err)
+{
+    struct stat st;
+    for (unsigned number = 1; number < 1000; number++) {
+        default_path(run->path, sizeof run->path, number);
+        if (lstat(run->path, &st) == 0)
+            continue;
+        if (create_at(run, 0, local, err) == 0)
+            return 0;
+        if (lstat(run->path, &st) != 0)
+            return -1;
+    }
+    return ds_fail(err, "%s: exists already, and so do a thousand names like it", run->path);
 }
 
 static int create_record(struct run *run, struct ds_error *err)
 {
     const char *given = ds_opt_text(run->o, "output");
-    int local = 0;
+    int local = 0, rc;
+    if (given && strlen(given) >= sizeof run->path)
+        return ds_fail(err, "the record's file name is too long (%zu bytes)", strlen(given));
     if (given)
         snprintf(run->path, sizeof run->path, "%s", given);
-    else
-        default_path(run->path, sizeof run->path);
-    if (ds_writer_create(run->path, ds_opt_flag(run->o, "force"), &run->plan.header, &run->writer,
-                         &local, err) != 0)
-        return -1;
-    if (local)
+    rc = given ? create_at(run, ds_opt_flag(run->o, "force"), &local, err)
+               : create_anywhere(run, &local, err);
+    run->fresh = rc == 0;
+    if (rc == 0 && local)
         ds_cli_note(run->o,
                     "%s: this file system does not support following a growing record; it is "
-                    "written in the "
-                    "temporary folder and moved at the end",
+                    "written in the temporary folder and moved at the end",
                     run->path);
-    return 0;
+    return rc;
 }
 
 static int take_place(struct run *run, struct ds_error *err)
@@ -254,16 +284,27 @@ static int sweep(struct run *run, struct ds_sweep_result *result, struct ds_erro
     return rc;
 }
 
+/* What is saved and how to go on, after `why` the run ended early. */
+static void tell_saved(struct run *run, const char *why)
+{
+    const struct ds_header *h = &run->plan.header;
+    size_t planned = h->n_arms * h->repeats, saved = run->natural;
+    struct ds_buf b = {0};
+    if (run->old)
+        saved += planned - missing_trials(run);
+    ds_buf_puts(&b, why);
+    if (run->path[0]) {
+        ds_buf_printf(&b, ": %zu of %zu trials are saved; go on with: ", saved, planned);
+        ds_render_resume(&b, ds_opt_text(run->o, "model"), run->path);
+    }
+    ds_cli_note(run->o, "%s", b.data ? b.data : why);
+    ds_buf_free(&b);
+}
+
 static int finish(struct run *run, const struct ds_sweep_result *result, struct ds_error *err)
 {
     if (result->interrupted) {
-        if (run->path[0])
-            ds_cli_note(run->o,
-                        "interrupted: %u trials are saved; go on with: driftscope run -m '%s' "
-                        "--resume '%s'",
-                        result->trials, ds_opt_text(run->o, "model"), run->path);
-        else
-            ds_cli_note(run->o, "interrupted");
+        tell_saved(run, "interrupted");
         return DS_EXIT_INTERRUPTED;
     }
     int exit_code = DS_EXIT_ERROR;
@@ -271,10 +312,21 @@ static int finish(struct run *run, const struct ds_sweep_result *result, struct 
         return ds_cli_error(run->o, err);
     if (result->failed > 0) {
         *err = result->first_failure;
-        ds_prefix(err, "%u arms could not be run; first", result->failed);
+        ds_prefix(err, "%u arm%s could not be run; first", result->failed,
+                  result->failed == 1 ? "" : "s");
         return ds_cli_error(run->o, err);
     }
     return exit_code;
+}
+
+/* After an error that ended the sweep. A record without a single trial would only be in the way of
+ * the next try. */
+static void clean_up(struct run *run, const struct ds_sweep_result *result)
+{
+    if (run->fresh && result->trials == 0)
+        unlink(run->path);
+    else if (run->natural > 0 && run->path[0])
+        tell_saved(run, "the run ended early");
 }
 
 static int start(struct run *run, struct ds_error *err)
@@ -283,7 +335,11 @@ static int start(struct run *run, struct ds_error *err)
     if (!resume) {
         if (ds_run_plan_new(run->o, &run->plan, err) != 0)
             return -1;
-        return ds_opt_flag(run->o, "no-record") ? 0 : create_record(run, err);
+        if (!ds_opt_flag(run->o, "no-record"))
+            return create_record(run, err);
+        return ds_opt_given(run->o, "output")
+                   ? ds_fail(err, "--output names the record that --no-record does without")
+                   : 0;
     }
     if (check_resume_options(run->o, err) != 0 || ds_record_open(resume, &run->old, err) != 0)
         return -1;
@@ -307,9 +363,10 @@ int ds_verb_run(const struct ds_options *o)
     catch_signals();
     if (start(&run, &err) != 0)
         code = ds_cli_error(o, &err);
-    else if ((run.writer || !run.path[0]) && sweep(&run, &result, &err) != 0)
+    else if ((run.writer || !run.path[0]) && sweep(&run, &result, &err) != 0) {
         code = ds_cli_error(o, &err);
-    else
+        clean_up(&run, &result);
+    } else
         code = finish(&run, &result, &err);
     if (run.writer)
         ds_writer_close(run.writer, NULL);

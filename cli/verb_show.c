@@ -115,7 +115,15 @@ int ds_verb_show(const struct ds_options *o)
     struct ds_error err = {{0}, {0}};
     struct ds_record *record;
     const char *path = ds_opt_operand(o, 0);
-    int exit_code = DS_EXIT_ERROR;
+    int exit_code = DS_EXIT_ERROR, views = ds_opt_given(o, "site") + ds_opt_flag(o, "sites");
+    if (views > 1) {
+        ds_fail(&err, "--site and --sites are two views: give one");
+        return ds_cli_error(o, &err);
+    }
+    if (views == 0 && ds_opt_given(o, "arm")) {
+        ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
+        return ds_cli_error(o, &err);
+    }
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
     int rc = show(o, record, path, &exit_code, &err);

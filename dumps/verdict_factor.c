@@ -185,8 +185,10 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t v
         f.factor = w->fv->name;
         f.value = w->fv->values[value];
         f.ref_value = w->fv->values[0];
-        if (finding_before(&f, &w->fv->phase[p].first))
-            w->fv->phase[p].first = f;
+        /* Contexts come in no order of use: of equals, the arm nearest to the base is told. */
+        struct ds_finding *first = &w->fv->phase[p].first;
+        if (finding_before(&f, first) || (!finding_before(first, &f) && f.arm < first->arm))
+            *first = f;
     }
 }
 

@@ -87,8 +87,10 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
             s->blas_core[0] = '\0';
             return 0;
         }
-        if (strlen(text) >= sizeof s->blas_core || ds_blas_core_runs_here(text) < 0)
-            return ds_fail(err, "--blas-core: unknown OpenBLAS core '%s'", text);
+        if (ds_blas_core_known(text, err) != 0)
+            return ds_prefix(err, "--blas-core");
+        if (strlen(text) >= sizeof s->blas_core)
+            return ds_fail(err, "--blas-core: '%s' is too long", text);
         strcpy(s->blas_core, text);
         return 0;
     case DS_FACTOR_DTYPE:

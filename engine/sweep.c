@@ -320,6 +320,9 @@ static int all_trials(struct sweep_state *st, struct ds_error *err)
     for (uint32_t a = 0; a < s->header->n_arms; a++)
         for (uint32_t r = 0; r < repeats; r++)
             st->total += wanted(st, a, r, DS_PASS_NATURAL) ? cost(st, a) : 0;
+    /* The bar's clock starts here, so that the first trial's time counts. */
+    if (s->progress)
+        s->progress(s->ctx, 0, st->total);
     for (uint32_t a = 0; a < s->header->n_arms; a++)
         for (uint32_t r = 0; r < repeats; r++) {
             if (wanted(st, a, r, DS_PASS_NATURAL) && !st->failed[a]) {

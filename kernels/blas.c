@@ -111,14 +111,11 @@ int ds_blas_core_runs_here(const char *core)
     return -1;
 }
 
-static int check_core(const char *core, struct ds_error *err)
+int ds_blas_core_known(const char *core, struct ds_error *err)
 {
     const char *names[N_CORES];
-    int runs = ds_blas_core_runs_here(core);
-    if (runs == 1)
+    if (ds_blas_core_runs_here(core) >= 0)
         return 0;
-    if (runs == 0)
-        return ds_fail(err, "openblas core %s: this CPU lacks instructions that it needs", core);
     for (int i = 0; i < N_CORES; i++)
         names[i] = cores[i].name;
     ds_fail(err, "unknown openblas core '%.40s'", core);
@@ -126,6 +123,15 @@ static int check_core(const char *core, struct ds_error *err)
     return near >= 0
                ? ds_hint(err, "did you mean %s?", names[near])
                : ds_hint(err, "for example Haswell, Zen, SkylakeX, Sandybridge, Nehalem, Prescott");
+}
+
+static int check_core(const char *core, struct ds_error *err)
+{
+    if (ds_blas_core_known(core, err) != 0)
+        return -1;
+    return ds_blas_core_runs_here(core)
+               ? 0
+               : ds_fail(err, "openblas core %s: this CPU lacks instructions that it needs", core);
 }
 
 /* ---- loading ------------------------------------------------------------------------- */

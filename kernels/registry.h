@@ -64,6 +64,8 @@ int ds_blas_max_threads(void);
 /* Whether this CPU has the instructions that the named OpenBLAS core needs: 1, 0, or -1 if the name
  * is unknown. */
 int ds_blas_core_runs_here(const char *core);
+/* 0 if the name is known, whether or not it runs here; else -1 with the nearest name as a hint. */
+int ds_blas_core_known(const char *core, struct ds_error *err);
 /* The cblas_sgemm of the open library (row-major: y[m][n] = x[m][k] * w[n][k]^T), for direct
  * comparison in tests. */
 int ds_blas_sgemm_nt(int m, int n, int k, const float *x, int ldx, const float *w, int ldw,

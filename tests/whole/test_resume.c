@@ -45,6 +45,10 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     pid_t pid = fork();
     if (pid != 0)
         return pid;
+    /* The program keeps ignored what is ignored at start, and these tests may run under nohup. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     const char *argv[40];
     int n = 0;
     argv[n++] = "driftscope";

@@ -1,0 +1,156 @@
+# test_run.sh: `driftscope run` and `show` from outside: names of records, ends before the end, what the texts say. The kernels are
+# the project's own, so that nothing depends on the machine.
+. tests/cli/lib.sh
+
+small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512
+one="--batch 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
+
+test_default_name_is_never_taken_twice() {
+    cd "$dir"
+    mkdir here && cd here
+    # Whatever second the run falls into, another run has taken its name already.
+    i=0
+    while [ $i -lt 120 ]; do
+        : >"driftscope-$(date -d "+$i sec" +%Y%m%d-%H%M%S).h5"
+        i=$((i + 1))
+    done
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one --force
+    expect 0
+    ls driftscope-*-2.h5 >/dev/null
+    [ "$(find . -size +0 | grep -c h5)" -eq 1 ] || {
+        say "another record was replaced"
+        return 1
+    }
+}
+
+test_failed_run_leaves_no_record() {
+    ds run -m $small,ctx=10 --tokens 1,2,3,4,5,6,7,8,9 -o "$dir/a.h5"
+    expect 2
+    [ ! -e "$dir/a.h5" ]
+}
+
+test_chat_contradicts_tokens() {
+    ds run -m $small --no-record --chat --tokens 1,2
+    expect 2
+    has "$dir/err" "--tokens is no text"
+}
+
+test_no_record_contradicts_output() {
+    ds run -m $small --no-record -o "$dir/a.h5"
+    expect 2
+    has "$dir/err" "--no-record"
+}
+
+# start ARGUMENT...: a long run in the background, recording to $dir/a.h5; returns once the record is there.
+start() {
+    "$driftscope" run -m $small --kernels pinned --repeat 200 -o "$dir/a.h5" "$@" >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$!
+    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+}
+
+test_interrupted_run_says_how_to_go_on() {
+    code=0
+    start
+    kill -TERM $pid
+    wait $pid || code=$?
+    expect 130
+    has "$dir/err" "of 3200 trials are saved; go on with: driftscope run -m $small --resume $dir/a.h5"
+    ds show "$dir/a.h5"
+    has "$dir/out" "driftscope run -m $small --resume $dir/a.h5"
+    hasnt "$dir/out" "3200 trials)"
+}
+
+test_ignored_hangup_stays_ignored() {
+    code=0
+    trap '' HUP
+    start --repeat 20
+    kill -HUP $pid
+    wait $pid || code=$?
+    expect 0
+}
+
+test_one_view_of_a_record() {
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one -o "$dir/a.h5"
+    expect 0
+    ds show "$dir/a.h5" --site 0,q_proj --sites
+    expect 2
+    ds show "$dir/a.h5" --arm 0
+    expect 2
+    has "$dir/err" "--arm needs --site or --sites"
+    ds diff "$dir/a.h5" "$dir/a.h5" --site 0,q_proj --sites
+    expect 2
+}
+
+test_site_lists_the_rows_that_differ() {
+    # The vendor attention splits one row over 512 slots or more by threads: only the last rows of many differ.
+    # shellcheck disable=SC2046
+    ds run -m $small --kernels pinned+attention=vendor --threads 1,2 --batch 1 --slot first --neighbours copies --chunk 0 \
+        --mode prefill --tokens $(seq -s, 1 510) -n 4 -o "$dir/a.h5"
+    expect 1
+    ds show "$dir/a.h5" --site 0,attn_out
+    expect 1
+    has "$dir/out" "512"
+    grep -Eq '^ +0 +512 .* origin$' "$dir/out"
+    has "$dir/out" "are not listed"
+    grep -Eq '^ +[0-9]+ .* 0x1' "$dir/out"
+}
+
+# A copy of the tiny model with a NaN as the first of blk.0.ffn_norm.weight.
+make_nan_model() {
+    cp tests/data/gguf/tiny.gguf "$1"
+    printf '\000\000\300\177' | dd of="$1" bs=1 seek=7744 conv=notrunc 2>/dev/null
+}
+
+test_grid_shows_every_site_that_is_not_finite() {
+    make_nan_model "$dir/nan.gguf"
+    ds run -m "$dir/nan.gguf" --kernels pinned --batch 1,4 --tokens 1,2,3,4 -n 2 -q -o "$dir/a.h5"
+    expect 0
+    # The second arm's rows equal the base's, and are as little finite.
+    ds show "$dir/a.h5" --sites --arm 1
+    has "$dir/out" "! final_norm"
+    has "$dir/out" "against arm 0"
+}
+
+test_site_tells_other_tokens_from_drift() {
+    make_nan_model "$dir/nan.gguf"
+    for model in tests/data/gguf/tiny.gguf "$dir/nan.gguf"; do
+        ds run -m "$model" --kernels pinned --batch 1 --tokens 1,2,3,4 -n 2 -q -o "$dir/${#model}.h5"
+        expect 0
+    done
+    ds diff "$dir"/*.h5 --site 0,ffn_norm
+    expect 1
+    has "$dir/out" "not compared: other tokens before it"
+    has "$dir/out" "4 of 6 rows differ at this site"
+}
+
+test_text_fits() {
+    ds run -m $small --kernels vendor+matmul=reference,pinned --no-record
+    expect 1
+    # The answer itself is one line however long it is.
+    sed '$d' "$dir/out" | awk 'length($0) > 100 { print; long = 1 } END { exit long }' >&2
+}
+
+test_first_drift_is_told_of_the_nearest_arm() {
+    # Every batch size shows it alike; the base's is the one to look at.
+    ds run -m $small --kernels vendor+matmul=reference,pinned --full --batch 1,2,3,4,5,6 --slot first --neighbours copies \
+        --threads 1 --chunk 0 --mode prefill -n 1 --repeat 1 --no-record
+    expect 1
+    has "$dir/out" "kernels pinned against vendor+matmul=reference; prefill"
+}
+
+test_sites_not_digested_are_not_acquitted() {
+    ds run -m $small --kernels vendor+matmul=reference,pinned --sites resid --no-record
+    expect 1
+    has "$dir/out" "its inputs were not compared"
+    has "$dir/out" "or a kernel before it"
+}
+
+test_unknown_core_gets_a_suggestion() {
+    ds run -m $small --blas-core Haswel --no-record
+    expect 2
+    has "$dir/err" "did you mean Haswell?"
+}
+
+run_tests
