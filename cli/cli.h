@@ -11,8 +11,7 @@
 
 enum { DS_EXIT_SAME = 0, DS_EXIT_DRIFT = 1, DS_EXIT_ERROR = 2, DS_EXIT_INTERRUPTED = 130 };
 
-/* ---- options: parsed by options.c from the one table in option_table.c
- * ---------------------------------------------------- */
+/* ---- options: parsed by options.c from the one table in option_table.c ----------------------- */
 
 struct ds_options;
 
@@ -42,9 +41,7 @@ const char *ds_opt_command(const struct ds_options *o);
  * in the $'...' form of bash and zsh. */
 void ds_cli_quote(struct ds_buf *b, const char *arg);
 
-/* ---- output
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* Prints "driftscope: MSG" and the hint on stderr (escaped), and returns the exit code for errors
  * (2, or --error-exit). */
@@ -74,8 +71,7 @@ int ds_cli_columns(void);
  * erase it. */
 void ds_cli_progress(const struct ds_options *o, const char *what, double done, double total);
 
-/* ---- environment: what decides bits (environment.c)
- * --------------------------------------------------------------------------- */
+/* ---- environment: what decides bits (environment.c) ------------------------------------------ */
 
 struct ds_text;
 /* Name = value lines of a fixed whitelist: CPU model and flags, MXCSR state, compiler and flags,
@@ -84,8 +80,7 @@ int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err);
 const char *ds_cli_version(void); /* "0.1.0" */
 const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 
-/* ---- verbs: one file each; return the exit code
- * ---------------------------------------------------------------------------------- */
+/* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 
 int ds_verb_run(const struct ds_options *o);
 int ds_verb_show(const struct ds_options *o);

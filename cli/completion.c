@@ -21,9 +21,7 @@ static const char *value_words(const struct ds_option_def *d)
                                              : NULL;
 }
 
-/* ---- bash
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- bash ------------------------------------------------------------------------------------ */
 
 static void bash_values(struct ds_buf *b, const struct ds_verb_def *v)
 {
@@ -97,9 +95,7 @@ static void bash(struct ds_buf *b)
                    "    fi\n}\ncomplete -F _driftscope driftscope\n");
 }
 
-/* ---- zsh
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- zsh ------------------------------------------------------------------------------------- */
 
 /* A description inside a zsh specification inside single quotes. */
 static void zsh_text(struct ds_buf *b, const char *text)
@@ -173,9 +169,7 @@ static void zsh(struct ds_buf *b)
     ds_buf_puts(b, "    esac\n}\n_driftscope \"$@\"\n");
 }
 
-/* ---- fish
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- fish ------------------------------------------------------------------------------------ */
 
 static void fish_text(struct ds_buf *b, const char *text)
 {

@@ -102,9 +102,7 @@ static void add_format(struct list *l, const char *name, const char *fmt, ...)
     add(l, name, text);
 }
 
-/* ---- processor
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- processor ------------------------------------------------------------------------------- */
 
 static void add_cpu_flags(struct list *l, char *flags)
 {
@@ -191,9 +189,7 @@ static void add_float_state(struct list *l)
 #endif
 }
 
-/* ---- software
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- software -------------------------------------------------------------------------------- */
 
 static void add_libraries(struct list *l)
 {

@@ -177,9 +177,7 @@ void ds_help_long(struct ds_buf *b, enum ds_verb_id verb)
         ds_buf_puts(b, "\ndriftscope help VERB explains a verb.\n");
 }
 
-/* ---- man page
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- man page -------------------------------------------------------------------------------- */
 
 static void roff(struct ds_buf *b, const char *text)
 {
@@ -266,9 +264,7 @@ void ds_help_man(struct ds_buf *b)
     }
 }
 
-/* ---- the README's table
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- the README's table ---------------------------------------------------------------------- */
 
 static void markdown_text(struct ds_buf *b, const char *text)
 {
@@ -302,9 +298,7 @@ void ds_help_markdown(struct ds_buf *b)
     }
 }
 
-/* ---- the verb
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 int ds_verb_help(const struct ds_options *o)
 {

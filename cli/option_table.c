@@ -8,9 +8,7 @@
 #define OPS           "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- verbs
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
 
 static const char *const run_examples[] = {
     "driftscope run",
@@ -88,7 +86,7 @@ const struct ds_verb_def ds_verbs[] = {
 
 const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 
-/* ---- options ---------------------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 #define RUN (1u << DS_VERB_RUN)
 #define SHOW (1u << DS_VERB_SHOW)

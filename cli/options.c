@@ -14,9 +14,7 @@
 
 enum { MAX_LIST = 256, MAX_NAMES = 128 };
 
-/* ---- suggestions
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- suggestions ----------------------------------------------------------------------------- */
 
 /* The nearest of names[0..n-1], or the only one that begins with `word`; NULL. */
 static const char *suggest(const char *word, const char *const *names, size_t n)
@@ -83,9 +81,7 @@ static int unknown_option(enum ds_verb_id verb, const char *word, const char *sh
     return ds_hint(err, "driftscope %s%s-h lists the options", v ? v->name : "", v ? " " : "");
 }
 
-/* ---- values
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Plain decimal digits with an optional minus, nothing else. */
 static int parse_int(const char *text, size_t n, int64_t *out)
@@ -253,9 +249,7 @@ static int check_value(const struct ds_option_def *d, const char *text, struct d
     return check_one(d, text, strlen(text), err);
 }
 
-/* ---- the parse
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the parse ------------------------------------------------------------------------------- */
 
 static int keep(struct ds_options *o, const struct ds_option_def *d, const char *text, int off,
                 struct ds_error *err)

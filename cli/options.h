@@ -72,9 +72,7 @@ const struct ds_option_def *ds_option_letter(enum ds_verb_id verb, char letter);
 const struct ds_verb_def *ds_verb_find(const char *name);
 const struct ds_verb_def *ds_verb_by_id(enum ds_verb_id id);
 
-/* ---- a parsed command line
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- a parsed command line ------------------------------------------------------------------- */
 
 enum ds_action { DS_ACTION_VERB, DS_ACTION_HELP_SHORT, DS_ACTION_HELP_LONG, DS_ACTION_VERSION };
 
@@ -103,9 +101,7 @@ void ds_options_free(struct ds_options *o);
 /* Says so, with the nearest verb as the hint; -1. */
 int ds_unknown_verb(const char *word, struct ds_error *err);
 
-/* ---- help.c
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- help.c ---------------------------------------------------------------------------------- */
 
 /* verb DS_VERB_NONE: the whole program. */
 void ds_help_short(struct ds_buf *b, enum ds_verb_id verb);
@@ -117,9 +113,7 @@ void ds_help_markdown(struct ds_buf *b);
 int ds_help_completion(struct ds_buf *b, const char *shell);
 int ds_verb_help(const struct ds_options *o);
 
-/* ---- output.c
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- output.c -------------------------------------------------------------------------------- */
 
 /* Opens the closed ones of file descriptors 0, 1, 2 so that no file the program opens can take
  * their place. */

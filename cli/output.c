@@ -21,9 +21,7 @@ void ds_cli_guard_descriptors(void)
             return;
 }
 
-/* ---- messages
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void message(const char *kind, const char *text)
 {
@@ -72,9 +70,7 @@ static const char *shown(const char *path)
     return n > 300 ? path + n - 300 : path;
 }
 
-/* ---- results
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* 0, or -1 with errno. */
 static int write_all(int fd, const char *data, size_t n)
@@ -192,9 +188,7 @@ int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds
     return path ? emit_file(path, text, err) : emit_stdout(text, err);
 }
 
-/* ---- the terminal
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- the terminal ---------------------------------------------------------------------------- */
 
 static int color_wanted(const struct ds_options *o)
 {

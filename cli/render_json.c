@@ -117,9 +117,7 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     return j;
 }
 
-/* ---- factors and kernels
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- factors and kernels --------------------------------------------------------------------- */
 
 static json_t *classes_json(const struct ds_factor_verdict *f, const uint32_t *class_of,
                             uint32_t n_classes)
@@ -218,9 +216,7 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
-/* ---- the rest
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static json_t *unstable_json(const struct ds_render *r)
 {

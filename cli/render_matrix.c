@@ -81,9 +81,7 @@ void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_
     ds_buf_free(&b);
 }
 
-/* ---- kernel x condition
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- kernel x condition ---------------------------------------------------------------------- */
 
 enum { NAME_LEAST = 22, CELL_MOST = 18, LINE_MOST = 100 };
 
@@ -235,9 +233,7 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
     free(widths);
 }
 
-/* ---- layer x stage
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- layer x stage --------------------------------------------------------------------------- */
 
 /* Short headings of the usual stages; others get their own first six letters. */
 static const char *short_stage(const struct ds_site *s)

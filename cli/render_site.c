@@ -13,9 +13,7 @@
 
 enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
 
-/* ---- naming a site
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- naming a site --------------------------------------------------------------------------- */
 
 static int unknown_stage(const struct ds_header *h, const char *text, const char *stage,
                          struct ds_error *err)
@@ -61,9 +59,7 @@ int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, s
     return unknown_stage(h, text, name, err);
 }
 
-/* ---- values
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static uint32_t raw_bits(int dtype, const void *data, size_t i)
 {
@@ -141,9 +137,7 @@ static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t m
     return rc;
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The digest of the row in the first trial of the arm whose bits are not the modal ones; 0 if all
  * agree. */
@@ -339,9 +333,7 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     return 0;
 }
 
-/* ---- all sites
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- all sites ------------------------------------------------------------------------------- */
 
 /* Whether a trial says where the arm is not finite. A row that equals its reference's is not looked
  * at again, so the reference speaks for it, and the base arm for both. */

@@ -51,9 +51,7 @@ static void add_item(struct ds_buf *out, const char *item, size_t len, int first
     *column += len;
 }
 
-/* ---- what was compared
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- what was compared ----------------------------------------------------------------------- */
 
 /* An arm without a trial was lost or not run yet: nothing is known of it. */
 static void add_arms(const struct ds_verdict *v, struct ds_buf *out)
@@ -187,9 +185,7 @@ static void add_switches(const struct ds_render *r, struct ds_buf *out)
                 add_one_switches(r, &r->v->kernels[k], &r->v->kernels[k].switches[i], out);
 }
 
-/* ---- the first drift
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the first drift ------------------------------------------------------------------------- */
 
 static void add_launch(const struct ds_launch *l, const char *core, struct ds_buf *out)
 {
@@ -322,9 +318,7 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
-/* ---- consequences
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- consequences ---------------------------------------------------------------------------- */
 
 /* Whether a kernel was judged, and never found at fault. */
 static int is_innocent(const struct ds_kernel_verdict *x)
@@ -425,9 +419,7 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
                                      : "; the answer is the same without them\n");
 }
 
-/* ---- the end
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static int is_default_model(const char *model)
 {

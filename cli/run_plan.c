@@ -60,9 +60,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     return 0;
 }
 
-/* ---- header
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
 {
@@ -131,9 +129,7 @@ static int fill_identity(const struct ds_options *o, struct ds_header *h, struct
     return (h->command = strdup(o->command)) ? 0 : ds_fail(err, "out of memory");
 }
 
-/* ---- model
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
@@ -243,9 +239,7 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
     return fill_identity(o, &p->header, err) != 0 ? -1 : keep_options(p, err);
 }
 
-/* ---- resume
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- resume ---------------------------------------------------------------------------------- */
 
 static const char *kept_option(const struct ds_header *h, const char *name)
 {

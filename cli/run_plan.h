@@ -32,7 +32,8 @@ void ds_run_plan_free(struct ds_run_plan *p);
 int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours,
                    struct ds_error *err);
 
-/* The tokens that the base arm of a record was fed, step by step (after the last step: chose). *n = 0 when it has no base trial.
+/* The tokens that the base arm of a record was fed, step by step (after the last step: chose).
+ * *n = 0 when it has no base trial.
  * malloc'ed. */
 int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err);
 

@@ -53,9 +53,7 @@ static void text_sets(char *out, size_t size, unsigned sets)
         snprintf(out, size, "-");
 }
 
-/* ---- text
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void text_entry(struct ds_buf *b, const struct ds_options *o, const struct entry *e)
 {
@@ -104,9 +102,7 @@ static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
     ds_buf_printf(b, "%zu variants, %zu of them cannot run here\n", listed, missing);
 }
 
-/* ---- JSON
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *json_entry(const struct entry *e)
 {
@@ -151,9 +147,7 @@ static int json_list(struct ds_buf *b, int only_op)
     return text ? 0 : -1;
 }
 
-/* ---- the verb
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static int parse_op(const char *name, int *op, struct ds_error *err)
 {

@@ -102,9 +102,7 @@ static void note(void *ctx, const char *text)
     ds_cli_note(run->o, "%s", text);
 }
 
-/* ---- the record
- * -----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the record ------------------------------------------------------------------------------ */
 
 /* ./driftscope-DATE.h5; with a number from the second of the same second on. */
 static void default_path(char *path, size_t size, unsigned number)
@@ -223,9 +221,7 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
     return 0;
 }
 
-/* ---- the sweep and its verdict
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- the sweep and its verdict --------------------------------------------------------------- */
 
 static const struct ds_trial *kept_info(void *ctx, size_t i)
 {

@@ -49,9 +49,7 @@ static const struct ds_trial_data *joined_get(void *ctx, size_t i, struct ds_err
     return &((struct ds_diff *)ctx)->trials[i];
 }
 
-/* ---- sizes from dumped rows
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- sizes from dumped rows ------------------------------------------------------------------ */
 
 /* 1 and *out filled if both sides' bytes are dumped and alike in format and length. */
 static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, struct ds_drift *out,

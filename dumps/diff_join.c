@@ -14,9 +14,7 @@ static int refuse(struct ds_diff *d, const char *what, const char *name, const c
     return 1;
 }
 
-/* ---- sites
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- sites ----------------------------------------------------------------------------------- */
 
 static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 {
@@ -154,9 +152,7 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
     return 0;
 }
 
-/* ---- arms
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- arms ------------------------------------------------------------------------------------ */
 
 struct key_factor { /* one factor that arms are paired by */
     const char *name;
@@ -271,9 +267,7 @@ static int pair_arms(struct ds_diff *d, const struct ds_header *h[2], uint8_t *r
     return 0;
 }
 
-/* ---- trials
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Borrows everything but captures and non-finite rows, whose sites are renumbered. Sizes compare
  * arms of one record: left out. */

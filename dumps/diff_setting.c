@@ -204,8 +204,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
                               y->environment, y->n_environment, err);
 }
 
-/* ---- which sites' kernels read a differing weight
- * ----------------------------------------------------------------------------- */
+/* ---- which sites' kernels read a differing weight -------------------------------------------- */
 
 /* The stage that a weight of a llama-like GGUF file belongs to; a tied embedding is the head too.
  */

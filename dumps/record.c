@@ -65,7 +65,7 @@ void ds_trial_data_free(struct ds_trial_data *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- checks --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 /* first .. first + count - 1 lie inside `limit` items. */
 static int in_range(uint64_t first, uint64_t count, uint64_t limit)
@@ -210,7 +210,7 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
     return check_findings(h, t, err);
 }
 
-/* ---- digests -------------------------------------------------------------------------------- */
+/* ---- digests --------------------------------------------------------------------------------- */
 
 struct keyed {
     int32_t request, position, occurrence;

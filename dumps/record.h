@@ -15,8 +15,7 @@
 #define DS_RECORD_FORMAT  "driftscope.record"
 #define DS_RECORD_VERSION 1
 
-/* ---- the header: everything known before the first trial
- * ---------------------------------------------------------------- */
+/* ---- the header: everything known before the first trial ------------------------------------- */
 
 struct ds_text { /* one name = value line of environment or hyperparameters */
     char *name, *value;
@@ -92,9 +91,7 @@ struct ds_header {
 /* Frees everything inside; not h itself. */
 void ds_header_free(struct ds_header *h);
 
-/* ---- one trial
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- one trial ------------------------------------------------------------------------------- */
 
 /* BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no
  * captures; verdicts skip it except to say whether probes disturb the answer. */
@@ -228,9 +225,7 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
 int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
                         struct ds_error *err);
 
-/* ---- writing
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 struct ds_writer;
 
@@ -250,9 +245,7 @@ const char *ds_writer_path(const struct ds_writer *w);
 /* Closes the file (or, after a failure, only frees memory). */
 int ds_writer_close(struct ds_writer *w, struct ds_error *err);
 
-/* ---- reading
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct ds_record;
 

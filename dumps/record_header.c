@@ -187,7 +187,7 @@ int ds_header_pack(const struct ds_header *h, struct ds_header_image *image, str
     return 0;
 }
 
-/* ---- back ----------------------------------------------------------------------------------- */
+/* ---- back ------------------------------------------------------------------------------------ */
 
 /* Unpacks a whole table into a new array. NULL on failure; a valid pointer for no rows. */
 static void *take_table(const struct ds_header_image *image, int id, struct ds_error *err)

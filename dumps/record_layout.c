@@ -247,7 +247,7 @@ void ds_table_unpack(int id, void *structs, const void *packed, size_t n)
     }
 }
 
-/* ---- checksums ------------------------------------------------------------------------------ */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
 uint64_t ds_checksum_bytes(const void *bytes, size_t n)
 {
@@ -260,7 +260,7 @@ uint64_t ds_checksum_parts(const struct ds_part *parts, size_t n)
     return XXH3_64bits(parts, n * sizeof *parts);
 }
 
-/* ---- the map: open addressing, at most half full -------------------------------------------- */
+/* ---- the map: open addressing, at most half full --------------------------------------------- */
 
 struct ds_map_slot {
     struct ds_map_key key;

@@ -77,7 +77,7 @@ void ds_table_pack(int id, void *packed, const void *structs, size_t n);
 /* Texts are cut at their last byte if they have no end. */
 void ds_table_unpack(int id, void *structs, const void *packed, size_t n);
 
-/* ---- rows that are not structs of record.h -------------------------------------------------- */
+/* ---- rows that are not structs of record.h --------------------------------------------------- */
 
 struct ds_text_ref { /* bytes of /texts */
     uint64_t at;
@@ -128,7 +128,7 @@ struct ds_identity {
         header_checksum; /* last: covers everything before it and all tables from DS_GROWING on */
 };
 
-/* ---- checksums ------------------------------------------------------------------------------ */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
 /* XXH3-64 over count (8 bytes) and XXH3-64 (8 bytes) of each part in turn. */
 struct ds_part {
@@ -137,7 +137,7 @@ struct ds_part {
 uint64_t ds_checksum_parts(const struct ds_part *parts, size_t n);
 uint64_t ds_checksum_bytes(const void *bytes, size_t n);
 
-/* ---- the header as packed tables ------------------------------------------------------------ */
+/* ---- the header as packed tables ------------------------------------------------------------- */
 
 struct ds_header_image {
     struct ds_identity identity;
@@ -154,7 +154,7 @@ int ds_header_unpack(const struct ds_header_image *image, struct ds_header *h,
                      struct ds_error *err);
 void ds_header_image_free(struct ds_header_image *image);
 
-/* ---- a map from content to place ------------------------------------------------------------ */
+/* ---- a map from content to place ------------------------------------------------------------- */
 
 struct ds_map_key {
     uint64_t low, high, count;

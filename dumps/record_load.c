@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- blocks --------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* All of /launches, packed and as structs. */
 static int load_launches(struct ds_record *r, int *damage, struct ds_error *err)
@@ -106,7 +106,7 @@ static int64_t get_block(struct ds_record *r, int id, uint64_t first, uint64_t n
     return (int64_t)r->n_blocks++;
 }
 
-/* ---- trials --------------------------------------------------------------------------------- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
                         void *const *arrays)
@@ -180,7 +180,7 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
     return NULL;
 }
 
-/* ---- dumped rows ---------------------------------------------------------------------------- */
+/* ---- dumped rows ----------------------------------------------------------------------------- */
 
 /* Reads /tensors and finds each digest's row. A row that does not have its own checksum is passed
  * over; if a complete trial may rely on it, the table counts as damaged, and a digest that is not
@@ -254,7 +254,7 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
     return find_blob(r, digest, out, &damage, err);
 }
 
-/* ---- copying -------------------------------------------------------------------------------- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static void free_blobs(struct ds_blob *blobs, size_t n)
 {

@@ -45,7 +45,7 @@ int ds_place_swmr_works(unsigned long magic)
     return 1;
 }
 
-/* ---- who is writing ------------------------------------------------------------------------- */
+/* ---- who is writing -------------------------------------------------------------------------- */
 
 void ds_place_mark(int fd)
 {
@@ -95,7 +95,7 @@ int ds_place_claim(const char *path, struct ds_error *err)
     return -1;
 }
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static char *join(const char *a, const char *b, const char *c, struct ds_error *err)
 {

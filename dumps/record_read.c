@@ -25,7 +25,7 @@ enum {
     SUPERBLOCK_BYTES = 48
 };
 
-/* ---- before the library --------------------------------------------------------------------- */
+/* ---- before the library ---------------------------------------------------------------------- */
 
 /* Does not wait for a pipe's other end (O_NONBLOCK) and reads only a regular file. */
 static int check_file(const char *path, struct ds_error *err)
@@ -78,7 +78,7 @@ static int open_file(struct ds_record *r, struct ds_error *err)
     return r->file < 0 ? -1 : 0;
 }
 
-/* ---- objects -------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* Only deflate may stand between the file and the bytes; nothing may lie outside the file. */
 static int check_storage(const struct ds_record *r, int id, hid_t plist, struct ds_error *err)
@@ -177,7 +177,7 @@ void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, in
     return packed;
 }
 
-/* ---- header --------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static int read_attribute(const struct ds_record *r, const struct ds_field *f, void *out,
                           struct ds_error *err)
@@ -249,7 +249,7 @@ static int read_header(struct ds_record *r, struct ds_error *err)
     return failed ? -1 : 0;
 }
 
-/* ---- the trials' rows ----------------------------------------------------------------------- */
+/* ---- the trials' rows ------------------------------------------------------------------------ */
 
 enum row_state { ROW_GOOD, ROW_INCOMPLETE, ROW_DAMAGED };
 
@@ -359,7 +359,7 @@ static int read_trials(struct ds_record *r, struct ds_error *err)
     return failed ? -1 : 0;
 }
 
-/* ---- public --------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 int ds_record_open(const char *path, struct ds_record **out, struct ds_error *err)
 {

@@ -39,7 +39,7 @@ static int hdf5_failed(struct ds_writer *w, const char *what, struct ds_error *e
     return -1;
 }
 
-/* ---- creation ------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 /* A dataset of `rows` rows (fixed, contiguous), or a growing one in chunks when the table grows. */
 static hid_t create_table(hid_t file, int id, hid_t type, hsize_t rows)
@@ -175,7 +175,7 @@ const char *ds_writer_path(const struct ds_writer *w)
     return w->place.file;
 }
 
-/* ---- one trial ------------------------------------------------------------------------------ */
+/* ---- one trial ------------------------------------------------------------------------------- */
 
 /* Appends packed rows to a growing table; *first says where they lie. */
 static int append(struct ds_writer *w, int id, const void *packed, uint64_t n, uint64_t *first,

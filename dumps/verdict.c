@@ -73,9 +73,7 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a);
 }
 
-/* ---- room for the answer
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- room for the answer --------------------------------------------------------------------- */
 
 static int set_up_factor(const struct ds_analysis *a, struct ds_verdict *v, size_t f,
                          struct ds_error *err)
@@ -128,9 +126,7 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     return 0;
 }
 
-/* ---- the record itself
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- the record itself ----------------------------------------------------------------------- */
 
 /* A site whose rows all have the same bits, although the rows at the first f32 site differ: a dead
  * buffer, or one captured once for all (both happen). Whole numbers and tokens may be constant. */
@@ -412,9 +408,7 @@ int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_e
     return rc;
 }
 
-/* ---- single rows
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- single rows ----------------------------------------------------------------------------- */
 
 size_t ds_analysis_rows(const struct ds_analysis *a)
 {

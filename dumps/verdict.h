@@ -28,9 +28,7 @@ void ds_source_record(struct ds_source *s, struct ds_record *r);
  * record. */
 int64_t ds_arm_reference(const struct ds_header *h, uint32_t arm, uint32_t factor);
 
-/* ---- labels
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 /* What happened to one row at one site, against a reference arm. */
 enum ds_label {
@@ -69,9 +67,7 @@ enum ds_condition {
 };
 const char *ds_condition_name(int condition);
 
-/* ---- the verdict
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 /* One place where something was found. */
 struct ds_finding {
@@ -231,9 +227,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
 /* new + verdict + free. */
 int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_error *err);
 
-/* ---- single rows
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- single rows ----------------------------------------------------------------------------- */
 
 struct ds_row_key {
     int32_t request, position, occurrence;

@@ -108,9 +108,7 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
     return 1;
 }
 
-/* ---- one pair
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- one pair -------------------------------------------------------------------------------- */
 
 static uint8_t *seen_at(const struct tally *w, size_t what, uint32_t value, uint32_t rep)
 {
@@ -192,9 +190,7 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t v
     }
 }
 
-/* ---- values of one factor
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- values of one factor -------------------------------------------------------------------- */
 
 static int member_cmp(const void *pa, const void *pb)
 {

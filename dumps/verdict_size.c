@@ -107,9 +107,7 @@ static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uin
     }
 }
 
-/* ---- kinds
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* How many terms the kernel adds for one element; 0 = it does not add, or not known. */
 static double terms_added(const struct ds_analysis *a, const struct ds_finding *f)
@@ -267,9 +265,7 @@ void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_f
     size_rows(a, labels, phase, f);
 }
 
-/* ---- growth
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- growth ---------------------------------------------------------------------------------- */
 
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
@@ -296,9 +292,7 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
     return 0;
 }
 
-/* ---- non-finite values
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- non-finite values ----------------------------------------------------------------------- */
 
 static int row_nonfinite(const struct ds_trial_data *d, uint32_t site, uint32_t row)
 {

@@ -10,9 +10,7 @@
 
 #include <stdint.h>
 
-/* ---- sites
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- sites ----------------------------------------------------------------------------------- */
 
 /* The model's sites in execution order and the edges between them, with activations stored as
  * `dtype`. malloc'ed; the caller frees both. Stages: positions kv_len (whole numbers, layer -1),
@@ -21,9 +19,7 @@
 int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites,
                      struct ds_edge **edges, uint32_t *n_edges, struct ds_error *err);
 
-/* ---- the pass
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 struct ds_forward_config {
     struct ds_kernel_set kernels;

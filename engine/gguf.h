@@ -88,8 +88,7 @@ size_t ds_gguf_tensor_count(const struct ds_gguf *g);
 const struct ds_gguf_tensor *ds_gguf_tensor_at(const struct ds_gguf *g, size_t i);
 const struct ds_gguf_tensor *ds_gguf_tensor_find(const struct ds_gguf *g, const char *name);
 
-/* ---- tensor types: a table row each (quant.c)
- * -------------------------------------------------------------------- */
+/* ---- tensor types: a table row each (quant.c) ------------------------------------------------ */
 
 struct ds_quant_type {
     uint32_t ggml;    /* number in the file */

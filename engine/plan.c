@@ -183,9 +183,7 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
     }
 }
 
-/* ---- arms
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- arms ------------------------------------------------------------------------------------ */
 
 struct arm_list {
     const struct ds_factor_values *factors;

@@ -43,9 +43,7 @@ static double now(void)
     return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-/* ---- setting up
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static int setup_arms(struct sweep_state *st, struct ds_error *err)
 {
@@ -179,9 +177,7 @@ static void teardown(struct sweep_state *st)
     free(st->forced);
 }
 
-/* ---- trials
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Makes the running worker fit (arm, repeat): same BLAS core, same storage format, same process. */
 static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, struct ds_error *err)
@@ -366,9 +362,7 @@ int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struc
     return rc < 0 ? -1 : 0;
 }
 
-/* ---- the model's part of a header
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- the model's part of a header ------------------------------------------------------------ */
 
 static int describe_weights(const struct ds_model *m, struct ds_header *h, struct ds_error *err)
 {

@@ -17,8 +17,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* ---- factors and arms (plan.c; pure)
- * --------------------------------------------------------------------------------------- */
+/* ---- factors and arms (plan.c; pure) --------------------------------------------------------- */
 
 enum ds_factor {
     DS_FACTOR_BATCH,
@@ -73,9 +72,7 @@ void ds_factor_free(struct ds_factor_values *v);
 int ds_plan_arms(const struct ds_factor_values *factors, int full, struct ds_arm **arms, size_t *n,
                  struct ds_error *err);
 
-/* ---- the sweep
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the sweep ------------------------------------------------------------------------------- */
 
 /* What a sweep is made of, beside the arms: kept in the record, so that a later process can resume
  * it. */

@@ -47,9 +47,7 @@ static int transfer(int fd, void *data, size_t n, int writing, const volatile si
     return 0;
 }
 
-/* ---- the worker's side
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- the worker's side ----------------------------------------------------------------------- */
 
 static int answer_error(int fd, struct ds_error *e)
 {
@@ -107,9 +105,7 @@ static int serve(int fd, const struct ds_worker_context *c)
     return 0;
 }
 
-/* ---- the parent's side
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- the parent's side ----------------------------------------------------------------------- */
 
 int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number,
                     struct ds_error *err)

@@ -40,7 +40,7 @@ static struct {
     int max_threads;
 } lib;
 
-/* ---- cores --------------------------------------------------------------------------- */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
 enum {
     SSE3 = 1,
@@ -134,7 +134,7 @@ static int check_core(const char *core, struct ds_error *err)
                : ds_fail(err, "openblas core %s: this CPU lacks instructions that it needs", core);
 }
 
-/* ---- loading ------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static int find_symbols(void *handle, struct symbols *f, struct ds_error *err)
 {
@@ -283,7 +283,7 @@ int ds_blas_open(const char *core, struct ds_error *err)
     return 0;
 }
 
-/* ---- use ----------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 int ds_blas_is_open(void)
 {

@@ -77,7 +77,7 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant)
     return NULL;
 }
 
-/* ---- adding variants ----------------------------------------------------------------- */
+/* ---- adding variants ------------------------------------------------------------------------- */
 
 /* What stands between the commas of --kernels and behind the '=' of an override, and fits a
  * record's launch. */
@@ -125,7 +125,7 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
     return 0;
 }
 
-/* ---- sets ---------------------------------------------------------------------------- */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 /* One name of the spec, cut at the first of '+', '=' and the end. Longer names than any known one
  * are cut off; they are unknown either way. */

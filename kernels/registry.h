@@ -46,8 +46,7 @@ const char *ds_isa_name(void);
  * any launch. */
 int ds_isa_force(const char *name, struct ds_error *err);
 
-/* ---- OpenBLAS, opened with dlopen(RTLD_LOCAL | RTLD_NOW), once per process
- * ------------------------------------ */
+/* ---- OpenBLAS, opened with dlopen(RTLD_LOCAL | RTLD_NOW), once per process ------------------- */
 
 /* Opens OpenBLAS with the given core ("" or NULL = its own choice; else OPENBLAS_CORETYPE is set
  * for the load). A second call with the same core is a no-op, with another core an error: the core

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- references of a trial and of a call ------------------------------------ */
+/* ---- references of a trial and of a call ----------------------------------------------------- */
 
 void probe_refs_free(struct ds_probe *p)
 {
@@ -111,7 +111,7 @@ int probe_refs_call(struct ds_probe *p, struct ds_error *err)
     return 0;
 }
 
-/* ---- labels ----------------------------------------------------------------- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 /* Whether row number `row` of this call drifted from ref at `site`. */
 int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
@@ -147,7 +147,7 @@ static int is_origin(const struct ds_probe *p, const struct probe_ref *ref, uint
     return 1;
 }
 
-/* ---- findings --------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 /* Row i of the set, seen to hold a NaN or an Inf. */
 int probe_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i,

@@ -25,9 +25,7 @@ uint64_t ds_digest(const void *bytes, size_t n);
 /* The tensor or run digest of DESIGN section 5: XXH3-64 over n digests as little-endian bytes. */
 uint64_t ds_digest_of(const uint64_t *digests, size_t n);
 
-/* ---- held reference rows
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- held reference rows --------------------------------------------------------------------- */
 
 /* Bytes of every recorded row of chosen arms, in memory shared with forked workers. The first
  * `budget` bytes lie in anonymous memory, the rest in an unlinked, preallocated file in
@@ -50,9 +48,7 @@ uint64_t ds_hold_spilled(const struct ds_hold *h);
 /* Whether a complete trial of that arm is held. */
 int ds_hold_has(const struct ds_hold *h, uint32_t arm);
 
-/* ---- the probe
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- the probe ------------------------------------------------------------------------------- */
 
 enum ds_dump { DS_DUMP_NONE = 0, DS_DUMP_FIRST, DS_DUMP_ORIGINS, DS_DUMP_ALL };
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- blobs ------------------------------------------------------------------ */
+/* ---- blobs ----------------------------------------------------------------------------------- */
 
 /* The place of a digest in the index: its blob, or the free place where it belongs. */
 static size_t blob_place(const struct ds_probe *p, uint64_t digest)
@@ -72,7 +72,7 @@ static int add_blob(struct ds_probe *p, uint32_t site, uint64_t digest, const vo
     return 0;
 }
 
-/* ---- kept rows -------------------------------------------------------------- */
+/* ---- kept rows ------------------------------------------------------------------------------- */
 
 int probe_keep_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i, struct ds_error *err)
 {
@@ -119,7 +119,7 @@ void probe_release_all(struct ds_probe *p)
     p->n_live = 0;
 }
 
-/* ---- a dump ----------------------------------------------------------------- */
+/* ---- a dump ---------------------------------------------------------------------------------- */
 
 /* Row number `row` of this call as `site` gave it: the reference's bytes, and this side's where
  * they differ. */

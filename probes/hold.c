@@ -51,7 +51,7 @@ struct ds_hold {
     size_t bytes_at;               /* where the first slot's bytes begin */
 };
 
-/* ---- layout ----------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 /* *sum += count * size, rounded up to `align`; -1 when it does not fit. */
 static int add_size(size_t *sum, size_t count, size_t size, size_t align)
@@ -108,7 +108,7 @@ static int layout(struct ds_hold *h, const struct ds_hold_config *c, struct ds_e
     return 0;
 }
 
-/* ---- memory ----------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Opens an unlinked file in dir with `size` bytes allocated. */
 static int spill_file(const char *dir, size_t size, struct ds_error *err)
@@ -210,7 +210,7 @@ static int init_locks(struct ds_hold *h, struct ds_error *err)
               : 0;
 }
 
-/* ---- public ----------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 int ds_hold_new(const struct ds_hold_config *c, struct ds_hold **out, struct ds_error *err)
 {
@@ -257,7 +257,7 @@ int ds_hold_has(const struct ds_hold *h, uint32_t arm)
     return slot >= 0 && ds_hold_complete(h, slot);
 }
 
-/* ---- for the probe ---------------------------------------------------------- */
+/* ---- for the probe --------------------------------------------------------------------------- */
 
 long ds_hold_slot(const struct ds_hold *h, uint32_t arm)
 {

@@ -10,7 +10,7 @@
 
 enum { TICKS_STRIDE = 8 };
 
-/* ---- time ------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Adds the time since `start` to the running call, or outside of one to the phase of the last call.
  */
@@ -43,7 +43,7 @@ double ds_probe_cpu_seconds(const struct ds_probe *p)
     return ds_ticks_seconds(&p->clock, p->ticks + (double)p->call_ticks);
 }
 
-/* ---- new and free ----------------------------------------------------------- */
+/* ---- new and free ---------------------------------------------------------------------------- */
 
 static int init_sites(struct ds_probe *p, struct ds_error *err)
 {
@@ -112,7 +112,7 @@ void ds_probe_free(struct ds_probe *p)
     free(p);
 }
 
-/* ---- trials ----------------------------------------------------------------- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Forgets the trial's data, which was handed over or freed. */
 static void forget_trial(struct ds_probe *p)
@@ -198,7 +198,7 @@ int ds_probe_end_trial(struct ds_probe *p, struct ds_trial_data *out, struct ds_
     return 0;
 }
 
-/* ---- calls ------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int check_rows(const struct ds_row *rows, uint32_t n, uint32_t m, struct ds_error *err)
 {

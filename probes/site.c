@@ -64,7 +64,7 @@ static void digest_rows(struct ds_probe *p, const struct probe_rows *r, uint64_t
         p->call_ticks += p->member_ticks[i * TICKS_STRIDE];
 }
 
-/* ---- launches --------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static void copy_name(char *dst, const char *src, size_t size)
 {
@@ -109,7 +109,7 @@ static int find_launch(struct ds_probe *p, uint32_t site, const struct ds_launch
     return add_launch(p, site, launch, err);
 }
 
-/* ---- captures --------------------------------------------------------------- */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 static int add_capture(struct ds_probe *p, const struct probe_rows *r, uint32_t begin, uint32_t n,
                        struct ds_error *err)

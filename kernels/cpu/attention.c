@@ -1,11 +1,12 @@
 /* attention.c: causal softmax attention, the reference and the pinned variant.
  *
- * reference  per row and head, over the visible slots in ascending order: score = (sum of q[d]*k[d]
- * in ascending d) * scale; max; p = expf(score - max); sum of p; y[d] = (sum of p*v[d]) / sum.
- * Products and sums rounded. pinned     KV in blocks of 256 slots counted from kv_first. In a
- * block: scores by 16 interleaved fma chains and a fixed tree, p = exp(score - block max), p summed
- * in 16 interleaved sums and the tree, values in one fma chain a channel in slot order. Blocks
- * merged in ascending order, the first assigned. Exactly: kernels/PINNED.md. */
+ *   reference  per row and head, over the visible slots in ascending order: score = (sum of
+ *              q[d]*k[d] in ascending d) * scale; max; p = expf(score - max); sum of p;
+ *              y[d] = (sum of p*v[d]) / sum. Products and sums rounded.
+ *   pinned     KV in blocks of 256 slots counted from kv_first. In a block: scores by 16 interleaved
+ *              fma chains and a fixed tree, p = exp(score - block max), p summed in 16 interleaved
+ *              sums and the tree, values in one fma chain a channel in slot order. Blocks merged in
+ *              ascending order, the first assigned. Exactly: kernels/PINNED.md. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 
@@ -32,7 +33,7 @@ static double work(const struct ds_attention_args *a)
     return (double)a->rows * (double)a->heads * (double)a->max_kv_len * (double)a->head_dim;
 }
 
-/* ---- reference ----------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 static int64_t cache_offset(const struct ds_attention_args *a, const struct ds_sequence *s,
                             int64_t slot, int64_t head)
@@ -94,7 +95,7 @@ static int reference_launch(const void *args, const struct ds_exec *exec, char *
     return 0;
 }
 
-/* ---- pinned -------------------------------------------------------------------------- */
+/* ---- pinned ---------------------------------------------------------------------------------- */
 
 static void pinned_items(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
                          int64_t end)

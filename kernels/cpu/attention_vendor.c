@@ -103,7 +103,7 @@ static void whole_items(const void *args, const struct ds_exec *exec, int thread
     }
 }
 
-/* ---- one row, KV in parts ------------------------------------------------------------ */
+/* ---- one row, KV in parts -------------------------------------------------------------------- */
 
 /* Floats that one part keeps: for every head its maximum and sum, then its values. */
 static int64_t part_floats(const struct ds_attention_args *a)

@@ -1,8 +1,10 @@
 /* elementwise.c: silu_mul and add. Every element stands alone.
  *
- * silu_mul   e = exp(-g), s = g / (1 + e), y = s * u, every step rounded. reference: libm's expf;
- * pinned: the project's own exp (kernels/PINNED.md). So silu(-infinity) is NaN in both. add y = a +
- * b, rounded once. pinned stores NaN as 7fc00000. */
+ *   silu_mul   e = exp(-g), s = g / (1 + e), y = s * u, every step rounded. reference: libm's expf;
+ *              pinned: the project's own exp (kernels/PINNED.md). So silu(-infinity) is NaN in both.
+ *   add        y = a + b, rounded once.
+ *
+ * pinned stores NaN as 7fc00000. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 

@@ -27,7 +27,7 @@ static double work(const struct ds_matmul_args *a)
     return (double)a->rows * (double)a->n * (double)a->k;
 }
 
-/* ---- reference ----------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 /* Four outputs side by side (each still one chain in ascending k): a single chain would wait for
  * every addition. */
@@ -77,7 +77,7 @@ static int reference_describe(const void *args, const struct ds_exec *exec,
     return 0;
 }
 
-/* ---- pinned -------------------------------------------------------------------------- */
+/* ---- pinned ---------------------------------------------------------------------------------- */
 
 /* Sixteen rows of w at a time, in squares of 16 x 16, so that reads and writes both use whole cache
  * lines. */

@@ -1,10 +1,11 @@
 /* rmsnorm.c: y = x / sqrt(mean(x^2) + eps) * weight, row by row.
  *
- * reference  s = s + x*x in ascending order from +0, product and sum rounded; s / width; + eps; 1 /
- * sqrtf; (x * inv) * weight. rows       what engines do on a CPU, one row a thread: 4 interleaved
- * sums p[j] = p[j] + x*x, then (p0 + p1) + (p2 + p3); the rest as in reference. pinned     16
- * interleaved sums p[j] = fmaf(x, x, p[j]), a fixed tree (lanes 8, 4, 2, 1 apart); the rest as in
- * reference; NaN as 7fc00000. */
+ *   reference  s = s + x*x in ascending order from +0, product and sum rounded; s / width; + eps;
+ *              1 / sqrtf; (x * inv) * weight.
+ *   rows       what engines do on a CPU, one row a thread: 4 interleaved sums p[j] = p[j] + x*x,
+ *              then (p0 + p1) + (p2 + p3); the rest as in reference.
+ *   pinned     16 interleaved sums p[j] = fmaf(x, x, p[j]), a fixed tree (lanes 8, 4, 2, 1 apart);
+ *              the rest as in reference; NaN as 7fc00000. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 

@@ -1,8 +1,10 @@
 /* rope.c: rotary position embedding from a table of cosines and sines computed on the host.
  *
- * reference  y0 = x0*cos - x1*sin, y1 = x0*sin + x1*cos, every product and sum rounded.
- * pinned     y0 = fmaf(x0, cos, -(x1*sin)), y1 = fmaf(x1, cos, x0*sin): the sine product is rounded
- * first; NaN as 7fc00000. Channels from rope_dim on are copied. */
+ *   reference  y0 = x0*cos - x1*sin, y1 = x0*sin + x1*cos, every product and sum rounded.
+ *   pinned     y0 = fmaf(x0, cos, -(x1*sin)), y1 = fmaf(x1, cos, x0*sin): the sine product is
+ *              rounded first; NaN as 7fc00000.
+ *
+ * Channels from rope_dim on are copied. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 

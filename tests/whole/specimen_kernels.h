@@ -38,7 +38,7 @@ static size_t plain_attention_scratch(const void *args, int threads)
     return plain(DS_OP_ATTENTION)->scratch_bytes(args, threads);
 }
 
-/* ---- matmul: y[r][j] from K terms in some order ------------------------------------------ */
+/* ---- matmul: y[r][j] from K terms in some order ---------------------------------------------- */
 
 typedef float (*dot_fn)(const float *x, const float *w, int64_t k, int64_t row, uint64_t seed);
 
@@ -219,7 +219,7 @@ static int flush_launch(const void *args, const struct ds_exec *exec, char *why,
     return 0;
 }
 
-/* ---- rmsnorm --------------------------------------------------------------------------- */
+/* ---- rmsnorm --------------------------------------------------------------------------------- */
 
 static void norm_row(const struct ds_rmsnorm_args *a, int64_t r, int64_t parts)
 {
@@ -257,7 +257,7 @@ static int norm_coarse_launch(const void *args, const struct ds_exec *exec, char
     return 0;
 }
 
-/* ---- attention ------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static int attend(const struct ds_attention_args *a, const struct ds_exec *exec, char *why,
                   size_t why_size)
@@ -409,7 +409,7 @@ static int coin_launch(const void *args, const struct ds_exec *exec, char *why, 
     return 0;
 }
 
-/* ---- others ---------------------------------------------------------------------------- */
+/* ---- others ---------------------------------------------------------------------------------- */
 
 /* A row alone in its call is rotated as if it stood one position earlier. */
 static int rope_late_launch(const void *args, const struct ds_exec *exec, char *why,

@@ -159,7 +159,7 @@ static void healthy_words(const struct outcome *x, const char *what)
     free(text);
 }
 
-/* ---- healthy --------------------------------------------------------------------------- */
+/* ---- healthy --------------------------------------------------------------------------------- */
 
 static void test_healthy_kernels_are_found_the_same(void **state)
 {
@@ -180,7 +180,7 @@ static void test_healthy_kernels_are_found_the_same(void **state)
     }
 }
 
-/* ---- unstable -------------------------------------------------------------------------- */
+/* ---- unstable -------------------------------------------------------------------------------- */
 
 #define EVERYWHERE " repeat batch slot neighbours padding threads chunk mode "
 
@@ -288,7 +288,7 @@ static void test_chunks_that_read_unwritten_slots(void **state)
     done(&x);
 }
 
-/* ---- batch, threads, place ------------------------------------------------------------- */
+/* ---- batch, threads, place ------------------------------------------------------------------- */
 
 static void test_split_from_four_rows_on(void **state)
 {
@@ -406,7 +406,7 @@ static void test_a_rotation_late_by_one_position(void **state)
     done(&x);
 }
 
-/* ---- values ---------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static void test_minus_zero_is_told_from_a_value(void **state)
 {
@@ -505,7 +505,7 @@ static void test_another_token_and_its_margin(void **state)
     done(&x);
 }
 
-/* ---- kinds ----------------------------------------------------------------------------- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 static void test_kinds_of_another_kernel(void **state)
 {
@@ -579,7 +579,7 @@ static void test_formats_are_not_held_against_each_other(void **state)
     }
 }
 
-/* ---- arms that are lost ---------------------------------------------------------------- */
+/* ---- arms that are lost ---------------------------------------------------------------------- */
 
 static void test_a_kernel_that_dies_costs_its_arms_only(void **state)
 {

@@ -76,8 +76,7 @@ static json_t *kernel_named(json_t *verdict, const char *op, const char *variant
     return NULL;
 }
 
-/* ---- vendor: the switches are the library's own
- * ---------------------------------------------------------------------------------- */
+/* ---- vendor: the switches are the library's own ---------------------------------------------- */
 
 enum { MOST = 48 };
 
@@ -201,9 +200,7 @@ static void test_real_vendor_switches_where_the_library_does(void **state)
     check_vendor(real_model(), "Haswell", 2, 16);
 }
 
-/* ---- pinned: the same on every factor
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- pinned: the same on every factor -------------------------------------------------------- */
 
 static void check_pinned(const char *model, const char *batches, const char *cores)
 {
@@ -305,9 +302,7 @@ static void test_real_pinned_is_the_same_on_every_factor(void **state)
     check_pinned(real_model(), "1,2,5,16", cores_here());
 }
 
-/* ---- changed models: named by diff
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- changed models: named by diff ----------------------------------------------------------- */
 
 /* A whole file in memory. */
 static char *load(const char *path, size_t *size)

@@ -360,9 +360,7 @@ static void test_grid(void **state)
     sweep_free(&s);
 }
 
-/* ---- one site
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- one site -------------------------------------------------------------------------------- */
 
 static int values_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
                        struct ds_error *err)

@@ -50,7 +50,7 @@ static inline char *rng_string(uint64_t *state, size_t most)
     return text;
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 enum { FIXTURE_SITES = 9, FIXTURE_ARMS = 4, FIXTURE_FACTORS = 3, FIXTURE_CALLS = 4 };
 
@@ -234,7 +234,7 @@ static inline void fixture_trial(uint64_t seed, uint32_t n, uint32_t scale, stru
     fixture_findings(s, t);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------ */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 #define SAME(member) (memcmp(&a->member, &b->member, sizeof a->member) == 0)
 #define SAME_ARRAY(array, count)                                                                   \
@@ -313,7 +313,7 @@ static inline const char *header_difference(const struct ds_header *a, const str
     return NULL;
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static char fixture_dir[256];
 

@@ -297,9 +297,7 @@ static void test_unstable_sides_are_not_a_difference(void **state)
     sweep_free(&b);
 }
 
-/* ---- nothing to compare
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- nothing to compare ---------------------------------------------------------------------- */
 
 static void other_arch(struct sweep *s)
 {

@@ -52,7 +52,7 @@ static void test_what_is_not_a_record(void **state)
     alarm(0);
 }
 
-/* ---- cut and bent --------------------------------------------------------------------------- */
+/* ---- cut and bent ---------------------------------------------------------------------------- */
 
 /* What a writer leaves that is killed after `n` trials: a copy taken while it is open. */
 static void unfinished_record(const char *path, uint32_t n)
@@ -186,7 +186,7 @@ static void test_flips_in_payload_are_always_seen(void **state)
     unlink(path);
 }
 
-/* ---- killed, full, growing ------------------------------------------------------------------ */
+/* ---- killed, full, growing ------------------------------------------------------------------- */
 
 /* Writes trials, telling the pipe after the creation and after each one. Ends by itself after
  * `most`. */

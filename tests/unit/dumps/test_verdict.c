@@ -89,9 +89,7 @@ static uint32_t is_matmul(const struct cell *c)
     return strcmp(c->site->op, "matmul") == 0;
 }
 
-/* ---- arms
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- arms ------------------------------------------------------------------------------------ */
 
 static void test_reference_differs_in_one_factor_only(void **state)
 {
@@ -110,9 +108,7 @@ static void test_reference_differs_in_one_factor_only(void **state)
     sweep_free(&s);
 }
 
-/* ---- nothing differs
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- nothing differs ------------------------------------------------------------------------- */
 
 static void test_same(void **state)
 {
@@ -206,9 +202,7 @@ static void test_other_widths_are_incomparable(void **state)
     sweep_free(&s);
 }
 
-/* ---- batch
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* ---- batch ----------------------------------------------------------------------------------- */
 
 /* What OpenBLAS does on one thread: other code from M = 4, 8 and 12 on. */
 static uint32_t openblas_one_thread(const struct cell *c)
@@ -406,9 +400,7 @@ static void test_first_drift_in_execution_order_over_factors(void **state)
     sweep_free(&s);
 }
 
-/* ---- other factors
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- other factors --------------------------------------------------------------------------- */
 
 static uint32_t split_attention(const struct cell *c)
 {
@@ -544,9 +536,7 @@ static void test_kernel_sets_and_batch_are_told_apart(void **state)
     sweep_free(&s);
 }
 
-/* ---- unstable
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- unstable -------------------------------------------------------------------------------- */
 
 /* A split sum combined in order of arrival: its bits are chance, in every trial of every arm. */
 static uint32_t arrival_order(const struct cell *c)
@@ -766,9 +756,7 @@ static void test_modal_digest_and_rate(void **state)
     sweep_free(&s);
 }
 
-/* ---- labels
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 /* One row of k_proj changes: the cache row inherits, attention from that position on, not before.
  */
@@ -889,9 +877,7 @@ static void test_independent_origins_by_kernel(void **state)
     sweep_free(&s);
 }
 
-/* ---- sizes and kinds
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- sizes and kinds ------------------------------------------------------------------------- */
 
 static void test_kinds_need_evidence(void **state)
 {
@@ -1041,9 +1027,7 @@ static void test_first_nonfinite_in_execution_order(void **state)
     sweep_free(&s);
 }
 
-/* ---- tokens
- * ------------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static int32_t flips_at_two(const struct cell *c, uint64_t logits)
 {
@@ -1126,9 +1110,7 @@ static void test_rows_after_other_tokens_are_not_compared(void **state)
     sweep_free(&s);
 }
 
-/* ---- the record itself
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the record itself ----------------------------------------------------------------------- */
 
 static void test_constant_and_copied_captures_are_noted(void **state)
 {

@@ -160,8 +160,7 @@ static void test_launches_tell_the_choice_of_each_call(void **state)
     fixture_free(&x);
 }
 
-/* ---- what kernels are given
- * ---------------------------------------------------------------------- */
+/* ---- what kernels are given ------------------------------------------------------------------ */
 
 static int lazy_silu(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {

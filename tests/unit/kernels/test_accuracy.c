@@ -146,7 +146,7 @@ static void test_rope(void **state)
     }
 }
 
-/* ---- exp ----------------------------------------------------------------------------- */
+/* ---- exp ------------------------------------------------------------------------------------- */
 
 /* Error in units in the last place of the exact value (2^-149 at least, the spacing of subnormals).
  */

@@ -102,7 +102,7 @@ static void test_set_errors(void **state)
     assert_int_equal(ds_kernel_set_parse(longer, &set, &err), -1);
 }
 
-/* ---- variants added at run time ------------------------------------------------------ */
+/* ---- variants added at run time -------------------------------------------------------------- */
 
 static int launch_nothing(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {

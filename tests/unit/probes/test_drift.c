@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* ---- brute force ------------------------------------------------------------ */
+/* ---- brute force ----------------------------------------------------------------------------- */
 
 struct expect {
     const struct net *now;
@@ -171,7 +171,7 @@ static void bump_randomly(struct net *n, uint32_t *seed, int most)
                                        (int)(noise(seed) % POSITIONS), sizes[noise(seed) % 4]};
 }
 
-/* ---- tests ------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* Random disturbances, two references, one-shot and chunked, all dump modes and limits, in memory
  * and spilled. */

@@ -190,7 +190,7 @@ static void test_full_disk_is_an_error_at_creation(void **state)
     assert_int_equal(in_child(full_disk, NULL), 0);
 }
 
-/* ---- processes -------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 struct work {
     struct ds_hold *hold;

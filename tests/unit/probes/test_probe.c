@@ -347,7 +347,7 @@ static void test_every_allocation_may_fail(void **state)
     assert_true(failures[0] > 5 && failures[1] > 10 && failures[2] > 30);
 }
 
-/* ---- team and time ---------------------------------------------------------- */
+/* ---- team and time --------------------------------------------------------------------------- */
 
 enum { WIDE = 3000, MANY = 257 };
 
