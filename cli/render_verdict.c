@@ -209,7 +209,7 @@ static void add_launch(const struct ds_launch *l, const char *core, struct ds_bu
         ds_buf_printf(out, ", %d thread%s", l->threads, l->threads == 1 ? "" : "s");
 }
 
-static void add_size(const struct ds_finding *f, struct ds_buf *out)
+static void add_size(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
 {
     ds_buf_printf(out, "%14s%u row%s", "", f->rows, f->rows == 1 ? "" : "s");
     if (f->positions != f->rows)
@@ -218,7 +218,8 @@ static void add_size(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g",
                       f->elements, f->max_ulp, f->max_abs, f->rms);
     else
-        ds_buf_puts(out, "; sizes not recorded");
+        ds_buf_puts(out, r->diff ? "; sizes not recorded (run with --dump all to have them)"
+                                 : "; sizes not recorded");
     ds_buf_puts(out, "\n");
 }
 
@@ -267,7 +268,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
                   "; %s, %u rows in the call (%u)\n%14sfrom step %d, request %d, position %d on\n",
                   phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
                   f->request, f->position);
-    add_size(f, out);
+    add_size(r, f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
     ds_render_name(out, f->why);
     ds_buf_printf(out, "\n%14s", "");
@@ -360,7 +361,7 @@ static void add_origins(const struct ds_render *r, struct ds_buf *out)
 
 static void add_growth(const struct ds_render *r, struct ds_buf *out)
 {
-    size_t n = r->v->n_growth, step = n > 8 ? (n + 7) / 8 : 1;
+    size_t n = r->v->n_growth, step = n > 6 ? (n + 4) / 5 : 1; /* six fit a line */
     if (n == 0)
         return;
     head(r, "growth", out);
@@ -631,6 +632,11 @@ int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
     *exit_code = ds_verdict_exit(&v);
+    if (r.damaged > 0 && *exit_code == DS_EXIT_SAME) {
+        /* What was left out may have differed: that is no pass. */
+        ds_cli_note(o, "%zu damaged trials were left out; exit code 2", r.damaged);
+        *exit_code = DS_EXIT_ERROR;
+    }
     ds_buf_free(&out);
     ds_verdict_free(&v);
     return rc;

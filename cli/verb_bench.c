@@ -254,31 +254,37 @@ static void add_model(json_t *top, struct ds_buf *text, const struct ds_model *m
     json_object_set_new(top, "weight_bytes", json_real(weights));
 }
 
-static int all_subjects(const struct ds_options *o, struct ds_model *m, json_t *rows,
-                        struct ds_buf *text, struct ds_error *err)
+/* Every set at one and two threads, every choice of sites, every shape. */
+static int measure_set(const struct ds_options *o, struct ds_model *m, const char *set,
+                       int n_threads, json_t *rows, struct ds_buf *text, struct ds_error *err)
 {
     static const struct {
         int batch, prefill;
     } shapes[] = {{1, PREFILL}, {1, 0}, {8, 0}};
-    const char *sets = ds_opt_text(o, "kernels");
-    static const char *const both[] = {"pinned", "vendor"};
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int n_threads = cpus > 1 ? 2 : 1, total = 2 * n_threads * 9, done = 0;
-    for (int k = 0; k < 2; k++) {
-        if (ds_opt_given(o, "kernels") && strcmp(sets, both[k]) != 0)
-            continue;
-        for (int threads = 1; threads <= n_threads; threads++)
-            for (size_t i = 0; i < 9; i++) {
-                struct subject s = {both[k], threads, shapes[i % 3].batch, shapes[i % 3].prefill,
-                                    (int)(i / 3)};
-                struct figure f;
-                ds_cli_progress(o, "measuring", done++, total);
-                if (measure(m, &s, 4.0, &f, err) != 0)
-                    return ds_prefix(err, "%s", s.set);
-                add_row(rows, text, &s, &f);
-            }
-    }
+    for (int threads = 1; threads <= n_threads; threads++)
+        for (int i = 0; i < 9; i++) {
+            struct subject s = {set, threads, shapes[i % 3].batch, shapes[i % 3].prefill, i / 3};
+            struct figure f;
+            ds_cli_progress(o, set, i + 9 * (threads - 1), 9 * n_threads);
+            if (measure(m, &s, 4.0, &f, err) != 0)
+                return ds_prefix(err, "%s", set);
+            add_row(rows, text, &s, &f);
+        }
     return 0;
+}
+
+static int all_subjects(const struct ds_options *o, struct ds_model *m, json_t *rows,
+                        struct ds_buf *text, struct ds_error *err)
+{
+    const char *sets = ds_opt_given(o, "kernels") ? ds_opt_text(o, "kernels") : "pinned,vendor";
+    struct ds_factor_values v;
+    if (ds_factor_parse(DS_FACTOR_KERNELS, sets, &v, err) != 0)
+        return -1;
+    int rc = 0, n_threads = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 2 : 1;
+    for (size_t k = 0; k < v.n && rc == 0; k++)
+        rc = measure_set(o, m, v.value[k], n_threads, rows, text, err);
+    ds_factor_free(&v);
+    return rc;
 }
 
 int ds_verb_bench(const struct ds_options *o)
@@ -294,7 +300,7 @@ int ds_verb_bench(const struct ds_options *o)
         rc = all_subjects(o, m, rows, &text, &err);
     ds_cli_progress(o, "", -1, 0);
     if (rc == 0) {
-        json_object_set_new(top, "schema", json_string("driftscope.bench/1"));
+        json_object_set_new(top, "schema", json_string("driftscope.bench-pass/1"));
         json_object_set_new(top, "model", json_string(m->name));
         json_object_set(top, "rows", rows);
         add_model(top, &text, m, load);

@@ -191,3 +191,14 @@ int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct
             return -1;
     return 0;
 }
+
+int probe_dump_alone(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err)
+{
+    uint32_t *dumped = &p->links[r->site].dumped;
+    if (p->c.sites[r->site].width == 0)
+        return 0; /* rows of any length: add_blob takes the site's width */
+    for (uint32_t i = 0; i < r->n && *dumped < p->c.dump_rows; i++, ++*dumped)
+        if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err))
+            return -1;
+    return 0;
+}

@@ -157,6 +157,9 @@ int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_
 /* dump.c */
 int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,
                    uint32_t i, uint32_t held, struct ds_error *err);
+/* With dump=all, rows that have no reference: a record is then told apart from another one not only by
+ * digests. */
+int probe_dump_alone(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
 int probe_keep_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
                    struct ds_error *err);
 /* Lets go of kept rows that no site from `site` on can need in this call. */

@@ -182,6 +182,8 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
         for (uint32_t i = 0; i < r->n; i++)
             if (p->flags[i] && probe_nonfinite(p, r, i, err))
                 return -1;
+    if (p->n_refs == 0 && p->c.dump == DS_DUMP_ALL && probe_dump_alone(p, r, err))
+        return -1;
     return p->n_refs || p->filling >= 0 ? probe_compare(p, r, err) : 0;
 }
 
