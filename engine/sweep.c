@@ -32,6 +32,7 @@ struct sweep_state {
     int32_t workers;
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
+    uint32_t dumping; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
     double start, done, total;
     struct ds_sweep_result *result;
 };
@@ -285,6 +286,8 @@ static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint3
         return 0;
     }
     rc = pass == DS_PASS_NATURAL ? ds_trial_data_check(s->header, &t, err) : 0;
+    if (st->dumping == 0 && t.n_blobs > 0)
+        st->dumping = arm + 1;
     if (rc == 0 && arm == 0 && pass == DS_PASS_NATURAL)
         rc = keep_tokens(st, &t, err);
     if (rc == 0)
@@ -329,9 +332,11 @@ static int all_trials(struct sweep_state *st, struct ds_error *err)
                 if (s->progress)
                     s->progress(s->ctx, st->done, st->total);
             }
-            /* The probe self-check stands beside the first trial it is compared with. */
-            if (a == 0 && r == 0 && wanted(st, 0, 0, DS_PASS_BARE)) {
-                int rc = do_trial(st, 0, 0, DS_PASS_BARE, err);
+            /* The probe self-check stands beside the trial it is compared with: the base arm, which is digested and held, and the first
+             * that dumps. */
+            if (r == 0 && (a == 0 || st->dumping == a + 1) && !st->failed[a] &&
+                wanted(st, a, 0, DS_PASS_BARE)) {
+                int rc = do_trial(st, a, 0, DS_PASS_BARE, err);
                 if (rc != 0)
                     return rc;
             }

@@ -9,6 +9,14 @@ test_readme_table_is_the_generated_one() {
     same_files "$dir/out" "$dir/readme"
 }
 
+test_readme_shows_a_verdict() {
+    sed -n '/<!-- demo output: begin/,/<!-- demo output: end/p' README.md | sed 's/^    //' >"$dir/demo"
+    grep -q '^kernel  *repeat  *batch ' "$dir/demo" || say "README.md shows no matrix of kernels"
+    grep -q '^kernel  *repeat  *batch ' "$dir/demo"
+    # The answer is the last line.
+    [ "$(tail -n 2 "$dir/demo" | head -n 1 | cut -c1-15)" = "drift: first at" ]
+}
+
 test_readme_names_only_files_that_exist() {
     for readme in README.md */README.md; do
         folder=$(dirname "$readme")

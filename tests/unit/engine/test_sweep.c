@@ -233,6 +233,27 @@ static void test_interrupted_then_the_rest(void **state)
     drop(&whole);
 }
 
+/* The self-check looks at a pass that is digested and held, and at one that dumps. */
+static void test_bare_passes_stand_beside_held_and_dumping_ones(void **state)
+{
+    (void)state;
+    struct fixture x;
+    const char *texts[DS_FACTOR_COUNT] = {[DS_FACTOR_KERNELS] = "reference,pinned"};
+    make(&x, texts);
+    struct ds_sweep_result r = run(&x);
+    assert_int_equal(r.trials, 2 * 2 + 2);
+    int bare[2] = {0, 0}, drifted = 0;
+    for (size_t i = 0; i < x.n_seen; i++) {
+        assert_true(x.seen[i].arm < 2);
+        bare[x.seen[i].arm] += x.seen[i].pass == DS_PASS_BARE;
+        drifted |= x.drifts[i] > 0;
+    }
+    assert_true(drifted); /* or nothing was dumped */
+    assert_int_equal(bare[0], 1);
+    assert_int_equal(bare[1], 1);
+    drop(&x);
+}
+
 static void test_forced_tokens_are_fed(void **state)
 {
     (void)state;
@@ -296,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_pinned_bits_are_one_in_every_arm_and_instruction_set),
         cmocka_unit_test(test_a_dying_worker_costs_one_arm),
         cmocka_unit_test(test_interrupted_then_the_rest),
+        cmocka_unit_test(test_bare_passes_stand_beside_held_and_dumping_ones),
         cmocka_unit_test(test_forced_tokens_are_fed),
         cmocka_unit_test(test_a_free_run_ends_where_tokens_part),
         cmocka_unit_test(test_too_long_for_the_context_is_an_error),
