@@ -95,7 +95,9 @@ static int add_option(struct ds_header *h, const char *name, char *value, struct
         free(value);
         return ds_fail(err, "out of memory");
     }
-    h->options[h->n_options++] = (struct ds_text){copy, value};
+    struct ds_text *t = &h->options[h->n_options++];
+    t->name = copy;
+    t->value = value;
     return 0;
 }
 

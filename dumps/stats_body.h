@@ -15,7 +15,8 @@ typedef double half_d __attribute__((vector_size(32)));
 typedef int64_t half_l __attribute__((vector_size(32)));
 
 /* Place on the line of f32: the magnitude, negative below zero. */
-#define LINE_KEY(bits, magnitude) (((magnitude) ^ ((bits) >> 31)) - ((bits) >> 31))
+#define LINE_KEY(bits, magnitude)                                                                  \
+    (((magnitude) ^ ((bits) < 0)) - ((bits) < 0)) /* a true lane is -1 */
 
 /* Lanes 4 * h and up: the double sums. finite, numbers: masks of all lanes. */
 #define ADD_HALF(h)                                                                                \
