@@ -40,6 +40,10 @@ const char *ds_opt_command(const struct ds_options *o);
 /* Adds one argument of a command, quoted for a POSIX shell; for bytes that a terminal must not see,
  * in the $'...' form of bash and zsh. */
 void ds_cli_quote(struct ds_buf *b, const char *arg);
+/* Adds the program as it was called, so that a suggested command can be pasted: a path if it was called by one, else
+ * "driftscope". ds_cli_called is told argv[0] once, by main. */
+void ds_cli_program(struct ds_buf *b);
+void ds_cli_called(const char *argv0);
 
 /* ---- output ---------------------------------------------------------------------------------- */
 

@@ -55,6 +55,7 @@ int main(int argc, char **argv)
     struct ds_error err;
     int code;
     ds_cli_guard_descriptors();
+    ds_cli_called(argc > 0 ? argv[0] : NULL);
     /* A reader that goes away shows as EPIPE at the write, which is quiet. */
     signal(SIGPIPE, SIG_IGN);
     /* Numbers are written and read in the C locale; only the character set is the user's. */

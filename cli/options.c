@@ -434,6 +434,19 @@ void ds_cli_quote(struct ds_buf *b, const char *arg)
     ds_buf_free(&escaped);
 }
 
+static const char *program = "driftscope";
+
+void ds_cli_called(const char *argv0)
+{
+    if (argv0 && strchr(argv0, '/'))
+        program = argv0;
+}
+
+void ds_cli_program(struct ds_buf *b)
+{
+    ds_cli_quote(b, program);
+}
+
 static int keep_command(struct ds_options *o, int argc, char **argv, struct ds_error *err)
 {
     struct ds_buf b = {0};

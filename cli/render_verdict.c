@@ -429,7 +429,8 @@ static int is_default_model(const char *model)
 
 static void add_run(struct ds_buf *out, const char *model)
 {
-    ds_buf_puts(out, "driftscope run ");
+    ds_cli_program(out);
+    ds_buf_puts(out, " run ");
     if (model && model[0] && !is_default_model(model)) {
         ds_buf_puts(out, "-m ");
         ds_cli_quote(out, model);
@@ -449,7 +450,8 @@ static void add_next(const struct ds_render *r, struct ds_buf *out)
     const struct ds_verdict *v = r->v;
     struct ds_buf b = {0};
     if (v->first.found && r->path) {
-        ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
+        ds_cli_program(&b);
+        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
         ds_cli_quote(&b, r->path);
         ds_buf_puts(&b, " ");
         if (r->path_b) {
@@ -470,7 +472,8 @@ static void add_next(const struct ds_render *r, struct ds_buf *out)
         add_run(&b, r->header->model_name);
         ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
-        ds_buf_printf(&b, "driftscope %s ", r->path_b ? "diff" : "show");
+        ds_cli_program(&b);
+        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
         ds_cli_quote(&b, r->path);
         if (r->path_b) {
             ds_buf_puts(&b, " ");

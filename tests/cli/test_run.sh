@@ -55,9 +55,9 @@ test_interrupted_run_says_how_to_go_on() {
     kill -TERM $pid
     wait $pid || code=$?
     expect 130
-    has "$dir/err" "of 3200 trials are saved; go on with: driftscope run -m $small --resume $dir/a.h5"
+    has "$dir/err" "of 3200 trials are saved; go on with: $driftscope run -m $small --resume $dir/a.h5"
     ds show "$dir/a.h5"
-    has "$dir/out" "driftscope run -m $small --resume $dir/a.h5"
+    has "$dir/out" "$driftscope run -m $small --resume $dir/a.h5"
     hasnt "$dir/out" "3200 trials)"
 }
 
