@@ -57,6 +57,14 @@ int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
     return 0;
 }
 
+int ds_grow_by_one(void *ptr, size_t n, size_t size, const char *what, struct ds_error *err)
+{
+    /* ds_grow takes room in powers of two from 8 on: full exactly when n is one of them, or 0. */
+    size_t cap = n;
+    int full = n == 0 || (n >= 8 && (n & (n - 1)) == 0);
+    return full ? ds_grow(ptr, &cap, n + 1, size, what, err) : 0;
+}
+
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err)
 {
     size_t bytes, padded;

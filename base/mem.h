@@ -16,6 +16,10 @@ void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *er
 int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
             struct ds_error *err);
 
+/* Makes room for one more behind the n elements of *ptr, for lists that keep no capacity: it
+ * follows from n, as long as every element was added through this function. */
+int ds_grow_by_one(void *ptr, size_t n, size_t size, const char *what, struct ds_error *err);
+
 /* Zeroed memory aligned to 64 bytes, released with free(). */
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err);
 

@@ -3,6 +3,7 @@
  * thousand times a token). */
 #include "base/team.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <linux/futex.h>
@@ -173,17 +174,11 @@ void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
     wait_members(t);
 }
 
-static double clock_seconds(clockid_t clock)
-{
-    struct timespec ts;
-    return clock_gettime(clock, &ts) == 0 ? (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec : 0.0;
-}
-
 double ds_team_cpu_seconds(const struct ds_team *t)
 {
     double sum = 0;
     for (int i = 0; i < t->threads; i++)
-        sum += clock_seconds(t->member[i].clock);
+        sum += ds_seconds(t->member[i].clock);
     return sum;
 }
 
@@ -192,7 +187,7 @@ int ds_team_seen(struct ds_team *t)
     int seen = 1;
     for (int i = 1; i < t->threads; i++) {
         struct member *m = &t->member[i];
-        double now = clock_seconds(m->clock);
+        double now = ds_seconds(m->clock);
         seen += now > m->seen_cpu && m->rounds > m->seen_rounds;
         m->seen_cpu = now;
         m->seen_rounds = m->rounds;

@@ -2,6 +2,8 @@
  * The clock is used for the bar alone, never for results. */
 #include "cli/options.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +18,6 @@ static struct {
     double last;   /* seconds at the last drawing */
     char what[64]; /* what was drawn last */
 } bar;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void put(const char *text, size_t n)
 {
@@ -98,7 +93,7 @@ void ds_cli_progress(const struct ds_options *o, const char *what, double done, 
     }
     if (!wanted(o))
         return;
-    double t = now();
+    double t = ds_seconds(CLOCK_MONOTONIC);
     if (!bar.started) {
         bar.started = 1;
         bar.begin = t;

@@ -47,11 +47,6 @@ static json_t *digest(uint64_t x)
     return json_string(hex);
 }
 
-static const char *phase_name(uint32_t phase)
-{
-    return phase == DS_PHASE_DECODE ? "decode" : "prefill";
-}
-
 static json_t *launch_json(const struct ds_launch *l, const char *core)
 {
     if (!l)
@@ -92,7 +87,7 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "reference_arm", json_integer(own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
-    json_object_set_new(j, "phase", text(phase_name(f->phase)));
+    json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "rows_in_call", json_integer(f->rows_in_call));
     json_object_set_new(j, "reference_rows_in_call", json_integer(f->ref_rows_in_call));
     json_object_set_new(j, "step", json_integer(f->step));
@@ -254,7 +249,7 @@ static json_t *nonfinite_json(const struct ds_render *r)
     if (r->diff)
         json_object_set_new(j, "record", text(n->at.arm % 2 ? "B" : "A"));
     json_object_set_new(j, "trial", whole(n->at.trial));
-    json_object_set_new(j, "phase", text(phase_name(n->at.phase)));
+    json_object_set_new(j, "phase", text(ds_phase_name(n->at.phase)));
     json_object_set_new(j, "rows_in_call", json_integer(n->at.rows_in_call));
     json_object_set_new(j, "step", json_integer(n->at.step));
     json_object_set_new(j, "request", json_integer(n->at.request));

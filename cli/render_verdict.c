@@ -8,11 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *phase_name(uint32_t phase)
-{
-    return phase == DS_PHASE_DECODE ? "decode" : "prefill";
-}
-
 static void add_site(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
 {
     ds_buf_printf(out, "layer %d ", layer);
@@ -266,7 +261,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     add_rest(r, f, out);
     ds_buf_printf(out,
                   "; %s, %u rows in the call (%u)\n%14sfrom step %d, request %d, position %d on\n",
-                  phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
+                  ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
                   f->request, f->position);
     add_size(r, f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
@@ -314,7 +309,7 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
         add_site(out, f->layer, f->stage, f->part);
         ds_buf_puts(out, ", ");
         add_kernel(out, f->op, f->variant);
-        ds_buf_printf(out, " (%s, M = %u): %s\n", phase_name(f->phase), f->rows_in_call,
+        ds_buf_printf(out, " (%s, M = %u): %s\n", ds_phase_name(f->phase), f->rows_in_call,
                       ds_kind_name(f->kind));
     }
 }
@@ -529,7 +524,7 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, " or a kernel before it");
     if (!v->stable) {
         ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
-                      phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
+                      ds_phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
                       100 * v->unstable.low, 100 * v->unstable.high);
         return;
     }
@@ -538,7 +533,7 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, " ");
     ds_render_name(out, f->value);
     add_rest(r, f, out);
-    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", phase_name(f->phase), f->rows_in_call,
+    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", ds_phase_name(f->phase), f->rows_in_call,
                   ds_kind_name(f->kind));
     if (v->factors[0].arms)
         ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);

@@ -1,8 +1,6 @@
 /* run_plan.c: see run_plan.h. */
 #include "cli/run_plan.h"
 
-#include "cli/options.h"
-
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "engine/forward.h"
@@ -128,7 +126,7 @@ static int fill_identity(const struct ds_options *o, struct ds_header *h, struct
     snprintf(h->build, sizeof h->build, "%s", ds_cli_build());
     if (gmtime_r(&t, &tm))
         strftime(h->start, sizeof h->start, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return (h->command = strdup(o->command)) ? 0 : ds_fail(err, "out of memory");
+    return (h->command = strdup(ds_opt_command(o))) ? 0 : ds_fail(err, "out of memory");
 }
 
 /* ---- model ----------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  * time is printed beside the paired difference; they must agree. */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "engine/forward.h"
@@ -41,13 +42,6 @@ struct figure {
     struct spread paired;       /* CPU time with probes over without, minus 1 */
     int rounds;
 };
-
-static double clock_s(clockid_t id)
-{
-    struct timespec ts;
-    clock_gettime(id, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -162,12 +156,12 @@ static int one_pass(struct bench *b, int probed, struct pass *out, struct ds_err
     double probe = ds_probe_cpu_seconds(b->probe);
     if (probed && ds_probe_begin_trial(b->probe, &info, NULL, 0, err) != 0)
         return -1;
-    double cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID), wall = clock_s(CLOCK_MONOTONIC);
+    double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID), wall = ds_seconds(CLOCK_MONOTONIC);
     for (int i = 0; i < calls; i++)
         if (one_call(b, probed, i, err) != 0)
             return -1;
-    out->cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    out->wall = clock_s(CLOCK_MONOTONIC) - wall;
+    out->cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    out->wall = ds_seconds(CLOCK_MONOTONIC) - wall;
     out->probe = ds_probe_cpu_seconds(b->probe) - probe;
     if (probed) {
         int rc = ds_probe_end_trial(b->probe, &data, err);
@@ -184,11 +178,11 @@ static int measure(struct ds_model *m, const struct subject *s, double seconds, 
     struct bench b;
     struct pass off, on;
     int rc = bench_setup(&b, m, s, err);
-    double tokens = s->prefill ? s->prefill : 4.0 * s->batch, start = clock_s(CLOCK_MONOTONIC);
+    double tokens = s->prefill ? s->prefill : 4.0 * s->batch, start = ds_seconds(CLOCK_MONOTONIC);
     int n = 0;
     if (rc == 0)
         rc = one_pass(&b, 1, &on, err); /* warm-up */
-    for (; rc == 0 && n < MAX_ROUNDS && (n < 8 || clock_s(CLOCK_MONOTONIC) - start < seconds);
+    for (; rc == 0 && n < MAX_ROUNDS && (n < 8 || ds_seconds(CLOCK_MONOTONIC) - start < seconds);
          n++) {
         /* The order changes from round to round, so that a trend of the machine favours neither
          * side. */
@@ -293,9 +287,9 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_model *m = NULL;
     struct ds_buf text = {0};
     json_t *top = json_object(), *rows = json_array();
-    double start = clock_s(CLOCK_MONOTONIC);
+    double start = ds_seconds(CLOCK_MONOTONIC);
     int rc = ds_model_open(ds_opt_text(o, "model"), (int)sysconf(_SC_NPROCESSORS_ONLN), &m, &err);
-    double load = clock_s(CLOCK_MONOTONIC) - start;
+    double load = ds_seconds(CLOCK_MONOTONIC) - start;
     if (rc == 0)
         rc = all_subjects(o, m, rows, &text, &err);
     ds_cli_progress(o, "", -1, 0);

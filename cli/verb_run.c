@@ -68,7 +68,7 @@ static int have(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass)
     return cell && *cell;
 }
 
-/* Takes the arrays of `t` over, leaving it empty. */
+/* Keeps a copy of a trial that no record will hold. */
 static int keep(struct run *run, const struct ds_trial_data *t, struct ds_error *err)
 {
     if (ds_grow(&run->kept, &run->cap_kept, run->n_kept + 1, sizeof *run->kept, "trials", err) != 0)

@@ -24,10 +24,7 @@ static char *copy_text(const char *text, struct ds_error *err)
 int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b,
              struct ds_error *err)
 {
-    size_t cap = d->n_items;
-    /* Room grows by powers of two: full exactly when n is 0 or a power of two from 8 on. */
-    if ((cap == 0 || (cap >= 8 && (cap & (cap - 1)) == 0)) &&
-        ds_grow(&d->items, &cap, d->n_items + 1, sizeof *d->items, "differences", err) != 0)
+    if (ds_grow_by_one(&d->items, d->n_items, sizeof *d->items, "differences", err) != 0)
         return -1;
     struct ds_diff_item *x = &d->items[d->n_items];
     *x = (struct ds_diff_item){.kind = kind};

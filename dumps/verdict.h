@@ -43,6 +43,8 @@ enum ds_label {
                          blamed on a factor */
 };
 const char *ds_label_name(int label);
+/* "prefill" or "decode", of ds_call.phase. */
+const char *ds_phase_name(uint32_t phase);
 
 enum ds_kind {
     DS_KIND_UNKNOWN = 0,

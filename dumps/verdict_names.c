@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *ds_phase_name(uint32_t phase)
+{
+    return phase == DS_PHASE_DECODE ? "decode" : "prefill";
+}
+
 const char *ds_label_name(int label)
 {
     static const char *const names[] = {"absent",    "same",    "healed",  "origin",
@@ -41,13 +46,11 @@ int ds_verdict_exit(const struct ds_verdict *v)
 
 static char *keep(char ***list, size_t *n, const char *text, struct ds_error *err)
 {
-    size_t len = strlen(text) + 1, cap = *n;
+    size_t len = strlen(text) + 1;
     char *copy = ds_calloc(len, 1, "verdict text", err);
     if (!copy)
         return NULL;
-    /* Room grows by powers of two: full exactly when n is 0 or a power of two from 8 on. */
-    if ((cap == 0 || (cap >= 8 && (cap & (cap - 1)) == 0)) &&
-        ds_grow(list, &cap, *n + 1, sizeof **list, "verdict text", err) != 0) {
+    if (ds_grow_by_one(list, *n, sizeof **list, "verdict text", err) != 0) {
         free(copy);
         return NULL;
     }

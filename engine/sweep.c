@@ -1,6 +1,7 @@
 /* sweep.c: runs the trials of a plan, arm by arm, in worker processes. See sweep.h. */
 #include "engine/sweep.h"
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
@@ -36,13 +37,6 @@ struct sweep_state {
     double start, done, total;
     struct ds_sweep_result *result;
 };
-
-static double now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
@@ -213,7 +207,7 @@ static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint
     struct ds_trial_order order = {.arm = arm,
                                    .repeat = repeat,
                                    .pass = pass,
-                                   .start_s = now() - st->start,
+                                   .start_s = ds_seconds(CLOCK_MONOTONIC) - st->start,
                                    .worker = st->worker.number,
                                    .n_refs = st->n_refs[arm],
                                    .n_forced = st->n_forced};
@@ -347,7 +341,7 @@ static int all_trials(struct sweep_state *st, struct ds_error *err)
 int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err)
 {
     memset(result, 0, sizeof *result);
-    struct sweep_state st = {.s = s, .result = result, .start = now()};
+    struct sweep_state st = {.s = s, .result = result, .start = ds_seconds(CLOCK_MONOTONIC)};
     int rc = setup_arms(&st, err);
     if (rc == 0)
         rc = setup_sites(&st, err);

@@ -2,6 +2,7 @@
  * mode) and feeds them through the forward pass. Knows no files and no processes. */
 #include "engine/trial.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -25,20 +26,6 @@ struct batch {
     int32_t n, max_rows, capacity, longest;
     int32_t logits_row_of_subject;
 };
-
-static double cpu_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
-static double wall_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 /* Prompt tokens of a request in one call. */
 static int32_t chunk_of(const struct ds_setting *s)
@@ -180,7 +167,8 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     const float *logits;
     const int32_t *tokens;
     int32_t n;
-    double cpu = cpu_now(), probe = u->probe ? ds_probe_cpu_seconds(u->probe) : 0;
+    double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID),
+           probe = u->probe ? ds_probe_cpu_seconds(u->probe) : 0;
     if (ds_forward_run(u->r->forward, &batch, u->probe, &logits, &tokens, &n, err) != 0)
         return -1;
     *token = -1;
@@ -203,7 +191,7 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     }
     if (u->probe && ds_probe_end_call(u->probe, err) != 0)
         return -1;
-    u->cpu[phase] += cpu_now() - cpu;
+    u->cpu[phase] += ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     if (u->probe)
         u->probe_cpu[phase] += ds_probe_cpu_seconds(u->probe) - probe;
     return 0;
@@ -278,8 +266,8 @@ static void finish(const struct running *u, const struct ds_thread_times *before
 {
     struct ds_thread_times after;
     ds_thread_times_read(&after);
-    info->wall_s = wall_now() - wall;
-    info->cpu_s = cpu_now() - cpu;
+    info->wall_s = ds_seconds(CLOCK_MONOTONIC) - wall;
+    info->cpu_s = ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     info->prefill_cpu_s = u->cpu[DS_PHASE_PREFILL];
     info->decode_cpu_s = u->cpu[DS_PHASE_DECODE];
     info->probe_prefill_cpu_s = u->probe_cpu[DS_PHASE_PREFILL];
@@ -325,7 +313,7 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
     struct ds_trial info = trial_info(r, order);
     struct ds_thread_times before;
     ds_thread_times_read(&before);
-    double wall = wall_now(), cpu = cpu_now();
+    double wall = ds_seconds(CLOCK_MONOTONIC), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
     int rc = u.probe ? ds_probe_begin_trial(u.probe, &info, order->refs, order->n_refs, err) : 0;
     if (rc == 0 && (rc = all_calls(&u, err)) != 0 && u.probe)
         ds_probe_abort_trial(u.probe);
