@@ -32,7 +32,7 @@ endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
 ROOMS := base kernels probes dumps engine cli
-src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c))
+src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
 obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1)))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
 
@@ -112,7 +112,7 @@ $(BUILD)/build_info.h: always
 	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
 
 # Sources may not ask for other arithmetic either.
-SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) kernels/cpu/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
 $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@mkdir -p $(@D)
 	@tests/tools/check_numbers $(SOURCES)

@@ -25,9 +25,11 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
         return ds_fail(err,
                        "forward pass: %d rows, %d requests, capacity %d: each must be positive",
                        (int)c->max_rows, (int)c->n_requests, (int)c->capacity);
-    for (int op = 0; op < DS_OP_COUNT; op++)
-        if (!c->kernels.op[op] || !c->kernels.op[op]->launch)
+    for (int s = 0; s < DS_ST_COUNT; s++) {
+        int op = ds_stage(s)->op;
+        if (op >= 0 && (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
+    }
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
         h->head_dim < 1 || h->d_ff < 1 || h->vocab < 1 || h->n_heads % h->n_kv_heads)

@@ -41,7 +41,7 @@ static void prepare_member(void *arg, int thread, int threads)
          (i = atomic_fetch_add(&w->next, 1)) < w->n && atomic_load(&w->failed) == SIZE_MAX;) {
         const struct ds_weight *weight = w->weights[i];
         size_t at = (size_t)(weight - w->m->weights);
-        struct ds_weight_view view = {weight->data, weight->rows, weight->cols};
+        struct ds_weight_view view = {.data = weight->data, .n = weight->rows, .k = weight->cols};
         char *why = w->why[thread];
         why[0] = '\0';
         if (w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,

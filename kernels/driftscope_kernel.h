@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DS_KERNEL_ABI 1
+#define DS_KERNEL_ABI 2
 
 /* The kernel families. */
 enum ds_op {
@@ -27,11 +27,19 @@ enum ds_op {
     DS_OP_ROPE,
     DS_OP_CACHE,
     DS_OP_ATTENTION,
+    DS_OP_SOFTMAX,
     DS_OP_SILU_MUL,
     DS_OP_ADD,
-    DS_OP_SAMPLE,
+    DS_OP_ROUTER,
+    DS_OP_COMBINE,
+    DS_OP_ALLREDUCE,
+    DS_OP_SAMPLE, /* argmax */
+    DS_OP_CUSTOM, /* anything else: the kernel declares its tensors */
     DS_OP_COUNT
 };
+
+/* How elements are stored. Arrays of every op but custom are f32. */
+enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
 
 /* What a kernel promises about its output bits; `check` holds it to them. */
 enum ds_claim {
@@ -43,6 +51,19 @@ enum ds_claim {
     DS_CLAIM_ALL = 31
 };
 
+/* What a kernel can do beyond its op's plain form. A caller asks for nothing that is not declared
+ * here. */
+enum ds_feature {
+    DS_FEATURE_WINDOW = 1,       /* attention: sliding window */
+    DS_FEATURE_SOFT_CAP = 2,     /* attention: soft_cap * tanh(score / soft_cap) */
+    DS_FEATURE_SINKS = 4,        /* attention: one more logit a head in the denominator */
+    DS_FEATURE_LSE = 8,          /* attention: writes the log-sum-exp of every row and head */
+    DS_FEATURE_UNROUNDED = 16,   /* reads its inputs as they were before they were rounded to the
+                                  activation type, as a kernel fused with its producer does */
+    DS_FEATURE_FILE_WEIGHTS = 32 /* matmul: prepare and launch need w.file_data only, w.data may be
+                                    NULL; prepare refuses the file types that it does not read */
+};
+
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in
  * 0..threads-1, in parallel, and returns when all are done; it must not be nested. */
 struct ds_exec {
@@ -50,6 +71,12 @@ struct ds_exec {
     void *team;
     void (*run)(void *team, void (*fn)(void *arg, int thread, int threads), void *arg);
     uint64_t seed; /* differs from call to call; only for kernels that imitate races */
+    /* Not NULL when schedules are disturbed: a kernel whose threads meet may call it, on any
+     * thread, wherever another thread may overtake. */
+    void (*pause)(void *pause_arg, int thread);
+    void *pause_arg;
+    int32_t dtype; /* enum ds_element: the activation type. The caller rounds outputs to it; inputs
+                      hold values of it, unless the kernel has DS_FEATURE_UNROUNDED */
     void *scratch; /* at least what the kernel's scratch_bytes() asked for, 64-byte aligned,
                       contents undefined */
     size_t scratch_bytes;
@@ -66,10 +93,14 @@ struct ds_launch_info {
 };
 
 /* Weights of one matmul as the model holds them: f32 [n][k], row-major, immutable for the model's
- * life. */
+ * life; and, where they come from a file, the same values as they lie in it, n rows of whole
+ * blocks. */
 struct ds_weight_view {
-    const float *data;
+    const float *data; /* NULL only for kernels with DS_FEATURE_FILE_WEIGHTS */
     int64_t n, k;
+    const void *file_data; /* NULL when unknown */
+    int32_t file_type;     /* number of the tensor type as GGUF defines it: 0 F32, 1 F16, 2 Q4_0,
+                              3 Q4_1, 8 Q8_0, 30 BF16; meaningless without file_data */
 };
 
 /* y[r][:] = table[ids[r]][:] */
@@ -158,6 +189,21 @@ struct ds_attention_args {
     int32_t max_q_len, max_kv_len;
     float *y; /* [rows][ldy] */
     int64_t ldy;
+    /* Beyond the plain form: see enum ds_feature. */
+    int32_t window;     /* the query at slot t sees slots above t - window only; 0 = all */
+    float soft_cap;     /* scores become soft_cap * tanh(score / soft_cap); 0 = none */
+    const float *sinks; /* [heads]: exp(sink) joins the denominator, no value; NULL = none */
+    float *lse;         /* [rows][heads]: log of the denominator, -infinity for a row that sees
+                           nothing; NULL = not wanted */
+};
+
+/* y[r][i] = exp(x[r][i] - max) / sum over the row */
+struct ds_softmax_args {
+    int64_t rows, width;
+    const float *x;
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
 };
 
 /* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)) */
@@ -178,6 +224,36 @@ struct ds_add_args {
     int64_t ldy;
 };
 
+/* The top_k experts of each row by logit, best first; the lower index wins a tie, NaN never wins.
+ * weights: softmax over all experts, of the chosen ones; divided by their sum if `normalise`. */
+struct ds_router_args {
+    int64_t rows, experts, top_k;
+    const float *logits;
+    int64_t ldx;
+    int normalise;
+    int32_t *ids;   /* [rows][top_k] */
+    float *weights; /* [rows][top_k] */
+};
+
+/* y[r] = sum over e of weights[r][e] * x[r * top_k + e] */
+struct ds_combine_args {
+    int64_t rows, width, top_k;
+    const float *x; /* [rows * top_k][ldx] */
+    int64_t ldx;
+    const float *weights; /* [rows][top_k] */
+    float *y;
+    int64_t ldy;
+};
+
+/* y = sum over ranks of x[rank] */
+struct ds_allreduce_args {
+    int64_t rows, width, ranks;
+    const float *const *x; /* [ranks], each [rows][ldx] */
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
+};
+
 /* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins;
  * all NaN gives 0. */
 struct ds_sample_args {
@@ -185,6 +261,26 @@ struct ds_sample_args {
     const float *logits;
     int64_t ldx;
     int32_t *ids;
+};
+
+/* One array of a custom kernel, as its `declare` describes it. A per-row tensor has a row for each
+ * row of the call, and row r of an output may depend on row r of the inputs (and on whole shared
+ * tensors) only. */
+enum ds_tensor_role { DS_TENSOR_IN = 0, DS_TENSOR_OUT, DS_TENSOR_IN_OUT };
+struct ds_custom_tensor {
+    const char *name; /* lives as long as the kernel */
+    int32_t role;     /* enum ds_tensor_role */
+    int32_t dtype;    /* enum ds_element */
+    int32_t per_row;  /* 0: `rows` rows whatever the call */
+    int64_t rows, cols, ld;
+    void *data; /* filled in by the caller */
+};
+enum { DS_CUSTOM_MAX_TENSORS = 8, DS_CUSTOM_MAX_SCALARS = 8 };
+struct ds_custom_args {
+    int64_t rows; /* of the call */
+    int32_t n_tensors, n_scalars;
+    struct ds_custom_tensor tensor[DS_CUSTOM_MAX_TENSORS];
+    double scalar[DS_CUSTOM_MAX_SCALARS];
 };
 
 /* One variant of an op. `args` is the struct of the op above. Functions return 0, or -1 with a
@@ -196,6 +292,7 @@ struct ds_kernel {
     const char *name;    /* variant, e.g. "pinned" */
     const char *summary; /* one line: what it is and in which order it adds */
     uint32_t claims;     /* enum ds_claim */
+    uint32_t features;   /* enum ds_feature */
 
     /* Whether it can run here (CPU features, libraries). */
     int (*available)(char *why, size_t why_size);
@@ -213,11 +310,19 @@ struct ds_kernel {
 
     /* The choice launch would make for these arguments; does not run anything. */
     int (*describe)(const void *args, const struct ds_exec *exec, struct ds_launch_info *out);
+
+    /* custom only, and needed there: the tensors and scalars of a call of so many rows. `width` is
+     * what the user asked for with --shape width=N, or 0 for the kernel's own choice. data is left
+     * NULL. */
+    int (*declare)(int64_t rows, int64_t width, struct ds_custom_args *out, char *why,
+                   size_t why_size);
 };
 
-/* A plugin (.so) exports this: a NULL-terminated array. */
-typedef const struct ds_kernel *const *(*ds_plugin_kernels_fn)(uint32_t abi);
+/* A plugin (.so) exports this function: a NULL-terminated array, or NULL when it does not know the
+ * host's abi. */
 #define DS_PLUGIN_SYMBOL "ds_plugin_kernels"
+typedef const struct ds_kernel *const *(*ds_plugin_kernels_fn)(uint32_t abi);
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi);
 
 #ifdef __cplusplus
 }

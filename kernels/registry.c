@@ -11,9 +11,11 @@
 #include <string.h>
 
 static const char *const op_names[DS_OP_COUNT] = {
-    [DS_OP_EMBED] = "embed",       [DS_OP_RMSNORM] = "rmsnorm", [DS_OP_MATMUL] = "matmul",
-    [DS_OP_ROPE] = "rope",         [DS_OP_CACHE] = "cache",     [DS_OP_ATTENTION] = "attention",
-    [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",         [DS_OP_SAMPLE] = "sample",
+    [DS_OP_EMBED] = "embed",     [DS_OP_RMSNORM] = "rmsnorm",     [DS_OP_MATMUL] = "matmul",
+    [DS_OP_ROPE] = "rope",       [DS_OP_CACHE] = "cache",         [DS_OP_ATTENTION] = "attention",
+    [DS_OP_SOFTMAX] = "softmax", [DS_OP_SILU_MUL] = "silu_mul",   [DS_OP_ADD] = "add",
+    [DS_OP_ROUTER] = "router",   [DS_OP_COMBINE] = "combine",     [DS_OP_ALLREDUCE] = "allreduce",
+    [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",
 };
 
 /* By op; in an op the vendor's variant first, then the cure, then the plain one. */
@@ -54,7 +56,7 @@ int ds_op_parse(const char *name)
     for (int op = 0; op < DS_OP_COUNT; op++)
         if (strcmp(name, op_names[op]) == 0)
             return op;
-    return -1;
+    return strcmp(name, "argmax") == 0 ? DS_OP_SAMPLE : -1;
 }
 
 size_t ds_kernel_count(void)
@@ -111,6 +113,8 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
         return ds_fail(err, "kernel '%s': op %d does not exist", k->name, k->op);
     if (!k->launch)
         return ds_fail(err, "kernel %s/%s: launch is missing", op_names[k->op], k->name);
+    if (k->op == DS_OP_CUSTOM && !k->declare)
+        return ds_fail(err, "kernel custom/%s: declare is missing", k->name);
     if (k->claims & ~(uint32_t)DS_CLAIM_ALL)
         return ds_fail(err, "kernel %s/%s: claims %#x has bits that mean nothing", op_names[k->op],
                        k->name, (unsigned)k->claims);
@@ -250,7 +254,7 @@ int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *er
     char why[512];
     for (int op = 0; op < DS_OP_COUNT; op++) {
         const struct ds_kernel *k = set->op[op];
-        if (k->available && k->available(why, sizeof why) != 0) {
+        if (k && k->available && k->available(why, sizeof why) != 0) {
             ds_fail(err, "%s/%s cannot run here: %s", op_names[op], k->name, why);
             return ds_hint(err, "use the set pinned or reference, or +%s=pinned", op_names[op]);
         }

@@ -6,9 +6,10 @@
 #include "base/error.h"
 #include "kernels/driftscope_kernel.h"
 
-/* "embed rmsnorm matmul rope cache attention silu_mul add sample"; NULL for an unknown value. */
+/* "embed rmsnorm matmul rope cache attention softmax silu_mul add router combine allreduce sample
+ * custom"; NULL for an unknown value. */
 const char *ds_op_name(int op);
-/* -1 for an unknown name. */
+/* -1 for an unknown name; "argmax" is sample. */
 int ds_op_parse(const char *name);
 
 /* The variants, in the order they are listed: the built-in ones, then those added. Kernel i of
@@ -26,7 +27,7 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant);
  * forked. */
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
 
-/* One variant for every op. */
+/* One variant for every op; NULL for an op that has none (custom). */
 struct ds_kernel_set {
     const struct ds_kernel *op[DS_OP_COUNT];
 };

@@ -23,7 +23,7 @@ static struct ds_matmul_args matmul_args(const struct matrix *x, const struct ma
                                .bias = bias,
                                .y = y->p,
                                .ldy = y->ld};
-    a.w = (struct ds_weight_view){w->p, w->rows, w->cols};
+    a.w = (struct ds_weight_view){.data = w->p, .n = w->rows, .k = w->cols};
     return a;
 }
 
@@ -32,7 +32,7 @@ static void *prepare(const struct matrix *w)
     char why[256];
     void *prepared = NULL;
     size_t bytes = 0;
-    struct ds_weight_view view = {w->p, w->rows, w->cols};
+    struct ds_weight_view view = {.data = w->p, .n = w->rows, .k = w->cols};
     assert_int_equal(
         kernel(DS_OP_MATMUL, "pinned")->prepare(&view, &prepared, &bytes, why, sizeof why), 0);
     assert_true(bytes == (size_t)((w->rows + 15) / 16 * 16 * w->cols) * 4);

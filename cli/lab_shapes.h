@@ -1,0 +1,19 @@
+/* lab_shapes.h: inside cli/ only: the shapes at which the lab judges an op, from -m or --shape. */
+#ifndef DS_CLI_LAB_SHAPES_H
+#define DS_CLI_LAB_SHAPES_H
+
+#include "cli/cli.h"
+#include "engine/model.h"
+#include "kernels/lab/shape.h"
+
+/* Shapes of op in the model, each once, named by the stages that have it; an op that the model
+ * does not use gets its default shape. malloc'ed; the caller frees *out. */
+int ds_lab_model_shapes(const struct ds_hparams *hp, int op, struct ds_shape **out, size_t *n,
+                        struct ds_error *err);
+
+/* What the user asked for: --shape, else the shapes of -m. Without a model in the cache the sizes of
+ * SmolLM2-135M are used, and a note says so. *model is what -m names ("" with --shape). */
+int ds_lab_shapes(const struct ds_options *o, int op, struct ds_shape **out, size_t *n, char *model,
+                  size_t model_size, struct ds_error *err);
+
+#endif
