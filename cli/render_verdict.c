@@ -8,29 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_site(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
-{
-    ds_buf_printf(out, "layer %d ", layer);
-    ds_render_name(out, stage);
-    if (part && part[0]) {
-        ds_buf_puts(out, "/");
-        ds_render_name(out, part);
-    }
-}
-
-static void add_kernel(struct ds_buf *out, const char *op, const char *variant)
-{
-    ds_render_name(out, op);
-    ds_buf_puts(out, "/");
-    ds_render_name(out, variant);
-}
-
-static void head(const struct ds_render *r, const char *name, struct ds_buf *out)
-{
-    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name,
-                  ds_render_color(r, DS_ROLE_PLAIN));
-}
-
 /* Adds one item of a list under a head: after a comma where it fits in 100 columns, else on a line
  * of its own. *column is where the line stands. */
 static void add_item(struct ds_buf *out, const char *item, size_t len, int first, size_t *column)
@@ -48,29 +25,13 @@ static void add_item(struct ds_buf *out, const char *item, size_t len, int first
 
 /* ---- what was compared ----------------------------------------------------------------------- */
 
-/* An arm without a trial was lost or not run yet: nothing is known of it. */
-static void add_arms(const struct ds_verdict *v, struct ds_buf *out)
-{
-    uint64_t arms = v->counts.arms, planned = v->counts.arms_planned;
-    ds_buf_printf(out, "%" PRIu64, arms);
-    if (planned > arms)
-        ds_buf_printf(out, " of %" PRIu64, planned);
-    ds_buf_puts(out, planned <= 1 && arms == 1 ? " arm" : " arms");
-}
-
-/* Trials that the record is to have in the end; 0 when that is not a question (diff). */
-static uint64_t planned_trials(const struct ds_render *r)
-{
-    return r->diff || !r->header ? 0 : (uint64_t)r->header->n_arms * r->header->repeats;
-}
-
 static void add_record(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
-    head(r, "record", out);
+    ds_render_head(r, "record", out);
     ds_render_name(out, r->header ? r->header->model_name : "");
     ds_buf_printf(out, "\n%14s", "");
-    add_arms(v, out);
+    ds_render_arms(v, out);
     ds_buf_printf(out,
                   ", %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64
                   " digests compared\n",
@@ -79,7 +40,7 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
     for (size_t i = 0; i < v->n_notes; i++) {
-        head(r, "note", out);
+        ds_render_head(r, "note", out);
         ds_render_name(out, v->notes[i]);
         ds_buf_puts(out, "\n");
     }
@@ -93,7 +54,7 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
         const struct ds_diff_item *x = &r->diff->items[i];
         if (++of_kind[x->kind & 7] > most[x->kind & 7])
             continue;
-        head(r, ds_diff_kind_name(x->kind), out);
+        ds_render_head(r, ds_diff_kind_name(x->kind), out);
         ds_render_name(out, x->name);
         ds_buf_puts(out, ": ");
         ds_render_name(out, x->a ? x->a : "none");
@@ -120,7 +81,7 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         struct ds_buf escaped = {0};
         ds_render_name(&escaped, name);
         out->failed |= escaped.failed;
-        head(r, escaped.data ? escaped.data : "", out);
+        ds_render_head(r, escaped.data ? escaped.data : "", out);
         ds_buf_free(&escaped);
         if (formats) {
             ds_buf_puts(out, "unlike formats have no bits in common; each is judged on its own");
@@ -148,13 +109,13 @@ static void add_one_switches(const struct ds_render *r, const struct ds_kernel_v
                              const struct ds_switches *s, struct ds_buf *out)
 {
     struct ds_buf line = {0};
-    add_kernel(&line, x->op, x->variant);
+    ds_render_kernel(&line, x->op, x->variant);
     ds_buf_puts(&line, " gives other bits from M = ");
     for (uint32_t j = 0; j < s->n && j < 12; j++)
         ds_buf_printf(&line, "%s%u", j ? ", " : "", s->rows[j]);
     ds_buf_puts(&line, s->n > 12 ? ", ... rows in the call" : " rows in the call");
     size_t column = 14 + line.len;
-    head(r, "switches", out);
+    ds_render_head(r, "switches", out);
     ds_buf_add(out, line.data, line.len);
     out->failed |= line.failed;
     line.len = 0;
@@ -218,33 +179,16 @@ static void add_size(const struct ds_render *r, const struct ds_finding *f, stru
     ds_buf_puts(out, "\n");
 }
 
-/* " with threads 2": what else is not as in the base arm. */
-static void add_rest(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
-{
-    const struct ds_header *h = r->header;
-    int first = 1;
-    for (size_t i = 0; !r->diff && i < h->n_factors && f->arm < h->n_arms; i++) {
-        if (strcmp(h->factors[i], f->factor) == 0 ||
-            strcmp(h->arms[f->arm].values[i], h->arms[0].values[i]) == 0)
-            continue;
-        ds_buf_puts(out, first ? " with " : ", ");
-        ds_render_name(out, h->factors[i]);
-        ds_buf_puts(out, " ");
-        ds_render_name(out, h->arms[f->arm].values[i]);
-        first = 0;
-    }
-}
-
 static void add_first(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
     if (!f->found)
         return;
-    head(r, r->v->stable ? "first drift" : "first unstable", out);
+    ds_render_head(r, r->v->stable ? "first drift" : "first unstable", out);
     ds_buf_puts(out, r->v->stable ? "" : " ");
-    add_site(out, f->layer, f->stage, f->part);
+    ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
-    add_kernel(out, f->op, f->variant);
+    ds_render_kernel(out, f->op, f->variant);
     ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
     if (f->label == DS_LABEL_ORIGIN)
         ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "",
@@ -258,7 +202,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     ds_render_name(out, f->value);
     ds_buf_puts(out, " against ");
     ds_render_name(out, f->ref_value);
-    add_rest(r, f, out);
+    ds_render_rest(r, f, out);
     ds_buf_printf(out,
                   "; %s, %u rows in the call (%u)\n%14sfrom step %d, request %d, position %d on\n",
                   ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
@@ -285,7 +229,7 @@ static void add_unstable(const struct ds_render *r, struct ds_buf *out)
     const struct ds_unstable *u = &r->v->unstable;
     if (r->v->stable)
         return;
-    head(r, "unstable", out);
+    ds_render_head(r, "unstable", out);
     ds_buf_printf(out,
                   "%u of %u trials disagree with the mode (%.0f %%, 95 %% interval %.0f to %.0f "
                   "%%)\n%14sin %u of the %u arms where they could: %" PRIu64 " of %" PRIu64
@@ -301,14 +245,14 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
         const struct ds_finding *f = &r->v->factors[i].phase[DS_VERDICT_ALL].first;
         if (!f->found || (r->v->first.found && r->v->first.factor == f->factor))
             continue;
-        head(r, "also", out);
+        ds_render_head(r, "also", out);
         ds_render_name(out, f->factor);
         ds_buf_puts(out, " ");
         ds_render_name(out, f->value);
         ds_buf_puts(out, ": ");
-        add_site(out, f->layer, f->stage, f->part);
+        ds_render_place(out, f->layer, f->stage, f->part);
         ds_buf_puts(out, ", ");
-        add_kernel(out, f->op, f->variant);
+        ds_render_kernel(out, f->op, f->variant);
         ds_buf_printf(out, " (%s, M = %u): %s\n", ds_phase_name(f->phase), f->rows_in_call,
                       ds_kind_name(f->kind));
     }
@@ -333,13 +277,13 @@ static int add_kernels(const struct ds_render *r, const char *name, int innocent
         struct ds_buf item = {0};
         if (innocent ? !is_innocent(x) : !x->origins)
             continue;
-        add_kernel(&item, x->op, x->variant);
+        ds_render_kernel(&item, x->op, x->variant);
         if (innocent)
             ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
         else
             ds_buf_printf(&item, " %" PRIu64, x->origins);
         if (some == 0)
-            head(r, name, out);
+            ds_render_head(r, name, out);
         add_item(out, item.data, item.len, some++ == 0, &column);
         out->failed |= item.failed;
         ds_buf_free(&item);
@@ -359,7 +303,7 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
     size_t n = r->v->n_growth, step = n > 6 ? (n + 4) / 5 : 1; /* six fit a line */
     if (n == 0)
         return;
-    head(r, "growth", out);
+    ds_render_head(r, "growth", out);
     for (size_t i = 0; i < n; i += step)
         ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer,
                       r->v->growth[i].relative_rms);
@@ -373,7 +317,7 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     if (v->tokens_compared) {
-        head(r, "tokens", out);
+        ds_render_head(r, "tokens", out);
         ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
                       v->tokens_compared);
         if (v->discrete.found) {
@@ -387,9 +331,9 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, "\n");
     }
     if (v->nonfinite.at.found) {
-        head(r, "non-finite", out);
+        ds_render_head(r, "non-finite", out);
         ds_buf_puts(out, "first at ");
-        add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+        ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
         ds_buf_printf(out, ", position %d, arm %u: %u NaN, %u Inf; inputs %s\n",
                       v->nonfinite.at.position, v->nonfinite.at.arm, v->nonfinite.nan,
                       v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite");
@@ -401,7 +345,7 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
     const struct ds_verdict *v = r->v;
     if (r->diff || (v->overhead_prefill < 0 && v->overhead_decode < 0))
         return;
-    head(r, "probes", out);
+    ds_render_head(r, "probes", out);
     if (v->overhead_prefill >= 0)
         ds_buf_printf(out, "%.2f %% of prefill CPU time", 100 * v->overhead_prefill);
     if (v->overhead_decode >= 0)
@@ -413,171 +357,6 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, v->disturbs < 0 ? "; not checked against a run without them\n"
                      : v->disturbs   ? "; THEY CHANGE THE ANSWER\n"
                                      : "; the answer is the same without them\n");
-}
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-static int is_default_model(const char *model)
-{
-    return strcmp(model, "smollm2") == 0 || strcmp(model, "SmolLM2-135M-Instruct.Q4_1.gguf") == 0;
-}
-
-static void add_run(struct ds_buf *out, const char *model)
-{
-    ds_cli_program(out);
-    ds_buf_puts(out, " run ");
-    if (model && model[0] && !is_default_model(model)) {
-        ds_buf_puts(out, "-m ");
-        ds_cli_quote(out, model);
-        ds_buf_puts(out, " ");
-    }
-}
-
-void ds_render_resume(struct ds_buf *out, const char *model, const char *path)
-{
-    add_run(out, model);
-    ds_buf_puts(out, "--resume ");
-    ds_cli_quote(out, path);
-}
-
-static void add_next(const struct ds_render *r, struct ds_buf *out)
-{
-    const struct ds_verdict *v = r->v;
-    struct ds_buf b = {0};
-    if (v->first.found && r->path) {
-        ds_cli_program(&b);
-        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
-        ds_cli_quote(&b, r->path);
-        ds_buf_puts(&b, " ");
-        if (r->path_b) {
-            ds_cli_quote(&b, r->path_b);
-            ds_buf_puts(&b, " ");
-        }
-        ds_buf_printf(&b, "--site %d,", v->first.layer);
-        ds_render_name(&b, v->first.stage);
-        if (v->first.part[0]) {
-            ds_buf_puts(&b, "/");
-            ds_render_name(&b, v->first.part);
-        }
-        if (!r->path_b && v->stable)
-            ds_buf_printf(&b, " --arm %u", v->first.arm);
-    } else if (planned_trials(r) > v->counts.trials && r->path) {
-        ds_render_resume(&b, r->header->model_name, r->path);
-    } else if (v->result == DS_RESULT_RECORDED) {
-        add_run(&b, r->header->model_name);
-        ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
-    } else if (v->result == DS_RESULT_SAME && r->path) {
-        ds_cli_program(&b);
-        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
-        ds_cli_quote(&b, r->path);
-        if (r->path_b) {
-            ds_buf_puts(&b, " ");
-            ds_cli_quote(&b, r->path_b);
-        }
-        ds_buf_puts(&b, " --sites");
-    }
-    if (b.len) {
-        head(r, "next", out);
-        ds_buf_add(out, b.data, b.len);
-        ds_buf_puts(out, "\n");
-    }
-    out->failed |= b.failed;
-    ds_buf_free(&b);
-}
-
-/* The first differing setting of two records: beside the place it is what one looks for. */
-static void add_setting(const struct ds_render *r, struct ds_buf *out)
-{
-    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
-                                DS_DIFF_FACTOR};
-    for (size_t k = 0; r->diff && k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < r->diff->n_items; i++) {
-            const struct ds_diff_item *x = &r->diff->items[i];
-            /* A core by the name the library gives says more than the one asked for. */
-            if (x->kind != order[k] || (k == 2 && strcmp(x->name, "blas-core") == 0))
-                continue;
-            ds_buf_puts(out, "; ");
-            if (x->kind == DS_DIFF_WEIGHT || x->kind == DS_DIFF_HPARAM)
-                ds_buf_printf(out, "%s ", ds_diff_kind_name(x->kind));
-            ds_render_name(out, x->name);
-            if (x->kind == DS_DIFF_WEIGHT) {
-                ds_buf_puts(out, " differs");
-                return;
-            }
-            ds_buf_puts(out, " ");
-            ds_render_name(out, x->a ? x->a : "none");
-            ds_buf_puts(out, " against ");
-            ds_render_name(out, x->b ? x->b : "none");
-            return;
-        }
-}
-
-static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
-{
-    const struct ds_verdict *v = r->v;
-    const struct ds_finding *f = &v->first;
-    ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
-    add_site(out, f->layer, f->stage, f->part);
-    ds_buf_puts(out, ", ");
-    add_kernel(out, f->op, f->variant);
-    if (f->label == DS_LABEL_UNKNOWN)
-        ds_buf_puts(out, " or a kernel before it");
-    if (!v->stable) {
-        ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
-                      ds_phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
-                      100 * v->unstable.low, 100 * v->unstable.high);
-        return;
-    }
-    ds_buf_puts(out, ", ");
-    ds_render_name(out, f->factor);
-    ds_buf_puts(out, " ");
-    ds_render_name(out, f->value);
-    add_rest(r, f, out);
-    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", ds_phase_name(f->phase), f->rows_in_call,
-                  ds_kind_name(f->kind));
-    if (v->factors[0].arms)
-        ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);
-    else
-        ds_buf_puts(out, "not repeated");
-}
-
-void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
-{
-    const struct ds_verdict *v = r->v;
-    if (v->result == DS_RESULT_DRIFT) {
-        add_drift_sentence(r, out);
-    } else if (v->result == DS_RESULT_SAME) {
-        uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
-                             : v->counts.digests_compared;
-        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
-        add_arms(v, out);
-        if (planned_trials(r) > v->counts.trials)
-            ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,
-                          planned_trials(r));
-        else
-            ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
-    } else if (v->result == DS_RESULT_RECORDED) {
-        ds_buf_puts(out, "recorded: one trial");
-        if (planned_trials(r) > v->counts.trials)
-            ds_buf_printf(out, " of %" PRIu64, planned_trials(r));
-        ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
-                      v->counts.sites, v->counts.rows);
-    } else {
-        ds_buf_puts(out, "incomparable: ");
-        ds_render_name(out, v->reason);
-    }
-    if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
-        add_setting(r, out);
-    if (v->nonfinite.at.found) {
-        ds_buf_puts(out, "; NaN or Inf from ");
-        add_site(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
-    }
-    /* What the answer does not rest on belongs to the answer. */
-    if (r->damaged)
-        ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
-                      r->damaged == 1 ? "" : "s");
-    if (r->incomplete)
-        ds_buf_printf(out, "; %zu cut short", r->incomplete);
 }
 
 void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
@@ -599,7 +378,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_growth(r, out);
     add_tokens(r, out);
     add_probe(r, out);
-    add_next(r, out);
+    ds_render_next(r, out);
     ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT
                                             ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
                                         : v->result == DS_RESULT_SAME ? DS_ROLE_SAME

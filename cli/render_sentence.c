@@ -1,0 +1,227 @@
+/* render_sentence.c: the end of a verdict as text: the verdict in one sentence and the command that
+ * comes next; and the names that all its parts share. Judges nothing. */
+#include "cli/render_verdict.h"
+
+#include "cli/render_matrix.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void ds_render_place(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
+{
+    ds_buf_printf(out, "layer %d ", layer);
+    ds_render_name(out, stage);
+    if (part && part[0]) {
+        ds_buf_puts(out, "/");
+        ds_render_name(out, part);
+    }
+}
+
+void ds_render_kernel(struct ds_buf *out, const char *op, const char *variant)
+{
+    ds_render_name(out, op);
+    ds_buf_puts(out, "/");
+    ds_render_name(out, variant);
+}
+
+void ds_render_head(const struct ds_render *r, const char *name, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name,
+                  ds_render_color(r, DS_ROLE_PLAIN));
+}
+
+/* An arm without a trial was lost or not run yet: nothing is known of it. */
+void ds_render_arms(const struct ds_verdict *v, struct ds_buf *out)
+{
+    uint64_t arms = v->counts.arms, planned = v->counts.arms_planned;
+    ds_buf_printf(out, "%" PRIu64, arms);
+    if (planned > arms)
+        ds_buf_printf(out, " of %" PRIu64, planned);
+    ds_buf_puts(out, planned <= 1 && arms == 1 ? " arm" : " arms");
+}
+
+/* Trials that the record is to have in the end; 0 when that is not a question (diff). */
+uint64_t ds_render_planned(const struct ds_render *r)
+{
+    return r->diff || !r->header ? 0 : (uint64_t)r->header->n_arms * r->header->repeats;
+}
+
+/* " with threads 2": what else is not as in the base arm. */
+void ds_render_rest(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+{
+    const struct ds_header *h = r->header;
+    int first = 1;
+    for (size_t i = 0; !r->diff && i < h->n_factors && f->arm < h->n_arms; i++) {
+        if (strcmp(h->factors[i], f->factor) == 0 ||
+            strcmp(h->arms[f->arm].values[i], h->arms[0].values[i]) == 0)
+            continue;
+        ds_buf_puts(out, first ? " with " : ", ");
+        ds_render_name(out, h->factors[i]);
+        ds_buf_puts(out, " ");
+        ds_render_name(out, h->arms[f->arm].values[i]);
+        first = 0;
+    }
+}
+
+static int is_default_model(const char *model)
+{
+    return strcmp(model, "smollm2") == 0 || strcmp(model, "SmolLM2-135M-Instruct.Q4_1.gguf") == 0;
+}
+
+static void add_run(struct ds_buf *out, const char *model)
+{
+    ds_cli_program(out);
+    ds_buf_puts(out, " run ");
+    if (model && model[0] && !is_default_model(model)) {
+        ds_buf_puts(out, "-m ");
+        ds_cli_quote(out, model);
+        ds_buf_puts(out, " ");
+    }
+}
+
+void ds_render_resume(struct ds_buf *out, const char *model, const char *path)
+{
+    add_run(out, model);
+    ds_buf_puts(out, "--resume ");
+    ds_cli_quote(out, path);
+}
+
+void ds_render_next(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    struct ds_buf b = {0};
+    if (v->first.found && r->path) {
+        ds_cli_program(&b);
+        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
+        ds_cli_quote(&b, r->path);
+        ds_buf_puts(&b, " ");
+        if (r->path_b) {
+            ds_cli_quote(&b, r->path_b);
+            ds_buf_puts(&b, " ");
+        }
+        ds_buf_printf(&b, "--site %d,", v->first.layer);
+        ds_render_name(&b, v->first.stage);
+        if (v->first.part[0]) {
+            ds_buf_puts(&b, "/");
+            ds_render_name(&b, v->first.part);
+        }
+        if (!r->path_b && v->stable)
+            ds_buf_printf(&b, " --arm %u", v->first.arm);
+    } else if (ds_render_planned(r) > v->counts.trials && r->path) {
+        ds_render_resume(&b, r->header->model_name, r->path);
+    } else if (v->result == DS_RESULT_RECORDED) {
+        add_run(&b, r->header->model_name);
+        ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
+    } else if (v->result == DS_RESULT_SAME && r->path) {
+        ds_cli_program(&b);
+        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
+        ds_cli_quote(&b, r->path);
+        if (r->path_b) {
+            ds_buf_puts(&b, " ");
+            ds_cli_quote(&b, r->path_b);
+        }
+        ds_buf_puts(&b, " --sites");
+    }
+    if (b.len) {
+        ds_render_head(r, "next", out);
+        ds_buf_add(out, b.data, b.len);
+        ds_buf_puts(out, "\n");
+    }
+    out->failed |= b.failed;
+    ds_buf_free(&b);
+}
+
+/* The first differing setting of two records: beside the place it is what one looks for. */
+static void add_setting(const struct ds_render *r, struct ds_buf *out)
+{
+    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
+                                DS_DIFF_FACTOR};
+    for (size_t k = 0; r->diff && k < sizeof order / sizeof *order; k++)
+        for (size_t i = 0; i < r->diff->n_items; i++) {
+            const struct ds_diff_item *x = &r->diff->items[i];
+            /* A core by the name the library gives says more than the one asked for. */
+            if (x->kind != order[k] || (k == 2 && strcmp(x->name, "blas-core") == 0))
+                continue;
+            ds_buf_puts(out, "; ");
+            if (x->kind == DS_DIFF_WEIGHT || x->kind == DS_DIFF_HPARAM)
+                ds_buf_printf(out, "%s ", ds_diff_kind_name(x->kind));
+            ds_render_name(out, x->name);
+            if (x->kind == DS_DIFF_WEIGHT) {
+                ds_buf_puts(out, " differs");
+                return;
+            }
+            ds_buf_puts(out, " ");
+            ds_render_name(out, x->a ? x->a : "none");
+            ds_buf_puts(out, " against ");
+            ds_render_name(out, x->b ? x->b : "none");
+            return;
+        }
+}
+
+static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    const struct ds_finding *f = &v->first;
+    ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
+    ds_render_place(out, f->layer, f->stage, f->part);
+    ds_buf_puts(out, ", ");
+    ds_render_kernel(out, f->op, f->variant);
+    if (f->label == DS_LABEL_UNKNOWN)
+        ds_buf_puts(out, " or a kernel before it");
+    if (!v->stable) {
+        ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
+                      ds_phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
+                      100 * v->unstable.low, 100 * v->unstable.high);
+        return;
+    }
+    ds_buf_puts(out, ", ");
+    ds_render_name(out, f->factor);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, f->value);
+    ds_render_rest(r, f, out);
+    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", ds_phase_name(f->phase), f->rows_in_call,
+                  ds_kind_name(f->kind));
+    if (v->factors[0].arms)
+        ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);
+    else
+        ds_buf_puts(out, "not repeated");
+}
+
+void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    if (v->result == DS_RESULT_DRIFT) {
+        add_drift_sentence(r, out);
+    } else if (v->result == DS_RESULT_SAME) {
+        uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
+                             : v->counts.digests_compared;
+        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
+        ds_render_arms(v, out);
+        if (ds_render_planned(r) > v->counts.trials)
+            ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,
+                          ds_render_planned(r));
+        else
+            ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
+    } else if (v->result == DS_RESULT_RECORDED) {
+        ds_buf_puts(out, "recorded: one trial");
+        if (ds_render_planned(r) > v->counts.trials)
+            ds_buf_printf(out, " of %" PRIu64, ds_render_planned(r));
+        ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
+                      v->counts.sites, v->counts.rows);
+    } else {
+        ds_buf_puts(out, "incomparable: ");
+        ds_render_name(out, v->reason);
+    }
+    if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
+        add_setting(r, out);
+    if (v->nonfinite.at.found) {
+        ds_buf_puts(out, "; NaN or Inf from ");
+        ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+    }
+    /* What the answer does not rest on belongs to the answer. */
+    if (r->damaged)
+        ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
+                      r->damaged == 1 ? "" : "s");
+    if (r->incomplete)
+        ds_buf_printf(out, "; %zu cut short", r->incomplete);
+}

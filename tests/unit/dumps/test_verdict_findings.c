@@ -1,0 +1,479 @@
+/* test_verdict_findings.c: labels, sizes, kinds, tokens, and what is said of the record itself. */
+#include "tests/unit/dumps/verdict_fixture.h"
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/* One row of k_proj changes: the cache row inherits, attention from that position on, not before.
+ */
+static uint32_t one_row(const struct cell *c)
+{
+    if (cell_number(c, "batch", 1) == 1)
+        return 0;
+    if (cell_is(c, 0, "down"))
+        return TAG_DROP;
+    return cell_is(c, 0, "k_proj") && c->position == 4;
+}
+
+static uint32_t one_row_base(const struct cell *c)
+{
+    return cell_is(c, 0, "down") ? TAG_DROP : one_row(c);
+}
+
+static void test_inherited_along_edges_and_healed(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_analysis *a;
+    struct ds_error err;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    s.tag = one_row_base;
+    sweep_run(&s, 2);
+    struct ds_source src = sweep_source(&s);
+    assert_ok(ds_analysis_new(&src, NULL, &a, &err), err);
+    uint8_t *labels;
+    assert_ok(ds_analysis_labels(a, 1, 0, &labels, &err), err);
+    size_t rows = ds_analysis_rows(a);
+    enum { NORM = 1, Q, K, KV, ATTN, RES, DOWN, OUT };
+    for (size_t r = 0; r < rows; r++) {
+        int hit = ds_analysis_row(a, r)->position == 4,
+            after = ds_analysis_row(a, r)->position >= 4;
+        assert_int_equal(labels[NORM * rows + r], DS_LABEL_SAME);
+        assert_int_equal(labels[Q * rows + r], DS_LABEL_SAME);
+        assert_int_equal(labels[K * rows + r], hit ? DS_LABEL_ORIGIN : DS_LABEL_SAME);
+        assert_int_equal(labels[KV * rows + r], hit ? DS_LABEL_INHERITED : DS_LABEL_SAME);
+        assert_int_equal(labels[ATTN * rows + r], after ? DS_LABEL_INHERITED : DS_LABEL_SAME);
+        assert_int_equal(labels[RES * rows + r], after ? DS_LABEL_INHERITED : DS_LABEL_SAME);
+        assert_int_equal(labels[DOWN * rows + r], after ? DS_LABEL_HEALED : DS_LABEL_SAME);
+        assert_int_equal(labels[OUT * rows + r], after ? DS_LABEL_INHERITED : DS_LABEL_SAME);
+    }
+    free(labels);
+    assert_ok(ds_analysis_verdict(a, &v, &err), err);
+    assert_int_equal(kernel(&v, "matmul")->origins, 1);
+    assert_int_equal(kernel(&v, "matmul")->healed, 5); /* positions 4..8 */
+    assert_int_equal(kernel(&v, "cache")->inherited, 1);
+    assert_int_equal(kernel(&v, "attention")->origins, 0);
+    assert_int_equal(v.first.rows, 1);
+    assert_int_equal(v.first.position, 4);
+    ds_verdict_free(&v);
+    ds_analysis_free(a);
+    sweep_free(&s);
+}
+
+/* Inputs read by the whole call: equal only where every recorded row of the call agrees. */
+static void test_whole_call_edges_are_unknown_unless_all_agree(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_analysis *a;
+    struct ds_error err;
+    sweep_init(&s, "batch", 1);
+    for (size_t e = 0; e < s.header.n_edges; e++)
+        if (s.header.edges[e].from == 4 && s.header.edges[e].to == 5)
+            s.header.edges[e].kind = DS_EDGE_ALL;
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    sweep_run(&s, 1);
+    uint32_t row = 0;
+    *sweep_find(&s.trials[1], 4, 4, &row) ^= 1; /* a cache row of the prompt */
+    *sweep_find(&s.trials[1], 5, 0, &row) ^=
+        1; /* attention rows 0 (same call) and 7 (a decode call) */
+    *sweep_find(&s.trials[1], 5, 7, &row) ^= 1;
+    struct ds_source src = sweep_source(&s);
+    assert_ok(ds_analysis_new(&src, NULL, &a, &err), err);
+    uint8_t *labels;
+    assert_ok(ds_analysis_labels(a, 1, 0, &labels, &err), err);
+    size_t rows = ds_analysis_rows(a);
+    assert_int_equal(labels[5 * rows + 0], DS_LABEL_UNKNOWN);
+    assert_int_equal(labels[5 * rows + 7], DS_LABEL_ORIGIN);
+    free(labels);
+    ds_analysis_free(a);
+    sweep_free(&s);
+}
+
+static uint32_t two_faults(const struct cell *c)
+{
+    if (cell_number(c, "batch", 1) == 1)
+        return cell_is(c, 0, "resid_ffn") ? TAG_DROP : 0;
+    if (cell_is(c, 0, "resid_ffn"))
+        return TAG_DROP; /* healed between the layers */
+    return cell_is(c, 0, "attn_out") || cell_is(c, 1, "attn_norm");
+}
+
+static void test_independent_origins_by_kernel(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 2);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    s.tag = two_faults;
+    sweep_run(&s, 2);
+    run_verdict(&s, &v);
+    assert_string_equal(v.first.stage, "attn_out");
+    assert_int_equal(kernel(&v, "attention")->origins, 9);
+    assert_int_equal(kernel(&v, "rmsnorm")->origins, 9);
+    assert_int_equal(kernel(&v, "matmul")->origins, 0);
+    assert_int_equal(kernel(&v, "add")->healed, 9);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+/* ---- sizes and kinds ------------------------------------------------------------------------- */
+
+static void test_kinds_need_evidence(void **state)
+{
+    (void)state;
+    static const struct {
+        double relative;
+        uint32_t elements;
+        int kind;
+        const char *what;
+    } cases[] = {
+        {1e-8, 20, DS_KIND_ROUNDING_ORDER, "a few last places"},
+        {5.6e-7, 500, DS_KIND_ROUNDING_ORDER, "f32 in another order"},
+        {2e-5, 500, DS_KIND_UNKNOWN, "more than reordering"},
+        {2.95e-4, SWEEP_WIDTH, DS_KIND_LOWER_PRECISION, "TF32"},
+        {2.3e-3, SWEEP_WIDTH, DS_KIND_LOWER_PRECISION, "bf16 inputs"},
+        {2.95e-4, 60, DS_KIND_UNKNOWN, "as large, in a tenth of the elements"},
+        {4e-2, SWEEP_WIDTH, DS_KIND_UNKNOWN, "between the precisions"},
+        {1.2, SWEEP_WIDTH, DS_KIND_WRONG_DATA, "other data"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "4");
+        s.tag = openblas_one_thread;
+        s.relative = cases[i].relative;
+        s.elements = cases[i].elements;
+        sweep_run(&s, 2);
+        run_verdict(&s, &v);
+        if (v.first.kind != cases[i].kind)
+            print_error("%s: %s (%s)\n", cases[i].what, ds_kind_name(v.first.kind), v.first.why);
+        assert_int_equal(v.first.kind, cases[i].kind);
+        assert_true(v.first.sized);
+        assert_int_equal(v.first.elements, (uint64_t)cases[i].elements * v.first.rows);
+        assert_close("relative rms", i, v.first.relative_rms, cases[i].relative, 1e-12);
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
+static struct ds_drift *drift_at(struct sweep *s, uint32_t site)
+{
+    for (size_t t = 0; t < s->n_trials; t++)
+        for (size_t i = 0; i < s->trials[t].n_drifts; i++)
+            if (s->trials[t].drifts[i].site == site)
+                return &s->trials[t].drifts[i];
+    return NULL;
+}
+
+/* One grossly wrong row among good ones must not pass as rounding. */
+static void test_one_wrong_row_is_not_rounding(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "4");
+    s.tag = openblas_one_thread;
+    s.relative = 1e-8;
+    sweep_run(&s, 1);
+    drift_at(&s, 2)->diff_sq =
+        1e-9; /* of 2304: alone relative 6.6e-7 in the site, but far above in this row */
+    drift_at(&s, 2)->ref_sq = 1e-1;
+    run_verdict(&s, &v);
+    assert_true(v.first.relative_rms < 4e-6);
+    assert_int_equal(v.first.kind, DS_KIND_UNKNOWN);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+static void test_equal_values_and_nans_are_their_own_thing(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "4");
+        s.tag = batch_only;
+        sweep_run(&s, 2);
+        for (size_t t = 0; t < s.n_trials; t++)
+            for (size_t i = 0; i < s.trials[t].n_drifts; i++) {
+                struct ds_drift *d = &s.trials[t].drifts[i];
+                d->flags = which == 0 ? DS_DRIFT_VALUES_EQUAL : which == 1 ? DS_DRIFT_NAN_BITS : 0;
+                d->max_ulp = 0;
+                d->diff_sq = 0;
+                d->nonfinite = which == 2 ? 3 : which == 1;
+                d->ref_nonfinite = which == 1;
+            }
+        run_verdict(&s, &v);
+        assert_int_equal(v.result, DS_RESULT_DRIFT);
+        assert_int_equal(v.first.kind, which == 2 ? DS_KIND_NON_FINITE : DS_KIND_UNKNOWN);
+        assert_non_null(strstr(v.first.why, which == 0   ? "values equal"
+                                            : which == 1 ? "NaN"
+                                                         : "one side"));
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
+static void test_no_sizes_no_claim(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "4");
+    s.tag = batch_only;
+    s.no_sizes = 1;
+    sweep_run(&s, 2);
+    run_verdict(&s, &v);
+    assert_int_equal(v.first.kind, DS_KIND_UNKNOWN);
+    assert_false(v.first.sized);
+    assert_int_equal(v.n_growth, 0);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+static void test_first_nonfinite_in_execution_order(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 2);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    sweep_run(&s, 2);
+    struct ds_nonfinite list[] = {
+        {15, 3, 0, 2, 7}, {8, 3, 1, 2, 7}, {7, 5, 0, 4, 1}, {7, 3, 0, 2, 7}};
+    s.trials[2].nonfinites = calloc(4, sizeof list[0]);
+    memcpy(s.trials[2].nonfinites, list, sizeof list);
+    s.trials[2].n_nonfinites = 4;
+    run_verdict(&s, &v);
+    assert_int_equal(v.result, DS_RESULT_SAME);
+    assert_true(v.nonfinite.at.found);
+    assert_string_equal(v.nonfinite.at.stage, "down");
+    assert_int_equal(v.nonfinite.at.layer, 0);
+    assert_int_equal(v.nonfinite.at.position, 3);
+    assert_int_equal(v.nonfinite.at.rows, 2);
+    assert_int_equal(v.nonfinite.inf, 2);
+    assert_int_equal(v.nonfinite.inputs, 1);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static int32_t flips_at_two(const struct cell *c, uint64_t logits)
+{
+    (void)logits;
+    return 100 + c->step + (cell_number(c, "batch", 1) >= 4 && c->step >= 2 ? 50 : 0);
+}
+
+static void test_token_flip_is_the_first_discrete_change(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    sweep_arm(&s, "4");
+    s.tag = batch_only;
+    s.token = flips_at_two;
+    sweep_run(&s, 1);
+    run_verdict(&s, &v);
+    assert_string_equal(v.first.stage, "q_proj");
+    assert_true(v.discrete.found);
+    assert_int_equal(v.discrete.step, 2);
+    assert_int_equal(v.discrete.a, 102);
+    assert_int_equal(v.discrete.b, 152);
+    assert_string_equal(v.discrete.value, "4");
+    assert_close("margin", 0, v.discrete.margin, 0.25, 0);
+    assert_int_equal(v.tokens_compared, 8);
+    assert_int_equal(v.tokens_same, 6);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+static void test_choice_alone_is_selection_only(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "4");
+    s.token = flips_at_two; /* from equal logits */
+    sweep_run(&s, 2);
+    run_verdict(&s, &v);
+    assert_string_equal(v.first.stage, "token");
+    assert_int_equal(v.first.kind, DS_KIND_SELECTION_ONLY);
+    assert_int_equal(kernel(&v, "matmul")->origins, 0);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+/* --free: after other tokens were fed the rows are other rows. */
+static void test_rows_after_other_tokens_are_not_compared(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "4");
+    s.token = flips_at_two;
+    sweep_run(&s, 1);
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; i < s.trials[t].n_steps; i++)
+            s.trials[t].steps[i].forced = s.trials[t].steps[i].token;
+    for (uint32_t site = 0; site < s.header.n_sites; site++) {
+        uint32_t row = 0;
+        uint64_t *d = sweep_find(&s.trials[1], site, SWEEP_PROMPT + 2,
+                                 &row); /* step 3, fed the token of step 2 */
+        if (d)
+            *d ^= 5;
+    }
+    run_verdict(&s, &v);
+    assert_string_equal(v.first.stage,
+                        "token"); /* the choice itself, and nothing of what it caused */
+    assert_int_equal(v.first.step, 2);
+    assert_int_equal(factor(&v, "batch")->phase[DS_VERDICT_ALL].drifted, 1);
+    assert_int_equal(v.tokens_compared, 3);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+/* ---- the record itself ----------------------------------------------------------------------- */
+
+static void test_constant_and_copied_captures_are_noted(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 2);
+    sweep_arm(&s, "1");
+    sweep_run(&s, 1);
+    struct ds_trial_data *t = &s.trials[0];
+    for (int32_t p = 0; p < SWEEP_PROMPT + SWEEP_STEPS; p++) {
+        uint32_t row = 0;
+        *sweep_find(t, 3, p, &row) = 42; /* k_proj of layer 0: one row's bits everywhere */
+        *sweep_find(t, 8 + 7, p, &row) =
+            *sweep_find(t, 7, p, &row); /* down: the same buffer in both layers */
+    }
+    run_verdict(&s, &v);
+    assert_int_equal(v.n_notes, 2);
+    assert_non_null(strstr(v.notes[0], "k_proj"));
+    assert_non_null(strstr(v.notes[1], "down"));
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+static void test_a_partial_record_says_what_was_compared(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    usual_arms(&s);
+    s.tag = openblas_one_thread;
+    for (uint32_t arm = 0; arm < 4; arm++)
+        sweep_trial(&s, arm, 0);
+    sweep_trial(&s, 0, 1);
+    run_verdict(&s, &v);
+    assert_int_equal(v.result, DS_RESULT_DRIFT);
+    assert_int_equal(v.counts.arms, 4);
+    assert_int_equal(factor(&v, "batch")->arms, 3);
+    assert_int_equal(factor(&v, "batch")->arms_alone, 5); /* 8 and 16; 2, 4, 16 at two threads */
+    assert_int_equal(factor(&v, "threads")->arms, 0);
+    assert_int_equal(condition(&v, "matmul", "threads"), DS_COND_NOT_RUN);
+    /* decode rows of batch 2 and 3 differ from batch 1's: they read a cache that prefill wrote with
+     * other bits */
+    assert_string_equal(classes(&v, "batch", DS_VERDICT_DECODE), "1|2 3|4");
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
+static void test_bad_indices_are_errors(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    struct ds_error err;
+    sweep_init(&s, "batch", 1);
+    sweep_arm(&s, "1");
+    sweep_run(&s, 1);
+    struct ds_source src = sweep_source(&s);
+    s.trials[0].captures[3].first_digest = UINT64_MAX - 1;
+    assert_int_equal(ds_verdict_make(&src, &v, &err), -1);
+    assert_non_null(strstr(err.msg, "capture 3"));
+    s.trials[0].captures[3].first_digest = 0;
+    s.trials[0].rows[2].call = 77;
+    assert_int_equal(ds_verdict_make(&src, &v, &err), -1);
+    s.trials[0].rows[2].call = 0;
+    s.trials[0].info.arm = 5;
+    assert_int_equal(ds_verdict_make(&src, &v, &err), -1);
+    s.trials[0].info.arm = 0;
+    sweep_free(&s);
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    struct ds_error err;
+    sweep_init(&s, "batch threads", 1);
+    sweep_arm(&s, "1 1");
+    sweep_arm(&s, "4 1");
+    sweep_arm(&s, "4 2");
+    s.tag = racy_threads_and_batch;
+    sweep_run(&s, 2);
+    struct ds_source src = sweep_source(&s);
+    long failed = 0;
+    for (long n = 1; n < 2000; n++) {
+        ds_mem_fail_at(n);
+        int rc = ds_verdict_make(&src, &v, &err);
+        ds_mem_fail_at(0);
+        if (rc == 0) {
+            ds_verdict_free(&v);
+            break;
+        }
+        assert_non_null(strstr(err.msg, "out of memory"));
+        failed++;
+    }
+    assert_true(failed > 50 && failed < 1999);
+    sweep_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inherited_along_edges_and_healed),
+        cmocka_unit_test(test_whole_call_edges_are_unknown_unless_all_agree),
+        cmocka_unit_test(test_independent_origins_by_kernel),
+        cmocka_unit_test(test_kinds_need_evidence),
+        cmocka_unit_test(test_one_wrong_row_is_not_rounding),
+        cmocka_unit_test(test_equal_values_and_nans_are_their_own_thing),
+        cmocka_unit_test(test_no_sizes_no_claim),
+        cmocka_unit_test(test_first_nonfinite_in_execution_order),
+        cmocka_unit_test(test_token_flip_is_the_first_discrete_change),
+        cmocka_unit_test(test_choice_alone_is_selection_only),
+        cmocka_unit_test(test_rows_after_other_tokens_are_not_compared),
+        cmocka_unit_test(test_constant_and_copied_captures_are_noted),
+        cmocka_unit_test(test_a_partial_record_says_what_was_compared),
+        cmocka_unit_test(test_bad_indices_are_errors),
+        cmocka_unit_test(test_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
