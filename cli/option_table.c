@@ -3,6 +3,8 @@
  * listed here when its file exists. */
 #include "cli/options.h"
 
+#include "engine/sweep.h"
+
 #include <string.h>
 
 #define OPS           "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
@@ -115,17 +117,17 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"repeat", 0, "N", RUN, "3", DS_OPT_NUMBER, NULL, 1, 100000,
      "trials of every arm"},
-    {"batch", 0, "LIST", RUN, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, 4096,
+    {"batch", 0, "LIST", RUN, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "requests in the batch"},
-    {"slot", 0, "LIST", RUN, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, 4095,
+    {"slot", 0, "LIST", RUN, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
      "where in the batch the subject sits"},
     {"neighbours", 0, "LIST", RUN, "copies,varied", FACTOR, "copies|varied", 0, 0,
      "what the other requests are: copies of the subject, or other prompts"},
-    {"padding", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, 65536,
+    {"padding", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_PADDING,
      "left-padding rows before the subject"},
-    {"threads", 0, "LIST", RUN, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, 1024,
+    {"threads", 0, "LIST", RUN, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
-    {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, 1000000,
+    {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
     {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
@@ -135,7 +137,7 @@ const struct ds_option_def ds_option_defs[] = {
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
      "format to which every stage's output is rounded"},
-    {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, 1024,
+    {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},
     {"full", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},

@@ -62,10 +62,10 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     int word;
     switch (factor) {
     case DS_FACTOR_BATCH:
-        return parse_number(factor, text, 1, 4096, &s->batch, err);
+        return parse_number(factor, text, 1, DS_MOST_BATCH, &s->batch, err);
     case DS_FACTOR_SLOT:
         if (text[0] >= '0' && text[0] <= '9')
-            return parse_number(factor, text, 0, 4095, &s->slot, err);
+            return parse_number(factor, text, 0, DS_MOST_BATCH - 1, &s->slot, err);
         if (parse_word(factor, text, slots, 3, &word, err) != 0)
             return -1;
         s->slot = DS_SLOT_FIRST - word;
@@ -73,11 +73,11 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     case DS_FACTOR_NEIGHBOURS:
         return parse_word(factor, text, neighbours, 2, &s->neighbours, err);
     case DS_FACTOR_PADDING:
-        return parse_number(factor, text, 0, 65536, &s->padding, err);
+        return parse_number(factor, text, 0, DS_MOST_PADDING, &s->padding, err);
     case DS_FACTOR_THREADS:
-        return parse_number(factor, text, 1, 1024, &s->threads, err);
+        return parse_number(factor, text, 1, DS_MOST_THREADS, &s->threads, err);
     case DS_FACTOR_CHUNK:
-        return parse_number(factor, text, 0, 1000000, &s->chunk, err);
+        return parse_number(factor, text, 0, DS_MOST_CHUNK, &s->chunk, err);
     case DS_FACTOR_MODE:
         return parse_word(factor, text, modes, 2, &s->mode, err);
     case DS_FACTOR_KERNELS:
@@ -99,7 +99,7 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
         s->dtype = ds_dtype_parse(dtypes[word]);
         return 0;
     case DS_FACTOR_PROCESS:
-        return parse_number(factor, text, 1, 1024, &s->processes, err);
+        return parse_number(factor, text, 1, DS_MOST_PROCESSES, &s->processes, err);
     default:
         return ds_fail(err, "factor %d does not exist", factor);
     }

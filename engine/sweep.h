@@ -41,6 +41,15 @@ enum { DS_SLOT_FIRST = -1, DS_SLOT_MIDDLE = -2, DS_SLOT_LAST = -3 };
 enum { DS_NEIGHBOURS_COPIES, DS_NEIGHBOURS_VARIED };
 enum { DS_MODE_PREFILL, DS_MODE_DECODE };
 
+/* The largest values of the factors that are numbers; the option table uses the same. */
+enum {
+    DS_MOST_BATCH = 4096,
+    DS_MOST_PADDING = 65536,
+    DS_MOST_THREADS = 1024,
+    DS_MOST_CHUNK = 1000000,
+    DS_MOST_PROCESSES = 1024
+};
+
 /* One arm, parsed from its texts. */
 struct ds_setting {
     int32_t batch, padding, threads;
