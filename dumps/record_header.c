@@ -96,6 +96,45 @@ static int ended(const char *text, size_t size, const char *field, struct ds_err
     return memchr(text, 0, size) ? 0 : ds_fail(err, "%s: a text without an end", field);
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct ds_site *x = *(const struct ds_site *const *)a,
+                         *y = *(const struct ds_site *const *)b;
+    int order = (x->layer > y->layer) - (x->layer < y->layer);
+    if (!order)
+        order = strcmp(x->stage, y->stage);
+    return order ? order : strcmp(x->part, y->part);
+}
+
+/* (layer, stage, part) names a site: two of one name would be told apart by nobody. */
+static int check_names(const struct ds_header *h, struct ds_error *err)
+{
+    const struct ds_site **sorted = ds_calloc(h->n_sites, sizeof *sorted, "sites", err);
+    int rc = sorted ? 0 : -1;
+    for (size_t i = 0; sorted && i < h->n_sites; i++)
+        sorted[i] = &h->sites[i];
+    if (sorted)
+        qsort(sorted, h->n_sites, sizeof *sorted, by_place);
+    for (size_t i = 1; sorted && i < h->n_sites && rc == 0; i++)
+        if (by_place(&sorted[i - 1], &sorted[i]) == 0)
+            rc = ds_fail(err, "sites: layer %d %s%s%s is there twice", (int)sorted[i]->layer,
+                         sorted[i]->stage, sorted[i]->part[0] ? "/" : "", sorted[i]->part);
+    free(sorted);
+    return rc;
+}
+
+/* Sites stand in execution order and an edge leads from an input to what was made of it: one that
+ * leads back would let a drift be its own cause. */
+static int check_edges(const struct ds_header *h, struct ds_error *err)
+{
+    for (size_t i = 0; i < h->n_edges; i++)
+        if (h->edges[i].from >= h->edges[i].to || h->edges[i].to >= h->n_sites ||
+            h->edges[i].kind > DS_EDGE_ALL)
+            return ds_fail(err, "edges: edge %zu: from %u to %u of kind %u with %zu sites", i,
+                           h->edges[i].from, h->edges[i].to, h->edges[i].kind, h->n_sites);
+    return 0;
+}
+
 static int check_header(const struct ds_header *h, struct ds_error *err)
 {
     if (h->n_arms > UINT32_MAX || h->n_factors > UINT32_MAX || h->n_sites > UINT32_MAX)
@@ -113,13 +152,11 @@ static int check_header(const struct ds_header *h, struct ds_error *err)
             ended(s->op, sizeof s->op, "sites: op", err) != 0 ||
             ended(s->dtype, sizeof s->dtype, "sites: dtype", err) != 0)
             return -1;
+        if (s->layer < -1 || s->layer > h->n_layers)
+            return ds_fail(err, "sites: %s is of layer %d in a model of %d", s->stage,
+                           (int)s->layer, (int)h->n_layers);
     }
-    for (size_t i = 0; i < h->n_edges; i++)
-        if (h->edges[i].from >= h->n_sites || h->edges[i].to >= h->n_sites ||
-            h->edges[i].kind > DS_EDGE_ALL)
-            return ds_fail(err, "edges: edge %zu: from %u to %u of kind %u with %zu sites", i,
-                           h->edges[i].from, h->edges[i].to, h->edges[i].kind, h->n_sites);
-    return 0;
+    return check_names(h, err) != 0 ? -1 : check_edges(h, err);
 }
 
 /* The checksum over the identity (without its last field) and every table, in the order of enum

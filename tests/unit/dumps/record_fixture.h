@@ -80,7 +80,7 @@ static inline void fixture_header(uint64_t seed, struct ds_header *h)
     rng_text(s, h->model_arch, sizeof h->model_arch);
     h->command = rng_string(s, 5000);
     rng_fill(s, &h->model_digest, sizeof h->model_digest);
-    rng_fill(s, &h->n_layers, sizeof h->n_layers);
+    h->n_layers = 3 + (int32_t)rng_below(s, 1000);
     rng_fill(s, &h->n_heads, sizeof h->n_heads);
     rng_fill(s, &h->n_kv_heads, sizeof h->n_kv_heads);
     rng_fill(s, &h->head_dim, sizeof h->head_dim);
@@ -123,6 +123,7 @@ static inline void fixture_header(uint64_t seed, struct ds_header *h)
     h->sites = calloc(h->n_sites, sizeof *h->sites);
     rng_fill(s, h->sites, h->n_sites * sizeof *h->sites);
     for (size_t i = 0; i < h->n_sites; i++) {
+        h->sites[i].layer = (int32_t)i - 1 < h->n_layers ? (int32_t)i - 1 : h->n_layers;
         rng_text(s, h->sites[i].stage, sizeof h->sites[i].stage);
         rng_text(s, h->sites[i].part, sizeof h->sites[i].part);
         rng_text(s, h->sites[i].op, sizeof h->sites[i].op);
@@ -131,8 +132,8 @@ static inline void fixture_header(uint64_t seed, struct ds_header *h)
     h->n_edges = 11;
     h->edges = calloc(h->n_edges, sizeof *h->edges);
     for (size_t i = 0; i < h->n_edges; i++) {
-        h->edges[i].from = rng_below(s, FIXTURE_SITES);
-        h->edges[i].to = rng_below(s, FIXTURE_SITES);
+        h->edges[i].to = 1 + rng_below(s, FIXTURE_SITES - 1);
+        h->edges[i].from = rng_below(s, h->edges[i].to);
         h->edges[i].kind = rng_below(s, 3);
     }
     fixture_sweep(s, h);

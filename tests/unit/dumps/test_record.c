@@ -252,6 +252,36 @@ static void test_local_record_is_moved_at_close(void **state)
     ds_header_free(&h);
 }
 
+/* A header that contradicts itself would give a verdict over fewer comparisons than it seems. */
+static void test_impossible_structures_are_refused(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct ds_header h;
+    struct ds_writer *w;
+    const char *path = fixture_path("structure.h5");
+    fixture_header(8, &h);
+#define REFUSED(member, value, text)                                                               \
+    do {                                                                                           \
+        __typeof__(h.member) old_ = h.member;                                                      \
+        h.member = (value);                                                                        \
+        err.msg[0] = '\0';                                                                         \
+        assert_int_equal(ds_writer_create(path, 0, &h, &w, NULL, &err), -1);                       \
+        if (!strstr(err.msg, text))                                                                \
+            fail_msg("%s: %s", #member, err.msg);                                                  \
+        h.member = old_;                                                                           \
+        assert_int_equal(access(path, F_OK), -1);                                                  \
+    } while (0)
+    REFUSED(sites[2].layer, -2, "of layer -2");
+    REFUSED(sites[2].layer, h.n_layers + 1, "of layer");
+    REFUSED(sites[2], h.sites[1], "is there twice");
+    REFUSED(edges[1].from, h.edges[1].to, "edge 1");
+    REFUSED(edges[1].to, FIXTURE_SITES, "edge 1");
+    REFUSED(edges[1].kind, 3, "edge 1");
+#undef REFUSED
+    ds_header_free(&h);
+}
+
 static void test_refused_trials_leave_the_record_usable(void **state)
 {
     (void)state;
@@ -574,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_existing_files_are_safe),
         cmocka_unit_test(test_two_writers_of_one_name),
         cmocka_unit_test(test_local_record_is_moved_at_close),
+        cmocka_unit_test(test_impossible_structures_are_refused),
         cmocka_unit_test(test_refused_trials_leave_the_record_usable),
         cmocka_unit_test(test_run_digest_follows_row_keys),
         cmocka_unit_test(test_copy_keeps_complete_trials),
