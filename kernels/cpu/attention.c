@@ -2,11 +2,12 @@
  *
  *   reference  per row and head, over the visible slots in ascending order: score = (sum of
  *              q[d]*k[d] in ascending d) * scale; max; p = expf(score - max); sum of p;
- *              y[d] = (sum of p*v[d]) / sum. Products and sums rounded.
+ *              y[d] = (sum of p*v[d]) / sum. Products and sums rounded. Soft cap: cap * tanhf(score /
+ *              cap); a sink joins the maximum first and the sum last; lse = max + logf(sum).
  *   pinned     KV in blocks of 256 slots counted from kv_first. In a block: scores by 16 interleaved
  *              fma chains and a fixed tree, p = exp(score - block max), p summed in 16 interleaved
  *              sums and the tree, values in one fma chain a channel in slot order. Blocks merged in
- *              ascending order, the first assigned. Exactly: kernels/PINNED.md. */
+ *              ascending order, the first assigned, a sink last. Exactly: kernels/PINNED.md. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 
@@ -18,6 +19,9 @@ static int check(const struct ds_attention_args *a, char *why, size_t why_size)
     if (a->kv_heads < 1 || a->heads % a->kv_heads)
         return ds_cpu_refuse(why, why_size, "%lld heads do not share %lld KV heads evenly",
                              (long long)a->heads, (long long)a->kv_heads);
+    if (a->window < 0 || !(a->soft_cap >= 0.0f && a->soft_cap < INFINITY))
+        return ds_cpu_refuse(why, why_size, "window %d, soft_cap %g make no sense", a->window,
+                             (double)a->soft_cap);
     if (ds_cpu_check_sequences(a->sequences, a->n_sequences, a->rows, a->page_size, a->pages, why,
                                why_size) != 0)
         return -1;
@@ -27,6 +31,8 @@ static int check(const struct ds_attention_args *a, char *why, size_t why_size)
                                  a->sequences[i].request, a->sequences[i].kv_len, a->max_kv_len);
     return 0;
 }
+
+enum { FEATURES = DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE };
 
 static double work(const struct ds_attention_args *a)
 {
@@ -47,25 +53,36 @@ static void reference_head(const struct ds_attention_args *a, const struct ds_se
 {
     const int64_t end = (int64_t)s->kv_len - s->q_len + (row - s->q_first) + 1, n = a->head_dim;
     const float *q = a->q + row * a->ldq + head * n;
-    float *y = a->y + row * a->ldy + head * n, max = -INFINITY, sum = 0.0f;
+    const int64_t begin =
+        a->window && end - a->window > s->kv_first ? end - a->window : s->kv_first;
+    float *y = a->y + row * a->ldy + head * n, sum = 0.0f,
+          max = a->sinks ? a->sinks[head] : -INFINITY;
     memset(y, 0, (size_t)n * sizeof *y);
+    if (a->lse)
+        a->lse[row * a->heads + head] = -INFINITY;
     if (end <= s->kv_first)
         return;
-    for (int64_t t = s->kv_first; t < end; t++) {
+    for (int64_t t = begin; t < end; t++) {
         const float *k = a->cache_k + cache_offset(a, s, t, head);
         float dot = 0.0f;
         for (int64_t d = 0; d < n; d++)
             dot += q[d] * k[d];
         p[t] = dot * a->scale;
+        if (a->soft_cap > 0.0f)
+            p[t] = a->soft_cap * tanhf(p[t] / a->soft_cap);
         max = p[t] > max ? p[t] : max;
     }
-    for (int64_t t = s->kv_first; t < end; t++) {
+    for (int64_t t = begin; t < end; t++) {
         const float *v = a->cache_v + cache_offset(a, s, t, head);
         p[t] = expf(p[t] - max);
         sum += p[t];
         for (int64_t d = 0; d < n; d++)
             y[d] += p[t] * v[d];
     }
+    if (a->sinks)
+        sum += expf(a->sinks[head] - max);
+    if (a->lse)
+        a->lse[row * a->heads + head] = max + logf(sum);
     for (int64_t d = 0; d < n; d++)
         y[d] /= sum;
 }
@@ -141,6 +158,7 @@ const struct ds_kernel ds_attention_reference = {
     .op = DS_OP_ATTENTION,
     .name = "reference",
     .claims = DS_CLAIM_ALL,
+    .features = FEATURES,
     .scratch_bytes = reference_scratch,
     .launch = reference_launch,
     .summary = "plain softmax over all visible slots in ascending order"};
@@ -149,6 +167,7 @@ const struct ds_kernel ds_attention_pinned = {
     .op = DS_OP_ATTENTION,
     .name = "pinned",
     .claims = DS_CLAIM_ALL,
+    .features = FEATURES,
     .scratch_bytes = pinned_scratch,
     .launch = pinned_launch,
     .describe = pinned_describe,

@@ -114,6 +114,8 @@ static void pinned_rope(const struct ds_rope_args *a, int64_t row)
                   cs);
 }
 
+#include "kernels/cpu/pinned_attention_extra.h"
+
 /* One block of visible slots of one request: where their keys and values lie. */
 struct kv_block {
     int64_t offset[DS_PINNED_BLOCK]; /* of the slot's row and KV head in cache_k and cache_v */
@@ -215,38 +217,78 @@ static void merge_block(float *max, float *sum, float *acc, float block_max, flo
     }
 }
 
+/* The first slot that a row sees which sees slots below `end`. */
+static inline int64_t first_visible(const struct ds_attention_args *a, const struct ds_sequence *s,
+                                    int64_t end)
+{
+    return a->window && end - a->window > s->kv_first ? end - a->window : s->kv_first;
+}
+
+/* The sink as one more block, the denominator out, the log-sum-exp. */
+static void finish_row(const struct ds_attention_args *a, int64_t row, int64_t head, float max,
+                       float sum, float *acc, float *part, int64_t padded)
+{
+    float *y = a->y + row * a->ldy + head * a->head_dim;
+    if (a->sinks) {
+        for (int64_t d = 0; d < padded; d += 16)
+            v16_store(part + d, v16_set1(0.0f));
+        merge_block(&max, &sum, acc, a->sinks[head], 1.0f, part, padded);
+    }
+    for (int64_t d = 0; d < a->head_dim; d += 16)
+        v16_store_n(y + d, v16_canon(v16_div(v16_load(acc + d), v16_set1(sum))), a->head_dim - d);
+    if (a->lse) {
+        float lse = max + pinned_log(sum);
+        a->lse[row * a->heads + head] = lse != lse ? (float)NAN : lse;
+    }
+}
+
+static void empty_row(const struct ds_attention_args *a, int64_t row, int64_t head)
+{
+    float *y = a->y + row * a->ldy + head * a->head_dim;
+    for (int64_t d = 0; d < a->head_dim; d += 16)
+        v16_store_n(y + d, v16_set1(0.0f), a->head_dim - d);
+    if (a->lse)
+        a->lse[row * a->heads + head] = -INFINITY;
+}
+
 static void pinned_attention(const struct ds_attention_args *a, const struct ds_sequence *s,
                              int64_t row, int64_t head, float *work)
 {
     const int64_t n = a->head_dim, padded = (n + 15) / 16 * 16,
                   kv_head = head / (a->heads / a->kv_heads);
-    const int64_t end =
-        (int64_t)s->kv_len - s->q_len + (row - s->q_first) + 1; /* one past the last visible slot */
+    const int64_t end = (int64_t)s->kv_len - s->q_len + (row - s->q_first) + 1;
+    const int64_t begin = first_visible(a, s, end);
     const float *q = a->q + row * a->ldq + head * n;
-    float *y = a->y + row * a->ldy + head * n, *p = work, *acc = p + DS_PINNED_BLOCK,
-          *part = acc + padded;
-    float max = 0.0f, sum = 1.0f;
-    for (int64_t d = 0; d < padded; d += 16)
-        v16_store(acc + d, v16_set1(0.0f)); /* what a row without visible slots gives */
-    for (int64_t slot = s->kv_first; slot < end; slot += DS_PINNED_BLOCK) {
+    float *p = work, *acc = p + DS_PINNED_BLOCK, *part = acc + padded, max = 0.0f, sum = 0.0f;
+    int first = 1;
+    if (end <= s->kv_first) {
+        empty_row(a, row, head);
+        return;
+    }
+    for (int64_t slot = begin - (begin - s->kv_first) % DS_PINNED_BLOCK; slot < end;
+         slot += DS_PINNED_BLOCK) {
         struct kv_block b;
         float block_max, block_sum;
-        int first = slot == s->kv_first;
-        find_block(&b, a, s, slot, end - slot < DS_PINNED_BLOCK ? end - slot : DS_PINNED_BLOCK,
-                   kv_head);
-        for (int64_t j = 0; j < b.n; j++)
-            p[j] = score(q, a->cache_k + b.offset[j], n, a->scale);
-        softmax_block(p, b.n, &block_max, &block_sum);
-        weigh_values(first ? acc : part, p, &b, a->cache_v, n);
+        const int64_t skip = slot < begin ? begin - slot : 0, /* before the window */
+            len = (end - slot < DS_PINNED_BLOCK ? end - slot : DS_PINNED_BLOCK) - skip;
+        find_block(&b, a, s, slot + skip, len, kv_head);
+        for (int64_t j = 0; j < skip; j++)
+            p[j] = -INFINITY;
+        for (int64_t j = 0; j < len; j++)
+            p[skip + j] = score(q, a->cache_k + b.offset[j], n, a->scale);
+        if (a->soft_cap > 0.0f)
+            cap_scores(p + skip, len, a->soft_cap);
+        softmax_block(p, skip + len, &block_max, &block_sum);
+        weigh_values(first ? acc : part, p + skip, &b, a->cache_v, n);
         if (first) {
             max = block_max;
             sum = block_sum;
+            first = 0;
         } else {
             merge_block(&max, &sum, acc, block_max, block_sum, part, padded);
         }
     }
-    for (int64_t d = 0; d < n; d += 16)
-        v16_store_n(y + d, v16_canon(v16_div(v16_load(acc + d), v16_set1(sum))), n - d);
+    finish_row(a, row, head, max, sum, acc, part, padded);
 }
 
 #define DS_PINNED_TABLE                                                                            \

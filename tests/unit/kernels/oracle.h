@@ -96,21 +96,60 @@ static inline int64_t o_cache_row(const struct ds_sequence *s, int64_t slot, int
     return s->pages[slot / page_size] * page_size + slot % page_size;
 }
 
-/* One block of attention: maximum, sum, values. */
+static inline float o_tanh(float x)
+{
+    static const float c[] = {0x1.52269ap-6f, -0x1.b83c5ap-5f, 0x1.110726p-3f, -0x1.555532p-2f};
+    float a = fabsf(x);
+    if (!(a < 0.625f)) {
+        float y = 1.0f - 2.0f / (o_exp(a + a) + 1.0f);
+        return signbit(x) ? -y : y;
+    }
+    float z = x * x, p = -0x1.75e1cap-8f;
+    for (int i = 0; i < 4; i++)
+        p = fmaf(p, z, c[i]);
+    return fmaf(p, z * x, x);
+}
+
+static inline float o_log(float x)
+{
+    static const float c[] = {0x1.055b68p-3f, -0x1.0d8542p-3f, 0x1.22da1ep-3f, -0x1.547244p-3f,
+                              0x1.99a008p-3f, -0x1.000226p-2f, 0x1.555554p-2f};
+    if (x == 0.0f)
+        return -INFINITY;
+    if (isnan(x) || isinf(x))
+        return x;
+    int k = 0;
+    while (ds_f32_bits(x) > 0x3fb504f2u) /* doubling and halving are exact here */
+        x *= 0.5f, k++;
+    while (ds_f32_bits(x) < 0x3f3504f3u)
+        x *= 2.0f, k--;
+    float t = x - 1.0f, z = t * t, p = -0x1.38b576p-4f;
+    for (int i = 0; i < 7; i++)
+        p = fmaf(p, t, c[i]);
+    p = (p * t) * z;
+    p = fmaf((float)k, -0x1.05c610p-29f, p);
+    p = fmaf(z, -0.5f, p);
+    return fmaf((float)k, 0x1.62e430p-1f, t + p);
+}
+
+/* One block of attention, slots `begin` to end-1 of which the row from `from` on: maximum, sum,
+ * values. */
 static inline void o_block(const struct ds_attention_args *a, const struct ds_sequence *s,
-                           const float *q, int64_t kv_head, int64_t begin, int64_t end, float *max,
-                           float *sum, float *values)
+                           const float *q, int64_t kv_head, int64_t begin, int64_t from,
+                           int64_t end, float *max, float *sum, float *values)
 {
     const int64_t n = a->head_dim, width = a->kv_heads * n;
     float score[256], m[16], l[16] = {0};
     for (int j = 0; j < 16; j++)
         m[j] = -INFINITY;
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = from; t < end; t++) {
         const float *k = a->cache_k + o_cache_row(s, t, a->page_size) * width + kv_head * n;
         float p[16] = {0};
         for (int64_t d = 0; d < n; d++)
             p[d % 16] = fmaf(q[d], k[d], p[d % 16]);
         score[t - begin] = o_tree(p) * a->scale;
+        if (a->soft_cap > 0)
+            score[t - begin] = a->soft_cap * o_tanh(score[t - begin] / a->soft_cap);
         float *lane = &m[(t - begin) % 16];
         *lane = score[t - begin] > *lane ? score[t - begin] : *lane;
     }
@@ -120,7 +159,7 @@ static inline void o_block(const struct ds_attention_args *a, const struct ds_se
     *max = m[0];
     for (int64_t d = 0; d < n; d++)
         values[d] = 0.0f;
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = from; t < end; t++) {
         const float *v = a->cache_v + o_cache_row(s, t, a->page_size) * width + kv_head * n;
         float e = o_softmax_term(score[t - begin], *max);
         l[(t - begin) % 16] += e;
@@ -130,32 +169,57 @@ static inline void o_block(const struct ds_attention_args *a, const struct ds_se
     *sum = o_tree(l);
 }
 
-/* One row and head: y[0..head_dim-1]. */
-static inline void o_attention(const struct ds_attention_args *a, const struct ds_sequence *s,
-                               int64_t row, int64_t head, float *y)
+/* (max, sum, acc) and one more block. */
+static inline void o_merge(float *max, float *sum, float *acc, float bm, float bs,
+                           const float *part, int64_t n)
+{
+    float m = bm > *max ? bm : *max, f = o_softmax_term(*max, m), g = o_softmax_term(bm, m);
+    *max = m;
+    *sum = fmaf(*sum, f, bs * g);
+    for (int64_t d = 0; d < n; d++)
+        acc[d] = fmaf(acc[d], f, part[d] * g);
+}
+
+/* One row and head: y[0..head_dim-1], and *lse. */
+static inline void o_attention_lse(const struct ds_attention_args *a, const struct ds_sequence *s,
+                                   int64_t row, int64_t head, float *y, float *lse)
 {
     const int64_t n = a->head_dim, end = s->kv_len - s->q_len + (row - s->q_first) + 1;
+    int64_t from = s->kv_first, first = 1;
     float max = 0, sum = 0, *acc = calloc((size_t)n, 4), *part = calloc((size_t)n, 4);
+    if (a->window && end - a->window > from)
+        from = end - a->window;
     for (int64_t t = s->kv_first; t < end; t += 256) {
         float bm, bs;
+        if (t + 256 <= from)
+            continue;
         o_block(a, s, a->q + row * a->ldq + head * n, head / (a->heads / a->kv_heads), t,
-                end < t + 256 ? end : t + 256, &bm, &bs, part);
-        if (t == s->kv_first) {
-            max = bm, sum = bs;
+                from > t ? from : t, end < t + 256 ? end : t + 256, &bm, &bs, part);
+        if (first) {
+            max = bm, sum = bs, first = 0;
             for (int64_t d = 0; d < n; d++)
                 acc[d] = part[d];
             continue;
         }
-        float m = bm > max ? bm : max, f = o_softmax_term(max, m), g = o_softmax_term(bm, m);
-        max = m;
-        sum = fmaf(sum, f, bs * g);
+        o_merge(&max, &sum, acc, bm, bs, part, n);
+    }
+    if (a->sinks && !first) {
         for (int64_t d = 0; d < n; d++)
-            acc[d] = fmaf(acc[d], f, part[d] * g);
+            part[d] = 0.0f;
+        o_merge(&max, &sum, acc, a->sinks[head], 1.0f, part, n);
     }
     for (int64_t d = 0; d < n; d++)
-        y[d] = end > s->kv_first ? o_store(acc[d] / sum) : 0.0f;
+        y[d] = first ? 0.0f : o_store(acc[d] / sum);
+    *lse = first ? -INFINITY : o_store(max + o_log(sum));
     free(acc);
     free(part);
+}
+
+static inline void o_attention(const struct ds_attention_args *a, const struct ds_sequence *s,
+                               int64_t row, int64_t head, float *y)
+{
+    float lse;
+    o_attention_lse(a, s, row, head, y, &lse);
 }
 
 #endif

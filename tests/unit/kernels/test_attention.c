@@ -92,9 +92,9 @@ static void attend(const struct world *w, const struct ds_kernel *k, const int32
             memcpy(q.p + (seqs[s].q_first + r) * q.ld,
                    w->q[seqs[s].request].p + (from[seqs[s].request] + r) * width,
                    (size_t)width * 4);
-    struct ds_attention_args a = {rows, w->heads, w->kv_heads, w->dim,       SCALE,    q.p,
-                                  q.ld, w->k.p,   w->v.p,      w->page_size, w->pages, seqs,
-                                  n,    max_q,    max_kv,      out.p,        out.ld};
+    struct ds_attention_args a = {rows,   w->heads, w->kv_heads,  w->dim,   SCALE, q.p,  q.ld,
+                                  w->k.p, w->v.p,   w->page_size, w->pages, seqs,  n,    max_q,
+                                  max_kv, out.p,    out.ld,       0,        0,     NULL, NULL};
     launch_named(k, &a, threads);
     matrix_check(k->name, &out);
     for (int32_t s = 0; s < n; s++)
@@ -169,8 +169,9 @@ static void test_equals_transcription(void **state)
         for (int i = 0; i < 2; i++) {
             struct ds_sequence s = {i, 0, w.kv[i], w.kv[i], w.first[i], w.page_of[i]};
             struct ds_attention_args a = {
-                w.kv[i],     w.heads, w.kv_heads, w.dim, SCALE,   w.q[i].p, w.q[i].ld, w.k.p, w.v.p,
-                w.page_size, w.pages, &s,         1,     w.kv[i], w.kv[i],  NULL,      0};
+                w.kv[i], w.heads, w.kv_heads,  w.dim,   SCALE, w.q[i].p, w.q[i].ld,
+                w.k.p,   w.v.p,   w.page_size, w.pages, &s,    1,        w.kv[i],
+                w.kv[i], NULL,    0,           0,       0,     NULL,     NULL};
             for (int64_t r = 0; r < w.kv[i]; r++)
                 for (int64_t h = 0; h < w.heads; h++)
                     o_attention(&a, &s, r, h, want[i].p + (r * w.heads + h) * w.dim);
@@ -360,7 +361,8 @@ static void test_bad_arguments_are_refused(void **state)
         char why[200];
         struct ds_exec exec = {.threads = 1};
         struct ds_sequence s = good;
-        struct ds_attention_args a = {1, 2, 1, 8, 1, x, 16, x, x, 4, 1, &s, 1, 1, 8, y, 16};
+        struct ds_attention_args a = {1,  2, 1, 8, 1, x,  16, x, x,    4,   1,
+                                      &s, 1, 1, 8, y, 16, 0,  0, NULL, NULL};
         float scratch[1024];
         exec.scratch = scratch, exec.scratch_bytes = sizeof scratch;
         assert_int_equal(k->launch(&a, &exec, why, sizeof why), 0);

@@ -1,0 +1,66 @@
+/* check_plan.h: private to the lab's check: what a property's measurement sees and calls. One plan
+ * for ops whose rows stand alone (check_rows.c), one for attention (check_attention.c). */
+#ifndef DS_LAB_CHECK_PLAN_H
+#define DS_LAB_CHECK_PLAN_H
+
+#include "kernels/lab/check.h"
+#include "kernels/lab/subject.h"
+
+/* Lives in the child. */
+struct ds_check {
+    struct ds_subject *subject;
+    const struct ds_check_options *opt;
+    struct ds_check_result *out;         /* shared with the parent */
+    struct ds_property_result *property; /* the one measured now */
+    double budget;                       /* left for it */
+    void *own;                           /* of the plan: references kept from one property to the
+                                             next; freed by the plan's close */
+    struct ds_error *err;
+};
+
+/* A property sets c->property->note and state NOT_APPLICABLE by itself where it does not apply; else
+ * its state follows from what was compared. 0, or -1 with c->err when the lab failed. */
+typedef int (*ds_check_fn)(struct ds_check *c);
+
+struct ds_check_plan {
+    int (*open)(struct ds_check *c); /* sets c->own; may be NULL */
+    void (*close)(struct ds_check *c);
+    ds_check_fn property[DS_PROPERTY_COUNT]; /* NULL: does not apply to the op */
+    ds_check_fn accuracy, speed;             /* may be NULL */
+};
+extern const struct ds_check_plan ds_check_rows_plan, ds_check_attention_plan;
+
+/* The base setting of all properties: threads of the base, everything else plain. The segments are
+ * the caller's. */
+struct ds_call ds_check_call(const struct ds_check *c, const struct ds_segment *seg, int64_t n);
+
+/* Runs a call: 1 = *out has its rows, 0 = it has none (over the budget, a setting that crashed
+ * before, a fault: counted and noted already), -1 = the lab failed. Damage to memory is noted with
+ * the setting whatever property is measured. */
+int ds_check_launch(struct ds_check *c, const struct ds_call *call, struct ds_output *out);
+/* The same without a budget, for the reference that everything else is held against. */
+int ds_check_launch_base(struct ds_check *c, const struct ds_call *call, struct ds_output *out);
+
+/* Holds one row of `width` words against its reference, counts it, and returns 1 when it differs and
+ * is the smallest pair so far (by `cost`, the lower the smaller): the caller then writes the pair to
+ * c->property->smallest by ds_check_pair. */
+int ds_check_differs(struct ds_check *c, const uint32_t *ref, const uint32_t *got, int64_t width,
+                     double cost);
+void ds_check_pair(struct ds_check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A result that is wrong, not only different (sizes, special): counted as a comparison that differs
+ * if wrong is not 0; same return as above. */
+int ds_check_wrong(struct ds_check *c, int wrong, double cost);
+void ds_check_not_applicable(struct ds_check *c, const char *why);
+
+/* Classes of one row's bits over an ascending list of numbers: add each, then print "1-3 | 4-7 | 8-"
+ * into c->property. A number that comes back to an earlier class is written there: "1-3 8 | 4-7". */
+enum { DS_CLASS_VALUES = 96, DS_CLASS_MOST = 24 };
+struct ds_classes {
+    int64_t value[DS_CLASS_VALUES];
+    uint64_t bits[DS_CLASS_VALUES]; /* a hash of the row's words */
+    int n;
+};
+void ds_classes_add(struct ds_classes *k, int64_t value, const uint32_t *row, int64_t width);
+void ds_classes_print(struct ds_check *c, const struct ds_classes *k, const char *of);
+
+#endif

@@ -1,0 +1,175 @@
+/* subject.h: one kernel at one shape with a pool of rows, runnable in any arrangement. Owns the
+ * contents of the rows, the arrays of a call and the launch; judges nothing. Knows no model.
+ *
+ * The pool: a row is known by its key (sequence, slot, content), and its input bits are a function
+ * of (seed of the subject, key) alone, whatever the call. Ops whose rows stand alone (all but
+ * attention and cache) take sequence 0, slot = number of the row in the pool. For attention the row
+ * at slot t of a sequence reads K and V of slots 0..t of that sequence, which are a function of
+ * (seed, sequence, slot, content) too: slots below the segment's first are in the cache already.
+ *
+ * A subject is used in a process that may die: see contain.h. */
+#ifndef DS_LAB_SUBJECT_H
+#define DS_LAB_SUBJECT_H
+
+#include "base/error.h"
+#include "kernels/driftscope_kernel.h"
+#include "kernels/lab/arena.h"
+#include "kernels/lab/shape.h"
+
+#include <stdint.h>
+
+/* What the rows of a sequence hold. */
+enum ds_content {
+    DS_CONTENT_PLAIN = 0, /* about -1..1, no two alike */
+    DS_CONTENT_OTHER,     /* the same kind, other values */
+    DS_CONTENT_ZERO,
+    DS_CONTENT_HUGE,    /* about +-1e38: sums overflow */
+    DS_CONTENT_NAN,     /* quiet NaNs with payloads of both signs */
+    DS_CONTENT_TINY,    /* subnormals, and values whose products are */
+    DS_CONTENT_SPECIAL, /* PLAIN with -0, subnormals, infinities and NaNs strewn in */
+    DS_CONTENT_MIXED,   /* magnitudes over 2^-20..2^20, much cancellation */
+    DS_CONTENT_COUNT
+};
+const char *ds_content_name(int content);
+
+/* Rows first..first+length-1 of one sequence, side by side in the call. A call has each sequence at
+ * most once for attention and cache; any row any number of times for other ops. */
+struct ds_segment {
+    int32_t sequence, first, length;
+    int32_t content; /* of the whole sequence */
+    int32_t
+        padding; /* attention, cache: so many left-padding rows lie before slot 0 in the cache; keys
+                        do not change */
+};
+
+struct ds_call {
+    const struct ds_segment *segment;
+    int64_t n_segments;
+    int threads;
+    int place;           /* of every array: 0..15 or enum ds_place */
+    int gap;             /* elements added to every leading dimension */
+    uint32_t poison;     /* DS_POISON_NAN (0 = this one), DS_POISON_HUGE */
+    uint64_t seed;       /* exec->seed */
+    uint64_t disturb;    /* 0: as scheduled; else the seed of a disturbed schedule */
+    int32_t page_size;   /* attention, cache: 0 = one page for each sequence */
+    uint64_t permute;    /* 0: pages in ascending order; else the seed of a permutation */
+    int32_t spare_slots; /* attention, cache: poisoned slots behind the last of each sequence */
+    uint32_t features;   /* enum ds_feature asked for; only those that the kernel has */
+    int32_t window;      /* with DS_FEATURE_WINDOW */
+    float soft_cap;      /* with DS_FEATURE_SOFT_CAP */
+};
+
+/* Outputs of a row side by side, each element in one 32-bit word: f32 and i32 as they are, f16 and
+ * bf16 in the low half. */
+enum { DS_MOST_PARTS = DS_CUSTOM_MAX_TENSORS };
+struct ds_output_part {
+    const char *name;
+    int dtype; /* enum ds_element */
+    int64_t cols;
+};
+
+struct ds_output {
+    int64_t rows, width; /* width: words a row, the sum of all parts' cols */
+    uint32_t *bits;      /* [rows][width], rows in the order of the call; owned by the output */
+    size_t cap;          /* the output's own: words that bits has room for */
+    struct ds_fault fault;
+    struct ds_launch_info launch; /* what describe said; zero without one */
+};
+
+struct ds_subject;
+
+/* Holds what every call shares: weights, tables, what prepare made of them. *k and *shape are
+ * borrowed for its life. seed: of the pool. */
+struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
+                                  uint64_t seed, struct ds_error *err);
+void ds_subject_free(struct ds_subject *s);
+
+const struct ds_kernel *ds_subject_kernel(const struct ds_subject *s);
+const struct ds_shape *ds_subject_shape(const struct ds_subject *s);
+int ds_subject_parts(const struct ds_subject *s, const struct ds_call *c,
+                     struct ds_output_part part[DS_MOST_PARTS]);
+int64_t ds_call_rows(const struct ds_call *c);
+/* Multiply-adds (or elements, where nothing is multiplied) of a call: what a budget counts. */
+double ds_subject_work(const struct ds_subject *s, const struct ds_call *c);
+/* Bytes that a call must at least read and write. */
+double ds_subject_bytes(const struct ds_subject *s, const struct ds_call *c);
+
+/* Runs the call once. *out is zeroed or was used before; its memory is reused. 0: out holds the
+ * result and out->fault what the launch did wrong (FAULT_NONE if nothing; REFUSED: no result).
+ * -1: the lab itself failed. */
+int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_output *out,
+                   struct ds_error *err);
+void ds_output_free(struct ds_output *out);
+
+/* Asks describe alone: 1 = *info is filled, 0 = the kernel has none (or refused), -1 = the lab
+ * failed. Launches nothing. */
+int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
+                        struct ds_error *err);
+
+/* Prepares a call and launches it `times` times without any check; seconds a launch, least of them
+ * in *best. For timing. */
+int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, double *best,
+                    struct ds_error *err);
+
+/* "4 rows, 2 threads, gap 3": the settings that differ from the plain ones. */
+struct ds_buf;
+void ds_call_print(struct ds_buf *b, const struct ds_call *c);
+
+/* Where the running launch's arrays are, for the handler of contain.h. */
+const struct ds_arena *ds_subject_arena(const struct ds_subject *s);
+/* The args struct of the call built last: its op's struct (for whoever computes the exact result).
+ */
+const void *ds_subject_args(const struct ds_subject *s);
+
+/* ---- how an op is brought into a call: one per op, in subject_rows.c and subject_attention.c -- */
+
+union ds_any_args {
+    struct ds_embed_args embed;
+    struct ds_rmsnorm_args rmsnorm;
+    struct ds_matmul_args matmul;
+    struct ds_rope_args rope;
+    struct ds_cache_args cache;
+    struct ds_attention_args attention;
+    struct ds_softmax_args softmax;
+    struct ds_silu_mul_args silu_mul;
+    struct ds_add_args add;
+    struct ds_router_args router;
+    struct ds_combine_args combine;
+    struct ds_allreduce_args allreduce;
+    struct ds_sample_args sample;
+    struct ds_custom_args custom;
+};
+
+/* What a builder sees of a subject. */
+struct ds_subject_parts {
+    const struct ds_kernel *kernel;
+    const struct ds_shape *shape;
+    uint64_t seed;
+    struct ds_arena arena;
+    union ds_any_args args;
+    void *own; /* of the builder */
+};
+
+struct ds_subject_ops {
+    /* Places shared arrays and sets their pointers in p->args; they are held after it. May be NULL.
+     */
+    int (*open)(struct ds_subject_parts *p, struct ds_error *err);
+    void (*close)(struct ds_subject_parts *p); /* frees p->own; may be NULL */
+    /* Places the arrays of this call by ds_arena_place (inputs first, outputs in the order of
+     * `parts`), fills the inputs by content.h, sets p->args. */
+    int (*build)(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err);
+    /* The outputs of a row; returns how many parts. */
+    int (*parts)(const struct ds_subject_parts *p, const struct ds_call *c,
+                 struct ds_output_part part[DS_MOST_PARTS]);
+    /* NULL: row r of the call is row r of every OUT array. Else the row of the OUT array (part i)
+     * where row r of the call lies. */
+    int64_t (*row_of)(const struct ds_subject_parts *p, const struct ds_call *c, int part,
+                      int64_t r);
+    double (*work)(const struct ds_subject_parts *p, const struct ds_call *c);
+    double (*bytes)(const struct ds_subject_parts *p, const struct ds_call *c);
+};
+
+/* The table of subject.c: ops by enum ds_op. */
+extern const struct ds_subject_ops ds_subject_attention_ops;
+
+#endif
