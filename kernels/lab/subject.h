@@ -48,6 +48,7 @@ struct ds_call {
     int threads;
     int place;           /* of every array: 0..15 or enum ds_place */
     int gap;             /* elements added to every leading dimension */
+    int bias;            /* matmul: with a bias */
     uint32_t poison;     /* DS_POISON_NAN (0 = this one), DS_POISON_HUGE */
     uint64_t seed;       /* exec->seed */
     uint64_t disturb;    /* 0: as scheduled; else the seed of a disturbed schedule */

@@ -1,0 +1,337 @@
+/* arena.c: see arena.h. Every array has a mapping of its own, whose first and last page are
+ * PROT_NONE; it is reused from call to call and grows by doubling. What surrounds an array within
+ * AROUND bytes is filled and looked at again; further away only the guard pages stand. */
+#include "kernels/lab/arena.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A multiple of every page size in use; guard pages cost address space only. */
+enum { PAGE = 65536, AROUND = 1024 };
+static const uint32_t SENTINEL = 0xc0ffee11u;
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+/* A 32-bit pattern as an element: two-byte formats take a NaN (or huge value) of theirs. */
+static uint32_t as_element(uint32_t bits, int element)
+{
+    return element == 4   ? bits
+           : element == 2 ? (bits >> 16) | (bits & 0x8u ? 3u : 5u)
+                          : bits & 0xffu;
+}
+
+static void fill(void *at, int64_t n, int element, uint32_t bits)
+{
+    uint32_t v = as_element(bits, element);
+    if (element == 4)
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)at)[i] = v;
+    else if (element == 2)
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)at)[i] = (uint16_t)v;
+    else
+        memset(at, (int)v, (size_t)n);
+}
+
+/* The first of n elements that is (want_equal) or is not the pattern; -1 = none. */
+static int64_t search(const void *at, int64_t n, int element, uint32_t bits, int want_equal)
+{
+    uint32_t v = as_element(bits, element);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t have = element == 4   ? ((const uint32_t *)at)[i]
+                        : element == 2 ? ((const uint16_t *)at)[i]
+                                       : ((const uint8_t *)at)[i];
+        if ((have == v) == want_equal)
+            return i;
+    }
+    return -1;
+}
+
+static unsigned char *row_at(const struct ds_array *x, int64_t r)
+{
+    return (unsigned char *)x->data + (size_t)r * (size_t)x->ld * (size_t)x->element;
+}
+
+static int64_t span(const struct ds_array *x)
+{
+    return x->rows > 0 && x->cols > 0 ? (x->rows - 1) * x->ld + x->cols : 0;
+}
+
+/* The stretch before and behind the array that is filled: whole elements. */
+static int64_t room_before(const struct ds_array *x)
+{
+    int64_t n = (unsigned char *)x->data - (x->map + PAGE);
+    return (n < AROUND ? n : AROUND) / x->element;
+}
+
+static int64_t room_behind(const struct ds_array *x)
+{
+    int64_t n = x->map + x->map_bytes - PAGE - ((unsigned char *)x->data + span(x) * x->element);
+    return (n < AROUND ? n : AROUND) / x->element;
+}
+
+static void fill_all(const struct ds_arena *a, const struct ds_array *x)
+{
+    const int input = x->role == DS_ARRAY_IN;
+    const uint32_t gap = input ? ds_poison_gap(a->poison) : SENTINEL;
+    const int64_t before = room_before(x);
+    fill((unsigned char *)x->data - before * x->element, before, x->element, gap);
+    fill((unsigned char *)x->data + span(x) * x->element, room_behind(x), x->element, gap);
+    for (int64_t r = 0; r < x->rows; r++) {
+        if (x->role == DS_ARRAY_OUT)
+            fill(row_at(x, r), x->cols, x->element, a->poison);
+        else if (x->role == DS_ARRAY_SCRATCH)
+            fill(row_at(x, r), x->cols, x->element, ds_poison_gap(a->poison));
+        else
+            memset(row_at(x, r), 0, (size_t)x->cols * (size_t)x->element);
+        if (r + 1 < x->rows)
+            fill(row_at(x, r) + x->cols * x->element, x->ld - x->cols, x->element, gap);
+    }
+}
+
+/* ---- placing --------------------------------------------------------------------------------- */
+
+void ds_arena_begin(struct ds_arena *a, uint32_t poison)
+{
+    for (int i = a->held; i < a->n; i++) {
+        free(a->array[i].written);
+        a->array[i].written = NULL;
+    }
+    a->n = a->held;
+    a->poison = poison ? poison : DS_POISON_NAN;
+}
+
+/* A mapping with room for `bytes` between its guard pages. */
+static int provide(struct ds_array *x, size_t bytes, struct ds_error *err)
+{
+    size_t need = (bytes + 2 * AROUND + PAGE - 1) / PAGE * PAGE + 2 * PAGE;
+    if (x->map && x->map_bytes >= need)
+        return 0;
+    if (x->map)
+        need = need > 2 * x->map_bytes ? need : 2 * x->map_bytes;
+    unsigned char *map =
+        mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return ds_fail(err, "cannot map %zu bytes for array %s: %s", need, x->name,
+                       strerror(errno));
+    if (mprotect(map, PAGE, PROT_NONE) != 0 || mprotect(map + need - PAGE, PAGE, PROT_NONE) != 0) {
+        munmap(map, need);
+        return ds_fail(err, "cannot guard array %s: %s", x->name, strerror(errno));
+    }
+    if (x->map)
+        munmap(x->map, x->map_bytes);
+    x->map = map;
+    x->map_bytes = need;
+    return 0;
+}
+
+void *ds_arena_place(struct ds_arena *a, const char *name, int role, int element, int64_t rows,
+                     int64_t cols, int64_t ld, int place, struct ds_error *err)
+{
+    size_t bytes;
+    if (a->n == DS_ARENA_MOST) {
+        ds_fail(err, "array %s: a call of more than %d arrays", name, DS_ARENA_MOST);
+        return NULL;
+    }
+    struct ds_array *x = &a->array[a->n];
+    x->name = name, x->role = role, x->element = element;
+    x->rows = rows, x->cols = cols, x->ld = ld;
+    if (rows < 0 || cols < 0 || ld < cols ||
+        __builtin_mul_overflow((size_t)(rows ? rows : 1), (size_t)ld, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)element, &bytes) || bytes > PTRDIFF_MAX / 4) {
+        ds_fail(err, "array %s: %lld rows of %lld elements, %lld apart, do not fit in memory", name,
+                (long long)rows, (long long)cols, (long long)ld);
+        return NULL;
+    }
+    bytes = (size_t)(span(x) * element);
+    if (provide(x, bytes, err) != 0)
+        return NULL;
+    unsigned char *end = x->map + x->map_bytes - PAGE;
+    if (place == DS_PLACE_START)
+        x->data = x->map + PAGE;
+    else if (place == DS_PLACE_END)
+        x->data = end - bytes;
+    else {
+        size_t skew = (size_t)place * (size_t)element;
+        x->data = (unsigned char *)((uintptr_t)(end - bytes - skew) / 64 * 64) + skew;
+    }
+    a->n++;
+    fill_all(a, x);
+    return x->data;
+}
+
+uint8_t *ds_arena_row_mask(struct ds_arena *a, struct ds_error *err)
+{
+    struct ds_array *x = &a->array[a->n - 1];
+    x->written = ds_calloc((size_t)x->rows, 1, "rows of an output", err);
+    return x->written;
+}
+
+/* ---- protection ------------------------------------------------------------------------------ */
+
+static int protect(struct ds_arena *a, int from, int to, int prot, struct ds_error *err)
+{
+    for (int i = from; i < to; i++) {
+        struct ds_array *x = &a->array[i];
+        if (x->role == DS_ARRAY_IN && mprotect(x->map + PAGE, x->map_bytes - 2 * PAGE, prot) != 0)
+            return ds_fail(err, "cannot protect array %s: %s", x->name, strerror(errno));
+    }
+    return 0;
+}
+
+int ds_arena_hold(struct ds_arena *a, struct ds_error *err)
+{
+    int from = a->held;
+    a->held = a->n;
+    return protect(a, from, a->n, PROT_READ, err);
+}
+
+int ds_arena_seal(struct ds_arena *a, struct ds_error *err)
+{
+    return protect(a, a->held, a->n, PROT_READ, err);
+}
+
+int ds_arena_unseal(struct ds_arena *a, struct ds_error *err)
+{
+    return protect(a, a->held, a->n, PROT_READ | PROT_WRITE, err);
+}
+
+void ds_arena_free(struct ds_arena *a)
+{
+    for (int i = 0; i < DS_ARENA_MOST; i++) {
+        free(a->array[i].written);
+        if (a->array[i].map)
+            munmap(a->array[i].map, a->array[i].map_bytes);
+    }
+    memset(a, 0, sizeof *a);
+}
+
+/* ---- what was broken ------------------------------------------------------------------------- */
+
+static int found(const struct ds_array *x, int kind, int64_t row, int64_t col, struct ds_fault *f)
+{
+    *f = (struct ds_fault){.kind = kind, .write = 1, .row = row, .col = col};
+    size_t n = strlen(x->name);
+    memcpy(f->array, x->name, n < sizeof f->array ? n : sizeof f->array - 1);
+    return 1;
+}
+
+/* Surroundings and gaps of an array that may be written. */
+static int check_near(const struct ds_array *x, struct ds_fault *f)
+{
+    const int64_t before = room_before(x);
+    int64_t at =
+        search((unsigned char *)x->data - before * x->element, before, x->element, SENTINEL, 0);
+    if (at >= 0)
+        return found(x, DS_FAULT_WROTE_NEAR, 0, at - before, f);
+    at = search((unsigned char *)x->data + span(x) * x->element, room_behind(x), x->element,
+                SENTINEL, 0);
+    if (at >= 0)
+        return found(x, DS_FAULT_WROTE_NEAR, x->rows - 1, x->cols + at, f);
+    for (int64_t r = 0; r + 1 < x->rows && x->ld > x->cols; r++) {
+        at = search(row_at(x, r) + x->cols * x->element, x->ld - x->cols, x->element, SENTINEL, 0);
+        if (at >= 0)
+            return found(x, DS_FAULT_WROTE_NEAR, r, x->cols + at, f);
+    }
+    return 0;
+}
+
+int ds_arena_check(const struct ds_arena *a, struct ds_fault *f)
+{
+    for (int i = a->held; i < a->n; i++) {
+        const struct ds_array *x = &a->array[i];
+        if (x->role == DS_ARRAY_IN)
+            continue;
+        if (check_near(x, f))
+            return 1;
+        for (int64_t r = 0; r < x->rows && x->role == DS_ARRAY_OUT; r++) {
+            int mine = !x->written || x->written[r];
+            int64_t at = search(row_at(x, r), x->cols, x->element, a->poison, mine);
+            if (at >= 0)
+                return found(x, mine ? DS_FAULT_UNWRITTEN : DS_FAULT_WROTE_OTHER, r, at, f);
+        }
+    }
+    f->kind = DS_FAULT_NONE;
+    return 0;
+}
+
+int ds_arena_locate(const struct ds_arena *a, const void *address, int write, struct ds_fault *f)
+{
+    const unsigned char *p = address;
+    for (int i = 0; i < a->n; i++) {
+        const struct ds_array *x = &a->array[i];
+        if (p < x->map || p >= x->map + x->map_bytes)
+            continue;
+        const unsigned char *data = x->data;
+        int64_t at = p - data, elements = span(x);
+        if (p < data && p < x->map + PAGE)
+            found(x, DS_FAULT_OUT_OF_BOUNDS, 0, -((-at + x->element - 1) / x->element), f);
+        else if (p >= x->map + x->map_bytes - PAGE)
+            found(x, DS_FAULT_OUT_OF_BOUNDS, x->rows - 1, at / x->element - elements + 1, f);
+        else if (x->ld > 0)
+            found(x, DS_FAULT_WROTE_INPUT, at / x->element / x->ld, at / x->element % x->ld, f);
+        f->write = write;
+        return 1;
+    }
+    return 0;
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+static void print_bounds(struct ds_buf *b, const struct ds_fault *f)
+{
+    int64_t n = f->col < 0 ? -f->col : f->col;
+    ds_buf_printf(b, "%s %s of %s (%lld element%s %s)", f->write ? "writes" : "reads",
+                  f->col < 0 ? "before the start" : "past the end", f->array, (long long)n,
+                  n == 1 ? "" : "s", f->col < 0 ? "before it" : "behind it");
+}
+
+void ds_fault_print(struct ds_buf *b, const struct ds_fault *f)
+{
+    switch (f->kind) {
+    case DS_FAULT_NONE:
+        ds_buf_puts(b, "nothing");
+        return;
+    case DS_FAULT_UNWRITTEN:
+        ds_buf_printf(b, "leaves %s unwritten at row %lld, element %lld", f->array,
+                      (long long)f->row, (long long)f->col);
+        return;
+    case DS_FAULT_WROTE_NEAR:
+        ds_buf_printf(b, "writes outside of %s, at row %lld, element %lld", f->array,
+                      (long long)f->row, (long long)f->col);
+        return;
+    case DS_FAULT_WROTE_OTHER:
+        ds_buf_printf(b, "writes row %lld of %s, which is not of this call", (long long)f->row,
+                      f->array);
+        return;
+    case DS_FAULT_OUT_OF_BOUNDS:
+        print_bounds(b, f);
+        return;
+    case DS_FAULT_WROTE_INPUT:
+        ds_buf_printf(b, "writes into its input %s, at row %lld, element %lld", f->array,
+                      (long long)f->row, (long long)f->col);
+        return;
+    case DS_FAULT_FP_CONTROL:
+        ds_buf_puts(b, "leaves the floating-point control word changed");
+        return;
+    case DS_FAULT_REFUSED:
+        ds_buf_puts(b, "refuses: ");
+        ds_buf_escape(b, f->text, (size_t)-1);
+        return;
+    case DS_FAULT_CRASH:
+        ds_buf_printf(b, "crashes (%s)", f->signal ? strsignal(f->signal) : "unknown signal");
+        return;
+    case DS_FAULT_HANG:
+        ds_buf_puts(b, "does not return");
+        return;
+    default:
+        ds_buf_puts(b, "ends the process");
+        return;
+    }
+}

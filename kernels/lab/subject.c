@@ -1,0 +1,322 @@
+/* subject.c: see subject.h. Owns the order of things in a call: place arrays, describe, seal, launch,
+ * look for damage, collect. What an op's arrays are is in subject_rows.c and subject_attention.c. */
+#include "kernels/lab/subject.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "kernels/lab/content.h"
+#include "kernels/lab/schedule.h"
+#include "kernels/lab/subject_rows.h"
+#include "kernels/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SCHEDULES = 4 };
+
+struct ds_subject {
+    struct ds_subject_parts p; /* first: what builders see */
+    const struct ds_subject_ops *ops;
+    struct {
+        int threads;
+        uint64_t used;
+        struct ds_schedule *schedule;
+    } schedules[MOST_SCHEDULES];
+    uint64_t calls;
+};
+
+static const struct ds_subject_ops *ops_of(int op)
+{
+    return op == DS_OP_ATTENTION ? &ds_subject_attention_ops : ds_subject_rows_ops(op);
+}
+
+/* ---- making one --------------------------------------------------------------------------------- */
+
+/* matmul: prepare's result moves between guard pages, too. It depends on the weights alone, so it may
+ * lie anywhere; 64-byte alignment is kept. */
+static int prepare(struct ds_subject *s, struct ds_error *err)
+{
+    struct ds_matmul_args *a = &s->p.args.matmul;
+    char why[256] = "";
+    void *made = NULL;
+    size_t bytes = 0;
+    if (s->p.kernel->op != DS_OP_MATMUL || !s->p.kernel->prepare)
+        return 0;
+    if (s->p.kernel->prepare(&a->w, &made, &bytes, why, sizeof why) != 0)
+        return ds_fail(err, "matmul/%s: prepare: %s", s->p.kernel->name, why);
+    void *at = ds_arena_place(&s->p.arena, "prepared weights", DS_ARRAY_IN, 1, 1, (int64_t)bytes,
+                              (int64_t)bytes, 0, err);
+    if (at && bytes)
+        memcpy(at, made, bytes);
+    free(made);
+    a->prepared = at;
+    return at ? 0 : -1;
+}
+
+struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
+                                  uint64_t seed, struct ds_error *err)
+{
+    struct ds_subject *s = ds_calloc(1, sizeof *s, "subject", err);
+    if (!s)
+        return NULL;
+    s->p.kernel = k;
+    s->p.shape = shape;
+    s->p.seed = seed;
+    s->ops = ops_of(k->op);
+    ds_arena_begin(&s->p.arena, DS_POISON_NAN);
+    if ((s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
+        ds_arena_hold(&s->p.arena, err) != 0) {
+        ds_subject_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void ds_subject_free(struct ds_subject *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < MOST_SCHEDULES; i++)
+        ds_schedule_free(s->schedules[i].schedule);
+    if (s->ops->close)
+        s->ops->close(&s->p);
+    ds_arena_free(&s->p.arena);
+    free(s);
+}
+
+const struct ds_kernel *ds_subject_kernel(const struct ds_subject *s)
+{
+    return s->p.kernel;
+}
+
+const struct ds_shape *ds_subject_shape(const struct ds_subject *s)
+{
+    return s->p.shape;
+}
+
+const struct ds_arena *ds_subject_arena(const struct ds_subject *s)
+{
+    return &s->p.arena;
+}
+
+const void *ds_subject_args(const struct ds_subject *s)
+{
+    return &s->p.args;
+}
+
+int ds_subject_parts(const struct ds_subject *s, const struct ds_call *c,
+                     struct ds_output_part part[DS_MOST_PARTS])
+{
+    return s->ops->parts(&s->p, c, part);
+}
+
+double ds_subject_work(const struct ds_subject *s, const struct ds_call *c)
+{
+    return s->ops->work(&s->p, c);
+}
+
+double ds_subject_bytes(const struct ds_subject *s, const struct ds_call *c)
+{
+    return s->ops->bytes(&s->p, c);
+}
+
+int64_t ds_call_rows(const struct ds_call *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->n_segments; i++)
+        n += c->segment[i].length;
+    return n;
+}
+
+/* ---- one call ----------------------------------------------------------------------------------- */
+
+/* The team of so many threads; the one not used for longest makes room. */
+static struct ds_schedule *schedule_of(struct ds_subject *s, int threads, struct ds_error *err)
+{
+    int at = 0;
+    s->calls++;
+    for (int i = 0; i < MOST_SCHEDULES; i++) {
+        if (s->schedules[i].schedule && s->schedules[i].threads == threads) {
+            s->schedules[i].used = s->calls;
+            return s->schedules[i].schedule;
+        }
+        if (s->schedules[i].used < s->schedules[at].used)
+            at = i;
+    }
+    ds_schedule_free(s->schedules[at].schedule);
+    s->schedules[at].schedule = ds_schedule_new(threads, err);
+    s->schedules[at].threads = threads;
+    s->schedules[at].used = s->calls;
+    return s->schedules[at].schedule;
+}
+
+/* Arrays, scratch and exec of a call; the arena is not sealed yet. */
+static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *exec,
+                 struct ds_schedule **schedule, struct ds_error *err)
+{
+    const struct ds_kernel *k = s->p.kernel;
+    *schedule = schedule_of(s, c->threads, err);
+    if (!*schedule)
+        return -1;
+    memset(exec, 0, sizeof *exec);
+    ds_schedule_exec(*schedule, c->disturb, exec);
+    exec->seed = c->seed;
+    exec->dtype = DS_ELEMENT_F32;
+    ds_arena_begin(&s->p.arena, c->poison);
+    if (s->ops->build(&s->p, c, err) != 0)
+        return -1;
+    exec->scratch_bytes = k->scratch_bytes ? k->scratch_bytes(&s->p.args, c->threads) : 0;
+    if (!exec->scratch_bytes)
+        return 0;
+    if (exec->scratch_bytes > PTRDIFF_MAX / 8)
+        return ds_fail(err, "%s/%s: scratch memory of %zu bytes", ds_op_name(k->op), k->name,
+                       exec->scratch_bytes);
+    /* 64-byte aligned as promised; what stands behind a size that is no multiple is a sentinel. */
+    int64_t words = (int64_t)(exec->scratch_bytes + 3) / 4;
+    exec->scratch =
+        ds_arena_place(&s->p.arena, "scratch", DS_ARRAY_SCRATCH, 4, 1, words, words, 0, err);
+    return exec->scratch ? 0 : -1;
+}
+
+static int describe(struct ds_subject *s, const struct ds_exec *exec, struct ds_launch_info *info)
+{
+    memset(info, 0, sizeof *info);
+    return s->p.kernel->describe && s->p.kernel->describe(&s->p.args, exec, info) == 0;
+}
+
+int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
+                        struct ds_error *err)
+{
+    struct ds_exec exec;
+    struct ds_schedule *schedule;
+    if (build(s, c, &exec, &schedule, err) != 0)
+        return -1;
+    return describe(s, &exec, info);
+}
+
+static int collect(struct ds_subject *s, const struct ds_call *c, struct ds_output *out,
+                   struct ds_error *err)
+{
+    struct ds_output_part part[DS_MOST_PARTS];
+    const int n_parts = s->ops->parts(&s->p, c, part);
+    int64_t at = 0;
+    out->rows = ds_call_rows(c);
+    out->width = 0;
+    for (int i = 0; i < n_parts; i++)
+        out->width += part[i].cols;
+    if (ds_grow(&out->bits, &out->cap, (size_t)(out->rows * out->width), sizeof *out->bits,
+                "outputs", err) != 0)
+        return -1;
+    for (int i = s->p.arena.held, n = 0; i < s->p.arena.n && n < n_parts; i++) {
+        const struct ds_array *x = &s->p.arena.array[i];
+        if ((x->role != DS_ARRAY_OUT && x->role != DS_ARRAY_IN_OUT) ||
+            strcmp(x->name, part[n].name) != 0)
+            continue;
+        for (int64_t r = 0; r < out->rows; r++) {
+            int64_t row = s->ops->row_of ? s->ops->row_of(&s->p, c, n, r) : r;
+            uint32_t *to = out->bits + r * out->width + at;
+            if (x->element == 4)
+                memcpy(to, (const uint32_t *)x->data + row * x->ld, (size_t)part[n].cols * 4);
+            else
+                for (int64_t j = 0; j < part[n].cols; j++)
+                    to[j] = ((const uint16_t *)x->data)[row * x->ld + j];
+        }
+        at += part[n++].cols;
+    }
+    return 0;
+}
+
+static void refused(struct ds_fault *f, const char *why)
+{
+    memset(f, 0, sizeof *f);
+    f->kind = DS_FAULT_REFUSED;
+    size_t n = strlen(why);
+    memcpy(f->text, why, n < sizeof f->text ? n : sizeof f->text - 1);
+}
+
+int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_output *out,
+                   struct ds_error *err)
+{
+    struct ds_exec exec;
+    struct ds_schedule *schedule;
+    char why[256] = "";
+    memset(&out->fault, 0, sizeof out->fault);
+    out->rows = 0;
+    if (build(s, c, &exec, &schedule, err) != 0)
+        return -1;
+    describe(s, &exec, &out->launch);
+    if (ds_arena_seal(&s->p.arena, err) != 0)
+        return -1;
+    const uint32_t fp = ds_fp_now();
+    const int rc = s->p.kernel->launch(&s->p.args, &exec, why, sizeof why);
+    const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
+    if (ds_arena_unseal(&s->p.arena, err) != 0)
+        return -1;
+    if (rc != 0) {
+        why[sizeof why - 1] = '\0';
+        refused(&out->fault, why);
+        return 0;
+    }
+    if (!ds_arena_check(&s->p.arena, &out->fault) && fp_changed)
+        out->fault.kind = DS_FAULT_FP_CONTROL;
+    return collect(s, c, out, err);
+}
+
+void ds_output_free(struct ds_output *out)
+{
+    free(out->bits);
+    memset(out, 0, sizeof *out);
+}
+
+int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, double *best,
+                    struct ds_error *err)
+{
+    struct ds_exec exec;
+    struct ds_schedule *schedule;
+    char why[256] = "";
+    *best = 0;
+    if (build(s, c, &exec, &schedule, err) != 0)
+        return -1;
+    for (int i = 0; i < times; i++) {
+        double start = ds_seconds(CLOCK_MONOTONIC);
+        if (s->p.kernel->launch(&s->p.args, &exec, why, sizeof why) != 0)
+            return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name, why);
+        double took = ds_seconds(CLOCK_MONOTONIC) - start;
+        if (i == 0 || took < *best)
+            *best = took;
+    }
+    return 0;
+}
+
+/* ---- in words ------------------------------------------------------------------------------------ */
+
+void ds_call_print(struct ds_buf *b, const struct ds_call *c)
+{
+    const int64_t rows = ds_call_rows(c);
+    ds_buf_printf(b, "%lld row%s", (long long)rows, rows == 1 ? "" : "s");
+    if (c->threads != 1)
+        ds_buf_printf(b, ", %d threads", c->threads);
+    if (c->place == DS_PLACE_END)
+        ds_buf_puts(b, ", arrays end at a page");
+    else if (c->place == DS_PLACE_START)
+        ds_buf_puts(b, ", arrays start at a page");
+    else if (c->place)
+        ds_buf_printf(b, ", offset %d", c->place);
+    if (c->gap)
+        ds_buf_printf(b, ", gap %d", c->gap);
+    if (c->bias)
+        ds_buf_puts(b, ", bias");
+    if (c->page_size)
+        ds_buf_printf(b, ", pages of %d", c->page_size);
+    if (c->permute)
+        ds_buf_puts(b, ", permuted");
+    if (c->window)
+        ds_buf_printf(b, ", window %d", c->window);
+    if (c->soft_cap != 0.0f)
+        ds_buf_printf(b, ", soft cap %g", (double)c->soft_cap);
+    if (c->disturb)
+        ds_buf_puts(b, ", disturbed");
+    if (c->poison == DS_POISON_HUGE)
+        ds_buf_puts(b, ", huge poison");
+}

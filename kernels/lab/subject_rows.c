@@ -1,0 +1,736 @@
+/* subject_rows.c: the arrays of every op whose rows stand alone. Inputs of a row are a function of
+ * its key (content.h); weights and tables are shared by all calls. Must not know what is judged. */
+#include "kernels/lab/subject_rows.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "kernels/lab/content.h"
+#include "kernels/registry.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Streams of content: the first array of a call, the second, those of all calls, ranks and the
+ * tensors of a custom kernel from TENSOR on. */
+enum { FIRST = 0, SECOND, WEIGHTS, BIAS, IDS, TENSOR };
+enum { ROPE_POSITIONS = 512, CACHE_PAGE = 16 };
+
+/* ---- rows of the pool --------------------------------------------------------------------------- */
+
+void ds_subject_fill(const struct ds_subject_parts *p, const struct ds_call *c, int stream,
+                     float *at, int64_t cols, int64_t ld)
+{
+    for (int64_t i = 0; i < c->n_segments; i++) {
+        const struct ds_segment *s = &c->segment[i];
+        for (int32_t j = 0; j < s->length; j++, at += ld)
+            ds_content_row(at, cols, p->seed, stream, s->sequence, s->first + j, s->content);
+    }
+}
+
+/* An f32 array of the call with a row for each of its rows. */
+static float *place(struct ds_subject_parts *p, const struct ds_call *c, const char *name, int role,
+                    int64_t rows, int64_t cols, struct ds_error *err)
+{
+    return ds_arena_place(&p->arena, name, role, 4, rows, cols, cols + c->gap, c->place, err);
+}
+
+static float *input(struct ds_subject_parts *p, const struct ds_call *c, const char *name,
+                    int stream, int64_t cols, struct ds_error *err)
+{
+    float *x = place(p, c, name, DS_ARRAY_IN, ds_call_rows(c), cols, err);
+    if (x)
+        ds_subject_fill(p, c, stream, x, cols, cols + c->gap);
+    return x;
+}
+
+static float *output(struct ds_subject_parts *p, const struct ds_call *c, int64_t cols,
+                     struct ds_error *err)
+{
+    return place(p, c, "y", DS_ARRAY_OUT, ds_call_rows(c), cols, err);
+}
+
+/* An f32 array of all calls, [rows][cols], ending at its guard page. */
+static float *shared(struct ds_subject_parts *p, const char *name, int64_t rows, int64_t cols,
+                     int stream, struct ds_error *err)
+{
+    float *w = ds_arena_place(&p->arena, name, DS_ARRAY_IN, 4, rows, cols, cols,
+                              rows * cols % 16 ? DS_PLACE_END : 0, err);
+    for (int64_t r = 0; w && r < rows; r++)
+        ds_content_row(w + r * cols, cols, p->seed, stream, -1, (int32_t)r, DS_CONTENT_PLAIN);
+    return w;
+}
+
+static int one_part(struct ds_output_part *part, int dtype, int64_t cols)
+{
+    *part = (struct ds_output_part){"y", dtype, cols};
+    return 1;
+}
+
+/* Most ops: one f32 output as wide as the shape, work and traffic per element. */
+static int width_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                       struct ds_output_part part[DS_MOST_PARTS])
+{
+    (void)c;
+    return one_part(part, DS_ELEMENT_F32, p->shape->width);
+}
+
+static double width_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return (double)ds_call_rows(c) * (double)p->shape->width;
+}
+
+static double two_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 8.0 * width_work(p, c);
+}
+
+static double three_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 12.0 * width_work(p, c);
+}
+
+/* ---- embed ---------------------------------------------------------------------------------------- */
+
+/* The row of the table that a key looks up: rows v with v % 8 == content hold that content. */
+static int32_t embed_id(const struct ds_subject_parts *p, const struct ds_segment *s, int32_t slot)
+{
+    const uint64_t u = ds_content_hash(ds_content_hash(p->seed, IDS),
+                                       ((uint64_t)(uint32_t)s->sequence << 32) | (uint32_t)slot);
+    const int64_t groups = p->shape->vocab / DS_CONTENT_COUNT;
+    return groups ? (int32_t)(u % (uint64_t)groups * DS_CONTENT_COUNT) + s->content
+                  : (int32_t)(u % (uint64_t)p->shape->vocab);
+}
+
+static int embed_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    const struct ds_shape *s = p->shape;
+    float *t = ds_arena_place(&p->arena, "table", DS_ARRAY_IN, 4, s->vocab, s->width, s->width,
+                              DS_PLACE_END, err);
+    for (int64_t v = 0; t && v < s->vocab; v++)
+        ds_content_row(t + v * s->width, s->width, p->seed, WEIGHTS, -1, (int32_t)v,
+                       s->vocab >= DS_CONTENT_COUNT ? (int)(v % DS_CONTENT_COUNT) : 0);
+    p->args.embed.table = t;
+    return t ? 0 : -1;
+}
+
+static int embed_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_embed_args *a = &p->args.embed;
+    const int64_t rows = ds_call_rows(c);
+    int32_t *ids = ds_arena_place(&p->arena, "ids", DS_ARRAY_IN, 4, 1, rows, rows, c->place, err);
+    if (!ids)
+        return -1;
+    for (int64_t i = 0, r = 0; i < c->n_segments; i++)
+        for (int32_t j = 0; j < c->segment[i].length; j++)
+            ids[r++] = embed_id(p, &c->segment[i], c->segment[i].first + j);
+    a->vocab = p->shape->vocab, a->width = p->shape->width, a->rows = rows, a->ids = ids;
+    a->ldy = a->width + c->gap;
+    a->y = output(p, c, a->width, err);
+    return a->y ? 0 : -1;
+}
+
+/* ---- rmsnorm, softmax ------------------------------------------------------------------------------ */
+
+static int rmsnorm_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    p->args.rmsnorm.weight = shared(p, "weight", 1, p->shape->width, WEIGHTS, err);
+    return p->args.rmsnorm.weight ? 0 : -1;
+}
+
+static int rmsnorm_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_rmsnorm_args *a = &p->args.rmsnorm;
+    a->rows = ds_call_rows(c), a->width = p->shape->width, a->eps = 1e-5f;
+    a->ldx = a->ldy = a->width + c->gap;
+    a->x = input(p, c, "x", FIRST, a->width, err);
+    a->y = a->x ? output(p, c, a->width, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+static int softmax_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_softmax_args *a = &p->args.softmax;
+    a->rows = ds_call_rows(c), a->width = p->shape->width;
+    a->ldx = a->ldy = a->width + c->gap;
+    a->x = input(p, c, "x", FIRST, a->width, err);
+    a->y = a->x ? output(p, c, a->width, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+/* ---- matmul ----------------------------------------------------------------------------------------- */
+
+static int matmul_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    struct ds_matmul_args *a = &p->args.matmul;
+    const struct ds_shape *s = p->shape;
+    a->n = s->n, a->k = s->k;
+    /* The file's form of f32 weights is the same bytes (type 0). */
+    a->w = (struct ds_weight_view){
+        .data = shared(p, "w", s->n, s->k, WEIGHTS, err), .n = s->n, .k = s->k};
+    a->w.file_data = a->w.data;
+    return a->w.data ? 0 : -1;
+}
+
+static int matmul_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_matmul_args *a = &p->args.matmul;
+    a->rows = ds_call_rows(c);
+    a->ldx = a->k + c->gap, a->ldy = a->n + c->gap;
+    a->x = input(p, c, "x", FIRST, a->k, err);
+    if (!a->x)
+        return -1;
+    a->bias = NULL;
+    if (c->bias) {
+        float *bias =
+            ds_arena_place(&p->arena, "bias", DS_ARRAY_IN, 4, 1, a->n, a->n, c->place, err);
+        if (!bias)
+            return -1;
+        ds_content_fill(bias, a->n, p->seed, BIAS);
+        a->bias = bias;
+    }
+    a->y = output(p, c, a->n, err);
+    return a->y ? 0 : -1;
+}
+
+static int matmul_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                        struct ds_output_part part[DS_MOST_PARTS])
+{
+    (void)c;
+    return one_part(part, DS_ELEMENT_F32, p->shape->n);
+}
+
+static double matmul_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return (double)ds_call_rows(c) * (double)p->shape->n * (double)p->shape->k;
+}
+
+static double matmul_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    const double n = (double)p->shape->n, k = (double)p->shape->k;
+    return 4.0 * (n * k + (double)ds_call_rows(c) * (n + k));
+}
+
+/* ---- rope -------------------------------------------------------------------------------------------- */
+
+static int rope_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    const int64_t pairs = p->shape->rope_dim / 2;
+    float *t = ds_arena_place(&p->arena, "cos_sin", DS_ARRAY_IN, 4, ROPE_POSITIONS, 2 * pairs,
+                              2 * pairs, 0, err);
+    for (int64_t pos = 0; t && pos < ROPE_POSITIONS; pos++)
+        for (int64_t i = 0; i < pairs; i++) {
+            double angle = (double)pos * pow(10000.0, -2.0 * (double)i / (2.0 * (double)pairs));
+            t[(pos * pairs + i) * 2] = (float)cos(angle);
+            t[(pos * pairs + i) * 2 + 1] = (float)sin(angle);
+        }
+    p->args.rope.cos_sin = t;
+    p->args.rope.table_positions = ROPE_POSITIONS;
+    return t ? 0 : -1;
+}
+
+static int rope_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_rope_args *a = &p->args.rope;
+    const struct ds_shape *s = p->shape;
+    a->rows = ds_call_rows(c), a->heads = s->heads, a->head_dim = s->head_dim;
+    a->rope_dim = s->rope_dim, a->neox = (int)s->neox;
+    a->ldx = a->ldy = s->heads * s->head_dim + c->gap;
+    int32_t *positions =
+        ds_arena_place(&p->arena, "positions", DS_ARRAY_IN, 4, 1, a->rows, a->rows, c->place, err);
+    if (!positions)
+        return -1;
+    for (int64_t i = 0, r = 0; i < c->n_segments; i++)
+        for (int32_t j = 0; j < c->segment[i].length; j++)
+            positions[r++] = (c->segment[i].first + j) % ROPE_POSITIONS;
+    a->positions = positions;
+    a->x = input(p, c, "x", FIRST, s->heads * s->head_dim, err);
+    a->y = a->x ? output(p, c, s->heads * s->head_dim, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+static int rope_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                      struct ds_output_part part[DS_MOST_PARTS])
+{
+    (void)c;
+    return one_part(part, DS_ELEMENT_F32, p->shape->heads * p->shape->head_dim);
+}
+
+static double rope_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return (double)ds_call_rows(c) * (double)(p->shape->heads * p->shape->head_dim);
+}
+
+static double rope_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 8.0 * rope_work(p, c);
+}
+
+/* ---- cache --------------------------------------------------------------------------------------------- */
+
+/* Each segment is a request of its own whose rows fill the last slots of its pages; slots count from
+ * the segment's first row. */
+struct cache_own {
+    struct ds_sequence *sequences;
+    int32_t *pages;
+    int64_t *row_of; /* row of the call -> row of the cache */
+};
+
+static int cache_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    p->own = ds_calloc(1, sizeof(struct cache_own), "cache call", err);
+    return p->own ? 0 : -1;
+}
+
+static void cache_clear(struct cache_own *o)
+{
+    free(o->sequences);
+    free(o->pages);
+    free(o->row_of);
+    memset(o, 0, sizeof *o);
+}
+
+static void cache_close(struct ds_subject_parts *p)
+{
+    if (p->own)
+        cache_clear(p->own);
+    free(p->own);
+}
+
+static int64_t cache_slots(const struct ds_segment *s)
+{
+    return (int64_t)s->padding + s->length;
+}
+
+/* Pages are dealt out in ascending or permuted order. */
+static void cache_pages(struct cache_own *o, int64_t n, uint64_t permute)
+{
+    for (int64_t i = 0; i < n; i++)
+        o->pages[i] = (int32_t)i;
+    for (int64_t i = n - 1; permute && i > 0; i--) {
+        int64_t j = (int64_t)(ds_content_hash(permute, (uint64_t)i) % (uint64_t)(i + 1));
+        int32_t keep = o->pages[i];
+        o->pages[i] = o->pages[j];
+        o->pages[j] = keep;
+    }
+}
+
+static int cache_arrange(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_cache_args *a = &p->args.cache;
+    struct cache_own *o = p->own;
+    int64_t page = c->page_size ? c->page_size : CACHE_PAGE, pages = 0, r = 0;
+    for (int64_t i = 0; i < c->n_segments; i++)
+        pages += (cache_slots(&c->segment[i]) + c->spare_slots + page - 1) / page;
+    cache_clear(o);
+    o->sequences = ds_calloc((size_t)c->n_segments, sizeof *o->sequences, "sequences", err);
+    o->pages = ds_calloc((size_t)pages, sizeof *o->pages, "pages", err);
+    o->row_of = ds_calloc((size_t)a->rows, sizeof *o->row_of, "rows", err);
+    if (!o->sequences || !o->pages || !o->row_of)
+        return -1;
+    cache_pages(o, pages, c->permute);
+    const int32_t *next = o->pages;
+    for (int64_t i = 0; i < c->n_segments; i++) {
+        const struct ds_segment *s = &c->segment[i];
+        o->sequences[i] = (struct ds_sequence){.request = (int32_t)i,
+                                               .q_first = (int32_t)r,
+                                               .q_len = s->length,
+                                               .kv_len = (int32_t)cache_slots(s),
+                                               .kv_first = s->padding,
+                                               .pages = next};
+        for (int64_t j = 0; j < s->length; j++) {
+            int64_t slot = s->padding + j;
+            o->row_of[r++] = next[slot / page] * page + slot % page;
+        }
+        next += (cache_slots(s) + c->spare_slots + page - 1) / page;
+    }
+    a->page_size = page, a->pages = pages;
+    a->sequences = o->sequences, a->n_sequences = c->n_segments;
+    return 0;
+}
+
+static int cache_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_cache_args *a = &p->args.cache;
+    const struct cache_own *o = p->own;
+    a->rows = ds_call_rows(c), a->width = p->shape->width, a->ldx = a->width + c->gap;
+    if (cache_arrange(p, c, err) != 0)
+        return -1;
+    a->x = input(p, c, "x", FIRST, a->width, err);
+    if (!a->x)
+        return -1;
+    a->cache = ds_arena_place(&p->arena, "y", DS_ARRAY_OUT, 4, a->pages * a->page_size, a->width,
+                              a->width, c->place, err);
+    uint8_t *mask = a->cache ? ds_arena_row_mask(&p->arena, err) : NULL;
+    if (!mask)
+        return -1;
+    for (int64_t r = 0; r < a->rows; r++)
+        mask[o->row_of[r]] = 1;
+    return 0;
+}
+
+static int64_t cache_row_of(const struct ds_subject_parts *p, const struct ds_call *c, int part,
+                            int64_t r)
+{
+    (void)c, (void)part;
+    return ((const struct cache_own *)p->own)->row_of[r];
+}
+
+/* ---- silu_mul, add --------------------------------------------------------------------------------------- */
+
+static int silu_mul_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_silu_mul_args *a = &p->args.silu_mul;
+    a->rows = ds_call_rows(c), a->width = p->shape->width;
+    a->ldx = a->ldy = a->width + c->gap;
+    a->gate = input(p, c, "gate", FIRST, a->width, err);
+    a->up = a->gate ? input(p, c, "up", SECOND, a->width, err) : NULL;
+    a->y = a->up ? output(p, c, a->width, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+static int add_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_add_args *a = &p->args.add;
+    a->rows = ds_call_rows(c), a->width = p->shape->width;
+    a->lda = a->ldb = a->ldy = a->width + c->gap;
+    a->a = input(p, c, "a", FIRST, a->width, err);
+    a->b = a->a ? input(p, c, "b", SECOND, a->width, err) : NULL;
+    a->y = a->b ? output(p, c, a->width, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+/* ---- router, combine ------------------------------------------------------------------------------------- */
+
+static int router_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_router_args *a = &p->args.router;
+    const struct ds_shape *s = p->shape;
+    a->rows = ds_call_rows(c), a->experts = s->experts, a->top_k = s->top_k;
+    a->ldx = s->experts + c->gap, a->normalise = 1;
+    a->logits = input(p, c, "logits", FIRST, s->experts, err);
+    a->ids = a->logits ? ds_arena_place(&p->arena, "ids", DS_ARRAY_OUT, 4, a->rows, s->top_k,
+                                        s->top_k, c->place, err)
+                       : NULL;
+    a->weights = a->ids ? ds_arena_place(&p->arena, "weights", DS_ARRAY_OUT, 4, a->rows, s->top_k,
+                                         s->top_k, c->place, err)
+                        : NULL;
+    return a->weights ? 0 : -1;
+}
+
+static int router_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                        struct ds_output_part part[DS_MOST_PARTS])
+{
+    (void)c;
+    part[0] = (struct ds_output_part){"ids", DS_ELEMENT_I32, p->shape->top_k};
+    part[1] = (struct ds_output_part){"weights", DS_ELEMENT_F32, p->shape->top_k};
+    return 2;
+}
+
+static double router_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return (double)ds_call_rows(c) * (double)p->shape->experts;
+}
+
+static double router_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 4.0 * (double)ds_call_rows(c) * (double)(p->shape->experts + 2 * p->shape->top_k);
+}
+
+static int combine_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_combine_args *a = &p->args.combine;
+    const struct ds_shape *s = p->shape;
+    a->rows = ds_call_rows(c), a->width = s->width, a->top_k = s->top_k;
+    a->ldx = a->ldy = s->width + c->gap;
+    float *x = place(p, c, "x", DS_ARRAY_IN, a->rows * s->top_k, s->width, err);
+    if (!x)
+        return -1;
+    for (int64_t i = 0, r = 0; i < c->n_segments; i++)
+        for (int32_t j = 0; j < c->segment[i].length; j++)
+            for (int64_t e = 0; e < s->top_k; e++, r++)
+                ds_content_row(x + r * a->ldx, s->width, p->seed, TENSOR + (int)e,
+                               c->segment[i].sequence, c->segment[i].first + j,
+                               c->segment[i].content);
+    a->x = x;
+    float *w = ds_arena_place(&p->arena, "weights", DS_ARRAY_IN, 4, a->rows, s->top_k, s->top_k,
+                              c->place, err);
+    if (!w)
+        return -1;
+    ds_subject_fill(p, c, SECOND, w, s->top_k, s->top_k);
+    a->weights = w;
+    a->y = output(p, c, s->width, err);
+    return a->y ? 0 : -1;
+}
+
+static double combine_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return width_work(p, c) * (double)p->shape->top_k;
+}
+
+static double combine_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 4.0 * width_work(p, c) * (double)(p->shape->top_k + 1);
+}
+
+/* ---- allreduce ------------------------------------------------------------------------------------------- */
+
+enum { MOST_RANKS = 16 };
+
+static int allreduce_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    if (p->shape->ranks > MOST_RANKS)
+        return ds_fail(err, "shape: ranks %lld; the lab has memory for %d",
+                       (long long)p->shape->ranks, MOST_RANKS);
+    p->own = ds_calloc(MOST_RANKS, sizeof(const float *), "ranks", err);
+    p->args.allreduce.x = p->own;
+    return p->own ? 0 : -1;
+}
+
+static void own_close(struct ds_subject_parts *p)
+{
+    free(p->own);
+}
+
+static int allreduce_build(struct ds_subject_parts *p, const struct ds_call *c,
+                           struct ds_error *err)
+{
+    static const char *const names[MOST_RANKS] = {
+        "x[0]", "x[1]", "x[2]",  "x[3]",  "x[4]",  "x[5]",  "x[6]",  "x[7]",
+        "x[8]", "x[9]", "x[10]", "x[11]", "x[12]", "x[13]", "x[14]", "x[15]"};
+    struct ds_allreduce_args *a = &p->args.allreduce;
+    const float **x = p->own;
+    a->rows = ds_call_rows(c), a->width = p->shape->width, a->ranks = p->shape->ranks;
+    a->ldx = a->ldy = a->width + c->gap;
+    for (int i = 0; i < a->ranks; i++) {
+        x[i] = input(p, c, names[i], TENSOR + i, a->width, err);
+        if (!x[i])
+            return -1;
+    }
+    a->y = output(p, c, a->width, err);
+    return a->y ? 0 : -1;
+}
+
+static double allreduce_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return width_work(p, c) * (double)p->shape->ranks;
+}
+
+static double allreduce_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 4.0 * width_work(p, c) * (double)(p->shape->ranks + 1);
+}
+
+/* ---- sample ---------------------------------------------------------------------------------------------- */
+
+static int sample_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_sample_args *a = &p->args.sample;
+    a->rows = ds_call_rows(c), a->vocab = p->shape->vocab, a->ldx = a->vocab + c->gap;
+    a->logits = input(p, c, "logits", FIRST, a->vocab, err);
+    a->ids = a->logits
+                 ? ds_arena_place(&p->arena, "y", DS_ARRAY_OUT, 4, a->rows, 1, 1, c->place, err)
+                 : NULL;
+    return a->ids ? 0 : -1;
+}
+
+static int sample_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                        struct ds_output_part part[DS_MOST_PARTS])
+{
+    (void)p, (void)c;
+    return one_part(part, DS_ELEMENT_I32, 1);
+}
+
+static double sample_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return (double)ds_call_rows(c) * (double)p->shape->vocab;
+}
+
+static double sample_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 4.0 * sample_work(p, c);
+}
+
+/* ---- custom ---------------------------------------------------------------------------------------------- */
+
+static int custom_declare(const struct ds_subject_parts *p, int64_t rows, struct ds_custom_args *a,
+                          struct ds_error *err)
+{
+    char why[256] = "";
+    memset(a, 0, sizeof *a);
+    if (p->kernel->declare(rows, p->shape->width, a, why, sizeof why) != 0)
+        return ds_fail(err, "custom/%s: declare: %s", p->kernel->name, why);
+    if (a->n_tensors < 0 || a->n_tensors > DS_CUSTOM_MAX_TENSORS)
+        return ds_fail(err, "custom/%s: %d tensors declared, %d are possible", p->kernel->name,
+                       a->n_tensors, DS_CUSTOM_MAX_TENSORS);
+    for (int i = 0; i < a->n_tensors; i++) {
+        const struct ds_custom_tensor *t = &a->tensor[i];
+        if (!t->name || t->rows < 0 || t->cols < 1 || t->ld < t->cols ||
+            (t->per_row && t->rows != rows) || t->dtype < DS_ELEMENT_F32 ||
+            t->dtype > DS_ELEMENT_I32 || t->role < DS_TENSOR_IN || t->role > DS_TENSOR_IN_OUT)
+            return ds_fail(err,
+                           "custom/%s: tensor %d is declared with sizes or a type that make no "
+                           "sense",
+                           p->kernel->name, i);
+    }
+    return 0;
+}
+
+static int custom_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    return custom_declare(p, 1, &p->args.custom, err);
+}
+
+/* One row of f32 content in the tensor's own format; small whole numbers for i32. */
+static void custom_row(const struct ds_custom_tensor *t, void *row, float *values)
+{
+    static const int dtype[] = {DS_F32, DS_F16, DS_BF16};
+    if (t->dtype != DS_ELEMENT_I32) {
+        ds_round_row(dtype[t->dtype], row, values, (size_t)t->cols);
+        return;
+    }
+    for (int64_t j = 0; j < t->cols; j++)
+        ((int32_t *)row)[j] = (int32_t)(ds_f32_bits(values[j]) >> 3 & 7u);
+}
+
+static int custom_fill(const struct ds_subject_parts *p, const struct ds_call *c, int i,
+                       const struct ds_custom_tensor *t, struct ds_error *err)
+{
+    const size_t element = t->dtype == DS_ELEMENT_F32 || t->dtype == DS_ELEMENT_I32 ? 4 : 2;
+    unsigned char *at = t->data;
+    float *values = ds_calloc((size_t)t->cols, sizeof *values, "a custom tensor's row", err);
+    if (!values)
+        return -1;
+    if (!t->per_row)
+        for (int64_t r = 0; r < t->rows; r++, at += (size_t)t->ld * element) {
+            ds_content_row(values, t->cols, p->seed, TENSOR + i, -1, (int32_t)r, DS_CONTENT_PLAIN);
+            custom_row(t, at, values);
+        }
+    for (int64_t s = 0; t->per_row && s < c->n_segments; s++)
+        for (int32_t j = 0; j < c->segment[s].length; j++, at += (size_t)t->ld * element) {
+            ds_content_row(values, t->cols, p->seed, TENSOR + i, c->segment[s].sequence,
+                           c->segment[s].first + j, c->segment[s].content);
+            custom_row(t, at, values);
+        }
+    free(values);
+    return 0;
+}
+
+/* The kernel says how far rows are apart, so gaps are its own. */
+static int custom_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    static const int roles[] = {DS_ARRAY_IN, DS_ARRAY_OUT, DS_ARRAY_IN_OUT};
+    struct ds_custom_args *a = &p->args.custom;
+    if (custom_declare(p, ds_call_rows(c), a, err) != 0)
+        return -1;
+    a->rows = ds_call_rows(c);
+    for (int i = 0; i < a->n_tensors; i++) {
+        struct ds_custom_tensor *t = &a->tensor[i];
+        int element = t->dtype == DS_ELEMENT_F32 || t->dtype == DS_ELEMENT_I32 ? 4 : 2;
+        t->data = ds_arena_place(&p->arena, t->name, roles[t->role], element, t->rows, t->cols,
+                                 t->ld, c->place, err);
+        if (!t->data || (t->role != DS_TENSOR_OUT && custom_fill(p, c, i, t, err) != 0))
+            return -1;
+    }
+    return 0;
+}
+
+static int custom_parts(const struct ds_subject_parts *p, const struct ds_call *c,
+                        struct ds_output_part part[DS_MOST_PARTS])
+{
+    const struct ds_custom_args *a = &p->args.custom;
+    int n = 0;
+    (void)c;
+    for (int i = 0; i < a->n_tensors; i++)
+        if (a->tensor[i].role != DS_TENSOR_IN && a->tensor[i].per_row)
+            part[n++] =
+                (struct ds_output_part){a->tensor[i].name, a->tensor[i].dtype, a->tensor[i].cols};
+    return n;
+}
+
+static double custom_work(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    const struct ds_custom_args *a = &p->args.custom;
+    double n = 0;
+    for (int i = 0; i < a->n_tensors; i++)
+        n += (double)a->tensor[i].cols *
+             (double)(a->tensor[i].per_row ? ds_call_rows(c) : a->tensor[i].rows);
+    return n;
+}
+
+static double custom_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
+{
+    return 4.0 * custom_work(p, c);
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------- */
+
+static const struct ds_subject_ops table[DS_OP_COUNT] = {
+    [DS_OP_EMBED] = {.open = embed_open,
+                     .build = embed_build,
+                     .parts = width_parts,
+                     .work = width_work,
+                     .bytes = two_bytes},
+    [DS_OP_RMSNORM] = {.open = rmsnorm_open,
+                       .build = rmsnorm_build,
+                       .parts = width_parts,
+                       .work = width_work,
+                       .bytes = two_bytes},
+    [DS_OP_MATMUL] = {.open = matmul_open,
+                      .build = matmul_build,
+                      .parts = matmul_parts,
+                      .work = matmul_work,
+                      .bytes = matmul_bytes},
+    [DS_OP_ROPE] = {.open = rope_open,
+                    .build = rope_build,
+                    .parts = rope_parts,
+                    .work = rope_work,
+                    .bytes = rope_bytes},
+    [DS_OP_CACHE] = {.open = cache_open,
+                     .close = cache_close,
+                     .build = cache_build,
+                     .parts = width_parts,
+                     .row_of = cache_row_of,
+                     .work = width_work,
+                     .bytes = two_bytes},
+    [DS_OP_SOFTMAX] = {.build = softmax_build,
+                       .parts = width_parts,
+                       .work = width_work,
+                       .bytes = two_bytes},
+    [DS_OP_SILU_MUL] = {.build = silu_mul_build,
+                        .parts = width_parts,
+                        .work = width_work,
+                        .bytes = three_bytes},
+    [DS_OP_ADD] = {.build = add_build,
+                   .parts = width_parts,
+                   .work = width_work,
+                   .bytes = three_bytes},
+    [DS_OP_ROUTER] = {.build = router_build,
+                      .parts = router_parts,
+                      .work = router_work,
+                      .bytes = router_bytes},
+    [DS_OP_COMBINE] = {.build = combine_build,
+                       .parts = width_parts,
+                       .work = combine_work,
+                       .bytes = combine_bytes},
+    [DS_OP_ALLREDUCE] = {.open = allreduce_open,
+                         .close = own_close,
+                         .build = allreduce_build,
+                         .parts = width_parts,
+                         .work = allreduce_work,
+                         .bytes = allreduce_bytes},
+    [DS_OP_SAMPLE] = {.build = sample_build,
+                      .parts = sample_parts,
+                      .work = sample_work,
+                      .bytes = sample_bytes},
+    [DS_OP_CUSTOM] = {.open = custom_open,
+                      .build = custom_build,
+                      .parts = custom_parts,
+                      .work = custom_work,
+                      .bytes = custom_bytes},
+};
+
+const struct ds_subject_ops *ds_subject_rows_ops(int op)
+{
+    return &table[op];
+}

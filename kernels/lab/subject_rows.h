@@ -1,0 +1,15 @@
+/* subject_rows.h: inside the lab: how the ops whose rows stand alone are brought into a call. */
+#ifndef DS_LAB_SUBJECT_ROWS_H
+#define DS_LAB_SUBJECT_ROWS_H
+
+#include "kernels/lab/subject.h"
+
+/* Of any op but attention. */
+const struct ds_subject_ops *ds_subject_rows_ops(int op);
+
+/* Content of one row of the pool, of stream `stream`: fills `rows` of the call one below the other,
+ * `ld` apart. */
+void ds_subject_fill(const struct ds_subject_parts *p, const struct ds_call *c, int stream,
+                     float *at, int64_t cols, int64_t ld);
+
+#endif
