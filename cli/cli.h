@@ -84,6 +84,9 @@ int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err);
 const char *ds_cli_version(void); /* "0.1.0" */
 const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 
+/* Loads the files of --plugin, once, before a verb looks for kernels (plugins.c). */
+int ds_cli_plugins(const struct ds_options *o, struct ds_error *err);
+
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 
 int ds_verb_run(const struct ds_options *o);

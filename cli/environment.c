@@ -3,8 +3,10 @@
  * enters a record, no host name, no user, no folder. */
 #include "cli/cli.h"
 
+#include "base/fp_control.h"
 #include "base/mem.h"
 #include "dumps/record.h"
+#include "kernels/plugin.h"
 #include "kernels/registry.h"
 
 #include "build_info.h"
@@ -14,6 +16,7 @@
 
 #include <fenv.h>
 #include <gnu/libc-version.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
@@ -22,9 +25,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <xxhash.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 #define DS_VERSION "0.1.0"
 
@@ -179,14 +179,10 @@ static void add_float_state(struct list *l)
         : mode == FE_UPWARD   ? "up"
         : mode == FE_DOWNWARD ? "down"
                               : "zero");
-#if defined(__x86_64__)
-    unsigned csr = _mm_getcsr();
-    /* The sticky exception flags (bits 0 to 5) tell of the past, not of what arithmetic does next.
-     */
-    add_format(l, "mxcsr", "0x%04x", csr & ~0x3fu);
-    add(l, "flush_to_zero", csr & 0x8000u ? "on" : "off");
-    add(l, "denormals_are_zero", csr & 0x0040u ? "on" : "off");
-#endif
+    const unsigned control = ds_fp_control();
+    add_format(l, "mxcsr", "0x%04x", control);
+    add(l, "flush_to_zero", control & 0x8000u ? "on" : "off");
+    add(l, "denormals_are_zero", control & 0x0040u ? "on" : "off");
 }
 
 /* ---- software -------------------------------------------------------------------------------- */
@@ -206,6 +202,26 @@ static void add_libraries(struct list *l)
     add(l, "pinned_isa", ds_isa_name());
 }
 
+/* By file name, no folder, and by content: a plugin built anew is another plugin. */
+static void add_plugins(struct list *l)
+{
+    for (size_t i = 0; i < ds_plugin_count(); i++) {
+        const struct ds_plugin *p = ds_plugin_at(i);
+        struct ds_buf value = {0};
+        char name[32];
+        snprintf(name, sizeof name, "plugin_%zu", i + 1);
+        ds_buf_escape(&value, p->file, (size_t)-1);
+        ds_buf_printf(&value, " %016" PRIx64, p->digest);
+        if (p->fp_after != p->fp_before)
+            ds_buf_printf(&value, ", loading it set mxcsr 0x%04x", (unsigned)p->fp_after);
+        if (value.failed)
+            l->failed = 1;
+        else
+            add(l, name, value.data);
+        ds_buf_free(&value);
+    }
+}
+
 int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err)
 {
     struct list l = {.err = err};
@@ -217,6 +233,7 @@ int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err)
     add_cpu(&l);
     add_float_state(&l);
     add_libraries(&l);
+    add_plugins(&l);
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *value = getenv(variables[i]);
         if (value)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|silu_mul|add|sample"
+#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -177,6 +177,10 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"output", 'o', "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
      "write the result to FILE; for run, where the record goes (default ./driftscope-DATE.h5)"},
+    {"plugin", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
+     "add the kernel variants of a shared object (.so); may be given several times"},
+    {"plugin-timeout", 0, "N", DS_ANY_VERB, "10", DS_OPT_NUMBER, NULL, 1, 86400,
+     "seconds that loading a plugin may take"},
     {"json", 0, NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
      "print the result as one JSON object"},
     {"quiet", 'q', NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,

@@ -3,6 +3,7 @@
 #include "cli/render_verdict.h"
 
 #include "cli/render_matrix.h"
+#include "kernels/plugin.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -75,6 +76,11 @@ static void add_run(struct ds_buf *out, const char *model)
     if (model && model[0] && !is_default_model(model)) {
         ds_buf_puts(out, "-m ");
         ds_cli_quote(out, model);
+        ds_buf_puts(out, " ");
+    }
+    for (size_t i = 0; i < ds_plugin_count(); i++) {
+        ds_buf_puts(out, "--plugin ");
+        ds_cli_quote(out, ds_plugin_at(i)->path);
         ds_buf_puts(out, " ");
     }
 }

@@ -25,7 +25,8 @@ int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct
 void ds_render_sentence(const struct ds_render *r, struct ds_buf *out);
 
 /* "driftscope run -m MODEL --resume PATH". A record names its model, but never makes the program
- * open one: the command must say it (the default model needs no -m). model NULL: the default. */
+ * open one: the command must say it (the default model needs no -m), and the plugins that are loaded
+ * now. model NULL: the default. */
 void ds_render_resume(struct ds_buf *out, const char *model, const char *path);
 
 /* The layer x stage grid of one arm against its reference; labels as from ds_analysis_labels. bad:

@@ -312,7 +312,11 @@ static int check_environment(const struct ds_options *o, const struct ds_header 
             rc = ds_fail(err,
                          "the record was made in another environment: %.60s was %.200s, is %.200s",
                          t->name, was ? was : "unset", is ? is : "unset");
-            ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
+            if (strncmp(t->name, "plugin_", 7) == 0)
+                ds_hint(err, "give the files that it was made with, in the same order: --plugin "
+                             "FILE.so; --force does without");
+            else
+                ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
         }
     }
     ds_header_free(&now);

@@ -3,6 +3,7 @@
 #ifndef DS_FORWARD_PRIVATE_H
 #define DS_FORWARD_PRIVATE_H
 
+#include "base/fp_control.h"
 #include "base/team.h"
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
@@ -91,13 +92,5 @@ void ds_forward_poison(float *y, size_t n);
 /* Attention's arguments for a layer of the planned call. */
 void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                struct ds_attention_args *a);
-
-/* The control bits (rounding, flush to zero, exception masks) of this thread's floating-point unit.
- */
-uint32_t ds_fp_control(void);
-/* An error unless rounding is to nearest even and subnormals are kept. */
-int ds_fp_check_entry(struct ds_error *err);
-/* Sets this thread's control bits to `want`; 1 if they were others. */
-int ds_fp_restore(uint32_t want);
 
 #endif

@@ -1,6 +1,7 @@
 /* blas.c: OpenBLAS, opened with dlopen so that no binary links a BLAS, with a core of one's choice.
  * Owns the one library handle of the process. Knows no kernel. */
 #define _GNU_SOURCE
+#include "base/fp_control.h"
 #include "base/names.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/registry.h"
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <xmmintrin.h>
 
 /* Fixed names only: a path never comes from the environment. Fedora's threaded build has a name of
  * its own; the last is Debian's place when the alternatives system set no link. */
@@ -176,15 +176,15 @@ static void *open_first(struct ds_error *err)
  * every result after. */
 static void *open_checked(struct symbols *f, struct ds_error *err)
 {
-    const unsigned control = 0xffc0u, before = _mm_getcsr();
+    const uint32_t before = ds_fp_control();
     void *handle = open_first(err);
-    const unsigned after = _mm_getcsr();
+    const uint32_t after = ds_fp_control();
+    const int changed = ds_fp_restore(before);
     if (!handle)
         return NULL;
-    if ((before ^ after) & control) {
-        _mm_setcsr(before);
+    if (changed) {
         ds_fail(err, "loading openblas changed the floating-point mode (MXCSR %04x to %04x)",
-                before, after);
+                (unsigned)before, (unsigned)after);
     } else if (find_symbols(handle, f, err) == 0) {
         return handle;
     }

@@ -11,10 +11,10 @@
 #include <string.h>
 
 static const char *const op_names[DS_OP_COUNT] = {
-    [DS_OP_EMBED] = "embed",     [DS_OP_RMSNORM] = "rmsnorm",     [DS_OP_MATMUL] = "matmul",
-    [DS_OP_ROPE] = "rope",       [DS_OP_CACHE] = "cache",         [DS_OP_ATTENTION] = "attention",
-    [DS_OP_SOFTMAX] = "softmax", [DS_OP_SILU_MUL] = "silu_mul",   [DS_OP_ADD] = "add",
-    [DS_OP_ROUTER] = "router",   [DS_OP_COMBINE] = "combine",     [DS_OP_ALLREDUCE] = "allreduce",
+    [DS_OP_EMBED] = "embed",     [DS_OP_RMSNORM] = "rmsnorm",   [DS_OP_MATMUL] = "matmul",
+    [DS_OP_ROPE] = "rope",       [DS_OP_CACHE] = "cache",       [DS_OP_ATTENTION] = "attention",
+    [DS_OP_SOFTMAX] = "softmax", [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",
+    [DS_OP_ROUTER] = "router",   [DS_OP_COMBINE] = "combine",   [DS_OP_ALLREDUCE] = "allreduce",
     [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",
 };
 
@@ -102,6 +102,28 @@ static int check_name(const char *name, struct ds_error *err)
     return ds_hint(err, "1 to %d of a-z 0-9 . _ -, a letter or a digit first", MOST_NAME);
 }
 
+/* Features and members that belong to one op mean nothing in another: a mistake that would else go
+ * unseen, since nobody asks there. */
+static int check_features(const struct ds_kernel *k, struct ds_error *err)
+{
+    const uint32_t of_attention =
+        DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE;
+    const uint32_t all = of_attention | DS_FEATURE_UNROUNDED | DS_FEATURE_FILE_WEIGHTS;
+    uint32_t foreign = (k->op == DS_OP_ATTENTION ? 0 : of_attention) |
+                       (k->op == DS_OP_MATMUL ? 0 : (uint32_t)DS_FEATURE_FILE_WEIGHTS);
+    if (k->features & ~all)
+        return ds_fail(err, "kernel %s/%s: features %#x has bits that mean nothing",
+                       op_names[k->op], k->name, (unsigned)k->features);
+    if (k->features & foreign)
+        return ds_fail(err, "kernel %s/%s: features %#x belong to another op", op_names[k->op],
+                       k->name, (unsigned)(k->features & foreign));
+    if (k->prepare && k->op != DS_OP_MATMUL)
+        return ds_fail(err, "kernel %s/%s: prepare is for matmul only", op_names[k->op], k->name);
+    if (k->declare && k->op != DS_OP_CUSTOM)
+        return ds_fail(err, "kernel %s/%s: declare is for custom only", op_names[k->op], k->name);
+    return 0;
+}
+
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
 {
     if (k->abi != DS_KERNEL_ABI) /* first: another abi may have other members */
@@ -118,6 +140,8 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
     if (k->claims & ~(uint32_t)DS_CLAIM_ALL)
         return ds_fail(err, "kernel %s/%s: claims %#x has bits that mean nothing", op_names[k->op],
                        k->name, (unsigned)k->claims);
+    if (check_features(k, err) != 0)
+        return -1;
     if (ds_kernel_find(k->op, k->name)) {
         ds_fail(err, "kernel %s/%s: there is a variant of that name already", op_names[k->op],
                 k->name);
@@ -232,6 +256,16 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
         return p;
     unknown_variant(spec, op, &variant, err);
     return NULL;
+}
+
+size_t ds_kernel_set_count(void)
+{
+    return N_SETS;
+}
+
+const char *ds_kernel_set_name(size_t i)
+{
+    return i < N_SETS ? sets[i].name : NULL;
 }
 
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err)

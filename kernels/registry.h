@@ -21,8 +21,8 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant);
 
 /* Adds a variant to those above for the rest of the process: one of a plugin, or of a test. *k and
  * all it points to are borrowed and must stay as they are. Refused, with an error that names the
- * variant and the member: another abi, an op that does not exist, no launch, unknown claims, a name
- * that no option or record could hold (1 to 31 of a-z 0-9 . _ -, a letter or digit first), a name
+ * variant and the member: another abi, an op that does not exist, no launch, unknown claims or
+ * features, features or members of another op, a name that no option or record could hold (1 to 31 of a-z 0-9 . _ -, a letter or digit first), a name
  * that its op has already. Not thread-safe: add before the first launch and before a worker is
  * forked. */
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
@@ -31,6 +31,10 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
 struct ds_kernel_set {
     const struct ds_kernel *op[DS_OP_COUNT];
 };
+
+/* The named sets, 0..count-1, in the order they are listed. */
+size_t ds_kernel_set_count(void);
+const char *ds_kernel_set_name(size_t i);
 
 /* Parses "vendor", "pinned", "reference", and overrides of single ops:
  * "vendor+attention=pinned+matmul=reference". Unknown names: -1 and an error with the nearest known

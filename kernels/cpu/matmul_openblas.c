@@ -4,17 +4,13 @@
  * its core and its thread count, so a row's bits depend on the number of rows, on the row's place
  * among them and on the threads; only the repeat of the same call is promised. bias is added after,
  * rounded once more. */
+#include "base/fp_control.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/registry.h"
 
 #include <limits.h>
 #include <string.h>
-#include <xmmintrin.h>
-
-/* Control bits of MXCSR: rounding, flush-to-zero, denormals-are-zero, exception masks; not the
- * sticky flags. */
-static const unsigned MXCSR_CONTROL = 0xffc0u;
 
 static int openblas_available(char *why, size_t why_size)
 {
@@ -53,15 +49,13 @@ static int openblas_launch(const void *args, const struct ds_exec *exec, char *w
     if (ds_blas_set_threads(exec->threads) != 0)
         return ds_cpu_refuse(why, why_size, "%s does not take %d threads (at most %d)",
                              ds_blas_config(), exec->threads, ds_blas_max_threads());
-    const unsigned before = _mm_getcsr();
+    const uint32_t before = ds_fp_control();
     ds_blas_sgemm_nt((int)a->rows, (int)a->n, (int)a->k, a->x, (int)a->ldx, a->w.data, (int)a->k,
                      a->y, (int)a->ldy);
-    const unsigned after = _mm_getcsr();
-    if ((before ^ after) & MXCSR_CONTROL) {
-        _mm_setcsr(before);
-        return ds_cpu_refuse(why, why_size, "cblas_sgemm left MXCSR at %04x, it was %04x", after,
-                             before);
-    }
+    const uint32_t after = ds_fp_control();
+    if (ds_fp_restore(before))
+        return ds_cpu_refuse(why, why_size, "cblas_sgemm left MXCSR at %04x, it was %04x",
+                             (unsigned)after, (unsigned)before);
     if (a->bias)
         for (int64_t r = 0; r < a->rows; r++)
             for (int64_t j = 0; j < a->n; j++)

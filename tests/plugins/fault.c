@@ -1,0 +1,146 @@
+/* fault.c: a plugin with one fault, chosen by -DFAULT_NAME; with none of them it is a sound one with
+ * add/mine and matmul/mine. test_plugin.sh builds it against the public header alone. */
+#include "driftscope_kernel.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+
+/* The place of a fault at run time: rows of this call. */
+#ifndef FROM_ROWS
+#define FROM_ROWS 0
+#endif
+
+#if defined(FAULT_CRASH_ON_LOAD)
+__attribute__((constructor)) static void on_load(void)
+{
+    raise(SIGSEGV);
+}
+#elif defined(FAULT_HANG_ON_LOAD)
+__attribute__((constructor)) static void on_load(void)
+{
+    for (;;)
+        pause();
+}
+#elif defined(FAULT_EXIT_ON_LOAD)
+__attribute__((constructor)) static void on_load(void)
+{
+    exit(0);
+}
+#elif defined(FAULT_PRINT_ON_LOAD)
+__attribute__((constructor)) static void on_load(void)
+{
+    if (write(STDOUT_FILENO, "printed\n", 8) != 8)
+        abort();
+}
+#elif defined(FAULT_FLUSH_ON_LOAD)
+/* What crtfastmath.o does in a library linked with -ffast-math. */
+__attribute__((constructor)) static void on_load(void)
+{
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+}
+#elif defined(FAULT_UNRESOLVED)
+void nobody_has_this_function(void);
+__attribute__((constructor)) static void on_load(void)
+{
+    nobody_has_this_function();
+}
+#endif
+
+static int available(char *why, size_t why_size)
+{
+    (void)why, (void)why_size;
+#if defined(FAULT_CRASH_WHEN_ASKED)
+    raise(SIGBUS);
+#elif defined(FAULT_CANNOT_RUN)
+    strncpy(why, "needs a device that is not here", why_size - 1);
+    return -1;
+#endif
+    return 0;
+}
+
+static int add(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_add_args *a = args;
+    (void)exec, (void)why, (void)why_size;
+    if (a->rows >= FROM_ROWS) {
+#if defined(FAULT_CRASH_IN_LAUNCH)
+        raise(SIGSEGV);
+#elif defined(FAULT_HANG_IN_LAUNCH)
+        for (;;)
+            pause();
+#elif defined(FAULT_EXIT_IN_LAUNCH)
+        _exit(3);
+#endif
+    }
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = a->a[r * a->lda + i] + a->b[r * a->ldb + i];
+    return 0;
+}
+
+static int matmul(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    (void)exec, (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            float s = 0.0f;
+            for (int64_t k = a->k; k-- > 0;)
+                s += a->x[r * a->ldx + k] * a->w.data[j * a->k + k];
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+        }
+    return 0;
+}
+
+#if !defined(NAME)
+#define NAME "mine"
+#endif
+#if !defined(FEATURES)
+#define FEATURES 0
+#endif
+#if !defined(ABI)
+#define ABI DS_KERNEL_ABI
+#endif
+
+static const struct ds_kernel kernels[] = {{.abi = ABI,
+                                            .op = DS_OP_ADD,
+                                            .name = NAME,
+                                            .summary = "a + b",
+                                            .claims = DS_CLAIM_ALL,
+                                            .features = FEATURES,
+                                            .available = available,
+                                            .launch = add},
+                                           {.abi = ABI,
+                                            .op = DS_OP_MATMUL,
+                                            .name = "mine",
+                                            .summary = "one sum in descending k",
+                                            .claims = DS_CLAIM_ALL,
+                                            .launch = matmul}};
+
+#if defined(FAULT_NO_SYMBOL)
+int ds_plugin_kernel(void);
+int ds_plugin_kernel(void)
+{
+    return kernels[0].op;
+}
+#else
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+#if defined(FAULT_TWICE)
+    static const struct ds_kernel *const all[] = {&kernels[0], &kernels[0], NULL};
+#elif defined(FAULT_EMPTY)
+    static const struct ds_kernel *const all[] = {NULL, &kernels[0]};
+#else
+    static const struct ds_kernel *const all[] = {&kernels[0], &kernels[1], NULL};
+#endif
+#if defined(FAULT_OTHER_ABI)
+    abi = 1;
+#elif defined(FAULT_CRASH_IN_FUNCTION)
+    abort();
+#endif
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+#endif
