@@ -85,6 +85,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BE
 
 # Code for one instruction set lives in a file of its own, named after it; it is reached only after a CPU check.
 %_avx2.o:   ISA := -mavx2 -mfma
+$(BUILD)/kernels/%_avx2.o: ISA := -mavx2 -mfma -mf16c
 %_avx512.o: ISA := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 $(BUILD)/dumps/%.o: ROOM_CFLAGS := $(HDF5_CFLAGS)
 $(BUILD)/cli/environment.o: ROOM_CFLAGS := $(HDF5_CFLAGS) -I$(BUILD)

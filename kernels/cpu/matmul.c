@@ -4,9 +4,11 @@
  * pinned     K in blocks of 256 from k = 0; in a block one chain s = fmaf(x[k], w[k], s) in
  * ascending k from +0; block sums added in ascending order, the first assigned; bias added last;
  * NaN as 7fc00000. prepare packs the weights as [ceil(n/16)][k][16], one layout for every
- * instruction set. */
+ * instruction set; weights given in their file's format only are packed as they are
+ * (file_weights.h) and made f32 where they are used, exactly as a dequantiser does. */
 #define _GNU_SOURCE
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/file_weights.h"
 #include "kernels/cpu/pinned.h"
 
 #include <stdlib.h>
@@ -110,10 +112,41 @@ static float *packed_memory(size_t bytes)
     return p;
 }
 
+static int file_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
+                        char *why, size_t why_size)
+{
+    const struct ds_file_layout *l = ds_file_layout(w->file_type);
+    size_t bytes;
+    if (!l)
+        return ds_cpu_refuse(why, why_size, "weights of file type %d are not read",
+                             (int)w->file_type);
+    if (w->n < 0 || w->k < 0 || w->k % l->block)
+        return ds_cpu_refuse(why, why_size, "%s weights of %lld x %lld", l->name, (long long)w->n,
+                             (long long)w->k);
+    /* Never more than the f32 form, which is refused here when it does not fit. */
+    if (__builtin_mul_overflow(((size_t)w->n + 15) / 16 * 64, (size_t)w->k + 1, &bytes))
+        return ds_cpu_refuse(why, why_size, "weights of %lld x %lld do not fit in memory",
+                             (long long)w->n, (long long)w->k);
+    const size_t panel = ds_file_panel_bytes(l, w->k);
+    bytes = ((size_t)w->n + 15) / 16 * panel;
+    void *p = packed_memory(bytes);
+    if (!p)
+        return ds_cpu_refuse(why, why_size, "out of memory: %zu bytes for packed weights", bytes);
+    for (int64_t j = 0; j < (w->n + 15) / 16; j++)
+        ds_file_pack_panel(l, w, j, (unsigned char *)p + (size_t)j * panel);
+    *prepared = p;
+    *bytes_out = bytes;
+    return 0;
+}
+
 static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
                           char *why, size_t why_size)
 {
     size_t columns, bytes;
+    if (ds_file_weights_used(w))
+        return file_prepare(w, prepared, bytes_out, why, why_size);
+    if (!w->data && w->n && w->k)
+        return ds_cpu_refuse(why, why_size, "there are no weights");
     if (w->n < 0 || w->k < 0)
         return ds_cpu_refuse(why, why_size, "weights of %lld x %lld", (long long)w->n,
                              (long long)w->k);
@@ -135,6 +168,8 @@ static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_
 /* Work is cut over panels; over rows too when there are fewer panels than threads. */
 struct grid {
     const struct ds_matmul_args *a;
+    void (*run)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
+                int64_t panel1);
     int64_t panels;
     int64_t row_parts;
 };
@@ -145,19 +180,20 @@ static void pinned_columns(const void *args, const struct ds_exec *exec, int thr
     const struct grid *g = args;
     (void)exec, (void)thread;
     if (g->row_parts == 1) {
-        ds_pinned_code()->matmul(g->a, 0, g->a->rows, begin, end);
+        g->run(g->a, 0, g->a->rows, begin, end);
         return;
     }
     for (int64_t i = begin; i < end; i++) { /* item i: one row part of one panel */
         int64_t part = i / g->panels, panel = i % g->panels;
-        ds_pinned_code()->matmul(g->a, g->a->rows * part / g->row_parts,
-                                 g->a->rows * (part + 1) / g->row_parts, panel, panel + 1);
+        g->run(g->a, g->a->rows * part / g->row_parts, g->a->rows * (part + 1) / g->row_parts,
+               panel, panel + 1);
     }
 }
 
 static void pinned_grid(const struct ds_matmul_args *a, const struct ds_exec *exec, struct grid *g)
 {
     g->a = a;
+    g->run = ds_file_weights_used(&a->w) ? ds_pinned_code()->matmul_file : ds_pinned_code()->matmul;
     g->panels = (a->n + 15) / 16;
     g->row_parts = 1;
     if (g->panels < exec->threads && a->rows > 1) {
@@ -211,6 +247,7 @@ const struct ds_kernel ds_matmul_pinned = {.abi = DS_KERNEL_ABI,
                                            .op = DS_OP_MATMUL,
                                            .name = "pinned",
                                            .claims = DS_CLAIM_ALL,
+                                           .features = DS_FEATURE_FILE_WEIGHTS,
                                            .prepare = pinned_prepare,
                                            .launch = pinned_launch,
                                            .describe = pinned_describe,

@@ -20,6 +20,10 @@ struct ds_pinned_code {
     /* Rows and weight panels (16 columns each) begin..end-1 of a matmul. */
     void (*matmul)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
                    int64_t panel1);
+    /* The same on weights packed in their file's format (file_weights.h), of a type that
+     * ds_file_layout() knows. */
+    void (*matmul_file)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
+                        int64_t panel1);
     void (*rmsnorm)(const struct ds_rmsnorm_args *a, int64_t row);
     void (*rope)(const struct ds_rope_args *a, int64_t row);
     /* One head of one query row; work: ds_pinned_attention_floats() floats, 64-byte aligned. */

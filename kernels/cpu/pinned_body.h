@@ -2,11 +2,14 @@
  * and pinned_avx512.c include it after their v16 header. Every order and rounding point is fixed by
  * kernels/PINNED.md; lanes are always independent outputs or the 16 interleaved partial sums, so
  * the width of the hardware changes no bit. */
+#include "kernels/cpu/file_weights.h"
 #include "kernels/cpu/pinned.h"
 
 #include <stddef.h>
 
 #include "kernels/cpu/pinned_matmul.h"
+
+#include "kernels/cpu/pinned_file.h"
 
 /* exp(x): n = round(x / ln 2), r = x - n ln 2 in two steps, 1 + r + r^2 q(r), scaled by 2^n in two
  * steps. */
@@ -293,6 +296,6 @@ static void pinned_attention(const struct ds_attention_args *a, const struct ds_
 
 #define DS_PINNED_TABLE                                                                            \
     {                                                                                              \
-        V16_NAME, V16_ROWS, V16_PANELS, pinned_matmul, pinned_rmsnorm, pinned_rope,                \
-            pinned_attention, pinned_silu_mul, pinned_add, pinned_copy, pinned_exp                 \
+        V16_NAME, V16_ROWS, V16_PANELS, pinned_matmul, pinned_matmul_file, pinned_rmsnorm,         \
+            pinned_rope, pinned_attention, pinned_silu_mul, pinned_add, pinned_copy, pinned_exp    \
     }

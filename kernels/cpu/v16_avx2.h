@@ -154,5 +154,42 @@ static inline v16 v16_rotate(v16 x, v16 cs)
     return V16_EACH(v16_rotate_half, x, cs);
 }
 
+typedef struct {
+    __m256i a, b;
+} v16i;
+
+#define V16I_EACH(f, x, y) ((v16i){f((x).a, y), f((x).b, y)})
+static inline v16i v16i_load(const void *p)
+{
+    const __m256i *q = p;
+    return (v16i){_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+static inline v16i v16i_and(v16i x, uint32_t mask)
+{
+    return V16I_EACH(_mm256_and_si256, x, _mm256_set1_epi32((int32_t)mask));
+}
+static inline v16i v16i_shl(v16i x, int bits)
+{
+    return V16I_EACH(_mm256_slli_epi32, x, bits);
+}
+static inline v16i v16i_shr(v16i x, int bits)
+{
+    return V16I_EACH(_mm256_srli_epi32, x, bits);
+}
+static inline v16 v16_from_int(v16i x)
+{
+    return v16_make(_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b));
+}
+static inline v16 v16_from_bits(v16i x)
+{
+    return v16_make(_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b));
+}
+static inline v16 v16_load_half(const void *p)
+{
+    const __m128i *q = p;
+    return v16_make(_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1)));
+}
+
+#undef V16I_EACH
 #undef V16_EACH
 #endif

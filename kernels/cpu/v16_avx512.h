@@ -115,4 +115,35 @@ static inline v16 v16_rotate(v16 x, v16 cs)
     return _mm512_fmaddsub_ps(x, _mm512_moveldup_ps(cs), sin_part);
 }
 
+typedef __m512i v16i;
+
+static inline v16i v16i_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline v16i v16i_and(v16i x, uint32_t mask)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi32((int32_t)mask));
+}
+static inline v16i v16i_shl(v16i x, int bits)
+{
+    return _mm512_slli_epi32(x, (unsigned)bits);
+}
+static inline v16i v16i_shr(v16i x, int bits)
+{
+    return _mm512_srli_epi32(x, (unsigned)bits);
+}
+static inline v16 v16_from_int(v16i x)
+{
+    return _mm512_cvtepi32_ps(x);
+}
+static inline v16 v16_from_bits(v16i x)
+{
+    return _mm512_castsi512_ps(x);
+}
+static inline v16 v16_load_half(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+
 #endif

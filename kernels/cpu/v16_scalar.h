@@ -141,4 +141,68 @@ static inline v16 v16_rotate(v16 x, v16 cs)
     return r;
 }
 
+/* Sixteen 32-bit words, as packed weights of a file hold them (file_weights.h). */
+typedef struct {
+    uint32_t u[16];
+} v16i;
+
+#define V16I_EACH(expr)                                                                            \
+    v16i r;                                                                                        \
+    for (int i = 0; i < 16; i++)                                                                   \
+        r.u[i] = (expr);                                                                           \
+    return r
+
+static inline v16i v16i_load(const void *p)
+{
+    v16i r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+static inline v16i v16i_and(v16i a, uint32_t mask)
+{
+    V16I_EACH(a.u[i] & mask);
+}
+static inline v16i v16i_shl(v16i a, int bits)
+{
+    V16I_EACH(a.u[i] << bits);
+}
+static inline v16i v16i_shr(v16i a, int bits)
+{
+    V16I_EACH(a.u[i] >> bits);
+}
+/* The word as a signed integer, which must have at most 24 significant bits: exact. */
+static inline v16 v16_from_int(v16i a)
+{
+    V16_EACH((float)(int32_t)a.u[i]);
+}
+/* The word's bits as an f32. */
+static inline v16 v16_from_bits(v16i a)
+{
+    v16 r;
+    memcpy(&r, &a, sizeof r);
+    return r;
+}
+
+static inline float v16_half_value(uint32_t h)
+{
+    uint32_t magnitude = h & 0x7fffu, bits;
+    float f;
+    if (magnitude < 0x0400u) { /* zero, subnormal: exact */
+        f = (float)magnitude * 0x1p-24f;
+        memcpy(&bits, &f, 4);
+    } else {
+        bits = (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23);
+    }
+    bits |= (h & 0x8000u) << 16;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+/* Sixteen f16 as f32: exact. */
+static inline v16 v16_load_half(const void *p)
+{
+    uint16_t h[16];
+    memcpy(h, p, sizeof h);
+    V16_EACH(v16_half_value(h[i]));
+}
+
 #endif

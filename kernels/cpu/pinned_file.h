@@ -1,0 +1,360 @@
+/* pinned_file.h: the pinned matmul on weights that keep their file's format (file_weights.h), for
+ * one instruction set. Included by pinned_body.h after pinned_matmul.h.
+ *
+ * Order and rounding are those of pinned_matmul.h, on the f32 that the file's dequantiser gives: a
+ * weight is made in registers, exactly (Q4_1: its one sum rounded once, as there), and then takes
+ * its place in the same chain. A quant is cut from its word in place, so that it comes out as q *
+ * 16^i or q * 2^24, and the scale is divided by that power of two ahead: both are exact, and so is
+ * their product. Signs of zeros and the spread of infinities are those of d * q and d * q + m.
+ *
+ * Few rows: every weight is made where it is used. Many rows: a block of 256 k of a panel is made
+ * once, in a buffer that stays in the nearest cache, and the f32 tiles run over it. Which of the
+ * two is a matter of speed: the weights are the same bits and so is the chain. */
+
+/* ---- one group of each type ------------------------------------------------------------------ */
+
+/* T_GROUP k in T_BYTES bytes: scales, then T_GROUP / T_EACH words. T_weight is the i-th of a word's
+ * T_EACH weights, for sixteen columns. */
+
+enum { Q4_1_GROUP = 32, Q4_1_BYTES = 320, Q4_1_WORDS = 64, Q4_1_EACH = 8 };
+struct Q4_1_scales {
+    v16 d[4], m;
+};
+typedef v16i Q4_1_word;
+
+static inline void Q4_1_start(struct Q4_1_scales *s, const unsigned char *w)
+{
+    v16 d = v16_load_half(w);
+    s->m = v16_load_half(w + 32);
+    s->d[0] = d;
+    s->d[1] = v16_mul(d, v16_set1(0x1p-4f));
+    s->d[2] = v16_mul(d, v16_set1(0x1p-8f));
+    s->d[3] = v16_mul(d, v16_set1(0x1p-12f));
+}
+
+static inline Q4_1_word Q4_1_load(const unsigned char *w)
+{
+    return v16i_load(w);
+}
+
+/* q * 16^(i % 4) */
+static inline v16 nibble(v16i word, int i)
+{
+    return v16_from_int(v16i_and(i < 4 ? word : v16i_shr(word, 16), 15u << 4 * (i % 4)));
+}
+
+static inline v16 Q4_1_weight(Q4_1_word word, const struct Q4_1_scales *s, int i)
+{
+    return v16_fma(nibble(word, i), s->d[i % 4], s->m);
+}
+
+enum { Q4_0_GROUP = 32, Q4_0_BYTES = 288, Q4_0_WORDS = 32, Q4_0_EACH = 8 };
+struct Q4_0_scales {
+    v16 d[4];
+};
+typedef v16i Q4_0_word;
+
+static inline void Q4_0_start(struct Q4_0_scales *s, const unsigned char *w)
+{
+    v16 d = v16_load_half(w);
+    s->d[0] = d;
+    s->d[1] = v16_mul(d, v16_set1(0x1p-4f));
+    s->d[2] = v16_mul(d, v16_set1(0x1p-8f));
+    s->d[3] = v16_mul(d, v16_set1(0x1p-12f));
+}
+
+static inline Q4_0_word Q4_0_load(const unsigned char *w)
+{
+    return v16i_load(w);
+}
+
+/* q - 8 by itself, not d * q - 8 * d: a zero must have the sign of d. */
+static inline v16 Q4_0_weight(Q4_0_word word, const struct Q4_0_scales *s, int i)
+{
+    v16 eight = v16_set1((float)(8 << 4 * (i % 4)));
+    return v16_mul(v16_sub(nibble(word, i), eight), s->d[i % 4]);
+}
+
+enum { Q8_0_GROUP = 32, Q8_0_BYTES = 544, Q8_0_WORDS = 32, Q8_0_EACH = 4 };
+struct Q8_0_scales {
+    v16 d;
+};
+typedef v16i Q8_0_word;
+
+static inline void Q8_0_start(struct Q8_0_scales *s, const unsigned char *w)
+{
+    s->d = v16_mul(v16_load_half(w), v16_set1(0x1p-24f));
+}
+
+static inline Q8_0_word Q8_0_load(const unsigned char *w)
+{
+    return v16i_load(w);
+}
+
+static inline v16 Q8_0_weight(Q8_0_word word, const struct Q8_0_scales *s, int i)
+{
+    v16i top = v16i_and(i < 3 ? v16i_shl(word, 24 - 8 * i) : word, 0xff000000u);
+    return v16_mul(v16_from_int(top), s->d);
+}
+
+enum { BF16_GROUP = 2, BF16_BYTES = 64, BF16_WORDS = 0, BF16_EACH = 2 };
+struct BF16_scales {
+    char none;
+};
+typedef v16i BF16_word;
+
+static inline void BF16_start(struct BF16_scales *s, const unsigned char *w)
+{
+    (void)s, (void)w;
+}
+
+static inline BF16_word BF16_load(const unsigned char *w)
+{
+    return v16i_load(w);
+}
+
+static inline v16 BF16_weight(BF16_word word, const struct BF16_scales *s, int i)
+{
+    (void)s;
+    return v16_from_bits(i == 0 ? v16i_shl(word, 16) : v16i_and(word, 0xffff0000u));
+}
+
+enum { F16_GROUP = 1, F16_BYTES = 32, F16_WORDS = 0, F16_EACH = 1 };
+struct F16_scales {
+    char none;
+};
+typedef v16 F16_word;
+
+static inline void F16_start(struct F16_scales *s, const unsigned char *w)
+{
+    (void)s, (void)w;
+}
+
+static inline F16_word F16_load(const unsigned char *w)
+{
+    return v16_load_half(w);
+}
+
+static inline v16 F16_weight(F16_word word, const struct F16_scales *s, int i)
+{
+    (void)s, (void)i;
+    return word;
+}
+
+/* ---- tiles of few rows ----------------------------------------------------------------------- */
+
+typedef void (*file_tile_fn)(const float *x, int64_t ldx, const unsigned char *w, size_t stride,
+                             int64_t kc, const struct tile_out *out);
+
+/* EACH weights of P panels' words at w, times x[k..] of R rows. */
+#define FILE_STEP(T, R, P, EACH)                                                                   \
+    UNROLL for (int p = 0; p < P; p++)                                                             \
+    {                                                                                              \
+        T##_word word = T##_load(at + p * stride);                                                 \
+        UNROLL for (int i = 0; i < EACH; i++)                                                      \
+        {                                                                                          \
+            v16 b = T##_weight(word, &s[p], i);                                                    \
+            UNROLL for (int r = 0; r < R; r++) c[r][p] =                                           \
+                v16_fma(v16_set1(row[r][k + i]), b, c[r][p]);                                      \
+        }                                                                                          \
+    }
+
+/* R rows x P panels, `stride` bytes apart, as DEFINE_TILE of pinned_matmul.h. */
+#define DEFINE_FILE_TILE(T, R, P)                                                                  \
+    static void T##_tile_##R##x##P(const float *x, int64_t ldx, const unsigned char *w,            \
+                                   size_t stride, int64_t kc, const struct tile_out *out)          \
+    {                                                                                              \
+        v16 c[R][P];                                                                               \
+        float sums[R * P * 16];                                                                    \
+        const float *row[R];                                                                       \
+        struct T##_scales s[P];                                                                    \
+        int64_t k = 0;                                                                             \
+        UNROLL for (int r = 0; r < R; r++)                                                         \
+        {                                                                                          \
+            row[r] = x + r * ldx;                                                                  \
+            UNROLL for (int p = 0; p < P; p++) c[r][p] = v16_set1(0.0f);                           \
+        }                                                                                          \
+        for (; k + T##_GROUP <= kc; w += T##_BYTES) {                                              \
+            const unsigned char *at = w + T##_WORDS;                                               \
+            UNROLL for (int p = 0; p < P; p++) T##_start(&s[p], w + p * stride);                   \
+            for (int j = 0; j < T##_GROUP / T##_EACH; j++, at += 64, k += T##_EACH) {              \
+                FILE_STEP(T, R, P, T##_EACH)                                                       \
+            }                                                                                      \
+        }                                                                                          \
+        if (T##_GROUP == 2 && k < kc) {                                                            \
+            const unsigned char *at = w;                                                           \
+            FILE_STEP(T, R, P, 1)                                                                  \
+        }                                                                                          \
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)                      \
+            v16_store(sums + (r * P + p) * 16, c[r][p]);                                           \
+        finish_tile(sums, R, P, out);                                                              \
+    }
+
+/* kc k of one panel as f32 [kc][16]. */
+#define DEFINE_FILE_UNPACK(T)                                                                      \
+    static void T##_unpack(const unsigned char *w, int64_t kc, float *dst)                         \
+    {                                                                                              \
+        struct T##_scales s;                                                                       \
+        int64_t k = 0;                                                                             \
+        for (; k + T##_GROUP <= kc; w += T##_BYTES) {                                              \
+            const unsigned char *at = w + T##_WORDS;                                               \
+            T##_start(&s, w);                                                                      \
+            for (int j = 0; j < T##_GROUP / T##_EACH; j++, at += 64, k += T##_EACH) {              \
+                T##_word word = T##_load(at);                                                      \
+                UNROLL for (int i = 0; i < T##_EACH; i++)                                          \
+                    v16_store(dst + 16 * (k + i), T##_weight(word, &s, i));                        \
+            }                                                                                      \
+        }                                                                                          \
+        if (T##_GROUP == 2 && k < kc)                                                              \
+            v16_store(dst + 16 * k, T##_weight(T##_load(w), &s, 0));                               \
+    }
+
+#if V16_ROWS == 4
+enum { FILE_ROWS = 4, FILE_WIDE = 1 };
+#define DEFINE_FILE_TYPE(T)                                                                        \
+    DEFINE_FILE_UNPACK(T)                                                                          \
+    DEFINE_FILE_TILE(T, 1, 1)                                                                      \
+    DEFINE_FILE_TILE(T, 2, 1) DEFINE_FILE_TILE(T, 3, 1) DEFINE_FILE_TILE(T, 4, 1)
+#define FILE_TILES(T)                                                                              \
+    {                                                                                              \
+        [1] = {NULL, T##_tile_1x1}, [2] = {NULL, T##_tile_2x1}, [3] = {NULL, T##_tile_3x1},        \
+        [4] = {                                                                                    \
+            NULL,                                                                                  \
+            T##_tile_4x1                                                                           \
+        }                                                                                          \
+    }
+#else
+enum { FILE_ROWS = 6, FILE_WIDE = 4 };
+#define DEFINE_FILE_TYPE(T)                                                                        \
+    DEFINE_FILE_UNPACK(T)                                                                          \
+    DEFINE_FILE_TILE(T, 1, 1)                                                                      \
+    DEFINE_FILE_TILE(T, 1, 2)                                                                      \
+    DEFINE_FILE_TILE(T, 1, 4)                                                                      \
+    DEFINE_FILE_TILE(T, 2, 1)                                                                      \
+    DEFINE_FILE_TILE(T, 2, 2)                                                                      \
+    DEFINE_FILE_TILE(T, 3, 1)                                                                      \
+    DEFINE_FILE_TILE(T, 3, 2)                                                                      \
+    DEFINE_FILE_TILE(T, 4, 1) DEFINE_FILE_TILE(T, 5, 1) DEFINE_FILE_TILE(T, 6, 1)
+#define FILE_TILES(T)                                                                              \
+    {                                                                                              \
+        [1] = {NULL, T##_tile_1x1, T##_tile_1x2, NULL, T##_tile_1x4},                              \
+        [2] = {NULL, T##_tile_2x1, T##_tile_2x2}, [3] = {NULL, T##_tile_3x1, T##_tile_3x2},        \
+        [4] = {NULL, T##_tile_4x1}, [5] = {NULL, T##_tile_5x1}, [6] = {                            \
+            NULL,                                                                                  \
+            T##_tile_6x1                                                                           \
+        }                                                                                          \
+    }
+#endif
+
+DEFINE_FILE_TYPE(Q4_1)
+DEFINE_FILE_TYPE(Q4_0)
+DEFINE_FILE_TYPE(Q8_0)
+DEFINE_FILE_TYPE(BF16)
+DEFINE_FILE_TYPE(F16)
+
+/* A type's code. tile[rows][panels]; NULL = none of that size. F32 is none of these: packed, it is
+ * what pinned_matmul() reads. */
+static const struct file_code {
+    int32_t type;
+    int32_t group, group_bytes;
+    void (*unpack)(const unsigned char *w, int64_t kc, float *dst);
+    file_tile_fn tile[FILE_ROWS + 1][FILE_WIDE + 1];
+} file_codes[] = {
+    {DS_FILE_Q4_1, Q4_1_GROUP, Q4_1_BYTES, Q4_1_unpack, FILE_TILES(Q4_1)},
+    {DS_FILE_Q4_0, Q4_0_GROUP, Q4_0_BYTES, Q4_0_unpack, FILE_TILES(Q4_0)},
+    {DS_FILE_Q8_0, Q8_0_GROUP, Q8_0_BYTES, Q8_0_unpack, FILE_TILES(Q8_0)},
+    {DS_FILE_BF16, BF16_GROUP, BF16_BYTES, BF16_unpack, FILE_TILES(BF16)},
+    {DS_FILE_F16, F16_GROUP, F16_BYTES, F16_unpack, FILE_TILES(F16)},
+};
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static const unsigned char *file_block(const struct ds_matmul_args *a, const struct file_code *code,
+                                       size_t stride, int64_t panel, int64_t k0)
+{
+    return (const unsigned char *)a->prepared + (size_t)panel * stride +
+           (size_t)(k0 / code->group) * (size_t)code->group_bytes;
+}
+
+static struct tile_out file_out(const struct ds_matmul_args *a, int64_t row, int64_t panel,
+                                int64_t k0, int64_t kc)
+{
+    return (struct tile_out){a->y + row * a->ldy + 16 * panel,      a->ldy,  a->n - 16 * panel,
+                             a->bias ? a->bias + 16 * panel : NULL, k0 == 0, k0 + kc >= a->k};
+}
+
+/* Rows row0..row1-1, FILE_ROWS at most: each panel is streamed from memory once. */
+static void file_few_rows(const struct ds_matmul_args *a, const struct file_code *code,
+                          size_t stride, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1)
+{
+    const int64_t rows = row1 - row0, last = a->k > 0 ? a->k : 1;
+    int width;
+    for (int64_t p = panel0; p < panel1; p += width) {
+        for (width = FILE_WIDE; width > panel1 - p || !code->tile[rows][width];)
+            width--;
+        for (int64_t k0 = 0; k0 < last; k0 += DS_PINNED_BLOCK) {
+            int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
+            struct tile_out out = file_out(a, row0, p, k0, kc);
+            code->tile[rows][width](a->x + row0 * a->ldx + k0, a->ldx,
+                                    file_block(a, code, stride, p, k0), stride, kc, &out);
+        }
+    }
+}
+
+/* One block of K of `panels` panels, unpacked in `block`, times rows row0..row1-1. */
+static void file_block_rows(const struct ds_matmul_args *a, const float *block, int64_t k0,
+                            int64_t kc, int64_t row0, int64_t row1, int64_t panel, int64_t panels)
+{
+    int64_t take;
+    for (int64_t r = row0; r < row1; r += take) {
+        int64_t left = row1 - r;
+        take = left >= 2 * V16_ROWS ? V16_ROWS : left > V16_ROWS ? (left + 1) / 2 : left;
+        int width;
+        for (int64_t p = 0; p < panels; p += width) {
+            for (width = V16_WIDE; width > panels - p || !tiles[take][width];)
+                width--;
+            struct tile_out out = file_out(a, r, panel + p, k0, kc);
+            tiles[take][width](a->x + r * a->ldx + k0, a->ldx, block + p * 16 * DS_PINNED_BLOCK,
+                               16 * DS_PINNED_BLOCK, kc, &out);
+        }
+    }
+}
+
+static void file_many_rows(const struct ds_matmul_args *a, const struct file_code *code,
+                           size_t stride, int64_t row0, int64_t row1, int64_t panel0,
+                           int64_t panel1)
+{
+    _Alignas(64) float block[V16_PANELS * 16 * DS_PINNED_BLOCK];
+    const int64_t last = a->k > 0 ? a->k : 1;
+    const int64_t chunks = (row1 - row0 + CACHED_ROWS - 1) / CACHED_ROWS;
+    const int64_t tall = ((row1 - row0 + chunks - 1) / chunks + V16_ROWS - 1) / V16_ROWS * V16_ROWS;
+    for (int64_t r = row0; r < row1; r += tall)
+        for (int64_t k0 = 0; k0 < last; k0 += DS_PINNED_BLOCK)
+            for (int64_t p = panel0; p < panel1; p += V16_PANELS) {
+                int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
+                int64_t n = panel1 - p < V16_PANELS ? panel1 - p : V16_PANELS;
+                for (int64_t i = 0; i < n; i++)
+                    code->unpack(file_block(a, code, stride, p + i, k0), kc,
+                                 block + i * 16 * DS_PINNED_BLOCK);
+                file_block_rows(a, block, k0, kc, r, r + tall < row1 ? r + tall : row1, p, n);
+            }
+}
+
+/* As pinned_matmul(), on weights packed by ds_file_pack_panel(). */
+static void pinned_matmul_file(const struct ds_matmul_args *a, int64_t row0, int64_t row1,
+                               int64_t panel0, int64_t panel1)
+{
+    const struct file_code *code = file_codes;
+    if (a->w.file_type == DS_FILE_F32) {
+        pinned_matmul(a, row0, row1, panel0, panel1);
+        return;
+    }
+    while (code->type != a->w.file_type) /* prepare took it, so it is there */
+        code++;
+    const size_t stride =
+        (size_t)((a->k + code->group - 1) / code->group) * (size_t)code->group_bytes;
+    if (row1 - row0 <= FILE_ROWS)
+        file_few_rows(a, code, stride, row0, row1, panel0, panel1);
+    else
+        file_many_rows(a, code, stride, row0, row1, panel0, panel1);
+}
