@@ -164,7 +164,7 @@ demo: ## install what is missing, build, fetch the model, run the main job, show
 	@$(MAKE) --no-print-directory all
 	@tests/tools/demo $(BUILD)/driftscope $(BUILD)/demo.h5
 
-bench: all ## measure probe cost and model speed
+bench: all ## time kernels, passes and probes on this machine
 	@$(BUILD)/driftscope bench
 
 # ---- the machine --------------------------------------------------------------------------------------------------------------

@@ -43,8 +43,14 @@ static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
 
-static const char *const bench_examples[] = {"driftscope bench",
-                                             "probe cost and model speed on this machine", NULL};
+static const char *const bench_examples[] = {
+    "driftscope bench",
+    "every kernel variant, whole passes, and what the probes cost, on this machine",
+    "driftscope bench matmul --shape n=4096,k=4096 --rows 1,8,64 --threads 1",
+    "the matmul variants at one shape",
+    "driftscope bench pass --kernels vendor,split,pinned --json",
+    "whole passes of three kernel sets, as JSON",
+    NULL};
 
 static const char *const help_examples[] = {
     "driftscope help run",
@@ -76,9 +82,12 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
      "run here and if not why.",
      kernels_examples},
-    {DS_VERB_BENCH, "bench", "", NULL, 0, 0, 0,
-     "measure probe cost and model speed",
-     "Measures what the probes cost and how fast the model runs, in CPU time over many short alternating passes.",
+    {DS_VERB_BENCH, "bench", "[OP[/VARIANT]|pass|probes ...]", OPS "|pass|probes", 0, 32, 0,
+     "measure the speed of kernels and passes, and what the probes cost",
+     "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
+     "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
+     "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
+     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more in wall time.",
      bench_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
@@ -125,14 +134,14 @@ const struct ds_option_def ds_option_defs[] = {
      "what the other requests are: copies of the subject, or other prompts"},
     {"padding", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_PADDING,
      "left-padding rows before the subject"},
-    {"threads", 0, "LIST", RUN, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+    {"threads", 0, "LIST", RUN | BENCH, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
     {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
     {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
     {"kernels", 0, "LIST", RUN | BENCH, "vendor", FACTOR, NULL, 0, 0,
-     "kernel sets: vendor, pinned, reference; + overrides one op: vendor+attention=pinned"},
+     "kernel sets: vendor, pinned, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
     {"blas-core", 0, "LIST", RUN, NULL, FACTOR, NULL, 0, 0,
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
@@ -160,6 +169,11 @@ const struct ds_option_def ds_option_defs[] = {
      "overwrite an existing record; with --resume, go on although the environment is another one"},
     {"resume", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
+
+    {"shape", 0, "SIZES", BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "sizes of the op instead of the model's, such as n=576,k=1536 (matmul) or heads=9,kv_heads=3,head_dim=64; may be repeated"},
+    {"rows", 0, "LIST", BENCH, "1,2,4,8,16,32,64,128,256,512", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
+     "row counts of a call"},
 
     {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the grid of layers and stages"},
@@ -204,7 +218,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         const char *first, *heading;
     } sections[] = {
         {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"sites", "Reading"},          {"man", "Help"},       {"output", "Everywhere"},
+        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"man", "Help"}, {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

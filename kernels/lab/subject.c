@@ -24,6 +24,8 @@ struct ds_subject {
         struct ds_schedule *schedule;
     } schedules[MOST_SCHEDULES];
     uint64_t calls;
+    struct ds_exec ready; /* of ds_subject_ready */
+    double prepare_seconds;
 };
 
 static const struct ds_subject_ops *ops_of(int op)
@@ -43,8 +45,10 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
     size_t bytes = 0;
     if (s->p.kernel->op != DS_OP_MATMUL || !s->p.kernel->prepare)
         return 0;
+    const double start = ds_seconds(CLOCK_MONOTONIC);
     if (s->p.kernel->prepare(&a->w, &made, &bytes, why, sizeof why) != 0)
         return ds_fail(err, "matmul/%s: prepare: %s", s->p.kernel->name, why);
+    s->prepare_seconds = ds_seconds(CLOCK_MONOTONIC) - start;
     void *at = ds_arena_place(&s->p.arena, "prepared weights", DS_ARRAY_IN, 1, 1, (int64_t)bytes,
                               (int64_t)bytes, 0, err);
     if (at && bytes)
@@ -287,6 +291,27 @@ int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, do
             *best = took;
     }
     return 0;
+}
+
+double ds_subject_prepare_seconds(const struct ds_subject *s)
+{
+    return s->prepare_seconds;
+}
+
+int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_schedule *schedule;
+    return build(s, c, &s->ready, &schedule, err);
+}
+
+int ds_subject_again(struct ds_subject *s, struct ds_error *err)
+{
+    char why[256] = "";
+    s->ready.seed++;
+    if (s->p.kernel->launch(&s->p.args, &s->ready, why, sizeof why) == 0)
+        return 0;
+    return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name,
+                   *why ? why : "no reason given");
 }
 
 /* ---- in words ------------------------------------------------------------------------------------ */

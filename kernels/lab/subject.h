@@ -112,6 +112,14 @@ int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds
 int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, double *best,
                     struct ds_error *err);
 
+/* The same in two steps, for timing several subjects in turn: the call's arrays are made and stay;
+ * then each `again` launches it once more, unchecked, with another seed. Any other call of the
+ * subject ends it. */
+int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err);
+int ds_subject_again(struct ds_subject *s, struct ds_error *err);
+/* What the kernel's prepare took when the subject was made; 0 without one. */
+double ds_subject_prepare_seconds(const struct ds_subject *s);
+
 /* "4 rows, 2 threads, gap 3": the settings that differ from the plain ones. */
 struct ds_buf;
 void ds_call_print(struct ds_buf *b, const struct ds_call *c);

@@ -1,0 +1,63 @@
+/* bench.h: inside cli/ only: what `bench` measures and how it is shown. */
+#ifndef DS_CLI_BENCH_H
+#define DS_CLI_BENCH_H
+
+#include "cli/cli.h"
+#include "engine/model.h"
+#include "kernels/lab/timing.h"
+
+/* One kernel variant, or one set over a whole pass, at one shape, row count and thread count. */
+struct ds_bench_row {
+    char op[16];      /* "matmul"; "pass" for a whole forward pass */
+    char variant[64]; /* "pinned"; for a pass the kernel set */
+    char shape[64];   /* "n=576,k=576"; "prefill 128", "decode" */
+    char where[64];   /* stages that have the shape, or the model */
+    int rows, threads;
+    struct ds_timing time; /* rounds 0: left out, a call took too long */
+    double noise;          /* of its group: see timing.h */
+    double work;      /* of one call, in units of 1e9 of `unit` per second, tokens for a pass */
+    const char *unit; /* "GF/s", "GB/s", "tok/s" */
+    double prepare;   /* seconds to pack the weights ahead; 0: none */
+    int is_vendor;    /* what the ratio refers to */
+};
+
+/* What the probes cost in one shape of a pass: shares of the pass's CPU time. */
+struct ds_bench_probe {
+    char set[64], shape[32];
+    const char *sites;
+    int threads, rounds;
+    struct ds_spread rate, account, paired;
+};
+
+struct ds_bench_result {
+    struct ds_bench_row *rows;
+    size_t n_rows;
+    struct ds_bench_probe *probes;
+    size_t n_probes;
+    size_t too_big; /* settings left out because one call is too much work */
+    char model[256];
+    double load, peak_bytes, weight_bytes; /* 0: no model was loaded */
+};
+
+/* Above this share of noise a ratio says nothing. */
+static const double DS_BENCH_NOISY = 0.1;
+
+/* Adds a row; NULL and err when out of memory. */
+struct ds_bench_row *ds_bench_add(struct ds_bench_result *r, struct ds_error *err);
+
+/* bench_kernels.c: every variant of the ops that the user named, side by side. */
+int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err);
+/* bench_pass.c: whole passes of kernel sets beside set vendor; then what the probes cost. */
+int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_bench_result *r,
+                    struct ds_error *err);
+int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_bench_result *r,
+                    struct ds_error *err);
+
+/* Thread counts asked for: --threads, default 1 and all CPUs. *out: malloc'ed. */
+int ds_bench_threads(const struct ds_options *o, int **out, size_t *n, struct ds_error *err);
+
+/* render_bench.c. The text ends with what the figures allow to say. */
+void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r);
+int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_error *err);
+
+#endif

@@ -1,0 +1,221 @@
+/* render_bench.c: the figures of `bench` as text and as JSON. Owns how they are shown and what may
+ * be said of them; measures nothing. */
+#include "cli/bench.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int noisy(const struct ds_bench_row *row)
+{
+    return !(row->noise < DS_BENCH_NOISY);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static int same_group(const struct ds_bench_row *a, const struct ds_bench_row *b)
+{
+    return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 && a->threads == b->threads;
+}
+
+static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s/%s", row->op, row->variant);
+    ds_buf_printf(b, "  %-24s %5d rows  ", name, row->rows);
+    if (!row->time.rounds) {
+        ds_buf_puts(b, "left out: one call takes too long\n");
+        return;
+    }
+    ds_buf_printf(b, "%9.2f %s (%.2f..%.2f)", row->work / row->time.median, row->unit,
+                  row->work / row->time.max, row->work / row->time.min);
+    if (!row->is_vendor)
+        ds_buf_printf(b, "  %5.2fx%s (%.2f..%.2f)", row->time.ratio, noisy(row) ? "~" : "",
+                      row->time.ratio_low, row->time.ratio_high);
+    else
+        ds_buf_printf(b, "  noise %.1f %%", 100 * row->noise);
+    if (row->prepare > 0)
+        ds_buf_printf(b, "  packed ahead in %.2f ms", 1e3 * row->prepare);
+    ds_buf_puts(b, "\n");
+}
+
+static void text_rows(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r)
+{
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const struct ds_bench_row *row = &r->rows[i];
+        if (i == 0 || !same_group(row, &r->rows[i - 1]))
+            ds_buf_printf(b, "%s%s%s %s, %s, %d thread%s%s\n", i ? "\n" : "",
+                          ds_cli_color(o, DS_ROLE_HEAD), row->op, row->shape, row->where,
+                          row->threads, row->threads == 1 ? "" : "s",
+                          ds_cli_color(o, DS_ROLE_PLAIN));
+        text_row(b, row);
+    }
+}
+
+static void text_probes(struct ds_buf *b, const struct ds_bench_result *r)
+{
+    if (r->n_probes)
+        ds_buf_puts(b,
+                    "\nprobes: their own account of their CPU time as a share of the pass's, and "
+                    "the paired difference of passes with and without (median, quartiles)\n");
+    for (size_t i = 0; i < r->n_probes; i++) {
+        const struct ds_bench_probe *p = &r->probes[i];
+        ds_buf_printf(b,
+                      "  %-9s %-16s %d thread%s  %-14s %8.1f tok/s  probes %6.3f %% (%.3f..%.3f)  "
+                      "paired %+6.2f %% (%+.2f..%+.2f)\n",
+                      p->set, p->shape, p->threads, p->threads == 1 ? " " : "s", p->sites,
+                      p->rate.median, 100 * p->account.median, 100 * p->account.low,
+                      100 * p->account.high, 100 * p->paired.median, 100 * p->paired.low,
+                      100 * p->paired.high);
+    }
+}
+
+/* What a variant comes to over all its settings, noisy ones left out of every figure. */
+struct summary {
+    size_t judged, as_fast, noisy, left_out;
+    double log_sum;
+    const struct ds_bench_row *worst;
+};
+
+static int same_variant(const struct ds_bench_row *a, const struct ds_bench_row *b)
+{
+    return strcmp(a->op, b->op) == 0 && strcmp(a->variant, b->variant) == 0;
+}
+
+static struct summary sum_up(const struct ds_bench_result *r, size_t first)
+{
+    struct summary s = {0};
+    for (size_t i = first; i < r->n_rows; i++) {
+        const struct ds_bench_row *row = &r->rows[i];
+        if (!same_variant(row, &r->rows[first]))
+            continue;
+        if (!row->time.rounds)
+            s.left_out++;
+        else if (noisy(row))
+            s.noisy++;
+        else {
+            s.judged++;
+            s.as_fast += row->time.ratio >= 1;
+            s.log_sum += log(row->time.ratio);
+            if (!s.worst || row->time.ratio < s.worst->time.ratio)
+                s.worst = row;
+        }
+    }
+    return s;
+}
+
+static int seen_before(const struct ds_bench_result *r, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (same_variant(&r->rows[j], &r->rows[i]))
+            return 1;
+    return 0;
+}
+
+static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
+{
+    if (r->n_rows)
+        ds_buf_puts(b, "\n");
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const struct ds_bench_row *row = &r->rows[i];
+        if (row->is_vendor || seen_before(r, i))
+            continue;
+        struct summary s = sum_up(r, i);
+        ds_buf_printf(b, "%s/%s: ", row->op, row->variant);
+        if (s.judged)
+            ds_buf_printf(b,
+                          "at least the vendor's speed in %zu of %zu settings, geometric mean "
+                          "%.2fx, slowest %.2fx (%s, %d rows, %d thread%s)",
+                          s.as_fast, s.judged, exp(s.log_sum / (double)s.judged),
+                          s.worst->time.ratio, s.worst->shape, s.worst->rows, s.worst->threads,
+                          s.worst->threads == 1 ? "" : "s");
+        else
+            ds_buf_puts(b, "not judged");
+        if (s.noisy)
+            ds_buf_printf(b, "; %zu too noisy to judge (~)", s.noisy);
+        if (s.left_out)
+            ds_buf_printf(b, "; %zu left out", s.left_out);
+        ds_buf_puts(b, "\n");
+    }
+    if (r->too_big)
+        ds_buf_printf(b,
+                      "%zu settings not run: too much work for one call, or longer than the "
+                      "model's context; --rows asks for them\n",
+                      r->too_big);
+}
+
+void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r)
+{
+    if (r->n_rows)
+        ds_buf_puts(b, "medians (min..max); a ratio is taken within each round to the vendor's "
+                       "variant, above 1x is faster (quartiles)\n\n");
+    text_rows(b, o, r);
+    text_probes(b, r);
+    if (r->weight_bytes > 0)
+        ds_buf_printf(b,
+                      "\nload %.2f s, peak memory %.2f GB for %.2f GB of f32 weights (%.2f copies, "
+                      "the file's pages and this bench's own buffers included)\n",
+                      r->load, r->peak_bytes / 1e9, r->weight_bytes / 1e9,
+                      r->peak_bytes / r->weight_bytes);
+    text_summary(b, r);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *spread_json(struct ds_spread s)
+{
+    return json_pack("{s:f,s:f,s:f}", "median", s.median, "low", s.low, "high", s.high);
+}
+
+static json_t *row_json(const struct ds_bench_row *row)
+{
+    const struct ds_timing *t = &row->time;
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:b,s:f,s:b,s:s}", "op", row->op, "variant",
+                          row->variant, "shape", row->shape, "where", row->where, "rows", row->rows,
+                          "threads", row->threads, "rounds", t->rounds, "vendor", row->is_vendor,
+                          "noise", row->noise, "noisy", noisy(row), "unit", row->unit);
+    if (!j || !t->rounds) /* left out: no figures rather than zeros */
+        return j;
+    json_object_set_new(j, "median", json_real(t->median));
+    json_object_set_new(j, "min", json_real(t->min));
+    json_object_set_new(j, "max", json_real(t->max));
+    json_object_set_new(j, "ratio_to_vendor", json_real(t->ratio));
+    json_object_set_new(j, "ratio_low", json_real(t->ratio_low));
+    json_object_set_new(j, "ratio_high", json_real(t->ratio_high));
+    json_object_set_new(j, "rate", json_real(row->work / t->median));
+    json_object_set_new(j, "prepare_s", json_real(row->prepare));
+    return j;
+}
+
+static json_t *probe_json(const struct ds_bench_probe *p)
+{
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:o,s:o,s:o}", "set", p->set, "shape", p->shape,
+                     "threads", p->threads, "sites", p->sites, "rounds", p->rounds, "tokens_per_s",
+                     spread_json(p->rate), "probe_share", spread_json(p->account), "probe_paired",
+                     spread_json(p->paired));
+}
+
+int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_error *err)
+{
+    json_t *rows = json_array(), *probes = json_array();
+    for (size_t i = 0; i < r->n_rows; i++)
+        json_array_append_new(rows, row_json(&r->rows[i]));
+    for (size_t i = 0; i < r->n_probes; i++)
+        json_array_append_new(probes, probe_json(&r->probes[i]));
+    json_t *top =
+        json_pack("{s:s,s:s,s:o,s:o,s:I}", "schema", "driftscope.bench/1", "model", r->model,
+                  "rows", rows, "probes", probes, "not_run", (json_int_t)r->too_big);
+    if (top && r->weight_bytes > 0) {
+        json_object_set_new(top, "load_s", json_real(r->load));
+        json_object_set_new(top, "peak_bytes", json_real(r->peak_bytes));
+        json_object_set_new(top, "weight_bytes", json_real(r->weight_bytes));
+    }
+    char *text = top ? json_dumps(top, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    if (text)
+        ds_buf_printf(b, "%s\n", text);
+    json_decref(top);
+    free(text);
+    return text ? 0 : ds_fail(err, "out of memory for the figures");
+}

@@ -1,0 +1,146 @@
+/* timing.c: contenders timed side by side, round by round. Must not know what they do. */
+#include "kernels/lab/timing.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct ds_spread ds_spread_of(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return (struct ds_spread){.low = v[n / 4],
+                              .median = v[n / 2],
+                              .high = v[n - 1 - n / 4],
+                              .min = v[0],
+                              .max = v[n - 1]};
+}
+
+/* Slot 0 and slot n both belong to contender 0: its second run of a round is the measure of noise. */
+struct race {
+    const struct ds_contender *contenders;
+    const struct ds_timing_plan *plan;
+    size_t n;
+    long calls[DS_TIMING_MAX_CONTENDERS]; /* calls that make a sample; 0: left out */
+    double *seconds;                      /* [n + 1][DS_TIMING_MAX_ROUNDS], of one call */
+    int rounds;
+    uint64_t shuffle;
+};
+
+static const struct ds_contender *of_slot(const struct race *r, size_t slot)
+{
+    return &r->contenders[slot == r->n ? 0 : slot];
+}
+
+static long calls_of_slot(const struct race *r, size_t slot)
+{
+    return r->calls[slot == r->n ? 0 : slot];
+}
+
+/* The first call warms caches and pages up; the second says how many make a sample. */
+static int size_up(struct race *r, size_t i, struct ds_error *err)
+{
+    const struct ds_contender *c = &r->contenders[i];
+    double took = 0;
+    for (int again = 0; again < 2; again++) {
+        double start = ds_seconds(CLOCK_MONOTONIC);
+        if (c->run(c->arg, err) != 0)
+            return -1;
+        took = ds_seconds(CLOCK_MONOTONIC) - start;
+        if (i > 0 && took > r->plan->longest_call) {
+            r->calls[i] = 0;
+            return 0;
+        }
+    }
+    double calls = took > 0 ? ceil(r->plan->sample / took) : 1000;
+    r->calls[i] = calls < 1 ? 1 : calls > 100000 ? 100000 : (long)calls;
+    return 0;
+}
+
+static int sample(struct race *r, size_t slot, struct ds_error *err)
+{
+    const struct ds_contender *c = of_slot(r, slot);
+    const long calls = calls_of_slot(r, slot);
+    if (!calls)
+        return 0;
+    double start = ds_seconds(r->plan->clock);
+    for (long i = 0; i < calls; i++)
+        if (c->run(c->arg, err) != 0)
+            return -1;
+    r->seconds[slot * DS_TIMING_MAX_ROUNDS + (size_t)r->rounds] =
+        (ds_seconds(r->plan->clock) - start) / (double)calls;
+    return 0;
+}
+
+static int one_round(struct race *r, struct ds_error *err)
+{
+    size_t order[DS_TIMING_MAX_CONTENDERS + 1];
+    for (size_t i = 0; i <= r->n; i++) {
+        r->shuffle = r->shuffle * 6364136223846793005u + 1442695040888963407u;
+        size_t j = (size_t)(r->shuffle >> 33) % (i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (size_t i = 0; i <= r->n; i++)
+        if (sample(r, order[i], err) != 0)
+            return -1;
+    r->rounds++;
+    return 0;
+}
+
+static void judge(const struct race *r, size_t slot, struct ds_timing *out)
+{
+    double ratio[DS_TIMING_MAX_ROUNDS], time[DS_TIMING_MAX_ROUNDS];
+    *out = (struct ds_timing){0};
+    if (!calls_of_slot(r, slot))
+        return;
+    const double *base = r->seconds, *mine = r->seconds + slot * DS_TIMING_MAX_ROUNDS;
+    for (int i = 0; i < r->rounds; i++) {
+        time[i] = mine[i];
+        ratio[i] = mine[i] > 0 ? base[i] / mine[i] : 1;
+    }
+    struct ds_spread t = ds_spread_of(time, r->rounds), q = ds_spread_of(ratio, r->rounds);
+    *out = (struct ds_timing){.rounds = r->rounds,
+                              .median = t.median,
+                              .min = t.min,
+                              .max = t.max,
+                              .ratio = q.median,
+                              .ratio_low = q.low,
+                              .ratio_high = q.high};
+}
+
+int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
+                         const struct ds_timing_plan *plan, struct ds_timing *out, double *noise,
+                         struct ds_error *err)
+{
+    struct race r = {.contenders = contenders, .plan = plan, .n = n, .shuffle = 1};
+    if (n < 1 || n > DS_TIMING_MAX_CONTENDERS || plan->min_rounds < 1 ||
+        plan->min_rounds > DS_TIMING_MAX_ROUNDS)
+        return ds_fail(err, "timing: %zu contenders, %d rounds", n, plan->min_rounds);
+    r.seconds = ds_calloc((n + 1) * DS_TIMING_MAX_ROUNDS, sizeof *r.seconds, "timings", err);
+    int rc = r.seconds ? 0 : -1;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = size_up(&r, i, err);
+    const double start = ds_seconds(CLOCK_MONOTONIC);
+    while (rc == 0 && r.rounds < DS_TIMING_MAX_ROUNDS &&
+           (r.rounds < plan->min_rounds || ds_seconds(CLOCK_MONOTONIC) - start < plan->seconds))
+        rc = one_round(&r, err);
+    if (rc == 0) {
+        struct ds_timing again;
+        for (size_t i = 0; i < n; i++)
+            judge(&r, i, &out[i]);
+        judge(&r, n, &again);
+        double off = fabs(again.ratio - 1), wide = (again.ratio_high - again.ratio_low) / 2;
+        *noise = off > wide ? off : wide;
+    }
+    free(r.seconds);
+    return rc;
+}

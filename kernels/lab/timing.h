@@ -1,0 +1,53 @@
+/* timing.h: how long several ways of doing the same thing take on a machine that is shared.
+ *
+ * Absolute times move with everything else that runs; ratios taken side by side move less. So all
+ * contenders run in every round, in an order that is shuffled anew, and what counts is the ratio
+ * within a round. Contender 0 runs twice a round: what its own two runs differ by is the noise, and
+ * a ratio is worth no more than that. */
+#ifndef DS_LAB_TIMING_H
+#define DS_LAB_TIMING_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <time.h>
+
+/* Does the thing once. Returns 0, or -1 with err set: the measurement ends. */
+struct ds_contender {
+    int (*run)(void *arg, struct ds_error *err);
+    void *arg;
+};
+
+struct ds_timing_plan {
+    clockid_t clock;     /* CPU time of the process for one thread, else the monotonic clock */
+    double seconds;      /* rounds end after this, but not before min_rounds */
+    int min_rounds;      /* at least 3 */
+    double sample;       /* a sample repeats the thing until it lasts about so long, seconds */
+    double longest_call; /* a contender whose first call takes longer is left out */
+};
+
+/* Seconds of one call and ratios of contender 0's time to this one's, taken round by round: above 1
+ * is faster than contender 0. low, high: quartiles. */
+struct ds_timing {
+    int rounds; /* 0: left out, too slow */
+    double median, min, max;
+    double ratio, ratio_low, ratio_high;
+};
+
+enum { DS_TIMING_MAX_ROUNDS = 200, DS_TIMING_MAX_CONTENDERS = 32 };
+
+/* Times contenders 0..n-1 (at most DS_TIMING_MAX_CONTENDERS). *noise: how far the two runs of
+ * contender 0 in a round lie apart, as a share of its time: the larger of the median's distance
+ * from 1 and half the distance of the quartiles; 0.1 and more is too much to judge by. Contender 0
+ * is never left out. */
+int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
+                         const struct ds_timing_plan *plan, struct ds_timing *out, double *noise,
+                         struct ds_error *err);
+
+/* Median and quartiles of v[0..n-1], n >= 1, which is sorted in place. */
+struct ds_spread {
+    double low, median, high, min, max;
+};
+struct ds_spread ds_spread_of(double *v, int n);
+
+#endif

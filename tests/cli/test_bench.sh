@@ -1,0 +1,84 @@
+#!/bin/sh
+# test_bench.sh: `driftscope bench`: what is measured and how it is told; never how fast it is.
+. tests/cli/lib.sh
+
+need_json() { need python3; }
+
+test_bench_of_one_op() {
+    ds bench add --shape width=64 --rows 1,4 --threads 1
+    expect 0
+    has "$dir/out" "add width=64, given, 1 thread"
+    has "$dir/out" "add/pinned"
+    has "$dir/out" "add/pinned: "
+    empty "$dir/err"
+}
+
+test_bench_json_has_a_row_for_each_setting() {
+    need_json
+    ds bench matmul --shape n=32,k=64 --shape n=16,k=32 --rows 1,3 --threads 1,2 --json
+    expect 0
+    python3 - "$dir/out" <<'PY'
+import json, math, sys
+top = json.load(open(sys.argv[1]))
+assert top["schema"] == "driftscope.bench/1", top["schema"]
+rows = top["rows"]
+variants = {r["variant"] for r in rows}
+assert {"pinned", "reference"} <= variants, variants
+assert len(rows) == len(variants) * 2 * 2 * 2, len(rows)
+assert {(r["shape"], r["rows"], r["threads"]) for r in rows} == {
+    (s, m, t) for s in ("n=32,k=64", "n=16,k=32") for m in (1, 3) for t in (1, 2)}
+for r in rows:
+    assert r["op"] == "matmul" and r["rounds"] >= 5
+    assert 0 < r["min"] <= r["median"] <= r["max"] and r["ratio_to_vendor"] > 0
+    assert r["ratio_low"] <= r["ratio_to_vendor"] <= r["ratio_high"]
+    assert r["noisy"] == (not r["noise"] < 0.1)
+    if r["vendor"]:
+        assert r["ratio_to_vendor"] == 1
+    assert (r["prepare_s"] > 0) == (r["variant"] not in ("openblas", "reference", "cblas")) or r["prepare_s"] >= 0
+PY
+}
+
+test_bench_of_a_variant_keeps_the_vendor_beside_it() {
+    ds bench rmsnorm/pinned --shape width=96 --rows 2 --threads 1
+    expect 0
+    has "$dir/out" "rmsnorm/rows"
+    has "$dir/out" "rmsnorm/pinned"
+    hasnt "$dir/out" "rmsnorm/reference"
+}
+
+test_bench_of_attention_has_prefill_and_decode() {
+    ds bench attention/pinned --shape heads=2,kv_heads=1,head_dim=16 --rows 2 --threads 1
+    expect 0
+    has "$dir/out" "given, prefill"
+    has "$dir/out" "given, decode at KV 64"
+    has "$dir/out" "given, decode at KV 4096"
+}
+
+test_bench_of_passes() {
+    ds bench pass -m random:llama,layers=1,hidden=32,heads=2,kv_heads=1,ffn=64,vocab=64 \
+        --kernels vendor,pinned --threads 1
+    [ "$code" -eq 2 ] && grep -q OpenBLAS "$dir/err" && skip "no OpenBLAS here"
+    expect 0
+    has "$dir/out" "pass decode, batch 8"
+    has "$dir/out" "pass/pinned"
+    has "$dir/out" "tok/s"
+}
+
+test_bench_refuses_what_it_does_not_know() {
+    ds bench matmull
+    expect 2
+    has "$dir/err" "did you mean 'matmul'?"
+    ds bench matmul/pinnned
+    expect 2
+    has "$dir/err" "no variant 'pinnned'"
+    ds bench matmul --shape m=4
+    expect 2
+    has "$dir/err" "no size 'm'"
+    ds bench matmul --rows 0
+    expect 2
+    ds bench matmul --threads 0
+    expect 2
+    empty "$dir/out"
+}
+
+run_tests
