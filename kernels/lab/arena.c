@@ -175,11 +175,26 @@ uint8_t *ds_arena_row_mask(struct ds_arena *a, struct ds_error *err)
 
 /* ---- protection ------------------------------------------------------------------------------ */
 
+/* The pages of the mapping that the array and its surroundings touch: the mapping may be far larger
+ * than this call needs. */
+static unsigned char *first_page(const struct ds_array *x)
+{
+    const size_t before = (size_t)room_before(x) * (size_t)x->element;
+    return x->map + (size_t)((unsigned char *)x->data - before - x->map) / PAGE * PAGE;
+}
+
 static int protect(struct ds_arena *a, int from, int to, int prot, struct ds_error *err)
 {
     for (int i = from; i < to; i++) {
         struct ds_array *x = &a->array[i];
-        if (x->role == DS_ARRAY_IN && mprotect(x->map + PAGE, x->map_bytes - 2 * PAGE, prot) != 0)
+        if (x->role != DS_ARRAY_IN)
+            continue;
+        unsigned char *begin = first_page(x), *end = x->map + x->map_bytes - PAGE;
+        const size_t used =
+            (size_t)((unsigned char *)x->data - begin) + (size_t)span(x) * (size_t)x->element;
+        if ((size_t)(end - begin) > used + AROUND)
+            end = begin + (used + AROUND + PAGE - 1) / PAGE * PAGE;
+        if (mprotect(begin, (size_t)(end - begin), prot) != 0)
             return ds_fail(err, "cannot protect array %s: %s", x->name, strerror(errno));
     }
     return 0;

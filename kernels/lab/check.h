@@ -64,6 +64,8 @@ struct ds_property_result {
 /* Output elements against the exact result, rounded once at the end. */
 struct ds_accuracy {
     int64_t elements; /* compared; 0 = not measured */
+    int64_t wrong;    /* of them: another id, NaN or infinity where none belongs, or none where one
+                         does; the rest is measured below */
     double max_ulp, rms_ulp;
     /* matmul: of the error in units of gamma_K * sum |x w|, the most that any order of addition can
      * be off (Higham); < 0 = does not apply. */
@@ -98,7 +100,7 @@ struct ds_check_result {
     struct ds_check_fault fault[DS_MOST_FAULTS];
     int n_faults;
     int64_t launches;
-    char why_not[256]; /* not empty: it cannot run here at all */
+    char why_not[256]; /* not empty: it cannot run here at all, or the check had to stop */
 };
 
 struct ds_check_options {

@@ -52,6 +52,9 @@ void ds_check_pair(struct ds_check *c, const char *fmt, ...) __attribute__((form
 int ds_check_wrong(struct ds_check *c, int wrong, double cost);
 void ds_check_not_applicable(struct ds_check *c, const char *why);
 
+/* Times n calls beside the vendor's variant (check_speed.c) and fills c->out->speed. */
+int ds_check_speed(struct ds_check *c, const struct ds_call *call, int n);
+
 /* Classes of one row's bits over an ascending list of numbers: add each, then print "1-3 | 4-7 | 8-"
  * into c->property. A number that comes back to an earlier class is written there: "1-3 8 | 4-7". */
 enum { DS_CLASS_VALUES = 96, DS_CLASS_MOST = 24 };

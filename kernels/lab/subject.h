@@ -55,6 +55,7 @@ struct ds_call {
     int32_t page_size;   /* attention, cache: 0 = one page for each sequence */
     uint64_t permute;    /* 0: pages in ascending order; else the seed of a permutation */
     int32_t spare_slots; /* attention, cache: poisoned slots behind the last of each sequence */
+    uint32_t spoil;      /* attention: mask of 1 << enum ds_area whose poison is exchanged */
     uint32_t features;   /* enum ds_feature asked for; only those that the kernel has */
     int32_t window;      /* with DS_FEATURE_WINDOW */
     float soft_cap;      /* with DS_FEATURE_SOFT_CAP */

@@ -1,0 +1,536 @@
+/* check.c: see check.h. The parent starts a child that measures one unit (property) after the other
+ * into shared memory. A unit in which the child dies is measured again from its start by the next
+ * child, which leaves out the settings that were fatal; after a few it is given up. */
+#include "kernels/lab/check.h"
+
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "kernels/lab/check_plan.h"
+#include "kernels/lab/contain.h"
+#include "kernels/lab/content.h"
+#include "kernels/registry.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ACCURACY = DS_PROPERTY_COUNT, SPEED, UNITS };
+enum { MOST_FATAL = 3, MOST_FATAL_ALL = 64 };
+static const double BUDGET = 1.5e9, LAUNCH_SECONDS = 20;
+
+/* What parent and child share. */
+struct shared {
+    struct ds_contained contained;
+    struct ds_check_result result;
+    int unit;           /* measured now, or to be measured first */
+    uint64_t launching; /* the setting that runs now; 0 = none */
+    char setting[160];
+    uint64_t fatal[MOST_FATAL_ALL]; /* settings that ended a child */
+    int n_fatal;
+};
+
+/* What the child is started with. */
+struct job {
+    const struct ds_kernel *kernel;
+    const struct ds_shape *shape;
+    const struct ds_check_options *opt;
+    struct shared *shared;
+};
+
+/* The one check that runs in this process: launches are few, and the struct that plans see is theirs.
+ */
+static struct shared *at;
+
+/* ---- names ---------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    uint32_t claim;
+    int always;
+} properties[DS_PROPERTY_COUNT] = {
+    [DS_PROPERTY_REPEAT] = {"repeat", DS_CLAIM_REPEAT, 0},
+    [DS_PROPERTY_BATCH] = {"batch", DS_CLAIM_BATCH, 0},
+    [DS_PROPERTY_SLOT] = {"slot", DS_CLAIM_SLOT, 0},
+    [DS_PROPERTY_NEIGHBOURS] = {"neighbours", DS_CLAIM_SLOT, 0},
+    [DS_PROPERTY_THREADS] = {"threads", DS_CLAIM_THREADS, 0},
+    [DS_PROPERTY_CHUNK] = {"chunk", DS_CLAIM_CHUNK, 0},
+    [DS_PROPERTY_ALIGNMENT] = {"alignment", 0, 0},
+    [DS_PROPERTY_SIZES] = {"sizes", 0, 1},
+    [DS_PROPERTY_MEMORY] = {"memory", 0, 1},
+    [DS_PROPERTY_SPECIAL] = {"special", 0, 0},
+};
+
+const char *ds_property_name(int property)
+{
+    return property >= 0 && property < DS_PROPERTY_COUNT ? properties[property].name : NULL;
+}
+
+uint32_t ds_property_claim(int property)
+{
+    return properties[property].claim;
+}
+
+int ds_property_always(int property)
+{
+    return properties[property].always;
+}
+
+int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r)
+{
+    for (int p = 0; p < DS_PROPERTY_COUNT; p++)
+        if (r->property[p].state == DS_STATE_BROKEN &&
+            (properties[p].always || (k->claims & properties[p].claim)))
+            return p;
+    return -1;
+}
+
+/* ---- for plans: launching --------------------------------------------------------------------------- */
+
+struct ds_call ds_check_call(const struct ds_check *c, const struct ds_segment *seg, int64_t n)
+{
+    return (struct ds_call){.segment = seg,
+                            .n_segments = n,
+                            .threads = c->opt->threads[0],
+                            .poison = DS_POISON_NAN,
+                            .seed = 1};
+}
+
+/* A setting by its content; never 0. */
+static uint64_t identity(const struct ds_check *c, const struct ds_call *call)
+{
+    const int64_t numbers[] = {call->threads,
+                               call->place,
+                               call->gap,
+                               call->bias,
+                               (int64_t)call->poison,
+                               (int64_t)call->seed,
+                               (int64_t)call->disturb,
+                               call->page_size,
+                               (int64_t)call->permute,
+                               call->spare_slots,
+                               (int64_t)call->features,
+                               call->window,
+                               (int64_t)ds_f32_bits(call->soft_cap)};
+    const struct ds_shape *s = ds_subject_shape(c->subject);
+    uint64_t h = ds_content_hash((uint64_t)s->n, (uint64_t)s->k);
+    h = ds_content_hash(h, (uint64_t)(s->width + s->vocab + s->experts));
+    h = ds_content_hash(h, (uint64_t)(s->heads * 1000 + s->head_dim));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        h = ds_content_hash(h, (uint64_t)numbers[i]);
+    for (int64_t i = 0; i < call->n_segments; i++) {
+        const struct ds_segment *g = &call->segment[i];
+        h = ds_content_hash(h, (uint64_t)(uint32_t)g->sequence << 32 | (uint32_t)g->first);
+        h = ds_content_hash(h, (uint64_t)(uint32_t)g->length << 32 | (uint32_t)g->padding);
+        h = ds_content_hash(h, (uint64_t)g->content);
+    }
+    return h ? h : 1;
+}
+
+static int is_fatal(uint64_t id)
+{
+    for (int i = 0; i < at->n_fatal; i++)
+        if (at->fatal[i] == id)
+            return 1;
+    return 0;
+}
+
+static void note_fault(struct ds_check_result *r, const struct ds_fault *f, int property,
+                       const char *setting)
+{
+    for (int i = 0; i < r->n_faults; i++) {
+        struct ds_check_fault *have = &r->fault[i];
+        if (have->fault.kind == f->kind && strcmp(have->fault.array, f->array) == 0 &&
+            have->fault.write == f->write && (have->fault.col < 0) == (f->col < 0) &&
+            have->fault.signal == f->signal) {
+            have->times++;
+            return;
+        }
+    }
+    if (r->n_faults == DS_MOST_FAULTS)
+        return;
+    struct ds_check_fault *x = &r->fault[r->n_faults++];
+    x->fault = *f;
+    x->property = property;
+    x->times = 1;
+    snprintf(x->setting, sizeof x->setting, "%s", setting);
+}
+
+/* Writes the setting where the parent finds it when this launch is the last. */
+static void announce(const struct ds_call *call, uint64_t id)
+{
+    struct ds_buf b = {0};
+    ds_call_print(&b, call);
+    snprintf(at->setting, sizeof at->setting, "%s", b.data ? b.data : "");
+    ds_buf_free(&b);
+    at->launching = id;
+    at->contained.beats++;
+}
+
+static int launch(struct ds_check *c, const struct ds_call *call, struct ds_output *out)
+{
+    const uint64_t id = identity(c, call);
+    if (is_fatal(id)) {
+        c->property->not_tried++;
+        return 0;
+    }
+    announce(call, id);
+    ds_contain_watch(ds_subject_arena(c->subject));
+    int rc = ds_subject_run(c->subject, call, out, c->err);
+    ds_contain_watch(NULL);
+    at->launching = 0;
+    at->contained.beats++;
+    c->out->launches++;
+    if (rc != 0)
+        return -1;
+    if (out->fault.kind == DS_FAULT_NONE)
+        return 1;
+    note_fault(c->out, &out->fault, (int)(c->property - c->out->property), at->setting);
+    if (out->fault.kind == DS_FAULT_REFUSED) {
+        if (!c->property->note[0])
+            snprintf(c->property->note, sizeof c->property->note, "refuses %.80s: %.90s",
+                     at->setting, out->fault.text);
+        c->property->not_tried++;
+        return 0;
+    }
+    /* What a row holds that was not written says nothing about the row. */
+    if (out->fault.kind == DS_FAULT_UNWRITTEN || out->fault.kind == DS_FAULT_WROTE_OTHER) {
+        c->property->not_tried++;
+        return 0;
+    }
+    return 1;
+}
+
+int ds_check_launch_base(struct ds_check *c, const struct ds_call *call, struct ds_output *out)
+{
+    return launch(c, call, out);
+}
+
+int ds_check_launch(struct ds_check *c, const struct ds_call *call, struct ds_output *out)
+{
+    const double work = ds_subject_work(c->subject, call);
+    if (work > c->budget && !c->opt->full) {
+        c->property->not_tried++;
+        return 0;
+    }
+    c->budget -= work;
+    return launch(c, call, out);
+}
+
+/* ---- for plans: comparing ------------------------------------------------------------------------------ */
+
+static void measure(const struct ds_check *c, const uint32_t *a, const uint32_t *b, int64_t width,
+                    struct ds_difference *d)
+{
+    struct ds_output_part part[DS_MOST_PARTS];
+    static const int dtypes[] = {DS_F32, DS_F16, DS_BF16, DS_I32};
+    int n = ds_subject_parts(c->subject, &(struct ds_call){.threads = 1}, part), i = 0;
+    int64_t left = n > 0 ? part[0].cols : width;
+    *d = (struct ds_difference){.values_equal = 1};
+    for (int64_t j = 0; j < width; j++, left--) {
+        while (left == 0 && i + 1 < n)
+            left = part[++i].cols;
+        if (a[j] == b[j])
+            continue;
+        const int dtype = dtypes[n > 0 ? part[i].dtype : 0];
+        d->elements++;
+        if (dtype == DS_I32) {
+            d->values_equal = 0;
+            continue;
+        }
+        float x, y;
+        ds_widen_row(dtype, &x, &a[j], 1); /* little-endian: the low half is first */
+        ds_widen_row(dtype, &y, &b[j], 1);
+        if (x == y || (isnan(x) && isnan(y)))
+            continue;
+        d->values_equal = 0;
+        uint64_t ulp = ds_ulp_distance(dtype, a[j], b[j]);
+        double abs = fabs((double)x - (double)y);
+        d->max_ulp = ulp > d->max_ulp ? ulp : d->max_ulp;
+        if (!(abs <= d->max_abs))
+            d->max_abs = abs;
+    }
+}
+
+static int smaller(struct ds_property_result *p, double cost)
+{
+    if (p->smallest_cost > 0 && cost >= p->smallest_cost)
+        return 0;
+    p->smallest_cost = cost;
+    return 1;
+}
+
+int ds_check_differs(struct ds_check *c, const uint32_t *ref, const uint32_t *got, int64_t width,
+                     double cost)
+{
+    struct ds_property_result *p = c->property;
+    struct ds_difference d;
+    p->compared++;
+    if (memcmp(ref, got, (size_t)width * sizeof *ref) == 0)
+        return 0;
+    p->differ++;
+    measure(c, ref, got, width, &d);
+    if (p->differ == 1)
+        p->worst = d;
+    else {
+        p->worst.elements = d.elements > p->worst.elements ? d.elements : p->worst.elements;
+        p->worst.max_ulp = d.max_ulp > p->worst.max_ulp ? d.max_ulp : p->worst.max_ulp;
+        if (!(d.max_abs <= p->worst.max_abs))
+            p->worst.max_abs = d.max_abs;
+        p->worst.values_equal &= d.values_equal;
+    }
+    if (!smaller(p, cost))
+        return 0;
+    p->smallest_size = d;
+    return 1;
+}
+
+int ds_check_wrong(struct ds_check *c, int wrong, double cost)
+{
+    c->property->compared++;
+    if (!wrong)
+        return 0;
+    c->property->differ++;
+    return smaller(c->property, cost);
+}
+
+void ds_check_pair(struct ds_check *c, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(c->property->smallest, sizeof c->property->smallest, fmt, ap);
+    va_end(ap);
+}
+
+void ds_check_not_applicable(struct ds_check *c, const char *why)
+{
+    c->property->state = DS_STATE_NOT_APPLICABLE;
+    snprintf(c->property->note, sizeof c->property->note, "%s", why);
+}
+
+/* ---- for plans: classes --------------------------------------------------------------------------------- */
+
+void ds_classes_add(struct ds_classes *k, int64_t value, const uint32_t *row, int64_t width)
+{
+    uint64_t h = 1;
+    if (k->n == DS_CLASS_VALUES)
+        return;
+    for (int64_t j = 0; j < width; j++)
+        h = (h ^ row[j]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    int i = k->n++;
+    for (; i > 0 && k->value[i - 1] > value; i--) {
+        k->value[i] = k->value[i - 1];
+        k->bits[i] = k->bits[i - 1];
+    }
+    k->value[i] = value;
+    k->bits[i] = h;
+}
+
+/* The numbers of one class: runs of neighbours in the list become "1-3", the last run "8-". */
+static void print_class(struct ds_buf *b, const struct ds_classes *k, uint64_t bits)
+{
+    const char *space = "";
+    for (int i = 0; i < k->n; i++) {
+        if (k->bits[i] != bits)
+            continue;
+        int end = i;
+        while (end + 1 < k->n && k->bits[end + 1] == bits)
+            end++;
+        ds_buf_printf(b, "%s%lld", space, (long long)k->value[i]);
+        if (end + 1 == k->n && end > i)
+            ds_buf_puts(b, "-");
+        else if (end > i)
+            ds_buf_printf(b, "-%lld", (long long)k->value[end]);
+        space = " ";
+        i = end;
+    }
+}
+
+void ds_classes_print(struct ds_check *c, const struct ds_classes *k, const char *of)
+{
+    struct ds_property_result *p = c->property;
+    struct ds_buf b = {0};
+    int n = 0;
+    for (int i = 0; i < k->n && n <= DS_CLASS_MOST; i++) {
+        int first = 1;
+        for (int j = 0; j < i; j++)
+            first &= k->bits[j] != k->bits[i];
+        if (!first)
+            continue;
+        if (n++)
+            ds_buf_puts(&b, " | ");
+        if (n > DS_CLASS_MOST)
+            ds_buf_puts(&b, "...");
+        else
+            print_class(&b, k, k->bits[i]);
+    }
+    if (n > 1 && b.data) {
+        size_t len = b.len < sizeof p->classes ? b.len : sizeof p->classes - 4;
+        memcpy(p->classes, b.data, len);
+        memcpy(p->classes + len, b.len > len ? "..." : "", b.len > len ? 4 : 1);
+        snprintf(p->classes_of, sizeof p->classes_of, "%s", of);
+    }
+    ds_buf_free(&b);
+}
+
+/* ---- the child -------------------------------------------------------------------------------------------- */
+
+static const struct ds_check_plan *plan_of(int op)
+{
+    return op == DS_OP_ATTENTION ? &ds_check_attention_plan : &ds_check_rows_plan;
+}
+
+static int measure_unit(struct ds_check *c, const struct ds_check_plan *plan, int unit)
+{
+    /* Accuracy and speed launch, too: what goes wrong there is noted at memory. */
+    c->property = &c->out->property[unit < DS_PROPERTY_COUNT ? unit : DS_PROPERTY_MEMORY];
+    c->budget = c->opt->budget > 0 ? c->opt->budget : BUDGET;
+    if (unit == ACCURACY)
+        return plan->accuracy ? plan->accuracy(c) : 0;
+    if (unit == SPEED)
+        return plan->speed && !c->opt->no_speed ? plan->speed(c) : 0;
+    if (!plan->property[unit]) {
+        ds_check_not_applicable(c, "does not apply to this op");
+        return 0;
+    }
+    return plan->property[unit](c);
+}
+
+/* A library that the kernel opens to find out is opened here, where threads of its own do no harm. */
+static int can_run(const struct ds_kernel *k, struct ds_check_result *r)
+{
+    if (!k->available || k->available(r->why_not, sizeof r->why_not) == 0) {
+        r->why_not[0] = '\0';
+        return 1;
+    }
+    if (!r->why_not[0])
+        snprintf(r->why_not, sizeof r->why_not, "it cannot run here");
+    return 0;
+}
+
+static int child(void *arg, struct ds_contained *contained, struct ds_error *err)
+{
+    const struct job *j = arg;
+    const struct ds_check_plan *plan = plan_of(j->kernel->op);
+    struct ds_check c = {.opt = j->opt, .out = &j->shared->result, .err = err};
+    (void)contained;
+    at = j->shared;
+    if (!can_run(j->kernel, c.out))
+        return 0;
+    c.subject = ds_subject_new(j->kernel, j->shape, j->opt->seed, err);
+    if (!c.subject)
+        return -1;
+    int rc = plan->open ? plan->open(&c) : 0;
+    for (; rc == 0 && at->unit < UNITS; at->unit++) {
+        at->contained.beats++;
+        rc = measure_unit(&c, plan, at->unit);
+    }
+    if (plan->close)
+        plan->close(&c);
+    ds_subject_free(c.subject);
+    return rc;
+}
+
+/* ---- the parent ------------------------------------------------------------------------------------------- */
+
+/* The unit will be measured from its start again. */
+static void forget_unit(struct shared *s)
+{
+    if (s->unit < DS_PROPERTY_COUNT)
+        memset(&s->result.property[s->unit], 0, sizeof s->result.property[0]);
+    if (s->unit == ACCURACY)
+        memset(&s->result.accuracy, 0, sizeof s->result.accuracy);
+    if (s->unit == SPEED)
+        s->result.n_speeds = 0;
+}
+
+/* Decides what a dead child means: the next one goes on behind the setting or behind the unit. */
+static void after_death(struct shared *s, int *deaths_in_unit)
+{
+    struct ds_property_result *p =
+        &s->result.property[s->unit < DS_PROPERTY_COUNT ? s->unit : DS_PROPERTY_MEMORY];
+    const struct ds_fault *f = &s->contained.fault;
+    const int unit = s->unit;
+    const int known = s->launching && s->n_fatal < MOST_FATAL_ALL;
+    note_fault(&s->result, f, unit < DS_PROPERTY_COUNT ? unit : DS_PROPERTY_MEMORY,
+               s->launching ? s->setting : "outside of any launch");
+    if (known)
+        s->fatal[s->n_fatal++] = s->launching;
+    s->launching = 0;
+    ++*deaths_in_unit;
+    /* A hang costs its whole time limit: one a unit is enough. */
+    if (known && *deaths_in_unit <= MOST_FATAL && f->kind != DS_FAULT_HANG) {
+        forget_unit(s);
+        return;
+    }
+    forget_unit(s);
+    if (unit < DS_PROPERTY_COUNT)
+        snprintf(p->note, sizeof p->note, "given up after %d child process%s died", *deaths_in_unit,
+                 *deaths_in_unit == 1 ? "" : "es");
+    s->unit++;
+    *deaths_in_unit = 0;
+}
+
+/* A unit's state follows from what was compared, memory's from every launch. */
+static void conclude(struct ds_check_result *r)
+{
+    struct ds_property_result *m = &r->property[DS_PROPERTY_MEMORY];
+    for (int i = 0; i < DS_PROPERTY_COUNT; i++) {
+        struct ds_property_result *p = &r->property[i];
+        if (p->state == DS_STATE_NOT_RUN && (p->compared || p->differ))
+            p->state = p->differ ? DS_STATE_BROKEN : DS_STATE_HOLDS;
+    }
+    for (int i = 0; i < r->n_faults; i++) {
+        struct ds_buf b = {0};
+        if (r->fault[i].fault.kind == DS_FAULT_REFUSED)
+            continue;
+        ds_fault_print(&b, &r->fault[i].fault);
+        if (m->state != DS_STATE_BROKEN || !m->smallest_cost || i == 0)
+            snprintf(m->smallest, sizeof m->smallest, "%s, with %s", b.data ? b.data : "",
+                     r->fault[i].setting);
+        m->state = DS_STATE_BROKEN;
+        m->differ += r->fault[i].times;
+        ds_buf_free(&b);
+        break;
+    }
+}
+
+static int run(struct job *j, struct ds_error *err)
+{
+    struct shared *s = j->shared;
+    const double limit = j->opt->launch_seconds > 0 ? j->opt->launch_seconds : LAUNCH_SECONDS;
+    int deaths_in_unit = 0, last_unit = 0;
+    while (s->unit < UNITS) {
+        if (ds_contain(&s->contained, child, j, limit, err) != 0)
+            return -1;
+        if (s->contained.finished) {
+            if (s->contained.rc != 0)
+                snprintf(s->result.why_not, sizeof s->result.why_not, "%.250s",
+                         s->contained.error.msg);
+            break;
+        }
+        if (s->unit != last_unit)
+            deaths_in_unit = 0;
+        last_unit = s->unit;
+        after_death(s, &deaths_in_unit);
+        last_unit = s->unit;
+    }
+    conclude(&s->result);
+    return 0;
+}
+
+int ds_check_run(const struct ds_kernel *k, const struct ds_shape *shape,
+                 const struct ds_check_options *opt, struct ds_check_result *out,
+                 struct ds_error *err)
+{
+    struct shared *s = ds_contain_map(sizeof *s, err);
+    if (!s)
+        return -1;
+    struct job j = {k, shape, opt, s};
+    int rc = run(&j, err);
+    *out = s->result;
+    ds_contain_unmap(s, sizeof *s);
+    return rc;
+}

@@ -1,0 +1,453 @@
+/* check_attention.c: the plan of check for attention: base results of rows alone, scenes held
+ * against them, lengths at which the launch choice changes. The properties themselves are in
+ * check_attention_*.c. */
+#include "kernels/lab/check_attention.h"
+
+#include "base/mem.h"
+#include "kernels/lab/content.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- base results ----------------------------------------------------------------------------------
+ */
+
+struct key {
+    const struct ds_subject *subject;
+    int32_t sequence, slot, content, threads, window;
+    uint32_t features, soft_cap;
+};
+struct ds_alone {
+    struct key key; /* subject NULL: free */
+    uint32_t *bits; /* NULL: there is no result */
+    int64_t width;
+};
+
+static int open_own(struct ds_check *c)
+{
+    return (c->own = ds_calloc(1, sizeof(struct ds_attention_own), "base results", c->err)) ? 0
+                                                                                            : -1;
+}
+
+static void close_own(struct ds_check *c)
+{
+    struct ds_attention_own *own = c->own;
+    if (!own)
+        return;
+    for (size_t i = 0; i < own->alone_cap; i++)
+        free(own->alone[i].bits);
+    free(own->alone);
+    ds_output_free(&own->out);
+    ds_output_free(&own->base);
+    ds_output_free(&own->one);
+    free(own);
+    c->own = NULL;
+}
+
+/* The place of a key in a table that has free places. */
+static struct ds_alone *find(struct ds_alone *table, size_t cap, const struct key *key)
+{
+    uint64_t h = ds_content_hash((uint64_t)(uint32_t)key->sequence << 32 | (uint32_t)key->slot,
+                                 (uint64_t)(uint32_t)key->threads << 32 | key->features);
+    for (size_t i = h % cap;; i = (i + 1) % cap)
+        if (!table[i].key.subject || memcmp(&table[i].key, key, sizeof *key) == 0)
+            return &table[i];
+}
+
+static int make_room(struct ds_attention_own *own, struct ds_error *err)
+{
+    if (own->alone_cap > 2 * own->n_alone)
+        return 0;
+    const size_t cap = own->alone_cap ? 2 * own->alone_cap : 1024;
+    struct ds_alone *table = ds_calloc(cap, sizeof *table, "base results", err);
+    if (!table)
+        return -1;
+    for (size_t i = 0; i < own->alone_cap; i++)
+        if (own->alone[i].key.subject)
+            *find(table, cap, &own->alone[i].key) = own->alone[i];
+    free(own->alone);
+    own->alone = table;
+    own->alone_cap = cap;
+    return 0;
+}
+
+static int run_alone(struct ds_check *c, const struct ds_call *like, const struct key *key,
+                     struct ds_alone *a)
+{
+    struct ds_attention_own *own = c->own;
+    const struct ds_segment seg = {
+        .sequence = key->sequence, .first = key->slot, .length = 1, .content = key->content};
+    struct ds_call call = ds_check_call(c, &seg, 1);
+    call.threads = key->threads;
+    call.page_size = DS_BASE_PAGE;
+    call.features = like->features;
+    call.window = like->window;
+    call.soft_cap = like->soft_cap;
+    int rc = ds_check_launch_base(c, &call, &own->one);
+    a->key = *key;
+    a->bits = NULL;
+    own->n_alone++;
+    if (rc <= 0)
+        return rc;
+    a->width = own->one.width;
+    a->bits = malloc((size_t)a->width * sizeof *a->bits);
+    if (!a->bits)
+        return ds_fail(c->err, "out of memory: base results");
+    memcpy(a->bits, own->one.bits, (size_t)a->width * sizeof *a->bits);
+    return 1;
+}
+
+/* The row of a segment alone, in the same form: 1 = *bits, 0 = it has no result, -1. */
+static int alone(struct ds_check *c, const struct ds_call *like, const struct ds_segment *seg,
+                 int32_t slot, const uint32_t **bits)
+{
+    struct ds_attention_own *own = c->own;
+    struct key key;
+    memset(&key, 0, sizeof key);
+    key.subject = c->subject;
+    key.sequence = seg->sequence;
+    key.slot = slot;
+    key.content = seg->content;
+    key.threads = own->ref_threads ? own->ref_threads : like->threads;
+    key.features = like->features;
+    key.window = like->window;
+    memcpy(&key.soft_cap, &like->soft_cap, sizeof key.soft_cap);
+    if (make_room(own, c->err) != 0)
+        return -1;
+    struct ds_alone *a = find(own->alone, own->alone_cap, &key);
+    int rc = a->key.subject ? a->bits != NULL : run_alone(c, like, &key, a);
+    *bits = a->bits;
+    return rc;
+}
+
+/* ---- scenes ------------------------------------------------------------------------------------------
+ */
+
+int ds_attention_forms(const struct ds_check *c, struct ds_form form[2])
+{
+    const uint32_t of_attention =
+        DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE;
+    const uint32_t has = ds_subject_kernel(c->subject)->features & of_attention;
+    form[0] = (struct ds_form){0};
+    form[1] = (struct ds_form){.features = has,
+                               .window = has & DS_FEATURE_WINDOW ? 37 : 0,
+                               .soft_cap = has & DS_FEATURE_SOFT_CAP ? 3.0f : 0.0f};
+    return has ? 2 : 1;
+}
+
+int ds_attention_threads(const struct ds_check *c, int threads[2])
+{
+    threads[0] = c->opt->threads[0];
+    threads[1] = c->opt->threads[c->opt->n_threads - 1];
+    return threads[1] == threads[0] ? 1 : 2;
+}
+
+void ds_scene_begin(const struct ds_check *c, struct ds_scene *s, const struct ds_form *f,
+                    int threads)
+{
+    s->call = ds_check_call(c, s->segment, 0);
+    s->call.threads = threads;
+    s->call.page_size = DS_BASE_PAGE;
+    if (f) {
+        s->call.features = f->features;
+        s->call.window = f->window;
+        s->call.soft_cap = f->soft_cap;
+    }
+    s->text[0] = '\0';
+}
+
+struct ds_segment *ds_scene_add(struct ds_scene *s, int32_t sequence, int32_t first, int32_t length)
+{
+    struct ds_segment *seg = &s->segment[s->call.n_segments++];
+    *seg = (struct ds_segment){.sequence = sequence, .first = first, .length = length};
+    return seg;
+}
+
+void ds_scene_text(struct ds_scene *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->text, sizeof s->text, fmt, ap);
+    va_end(ap);
+}
+
+/* Settings that both sides of a pair share: ", 2 threads, window 37". */
+static void shared(const struct ds_check *c, const struct ds_call *call, char *text, size_t size)
+{
+    const struct ds_attention_own *own = c->own;
+    int n = 0;
+    text[0] = '\0';
+    if (call->threads != c->opt->threads[0] && !own->ref_threads)
+        n += snprintf(text, size, ", %d threads", call->threads);
+    if (call->features & DS_FEATURE_WINDOW && (size_t)n < size)
+        n += snprintf(text + n, size - (size_t)n, ", window %d", call->window);
+    if (call->features & DS_FEATURE_SOFT_CAP && (size_t)n < size)
+        n += snprintf(text + n, size - (size_t)n, ", soft cap %g", (double)call->soft_cap);
+    if (call->features & DS_FEATURE_SINKS && (size_t)n < size)
+        n += snprintf(text + n, size - (size_t)n, ", sinks");
+    if (call->features & DS_FEATURE_LSE && (size_t)n < size)
+        snprintf(text + n, size - (size_t)n, ", lse");
+}
+
+/* The fewer rows and the shorter the sequence, the smaller the pair. */
+static double cost_of(const struct ds_call *call, int32_t slot)
+{
+    return (double)ds_call_rows(call) * 65536.0 + slot;
+}
+
+/* Row j of n of a chunk: is it looked at? */
+static int chosen(int32_t j, int32_t n)
+{
+    return n <= 16 || j < 3 || j >= n - 3 || j % 21 == 0;
+}
+
+static const char *where(int32_t sequence)
+{
+    return sequence ? " of a neighbour" : "";
+}
+
+int ds_scene_hold_alone(struct ds_check *c, const struct ds_scene *s, int32_t sequence)
+{
+    struct ds_attention_own *own = c->own;
+    int64_t row = 0;
+    int rc = ds_check_launch(c, &s->call, &own->out);
+    own->differs = 0;
+    if (rc <= 0)
+        return rc;
+    for (int64_t i = 0; i < s->call.n_segments; i++) {
+        const struct ds_segment *seg = &s->segment[i];
+        for (int32_t j = 0; j < seg->length; j++, row++) {
+            const uint32_t *got = own->out.bits + row * own->out.width, *ref;
+            const int32_t slot = seg->first + j;
+            char more[96];
+            if (slot < 0 || (sequence >= 0 && seg->sequence != sequence) || !chosen(j, seg->length))
+                continue;
+            if ((rc = alone(c, &s->call, seg, slot, &ref)) < 0)
+                return -1;
+            if (rc == 0)
+                continue;
+            own->differs += memcmp(ref, got, (size_t)own->out.width * sizeof *got) != 0;
+            if (!ds_check_differs(c, ref, got, own->out.width, cost_of(&s->call, slot)))
+                continue;
+            shared(c, &s->call, more, sizeof more);
+            ds_check_pair(c, "the row at slot %d%s alone against the same row %s%s", slot,
+                          where(seg->sequence), s->text, more);
+        }
+    }
+    return 1;
+}
+
+int ds_scene_base(struct ds_check *c, const struct ds_scene *base)
+{
+    struct ds_attention_own *own = c->own;
+    return ds_check_launch_base(c, &base->call, &own->base);
+}
+
+/* The row number of (sequence, slot) in a call, or -1. */
+static int64_t row_in(const struct ds_scene *s, int32_t sequence, int32_t slot)
+{
+    int64_t row = 0;
+    for (int64_t i = 0; i < s->call.n_segments; i++) {
+        const struct ds_segment *seg = &s->segment[i];
+        if (seg->sequence == sequence && slot >= seg->first && slot < seg->first + seg->length)
+            return row + slot - seg->first;
+        row += seg->length;
+    }
+    return -1;
+}
+
+const uint32_t *ds_scene_row(const struct ds_check *c, const struct ds_scene *s, int32_t sequence,
+                             int32_t slot)
+{
+    const struct ds_attention_own *own = c->own;
+    const int64_t row = row_in(s, sequence, slot);
+    return row >= 0 && row < own->out.rows ? own->out.bits + row * own->out.width : NULL;
+}
+
+int ds_scene_hold(struct ds_check *c, const struct ds_scene *base, const struct ds_scene *s,
+                  int32_t sequence)
+{
+    struct ds_attention_own *own = c->own;
+    int64_t row = 0;
+    int rc = ds_check_launch(c, &s->call, &own->out);
+    own->differs = 0;
+    if (rc <= 0)
+        return rc;
+    for (int64_t i = 0; i < s->call.n_segments; i++) {
+        const struct ds_segment *seg = &s->segment[i];
+        for (int32_t j = 0; j < seg->length; j++, row++) {
+            const int32_t slot = seg->first + j;
+            const int64_t at = row_in(base, seg->sequence, slot);
+            char more[96];
+            if ((sequence >= 0 && seg->sequence != sequence) || at < 0)
+                continue;
+            const uint32_t *got = own->out.bits + row * own->out.width,
+                           *ref = own->base.bits + at * own->base.width;
+            own->differs += memcmp(ref, got, (size_t)own->out.width * sizeof *got) != 0;
+            if (!ds_check_differs(c, ref, got, own->out.width, cost_of(&s->call, slot)))
+                continue;
+            shared(c, &s->call, more, sizeof more);
+            ds_check_pair(c, "the row at slot %d%s%s%s against the same row %s%s", slot,
+                          where(seg->sequence), base->text[0] ? " " : "", base->text, s->text,
+                          more);
+        }
+    }
+    return 1;
+}
+
+/* ---- classes and spans --------------------------------------------------------------------------------
+ */
+
+static int distinct(const struct ds_classes *k)
+{
+    int n = 0;
+    for (int i = 0; i < k->n; i++) {
+        int seen = 0;
+        for (int j = 0; j < i; j++)
+            seen |= k->bits[j] == k->bits[i];
+        n += !seen;
+    }
+    return n;
+}
+
+void ds_classes_best(struct ds_classes *best, const struct ds_classes *k)
+{
+    if (k->n && distinct(k) > distinct(best))
+        *best = *k;
+}
+
+void ds_classes_done(struct ds_check *c, const struct ds_classes *best, const char *of)
+{
+    if (distinct(best) > 1)
+        ds_classes_print(c, best, of);
+}
+
+void ds_spans_add(struct ds_spans *s, int32_t value, int differs)
+{
+    const int most = (int)(sizeof s->from / sizeof s->from[0]);
+    differs = differs != 0;
+    if (s->n && s->differs[s->n - 1] == differs) {
+        s->to[s->n - 1] = value;
+        return;
+    }
+    if (s->n == most) {
+        s->cut = 1;
+        return;
+    }
+    s->from[s->n] = s->to[s->n] = value;
+    s->differs[s->n++] = differs;
+}
+
+void ds_spans_print(struct ds_check *c, const struct ds_spans *s)
+{
+    char *text = c->property->classes;
+    const size_t size = sizeof c->property->classes;
+    int any = 0;
+    for (int i = 0; i < s->n; i++)
+        any |= s->differs[i];
+    if (!any)
+        return;
+    size_t n = strlen(text);
+    for (int i = 0; i < s->n && n < size; i++) {
+        const char *open = i ? " |" : n ? "; " : "";
+        n += (size_t)snprintf(text + n, size - n, "%s%s %d", open, i ? "" : s->of, s->from[i]);
+        if (n < size && s->to[i] != s->from[i])
+            n += (size_t)snprintf(text + n, size - n, "-%d", s->to[i]);
+        if (n < size)
+            n += (size_t)snprintf(text + n, size - n, " %s", s->differs[i] ? "differ" : "same");
+    }
+    if (s->cut && n < size)
+        snprintf(text + n, size - n, " ...");
+}
+
+/* ---- where the launch choice changes --------------------------------------------------------------
+ */
+
+/* 1 = *info, 0 = the kernel does not say, -1. */
+static int choice(struct ds_check *c, int threads, ds_scene_fn make, int32_t value,
+                  struct ds_launch_info *info)
+{
+    struct ds_scene s;
+    make(c, &s, threads, value);
+    return ds_subject_describe(c->subject, &s.call, info, c->err);
+}
+
+static int same_choice(const struct ds_launch_info *a, const struct ds_launch_info *b)
+{
+    return a->tile_rows == b->tile_rows && a->tile_cols == b->tile_cols && a->tile_k == b->tile_k &&
+           a->split == b->split && a->threads == b->threads &&
+           strncmp(a->algo, b->algo, sizeof a->algo) == 0;
+}
+
+static int insert(int32_t *list, int n, int32_t value)
+{
+    int at = n;
+    while (at > 0 && list[at - 1] > value)
+        at--;
+    if ((at > 0 && list[at - 1] == value) || n == DS_GRID_MOST)
+        return n;
+    memmove(list + at + 1, list + at, (size_t)(n - at) * sizeof *list);
+    list[at] = value;
+    return n + 1;
+}
+
+int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, int32_t *list, int n)
+{
+    int32_t found[2 * DS_GRID_MOST];
+    struct ds_launch_info low, high, mid;
+    int n_found = 0, rc = 0;
+    for (int i = 0; i < n; i++, low = high) {
+        if ((rc = choice(c, threads, make, list[i], &high)) <= 0)
+            return rc < 0 ? -1 : n;
+        if (i == 0 || same_choice(&low, &high))
+            continue;
+        int32_t a = list[i - 1], b = list[i];
+        while (b - a > 1) {
+            const int32_t m = a + (b - a) / 2;
+            if ((rc = choice(c, threads, make, m, &mid)) <= 0)
+                return rc < 0 ? -1 : n;
+            if (same_choice(&low, &mid))
+                a = m;
+            else
+                b = m;
+        }
+        found[n_found++] = a;
+        found[n_found++] = b;
+    }
+    for (int i = 0; i < n_found; i++)
+        n = insert(list, n, found[i]);
+    return n;
+}
+
+static void make_alone(const struct ds_check *c, struct ds_scene *s, int threads, int32_t kv)
+{
+    ds_scene_begin(c, s, NULL, threads);
+    ds_scene_add(s, 0, kv - 1, 1);
+}
+
+int ds_attention_kv(struct ds_check *c, int threads, int32_t most, int32_t list[DS_GRID_MOST])
+{
+    int n = ds_grid_kv(list);
+    n = ds_attention_edges(c, threads, make_alone, list, n);
+    while (n > 0 && list[n - 1] > most)
+        n--;
+    return n;
+}
+
+const struct ds_check_plan ds_check_attention_plan = {
+    .open = open_own,
+    .close = close_own,
+    .property = {[DS_PROPERTY_REPEAT] = ds_attention_repeat,
+                 [DS_PROPERTY_BATCH] = ds_attention_batch,
+                 [DS_PROPERTY_SLOT] = ds_attention_slot,
+                 [DS_PROPERTY_NEIGHBOURS] = ds_attention_neighbours,
+                 [DS_PROPERTY_THREADS] = ds_attention_thread_counts,
+                 [DS_PROPERTY_CHUNK] = ds_attention_chunk,
+                 [DS_PROPERTY_ALIGNMENT] = ds_attention_alignment,
+                 [DS_PROPERTY_SIZES] = ds_attention_sizes,
+                 [DS_PROPERTY_MEMORY] = ds_attention_memory,
+                 [DS_PROPERTY_SPECIAL] = ds_attention_special},
+    .accuracy = ds_attention_accuracy,
+};

@@ -1,0 +1,334 @@
+/* check_attention_right.c: whether attention is right: at other sizes and features, where values are
+ * special, where a row sees nothing; and how accurate it is. Held against sums in double. */
+#include "kernels/lab/attention_exact.h"
+#include "kernels/lab/check_attention.h"
+#include "kernels/lab/truth.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What the verdict on one row needs. */
+struct judge {
+    struct ds_attention_exact exact;
+    double *memory;
+    /* of the row judged last: */
+    int wrong;
+    int64_t head, channel; /* channel -1: the log-sum-exp */
+    double want, got;
+};
+
+static int judge_new(struct judge *j, const struct ds_attention_args *a, struct ds_error *err)
+{
+    *j = (struct judge){.wrong = 0};
+    j->memory = ds_calloc((size_t)(2 * a->head_dim + 2 * (int64_t)a->max_kv_len), sizeof *j->memory,
+                          "exact attention", err);
+    j->exact.y = j->memory;
+    j->exact.unit = j->memory ? j->memory + a->head_dim : NULL;
+    return j->memory ? 0 : -1;
+}
+
+static double *weights_of(const struct judge *j, const struct ds_attention_args *a)
+{
+    return j->memory + 2 * a->head_dim;
+}
+
+static void blame(struct judge *j, int64_t head, int64_t channel, double want, double got)
+{
+    if (j->wrong)
+        return;
+    j->wrong = 1;
+    j->head = head;
+    j->channel = channel;
+    j->want = want;
+    j->got = got;
+}
+
+/* Not a question of rounding: NaN and infinity where they belong, and a head's values within 1/32
+ * of their own size (or 64 error bounds, where cancellation leaves less). A row that sees nothing
+ * is +0 bit by bit. */
+static void judge_head(struct judge *j, const struct ds_attention_args *a, int64_t head,
+                       const uint32_t *y)
+{
+    const struct ds_attention_exact *e = &j->exact;
+    double off = 0, size = 0, bound = 0, worst = -1;
+    int64_t at = 0;
+    for (int64_t d = 0; d < a->head_dim; d++) {
+        const double got = (double)ds_f32_from_bits(y[d]), want = e->y[d];
+        if (!e->slots && y[d])
+            blame(j, head, d, 0, got);
+        if (isfinite(want) && isfinite(got)) {
+            const double diff = fabs(got - want);
+            off += diff * diff;
+            size += want * want;
+            bound += e->unit[d] * e->unit[d];
+            at = diff > worst ? d : at;
+            worst = diff > worst ? diff : worst;
+        } else if (isnan(want) ? !isnan(got) : !(got == want)) {
+            blame(j, head, d, want, got);
+        }
+    }
+    if (!(sqrt(off) <= fmax(sqrt(size) / 32, 64 * sqrt(bound) + 0x1p-148)))
+        blame(j, head, at, e->y[at], (double)ds_f32_from_bits(y[at]));
+}
+
+static void judge_lse(struct judge *j, int64_t head, uint32_t bits)
+{
+    const double got = (double)ds_f32_from_bits(bits), want = j->exact.lse;
+    const double most = fmax(1.0 / 32, 64 * j->exact.lse_unit);
+    int right = isnan(want) ? isnan(got) : got == want || fabs(got - want) <= most;
+    if (!right)
+        blame(j, head, -1, want, got);
+}
+
+static void judge_row(struct judge *j, const struct ds_attention_args *a, int64_t row,
+                      const uint32_t *bits)
+{
+    j->wrong = 0;
+    for (int64_t h = 0; h < a->heads && !j->wrong; h++) {
+        ds_attention_exact(a, row, h, weights_of(j, a), &j->exact);
+        if (j->exact.open)
+            continue;
+        judge_head(j, a, h, bits + h * a->head_dim);
+        if (a->lse)
+            judge_lse(j, h, bits[a->heads * a->head_dim + h]);
+    }
+}
+
+/* Runs a scene and holds every row against the exact result. `what`: "head_dim 80". */
+static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *what)
+{
+    struct ds_attention_own *own = c->own;
+    struct judge j;
+    int64_t row = 0;
+    int rc = ds_check_launch(c, &s->call, &own->out);
+    if (rc <= 0)
+        return rc;
+    const struct ds_attention_args *a = ds_subject_args(c->subject);
+    if (judge_new(&j, a, c->err) != 0)
+        return -1;
+    for (int64_t i = 0; i < s->call.n_segments; i++)
+        for (int32_t r = 0; r < s->segment[i].length; r++, row++) {
+            judge_row(&j, a, row, own->out.bits + row * own->out.width);
+            const int32_t slot = s->segment[i].first + r;
+            if (!ds_check_wrong(c, j.wrong, (double)a->rows * 65536.0 + slot))
+                continue;
+            char channel[32] = "lse";
+            if (j.channel >= 0)
+                snprintf(channel, sizeof channel, "channel %lld", (long long)j.channel);
+            ds_check_pair(c,
+                          "%s%sthe row at slot %d of %lld row%s, head %lld: %s is %.6g, not %.6g",
+                          what, *what ? ": " : "", slot, (long long)a->rows,
+                          a->rows == 1 ? "" : "s", (long long)j.head, channel, j.got, j.want);
+        }
+    free(j.memory);
+    return 1;
+}
+
+/* ---- sizes -------------------------------------------------------------------------------------------
+ */
+
+/* Unlike sequences: decode rows, chunks, padding; pages in another order. */
+static void size_scene(const struct ds_check *c, struct ds_scene *s, const struct ds_form *f,
+                       int threads, int i)
+{
+    static const int32_t kv[] = {1, 2, 7, 16, 33, 64, 65, 100, 129, 256, 257, 300, 513, 600};
+    ds_scene_begin(c, s, f, threads);
+    s->call.permute = (uint64_t)i + 1;
+    if (i < 14) { /* a row alone, then a chunk of up to 5 */
+        const int32_t rows = i % 2 && kv[i] > 5 ? 5 : 1;
+        ds_scene_add(s, i, kv[i] - rows, rows)->padding = i % 3 ? 0 : i;
+        s->call.page_size = i % 4 == 3 ? 1 : DS_BASE_PAGE;
+        return;
+    }
+    for (int k = 0; k < 9; k++)
+        ds_scene_add(s, k, kv[(k * 5 + i) % 11] - 1, k % 4 == 2 ? 3 : 1)->padding = k % 2 ? 0 : k;
+}
+enum { SIZE_SCENES = 16 };
+
+/* At one shape, in the plain form and with each feature. */
+static int sizes_at(struct ds_check *c, const char *what, int scenes)
+{
+    const uint32_t has = ds_subject_kernel(c->subject)->features;
+    static const struct ds_form forms[] = {
+        {0, 0, 0},
+        {DS_FEATURE_WINDOW, 5, 0},
+        {DS_FEATURE_WINDOW, 64, 0},
+        {DS_FEATURE_SOFT_CAP, 0, 1.0f},
+        {DS_FEATURE_SINKS, 0, 0},
+        {DS_FEATURE_LSE, 0, 0},
+        {DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE, 33, 2.0f}};
+    static const char *const names[] = {"",      "window 5", "window 64",   "soft cap",
+                                        "sinks", "lse",      "all features"};
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+        char text[64];
+        if ((forms[f].features & has) != forms[f].features)
+            continue;
+        snprintf(text, sizeof text, "%s%s%s", what, *what && f ? ", " : "", names[f]);
+        for (int i = 0; i < scenes; i++) {
+            struct ds_scene s;
+            if (f && i % 3 == 1)
+                continue;
+            size_scene(c, &s, &forms[f], c->opt->threads[i % c->opt->n_threads], i);
+            if (hold_exact(c, &s, text) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* The same at another shape: a subject of its own for the time. */
+static int sizes_of_shape(struct ds_check *c, const struct ds_shape *shape, const char *what,
+                          int (*at)(struct ds_check *c, const char *what, int scenes), int scenes)
+{
+    struct ds_subject *given = c->subject;
+    c->subject = ds_subject_new(ds_subject_kernel(given), shape, c->opt->seed, c->err);
+    int rc = c->subject ? at(c, what, scenes) : -1;
+    ds_subject_free(c->subject);
+    c->subject = given;
+    return rc;
+}
+
+/* Rows alone at every KV length, 60 in a call. */
+static int sizes_of_grid(struct ds_check *c)
+{
+    int32_t kv[DS_GRID_MOST];
+    const int n = ds_attention_kv(c, c->opt->threads[0], 4096, kv);
+    for (int i = 0; i < n; i += 60) {
+        struct ds_scene s;
+        ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
+        for (int k = i; k < n && k < i + 60; k++)
+            ds_scene_add(&s, k, kv[k] - 1, 1);
+        if (hold_exact(c, &s, "") < 0)
+            return -1;
+    }
+    return n < 0 ? -1 : 0;
+}
+
+int ds_attention_sizes(struct ds_check *c)
+{
+    struct ds_shape shape[DS_GRID_MOST];
+    const struct ds_shape *given = ds_subject_shape(c->subject);
+    const int n = ds_grid_shapes(given, shape);
+    if (sizes_at(c, "", SIZE_SCENES) != 0 || sizes_of_grid(c) != 0)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        char what[64];
+        if (shape[i].head_dim != given->head_dim)
+            snprintf(what, sizeof what, "head_dim %lld", (long long)shape[i].head_dim);
+        else
+            snprintf(what, sizeof what, "%lld heads on %lld KV heads", (long long)shape[i].heads,
+                     (long long)shape[i].kv_heads);
+        if (sizes_of_shape(c, &shape[i], what, sizes_at, SIZE_SCENES) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- special ------------------------------------------------------------------------------------------
+ */
+
+/* Rows of unlike content, and rows of padding, which see nothing. */
+static int special_at(struct ds_check *c, const char *what, int scenes)
+{
+    static const int contents[] = {DS_CONTENT_ZERO, DS_CONTENT_NAN, DS_CONTENT_TINY,
+                                   DS_CONTENT_SPECIAL, DS_CONTENT_MIXED};
+    struct ds_form form[2];
+    const int n_forms = ds_attention_forms(c, form);
+    for (int f = 0; f < n_forms; f++)
+        for (int i = 0; i < scenes; i++) {
+            struct ds_scene s;
+            char text[64];
+            const int content = contents[i % 5];
+            ds_scene_begin(c, &s, &form[f], c->opt->threads[i % c->opt->n_threads]);
+            for (int k = 0; k < 4; k++) {
+                struct ds_segment *seg = ds_scene_add(&s, 10 * i + k, (i + k * 3) % 20, 1 + k);
+                seg->content = k == 1 ? DS_CONTENT_PLAIN : content;
+                seg->padding = k;
+            }
+            snprintf(text, sizeof text, "%s%s%s", what, *what ? ", " : "",
+                     ds_content_name(content));
+            if (hold_exact(c, &s, text) < 0)
+                return -1;
+            /* The padding's own rows, alone and in front of real ones. */
+            ds_scene_begin(c, &s, &form[f], c->opt->threads[i % c->opt->n_threads]);
+            ds_scene_add(&s, 1, -3, i % 2 ? 3 : 6)->padding = 4;
+            ds_scene_add(&s, 2, 9, 1)->content = content;
+            snprintf(text, sizeof text, "rows of padding%s%s", *what ? ", " : "", what);
+            if (hold_exact(c, &s, text) < 0)
+                return -1;
+        }
+    return 0;
+}
+
+int ds_attention_special(struct ds_check *c)
+{
+    struct ds_shape small = *ds_subject_shape(c->subject);
+    small.heads = 2;
+    small.kv_heads = 1;
+    small.head_dim = 8;
+    return special_at(c, "", 10) != 0 ||
+                   sizes_of_shape(c, &small, "head_dim 8", special_at, 60) != 0
+               ? -1
+               : 0;
+}
+
+/* ---- accuracy -------------------------------------------------------------------------------------------
+ */
+
+static void accurate(struct ds_accuracy *out, const struct ds_attention_exact *e, int64_t d,
+                     uint32_t bits, int64_t head, int32_t slot, int32_t rows)
+{
+    const double off = fabs((double)ds_f32_from_bits(bits) - e->y[d]);
+    const double ulp = off / ds_truth_ulp(e->y[d]), units = off / e->unit[d];
+    out->elements++;
+    out->rms_ulp += ulp * ulp;
+    out->rms_bound += units * units;
+    if (!(units <= out->max_bound))
+        out->max_bound = units;
+    if (ulp <= out->max_ulp)
+        return;
+    out->max_ulp = ulp;
+    snprintf(out->worst_at, sizeof out->worst_at,
+             "slot %d in %d row%s, head %lld, channel %lld: exactly %.6g", slot, rows,
+             rows == 1 ? "" : "s", (long long)head, (long long)d, e->y[d]);
+}
+
+int ds_attention_accuracy(struct ds_check *c)
+{
+    static const struct ds_segment calls[] = {
+        {.first = 32, .length = 1},   {.first = 299, .length = 1}, {.first = 1023, .length = 1},
+        {.first = 4095, .length = 1}, {.first = 0, .length = 64},  {.first = 600, .length = 5}};
+    struct ds_attention_own *own = c->own;
+    struct ds_accuracy *out = &c->out->accuracy;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        struct ds_call call = ds_check_call(c, &calls[i], 1);
+        struct judge j;
+        call.page_size = DS_BASE_PAGE;
+        int rc = ds_check_launch(c, &call, &own->out);
+        if (rc < 0)
+            return -1;
+        if (rc == 0)
+            continue;
+        const struct ds_attention_args *a = ds_subject_args(c->subject);
+        if (judge_new(&j, a, c->err) != 0)
+            return -1;
+        for (int64_t row = 0; row < a->rows; row++)
+            for (int64_t h = 0; h < a->heads; h++) {
+                ds_attention_exact(a, row, h, weights_of(&j, a), &j.exact);
+                for (int64_t d = 0; d < a->head_dim; d++)
+                    accurate(out, &j.exact, d,
+                             own->out.bits[row * own->out.width + h * a->head_dim + d], h,
+                             calls[i].first + (int32_t)row, calls[i].length);
+            }
+        free(j.memory);
+    }
+    if (out->elements) {
+        out->rms_ulp = sqrt(out->rms_ulp / (double)out->elements);
+        out->rms_bound = sqrt(out->rms_bound / (double)out->elements);
+    }
+    return 0;
+}

@@ -1,0 +1,34 @@
+/* check_rows.h: inside the lab's check: what the files on ops whose rows stand alone share. */
+#ifndef DS_LAB_CHECK_ROWS_H
+#define DS_LAB_CHECK_ROWS_H
+
+#include "kernels/lab/check_plan.h"
+
+struct ds_rows_own {
+    struct ds_output ref, out;
+    double observed; /* the variant's own error at the shape, of 2^-24 of the scale; < 0 = not yet
+                        measured */
+};
+
+/* A call of the pool's rows first..first+rows-1. *seg is the caller's memory. */
+struct ds_call ds_rows_call(const struct ds_check *c, struct ds_segment *seg, int64_t first,
+                            int64_t rows);
+
+/* The error that a result may have before it is called wrong: what any order of addition may cost, or
+ * eight times what this variant was seen to be off at its own shape (fewer bits are no fault). */
+int ds_rows_tolerance(struct ds_check *c, double *relative);
+
+/* Properties, one function each. */
+int ds_rows_repeat(struct ds_check *c);
+int ds_rows_batch(struct ds_check *c);
+int ds_rows_slot(struct ds_check *c);
+int ds_rows_neighbours(struct ds_check *c);
+int ds_rows_threads(struct ds_check *c);
+int ds_rows_alignment(struct ds_check *c);
+int ds_rows_memory(struct ds_check *c);
+int ds_rows_sizes(struct ds_check *c);
+int ds_rows_special(struct ds_check *c);
+int ds_rows_accuracy(struct ds_check *c);
+int ds_rows_speed(struct ds_check *c);
+
+#endif

@@ -1,0 +1,419 @@
+/* check_truth.c: results held against the formula's exact value: accuracy, sizes that are multiples of
+ * nothing, special values. Ops whose rows stand alone. */
+#include "kernels/lab/check_rows.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "kernels/lab/truth.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double U = 0x1p-24, TINIEST = 0x1p-149;
+/* Exact products that one call may cost; more are sampled. */
+static const double EXACT_WORK = 2e6;
+
+/* ---- one element -------------------------------------------------------------------------------------- */
+
+/* Output words as a number; ids are whole. */
+static double number(const struct ds_output_part *part, uint32_t bits)
+{
+    return part->dtype == DS_ELEMENT_I32 ? (double)(int32_t)bits : (double)ds_f32_from_bits(bits);
+}
+
+/* Whether the contract leaves the element open, or f32 cannot hold what leads to it. */
+static int left_open(const struct ds_truth *t)
+{
+    return isinf(t->scale) || (isfinite(t->value) && t->scale > (double)FLT_MAX);
+}
+
+/* The error in units of 2^-24 of the scale; infinite when NaN and infinities do not agree. */
+static double error_of(const struct ds_truth *t, double got, double roundings)
+{
+    if (isnan(t->value) || isnan(got))
+        return isnan(t->value) && isnan(got) ? 0 : (double)INFINITY;
+    if (isinf(t->value) || isinf(got))
+        return t->value == got ? 0 : (double)INFINITY;
+    double off = fabs(got - t->value) - (roundings + 2) * TINIEST;
+    if (!(off > 0))
+        return 0;
+    return t->scale > 0 ? off / (U * t->scale) : (double)INFINITY;
+}
+
+/* ---- rows of a call ------------------------------------------------------------------------------------- */
+
+/* A walk over the output elements of a call that was just launched. */
+struct walk {
+    struct ds_truth *truth;
+    struct ds_output_part part[DS_MOST_PARTS];
+    int n_parts;
+    int64_t step;
+    double roundings;
+};
+
+static int walk_new(struct ds_check *c, const struct ds_call *call, const struct ds_output *out,
+                    struct walk *w)
+{
+    const int op = ds_subject_kernel(c->subject)->op;
+    memset(w, 0, sizeof *w);
+    w->n_parts = ds_subject_parts(c->subject, call, w->part);
+    w->step =
+        op == DS_OP_MATMUL ? 1 + (int64_t)(ds_subject_work(c->subject, call) / EXACT_WORK) : 1;
+    w->roundings = ds_truth_roundings(op, ds_subject_args(c->subject));
+    w->truth =
+        ds_calloc((size_t)(out->width ? out->width : 1), sizeof *w->truth, "exact results", c->err);
+    return w->truth ? 0 : -1;
+}
+
+/* What is done with each element. */
+typedef void (*element_fn)(void *arg, const struct ds_truth *t, double got, int is_id, int64_t row,
+                           int64_t column);
+
+static void walk_rows(struct ds_check *c, struct walk *w, const struct ds_output *out,
+                      element_fn fn, void *arg)
+{
+    const int op = ds_subject_kernel(c->subject)->op;
+    for (int64_t r = 0; r < out->rows; r++) {
+        ds_truth_row(op, ds_subject_args(c->subject), r, w->step, w->truth);
+        int part = 0;
+        int64_t left = w->part[0].cols;
+        for (int64_t j = 0; j < out->width; j++, left--) {
+            while (left == 0 && part + 1 < w->n_parts)
+                left = w->part[++part].cols;
+            if (j % w->step == 0 && !left_open(&w->truth[j]))
+                fn(arg, &w->truth[j], number(&w->part[part], out->bits[r * out->width + j]),
+                   w->part[part].dtype == DS_ELEMENT_I32, r, j);
+        }
+    }
+}
+
+/* ---- accuracy -------------------------------------------------------------------------------------------- */
+
+struct sums {
+    struct ds_accuracy *a;
+    double square_ulp, square_bound, roundings, gamma, observed;
+    int bounded;
+};
+
+static void accuracy_element(void *arg, const struct ds_truth *t, double got, int is_id,
+                             int64_t row, int64_t column)
+{
+    struct sums *s = arg;
+    double error = error_of(t, got, s->roundings);
+    s->a->elements++;
+    if (!(error <= s->observed))
+        s->observed = error;
+    if (is_id || !isfinite(error)) {
+        s->a->wrong += error != 0;
+        return;
+    }
+    double ulp = isfinite(t->value) ? fabs(got - t->value) / ds_truth_ulp(t->value) : 0;
+    double bound = s->bounded && t->scale > 0 ? fabs(got - t->value) / (s->gamma * t->scale) : 0;
+    s->square_ulp += ulp * ulp;
+    s->square_bound += bound * bound;
+    if (bound > s->a->max_bound)
+        s->a->max_bound = bound;
+    if (ulp > s->a->max_ulp) {
+        s->a->max_ulp = ulp;
+        snprintf(s->a->worst_at, sizeof s->a->worst_at, "row %lld, element %lld: %.9g, exact %.9g",
+                 (long long)row, (long long)column, got, t->value);
+    }
+}
+
+static int accuracy_of(struct ds_check *c, int content, struct sums *s)
+{
+    struct ds_rows_own *o = c->own;
+    struct ds_segment seg;
+    struct ds_call call = ds_rows_call(c, &seg, 0, 4);
+    struct walk w;
+    seg.content = content;
+    int rc = ds_check_launch_base(c, &call, &o->out);
+    if (rc != 1)
+        return rc;
+    if (walk_new(c, &call, &o->out, &w) != 0)
+        return -1;
+    s->roundings = w.roundings;
+    s->gamma = w.roundings * U / (1 - w.roundings * U);
+    walk_rows(c, &w, &o->out, accuracy_element, s);
+    free(w.truth);
+    return 1;
+}
+
+/* Ops that add up: magnitudes that differ and cancel are fair to them. */
+static int adds_up(int op)
+{
+    return op == DS_OP_MATMUL || op == DS_OP_RMSNORM || op == DS_OP_COMBINE ||
+           op == DS_OP_ALLREDUCE || op == DS_OP_ADD;
+}
+
+int ds_rows_accuracy(struct ds_check *c)
+{
+    const int op = ds_subject_kernel(c->subject)->op;
+    struct ds_accuracy *a = &c->out->accuracy;
+    struct sums s = {.a = a, .bounded = op == DS_OP_MATMUL};
+    if (!ds_truth_known(op))
+        return 0;
+    if (accuracy_of(c, DS_CONTENT_PLAIN, &s) < 0 ||
+        (adds_up(op) && accuracy_of(c, DS_CONTENT_MIXED, &s) < 0))
+        return -1;
+    const double n = (double)(a->elements - a->wrong);
+    a->rms_ulp = n > 0 ? sqrt(s.square_ulp / n) : 0;
+    a->rms_bound = s.bounded && n > 0 ? sqrt(s.square_bound / n) : -1;
+    if (!s.bounded)
+        a->max_bound = -1;
+    return 0;
+}
+
+/* ---- tolerance ---------------------------------------------------------------------------------------------- */
+
+int ds_rows_tolerance(struct ds_check *c, double *relative)
+{
+    enum { MORE_THAN_FEWER_BITS = 1 << 19 }; /* 2^-5 of the scale: no format is as coarse */
+    struct ds_rows_own *o = c->own;
+    const int op = ds_subject_kernel(c->subject)->op;
+    if (o->observed < 0) {
+        struct ds_accuracy a = {0};
+        struct sums s = {.a = &a};
+        if (accuracy_of(c, DS_CONTENT_PLAIN, &s) < 0)
+            return -1;
+        o->observed = s.observed <= MORE_THAN_FEWER_BITS ? s.observed : 0;
+    }
+    *relative = ds_truth_roundings(op, ds_subject_args(c->subject)) + 8;
+    if (8 * o->observed > *relative)
+        *relative = 8 * o->observed;
+    return 0;
+}
+
+/* ---- right or wrong ------------------------------------------------------------------------------------------ */
+
+struct judge {
+    struct ds_check *c;
+    double relative, roundings;
+    int64_t bad; /* elements; the first of them: */
+    int64_t row, column;
+    double got, want;
+};
+
+static void judge_element(void *arg, const struct ds_truth *t, double got, int is_id, int64_t row,
+                          int64_t column)
+{
+    struct judge *j = arg;
+    (void)is_id;
+    if (error_of(t, got, j->roundings) <= j->relative)
+        return;
+    if (j->bad++ == 0) {
+        j->row = row, j->column = column;
+        j->got = got, j->want = t->value;
+    }
+}
+
+/* One launch; 1 = its rows were judged. */
+static int judge_call(struct ds_check *c, const struct ds_call *call, double relative,
+                      struct judge *j)
+{
+    struct ds_rows_own *o = c->own;
+    struct walk w;
+    *j = (struct judge){.c = c, .relative = relative};
+    int rc = ds_check_launch(c, call, &o->out);
+    if (rc != 1)
+        return rc;
+    if (walk_new(c, call, &o->out, &w) != 0)
+        return -1;
+    j->roundings = w.roundings;
+    if (relative < w.roundings + 8)
+        j->relative = w.roundings + 8;
+    walk_rows(c, &w, &o->out, judge_element, j);
+    free(w.truth);
+    return 1;
+}
+
+static void judge_pair(struct ds_check *c, const struct judge *j, int64_t rows, const char *where)
+{
+    ds_check_pair(c, "%srow %lld of %lld, element %lld is %.9g where %.9g is exact", where,
+                  (long long)j->row, (long long)rows, (long long)j->column, j->got, j->want);
+}
+
+/* ---- special values --------------------------------------------------------------------------------------------- */
+
+int ds_rows_special(struct ds_check *c)
+{
+    static const int contents[] = {DS_CONTENT_TINY, DS_CONTENT_SPECIAL, DS_CONTENT_NAN,
+                                   DS_CONTENT_ZERO};
+    static const int64_t rows[] = {1, 4, 17};
+    double relative;
+    if (!ds_truth_known(ds_subject_kernel(c->subject)->op)) {
+        ds_check_not_applicable(c, "no formula is known");
+        return 0;
+    }
+    if (ds_rows_tolerance(c, &relative) != 0)
+        return -1;
+    for (int i = 0; i < 12; i++) {
+        struct ds_segment seg;
+        struct ds_call call = ds_rows_call(c, &seg, 0, rows[i / 4]);
+        struct judge j;
+        char where[48];
+        seg.content = contents[i % 4];
+        int rc = judge_call(c, &call, relative, &j);
+        if (rc < 0)
+            return -1;
+        snprintf(where, sizeof where, "%s values: ", ds_content_name(seg.content));
+        if (rc == 1 && ds_check_wrong(c, j.bad > 0, (double)rows[i / 4]))
+            judge_pair(c, &j, rows[i / 4], where);
+    }
+    return 0;
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_SIZES = 24 };
+struct sizes {
+    struct ds_shape shape[MOST_SIZES];
+    int n;
+};
+
+static void add_size(struct sizes *s, struct ds_shape shape)
+{
+    if (s->n < MOST_SIZES)
+        s->shape[s->n++] = shape;
+}
+
+/* One dimension at sizes around the given one and at small odd ones. */
+static void vary(struct sizes *s, const struct ds_shape *base, int64_t *field_of_copy,
+                 struct ds_shape *copy, int64_t least)
+{
+    const int64_t given = *field_of_copy, sizes[] = {1, 7, 17, 255, given - 1, given + 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        *copy = *base;
+        *field_of_copy = sizes[i];
+        if (sizes[i] >= least && sizes[i] <= given + 1)
+            add_size(s, *copy);
+    }
+    *copy = *base;
+}
+
+static void sizes_of(const struct ds_shape *base, struct sizes *s)
+{
+    struct ds_shape x = *base;
+    s->n = 0;
+    switch (base->op) {
+    case DS_OP_MATMUL:
+        vary(s, base, &x.k, &x, 1);
+        vary(s, base, &x.n, &x, 1);
+        x.n = 17, x.k = 7;
+        add_size(s, x);
+        x.n = x.k = 1;
+        add_size(s, x);
+        x.n = 33, x.k = 257;
+        add_size(s, x);
+        return;
+    case DS_OP_EMBED:
+        vary(s, base, &x.width, &x, 1);
+        x.vocab = 5;
+        add_size(s, x);
+        return;
+    case DS_OP_ROPE:
+        x.heads++;
+        add_size(s, x);
+        x.head_dim++;
+        add_size(s, x);
+        x.heads = 1, x.head_dim = 7, x.rope_dim = 6;
+        add_size(s, x);
+        x.neox = !x.neox;
+        add_size(s, x);
+        x.head_dim = 80, x.rope_dim = 20;
+        add_size(s, x);
+        return;
+    case DS_OP_SAMPLE:
+        vary(s, base, &x.vocab, &x, 1);
+        return;
+    case DS_OP_ROUTER:
+        vary(s, base, &x.experts, &x, base->top_k);
+        x.top_k = 1;
+        add_size(s, x);
+        x.top_k = x.experts;
+        add_size(s, x);
+        return;
+    case DS_OP_COMBINE:
+        vary(s, base, &x.width, &x, 1);
+        vary(s, base, &x.top_k, &x, 1);
+        return;
+    case DS_OP_ALLREDUCE:
+        vary(s, base, &x.width, &x, 1);
+        x.ranks = 1;
+        add_size(s, x);
+        x.ranks = 3;
+        add_size(s, x);
+        return;
+    default:
+        vary(s, base, &x.width, &x, 1);
+        return;
+    }
+}
+
+/* The subject of another size takes the place of the check's own for some calls. */
+static int size_calls(struct ds_check *c, const struct ds_shape *shape, double relative)
+{
+    static const int64_t rows[] = {1, 3, 8};
+    struct ds_buf text = {0};
+    char where[96];
+    int rc = 0;
+    ds_shape_print(&text, shape);
+    snprintf(where, sizeof where, "%.80s: ", text.data ? text.data : "");
+    ds_buf_free(&text);
+    for (int i = 0; i < 3 && rc >= 0; i++) {
+        struct ds_segment seg;
+        struct ds_call call = ds_rows_call(c, &seg, 0, rows[i]);
+        struct judge j;
+        call.place = DS_PLACE_END;
+        call.gap = i == 1 ? 3 : 0;
+        rc = judge_call(c, &call, relative, &j);
+        const double cost = ds_subject_work(c->subject, &call) + (double)rows[i];
+        if (rc == 1 && ds_check_wrong(c, j.bad > 0, cost))
+            judge_pair(c, &j, rows[i], where);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+/* What it costs to make the arrays of a shape, in units of the budget. */
+static double cost_of(const struct ds_shape *s)
+{
+    return 8.0 * ((double)s->n * (double)s->k + (double)s->vocab * (double)s->width);
+}
+
+int ds_rows_sizes(struct ds_check *c)
+{
+    struct ds_subject *own = c->subject;
+    struct sizes s;
+    double relative;
+    int rc = 0;
+    if (!ds_truth_known(ds_subject_kernel(own)->op)) {
+        ds_check_not_applicable(c, "no formula is known");
+        return 0;
+    }
+    if (ds_rows_tolerance(c, &relative) != 0)
+        return -1;
+    if (size_calls(c, ds_subject_shape(own), relative) != 0)
+        return -1;
+    sizes_of(ds_subject_shape(own), &s);
+    for (int i = 0; i < s.n && rc == 0; i++) {
+        struct ds_error refused;
+        if (cost_of(&s.shape[i]) > c->budget && !c->opt->full) {
+            c->property->not_tried += 3;
+            continue;
+        }
+        c->budget -= cost_of(&s.shape[i]);
+        c->subject = ds_subject_new(ds_subject_kernel(own), &s.shape[i], c->opt->seed, &refused);
+        if (c->subject)
+            rc = size_calls(c, &s.shape[i], relative);
+        else {
+            c->property->not_tried += 3;
+            snprintf(c->property->note, sizeof c->property->note, "%.190s", refused.msg);
+        }
+        ds_subject_free(c->subject);
+        c->subject = own;
+    }
+    return rc;
+}

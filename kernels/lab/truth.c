@@ -1,0 +1,255 @@
+/* truth.c: see truth.h. Each formula is the one in driftscope_kernel.h, evaluated as it stands. */
+#include "kernels/lab/truth.h"
+
+#include "kernels/lab/exact.h"
+
+#include <float.h>
+#include <math.h>
+
+int ds_truth_known(int op)
+{
+    return op != DS_OP_CUSTOM && op != DS_OP_ATTENTION;
+}
+
+double ds_truth_ulp(double v)
+{
+    int e;
+    frexp(v, &e);
+    return ldexp(1.0, e - 24 < -149 || v == 0 ? -149 : e - 24);
+}
+
+static void put(struct ds_truth *t, long double value, long double scale)
+{
+    t->value = (double)value;
+    t->scale = isfinite(scale) ? (double)scale : 0.0;
+}
+
+static void put_copy(struct ds_truth *t, const float *x, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        t[j] = (struct ds_truth){(double)x[j], 0.0};
+}
+
+static void rmsnorm_row(const struct ds_rmsnorm_args *a, int64_t r, struct ds_truth *t)
+{
+    const float *x = a->x + r * a->ldx;
+    long double sum = 0;
+    for (int64_t j = 0; j < a->width; j++)
+        sum += (long double)x[j] * (long double)x[j];
+    long double inv = 1 / sqrtl(sum / a->width + (long double)a->eps);
+    for (int64_t j = 0; j < a->width; j++) {
+        long double v = (long double)x[j] * inv * (long double)a->weight[j];
+        put(&t[j], v, fabsl(v));
+    }
+}
+
+static void matmul_row(const struct ds_matmul_args *a, int64_t r, int64_t step, struct ds_truth *t)
+{
+    const float *x = a->x + r * a->ldx;
+    for (int64_t j = 0; j < a->n; j += step) {
+        const float *w = a->w.data + j * a->k;
+        struct ds_exact e;
+        double scale = 0;
+        ds_exact_zero(&e);
+        for (int64_t k = 0; k < a->k; k++) {
+            ds_exact_add_product(&e, x[k], w[k]);
+            scale += fabs((double)x[k] * (double)w[k]);
+        }
+        if (a->bias) {
+            ds_exact_add(&e, a->bias[j]);
+            scale += fabs((double)a->bias[j]);
+        }
+        put(&t[j], (long double)ds_exact_value(&e), (long double)scale);
+    }
+}
+
+static void rope_row(const struct ds_rope_args *a, int64_t r, struct ds_truth *t)
+{
+    const int64_t half = a->rope_dim / 2, step = a->neox ? 1 : 2, apart = a->neox ? half : 1;
+    const float *cs = a->cos_sin + (int64_t)a->positions[r] * half * 2;
+    for (int64_t h = 0; h < a->heads; h++, t += a->head_dim) {
+        const float *x = a->x + r * a->ldx + h * a->head_dim;
+        put_copy(t, x, a->head_dim);
+        for (int64_t i = 0; i < half; i++) {
+            long double x0 = (long double)x[i * step], x1 = (long double)x[i * step + apart];
+            long double c = (long double)cs[2 * i], s = (long double)cs[2 * i + 1];
+            put(&t[i * step], x0 * c - x1 * s, fabsl(x0 * c) + fabsl(x1 * s));
+            put(&t[i * step + apart], x0 * s + x1 * c, fabsl(x0 * s) + fabsl(x1 * c));
+        }
+    }
+}
+
+static void softmax_row(const float *x, int64_t n, struct ds_truth *t)
+{
+    long double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n; j++)
+        if ((long double)x[j] > max)
+            max = (long double)x[j];
+    for (int64_t j = 0; j < n; j++)
+        sum += expl((long double)x[j] - max);
+    for (int64_t j = 0; j < n; j++) {
+        long double v = expl((long double)x[j] - max) / sum;
+        /* The difference is rounded before exp: an error relative to it. */
+        put(&t[j], v, v * (1 + fabsl((long double)x[j]) + fabsl(max)));
+    }
+}
+
+static void silu_mul_row(const struct ds_silu_mul_args *a, int64_t r, struct ds_truth *t)
+{
+    for (int64_t j = 0; j < a->width; j++) {
+        long double g = (long double)a->gate[r * a->ldx + j],
+                    u = (long double)a->up[r * a->ldx + j];
+        long double v = g / (1 + expl(-g)) * u;
+        put(&t[j], v, fabsl(v));
+    }
+}
+
+static void add_row(const struct ds_add_args *a, int64_t r, struct ds_truth *t)
+{
+    for (int64_t j = 0; j < a->width; j++) {
+        long double v = (long double)a->a[r * a->lda + j] + (long double)a->b[r * a->ldb + j];
+        put(&t[j], v, fabsl(v));
+    }
+}
+
+/* The largest not yet taken, the lower index at a tie, NaN never; -1 = none is left. */
+static int64_t best(const float *x, int64_t n, const struct ds_truth *taken, int64_t n_taken)
+{
+    int64_t at = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int used = 0;
+        for (int64_t j = 0; j < n_taken; j++)
+            used |= taken[j].value == (double)i;
+        if (!used && !isnan(x[i]) && (at < 0 || x[i] > x[at]))
+            at = i;
+    }
+    return at;
+}
+
+static void router_row(const struct ds_router_args *a, int64_t r, struct ds_truth *t)
+{
+    const float *x = a->logits + r * a->ldx;
+    long double max = -INFINITY, all = 0, chosen = 0;
+    for (int64_t i = 0; i < a->experts; i++)
+        max = (long double)x[i] > max ? (long double)x[i] : max;
+    for (int64_t i = 0; i < a->experts; i++)
+        all += expl((long double)x[i] - max);
+    for (int64_t j = 0; j < a->top_k; j++) {
+        int64_t at = best(x, a->experts, t, j);
+        put(&t[j], at, 0);
+        if (at < 0)
+            t[j].scale = (double)INFINITY;
+        put(&t[a->top_k + j], at < 0 ? NAN : expl((long double)x[at] - max) / all, 0);
+        chosen += (long double)t[a->top_k + j].value;
+    }
+    for (int64_t j = a->top_k; j < 2 * a->top_k; j++) {
+        long double v = (long double)t[j].value / (a->normalise ? chosen : 1);
+        put(&t[j], v, 4 * fabsl(v));
+        if (isnan(v)) /* the contract says nothing about the weights of a row with NaN */
+            t[j].scale = (double)INFINITY;
+    }
+}
+
+static void combine_row(const struct ds_combine_args *a, int64_t r, struct ds_truth *t)
+{
+    const float *w = a->weights + r * a->top_k;
+    for (int64_t j = 0; j < a->width; j++) {
+        struct ds_exact e;
+        long double scale = 0;
+        ds_exact_zero(&e);
+        for (int64_t k = 0; k < a->top_k; k++) {
+            float x = a->x[(r * a->top_k + k) * a->ldx + j];
+            ds_exact_add_product(&e, w[k], x);
+            scale += fabsl((long double)w[k] * (long double)x);
+        }
+        put(&t[j], (long double)ds_exact_value(&e), scale);
+    }
+}
+
+static void allreduce_row(const struct ds_allreduce_args *a, int64_t r, struct ds_truth *t)
+{
+    for (int64_t j = 0; j < a->width; j++) {
+        struct ds_exact e;
+        long double scale = 0;
+        ds_exact_zero(&e);
+        for (int64_t k = 0; k < a->ranks; k++) {
+            ds_exact_add(&e, a->x[k][r * a->ldx + j]);
+            scale += fabsl((long double)a->x[k][r * a->ldx + j]);
+        }
+        put(&t[j], (long double)ds_exact_value(&e), scale);
+    }
+}
+
+void ds_truth_row(int op, const void *args, int64_t r, int64_t step, struct ds_truth *out)
+{
+    const struct ds_embed_args *embed = args;
+    const struct ds_cache_args *cache = args;
+    const struct ds_softmax_args *softmax = args;
+    const struct ds_sample_args *sample = args;
+    int64_t at;
+    switch (op) {
+    case DS_OP_EMBED:
+        put_copy(out, embed->table + embed->ids[r] * embed->width, embed->width);
+        return;
+    case DS_OP_CACHE:
+        put_copy(out, cache->x + r * cache->ldx, cache->width);
+        return;
+    case DS_OP_RMSNORM:
+        rmsnorm_row(args, r, out);
+        return;
+    case DS_OP_MATMUL:
+        matmul_row(args, r, step, out);
+        return;
+    case DS_OP_ROPE:
+        rope_row(args, r, out);
+        return;
+    case DS_OP_SOFTMAX:
+        softmax_row(softmax->x + r * softmax->ldx, softmax->width, out);
+        return;
+    case DS_OP_SILU_MUL:
+        silu_mul_row(args, r, out);
+        return;
+    case DS_OP_ADD:
+        add_row(args, r, out);
+        return;
+    case DS_OP_ROUTER:
+        router_row(args, r, out);
+        return;
+    case DS_OP_COMBINE:
+        combine_row(args, r, out);
+        return;
+    case DS_OP_ALLREDUCE:
+        allreduce_row(args, r, out);
+        return;
+    case DS_OP_SAMPLE:
+        at = best(sample->logits + r * sample->ldx, sample->vocab, NULL, 0);
+        put(out, at < 0 ? 0 : at, 0);
+        return;
+    default:
+        return;
+    }
+}
+
+double ds_truth_roundings(int op, const void *args)
+{
+    switch (op) {
+    case DS_OP_RMSNORM:
+        return 0.5 * (double)((const struct ds_rmsnorm_args *)args)->width + 6;
+    case DS_OP_MATMUL:
+        return (double)((const struct ds_matmul_args *)args)->k + 1;
+    case DS_OP_SOFTMAX:
+        return (double)((const struct ds_softmax_args *)args)->width + 4;
+    case DS_OP_ROUTER:
+        return (double)((const struct ds_router_args *)args)->experts + 6;
+    case DS_OP_COMBINE:
+        return (double)((const struct ds_combine_args *)args)->top_k;
+    case DS_OP_ALLREDUCE:
+        return (double)((const struct ds_allreduce_args *)args)->ranks;
+    case DS_OP_ROPE:
+        return 3;
+    case DS_OP_SILU_MUL:
+        return 6;
+    default:
+        return 1;
+    }
+}
