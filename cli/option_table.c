@@ -43,6 +43,17 @@ static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
 
+static const char *const check_examples[] = {
+    "driftscope check",
+    "every variant that runs here, at the shapes of SmolLM2",
+    "driftscope check matmul/openblas rmsnorm",
+    "one matmul and all rmsnorm variants",
+    "driftscope check matmul --shape n=4096,k=4096 --threads 1,8 --json",
+    "the matmul variants at one shape, as JSON",
+    "driftscope check custom/axpy --plugin ./axpy.so",
+    "a kernel of your own: exit code 1 if it is not what it claims",
+    NULL};
+
 static const char *const bench_examples[] = {"driftscope bench",
                                              "probe cost and model speed on this machine", NULL};
 
@@ -76,6 +87,13 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
      "run here and if not why.",
      kernels_examples},
+    {DS_VERB_CHECK, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
+     "tell whether kernels are what they claim",
+     "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
+     "and special values, its arrays between guard pages. Each property holds over so many comparisons or is broken, with "
+     "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
+     "broken and not claimed is not.",
+     check_examples},
     {DS_VERB_BENCH, "bench", "", NULL, 0, 0, 0,
      "measure probe cost and model speed",
      "Measures what the probes cost and how fast the model runs, in CPU time over many short alternating passes.",
@@ -94,11 +112,12 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
 #define BENCH (1u << DS_VERB_BENCH)
+#define CHECK (1u << DS_VERB_CHECK)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | BENCH | CHECK, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
@@ -127,6 +146,8 @@ const struct ds_option_def ds_option_defs[] = {
      "left-padding rows before the subject"},
     {"threads", 0, "LIST", RUN, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
+    {"threads", 0, "LIST", CHECK, NULL, FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+     "thread counts; without it 1 to 4, powers of two and all CPUs that this process may use"},
     {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
     {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
@@ -141,6 +162,10 @@ const struct ds_option_def ds_option_defs[] = {
      "fresh worker processes that run the same arm"},
     {"full", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
+    {"shape", 0, "SIZES", CHECK, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "sizes instead of the model's, such as n=576,k=1536 or width=576; may be given several times"},
+    {"full", 0, NULL, CHECK, NULL, 0, NULL, 0, 0,
+     "every setting, whatever it costs"},
 
     {"sites", 0, "WHICH", RUN, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
