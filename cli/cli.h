@@ -93,6 +93,7 @@ int ds_verb_run(const struct ds_options *o);
 int ds_verb_show(const struct ds_options *o);
 int ds_verb_diff(const struct ds_options *o);
 int ds_verb_kernels(const struct ds_options *o);
+int ds_verb_check(const struct ds_options *o);
 int ds_verb_bench(const struct ds_options *o);
 
 #endif

@@ -42,6 +42,8 @@ static int verb(const struct ds_options *o)
         return ds_verb_diff(o);
     case DS_VERB_KERNELS:
         return ds_verb_kernels(o);
+    case DS_VERB_CHECK:
+        return ds_verb_check(o);
     case DS_VERB_BENCH:
         return ds_verb_bench(o);
     case DS_VERB_HELP:

@@ -43,6 +43,17 @@ static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
 
+static const char *const check_examples[] = {
+    "driftscope check",
+    "every variant that runs here, at the shapes of SmolLM2",
+    "driftscope check matmul/openblas rmsnorm",
+    "one matmul and all rmsnorm variants",
+    "driftscope check matmul --shape n=4096,k=4096 --threads 1,8 --json",
+    "the matmul variants at one shape, as JSON",
+    "driftscope check custom/axpy --plugin ./axpy.so",
+    "a kernel of your own: exit code 1 if it is not what it claims",
+    NULL};
+
 static const char *const bench_examples[] = {
     "driftscope bench",
     "every kernel variant, whole passes, and what the probes cost, on this machine",
@@ -82,6 +93,13 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
      "run here and if not why.",
      kernels_examples},
+    {DS_VERB_CHECK, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
+     "tell whether kernels are what they claim",
+     "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
+     "and special values, its arrays between guard pages. Each property holds over so many comparisons or is broken, with "
+     "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
+     "broken and not claimed is not.",
+     check_examples},
     {DS_VERB_BENCH, "bench", "[OP[/VARIANT]|pass|probes ...]", OPS "|pass|probes", 0, 32, 0,
      "measure the speed of kernels and passes, and what the probes cost",
      "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
@@ -103,11 +121,12 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
 #define BENCH (1u << DS_VERB_BENCH)
+#define CHECK (1u << DS_VERB_CHECK)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | BENCH | CHECK, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
@@ -170,10 +189,14 @@ const struct ds_option_def ds_option_defs[] = {
     {"resume", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
 
-    {"shape", 0, "SIZES", BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
+    {"shape", 0, "SIZES", CHECK | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes of the op instead of the model's, such as n=576,k=1536 (matmul) or heads=9,kv_heads=3,head_dim=64; may be repeated"},
     {"rows", 0, "LIST", BENCH, "1,2,4,8,16,32,64,128,256,512", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "row counts of a call"},
+    {"threads", 0, "LIST", CHECK, NULL, FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+     "thread counts; without it 1 to 4, powers of two and all CPUs that this process may use"},
+    {"full", 0, NULL, CHECK, NULL, 0, NULL, 0, 0,
+     "every setting, whatever it costs"},
 
     {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the grid of layers and stages"},

@@ -13,6 +13,7 @@ enum ds_verb_id {
     DS_VERB_SHOW,
     DS_VERB_DIFF,
     DS_VERB_KERNELS,
+    DS_VERB_CHECK,
     DS_VERB_BENCH,
     DS_VERB_HELP
 };

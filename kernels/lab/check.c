@@ -208,9 +208,17 @@ int ds_check_launch_base(struct ds_check *c, const struct ds_call *call, struct 
     return launch(c, call, out);
 }
 
+/* What a call costs here: its work, and filling and looking through its rows (weights stay). */
+static double cost_of(const struct ds_check *c, const struct ds_call *call)
+{
+    const struct ds_call none = {.threads = 1};
+    return ds_subject_work(c->subject, call) +
+           2 * (ds_subject_bytes(c->subject, call) - ds_subject_bytes(c->subject, &none));
+}
+
 int ds_check_launch(struct ds_check *c, const struct ds_call *call, struct ds_output *out)
 {
-    const double work = ds_subject_work(c->subject, call);
+    const double work = cost_of(c, call);
     if (work > c->budget && !c->opt->full) {
         c->property->not_tried++;
         return 0;

@@ -1,0 +1,108 @@
+/* lab_kernels.c: see lab_kernels.h. */
+#include "cli/lab_kernels.h"
+
+#include "base/mem.h"
+#include "base/names.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int unknown(const char *what, const char *text, const char *const *known, size_t n,
+                   struct ds_error *err)
+{
+    struct ds_buf shown = {0};
+    ds_buf_escape(&shown, text, strlen(text) < 80 ? (size_t)-1 : 80);
+    int near = ds_nearest(text, known, n);
+    ds_fail(err, "unknown %s '%s'", what, shown.data ? shown.data : "");
+    ds_buf_free(&shown);
+    return near < 0 ? ds_hint(err, "driftscope kernels lists them")
+                    : ds_hint(err, "did you mean '%s'?", known[near]);
+}
+
+/* The op named before a '/', or by the whole operand. */
+static int parse_op(const char *text, size_t len, struct ds_error *err)
+{
+    const char *names[DS_OP_COUNT + 1];
+    char word[32] = "";
+    memcpy(word, text, len < sizeof word ? len : sizeof word - 1);
+    int op = len < sizeof word ? ds_op_parse(word) : -1;
+    if (op >= 0)
+        return op;
+    for (int i = 0; i < DS_OP_COUNT; i++)
+        names[i] = ds_op_name(i);
+    names[DS_OP_COUNT] = "all";
+    return unknown("op", word, names, DS_OP_COUNT + 1, err);
+}
+
+static int no_such_variant(int op, const char *variant, struct ds_error *err)
+{
+    size_t n = 0;
+    const char **known = ds_calloc(ds_kernel_count(), sizeof *known, "kernel names", err);
+    char what[48] = "variant of ";
+    if (!known)
+        return -1;
+    for (size_t i = 0; i < ds_kernel_count(); i++)
+        if (ds_kernel_at(i)->op == op)
+            known[n++] = ds_kernel_at(i)->name;
+    strncat(what, ds_op_name(op), sizeof what - strlen(what) - 1);
+    unknown(what, variant, known, n, err);
+    free(known);
+    return -1;
+}
+
+/* Marks what one operand means in wanted[], one byte for each kernel of the registry. */
+static int mark(const char *text, unsigned char *wanted, struct ds_error *err)
+{
+    const char *slash = strchr(text, '/');
+    if (strcmp(text, "all") == 0) {
+        memset(wanted, 1, ds_kernel_count());
+        return 0;
+    }
+    int op = parse_op(text, slash ? (size_t)(slash - text) : strlen(text), err), found = 0;
+    if (op < 0)
+        return -1;
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        const struct ds_kernel *k = ds_kernel_at(i);
+        if (k->op == op && (!slash || strcmp(k->name, slash + 1) == 0))
+            wanted[i] = 1, found = 1;
+    }
+    if (found)
+        return 0;
+    if (slash)
+        return no_such_variant(op, slash + 1, err);
+    ds_fail(err, "op %s has no variant", ds_op_name(op));
+    return ds_hint(err, "one may be added with --plugin FILE.so");
+}
+
+int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, size_t *n,
+                   struct ds_error *err)
+{
+    const size_t all = ds_kernel_count();
+    unsigned char *wanted = ds_calloc(all, 1, "kernels", err);
+    const struct ds_kernel **list = ds_calloc(all, sizeof(struct ds_kernel *), "kernels", err);
+    int rc = wanted && list ? 0 : -1;
+    *n = 0;
+    if (rc == 0 && ds_opt_operands(o) == 0)
+        rc = mark("all", wanted, err);
+    for (size_t i = 0; rc == 0 && i < ds_opt_operands(o); i++)
+        rc = mark(ds_opt_operand(o, i), wanted, err);
+    for (int op = 0; rc == 0 && op < DS_OP_COUNT; op++)
+        for (size_t i = 0; i < all; i++)
+            if (wanted[i] && ds_kernel_at(i)->op == op)
+                list[(*n)++] = ds_kernel_at(i);
+    free(wanted);
+    if (rc != 0) {
+        free(list);
+        list = NULL;
+    }
+    *out = list;
+    return rc;
+}
+
+int ds_lab_cpus(void)
+{
+    cpu_set_t cpus;
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return n < 1 ? 1 : n;
+}

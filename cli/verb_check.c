@@ -1,0 +1,171 @@
+/* verb_check.c: `driftscope check`: whether kernels are what they claim, at the shapes of a model or of
+ * --shape. Owns the choice of variants, shapes and thread counts; the measuring is kernels/lab/check.
+ */
+#include "cli/cli.h"
+#include "cli/lab_kernels.h"
+#include "cli/lab_shapes.h"
+#include "cli/render_check.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/sweep.h"
+#include "kernels/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_COUNTS = 16 };
+
+struct job {
+    const struct ds_options *o;
+    int threads[MOST_COUNTS];
+    struct ds_check_options check;
+    struct ds_kernel_set vendor;
+    const struct ds_kernel **kernel;
+    size_t n;
+    struct ds_checked *done;
+    size_t at; /* units of work done: variants and shapes */
+};
+
+/* ---- thread counts ------------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void add_count(struct job *j, int threads)
+{
+    for (int i = 0; i < j->check.n_threads; i++)
+        if (j->threads[i] == threads)
+            return;
+    if (j->check.n_threads < MOST_COUNTS)
+        j->threads[j->check.n_threads++] = threads;
+}
+
+/* Three and four even on two cores: sums of two parts are the same in either order. */
+static int thread_counts(struct job *j, struct ds_error *err)
+{
+    j->check.threads = j->threads;
+    if (ds_opt_given(j->o, "threads")) {
+        struct ds_factor_values v;
+        if (ds_factor_parse(DS_FACTOR_THREADS, ds_opt_text(j->o, "threads"), &v, err) != 0)
+            return -1;
+        for (size_t i = 0; i < v.n; i++)
+            add_count(j, atoi(v.value[i]));
+        ds_factor_free(&v);
+    } else {
+        const int cpus = ds_lab_cpus();
+        for (int t = 1; t <= 4; t++)
+            add_count(j, t);
+        for (int t = 8; t < cpus && t <= 256; t *= 2)
+            add_count(j, t);
+        add_count(j, cpus);
+    }
+    qsort(j->threads, (size_t)j->check.n_threads, sizeof j->threads[0], by_value);
+    return 0;
+}
+
+/* ---- one variant --------------------------------------------------------------------------------------- */
+
+static int check_one(struct job *j, const struct ds_kernel *k, struct ds_checked *out,
+                     struct ds_error *err)
+{
+    char model[256];
+    struct ds_shape *shape = NULL;
+    size_t n = 0;
+    if (ds_lab_shapes(j->o, k->op, &shape, &n, model, sizeof model, err) != 0)
+        return -1;
+    struct ds_check_result *r = ds_calloc(n, sizeof *r, "results", err);
+    *out = (struct ds_checked){k, shape, r, r ? n : 0};
+    if (!r)
+        return -1;
+    j->check.vendor = j->vendor.op[k->op];
+    for (size_t i = 0; i < n; i++) {
+        struct ds_buf what = {0};
+        ds_buf_printf(&what, "%s/%s", ds_op_name(k->op), k->name);
+        ds_cli_progress(j->o, what.data ? what.data : "", (double)j->at + (double)i / (double)n,
+                        (double)j->n);
+        ds_buf_free(&what);
+        if (ds_check_run(k, &shape[i], &j->check, &r[i], err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_all(struct job *j, struct ds_error *err)
+{
+    j->done = ds_calloc(j->n, sizeof *j->done, "results", err);
+    if (!j->done)
+        return -1;
+    for (j->at = 0; j->at < j->n; j->at++)
+        if (check_one(j, j->kernel[j->at], &j->done[j->at], err) != 0)
+            return -1;
+    return 0;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------------------- */
+
+static int exit_code(const struct job *j)
+{
+    size_t at;
+    int ran = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        if (ds_checked_failure(&j->done[i], &at) >= 0)
+            return DS_EXIT_DRIFT;
+        ran |= ds_checked_ran(&j->done[i]);
+    }
+    return ran ? DS_EXIT_SAME : DS_EXIT_ERROR;
+}
+
+static void free_all(struct job *j)
+{
+    for (size_t i = 0; j->done && i < j->n; i++) {
+        free((void *)(uintptr_t)j->done[i].shape);
+        free((void *)(uintptr_t)j->done[i].result);
+    }
+    free(j->done);
+    free(j->kernel);
+}
+
+static int emit(const struct job *j, struct ds_error *err)
+{
+    struct ds_buf b = {0};
+    int rc = 0;
+    if (ds_opt_flag(j->o, "json"))
+        rc = ds_render_check_json(&b, j->done, j->n);
+    else
+        ds_render_check_text(j->o, &b, j->done, j->n);
+    rc = rc != 0 || b.failed ? ds_fail(err, "out of memory for the result")
+                             : ds_cli_emit(j->o, &b, err);
+    ds_buf_free(&b);
+    return rc;
+}
+
+int ds_verb_check(const struct ds_options *o)
+{
+    struct ds_error err;
+    struct job j = {.o = o};
+    const double start = ds_seconds(CLOCK_MONOTONIC);
+    j.check.full = ds_opt_flag(o, "full");
+    j.check.seed = 1;
+    int rc = ds_kernel_set_parse("vendor", &j.vendor, &err);
+    if (rc == 0)
+        rc = thread_counts(&j, &err);
+    if (rc == 0)
+        rc = ds_lab_kernels(o, &j.kernel, &j.n, &err);
+    if (rc == 0)
+        rc = check_all(&j, &err);
+    ds_cli_progress(o, "", -1, 0);
+    if (rc == 0)
+        rc = emit(&j, &err);
+    int code = rc == 0 ? exit_code(&j) : ds_cli_error(o, &err);
+    if (rc == 0 && code == DS_EXIT_ERROR) {
+        ds_fail(&err, "nothing could be compared");
+        code = ds_cli_error(o, &err);
+    } else if (rc == 0)
+        ds_cli_note(o, "checked in %.1f s", ds_seconds(CLOCK_MONOTONIC) - start);
+    free_all(&j);
+    return code;
+}
