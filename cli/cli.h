@@ -94,5 +94,6 @@ int ds_verb_show(const struct ds_options *o);
 int ds_verb_diff(const struct ds_options *o);
 int ds_verb_kernels(const struct ds_options *o);
 int ds_verb_bench(const struct ds_options *o);
+int ds_verb_order(const struct ds_options *o);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom"
+#define ORDER_OPS     "matmul|rmsnorm|attention"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -43,6 +44,17 @@ static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
 
+static const char *const order_examples[] = {
+    "driftscope order matmul/openblas --shape n=192,k=576 --rows 1-64",
+    "at which row counts the library adds in another order, and in which",
+    "driftscope order matmul/pinned",
+    "the order at every matmul shape of the model, for one row",
+    "driftscope order attention --kv 600 --threads 2",
+    "all attention variants for a row that sees 600 slots",
+    "driftscope order rmsnorm/rows --shape width=64 --dot tree.dot",
+    "the tree as graphviz text",
+    NULL};
+
 static const char *const bench_examples[] = {"driftscope bench",
                                              "probe cost and model speed on this machine", NULL};
 
@@ -76,6 +88,12 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
      "run here and if not why.",
      kernels_examples},
+    {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
+     "measure in which order a kernel adds, and prove it by replay",
+     "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
+     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed. Exit code 0: all of them; "
+     "1: some do not, or repeats of one call disagree, so that there is no fixed order.",
+     order_examples},
     {DS_VERB_BENCH, "bench", "", NULL, 0, 0, 0,
      "measure probe cost and model speed",
      "Measures what the probes cost and how fast the model runs, in CPU time over many short alternating passes.",
@@ -94,11 +112,12 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
 #define BENCH (1u << DS_VERB_BENCH)
+#define ORDER (1u << DS_VERB_ORDER)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | BENCH | ORDER, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
@@ -168,6 +187,19 @@ const struct ds_option_def ds_option_defs[] = {
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
 
+    {"shape", 0, "SIZES", ORDER, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention)"},
+    {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,
+     "row counts, as 1-64 or 1,2,8; attention: requests of one query row each"},
+    {"kv", 0, "N", ORDER, "576", DS_OPT_NUMBER, NULL, 1, 65536,
+     "attention: KV slots that every row sees"},
+    {"threads", 0, "N", ORDER, "1", DS_OPT_NUMBER, NULL, 1, DS_MOST_THREADS,
+     "threads of the kernel"},
+    {"blas-core", 0, "CORE", ORDER, NULL, 0, NULL, 0, 0,
+     "OpenBLAS core, such as Haswell; without it the library chooses"},
+    {"dot", 0, "FILE", ORDER, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write the trees as graphviz text"},
+
     {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
      "print the man page"},
     {"completion", 0, "SHELL", HELP, NULL, 0, "bash|zsh|fish", 0, 0,
@@ -204,7 +236,8 @@ const char *ds_option_section(const struct ds_option_def *d)
         const char *first, *heading;
     } sections[] = {
         {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"sites", "Reading"},          {"man", "Help"},       {"output", "Everywhere"},
+        {"sites", "Reading"},          {"shape", "Kernel lab"}, {"man", "Help"},
+        {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

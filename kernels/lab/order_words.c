@@ -25,7 +25,7 @@ struct words {
     const struct ds_tree *t;
     int32_t *term; /* room for the leaves of a run */
     int depth;
-    int say_joins; /* fused and rounded products are mixed: each run says which */
+    int say_joins; /* it is known which products are fused: each run says so */
 };
 
 static void describe(struct words *w, struct ds_buf *b, int32_t v);
@@ -148,9 +148,7 @@ static void say_step(struct ds_buf *b, const struct words *w, const struct run *
     if (r->step > 1)
         ds_buf_printf(b, ", %d at a time in fused sums rounded once", r->step);
     if (w->say_joins && r->count > 1)
-        ds_buf_puts(b, r->fused > 0    ? ", FMA"
-                       : r->fused == 0 ? ", product and sum rounded"
-                                       : ", FMA in part");
+        ds_buf_puts(b, r->fused > 0 ? ", FMA" : r->fused == 0 ? ", mul+add" : ", FMA in part");
 }
 
 static void say_run(struct ds_buf *b, const struct words *w, const struct run *r)
@@ -336,15 +334,20 @@ static int alike(const struct parts *p)
     return 1;
 }
 
-static int contiguous(const struct parts *p)
+/* One behind the other, of one size but for the last ones: how many those are, or -1. */
+static int32_t contiguous(const struct parts *p)
 {
-    if (p->run[0].stride != 1 && p->run[0].stride != -1)
-        return 0;
-    for (int32_t i = 1; i < p->n; i++)
+    int32_t shorter = 0, rest = p->run[p->n - 1].count, size = p->run[0].count;
+    if ((p->run[0].stride != 1 && p->run[0].stride != -1) || rest > size)
+        return -1;
+    for (int32_t i = 1; i < p->n; i++) {
         if (p->run[i].low != p->run[i - 1].high + 1 ||
-            (i + 1 < p->n && p->run[i].count != p->run[0].count))
-            return 0;
-    return 1;
+            (p->run[i].count != size && p->run[i].count != rest) ||
+            (shorter && p->run[i].count == size))
+            return -1;
+        shorter += p->run[i].count != size;
+    }
+    return shorter;
 }
 
 static int interleaved(const struct parts *p)
@@ -362,19 +365,22 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
     char how[80];
     if (shape == SHAPE_OTHER || !alike(p))
         return 0;
-    if (r->count == 1 && contiguous(p)) {
+    int32_t shorter = contiguous(p);
+    if (r->count == 1 && shorter == 0) {
         ds_buf_printf(b, "%d k, %s", p->n, shape_words(shape, "", how, sizeof how));
-    } else if (contiguous(p) && p->n > 2) {
+    } else if (shorter >= 0 && p->n > 2) {
         ds_buf_printf(b, "%d blocks of %d", p->n, r->count);
-        if (p->run[p->n - 1].count != r->count)
+        if (shorter == 1)
             ds_buf_printf(b, " (last %d)", p->run[p->n - 1].count);
+        else if (shorter)
+            ds_buf_printf(b, " (last %d: %d)", shorter, p->run[p->n - 1].count);
         ds_buf_puts(b, " k, each one chain");
         say_order(b, r);
         say_step(b, w, r);
         ds_buf_printf(b, ", %s", shape_words(shape, "block ", how, sizeof how));
-    } else if (contiguous(p)) {
+    } else if (shorter >= 0) {
         ds_buf_printf(b, "2 chains of %d", r->count);
-        if (p->run[1].count != r->count)
+        if (shorter)
             ds_buf_printf(b, " and %d", p->run[1].count);
         ds_buf_puts(b, " k");
         say_order(b, r);
@@ -395,61 +401,101 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
 
 /* ---- blocks that are no chains --------------------------------------------------------------- */
 
-/* ((B0 + B1) + B2) + ...: the blocks of the left spine; 0 if v is no such sum. */
-static int32_t spine(const struct ds_tree *t, int32_t v, int32_t *block, int32_t most)
+/* ((B0 + B1) + B2) + ...: block[i] is the i-th block from the top, head[i] what is left of it, which
+ * may be one block or the sum of several. */
+struct spine {
+    int32_t *block, *head, n;
+};
+
+static int find_spine(const struct ds_tree *t, int32_t v, struct spine *s)
 {
-    int32_t n = 0;
-    while (is_sum_of_sums(t, v) && t->node[v].children == 2 && n < most - 1) {
-        int32_t a = t->node[v].first, b = t->node[a].next;
-        block[n++] = b;
-        v = a;
+    s->block = calloc(2 * MOST_PARTS, sizeof *s->block);
+    s->n = 0;
+    if (!s->block)
+        return 0;
+    s->head = s->block + MOST_PARTS;
+    while (is_sum_of_sums(t, v) && t->node[v].children == 2 && s->n < MOST_PARTS) {
+        s->head[s->n] = v = t->node[v].first;
+        s->block[s->n++] = t->node[v].next;
     }
-    block[n++] = v;
-    for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
-        int32_t swap = block[i];
-        block[i] = block[j];
-        block[j] = swap;
-    }
-    return n;
+    return s->n > 0;
 }
 
-static int same_words(const struct ds_buf *a, const struct ds_buf *b)
+/* Whether the head with the n topmost blocks are blocks of one size, one behind the other; the last
+ * ones in the order of k, which are the topmost, may be shorter. Returns how many are, or -1. */
+static int32_t equal_blocks(const struct ds_tree *t, const struct spine *s, int32_t n)
 {
-    return a->data && b->data && strcmp(a->data, b->data) == 0;
+    int32_t size = t->node[s->head[n - 1]].size, rest = t->node[s->block[0]].size;
+    int32_t next = t->node[s->head[n - 1]].min + size, shorter = 0;
+    if (highest(t, s->head[n - 1]) + 1 != next || rest > size)
+        return -1;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const struct ds_tree_node *v = &t->node[s->block[i]];
+        if (v->min != next || highest(t, s->block[i]) - v->min + 1 != v->size ||
+            v->size != (shorter ? rest : size)) {
+            if (shorter || v->min != next || v->size != rest)
+                return -1;
+        }
+        shorter += v->size != size;
+        next += v->size;
+    }
+    return shorter;
 }
 
-/* "3 blocks of 256 k, each 16 interleaved lanes, ..., block sums added in ascending order". Blocks of
- * a spine may be taken together: the first ones may be a sum of their own (its head). */
+static void print_blocks(struct ds_buf *b, const struct ds_tree *t, const struct spine *s,
+                         int32_t n, int32_t shorter, const char *one, const char *last)
+{
+    int32_t size = t->node[s->head[n - 1]].size, rest = t->node[s->block[0]].size;
+    int same = shorter == 0 || strcmp(one, last) == 0;
+    ds_buf_printf(b, "%d blocks of %d", same ? n + 1 : n + 1 - shorter, size);
+    if (same && shorter == 1)
+        ds_buf_printf(b, " (last %d)", rest);
+    else if (same && shorter)
+        ds_buf_printf(b, " (last %d: %d)", shorter, rest);
+    ds_buf_printf(b, " k, each %s", one);
+    if (!same)
+        ds_buf_printf(b, "; then %d of %d k, %s%s", shorter, rest, shorter > 1 ? "each " : "",
+                      last);
+    ds_buf_puts(b, "; block sums added in ascending order");
+}
+
+/* The words of the first block and of the last; 0 unless all of one size have the same. */
+static int block_words(struct words *w, const struct spine *s, int32_t n, int32_t shorter,
+                       struct ds_buf *one, struct ds_buf *last)
+{
+    describe(w, one, s->head[n - 1]);
+    describe(w, last, s->block[0]);
+    int ok = one->data && last->data && !one->failed && !last->failed;
+    for (int32_t i = n - 1; i > 0 && ok; i--) {
+        struct ds_buf own = {0};
+        describe(w, &own, s->block[i]);
+        ok = own.data && strcmp(own.data, i < shorter ? last->data : one->data) == 0;
+        ds_buf_free(&own);
+    }
+    return ok && (shorter || strcmp(one->data, last->data) == 0);
+}
+
+/* "3 blocks of 256 k, each 16 interleaved lanes, pairwise; block sums added in ascending order".
+ * Whatever is in the blocks, it is the same in all of them. */
 static int say_blocks(struct words *w, struct ds_buf *b, int32_t v)
 {
-    const struct ds_tree *t = w->t;
-    int32_t *block = calloc(MOST_PARTS, sizeof *block), n = 0;
-    struct ds_buf one = {0}, other = {0};
-    int ok = block != NULL;
-    if (ok)
-        n = spine(t, v, block, MOST_PARTS);
-    for (int32_t i = 0; i < n && ok && n > 1; i++) {
-        ds_buf_free(&other);
-        describe(w, i ? &other : &one, block[i]);
-        int last_shorter = i == n - 1 && t->node[block[i]].size < t->node[block[0]].size;
-        ok = i == 0 || last_shorter || same_words(&one, &other);
-        ok = ok && (i == 0 || t->node[block[i]].min ==
-                                  t->node[block[i - 1]].min + t->node[block[i - 1]].size);
+    struct spine s;
+    int found = 0;
+    if (find_spine(w->t, v, &s)) {
+        for (int32_t n = s.n; n > 0 && !found; n--) {
+            int32_t shorter = equal_blocks(w->t, &s, n);
+            struct ds_buf one = {0}, last = {0};
+            if (shorter < 0 || (n == 1 && shorter))
+                continue;
+            found = block_words(w, &s, n, shorter, &one, &last);
+            if (found)
+                print_blocks(b, w->t, &s, n, shorter, one.data, last.data);
+            ds_buf_free(&one);
+            ds_buf_free(&last);
+        }
     }
-    ok = ok && n > 1;
-    if (ok) {
-        int shorter = t->node[block[n - 1]].size != t->node[block[0]].size;
-        ds_buf_printf(b, "%d blocks of %d k, each %s", n - shorter, t->node[block[0]].size,
-                      one.data ? one.data : "");
-        if (shorter)
-            ds_buf_printf(b, "; then a last one of %d k, %s", t->node[block[n - 1]].size,
-                          other.data ? other.data : "");
-        ds_buf_puts(b, "; block sums added in ascending order");
-    }
-    ds_buf_free(&one);
-    ds_buf_free(&other);
-    free(block);
-    return ok;
+    free(s.block);
+    return found;
 }
 
 /* What fits no pattern: the two (or more) sides, each with its terms. */
@@ -570,15 +616,17 @@ void ds_tree_words(struct ds_buf *b, const struct ds_tree *t)
     struct ds_tree plain = {0};
     struct words w = {.t = &plain};
     int fused = ds_tree_all_fused(t);
+    size_t from = b->len;
     if (contract(t, &plain) == 0)
         w.term = calloc((size_t)t->terms, sizeof *w.term);
     if (!w.term) {
         b->failed = 1;
     } else {
-        w.say_joins = t->joins && fused < 0;
+        w.say_joins = t->joins;
         describe(&w, b, plain.root);
-        if (t->joins && fused >= 0 && t->terms > 1)
-            ds_buf_puts(b, fused ? ", FMA" : ", product and sum rounded");
+        if (t->joins && t->terms > 1 && b->data && !strstr(b->data + from, "FMA") &&
+            !strstr(b->data + from, "mul+add") && ds_tree_multiway(t) == 0)
+            ds_buf_puts(b, fused > 0 ? ", FMA" : fused ? ", FMA in part" : ", mul+add");
         say_roundings(b, t);
     }
     free(w.term);
