@@ -46,6 +46,8 @@ static int verb(const struct ds_options *o)
         return ds_verb_check(o);
     case DS_VERB_BENCH:
         return ds_verb_bench(o);
+    case DS_VERB_ORDER:
+        return ds_verb_order(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

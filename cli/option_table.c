@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom"
+#define ORDER_OPS     "matmul|rmsnorm|attention"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -42,6 +43,17 @@ static const char *const diff_examples[] = {
 static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
+
+static const char *const order_examples[] = {
+    "driftscope order matmul/openblas --shape n=192,k=576 --rows 1-64",
+    "at which row counts the library adds in another order, and in which",
+    "driftscope order matmul/pinned",
+    "the order at every matmul shape of the model, for one row",
+    "driftscope order attention --kv 600 --threads 2",
+    "all attention variants for a row that sees 600 slots",
+    "driftscope order rmsnorm/rows --shape width=64 --dot tree.dot",
+    "the tree as graphviz text",
+    NULL};
 
 static const char *const check_examples[] = {
     "driftscope check",
@@ -93,6 +105,12 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
      "run here and if not why.",
      kernels_examples},
+    {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
+     "measure in which order a kernel adds, and prove it by replay",
+     "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
+     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed. Exit code 0: all of them; "
+     "1: some do not, or repeats of one call disagree, so that there is no fixed order.",
+     order_examples},
     {DS_VERB_CHECK, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
      "tell whether kernels are what they claim",
      "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
@@ -122,11 +140,12 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define DIFF (1u << DS_VERB_DIFF)
 #define BENCH (1u << DS_VERB_BENCH)
 #define CHECK (1u << DS_VERB_CHECK)
+#define ORDER (1u << DS_VERB_ORDER)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH | CHECK, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | BENCH | CHECK | ORDER, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
@@ -189,12 +208,22 @@ const struct ds_option_def ds_option_defs[] = {
     {"resume", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
 
-    {"shape", 0, "SIZES", CHECK | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
-     "sizes of the op instead of the model's, such as n=576,k=1536 (matmul) or heads=9,kv_heads=3,head_dim=64; may be repeated"},
+    {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention); may be repeated"},
+    {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,
+     "row counts, as 1-64 or 1,2,8; attention: requests of one query row each"},
     {"rows", 0, "LIST", BENCH, "1,2,4,8,16,32,64,128,256,512", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "row counts of a call"},
     {"threads", 0, "LIST", CHECK, NULL, FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "thread counts; without it 1 to 4, powers of two and all CPUs that this process may use"},
+    {"threads", 0, "N", ORDER, "1", DS_OPT_NUMBER, NULL, 1, DS_MOST_THREADS,
+     "threads of the kernel"},
+    {"kv", 0, "N", ORDER, "576", DS_OPT_NUMBER, NULL, 1, 65536,
+     "attention: KV slots that every row sees"},
+    {"blas-core", 0, "CORE", ORDER | BENCH, NULL, 0, NULL, 0, 0,
+     "OpenBLAS core, such as Haswell; without it the library chooses"},
+    {"dot", 0, "FILE", ORDER, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write the trees as graphviz text"},
     {"full", 0, NULL, CHECK, NULL, 0, NULL, 0, 0,
      "every setting, whatever it costs"},
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/sweep.h"
+#include "kernels/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,9 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_error err;
     struct ds_bench_result r = {0};
     struct ds_buf out = {0};
-    int rc = ds_bench_kernels(o, &r, &err);
+    int rc = ds_opt_given(o, "blas-core") ? ds_blas_open(ds_opt_text(o, "blas-core"), &err) : 0;
+    if (rc == 0)
+        rc = ds_bench_kernels(o, &r, &err);
     if (rc == 0)
         rc = whole_passes(o, &r, &err);
     ds_cli_progress(o, "", -1, 0);

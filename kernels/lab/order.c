@@ -1,0 +1,102 @@
+/* order.c: which op is measured how, and the launch they share. */
+#include "kernels/lab/order.h"
+
+#include "base/mem.h"
+#include "base/team.h"
+#include "kernels/lab/order_ops.h"
+#include "kernels/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Deeper sums would need more memory than is worth it: a round asks a question per term. */
+enum { MOST_TERMS = 65536 };
+
+static const struct {
+    int op;
+    int (*measure)(const struct ds_order_setting *, struct ds_order_library *, struct ds_order *,
+                   struct ds_error *);
+} ops[] = {
+    {DS_OP_MATMUL, ds_order_matmul},
+};
+enum { N_OPS = sizeof ops / sizeof ops[0] };
+
+int ds_order_knows(int op)
+{
+    for (int i = 0; i < N_OPS; i++)
+        if (ops[i].op == op)
+            return 1;
+    return 0;
+}
+
+static int64_t terms_of(const struct ds_order_setting *s)
+{
+    switch (s->kernel->op) {
+    case DS_OP_MATMUL:
+        return s->shape.k;
+    case DS_OP_ATTENTION:
+        return s->visible;
+    default:
+        return s->shape.width;
+    }
+}
+
+int ds_order_measure(const struct ds_order_setting *s, struct ds_order_library *lib,
+                     struct ds_order *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    if (terms_of(s) > MOST_TERMS)
+        return ds_fail(err, "a sum of %lld terms is too long to be measured (at most %d)",
+                       (long long)terms_of(s), MOST_TERMS);
+    for (int i = 0; i < N_OPS; i++)
+        if (ops[i].op == s->kernel->op)
+            return ops[i].measure(s, lib, out, err);
+    return ds_fail(err, "%s adds nothing up", ds_op_name(s->kernel->op));
+}
+
+void ds_order_free(struct ds_order *o)
+{
+    for (int i = 0; i < o->n_sums; i++) {
+        free(o->sum[i].classes);
+        free(o->sum[i].class_of);
+    }
+    memset(o, 0, sizeof *o);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static void run_team(void *team, void (*fn)(void *, int, int), void *arg)
+{
+    ds_team_run(team, fn, arg);
+}
+
+int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *err)
+{
+    const struct ds_kernel *k = c->kernel;
+    char why[256] = "";
+    size_t need = k->scratch_bytes ? k->scratch_bytes(args, c->threads) : 0;
+    if (need > c->scratch_bytes) {
+        free(c->scratch);
+        c->scratch_bytes = 0;
+        c->scratch = ds_alloc_aligned(need, 1, "scratch memory", err);
+        if (!c->scratch)
+            return -1;
+        c->scratch_bytes = need;
+    }
+    struct ds_exec exec = {.threads = c->threads,
+                           .team = c->team,
+                           .run = run_team,
+                           .seed = ++c->seed,
+                           .scratch = need ? c->scratch : NULL,
+                           .scratch_bytes = need};
+    if (k->launch(args, &exec, why, sizeof why) == 0)
+        return 0;
+    return ds_fail(err, "%s/%s refused the call: %s", ds_op_name(k->op), k->name, why);
+}
+
+void ds_order_call_free(struct ds_order_call *c)
+{
+    free(c->scratch);
+    c->scratch = NULL;
+    c->scratch_bytes = 0;
+}

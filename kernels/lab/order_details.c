@@ -1,0 +1,164 @@
+/* order_details.c: how the sums of a known tree round: fused products, sums kept wider or narrower
+ * than f32, rounded factors, the start from +0. Owns those questions.
+ *
+ * fused     with the factor a = 1 + 2^-12 on both sides a product is 1 + 2^-11 + 2^-24, which f32
+ *           rounds to 1 + 2^-11. Added to -a, the last bit is there or it is not.
+ * rounding  1 + 2^-p - 1, the first two under the node asked about, the last above it: 2^-p if the
+ *           node keeps p + 1 bits, else 0. */
+#include "kernels/lab/order_recover.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const float A = 1.0f + 0x1p-12f;
+/* Bits behind the point that f32, f16 and bf16 lack. */
+static const int lacks[] = {24, 11, 8};
+enum { N_LACKS = 3 };
+
+static int32_t *parents_of(const struct ds_tree *t, struct ds_error *err)
+{
+    int32_t *parent = ds_calloc((size_t)t->n, sizeof *parent, "parents", err);
+    if (!parent)
+        return NULL;
+    parent[t->n - 1] = -1;
+    for (int32_t i = 0; i < t->n; i++)
+        for (int32_t c = t->node[i].first; c >= 0; c = t->node[c].next)
+            parent[c] = i;
+    return parent;
+}
+
+/* A term beside the subtree `child` under its parent. */
+static int32_t term_beside(const struct ds_tree *t, int32_t parent, int32_t child)
+{
+    int32_t c = t->node[parent].first;
+    if (c == child)
+        c = t->node[c].next;
+    return t->node[c].min;
+}
+
+static int ask_fused(const struct ds_oracle *o, struct ds_tree *t, const int32_t *parent,
+                     struct ds_error *err)
+{
+    size_t n = 0;
+    struct ds_probe *p = ds_calloc((size_t)t->terms, sizeof *p, "questions", err);
+    if (!p)
+        return -1;
+    for (int32_t i = 0; i < t->n; i++)
+        if (t->node[i].term >= 0 && parent[i] >= 0)
+            p[n++] = (struct ds_probe){
+                .n = 2,
+                .term = {t->node[i].term, term_beside(t, parent[i], i)},
+                .value = {A, -1.0f},
+            };
+    int rc = n ? o->ask(o->self, A, p, n, err) : 0;
+    n = 0;
+    for (int32_t i = 0; i < t->n && rc == 0; i++) {
+        t->node[i].flags &= ~(uint32_t)DS_TREE_FUSED;
+        if (t->node[i].term >= 0 && parent[i] >= 0 && p[n++].result == 0x1p-12f + 0x1p-24f)
+            t->node[i].flags |= DS_TREE_FUSED;
+    }
+    free(p);
+    t->joins = 1;
+    return rc;
+}
+
+static float power(int p)
+{
+    return ldexpf(1.0f, -p);
+}
+
+/* One question for a node and a number of bits; 0 if the node has no two sums below to ask with. */
+static void rounding_probe(const struct ds_tree *t, const int32_t *parent, int32_t i, int bits,
+                           struct ds_probe *p)
+{
+    const struct ds_tree_node *v = &t->node[i];
+    *p = (struct ds_probe){.n = 2,
+                           .term = {t->node[v->first].min, t->node[t->node[v->first].next].min},
+                           .value = {1.0f, power(bits)}};
+    if (parent[i] < 0)
+        return;
+    p->n = 3;
+    p->term[2] = term_beside(t, parent[i], i);
+    p->value[2] = -1.0f;
+}
+
+static uint32_t rounding_of(const struct ds_probe *p, int at_root)
+{
+    int keeps[N_LACKS];
+    for (int b = 0; b < N_LACKS; b++)
+        keeps[b] = p[b].result == (at_root ? 1.0f + power(lacks[b]) : power(lacks[b]));
+    if (at_root) /* the output is f32 whatever the sum was */
+        keeps[0] = 0;
+    return keeps[0]                ? DS_TREE_WIDE
+           : !keeps[2]             ? DS_TREE_BF16
+           : keeps[2] && !keeps[1] ? DS_TREE_F16
+                                   : 0;
+}
+
+static int ask_rounding(const struct ds_oracle *o, struct ds_tree *t, const int32_t *parent,
+                        struct ds_error *err)
+{
+    size_t n = 0;
+    const uint32_t all = DS_TREE_WIDE | DS_TREE_BF16 | DS_TREE_F16;
+    struct ds_probe *p = ds_calloc((size_t)t->terms * N_LACKS, sizeof *p, "questions", err);
+    if (!p)
+        return -1;
+    for (int32_t i = 0; i < t->n; i++)
+        for (int b = 0; b < N_LACKS && t->node[i].term < 0; b++)
+            rounding_probe(t, parent, i, lacks[b], &p[n++]);
+    int rc = n ? o->ask(o->self, 1.0f, p, n, err) : 0;
+    n = 0;
+    for (int32_t i = 0; i < t->n && rc == 0; i++)
+        if (t->node[i].term < 0) {
+            t->node[i].flags = (t->node[i].flags & ~all) | rounding_of(p + n, parent[i] < 0);
+            n += N_LACKS;
+        }
+    free(p);
+    return rc;
+}
+
+/* One term alone: which of its bits arrive. 1 + 3/4 of a last place tells cutting from rounding. */
+static int ask_inputs(const struct ds_oracle *o, struct ds_tree *t, struct ds_error *err)
+{
+    struct ds_probe p[3] = {
+        {.n = 1, .value = {1.0f + 0x1p-20f}},
+        {.n = 1, .value = {1.0f + 0x1p-10f}},
+        {.n = 1, .value = {1.0f + 0x1p-11f + 0x1p-12f}},
+    };
+    if (o->ask(o->self, 1.0f, p, 3, err) != 0)
+        return -1;
+    t->inputs = p[0].result == p[0].value[0]   ? DS_INPUTS_F32
+                : p[1].result != p[1].value[0] ? DS_INPUTS_BF16
+                : p[2].result == 1.0f          ? DS_INPUTS_TF32_CUT
+                                               : DS_INPUTS_TF32;
+    return 0;
+}
+
+static int ask_start(const struct ds_oracle *o, struct ds_tree *t, struct ds_error *err)
+{
+    struct ds_probe p = {.hi = t->terms, .fill = -0.0f};
+    if (o->ask(o->self, 1.0f, &p, 1, err) != 0)
+        return -1;
+    t->zero_start = !signbit(p.result);
+    return 0;
+}
+
+int ds_recover_details(const struct ds_oracle *o, struct ds_tree *t, unsigned which,
+                       struct ds_error *err)
+{
+    int32_t *parent = parents_of(t, err);
+    int rc = parent ? 0 : -1;
+    if (rc == 0 && (which & DS_ASK_FUSED))
+        rc = ask_fused(o, t, parent, err);
+    if (rc == 0 && (which & DS_ASK_ROUNDING))
+        rc = ask_rounding(o, t, parent, err);
+    if (rc == 0 && (which & DS_ASK_INPUTS))
+        rc = ask_inputs(o, t, err);
+    if (rc == 0 && (which & DS_ASK_START))
+        rc = ask_start(o, t, err);
+    free(parent);
+    ds_tree_seal(t);
+    return rc;
+}

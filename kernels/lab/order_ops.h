@@ -1,0 +1,22 @@
+/* order_ops.h: how each op is asked for its order, and launching. Private to kernels/lab. */
+#ifndef DS_LAB_ORDER_OPS_H
+#define DS_LAB_ORDER_OPS_H
+
+#include "kernels/lab/order_grid.h"
+
+/* One kernel, launched again and again; every launch has another seed. */
+struct ds_order_call {
+    const struct ds_kernel *kernel;
+    int threads;
+    void *team;
+    void *scratch;
+    size_t scratch_bytes;
+    uint64_t seed;
+};
+int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *err);
+void ds_order_call_free(struct ds_order_call *c);
+
+int ds_order_matmul(const struct ds_order_setting *s, struct ds_order_library *lib,
+                    struct ds_order *out, struct ds_error *err);
+
+#endif

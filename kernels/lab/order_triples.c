@@ -1,0 +1,179 @@
+/* order_triples.c: the tree of a sum of terms that cannot be negative, where no mask can be taken
+ * back. Owns the choice of triples.
+ *
+ * A task is a set of terms under a known node, as in order_recover.c; its pivot's meetings with the
+ * others are not counted but compared: a meets the pivot before b does iff a and the pivot meet
+ * below b. A merge sort by that costs n log n questions, and n - 1 where the terms are met in the
+ * order in which they come. */
+#include "kernels/lab/order_recover.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct task {
+    int32_t from, n, parent;
+    int32_t outside; /* a term beyond the parent's side; -1: none */
+};
+
+struct search {
+    const struct ds_triples *q;
+    struct ds_tree *t;
+    struct task *task;
+    size_t n_tasks, cap;
+    int32_t *set, *room;
+    int32_t root, pivot;
+    struct ds_error *err;
+    int failed;
+};
+
+static int below(struct search *s, int32_t i, int32_t j, int32_t k)
+{
+    int answer = s->failed ? 0 : s->q->below(s->q->self, i, j, k, s->err);
+    s->failed |= answer < 0;
+    return answer > 0;
+}
+
+/* -1, 0, 1: a meets the pivot before b, at the same node, after b. */
+static int compare(struct search *s, int32_t a, int32_t b)
+{
+    if (below(s, b, a, s->pivot))
+        return -1;
+    return below(s, a, b, s->pivot) ? 1 : 0;
+}
+
+static void merge(struct search *s, int32_t *a, int32_t left, int32_t n)
+{
+    int32_t i = 0, j = left, k = 0;
+    if (compare(s, a[left - 1], a[left]) <= 0)
+        return;
+    memcpy(s->room, a, (size_t)left * sizeof *a);
+    while (i < left && j < n)
+        a[k++] = compare(s, s->room[i], a[j]) <= 0 ? s->room[i++] : a[j++];
+    while (i < left)
+        a[k++] = s->room[i++];
+}
+
+static void sort_by_meeting(struct search *s, int32_t *a, int32_t n)
+{
+    if (n < 2 || s->failed)
+        return;
+    sort_by_meeting(s, a, n / 2);
+    sort_by_meeting(s, a + n / 2, n - n / 2);
+    merge(s, a, n / 2, n);
+}
+
+static int add_task(struct search *s, struct task t)
+{
+    if (ds_grow(&s->task, &s->cap, s->n_tasks + 1, sizeof *s->task, "tasks", s->err) != 0)
+        return -1;
+    s->task[s->n_tasks++] = t;
+    return 0;
+}
+
+/* Attaches what was built on the pivot; what is left met it at the parent and is another child. */
+static int close_task(struct search *s, const struct task *t, int32_t cur, int32_t own)
+{
+    if (t->parent < 0)
+        s->root = cur;
+    else
+        ds_tree_attach(s->t, t->parent, cur);
+    if (own == t->n)
+        return 0;
+    return add_task(s, (struct task){t->from + own, t->n - own, t->parent, t->outside});
+}
+
+static int solve(struct search *s, struct task t)
+{
+    int32_t *a = s->set + t.from, at = 1;
+    s->pivot = a[0];
+    sort_by_meeting(s, a + 1, t.n - 1);
+    int32_t cur = ds_tree_leaf(s->t, s->pivot);
+    while (at < t.n && !s->failed) {
+        int32_t end = at + 1;
+        while (end < t.n && compare(s, a[at], a[end]) == 0)
+            end++;
+        if (end == t.n && t.outside >= 0 && !below(s, t.outside, s->pivot, a[at]))
+            return close_task(s, &t, cur, at);
+        int32_t up = ds_tree_inner(s->t);
+        ds_tree_attach(s->t, up, cur);
+        if (add_task(s, (struct task){t.from + at, end - at, up, s->pivot}) != 0)
+            return -1;
+        cur = up;
+        at = end;
+    }
+    return s->failed ? -1 : close_task(s, &t, cur, t.n);
+}
+
+/* Sums kept wider than f32 swallow nothing: then every pair of three terms is below the third. */
+static int all_below(struct search *s)
+{
+    uint64_t rng = 3;
+    int32_t n = (int32_t)s->q->terms;
+    for (int trial = 0; trial < 20 && n >= 3; trial++) {
+        int32_t v[3];
+        for (int i = 0; i < 3; i++) {
+            rng = rng * 6364136223846793005u + 1442695040888963407u;
+            v[i] = (int32_t)((rng >> 33) % (uint64_t)n);
+        }
+        if (v[0] == v[1] || v[1] == v[2] || v[0] == v[2])
+            continue;
+        if (!below(s, v[0], v[1], v[2]) || !below(s, v[1], v[0], v[2]) ||
+            !below(s, v[2], v[0], v[1]))
+            return 0;
+    }
+    return n >= 3;
+}
+
+/* One sum in double: what cannot be seen is taken to ascend. */
+static void build_wide(struct search *s)
+{
+    int32_t cur = ds_tree_leaf(s->t, 0);
+    for (int32_t i = 1; i < s->q->terms; i++) {
+        cur = ds_tree_join(s->t, cur, ds_tree_leaf(s->t, i));
+        if (i + 1 < s->q->terms)
+            s->t->node[cur].flags |= DS_TREE_WIDE;
+    }
+    s->root = cur;
+}
+
+static int search(struct search *s)
+{
+    const int32_t n = (int32_t)s->q->terms;
+    s->set = ds_calloc((size_t)n, sizeof *s->set, "terms", s->err);
+    s->room = ds_calloc((size_t)n, sizeof *s->room, "terms", s->err);
+    if (!s->set || !s->room)
+        return -1;
+    for (int32_t i = 0; i < n; i++)
+        s->set[i] = i;
+    if (all_below(s)) {
+        build_wide(s);
+        return ds_tree_finish(s->t, s->root, s->err);
+    }
+    if (s->failed || add_task(s, (struct task){0, n, -1, -1}) != 0)
+        return -1;
+    /* Every task places a term. */
+    for (int64_t done = 0; s->n_tasks; done++) {
+        if (done > n)
+            return ds_fail(s->err, "the answers belong to no tree");
+        struct task t = s->task[--s->n_tasks];
+        if (solve(s, t) != 0)
+            return -1;
+    }
+    return ds_tree_finish(s->t, s->root, s->err);
+}
+
+int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
+{
+    struct search s = {.q = q, .t = t, .root = -1, .err = err};
+    if (ds_tree_init(t, q->terms, err) != 0)
+        return -1;
+    int rc = search(&s);
+    free(s.set);
+    free(s.room);
+    free(s.task);
+    if (rc != 0)
+        ds_tree_free(t);
+    return rc;
+}
