@@ -17,7 +17,7 @@ static const char *value_words(const struct ds_option_def *d)
 {
     return d->words                          ? d->words
            : strcmp(d->name, "model") == 0   ? "smollm2"
-           : strcmp(d->name, "kernels") == 0 ? "vendor|pinned|reference"
+           : strcmp(d->name, "kernels") == 0 ? "vendor|split|pinned|fused|reference"
                                              : NULL;
 }
 

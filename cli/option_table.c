@@ -179,7 +179,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
     {"kernels", 0, "LIST", RUN | BENCH, "vendor", FACTOR, NULL, 0, 0,
-     "kernel sets: vendor, pinned, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
+     "kernel sets: vendor, split, pinned, fused, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
     {"blas-core", 0, "LIST", RUN, NULL, FACTOR, NULL, 0, 0,
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,

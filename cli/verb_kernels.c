@@ -19,12 +19,9 @@ static const struct {
               {DS_CLAIM_CHUNK, "chunk"}};
 enum { N_CLAIMS = sizeof claims / sizeof claims[0] };
 
-static const char *const set_names[] = {"vendor", "pinned", "reference"};
-enum { N_SETS = sizeof set_names / sizeof set_names[0] };
-
 struct entry {
     const struct ds_kernel *kernel;
-    unsigned sets; /* 1 << index in set_names */
+    unsigned sets; /* 1 << number of the set */
     int available;
     char why[256];
 };
@@ -34,9 +31,9 @@ static void inspect(const struct ds_kernel *k, struct entry *e)
     memset(e, 0, sizeof *e);
     e->kernel = k;
     e->available = !k->available || k->available(e->why, sizeof e->why) == 0;
-    for (int s = 0; s < N_SETS; s++) {
+    for (size_t s = 0; s < ds_kernel_set_count(); s++) {
         struct ds_kernel_set set;
-        if (ds_kernel_set_parse(set_names[s], &set, NULL) == 0 && k->op >= 0 &&
+        if (ds_kernel_set_parse(ds_kernel_set_name(s), &set, NULL) == 0 && k->op >= 0 &&
             k->op < DS_OP_COUNT && set.op[k->op] == k)
             e->sets |= 1u << s;
     }
@@ -46,9 +43,9 @@ static void text_sets(char *out, size_t size, unsigned sets)
 {
     size_t n = 0;
     out[0] = '\0';
-    for (int s = 0; s < N_SETS && n < size; s++)
+    for (size_t s = 0; s < ds_kernel_set_count() && n < size; s++)
         if (sets >> s & 1)
-            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "", set_names[s]);
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "", ds_kernel_set_name(s));
     if (n == 0)
         snprintf(out, size, "-");
 }
@@ -111,9 +108,9 @@ static json_t *json_entry(const struct entry *e)
     for (int i = 0; i < N_CLAIMS; i++)
         if (e->kernel->claims & claims[i].flag)
             json_array_append_new(claimed, json_string(claims[i].name));
-    for (int s = 0; s < N_SETS; s++)
+    for (size_t s = 0; s < ds_kernel_set_count(); s++)
         if (e->sets >> s & 1)
-            json_array_append_new(sets, json_string(set_names[s]));
+            json_array_append_new(sets, json_string(ds_kernel_set_name(s)));
     struct ds_buf why = {0};
     ds_buf_escape(&why, e->why, (size_t)-1);
     json_t *out = json_pack(

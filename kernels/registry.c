@@ -18,14 +18,22 @@ static const char *const op_names[DS_OP_COUNT] = {
     [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",
 };
 
-/* By op; in an op the vendor's variant first, then the cure, then the plain one. */
+/* By op; in an op the vendor's variant first, then those that drift on purpose, the cure, the plain
+ * one. */
 static const struct ds_kernel *const table[] = {
-    &ds_embed_pinned,       &ds_embed_reference,  &ds_rmsnorm_rows,        &ds_rmsnorm_pinned,
-    &ds_rmsnorm_reference,  &ds_matmul_openblas,  &ds_matmul_pinned,       &ds_matmul_reference,
-    &ds_rope_pinned,        &ds_rope_reference,   &ds_cache_pinned,        &ds_cache_reference,
-    &ds_attention_vendor,   &ds_attention_pinned, &ds_attention_reference, &ds_silu_mul_pinned,
-    &ds_silu_mul_reference, &ds_add_pinned,       &ds_add_reference,       &ds_sample_pinned,
-    &ds_sample_reference,
+    /* clang-format off */
+    &ds_embed_pinned, &ds_embed_reference,
+    &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
+    &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
+    &ds_matmul_openblas, &ds_matmul_pinned, &ds_matmul_reference,
+    &ds_rope_pinned, &ds_rope_fused, &ds_rope_reference,
+    &ds_cache_pinned, &ds_cache_reference,
+    &ds_attention_vendor, &ds_attention_split_kv, &ds_attention_tile_by_qlen, &ds_attention_stock,
+    &ds_attention_pinned, &ds_attention_reference,
+    &ds_silu_mul_pinned, &ds_silu_mul_fused, &ds_silu_mul_reference,
+    &ds_add_pinned, &ds_add_reference,
+    &ds_sample_pinned, &ds_sample_reference,
+    /* clang-format on */
 };
 enum { N_TABLE = sizeof table / sizeof table[0] };
 
@@ -41,7 +49,11 @@ static const struct set_row {
     {"vendor",
      "reference",
      {[DS_OP_MATMUL] = "openblas", [DS_OP_RMSNORM] = "rows", [DS_OP_ATTENTION] = "vendor"}},
+    {"split", "pinned", {[DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
     {"pinned", "pinned", {NULL}},
+    {"fused",
+     "pinned",
+     {[DS_OP_RMSNORM] = "fused", [DS_OP_ROPE] = "fused", [DS_OP_SILU_MUL] = "fused"}},
     {"reference", "reference", {NULL}},
 };
 enum { N_SETS = sizeof sets / sizeof sets[0] };

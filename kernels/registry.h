@@ -36,7 +36,7 @@ struct ds_kernel_set {
 size_t ds_kernel_set_count(void);
 const char *ds_kernel_set_name(size_t i);
 
-/* Parses "vendor", "pinned", "reference", and overrides of single ops:
+/* Parses the name of a set, such as "vendor" or "pinned", and overrides of single ops:
  * "vendor+attention=pinned+matmul=reference". Unknown names: -1 and an error with the nearest known
  * name as its hint. Does not ask for availability. */
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err);

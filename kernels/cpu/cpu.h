@@ -10,11 +10,14 @@
 
 extern const struct ds_kernel ds_embed_reference, ds_embed_pinned;
 extern const struct ds_kernel ds_rmsnorm_reference, ds_rmsnorm_pinned, ds_rmsnorm_rows;
+extern const struct ds_kernel ds_rmsnorm_split, ds_rmsnorm_tail, ds_rmsnorm_cast_first,
+    ds_rmsnorm_fused;
 extern const struct ds_kernel ds_matmul_reference, ds_matmul_pinned, ds_matmul_openblas;
-extern const struct ds_kernel ds_rope_reference, ds_rope_pinned;
+extern const struct ds_kernel ds_rope_reference, ds_rope_pinned, ds_rope_fused;
 extern const struct ds_kernel ds_cache_reference, ds_cache_pinned;
 extern const struct ds_kernel ds_attention_reference, ds_attention_pinned, ds_attention_vendor;
-extern const struct ds_kernel ds_silu_mul_reference, ds_silu_mul_pinned;
+extern const struct ds_kernel ds_attention_split_kv, ds_attention_stock, ds_attention_tile_by_qlen;
+extern const struct ds_kernel ds_silu_mul_reference, ds_silu_mul_pinned, ds_silu_mul_fused;
 extern const struct ds_kernel ds_add_reference, ds_add_pinned;
 extern const struct ds_kernel ds_sample_reference, ds_sample_pinned;
 

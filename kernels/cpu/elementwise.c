@@ -4,7 +4,8 @@
  *              pinned: the project's own exp (kernels/PINNED.md). So silu(-infinity) is NaN in both.
  *   add        y = a + b, rounded once.
  *
- * pinned stores NaN as 7fc00000. */
+ * pinned stores NaN as 7fc00000. silu_mul/fused has order and rounding of pinned; its inputs are gate
+ * and up before they were rounded to the activation type, as in the epilogue of a fused matmul. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pinned.h"
 
@@ -102,6 +103,15 @@ const struct ds_kernel ds_silu_mul_pinned = {
     .claims = DS_CLAIM_ALL,
     .launch = silu_pinned_launch,
     .summary = "g / (1 + exp(-g)) * u with the project's own exp"};
+const struct ds_kernel ds_silu_mul_fused = {
+    .abi = DS_KERNEL_ABI,
+    .op = DS_OP_SILU_MUL,
+    .name = "fused",
+    .claims = DS_CLAIM_ALL,
+    .features = DS_FEATURE_UNROUNDED,
+    .launch = silu_pinned_launch,
+    .summary =
+        "as pinned, on gate and up as they were before they were rounded to the activation type"};
 const struct ds_kernel ds_add_reference = {.abi = DS_KERNEL_ABI,
                                            .op = DS_OP_ADD,
                                            .name = "reference",

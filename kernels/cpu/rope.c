@@ -3,6 +3,8 @@
  *   reference  y0 = x0*cos - x1*sin, y1 = x0*sin + x1*cos, every product and sum rounded.
  *   pinned     y0 = fmaf(x0, cos, -(x1*sin)), y1 = fmaf(x1, cos, x0*sin): the sine product is
  *              rounded first; NaN as 7fc00000.
+ *   fused      order and rounding of pinned; its input is the projection before that was rounded to
+ *              the activation type, as in engines that rotate in the matmul's epilogue.
  *
  * Channels from rope_dim on are copied. */
 #include "kernels/cpu/cpu.h"
@@ -81,3 +83,12 @@ const struct ds_kernel ds_rope_pinned = {.abi = DS_KERNEL_ABI,
                                          .launch = pinned_launch,
                                          .summary =
                                              "fma(x0, cos, -(x1*sin)), fma(x1, cos, x0*sin)"};
+const struct ds_kernel ds_rope_fused = {
+    .abi = DS_KERNEL_ABI,
+    .op = DS_OP_ROPE,
+    .name = "fused",
+    .claims = DS_CLAIM_ALL,
+    .features = DS_FEATURE_UNROUNDED,
+    .launch = pinned_launch,
+    .summary =
+        "as pinned, on q and k as they were before they were rounded to the activation type"};

@@ -467,7 +467,7 @@ static const struct ds_kernel specimens[] = {
     SPECIMEN(DS_OP_MATMUL, "crash", crash_launch, NULL),
     SPECIMEN(DS_OP_MATMUL, "refuse", refuse_launch, NULL),
     SPECIMEN(DS_OP_MATMUL, "flush", flush_launch, NULL),
-    SPECIMEN(DS_OP_RMSNORM, "split", norm_split_launch, NULL),
+    SPECIMEN(DS_OP_RMSNORM, "torn", norm_split_launch, NULL),
     SPECIMEN(DS_OP_RMSNORM, "coarse", norm_coarse_launch, NULL),
     SPECIMEN(DS_OP_ATTENTION, "whole-length", whole_length_launch, whole_length_scratch),
     SPECIMEN(DS_OP_ATTENTION, "head-map", head_map_launch, score_floats),

@@ -338,11 +338,11 @@ static void test_a_row_split_over_threads(void **state)
 {
     const char *what = "rmsnorm split when rows < threads";
     struct outcome x;
-    struct ask q = wide("pinned+rmsnorm=split");
+    struct ask q = wide("pinned+rmsnorm=torn");
     (void)state;
     q.factor[DS_FACTOR_THREADS] = "1,2,4";
     judge(&x, &q);
-    only_blames(&x, what, &(struct culprit){"rmsnorm", "split", " batch threads ", NULL}, 1);
+    only_blames(&x, what, &(struct culprit){"rmsnorm", "torn", " batch threads ", NULL}, 1);
     check(what, x.v.stable);
     check(what, x.v.first.layer == 0 && x.v.first.phase == DS_PHASE_DECODE);
     check_text(what, x.v.first.stage, "attn_norm");

@@ -51,6 +51,8 @@ static void test_sets(void **state)
         {"reference", "reference", "reference", "reference", "reference"},
         {"vendor+attention=pinned", "rows", "openblas", "pinned", "reference"},
         {"vendor+attention=pinned+matmul=reference", "rows", "reference", "pinned", "reference"},
+        {"split", "split", "pinned", "split-kv", "pinned"},
+        {"fused", "fused", "pinned", "pinned", "pinned"},
         {"pinned+rmsnorm=rows+add=reference", "rows", "pinned", "pinned", "reference"},
     };
     (void)state;
@@ -74,8 +76,8 @@ static void test_set_errors(void **state)
         const char *spec, *msg, *hint;
     } cases[] = {
         {"vender", "unknown set 'vender'", "did you mean vendor?"},
-        {"", "set is missing", "known: vendor, pinned, reference"},
-        {"zzzzzzzzzz", "unknown set", "known: vendor, pinned, reference"},
+        {"", "set is missing", "known: vendor, split, pinned, fused, reference"},
+        {"zzzzzzzzzz", "unknown set", "known: vendor, split, pinned, fused, reference"},
         {"vendor+", "op is missing", "known: embed"},
         {"vendor+matmull=pinned", "unknown op 'matmull'", "did you mean matmul?"},
         {"vendor+matmul", "op matmul is given no variant", "+matmul=pinned"},

@@ -1,0 +1,3 @@
+/* online_plain.c: ds_online_fn for any CPU; order and rounding in online.h. */
+#define ONLINE_NAME ds_online_plain
+#include "kernels/cpu/online_body.h"
