@@ -80,6 +80,9 @@ int ds_property_always(int property)
 
 int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r)
 {
+    /* What uses memory that is not its own may be anything else besides. */
+    if (r->property[DS_PROPERTY_MEMORY].state == DS_STATE_BROKEN)
+        return DS_PROPERTY_MEMORY;
     for (int p = 0; p < DS_PROPERTY_COUNT; p++)
         if (r->property[p].state == DS_STATE_BROKEN &&
             (properties[p].always || (k->claims & properties[p].claim)))

@@ -1,0 +1,181 @@
+/* false_kernels.h: kernels built to break one property each, for test_check.c. Every fault follows
+ * from what the kernel is given, never from chance. */
+#ifndef DS_TEST_FALSE_KERNELS_H
+#define DS_TEST_FALSE_KERNELS_H
+
+#include "tests/unit/testing.h"
+
+#include "kernels/driftscope_kernel.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int (*launch_fn)(const void *, const struct ds_exec *, char *, size_t);
+
+/* ---- matmul ------------------------------------------------------------------------------------------ */
+
+static inline float dot_up(const float *x, const float *w, int64_t from, int64_t to)
+{
+    float s = 0.0f;
+    for (int64_t k = from; k < to; k++)
+        s += x[k] * w[k];
+    return s;
+}
+
+static inline float dot_down(const float *x, const float *w, int64_t n)
+{
+    float s = 0.0f;
+    for (int64_t k = n; k-- > 0;)
+        s += x[k] * w[k];
+    return s;
+}
+
+/* One output; the kernels below differ in this alone. */
+typedef float (*cell_fn)(const struct ds_matmul_args *a, const struct ds_exec *e, int64_t r,
+                         const float *x, const float *w);
+
+static inline int each_cell(const struct ds_matmul_args *a, const struct ds_exec *e, cell_fn fn)
+{
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            float s = fn(a, e, r, a->x + r * a->ldx, a->w.data + j * a->k);
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+        }
+    return 0;
+}
+
+#define MATMUL(name, expression)                                                                   \
+    static float name##_cell(const struct ds_matmul_args *a, const struct ds_exec *e, int64_t r,   \
+                             const float *x, const float *w)                                       \
+    {                                                                                              \
+        (void)e, (void)r;                                                                          \
+        return expression;                                                                         \
+    }                                                                                              \
+    static int name(const void *args, const struct ds_exec *e, char *why, size_t size)             \
+    {                                                                                              \
+        (void)why, (void)size;                                                                     \
+        return each_cell(args, e, name##_cell);                                                    \
+    }
+
+/* A sum in so many parts, added in ascending order from part `first` on, around the ring. */
+static inline float in_parts(const float *x, const float *w, int64_t k, int64_t parts,
+                             int64_t first)
+{
+    float s = 0.0f;
+    for (int64_t i = 0; i < parts; i++) {
+        int64_t p = (i + first) % parts;
+        s += dot_up(x, w, k * p / parts, k * (p + 1) / parts);
+    }
+    return s;
+}
+
+MATMUL(honest, dot_up(x, w, 0, a->k))
+MATMUL(by_rows, a->rows < 4 ? dot_up(x, w, 0, a->k) : dot_down(x, w, a->k))
+MATMUL(by_position, r % 3 == 2 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+MATMUL(by_neighbour, dot_up(x, w, 0, a->k) + (r + 1 < a->rows ? 0.0f * x[a->ldx] : 0.0f))
+MATMUL(by_threads, in_parts(x, w, a->k, e->threads, 0))
+MATMUL(by_arrival, in_parts(x, w, a->k, 3, (int64_t)(e->seed % 3)))
+MATMUL(by_address, (uintptr_t)a->x / 4 % 4 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+MATMUL(without_tail, dot_up(x, w, 0, a->k / 4 * 4))
+MATMUL(half_precise, (float)(_Float16)dot_up(x, w, 0, a->k))
+
+/* ---- add ---------------------------------------------------------------------------------------------- */
+
+#define ADD(name, element, before, after)                                                          \
+    static int name(const void *args, const struct ds_exec *e, char *why, size_t size)             \
+    {                                                                                              \
+        const struct ds_add_args *a = args;                                                        \
+        (void)e, (void)why, (void)size;                                                            \
+        before;                                                                                    \
+        for (int64_t r = 0; r < a->rows; r++)                                                      \
+            for (int64_t i = 0; i < a->width; i++) {                                               \
+                float x = a->a[r * a->lda + i], y = a->b[r * a->ldb + i];                          \
+                (void)x, (void)y;                                                                  \
+                a->y[r * a->ldy + i] = element;                                                    \
+            }                                                                                      \
+        after;                                                                                     \
+        return 0;                                                                                  \
+    }
+
+static inline volatile const float *end_of_a(const struct ds_add_args *a)
+{
+    return a->a + (a->rows - 1) * a->lda + a->width;
+}
+
+static inline float *end_of_y(const struct ds_add_args *a)
+{
+    return a->y + (a->rows - 1) * a->ldy + a->width;
+}
+
+static inline void flush_to_zero(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8000u);
+#elif defined(__aarch64__)
+    __builtin_aarch64_set_fpcr(__builtin_aarch64_get_fpcr() | 1u << 24);
+#endif
+}
+
+static inline float without_subnormals(float x)
+{
+    return fabsf(x) < 0x1p-126f ? 0.0f : x;
+}
+
+/* The loop leaves one out when rows are odd. */
+static inline int64_t one_less(const struct ds_add_args *a, int64_t r)
+{
+    return a->rows % 2 && r == a->rows - 1 ? a->width - 1 : a->width;
+}
+
+ADD(reads_beyond, x + y, , (void)*end_of_a(a))
+ADD(reads_before, x + y, (void)*(volatile const float *)(a->b - 1), )
+ADD(writes_beyond, x + y, , *end_of_y(a) = 1.0f)
+ADD(writes_input, x + y, , *(float *)(uintptr_t)a->a = 1.0f)
+ADD(uses_padding, x + y + (a->rows > 1 && a->lda > a->width ? 0.0f * a->a[a->width] : 0.0f), , )
+ADD(uses_scratch, x + y + 0.0f * ((const float *)e->scratch)[3], , )
+ADD(changes_control, x + y, , flush_to_zero())
+ADD(flushes, without_subnormals(x + y), , )
+ADD(subtracts, x - y, , )
+ADD(crashes, x + y, , if (a->rows == 3) abort())
+ADD(exits, x + y, , if (a->rows == 3) exit(0))
+ADD(hangs, x + y, , while (a->rows == 512) __asm__ volatile(""))
+ADD(
+    refuses, x + y, if (a->rows > 16) {
+        memcpy(why, "too many rows", 14);
+        return -1;
+    }, )
+
+static int leaves_one(const void *args, const struct ds_exec *e, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    (void)e, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < one_less(a, r); i++)
+            a->y[r * a->ldy + i] = a->a[r * a->lda + i] + a->b[r * a->ldb + i];
+    return 0;
+}
+
+static size_t some_scratch(const void *args, int threads)
+{
+    (void)args, (void)threads;
+    return 64;
+}
+
+/* ---- cache ---------------------------------------------------------------------------------------------- */
+
+/* Ignores the table of pages. */
+static int ignores_pages(const void *args, const struct ds_exec *e, char *why, size_t size)
+{
+    const struct ds_cache_args *a = args;
+    (void)e, (void)why, (void)size;
+    for (int64_t i = 0; i < a->n_sequences; i++) {
+        const struct ds_sequence *s = &a->sequences[i];
+        for (int64_t j = 0; j < s->q_len; j++)
+            memcpy(a->cache + (s->pages[0] * a->page_size + s->kv_len - s->q_len + j) * a->width,
+                   a->x + (s->q_first + j) * a->ldx, (size_t)a->width * 4);
+    }
+    return 0;
+}
+
+#endif
