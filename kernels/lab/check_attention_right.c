@@ -98,6 +98,14 @@ static void judge_row(struct judge *j, const struct ds_attention_args *a, int64_
     }
 }
 
+static void number(char *text, size_t size, double x)
+{
+    if (isnan(x))
+        snprintf(text, size, "NaN");
+    else
+        snprintf(text, size, "%.6g", x);
+}
+
 /* Runs a scene and holds every row against the exact result. `what`: "head_dim 80". */
 static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *what)
 {
@@ -116,13 +124,14 @@ static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *
             const int32_t slot = s->segment[i].first + r;
             if (!ds_check_wrong(c, j.wrong, (double)a->rows * 65536.0 + slot))
                 continue;
-            char channel[32] = "lse";
+            char channel[32] = "lse", got[32], want[32];
             if (j.channel >= 0)
                 snprintf(channel, sizeof channel, "channel %lld", (long long)j.channel);
-            ds_check_pair(c,
-                          "%s%sthe row at slot %d of %lld row%s, head %lld: %s is %.6g, not %.6g",
+            number(got, sizeof got, j.got);
+            number(want, sizeof want, j.want);
+            ds_check_pair(c, "%s%sthe row at slot %d of %lld row%s, head %lld: %s is %s, not %s",
                           what, *what ? ": " : "", slot, (long long)a->rows,
-                          a->rows == 1 ? "" : "s", (long long)j.head, channel, j.got, j.want);
+                          a->rows == 1 ? "" : "s", (long long)j.head, channel, got, want);
         }
     free(j.memory);
     return 1;
