@@ -56,6 +56,7 @@ static void weigh(const struct ds_attention_args *a, const struct ds_sequence *s
         p[j] = score(a, q, a->cache_k + at(a, s, begin + j, head), &r[j]);
         max = p[j] > max ? p[j] : max;
     }
+    out->open |= max == (double)INFINITY;
     for (int64_t j = 0; j < out->slots; j++) {
         r[j] += U * fabs(p[j] - max) + 4 * U;
         p[j] = p[j] == (double)-INFINITY ? 0 : exp(p[j] - max);

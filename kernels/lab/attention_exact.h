@@ -10,8 +10,9 @@ struct ds_attention_exact {
     double *unit; /* [head_dim]: error bound of y, see below */
     double lse, lse_unit;
     int64_t slots; /* seen; 0: y is +0, lse -infinity */
-    int open;      /* a slot whose weight vanishes holds a value that is not finite: whether 0 *
-                      infinity reaches the result is a kernel's own choice */
+    int open;      /* the formula leaves it to the kernel: a score of +infinity (the weight of that
+                      slot is 1 in the limit, NaN as written), or a weight that vanishes beside a
+                      value that is not finite (0 * infinity, or nothing) */
 };
 
 /* Fills *out for one head of one row. out->y and out->unit have room for head_dim numbers; weights:

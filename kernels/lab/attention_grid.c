@@ -64,7 +64,7 @@ int ds_grid_shapes(const struct ds_shape *given, struct ds_shape shape[DS_GRID_M
         shape[n] = *given;
         shape[n].kv_heads = 2;
         shape[n].heads = 2 * groups[i];
-        n += groups[i] != group;
+        n += groups[i] != group || given->kv_heads < 2;
     }
     return n;
 }

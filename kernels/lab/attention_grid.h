@@ -20,8 +20,8 @@ int ds_grid_sequences(int32_t n[DS_GRID_MOST]);
 int ds_grid_pages(int32_t size[DS_GRID_MOST]);
 
 /* Shapes that differ from the given one in head_dim (64, 80, 128, 192, 256) or in the group of heads
- * that share a KV head (1, 3, 4, 8; two KV heads), and that are none of it. Returns how many (at
- * most DS_GRID_MOST). */
+ * that share a KV head (1, 3, 4, 8, each on two KV heads: with one no wrong mapping shows). Returns
+ * how many (at most DS_GRID_MOST). */
 int ds_grid_shapes(const struct ds_shape *given, struct ds_shape shape[DS_GRID_MOST]);
 
 #endif

@@ -398,10 +398,14 @@ static int measure_unit(struct ds_check *c, const struct ds_check_plan *plan, in
     /* Accuracy and speed launch, too: what goes wrong there is noted at memory. */
     c->property = &c->out->property[unit < DS_PROPERTY_COUNT ? unit : DS_PROPERTY_MEMORY];
     c->budget = c->opt->budget > 0 ? c->opt->budget : BUDGET;
+    if (unit >= DS_PROPERTY_COUNT && c->opt->only)
+        return 0;
     if (unit == ACCURACY)
         return plan->accuracy ? plan->accuracy(c) : 0;
     if (unit == SPEED)
         return plan->speed && !c->opt->no_speed ? plan->speed(c) : 0;
+    if (c->opt->only && !(c->opt->only >> unit & 1))
+        return 0;
     if (!plan->property[unit]) {
         ds_check_not_applicable(c, "does not apply to this op");
         return 0;

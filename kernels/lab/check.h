@@ -76,6 +76,7 @@ struct ds_accuracy {
 struct ds_speed_point {
     int64_t rows;
     int threads;
+    int32_t kv_len;     /* attention: the longest sequence */
     double seconds;     /* a launch: median of the rounds' best */
     double work, bytes; /* multiply-adds; least traffic */
     double ratio;       /* vendor's seconds over these; 0 = no vendor variant */
@@ -108,6 +109,7 @@ struct ds_check_options {
     int n_threads;
     int full;                       /* every setting, whatever it costs */
     int no_speed;                   /* leave speed out */
+    uint32_t only;                  /* mask of 1 << property: no other is measured; 0 = all */
     double budget;                  /* work units for one property at one shape; 0 = the default */
     double launch_seconds;          /* a launch that takes longer hangs; 0 = the default, 20 */
     const struct ds_kernel *vendor; /* to be compared with in speed; NULL = none */

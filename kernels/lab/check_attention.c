@@ -450,4 +450,5 @@ const struct ds_check_plan ds_check_attention_plan = {
                  [DS_PROPERTY_MEMORY] = ds_attention_memory,
                  [DS_PROPERTY_SPECIAL] = ds_attention_special},
     .accuracy = ds_attention_accuracy,
+    .speed = ds_attention_speed,
 };

@@ -95,5 +95,6 @@ int ds_attention_sizes(struct ds_check *c);
 int ds_attention_memory(struct ds_check *c);
 int ds_attention_special(struct ds_check *c);
 int ds_attention_accuracy(struct ds_check *c);
+int ds_attention_speed(struct ds_check *c);
 
 #endif

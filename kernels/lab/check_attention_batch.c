@@ -172,16 +172,15 @@ int ds_attention_slot(struct ds_check *c)
 /* ---- neighbours ------------------------------------------------------------------------------------
  */
 
-/* `rows` rows of sequence 0, the last at `slot`, between two neighbours; the second is at `other`.
- */
+/* `rows` rows of sequence 0, the last at `slot`, between two neighbours. */
 static void between(const struct ds_check *c, struct ds_scene *s, const struct ds_form *f,
-                    int threads, int32_t slot, int32_t rows, int32_t other)
+                    int threads, int32_t slot, int32_t rows, int32_t before, int32_t behind)
 {
     ds_scene_begin(c, s, f, threads);
-    ds_scene_add(s, 1, 6, 1);
+    ds_scene_add(s, 1, before, 1);
     ds_scene_add(s, 0, slot - rows + 1, rows);
-    ds_scene_add(s, 2, other, 1);
-    ds_scene_text(s, "beside a kv_len of %d", other + 1);
+    ds_scene_add(s, 2, behind, 1);
+    ds_scene_text(s, "between kv_len %d and %d", before + 1, behind + 1);
 }
 
 static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
@@ -191,18 +190,20 @@ static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int th
     struct ds_scene base, s;
     int32_t kv[DS_GRID_MOST];
     const int n = ds_attention_kv(c, threads, all ? INT32_MAX : 4096, kv);
-    between(c, &base, f, threads, slot, 1, 0);
+    between(c, &base, f, threads, slot, 1, 0, 0);
     int rc = n < 0 ? -1 : ds_scene_base(c, &base);
     for (int i = 0; i < n && rc > 0; i++) {
         if (!all && !c->opt->full && i % 8 && i < n - 4) {
             c->property->not_tried++;
             continue;
         }
-        between(c, &s, f, threads, slot, 1, kv[i] - 1);
+        between(c, &s, f, threads, slot, 1, kv[i] - 1, kv[i] - 1);
         int got = ds_scene_hold(c, &base, &s, 0);
         if (got < 0)
             return -1;
-        if (got && (i % 8 == 0 || k.n == 0 || ((struct ds_attention_own *)c->own)->differs))
+        if (got && all)
+            ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
+        if (got && i % 3 == 0)
             ds_classes_add(&k, kv[i], ds_scene_row(c, &s, 0, slot),
                            ((struct ds_attention_own *)c->own)->out.width);
     }
@@ -214,11 +215,11 @@ static int neighbour_contents(struct ds_check *c, const struct ds_form *f, int t
                               int32_t slot, int32_t rows)
 {
     struct ds_scene base, s;
-    between(c, &base, f, threads, slot, rows, 70);
+    between(c, &base, f, threads, slot, rows, 6, 70);
     ds_scene_text(&base, "beside plain neighbours");
     int rc = ds_scene_base(c, &base);
     for (int content = 1; content < DS_CONTENT_COUNT && rc > 0; content++) {
-        between(c, &s, f, threads, slot, rows, 70);
+        between(c, &s, f, threads, slot, rows, 6, 70);
         s.segment[0].content = s.segment[2].content = content;
         ds_scene_text(&s, "beside neighbours of %s", ds_content_name(content));
         if (ds_scene_hold(c, &base, &s, 0) < 0)
@@ -226,12 +227,12 @@ static int neighbour_contents(struct ds_check *c, const struct ds_form *f, int t
     }
     /* The same number of rows, dealt in another way; padding in front of a neighbour. */
     for (int i = 0; i < 6 && rc > 0; i++) {
-        between(c, &s, f, threads, slot, rows, 70);
+        between(c, &s, f, threads, slot, rows, 6, 70);
         if (i < 3)
             s.segment[2].padding = 1 + i * 20;
         else
             s.segment[0].first = 70 * (i - 2);
-        ds_scene_text(&s, "beside a kv_len of %lld and one of %lld",
+        ds_scene_text(&s, "between kv_len %lld and %lld",
                       (long long)ds_segment_kv_len(&s.segment[0]),
                       (long long)ds_segment_kv_len(&s.segment[2]));
         if (ds_scene_hold(c, &base, &s, 0) < 0)
@@ -260,6 +261,7 @@ int ds_attention_neighbours(struct ds_check *c)
 {
     static const int32_t slots[] = {32, 511, 700};
     struct ds_classes best = {.n = 0};
+    struct ds_spans spans = {.of = "kv_len beside"};
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
@@ -270,9 +272,10 @@ int ds_attention_neighbours(struct ds_check *c)
                     neighbour_contents(c, &form[f], threads[t], slots[i], 5) != 0 ||
                     neighbour_rows(c, &form[f], threads[t], slots[i]) != 0 ||
                     neighbour_lengths(c, &form[f], threads[t], slots[i],
-                                      f == 0 && i == 0 && t == n_threads - 1, &best) != 0)
+                                      f == 0 && i == 0 && t == n_threads - 1, &best, &spans) != 0)
                     return -1;
     ds_classes_done(c, &best, "kv_len beside");
+    ds_spans_print(c, &spans);
     return 0;
 }
 

@@ -27,18 +27,20 @@ static void make_deep_chunk(const struct ds_check *c, struct ds_scene *s, int th
     chunk_scene(c, s, NULL, threads, DEEP, q);
 }
 
-/* A row as the last of chunks of every length. */
+/* A row as the last of chunks of every length up to `most`. */
 static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                         struct ds_classes *best)
+                         int32_t most, struct ds_classes *best)
 {
     struct ds_classes k = {.n = 0};
     int32_t q[DS_GRID_MOST];
     int n = ds_grid_q(q);
     n = ds_attention_edges(c, threads, make_deep_chunk, q, n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && q[i] <= slot + 1; i++) {
         struct ds_scene s;
-        if (q[i] > slot + 1)
-            break;
+        if (q[i] > most && !c->opt->full) {
+            c->property->not_tried++;
+            continue;
+        }
         chunk_scene(c, &s, f, threads, slot, q[i]);
         int rc = ds_scene_hold_alone(c, &s, -1);
         if (rc < 0)
@@ -51,14 +53,16 @@ static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int thread
     return n < 0 ? -1 : 0;
 }
 
-/* Chunks of q rows that end at every KV length. */
-static int chunk_kv(struct ds_check *c, int threads, int32_t q, struct ds_spans *spans)
+/* Chunks of q rows that end at every KV length (or at every `step`-th above 64). */
+static int chunk_kv(struct ds_check *c, int threads, int32_t q, int step, struct ds_spans *spans)
 {
     int32_t kv[DS_GRID_MOST], all_q[DS_GRID_MOST];
     const int n = ds_attention_kv(c, threads, INT32_MAX, kv);
+    const int n_q = ds_grid_q(all_q);
     for (int i = 0; i < n; i++) {
         struct ds_scene s;
-        if (kv[i] < q)
+        c->property->not_tried += n_q - 1; /* of the grid of query and KV lengths */
+        if (kv[i] < q || (kv[i] > 64 && i % step && !c->opt->full))
             continue;
         chunk_scene(c, &s, NULL, threads, kv[i] - 1, q);
         int rc = ds_scene_hold_alone(c, &s, -1);
@@ -67,21 +71,19 @@ static int chunk_kv(struct ds_check *c, int threads, int32_t q, struct ds_spans 
         if (rc)
             ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
     }
-    if (n > 0) /* of the grid of query and KV lengths */
-        c->property->not_tried += (int64_t)n * (ds_grid_q(all_q) - 1);
     return n < 0 ? -1 : 0;
 }
 
-/* A whole sequence cut into chunks of every size, from one row to all at once. */
+/* A whole sequence cut into chunks of every size, from two rows to all at once. */
 static int whole_sequence(struct ds_check *c, const struct ds_form *f, int threads, int32_t length)
 {
     int32_t size[DS_GRID_MOST];
     int n = ds_grid_q(size);
     size[n++] = length;
     for (int i = 1; i < n; i++) {
-        if (!c->opt->full && length > 300 && size[i] % 64 && size[i] != 7 && size[i] != length)
+        if (!c->opt->full && length > 100 && size[i] % 64 && size[i] != 7 && size[i] != length)
             continue;
-        for (int32_t at = 0; at < length; at += size[i]) {
+        for (int32_t at = 0; at < length && size[i] <= length; at += size[i]) {
             struct ds_scene s;
             const int32_t rows = at + size[i] < length ? size[i] : length - at;
             chunk_scene(c, &s, f, threads, at + rows - 1, rows);
@@ -94,31 +96,41 @@ static int whole_sequence(struct ds_check *c, const struct ds_form *f, int threa
     return 0;
 }
 
+static int chunk_on(struct ds_check *c, const struct ds_form *f, int threads,
+                    struct ds_classes *best)
+{
+    static const struct {
+        int32_t slot, most; /* longest chunk */
+    } rows[] = {{15, 16}, {255, 9}, {127, 128}, {511, 128}, {DEEP, 16}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (chunk_lengths(c, f, threads, rows[i].slot, rows[i].most, best) != 0)
+            return -1;
+    return whole_sequence(c, f, threads, 70) != 0 || whole_sequence(c, f, threads, 300) != 0 ? -1
+                                                                                             : 0;
+}
+
 int ds_attention_chunk(struct ds_check *c)
 {
-    static const int32_t slots[] = {15, 127, 256, 511, DEEP};
     struct ds_classes best = {.n = 0};
-    struct ds_spans broken = {.of = "kv_len"};
+    struct ds_spans spans = {.of = "kv_len"};
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
-    for (int t = 0; t < n_threads; t++) {
-        struct ds_spans spans = {.of = "kv_len"};
-        if (chunk_kv(c, threads[t], t ? 3 : 2, &spans) != 0)
-            return -1;
-        for (int f = 0; f < n_forms; f++) {
-            for (int i = 0; i < 5; i++)
-                if (chunk_lengths(c, &form[f], threads[t], slots[i], &best) != 0)
-                    return -1;
-            if (whole_sequence(c, &form[f], threads[t], 131) != 0 ||
-                (f == 0 && whole_sequence(c, &form[f], threads[t], 530) != 0))
+    /* Where a kernel splits, it does so on many threads. */
+    if (chunk_kv(c, threads[n_threads - 1], 3, 1, &spans) != 0)
+        return -1;
+    for (int t = n_threads - 1; t >= 0; t--) {
+        struct ds_spans ignored = {.of = "kv_len"};
+        for (int f = 0; f < n_forms; f++)
+            if (chunk_on(c, &form[f], threads[t], &best) != 0)
                 return -1;
-        }
-        if (!broken.n || (broken.n == 1 && !broken.differs[0]))
-            broken = spans;
+        if (t + 1 < n_threads && chunk_kv(c, threads[t], 2, 3, &ignored) != 0)
+            return -1;
+        if (ignored.n > 1 || (ignored.n == 1 && ignored.differs[0]))
+            spans = ignored;
     }
     ds_classes_done(c, &best, "rows");
-    ds_spans_print(c, &broken);
+    ds_spans_print(c, &spans);
     return 0;
 }
 

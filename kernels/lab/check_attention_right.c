@@ -98,6 +98,14 @@ static void judge_row(struct judge *j, const struct ds_attention_args *a, int64_
     }
 }
 
+static void number(char *text, size_t size, double x)
+{
+    if (isnan(x))
+        snprintf(text, size, "NaN");
+    else
+        snprintf(text, size, "%.6g", x);
+}
+
 /* Runs a scene and holds every row against the exact result. `what`: "head_dim 80". */
 static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *what)
 {
@@ -116,13 +124,14 @@ static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *
             const int32_t slot = s->segment[i].first + r;
             if (!ds_check_wrong(c, j.wrong, (double)a->rows * 65536.0 + slot))
                 continue;
-            char channel[32] = "lse";
+            char channel[32] = "lse", got[32], want[32];
             if (j.channel >= 0)
                 snprintf(channel, sizeof channel, "channel %lld", (long long)j.channel);
-            ds_check_pair(c,
-                          "%s%sthe row at slot %d of %lld row%s, head %lld: %s is %.6g, not %.6g",
+            number(got, sizeof got, j.got);
+            number(want, sizeof want, j.want);
+            ds_check_pair(c, "%s%sthe row at slot %d of %lld row%s, head %lld: %s is %s, not %s",
                           what, *what ? ": " : "", slot, (long long)a->rows,
-                          a->rows == 1 ? "" : "s", (long long)j.head, channel, j.got, j.want);
+                          a->rows == 1 ? "" : "s", (long long)j.head, channel, got, want);
         }
     free(j.memory);
     return 1;
@@ -149,8 +158,8 @@ static void size_scene(const struct ds_check *c, struct ds_scene *s, const struc
 }
 enum { SIZE_SCENES = 16 };
 
-/* At one shape, in the plain form and with each feature. */
-static int sizes_at(struct ds_check *c, const char *what, int scenes)
+/* At one shape, in the plain form and with each feature; of the scenes every step-th. */
+static int sizes_at(struct ds_check *c, const char *what, int step)
 {
     const uint32_t has = ds_subject_kernel(c->subject)->features;
     static const struct ds_form forms[] = {
@@ -168,10 +177,8 @@ static int sizes_at(struct ds_check *c, const char *what, int scenes)
         if ((forms[f].features & has) != forms[f].features)
             continue;
         snprintf(text, sizeof text, "%s%s%s", what, *what && f ? ", " : "", names[f]);
-        for (int i = 0; i < scenes; i++) {
+        for (int i = f % 2 ? step - 1 : 0; i < SIZE_SCENES; i += f ? 2 * step - 1 : step) {
             struct ds_scene s;
-            if (f && i % 3 == 1)
-                continue;
             size_scene(c, &s, &forms[f], c->opt->threads[i % c->opt->n_threads], i);
             if (hold_exact(c, &s, text) < 0)
                 return -1;
@@ -182,11 +189,11 @@ static int sizes_at(struct ds_check *c, const char *what, int scenes)
 
 /* The same at another shape: a subject of its own for the time. */
 static int sizes_of_shape(struct ds_check *c, const struct ds_shape *shape, const char *what,
-                          int (*at)(struct ds_check *c, const char *what, int scenes), int scenes)
+                          int (*at)(struct ds_check *c, const char *what, int n), int n)
 {
     struct ds_subject *given = c->subject;
     c->subject = ds_subject_new(ds_subject_kernel(given), shape, c->opt->seed, c->err);
-    int rc = c->subject ? at(c, what, scenes) : -1;
+    int rc = c->subject ? at(c, what, n) : -1;
     ds_subject_free(c->subject);
     c->subject = given;
     return rc;
@@ -213,7 +220,7 @@ int ds_attention_sizes(struct ds_check *c)
     struct ds_shape shape[DS_GRID_MOST];
     const struct ds_shape *given = ds_subject_shape(c->subject);
     const int n = ds_grid_shapes(given, shape);
-    if (sizes_at(c, "", SIZE_SCENES) != 0 || sizes_of_grid(c) != 0)
+    if (sizes_at(c, "", 1) != 0 || sizes_of_grid(c) != 0)
         return -1;
     for (int i = 0; i < n; i++) {
         char what[64];
@@ -222,7 +229,7 @@ int ds_attention_sizes(struct ds_check *c)
         else
             snprintf(what, sizeof what, "%lld heads on %lld KV heads", (long long)shape[i].heads,
                      (long long)shape[i].kv_heads);
-        if (sizes_of_shape(c, &shape[i], what, sizes_at, SIZE_SCENES) != 0)
+        if (sizes_of_shape(c, &shape[i], what, sizes_at, 2) != 0)
             return -1;
     }
     return 0;
@@ -329,6 +336,26 @@ int ds_attention_accuracy(struct ds_check *c)
     if (out->elements) {
         out->rms_ulp = sqrt(out->rms_ulp / (double)out->elements);
         out->rms_bound = sqrt(out->rms_bound / (double)out->elements);
+    }
+    return 0;
+}
+
+/* ---- speed ----------------------------------------------------------------------------------------------
+ */
+
+/* Decode at a short and a long KV, a batch of it, a prefill. */
+int ds_attention_speed(struct ds_check *c)
+{
+    for (int i = 0; i < 4; i++) {
+        struct ds_scene s;
+        const int before = c->out->n_speeds;
+        ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
+        for (int k = 0; k < (i == 2 ? 8 : 1); k++)
+            ds_scene_add(&s, k, i == 1 ? 4095 : i == 3 ? 0 : 63, i == 3 ? 128 : 1);
+        if (ds_check_speed(c, &s.call, 1) != 0)
+            return -1;
+        if (c->out->n_speeds > before)
+            c->out->speed[before].kv_len = i == 1 ? 4096 : i == 3 ? 128 : 64;
     }
     return 0;
 }

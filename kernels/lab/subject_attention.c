@@ -201,8 +201,8 @@ static int fill_cache(struct ds_subject_parts *p, const struct ds_call *c, const
     return 0;
 }
 
-/* The lists of pages and the sequences that point to them. Behind each list lie numbers that are no
- * page. */
+/* The lists of pages and the sequences that point to them. A shorter list goes on with a page of
+ * nobody; where there is none, and behind the longest, lie numbers that are no page. */
 static struct ds_sequence *place_sequences(struct ds_subject_parts *p, const struct ds_call *c,
                                            const struct layout *l, const int32_t **lists_out,
                                            int64_t *ld_out, struct ds_error *err)
@@ -215,6 +215,7 @@ static struct ds_sequence *place_sequences(struct ds_subject_parts *p, const str
     struct ds_sequence *seqs = lists ? ds_arena_place(&p->arena, "sequences", DS_ARRAY_IN, 4,
                                                       c->n_segments, words, words, place, err)
                                      : NULL;
+    const int32_t nobody = c->page_size ? l->order[l->pages - 1] : INT32_MAX / 2;
     int32_t row = 0;
     int64_t next = 0;
     if (!seqs)
@@ -223,7 +224,7 @@ static struct ds_sequence *place_sequences(struct ds_subject_parts *p, const str
         const struct ds_segment *seg = &c->segment[i];
         int64_t n = list_pages(c, i, l->page_size);
         for (int64_t g = 0; g < l->longest; g++)
-            lists[i * ld + g] = g < n ? l->order[next + g] : INT32_MAX / 2;
+            lists[i * ld + g] = g < n ? l->order[next + g] : nobody;
         next += n;
         seqs[i] = (struct ds_sequence){.request = seg->sequence,
                                        .q_first = row,
