@@ -196,7 +196,7 @@ int ds_tree_finish(struct ds_tree *t, int32_t root, struct ds_error *err)
 void ds_tree_seal(struct ds_tree *t)
 {
     XXH3_state_t *state = XXH3_createState();
-    int64_t head[3] = {t->terms, t->zero_start, t->inputs};
+    int64_t head[4] = {t->terms, t->zero_start, t->inputs, t->joins};
     t->digest = 0;
     if (!state)
         return;

@@ -65,8 +65,9 @@ int ds_tree_all_fused(const struct ds_tree *t);
 /* Nodes that add three terms or more in one rounding. */
 int32_t ds_tree_multiway(const struct ds_tree *t);
 
-/* In words: "2 chains of 288 k in ascending order, FMA, then 1 add". */
-void ds_tree_words(struct ds_buf *b, const struct ds_tree *t);
+/* In words: "2 chains of 288 k in ascending order, FMA, then 1 add"; `unit` is what a term is called:
+ * "k", "slots". */
+void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit);
 /* Graphviz text of one digraph; `name` is escaped. */
 void ds_tree_dot(struct ds_buf *b, const struct ds_tree *t, const char *name);
 
