@@ -196,10 +196,13 @@ static int measure_class(struct ds_grid *g, struct ds_order_library *lib,
     int agree = 0;
     /* Weights of 1 make every product exact. */
     unsigned which = DS_ASK_START | (g->x ? DS_ASK_FUSED | DS_ASK_INPUTS : 0);
-    if (ds_grid_recover(g, sum, c, &t, &why) != 0) {
+    int rc = ds_grid_recover(g, sum, c, &t, &why);
+    if (rc > 0)
         memcpy(cls->why, why.msg, sizeof cls->why - 1);
-        return 0;
-    }
+    else if (rc < 0)
+        *err = why;
+    if (rc != 0)
+        return rc > 0 ? 0 : -1;
     if (ds_grid_details(g, sum, c, &t, which, err) != 0 ||
         agreement(g, &t, seen, &agree, err) != 0 ||
         (agree < DS_GRID_SETS && ds_grid_details(g, sum, c, &t, DS_ASK_ROUNDING, err) != 0)) {

@@ -154,10 +154,11 @@ static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *e
     *term(n, i) = n->big;
     *term(n, j) = *term(n, k) = SMALL;
     int rc = launch(n, err), answer = rc == 0 ? read_sum(n, i, n->big, n->big * n->big) : -1;
+    const int no_order = rc == 0 && answer < 0;
     *term(n, i) = *term(n, j) = *term(n, k) = 0.0f;
-    if (rc == 0 && answer < 0)
+    if (no_order)
         ds_fail(err, "terms %d, %d and %d gave a sum that no order gives", i, j, k);
-    return answer;
+    return no_order ? DS_NO_ORDER : answer;
 }
 
 /* Whether the square of term k joins the sum unrounded, when term i is there already. */
@@ -199,13 +200,20 @@ static int measure_tree(struct norm *n, struct ds_order_class *cls, struct ds_or
     struct ds_tree t;
     struct ds_error why = {{0}, {0}};
     n->row = cls->row;
-    int form = find_form(n, &why);
+    int rc = find_form(n, &why);
     clear_row(n);
-    if (form != 0 || !choose_values(n) || ds_recover_triples(&q, &t, &why) != 0) {
-        memcpy(cls->why, why.msg[0] ? why.msg : "the last bit of its sum cannot be seen",
-               sizeof cls->why - 1);
-        return 0;
+    if (rc == 0 && !choose_values(n)) {
+        ds_fail(&why, "the last bit of its sum cannot be seen");
+        rc = 1;
     }
+    if (rc == 0)
+        rc = ds_recover_triples(&q, &t, &why);
+    if (rc > 0)
+        memcpy(cls->why, why.msg, sizeof cls->why - 1);
+    else if (rc < 0)
+        *err = why;
+    if (rc != 0)
+        return rc > 0 ? 0 : -1;
     /* Squares are no -0: a start from +0 leaves no trace. */
     t.zero_start = 0;
     if (find_joins(n, &t, err) != 0) {

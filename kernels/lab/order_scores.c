@@ -1,9 +1,7 @@
 /* order_scores.c: the order in which attention adds q.k. Two slots, the second with score 0 and value
  * 0: the output is 1 / (1 + exp(-score)) of the first, from which the score is known well enough to
- * count ones, since the scale is an argument: 1/16 for counting.
- *
- * For the last bit of a sum the scale is 2^20 and the second slot has the sum 2^-12 in one term: the
- * output then is 1/2, or more.
+ * count ones, since the scale is an argument: -1/16 where ones are counted. Where the last bit of
+ * a sum is asked for it is 2^20.
  *
  * The sum itself is not replayed: its bits are not seen. */
 #include "kernels/lab/order_attention.h"
@@ -18,14 +16,14 @@
 
 static const float COUNTING = -0.0625f, LOOKING = 0x1p20f;
 
-/* The sum behind row 0, head 0. */
-static float count_of(const struct ds_order_attention *at)
+/* The sum behind row 0, head 0, which is a multiple of `unit`. */
+static float sum_of(const struct ds_order_attention *at, float unit)
 {
     double y = (double)at->y[0];
     if (!(y > 0.0 && y < 1.0))
         return NAN;
-    double sum = log(y / (1.0 - y)) / (double)COUNTING, whole = rint(sum);
-    return fabs(sum - whole) < 0.05 ? (float)whole + 0.0f : NAN;
+    double sum = log(y / (1.0 - y)) / (double)at->a.scale / (double)unit, whole = rint(sum);
+    return fabs(sum - whole) < 0.05 ? (float)whole * unit + 0.0f : NAN;
 }
 
 static void write_key(struct ds_order_attention *at, const struct ds_probe *p)
@@ -51,14 +49,9 @@ static int ask_one(struct ds_order_attention *at, float side, struct ds_probe *p
     write_key(at, p);
     for (int64_t i = 0; i < at->a.rows * at->a.heads * dim; i++)
         at->q[i] = side;
-    for (int64_t h = 0; looking && h < at->a.kv_heads; h++)
-        at->k[(at->a.kv_heads + h) * dim] = 0x1p-12f / side;
     if (ds_order_attention_launch(at, err) != 0)
         return -1;
-    if (looking)
-        p->result = at->y[0] > 0.507f ? 0x1p-12f + 0x1p-24f : 0x1p-12f;
-    else
-        p->result = count_of(at);
+    p->result = sum_of(at, looking ? 0x1p-24f : 1.0f);
     return 0;
 }
 
@@ -77,7 +70,6 @@ int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *l
     struct ds_oracle o = {&at, s->shape.head_dim, ask};
     struct ds_order_sum *sum = &out->sum[out->n_sums++];
     struct ds_tree t;
-    struct ds_error why = {{0}, {0}};
     *sum = (struct ds_order_sum){.name = "scores",
                                  .unit = "channels",
                                  .note = "of row 0, head 0, two slots; not replayed",
@@ -96,13 +88,16 @@ int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *l
     sum->classes[0] = (struct ds_order_class){.tree = -1, .positions = 1};
     for (int64_t d = 0; d < at.a.kv_heads * at.a.head_dim; d++)
         at.v[d] = 1.0f;
-    if (ds_recover_signed(&o, &t, &why) != 0)
-        snprintf(sum->classes[0].why, sizeof sum->classes[0].why, "%.200s", why.msg);
-    else if ((rc = ds_recover_details(&o, &t, DS_ASK_FUSED, err)) != 0)
+    rc = ds_recover_signed(&o, &t, err);
+    if (rc == 0 && ds_recover_details(&o, &t, DS_ASK_FUSED, err) != 0) {
         ds_tree_free(&t);
-    else
+        rc = -1;
+    }
+    if (rc == 0)
         rc = (sum->classes[0].tree = ds_order_library_put(lib, &t, err)) < 0 ? -1 : 0;
+    else if (rc > 0)
+        memcpy(sum->classes[0].why, err->msg, sizeof sum->classes[0].why - 1);
     out->launches += at.launches;
     ds_order_attention_close(&at);
-    return rc;
+    return rc < 0 ? -1 : 0;
 }

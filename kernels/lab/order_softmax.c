@@ -43,7 +43,7 @@ static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *e
     ds_order_attention_score(at, k, LOW);
     if (rc == 0 && answer < 0)
         ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k, (double)at->y[0]);
-    return answer;
+    return rc == 0 && answer < 0 ? DS_NO_ORDER : answer;
 }
 
 /* ---- trees known already --------------------------------------------------------------------- */
@@ -106,9 +106,8 @@ static int answers_like(const struct ds_triples *q, const struct ds_tree *t, str
             continue;
         int want = meeting(parent, depth, leaf[v[1]], leaf[v[2]]) >
                    meeting(parent, depth, leaf[v[0]], leaf[v[1]]);
-        struct ds_error why;
-        int got = q->below(q->self, v[0], v[1], v[2], &why);
-        alike = got == want;
+        int got = q->below(q->self, v[0], v[1], v[2], err);
+        alike = got == -1 ? -1 : got == want;
     }
     free(parent);
     return alike;
@@ -138,7 +137,6 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
     struct ds_triples q = {&at, s->visible, below};
     struct ds_order_sum *sum = &out->sum[out->n_sums++];
     struct ds_tree t;
-    struct ds_error why = {{0}, {0}};
     *sum = (struct ds_order_sum){.name = "denominator",
                                  .unit = "slots",
                                  .note = "of row 0, head 0; not replayed",
@@ -160,11 +158,11 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
     int known = find_known(&q, lib, &sum->classes[0].tree, err);
     if (known)
         rc = known < 0 ? -1 : 0;
-    else if (ds_recover_triples(&q, &t, &why) != 0)
-        snprintf(sum->classes[0].why, sizeof sum->classes[0].why, "%.200s", why.msg);
-    else
+    else if ((rc = ds_recover_triples(&q, &t, err)) == 0)
         rc = (sum->classes[0].tree = ds_order_library_put(lib, &t, err)) < 0 ? -1 : 0;
+    if (rc > 0)
+        memcpy(sum->classes[0].why, err->msg, sizeof sum->classes[0].why - 1);
     out->launches += at.launches;
     ds_order_attention_close(&at);
-    return rc;
+    return rc < 0 ? -1 : 0;
 }

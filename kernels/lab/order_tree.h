@@ -54,8 +54,8 @@ void ds_tree_attach(struct ds_tree *t, int32_t parent, int32_t child);
 /* A new node with these two children. */
 int32_t ds_tree_join(struct ds_tree *t, int32_t a, int32_t b);
 
-/* Brings the tree under `root` into its canonical form; computes size, depth and digest. -1 when it
- * is not a tree over all terms, each once. */
+/* Brings the tree under `root` into its canonical form; computes size, depth and digest. 1 when it
+ * is not a tree over all terms, each once; -1 without memory; err is set in both. */
 int ds_tree_finish(struct ds_tree *t, int32_t root, struct ds_error *err);
 /* The digest anew, after flags of a finished tree were set. */
 void ds_tree_seal(struct ds_tree *t);
