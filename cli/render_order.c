@@ -260,7 +260,7 @@ static void trees(struct ds_buf *b, const struct ds_options *o, const struct ds_
         ds_order_letter(i, letter);
         ds_buf_printf(b, "  %s%-2s%s ", ds_cli_color(o, DS_ROLE_HEAD), letter,
                       ds_cli_color(o, DS_ROLE_PLAIN));
-        ds_tree_words(b, tree);
+        ds_tree_words(b, tree, t->at[0].sum[s].unit);
         ds_buf_printf(b, "\n     %sdepth %d, digest %016" PRIx64, ds_cli_color(o, DS_ROLE_DIM),
                       tree->depth, tree->digest);
         if (multiway)
@@ -307,7 +307,7 @@ void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds
                   t->core[0] ? ", core " : "", t->core);
     for (int s = 0; s < t->at[0].n_sums; s++) {
         const struct ds_order_sum *u = &t->at[0].sum[s];
-        ds_buf_printf(b, "  %-12s sum of %lld %s%s%s%s\n", u->name, (long long)u->terms, u->name,
+        ds_buf_printf(b, "  %-12s sum of %lld %s%s%s%s\n", u->name, (long long)u->terms, u->unit,
                       u->note[0] ? " (" : "", u->note, u->note[0] ? ")" : "");
         trees(b, o, t, s);
         if (t->n_rows == 1 && u->fixed) {

@@ -39,13 +39,25 @@ static json_t *postorder(const struct ds_tree *t)
     return list;
 }
 
-static json_t *tree_json(const struct ds_tree *t, size_t i)
+/* What a term of the tree is called: by the first sum that uses it. */
+static const char *unit_of(const struct ds_order_table *t, int32_t tree)
 {
+    for (size_t i = 0; i < t->n_rows; i++)
+        for (int s = 0; s < t->at[i].n_sums; s++)
+            for (size_t c = 0; c < t->at[i].sum[s].n_classes; c++)
+                if (t->at[i].sum[s].classes[c].tree == tree)
+                    return t->at[i].sum[s].unit;
+    return "terms";
+}
+
+static json_t *tree_json(const struct ds_order_table *table, size_t i)
+{
+    const struct ds_tree *t = table->lib.tree[i];
     static const char *const inputs[] = {"f32", "tf32", "tf32-cut", "bf16"};
     struct ds_buf words = {0};
     char letter[8];
     ds_order_letter(i, letter);
-    ds_tree_words(&words, t);
+    ds_tree_words(&words, t, unit_of(table, (int32_t)i));
     json_t *j = json_pack(
         "{s:s,s:o,s:I,s:i,s:i,s:s,s:s,s:s,s:b,s:o}", "name", letter, "digest", digest_json(t),
         "terms", (json_int_t)t->terms, "depth", (int)t->depth, "multiway_nodes",
@@ -89,7 +101,7 @@ json_t *ds_order_json(const struct ds_order_table *t)
     struct ds_order_total sum = {0};
     json_t *trees = json_array(), *sums = json_array();
     for (size_t i = 0; i < t->lib.n; i++)
-        json_array_append_new(trees, tree_json(t->lib.tree[i], i));
+        json_array_append_new(trees, tree_json(t, i));
     for (size_t i = 0; i < t->n_rows; i++)
         for (int s = 0; s < t->at[i].n_sums; s++)
             json_array_append_new(sums, sum_json(t, i, s));

@@ -18,6 +18,8 @@ static const struct {
                    struct ds_error *);
 } ops[] = {
     {DS_OP_MATMUL, ds_order_matmul},
+    {DS_OP_RMSNORM, ds_order_rmsnorm},
+    {DS_OP_ATTENTION, ds_order_attention},
 };
 enum { N_OPS = sizeof ops / sizeof ops[0] };
 

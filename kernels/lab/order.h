@@ -37,7 +37,8 @@ struct ds_order_class {
 
 /* One sum that the op makes. */
 struct ds_order_sum {
-    const char *name; /* "products", "squares", "values", "denominator" */
+    const char *name; /* "products", "squares", "values", "denominator", "scores" */
+    const char *unit; /* what a term is called: "k", "squares", "slots", "channels" */
     const char *note; /* what was assumed while it was measured; "" */
     int64_t terms;
     int fixed;             /* 0: repeats of one call on the same data disagree */

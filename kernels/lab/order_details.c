@@ -1,8 +1,9 @@
 /* order_details.c: how the sums of a known tree round: fused products, sums kept wider or narrower
  * than f32, rounded factors, the start from +0. Owns those questions.
  *
- * fused     with the factor a = 1 + 2^-12 on both sides a product is 1 + 2^-11 + 2^-24, which f32
- *           rounds to 1 + 2^-11. Added to -a, the last bit is there or it is not.
+ * fused     with the factor 1.5 on the other side, 1 + 2^-23 makes a product between two f32. Added
+ *           to -1.5 it leaves 1.5 * 2^-23, or, rounded before, another number. All are short enough
+ *           to pass through sums in bf16 or f16.
  * rounding  1 + 2^-p - 1, the first two under the node asked about, the last above it: 2^-p if the
  *           node keeps p + 1 bits, else 0. */
 #include "kernels/lab/order_recover.h"
@@ -12,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const float A = 1.0f + 0x1p-12f;
+static const float SIDE = 1.5f;
 /* Bits behind the point that f32, f16 and bf16 lack. */
 static const int lacks[] = {24, 11, 8};
 enum { N_LACKS = 3 };
@@ -50,13 +51,13 @@ static int ask_fused(const struct ds_oracle *o, struct ds_tree *t, const int32_t
             p[n++] = (struct ds_probe){
                 .n = 2,
                 .term = {t->node[i].term, term_beside(t, parent[i], i)},
-                .value = {A, -1.0f},
+                .value = {1.0f + 0x1p-23f, -1.0f},
             };
-    int rc = n ? o->ask(o->self, A, p, n, err) : 0;
+    int rc = n ? o->ask(o->self, SIDE, p, n, err) : 0;
     n = 0;
     for (int32_t i = 0; i < t->n && rc == 0; i++) {
         t->node[i].flags &= ~(uint32_t)DS_TREE_FUSED;
-        if (t->node[i].term >= 0 && parent[i] >= 0 && p[n++].result == 0x1p-12f + 0x1p-24f)
+        if (t->node[i].term >= 0 && parent[i] >= 0 && p[n++].result == 0x1.8p-23f)
             t->node[i].flags |= DS_TREE_FUSED;
     }
     free(p);
@@ -119,20 +120,43 @@ static int ask_rounding(const struct ds_oracle *o, struct ds_tree *t, const int3
     return rc;
 }
 
-/* One term alone: which of its bits arrive. 1 + 3/4 of a last place tells cutting from rounding. */
-static int ask_inputs(const struct ds_oracle *o, struct ds_tree *t, struct ds_error *err)
+/* A leaf that joins a sum which is there already, if there is one: the first product of a chain may
+ * be rounded as a sum is. */
+static int32_t late_leaf(const struct ds_tree *t)
 {
-    struct ds_probe p[3] = {
-        {.n = 1, .value = {1.0f + 0x1p-20f}},
-        {.n = 1, .value = {1.0f + 0x1p-10f}},
-        {.n = 1, .value = {1.0f + 0x1p-11f + 0x1p-12f}},
-    };
+    for (int32_t i = 0; i < t->n; i++)
+        for (int32_t c = t->node[i].first; c >= 0; c = t->node[c].next) {
+            int32_t beside = c == t->node[i].first ? t->node[c].next : t->node[i].first;
+            if (t->node[c].term >= 0 && t->node[beside].term < 0)
+                return c;
+        }
+    return 0; /* in postorder a leaf */
+}
+
+/* Which bits of a factor arrive: 1 + 2^-p beside -1, added to each other before anything else. 1 + 3/4
+ * of a last place tells cutting from rounding. */
+static int ask_inputs(const struct ds_oracle *o, struct ds_tree *t, const int32_t *parent,
+                      struct ds_error *err)
+{
+    static const float more[3] = {0x1p-20f, 0x1p-10f, 0x1p-11f + 0x1p-12f};
+    struct ds_probe p[3];
+    int32_t at = late_leaf(t);
+    for (int i = 0; i < 3; i++) {
+        p[i] = (struct ds_probe){.n = 1, .term = {t->node[at].term}, .value = {1.0f + more[i]}};
+        if (parent[at] >= 0) {
+            p[i].n = 2;
+            p[i].term[1] = term_beside(t, parent[at], at);
+            p[i].value[1] = -1.0f;
+        }
+    }
     if (o->ask(o->self, 1.0f, p, 3, err) != 0)
         return -1;
-    t->inputs = p[0].result == p[0].value[0]   ? DS_INPUTS_F32
-                : p[1].result != p[1].value[0] ? DS_INPUTS_BF16
-                : p[2].result == 1.0f          ? DS_INPUTS_TF32_CUT
-                                               : DS_INPUTS_TF32;
+    for (int i = 0; i < 3 && p[0].n == 1; i++)
+        p[i].result -= 1.0f;
+    t->inputs = p[0].result == more[0]   ? DS_INPUTS_F32
+                : p[1].result != more[1] ? DS_INPUTS_BF16
+                : p[2].result == 0.0f    ? DS_INPUTS_TF32_CUT
+                                         : DS_INPUTS_TF32;
     return 0;
 }
 
@@ -155,7 +179,7 @@ int ds_recover_details(const struct ds_oracle *o, struct ds_tree *t, unsigned wh
     if (rc == 0 && (which & DS_ASK_ROUNDING))
         rc = ask_rounding(o, t, parent, err);
     if (rc == 0 && (which & DS_ASK_INPUTS))
-        rc = ask_inputs(o, t, err);
+        rc = ask_inputs(o, t, parent, err);
     if (rc == 0 && (which & DS_ASK_START))
         rc = ask_start(o, t, err);
     free(parent);

@@ -4,9 +4,15 @@
 #define DS_LAB_ORDER_GRID_H
 
 #include "kernels/lab/order.h"
+#include "kernels/lab/order_replay.h"
 
 /* What happens to a sum before it is stored. */
-enum ds_grid_finish { DS_FINISH_NONE = 0, DS_FINISH_DIVIDE, DS_FINISH_RECIPROCAL };
+enum ds_grid_finish {
+    DS_FINISH_NONE = 0,
+    DS_FINISH_DIVIDE,
+    DS_FINISH_RECIPROCAL,
+    DS_FINISH_PARTS /* parts of KV, each divided by its own sum, merged by their log-sum-exp */
+};
 
 /* y[r][c] = finish(sum over k of x[r][k] * w[content_of(c)][k]) */
 struct ds_grid {
@@ -40,11 +46,28 @@ void ds_grid_same_data(struct ds_grid *g, int set);
 /* Different data everywhere. */
 void ds_grid_random_data(struct ds_grid *g, uint64_t seed);
 int ds_grid_launch(struct ds_grid *g, struct ds_error *err);
-float ds_grid_finish(const struct ds_grid *g, float sum);
 static inline int64_t ds_grid_content(const struct ds_grid *g, int64_t column)
 {
     return g->content_of ? g->content_of[column] : column;
 }
+
+/* order_output.c: from a tree and the data to the bits of an output. */
+enum { DS_GRID_MOST_PARTS = 64 };
+struct ds_grid_output {
+    struct ds_replay part[DS_GRID_MOST_PARTS];
+    float count[DS_GRID_MOST_PARTS], weight[DS_GRID_MOST_PARTS];
+    int parts;
+    float *room;
+    int finish;
+    float divisor;
+};
+int ds_grid_output(const struct ds_grid *g, const struct ds_tree *t, struct ds_grid_output *out,
+                   struct ds_error *err);
+void ds_grid_output_free(struct ds_grid_output *out);
+float ds_grid_output_one(const struct ds_grid_output *out, const float *x, const float *w);
+/* 16 columns, weights as [k][16]. */
+void ds_grid_output_block(const struct ds_grid_output *out, const float *x, const float *w,
+                          float *y);
 
 /* order_classes.c: which outputs are added alike. seen[c * DS_GRID_SETS + s]: what class c gives on
  * set s. */

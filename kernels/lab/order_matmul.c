@@ -47,6 +47,7 @@ int ds_order_matmul(const struct ds_order_setting *s, struct ds_order_library *l
                                   .y = g.y,
                                   .ldy = g.columns};
     out->sum[0].name = "products";
+    out->sum[0].unit = "k";
     out->sum[0].note = "";
     out->n_sums = 1;
     if (rc == 0)

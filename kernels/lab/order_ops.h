@@ -18,5 +18,9 @@ void ds_order_call_free(struct ds_order_call *c);
 
 int ds_order_matmul(const struct ds_order_setting *s, struct ds_order_library *lib,
                     struct ds_order *out, struct ds_error *err);
+int ds_order_rmsnorm(const struct ds_order_setting *s, struct ds_order_library *lib,
+                     struct ds_order *out, struct ds_error *err);
+int ds_order_attention(const struct ds_order_setting *s, struct ds_order_library *lib,
+                       struct ds_order *out, struct ds_error *err);
 
 #endif

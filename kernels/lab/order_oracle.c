@@ -95,15 +95,15 @@ static void write_question(const struct slots *s, int64_t slot, const struct ds_
         to[p->term[i]] = p->value[i];
 }
 
-/* The sum behind an output. What was divided is known again to some 22 bits, and questions have
- * answers of fewer bits than 20. */
+/* The sum behind an output. What was divided is known again to some 20 bits, and questions have
+ * answers of fewer bits than 18. */
 static float sum_of(const struct ds_grid *g, float y)
 {
     if (g->finish == DS_FINISH_NONE || !isfinite(y) || y == 0.0f)
         return y;
     int exponent;
     double f = frexp((double)y * (double)g->divisor, &exponent);
-    return (float)ldexp(rint(ldexp(f, 20)), exponent - 20);
+    return (float)ldexp(rint(ldexp(f, 18)), exponent - 18);
 }
 
 static int ask(void *self, float side, struct ds_probe *p, size_t n, struct ds_error *err)

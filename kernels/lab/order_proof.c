@@ -4,7 +4,6 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "kernels/lab/order_replay.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,8 @@ enum { WANTED = 4096, MOST_DATA = 8 };
 struct proof {
     struct ds_grid *g;
     struct ds_order_sum *out;
-    struct ds_replay *replay; /* of each class */
-    float *ones, *w, *room;   /* w: [terms][16] */
+    struct ds_grid_output *output; /* of each class */
+    float *ones, *w;               /* w: [terms][16] */
 };
 
 static void transpose(struct proof *p, int64_t column, int64_t n)
@@ -44,14 +43,13 @@ static void prove_block(struct proof *p, int64_t row, int64_t column, int64_t n)
         if (done)
             continue;
         if (c->tree >= 0)
-            ds_replay_block(&p->replay[cls[j]], g->x ? g->x + row * g->terms : p->ones, p->w,
-                            p->room, got);
+            ds_grid_output_block(&p->output[cls[j]], g->x ? g->x + row * g->terms : p->ones, p->w,
+                                 got);
         for (int64_t i = j; i < n; i++) {
             if (cls[i] != cls[j])
                 continue;
             c->compared++;
-            c->reproduced +=
-                c->tree >= 0 && ds_f32_bits(ds_grid_finish(g, got[i])) == ds_f32_bits(y[i]);
+            c->reproduced += c->tree >= 0 && ds_f32_bits(got[i]) == ds_f32_bits(y[i]);
         }
     }
 }
@@ -59,22 +57,16 @@ static void prove_block(struct proof *p, int64_t row, int64_t column, int64_t n)
 static int prepare(struct proof *p, const struct ds_order_library *lib, struct ds_error *err)
 {
     struct ds_order_sum *out = p->out;
-    size_t room = 0;
-    p->replay = ds_calloc(out->n_classes, sizeof *p->replay, "the replay", err);
-    if (!p->replay)
+    p->output = ds_calloc(out->n_classes, sizeof *p->output, "the replay", err);
+    if (!p->output)
         return -1;
-    for (size_t c = 0; c < out->n_classes; c++) {
-        if (out->classes[c].tree < 0)
-            continue;
-        if (ds_replay_compile(lib->tree[out->classes[c].tree], &p->replay[c], err) != 0)
+    for (size_t c = 0; c < out->n_classes; c++)
+        if (out->classes[c].tree >= 0 &&
+            ds_grid_output(p->g, lib->tree[out->classes[c].tree], &p->output[c], err) != 0)
             return -1;
-        size_t need = ds_replay_room(&p->replay[c]);
-        room = need > room ? need : room;
-    }
-    p->room = ds_alloc_aligned(room + 1, sizeof *p->room, "the replay", err);
     p->w = ds_alloc_aligned((size_t)p->g->terms * DS_REPLAY_LANES, sizeof *p->w, "the replay", err);
     p->ones = ds_alloc_aligned((size_t)p->g->terms, sizeof *p->ones, "the replay", err);
-    if (!p->room || !p->w || !p->ones)
+    if (!p->w || !p->ones)
         return -1;
     for (int64_t k = 0; k < p->g->terms; k++)
         p->ones[k] = 1.0f;
@@ -83,10 +75,9 @@ static int prepare(struct proof *p, const struct ds_order_library *lib, struct d
 
 static void release(struct proof *p)
 {
-    for (size_t c = 0; p->replay && c < p->out->n_classes; c++)
-        ds_replay_free(&p->replay[c]);
-    free(p->replay);
-    free(p->room);
+    for (size_t c = 0; p->output && c < p->out->n_classes; c++)
+        ds_grid_output_free(&p->output[c]);
+    free(p->output);
     free(p->w);
     free(p->ones);
 }

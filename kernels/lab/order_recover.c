@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NO_TREE = 1 };
+
 /* Magnitudes, by what the kernel's partial sums can hold. `group` ones are counted exactly and
  * swallowed by `big`. */
 static const struct gear {
@@ -100,10 +102,9 @@ static int choose_gear(struct recovery *r, struct ds_error *err)
         r->groups = (r->o->terms + r->gear.group - 1) / r->gear.group;
         return 0;
     }
-    ds_fail(err, "its sums of small whole numbers are not exact");
-    return ds_hint(err,
-                   "it is no sum of products in f32, bf16 or f16 partial sums, or its order is "
-                   "not the same twice");
+    ds_fail(err, "its sums of small whole numbers are not exact: no sum of products, or no fixed "
+                 "order");
+    return NO_TREE;
 }
 
 /* ---- questions of a round -------------------------------------------------------------------- */
@@ -166,11 +167,13 @@ static int meeting_size(const struct recovery *r, const struct ds_probe *p, int3
     int64_t outside = 0;
     for (int64_t g = 0; g < r->groups; g++) {
         float count = p[g].result / r->gear.unit;
-        if (!(count >= 0.0f && count <= (float)(p[g].hi - p[g].lo)) || count != floorf(count))
-            return ds_fail(err,
-                           "terms %d and %d masked left %.9g of %lld ones: not what a fixed order "
-                           "of f32 additions gives",
-                           p->term[0], p->term[1], (double)count, (long long)(p[g].hi - p[g].lo));
+        if (!(count >= 0.0f && count <= (float)(p[g].hi - p[g].lo)) || count != floorf(count)) {
+            ds_fail(err,
+                    "terms %d and %d masked left %.9g of %lld ones: not what a fixed order "
+                    "of f32 additions gives",
+                    p->term[0], p->term[1], (double)count, (long long)(p[g].hi - p[g].lo));
+            return NO_TREE;
+        }
         outside += (int64_t)count;
     }
     *size = (int32_t)(r->o->terms - outside);
@@ -200,8 +203,9 @@ static int add_task(struct recovery *r, struct task t, struct ds_error *err)
 
 static int contradiction(struct ds_error *err)
 {
-    return ds_fail(err, "the answers belong to no tree: the order is not the same twice, or sums "
-                        "are not rounded one by one");
+    ds_fail(err, "the answers belong to no tree: the order is not the same twice, or sums are not "
+                 "rounded one by one");
+    return NO_TREE;
 }
 
 /* The chain of nodes above the pivot, each with a task for its other side; what meets the pivot at
@@ -273,8 +277,9 @@ static int all_rounds(struct recovery *r, struct ds_error *err)
 {
     struct task all = {.n = (int32_t)r->o->terms, .parent = -1};
     r->set = ds_calloc((size_t)r->o->terms, sizeof *r->set, "terms", err);
-    if (!r->set || choose_gear(r, err) != 0 || add_task(r, all, err) != 0)
-        return -1;
+    int rc = r->set ? choose_gear(r, err) : -1;
+    if (rc != 0 || add_task(r, all, err) != 0)
+        return rc != 0 ? rc : -1;
     for (int32_t i = 0; i < all.n; i++)
         r->set[i] = i;
     /* A term is placed with every task: more rounds than terms mean that nothing is. */
@@ -285,8 +290,8 @@ static int all_rounds(struct recovery *r, struct ds_error *err)
         r->next = swap, r->cap_next = cap, r->n_next = 0;
         if (rounds > r->o->terms)
             return contradiction(err);
-        if (one_round(r, err) != 0)
-            return -1;
+        if ((rc = one_round(r, err)) != 0)
+            return rc;
     }
     return ds_tree_finish(r->t, r->root, err);
 }

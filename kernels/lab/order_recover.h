@@ -27,7 +27,8 @@ struct ds_oracle {
 /* Sums of terms of any sign. Masks a sum with +big at one term and -big at another: all that is added
  * before the two meet is swallowed, so what is left counts the terms outside their smallest common
  * subtree (A. Yaghoubi et al., FPRev: the summation order revealed from outside). Questions of one
- * round are asked together. -1 when the answers are not those of a fixed tree: err says why. */
+ * round are asked together. 1 when the answers are not those of a fixed tree (err says why), -1 for
+ * an error. */
 int ds_recover_signed(const struct ds_oracle *o, struct ds_tree *t, struct ds_error *err);
 
 /* Flags of a recovered tree: which products join unrounded, which sums are kept wider or narrower
@@ -37,7 +38,9 @@ int ds_recover_details(const struct ds_oracle *o, struct ds_tree *t, unsigned wh
                        struct ds_error *err);
 
 /* Sums of terms that cannot be negative, by the rooted-triple question: whether terms j and k meet
- * each other before either meets i. Answers 1 or 0, -1 for an error. */
+ * each other before either meets i. Answers 1 or 0; DS_NO_ORDER, with err set, if what it saw is
+ * neither; -1 for an error. The recovery returns as the one above. */
+enum { DS_NO_ORDER = -2 };
 struct ds_triples {
     void *self;
     int64_t terms;

@@ -54,6 +54,7 @@ struct compiler {
     const struct ds_tree *t;
     struct ds_replay *r;
     const int32_t *need;
+    int32_t root;
 };
 
 static void emit(struct compiler *c, int kind, int32_t term, uint32_t flags)
@@ -114,11 +115,11 @@ static void compile(struct compiler *c, struct open *open)
 {
     int32_t top = 0;
     const struct ds_tree_node *node = c->t->node;
-    if (node[c->t->root].term >= 0) {
-        emit(c, DS_STEP_PUSH, node[c->t->root].term, 0);
+    if (node[c->root].term >= 0) {
+        emit(c, DS_STEP_PUSH, node[c->root].term, 0);
         return;
     }
-    open[top++] = (struct open){.node = c->t->root, .child = -1};
+    open[top++] = (struct open){.node = c->root, .child = -1};
     while (top > 0) {
         struct open *o = &open[top - 1];
         const struct ds_tree_node *v = &node[o->node];
@@ -138,7 +139,8 @@ static void compile(struct compiler *c, struct open *open)
     }
 }
 
-int ds_replay_compile(const struct ds_tree *t, struct ds_replay *out, struct ds_error *err)
+int ds_replay_compile(const struct ds_tree *t, int32_t root, struct ds_replay *out,
+                      struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
     int32_t *need = ds_calloc((size_t)t->n, sizeof *need, "the replay", err);
@@ -146,14 +148,14 @@ int ds_replay_compile(const struct ds_tree *t, struct ds_replay *out, struct ds_
     out->step = ds_calloc((size_t)t->n + 1, sizeof *out->step, "the replay", err);
     int rc = need && open && out->step ? 0 : -1;
     if (rc == 0) {
-        struct compiler c = {t, out, need};
+        struct compiler c = {t, out, need, root};
         needs(t, need);
         out->plain = t->inputs == DS_INPUTS_F32;
         out->terms = t->terms;
         out->zero_start = t->zero_start;
         out->inputs = t->inputs;
         compile(&c, open);
-        out->stack = need[t->root] + 2;
+        out->stack = need[root] + 2;
     }
     free(need);
     free(open);

@@ -30,7 +30,9 @@ struct ds_replay {
     int64_t terms;
 };
 
-int ds_replay_compile(const struct ds_tree *t, struct ds_replay *out, struct ds_error *err);
+/* Of the subtree under a node of a finished tree: t->root for all of it. */
+int ds_replay_compile(const struct ds_tree *t, int32_t root, struct ds_replay *out,
+                      struct ds_error *err);
 void ds_replay_free(struct ds_replay *r);
 
 /* Floats, 64-byte aligned, that the next two work in. */

@@ -131,6 +131,12 @@ static void write_postorder(const struct ds_tree *t, int32_t root, struct ds_tre
     }
 }
 
+static int no_tree(struct ds_error *err)
+{
+    ds_fail(err, "the order found is no tree over the terms");
+    return 1;
+}
+
 static int check_terms(const struct ds_tree *t, const int32_t *order, int32_t n,
                        struct ds_error *err)
 {
@@ -143,7 +149,7 @@ static int check_terms(const struct ds_tree *t, const int32_t *order, int32_t n,
         int ok = v->term < 0 ? v->children >= 2 : v->term < t->terms && !seen[v->term];
         if (!ok) {
             free(seen);
-            return ds_fail(err, "the order found is no tree over the terms");
+            return no_tree(err);
         }
         if (v->term >= 0) {
             seen[v->term] = 1;
@@ -151,7 +157,7 @@ static int check_terms(const struct ds_tree *t, const int32_t *order, int32_t n,
         }
     }
     free(seen);
-    return leaves == t->terms ? 0 : ds_fail(err, "the order found misses terms");
+    return leaves == t->terms ? 0 : no_tree(err);
 }
 
 static void measure_depth(struct ds_tree *t, int32_t *depth)
@@ -167,13 +173,11 @@ static void measure_depth(struct ds_tree *t, int32_t *depth)
 int ds_tree_finish(struct ds_tree *t, int32_t root, struct ds_error *err)
 {
     if (root < 0)
-        return ds_fail(err, "the order found is no tree over the terms");
+        return no_tree(err);
     int32_t *order = ds_calloc((size_t)t->cap * 3, sizeof *order, "the tree", err);
     struct ds_tree_node *out = ds_calloc((size_t)t->cap, sizeof *out, "the tree", err);
     int32_t n = order && out ? preorder(t, root, order) : -1;
-    int rc = !order || !out ? -1
-             : n < 0        ? ds_fail(err, "the order found is no tree over the terms")
-                            : check_terms(t, order, n, err);
+    int rc = !order || !out ? -1 : n < 0 ? no_tree(err) : check_terms(t, order, n, err);
     if (rc == 0) {
         int32_t *room = order + t->cap;
         for (int32_t i = n - 1; i >= 0; i--)
@@ -196,7 +200,7 @@ int ds_tree_finish(struct ds_tree *t, int32_t root, struct ds_error *err)
 void ds_tree_seal(struct ds_tree *t)
 {
     XXH3_state_t *state = XXH3_createState();
-    int64_t head[3] = {t->terms, t->zero_start, t->inputs};
+    int64_t head[4] = {t->terms, t->zero_start, t->inputs, t->joins};
     t->digest = 0;
     if (!state)
         return;

@@ -54,8 +54,8 @@ void ds_tree_attach(struct ds_tree *t, int32_t parent, int32_t child);
 /* A new node with these two children. */
 int32_t ds_tree_join(struct ds_tree *t, int32_t a, int32_t b);
 
-/* Brings the tree under `root` into its canonical form; computes size, depth and digest. -1 when it
- * is not a tree over all terms, each once. */
+/* Brings the tree under `root` into its canonical form; computes size, depth and digest. 1 when it
+ * is not a tree over all terms, each once; -1 without memory; err is set in both. */
 int ds_tree_finish(struct ds_tree *t, int32_t root, struct ds_error *err);
 /* The digest anew, after flags of a finished tree were set. */
 void ds_tree_seal(struct ds_tree *t);
@@ -65,8 +65,9 @@ int ds_tree_all_fused(const struct ds_tree *t);
 /* Nodes that add three terms or more in one rounding. */
 int32_t ds_tree_multiway(const struct ds_tree *t);
 
-/* In words: "2 chains of 288 k in ascending order, FMA, then 1 add". */
-void ds_tree_words(struct ds_buf *b, const struct ds_tree *t);
+/* In words: "2 chains of 288 k in ascending order, FMA, then 1 add"; `unit` is what a term is called:
+ * "k", "slots". */
+void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit);
 /* Graphviz text of one digraph; `name` is escaped. */
 void ds_tree_dot(struct ds_buf *b, const struct ds_tree *t, const char *name);
 

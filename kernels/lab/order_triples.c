@@ -25,13 +25,14 @@ struct search {
     int32_t *set, *room;
     int32_t root, pivot;
     struct ds_error *err;
-    int failed;
+    int failed; /* 1: no order; -1: an error */
 };
 
 static int below(struct search *s, int32_t i, int32_t j, int32_t k)
 {
     int answer = s->failed ? 0 : s->q->below(s->q->self, i, j, k, s->err);
-    s->failed |= answer < 0;
+    if (answer < 0)
+        s->failed = answer == DS_NO_ORDER ? 1 : -1;
     return answer > 0;
 }
 
@@ -103,7 +104,7 @@ static int solve(struct search *s, struct task t)
         cur = up;
         at = end;
     }
-    return s->failed ? -1 : close_task(s, &t, cur, t.n);
+    return s->failed ? s->failed : close_task(s, &t, cur, t.n);
 }
 
 /* Sums kept wider than f32 swallow nothing: then every pair of three terms is below the third. */
@@ -152,14 +153,16 @@ static int search(struct search *s)
         return ds_tree_finish(s->t, s->root, s->err);
     }
     if (s->failed || add_task(s, (struct task){0, n, -1, -1}) != 0)
-        return -1;
+        return s->failed ? s->failed : -1;
     /* Every task places a term. */
     for (int64_t done = 0; s->n_tasks; done++) {
-        if (done > n)
-            return ds_fail(s->err, "the answers belong to no tree");
-        struct task t = s->task[--s->n_tasks];
-        if (solve(s, t) != 0)
-            return -1;
+        if (done > n) {
+            ds_fail(s->err, "the answers belong to no tree");
+            return 1;
+        }
+        int rc = solve(s, s->task[--s->n_tasks]);
+        if (rc != 0)
+            return rc;
     }
     return ds_tree_finish(s->t, s->root, s->err);
 }

@@ -23,7 +23,8 @@ struct run {
 
 struct words {
     const struct ds_tree *t;
-    int32_t *term; /* room for the leaves of a run */
+    const char *unit; /* what a term is called */
+    int32_t *term;    /* room for the leaves of a run */
     int depth;
     int say_joins; /* it is known which products are fused: each run says so */
 };
@@ -154,11 +155,11 @@ static void say_step(struct ds_buf *b, const struct words *w, const struct run *
 static void say_run(struct ds_buf *b, const struct words *w, const struct run *r)
 {
     if (r->count == 1)
-        ds_buf_puts(b, "one k");
+        ds_buf_printf(b, "one of %s", w->unit);
     else if (r->step == r->count && r->step > 2)
-        ds_buf_printf(b, "one fused sum of %d k, rounded once", r->count);
+        ds_buf_printf(b, "one fused sum of %d %s, rounded once", r->count, w->unit);
     else {
-        ds_buf_printf(b, "one chain of %d k", r->count);
+        ds_buf_printf(b, "one chain of %d %s", r->count, w->unit);
         say_order(b, r);
         say_step(b, w, r);
     }
@@ -367,14 +368,14 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
         return 0;
     int32_t shorter = contiguous(p);
     if (r->count == 1 && shorter == 0) {
-        ds_buf_printf(b, "%d k, %s", p->n, shape_words(shape, "", how, sizeof how));
+        ds_buf_printf(b, "%d %s, %s", p->n, w->unit, shape_words(shape, "", how, sizeof how));
     } else if (shorter >= 0 && p->n > 2) {
         ds_buf_printf(b, "%d blocks of %d", p->n, r->count);
         if (shorter == 1)
             ds_buf_printf(b, " (last %d)", p->run[p->n - 1].count);
         else if (shorter)
             ds_buf_printf(b, " (last %d: %d)", shorter, p->run[p->n - 1].count);
-        ds_buf_puts(b, " k, each one chain");
+        ds_buf_printf(b, " %s, each one chain", w->unit);
         say_order(b, r);
         say_step(b, w, r);
         ds_buf_printf(b, ", %s", shape_words(shape, "block ", how, sizeof how));
@@ -382,7 +383,7 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
         ds_buf_printf(b, "2 chains of %d", r->count);
         if (shorter)
             ds_buf_printf(b, " and %d", p->run[1].count);
-        ds_buf_puts(b, " k");
+        ds_buf_printf(b, " %s", w->unit);
         say_order(b, r);
         say_step(b, w, r);
         ds_buf_puts(b, ", then 1 add");
@@ -442,9 +443,10 @@ static int32_t equal_blocks(const struct ds_tree *t, const struct spine *s, int3
     return shorter;
 }
 
-static void print_blocks(struct ds_buf *b, const struct ds_tree *t, const struct spine *s,
-                         int32_t n, int32_t shorter, const char *one, const char *last)
+static void print_blocks(const struct words *w, struct ds_buf *b, const struct spine *s, int32_t n,
+                         int32_t shorter, const char *one, const char *last)
 {
+    const struct ds_tree *t = w->t;
     int32_t size = t->node[s->head[n - 1]].size, rest = t->node[s->block[0]].size;
     int same = shorter == 0 || strcmp(one, last) == 0;
     ds_buf_printf(b, "%d blocks of %d", same ? n + 1 : n + 1 - shorter, size);
@@ -452,10 +454,10 @@ static void print_blocks(struct ds_buf *b, const struct ds_tree *t, const struct
         ds_buf_printf(b, " (last %d)", rest);
     else if (same && shorter)
         ds_buf_printf(b, " (last %d: %d)", shorter, rest);
-    ds_buf_printf(b, " k, each %s", one);
+    ds_buf_printf(b, " %s, each %s", w->unit, one);
     if (!same)
-        ds_buf_printf(b, "; then %d of %d k, %s%s", shorter, rest, shorter > 1 ? "each " : "",
-                      last);
+        ds_buf_printf(b, "; then %d of %d %s, %s%s", shorter, rest, w->unit,
+                      shorter > 1 ? "each " : "", last);
     ds_buf_puts(b, "; block sums added in ascending order");
 }
 
@@ -489,7 +491,7 @@ static int say_blocks(struct words *w, struct ds_buf *b, int32_t v)
                 continue;
             found = block_words(w, &s, n, shorter, &one, &last);
             if (found)
-                print_blocks(b, w->t, &s, n, shorter, one.data, last.data);
+                print_blocks(w, b, &s, n, shorter, one.data, last.data);
             ds_buf_free(&one);
             ds_buf_free(&last);
         }
@@ -509,13 +511,13 @@ static void say_sides(struct words *w, struct ds_buf *b, int32_t v)
         ds_buf_printf(b, "%s[", between);
         between = " + ";
         if (t->node[c].term >= 0) {
-            ds_buf_printf(b, "k %d]", t->node[c].term);
+            ds_buf_printf(b, "%s %d]", w->unit, t->node[c].term);
             continue;
         }
         if (high - t->node[c].min + 1 == t->node[c].size)
-            ds_buf_printf(b, "k %d-%d: ", t->node[c].min, high);
+            ds_buf_printf(b, "%s %d-%d: ", w->unit, t->node[c].min, high);
         else
-            ds_buf_printf(b, "%d of k %d-%d: ", t->node[c].size, t->node[c].min, high);
+            ds_buf_printf(b, "%d of %s %d-%d: ", t->node[c].size, w->unit, t->node[c].min, high);
         if (shown >= 8 || b->len > MOST_TEXT)
             ds_buf_puts(b, "...");
         else
@@ -545,13 +547,13 @@ static void describe(struct words *w, struct ds_buf *b, int32_t v)
 {
     struct run r;
     if (w->depth == DEEPEST || b->len > MOST_TEXT) {
-        ds_buf_printf(b, "%d k in a deeper order", w->t->node[v].size);
+        ds_buf_printf(b, "%d %s in a deeper order", w->t->node[v].size, w->unit);
         return;
     }
     w->depth++;
     find_run(w, v, &r);
     if (r.head < 0 && r.count == 2 && w->t->node[v].size == 2) {
-        ds_buf_puts(b, "2 k");
+        ds_buf_printf(b, "2 %s", w->unit);
     } else if (r.head < 0) {
         say_run(b, w, &r);
     } else if (r.count == 0) {
@@ -561,7 +563,7 @@ static void describe(struct words *w, struct ds_buf *b, int32_t v)
     } else {
         struct run tail = r;
         describe(w, b, r.head);
-        ds_buf_printf(b, "; then %d k one by one", tail.count);
+        ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
         say_order(b, &tail);
         say_step(b, w, &tail);
     }
@@ -611,24 +613,31 @@ static void say_roundings(struct ds_buf *b, const struct ds_tree *t)
         ds_buf_printf(b, ", factors rounded to %s", inputs[t->inputs]);
 }
 
-void ds_tree_words(struct ds_buf *b, const struct ds_tree *t)
+static int says(const struct ds_buf *b, const char *what)
+{
+    return b->data && strstr(b->data, what) != NULL;
+}
+
+void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit)
 {
     struct ds_tree plain = {0};
-    struct words w = {.t = &plain};
+    struct ds_buf own = {0}; /* lengths are judged by what this tree needs */
+    struct words w = {.t = &plain, .unit = unit, .say_joins = t->joins};
     int fused = ds_tree_all_fused(t);
-    size_t from = b->len;
     if (contract(t, &plain) == 0)
         w.term = calloc((size_t)t->terms, sizeof *w.term);
     if (!w.term) {
         b->failed = 1;
     } else {
-        w.say_joins = t->joins;
-        describe(&w, b, plain.root);
-        if (t->joins && t->terms > 1 && b->data && !strstr(b->data + from, "FMA") &&
-            !strstr(b->data + from, "mul+add") && ds_tree_multiway(t) == 0)
-            ds_buf_puts(b, fused > 0 ? ", FMA" : fused ? ", FMA in part" : ", mul+add");
-        say_roundings(b, t);
+        describe(&w, &own, plain.root);
+        if (t->joins && t->terms > 1 && !says(&own, "FMA") && !says(&own, "mul+add") &&
+            ds_tree_multiway(t) == 0)
+            ds_buf_puts(&own, fused > 0 ? ", FMA" : fused ? ", FMA in part" : ", mul+add");
+        say_roundings(&own, t);
+        ds_buf_puts(b, own.data ? own.data : "");
+        b->failed |= own.failed;
     }
+    ds_buf_free(&own);
     free(w.term);
     ds_tree_free(&plain);
 }

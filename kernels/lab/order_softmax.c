@@ -1,0 +1,168 @@
+/* order_softmax.c: the order in which attention adds exp(score - max). One score is 0 and its term 1;
+ * two are log(0.6 * 2^-24): each term alone is swallowed by 1, both together are not; all others are
+ * so low that their terms are 0. The slot of score 0 has the value 1, so the output is 1 / sum.
+ *
+ * The sum itself is not replayed: its terms are the kernel's own exp, and their bits are not seen. */
+#include "kernels/lab/order_attention.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "kernels/lab/order_recover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const float LOW = -200.0f;
+static const float SMALL = -17.14641f; /* log(0.6 * 2^-24) */
+
+static void value(struct ds_order_attention *at, int64_t slot, float v)
+{
+    at->v[slot * at->a.kv_heads * at->a.head_dim] = v;
+}
+
+/* What row 0, head 0, channel 0 gives. */
+static int read_sum(const struct ds_order_attention *at)
+{
+    if (at->y[0] == 1.0f)
+        return 0;
+    return at->y[0] == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
+}
+
+static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err)
+{
+    struct ds_order_attention *at = self;
+    value(at, i, 1.0f);
+    ds_order_attention_score(at, i, 0.0f);
+    ds_order_attention_score(at, j, SMALL);
+    ds_order_attention_score(at, k, SMALL);
+    int rc = ds_order_attention_launch(at, err), answer = rc == 0 ? read_sum(at) : -1;
+    value(at, i, 0.0f);
+    ds_order_attention_score(at, i, LOW);
+    ds_order_attention_score(at, j, LOW);
+    ds_order_attention_score(at, k, LOW);
+    if (rc == 0 && answer < 0)
+        ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k, (double)at->y[0]);
+    return rc == 0 && answer < 0 ? DS_NO_ORDER : answer;
+}
+
+/* ---- trees known already --------------------------------------------------------------------- */
+
+enum { SAMPLES = 400 };
+
+/* How far from the root two nodes meet. */
+static int32_t meeting(const int32_t *parent, const int32_t *depth, int32_t a, int32_t b)
+{
+    while (a != b) {
+        if (depth[a] >= depth[b])
+            a = parent[a];
+        else
+            b = parent[b];
+    }
+    return depth[a];
+}
+
+/* parent, depth of every node, and the leaf of every term, in one array. */
+static int32_t *places(const struct ds_tree *t, struct ds_error *err)
+{
+    int32_t *p = ds_calloc((size_t)t->n * 3, sizeof *p, "places", err);
+    int32_t *depth = p + t->n, *leaf = depth + t->n;
+    for (int32_t i = t->n - 1; i >= 0 && p; i--) {
+        if (t->node[i].term >= 0)
+            leaf[t->node[i].term] = i;
+        for (int32_t c = t->node[i].first; c >= 0; c = t->node[c].next) {
+            p[c] = i;
+            depth[c] = depth[i] + 1;
+        }
+    }
+    return p;
+}
+
+/* Far triples, and near ones. */
+static void sample(uint64_t *rng, int64_t terms, int32_t out[3])
+{
+    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+    uint64_t r = *rng >> 20;
+    int near = (int)(r & 1);
+    out[0] = (int32_t)((r >> 1) % (uint64_t)terms);
+    for (int i = 1; i < 3; i++) {
+        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+        r = *rng >> 20;
+        int64_t step = near ? 1 + (int64_t)(r % 20) : (int64_t)(r % (uint64_t)terms);
+        out[i] = (int32_t)((out[0] + step) % terms);
+    }
+}
+
+/* 1 if many triples are answered as the tree says; -1 for an error. */
+static int answers_like(const struct ds_triples *q, const struct ds_tree *t, struct ds_error *err)
+{
+    int32_t *parent = places(t, err), v[3];
+    int alike = parent ? 1 : -1;
+    uint64_t rng = 17;
+    for (int s = 0; s < SAMPLES && alike == 1; s++) {
+        const int32_t *depth = parent + t->n, *leaf = depth + t->n;
+        sample(&rng, q->terms, v);
+        if (v[0] == v[1] || v[1] == v[2] || v[0] == v[2])
+            continue;
+        int want = meeting(parent, depth, leaf[v[1]], leaf[v[2]]) >
+                   meeting(parent, depth, leaf[v[0]], leaf[v[1]]);
+        int got = q->below(q->self, v[0], v[1], v[2], err);
+        alike = got == -1 ? -1 : got == want;
+    }
+    free(parent);
+    return alike;
+}
+
+static int find_known(const struct ds_triples *q, const struct ds_order_library *lib, int32_t *tree,
+                      struct ds_error *err)
+{
+    for (size_t i = 0; i < lib->n; i++) {
+        if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins)
+            continue;
+        int alike = answers_like(q, lib->tree[i], err);
+        if (alike < 0)
+            return -1;
+        if (alike) {
+            *tree = (int32_t)i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_library *lib,
+                         struct ds_order *out, struct ds_error *err)
+{
+    struct ds_order_attention at;
+    struct ds_triples q = {&at, s->visible, below};
+    struct ds_order_sum *sum = &out->sum[out->n_sums++];
+    struct ds_tree t;
+    *sum = (struct ds_order_sum){.name = "denominator",
+                                 .unit = "slots",
+                                 .note = "of row 0, head 0; not replayed",
+                                 .terms = s->visible,
+                                 .fixed = 1,
+                                 .rows = 1,
+                                 .columns = 1};
+    sum->classes = ds_calloc(1, sizeof *sum->classes, "classes", err);
+    sum->class_of = ds_calloc(1, sizeof *sum->class_of, "classes", err);
+    int rc = ds_order_attention_open(s, s->rows, s->visible, &at, err);
+    if (!sum->classes || !sum->class_of || rc != 0) {
+        ds_order_attention_close(&at);
+        return -1;
+    }
+    sum->n_classes = 1;
+    sum->classes[0] = (struct ds_order_class){.tree = -1, .positions = 1};
+    for (int64_t i = 0; i < s->visible; i++)
+        ds_order_attention_score(&at, i, LOW);
+    int known = find_known(&q, lib, &sum->classes[0].tree, err);
+    if (known)
+        rc = known < 0 ? -1 : 0;
+    else if ((rc = ds_recover_triples(&q, &t, err)) == 0)
+        rc = (sum->classes[0].tree = ds_order_library_put(lib, &t, err)) < 0 ? -1 : 0;
+    if (rc > 0)
+        memcpy(sum->classes[0].why, err->msg, sizeof sum->classes[0].why - 1);
+    out->launches += at.launches;
+    ds_order_attention_close(&at);
+    return rc < 0 ? -1 : 0;
+}
