@@ -19,14 +19,23 @@ static const char *const op_names[DS_OP_COUNT] = {
 };
 
 /* By op; in an op the vendor's variant first, then the cure, then the plain one. */
+/* clang-format off */
 static const struct ds_kernel *const table[] = {
-    &ds_embed_pinned,       &ds_embed_reference,  &ds_rmsnorm_rows,        &ds_rmsnorm_pinned,
-    &ds_rmsnorm_reference,  &ds_matmul_openblas,  &ds_matmul_pinned,       &ds_matmul_reference,
-    &ds_rope_pinned,        &ds_rope_reference,   &ds_cache_pinned,        &ds_cache_reference,
-    &ds_attention_vendor,   &ds_attention_pinned, &ds_attention_reference, &ds_silu_mul_pinned,
-    &ds_silu_mul_reference, &ds_add_pinned,       &ds_add_reference,       &ds_sample_pinned,
-    &ds_sample_reference,
+    &ds_embed_pinned, &ds_embed_reference,
+    &ds_rmsnorm_rows, &ds_rmsnorm_pinned, &ds_rmsnorm_reference,
+    &ds_matmul_openblas, &ds_matmul_pinned, &ds_matmul_reference,
+    &ds_rope_pinned, &ds_rope_reference,
+    &ds_cache_pinned, &ds_cache_reference,
+    &ds_attention_vendor, &ds_attention_pinned, &ds_attention_reference,
+    &ds_softmax_pinned, &ds_softmax_reference,
+    &ds_silu_mul_pinned, &ds_silu_mul_reference,
+    &ds_add_pinned, &ds_add_reference,
+    &ds_router_pinned, &ds_router_reference,
+    &ds_combine_pinned, &ds_combine_reference,
+    &ds_allreduce_pinned, &ds_allreduce_reference,
+    &ds_sample_pinned, &ds_sample_reference,
 };
+/* clang-format on */
 enum { N_TABLE = sizeof table / sizeof table[0] };
 
 /* Variants added at run time, in the order in which they came. */
