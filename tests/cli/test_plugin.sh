@@ -5,6 +5,10 @@
 small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512
 short="--batch 1,4 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill --repeat 2 --tokens 1,2,3 -n 2"
 
+# A sanitized program would turn the signals of these plugins into reports of its own.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0
+export ASAN_OPTIONS
+
 # build NAME FLAG...: $dir/NAME.so from tests/plugins/fault.c, against the public header alone.
 build() {
     command -v gcc >/dev/null || skip "no gcc here"
@@ -286,6 +290,43 @@ test_variant_that_cannot_run_here() {
     ds run -m $small --plugin "$dir/absent.so" --kernels pinned+add=mine $short -q --no-record
     expect 2
     has "$dir/err" "add/mine cannot run here: needs a device that is not here"
+}
+
+test_kernels_lists_a_plugin_as_json() {
+    need python3
+    build mine -DFEATURES=DS_FEATURE_UNROUNDED
+    ds kernels add --plugin "$dir/mine.so" --json
+    expect 0
+    python3 - "$dir/out" "$dir/mine.so" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+(p,) = d["plugins"]
+assert p["file"] == "mine.so" and p["variants"] == 2 and len(p["digest"]) == 16 and p["loading_set_mxcsr"] is None, p
+mine = [k for k in d["kernels"] if k["plugin"]]
+assert [(k["op"], k["variant"], k["plugin"], k["features"], k["sets"]) for k in mine] == [
+    ("add", "mine", "mine.so", ["unrounded"], [])], mine
+by_set = {s for k in d["kernels"] for s in k["sets"]}
+assert {"vendor", "pinned", "reference"} <= by_set, by_set
+END
+    ds kernels add --plugin "$dir/mine.so"
+    has "$dir/out" "    a + b; can: unrounded; from mine.so"
+    # The digest is that of the file, as anybody can take it.
+    command -v xxhsum >/dev/null || return 0
+    has "$dir/out" "$(xxhsum -H3 "$dir/mine.so" | sed 's/^XXH3_//; s/.* = //; s/ .*//')"
+}
+
+test_reasons_of_a_plugin_are_escaped() {
+    build bad -DFAULT_REFUSE -DNAME='"mine"'
+    in_a_run bad
+    expect 2
+    has "$dir/err" "layer 0 resid_attn: add/mine (plugin bad.so): no \\x1b[31m today"
+}
+
+test_control_word_changed_by_a_launch() {
+    build bad -DFAULT_FLUSH_IN_LAUNCH
+    in_a_run bad
+    expect 2
+    has "$dir/err" "layer 0 resid_attn: add/mine (plugin bad.so): the kernel changed the floating-point control word"
 }
 
 # The header of a plugin compiles alone, pedantically, in C and in C++.

@@ -86,6 +86,11 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
             pause();
 #elif defined(FAULT_EXIT_IN_LAUNCH)
         _exit(3);
+#elif defined(FAULT_FLUSH_IN_LAUNCH)
+        _mm_setcsr(_mm_getcsr() | 0x8000);
+#elif defined(FAULT_REFUSE)
+        strncpy(why, "no \033[31m today", why_size - 1);
+        return -1;
 #endif
     }
     for (int64_t r = 0; r < a->rows; r++)
