@@ -113,7 +113,7 @@ $(BUILD)/build_info.h: always
 	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
 
 # Sources may not ask for other arithmetic either.
-SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
 $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@mkdir -p $(@D)
 	@tests/tools/check_numbers $(SOURCES)
@@ -187,23 +187,26 @@ MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+PLUGDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/plugin
+PLUGIN_FILES := README.md Makefile pairwise.c axpy.c
 
 .PHONY: install uninstall clean
-install: all ## install under PREFIX (and DESTDIR): program, man page, completions, kernel header
+install: all ## install under PREFIX (and DESTDIR): program, man page, completions, kernel header, plugin examples
 	$(BUILD)/driftscope help --man -o $(BUILD)/driftscope.1
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
 	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
-	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)"
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)"
 	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
 	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
+	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.1 "$(MANDIR)/driftscope.1"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.bash "$(BASHDIR)/driftscope"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.zsh "$(ZSHDIR)/_driftscope"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.fish "$(FISHDIR)/driftscope.fish"
 uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
-	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish"
+	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)")
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint
 

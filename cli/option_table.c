@@ -25,6 +25,8 @@ static const char *const run_examples[] = {
     "a seeded random model, the verdict as JSON",
     "driftscope run --resume sky.h5",
     "do only the trials that an interrupted run is missing",
+    "driftscope run --plugin ./mine.so --kernels vendor,vendor+matmul=mine",
+    "the vendor's kernels against a matmul of one's own",
     NULL};
 
 static const char *const show_examples[] = {
@@ -42,7 +44,8 @@ static const char *const diff_examples[] = {
 
 static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
-    "driftscope kernels --json matmul", "the matmul variants as JSON", NULL};
+    "driftscope kernels --json matmul", "the matmul variants as JSON",
+    "driftscope kernels --plugin ./mine.so", "the same with the variants of a plugin", NULL};
 
 static const char *const order_examples[] = {
     "driftscope order matmul/openblas --shape n=192,k=576 --rows 1-64",
@@ -102,8 +105,8 @@ const struct ds_verb_def ds_verbs[] = {
      diff_examples},
     {DS_VERB_KERNELS, "kernels", "[OP]", OPS, 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
-     "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, whether it can "
-     "run here and if not why.",
+     "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
+     "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
      kernels_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",
@@ -201,6 +204,8 @@ const struct ds_option_def ds_option_defs[] = {
      "tokens per page of the KV cache; 0 = one page per request"},
     {"poison", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "fill buffers with NaN first, so that a read of unwritten memory shows"},
+    {"trial-timeout", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
+     "seconds after which a trial is ended and counts as failed; 0 = no limit"},
     {"no-record", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "write no record, only print the verdict"},
     {"force", 0, NULL, RUN, NULL, 0, NULL, 0, 0,

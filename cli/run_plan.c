@@ -35,15 +35,27 @@ static int32_t *option_field(struct ds_sweep_options *s, size_t i)
     return (int32_t *)((char *)s + kept[i].offset);
 }
 
+/* What belongs to this process and not to the sweep: a resume may have others. */
+static int read_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
+{
+    int64_t seconds;
+    if (ds_opt_size(o, "hold", &s->hold, err) != 0 ||
+        ds_opt_int(o, "trial-timeout", 0, 1000000, &seconds, err) != 0)
+        return -1;
+    s->trial_timeout = (int32_t)seconds;
+    return 0;
+}
+
 static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
                         struct ds_error *err)
 {
     int64_t repeat, steps, dump_rows, page;
+    if (read_limits(o, s, err) != 0)
+        return -1;
     if (ds_opt_int(o, "repeat", 1, 100000, &repeat, err) != 0 ||
         ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
         ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0 ||
-        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0 ||
-        ds_opt_size(o, "hold", &s->hold, err) != 0)
+        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0)
         return -1;
     s->repeats = (int32_t)repeat;
     s->steps = (int32_t)steps;
@@ -398,9 +410,8 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     const struct ds_header *h = ds_record_header(r);
     int32_t neighbours;
     int dtype;
-    if (options_from_record(h, &p->options, err) != 0 ||
-        ds_opt_size(o, "hold", &p->options.hold, err) != 0 || check_environment(o, h, err) != 0 ||
-        open_model(o, p, err) != 0)
+    if (options_from_record(h, &p->options, err) != 0 || read_limits(o, &p->options, err) != 0 ||
+        check_environment(o, h, err) != 0 || open_model(o, p, err) != 0)
         return -1;
     if (p->model->digest != h->model_digest) {
         ds_fail(err, "the record was made with another model ('%s')", h->model_name);

@@ -1,27 +1,38 @@
-/* verb_kernels.c: `driftscope kernels`: every variant by op, what it claims, which sets use it,
- * whether it can run here. Owns that list's two forms; runs no kernel. */
+/* verb_kernels.c: `driftscope kernels`: every variant by op, what it claims and can do, which sets
+ * use it, which plugin it comes from, whether it can run here. Owns that list's two forms; runs no
+ * kernel. */
 #include "cli/options.h"
 
 #include "base/names.h"
+#include "kernels/plugin.h"
 #include "kernels/registry.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
+struct flag {
     uint32_t flag;
     const char *name;
-} claims[] = {{DS_CLAIM_REPEAT, "repeat"},
-              {DS_CLAIM_BATCH, "batch"},
-              {DS_CLAIM_SLOT, "slot"},
-              {DS_CLAIM_THREADS, "threads"},
-              {DS_CLAIM_CHUNK, "chunk"}};
+};
+
+static const struct flag claims[] = {{DS_CLAIM_REPEAT, "repeat"},
+                                     {DS_CLAIM_BATCH, "batch"},
+                                     {DS_CLAIM_SLOT, "slot"},
+                                     {DS_CLAIM_THREADS, "threads"},
+                                     {DS_CLAIM_CHUNK, "chunk"}};
 enum { N_CLAIMS = sizeof claims / sizeof claims[0] };
+
+static const struct flag features[] = {
+    {DS_FEATURE_WINDOW, "window"},       {DS_FEATURE_SOFT_CAP, "soft-cap"},
+    {DS_FEATURE_SINKS, "sinks"},         {DS_FEATURE_LSE, "lse"},
+    {DS_FEATURE_UNROUNDED, "unrounded"}, {DS_FEATURE_FILE_WEIGHTS, "file-weights"}};
+enum { N_FEATURES = sizeof features / sizeof features[0] };
 
 struct entry {
     const struct ds_kernel *kernel;
-    unsigned sets; /* 1 << number of the set */
+    uint64_t sets; /* 1 << index of the set */
     int available;
     char why[256];
 };
@@ -33,18 +44,17 @@ static void inspect(const struct ds_kernel *k, struct entry *e)
     e->available = !k->available || k->available(e->why, sizeof e->why) == 0;
     for (size_t s = 0; s < ds_kernel_set_count(); s++) {
         struct ds_kernel_set set;
-        if (ds_kernel_set_parse(ds_kernel_set_name(s), &set, NULL) == 0 && k->op >= 0 &&
-            k->op < DS_OP_COUNT && set.op[k->op] == k)
-            e->sets |= 1u << s;
+        if (ds_kernel_set_parse(ds_kernel_set_name(s), &set, NULL) == 0 && set.op[k->op] == k)
+            e->sets |= (uint64_t)1 << s;
     }
 }
 
-static void text_sets(char *out, size_t size, unsigned sets)
+/* "vendor,reference"; "-" for none. */
+static void text_sets(char *out, size_t size, const struct entry *e)
 {
     size_t n = 0;
-    out[0] = '\0';
     for (size_t s = 0; s < ds_kernel_set_count() && n < size; s++)
-        if (sets >> s & 1)
+        if (e->sets >> s & 1)
             n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "", ds_kernel_set_name(s));
     if (n == 0)
         snprintf(out, size, "-");
@@ -52,43 +62,95 @@ static void text_sets(char *out, size_t size, unsigned sets)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void text_entry(struct ds_buf *b, const struct ds_options *o, const struct entry *e)
+/* The width of the column of sets. */
+static int sets_width(int only_op)
 {
-    const char *op = ds_op_name(e->kernel->op), *plain = ds_cli_color(o, DS_ROLE_PLAIN);
-    char name[80], sets[64];
-    snprintf(name, sizeof name, "%s/%s", op ? op : "?", e->kernel->name);
-    text_sets(sets, sizeof sets, e->sets);
+    char sets[128];
+    size_t width = strlen("in sets");
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        struct entry e;
+        if (only_op >= 0 && ds_kernel_at(i)->op != only_op)
+            continue;
+        inspect(ds_kernel_at(i), &e);
+        text_sets(sets, sizeof sets, &e);
+        width = strlen(sets) > width ? strlen(sets) : width;
+    }
+    return (int)width + 2;
+}
+
+/* The second line: what the variant is, what it can do beyond its op's plain form, and where it
+ * comes from. */
+static void text_about(struct ds_buf *b, const struct ds_options *o, const struct ds_kernel *k)
+{
+    const struct ds_plugin *p = ds_plugin_of(k);
+    const char *between = "; can: ";
+    ds_buf_printf(b, "    %s", ds_cli_color(o, DS_ROLE_DIM));
+    ds_buf_escape(b, k->summary ? k->summary : "", (size_t)-1);
+    for (int i = 0; i < N_FEATURES; i++)
+        if (k->features & features[i].flag) {
+            ds_buf_printf(b, "%s%s", between, features[i].name);
+            between = ", ";
+        }
+    if (p) {
+        ds_buf_puts(b, k->summary ? "; from " : "from ");
+        ds_buf_escape(b, p->file, (size_t)-1);
+    }
+    ds_buf_printf(b, "%s\n", ds_cli_color(o, DS_ROLE_PLAIN));
+}
+
+static void text_entry(struct ds_buf *b, const struct ds_options *o, const struct entry *e,
+                       int width)
+{
+    const char *plain = ds_cli_color(o, DS_ROLE_PLAIN);
+    char name[80], sets[128];
+    snprintf(name, sizeof name, "%s/%s", ds_op_name(e->kernel->op), e->kernel->name);
+    text_sets(sets, sizeof sets, e);
     ds_buf_printf(b, "%s%-22s%s ", ds_cli_color(o, DS_ROLE_HEAD), name, plain);
     for (int i = 0; i < N_CLAIMS; i++) {
         int holds = (e->kernel->claims & claims[i].flag) != 0;
         ds_buf_printf(b, "%s%-8s%s", ds_cli_color(o, holds ? DS_ROLE_SAME : DS_ROLE_DIM),
                       holds ? "yes" : "-", plain);
     }
-    ds_buf_printf(b, "%-18s", sets);
+    ds_buf_printf(b, "%-*s", width, sets);
     if (e->available)
         ds_buf_puts(b, "yes");
     else {
         ds_buf_printf(b, "%sno:%s ", ds_cli_color(o, DS_ROLE_DRIFT), plain);
         ds_buf_escape(b, e->why[0] ? e->why : "no reason given", (size_t)-1);
     }
-    ds_buf_printf(b, "\n    %s%s%s\n", ds_cli_color(o, DS_ROLE_DIM),
-                  e->kernel->summary ? e->kernel->summary : "", plain);
+    ds_buf_puts(b, "\n");
+    text_about(b, o, e->kernel);
+}
+
+static void text_plugins(struct ds_buf *b)
+{
+    for (size_t i = 0; i < ds_plugin_count(); i++) {
+        const struct ds_plugin *p = ds_plugin_at(i);
+        ds_buf_puts(b, "plugin ");
+        ds_buf_escape(b, p->file, (size_t)-1);
+        ds_buf_printf(b, ": %zu variant%s, XXH3 %016" PRIx64, p->n_kernels,
+                      p->n_kernels == 1 ? "" : "s", p->digest);
+        if (p->fp_after != p->fp_before)
+            ds_buf_printf(b, "; loading it set mxcsr 0x%04x", (unsigned)p->fp_after);
+        ds_buf_puts(b, "\n");
+    }
 }
 
 static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
 {
     size_t listed = 0, missing = 0;
+    const int width = sets_width(only_op);
     ds_buf_printf(b, "%s%-22s ", ds_cli_color(o, DS_ROLE_HEAD), "variant");
     for (int i = 0; i < N_CLAIMS; i++)
         ds_buf_printf(b, "%-8s", claims[i].name);
-    ds_buf_printf(b, "%-18s%s%s\n", "in sets", "runs here", ds_cli_color(o, DS_ROLE_PLAIN));
+    ds_buf_printf(b, "%-*s%s%s\n", width, "in sets", "runs here", ds_cli_color(o, DS_ROLE_PLAIN));
     for (int op = 0; op < DS_OP_COUNT; op++)
         for (size_t i = 0; i < ds_kernel_count(); i++) {
             struct entry e;
             if (ds_kernel_at(i)->op != op || (only_op >= 0 && op != only_op))
                 continue;
             inspect(ds_kernel_at(i), &e);
-            text_entry(b, o, &e);
+            text_entry(b, o, &e, width);
             listed++;
             missing += !e.available;
         }
@@ -96,28 +158,60 @@ static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
                    "condition.\n");
     ds_buf_printf(b, "pinned variants use %s code here; %s\n", ds_isa_name(),
                   ds_blas_is_open() ? ds_blas_config() : "OpenBLAS cannot be opened");
+    text_plugins(b);
     ds_buf_printf(b, "%zu variants, %zu of them cannot run here\n", listed, missing);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+/* Text that a plugin wrote or is called: JSON holds UTF-8 only. */
+static json_t *json_text(const char *text)
+{
+    struct ds_buf b = {0};
+    ds_buf_escape(&b, text ? text : "", (size_t)-1);
+    json_t *out = json_string(b.data && !b.failed ? b.data : "");
+    ds_buf_free(&b);
+    return out;
+}
+
+static json_t *json_flags(uint32_t set, const struct flag *flags, int n)
+{
+    json_t *out = json_array();
+    for (int i = 0; i < n; i++)
+        if (set & flags[i].flag)
+            json_array_append_new(out, json_string(flags[i].name));
+    return out;
+}
+
 static json_t *json_entry(const struct entry *e)
 {
-    const char *op = ds_op_name(e->kernel->op);
-    json_t *claimed = json_array(), *sets = json_array();
-    for (int i = 0; i < N_CLAIMS; i++)
-        if (e->kernel->claims & claims[i].flag)
-            json_array_append_new(claimed, json_string(claims[i].name));
+    const struct ds_kernel *k = e->kernel;
+    const struct ds_plugin *p = ds_plugin_of(k);
+    json_t *sets = json_array();
     for (size_t s = 0; s < ds_kernel_set_count(); s++)
         if (e->sets >> s & 1)
             json_array_append_new(sets, json_string(ds_kernel_set_name(s)));
-    struct ds_buf why = {0};
-    ds_buf_escape(&why, e->why, (size_t)-1);
-    json_t *out = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:b, s:s}", "op", op ? op : "", "variant", e->kernel->name,
-        "summary", e->kernel->summary ? e->kernel->summary : "", "claims", claimed, "sets", sets,
-        "available", e->available, "reason", why.data && !e->available ? why.data : "");
-    ds_buf_free(&why);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "op", ds_op_name(k->op),
+                     "variant", k->name, "summary", json_text(k->summary), "claims",
+                     json_flags(k->claims, claims, N_CLAIMS), "features",
+                     json_flags(k->features, features, N_FEATURES), "sets", sets, "plugin",
+                     p ? json_text(p->file) : json_null(), "available", e->available, "reason",
+                     json_text(e->available ? "" : e->why));
+}
+
+static json_t *json_plugins(void)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < ds_plugin_count(); i++) {
+        const struct ds_plugin *p = ds_plugin_at(i);
+        char digest[24], control[16];
+        snprintf(digest, sizeof digest, "%016" PRIx64, p->digest);
+        snprintf(control, sizeof control, "0x%04x", (unsigned)p->fp_after);
+        json_array_append_new(
+            out, json_pack("{s:o, s:s, s:I, s:o}", "file", json_text(p->file), "digest", digest,
+                           "variants", (json_int_t)p->n_kernels, "loading_set_mxcsr",
+                           p->fp_after != p->fp_before ? json_string(control) : json_null()));
+    }
     return out;
 }
 
@@ -132,10 +226,10 @@ static int json_list(struct ds_buf *b, int only_op)
             inspect(ds_kernel_at(i), &e);
             json_array_append_new(kernels, json_entry(&e));
         }
-    json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "schema", "driftscope.kernels/1", "pinned_isa",
-                             ds_isa_name(), "blas",
+    json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:o}", "schema", "driftscope.kernels/1",
+                             "pinned_isa", ds_isa_name(), "blas",
                              ds_blas_is_open() ? json_string(ds_blas_config()) : json_null(),
-                             "kernels", kernels);
+                             "plugins", json_plugins(), "kernels", kernels);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (text)
         ds_buf_printf(b, "%s\n", text);

@@ -30,6 +30,8 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
         if (op >= 0 && (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
+    if (ds_kernel_set_available(&c->kernels, err) != 0)
+        return -1;
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
         h->head_dim < 1 || h->d_ff < 1 || h->vocab < 1 || h->n_heads % h->n_kv_heads)
@@ -155,10 +157,15 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     if (!f->logits || allocate_activations(f, err) != 0 || allocate_plan(f, err) != 0)
         return -1;
     int64_t positions = hp->context > 0 && hp->context < c->capacity ? hp->context : c->capacity;
-    if (ds_model_rope_table(f->m, positions, err) != 0 ||
-        ds_model_prepare(f->m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
+    if (ds_model_rope_table(f->m, positions, err) != 0)
+        return -1;
+    if (c->place)
+        *c->place = (struct ds_place){.doing = DS_DOING_PREPARE, .op = DS_OP_MATMUL};
+    if (ds_model_prepare(f->m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
         reserve_scratch(f, err) != 0)
         return -1;
+    if (c->place)
+        c->place->doing = DS_DOING_NOTHING;
     ds_forward_reset(f);
     return 0;
 }

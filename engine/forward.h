@@ -21,6 +21,18 @@ int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* What a pass is doing, kept where another process can read it when this one is gone. */
+struct ds_place {
+    int32_t doing; /* enum ds_doing */
+    int32_t op;    /* of the kernel that is prepared */
+    int32_t stage, layer, rows;
+};
+enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
+/* " in layer 3 q_proj: matmul/openblas, 4 rows", or "" when no kernel was at work. The place may
+ * hold anything: a process that goes wild writes there too. */
+void ds_place_text(const struct ds_place *p, const struct ds_kernel_set *kernels, int32_t n_layers,
+                   char *out, size_t size);
+
 struct ds_forward_config {
     struct ds_kernel_set kernels;
     int dtype; /* DS_F32, DS_BF16, DS_F16: every stage's output is rounded to it */
@@ -31,6 +43,7 @@ struct ds_forward_config {
     int32_t page_size; /* 0 = one page per request */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
+    struct ds_place *place; /* where to say what is being done; NULL: nowhere */
 };
 
 /* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad

@@ -4,6 +4,7 @@
 #include "engine/forward_private.h"
 
 #include "base/mem.h"
+#include "kernels/plugin.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,20 +18,46 @@ void ds_forward_poison(float *y, size_t n)
         memcpy(&y[i], &bits, sizeof bits);
 }
 
-int ds_pass_blame(const struct ds_pass *p, int stage)
+/* "layer 3 q_proj: matmul/openblas" */
+static void name_launch(int stage, int32_t layer, int32_t n_layers,
+                        const struct ds_kernel_set *kernels, char *out, size_t size)
 {
     const struct ds_stage_info *s = ds_stage(stage);
-    const char *part = s->part, *slash = *part ? "/" : "";
-    const char *variant = p->f->config.kernels.op[s->op]->name;
-    if (p->layer < 0 || p->layer >= p->f->m->hp.n_layers)
-        return ds_prefix(p->err, "%s%s%s: %s/%s", s->name, slash, part, ds_op_name(s->op), variant);
-    return ds_prefix(p->err, "layer %d %s%s%s: %s/%s", (int)p->layer, s->name, slash, part,
-                     ds_op_name(s->op), variant);
+    char kernel[160], where[32] = "";
+    ds_kernel_full_name(kernels->op[s->op], kernel, sizeof kernel);
+    if (layer >= 0 && layer < n_layers)
+        snprintf(where, sizeof where, "layer %d ", (int)layer);
+    snprintf(out, size, "%s%s%s%s: %s", where, s->name, *s->part ? "/" : "", s->part, kernel);
+}
+
+int ds_pass_blame(const struct ds_pass *p, int stage)
+{
+    char text[256];
+    name_launch(stage, p->layer, p->f->m->hp.n_layers, &p->f->config.kernels, text, sizeof text);
+    return ds_prefix(p->err, "%s", text);
+}
+
+void ds_place_text(const struct ds_place *p, const struct ds_kernel_set *kernels, int32_t n_layers,
+                   char *out, size_t size)
+{
+    struct ds_place at = *p;
+    char text[256];
+    out[0] = '\0';
+    if (at.doing == DS_DOING_PREPARE && at.op >= 0 && at.op < DS_OP_COUNT && kernels->op[at.op]) {
+        ds_kernel_full_name(kernels->op[at.op], text, sizeof text);
+        snprintf(out, size, " while %s was being prepared", text);
+    } else if (at.doing == DS_DOING_LAUNCH && at.stage >= 0 && at.stage < DS_ST_COUNT &&
+               ds_stage(at.stage)->op >= 0) {
+        name_launch(at.stage, at.layer, n_layers, kernels, text, sizeof text);
+        snprintf(out, size, " in %s, %d row%s", text, (int)at.rows, at.rows == 1 ? "" : "s");
+    }
 }
 
 int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
                        struct ds_error *err)
 {
+    if (f->config.place)
+        f->config.place->op = k->op;
     size_t need = k->scratch_bytes ? k->scratch_bytes(args, f->exec.threads) : 0;
     if (need <= f->exec.scratch_bytes)
         return 0;
@@ -43,6 +70,12 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
     return 0;
 }
 
+/* Rows of the call that a stage's kernel sees. */
+static int32_t launch_rows(const struct ds_forward *f, int stage)
+{
+    return stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
+}
+
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
 {
     const struct ds_stage_info *s = ds_stage(stage);
@@ -50,7 +83,7 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
     f->launch_known[stage] = 1;
     memset(l, 0, sizeof *l);
     snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(stage));
-    l->rows = stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
+    l->rows = launch_rows(f, stage);
     if (s->op < 0) {
         snprintf(l->variant, sizeof l->variant, "engine");
         return;
@@ -104,6 +137,11 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
 {
     struct ds_forward *f = p->f;
     const struct ds_kernel *k = f->config.kernels.op[ds_stage(stage)->op];
+    if (f->config.place)
+        *f->config.place = (struct ds_place){.doing = DS_DOING_LAUNCH,
+                                             .stage = stage,
+                                             .layer = p->layer,
+                                             .rows = launch_rows(f, stage)};
     if (ds_forward_scratch(f, k, args, p->err) != 0)
         return ds_pass_blame(p, stage);
     if (f->config.poison) {
@@ -121,6 +159,8 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");
         return ds_pass_blame(p, stage);
     }
+    if (f->config.place)
+        f->config.place->doing = DS_DOING_NOTHING;
     int changed = ds_fp_restore(p->fp_control);
     if (f->config.poison)
         changed += ds_pass_restore_team(p);

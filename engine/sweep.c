@@ -7,10 +7,12 @@
 #include "dumps/verdict.h"
 #include "engine/forward.h"
 #include "engine/worker.h"
+#include "kernels/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 /* What belongs to one storage format: held rows and the sites as that format stores them. */
@@ -29,7 +31,8 @@ struct sweep_state {
     uint8_t *site_on;
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
-    char key[96]; /* what the running worker was made for */
+    struct ds_place *place; /* of the running worker, shared with it */
+    char key[96];           /* what the running worker was made for */
     int32_t workers;
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
@@ -132,7 +135,19 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
     return rc;
 }
 
-/* Rope tables and repacked weights, before the first fork, so that every worker shares them. */
+/* Memory in which a worker says what it is doing: the one thing that is left when it dies. */
+static int setup_place(struct sweep_state *st, struct ds_error *err)
+{
+    void *shared =
+        mmap(NULL, sizeof *st->place, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return ds_fail(err, "out of memory for a shared page");
+    st->place = shared;
+    return 0;
+}
+
+/* Rope tables and repacked weights, before the first fork, so that every worker shares them. What a
+ * plugin repacks is left to the workers: it may crash. */
 static int setup_model(struct sweep_state *st, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
@@ -148,7 +163,7 @@ static int setup_model(struct sweep_state *st, struct ds_error *err)
     ds_model_seal(s->model);
     for (size_t a = 0; a < s->header->n_arms; a++) {
         const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
-        if (k->prepare)
+        if (k->prepare && !ds_plugin_of(k))
             return ds_model_prepare(s->model, k,
                                     st->settings[0].threads > 2 ? st->settings[0].threads : 2, err);
     }
@@ -162,6 +177,8 @@ static void teardown(struct sweep_state *st)
         ds_hold_free(st->format[d].hold);
         free(st->format[d].sites);
     }
+    if (st->place)
+        munmap(st->place, sizeof *st->place);
     free(st->settings);
     free(st->refs);
     free(st->n_refs);
@@ -178,7 +195,7 @@ static void teardown(struct sweep_state *st)
 static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, struct ds_error *err)
 {
     const struct ds_setting *set = &st->settings[arm];
-    struct ds_worker_context c = {.sweep = st->s, .site_on = st->site_on};
+    struct ds_worker_context c = {.sweep = st->s, .site_on = st->site_on, .place = st->place};
     char key[sizeof st->key];
     /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
      * one. */
@@ -195,7 +212,18 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     c.sites = st->format[set->dtype].sites;
     memcpy(c.blas_core, set->blas_core, sizeof c.blas_core);
     memcpy(st->key, key, sizeof key);
+    st->worker.time_limit = st->s->options.trial_timeout;
     return ds_worker_start(&st->worker, &c, ++st->workers, err);
+}
+
+/* Whose fault the end of the worker probably is. */
+static void add_place(const struct sweep_state *st, uint32_t arm, struct ds_error *err)
+{
+    struct ds_error died = *err;
+    char text[320];
+    ds_place_text(st->place, &st->settings[arm].kernels, st->s->header->n_layers, text,
+                  sizeof text);
+    ds_fail(err, "%.600s%s", died.msg, text);
 }
 
 /* Runs one trial; on DS_WORKER_OK the data is the caller's. */
@@ -215,7 +243,11 @@ static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint
     /* A repeat that differs from the first trial needs sizes as much as an arm that does. */
     if (st->is_ref[arm] && repeat > 0)
         order.refs[order.n_refs++] = arm;
-    return ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
+    st->place->doing = DS_DOING_NOTHING;
+    int rc = ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
+    if (rc == DS_WORKER_DIED)
+        add_place(st, arm, err);
+    return rc;
 }
 
 /* Takes the base arm's tokens from its first trial. */
@@ -345,6 +377,8 @@ int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struc
     int rc = setup_arms(&st, err);
     if (rc == 0)
         rc = setup_sites(&st, err);
+    if (rc == 0)
+        rc = setup_place(&st, err);
     if (rc == 0)
         rc = setup_model(&st, err);
     if (rc == 0 && s->forced) {

@@ -95,7 +95,8 @@ struct ds_sweep_options {
     int resid_only;    /* digest resid_ffn and what follows the layers only */
     int32_t page_size; /* cache page, 0 = one page per request */
     int poison;
-    uint64_t hold; /* memory for held reference rows, bytes */
+    uint64_t hold;         /* memory for held reference rows, bytes */
+    int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };
 
 /* Requests: 0 is the subject, 1.. the varied neighbours. In decode steps a varied neighbour is fed

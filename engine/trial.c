@@ -231,7 +231,8 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *
                                        .n_requests = b->n,
                                        .capacity = b->capacity,
                                        .page_size = sw->options.page_size,
-                                       .poison = sw->options.poison};
+                                       .poison = sw->options.poison,
+                                       .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
     struct ds_probe_config pc = {.sites = r->sites,

@@ -23,7 +23,8 @@ struct ds_trial_runner {
     struct ds_hold *hold;        /* for the dtype of the arms this worker runs; NULL = none */
     const struct ds_site *sites; /* with that dtype */
     const uint8_t *site_on;
-    uint32_t arm; /* arm + 1 of `forward`, 0 = none */
+    struct ds_place *place; /* for the passes; NULL: none */
+    uint32_t arm;           /* arm + 1 of `forward`, 0 = none */
     struct ds_setting setting;
     struct ds_forward *forward;
     struct ds_probe *probe;

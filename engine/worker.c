@@ -2,6 +2,7 @@
 #include "engine/worker.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -22,18 +23,27 @@ struct answer {
     uint64_t size;
 };
 
-/* Writes or reads all n bytes. 0, -1 on error or end of file, 1 when *stop became non-zero. stop
- * may be NULL. */
-static int transfer(int fd, void *data, size_t n, int writing, const volatile sig_atomic_t *stop)
+/* When to give up waiting for the other end; all zero: never. */
+struct limit {
+    const volatile sig_atomic_t *stop; /* becomes non-zero */
+    double time;                       /* on the monotonic clock; 0 = none */
+};
+static const struct limit NEVER = {NULL, 0.0};
+enum { STOPPED = 1, TOO_LATE = 2 };
+
+/* Writes or reads all n bytes. 0, -1 on error or end of file, STOPPED or TOO_LATE. */
+static int transfer(int fd, void *data, size_t n, int writing, struct limit limit)
 {
     char *p = data;
     while (n > 0) {
-        if (stop && *stop)
-            return 1;
+        if (limit.stop && *limit.stop)
+            return STOPPED;
+        if (limit.time > 0 && ds_seconds(CLOCK_MONOTONIC) > limit.time)
+            return TOO_LATE;
         /* A signal between the test of *stop and a blocking call would be missed: wait with a time
          * limit instead. */
         struct pollfd pfd = {.fd = fd, .events = writing ? POLLOUT : POLLIN};
-        int ready = poll(&pfd, 1, stop ? 200 : -1);
+        int ready = poll(&pfd, 1, limit.stop || limit.time > 0 ? 200 : -1);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
         ssize_t got = writing ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
@@ -52,7 +62,7 @@ static int transfer(int fd, void *data, size_t n, int writing, const volatile si
 static int answer_error(int fd, struct ds_error *e)
 {
     struct answer a = {.kind = ANSWER_ERROR, .size = sizeof *e};
-    return transfer(fd, &a, sizeof a, 1, NULL) == 0 ? transfer(fd, e, sizeof *e, 1, NULL) : -1;
+    return transfer(fd, &a, sizeof a, 1, NEVER) == 0 ? transfer(fd, e, sizeof *e, 1, NEVER) : -1;
 }
 
 static int answer_trial(int fd, const struct ds_trial_data *t)
@@ -66,7 +76,7 @@ static int answer_trial(int fd, const struct ds_trial_data *t)
         ds_fail(&e, "out of memory while handing over a trial");
         rc = answer_error(fd, &e);
     } else {
-        rc = transfer(fd, &a, sizeof a, 1, NULL) == 0 ? transfer(fd, b.data, b.len, 1, NULL) : -1;
+        rc = transfer(fd, &a, sizeof a, 1, NEVER) == 0 ? transfer(fd, b.data, b.len, 1, NEVER) : -1;
     }
     ds_buf_free(&b);
     return rc;
@@ -75,18 +85,21 @@ static int answer_trial(int fd, const struct ds_trial_data *t)
 /* Serves orders until the parent closes its end. */
 static int serve(int fd, const struct ds_worker_context *c)
 {
-    struct ds_trial_runner runner = {
-        .sweep = c->sweep, .hold = c->hold, .sites = c->sites, .site_on = c->site_on};
+    struct ds_trial_runner runner = {.sweep = c->sweep,
+                                     .hold = c->hold,
+                                     .sites = c->sites,
+                                     .site_on = c->site_on,
+                                     .place = c->place};
     struct ds_error open_error;
     int open_failed = c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0;
     int rc = 0;
     struct ds_trial_order order;
-    while (rc == 0 && transfer(fd, &order, sizeof order, 0, NULL) == 0) {
+    while (rc == 0 && transfer(fd, &order, sizeof order, 0, NEVER) == 0) {
         struct ds_error err;
         struct ds_trial_data data;
         int32_t *forced = ds_calloc((size_t)order.n_forced, sizeof *forced, "forced tokens", &err);
         if (!forced ||
-            transfer(fd, forced, (size_t)order.n_forced * sizeof *forced, 0, NULL) != 0) {
+            transfer(fd, forced, (size_t)order.n_forced * sizeof *forced, 0, NEVER) != 0) {
             free(forced);
             break;
         }
@@ -167,15 +180,15 @@ static void kill_worker(struct ds_worker *w)
     w->pid = 0;
 }
 
-static int receive(struct ds_worker *w, const volatile sig_atomic_t *stop, struct answer *a,
-                   char **body, struct ds_error *err)
+static int receive(struct ds_worker *w, struct limit limit, struct answer *a, char **body,
+                   struct ds_error *err)
 {
-    int rc = transfer(w->fd, a, sizeof *a, 0, stop);
+    int rc = transfer(w->fd, a, sizeof *a, 0, limit);
     if (rc != 0)
         return rc;
     if (a->size > MAX_ANSWER || !(*body = ds_calloc(1, a->size, "worker's answer", err)))
         return -1;
-    return transfer(w->fd, *body, a->size, 0, stop);
+    return transfer(w->fd, *body, a->size, 0, limit);
 }
 
 int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
@@ -184,23 +197,29 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
 {
     struct ds_trial_order o = *order;
     struct answer a = {0};
+    struct limit limit = {stop,
+                          w->time_limit > 0 ? ds_seconds(CLOCK_MONOTONIC) + w->time_limit : 0.0};
     char *body = NULL;
-    int rc = transfer(w->fd, &o, sizeof o, 1, stop);
+    int rc = transfer(w->fd, &o, sizeof o, 1, limit);
     if (rc == 0 && o.n_forced > 0) {
         int32_t *copy = ds_calloc((size_t)o.n_forced, sizeof *copy, "forced tokens", err);
         if (!copy)
             return DS_WORKER_FAILED;
         memcpy(copy, forced, (size_t)o.n_forced * sizeof *copy);
-        rc = transfer(w->fd, copy, (size_t)o.n_forced * sizeof *copy, 1, stop);
+        rc = transfer(w->fd, copy, (size_t)o.n_forced * sizeof *copy, 1, limit);
         free(copy);
     }
     if (rc == 0)
-        rc = receive(w, stop, &a, &body, err);
+        rc = receive(w, limit, &a, &body, err);
     if (rc != 0) {
         free(body);
         if (rc < 0)
             return died(w, err);
         kill_worker(w);
+        if (rc == TOO_LATE) {
+            ds_fail(err, "worker %d was ended after %g s", w->number, w->time_limit);
+            return DS_WORKER_DIED;
+        }
         ds_fail(err, "interrupted");
         return DS_WORKER_STOPPED;
     }

@@ -12,6 +12,7 @@ struct ds_worker {
     pid_t pid; /* 0 = none */
     int fd;
     int32_t number;
+    double time_limit; /* of one trial, in seconds; 0 = none */
 };
 
 /* What a worker needs; all of it is inherited by the fork. */
@@ -20,6 +21,7 @@ struct ds_worker_context {
     struct ds_hold *hold;
     const struct ds_site *sites;
     const uint8_t *site_on;
+    struct ds_place *place; /* in memory shared with the parent; NULL: none */
     char blas_core[24];
     int open_blas; /* an arm of this worker uses OpenBLAS */
 };
@@ -31,7 +33,7 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
 enum { DS_WORKER_OK = 0, DS_WORKER_FAILED = -1, DS_WORKER_DIED = -2, DS_WORKER_STOPPED = -3 };
 
 /* Sends the order and waits for the answer. OK: *out is owned by the caller. FAILED: the trial gave
- * an error, the worker lives. DIED: the worker is gone (err says by which signal). STOPPED: *stop
+ * an error, the worker lives. DIED: the worker is gone (err says by which signal, or that its time was over). STOPPED: *stop
  * became non-zero; the worker was killed. */
 int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
                     const volatile sig_atomic_t *stop, struct ds_trial_data *out,

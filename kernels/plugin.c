@@ -47,6 +47,13 @@ const struct ds_plugin *ds_plugin_of(const struct ds_kernel *k)
     return NULL;
 }
 
+void ds_kernel_full_name(const struct ds_kernel *k, char *out, size_t size)
+{
+    const struct ds_plugin *p = ds_plugin_of(k);
+    snprintf(out, size, "%s/%s%s%.80s%s", ds_op_name(k->op), k->name, p ? " (plugin " : "",
+             p ? p->file : "", p ? ")" : "");
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static int check_elf(const char *path, const unsigned char *bytes, size_t n, struct ds_error *err)

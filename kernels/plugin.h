@@ -31,5 +31,7 @@ const struct ds_plugin *ds_plugin_at(size_t i);
 
 /* The plugin that a variant comes from; NULL for a built-in one. */
 const struct ds_plugin *ds_plugin_of(const struct ds_kernel *k);
+/* "matmul/openblas", or "matmul/mine (plugin mine.so)"; for messages. */
+void ds_kernel_full_name(const struct ds_kernel *k, char *out, size_t size);
 
 #endif

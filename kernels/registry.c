@@ -18,10 +18,10 @@ static const char *const op_names[DS_OP_COUNT] = {
     [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",
 };
 
+/* clang-format off */
 /* By op; in an op the vendor's variant first, then those that drift on purpose, the cure, the plain
  * one. */
 static const struct ds_kernel *const table[] = {
-    /* clang-format off */
     &ds_embed_pinned, &ds_embed_reference,
     &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
     &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
@@ -30,11 +30,15 @@ static const struct ds_kernel *const table[] = {
     &ds_cache_pinned, &ds_cache_reference,
     &ds_attention_vendor, &ds_attention_split_kv, &ds_attention_tile_by_qlen, &ds_attention_stock,
     &ds_attention_pinned, &ds_attention_reference,
+    &ds_softmax_pinned, &ds_softmax_reference,
     &ds_silu_mul_pinned, &ds_silu_mul_fused, &ds_silu_mul_reference,
     &ds_add_pinned, &ds_add_reference,
+    &ds_router_pinned, &ds_router_reference,
+    &ds_combine_pinned, &ds_combine_reference,
+    &ds_allreduce_pinned, &ds_allreduce_reference,
     &ds_sample_pinned, &ds_sample_reference,
-    /* clang-format on */
 };
+/* clang-format on */
 enum { N_TABLE = sizeof table / sizeof table[0] };
 
 /* Variants added at run time, in the order in which they came. */

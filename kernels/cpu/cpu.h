@@ -17,8 +17,12 @@ extern const struct ds_kernel ds_rope_reference, ds_rope_pinned, ds_rope_fused;
 extern const struct ds_kernel ds_cache_reference, ds_cache_pinned;
 extern const struct ds_kernel ds_attention_reference, ds_attention_pinned, ds_attention_vendor;
 extern const struct ds_kernel ds_attention_split_kv, ds_attention_stock, ds_attention_tile_by_qlen;
+extern const struct ds_kernel ds_softmax_reference, ds_softmax_pinned;
 extern const struct ds_kernel ds_silu_mul_reference, ds_silu_mul_pinned, ds_silu_mul_fused;
 extern const struct ds_kernel ds_add_reference, ds_add_pinned;
+extern const struct ds_kernel ds_router_reference, ds_router_pinned;
+extern const struct ds_kernel ds_combine_reference, ds_combine_pinned;
+extern const struct ds_kernel ds_allreduce_reference, ds_allreduce_pinned;
 extern const struct ds_kernel ds_sample_reference, ds_sample_pinned;
 
 /* A part of a call: fn(args, begin, end) does items begin..end-1 of it. `thread` is for scratch. */
@@ -45,6 +49,9 @@ size_t ds_cpu_scratch(int64_t floats_per_thread, int threads);
 /* The part of exec->scratch of one thread. */
 float *ds_cpu_scratch_of(const struct ds_exec *exec, int64_t floats_per_thread, int thread);
 int ds_cpu_check_scratch(const struct ds_exec *exec, size_t need, char *why, size_t why_size);
+
+/* One row of softmax/reference; y may be x. */
+void ds_cpu_softmax_reference(float *y, const float *x, int64_t n);
 
 /* The sequence that owns a query row, or NULL. */
 const struct ds_sequence *ds_cpu_sequence_of(const struct ds_attention_args *a, int64_t row);

@@ -35,6 +35,10 @@ struct ds_pinned_code {
     /* Copies, each NaN as 7fc00000. */
     void (*copy)(float *y, const float *x, int64_t n);
     void (*exp)(float *y, const float *x, int64_t n);
+    /* y may be x. */
+    void (*softmax)(float *y, const float *x, int64_t n);
+    void (*combine)(const struct ds_combine_args *a, int64_t row);
+    void (*allreduce)(const struct ds_allreduce_args *a, int64_t row);
 };
 
 extern const struct ds_pinned_code ds_pinned_scalar, ds_pinned_avx2, ds_pinned_avx512;

@@ -294,8 +294,11 @@ static void pinned_attention(const struct ds_attention_args *a, const struct ds_
     finish_row(a, row, head, max, sum, acc, part, padded);
 }
 
+#include "kernels/cpu/pinned_rows.h"
+
 #define DS_PINNED_TABLE                                                                            \
     {                                                                                              \
         V16_NAME, V16_ROWS, V16_PANELS, pinned_matmul, pinned_matmul_file, pinned_rmsnorm,         \
-            pinned_rope, pinned_attention, pinned_silu_mul, pinned_add, pinned_copy, pinned_exp    \
+            pinned_rope, pinned_attention, pinned_silu_mul, pinned_add, pinned_copy, pinned_exp,   \
+            pinned_softmax, pinned_combine, pinned_allreduce                                       \
     }

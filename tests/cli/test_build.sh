@@ -119,10 +119,23 @@ test_install_and_uninstall() {
     cmp "$driftscope" "$at/bin/driftscope"
     "$at/bin/driftscope" --version >/dev/null
     for file in include/driftscope_kernel.h share/man/man1/driftscope.1 share/bash-completion/completions/driftscope \
-        share/zsh/site-functions/_driftscope share/fish/vendor_completions.d/driftscope.fish; do
+        share/zsh/site-functions/_driftscope share/fish/vendor_completions.d/driftscope.fish \
+        share/doc/driftscope/examples/plugin/Makefile; do
         [ -s "$at/$file" ]
         [ "$(stat -c %a "$at/$file")" = 644 ]
     done
+    # The installed example builds against the installed header, and another folder's with PREFIX and DESTDIR.
+    make -s -C "$at/share/doc/driftscope/examples/plugin" OUT="$dir"
+    rm "$dir/pairwise.so" "$dir/axpy.so"
+    run sh -c "$ds_make -o $build/build_info.h DESTDIR='$dir/stage' PREFIX=/opt/ds install"
+    expect 0
+    cp -R examples/plugin "$dir/mine"
+    run env -u INCLUDE make -C "$dir/mine" OUT="$dir" DESTDIR="$dir/stage" PREFIX=/opt/ds
+    expect 0
+    has "$dir/out" "$dir/stage/opt/ds/include"
+    ds kernels --plugin "$dir/pairwise.so" --plugin "$dir/axpy.so"
+    expect 0
+    has "$dir/out" "custom/axpy"
     run sh -c "$ds_make DESTDIR='$dir/root with blank' PREFIX=/opt/ds uninstall"
     expect 0
     [ -z "$(find "$dir/root with blank" -type f)" ]

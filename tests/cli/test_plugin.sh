@@ -5,6 +5,10 @@
 small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512
 short="--batch 1,4 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill --repeat 2 --tokens 1,2,3 -n 2"
 
+# A sanitized program would turn the signals of these plugins into reports of its own.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0
+export ASAN_OPTIONS
+
 # build NAME FLAG...: $dir/NAME.so from tests/plugins/fault.c, against the public header alone.
 build() {
     command -v gcc >/dev/null || skip "no gcc here"
@@ -141,6 +145,217 @@ test_names_that_clash() {
     refused "$dir/two.so: add/mine is a variant of plugin $dir/one.so already"
     ds kernels --plugin "$dir/one.so" --plugin "$dir/one.so"
     refused "$dir/one.so: add/mine is a variant of plugin $dir/one.so already"
+}
+
+# in_a_run NAME FLAG...: a sweep whose last arm uses the plugin's add.
+in_a_run() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/$name.so" --kernels pinned,pinned+add=mine --batch 1 --slot first --neighbours copies \
+        --threads 1 --chunk 0 --mode prefill --repeat 2 --tokens 1,2,3 -n 2 -q -o "$dir/$name.h5" "$@"
+}
+
+test_crash_in_a_launch() {
+    build bad -DFAULT_CRASH_IN_LAUNCH
+    in_a_run bad
+    expect 2
+    has "$dir/err" "1 arm could not be run; first: arm 1, repeat 0: worker 1 died by signal 11 (Segmentation fault) in layer 0 \
+resid_attn: add/mine (plugin bad.so), 3 rows"
+    # What was recorded before stays good.
+    ds show "$dir/bad.h5"
+    expect 0
+    has "$dir/out" "repeat        no difference over"
+    # In the base arm nothing is left to compare.
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -q -o "$dir/base.h5"
+    expect 2
+    has "$dir/err" "base arm: worker 1 died by signal 11 (Segmentation fault) in layer 0 resid_attn: add/mine (plugin bad.so)"
+    [ ! -e "$dir/base.h5" ]
+}
+
+test_end_of_the_process_in_a_launch() {
+    build bad -DFAULT_EXIT_IN_LAUNCH -DFROM_ROWS=2
+    in_a_run bad
+    expect 2
+    has "$dir/err" "worker 1 ended unexpectedly with status 3 in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
+}
+
+test_hang_in_a_launch() {
+    build bad -DFAULT_HANG_IN_LAUNCH
+    in_a_run bad --trial-timeout 2
+    expect 2
+    has "$dir/err" "worker 1 was ended after 2 s in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
+    ds show "$dir/bad.h5"
+    expect 0
+}
+
+test_hang_can_be_interrupted() {
+    build bad -DFAULT_HANG_IN_LAUNCH
+    code=0
+    # shellcheck disable=SC2086
+    "$driftscope" run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -o "$dir/a.h5" \
+        >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$!
+    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+    kill -TERM $pid
+    wait $pid || code=$?
+    expect 130
+}
+
+test_fault_in_prepare() {
+    build bad -DFAULT_CRASH_IN_PREPARE
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/bad.so" --kernels pinned+matmul=mine $short -q -o "$dir/a.h5"
+    expect 2
+    has "$dir/err" "base arm: worker 1 died by signal 8 (Floating point exception) while matmul/mine (plugin bad.so) was being prepared"
+}
+
+test_flush_to_zero_is_put_back_and_told() {
+    build fast -DFAULT_FLUSH_ON_LOAD
+    in_a_run fast
+    expect 0
+    empty "$dir/err" # -q
+    ds kernels add --plugin "$dir/fast.so"
+    expect 0
+    has "$dir/err" "plugin $dir/fast.so: loading it changed this thread's floating-point control word from 0x1f80 to 0x9fc0: \
+subnormals are flushed to zero; it was put back"
+    has "$dir/out" "loading it set mxcsr 0x9fc0"
+    # The record says it of the plugin, and that the run itself kept subnormals.
+    ds diff "$dir/fast.h5" "$dir/fast.h5" --json
+    build mine
+    in_a_run mine
+    ds diff "$dir/fast.h5" "$dir/mine.h5"
+    expect 0
+    has "$dir/out" "loading it set mxcsr 0x9fc0"
+    hasnt "$dir/out" "flush_to_zero"
+}
+
+test_what_a_plugin_prints_is_there_once() {
+    build loud -DFAULT_PRINT_ON_LOAD
+    ds kernels add --plugin "$dir/loud.so"
+    expect 0
+    [ "$(grep -c printed "$dir/out")" -eq 1 ]
+}
+
+test_resume_demands_the_same_plugin() {
+    build mine
+    build other -O2 -DFROM_ROWS=9
+    in_a_run mine
+    expect 0
+    # Nothing is missing, but the check comes first.
+    ds run -m $small --resume "$dir/mine.h5"
+    expect 2
+    has "$dir/err" "the record was made in another environment: plugin_1 was mine.so "
+    has "$dir/err" "is unset"
+    has "$dir/err" "hint: give the files that it was made with, in the same order: --plugin FILE.so"
+    ds run -m $small --resume "$dir/mine.h5" --plugin "$dir/other.so"
+    expect 2
+    has "$dir/err" "plugin_1 was mine.so "
+    has "$dir/err" "is other.so "
+    ds run -m $small --resume "$dir/mine.h5" --plugin "$dir/mine.so"
+    expect 0
+    # A command that is suggested has the plugins of this one.
+    ds show "$dir/mine.h5" --plugin "$dir/mine.so"
+    expect 0
+}
+
+test_interrupted_run_suggests_its_plugins() {
+    build mine
+    code=0
+    "$driftscope" run -m $small --plugin "$dir/mine.so" --kernels pinned+add=mine --repeat 200 -o "$dir/a.h5" >"$dir/out" \
+        2>"$dir/err" </dev/null &
+    pid=$!
+    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+    kill -TERM $pid
+    wait $pid || code=$?
+    expect 130
+    has "$dir/err" "run -m $small --plugin $dir/mine.so --resume $dir/a.h5"
+}
+
+test_workers_of_every_kind_have_the_plugin() {
+    build mine
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/mine.so" --kernels pinned+matmul=mine+add=mine --process 1,2 --dtype f32,bf16 $short -q --no-record
+    expect 0
+    grep -Eq '^matmul/mine +same' "$dir/out"
+}
+
+test_variant_that_cannot_run_here() {
+    build absent -DFAULT_CANNOT_RUN
+    ds kernels add --plugin "$dir/absent.so"
+    expect 0
+    has "$dir/out" "no: needs a device that is not here"
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/absent.so" --kernels pinned+add=mine $short -q --no-record
+    expect 2
+    has "$dir/err" "add/mine cannot run here: needs a device that is not here"
+}
+
+test_kernels_lists_a_plugin_as_json() {
+    need python3
+    build mine -DFEATURES=DS_FEATURE_UNROUNDED
+    ds kernels add --plugin "$dir/mine.so" --json
+    expect 0
+    python3 - "$dir/out" "$dir/mine.so" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+(p,) = d["plugins"]
+assert p["file"] == "mine.so" and p["variants"] == 2 and len(p["digest"]) == 16 and p["loading_set_mxcsr"] is None, p
+mine = [k for k in d["kernels"] if k["plugin"]]
+assert [(k["op"], k["variant"], k["plugin"], k["features"], k["sets"]) for k in mine] == [
+    ("add", "mine", "mine.so", ["unrounded"], [])], mine
+by_set = {s for k in d["kernels"] for s in k["sets"]}
+assert {"vendor", "pinned", "reference"} <= by_set, by_set
+END
+    ds kernels add --plugin "$dir/mine.so"
+    has "$dir/out" "    a + b; can: unrounded; from mine.so"
+    # The digest is that of the file, as anybody can take it.
+    command -v xxhsum >/dev/null || return 0
+    has "$dir/out" "$(xxhsum -H3 "$dir/mine.so" | sed 's/^XXH3_//; s/.* = //; s/ .*//')"
+}
+
+test_reasons_of_a_plugin_are_escaped() {
+    build bad -DFAULT_REFUSE -DNAME='"mine"'
+    in_a_run bad
+    expect 2
+    has "$dir/err" "layer 0 resid_attn: add/mine (plugin bad.so): no \\x1b[31m today"
+}
+
+test_control_word_changed_by_a_launch() {
+    build bad -DFAULT_FLUSH_IN_LAUNCH
+    in_a_run bad
+    expect 2
+    has "$dir/err" "layer 0 resid_attn: add/mine (plugin bad.so): the kernel changed the floating-point control word"
+}
+
+# The header of a plugin compiles alone, pedantically, in C and in C++.
+test_header_alone() {
+    need gcc
+    echo '#include "driftscope_kernel.h"' >"$dir/use.c"
+    gcc -std=c11 -Wall -Wextra -Wpedantic -pedantic-errors -Werror -Ikernels -c -o "$dir/use.o" "$dir/use.c"
+    need g++
+    g++ -std=c++17 -Wall -Wextra -Wpedantic -pedantic-errors -Werror -Ikernels -x c++ -c -o "$dir/use.o" "$dir/use.c"
+    # A plugin in C++ exports the name that is looked for.
+    cat >"$dir/plugin.cc" <<'END'
+#include "driftscope_kernel.h"
+static int launch(const void *, const ds_exec *, char *, size_t) { return 0; }
+const ds_kernel *const *ds_plugin_kernels(uint32_t)
+{
+    static ds_kernel k = {};
+    static const ds_kernel *const all[] = {&k, nullptr};
+    k.abi = DS_KERNEL_ABI;
+    k.op = DS_OP_ADD;
+    k.name = "cxx";
+    k.summary = "does nothing";
+    k.launch = launch;
+    return all;
+}
+END
+    g++ -std=c++17 -Wall -Werror -Ikernels -shared -fPIC -o "$dir/cxx.so" "$dir/plugin.cc"
+    ds kernels add --plugin "$dir/cxx.so"
+    expect 0
+    has "$dir/out" "add/cxx"
 }
 
 run_tests

@@ -61,6 +61,19 @@ static int available(char *why, size_t why_size)
     return 0;
 }
 
+#if defined(FAULT_CRASH_IN_PREPARE)
+static int prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
+                   size_t why_size)
+{
+    (void)w, (void)prepared, (void)bytes_out, (void)why, (void)why_size;
+    raise(SIGFPE);
+    return -1;
+}
+#define PREPARE prepare
+#else
+#define PREPARE NULL
+#endif
+
 static int add(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_add_args *a = args;
@@ -73,6 +86,11 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
             pause();
 #elif defined(FAULT_EXIT_IN_LAUNCH)
         _exit(3);
+#elif defined(FAULT_FLUSH_IN_LAUNCH)
+        _mm_setcsr(_mm_getcsr() | 0x8000);
+#elif defined(FAULT_REFUSE)
+        strncpy(why, "no \033[31m today", why_size - 1);
+        return -1;
 #endif
     }
     for (int64_t r = 0; r < a->rows; r++)
@@ -118,6 +136,7 @@ static const struct ds_kernel kernels[] = {{.abi = ABI,
                                             .name = "mine",
                                             .summary = "one sum in descending k",
                                             .claims = DS_CLAIM_ALL,
+                                            .prepare = PREPARE,
                                             .launch = matmul}};
 
 #if defined(FAULT_NO_SYMBOL)

@@ -222,4 +222,60 @@ static inline void o_attention(const struct ds_attention_args *a, const struct d
     o_attention_lse(a, s, row, head, y, &lse);
 }
 
+/* y[0..n-1] of one row */
+static inline void o_softmax(const float *x, int64_t n, float *y)
+{
+    float m[16], total = 0.0f;
+    for (int j = 0; j < 16; j++)
+        m[j] = -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        m[i % 16] = x[i] > m[i % 16] ? x[i] : m[i % 16];
+    for (int w = 8; w; w /= 2)
+        for (int j = 0; j < w; j++)
+            m[j] = m[j] > m[j + w] ? m[j] : m[j + w];
+    for (int64_t i0 = 0; i0 < n; i0 += 256) {
+        float l[16] = {0};
+        for (int64_t i = i0; i < n && i < i0 + 256; i++)
+            l[i % 16] += o_softmax_term(x[i], m[0]);
+        total = i0 == 0 ? o_tree(l) : total + o_tree(l);
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i] = o_store(o_softmax_term(x[i], m[0]) / total);
+}
+
+/* Which expert comes first: by sorting pairs, not by searching for the next. */
+struct o_choice {
+    float logit;
+    int32_t id;
+};
+static inline int o_choice_order(const void *pa, const void *pb)
+{
+    const struct o_choice *a = pa, *b = pb;
+    if (isnan(a->logit) != isnan(b->logit))
+        return isnan(a->logit) ? 1 : -1;
+    if (a->logit > b->logit)
+        return -1;
+    return a->logit < b->logit ? 1 : a->id - b->id;
+}
+
+static inline void o_router(const float *x, int64_t experts, int64_t top_k, int normalise,
+                            int32_t *ids, float *weights)
+{
+    struct o_choice *list = malloc((size_t)experts * sizeof *list);
+    float *p = malloc((size_t)experts * sizeof *p), sum = 0.0f;
+    for (int64_t i = 0; i < experts; i++)
+        list[i] = (struct o_choice){x[i], (int32_t)i};
+    qsort(list, (size_t)experts, sizeof *list, o_choice_order);
+    o_softmax(x, experts, p);
+    for (int64_t j = 0; j < top_k; j++) {
+        ids[j] = list[j].id;
+        weights[j] = p[ids[j]];
+        sum = j == 0 ? weights[j] : sum + weights[j];
+    }
+    for (int64_t j = 0; j < top_k && normalise; j++)
+        weights[j] = o_store(weights[j] / sum);
+    free(list);
+    free(p);
+}
+
 #endif

@@ -14,7 +14,7 @@ static void test_op_names(void **state)
     assert_int_equal(ds_op_parse("softmix"), -1);
 }
 
-/* Every entry is complete and can be found by its name; no op of the forward pass lacks reference or pinned. */
+/* Every entry is complete and can be found by its name; no op but custom lacks reference or pinned. */
 static void test_table(void **state)
 {
     (void)state;
@@ -27,10 +27,8 @@ static void test_table(void **state)
         assert_true((k->claims & DS_CLAIM_REPEAT) && k->claims <= DS_CLAIM_ALL);
         assert_ptr_equal(ds_kernel_find(k->op, k->name), k);
     }
-    struct ds_kernel_set set;
-    assert_int_equal(ds_kernel_set_parse("pinned", &set, NULL), 0);
     for (int op = 0; op < DS_OP_COUNT; op++) {
-        if (!set.op[op])
+        if (op == DS_OP_CUSTOM)
             continue;
         assert_int_equal(kernel(op, "pinned")->claims, DS_CLAIM_ALL);
         assert_int_equal(kernel(op, "reference")->claims, DS_CLAIM_ALL);
@@ -67,6 +65,22 @@ static void test_sets(void **state)
         assert_string_equal(set.op[DS_OP_MATMUL]->name, cases[i].matmul);
         assert_string_equal(set.op[DS_OP_ATTENTION]->name, cases[i].attention);
         assert_string_equal(set.op[DS_OP_ADD]->name, cases[i].add);
+    }
+}
+
+/* Every named set can be parsed, and has a variant for every op but custom. */
+static void test_set_names(void **state)
+{
+    (void)state;
+    assert_true(ds_kernel_set_count() >= 3);
+    assert_string_equal(ds_kernel_set_name(0), "vendor");
+    assert_null(ds_kernel_set_name(ds_kernel_set_count()));
+    for (size_t i = 0; i < ds_kernel_set_count(); i++) {
+        struct ds_kernel_set set;
+        struct ds_error err;
+        assert_ok(ds_kernel_set_parse(ds_kernel_set_name(i), &set, &err), err);
+        for (int op = 0; op < DS_OP_COUNT; op++)
+            assert_true((set.op[op] == NULL) == (op == DS_OP_CUSTOM));
     }
 }
 
@@ -114,6 +128,20 @@ static void test_set_errors(void **state)
 static int launch_nothing(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     (void)args, (void)exec, (void)why, (void)why_size;
+    return 0;
+}
+
+static int prepare_nothing(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
+                           char *why, size_t why_size)
+{
+    (void)w, (void)prepared, (void)bytes_out, (void)why, (void)why_size;
+    return 0;
+}
+
+static int declare_nothing(int64_t rows, int64_t width, struct ds_custom_args *out, char *why,
+                           size_t why_size)
+{
+    (void)rows, (void)width, (void)out, (void)why, (void)why_size;
     return 0;
 }
 
@@ -170,6 +198,38 @@ static void test_a_faulty_variant_is_refused(void **state)
           .claims = 32,
           .launch = launch_nothing},
          "add/x: claims 0x20"},
+        {{.abi = DS_KERNEL_ABI,
+          .op = DS_OP_ADD,
+          .name = "x",
+          .features = 64,
+          .launch = launch_nothing},
+         "add/x: features 0x40 has bits that mean nothing"},
+        {{.abi = DS_KERNEL_ABI,
+          .op = DS_OP_MATMUL,
+          .name = "x",
+          .features = DS_FEATURE_LSE | DS_FEATURE_FILE_WEIGHTS,
+          .launch = launch_nothing},
+         "matmul/x: features 0x8 belong to another op"},
+        {{.abi = DS_KERNEL_ABI,
+          .op = DS_OP_ATTENTION,
+          .name = "x",
+          .features = DS_FEATURE_FILE_WEIGHTS | DS_FEATURE_UNROUNDED,
+          .launch = launch_nothing},
+         "attention/x: features 0x20 belong to another op"},
+        {{.abi = DS_KERNEL_ABI,
+          .op = DS_OP_ADD,
+          .name = "x",
+          .launch = launch_nothing,
+          .prepare = prepare_nothing},
+         "add/x: prepare is for matmul only"},
+        {{.abi = DS_KERNEL_ABI,
+          .op = DS_OP_ADD,
+          .name = "x",
+          .launch = launch_nothing,
+          .declare = declare_nothing},
+         "add/x: declare is for custom only"},
+        {{.abi = DS_KERNEL_ABI, .op = DS_OP_CUSTOM, .name = "x", .launch = launch_nothing},
+         "custom/x: declare is missing"},
         {{.abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "pinned", .launch = launch_nothing},
          "add/pinned: there is a variant"},
         {{.abi = DS_KERNEL_ABI, .op = DS_OP_MATMUL, .name = "openblas", .launch = launch_nothing},
@@ -349,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_op_names),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_set_names),
         cmocka_unit_test(test_set_errors),
         cmocka_unit_test(test_isa),
         cmocka_unit_test(test_available),
