@@ -250,6 +250,8 @@ static const char *short_stage(const struct ds_site *s)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].stage, s->stage) == 0 && strcmp(names[i].part, s->part) == 0)
             return names[i].text;
+    if (strcmp(s->part, "unrounded") == 0) /* stands before its stage's own column */
+        return "raw";
     return s->stage;
 }
 

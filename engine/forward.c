@@ -56,29 +56,38 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
         float **out;
         int64_t width;
         const char *what;
+        int stage; /* one that writes it; the others have the same readers. -1: none */
     } list[] = {
-        {&f->resid[0], f->d, "residual rows"},
-        {&f->resid[1], f->d, "residual rows"},
-        {&f->norm, f->d, "norm rows"},
-        {&f->q, f->q_dim, "q rows"},
-        {&f->k, f->kv_dim, "k rows"},
-        {&f->v, f->kv_dim, "v rows"},
-        {&f->q_rope, f->q_dim, "q_rope rows"},
-        {&f->k_rope, f->kv_dim, "k_rope rows"},
-        {&f->attn_out, f->q_dim, "attn_out rows"},
-        {&f->proj, f->d, "projection rows"},
-        {&f->gate, f->d_ff, "gate rows"},
-        {&f->up, f->d_ff, "up rows"},
-        {&f->act, f->d_ff, "act rows"},
-        {&f->kv_back, f->kv_dim, "cache rows read back"},
-        {&f->head_in, f->d, "head input rows"},
+        {&f->resid[0], f->d, "residual rows", DS_ST_RESID_FFN},
+        {&f->resid[1], f->d, "residual rows", DS_ST_RESID_ATTN},
+        {&f->norm, f->d, "norm rows", DS_ST_FFN_NORM},
+        {&f->q, f->q_dim, "q rows", DS_ST_Q_PROJ},
+        {&f->k, f->kv_dim, "k rows", DS_ST_K_PROJ},
+        {&f->v, f->kv_dim, "v rows", -1},
+        {&f->q_rope, f->q_dim, "q_rope rows", DS_ST_Q_ROPE},
+        {&f->k_rope, f->kv_dim, "k_rope rows", -1},
+        {&f->attn_out, f->q_dim, "attn_out rows", DS_ST_ATTN_OUT},
+        {&f->proj, f->d, "projection rows", DS_ST_O_PROJ},
+        {&f->gate, f->d_ff, "gate rows", DS_ST_GATE},
+        {&f->up, f->d_ff, "up rows", DS_ST_UP},
+        {&f->act, f->d_ff, "act rows", DS_ST_ACT},
+        {&f->kv_back, f->kv_dim, "cache rows read back", -1},
+        {&f->head_in, f->d, "head input rows", -1},
     };
+    const uint32_t unrounded =
+        f->config.dtype == DS_F32 ? 0 : ds_forward_unrounded(&f->config.kernels);
     int64_t widest = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
             return -1;
         if (f->config.poison)
             ds_forward_poison(*list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width);
+        if (list[i].stage >= 0 && unrounded >> list[i].stage & 1) {
+            int n = f->n_twins++;
+            f->twin[n].rounded = *list[i].out;
+            if (rows_of(f, &f->twin[n].unrounded, list[i].width, "rows before rounding", err) != 0)
+                return -1;
+        }
         if (list[i].width > widest)
             widest = list[i].width;
     }
@@ -149,7 +158,12 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->team = ds_team_new(c->threads, err);
     if (!f->team)
         return -1;
-    f->exec = (struct ds_exec){.threads = c->threads, .team = f->team, .run = run_team};
+    f->exec = (struct ds_exec){.threads = c->threads,
+                               .team = f->team,
+                               .run = run_team,
+                               .dtype = c->dtype == DS_BF16  ? DS_ELEMENT_BF16
+                                        : c->dtype == DS_F16 ? DS_ELEMENT_F16
+                                                             : DS_ELEMENT_F32};
     if (ds_kv_cache_init(&f->cache, hp->n_layers, c->n_requests, c->capacity, c->page_size,
                          f->kv_dim, err) != 0)
         return -1;
@@ -202,6 +216,8 @@ void ds_forward_free(struct ds_forward *f)
                      f->exec.scratch};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
+    for (int i = 0; i < f->n_twins; i++)
+        free(f->twin[i].unrounded);
     ds_kv_cache_free(&f->cache);
     ds_team_free(f->team);
     free(f);

@@ -19,6 +19,17 @@
 int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites,
                      struct ds_edge **edges, uint32_t *n_edges, struct ds_error *err);
 
+/* Stages whose rows these kernels read as they were before rounding (DS_FEATURE_UNROUNDED), as a bit
+ * for each stage; 0 = none. */
+uint32_t ds_forward_unrounded(const struct ds_kernel_set *kernels);
+/* The same bits from a list of sites made by the function below. */
+uint32_t ds_forward_unrounded_of(const struct ds_site *sites, size_t n);
+/* Sites and edges where such stages have a site of part "unrounded" (always f32) before their own:
+ * what a kernel reads must be seen, or it is blamed for what it was given. */
+int ds_forward_sites_with(const struct ds_model *m, int dtype, uint32_t unrounded,
+                          struct ds_site **sites, uint32_t *n_sites, struct ds_edge **edges,
+                          uint32_t *n_edges, struct ds_error *err);
+
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 /* What a pass is doing, kept where another process can read it when this one is gone. */
@@ -39,8 +50,9 @@ struct ds_forward_config {
     int threads;
     int32_t max_rows; /* rows of the largest call */
     int32_t n_requests;
-    int32_t capacity;  /* cache slots per request, left padding included */
-    int32_t page_size; /* 0 = one page per request */
+    int32_t capacity;   /* cache slots per request, left padding included */
+    int32_t page_size;  /* 0 = one page per request */
+    uint32_t unrounded; /* the probe's sites were made with these */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
     struct ds_place *place; /* where to say what is being done; NULL: nowhere */

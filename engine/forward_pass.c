@@ -1,5 +1,6 @@
 /* forward_pass.c: the stages of one call, in order: launch the kernel, round its output to the
- * activation dtype, show it to the probe. Owns the order of things; must not know how a call was
+ * activation dtype, show it to the probe. A kernel with DS_FEATURE_UNROUNDED is given what its
+ * producer left before that was rounded; everybody else reads the rounded rows. Owns the order of things; must not know how a call was
  * planned, nor what a probe does with what it is shown. */
 #include "engine/forward_private.h"
 
@@ -9,6 +10,21 @@
 #include <string.h>
 
 /* ---- rounding and showing -------------------------------------------------------------------- */
+
+static float *unrounded_twin(const struct ds_forward *f, const float *y)
+{
+    for (int i = 0; i < f->n_twins; i++)
+        if (f->twin[i].rounded == y)
+            return f->twin[i].unrounded;
+    return NULL;
+}
+
+const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x)
+{
+    const struct ds_kernel *k = f->config.kernels.op[ds_stage(stage)->op];
+    const float *twin = k->features & DS_FEATURE_UNROUNDED ? unrounded_twin(f, x) : NULL;
+    return twin ? twin : x;
+}
 
 struct rounding {
     int dtype;
@@ -31,6 +47,23 @@ static void round_share(void *arg, int thread, int threads)
         ds_round_many(r->dtype, r->half + begin, r->y + begin, (size_t)(end - begin));
 }
 
+/* What a probe wrote into the rounded rows holds for those before rounding, too: an element that does
+ * not round to what stands there was changed. */
+static void follow_share(void *arg, int thread, int threads)
+{
+    const struct rounding *r = arg;
+    uint16_t would[64];
+    long begin, end;
+    ds_team_share((long)r->n, 64, thread, threads, &begin, &end);
+    for (long i = begin; i < end; i += 64) {
+        size_t n = end - i < 64 ? (size_t)(end - i) : 64;
+        ds_round_many(r->dtype, would, r->y + i, n);
+        for (size_t k = 0; k < n; k++)
+            if (would[k] != r->half[i + (long)k])
+                ds_widen_many(r->dtype, r->y + i + (long)k, r->half + i + (long)k, 1);
+    }
+}
+
 /* y -> half or half -> y, spread over the team where that pays. */
 static void convert(struct ds_forward *f, float *y, int64_t n, int widen)
 {
@@ -41,8 +74,24 @@ static void convert(struct ds_forward *f, float *y, int64_t n, int widen)
         ds_team_run(f->team, round_share, &r);
 }
 
-/* Shows all recorded rows of a site. */
-static int show(struct ds_pass *p, int stage, void *data, size_t element)
+static void follow(struct ds_forward *f, float *twin, int64_t n)
+{
+    struct rounding r = {.dtype = f->config.dtype, .half = f->half, .y = twin, .n = n};
+    if (n < 1 << 14)
+        follow_share(&r, 0, 1);
+    else
+        ds_team_run(f->team, follow_share, &r);
+}
+
+static uint32_t site_of(const struct ds_pass *p, int stage)
+{
+    const struct ds_forward *f = p->f;
+    return ds_stage_site(stage, p->layer, f->m->hp.n_layers, f->config.unrounded);
+}
+
+/* Shows all recorded rows of a stage's site, or of the one before it, where the rows are those
+ * before rounding. */
+static int show_at(struct ds_pass *p, int stage, uint32_t before, void *data, size_t element)
 {
     struct ds_forward *f = p->f;
     if (!p->probe || !f->n_rec)
@@ -50,9 +99,13 @@ static int show(struct ds_pass *p, int stage, void *data, size_t element)
     if (!f->launch_known[stage])
         ds_pass_describe(f, stage, NULL);
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
-    return ds_probe_site(p->probe, ds_stage_site(stage, p->layer, f->m->hp.n_layers),
-                         &f->launch[stage], data, (size_t)width * element, (uint32_t)width, NULL, 0,
-                         p->err);
+    return ds_probe_site(p->probe, site_of(p, stage) - before, &f->launch[stage], data,
+                         (size_t)width * element, (uint32_t)width, NULL, 0, p->err);
+}
+
+static int show(struct ds_pass *p, int stage, void *data, size_t element)
+{
+    return show_at(p, stage, 0, data, element);
 }
 
 /* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
@@ -61,13 +114,20 @@ static int show(struct ds_pass *p, int stage, void *data, size_t element)
 static int emit(struct ds_pass *p, int stage, float *y)
 {
     struct ds_forward *f = p->f;
+    if (f->config.unrounded >> stage & 1 && show_at(p, stage, 1, y, sizeof *y) != 0)
+        return -1;
     if (f->config.dtype == DS_F32)
         return show(p, stage, y, sizeof *y);
     int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
+    float *twin = unrounded_twin(f, y);
+    if (twin)
+        memcpy(twin, y, (size_t)n * sizeof *y);
     convert(f, y, n, 0);
     if (show(p, stage, f->half, sizeof *f->half) != 0)
         return -1;
     convert(f, y, n, 1);
+    if (twin && p->probe)
+        follow(f, twin, n);
     return 0;
 }
 
@@ -84,9 +144,9 @@ static int show_chosen(struct ds_pass *p, int stage, void *data, size_t element)
         int recorded = f->logit_rec[i] != UINT32_MAX;
         for (n = 1; i + n < f->n_logits && (f->logit_rec[i + n] != UINT32_MAX) == recorded; n++)
             ;
-        if (recorded && ds_probe_site(p->probe, ds_stage_site(stage, p->layer, f->m->hp.n_layers),
-                                      &f->launch[stage], (char *)data + (size_t)i * stride, stride,
-                                      (uint32_t)width, f->logit_rec + i, (uint32_t)n, p->err) != 0)
+        if (recorded && ds_probe_site(p->probe, site_of(p, stage), &f->launch[stage],
+                                      (char *)data + (size_t)i * stride, stride, (uint32_t)width,
+                                      f->logit_rec + i, (uint32_t)n, p->err) != 0)
             return -1;
     }
     return 0;
@@ -100,7 +160,7 @@ static int rmsnorm(struct ds_pass *p, int stage, const float *x, const struct ds
     struct ds_forward *f = p->f;
     struct ds_rmsnorm_args a = {.rows = f->rows,
                                 .width = f->d,
-                                .x = x,
+                                .x = ds_forward_input(f, stage, x),
                                 .ldx = f->d,
                                 .weight = w->data,
                                 .eps = f->m->hp.rms_eps,
@@ -130,7 +190,7 @@ static int matmul(struct ds_pass *p, int stage, const float *x, const struct ds_
                   const struct ds_weight *bias, float *y)
 {
     struct ds_matmul_args a;
-    matmul_args(p->f, w, bias, p->f->rows, x, y, &a);
+    matmul_args(p->f, w, bias, p->f->rows, ds_forward_input(p->f, stage, x), y, &a);
     return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * a.n)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -147,7 +207,7 @@ static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, flo
                              .positions = f->positions,
                              .cos_sin = f->m->rope_table,
                              .table_positions = f->m->rope_positions,
-                             .x = x,
+                             .x = ds_forward_input(f, stage, x),
                              .ldx = width,
                              .y = y,
                              .ldy = width};
@@ -211,7 +271,7 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .kv_heads = hp->n_kv_heads,
                                     .head_dim = hp->head_dim,
                                     .scale = f->scale,
-                                    .q = f->q_rope,
+                                    .q = ds_forward_input(f, DS_ST_ATTN_OUT, f->q_rope),
                                     .ldq = f->q_dim,
                                     .cache_k = ds_kv_cache_layer(&f->cache, f->cache.k, layer),
                                     .cache_v = ds_kv_cache_layer(&f->cache, f->cache.v, layer),
@@ -238,8 +298,8 @@ static int add(struct ds_pass *p, int stage, const float *x, const float *delta,
     struct ds_forward *f = p->f;
     struct ds_add_args a = {.rows = f->rows,
                             .width = f->d,
-                            .a = x,
-                            .b = delta,
+                            .a = ds_forward_input(f, stage, x),
+                            .b = ds_forward_input(f, stage, delta),
                             .lda = f->d,
                             .ldb = f->d,
                             .y = y,
@@ -252,8 +312,8 @@ static int silu_mul(struct ds_pass *p)
     struct ds_forward *f = p->f;
     struct ds_silu_mul_args a = {.rows = f->rows,
                                  .width = f->d_ff,
-                                 .gate = f->gate,
-                                 .up = f->up,
+                                 .gate = ds_forward_input(f, DS_ST_ACT, f->gate),
+                                 .up = ds_forward_input(f, DS_ST_ACT, f->up),
                                  .ldx = f->d_ff,
                                  .y = f->act,
                                  .ldy = f->d_ff};
@@ -310,9 +370,9 @@ static int choose_tokens(struct ds_pass *p)
     struct ds_forward *f = p->f;
     if (!f->n_logits)
         return 0;
+    const float *norm = ds_forward_input(f, DS_ST_LOGITS, f->norm);
     for (int32_t i = 0; i < f->n_logits; i++)
-        memcpy(f->head_in + i * f->d, f->norm + f->logit_row[i] * f->d,
-               (size_t)f->d * sizeof(float));
+        memcpy(f->head_in + i * f->d, norm + f->logit_row[i] * f->d, (size_t)f->d * sizeof(float));
     struct ds_matmul_args a;
     matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
     if (ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||

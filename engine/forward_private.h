@@ -13,6 +13,8 @@
  */
 #define DS_POISON_BITS 0x7fd5a5a5u
 
+enum { DS_TWINS = 13 };
+
 struct ds_forward {
     struct ds_model *m;
     struct ds_forward_config config;
@@ -27,6 +29,11 @@ struct ds_forward {
     /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
     float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
     float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
+    /* The same as above before rounding, where a kernel of this pass reads that. */
+    struct {
+        float *rounded, *unrounded;
+    } twin[DS_TWINS];
+    int n_twins;
     float *kv_back; /* cache rows of a call, read back */
     float *head_in; /* final_norm rows whose logits are wanted */
     float *logits;  /* [max_rows][vocab], touched only as far as used */
@@ -68,6 +75,9 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
 
 /* Makes scratch large enough for every op at `rows` rows of the planned call's sequences. */
 int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err);
+
+/* What a stage's kernel reads of these activations: themselves, or their values before rounding. */
+const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x);
 
 /* Runs a stage's kernel. y (n elements, or NULL) is what it will write: poisoned first if asked
  * for. The caller's control word is checked after every launch, that of the other threads once a

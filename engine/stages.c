@@ -84,13 +84,35 @@ int64_t ds_stage_width_of(int s, const struct ds_hparams *hp)
     }
 }
 
-uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers)
+uint32_t ds_stages_read_by(uint32_t ops)
 {
+    uint32_t stages = 0;
+    ops &= ~(1u << DS_OP_CACHE);
+    for (int s = 0; s < DS_ST_COUNT; s++)
+        for (int i = 0; table[s].op >= 0 && ops >> table[s].op & 1 && i < table[s].n_inputs; i++) {
+            int from = table[s].inputs[i].stage;
+            stages |= from == DS_ST_RESID_IN ? 1u << DS_ST_EMBED | 1u << DS_ST_RESID_FFN
+                      : table[from].store == DS_STORE_ACTIVATION ? 1u << from
+                                                                 : 0u;
+        }
+    return stages & ~(1u << DS_ST_KV_WRITE_K | 1u << DS_ST_KV_WRITE_V);
+}
+
+/* Sites of stages begin..end-1 of one layer. */
+static uint32_t sites_of(int begin, int end, uint32_t unrounded)
+{
+    uint32_t bits = unrounded >> begin & ((1u << (end - begin)) - 1);
+    return (uint32_t)(end - begin + __builtin_popcount(bits));
+}
+
+uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers, uint32_t unrounded)
+{
+    const uint32_t before = sites_of(0, DS_ST_FIRST_OF_LAYER, unrounded),
+                   each = sites_of(DS_ST_FIRST_OF_LAYER, DS_ST_FIRST_AFTER, unrounded);
     if (s < DS_ST_FIRST_OF_LAYER)
-        return (uint32_t)s;
+        return sites_of(0, s + 1, unrounded) - 1;
     if (s >= DS_ST_FIRST_AFTER)
-        return (uint32_t)DS_ST_FIRST_OF_LAYER + (uint32_t)n_layers * DS_STAGES_PER_LAYER +
-               (uint32_t)(s - DS_ST_FIRST_AFTER);
-    return (uint32_t)DS_ST_FIRST_OF_LAYER + (uint32_t)layer * DS_STAGES_PER_LAYER +
-           (uint32_t)(s - DS_ST_FIRST_OF_LAYER);
+        return before + (uint32_t)n_layers * each + sites_of(DS_ST_FIRST_AFTER, s + 1, unrounded) -
+               1;
+    return before + (uint32_t)layer * each + sites_of(DS_ST_FIRST_OF_LAYER, s + 1, unrounded) - 1;
 }

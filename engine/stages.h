@@ -74,7 +74,13 @@ const struct ds_stage_info *ds_stage(int s);
 const char *ds_stage_op_name(int s);
 /* Elements of a row. */
 int64_t ds_stage_width_of(int s, const struct ds_hparams *hp);
-/* The site's index in execution order; `layer` is ignored for stages outside the layers. */
-uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers);
+/* The stages whose rows a kernel of one of these ops (bit 1 << op) reads, as a bit for each stage.
+ * The cache is left out: what it stores is rounded. */
+uint32_t ds_stages_read_by(uint32_t ops);
+
+/* The site's index in execution order; `layer` is ignored for stages outside the layers.
+ * `unrounded`: a bit for each stage that has a site for its rows before rounding, too, right before
+ * its own. */
+uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers, uint32_t unrounded);
 
 #endif

@@ -95,7 +95,9 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
         return 0;
     struct ds_edge *edges;
     uint32_t n_sites, n_edges;
-    if (ds_forward_sites(s->model, dtype, &f->sites, &n_sites, &edges, &n_edges, err) != 0)
+    if (ds_forward_sites_with(s->model, dtype,
+                              ds_forward_unrounded_of(s->header->sites, s->header->n_sites),
+                              &f->sites, &n_sites, &edges, &n_edges, err) != 0)
         return -1;
     free(edges);
     if (n_sites != s->header->n_sites)
@@ -458,10 +460,25 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
     return 0;
 }
 
+/* Stages that some arm with a 16-bit format reads before rounding. All arms show them, so that they
+ * can be compared. */
+static int unrounded_stages(const struct ds_header *h, uint32_t *stages, struct ds_error *err)
+{
+    struct ds_setting s;
+    *stages = 0;
+    for (size_t a = 0; a < h->n_arms; a++) {
+        if (ds_setting_parse(h->arms[a].values, &s, err) != 0)
+            return ds_prefix(err, "arm %zu", a);
+        if (s.dtype != DS_F32)
+            *stages |= ds_forward_unrounded(&s.kernels);
+    }
+    return 0;
+}
+
 int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
                             struct ds_error *err)
 {
-    uint32_t n_sites, n_edges;
+    uint32_t n_sites, n_edges, unrounded;
     snprintf(h->model_name, sizeof h->model_name, "%s", m->name);
     snprintf(h->model_arch, sizeof h->model_arch, "%s", m->hp.arch);
     h->model_digest = m->digest;
@@ -469,7 +486,9 @@ int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
     h->n_heads = m->hp.n_heads;
     h->n_kv_heads = m->hp.n_kv_heads;
     h->head_dim = m->hp.head_dim;
-    if (ds_forward_sites(m, dtype, &h->sites, &n_sites, &h->edges, &n_edges, err) != 0)
+    if (unrounded_stages(h, &unrounded, err) != 0 ||
+        ds_forward_sites_with(m, dtype, unrounded, &h->sites, &n_sites, &h->edges, &n_edges, err) !=
+            0)
         return -1;
     h->n_sites = n_sites;
     h->n_edges = n_edges;

@@ -139,7 +139,8 @@ struct ds_sweep_result {
  * result. */
 int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err);
 
-/* Fills sites and edges of a header for the base arm's dtype, layers and heads, weights and
+/* Fills sites and edges of a header, whose arms are planned, for the base arm's dtype and what the
+ * arms' kernels read before rounding; layers and heads, weights and
  * hyperparameters. */
 int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
                             struct ds_error *err);

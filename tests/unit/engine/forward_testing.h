@@ -28,6 +28,7 @@ struct ds_probe {
     const struct ds_probe *heal; /* rows are overwritten with those of this one ... */
     int64_t heal_all_but;        /* ... except at this site */
     int64_t fail_at;             /* ds_probe_site fails here; -1 = nowhere */
+    int64_t flip_at;             /* every element shown here changes its sign; -1 = nowhere */
 };
 
 static inline size_t row_bytes(const struct ds_site *s)
@@ -42,18 +43,26 @@ static inline char **row_at(const struct ds_probe *p, uint32_t site, int32_t req
                    (size_t)position];
 }
 
-static inline struct ds_probe *keeper_new(const struct ds_model *m, int dtype)
+/* unrounded: stages that have a site before rounding, too. */
+static inline struct ds_probe *keeper_new_with(const struct ds_model *m, int dtype,
+                                               uint32_t unrounded)
 {
     struct ds_error err;
     struct ds_probe *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    assert_ok(ds_forward_sites(m, dtype, &p->sites, &p->n_sites, &p->edges, &p->n_edges, &err),
+    assert_ok(ds_forward_sites_with(m, dtype, unrounded, &p->sites, &p->n_sites, &p->edges,
+                                    &p->n_edges, &err),
               err);
     p->row = calloc((size_t)p->n_sites * MAX_REQUESTS * MAX_POSITIONS, sizeof *p->row);
     p->launch = calloc(p->n_sites, sizeof *p->launch);
     assert_true(p->row && p->launch);
-    p->heal_all_but = p->fail_at = -1;
+    p->heal_all_but = p->fail_at = p->flip_at = -1;
     return p;
+}
+
+static inline struct ds_probe *keeper_new(const struct ds_model *m, int dtype)
+{
+    return keeper_new_with(m, dtype, 0);
 }
 
 static inline void keeper_free(struct ds_probe *p)
@@ -107,6 +116,9 @@ int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *lau
         assert_non_null(*place);
         memcpy(*place, at, row_bytes(&p->sites[site]));
         p->shown++;
+        size_t element = row_bytes(&p->sites[site]) / width;
+        for (uint32_t e = 0; (int64_t)site == p->flip_at && e < width; e++)
+            at[(e + 1) * element - 1] ^= (char)0x80;
         if (p->heal && (int64_t)site != p->heal_all_but) {
             const char *from = *row_at(p->heal, site, r->request, r->position);
             assert_non_null(from);
