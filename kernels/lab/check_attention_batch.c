@@ -64,7 +64,7 @@ static int batch_prefill(struct ds_check *c, const struct ds_form *f, int thread
             ds_scene_add(&s, 0, slot, 1);
         ds_scene_text(&s, "%s a prefill of %d row%s", i % 2 ? "behind" : "before", q[i / 2],
                       q[i / 2] == 1 ? "" : "s");
-        if (ds_scene_hold_alone(c, &s, -1) < 0)
+        if (ds_scene_hold_alone(c, &s, 0) < 0)
             return -1;
     }
     return 0;
@@ -91,7 +91,7 @@ static int batch_lengths(struct ds_check *c, int threads, struct ds_spans *spans
 
 int ds_attention_batch(struct ds_check *c)
 {
-    static const int32_t slots[] = {0, 32, 255, 511, 1023};
+    static const int32_t slots[] = {0, 92, 255, 511, 1023};
     struct ds_classes best = {.n = 0};
     struct ds_spans broken = {.of = "kv_len"};
     struct ds_form form[2];
@@ -106,7 +106,7 @@ int ds_attention_batch(struct ds_check *c)
                 if (batch_counts(c, &form[f], threads[t], slots[i], f == 0 && i % 3 == 1, &best) !=
                     0)
                     return -1;
-            if (batch_prefill(c, &form[f], threads[t], 32) != 0 ||
+            if (batch_prefill(c, &form[f], threads[t], 92) != 0 ||
                 batch_prefill(c, &form[f], threads[t], 511) != 0)
                 return -1;
         }
@@ -184,7 +184,7 @@ static void between(const struct ds_check *c, struct ds_scene *s, const struct d
 }
 
 static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                             int all, struct ds_classes *best)
+                             int all, struct ds_classes *best, struct ds_spans *spans)
 {
     struct ds_classes k = {.n = 0};
     struct ds_scene base, s;
@@ -259,7 +259,7 @@ static int neighbour_rows(struct ds_check *c, const struct ds_form *f, int threa
 
 int ds_attention_neighbours(struct ds_check *c)
 {
-    static const int32_t slots[] = {32, 511, 700};
+    static const int32_t slots[] = {92, 511, 700};
     struct ds_classes best = {.n = 0};
     struct ds_spans spans = {.of = "kv_len beside"};
     struct ds_form form[2];
