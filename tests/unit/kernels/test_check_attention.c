@@ -273,10 +273,7 @@ static void test_tile_by_query_length(void **state)
     assert_string_equal(p->classes_of, "rows");
     expect_text(p->classes, "same"); /* up to one tile of 32 */
     assert_true(p->smallest_size.elements > 0 && p->smallest_size.max_ulp > 0);
-    /* Chunks stand in the scenes of these, too. */
-    expect(&r,
-           P(CHUNK) | P(BATCH) | (r.property[DS_PROPERTY_NEIGHBOURS].differ ? P(NEIGHBOURS) : 0),
-           "tile by q_len");
+    expect(&r, P(CHUNK), "tile by q_len");
 }
 
 static void test_tile_by_rows(void **state)
