@@ -21,7 +21,8 @@ struct ds_worker_context {
     const struct ds_site *sites;
     const uint8_t *site_on;
     char blas_core[24];
-    int open_blas; /* an arm of this worker uses OpenBLAS */
+    int open_blas;  /* an arm of this worker uses OpenBLAS */
+    int open_cblas; /* ... the library of --blas */
 };
 
 /* Forks. The caller must have no other thread. */

@@ -25,7 +25,7 @@ static const struct ds_kernel *const table[] = {
     &ds_embed_pinned, &ds_embed_reference,
     &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
     &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
-    &ds_matmul_openblas,
+    &ds_matmul_openblas, &ds_matmul_cblas,
     &ds_matmul_split_k, &ds_matmul_stream_k, &ds_matmul_atomic, &ds_matmul_ticket, &ds_matmul_bf16_partials,
     &ds_matmul_tf32, &ds_matmul_q8, &ds_matmul_pinned, &ds_matmul_reference,
     &ds_rope_pinned, &ds_rope_fused, &ds_rope_reference,
