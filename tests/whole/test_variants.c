@@ -46,7 +46,7 @@ static const struct {
     const char *kernels, *variant, *drifts, *unstable;
     int kind; /* of the first drift; -1 = there is none */
 } cases[] = {
-    {"split", "split-k", " batch threads chunk mode ", " ", DS_KIND_ROUNDING_ORDER},
+    {"pinned+matmul=split-k", "split-k", " batch threads chunk mode ", " ", DS_KIND_ROUNDING_ORDER},
     {"pinned+matmul=stream-k", "stream-k", " batch slot neighbours padding threads chunk mode ",
      " ", DS_KIND_ROUNDING_ORDER},
     {"pinned+matmul=atomic", "atomic", " ",
@@ -81,6 +81,21 @@ static void test_each_drifts_where_it_says(void **state)
     }
 }
 
+/* The set split: its three kernels are blamed, the matmul for the batch on one thread, too. */
+static void test_the_set_split(void **state)
+{
+    struct outcome x;
+    (void)state;
+    judge_set(&x, "split");
+    check("split", x.v.result == DS_RESULT_DRIFT && x.v.stable);
+    conditions_are(&x, "split", "split-k", DS_COND_DRIFT, " batch threads chunk mode ");
+    check("split", condition_of(&x.v, "rmsnorm", "split", "threads") == DS_COND_DRIFT);
+    for (size_t k = 0; k < x.v.n_kernels; k++)
+        check("split",
+              x.v.kernels[k].origins == 0 || strncmp(x.v.kernels[k].variant, "split", 5) == 0);
+    done(&x);
+}
+
 /* The less exact ones are another answer than the pinned one, and the kernel set is named. */
 static void test_less_exact_sets_differ(void **state)
 {
@@ -102,6 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_drifts_where_it_says),
+        cmocka_unit_test(test_the_set_split),
         cmocka_unit_test(test_less_exact_sets_differ),
     };
     return cmocka_run_group_tests_name("variants in a model", tests, NULL, NULL);
