@@ -86,6 +86,8 @@ const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 
 /* Loads the files of --plugin, once, before a verb looks for kernels (plugins.c). */
 int ds_cli_plugins(const struct ds_options *o, struct ds_error *err);
+/* Chooses the library of --blas, if one was given (blas_library.c). */
+int ds_cli_blas_library(const struct ds_options *o, struct ds_error *err);
 
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 

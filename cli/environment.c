@@ -6,6 +6,7 @@
 #include "base/fp_control.h"
 #include "base/mem.h"
 #include "dumps/record.h"
+#include "kernels/cblas.h"
 #include "kernels/plugin.h"
 #include "kernels/registry.h"
 
@@ -222,6 +223,24 @@ static void add_plugins(struct list *l)
     }
 }
 
+/* The library of matmul/cblas, in the same way, and what it says of itself. */
+static void add_cblas(struct list *l)
+{
+    struct ds_buf value = {0};
+    if (!*ds_cblas_path())
+        return;
+    ds_buf_escape(&value, ds_cblas_file(), (size_t)-1);
+    ds_buf_printf(&value, " %016" PRIx64 " ", ds_cblas_digest());
+    ds_buf_escape(&value, ds_cblas_config(), (size_t)-1);
+    if (ds_cblas_fp_changed())
+        ds_buf_printf(&value, ", loading it sets mxcsr 0x%04x", (unsigned)ds_cblas_fp_changed());
+    if (value.failed)
+        l->failed = 1;
+    else
+        add(l, "cblas", value.data);
+    ds_buf_free(&value);
+}
+
 int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err)
 {
     struct list l = {.err = err};
@@ -234,6 +253,7 @@ int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err)
     add_float_state(&l);
     add_libraries(&l);
     add_plugins(&l);
+    add_cblas(&l);
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *value = getenv(variables[i]);
         if (value)

@@ -3,6 +3,7 @@
 #include "cli/render_verdict.h"
 
 #include "cli/render_matrix.h"
+#include "kernels/cblas.h"
 #include "kernels/plugin.h"
 
 #include <inttypes.h>
@@ -81,6 +82,11 @@ static void add_run(struct ds_buf *out, const char *model)
     for (size_t i = 0; i < ds_plugin_count(); i++) {
         ds_buf_puts(out, "--plugin ");
         ds_cli_quote(out, ds_plugin_at(i)->path);
+        ds_buf_puts(out, " ");
+    }
+    if (*ds_cblas_path()) {
+        ds_buf_puts(out, "--blas ");
+        ds_cli_quote(out, ds_cblas_path());
         ds_buf_puts(out, " ");
     }
 }

@@ -327,6 +327,9 @@ static int check_environment(const struct ds_options *o, const struct ds_header 
             if (strncmp(t->name, "plugin_", 7) == 0)
                 ds_hint(err, "give the files that it was made with, in the same order: --plugin "
                              "FILE.so; --force does without");
+            else if (strcmp(t->name, "cblas") == 0)
+                ds_hint(err, "give the library that it was made with: --blas FILE.so; --force does "
+                             "without");
             else
                 ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
         }

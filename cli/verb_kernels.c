@@ -4,6 +4,7 @@
 #include "cli/options.h"
 
 #include "base/names.h"
+#include "kernels/cblas.h"
 #include "kernels/plugin.h"
 #include "kernels/registry.h"
 
@@ -58,6 +59,16 @@ static void text_sets(char *out, size_t size, const struct entry *e)
             n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "", ds_kernel_set_name(s));
     if (n == 0)
         snprintf(out, size, "-");
+}
+
+/* The library of --blas, if there is one: "libblis.so.4: BLIS 0.9.0 zen3". */
+static void add_cblas(struct ds_buf *b)
+{
+    if (!*ds_cblas_path())
+        return;
+    ds_buf_escape(b, ds_cblas_file(), (size_t)-1);
+    ds_buf_puts(b, ": ");
+    ds_buf_escape(b, ds_cblas_config(), (size_t)-1);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -158,6 +169,11 @@ static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
                    "condition.\n");
     ds_buf_printf(b, "pinned variants use %s code here; %s\n", ds_isa_name(),
                   ds_blas_is_open() ? ds_blas_config() : "OpenBLAS cannot be opened");
+    if (*ds_cblas_path()) {
+        ds_buf_puts(b, "matmul/cblas uses ");
+        add_cblas(b);
+        ds_buf_puts(b, "\n");
+    }
     text_plugins(b);
     ds_buf_printf(b, "%zu variants, %zu of them cannot run here\n", listed, missing);
 }
@@ -226,10 +242,14 @@ static int json_list(struct ds_buf *b, int only_op)
             inspect(ds_kernel_at(i), &e);
             json_array_append_new(kernels, json_entry(&e));
         }
-    json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:o}", "schema", "driftscope.kernels/1",
+    struct ds_buf cblas = {0};
+    add_cblas(&cblas);
+    json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "schema", "driftscope.kernels/1",
                              "pinned_isa", ds_isa_name(), "blas",
                              ds_blas_is_open() ? json_string(ds_blas_config()) : json_null(),
-                             "plugins", json_plugins(), "kernels", kernels);
+                             "cblas", cblas.data ? json_string(cblas.data) : json_null(), "plugins",
+                             json_plugins(), "kernels", kernels);
+    ds_buf_free(&cblas);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (text)
         ds_buf_printf(b, "%s\n", text);

@@ -202,7 +202,9 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
      * one. */
     c.open_blas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "openblas") == 0 || set->blas_core[0];
-    int n = snprintf(key, sizeof key, "%d %d %s", set->dtype, c.open_blas, set->blas_core);
+    c.open_cblas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "cblas") == 0;
+    int n = snprintf(key, sizeof key, "%d %d %d %s", set->dtype, c.open_blas, c.open_cblas,
+                     set->blas_core);
     if (set->processes > 1)
         snprintf(key + n, sizeof key - (size_t)n, " %u %d", arm, (int)repeat % set->processes);
     if (st->worker.pid && strcmp(key, st->key) == 0)

@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernels/cblas.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -289,10 +291,16 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .threads_asked = r->setting.threads,
                             .threads_max = ds_team_threads(ds_forward_team(r->forward)),
                             .threads_seen = DS_UNKNOWN,
-                            .blas_threads = ds_blas_is_open() ? ds_blas_max_threads() : DS_UNKNOWN};
-    strncpy(info.blas_config, ds_blas_is_open() ? ds_blas_config() : "",
-            sizeof info.blas_config - 1);
-    strncpy(info.blas_core, ds_blas_is_open() ? ds_blas_core() : "", sizeof info.blas_core - 1);
+                            .blas_threads = DS_UNKNOWN};
+    if (strcmp(r->setting.kernels.op[DS_OP_MATMUL]->name, "cblas") == 0) {
+        snprintf(info.blas_config, sizeof info.blas_config, "%s", ds_cblas_config());
+    } else if (ds_blas_is_open()) {
+        info.blas_threads = ds_blas_max_threads();
+        snprintf(info.blas_config, sizeof info.blas_config, "%.*s",
+                 (int)sizeof info.blas_config - 1, ds_blas_config());
+        snprintf(info.blas_core, sizeof info.blas_core, "%.*s", (int)sizeof info.blas_core - 1,
+                 ds_blas_core());
+    }
     return info;
 }
 

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernels/cblas.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -91,7 +92,8 @@ static int serve(int fd, const struct ds_worker_context *c)
                                      .site_on = c->site_on,
                                      .place = c->place};
     struct ds_error open_error;
-    int open_failed = c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0;
+    int open_failed = (c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0) ||
+                      (c->open_cblas && ds_cblas_open(&open_error) != 0);
     int rc = 0;
     struct ds_trial_order order;
     while (rc == 0 && transfer(fd, &order, sizeof order, 0, NEVER) == 0) {

@@ -23,7 +23,8 @@ struct ds_worker_context {
     const uint8_t *site_on;
     struct ds_place *place; /* in memory shared with the parent; NULL: none */
     char blas_core[24];
-    int open_blas; /* an arm of this worker uses OpenBLAS */
+    int open_blas;  /* an arm of this worker uses OpenBLAS */
+    int open_cblas; /* ... the library of --blas */
 };
 
 /* Forks. The caller must have no other thread. */

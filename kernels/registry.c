@@ -25,7 +25,9 @@ static const struct ds_kernel *const table[] = {
     &ds_embed_pinned, &ds_embed_reference,
     &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
     &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
-    &ds_matmul_openblas, &ds_matmul_pinned, &ds_matmul_reference,
+    &ds_matmul_openblas, &ds_matmul_cblas,
+    &ds_matmul_split_k, &ds_matmul_stream_k, &ds_matmul_atomic, &ds_matmul_ticket, &ds_matmul_bf16_partials,
+    &ds_matmul_tf32, &ds_matmul_q8, &ds_matmul_pinned, &ds_matmul_reference,
     &ds_rope_pinned, &ds_rope_fused, &ds_rope_reference,
     &ds_cache_pinned, &ds_cache_reference,
     &ds_attention_vendor, &ds_attention_split_kv, &ds_attention_tile_by_qlen, &ds_attention_stock,
@@ -53,7 +55,9 @@ static const struct set_row {
     {"vendor",
      "reference",
      {[DS_OP_MATMUL] = "openblas", [DS_OP_RMSNORM] = "rows", [DS_OP_ATTENTION] = "vendor"}},
-    {"split", "pinned", {[DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
+    {"split",
+     "pinned",
+     {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
     {"pinned", "pinned", {NULL}},
     {"fused",
      "pinned",
@@ -213,6 +217,11 @@ static int unknown(struct ds_error *err, const char *spec, const char *what, con
     return -1;
 }
 
+const char *ds_kernel_set_name(size_t i)
+{
+    return i < N_SETS ? sets[i].name : NULL;
+}
+
 static int start_set(const char *spec, const struct word *w, struct ds_kernel_set *out,
                      struct ds_error *err)
 {
@@ -277,11 +286,6 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
 size_t ds_kernel_set_count(void)
 {
     return N_SETS;
-}
-
-const char *ds_kernel_set_name(size_t i)
-{
-    return i < N_SETS ? sets[i].name : NULL;
 }
 
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err)
