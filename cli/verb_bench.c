@@ -267,12 +267,34 @@ static int measure_set(const struct ds_options *o, struct ds_model *m, const cha
     return 0;
 }
 
+/* Few kernels read weights as a file has them. */
+static const char *kernel_sets(const struct ds_options *o)
+{
+    if (ds_opt_given(o, "kernels"))
+        return ds_opt_text(o, "kernels");
+    return strcmp(ds_opt_text(o, "weights"), "file") == 0 ? "pinned" : "pinned,vendor";
+}
+
+/* Sets that could not read the weights are refused before anything is loaded. */
+static int check_sets(const struct ds_options *o, int keep, struct ds_error *err)
+{
+    struct ds_factor_values v;
+    struct ds_kernel_set set;
+    if (ds_factor_parse(DS_FACTOR_KERNELS, kernel_sets(o), &v, err) != 0)
+        return -1;
+    int rc = 0;
+    for (size_t k = 0; k < v.n && rc == 0; k++)
+        rc = ds_kernel_set_parse(v.value[k], &set, err) ||
+             ds_model_check_kernel(keep, set.op[DS_OP_MATMUL], err);
+    ds_factor_free(&v);
+    return -rc;
+}
+
 static int all_subjects(const struct ds_options *o, struct ds_model *m, json_t *rows,
                         struct ds_buf *text, struct ds_error *err)
 {
-    const char *sets = ds_opt_given(o, "kernels") ? ds_opt_text(o, "kernels") : "pinned,vendor";
     struct ds_factor_values v;
-    if (ds_factor_parse(DS_FACTOR_KERNELS, sets, &v, err) != 0)
+    if (ds_factor_parse(DS_FACTOR_KERNELS, kernel_sets(o), &v, err) != 0)
         return -1;
     int rc = 0, n_threads = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 2 : 1;
     for (size_t k = 0; k < v.n && rc == 0; k++)
@@ -288,7 +310,11 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_buf text = {0};
     json_t *top = json_object(), *rows = json_array();
     double start = ds_seconds(CLOCK_MONOTONIC);
-    int rc = ds_model_open(ds_opt_text(o, "model"), (int)sysconf(_SC_NPROCESSORS_ONLN), &m, &err);
+    int keep = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
+    int rc = check_sets(o, keep, &err);
+    if (rc == 0)
+        rc = ds_model_open_as(ds_opt_text(o, "model"), keep, (int)sysconf(_SC_NPROCESSORS_ONLN), &m,
+                              &err);
     double load = ds_seconds(CLOCK_MONOTONIC) - start;
     if (rc == 0)
         rc = all_subjects(o, m, rows, &text, &err);
