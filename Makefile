@@ -75,7 +75,7 @@ $(BUILD)/tests/$(1)/%: tests/$(1)/%.c $(LIBS)
 	$(CC) $$(DS_CFLAGS) $(HDF5_CFLAGS) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< \
 	    -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) -lcmocka $$(LDFLAGS)
 endef
-$(foreach kind,whole real,$(eval $(call program_rules,$(kind))))
+$(foreach kind,whole real tools,$(eval $(call program_rules,$(kind))))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BELOW_CLI)
 	@mkdir -p $(@D)
 	$(CC) $(DS_CFLAGS) $(HDF5_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/fuzz/standalone_main.o \
