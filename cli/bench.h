@@ -47,9 +47,12 @@ struct ds_bench_row *ds_bench_add(struct ds_bench_result *r, struct ds_error *er
 
 /* bench_kernels.c: every variant of the ops that the user named, side by side. */
 int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err);
-/* bench_pass.c: whole passes of kernel sets beside set vendor; then what the probes cost. */
-int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_bench_result *r,
-                    struct ds_error *err);
+/* The sets that --kernels names; else those that can read the weights as --weights keeps them. */
+const char *ds_bench_sets(const struct ds_options *o);
+/* bench_pass.c: whole passes of kernel sets on model m beside set vendor on model f32, which is the
+ * same one unless --weights file keeps m's in file format; then what the probes cost. */
+int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_model *f32,
+                    struct ds_bench_result *r, struct ds_error *err);
 int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_bench_result *r,
                     struct ds_error *err);
 

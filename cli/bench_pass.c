@@ -44,12 +44,9 @@ static int fits(const struct ds_model *m, const struct shape *s)
     return s->prefill <= m->hp.context;
 }
 
-/* The sets that --kernels names, or those given. */
-static int sets_of(const struct ds_options *o, const char *dflt, struct ds_factor_values *v,
-                   struct ds_error *err)
+static int sets_of(const struct ds_options *o, struct ds_factor_values *v, struct ds_error *err)
 {
-    const char *text = ds_opt_given(o, "kernels") ? ds_opt_text(o, "kernels") : dflt;
-    return ds_factor_parse(DS_FACTOR_KERNELS, text, v, err);
+    return ds_factor_parse(DS_FACTOR_KERNELS, ds_bench_sets(o), v, err);
 }
 
 /* ---- sets against the vendor's --------------------------------------------------------------- */
@@ -82,8 +79,9 @@ static int add_pass(struct ds_bench_result *r, const struct ds_model *m, const c
 
 /* One set beside the vendor's, in the same rounds. The vendor's own row is kept from its race
  * against itself. */
-static int one_race(struct ds_model *m, const char *set, const struct shape *s, int threads,
-                    struct ds_bench_result *r, struct ds_error *err)
+static int one_race(struct ds_model *m, struct ds_model *f32, const char *set,
+                    const struct shape *s, int threads, struct ds_bench_result *r,
+                    struct ds_error *err)
 {
     const struct ds_timing_plan plan = {.clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
                                                               : CLOCK_MONOTONIC,
@@ -98,10 +96,11 @@ static int one_race(struct ds_model *m, const char *set, const struct shape *s, 
     double noise = 0;
     const size_t n = strcmp(set, "vendor") == 0 ? 1 : 2;
     const char *names[2] = {"vendor", set};
+    struct ds_model *models[2] = {f32, m};
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = pass_config(names[i], threads, s, DS_PASS_ALL, &c, err) != 0 ||
-                     ds_pass_bench_new(m, &c, &bench[i], err) != 0
+                     ds_pass_bench_new(models[i], &c, &bench[i], err) != 0
                  ? -1
                  : 0;
         both[i] = (struct ds_contender){run_unprobed, bench[i]};
@@ -115,13 +114,13 @@ static int one_race(struct ds_model *m, const char *set, const struct shape *s, 
     return rc;
 }
 
-int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_bench_result *r,
-                    struct ds_error *err)
+int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_model *f32,
+                    struct ds_bench_result *r, struct ds_error *err)
 {
     struct ds_factor_values v;
     int *threads = NULL;
     size_t n_threads;
-    if (sets_of(o, "vendor,pinned", &v, err) != 0)
+    if (sets_of(o, &v, err) != 0)
         return -1;
     int rc = ds_bench_threads(o, &threads, &n_threads, err);
     size_t done = 0, total = v.n * N_PASS_SHAPES * n_threads;
@@ -130,7 +129,7 @@ int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_be
             for (size_t k = 0; k < v.n && rc == 0; k++) {
                 ds_cli_progress(o, v.value[k], (double)done++, (double)total);
                 if (fits(m, &pass_shapes[i]))
-                    rc = one_race(m, v.value[k], &pass_shapes[i], threads[t], r, err);
+                    rc = one_race(m, f32, v.value[k], &pass_shapes[i], threads[t], r, err);
                 else
                     r->too_big++;
                 if (rc != 0)
@@ -223,7 +222,7 @@ int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_be
     struct ds_factor_values v;
     int *threads = NULL;
     size_t n_threads;
-    if (sets_of(o, "pinned,vendor", &v, err) != 0)
+    if (sets_of(o, &v, err) != 0)
         return -1;
     int rc = ds_bench_threads(o, &threads, &n_threads, err);
     size_t done = 0, total = v.n * n_threads * N_PROBE_SHAPES * 3;

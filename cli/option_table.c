@@ -152,6 +152,8 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 const struct ds_option_def ds_option_defs[] = {
     {"model", 'm', "MODEL", RUN | BENCH | CHECK | ORDER, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
+    {"weights", 0, "HOW", RUN | BENCH, "f32", 0, "f32|file", 0, 0,
+     "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
     {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
     {"file", 'f', "FILE", RUN, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,

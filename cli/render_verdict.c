@@ -46,13 +46,17 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
+static size_t most_differences(int kind)
+{
+    return kind == DS_DIFF_ARM ? 3 : 8;
+}
+
 static void add_differences(const struct ds_render *r, struct ds_buf *out)
 {
-    size_t of_kind[8] = {0}, most[8] = {8, 8, 8, 8, 8, 8, 8, 8};
-    most[DS_DIFF_ARM] = 3;
+    size_t of_kind[DS_DIFF_KINDS] = {0};
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
         const struct ds_diff_item *x = &r->diff->items[i];
-        if (++of_kind[x->kind & 7] > most[x->kind & 7])
+        if (++of_kind[x->kind] > most_differences(x->kind))
             continue;
         ds_render_head(r, ds_diff_kind_name(x->kind), out);
         ds_render_name(out, x->name);
@@ -62,10 +66,10 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
         ds_render_name(out, x->b ? x->b : "none");
         ds_buf_puts(out, " in B\n");
     }
-    for (int k = 0; k < 8; k++)
-        if (of_kind[k] > most[k])
+    for (int k = 0; k < DS_DIFF_KINDS; k++)
+        if (of_kind[k] > most_differences(k))
             ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "",
-                          of_kind[k] - most[k], ds_diff_kind_name(k));
+                          of_kind[k] - most_differences(k), ds_diff_kind_name(k));
 }
 
 static void add_factors(const struct ds_render *r, struct ds_buf *out)

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char *const weights_names[] = {"f32", "file"}; /* enum ds_weights */
 static const char *const dump_names[] = {"none", "first", "origins", "all"};
 
 /* Options of a sweep as lines of the environment, so that a resume does the rest in the same way.
@@ -63,6 +64,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->page_size = (int32_t)page;
     s->free_run = ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
+    s->weights = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->resid_only = strcmp(ds_opt_text(o, "sites"), "resid") == 0;
     for (int i = 0; i < 4; i++)
         if (strcmp(ds_opt_text(o, "dump"), dump_names[i]) == 0)
@@ -121,6 +123,8 @@ static int keep_options(struct ds_run_plan *p, struct ds_error *err)
         if (add_option(&p->header, kept[i].name, value, err) != 0)
             return -1;
     }
+    if (add_option(&p->header, "weights", strdup(weights_names[p->options.weights]), err) != 0)
+        return -1;
     struct ds_buf list = {0};
     ds_buf_puts(&list, "");
     for (int32_t i = 0; i < p->n_forced; i++)
@@ -147,7 +151,7 @@ static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct 
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = cpus < 1 ? 1 : cpus > 16 ? 16 : (int)cpus;
-    if (ds_model_open(ds_opt_text(o, "model"), threads, &p->model, err) != 0)
+    if (ds_model_open_as(ds_opt_text(o, "model"), p->options.weights, threads, &p->model, err) != 0)
         return -1;
     if (p->model->gguf && ds_tokenizer_new(p->model->gguf, &p->tokenizer, err) != 0) {
         /* Ids still work without one; a text prompt will say why not. */
@@ -170,14 +174,16 @@ static int bind_requests(struct ds_run_plan *p, struct ds_error *err)
     return 0;
 }
 
-/* How many varied neighbours the arms need, and the base arm's dtype. */
-static int needed_neighbours(const struct ds_header *h, int32_t *neighbours, int *dtype,
-                             struct ds_error *err)
+/* How many varied neighbours the arms need, and the base arm's dtype. An arm whose kernel could not
+ * read the weights is refused before anything runs. */
+static int needed_neighbours(const struct ds_header *h, int weights, int32_t *neighbours,
+                             int *dtype, struct ds_error *err)
 {
     *neighbours = 0;
     for (size_t a = 0; a < h->n_arms; a++) {
         struct ds_setting s;
-        if (ds_setting_parse(h->arms[a].values, &s, err) != 0)
+        if (ds_setting_parse(h->arms[a].values, &s, err) != 0 ||
+            ds_model_check_kernel(weights, s.kernels.op[DS_OP_MATMUL], err) != 0)
             return -1;
         if (s.neighbours == DS_NEIGHBOURS_VARIED && s.batch - 1 > *neighbours)
             *neighbours = s.batch - 1;
@@ -237,7 +243,7 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
     int32_t neighbours;
     int dtype;
     if (read_options(o, &p->options, err) != 0 || read_arms(o, &p->header, err) != 0 ||
-        needed_neighbours(&p->header, &neighbours, &dtype, err) != 0)
+        needed_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
     if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
@@ -274,7 +280,10 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
                            kept[i].name);
         *option_field(s, i) = (int32_t)v;
     }
-    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL
+    const char *weights = kept_option(h, "weights");
+    s->weights = weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
+    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL &&
+                   (!weights || strcmp(weights, weights_names[s->weights]) == 0)
                ? 0
                : ds_fail(err, "the record's options are out of range");
 }
@@ -421,7 +430,7 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
         return ds_hint(err, "give that model with -m");
     }
     p->header = *h; /* borrowed from the record: see ds_run_plan_free */
-    if (needed_neighbours(h, &neighbours, &dtype, err) != 0 ||
+    if (needed_neighbours(h, p->options.weights, &neighbours, &dtype, err) != 0 ||
         check_prompts(p, neighbours, err) != 0)
         return -1;
     return bind_requests(p, err) != 0 ? -1 : tokens_to_resume(r, p, err);

@@ -54,20 +54,52 @@ static void weigh(const struct ds_model *m, struct ds_bench_result *r)
         r->weight_bytes += 4.0 * (double)m->weights[i].rows * (double)m->weights[i].cols;
 }
 
+static int keep_of(const struct ds_options *o)
+{
+    return strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
+}
+
+const char *ds_bench_sets(const struct ds_options *o)
+{
+    if (ds_opt_given(o, "kernels"))
+        return ds_opt_text(o, "kernels");
+    return keep_of(o) == DS_WEIGHTS_FILE ? "pinned" : "vendor,pinned";
+}
+
+/* Sets that could not read the weights are refused before anything is loaded. */
+static int check_sets(const struct ds_options *o, struct ds_error *err)
+{
+    struct ds_factor_values v;
+    struct ds_kernel_set set;
+    if (ds_factor_parse(DS_FACTOR_KERNELS, ds_bench_sets(o), &v, err) != 0)
+        return -1;
+    int rc = 0;
+    for (size_t k = 0; k < v.n && rc == 0; k++)
+        rc = ds_kernel_set_parse(v.value[k], &set, err) ||
+             ds_model_check_kernel(keep_of(o), set.op[DS_OP_MATMUL], err);
+    ds_factor_free(&v);
+    return -rc;
+}
+
 static int whole_passes(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err)
 {
-    struct ds_model *m = NULL;
-    double start = ds_seconds(CLOCK_MONOTONIC);
+    struct ds_model *m = NULL, *f32 = NULL;
+    const char *spec = ds_opt_text(o, "model");
+    const int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (!has_operand(o, "pass") && !has_operand(o, "probes"))
         return 0;
-    if (ds_model_open(ds_opt_text(o, "model"), (int)sysconf(_SC_NPROCESSORS_ONLN), &m, err) != 0)
+    double start = ds_seconds(CLOCK_MONOTONIC);
+    if (check_sets(o, err) != 0 || ds_model_open_as(spec, keep_of(o), cpus, &m, err) != 0)
         return -1;
     r->load = ds_seconds(CLOCK_MONOTONIC) - start;
     snprintf(r->model, sizeof r->model, "%s", m->name);
-    int rc = has_operand(o, "pass") ? ds_bench_passes(o, m, r, err) : 0;
-    if (rc == 0 && has_operand(o, "probes"))
-        rc = ds_bench_probes(o, m, r, err);
-    weigh(m, r);
+    int rc = has_operand(o, "probes") ? ds_bench_probes(o, m, r, err) : 0;
+    weigh(m, r); /* before a second model is opened */
+    if (rc == 0 && has_operand(o, "pass") && keep_of(o) == DS_WEIGHTS_FILE)
+        rc = ds_model_open(spec, cpus, &f32, err);
+    if (rc == 0 && has_operand(o, "pass"))
+        rc = ds_bench_passes(o, m, f32 ? f32 : m, r, err);
+    ds_model_close(f32);
     ds_model_close(m);
     return rc;
 }

@@ -10,9 +10,10 @@
 
 const char *ds_diff_kind_name(int kind)
 {
-    static const char *const names[] = {"model",   "weight",      "hyperparameter", "factor",
-                                        "library", "environment", "site",           "arm"};
-    return kind >= 0 && kind < (int)(sizeof names / sizeof *names) ? names[kind] : "unknown";
+    static const char *const names[DS_DIFF_KINDS] = {"model",       "weight", "hyperparameter",
+                                                     "option",      "factor", "library",
+                                                     "environment", "site",   "arm"};
+    return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
 static char *copy_text(const char *text, struct ds_error *err)

@@ -11,14 +11,16 @@ enum ds_diff_kind {
     DS_DIFF_MODEL = 0,
     DS_DIFF_WEIGHT,
     DS_DIFF_HPARAM,
+    DS_DIFF_OPTION /* of the run, and one that says how numbers are computed */,
     DS_DIFF_FACTOR /* one value in each record, not the same */,
     DS_DIFF_LIBRARY /* BLAS core as the trials saw it */,
     DS_DIFF_ENVIRONMENT,
     DS_DIFF_SITE /* recorded on one side only */,
-    DS_DIFF_ARM /* no partner, or no complete trial */
+    DS_DIFF_ARM /* no partner, or no complete trial */,
+    DS_DIFF_KINDS
 };
-const char *ds_diff_kind_name(
-    int kind); /* "model" "weight" "hyperparameter" "factor" "library" "environment" "site" "arm" */
+/* "model" "weight" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
+const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {
     int kind;

@@ -94,6 +94,23 @@ static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, 
     return rc;
 }
 
+static const char *option_of(const struct ds_header *h, const char *name, const char *missing)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, name) == 0)
+            return h->options[i].value;
+    return missing;
+}
+
+/* Options under which a kernel runs other code on the same numbers. */
+static int compare_options(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                           struct ds_error *err)
+{
+    /* A record that does not say it was made before there was a choice. */
+    const char *x = option_of(a, "weights", "f32"), *y = option_of(b, "weights", "f32");
+    return strcmp(x, y) == 0 ? 0 : diff_add(d, DS_DIFF_OPTION, "weights", x, y, err);
+}
+
 struct named_weight {
     const struct ds_record_weight *w;
     size_t order;
@@ -197,6 +214,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
     rc = rc ? rc
             : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams,
                             err);
+    rc = rc ? rc : compare_options(d, x, y, err);
     rc = rc ? rc : compare_prompts(d, x, y);
     rc = rc ? rc : compare_cores(d, a, b, err);
     return rc ? rc

@@ -113,7 +113,10 @@ static int allocate_plan(struct ds_forward *f, struct ds_error *err)
              (f->rec = ds_calloc(rows, sizeof *f->rec, "recorded rows", err)) &&
              (f->logit_row = ds_calloc(rows, sizeof *f->logit_row, "logits row numbers", err)) &&
              (f->logit_rec = ds_calloc(rows, sizeof *f->logit_rec, "recorded logits rows", err)) &&
+             (f->own_row = ds_calloc(rows, sizeof *f->own_row, "row numbers", err)) &&
              (f->tokens = ds_calloc(rows, sizeof *f->tokens, "tokens", err));
+    for (int32_t i = 0; ok && i < f->config.max_rows; i++)
+        f->own_row[i] = i;
     return ok ? 0 : -1;
 }
 
@@ -206,14 +209,14 @@ void ds_forward_free(struct ds_forward *f)
 {
     if (!f)
         return;
-    void *owned[] = {f->resid[0],    f->resid[1],  f->norm,      f->q,
-                     f->k,           f->v,         f->q_rope,    f->k_rope,
-                     f->attn_out,    f->proj,      f->gate,      f->up,
-                     f->act,         f->kv_back,   f->head_in,   f->logits_memory,
-                     f->half,        f->half_row,  f->seqs,      f->seen,
-                     f->ids,         f->positions, f->kv_len,    f->cache_row,
-                     f->rec,         f->logit_row, f->logit_rec, f->tokens,
-                     f->exec.scratch};
+    void *owned[] = {f->resid[0], f->resid[1],    f->norm,      f->q,
+                     f->k,        f->v,           f->q_rope,    f->k_rope,
+                     f->attn_out, f->proj,        f->gate,      f->up,
+                     f->act,      f->kv_back,     f->head_in,   f->logits_memory,
+                     f->half,     f->half_row,    f->seqs,      f->seen,
+                     f->ids,      f->positions,   f->kv_len,    f->cache_row,
+                     f->rec,      f->logit_row,   f->logit_rec, f->tokens,
+                     f->own_row,  f->exec.scratch};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
     for (int i = 0; i < f->n_twins; i++)

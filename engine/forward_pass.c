@@ -178,7 +178,7 @@ static void matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .k = w->cols,
                                  .x = x,
                                  .ldx = w->cols,
-                                 .w = {.data = w->data, .n = w->rows, .k = w->cols},
+                                 .w = ds_weight_view(w),
                                  .prepared =
                                      ds_model_prepared(f->m, f->config.kernels.op[DS_OP_MATMUL], w),
                                  .bias = bias ? bias->data : NULL,
@@ -324,6 +324,8 @@ static int silu_mul(struct ds_pass *p)
 
 /* ---- the order of things --------------------------------------------------------------------- */
 
+/* A table that stays in its file is given as the rows that the call wants, in norm, which nobody
+ * uses yet. */
 static int before_layers(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
@@ -334,6 +336,12 @@ static int before_layers(struct ds_pass *p)
                               .ids = f->ids,
                               .y = f->resid[0],
                               .ldy = f->d};
+    if (!a.table) {
+        ds_model_embed_rows(f->m, f->ids, f->rows, f->norm);
+        a.table = f->norm;
+        a.vocab = f->rows;
+        a.ids = f->own_row;
+    }
     int failed = show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
                  show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||

@@ -47,6 +47,7 @@ struct ds_forward {
     struct ds_sequence *seqs; /* [n_requests] */
     int32_t max_q_len, max_kv_len;
     int32_t *ids, *positions, *kv_len; /* [max_rows] */
+    int32_t *own_row;                  /* [max_rows] 0, 1, 2, ... */
     int32_t *cache_row;                /* [max_rows] */
     struct ds_row *rec;                /* [max_rows] rows given to the probe */
     int32_t *logit_row;                /* [max_rows] call row of each logits row */

@@ -127,10 +127,13 @@ void ds_gguf_close(struct ds_gguf *g)
     free(g);
 }
 
-void ds_gguf_release(struct ds_gguf *g)
+void ds_gguf_release(const struct ds_gguf *g, const void *bytes, size_t n)
 {
-    if (g->mapped)
-        (void)madvise((void *)(uintptr_t)g->bytes, g->size, MADV_DONTNEED);
+    if (!g->mapped)
+        return;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)bytes & ~(uintptr_t)(page - 1);
+    (void)madvise((void *)from, (uintptr_t)bytes + n - from, MADV_DONTNEED);
 }
 
 const char *ds_gguf_name(const struct ds_gguf *g)

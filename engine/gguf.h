@@ -55,8 +55,9 @@ int ds_gguf_open(const char *path, struct ds_gguf **out, struct ds_error *err);
 int ds_gguf_open_bytes(const void *bytes, size_t size, const char *name, struct ds_gguf **out,
                        struct ds_error *err);
 void ds_gguf_close(struct ds_gguf *g);
-/* Gives the map's pages back to the system; what is read later comes from the file again. */
-void ds_gguf_release(struct ds_gguf *g);
+/* Gives the pages of some bytes of the map back to the system; what is read later comes from the
+ * file again. */
+void ds_gguf_release(const struct ds_gguf *g, const void *bytes, size_t n);
 
 /* The file's name for messages: the path, escaped, its front cut if long. */
 const char *ds_gguf_name(const struct ds_gguf *g);

@@ -82,14 +82,15 @@ static int no_such_model(const char *spec, struct ds_error *err)
                    "a model is a .gguf file, \"smollm2\", or random:llama,layers=4,hidden=64,...");
 }
 
-static int open_path(const char *path, int threads, struct ds_model **out, struct ds_error *err)
+static int open_path(const char *path, int keep, int threads, struct ds_model **out,
+                     struct ds_error *err)
 {
     if (strlen(path) >= sizeof(*out)->path)
         return ds_fail(err, "the path is longer than %zu bytes: %.100s...", sizeof(*out)->path - 1,
                        path);
     struct ds_gguf *g;
     struct ds_model *m;
-    if (ds_gguf_open(path, &g, err) || ds_model_from_gguf(g, threads, &m, err))
+    if (ds_gguf_open(path, &g, err) || ds_model_from_gguf(g, keep, threads, &m, err))
         return -1;
     const char *slash = strrchr(path, '/');
     snprintf(m->name, sizeof m->name, "%s", slash && slash[1] ? slash + 1 : path);
@@ -100,13 +101,24 @@ static int open_path(const char *path, int threads, struct ds_model **out, struc
 
 int ds_model_open(const char *spec, int threads, struct ds_model **out, struct ds_error *err)
 {
+    return ds_model_open_as(spec, DS_WEIGHTS_F32, threads, out, err);
+}
+
+int ds_model_open_as(const char *spec, int keep, int threads, struct ds_model **out,
+                     struct ds_error *err)
+{
     *out = NULL;
-    if (strncmp(spec, "random:", strlen("random:")) == 0)
-        return ds_model_from_random(spec, threads, out, err);
+    if (strncmp(spec, "random:", strlen("random:")) == 0) {
+        if (keep == DS_WEIGHTS_F32)
+            return ds_model_from_random(spec, threads, out, err);
+        ds_fail(err, "%.200s: a random model has no file whose format its weights could keep",
+                spec);
+        return ds_hint(err, "use --weights f32");
+    }
     char path[sizeof(*out)->path];
     int known = ds_model_cache_path(spec, path, sizeof path);
     if (known == 0)
-        return open_path(path, threads, out, err);
+        return open_path(path, keep, threads, out, err);
     if (known == 1) {
         if (path[0])
             ds_fail(err, "%s is not in the cache: %s does not exist", spec, path);
@@ -120,7 +132,22 @@ int ds_model_open(const char *spec, int threads, struct ds_model **out, struct d
     struct stat st;
     if (!strchr(spec, '/') && stat(spec, &st) != 0)
         return no_such_model(spec, err);
-    return open_path(spec, threads, out, err);
+    return open_path(spec, keep, threads, out, err);
+}
+
+void ds_model_embed_rows(const struct ds_model *m, const int32_t *ids, int64_t n, float *out)
+{
+    const struct ds_weight *w = m->embed;
+    const size_t width = (size_t)w->cols;
+    for (int64_t i = 0; i < n; i++, out += width) {
+        if (w->data) {
+            memcpy(out, w->data + (size_t)ids[i] * width, width * sizeof *out);
+            continue;
+        }
+        const struct ds_quant_type *t = ds_quant_find((uint32_t)w->file_type);
+        const unsigned char *row = w->file_data;
+        t->to_f32(row + (size_t)ids[i] * (width / t->block * t->bytes), out, width);
+    }
 }
 
 void ds_model_close(struct ds_model *m)

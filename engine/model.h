@@ -1,4 +1,4 @@
-/* model.h: a model in memory: hyperparameters and f32 weights. Knows files and seeds, not kernels'
+/* model.h: a model in memory: hyperparameters and weights, as f32 or as their file has them. Knows files and seeds, not kernels'
  * inner layout, not calls. */
 #ifndef DS_MODEL_H
 #define DS_MODEL_H
@@ -9,13 +9,21 @@
 
 #include <stdint.h>
 
-/* One weight tensor, f32, row-major [rows][cols] (a vector has rows = 1). `digest`: XXH3-64, seed
- * 0, over the f32 bytes. */
+/* How the weights of matmuls and the embedding are kept: dequantised, or as they lie in the mapped
+ * file, for kernels that make them f32 where they use them. Numbers, digests and results are the
+ * same; vectors (norms, biases) are f32 in both. */
+enum ds_weights { DS_WEIGHTS_F32, DS_WEIGHTS_FILE };
+
+/* One weight tensor, row-major [rows][cols] (a vector has rows = 1). `digest`: XXH3-64, seed 0,
+ * over the f32 bytes, however the weight is kept. */
 struct ds_weight {
     char name[64];      /* as in the GGUF file: "blk.0.attn_q.weight" */
     char file_dtype[8]; /* "q4_1", "f32"; "random" for seeded models */
     int64_t rows, cols;
-    float *data; /* owned by the model, in memory shared with forked workers */
+    float *data; /* f32, owned by the model, in memory shared with forked workers; NULL for a weight
+                    that is kept as the file has it */
+    const void *file_data; /* then: its blocks in the mapped file */
+    int32_t file_type;     /* and their type's number in GGUF */
     uint64_t digest;
 };
 
@@ -50,11 +58,13 @@ struct ds_model {
     float *rope_table;
     int64_t rope_positions;
     uint64_t digest;      /* XXH3-64 over name and digest of every weight, in order */
-    struct ds_gguf *gguf; /* stays open for the tokenizer; NULL for random: */
+    struct ds_gguf *gguf; /* stays open for the tokenizer and for weights kept as the file has them;
+                             NULL for random: */
+    int keep;             /* enum ds_weights */
     void **prepared;      /* [n_weights] what `prepared_by` made of each weight, or NULL */
     size_t *prepared_bytes;
     const struct ds_kernel *prepared_by;
-    void *arena; /* one shared mapping that holds all weights */
+    void *arena; /* one shared mapping that holds all f32 weights */
     size_t arena_bytes;
 };
 
@@ -62,6 +72,10 @@ struct ds_model {
  * Weights are dequantised with `threads` threads into one mapping shared with later forks. -1: the
  * message names the file and the field. */
 int ds_model_open(const char *spec, int threads, struct ds_model **out, struct ds_error *err);
+/* The same with the weights kept as `keep` says. DS_WEIGHTS_FILE needs a file, so random: is
+ * refused. */
+int ds_model_open_as(const char *spec, int keep, int threads, struct ds_model **out,
+                     struct ds_error *err);
 void ds_model_close(struct ds_model *m);
 
 /* Makes the weights read-only from here on, in this process and in those it forks: a kernel that
@@ -78,8 +92,25 @@ int ds_model_cache_path(const char *name, char *path, size_t size);
  * keeping what is there. */
 int ds_model_rope_table(struct ds_model *m, int64_t positions, struct ds_error *err);
 
+/* The kernel's view of a weight: f32, or the file's bytes. */
+static inline struct ds_weight_view ds_weight_view(const struct ds_weight *w)
+{
+    return (struct ds_weight_view){.data = w->data,
+                                   .n = w->rows,
+                                   .k = w->cols,
+                                   .file_data = w->file_data,
+                                   .file_type = w->file_type};
+}
+
+/* Embedding rows ids[0..n-1] (each in the vocabulary) as f32, [n][d_model]. */
+void ds_model_embed_rows(const struct ds_model *m, const int32_t *ids, int64_t n, float *out);
+
+/* Fails unless the matmul kernel can read weights that are kept as `keep` says. */
+int ds_model_check_kernel(int keep, const struct ds_kernel *matmul, struct ds_error *err);
+
 /* Lets a matmul kernel repack every matmul weight once, into shared memory; a no-op if already done
- * by the same kernel or if the kernel has no prepare. Replaces an earlier kernel's packing, so that
+ * by the same kernel or if the kernel has no prepare. Fails when the kernel cannot read the weights
+ * as they are kept. Replaces an earlier kernel's packing, so that
  * at most two copies exist. */
 int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
                      struct ds_error *err);

@@ -144,7 +144,8 @@ static int take(struct walk *w, const struct model_slot *slot, int layer, void *
     if (__builtin_mul_overflow((uint64_t)weight->rows, (uint64_t)weight->cols, &bytes) ||
         __builtin_mul_overflow(bytes, sizeof(float), &bytes) ||
         __builtin_add_overflow(bytes, 63u, &bytes) ||
-        __builtin_add_overflow(w->bytes, bytes & ~(uint64_t)63, &w->bytes) ||
+        __builtin_add_overflow(w->bytes, weight->file_data ? 0 : bytes & ~(uint64_t)63,
+                               &w->bytes) ||
         w->bytes > PTRDIFF_MAX)
         return ds_fail(err, "tensor %s: %lld x %lld values do not fit in memory", weight->name,
                        (long long)weight->rows, (long long)weight->cols);

@@ -1,4 +1,5 @@
-/* model_fill.c: one shared mapping that holds all weights as f32, filled and hashed in parallel.
+/* model_fill.c: one shared mapping that holds all f32 weights, filled and hashed in parallel.
+ * Weights that stay in their file are hashed on their way through a buffer.
  * Owns the arena and the digests; knows nothing of file formats, seeds or architectures. */
 #include "engine/model_priv.h"
 
@@ -55,6 +56,8 @@ static int map_arena(struct ds_model *m, struct ds_error *err)
     char *at = p;
     for (size_t i = 0; i < m->n_weights; i++) {
         struct ds_weight *w = &m->weights[i];
+        if (w->file_data)
+            continue;
         w->data = (float *)(void *)at;
         at += ((size_t)(w->rows * w->cols) * sizeof(float) + 63) & ~(size_t)63;
     }
@@ -76,15 +79,19 @@ static void fill_member(void *arg, int thread, int threads)
     for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->m->n_weights;) {
         struct ds_weight *w = &f->m->weights[i];
         int64_t total = w->rows * w->cols;
+        float passing[MODEL_CHUNK];
         XXH3_state_t state;
         XXH3_INITSTATE(&state);
         XXH3_64bits_reset(&state);
         for (int64_t from = 0; from < total; from += MODEL_CHUNK) {
             int64_t n = total - from < MODEL_CHUNK ? total - from : MODEL_CHUNK;
-            f->src->fill(f->src->ctx, i, from, n, w->data + from);
-            XXH3_64bits_update(&state, w->data + from, (size_t)n * sizeof(float));
+            float *dst = w->data ? w->data + from : passing;
+            f->src->fill(f->src->ctx, i, from, n, dst);
+            XXH3_64bits_update(&state, dst, (size_t)n * sizeof(float));
         }
         w->digest = XXH3_64bits_digest(&state);
+        if (f->src->done)
+            f->src->done(f->src->ctx, i);
     }
 }
 

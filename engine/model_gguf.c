@@ -14,6 +14,7 @@
 struct gguf_source {
     const struct ds_gguf *g;
     const struct model_arch *arch;
+    int keep;                             /* enum ds_weights */
     const struct ds_gguf_tensor **tensor; /* [tensors in the file] of each weight taken */
     const struct ds_quant_type **type;
     unsigned char *used; /* [tensors in the file] */
@@ -79,6 +80,11 @@ static int gguf_pick(void *ctx, size_t index, const struct model_slot *slot, str
     if (!type)
         return wrong_quant(s, t, err);
     snprintf(w->file_dtype, sizeof w->file_dtype, "%s", type->name);
+    if (s->keep == DS_WEIGHTS_FILE &&
+        (slot->role == ROLE_EMBED || slot->role == ROLE_HEAD || slot->role == ROLE_MATRIX)) {
+        w->file_data = t->data;
+        w->file_type = (int32_t)t->type;
+    }
     s->tensor[index] = t;
     s->type[index] = type;
     s->used[t - ds_gguf_tensor_at(s->g, 0)] = 1;
@@ -94,6 +100,13 @@ static void gguf_fill(void *ctx, size_t index, int64_t from, int64_t n, float *d
     const struct ds_quant_type *type = s->type[index];
     const unsigned char *src = s->tensor[index]->data;
     type->to_f32(src + (size_t)from / type->block * type->bytes, dst, (size_t)n);
+}
+
+/* What was read once need not stay in memory beside what was made of it. */
+static void gguf_done(void *ctx, size_t index)
+{
+    const struct gguf_source *s = ctx;
+    ds_gguf_release(s->g, s->tensor[index]->data, s->tensor[index]->bytes);
 }
 
 /* Whether a tensor that no slot asked for may be left out. */
@@ -191,8 +204,8 @@ static int build(struct ds_model *m, int threads, struct ds_error *err)
     if (ds_model_read_hparams(g, arch, &m->hp, err))
         return -1;
     size_t n = ds_gguf_tensor_count(g);
-    struct gguf_source s = {.g = g, .arch = arch};
-    struct model_source src = {.pick = gguf_pick, .fill = gguf_fill, .ctx = &s};
+    struct gguf_source s = {.g = g, .arch = arch, .keep = m->keep};
+    struct model_source src = {.pick = gguf_pick, .fill = gguf_fill, .done = gguf_done, .ctx = &s};
     s.tensor = ds_calloc(n, sizeof *s.tensor, "tensor list", err);
     s.type = s.tensor ? ds_calloc(n, sizeof *s.type, "tensor list", err) : NULL;
     s.used = s.type ? ds_calloc(n, 1, "tensor list", err) : NULL;
@@ -203,11 +216,11 @@ static int build(struct ds_model *m, int threads, struct ds_error *err)
     free(s.tensor);
     free(s.type);
     free(s.used);
-    ds_gguf_release(m->gguf);
     return rc ? rc : check_rope_freqs(m, err);
 }
 
-int ds_model_from_gguf(struct ds_gguf *g, int threads, struct ds_model **out, struct ds_error *err)
+int ds_model_from_gguf(struct ds_gguf *g, int keep, int threads, struct ds_model **out,
+                       struct ds_error *err)
 {
     struct ds_model *m = ds_calloc(1, sizeof *m, "model", err);
     if (!m) {
@@ -215,6 +228,7 @@ int ds_model_from_gguf(struct ds_gguf *g, int threads, struct ds_model **out, st
         return -1;
     }
     m->gguf = g;
+    m->keep = keep;
     snprintf(m->name, sizeof m->name, "%s", ds_gguf_name(g));
     if (build(m, threads, err)) {
         ds_model_close(m);

@@ -32,6 +32,15 @@ struct work {
     size_t *why_for;            /* ... and the index it belongs to */
 };
 
+/* A weight that stays in its file is not to lie in memory beside its packed copy. */
+static void release(const struct ds_model *m, const struct ds_weight *w)
+{
+    const struct ds_quant_type *t = w->file_data ? ds_quant_find((uint32_t)w->file_type) : NULL;
+    if (t)
+        ds_gguf_release(m->gguf, w->file_data,
+                        (size_t)w->rows * (size_t)(w->cols / t->block) * t->bytes);
+}
+
 static void prepare_member(void *arg, int thread, int threads)
 {
     (void)threads;
@@ -41,11 +50,13 @@ static void prepare_member(void *arg, int thread, int threads)
          (i = atomic_fetch_add(&w->next, 1)) < w->n && atomic_load(&w->failed) == SIZE_MAX;) {
         const struct ds_weight *weight = w->weights[i];
         size_t at = (size_t)(weight - w->m->weights);
-        struct ds_weight_view view = {.data = weight->data, .n = weight->rows, .k = weight->cols};
+        struct ds_weight_view view = ds_weight_view(weight);
         char *why = w->why[thread];
         why[0] = '\0';
-        if (w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,
-                               sizeof w->why[thread]) == 0)
+        int rc = w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,
+                                    sizeof w->why[thread]);
+        release(w->m, weight);
+        if (rc == 0)
             continue;
         w->m->prepared[at] = NULL;
         w->why_for[thread] = i;
@@ -89,9 +100,20 @@ static int prepare_all(struct work *w, int threads, struct ds_error *err)
                    w->weights[failed]->name, why[0] ? why : "no reason given");
 }
 
+int ds_model_check_kernel(int keep, const struct ds_kernel *matmul, struct ds_error *err)
+{
+    if (keep == DS_WEIGHTS_F32 || (matmul->features & DS_FEATURE_FILE_WEIGHTS))
+        return 0;
+    ds_fail(err, "matmul/%s reads f32 weights only, not weights as their file has them",
+            matmul->name);
+    return ds_hint(err, "use --weights f32, or a kernel set with matmul=pinned");
+}
+
 int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
                      struct ds_error *err)
 {
+    if (ds_model_check_kernel(m->keep, matmul, err) != 0)
+        return -1;
     if (!matmul->prepare || m->prepared_by == matmul)
         return 0;
     if (threads < 1)

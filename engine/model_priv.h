@@ -57,14 +57,16 @@ int ds_model_read_hparams(const struct ds_gguf *g, const struct model_arch *arch
 /* The checks that hold for every source: divisibility, ranges. `what` begins the message. */
 int ds_model_check_hparams(const struct ds_hparams *hp, const char *what, struct ds_error *err);
 
-/* Where weights come from. pick: 1 = the source has this weight (w->file_dtype set), 0 = it has
- * none, -1 = error; index is the weight's place in m->weights if taken. fill: writes elements
+/* Where weights come from. pick: 1 = the source has this weight (w->file_dtype set, and file_data
+ * if it is to stay in its file), 0 = it has none, -1 = error; index is the weight's place in
+ * m->weights if taken. fill: writes elements
  * from..from+n-1 of weight `index`, called from several threads; `from` is a multiple of
- * MODEL_CHUNK. */
+ * MODEL_CHUNK. done: weight `index` has been read to its end; may be NULL. */
 struct model_source {
     int (*pick)(void *ctx, size_t index, const struct model_slot *slot, struct ds_weight *w,
                 struct ds_error *err);
     void (*fill)(void *ctx, size_t index, int64_t from, int64_t n, float *dst);
+    void (*done)(void *ctx, size_t index);
     void *ctx;
 };
 
@@ -78,7 +80,8 @@ int ds_model_fill(struct ds_model *m, const struct model_source *src, int thread
                   struct ds_error *err);
 
 /* Builds a model from an open file, whose ownership it takes, also on failure. */
-int ds_model_from_gguf(struct ds_gguf *g, int threads, struct ds_model **out, struct ds_error *err);
+int ds_model_from_gguf(struct ds_gguf *g, int keep, int threads, struct ds_model **out,
+                       struct ds_error *err);
 /* Builds a model from a spec that begins with "random:". */
 int ds_model_from_random(const char *spec, int threads, struct ds_model **out,
                          struct ds_error *err);

@@ -95,6 +95,7 @@ struct ds_sweep_options {
     int resid_only;    /* digest resid_ffn and what follows the layers only */
     int32_t page_size; /* cache page, 0 = one page per request */
     int poison;
+    int weights;   /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;         /* memory for held reference rows, bytes */
     int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };

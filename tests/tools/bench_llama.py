@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Whole passes of driftscope against llama.cpp: same machine, same model in f32, runs in turn (developers only).
+"""Whole passes of driftscope against llama.cpp: same machine, same model, runs in turn (developers only).
 
-Needs the PyPI packages numpy, gguf and llama-cpp-python, and `make build/tests/tools/bench_pass`. Every tensor is dequantised to f32
-for llama.cpp, since driftscope computes on f32 weights. llama.cpp runs with its defaults (flash attention, f16 KV cache); decoding
+Needs the PyPI packages numpy, gguf and llama-cpp-python, and `make build/tests/tools/bench_pass`. llama.cpp gets every
+tensor as f32 (--theirs f32) or the file as it is (--theirs file); --weights is driftscope's own. llama.cpp runs with its defaults (flash attention, f16 KV cache); decoding
 puts all sequences into one call, each in a KV stream of its own. Prints tokens per second and the ratio ours / llama.cpp: of the
 fastest runs, and the median over pairs of neighbouring runs. On a shared machine only the ratios mean something.
 
-usage: bench_llama.py [--set pinned] [--threads 1,2] [--shapes prefill:128,decode:8,...] [--seconds 6] [--f32 FILE] MODEL.gguf
+usage: bench_llama.py [--set pinned] [--threads 1,2] [--shapes prefill:128,decode:8,...] [--seconds 6] [--f32 FILE]
+                      [--weights f32|file] [--theirs f32|file] MODEL.gguf
 """
 import argparse
 import ctypes
@@ -102,8 +103,8 @@ class Llama:
 
 
 class Ours:
-    def __init__(self, program, model):
-        self.p = subprocess.Popen([program, model], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, model, weights):
+        self.p = subprocess.Popen([program, model, weights], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, kind, n, threads, kernels):
         print(kind, n, threads, kernels, file=self.p.stdin, flush=True)
@@ -135,12 +136,14 @@ def main():
     p.add_argument("--shapes", default=SHAPES)
     p.add_argument("--seconds", type=float, default=6)
     p.add_argument("--f32", default=os.path.join(tempfile.gettempdir(), "bench-f32.gguf"), help="made if it is not there")
+    p.add_argument("--weights", default="f32", choices=["f32", "file"], help="how driftscope keeps its weights")
+    p.add_argument("--theirs", default="f32", choices=["f32", "file"], help="what llama.cpp is given")
     p.add_argument("--program", default="build/tests/tools/bench_pass")
     o = p.parse_args()
-    if not os.path.exists(o.f32):
+    if o.theirs == "f32" and not os.path.exists(o.f32):
         write_f32(o.model, o.f32)
-    llama, ours = Llama(o.f32), Ours(o.program, o.model)
-    print(f"{o.set} against llama.cpp f32   tok/s     llama.cpp   ratio of fastest   of pairs (quartiles)   runs")
+    llama, ours = Llama(o.f32 if o.theirs == "f32" else o.model), Ours(o.program, o.model, o.weights)
+    print(f"{o.set}, weights {o.weights}, against llama.cpp, {o.theirs}   tok/s     llama.cpp   ratio of fastest   of pairs (quartiles)   runs")
     for threads in map(int, o.threads.split(",")):
         for shape in o.shapes.split(","):
             kind, n = shape.split(":")[0], int(shape.split(":")[1])

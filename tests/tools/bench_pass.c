@@ -2,7 +2,7 @@
  * can time them in turn with those of another engine (bench_llama.py). Developers only; built with
  * `make build/tests/tools/bench_pass`.
  *
- * usage: bench_pass MODEL. Each line of stdin is
+ * usage: bench_pass MODEL [f32|file], as --weights. Each line of stdin is
  *     prefill TOKENS THREADS SET      one prompt in one call, logits of its last token
  *     decode BATCH THREADS SET        STEPS calls with one token of every request, after one before
  * and is answered by one line: seconds on the clock, CPU seconds of all threads; or "error TEXT". */
@@ -88,9 +88,10 @@ int main(int argc, char **argv)
     struct ds_model *m = NULL;
     struct subject s = {.line = ""};
     char line[128];
-    if (argc != 2)
-        return fprintf(stderr, "usage: bench_pass MODEL\n"), 2;
-    if (ds_model_open(argv[1], (int)sysconf(_SC_NPROCESSORS_ONLN), &m, &err) != 0)
+    if (argc < 2 || argc > 3)
+        return fprintf(stderr, "usage: bench_pass MODEL [f32|file]\n"), 2;
+    int keep = argc == 3 && strcmp(argv[2], "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
+    if (ds_model_open_as(argv[1], keep, (int)sysconf(_SC_NPROCESSORS_ONLN), &m, &err) != 0)
         return fprintf(stderr, "%s\n", err.msg), 2;
     for (int i = 0; i < MAX_ROWS; i++)
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->hp.vocab);

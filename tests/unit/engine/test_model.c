@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/model.h"
+#include "kernels/registry.h"
 #include "tests/unit/engine/gguf_builder.h"
 
 #include <math.h>
@@ -83,6 +84,80 @@ static void test_weights_and_digests(void **state)
         check_weights(DATA "tiny.gguf", DATA "tiny.f32", threads);
         check_weights(DATA "full.gguf", DATA "full.f32", threads);
     }
+}
+
+/* Kept as the file has them: the same digests, vectors as f32, matrices in the map, embedding rows
+ * equal. */
+static void check_kept(const char *path)
+{
+    struct ds_error err = {0};
+    struct ds_model *plain = open_good(path, 1), *kept = NULL;
+    assert_ok(ds_model_open_as(path, DS_WEIGHTS_FILE, 2, &kept, &err), err);
+    assert_true(kept->digest == plain->digest);
+    assert_int_equal(kept->n_weights, plain->n_weights);
+    size_t in_file = 0;
+    for (size_t i = 0; i < kept->n_weights; i++) {
+        const struct ds_weight *w = &kept->weights[i], *p = &plain->weights[i];
+        assert_string_equal(w->name, p->name);
+        assert_true(w->digest == p->digest);
+        int matrix = w == kept->embed || w == kept->head || w->rows > 1;
+        assert_true((w->data == NULL) == matrix && (w->file_data != NULL) == matrix);
+        assert_true(p->data && !p->file_data);
+        in_file += w->file_data != NULL;
+        if (w->data)
+            assert_memory_equal(w->data, p->data, (size_t)(w->rows * w->cols) * sizeof(float));
+    }
+    assert_true(in_file >= 15 && kept->arena_bytes < plain->arena_bytes / 4);
+    const int32_t ids[] = {47, 0, 3, 3, 1};
+    float got[5 * 32], want[5 * 32];
+    assert_int_equal(kept->hp.d_model, 32);
+    ds_model_embed_rows(kept, ids, 5, got);
+    ds_model_embed_rows(plain, ids, 5, want);
+    assert_memory_equal(got, want, sizeof got);
+    assert_memory_equal(got, plain->embed->data + 47 * 32, 32 * sizeof(float));
+    ds_model_close(plain);
+    ds_model_close(kept);
+}
+
+static void test_weights_kept_as_in_the_file(void **state)
+{
+    (void)state;
+    check_kept(DATA "tiny.gguf");
+    check_kept(DATA "full.gguf");
+    struct ds_model *m = NULL;
+    struct ds_error err = {0};
+    assert_int_equal(ds_model_open_as("random:llama", DS_WEIGHTS_FILE, 1, &m, &err), -1);
+    assert_has(err.msg, "random:llama: a random model has no file");
+    assert_has(err.hint, "--weights f32");
+    assert_null(m);
+}
+
+/* A kernel that reads f32 only never sees such a model. */
+static void test_kept_weights_need_a_kernel_that_reads_them(void **state)
+{
+    (void)state;
+    struct ds_model *m = NULL;
+    struct ds_error err = {0};
+    const struct ds_kernel *pinned = ds_kernel_find(DS_OP_MATMUL, "pinned"),
+                           *plain = ds_kernel_find(DS_OP_MATMUL, "reference");
+    assert_ok(ds_model_open_as(DATA "full.gguf", DS_WEIGHTS_FILE, 1, &m, &err), err);
+    assert_int_equal(ds_model_prepare(m, plain, 1, &err), -1);
+    assert_has(err.msg, "matmul/reference reads f32 weights only");
+    assert_has(err.hint, "matmul=pinned");
+    assert_ok(ds_model_prepare(m, pinned, 1, &err), err);
+    size_t bytes = 0;
+    for (size_t i = 0; i < m->n_weights; i++)
+        bytes += m->prepared_bytes[i];
+    assert_non_null(ds_model_prepared(m, pinned, m->layers[0].q));
+    assert_null(ds_model_prepared(m, pinned, m->layers[0].attn_norm));
+    ds_model_close(m);
+    m = open_good(DATA "full.gguf", 1);
+    assert_ok(ds_model_prepare(m, pinned, 1, &err), err);
+    size_t plain_bytes = 0;
+    for (size_t i = 0; i < m->n_weights; i++)
+        plain_bytes += m->prepared_bytes[i];
+    assert_true(bytes > 0 && bytes < plain_bytes / 2);
+    ds_model_close(m);
 }
 
 static void test_pointers_and_hyperparameters(void **state)
@@ -441,6 +516,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_and_digests),
+        cmocka_unit_test(test_weights_kept_as_in_the_file),
+        cmocka_unit_test(test_kept_weights_need_a_kernel_that_reads_them),
         cmocka_unit_test(test_pointers_and_hyperparameters),
         cmocka_unit_test(test_forked_workers_share_the_weights),
         cmocka_unit_test(test_real_every_tensor_equals_the_package),
