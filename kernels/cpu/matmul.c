@@ -169,7 +169,7 @@ static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_
 struct grid {
     const struct ds_matmul_args *a;
     void (*run)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
-                int64_t panel1);
+                int64_t panel1, float *work);
     int64_t panels;
     int64_t row_parts;
 };
@@ -178,15 +178,16 @@ static void pinned_columns(const void *args, const struct ds_exec *exec, int thr
                            int64_t end)
 {
     const struct grid *g = args;
-    (void)exec, (void)thread;
+    const int64_t floats = ds_pinned_matmul_floats(g->a->rows);
+    float *work = floats ? ds_cpu_scratch_of(exec, floats, thread) : NULL;
     if (g->row_parts == 1) {
-        g->run(g->a, 0, g->a->rows, begin, end);
+        g->run(g->a, 0, g->a->rows, begin, end, work);
         return;
     }
     for (int64_t i = begin; i < end; i++) { /* item i: one row part of one panel */
         int64_t part = i / g->panels, panel = i % g->panels;
         g->run(g->a, g->a->rows * part / g->row_parts, g->a->rows * (part + 1) / g->row_parts,
-               panel, panel + 1);
+               panel, panel + 1, work);
     }
 }
 
@@ -203,6 +204,12 @@ static void pinned_grid(const struct ds_matmul_args *a, const struct ds_exec *ex
     }
 }
 
+static size_t pinned_scratch(const void *args, int threads)
+{
+    const struct ds_matmul_args *a = args;
+    return ds_cpu_scratch(ds_pinned_matmul_floats(a->rows), threads);
+}
+
 static int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_matmul_args *a = args;
@@ -211,6 +218,8 @@ static int pinned_launch(const void *args, const struct ds_exec *exec, char *why
         return -1;
     if (!a->prepared)
         return ds_cpu_refuse(why, why_size, "weights were not packed (prepare was not called)");
+    if (ds_cpu_check_scratch(exec, pinned_scratch(a, exec->threads), why, why_size) != 0)
+        return -1;
     if (a->rows < 1)
         return 0;
     pinned_grid(a, exec, &g);
@@ -249,6 +258,7 @@ const struct ds_kernel ds_matmul_pinned = {.abi = DS_KERNEL_ABI,
                                            .claims = DS_CLAIM_ALL,
                                            .features = DS_FEATURE_FILE_WEIGHTS,
                                            .prepare = pinned_prepare,
+                                           .scratch_bytes = pinned_scratch,
                                            .launch = pinned_launch,
                                            .describe = pinned_describe,
                                            .summary =

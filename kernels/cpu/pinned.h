@@ -9,7 +9,8 @@
 
 enum {
     DS_PINNED_BLOCK = 256, /* terms of K, and KV slots, in a block */
-    DS_PINNED_LANES = 16   /* columns of a weight panel; interleaved partial sums */
+    DS_PINNED_LANES = 16,  /* columns of a weight panel; interleaved partial sums */
+    DS_PINNED_ROWS = 264   /* rows of x whose block of K a matmul keeps in L2 */
 };
 
 /* Weights packed for the pinned matmul: [ceil(n/16)][k][16], columns past n zero. */
@@ -17,13 +18,14 @@ struct ds_pinned_code {
     const char *name;
     int tile_rows, tile_panels; /* largest register tile */
 
-    /* Rows and weight panels (16 columns each) begin..end-1 of a matmul. */
+    /* Rows and weight panels (16 columns each) begin..end-1 of a matmul; work:
+     * ds_pinned_matmul_floats() floats, 64-byte aligned. */
     void (*matmul)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
-                   int64_t panel1);
+                   int64_t panel1, float *work);
     /* The same on weights packed in their file's format (file_weights.h), of a type that
      * ds_file_layout() knows. */
     void (*matmul_file)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
-                        int64_t panel1);
+                        int64_t panel1, float *work);
     void (*rmsnorm)(const struct ds_rmsnorm_args *a, int64_t row);
     void (*rope)(const struct ds_rope_args *a, int64_t row);
     /* One head of one query row; work: ds_pinned_attention_floats() floats, 64-byte aligned. */
@@ -45,6 +47,12 @@ extern const struct ds_pinned_code ds_pinned_scalar, ds_pinned_avx2, ds_pinned_a
 
 /* The table in use: see ds_isa_force(). */
 const struct ds_pinned_code *ds_pinned_code(void);
+
+/* A block of K of the rows at hand; a call of few rows copies nothing. */
+static inline int64_t ds_pinned_matmul_floats(int64_t rows)
+{
+    return rows < 24 ? 0 : (rows < DS_PINNED_ROWS ? rows : DS_PINNED_ROWS) * DS_PINNED_BLOCK;
+}
 
 /* 256 scores, then two vectors of head_dim rounded up to 16. */
 static inline int64_t ds_pinned_attention_floats(int64_t head_dim)

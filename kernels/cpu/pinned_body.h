@@ -6,6 +6,7 @@
 #include "kernels/cpu/pinned.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "kernels/cpu/pinned_matmul.h"
 

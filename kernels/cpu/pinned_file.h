@@ -165,7 +165,6 @@ typedef void (*file_tile_fn)(const float *x, int64_t ldx, const unsigned char *w
                                    size_t stride, int64_t kc, const struct tile_out *out)          \
     {                                                                                              \
         v16 c[R][P];                                                                               \
-        float sums[R * P * 16];                                                                    \
         const float *row[R];                                                                       \
         struct T##_scales s[P];                                                                    \
         int64_t k = 0;                                                                             \
@@ -185,9 +184,7 @@ typedef void (*file_tile_fn)(const float *x, int64_t ldx, const unsigned char *w
             const unsigned char *at = w;                                                           \
             FILE_STEP(T, R, P, 1)                                                                  \
         }                                                                                          \
-        UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)                      \
-            v16_store(sums + (r * P + p) * 16, c[r][p]);                                           \
-        finish_tile(sums, R, P, out);                                                              \
+        TILE_STORE(R, P, c, out)                                                                   \
     }
 
 /* kc k of one panel as f32 [kc][16]. */
@@ -307,15 +304,19 @@ static void file_block_rows(const struct ds_matmul_args *a, const float *block, 
 {
     int64_t take;
     for (int64_t r = row0; r < row1; r += take) {
-        int64_t left = row1 - r;
-        take = left >= 2 * V16_ROWS ? V16_ROWS : left > V16_ROWS ? (left + 1) / 2 : left;
+        take = tile_rows(row1 - r);
         int width;
         for (int64_t p = 0; p < panels; p += width) {
-            for (width = V16_WIDE; width > panels - p || !tiles[take][width];)
-                width--;
+            width = tile_panels(take, panels - p);
+            const float *w = block + p * 16 * DS_PINNED_BLOCK;
+            struct tile_in in = {.x = a->x + r * a->ldx + k0,
+                                 .ldx = a->ldx,
+                                 .w = w,
+                                 .panel_stride = 16 * DS_PINNED_BLOCK,
+                                 .kc = kc,
+                                 .ahead = w};
             struct tile_out out = file_out(a, r, panel + p, k0, kc);
-            tiles[take][width](a->x + r * a->ldx + k0, a->ldx, block + p * 16 * DS_PINNED_BLOCK,
-                               16 * DS_PINNED_BLOCK, kc, &out);
+            tiles[take][width](&in, &out);
         }
     }
 }
@@ -342,11 +343,11 @@ static void file_many_rows(const struct ds_matmul_args *a, const struct file_cod
 
 /* As pinned_matmul(), on weights packed by ds_file_pack_panel(). */
 static void pinned_matmul_file(const struct ds_matmul_args *a, int64_t row0, int64_t row1,
-                               int64_t panel0, int64_t panel1)
+                               int64_t panel0, int64_t panel1, float *work)
 {
     const struct file_code *code = file_codes;
     if (a->w.file_type == DS_FILE_F32) {
-        pinned_matmul(a, row0, row1, panel0, panel1);
+        pinned_matmul(a, row0, row1, panel0, panel1, work);
         return;
     }
     while (code->type != a->w.file_type) /* prepare took it, so it is there */

@@ -11,6 +11,7 @@
 #define V16_ROWS   6
 #define V16_PANELS 1
 #define V16_WIDE   4
+#define V16_DENSE  96
 
 typedef struct {
     __m256 a, b; /* lanes 0-7, 8-15 */

@@ -11,6 +11,7 @@
 #define V16_ROWS   12
 #define V16_PANELS 2
 #define V16_WIDE   8
+#define V16_DENSE  24
 
 typedef __m512 v16;
 

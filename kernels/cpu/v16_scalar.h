@@ -3,6 +3,7 @@
 #ifndef DS_V16_H
 #define DS_V16_H
 
+#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define V16_ROWS   4 /* rows of the largest matmul tile */
 #define V16_PANELS 1 /* panels of the largest matmul tile */
 #define V16_WIDE   1 /* panels at once for a single row */
+#define V16_DENSE  INT_MAX
 
 typedef struct {
     float f[16];
