@@ -27,6 +27,9 @@ int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size)
     return 0;
 }
 
+enum { ROWS_AT_ONCE = 12 };
+_Static_assert((int)ROWS_AT_ONCE < (int)DS_PINNED_FEW_ROWS, "more rows would be copied");
+
 /* One panel at a time: as a matmul of its own, so that a part's columns need not lie as far apart
  * as the whole K says. */
 void ds_parts_sum(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t g, int64_t k0,
@@ -44,7 +47,10 @@ void ds_parts_sum(const struct ds_matmul_args *a, int64_t row0, int64_t row1, in
         part.w = (struct ds_weight_view){.n = part.n, .k = part.k};
         part.prepared = (const float *)a->prepared + (panel * a->k + k0) * DS_PINNED_LANES;
         part.y = out + c;
-        ds_pinned_code()->matmul(&part, 0, part.rows, 0, 1);
+        /* Few rows at a time: such a call copies nothing and needs no work memory. */
+        for (int64_t r = 0; r < part.rows; r += ROWS_AT_ONCE)
+            ds_pinned_code()->matmul(
+                &part, r, r + ROWS_AT_ONCE < part.rows ? r + ROWS_AT_ONCE : part.rows, 0, 1, NULL);
     }
 }
 

@@ -48,10 +48,13 @@ extern const struct ds_pinned_code ds_pinned_scalar, ds_pinned_avx2, ds_pinned_a
 /* The table in use: see ds_isa_force(). */
 const struct ds_pinned_code *ds_pinned_code(void);
 
-/* A block of K of the rows at hand; a call of few rows copies nothing. */
+/* A block of K of the rows at hand; a call of few rows copies nothing and needs no work. */
+enum { DS_PINNED_FEW_ROWS = 24 };
 static inline int64_t ds_pinned_matmul_floats(int64_t rows)
 {
-    return rows < 24 ? 0 : (rows < DS_PINNED_ROWS ? rows : DS_PINNED_ROWS) * DS_PINNED_BLOCK;
+    return rows < DS_PINNED_FEW_ROWS
+               ? 0
+               : (rows < DS_PINNED_ROWS ? rows : DS_PINNED_ROWS) * DS_PINNED_BLOCK;
 }
 
 /* 256 scores, then two vectors of head_dim rounded up to 16. */
