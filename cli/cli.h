@@ -88,6 +88,9 @@ const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 int ds_cli_plugins(const struct ds_options *o, struct ds_error *err);
 /* Chooses the library of --blas, if one was given (blas_library.c). */
 int ds_cli_blas_library(const struct ds_options *o, struct ds_error *err);
+/* Runs a verb that launches kernels itself: where there are plugins in a child process, so that a
+ * crash has a text and an exit code. */
+int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_options *));
 
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 

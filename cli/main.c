@@ -45,9 +45,9 @@ static int verb(const struct ds_options *o)
     case DS_VERB_CHECK:
         return ds_verb_check(o);
     case DS_VERB_BENCH:
-        return ds_verb_bench(o);
+        return ds_cli_contained(o, ds_verb_bench);
     case DS_VERB_ORDER:
-        return ds_verb_order(o);
+        return ds_cli_contained(o, ds_verb_order);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

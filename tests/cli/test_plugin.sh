@@ -211,6 +211,27 @@ test_fault_in_prepare() {
     has "$dir/err" "base arm: worker 1 died by signal 8 (Floating point exception) while matmul/mine (plugin bad.so) was being prepared"
 }
 
+# Verbs that launch kernels themselves; run and check have workers of their own.
+test_crash_in_any_verb_has_a_text() {
+    build bad -DFAULT_CRASH_IN_PREPARE
+    for verb in "order matmul/mine" "bench matmul/mine"; do
+        # shellcheck disable=SC2086
+        ds $verb --plugin "$dir/bad.so" --shape n=16,k=16
+        expect 2
+        empty "$dir/out"
+        has "$dir/err" "driftscope: ended by signal 8 (Floating point exception)"
+        has "$dir/err" "hint: probably a kernel of a plugin"
+    done
+    ds check matmul/mine --plugin "$dir/bad.so" --shape n=16,k=16
+    expect 1
+    has "$dir/out" "crashes (Floating point exception)"
+    # What the child says and how it ends is the program's.
+    build mine
+    ds order matmul/mine --plugin "$dir/mine.so" --shape n=16,k=16
+    expect 0
+    has "$dir/out" "100 % of the outputs bit for bit"
+}
+
 test_flush_to_zero_is_put_back_and_told() {
     build fast -DFAULT_FLUSH_ON_LOAD
     in_a_run fast
