@@ -19,7 +19,8 @@
 
 enum { ACCURACY = DS_PROPERTY_COUNT, SPEED, UNITS };
 enum { MOST_FATAL = 5, MOST_FATAL_ALL = 64 };
-static const double BUDGET = 1.5e9, LAUNCH_SECONDS = 20;
+/* Work units of one property at one shape; batch, which has most settings, gets three times as many. */
+static const double BUDGET = 5e8, LAUNCH_SECONDS = 20;
 
 /* What parent and child share. */
 struct shared {
@@ -394,6 +395,8 @@ static int measure_unit(struct ds_check *c, const struct ds_check_plan *plan, in
     c->budget = c->opt->budget > 0 ? c->opt->budget : BUDGET;
     if (unit >= DS_PROPERTY_COUNT && c->opt->only)
         return 0;
+    if (unit == DS_PROPERTY_BATCH)
+        c->budget *= 3;
     if (unit == ACCURACY)
         return plan->accuracy ? plan->accuracy(c) : 0;
     if (unit == SPEED)
@@ -538,6 +541,7 @@ int ds_check_run(const struct ds_kernel *k, const struct ds_shape *shape,
     if (!s)
         return -1;
     struct job j = {k, shape, opt, s};
+    s->unit = opt->only_speed ? SPEED : 0;
     int rc = run(&j, err);
     *out = s->result;
     ds_contain_unmap(s, sizeof *s);

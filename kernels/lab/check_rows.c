@@ -255,7 +255,7 @@ int ds_rows_batch(struct ds_check *c)
     for (int i = 0; i < (c->opt->n_threads > 1 ? 2 : 1); i++) {
         const int threads = i ? last_threads(c) : c->opt->threads[0];
         struct counts k;
-        c->budget = budget;
+        c->budget = i ? budget / 2 : budget;
         if (order_counts(c, threads, &k) != 0)
             return -1;
         for (int sample = 0; sample < SAMPLES; sample++)
