@@ -24,8 +24,9 @@ struct job {
     struct ds_kernel_set vendor;
     const struct ds_kernel **kernel;
     size_t n;
-    struct ds_checked *done;
-    size_t at; /* units of work done: variants and shapes */
+    struct ds_checked *done; /* [n] */
+    struct ds_shape *shape[DS_OP_COUNT];
+    size_t n_shapes[DS_OP_COUNT];
 };
 
 /* ---- thread counts ------------------------------------------------------------------------------------ */
@@ -67,42 +68,52 @@ static int thread_counts(struct job *j, struct ds_error *err)
     return 0;
 }
 
-/* ---- one variant --------------------------------------------------------------------------------------- */
+/* ---- measuring -------------------------------------------------------------------------------------------- */
 
-static int check_one(struct job *j, const struct ds_kernel *k, struct ds_checked *out,
-                     struct ds_error *err)
+/* Shapes of every op asked about, and a place for each result. */
+static int lay_out(struct job *j, size_t *jobs, struct ds_error *err)
 {
     char model[256];
-    struct ds_shape *shape = NULL;
-    size_t n = 0;
-    if (ds_lab_shapes(j->o, k->op, &shape, &n, model, sizeof model, err) != 0)
+    *jobs = 0;
+    j->done = ds_calloc(j->n, sizeof *j->done, "results", err);
+    if (!j->done)
         return -1;
-    struct ds_check_result *r = ds_calloc(n, sizeof *r, "results", err);
-    *out = (struct ds_checked){k, shape, r, r ? n : 0};
-    if (!r)
-        return -1;
-    j->check.vendor = j->vendor.op[k->op];
-    for (size_t i = 0; i < n; i++) {
-        struct ds_buf what = {0};
-        ds_buf_printf(&what, "%s/%s", ds_op_name(k->op), k->name);
-        ds_cli_progress(j->o, what.data ? what.data : "", (double)j->at + (double)i / (double)n,
-                        (double)j->n);
-        ds_buf_free(&what);
-        if (ds_check_run(k, &shape[i], &j->check, &r[i], err) != 0)
+    for (size_t i = 0; i < j->n; i++) {
+        const struct ds_kernel *k = j->kernel[i];
+        if (!j->shape[k->op] && ds_lab_shapes(j->o, k->op, &j->shape[k->op], &j->n_shapes[k->op],
+                                              model, sizeof model, err) != 0)
             return -1;
+        struct ds_check_result *r = ds_calloc(j->n_shapes[k->op], sizeof *r, "results", err);
+        if (!r)
+            return -1;
+        j->done[i] = (struct ds_checked){k, j->shape[k->op], r, j->n_shapes[k->op]};
+        *jobs += j->done[i].n;
     }
     return 0;
 }
 
+static void progress(void *arg, double done)
+{
+    ds_cli_progress(arg, "checking", done, 1);
+}
+
 static int check_all(struct job *j, struct ds_error *err)
 {
-    j->done = ds_calloc(j->n, sizeof *j->done, "results", err);
-    if (!j->done)
+    size_t jobs, at = 0;
+    if (lay_out(j, &jobs, err) != 0)
         return -1;
-    for (j->at = 0; j->at < j->n; j->at++)
-        if (check_one(j, j->kernel[j->at], &j->done[j->at], err) != 0)
-            return -1;
-    return 0;
+    struct ds_check_job *list = ds_calloc(jobs, sizeof *list, "results", err);
+    if (!list)
+        return -1;
+    for (size_t i = 0; i < j->n; i++)
+        for (size_t s = 0; s < j->done[i].n; s++)
+            list[at++] = (struct ds_check_job){
+                j->kernel[i], &j->done[i].shape[s], j->vendor.op[j->kernel[i]->op],
+                (struct ds_check_result *)(uintptr_t)&j->done[i].result[s]};
+    int rc =
+        ds_check_many(list, jobs, &j->check, ds_lab_cpus(), progress, (void *)(uintptr_t)j->o, err);
+    free(list);
+    return rc;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------------------- */
@@ -121,10 +132,10 @@ static int exit_code(const struct job *j)
 
 static void free_all(struct job *j)
 {
-    for (size_t i = 0; j->done && i < j->n; i++) {
-        free((void *)(uintptr_t)j->done[i].shape);
+    for (size_t i = 0; j->done && i < j->n; i++)
         free((void *)(uintptr_t)j->done[i].result);
-    }
+    for (int op = 0; op < DS_OP_COUNT; op++)
+        free(j->shape[op]);
     free(j->done);
     free(j->kernel);
 }

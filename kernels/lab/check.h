@@ -110,13 +110,11 @@ struct ds_check_options {
     int full;                       /* every setting, whatever it costs */
     int no_speed;                   /* leave speed out */
     uint32_t only;                  /* mask of 1 << property: no other is measured; 0 = all */
+    int only_speed;                 /* ... or everything else */
     double budget;                  /* work units for one property at one shape; 0 = the default */
     double launch_seconds;          /* a launch that takes longer hangs; 0 = the default, 20 */
     const struct ds_kernel *vendor; /* to be compared with in speed; NULL = none */
     uint64_t seed;
-    /* Called between the units of work with how many are done; NULL = none. */
-    void (*progress)(void *arg, int done, int total);
-    void *progress_arg;
 };
 
 /* Measures everything about k at *shape. *out says what was found, crashes included; -1 only when
@@ -124,6 +122,20 @@ struct ds_check_options {
 int ds_check_run(const struct ds_kernel *k, const struct ds_shape *shape,
                  const struct ds_check_options *opt, struct ds_check_result *out,
                  struct ds_error *err);
+
+/* One variant at one shape. */
+struct ds_check_job {
+    const struct ds_kernel *kernel;
+    const struct ds_shape *shape;
+    const struct ds_kernel *vendor; /* instead of the options' */
+    struct ds_check_result *result;
+};
+
+/* Measures all jobs, so many at a time in processes of their own; speed at the end, alone.
+ * progress(arg, done) is called now and then, done in 0..1; may be NULL. */
+int ds_check_many(const struct ds_check_job *job, size_t n, const struct ds_check_options *opt,
+                  int workers, void (*progress)(void *arg, double done), void *arg,
+                  struct ds_error *err);
 
 /* The first property that is broken and must not be (a claim, or one that always counts); -1 =
  * none. A fault of memory counts as DS_PROPERTY_MEMORY. */

@@ -191,14 +191,25 @@ static void batch_pair(struct ds_check *c, int64_t p, int64_t a, int64_t b, int 
                       (long long)low, (long long)p, (long long)high, with);
 }
 
+/* Another order of addition may give the same bits by chance: small calls are made of several parts
+ * of the pool, every other one with magnitudes that cancel. */
+enum { SAMPLES = 6, SAMPLED_ROWS = 16 };
+
+static void take_sample(struct ds_segment *seg, int sample)
+{
+    seg->first = 1000 * sample;
+    seg->content = sample % 2 ? DS_CONTENT_MIXED : DS_CONTENT_PLAIN;
+}
+
 /* One call: each row against the same row at the same position of another call. Positions stay, so
  * only the number of rows can be to blame. */
-static int batch_call(struct ds_check *c, int64_t rows, int threads, struct seen *seen,
+static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample, struct seen *seen,
                       struct ds_classes *classes, int64_t *at)
 {
     struct ds_rows_own *o = c->own;
     struct ds_segment seg;
     struct ds_call call = ds_rows_call(c, &seg, 0, rows);
+    take_sample(&seg, sample);
     call.threads = threads;
     int rc = ds_check_launch(c, &call, &o->out);
     for (int64_t p = 0; rc == 1 && p < rows; p++) {
@@ -210,7 +221,8 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, struct seen
             continue;
         }
         const int64_t high = rows > seen[p].rows ? rows : seen[p].rows;
-        const double cost = 1e6 * (threads != c->opt->threads[0]) + (double)high + 1e-3 * (double)p;
+        const double cost =
+            1e6 * (threads != c->opt->threads[0]) + (double)high + 1e-3 * (double)p + 1e-6 * sample;
         if (ds_check_differs(c, seen[p].bits, row(&o->out, p), o->out.width, cost)) {
             batch_pair(c, p, seen[p].rows, rows, threads);
             *at = p;
@@ -219,37 +231,36 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, struct seen
     return rc < 0 ? -1 : 0;
 }
 
-static int batch_threads(struct ds_check *c, int threads, struct seen *seen,
-                         struct ds_classes *classes)
+static int batch_sample(struct ds_check *c, const struct counts *k, int threads, int sample)
 {
-    struct counts k;
+    struct seen *seen = ds_calloc(MOST_ROWS, sizeof *seen, "reference rows", c->err);
+    struct ds_classes *classes = ds_calloc(LISTED, sizeof *classes, "classes", c->err);
     int64_t at = -1;
-    if (order_counts(c, threads, &k) != 0)
-        return -1;
-    for (int i = 0; i < k.n; i++)
-        if (batch_call(c, k.rows[i], threads, seen, classes, &at) != 0)
-            return -1;
-    if (at >= 0 && at < LISTED && !c->property->classes[0])
+    int rc = seen && classes ? 0 : -1;
+    for (int i = 0; rc == 0 && i < k->n; i++)
+        if (sample == 0 || k->rows[i] <= SAMPLED_ROWS)
+            rc = batch_call(c, k->rows[i], threads, sample, seen, classes, &at);
+    if (rc == 0 && at >= 0 && at < LISTED && !c->property->classes[0])
         ds_classes_print(c, &classes[at], "rows");
-    return 0;
+    for (int p = 0; seen && p < MOST_ROWS; p++)
+        free(seen[p].bits);
+    free(seen);
+    free(classes);
+    return rc;
 }
 
 int ds_rows_batch(struct ds_check *c)
 {
     const double budget = c->budget;
     for (int i = 0; i < (c->opt->n_threads > 1 ? 2 : 1); i++) {
-        struct seen *seen = ds_calloc(MOST_ROWS, sizeof *seen, "reference rows", c->err);
-        struct ds_classes *classes = ds_calloc(LISTED, sizeof *classes, "classes", c->err);
-        c->budget = budget;
-        int rc = !seen || !classes
-                     ? -1
-                     : batch_threads(c, i ? last_threads(c) : c->opt->threads[0], seen, classes);
-        for (int p = 0; seen && p < MOST_ROWS; p++)
-            free(seen[p].bits);
-        free(seen);
-        free(classes);
-        if (rc != 0)
+        const int threads = i ? last_threads(c) : c->opt->threads[0];
+        struct counts k;
+        c->budget = i ? budget / 2 : budget;
+        if (order_counts(c, threads, &k) != 0)
             return -1;
+        for (int sample = 0; sample < SAMPLES; sample++)
+            if (batch_sample(c, &k, threads, sample) != 0)
+                return -1;
     }
     return 0;
 }
@@ -366,44 +377,52 @@ int ds_rows_neighbours(struct ds_check *c)
 
 /* ---- threads ------------------------------------------------------------------------------------------- */
 
+/* One call at every thread count. */
+static int threads_call(struct ds_check *c, int64_t rows, int sample, int64_t *classes_rows)
+{
+    struct ds_rows_own *o = c->own;
+    struct ds_segment seg;
+    struct ds_call call = ds_rows_call(c, &seg, 0, rows);
+    struct ds_classes classes = {.n = 0};
+    const int64_t before = c->property->differ;
+    take_sample(&seg, sample);
+    int rc = ds_check_launch(c, &call, &o->ref);
+    if (rc == 1)
+        ds_classes_add(&classes, call.threads, row(&o->ref, 0), o->ref.width);
+    for (int t = 1; rc == 1 && t < c->opt->n_threads; t++) {
+        char what[64];
+        call.threads = c->opt->threads[t];
+        if ((rc = ds_check_launch(c, &call, &o->out)) < 0)
+            return -1;
+        snprintf(what, sizeof what, "with %d thread%s against %d", c->opt->threads[0],
+                 c->opt->threads[0] == 1 ? "" : "s", call.threads);
+        if (rc == 1) {
+            ds_classes_add(&classes, call.threads, row(&o->out, 0), o->out.width);
+            compare_all(c, &o->ref, &o->out, (double)rows + 1e-2 * call.threads + 1e-3 * sample,
+                        what);
+        }
+        rc = 1;
+    }
+    if (c->property->differ > before && rows > *classes_rows) {
+        *classes_rows = rows;
+        ds_classes_print(c, &classes, "threads");
+    }
+    return rc < 0 ? -1 : 0;
+}
+
 int ds_rows_threads(struct ds_check *c)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 7, 8, 16, 17, 33, 64, 128, 257};
-    struct ds_rows_own *o = c->own;
     int64_t classes_rows = 0;
     if (c->opt->n_threads < 2) {
         snprintf(c->property->note, sizeof c->property->note,
                  "only one thread count was asked for");
         return 0;
     }
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct ds_segment seg;
-        struct ds_call call = ds_rows_call(c, &seg, 0, rows[i]);
-        struct ds_classes classes = {.n = 0};
-        const int64_t before = c->property->differ;
-        int rc = ds_check_launch(c, &call, &o->ref);
-        if (rc == 1)
-            ds_classes_add(&classes, call.threads, row(&o->ref, 0), o->ref.width);
-        for (int t = 1; rc == 1 && t < c->opt->n_threads; t++) {
-            char what[64];
-            call.threads = c->opt->threads[t];
-            if ((rc = ds_check_launch(c, &call, &o->out)) < 0)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int sample = 0; sample < (rows[i] <= 4 ? SAMPLES : 1); sample++)
+            if (threads_call(c, rows[i], sample, &classes_rows) != 0)
                 return -1;
-            snprintf(what, sizeof what, "with %d thread%s against %d", c->opt->threads[0],
-                     c->opt->threads[0] == 1 ? "" : "s", call.threads);
-            if (rc == 1) {
-                ds_classes_add(&classes, call.threads, row(&o->out, 0), o->out.width);
-                compare_all(c, &o->ref, &o->out, (double)rows[i] + 1e-2 * call.threads, what);
-            }
-            rc = 1;
-        }
-        if (rc < 0)
-            return -1;
-        if (c->property->differ > before && rows[i] > classes_rows) {
-            classes_rows = rows[i];
-            ds_classes_print(c, &classes, "threads");
-        }
-    }
     return 0;
 }
 

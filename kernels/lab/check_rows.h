@@ -8,15 +8,12 @@ struct ds_rows_own {
     struct ds_output ref, out;
     double observed; /* the variant's own error at the shape, of 2^-24 of the scale; < 0 = not yet
                         measured */
+    double terms;    /* of a sum there */
 };
 
 /* A call of the pool's rows first..first+rows-1. *seg is the caller's memory. */
 struct ds_call ds_rows_call(const struct ds_check *c, struct ds_segment *seg, int64_t first,
                             int64_t rows);
-
-/* The error that a result may have before it is called wrong: what any order of addition may cost, or
- * eight times what this variant was seen to be off at its own shape (fewer bits are no fault). */
-int ds_rows_tolerance(struct ds_check *c, double *relative);
 
 /* Properties, one function each. */
 int ds_rows_repeat(struct ds_check *c);

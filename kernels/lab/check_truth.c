@@ -169,22 +169,31 @@ int ds_rows_accuracy(struct ds_check *c)
 
 /* ---- tolerance ---------------------------------------------------------------------------------------------- */
 
-int ds_rows_tolerance(struct ds_check *c, double *relative)
+static int observe(struct ds_check *c)
 {
     enum { MORE_THAN_FEWER_BITS = 1 << 19 }; /* 2^-5 of the scale: no format is as coarse */
     struct ds_rows_own *o = c->own;
-    const int op = ds_subject_kernel(c->subject)->op;
-    if (o->observed < 0) {
-        struct ds_accuracy a = {0};
-        struct sums s = {.a = &a};
-        if (accuracy_of(c, DS_CONTENT_PLAIN, &s) < 0)
-            return -1;
-        o->observed = s.observed <= MORE_THAN_FEWER_BITS ? s.observed : 0;
-    }
-    *relative = ds_truth_roundings(op, ds_subject_args(c->subject)) + 8;
-    if (8 * o->observed > *relative)
-        *relative = 8 * o->observed;
+    struct ds_accuracy a = {0};
+    struct sums s = {.a = &a};
+    if (o->observed >= 0)
+        return 0;
+    if (accuracy_of(c, DS_CONTENT_PLAIN, &s) < 0)
+        return -1;
+    o->observed = s.observed <= MORE_THAN_FEWER_BITS ? s.observed : 0;
+    o->terms = s.roundings;
     return 0;
+}
+
+/* The error that a result may have before it is called wrong: what any order of addition may cost, or
+ * eight times what this variant was seen to be off at its own shape (fewer bits are no fault), where
+ * errors of shorter sums average out less. */
+static double tolerance(const struct ds_check *c, double roundings)
+{
+    const struct ds_rows_own *o = c->own;
+    const double order = roundings + 8;
+    const double shorter = o->terms > roundings ? sqrt(o->terms / roundings) : 1;
+    const double seen = 8 * o->observed * shorter;
+    return seen > order ? seen : order;
 }
 
 /* ---- right or wrong ------------------------------------------------------------------------------------------ */
@@ -211,20 +220,18 @@ static void judge_element(void *arg, const struct ds_truth *t, double got, int i
 }
 
 /* One launch; 1 = its rows were judged. */
-static int judge_call(struct ds_check *c, const struct ds_call *call, double relative,
-                      struct judge *j)
+static int judge_call(struct ds_check *c, const struct ds_call *call, struct judge *j)
 {
     struct ds_rows_own *o = c->own;
     struct walk w;
-    *j = (struct judge){.c = c, .relative = relative};
+    *j = (struct judge){.c = c};
     int rc = ds_check_launch(c, call, &o->out);
     if (rc != 1)
         return rc;
     if (walk_new(c, call, &o->out, &w) != 0)
         return -1;
     j->roundings = w.roundings;
-    if (relative < w.roundings + 8)
-        j->relative = w.roundings + 8;
+    j->relative = tolerance(c, w.roundings);
     walk_rows(c, &w, &o->out, judge_element, j);
     free(w.truth);
     return 1;
@@ -243,12 +250,11 @@ int ds_rows_special(struct ds_check *c)
     static const int contents[] = {DS_CONTENT_TINY, DS_CONTENT_SPECIAL, DS_CONTENT_NAN,
                                    DS_CONTENT_ZERO};
     static const int64_t rows[] = {1, 4, 17};
-    double relative;
     if (!ds_truth_known(ds_subject_kernel(c->subject)->op)) {
         ds_check_not_applicable(c, "no formula is known");
         return 0;
     }
-    if (ds_rows_tolerance(c, &relative) != 0)
+    if (observe(c) != 0)
         return -1;
     for (int i = 0; i < 12; i++) {
         struct ds_segment seg;
@@ -256,7 +262,7 @@ int ds_rows_special(struct ds_check *c)
         struct judge j;
         char where[48];
         seg.content = contents[i % 4];
-        int rc = judge_call(c, &call, relative, &j);
+        int rc = judge_call(c, &call, &j);
         if (rc < 0)
             return -1;
         snprintf(where, sizeof where, "%s values: ", ds_content_name(seg.content));
@@ -354,7 +360,7 @@ static void sizes_of(const struct ds_shape *base, struct sizes *s)
 }
 
 /* The subject of another size takes the place of the check's own for some calls. */
-static int size_calls(struct ds_check *c, const struct ds_shape *shape, double relative)
+static int size_calls(struct ds_check *c, const struct ds_shape *shape)
 {
     static const int64_t rows[] = {1, 3, 8};
     struct ds_buf text = {0};
@@ -369,7 +375,7 @@ static int size_calls(struct ds_check *c, const struct ds_shape *shape, double r
         struct judge j;
         call.place = DS_PLACE_END;
         call.gap = i == 1 ? 3 : 0;
-        rc = judge_call(c, &call, relative, &j);
+        rc = judge_call(c, &call, &j);
         const double cost = ds_subject_work(c->subject, &call) + (double)rows[i];
         if (rc == 1 && ds_check_wrong(c, j.bad > 0, cost))
             judge_pair(c, &j, rows[i], where);
@@ -387,15 +393,14 @@ int ds_rows_sizes(struct ds_check *c)
 {
     struct ds_subject *own = c->subject;
     struct sizes s;
-    double relative;
     int rc = 0;
     if (!ds_truth_known(ds_subject_kernel(own)->op)) {
         ds_check_not_applicable(c, "no formula is known");
         return 0;
     }
-    if (ds_rows_tolerance(c, &relative) != 0)
+    if (observe(c) != 0)
         return -1;
-    if (size_calls(c, ds_subject_shape(own), relative) != 0)
+    if (size_calls(c, ds_subject_shape(own)) != 0)
         return -1;
     sizes_of(ds_subject_shape(own), &s);
     for (int i = 0; i < s.n && rc == 0; i++) {
@@ -407,7 +412,7 @@ int ds_rows_sizes(struct ds_check *c)
         c->budget -= cost_of(&s.shape[i]);
         c->subject = ds_subject_new(ds_subject_kernel(own), &s.shape[i], c->opt->seed, &refused);
         if (c->subject)
-            rc = size_calls(c, &s.shape[i], relative);
+            rc = size_calls(c, &s.shape[i]);
         else {
             c->property->not_tried += 3;
             snprintf(c->property->note, sizeof c->property->note, "%.190s", refused.msg);

@@ -40,7 +40,10 @@ static int wrong_property(const struct ds_kernel *k, const struct ds_check_resul
         return 1;
     if (promised)
         return x->state == DS_STATE_BROKEN;
-    /* slot and neighbours share a claim: one of the two is enough. */
+    /* Where calls of one seed agree but repeats do not, that is what drifts. Slot and neighbours share
+     * a claim: one of the two is enough. */
+    if (r->property[DS_PROPERTY_REPEAT].state == DS_STATE_BROKEN)
+        return 0;
     return claim && p != DS_PROPERTY_NEIGHBOURS && !from_outside(k) && x->state == DS_STATE_HOLDS;
 }
 
