@@ -218,6 +218,8 @@ static void put_speed(struct ds_buf *b, const struct ds_checked *v)
             const struct ds_speed_point *p = &r->speed[j];
             ds_buf_puts(b, j ? ", " : "");
             put_plural(b, p->rows, "row");
+            if (p->kv_len)
+                ds_buf_printf(b, " at KV %d", p->kv_len);
             ds_buf_printf(b, " %.3g %s", (multiplies ? 2 * p->work : p->bytes) / p->seconds / 1e9,
                           multiplies ? "GF/s" : "GB/s");
             if (p->ratio > 0 && strcmp(r->vendor, v->kernel->name) != 0)

@@ -139,6 +139,8 @@ static json_t *speeds(const struct ds_check_result *r)
         json_t *j = json_object();
         set(j, "rows", json_integer(p->rows));
         set(j, "threads", json_integer(p->threads));
+        if (p->kv_len)
+            set(j, "kv_len", json_integer(p->kv_len));
         set(j, "seconds", real(p->seconds));
         set(j, "gflops", real(2 * p->work / p->seconds / 1e9));
         set(j, "gbytes", real(p->bytes / p->seconds / 1e9));

@@ -12,6 +12,18 @@ static int add(int32_t *list, int n, int32_t x)
     return n + 1;
 }
 
+int ds_grid_insert(int32_t *list, int n, int32_t value)
+{
+    int at = n;
+    while (at > 0 && list[at - 1] > value)
+        at--;
+    if ((at > 0 && list[at - 1] == value) || n == DS_GRID_MOST)
+        return n;
+    memmove(list + at + 1, list + at, (size_t)(n - at) * sizeof *list);
+    list[at] = value;
+    return n + 1;
+}
+
 int ds_grid_kv(int32_t kv[DS_GRID_MOST])
 {
     int n = 0;

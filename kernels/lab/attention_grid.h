@@ -19,6 +19,9 @@ int ds_grid_sequences(int32_t n[DS_GRID_MOST]);
 /* 1, 16, 64, 256. */
 int ds_grid_pages(int32_t size[DS_GRID_MOST]);
 
+/* Adds a length to an ascending list, unless it is there or the list is full; the new n. */
+int ds_grid_insert(int32_t *list, int n, int32_t value);
+
 /* Shapes that differ from the given one in head_dim (64, 80, 128, 192, 256) or in the group of heads
  * that share a KV head (1, 3, 4, 8, each on two KV heads: with one no wrong mapping shows). Returns
  * how many (at most DS_GRID_MOST). */

@@ -340,19 +340,27 @@ void ds_spans_add(struct ds_spans *s, int32_t value, int differs)
     s->differs[s->n++] = differs;
 }
 
+int ds_spans_any(const struct ds_spans *s)
+{
+    int any = 0;
+    for (int i = 0; i < s->n; i++)
+        any |= s->differs[i];
+    return any;
+}
+
 void ds_spans_print(struct ds_check *c, const struct ds_spans *s)
 {
     char *text = c->property->classes;
     const size_t size = sizeof c->property->classes;
-    int any = 0;
-    for (int i = 0; i < s->n; i++)
-        any |= s->differs[i];
-    if (!any)
+    if (!ds_spans_any(s))
         return;
     size_t n = strlen(text);
+    if (n == 0)
+        snprintf(c->property->classes_of, sizeof c->property->classes_of, "%s", s->of);
+    else
+        n += (size_t)snprintf(text + n, size - n, "; %s ", s->of);
     for (int i = 0; i < s->n && n < size; i++) {
-        const char *open = i ? " |" : n ? "; " : "";
-        n += (size_t)snprintf(text + n, size - n, "%s%s %d", open, i ? "" : s->of, s->from[i]);
+        n += (size_t)snprintf(text + n, size - n, "%s%d", i ? " | " : "", s->from[i]);
         if (n < size && s->to[i] != s->from[i])
             n += (size_t)snprintf(text + n, size - n, "-%d", s->to[i]);
         if (n < size)
@@ -381,44 +389,30 @@ static int same_choice(const struct ds_launch_info *a, const struct ds_launch_in
            strncmp(a->algo, b->algo, sizeof a->algo) == 0;
 }
 
-static int insert(int32_t *list, int n, int32_t value)
+int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, const int32_t *list,
+                       int n, int32_t edge[2 * DS_GRID_MOST])
 {
-    int at = n;
-    while (at > 0 && list[at - 1] > value)
-        at--;
-    if ((at > 0 && list[at - 1] == value) || n == DS_GRID_MOST)
-        return n;
-    memmove(list + at + 1, list + at, (size_t)(n - at) * sizeof *list);
-    list[at] = value;
-    return n + 1;
-}
-
-int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, int32_t *list, int n)
-{
-    int32_t found[2 * DS_GRID_MOST];
     struct ds_launch_info low, high, mid;
-    int n_found = 0, rc = 0;
+    int found = 0, rc = 0;
     for (int i = 0; i < n; i++, low = high) {
         if ((rc = choice(c, threads, make, list[i], &high)) <= 0)
-            return rc < 0 ? -1 : n;
+            return rc;
         if (i == 0 || same_choice(&low, &high))
             continue;
         int32_t a = list[i - 1], b = list[i];
         while (b - a > 1) {
             const int32_t m = a + (b - a) / 2;
             if ((rc = choice(c, threads, make, m, &mid)) <= 0)
-                return rc < 0 ? -1 : n;
+                return rc;
             if (same_choice(&low, &mid))
                 a = m;
             else
                 b = m;
         }
-        found[n_found++] = a;
-        found[n_found++] = b;
+        edge[found++] = a;
+        edge[found++] = b;
     }
-    for (int i = 0; i < n_found; i++)
-        n = insert(list, n, found[i]);
-    return n;
+    return found;
 }
 
 static void make_alone(const struct ds_check *c, struct ds_scene *s, int threads, int32_t kv)
@@ -427,13 +421,26 @@ static void make_alone(const struct ds_check *c, struct ds_scene *s, int threads
     ds_scene_add(s, 0, kv - 1, 1);
 }
 
-int ds_attention_kv(struct ds_check *c, int threads, int32_t most, int32_t list[DS_GRID_MOST])
+const struct ds_kv_list *ds_attention_kv(struct ds_check *c, int threads)
 {
-    int n = ds_grid_kv(list);
-    n = ds_attention_edges(c, threads, make_alone, list, n);
-    while (n > 0 && list[n - 1] > most)
-        n--;
-    return n;
+    struct ds_attention_own *own = c->own;
+    struct ds_kv_list *l = &own->list[threads != c->opt->threads[0]];
+    if (l->threads == threads)
+        return l;
+    l->n = ds_grid_kv(l->kv);
+    l->n_edges = ds_attention_edges(c, threads, make_alone, l->kv, l->n, l->edge);
+    if (l->n_edges < 0)
+        return NULL;
+    for (int i = 0; i < l->n_edges; i++)
+        l->n = ds_grid_insert(l->kv, l->n, l->edge[i]);
+    l->threads = threads;
+    return l;
+}
+
+void ds_attention_budget(struct ds_check *c)
+{
+    if (!(c->opt->budget > 0))
+        c->budget *= 4;
 }
 
 const struct ds_check_plan ds_check_attention_plan = {

@@ -10,8 +10,16 @@
 
 enum { DS_MOST_SEGMENTS = 72, DS_BASE_PAGE = 16 };
 
+/* KV lengths to try for a row on so many threads: the grid, and those at which the launch choice for
+ * a row alone changes, each with the length before it; `edge`: these alone. */
+struct ds_kv_list {
+    int threads, n, n_edges; /* threads 0: not made yet */
+    int32_t kv[DS_GRID_MOST], edge[2 * DS_GRID_MOST];
+};
+
 /* What lives from one property to the next. */
 struct ds_attention_own {
+    struct ds_kv_list list[2];
     struct ds_output out, base, one;
     struct ds_alone *alone; /* base results kept, by key */
     size_t n_alone, alone_cap;
@@ -65,22 +73,28 @@ struct ds_spans {
     int differs[8], n, cut;
 };
 void ds_spans_add(struct ds_spans *s, int32_t value, int differs);
-/* Appends "(kv_len 1-511 same | 512- not)" to the property's classes, if any span differs. */
+int ds_spans_any(const struct ds_spans *s); /* whether one differs */
+/* Appends "kv_len 1-511 same | 512-32768 differ" to the property's classes, if any span differs. */
 void ds_spans_print(struct ds_check *c, const struct ds_spans *s);
 
 /* Of two lists of classes the one that tells more apart. */
 void ds_classes_best(struct ds_classes *best, const struct ds_classes *k);
 void ds_classes_done(struct ds_check *c, const struct ds_classes *best, const char *of);
 
-/* Adds to an ascending list of lengths every one at which the launch choice changes between two
- * neighbours, and the one before it; describe is asked, nothing is launched. make fills the scene for
- * a length. Returns the new n (at most DS_GRID_MOST), or -1. */
+/* Finds in an ascending list of lengths where the launch choice changes between two neighbours and
+ * writes the exact places into edge (the last length of the old choice and the first of the new
+ * one); describe is asked, nothing is launched. make fills the scene for a length. Returns how many,
+ * or -1. */
 typedef void (*ds_scene_fn)(const struct ds_check *c, struct ds_scene *s, int threads,
                             int32_t value);
-int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, int32_t *list, int n);
-/* The grid of KV lengths, with those where the choice for a row alone changes; 4096 and above only
- * if `most` allows. */
-int ds_attention_kv(struct ds_check *c, int threads, int32_t most, int32_t list[DS_GRID_MOST]);
+int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, const int32_t *list,
+                       int n, int32_t edge[2 * DS_GRID_MOST]);
+/* NULL: the lab failed. */
+const struct ds_kv_list *ds_attention_kv(struct ds_check *c, int threads);
+
+/* Attention's grid is larger than that of other ops: so is what a property may cost, where the user
+ * did not say. To be called first. */
+void ds_attention_budget(struct ds_check *c);
 
 /* ---- the properties ---------------------------------------------------------------------------- */
 

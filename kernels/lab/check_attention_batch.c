@@ -70,23 +70,30 @@ static int batch_prefill(struct ds_check *c, const struct ds_form *f, int thread
     return 0;
 }
 
-/* Beside one other row, at every KV length. */
+static int batch_length(struct ds_check *c, int threads, int32_t kv)
+{
+    struct ds_scene s;
+    ds_scene_begin(c, &s, NULL, threads);
+    add_decode(&s, kv - 1, 2);
+    ds_scene_text(&s, "among 2 sequences");
+    return ds_scene_hold_alone(c, &s, 0);
+}
+
+/* Beside one other row, at every KV length; first where the launch choice changes. */
 static int batch_lengths(struct ds_check *c, int threads, struct ds_spans *spans)
 {
-    int32_t kv[DS_GRID_MOST];
-    const int n = ds_attention_kv(c, threads, INT32_MAX, kv);
-    for (int i = 0; i < n; i++) {
-        struct ds_scene s;
-        ds_scene_begin(c, &s, NULL, threads);
-        add_decode(&s, kv[i] - 1, 2);
-        ds_scene_text(&s, "among 2 sequences");
-        int rc = ds_scene_hold_alone(c, &s, 0);
+    const struct ds_kv_list *l = ds_attention_kv(c, threads);
+    for (int i = 0; l && i < l->n_edges; i++)
+        if (batch_length(c, threads, l->edge[i]) < 0)
+            return -1;
+    for (int i = 0; l && i < l->n; i++) {
+        int rc = batch_length(c, threads, l->kv[i]);
         if (rc < 0)
             return -1;
         if (rc)
-            ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
+            ds_spans_add(spans, l->kv[i], ((struct ds_attention_own *)c->own)->differs);
     }
-    return n < 0 ? -1 : 0;
+    return l ? 0 : -1;
 }
 
 int ds_attention_batch(struct ds_check *c)
@@ -97,7 +104,9 @@ int ds_attention_batch(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
-    for (int t = 0; t < n_threads; t++) {
+    ds_attention_budget(c);
+    /* Where a kernel splits, it does so on many threads. */
+    for (int t = n_threads - 1; t >= 0; t--) {
         struct ds_spans spans = {.of = "kv_len"};
         if (batch_lengths(c, threads[t], &spans) != 0)
             return -1;
@@ -110,7 +119,7 @@ int ds_attention_batch(struct ds_check *c)
                 batch_prefill(c, &form[f], threads[t], 511) != 0)
                 return -1;
         }
-        if (!broken.n || (broken.n == 1 && !broken.differs[0]))
+        if (!ds_spans_any(&broken))
             broken = spans;
     }
     ds_classes_done(c, &best, "sequences");
@@ -141,6 +150,7 @@ int ds_attention_slot(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     for (int run = 0; run < n_threads * n_forms * 4; run++) {
         const int n = counts[run % 4], t = threads[run / 4 % n_threads];
         const struct ds_form *f = &form[run / 4 / n_threads];
@@ -188,23 +198,22 @@ static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int th
 {
     struct ds_classes k = {.n = 0};
     struct ds_scene base, s;
-    int32_t kv[DS_GRID_MOST];
-    const int n = ds_attention_kv(c, threads, all ? INT32_MAX : 4096, kv);
+    const struct ds_kv_list *l = ds_attention_kv(c, threads);
     between(c, &base, f, threads, slot, 1, 0, 0);
-    int rc = n < 0 ? -1 : ds_scene_base(c, &base);
-    for (int i = 0; i < n && rc > 0; i++) {
-        if (!all && !c->opt->full && i % 8 && i < n - 4) {
+    int rc = l ? ds_scene_base(c, &base) : -1;
+    for (int i = 0; rc > 0 && i < l->n; i++) {
+        if (!all && !c->opt->full && (i % 8 || l->kv[i] > 4096)) {
             c->property->not_tried++;
             continue;
         }
-        between(c, &s, f, threads, slot, 1, kv[i] - 1, kv[i] - 1);
+        between(c, &s, f, threads, slot, 1, l->kv[i] - 1, l->kv[i] - 1);
         int got = ds_scene_hold(c, &base, &s, 0);
         if (got < 0)
             return -1;
         if (got && all)
-            ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
+            ds_spans_add(spans, l->kv[i], ((struct ds_attention_own *)c->own)->differs);
         if (got && i % 3 == 0)
-            ds_classes_add(&k, kv[i], ds_scene_row(c, &s, 0, slot),
+            ds_classes_add(&k, l->kv[i], ds_scene_row(c, &s, 0, slot),
                            ((struct ds_attention_own *)c->own)->out.width);
     }
     ds_classes_best(best, &k);
@@ -265,8 +274,9 @@ int ds_attention_neighbours(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     for (int f = 0; f < n_forms; f++)
-        for (int t = 0; t < n_threads; t++)
+        for (int t = n_threads - 1; t >= 0; t--)
             for (int i = 0; i < 3; i++)
                 if (neighbour_contents(c, &form[f], threads[t], slots[i], 1) != 0 ||
                     neighbour_contents(c, &form[f], threads[t], slots[i], 5) != 0 ||
@@ -354,24 +364,31 @@ static int thread_scenes(struct ds_check *c, const struct ds_form *f, struct ds_
     return 0;
 }
 
-/* A row alone at every KV length, on the last thread count. */
+static int thread_length(struct ds_check *c, int threads, int32_t kv)
+{
+    struct ds_scene s;
+    ds_scene_begin(c, &s, NULL, threads);
+    ds_scene_add(&s, 0, kv - 1, 1);
+    ds_scene_text(&s, "on %d threads", threads);
+    return ds_scene_hold_alone(c, &s, -1);
+}
+
+/* A row alone at every KV length, on the last thread count; first where the launch choice changes. */
 static int thread_lengths(struct ds_check *c, struct ds_spans *spans)
 {
     const int threads = c->opt->threads[c->opt->n_threads - 1];
-    int32_t kv[DS_GRID_MOST];
-    const int n = ds_attention_kv(c, threads, INT32_MAX, kv);
-    for (int i = 0; i < n; i++) {
-        struct ds_scene s;
-        ds_scene_begin(c, &s, NULL, threads);
-        ds_scene_add(&s, 0, kv[i] - 1, 1);
-        ds_scene_text(&s, "on %d threads", threads);
-        int rc = ds_scene_hold_alone(c, &s, -1);
+    const struct ds_kv_list *l = ds_attention_kv(c, threads);
+    for (int i = 0; l && i < l->n_edges; i++)
+        if (thread_length(c, threads, l->edge[i]) < 0)
+            return -1;
+    for (int i = 0; l && i < l->n; i++) {
+        int rc = thread_length(c, threads, l->kv[i]);
         if (rc < 0)
             return -1;
         if (rc)
-            ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
+            ds_spans_add(spans, l->kv[i], ((struct ds_attention_own *)c->own)->differs);
     }
-    return n < 0 ? -1 : 0;
+    return l ? 0 : -1;
 }
 
 int ds_attention_thread_counts(struct ds_check *c)
@@ -385,6 +402,7 @@ int ds_attention_thread_counts(struct ds_check *c)
         ds_check_not_applicable(c, "only one thread count was asked for");
         return 0;
     }
+    ds_attention_budget(c);
     own->ref_threads = c->opt->threads[0];
     int rc = thread_lengths(c, &spans);
     for (int f = 0; f < n_forms && rc == 0; f++)
@@ -405,6 +423,7 @@ int ds_attention_repeat(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     for (int run = 0; run < n_threads * n_forms; run++) {
         const struct ds_form *f = &form[run / n_threads];
         struct ds_scene base, s;

@@ -14,7 +14,7 @@ static void chunk_scene(const struct ds_check *c, struct ds_scene *s, const stru
     if (q == 1)
         ds_scene_text(s, "alone");
     else
-        ds_scene_text(s, "in a chunk of %d rows", q);
+        ds_scene_text(s, "in a chunk of %d rows, slots %d-%d", q, slot - q + 1, slot);
 }
 
 /* ---- chunk -------------------------------------------------------------------------------------------
@@ -27,21 +27,23 @@ static void make_deep_chunk(const struct ds_check *c, struct ds_scene *s, int th
     chunk_scene(c, s, NULL, threads, DEEP, q);
 }
 
-/* A row as the last of chunks of every length up to `most`. */
+/* A row as the last (or the first) of chunks of every length up to `most`. */
 static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                         int32_t most, struct ds_classes *best)
+                         int32_t most, int first, struct ds_classes *best)
 {
     struct ds_classes k = {.n = 0};
-    int32_t q[DS_GRID_MOST];
+    int32_t q[DS_GRID_MOST], edge[2 * DS_GRID_MOST];
     int n = ds_grid_q(q);
-    n = ds_attention_edges(c, threads, make_deep_chunk, q, n);
-    for (int i = 0; i < n && q[i] <= slot + 1; i++) {
+    const int edges = ds_attention_edges(c, threads, make_deep_chunk, q, n, edge);
+    for (int i = 0; i < edges; i++)
+        n = ds_grid_insert(q, n, edge[i]);
+    for (int i = 0; i < n && (first || q[i] <= slot + 1); i++) {
         struct ds_scene s;
         if (q[i] > most && !c->opt->full) {
             c->property->not_tried++;
             continue;
         }
-        chunk_scene(c, &s, f, threads, slot, q[i]);
+        chunk_scene(c, &s, f, threads, first ? slot + q[i] - 1 : slot, q[i]);
         int rc = ds_scene_hold_alone(c, &s, -1);
         if (rc < 0)
             return -1;
@@ -50,28 +52,34 @@ static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int thread
                            ((struct ds_attention_own *)c->own)->out.width);
     }
     ds_classes_best(best, &k);
-    return n < 0 ? -1 : 0;
+    return edges < 0 ? -1 : 0;
 }
 
-/* Chunks of q rows that end at every KV length (or at every `step`-th above 64). */
+/* Chunks of q rows that end at every KV length (or at every `step`-th above 64), first of two rows
+ * where the launch choice for a row alone changes. */
 static int chunk_kv(struct ds_check *c, int threads, int32_t q, int step, struct ds_spans *spans)
 {
-    int32_t kv[DS_GRID_MOST], all_q[DS_GRID_MOST];
-    const int n = ds_attention_kv(c, threads, INT32_MAX, kv);
+    const struct ds_kv_list *l = ds_attention_kv(c, threads);
+    int32_t all_q[DS_GRID_MOST];
     const int n_q = ds_grid_q(all_q);
-    for (int i = 0; i < n; i++) {
-        struct ds_scene s;
+    struct ds_scene s;
+    for (int i = 0; l && i < l->n_edges; i++) {
+        chunk_scene(c, &s, NULL, threads, l->edge[i] - 1, l->edge[i] < 2 ? 1 : 2);
+        if (ds_scene_hold_alone(c, &s, -1) < 0)
+            return -1;
+    }
+    for (int i = 0; l && i < l->n; i++) {
         c->property->not_tried += n_q - 1; /* of the grid of query and KV lengths */
-        if (kv[i] < q || (kv[i] > 64 && i % step && !c->opt->full))
+        if (l->kv[i] < q || (l->kv[i] > 64 && i % step && !c->opt->full))
             continue;
-        chunk_scene(c, &s, NULL, threads, kv[i] - 1, q);
+        chunk_scene(c, &s, NULL, threads, l->kv[i] - 1, q);
         int rc = ds_scene_hold_alone(c, &s, -1);
         if (rc < 0)
             return -1;
         if (rc)
-            ds_spans_add(spans, kv[i], ((struct ds_attention_own *)c->own)->differs);
+            ds_spans_add(spans, l->kv[i], ((struct ds_attention_own *)c->own)->differs);
     }
-    return n < 0 ? -1 : 0;
+    return l ? 0 : -1;
 }
 
 /* A whole sequence cut into chunks of every size, from two rows to all at once. */
@@ -101,9 +109,11 @@ static int chunk_on(struct ds_check *c, const struct ds_form *f, int threads,
 {
     static const struct {
         int32_t slot, most; /* longest chunk */
-    } rows[] = {{15, 16}, {255, 9}, {127, 128}, {511, 128}, {DEEP, 16}};
+        int first;
+    } rows[] = {{15, 16, 0},   {255, 9, 0},  {127, 128, 0}, {511, 128, 0},
+                {DEEP, 16, 0}, {92, 128, 1}, {506, 9, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (chunk_lengths(c, f, threads, rows[i].slot, rows[i].most, best) != 0)
+        if (chunk_lengths(c, f, threads, rows[i].slot, rows[i].most, rows[i].first, best) != 0)
             return -1;
     return whole_sequence(c, f, threads, 70) != 0 || whole_sequence(c, f, threads, 300) != 0 ? -1
                                                                                              : 0;
@@ -116,18 +126,19 @@ int ds_attention_chunk(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     /* Where a kernel splits, it does so on many threads. */
     if (chunk_kv(c, threads[n_threads - 1], 3, 1, &spans) != 0)
         return -1;
     for (int t = n_threads - 1; t >= 0; t--) {
-        struct ds_spans ignored = {.of = "kv_len"};
+        struct ds_spans plain = {.of = "kv_len"};
         for (int f = 0; f < n_forms; f++)
             if (chunk_on(c, &form[f], threads[t], &best) != 0)
                 return -1;
-        if (t + 1 < n_threads && chunk_kv(c, threads[t], 2, 3, &ignored) != 0)
+        if (t + 1 < n_threads && chunk_kv(c, threads[t], 2, 3, &plain) != 0)
             return -1;
-        if (ignored.n > 1 || (ignored.n == 1 && ignored.differs[0]))
-            spans = ignored;
+        if (!ds_spans_any(&spans))
+            spans = plain;
     }
     ds_classes_done(c, &best, "rows");
     ds_spans_print(c, &spans);
@@ -230,6 +241,7 @@ int ds_attention_alignment(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     for (int run = 0; run < n_threads * n_forms; run++) {
         const struct ds_form *f = &form[run / n_threads];
         const int t = threads[run % n_threads];
@@ -319,6 +331,7 @@ int ds_attention_memory(struct ds_check *c)
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
+    ds_attention_budget(c);
     for (int run = 0; run < n_threads * n_forms; run++) {
         int rc = 1;
         for (int i = 0; rc > 0; i++)

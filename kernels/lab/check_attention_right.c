@@ -199,20 +199,19 @@ static int sizes_of_shape(struct ds_check *c, const struct ds_shape *shape, cons
     return rc;
 }
 
-/* Rows alone at every KV length, 60 in a call. */
+/* Rows alone at every KV length up to 4096, 60 in a call. */
 static int sizes_of_grid(struct ds_check *c)
 {
-    int32_t kv[DS_GRID_MOST];
-    const int n = ds_attention_kv(c, c->opt->threads[0], 4096, kv);
-    for (int i = 0; i < n; i += 60) {
+    const struct ds_kv_list *l = ds_attention_kv(c, c->opt->threads[0]);
+    for (int i = 0; l && i < l->n; i += 60) {
         struct ds_scene s;
         ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
-        for (int k = i; k < n && k < i + 60; k++)
-            ds_scene_add(&s, k, kv[k] - 1, 1);
+        for (int k = i; k < l->n && k < i + 60 && l->kv[k] <= 4096; k++)
+            ds_scene_add(&s, k, l->kv[k] - 1, 1);
         if (hold_exact(c, &s, "") < 0)
             return -1;
     }
-    return n < 0 ? -1 : 0;
+    return l ? 0 : -1;
 }
 
 int ds_attention_sizes(struct ds_check *c)
@@ -220,6 +219,7 @@ int ds_attention_sizes(struct ds_check *c)
     struct ds_shape shape[DS_GRID_MOST];
     const struct ds_shape *given = ds_subject_shape(c->subject);
     const int n = ds_grid_shapes(given, shape);
+    ds_attention_budget(c);
     if (sizes_at(c, "", 1) != 0 || sizes_of_grid(c) != 0)
         return -1;
     for (int i = 0; i < n; i++) {

@@ -17,6 +17,7 @@ enum fault {
     TILE_BY_ROWS,   /* ... by the number of rows in the call */
     TILE_BY_THREAD, /* ... by the number of threads */
     TILE_BY_PLACE,  /* ... by the row's place in the call */
+    SPLIT_FROM_777, /* two parts for a row alone from KV 777 on, and describe says so */
     TILE_BY_FIRST,  /* ... by the length of the first sequence */
     SPLIT_BY_MAX,   /* KV cut into parts by the longest sequence of the call */
     EMPTY_PART,     /* parts of the longest sequence; one with no slot counts with lse 0 */
@@ -100,6 +101,8 @@ static int64_t tile_of(enum fault x, const struct ds_attention_args *a, const st
         return 32 * threads;
     case TILE_BY_PLACE:
         return row % 8 == 3 ? 64 : 32;
+    case SPLIT_FROM_777:
+        return a->rows == 1 && a->max_kv_len >= 777 ? 600 : 2000;
     case TILE_BY_FIRST:
         return a->sequences[0].kv_len > 500 ? 64 : 32;
     case SPLIT_BY_MAX:
@@ -162,6 +165,14 @@ static int launch_false(enum fault x, const struct ds_attention_args *a, const s
     return 0;
 }
 
+static int describe_777(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    const struct ds_attention_args *a = args;
+    (void)exec;
+    *out = (struct ds_launch_info){.split = a->rows == 1 && a->max_kv_len >= 777 ? 2 : 1};
+    return 0;
+}
+
 #define FALSE_LAUNCH(fault)                                                                        \
     static int launch_##fault(const void *args, const struct ds_exec *exec, char *why, size_t n)   \
     {                                                                                              \
@@ -174,6 +185,7 @@ static int launch_false(enum fault x, const struct ds_attention_args *a, const s
     X(TILE_BY_ROWS)                                                                                \
     X(TILE_BY_THREAD)                                                                              \
     X(TILE_BY_PLACE)                                                                               \
+    X(SPLIT_FROM_777)                                                                              \
     X(TILE_BY_FIRST)                                                                               \
     X(SPLIT_BY_MAX)                                                                                \
     X(EMPTY_PART)                                                                                  \
@@ -221,7 +233,8 @@ static struct ds_check_result check_false(enum fault x, uint32_t features, const
                                 .summary = "false on purpose",
                                 .claims = DS_CLAIM_ALL,
                                 .features = features,
-                                .launch = launches[x]};
+                                .launch = launches[x],
+                                .describe = x == SPLIT_FROM_777 ? describe_777 : NULL};
     return check(&k, shape, only);
 }
 
@@ -268,7 +281,7 @@ static void test_tile_by_query_length(void **state)
     (void)state;
     struct ds_check_result r = check_false(TILE_BY_QLEN, 0, SMALL, 0);
     const struct ds_property_result *p = &r.property[DS_PROPERTY_CHUNK];
-    expect_text(p->smallest, "alone against the same row in a chunk of 3 rows");
+    expect_text(p->smallest, "alone against the same row in a chunk of 3 rows, slots ");
     expect_text(p->classes, "1-2 | 3-");
     assert_string_equal(p->classes_of, "rows");
     expect_text(p->classes, "same"); /* up to one tile of 32 */
@@ -293,6 +306,19 @@ static void test_tile_by_threads(void **state)
     expect(&r, P(THREADS), "tile by threads");
     expect_text(r.property[DS_PROPERTY_THREADS].classes, "1 | 2; kv_len 1-");
     expect_text(r.property[DS_PROPERTY_THREADS].smallest, "on 2 threads");
+}
+
+/* 777 lies between two lengths of the grid; describe tells. */
+static void test_edges_of_the_launch_choice(void **state)
+{
+    (void)state;
+    struct ds_check_result r = check_false(SPLIT_FROM_777, 0, SMALL, P(BATCH) | P(CHUNK));
+    expect(&r, P(BATCH) | P(CHUNK), "split from 777");
+    expect_text(r.property[DS_PROPERTY_BATCH].smallest,
+                "the row at slot 776 alone against the same row among 2 sequences");
+    expect_text(r.property[DS_PROPERTY_BATCH].classes, "1-776 same | 777-32768 differ");
+    expect_text(r.property[DS_PROPERTY_CHUNK].smallest, "the row at slot 776 alone");
+    expect_text(r.property[DS_PROPERTY_CHUNK].classes, "3-776 same | 777-32768 differ");
 }
 
 static void test_tile_by_place(void **state)
@@ -592,6 +618,7 @@ int main(void)
         cmocka_unit_test(test_tile_by_query_length),
         cmocka_unit_test(test_tile_by_rows),
         cmocka_unit_test(test_tile_by_threads),
+        cmocka_unit_test(test_edges_of_the_launch_choice),
         cmocka_unit_test(test_tile_by_place),
         cmocka_unit_test(test_tile_by_first_sequence),
         cmocka_unit_test(test_split_by_longest),
