@@ -531,11 +531,15 @@ static void say_parts(struct words *w, struct ds_buf *b, int32_t v)
     struct parts *p = calloc(1, sizeof *p);
     int32_t *part_of = calloc((size_t)w->t->n, sizeof *part_of);
     int done = 0;
-    for (int leaves = 0; leaves < 2 && p && part_of && !done; leaves++) {
+    for (int step = 0; step < 3 && p && part_of && !done; step++) {
+        /* Chains; two or three neighbours are tried as single terms first. */
+        int leaves = step == 1;
         for (int32_t i = 0; i < w->t->n; i++)
             part_of[i] = -1;
-        if (collect_parts(w, v, p, part_of, leaves) == 0)
-            done = say_alike(w, b, p, find_shape(w->t, v, part_of, p->n));
+        if (collect_parts(w, v, p, part_of, leaves) != 0 ||
+            (step == 0 && p->run[0].count <= 3 && abs(p->run[0].stride) == 1))
+            continue;
+        done = say_alike(w, b, p, find_shape(w->t, v, part_of, p->n));
     }
     free(p);
     free(part_of);
@@ -563,9 +567,13 @@ static void describe(struct words *w, struct ds_buf *b, int32_t v)
     } else {
         struct run tail = r;
         describe(w, b, r.head);
-        ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
-        say_order(b, &tail);
-        say_step(b, w, &tail);
+        if (tail.count == 1) {
+            ds_buf_printf(b, "; then %s %d", w->unit, tail.first);
+        } else {
+            ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
+            say_order(b, &tail);
+            say_step(b, w, &tail);
+        }
     }
     w->depth--;
 }
