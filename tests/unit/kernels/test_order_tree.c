@@ -177,11 +177,18 @@ static int32_t odd_one(struct ds_tree *t) /* ((0 + 3) + (1 + 2)) + 4 */
     int32_t b = ds_tree_join(t, leaf(t, 1, 0), leaf(t, 2, 0));
     return ds_tree_join(t, ds_tree_join(t, a, b), leaf(t, 4, 0));
 }
+static int32_t lane_and_rest(struct ds_tree *t) /* 0, 2, 4, 6, 1, 3, 5 */
+{
+    int32_t sum = chain(t, 0, 4, 2, 0);
+    for (int64_t i = 1; i < 7; i += 2)
+        sum = ds_tree_join(t, sum, leaf(t, i, 0));
+    return sum;
+}
 static int32_t scattered(struct ds_tree *t)
 {
     int32_t sum = leaf(t, 3, 0);
-    static const int order[] = {0, 5, 1, 4, 2};
-    for (int i = 0; i < 5; i++)
+    static const int order[] = {0, 5, 1, 4, 6, 2, 9, 8, 7};
+    for (int i = 0; i < t->terms - 1; i++)
         sum = ds_tree_join(t, sum, leaf(t, order[i], 0));
     return sum;
 }
@@ -229,7 +236,8 @@ static void test_words(void **state)
         {64, all_wide, 1, "one fused sum of 64 k, rounded once"},
         {4, multiway, 1, "one fused sum of 4 k, rounded once"},
         {5, odd_one, 0, "[2 of k 0-3: 2 k] + [k 1-2: 2 k]; then k 4"},
-        {6, scattered, 0, "one chain of 6 k in no regular order"},
+        {10, scattered, 0, "one chain of 10 k in no regular order"},
+        {7, lane_and_rest, 0, "one chain of 7 k: 4 from 0, 2 apart, then 3 from 1, 2 apart"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
