@@ -98,24 +98,41 @@ static uint32_t rounding_of(const struct ds_probe *p, int at_root)
                                    : 0;
 }
 
+/* The same for the product of a leaf: 1 + 2^-p of its own, and -1 beside it. A chain's first product
+ * may be rounded as the sums after it are. */
+static void product_probe(const struct ds_tree *t, const int32_t *parent, int32_t i, int bits,
+                          struct ds_probe *p)
+{
+    *p = (struct ds_probe){.n = 1, .term = {t->node[i].term}, .value = {1.0f + power(bits)}};
+    if (parent[i] < 0)
+        return;
+    p->n = 2;
+    p->term[1] = term_beside(t, parent[i], i);
+    p->value[1] = -1.0f;
+}
+
 static int ask_rounding(const struct ds_oracle *o, struct ds_tree *t, const int32_t *parent,
                         struct ds_error *err)
 {
     size_t n = 0;
     const uint32_t all = DS_TREE_WIDE | DS_TREE_BF16 | DS_TREE_F16;
-    struct ds_probe *p = ds_calloc((size_t)t->terms * N_LACKS, sizeof *p, "questions", err);
+    struct ds_probe *p = ds_calloc((size_t)t->n * N_LACKS, sizeof *p, "questions", err);
     if (!p)
         return -1;
     for (int32_t i = 0; i < t->n; i++)
-        for (int b = 0; b < N_LACKS && t->node[i].term < 0; b++)
-            rounding_probe(t, parent, i, lacks[b], &p[n++]);
-    int rc = n ? o->ask(o->self, 1.0f, p, n, err) : 0;
-    n = 0;
-    for (int32_t i = 0; i < t->n && rc == 0; i++)
-        if (t->node[i].term < 0) {
-            t->node[i].flags = (t->node[i].flags & ~all) | rounding_of(p + n, parent[i] < 0);
-            n += N_LACKS;
-        }
+        for (int b = 0; b < N_LACKS; b++)
+            if (t->node[i].term < 0)
+                rounding_probe(t, parent, i, lacks[b], &p[n++]);
+            else
+                product_probe(t, parent, i, lacks[b], &p[n++]);
+    int rc = o->ask(o->self, 1.0f, p, n, err);
+    for (int32_t i = 0; i < t->n && rc == 0; i++) {
+        uint32_t flags = rounding_of(p + (size_t)i * N_LACKS, parent[i] < 0);
+        /* A factor has no more bits than f32, and bits that it lost itself its product cannot lose. */
+        if (t->node[i].term >= 0)
+            flags = t->inputs == DS_INPUTS_F32 ? flags & ~(uint32_t)DS_TREE_WIDE : 0;
+        t->node[i].flags = (t->node[i].flags & ~all) | flags;
+    }
     free(p);
     return rc;
 }

@@ -185,6 +185,40 @@ static int find_known(const struct ds_grid *g, const struct ds_order_library *li
     return 0;
 }
 
+/* The parts of a merge hang on one node where their masks could not be told apart. They are merged one
+ * after another; the proof shows whether that is so. */
+static int spread_parts(struct ds_tree *t, struct ds_error *err)
+{
+    int32_t n = 0, cur = t->node[t->root].first;
+    if (t->node[t->root].children < 3)
+        return 0;
+    int32_t *part = ds_calloc((size_t)t->node[t->root].children, sizeof *part, "parts", err);
+    if (!part)
+        return -1;
+    for (int32_t c = cur; c >= 0; c = t->node[c].next)
+        part[n++] = c;
+    for (int32_t i = 1; i < n; i++)
+        cur = ds_tree_join(t, cur, part[i]);
+    free(part);
+    return ds_tree_finish(t, cur, err) != 0 ? -1 : 0;
+}
+
+/* One value in one part does not tell a quotient from parts that are merged with weights of 1/2 or 1/4:
+ * whole sets do. */
+static int try_parts(struct ds_grid *g, const struct ds_tree *t, const float *seen, int *agree,
+                     struct ds_error *err)
+{
+    const int before = g->finish;
+    if (*agree == DS_GRID_SETS || before == DS_FINISH_NONE || before == DS_FINISH_PARTS)
+        return 0;
+    g->finish = DS_FINISH_PARTS;
+    if (agreement(g, t, seen, agree, err) != 0)
+        return -1;
+    if (*agree < DS_GRID_SETS)
+        g->finish = before;
+    return 0;
+}
+
 /* Measures the tree; how sums are rounded is asked only where f32 does not explain what was seen. */
 static int measure_class(struct ds_grid *g, struct ds_order_library *lib,
                          const struct ds_order_sum *sum, int32_t c, const float *seen,
@@ -203,9 +237,11 @@ static int measure_class(struct ds_grid *g, struct ds_order_library *lib,
         *err = why;
     if (rc != 0)
         return rc > 0 ? 0 : -1;
-    if (ds_grid_details(g, sum, c, &t, which, err) != 0 ||
-        agreement(g, &t, seen, &agree, err) != 0 ||
-        (agree < DS_GRID_SETS && ds_grid_details(g, sum, c, &t, DS_ASK_ROUNDING, err) != 0)) {
+    if ((g->finish == DS_FINISH_PARTS && spread_parts(&t, err) != 0) ||
+        ds_grid_details(g, sum, c, &t, which, err) != 0 ||
+        agreement(g, &t, seen, &agree, err) != 0 || try_parts(g, &t, seen, &agree, err) != 0 ||
+        (agree < DS_GRID_SETS && g->finish != DS_FINISH_PARTS &&
+         ds_grid_details(g, sum, c, &t, DS_ASK_ROUNDING, err) != 0)) {
         ds_tree_free(&t);
         return -1;
     }

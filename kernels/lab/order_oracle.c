@@ -96,11 +96,14 @@ static void write_question(const struct slots *s, int64_t slot, const struct ds_
 }
 
 /* The sum behind an output. What was divided is known again to some 20 bits, and questions have
- * answers of fewer bits than 18. */
+ * answers of fewer bits than 18. Parts with weights of their own do not take each other's masks
+ * back: what is left of them has swallowed everything, as a mask does until it is taken back. */
 static float sum_of(const struct ds_grid *g, float y)
 {
     if (g->finish == DS_FINISH_NONE || !isfinite(y) || y == 0.0f)
         return y;
+    if (g->finish == DS_FINISH_PARTS && fabsf(y) > 0x1p40f)
+        return 0.0f;
     int exponent;
     double f = frexp((double)y * (double)g->divisor, &exponent);
     return (float)ldexp(rint(ldexp(f, 18)), exponent - 18);

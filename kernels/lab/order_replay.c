@@ -57,6 +57,13 @@ struct compiler {
     int32_t root;
 };
 
+static uint32_t product_flags(const struct ds_tree_node *leaf)
+{
+    return leaf->flags & DS_TREE_BF16  ? DS_STEP_PRODUCT_BF16
+           : leaf->flags & DS_TREE_F16 ? DS_STEP_PRODUCT_F16
+                                       : 0;
+}
+
 static void emit(struct compiler *c, int kind, int32_t term, uint32_t flags)
 {
     c->r->step[c->r->n++] =
@@ -80,7 +87,8 @@ static void emit_joined(struct compiler *c, const struct ds_tree_node *parent, i
     if (v->term < 0)
         emit(c, DS_STEP_ADD, 0, flags);
     else
-        emit(c, v->flags & DS_TREE_FUSED ? DS_STEP_FMA : DS_STEP_MUL_ADD, v->term, flags);
+        emit(c, v->flags & DS_TREE_FUSED ? DS_STEP_FMA : DS_STEP_MUL_ADD, v->term,
+             flags | product_flags(v));
 }
 
 /* One entry of the stack of open nodes. */
@@ -95,7 +103,7 @@ static void begin_child(struct compiler *c, struct open *o, int32_t child)
     const struct ds_tree_node *v = &c->t->node[child];
     o->child = child;
     if (v->term >= 0 && o->done == 0)
-        emit(c, v->flags & DS_TREE_FUSED ? DS_STEP_EXACT : DS_STEP_PUSH, v->term, 0);
+        emit(c, v->flags & DS_TREE_FUSED ? DS_STEP_EXACT : DS_STEP_PUSH, v->term, product_flags(v));
 }
 
 /* The next child of an open node: the first one, then the others in their order. */
@@ -207,6 +215,13 @@ static double rounded(double v, unsigned flags)
     return (double)(float)v;
 }
 
+static unsigned product_rounding(unsigned flags)
+{
+    return flags & DS_STEP_PRODUCT_BF16  ? DS_TREE_BF16
+           : flags & DS_STEP_PRODUCT_F16 ? DS_TREE_F16
+                                         : 0;
+}
+
 /* Any step, one column, weights `stride` apart. A sum of two f32 in double, rounded to f32, is the
  * f32 sum; a fused product on an f32 sum needs fmaf, since the double sum would round first. */
 static float run_any(const struct ds_replay *r, const float *x, const float *w, int64_t stride,
@@ -216,7 +231,8 @@ static float run_any(const struct ds_replay *r, const float *x, const float *w, 
     for (int32_t i = 0; i < r->n; i++) {
         const struct ds_replay_step *s = &r->step[i];
         const float a = input(r->inputs, x[s->term]), b = input(r->inputs, w[s->term * stride]);
-        const double exact = (double)a * (double)b, product = (double)(a * b);
+        const double exact = (double)a * (double)b,
+                     product = rounded((double)(a * b), product_rounding(s->flags));
         switch (s->kind) {
         case DS_STEP_PUSH:
             *++top = product;

@@ -20,7 +20,11 @@ struct ds_replay_step {
     uint8_t flags; /* DS_TREE_WIDE, _BF16, _F16 of the sum made, and DS_STEP_DOUBLE */
     int32_t term;
 };
-enum { DS_STEP_DOUBLE = 128 }; /* an operand is wider than f32 */
+enum {
+    DS_STEP_PRODUCT_BF16 = 32, /* the product is rounded to it */
+    DS_STEP_PRODUCT_F16 = 64,
+    DS_STEP_DOUBLE = 128 /* an operand is wider than f32 */
+};
 
 struct ds_replay {
     struct ds_replay_step *step;

@@ -12,7 +12,7 @@
 enum {
     DS_TREE_FUSED = 1, /* leaf: its product joins the sum unrounded (FMA) */
     DS_TREE_WIDE = 2,  /* inner: the sum goes on wider than f32, it is not rounded here */
-    DS_TREE_BF16 = 4,  /* inner: the sum is rounded to bf16, f16 */
+    DS_TREE_BF16 = 4,  /* the sum, or a leaf's product, is rounded to bf16, f16 */
     DS_TREE_F16 = 8
 };
 

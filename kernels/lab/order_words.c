@@ -131,17 +131,40 @@ static void find_run(const struct words *w, int32_t v, struct run *r)
         r->regular &= w->term[n - 1 - i] == r->first + i * r->stride;
 }
 
-static void say_order(struct ds_buf *b, const struct run *r)
+/* Up to four stretches of one distance each, of the chain unrolled last; 0 if it has more. */
+static int say_stretches(struct ds_buf *b, const struct words *w, const struct run *r)
 {
-    if (!r->regular)
-        ds_buf_puts(b, " in no regular order");
-    else if (r->stride == 1 || r->count == 1)
+    struct ds_buf own = {0};
+    int32_t at = r->count - 1, n = 0;
+    while (at >= 0 && n < 5) {
+        int32_t first = w->term[at], len = 1, step = at ? w->term[at - 1] - first : 1;
+        while (at >= len && w->term[at - len] == first + len * step)
+            len++;
+        ds_buf_printf(&own, "%s%d from %d", n++ ? ", then " : ": ", len, first);
+        if (len > 1 && step != 1)
+            ds_buf_printf(&own, ", %d apart", step);
+        at -= len;
+    }
+    if (n < 5)
+        ds_buf_puts(b, own.data ? own.data : "");
+    b->failed |= own.failed;
+    ds_buf_free(&own);
+    return n < 5;
+}
+
+static void say_order(struct ds_buf *b, const struct words *w, const struct run *r)
+{
+    if (!r->regular) {
+        if (!say_stretches(b, w, r))
+            ds_buf_puts(b, " in no regular order");
+    } else if (r->stride == 1 || r->count == 1) {
         ds_buf_puts(b, " in ascending order");
-    else if (r->stride == -1)
+    } else if (r->stride == -1) {
         ds_buf_puts(b, " in descending order");
-    else
+    } else {
         ds_buf_printf(b, " in %s order, %d apart", r->stride > 0 ? "ascending" : "descending",
                       abs(r->stride));
+    }
 }
 
 static void say_step(struct ds_buf *b, const struct words *w, const struct run *r)
@@ -160,7 +183,7 @@ static void say_run(struct ds_buf *b, const struct words *w, const struct run *r
         ds_buf_printf(b, "one fused sum of %d %s, rounded once", r->count, w->unit);
     else {
         ds_buf_printf(b, "one chain of %d %s", r->count, w->unit);
-        say_order(b, r);
+        say_order(b, w, r);
         say_step(b, w, r);
     }
 }
@@ -376,7 +399,7 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
         else if (shorter)
             ds_buf_printf(b, " (last %d: %d)", shorter, p->run[p->n - 1].count);
         ds_buf_printf(b, " %s, each one chain", w->unit);
-        say_order(b, r);
+        say_order(b, w, r);
         say_step(b, w, r);
         ds_buf_printf(b, ", %s", shape_words(shape, "block ", how, sizeof how));
     } else if (shorter >= 0) {
@@ -384,7 +407,7 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
         if (shorter)
             ds_buf_printf(b, " and %d", p->run[1].count);
         ds_buf_printf(b, " %s", w->unit);
-        say_order(b, r);
+        say_order(b, w, r);
         say_step(b, w, r);
         ds_buf_puts(b, ", then 1 add");
     } else if (interleaved(p)) {
@@ -531,11 +554,15 @@ static void say_parts(struct words *w, struct ds_buf *b, int32_t v)
     struct parts *p = calloc(1, sizeof *p);
     int32_t *part_of = calloc((size_t)w->t->n, sizeof *part_of);
     int done = 0;
-    for (int leaves = 0; leaves < 2 && p && part_of && !done; leaves++) {
+    for (int step = 0; step < 3 && p && part_of && !done; step++) {
+        /* Chains; two or three neighbours are tried as single terms first. */
+        int leaves = step == 1;
         for (int32_t i = 0; i < w->t->n; i++)
             part_of[i] = -1;
-        if (collect_parts(w, v, p, part_of, leaves) == 0)
-            done = say_alike(w, b, p, find_shape(w->t, v, part_of, p->n));
+        if (collect_parts(w, v, p, part_of, leaves) != 0 ||
+            (step == 0 && p->run[0].count <= 3 && abs(p->run[0].stride) == 1))
+            continue;
+        done = say_alike(w, b, p, find_shape(w->t, v, part_of, p->n));
     }
     free(p);
     free(part_of);
@@ -563,9 +590,13 @@ static void describe(struct words *w, struct ds_buf *b, int32_t v)
     } else {
         struct run tail = r;
         describe(w, b, r.head);
-        ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
-        say_order(b, &tail);
-        say_step(b, w, &tail);
+        if (tail.count == 1) {
+            ds_buf_printf(b, "; then %s %d", w->unit, tail.first);
+        } else {
+            ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
+            say_order(b, w, &tail);
+            say_step(b, w, &tail);
+        }
     }
     w->depth--;
 }

@@ -298,6 +298,7 @@ static inline int32_t bf16_parts_tree(struct ds_tree *t)
 static inline int32_t f16_tree(struct ds_tree *t)
 {
     int32_t sum = leaf(t, 0, 0);
+    t->node[sum].flags = DS_TREE_F16; /* 0 + the first product is a sum, too */
     for (int64_t i = 1; i < t->terms; i++) {
         sum = ds_tree_join(t, sum, leaf(t, i, 0));
         t->node[sum].flags = DS_TREE_F16;
