@@ -5,8 +5,9 @@
  * Order. score = ((p0+p4) + (p2+p6)) + ((p1+p5) + (p3+p7)) of 8 interleaved sums p[j] over the
  * whole eights of the channels (products rounded), then the products of the last head_dim % 8 one
  * by one; times scale. Per slot, ascending: a score above the maximum m becomes the maximum and
- * gives f = expf(old m - score), e = 1; else f = 1, e = expf(score - m), 0 for a score of
- * -infinity. sum = sum*f + e, v = v*f + e*value, every step rounded. */
+ * gives f = expf(old m - score), e = 1 (NaN for +infinity, as expf(score - score) is); else f = 1, e
+ * = expf(score - m), 0 for a score of -infinity. sum = sum*f + e, v = v*f + e*value, every step
+ * rounded. */
 #ifndef DS_KERNELS_ONLINE_H
 #define DS_KERNELS_ONLINE_H
 

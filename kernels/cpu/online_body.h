@@ -70,7 +70,7 @@ static void recur(struct block *b, struct ds_online *o)
         if (score > o->max) {
             f = expf(o->max - score);
             o->max = score;
-            e = 1.0f;
+            e = 1.0f + (score - score);
         } else {
             e = score == -INFINITY ? 0.0f : expf(score - o->max);
         }
