@@ -45,6 +45,9 @@ struct ds_team {
     struct member member[];
 };
 
+static _Atomic(int) resting; /* nobody spins */
+static _Atomic(int) spin_rounds = SPIN_ROUNDS;
+
 static void futex_wait(_Atomic(unsigned) *word, unsigned value)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -65,7 +68,8 @@ static void relax(void)
 /* Waits until *word differs from `old`: a short spin, then sleep. */
 static void wait_change(_Atomic(unsigned) *word, unsigned old, _Atomic(int) *sleepers)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
+    const int rounds = atomic_load_explicit(&spin_rounds, memory_order_relaxed);
+    for (int i = 0; i < rounds && !atomic_load_explicit(&resting, memory_order_relaxed); i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old)
             return;
         relax();
@@ -164,6 +168,8 @@ void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
         fn(arg, 0, 1);
         return;
     }
+    if (atomic_load_explicit(&resting, memory_order_relaxed))
+        atomic_store_explicit(&resting, 0, memory_order_relaxed);
     t->fn = fn;
     t->arg = arg;
     atomic_store_explicit(&t->pending, (unsigned)t->threads - 1, memory_order_relaxed);
@@ -172,6 +178,21 @@ void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
         futex_wake(&t->generation, t->threads);
     fn(arg, 0, t->threads);
     wait_members(t);
+}
+
+void ds_team_rest(void)
+{
+    atomic_store_explicit(&resting, 1, memory_order_relaxed);
+}
+
+int ds_team_asleep(const struct ds_team *t)
+{
+    return atomic_load(&t->sleepers);
+}
+
+void ds_team_set_spin(int rounds)
+{
+    atomic_store(&spin_rounds, rounds > 0 ? rounds : SPIN_ROUNDS);
 }
 
 double ds_team_cpu_seconds(const struct ds_team *t)

@@ -22,6 +22,16 @@ int ds_team_threads(const struct ds_team *team);
  */
 void ds_team_run(struct ds_team *team, void (*fn)(void *arg, int thread, int threads), void *arg);
 
+/* Sends all members that wait for a round, of every team in this process, to sleep now rather than
+ * after their spin; the next round of any team lets them spin again. For callers about to use threads
+ * that are not the team's: a member that spins on a core halves the library thread that was given the
+ * same core. */
+void ds_team_rest(void);
+/* Members asleep at this moment. */
+int ds_team_asleep(const struct ds_team *team);
+/* Turns of a waiting member's loop before it sleeps; 0 = as built. For tests. */
+void ds_team_set_spin(int rounds);
+
 /* CPU seconds used so far by all members of the team (CLOCK_THREAD_CPUTIME_ID of each; the caller's
  * included). */
 double ds_team_cpu_seconds(const struct ds_team *team);

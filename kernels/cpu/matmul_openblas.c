@@ -3,8 +3,13 @@
  * Order and rounding: the library's own. It chooses tiles, the cut of K and the threads by M, N, K,
  * its core and its thread count, so a row's bits depend on the number of rows, on the row's place
  * among them and on the threads; only the repeat of the same call is promised. bias is added after,
- * rounded once more. */
+ * rounded once more.
+ *
+ * Also a single row is an sgemm, not an sgemv: that is what a caller gets who hands every matmul to
+ * the library. (llama.cpp keeps calls of fewer than 32 rows to itself.) With more threads than one
+ * the caller's team is sent to sleep first, as the library's own threads want the same cores. */
 #include "base/fp_control.h"
+#include "base/team.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/registry.h"
@@ -49,6 +54,8 @@ static int openblas_launch(const void *args, const struct ds_exec *exec, char *w
     if (ds_blas_set_threads(exec->threads) != 0)
         return ds_cpu_refuse(why, why_size, "%s does not take %d threads (at most %d)",
                              ds_blas_config(), exec->threads, ds_blas_max_threads());
+    if (exec->threads > 1)
+        ds_team_rest();
     const uint32_t before = ds_fp_control();
     ds_blas_sgemm_nt((int)a->rows, (int)a->n, (int)a->k, a->x, (int)a->ldx, a->w.data, (int)a->k,
                      a->y, (int)a->ldy);

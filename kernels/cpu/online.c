@@ -8,6 +8,11 @@ ds_online_fn ds_online_code(void)
     return ds_pinned_code() == &ds_pinned_scalar ? ds_online_plain : ds_online_avx2;
 }
 
+ds_tiles_fn ds_tiles_code(void)
+{
+    return ds_pinned_code() == &ds_pinned_scalar ? ds_tiles_plain : ds_tiles_avx2;
+}
+
 void ds_online_divide(float *y, float by, int64_t n)
 {
     for (int64_t d = 0; d < n; d++)

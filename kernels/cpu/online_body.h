@@ -1,4 +1,4 @@
-/* online_body.h: the text of ds_online_fn on eight lanes, compiled for plain x86-64 (or anything
+/* online_body.h: the text of ds_online_fn and ds_tiles_fn on eight lanes, compiled for plain x86-64 (or anything
  * else) and for AVX2 by online_plain.c and online_avx2.c. The order is stated in online.h. Lanes
  * are the 8 interleaved sums of a score, or independent channels, so the width of the hardware
  * changes no bit; slots are taken in blocks for speed only. */
@@ -11,13 +11,13 @@ typedef float v8 __attribute__((vector_size(32)));
 typedef float v8_any __attribute__((vector_size(32), aligned(4), may_alias));
 #define LOAD(p) (*(const v8_any *)(p))
 
-/* Slots in a block. */
-enum { SLOTS = 32 };
+/* Slots in a block, and in the largest tile. */
+enum { SLOTS = 32, MOST_SLOTS = 64 };
 
 /* Offsets in the cache of the slots of a block, and what the recurrence makes of their scores. */
 struct block {
-    int64_t at[SLOTS];
-    float score[SLOTS], f[SLOTS];
+    int64_t at[MOST_SLOTS];
+    float score[MOST_SLOTS], f[MOST_SLOTS];
     int n, rescales; /* some f is not 1 */
 };
 
@@ -70,7 +70,7 @@ static void recur(struct block *b, struct ds_online *o)
         if (score > o->max) {
             f = expf(o->max - score);
             o->max = score;
-            e = 1.0f;
+            e = 1.0f + (score - score);
         } else {
             e = score == -INFINITY ? 0.0f : expf(score - o->max);
         }
@@ -115,25 +115,69 @@ static void weigh(float *acc, const struct block *b, const float *values, int64_
             acc[i] = acc[i] * b->f[j] + values[b->at[j] + i] * b->score[j];
 }
 
+/* Slots t..t+n-1 of one KV head. */
+static void find_block(struct block *b, const struct ds_attention_args *a,
+                       const struct ds_sequence *s, int64_t t, int64_t n, int64_t kv)
+{
+    const int64_t width = a->kv_heads * a->head_dim;
+    int64_t page = t / a->page_size, in_page = t % a->page_size;
+    b->n = (int)n;
+    for (int j = 0; j < b->n; j++) {
+        b->at[j] = (s->pages[page] * a->page_size + in_page) * width + kv;
+        if (++in_page == a->page_size)
+            in_page = 0, page++;
+    }
+}
+
 struct ds_online ONLINE_NAME(const struct ds_attention_args *a, const struct ds_sequence *s,
                              int64_t row, int64_t head, int64_t begin, int64_t end, float *acc) {
-    const int64_t n = a->head_dim, width = a->kv_heads * n,
-                  kv = head / (a->heads / a->kv_heads) * n;
+    const int64_t n = a->head_dim, kv = head / (a->heads / a->kv_heads) * n;
     const float *q = a->q + row * a->ldq + head * n;
     struct ds_online o = {-INFINITY, 0.0f};
     struct block b;
-    int64_t page = begin / a->page_size, in_page = begin % a->page_size;
     memset(acc, 0, (size_t)n * sizeof *acc);
     for (int64_t t = begin; t < end; t += SLOTS) {
-        b.n = end - t < SLOTS ? (int)(end - t) : SLOTS;
-        for (int j = 0; j < b.n; j++) {
-            b.at[j] = (s->pages[page] * a->page_size + in_page) * width + kv;
-            if (++in_page == a->page_size)
-                in_page = 0, page++;
-        }
+        find_block(&b, a, s, t, end - t < SLOTS ? end - t : SLOTS, kv);
         scores(&b, q, a->cache_k, n, a->scale);
         recur(&b, &o);
         weigh(acc, &b, a->cache_v, n);
     }
     return o;
+}
+
+/* Scores of a tile become e; the maximum and the sum move on. The first slot carries the tile's f. */
+static void
+soften_tile(struct block *b, struct ds_online *o)
+{
+    float m = o->max, f;
+    float u[8] = {0};
+    for (int j = 0; j < b->n; j++)
+        m = b->score[j] > m ? b->score[j] : m;
+    f = o->max == -INFINITY ? 0.0f : expf(o->max - m);
+    for (int j = 0; j < b->n; j++) {
+        float e = b->score[j] == -INFINITY ? 0.0f : expf(b->score[j] - m);
+        u[j % 8] += e;
+        b->score[j] = e;
+        b->f[j] = j ? 1.0f : f;
+    }
+    b->rescales = f != 1.0f;
+    o->sum = o->sum * f + (((u[0] + u[4]) + (u[2] + u[6])) + ((u[1] + u[5]) + (u[3] + u[7])));
+    o->max = m;
+}
+
+void TILES_NAME(const struct ds_attention_args *a, const struct ds_sequence *s, int64_t row,
+                int64_t head, int64_t end, int64_t tile, float *y)
+{
+    const int64_t n = a->head_dim, kv = head / (a->heads / a->kv_heads) * n;
+    struct ds_online o = {-INFINITY, 0.0f};
+    struct block b;
+    memset(y, 0, (size_t)n * sizeof *y);
+    for (int64_t t = s->kv_first; t < end; t += tile) {
+        find_block(&b, a, s, t, end - t < tile ? end - t : tile, kv);
+        scores(&b, a->q + row * a->ldq + head * n, a->cache_k, n, a->scale);
+        soften_tile(&b, &o);
+        weigh(y, &b, a->cache_v, n);
+    }
+    for (int64_t d = 0; end > s->kv_first && d < n; d++)
+        y[d] /= o.sum;
 }

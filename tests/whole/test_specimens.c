@@ -382,12 +382,12 @@ static void test_kinds_of_another_kernel(void **state)
     } cases[] = {
         {"pinned+attention=reference,pinned+attention=head-map", "attention", "head-map",
          "attn_out", DS_KIND_WRONG_DATA},
-        {"pinned+matmul=reference,pinned+matmul=tf32", "matmul", "tf32", "q_proj",
+        {"pinned+matmul=reference,pinned+matmul=short-inputs", "matmul", "short-inputs", "q_proj",
          DS_KIND_LOWER_PRECISION},
         {"pinned+matmul=reference,pinned+matmul=bf16", "matmul", "bf16", "q_proj",
          DS_KIND_LOWER_PRECISION},
-        {"pinned+matmul=reference,pinned+matmul=bf16-partials", "matmul", "bf16-partials", "q_proj",
-         DS_KIND_LOWER_PRECISION},
+        {"pinned+matmul=reference,pinned+matmul=short-partials", "matmul", "short-partials",
+         "q_proj", DS_KIND_LOWER_PRECISION},
         {"pinned+matmul=reference,pinned+matmul=split", "matmul", "split", "q_proj",
          DS_KIND_ROUNDING_ORDER},
     };

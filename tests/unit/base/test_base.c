@@ -6,6 +6,9 @@
 #include "base/names.h"
 #include "base/team.h"
 
+#include <limits.h>
+#include <sched.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +185,28 @@ static void test_team_wakes_a_caller_that_sleeps(void **state)
     ds_team_free(team);
 }
 
+/* With members that would spin for minutes. */
+static void test_team_rests_when_asked_to(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct tally t = {{0}, 0};
+    ds_team_set_spin(INT_MAX);
+    struct ds_team *team = ds_team_new(3, &err);
+    assert_non_null(team);
+    for (int round = 1; round <= 5; round++) {
+        ds_team_run(team, count_call, &t);
+        assert_int_equal(t.calls[1], round);
+        assert_int_equal(ds_team_asleep(team), 0);
+        ds_team_rest();
+        for (int i = 0; i < 10 * 1000 * 1000 && ds_team_asleep(team) < 2; i++)
+            sched_yield();
+        assert_int_equal(ds_team_asleep(team), 2);
+    }
+    ds_team_set_spin(0);
+    ds_team_free(team);
+}
+
 static void test_share_covers_everything_once(void **state)
 {
     (void)state;
@@ -209,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_allocation_checks_size_and_injects_failure),
         cmocka_unit_test(test_team_runs_every_member_each_round),
         cmocka_unit_test(test_team_wakes_a_caller_that_sleeps),
+        cmocka_unit_test(test_team_rests_when_asked_to),
         cmocka_unit_test(test_share_covers_everything_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

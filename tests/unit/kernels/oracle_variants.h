@@ -95,6 +95,7 @@ static inline struct o_range o_online(const struct ds_attention_args *a,
         float score = o_score(a, s, row, head, t), f = 1.0f, e = 1.0f;
         if (score > o.max) {
             f = expf(o.max - score);
+            e = expf(score - score);
             o.max = score;
         } else {
             e = score == -INFINITY ? 0.0f : expf(score - o.max);

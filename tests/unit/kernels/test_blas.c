@@ -3,6 +3,8 @@
  * with a direct call of the library. */
 #include "tests/unit/kernels/harness.h"
 
+#include <limits.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xmmintrin.h>
@@ -196,6 +198,42 @@ static void test_asking_leaves_core_open(void **state)
         "test_every_core " name, test_every_core, NULL, NULL, (void *)(uintptr_t)name              \
     }
 
+static void nothing(void *arg, int thread, int threads)
+{
+    (void)arg, (void)thread, (void)threads;
+}
+
+/* No member of the caller's team spins beside the library's threads: here they would for minutes. */
+static int team_sleeps_beside_the_library(const char *core)
+{
+    float x[64] = {0}, w[64] = {0}, y[64];
+    char why[200] = "";
+    struct ds_error err;
+    int rc = open_or_skip(core);
+    if (rc)
+        return rc;
+    ds_team_set_spin(INT_MAX);
+    struct ds_team *team = ds_team_new(3, &err);
+    CHECK(team);
+    struct ds_exec exec = {.threads = 3, .team = team, .run = run_team};
+    struct ds_matmul_args a = {
+        .rows = 8, .n = 8, .k = 8, .x = x, .ldx = 8, .w = {w, 8, 8}, .y = y, .ldy = 8};
+    ds_team_run(team, nothing, NULL);
+    CHECK(ds_team_asleep(team) == 0);
+    CHECK(kernel(DS_OP_MATMUL, "openblas")->launch(&a, &exec, why, sizeof why) == 0);
+    for (int i = 0; i < 10 * 1000 * 1000 && ds_team_asleep(team) < 2; i++)
+        sched_yield();
+    CHECK(ds_team_asleep(team) == 2);
+    ds_team_free(team);
+    return CHILD_OK;
+}
+
+static void test_team_sleeps_beside_the_library(void **state)
+{
+    (void)state;
+    in_child(team_sleeps_beside_the_library, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +246,7 @@ int main(void)
         CORE("SkylakeX"),
         CORE("Cooperlake"),
         CORE("SapphireRapids"),
+        cmocka_unit_test(test_team_sleeps_beside_the_library),
         cmocka_unit_test(test_opens_once),
         cmocka_unit_test(test_bad_cores),
         cmocka_unit_test(test_asking_leaves_core_open),
