@@ -25,16 +25,18 @@ static int check_elf(const char *what, const char *path, const unsigned char *by
                      struct ds_error *err)
 {
     Elf64_Ehdr h;
-    if (n < sizeof h || memcmp(bytes, ELFMAG, SELFMAG) != 0)
-        return ds_fail(err, "%s %s: not a shared object (it does not begin as an ELF file)", what,
-                       path);
+    if (n < sizeof h || memcmp(bytes, ELFMAG, SELFMAG) != 0) {
+        ds_fail(err, "%s %s: not a shared object (it does not begin as an ELF file)", what, path);
+        return ds_hint(err, "cc -shared -fPIC -O2 -o my.so my.c builds one");
+    }
     memcpy(&h, bytes, sizeof h);
     if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB ||
         h.e_machine != EM_X86_64)
         return ds_fail(err, "%s %s: built for another processor than this one", what, path);
-    return h.e_type == ET_DYN
-               ? 0
-               : ds_fail(err, "%s %s: an ELF file, but not a shared object", what, path);
+    if (h.e_type == ET_DYN)
+        return 0;
+    ds_fail(err, "%s %s: an ELF file, but not a shared object", what, path);
+    return ds_hint(err, "link it with -shared");
 }
 
 static int read_open_file(const char *what, const char *path, int fd, uint64_t *digest,
@@ -147,7 +149,7 @@ int ds_so_try(const char *what, const char *path, int seconds, void (*fn)(void *
         return 0;
     if (end < 0) {
         ds_fail(err, "%s %s: was not loaded within %d s", what, path, seconds);
-        return ds_hint(err, "--plugin-timeout gives it longer");
+        return ds_hint(err, "its initialisation does not return; --plugin-timeout gives it longer");
     }
     if (WIFSIGNALED(status))
         return ds_fail(err, "%s %s: ended by signal %d (%s) while it was being loaded", what, path,

@@ -5,7 +5,8 @@
  * v / d rounded, then to the nearest integer, ties to even, held within -127..127; q = 0 where d is
  * 0. A block with a NaN or an infinity has d = NaN, so that all its outputs show it. x is quantised
  * in each call, w once in prepare, unless it comes from a file as Q8_0: then the file's integers
- * and scales are taken as they are.
+ * and scales are taken as they are (the same ones that quantising its values would give, if in every
+ * block but a zero one the largest integer is +-127, as ordinary quantisers write them).
  *
  * Order: in block b the 32 products of integers are added exactly in 32 bits (no order), the sum S
  * becomes f32 exactly; t = dx * dw rounded; S * t rounded; added to the row's sum, which starts

@@ -166,6 +166,33 @@ static void test_q8_takes_the_files_blocks(void **state)
     matrix_free(&x), matrix_free(&y);
 }
 
+/* As an ordinary quantiser writes them, the file's blocks and its values are the same weights. */
+static void test_q8_of_values_and_of_the_file(void **state)
+{
+    enum { N = 18, K = 64, B = K / 32 };
+    const struct ds_kernel *q8 = kernel(DS_OP_MATMUL, "q8");
+    static uint8_t file[N * B][34];
+    static float values[N * K];
+    (void)state;
+    for (int i = 0; i < N * B; i++) {
+        const uint16_t d = i == 7 ? 0 : ds_f16_round(fabsf(rng_unit()) + 1e-3f);
+        file[i][0] = (uint8_t)d, file[i][1] = (uint8_t)(d >> 8);
+        for (int q = 0; q < 32; q++) {
+            const int v = i == 7        ? 0
+                          : q == i % 32 ? (i % 2 ? 127 : -127)
+                                        : (int)(rng() % 255) - 127;
+            file[i][2 + q] = (uint8_t)v;
+            values[i * 32 + q] = ds_f16_value(d) * (float)v;
+        }
+    }
+    void *a = prepare(q8, &(struct ds_weight_view){.data = values, .n = N, .k = K});
+    void *b =
+        prepare(q8, &(struct ds_weight_view){.n = N, .k = K, .file_data = file, .file_type = 8});
+    assert_memory_equal(a, b, 32 * K + 32 * B * 4);
+    free(a);
+    free(b);
+}
+
 /* ---- arrival --------------------------------------------------------------------------------- */
 
 /* The order of the parts in which every output of rows 0..rows-1 and columns j0..j1-1 was summed:
@@ -488,6 +515,7 @@ int main(void)
         PER_ISA(test_bits),
         PER_ISA(test_atomic_adds_whole_parts_in_some_order),
         cmocka_unit_test(test_q8_takes_the_files_blocks),
+        cmocka_unit_test(test_q8_of_values_and_of_the_file),
         cmocka_unit_test(test_atomic_adds_by_arrival),
         cmocka_unit_test(test_claims_are_what_is_measured),
         cmocka_unit_test(test_split_k_classes),
