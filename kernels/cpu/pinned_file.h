@@ -300,47 +300,41 @@ static void file_few_rows(const struct ds_matmul_args *a, const struct file_code
     }
 }
 
-/* One block of K of `panels` panels, unpacked in `block`, times rows row0..row1-1. */
-static void file_block_rows(const struct ds_matmul_args *a, const float *block, int64_t k0,
-                            int64_t kc, int64_t row0, int64_t row1, int64_t panel, int64_t panels)
+/* One block of K, kc terms from k0 on, of `panels` panels, made f32 in `block`. */
+static void file_block_rows(const struct ds_matmul_args *a, const struct row_block *rows,
+                            const float *block, int64_t k0, int64_t kc, int64_t panel, int panels)
 {
-    int64_t take;
-    for (int64_t r = row0; r < row1; r += take) {
-        take = tile_rows(row1 - r);
-        int width;
-        for (int64_t p = 0; p < panels; p += width) {
-            width = tile_panels(take, panels - p);
-            const float *w = block + p * 16 * DS_PINNED_BLOCK;
-            struct tile_in in = {.x = a->x + r * a->ldx + k0,
-                                 .ldx = a->ldx,
-                                 .w = w,
-                                 .panel_stride = 16 * DS_PINNED_BLOCK,
-                                 .kc = kc,
-                                 .ahead = w};
-            struct tile_out out = file_out(a, r, panel + p, k0, kc);
-            tiles[take][width](&in, &out);
-        }
+    struct tile_in in = {.ldx = rows->ldx,
+                         .w = block,
+                         .panel_stride = 16 * DS_PINNED_BLOCK,
+                         .kc = kc,
+                         .ahead = block};
+    for (int64_t r = rows->row0, take; r < rows->row1; r += take) {
+        struct tile_out out = file_out(a, r, panel, k0, kc);
+        take = tile_rows(rows->row1 - r);
+        in.x = rows->x + (r - rows->row0) * rows->ldx;
+        rows->tiles[take][panels](&in, &out);
     }
 }
 
+/* As many_rows() of pinned_matmul.h, whose tiles then find each block of weights in L1. */
 static void file_many_rows(const struct ds_matmul_args *a, const struct file_code *code,
                            size_t stride, int64_t row0, int64_t row1, int64_t panel0,
-                           int64_t panel1)
+                           int64_t panel1, float *copy)
 {
     _Alignas(64) float block[V16_PANELS * 16 * DS_PINNED_BLOCK];
-    const int64_t last = a->k > 0 ? a->k : 1;
-    const int64_t chunks = (row1 - row0 + CACHED_ROWS - 1) / CACHED_ROWS;
-    const int64_t tall = ((row1 - row0 + chunks - 1) / chunks + V16_ROWS - 1) / V16_ROWS * V16_ROWS;
-    for (int64_t r = row0; r < row1; r += tall)
-        for (int64_t k0 = 0; k0 < last; k0 += DS_PINNED_BLOCK)
-            for (int64_t p = panel0; p < panel1; p += V16_PANELS) {
-                int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
-                int64_t n = panel1 - p < V16_PANELS ? panel1 - p : V16_PANELS;
-                for (int64_t i = 0; i < n; i++)
-                    code->unpack(file_block(a, code, stride, p + i, k0), kc,
-                                 block + i * 16 * DS_PINNED_BLOCK);
-                file_block_rows(a, block, k0, kc, r, r + tall < row1 ? r + tall : row1, p, n);
-            }
+    for (int64_t k0 = 0; k0 == 0 || k0 < a->k; k0 += DS_PINNED_BLOCK) {
+        int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
+        struct row_block rows = block_rows(a, row0, row1, k0, copy);
+        for (int64_t p = panel0; p < panel1;) {
+            int n = panel1 - p < V16_PANELS ? (int)(panel1 - p) : V16_PANELS;
+            for (int i = 0; i < n; i++)
+                code->unpack(file_block(a, code, stride, p + i, k0), kc,
+                             block + i * 16 * DS_PINNED_BLOCK);
+            file_block_rows(a, &rows, block, k0, kc, p, n);
+            p += n;
+        }
+    }
 }
 
 /* As pinned_matmul(), on weights packed by ds_file_pack_panel(). */
@@ -356,8 +350,12 @@ static void pinned_matmul_file(const struct ds_matmul_args *a, int64_t row0, int
         code++;
     const size_t stride =
         (size_t)((a->k + code->group - 1) / code->group) * (size_t)code->group_bytes;
-    if (row1 - row0 <= FILE_ROWS)
+    if (row1 - row0 <= FILE_ROWS) {
         file_few_rows(a, code, stride, row0, row1, panel0, panel1);
-    else
-        file_many_rows(a, code, stride, row0, row1, panel0, panel1);
+        return;
+    }
+    const int64_t tall = rows_at_once(row1 - row0);
+    for (int64_t r = row0; r < row1; r += tall)
+        file_many_rows(a, code, stride, r, r + tall < row1 ? r + tall : row1, panel0, panel1,
+                       row1 - r < V16_DENSE || tall < V16_DENSE ? NULL : work);
 }
