@@ -1,5 +1,5 @@
-/* file_weights.c: from the blocks of a GGUF file to packed panels. See file_weights.h. Only bytes
- * move here: no number is converted, so nothing is rounded. */
+/* file_weights.c: from the blocks of a GGUF file to packed panels. See file_weights.h. Only bits move
+ * here: no number is converted to f32, so nothing is rounded. */
 #include "kernels/cpu/file_weights.h"
 
 #include <string.h>
@@ -33,24 +33,27 @@ static void pack_q8_0(const unsigned char *src, int64_t k, unsigned char *dst, i
         memcpy(dst + 2 * COLUMNS + (j * COLUMNS + column) * 4, src + 2 + 4 * j, 4);
 }
 
-/* The 32 quants of a block, k and k + 16 in one byte, as four words of eight in ascending k. */
-static void pack_nibbles(const unsigned char *q, unsigned char *dst, int column)
+/* The 32 quants of a block, k and k + 16 in one byte, as four words of eight in ascending k. flip:
+ * the bits of each byte that are turned over. */
+static void pack_nibbles(const unsigned char *q, int flip, unsigned char *dst, int column)
 {
     for (int j = 0; j < 4; j++) {
         unsigned char *word = dst + (j * COLUMNS + column) * 4;
         const unsigned char *from = q + 8 * (j % 2);
         int shift = j < 2 ? 0 : 4;
-        for (int i = 0; i < 4; i++)
-            word[i] =
-                (unsigned char)((from[2 * i] >> shift & 15) | (from[2 * i + 1] >> shift & 15) << 4);
+        for (int i = 0; i < 4; i++) {
+            int low = from[2 * i] >> shift & 15, high = from[2 * i + 1] >> shift & 15;
+            word[i] = (unsigned char)((low | high << 4) ^ flip);
+        }
     }
 }
 
+/* q becomes q - 8 in two's complement by turning over its highest bit. */
 static void pack_q4_0(const unsigned char *src, int64_t k, unsigned char *dst, int column)
 {
     (void)k;
     memcpy(dst + 2 * column, src, 2);
-    pack_nibbles(src + 2, dst + 2 * COLUMNS, column);
+    pack_nibbles(src + 2, 0x88, dst + 2 * COLUMNS, column);
 }
 
 static void pack_q4_1(const unsigned char *src, int64_t k, unsigned char *dst, int column)
@@ -58,7 +61,7 @@ static void pack_q4_1(const unsigned char *src, int64_t k, unsigned char *dst, i
     (void)k;
     memcpy(dst + 2 * column, src, 2);
     memcpy(dst + 2 * COLUMNS + 2 * column, src + 2, 2);
-    pack_nibbles(src + 4, dst + 4 * COLUMNS, column);
+    pack_nibbles(src + 4, 0, dst + 4 * COLUMNS, column);
 }
 
 static const struct ds_file_layout layouts[] = {

@@ -21,8 +21,9 @@
  *   F16    group of 1 k:    f16[16]
  *   BF16   group of 2 k:    word[16]: the first k in the low half, the second in the high half
  *   Q8_0   group of 32 k:   d[16], word[8][16]: byte i of word j is q of k = 4 j + i
- *   Q4_0   group of 32 k:   d[16], word[4][16]: nibble i of word j is q of k = 8 j + i
- *   Q4_1   group of 32 k:   d[16], m[16], words as in Q4_0
+ *   Q4_0   group of 32 k:   d[16], word[4][16]: nibble i of word j is q - 8 of k = 8 j + i, two's
+ *                           complement
+ *   Q4_1   group of 32 k:   d[16], m[16], word[4][16]: nibble i of word j is q of k = 8 j + i
  *
  * So packed weights take the file's size (BF16 with odd k: one more column of halves). */
 #ifndef DS_KERNELS_FILE_WEIGHTS_H

@@ -51,12 +51,14 @@ typedef void (*tile_fn)(const struct tile_in *in, const struct tile_out *out);
 #else
 #define DENSE_TILES(T)                                                                             \
     T(6, 1)                                                                                        \
-    T(7, 1) T(8, 1) T(9, 1) T(10, 1) T(11, 1) T(12, 1) T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2)    \
-        T(11, 2) T(12, 2)
+    T(7, 1)                                                                                        \
+    T(8, 1) T(9, 1) T(10, 1) T(11, 1) T(12, 1) T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2) T(11, 2)   \
+        T(12, 2)
 #define TILES(T)                                                                                   \
     T(1, 1)                                                                                        \
-    T(1, 2) T(1, 4) T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) T(4, 1) T(4, 2)        \
-        T(5, 1) T(5, 2) DENSE_TILES(T)
+    T(1, 2)                                                                                        \
+    T(1, 4) T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) T(4, 1) T(4, 2) T(5, 1)        \
+        T(5, 2) DENSE_TILES(T)
 #endif
 
 enum {
@@ -147,6 +149,19 @@ static void few_rows(const struct ds_matmul_args *a, int64_t row0, int64_t row1,
     }
 }
 
+/* The block of K from k0 on of some rows, copied together unless copy is NULL. */
+static struct row_block block_rows(const struct ds_matmul_args *a, int64_t row0, int64_t row1,
+                                   int64_t k0, float *copy)
+{
+    const float *x = a->x + row0 * a->ldx + k0;
+    const int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
+    if (!copy)
+        return (struct row_block){x, a->ldx, row0, row1, tiles};
+    for (int64_t r = 0; r < row1 - row0; r++)
+        memcpy(copy + r * DENSE_LD, x + r * a->ldx, (size_t)kc * sizeof *copy);
+    return (struct row_block){copy, DENSE_LD, row0, row1, dense_tiles};
+}
+
 /* Many rows: one block of K of all of them stays in L2 while the panels' blocks pass through L1. Of
  * very many rows that block is copied together: rows a power of two apart would push each other out
  * of L1, and each would lie in a page of its own. */
@@ -156,19 +171,20 @@ static void many_rows(const struct ds_matmul_args *a, int64_t row0, int64_t row1
     const float *w = a->prepared;
     int width;
     for (int64_t k0 = 0; k0 == 0 || k0 < a->k; k0 += DS_PINNED_BLOCK) {
-        struct row_block rows = {a->x + row0 * a->ldx + k0, a->ldx, row0, row1, tiles};
-        if (copy) {
-            int64_t kc = a->k - k0 < DS_PINNED_BLOCK ? a->k - k0 : DS_PINNED_BLOCK;
-            for (int64_t r = 0; r < row1 - row0; r++)
-                memcpy(copy + r * DENSE_LD, rows.x + r * a->ldx, (size_t)kc * sizeof *copy);
-            rows = (struct row_block){copy, DENSE_LD, row0, row1, dense_tiles};
-        }
+        const struct row_block rows = block_rows(a, row0, row1, k0, copy);
         for (int64_t p = panel0; p < panel1; p += width) {
             width = tile_panels(V16_ROWS, panel1 - p);
             matmul_block(a, &rows, k0, p, width,
                          w + (p + width < panel1 ? p + width : panel0) * 16 * a->k + 16 * k0);
         }
     }
+}
+
+/* Rows that many_rows() takes at once, of so many: equal shares that stay in L2. */
+static int64_t rows_at_once(int64_t rows)
+{
+    const int64_t chunks = (rows + CACHED_ROWS - 1) / CACHED_ROWS;
+    return ((rows + chunks - 1) / chunks + V16_ROWS - 1) / V16_ROWS * V16_ROWS;
 }
 
 static void pinned_matmul(const struct ds_matmul_args *a, int64_t row0, int64_t row1,
@@ -178,8 +194,7 @@ static void pinned_matmul(const struct ds_matmul_args *a, int64_t row0, int64_t 
         few_rows(a, row0, row1, panel0, panel1);
         return;
     }
-    const int64_t chunks = (row1 - row0 + CACHED_ROWS - 1) / CACHED_ROWS;
-    const int64_t tall = ((row1 - row0 + chunks - 1) / chunks + V16_ROWS - 1) / V16_ROWS * V16_ROWS;
+    const int64_t tall = rows_at_once(row1 - row0);
     for (int64_t r = row0; r < row1; r += tall)
         many_rows(a, r, r + tall < row1 ? r + tall : row1, panel0, panel1,
                   row1 - r < V16_DENSE || tall < V16_DENSE ? NULL : work);
