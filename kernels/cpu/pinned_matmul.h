@@ -51,12 +51,15 @@ typedef void (*tile_fn)(const struct tile_in *in, const struct tile_out *out);
 #else
 #define DENSE_TILES(T)                                                                             \
     T(6, 1)                                                                                        \
-    T(7, 1) T(8, 1) T(9, 1) T(10, 1) T(11, 1) T(12, 1) T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2)    \
-        T(11, 2) T(12, 2)
+    T(7, 1)                                                                                        \
+    T(8, 1)                                                                                        \
+    T(9, 1) T(10, 1) T(11, 1) T(12, 1) T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2) T(11, 2) T(12, 2)
 #define TILES(T)                                                                                   \
     T(1, 1)                                                                                        \
-    T(1, 2) T(1, 4) T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) T(4, 1) T(4, 2)        \
-        T(5, 1) T(5, 2) DENSE_TILES(T)
+    T(1, 2)                                                                                        \
+    T(1, 4)                                                                                        \
+    T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) T(4, 1) T(4, 2) T(5, 1) T(5, 2)        \
+        DENSE_TILES(T)
 #endif
 
 enum {
