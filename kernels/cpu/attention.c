@@ -114,20 +114,116 @@ static int reference_launch(const void *args, const struct ds_exec *exec, char *
 
 /* ---- pinned ---------------------------------------------------------------------------------- */
 
+/* How a call is cut: tiles of rows and of heads that share a KV head; and, where that leaves too
+ * few pieces for the threads, rows that see several blocks of KV into these. No cut changes the
+ * order of a single output. */
+struct plan {
+    const struct ds_attention_args *a;
+    int64_t rows, heads;        /* of a tile */
+    int64_t groups, head_tiles; /* tiles of rows; tiles of heads in all */
+    int64_t blocks;             /* of a row, if computed one by one; else 0 */
+    float *state;               /* of the blocks: see pinned.h */
+};
+
+static int64_t parts_of(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+static int64_t items_of(struct plan *p)
+{
+    p->groups = parts_of(p->a->rows, p->rows);
+    p->head_tiles = p->a->kv_heads * parts_of(p->a->heads / p->a->kv_heads, p->heads);
+    return p->groups * p->head_tiles * (p->blocks ? p->blocks : 1);
+}
+
+static struct plan make_plan(const struct ds_attention_args *a, int threads)
+{
+    const int64_t group = a->heads / a->kv_heads, enough = threads > 1 ? 4 * (int64_t)threads : 1;
+    struct plan p = {.a = a, .heads = group < DS_PINNED_QUERIES ? group : DS_PINNED_QUERIES};
+    p.rows = a->window ? 1 : DS_PINNED_QUERIES / p.heads;
+    if (p.rows > a->max_q_len)
+        p.rows = a->max_q_len > 1 ? a->max_q_len : 1;
+    while (items_of(&p) < enough && p.rows > 1)
+        p.rows = (p.rows + 1) / 2;
+    if (items_of(&p) < enough && a->max_kv_len > DS_PINNED_BLOCK)
+        p.blocks = parts_of(a->max_kv_len, DS_PINNED_BLOCK);
+    while (items_of(&p) < enough && p.heads > 1)
+        p.heads = (p.heads + 1) / 2;
+    return p;
+}
+
+/* Floats that the blocks of one row leave behind. */
+static int64_t state_floats(const struct plan *p)
+{
+    return p->blocks ? (p->blocks + 1) * p->a->heads * ds_pinned_part_floats(p->a->head_dim) : 0;
+}
+
+/* Heads *head0..*head1-1 of tile i. */
+static void heads_of(const struct plan *p, int64_t i, int64_t *head0, int64_t *head1)
+{
+    const int64_t group = p->a->heads / p->a->kv_heads, per_group = parts_of(group, p->heads),
+                  first = i / per_group * group;
+    *head0 = first + i % per_group * p->heads;
+    *head1 = *head0 + p->heads < first + group ? *head0 + p->heads : first + group;
+}
+
 static void pinned_items(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
                          int64_t end)
 {
-    const struct ds_attention_args *a = args;
-    float *scratch = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), thread);
+    const struct plan *p = args;
+    const struct ds_attention_args *a = p->a;
+    float *work = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), thread);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t tile = i / p->head_tiles, head0, head1;
+        heads_of(p, i % p->head_tiles, &head0, &head1);
+        int64_t row = tile * p->rows, last = row + p->rows < a->rows ? row + p->rows : a->rows;
+        while (row < last) { /* a tile lies within one sequence */
+            const struct ds_sequence *s = ds_cpu_sequence_of(a, row);
+            int64_t stop = (int64_t)s->q_first + s->q_len;
+            stop = stop < last ? stop : last;
+            ds_pinned_code()->attention(a, s, row, stop, head0, head1, work);
+            row = stop;
+        }
+    }
+}
+
+static void pinned_parts(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
+                         int64_t end)
+{
+    const struct plan *p = args;
+    const struct ds_attention_args *a = p->a;
+    float *work = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), thread);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t tile = i / p->blocks, row = tile / p->head_tiles, head0, head1;
+        heads_of(p, tile % p->head_tiles, &head0, &head1);
+        ds_pinned_code()->attention_part(a, ds_cpu_sequence_of(a, row), row, head0, head1,
+                                         i % p->blocks, work, p->state + row * state_floats(p));
+    }
+}
+
+static void pinned_join(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
+                        int64_t end)
+{
+    const struct plan *p = args;
+    const int64_t heads = p->a->heads;
+    (void)exec, (void)thread;
     for (int64_t i = begin; i < end; i++)
-        ds_pinned_code()->attention(a, ds_cpu_sequence_of(a, i / a->heads), i / a->heads,
-                                    i % a->heads, scratch);
+        ds_pinned_code()->attention_join(p->a, ds_cpu_sequence_of(p->a, i / heads), i / heads,
+                                         i % heads, p->state + i / heads * state_floats(p));
 }
 
 static size_t pinned_scratch(const void *args, int threads)
 {
-    return ds_cpu_scratch(
-        ds_pinned_attention_floats(((const struct ds_attention_args *)args)->head_dim), threads);
+    const struct ds_attention_args *a = args;
+    if (a->kv_heads < 1 || a->heads < a->kv_heads)
+        return 0; /* refused by the launch */
+    const struct plan p = make_plan(a, threads);
+    size_t work_bytes = ds_cpu_scratch(ds_pinned_attention_floats(a->head_dim), threads), state;
+    if (__builtin_mul_overflow((size_t)state_floats(&p) * sizeof(float), (size_t)a->rows, &state) ||
+        __builtin_add_overflow(work_bytes, state, &work_bytes))
+        return SIZE_MAX;
+    return work_bytes;
 }
 
 static int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -136,18 +232,27 @@ static int pinned_launch(const void *args, const struct ds_exec *exec, char *why
     if (check(a, why, why_size) != 0 ||
         ds_cpu_check_scratch(exec, pinned_scratch(a, exec->threads), why, why_size) != 0)
         return -1;
-    ds_cpu_deal(exec, a, a->rows * a->heads, 0.25 * work(a), pinned_items);
+    struct plan p = make_plan(a, exec->threads);
+    if (!p.blocks) {
+        ds_cpu_deal(exec, &p, items_of(&p), 0.25 * work(a), pinned_items);
+        return 0;
+    }
+    p.state = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), exec->threads);
+    ds_cpu_deal(exec, &p, items_of(&p), 0.25 * work(a), pinned_parts);
+    ds_cpu_deal(exec, &p, a->rows * a->heads,
+                0.25 * (double)(a->rows * a->heads * p.blocks * a->head_dim), pinned_join);
     return 0;
 }
 
 static int pinned_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
 {
     const struct ds_attention_args *a = args;
+    struct plan p = make_plan(a, exec->threads);
     *out = (struct ds_launch_info){
-        .tile_rows = 1,
+        .tile_rows = (int32_t)p.rows,
         .tile_k = DS_PINNED_BLOCK,
-        .split = (int32_t)(((int64_t)a->max_kv_len + DS_PINNED_BLOCK - 1) / DS_PINNED_BLOCK),
-        .threads = ds_cpu_threads(exec, a->rows * a->heads, 0.25 * work(a)),
+        .split = (int32_t)parts_of(a->max_kv_len, DS_PINNED_BLOCK),
+        .threads = ds_cpu_threads(exec, items_of(&p), 0.25 * work(a)),
     };
     strncpy(out->algo, ds_pinned_code()->name, sizeof out->algo - 1);
     return 0;

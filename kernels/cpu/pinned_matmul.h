@@ -42,24 +42,23 @@ typedef void (*tile_fn)(const struct tile_in *in, const struct tile_out *out);
 
 /* The sizes there are: the largest; for fewer rows more panels, so that enough chains run side by
  * side. Of rows that were copied together, remainders are never below half of the largest. */
+/* clang-format off */
 #if V16_ROWS == 4
 #define TILES(T) T(1, 1) T(2, 1) T(3, 1) T(4, 1)
 #define DENSE_TILES(T)
 #elif V16_ROWS == 6
-#define TILES(T)       T(1, 1) T(1, 2) T(1, 4) T(2, 1) T(2, 2) T(3, 1) T(3, 2) T(4, 1) T(5, 1) T(6, 1)
+#define TILES(T) \
+    T(1, 1) T(1, 2) T(1, 4) T(2, 1) T(2, 2) T(3, 1) T(3, 2) T(4, 1) T(5, 1) T(6, 1)
 #define DENSE_TILES(T) T(3, 1) T(4, 1) T(5, 1) T(6, 1)
 #else
-#define DENSE_TILES(T)                                                                             \
-    T(6, 1)                                                                                        \
-    T(7, 1)                                                                                        \
-    T(8, 1) T(9, 1) T(10, 1) T(11, 1) T(12, 1) T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2) T(11, 2)   \
-        T(12, 2)
-#define TILES(T)                                                                                   \
-    T(1, 1)                                                                                        \
-    T(1, 2)                                                                                        \
-    T(1, 4) T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) T(4, 1) T(4, 2) T(5, 1)        \
-        T(5, 2) DENSE_TILES(T)
+#define DENSE_TILES(T) \
+    T(6, 1) T(7, 1) T(8, 1) T(9, 1) T(10, 1) T(11, 1) T(12, 1) \
+    T(6, 2) T(7, 2) T(8, 2) T(9, 2) T(10, 2) T(11, 2) T(12, 2)
+#define TILES(T) \
+    T(1, 1) T(1, 2) T(1, 4) T(1, 8) T(2, 1) T(2, 2) T(2, 4) T(3, 1) T(3, 2) T(3, 4) \
+    T(4, 1) T(4, 2) T(5, 1) T(5, 2) DENSE_TILES(T)
 #endif
+/* clang-format on */
 
 enum {
     DENSE_LD = DS_PINNED_BLOCK, /* floats from row to row of the copy */

@@ -7,11 +7,13 @@
 #include <math.h>
 #include <stdint.h>
 
-#define V16_NAME   "avx2"
-#define V16_ROWS   6
-#define V16_PANELS 1
-#define V16_WIDE   4
-#define V16_DENSE  96
+#define V16_NAME    "avx2"
+#define V16_ROWS    6
+#define V16_PANELS  1
+#define V16_WIDE    4
+#define V16_DENSE   96
+#define V16_QUERIES 3
+#define V16_KEYS    2
 
 typedef struct {
     __m256 a, b; /* lanes 0-7, 8-15 */
@@ -134,6 +136,26 @@ static inline float v16_tree_sum(v16 x)
     __m128 w4 = _mm_add_ps(_mm256_castps256_ps128(w8), _mm256_extractf128_ps(w8, 1));
     __m128 w2 = _mm_add_ps(w4, _mm_movehl_ps(w4, w4));
     return _mm_cvtss_f32(_mm_add_ss(w2, _mm_movehdup_ps(w2)));
+}
+
+/* Lanes 8, 4, 2, 1 apart as in v16_tree_sum, eight trees side by side. */
+static inline __m256 v16_tree_sums_half(const float *p)
+{
+    __m256 h[8], r[4], s[2];
+    for (int i = 0; i < 8; i++)
+        h[i] = _mm256_add_ps(_mm256_loadu_ps(p + 16 * i), _mm256_loadu_ps(p + 16 * i + 8));
+    for (int i = 0; i < 4; i++)
+        r[i] = _mm256_add_ps(_mm256_permute2f128_ps(h[i], h[i + 4], 0x20),
+                             _mm256_permute2f128_ps(h[i], h[i + 4], 0x31));
+    for (int i = 0; i < 2; i++)
+        s[i] = _mm256_add_ps(_mm256_shuffle_ps(r[2 * i], r[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(r[2 * i], r[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(s[0], s[1], 0x88), _mm256_shuffle_ps(s[0], s[1], 0xdd));
+}
+
+static inline v16 v16_tree_sums(const float *p)
+{
+    return v16_make(v16_tree_sums_half(p), v16_tree_sums_half(p + 128));
 }
 
 static inline float v16_tree_max(v16 x)

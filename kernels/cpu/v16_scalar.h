@@ -8,11 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define V16_NAME   "scalar"
-#define V16_ROWS   4 /* rows of the largest matmul tile */
-#define V16_PANELS 1 /* panels of the largest matmul tile */
-#define V16_WIDE   1 /* panels at once for a single row */
-#define V16_DENSE  INT_MAX
+#define V16_NAME    "scalar"
+#define V16_ROWS    4       /* rows of the largest matmul tile */
+#define V16_PANELS  1       /* panels of the largest matmul tile */
+#define V16_WIDE    1       /* panels at once for a single row */
+#define V16_DENSE   INT_MAX /* rows from which a copy of x pays */
+#define V16_QUERIES 1       /* query vectors and ... */
+#define V16_KEYS    1       /* ... keys of the largest tile of scores */
 
 typedef struct {
     float f[16];
@@ -121,6 +123,12 @@ static inline float v16_tree_sum(v16 x)
         for (int i = 0; i < w; i++)
             x.f[i] = x.f[i] + x.f[i + w];
     return x.f[0];
+}
+
+/* Lane i = the tree of p[16 * i] .. p[16 * i + 15]. */
+static inline v16 v16_tree_sums(const float *p)
+{
+    V16_EACH(v16_tree_sum(v16_load(p + 16 * i)));
 }
 
 static inline float v16_tree_max(v16 x)

@@ -220,7 +220,8 @@ static void test_bad_arguments_are_refused(void **state)
         struct ds_sequence s = good;
         struct ds_attention_args a = {1,  2, 1, 8, 1, x,  16, x, x,    4,   1,
                                       &s, 1, 1, 8, y, 16, 0,  0, NULL, NULL};
-        float scratch[1024];
+        _Alignas(64) float scratch[8192];
+        assert_true(!k->scratch_bytes || k->scratch_bytes(&a, 1) <= sizeof scratch);
         exec.scratch = scratch, exec.scratch_bytes = sizeof scratch;
         assert_int_equal(k->launch(&a, &exec, why, sizeof why), 0);
         s.kv_len = 5;
