@@ -42,7 +42,8 @@ static int64_t part_floats(const struct ds_matmul_args *a)
 size_t ds_split_k_scratch(const void *args, int threads)
 {
     const struct ds_matmul_args *a = args;
-    return ds_split_k_parts(a, threads) > 1 ? ds_cpu_scratch(part_floats(a), threads) : 0;
+    return ds_split_k_parts(a, threads) > 1 ? ds_cpu_scratch(part_floats(a), threads)
+                                            : ds_matmul_pinned.scratch_bytes(a, threads);
 }
 
 struct split_k {
@@ -89,10 +90,10 @@ int ds_split_k_launch(const struct ds_matmul_args *a, const struct ds_exec *exec
         return -1;
     if (a->rows < 1)
         return 0;
-    if (s.parts == 1)
-        return ds_matmul_pinned.launch(a, exec, why, why_size);
     if (ds_cpu_check_scratch(exec, ds_split_k_scratch(a, exec->threads), why, why_size) != 0)
         return -1;
+    if (s.parts == 1)
+        return ds_matmul_pinned.launch(a, exec, why, why_size);
     ds_cpu_split(exec, &s, ds_parts_groups(a), 1, ds_parts_work(a), split_k_groups);
     return 0;
 }

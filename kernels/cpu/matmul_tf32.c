@@ -28,11 +28,17 @@ static int tf32_prepare(const struct ds_weight_view *w, void **prepared, size_t 
     return 0;
 }
 
+/* The rounded rows, then what pinned wants. */
+static size_t rounded_bytes(const struct ds_matmul_args *a)
+{
+    return ds_cpu_scratch(a->rows * a->k, 1);
+}
+
 static size_t tf32_scratch(const void *args, int threads)
 {
-    const struct ds_matmul_args *a = args;
-    (void)threads;
-    return ds_cpu_scratch(a->rows * a->k, 1);
+    const size_t rounded = rounded_bytes(args),
+                 more = ds_matmul_pinned.scratch_bytes(args, threads);
+    return rounded > SIZE_MAX - more ? SIZE_MAX : rounded + more;
 }
 
 static void round_rows(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
@@ -54,9 +60,12 @@ static int tf32_launch(const void *args, const struct ds_exec *exec, char *why, 
         return -1;
     ds_cpu_split(exec, a, a->rows, 1, (double)a->rows * (double)a->k, round_rows);
     struct ds_matmul_args rounded = *a;
+    struct ds_exec rest = *exec;
     rounded.x = exec->scratch;
     rounded.ldx = a->k;
-    return ds_matmul_pinned.launch(&rounded, exec, why, why_size);
+    rest.scratch = (char *)exec->scratch + rounded_bytes(a);
+    rest.scratch_bytes = exec->scratch_bytes - rounded_bytes(a);
+    return ds_matmul_pinned.launch(&rounded, &rest, why, why_size);
 }
 
 static int tf32_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
