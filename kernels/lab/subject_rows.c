@@ -13,8 +13,8 @@
 
 /* Streams of content: the first array of a call, the second, those of all calls, ranks and the
  * tensors of a custom kernel from TENSOR on. */
-enum { FIRST = 0, SECOND, WEIGHTS, BIAS, IDS, TENSOR };
-enum { ROPE_POSITIONS = 512, CACHE_PAGE = 16 };
+enum { FIRST = 0, SECOND, WEIGHTS, BIAS, IDS, TENSOR = DS_STREAM_TENSORS };
+enum { ROPE_POSITIONS = 512 };
 
 /* ---- rows of the pool --------------------------------------------------------------------------- */
 
@@ -266,116 +266,6 @@ static double rope_bytes(const struct ds_subject_parts *p, const struct ds_call 
     return 8.0 * rope_work(p, c);
 }
 
-/* ---- cache --------------------------------------------------------------------------------------------- */
-
-/* Each segment is a request of its own whose rows fill the last slots of its pages; slots count from
- * the segment's first row. */
-struct cache_own {
-    struct ds_sequence *sequences;
-    int32_t *pages;
-    int64_t *row_of; /* row of the call -> row of the cache */
-};
-
-static int cache_open(struct ds_subject_parts *p, struct ds_error *err)
-{
-    p->own = ds_calloc(1, sizeof(struct cache_own), "cache call", err);
-    return p->own ? 0 : -1;
-}
-
-static void cache_clear(struct cache_own *o)
-{
-    free(o->sequences);
-    free(o->pages);
-    free(o->row_of);
-    memset(o, 0, sizeof *o);
-}
-
-static void cache_close(struct ds_subject_parts *p)
-{
-    if (p->own)
-        cache_clear(p->own);
-    free(p->own);
-}
-
-static int64_t cache_slots(const struct ds_segment *s)
-{
-    return (int64_t)s->padding + s->length;
-}
-
-/* Pages are dealt out in ascending or permuted order. */
-static void cache_pages(struct cache_own *o, int64_t n, uint64_t permute)
-{
-    for (int64_t i = 0; i < n; i++)
-        o->pages[i] = (int32_t)i;
-    for (int64_t i = n - 1; permute && i > 0; i--) {
-        int64_t j = (int64_t)(ds_content_hash(permute, (uint64_t)i) % (uint64_t)(i + 1));
-        int32_t keep = o->pages[i];
-        o->pages[i] = o->pages[j];
-        o->pages[j] = keep;
-    }
-}
-
-static int cache_arrange(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
-{
-    struct ds_cache_args *a = &p->args.cache;
-    struct cache_own *o = p->own;
-    int64_t page = c->page_size ? c->page_size : CACHE_PAGE, pages = 0, r = 0;
-    for (int64_t i = 0; i < c->n_segments; i++)
-        pages += (cache_slots(&c->segment[i]) + c->spare_slots + page - 1) / page;
-    cache_clear(o);
-    o->sequences = ds_calloc((size_t)c->n_segments, sizeof *o->sequences, "sequences", err);
-    o->pages = ds_calloc((size_t)pages, sizeof *o->pages, "pages", err);
-    o->row_of = ds_calloc((size_t)a->rows, sizeof *o->row_of, "rows", err);
-    if (!o->sequences || !o->pages || !o->row_of)
-        return -1;
-    cache_pages(o, pages, c->permute);
-    const int32_t *next = o->pages;
-    for (int64_t i = 0; i < c->n_segments; i++) {
-        const struct ds_segment *s = &c->segment[i];
-        o->sequences[i] = (struct ds_sequence){.request = (int32_t)i,
-                                               .q_first = (int32_t)r,
-                                               .q_len = s->length,
-                                               .kv_len = (int32_t)cache_slots(s),
-                                               .kv_first = s->padding,
-                                               .pages = next};
-        for (int64_t j = 0; j < s->length; j++) {
-            int64_t slot = s->padding + j;
-            o->row_of[r++] = next[slot / page] * page + slot % page;
-        }
-        next += (cache_slots(s) + c->spare_slots + page - 1) / page;
-    }
-    a->page_size = page, a->pages = pages;
-    a->sequences = o->sequences, a->n_sequences = c->n_segments;
-    return 0;
-}
-
-static int cache_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
-{
-    struct ds_cache_args *a = &p->args.cache;
-    const struct cache_own *o = p->own;
-    a->rows = ds_call_rows(c), a->width = p->shape->width, a->ldx = a->width + c->gap;
-    if (cache_arrange(p, c, err) != 0)
-        return -1;
-    a->x = input(p, c, "x", FIRST, a->width, err);
-    if (!a->x)
-        return -1;
-    a->cache = ds_arena_place(&p->arena, "y", DS_ARRAY_OUT, 4, a->pages * a->page_size, a->width,
-                              a->width, c->place, err);
-    uint8_t *mask = a->cache ? ds_arena_row_mask(&p->arena, err) : NULL;
-    if (!mask)
-        return -1;
-    for (int64_t r = 0; r < a->rows; r++)
-        mask[o->row_of[r]] = 1;
-    return 0;
-}
-
-static int64_t cache_row_of(const struct ds_subject_parts *p, const struct ds_call *c, int part,
-                            int64_t r)
-{
-    (void)c, (void)part;
-    return ((const struct cache_own *)p->own)->row_of[r];
-}
-
 /* ---- silu_mul, add --------------------------------------------------------------------------------------- */
 
 static int silu_mul_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
@@ -551,118 +441,6 @@ static double sample_bytes(const struct ds_subject_parts *p, const struct ds_cal
     return 4.0 * sample_work(p, c);
 }
 
-/* ---- custom ---------------------------------------------------------------------------------------------- */
-
-static int custom_declare(const struct ds_subject_parts *p, int64_t rows, struct ds_custom_args *a,
-                          struct ds_error *err)
-{
-    char why[256] = "";
-    memset(a, 0, sizeof *a);
-    if (p->kernel->declare(rows, p->shape->width, a, why, sizeof why) != 0)
-        return ds_fail(err, "custom/%s: declare: %s", p->kernel->name, why);
-    if (a->n_tensors < 0 || a->n_tensors > DS_CUSTOM_MAX_TENSORS)
-        return ds_fail(err, "custom/%s: %d tensors declared, %d are possible", p->kernel->name,
-                       a->n_tensors, DS_CUSTOM_MAX_TENSORS);
-    for (int i = 0; i < a->n_tensors; i++) {
-        const struct ds_custom_tensor *t = &a->tensor[i];
-        if (!t->name || t->rows < 0 || t->cols < 1 || t->ld < t->cols ||
-            (t->per_row && t->rows != rows) || t->dtype < DS_ELEMENT_F32 ||
-            t->dtype > DS_ELEMENT_I32 || t->role < DS_TENSOR_IN || t->role > DS_TENSOR_IN_OUT)
-            return ds_fail(err,
-                           "custom/%s: tensor %d is declared with sizes or a type that make no "
-                           "sense",
-                           p->kernel->name, i);
-    }
-    return 0;
-}
-
-static int custom_open(struct ds_subject_parts *p, struct ds_error *err)
-{
-    return custom_declare(p, 1, &p->args.custom, err);
-}
-
-/* One row of f32 content in the tensor's own format; small whole numbers for i32. */
-static void custom_row(const struct ds_custom_tensor *t, void *row, float *values)
-{
-    static const int dtype[] = {DS_F32, DS_F16, DS_BF16};
-    if (t->dtype != DS_ELEMENT_I32) {
-        ds_round_row(dtype[t->dtype], row, values, (size_t)t->cols);
-        return;
-    }
-    for (int64_t j = 0; j < t->cols; j++)
-        ((int32_t *)row)[j] = (int32_t)(ds_f32_bits(values[j]) >> 3 & 7u);
-}
-
-static int custom_fill(const struct ds_subject_parts *p, const struct ds_call *c, int i,
-                       const struct ds_custom_tensor *t, struct ds_error *err)
-{
-    const size_t element = t->dtype == DS_ELEMENT_F32 || t->dtype == DS_ELEMENT_I32 ? 4 : 2;
-    unsigned char *at = t->data;
-    float *values = ds_calloc((size_t)t->cols, sizeof *values, "a custom tensor's row", err);
-    if (!values)
-        return -1;
-    if (!t->per_row)
-        for (int64_t r = 0; r < t->rows; r++, at += (size_t)t->ld * element) {
-            ds_content_row(values, t->cols, p->seed, TENSOR + i, -1, (int32_t)r, DS_CONTENT_PLAIN);
-            custom_row(t, at, values);
-        }
-    for (int64_t s = 0; t->per_row && s < c->n_segments; s++)
-        for (int32_t j = 0; j < c->segment[s].length; j++, at += (size_t)t->ld * element) {
-            ds_content_row(values, t->cols, p->seed, TENSOR + i, c->segment[s].sequence,
-                           c->segment[s].first + j, c->segment[s].content);
-            custom_row(t, at, values);
-        }
-    free(values);
-    return 0;
-}
-
-/* The kernel says how far rows are apart, so gaps are its own. */
-static int custom_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
-{
-    static const int roles[] = {DS_ARRAY_IN, DS_ARRAY_OUT, DS_ARRAY_IN_OUT};
-    struct ds_custom_args *a = &p->args.custom;
-    if (custom_declare(p, ds_call_rows(c), a, err) != 0)
-        return -1;
-    a->rows = ds_call_rows(c);
-    for (int i = 0; i < a->n_tensors; i++) {
-        struct ds_custom_tensor *t = &a->tensor[i];
-        int element = t->dtype == DS_ELEMENT_F32 || t->dtype == DS_ELEMENT_I32 ? 4 : 2;
-        t->data = ds_arena_place(&p->arena, t->name, roles[t->role], element, t->rows, t->cols,
-                                 t->ld, c->place, err);
-        if (!t->data || (t->role != DS_TENSOR_OUT && custom_fill(p, c, i, t, err) != 0))
-            return -1;
-    }
-    return 0;
-}
-
-static int custom_parts(const struct ds_subject_parts *p, const struct ds_call *c,
-                        struct ds_output_part part[DS_MOST_PARTS])
-{
-    const struct ds_custom_args *a = &p->args.custom;
-    int n = 0;
-    (void)c;
-    for (int i = 0; i < a->n_tensors; i++)
-        if (a->tensor[i].role != DS_TENSOR_IN && a->tensor[i].per_row)
-            part[n++] =
-                (struct ds_output_part){a->tensor[i].name, a->tensor[i].dtype, a->tensor[i].cols};
-    return n;
-}
-
-static double custom_work(const struct ds_subject_parts *p, const struct ds_call *c)
-{
-    const struct ds_custom_args *a = &p->args.custom;
-    double n = 0;
-    for (int i = 0; i < a->n_tensors; i++)
-        n += (double)a->tensor[i].cols *
-             (double)(a->tensor[i].per_row ? ds_call_rows(c) : a->tensor[i].rows);
-    return n;
-}
-
-static double custom_bytes(const struct ds_subject_parts *p, const struct ds_call *c)
-{
-    return 4.0 * custom_work(p, c);
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static const struct ds_subject_ops table[DS_OP_COUNT] = {
@@ -686,13 +464,6 @@ static const struct ds_subject_ops table[DS_OP_COUNT] = {
                     .parts = rope_parts,
                     .work = rope_work,
                     .bytes = rope_bytes},
-    [DS_OP_CACHE] = {.open = cache_open,
-                     .close = cache_close,
-                     .build = cache_build,
-                     .parts = width_parts,
-                     .row_of = cache_row_of,
-                     .work = width_work,
-                     .bytes = two_bytes},
     [DS_OP_SOFTMAX] = {.build = softmax_build,
                        .parts = width_parts,
                        .work = width_work,
@@ -723,14 +494,11 @@ static const struct ds_subject_ops table[DS_OP_COUNT] = {
                       .parts = sample_parts,
                       .work = sample_work,
                       .bytes = sample_bytes},
-    [DS_OP_CUSTOM] = {.open = custom_open,
-                      .build = custom_build,
-                      .parts = custom_parts,
-                      .work = custom_work,
-                      .bytes = custom_bytes},
 };
 
 const struct ds_subject_ops *ds_subject_rows_ops(int op)
 {
-    return &table[op];
+    return op == DS_OP_CACHE    ? &ds_subject_cache_ops
+           : op == DS_OP_CUSTOM ? &ds_subject_custom_ops
+                                : &table[op];
 }

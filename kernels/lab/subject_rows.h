@@ -4,6 +4,11 @@
 
 #include "kernels/lab/subject.h"
 
+/* Streams of content from this one on are those of ranks, experts and a custom kernel's tensors. */
+enum { DS_STREAM_TENSORS = 5 };
+
+extern const struct ds_subject_ops ds_subject_cache_ops, ds_subject_custom_ops;
+
 /* Of any op but attention. */
 const struct ds_subject_ops *ds_subject_rows_ops(int op);
 

@@ -114,6 +114,68 @@ static inline void flush_to_zero(void)
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8000u);
 #elif defined(__aarch64__)
     __builtin_aarch64_set_fpcr(__builtin_aarch64_get_fpcr() | 1u << 24);
+    /* ---- custom ------------------------------------------------------------------------------------------------ */
+
+    /* y = 2 x + y, and its bf16 copy; shared holds one number for all rows. */
+    static int declare_axpy(int64_t rows, int64_t width, struct ds_custom_args * out, char *why,
+                            size_t size)
+    {
+        const int64_t n = width ? width : 40;
+        (void)why, (void)size;
+        out->n_tensors = 4;
+        out->n_scalars = 1;
+        out->scalar[0] = 2.0;
+        out->tensor[0] = (struct ds_custom_tensor){
+            .name = "x", .role = DS_TENSOR_IN, .per_row = 1, .rows = rows, .cols = n, .ld = n};
+        out->tensor[1] = out->tensor[0];
+        out->tensor[1].name = "y";
+        out->tensor[1].role = DS_TENSOR_IN_OUT;
+        out->tensor[2] = out->tensor[0];
+        out->tensor[2].name = "copy";
+        out->tensor[2].role = DS_TENSOR_OUT;
+        out->tensor[2].dtype = DS_ELEMENT_BF16;
+        out->tensor[2].ld = n + 3;
+        out->tensor[3] = (struct ds_custom_tensor){
+            .name = "shared", .role = DS_TENSOR_IN, .rows = 1, .cols = 1, .ld = 1};
+        return 0;
+    }
+
+    /* `columns` of the copy are written. */
+    static inline int axpy(const struct ds_custom_args *a, int64_t columns, float extra)
+    {
+        const struct ds_custom_tensor *x = &a->tensor[0], *y = &a->tensor[1], *copy = &a->tensor[2];
+        for (int64_t r = 0; r < a->rows; r++)
+            for (int64_t i = 0; i < x->cols; i++) {
+                float *to = (float *)y->data + r * y->ld + i;
+                *to = (float)a->scalar[0] * ((const float *)x->data)[r * x->ld + i] + *to +
+                      0.0f * *(const float *)a->tensor[3].data + extra;
+                if (i < columns)
+                    ((uint16_t *)copy->data)[r * copy->ld + i] = ds_bf16_round(*to);
+            }
+        return 0;
+    }
+
+    static int axpy_honest(const void *args, const struct ds_exec *e, char *why, size_t size)
+    {
+        const struct ds_custom_args *a = args;
+        (void)e, (void)why, (void)size;
+        return axpy(a, a->tensor[0].cols, 0.0f);
+    }
+
+    static int axpy_by_rows(const void *args, const struct ds_exec *e, char *why, size_t size)
+    {
+        const struct ds_custom_args *a = args;
+        (void)e, (void)why, (void)size;
+        return axpy(a, a->tensor[0].cols, a->rows > 6 ? 1.0f : 0.0f);
+    }
+
+    static int axpy_leaves_one(const void *args, const struct ds_exec *e, char *why, size_t size)
+    {
+        const struct ds_custom_args *a = args;
+        (void)e, (void)why, (void)size;
+        return axpy(a, a->tensor[0].cols - 1, 0.0f);
+    }
+
 #endif
 }
 
@@ -176,6 +238,68 @@ static int ignores_pages(const void *args, const struct ds_exec *e, char *why, s
                    a->x + (s->q_first + j) * a->ldx, (size_t)a->width * 4);
     }
     return 0;
+}
+
+/* ---- custom ------------------------------------------------------------------------------------------------ */
+
+/* y = 2 x + y, and its bf16 copy; shared holds one number for all rows. */
+static int declare_axpy(int64_t rows, int64_t width, struct ds_custom_args *out, char *why,
+                        size_t size)
+{
+    const int64_t n = width ? width : 40;
+    (void)why, (void)size;
+    out->n_tensors = 4;
+    out->n_scalars = 1;
+    out->scalar[0] = 2.0;
+    out->tensor[0] = (struct ds_custom_tensor){
+        .name = "x", .role = DS_TENSOR_IN, .per_row = 1, .rows = rows, .cols = n, .ld = n};
+    out->tensor[1] = out->tensor[0];
+    out->tensor[1].name = "y";
+    out->tensor[1].role = DS_TENSOR_IN_OUT;
+    out->tensor[2] = out->tensor[0];
+    out->tensor[2].name = "copy";
+    out->tensor[2].role = DS_TENSOR_OUT;
+    out->tensor[2].dtype = DS_ELEMENT_BF16;
+    out->tensor[2].ld = n + 3;
+    out->tensor[3] = (struct ds_custom_tensor){
+        .name = "shared", .role = DS_TENSOR_IN, .rows = 1, .cols = 1, .ld = 1};
+    return 0;
+}
+
+/* `columns` of the copy are written. */
+static inline int axpy(const struct ds_custom_args *a, int64_t columns, float extra)
+{
+    const struct ds_custom_tensor *x = &a->tensor[0], *y = &a->tensor[1], *copy = &a->tensor[2];
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < x->cols; i++) {
+            float *to = (float *)y->data + r * y->ld + i;
+            *to = (float)a->scalar[0] * ((const float *)x->data)[r * x->ld + i] + *to +
+                  0.0f * *(const float *)a->tensor[3].data + extra;
+            if (i < columns)
+                ((uint16_t *)copy->data)[r * copy->ld + i] = ds_bf16_round(*to);
+        }
+    return 0;
+}
+
+static int axpy_honest(const void *args, const struct ds_exec *e, char *why, size_t size)
+{
+    const struct ds_custom_args *a = args;
+    (void)e, (void)why, (void)size;
+    return axpy(a, a->tensor[0].cols, 0.0f);
+}
+
+static int axpy_by_rows(const void *args, const struct ds_exec *e, char *why, size_t size)
+{
+    const struct ds_custom_args *a = args;
+    (void)e, (void)why, (void)size;
+    return axpy(a, a->tensor[0].cols, a->rows > 6 ? 1.0f : 0.0f);
+}
+
+static int axpy_leaves_one(const void *args, const struct ds_exec *e, char *why, size_t size)
+{
+    const struct ds_custom_args *a = args;
+    (void)e, (void)why, (void)size;
+    return axpy(a, a->tensor[0].cols - 1, 0.0f);
 }
 
 #endif

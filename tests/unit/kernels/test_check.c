@@ -80,6 +80,8 @@ static void run_fakes(const struct fake *f, size_t n)
                               .summary = "false",
                               .claims = f[i].claims,
                               .launch = f[i].launch};
+        if (k.op == DS_OP_CUSTOM)
+            k.declare = declare_axpy;
         if (f[i].launch == uses_scratch)
             k.scratch_bytes = some_scratch;
         struct ds_check_result r = check(&k, f[i].op == DS_OP_MATMUL ? "n=24,k=48" : "width=48");
@@ -163,6 +165,21 @@ static void test_memory(void **state)
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
 }
 
+/* Kernels that declare their own tensors: inputs, an input that is overwritten, a bf16 output whose rows
+ * lie apart, one tensor for all rows. */
+static void test_custom(void **state)
+{
+    static const struct fake fakes[] = {
+        {"axpy", axpy_honest, DS_OP_CUSTOM, DS_CLAIM_ALL, NEVER, NEVER, "", NULL, 0},
+        {"axpy-by-rows", axpy_by_rows, DS_OP_CUSTOM, DS_CLAIM_ALL, DS_PROPERTY_BATCH,
+         DS_PROPERTY_BATCH, "row 0 alone against row 0 of 7 rows", "1-6 | 7-", 0},
+        {"axpy-leaves-one", axpy_leaves_one, DS_OP_CUSTOM, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
+         DS_PROPERTY_MEMORY, "leaves copy unwritten at row 0, element 47", NULL, 0},
+    };
+    (void)state;
+    run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
+}
+
 /* A kernel that refuses some calls is no failure; what it does not do is counted. */
 static void test_refusal(void **state)
 {
@@ -202,11 +219,9 @@ static void test_goes_on_behind_a_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_bits),
-        cmocka_unit_test(test_wrong_results),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_goes_on_behind_a_crash),
+        cmocka_unit_test(test_other_bits), cmocka_unit_test(test_wrong_results),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_refusal),    cmocka_unit_test(test_goes_on_behind_a_crash),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }
