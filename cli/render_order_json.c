@@ -53,7 +53,7 @@ static const char *unit_of(const struct ds_order_table *t, int32_t tree)
 static json_t *tree_json(const struct ds_order_table *table, size_t i)
 {
     const struct ds_tree *t = table->lib.tree[i];
-    static const char *const inputs[] = {"f32", "tf32", "tf32-cut", "bf16"};
+    static const char *const inputs[] = {"f32", "tf32", "tf32-cut", "bf16", "tf32-away"};
     struct ds_buf words = {0};
     char letter[8];
     ds_order_letter(i, letter);

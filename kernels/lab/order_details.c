@@ -151,14 +151,14 @@ static int32_t late_leaf(const struct ds_tree *t)
 }
 
 /* Which bits of a factor arrive: 1 + 2^-p beside -1, added to each other before anything else. 1 + 3/4
- * of a last place tells cutting from rounding. */
+ * of a last place tells cutting from rounding, 1 + 1/2 where a tie goes. */
 static int ask_inputs(const struct ds_oracle *o, struct ds_tree *t, const int32_t *parent,
                       struct ds_error *err)
 {
-    static const float more[3] = {0x1p-20f, 0x1p-10f, 0x1p-11f + 0x1p-12f};
-    struct ds_probe p[3];
+    static const float more[4] = {0x1p-20f, 0x1p-10f, 0x1p-11f + 0x1p-12f, 0x1p-11f};
+    struct ds_probe p[4];
     int32_t at = late_leaf(t);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         p[i] = (struct ds_probe){.n = 1, .term = {t->node[at].term}, .value = {1.0f + more[i]}};
         if (parent[at] >= 0) {
             p[i].n = 2;
@@ -166,13 +166,14 @@ static int ask_inputs(const struct ds_oracle *o, struct ds_tree *t, const int32_
             p[i].value[1] = -1.0f;
         }
     }
-    if (o->ask(o->self, 1.0f, p, 3, err) != 0)
+    if (o->ask(o->self, 1.0f, p, 4, err) != 0)
         return -1;
-    for (int i = 0; i < 3 && p[0].n == 1; i++)
+    for (int i = 0; i < 4 && p[0].n == 1; i++)
         p[i].result -= 1.0f;
     t->inputs = p[0].result == more[0]   ? DS_INPUTS_F32
                 : p[1].result != more[1] ? DS_INPUTS_BF16
                 : p[2].result == 0.0f    ? DS_INPUTS_TF32_CUT
+                : p[3].result != 0.0f    ? DS_INPUTS_TF32_AWAY
                                          : DS_INPUTS_TF32;
     return 0;
 }

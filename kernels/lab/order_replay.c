@@ -180,13 +180,15 @@ void ds_replay_free(struct ds_replay *r)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static float cut_bits(float v, int keep, int nearest)
+enum cut { CUT_OFF, CUT_EVEN, CUT_AWAY };
+
+static float cut_bits(float v, int keep, enum cut how)
 {
     uint32_t u = ds_f32_bits(v), drop = 23u - (uint32_t)keep, low = (1u << drop) - 1u;
     if ((u & 0x7f800000u) == 0x7f800000u)
         return v;
-    if (nearest)
-        u += (low >> 1) + ((u >> drop) & 1u);
+    if (how != CUT_OFF)
+        u += (low >> 1) + (how == CUT_AWAY ? 1u : (u >> drop) & 1u);
     return ds_f32_from_bits(u & ~low);
 }
 
@@ -194,11 +196,13 @@ static float input(int inputs, float v)
 {
     switch (inputs) {
     case DS_INPUTS_TF32:
-        return cut_bits(v, 10, 1);
+        return cut_bits(v, 10, CUT_EVEN);
     case DS_INPUTS_TF32_CUT:
-        return cut_bits(v, 10, 0);
+        return cut_bits(v, 10, CUT_OFF);
+    case DS_INPUTS_TF32_AWAY:
+        return cut_bits(v, 10, CUT_AWAY);
     case DS_INPUTS_BF16:
-        return cut_bits(v, 7, 1);
+        return cut_bits(v, 7, CUT_EVEN);
     default:
         return v;
     }

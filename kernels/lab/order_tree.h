@@ -16,8 +16,15 @@ enum {
     DS_TREE_F16 = 8
 };
 
-/* How the factors of every product were rounded before they were multiplied. */
-enum ds_tree_inputs { DS_INPUTS_F32 = 0, DS_INPUTS_TF32, DS_INPUTS_TF32_CUT, DS_INPUTS_BF16 };
+/* How the factors of every product were rounded before they were multiplied: to the nearest (ties to
+ * even, or away from 0), or cut off. */
+enum ds_tree_inputs {
+    DS_INPUTS_F32 = 0,
+    DS_INPUTS_TF32,
+    DS_INPUTS_TF32_CUT,
+    DS_INPUTS_BF16,
+    DS_INPUTS_TF32_AWAY
+};
 
 struct ds_tree_node {
     int32_t term;        /* leaf: which term; -1: an inner node, the sum of its children */

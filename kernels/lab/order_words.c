@@ -358,20 +358,41 @@ static int alike(const struct parts *p)
     return 1;
 }
 
-/* One behind the other, of one size but for the last ones: how many those are, or -1. */
+/* One behind the other, of one size but for the last ones: how many those are; UNEVEN when sizes
+ * differ by one here and there; else -1. */
+enum { UNEVEN = INT32_MAX };
 static int32_t contiguous(const struct parts *p)
 {
-    int32_t shorter = 0, rest = p->run[p->n - 1].count, size = p->run[0].count;
-    if ((p->run[0].stride != 1 && p->run[0].stride != -1) || rest > size)
+    int32_t shorter = 0, low = p->run[0].count, high = low, rest = p->run[p->n - 1].count;
+    int tidy = rest <= low;
+    if (p->run[0].stride != 1 && p->run[0].stride != -1)
         return -1;
     for (int32_t i = 1; i < p->n; i++) {
-        if (p->run[i].low != p->run[i - 1].high + 1 ||
-            (p->run[i].count != size && p->run[i].count != rest) ||
-            (shorter && p->run[i].count == size))
+        int32_t n = p->run[i].count, size = p->run[0].count;
+        if (p->run[i].low != p->run[i - 1].high + 1)
             return -1;
-        shorter += p->run[i].count != size;
+        tidy &= (n == size && !shorter) || n == rest;
+        shorter += n != size;
+        low = n < low ? n : low;
+        high = n > high ? n : high;
     }
-    return shorter;
+    return tidy ? shorter : high - low == 1 ? UNEVEN : -1;
+}
+
+static void say_size(struct ds_buf *b, const struct parts *p, int32_t shorter)
+{
+    int32_t low = p->run[0].count, high = low;
+    for (int32_t i = 1; i < p->n && shorter == UNEVEN; i++) {
+        low = p->run[i].count < low ? p->run[i].count : low;
+        high = p->run[i].count > high ? p->run[i].count : high;
+    }
+    ds_buf_printf(b, "%d blocks of %d", p->n, low);
+    if (shorter == UNEVEN)
+        ds_buf_printf(b, " or %d", high);
+    else if (shorter == 1)
+        ds_buf_printf(b, " (last %d)", p->run[p->n - 1].count);
+    else if (shorter)
+        ds_buf_printf(b, " (last %d: %d)", shorter, p->run[p->n - 1].count);
 }
 
 static int interleaved(const struct parts *p)
@@ -393,11 +414,7 @@ static int say_alike(struct words *w, struct ds_buf *b, const struct parts *p, e
     if (r->count == 1 && shorter == 0) {
         ds_buf_printf(b, "%d %s, %s", p->n, w->unit, shape_words(shape, "", how, sizeof how));
     } else if (shorter >= 0 && p->n > 2) {
-        ds_buf_printf(b, "%d blocks of %d", p->n, r->count);
-        if (shorter == 1)
-            ds_buf_printf(b, " (last %d)", p->run[p->n - 1].count);
-        else if (shorter)
-            ds_buf_printf(b, " (last %d: %d)", shorter, p->run[p->n - 1].count);
+        say_size(b, p, shorter);
         ds_buf_printf(b, " %s, each one chain", w->unit);
         say_order(b, w, r);
         say_step(b, w, r);
@@ -630,7 +647,8 @@ static int contract(const struct ds_tree *t, struct ds_tree *out)
 
 static void say_roundings(struct ds_buf *b, const struct ds_tree *t)
 {
-    static const char *const inputs[] = {"", "tf32", "tf32 (cut off)", "bf16"};
+    static const char *const inputs[] = {"", "tf32", "tf32 (cut off)", "bf16",
+                                         "tf32 (ties away from 0)"};
     int32_t bf16 = 0, f16 = 0;
     for (int32_t i = 0; i < t->n; i++) {
         bf16 += (t->node[i].flags & DS_TREE_BF16) != 0;

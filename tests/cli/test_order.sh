@@ -122,7 +122,7 @@ matmul/pinned --rows 0|no list of row counts
 matmul/pinned --rows 5-3|no list of row counts
 matmul/pinned --rows 1,|no list of row counts
 matmul/pinned --rows 1-9999|no list of row counts
-matmul/pinned --rows ''|no row count
+matmul/pinned --rows ''|empty value
 matmul/pinned --shape n=0|n must be
 matmul/pinned --shape n=1,k=100000|too long
 matmul/openblas --blas-core Hasswell|unknown openblas core

@@ -214,6 +214,9 @@ static void test_words(void **state)
         {64, eight_chains, 1,
          "8 blocks of 8 k, each one chain in ascending order, FMA, block sums added in ascending "
          "order"},
+        {67, eight_chains, 0,
+         "8 blocks of 8 or 9 k, each one chain in ascending order, block sums added in ascending "
+         "order"},
         {92, blocks_last_two_shorter, 0,
          "5 blocks of 20 (last 2: 16) k, each one chain in ascending order, block sums added in "
          "ascending order"},
