@@ -57,7 +57,7 @@ test_kernels_that_read_f32_are_refused() {
     [ ! -e "$dir/a.h5" ]
     ds run -m $tiny --tokens 1,2 --weights file --kernels reference+matmul=pinned --no-record --batch 1 --threads 1
     expect 0
-    ds bench -m $tiny --weights file --kernels vendor
+    ds bench pass -m $tiny --weights file --kernels vendor
     expect 2
     has "$dir/err" "matmul/openblas reads f32 weights only"
 }
