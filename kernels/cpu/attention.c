@@ -114,6 +114,9 @@ static int reference_launch(const void *args, const struct ds_exec *exec, char *
 
 /* ---- pinned ---------------------------------------------------------------------------------- */
 
+/* Of a multiplication in elementary operations, as ds_cpu_threads() counts them. */
+static const double WORK = 0.6;
+
 /* How a call is cut: tiles of rows and of heads that share a KV head; and, where that leaves too
  * few pieces for the threads, rows that see several blocks of KV into these. No cut changes the
  * order of a single output. */
@@ -234,11 +237,11 @@ static int pinned_launch(const void *args, const struct ds_exec *exec, char *why
         return -1;
     struct plan p = make_plan(a, exec->threads);
     if (!p.blocks) {
-        ds_cpu_deal(exec, &p, items_of(&p), 0.25 * work(a), pinned_items);
+        ds_cpu_deal(exec, &p, items_of(&p), WORK * work(a), pinned_items);
         return 0;
     }
     p.state = ds_cpu_scratch_of(exec, ds_pinned_attention_floats(a->head_dim), exec->threads);
-    ds_cpu_deal(exec, &p, items_of(&p), 0.25 * work(a), pinned_parts);
+    ds_cpu_deal(exec, &p, items_of(&p), WORK * work(a), pinned_parts);
     ds_cpu_deal(exec, &p, a->rows * a->heads,
                 0.25 * (double)(a->rows * a->heads * p.blocks * a->head_dim), pinned_join);
     return 0;
@@ -252,7 +255,7 @@ static int pinned_describe(const void *args, const struct ds_exec *exec, struct 
         .tile_rows = (int32_t)p.rows,
         .tile_k = DS_PINNED_BLOCK,
         .split = (int32_t)parts_of(a->max_kv_len, DS_PINNED_BLOCK),
-        .threads = ds_cpu_threads(exec, items_of(&p), 0.25 * work(a)),
+        .threads = ds_cpu_threads(exec, items_of(&p), WORK * work(a)),
     };
     strncpy(out->algo, ds_pinned_code()->name, sizeof out->algo - 1);
     return 0;

@@ -165,7 +165,8 @@ static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_
     return 0;
 }
 
-/* Work is cut over panels; over rows too when there are fewer panels than threads. */
+/* Work is cut over panels; over rows too where panels alone make unequal shares. Item i is row part
+ * i / panels of panel i % panels, so that a thread's share is a few runs of panels. */
 struct grid {
     const struct ds_matmul_args *a;
     void (*run)(const struct ds_matmul_args *a, int64_t row0, int64_t row1, int64_t panel0,
@@ -180,15 +181,29 @@ static void pinned_columns(const void *args, const struct ds_exec *exec, int thr
     const struct grid *g = args;
     const int64_t floats = ds_pinned_matmul_floats(g->a->rows);
     float *work = floats ? ds_cpu_scratch_of(exec, floats, thread) : NULL;
-    if (g->row_parts == 1) {
-        g->run(g->a, 0, g->a->rows, begin, end, work);
-        return;
-    }
-    for (int64_t i = begin; i < end; i++) { /* item i: one row part of one panel */
-        int64_t part = i / g->panels, panel = i % g->panels;
+    for (int64_t i = begin, stop; i < end; i = stop) {
+        int64_t part = i / g->panels;
+        stop = (part + 1) * g->panels < end ? (part + 1) * g->panels : end;
         g->run(g->a, g->a->rows * part / g->row_parts, g->a->rows * (part + 1) / g->row_parts,
-               panel, panel + 1, work);
+               i - part * g->panels, stop - part * g->panels, work);
     }
+}
+
+/* Every row part reads all weights again, so there are just enough of them that the largest share
+ * is an eighth above the others at most, and each has rows enough for several tiles; with fewer
+ * panels than threads, as many as keep every thread busy. */
+static int64_t row_parts(int64_t rows, int64_t panels, int threads)
+{
+    int64_t parts = 1, most = rows / (4 * (int64_t)ds_pinned_code()->tile_rows);
+    if (panels < 1 || panels % threads == 0)
+        return 1;
+    if (panels < threads) {
+        parts = (threads + panels - 1) / panels;
+        return parts < rows ? parts : rows;
+    }
+    while (parts < most && parts * panels % threads && parts * panels < 8 * (int64_t)threads)
+        parts++;
+    return parts;
 }
 
 static void pinned_grid(const struct ds_matmul_args *a, const struct ds_exec *exec, struct grid *g)
@@ -196,12 +211,7 @@ static void pinned_grid(const struct ds_matmul_args *a, const struct ds_exec *ex
     g->a = a;
     g->run = ds_file_weights_used(&a->w) ? ds_pinned_code()->matmul_file : ds_pinned_code()->matmul;
     g->panels = (a->n + 15) / 16;
-    g->row_parts = 1;
-    if (g->panels < exec->threads && a->rows > 1) {
-        g->row_parts = (exec->threads + g->panels - 1) / (g->panels ? g->panels : 1);
-        if (g->row_parts > a->rows)
-            g->row_parts = a->rows;
-    }
+    g->row_parts = row_parts(a->rows, g->panels, exec->threads);
 }
 
 static size_t pinned_scratch(const void *args, int threads)
