@@ -25,11 +25,22 @@ static void add_item(struct ds_buf *out, const char *item, size_t len, int first
 
 /* ---- what was compared ----------------------------------------------------------------------- */
 
+/* Of a single record; of two, a difference is listed. */
+static int keeps_file_weights(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "weights") == 0)
+            return strcmp(h->options[i].value, "file") == 0;
+    return 0;
+}
+
 static void add_record(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     ds_render_head(r, "record", out);
     ds_render_name(out, r->header ? r->header->model_name : "");
+    if (r->header && keeps_file_weights(r->header))
+        ds_buf_puts(out, ", weights as in the file");
     ds_buf_printf(out, "\n%14s", "");
     ds_render_arms(v, out);
     ds_buf_printf(out,

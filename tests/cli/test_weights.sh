@@ -11,6 +11,9 @@ compare() {
         ds run -m "$@" --kernels pinned --weights $how -o "$dir/$how.h5"
         expect 0
     done
+    has "$dir/out" "gguf, weights as in the file"
+    ds show "$dir/f32.h5"
+    hasnt "$dir/out" "weights as in the file"
     ds diff "$dir/f32.h5" "$dir/file.h5"
     expect 0
     has "$dir/out" "option        weights: f32 in A, file in B"
