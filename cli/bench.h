@@ -45,7 +45,9 @@ static const double DS_BENCH_NOISY = 0.1;
 /* Adds a row; NULL and err when out of memory. */
 struct ds_bench_row *ds_bench_add(struct ds_bench_result *r, struct ds_error *err);
 
-/* bench_kernels.c: every variant of the ops that the user named, side by side. */
+/* bench_kernels.c: -1 for an operand that is no op, variant, "pass" or "probes". */
+int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err);
+/* Every variant of the ops that the user named, side by side. */
 int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err);
 /* The sets that --kernels names; else those that can read the weights as --weights keeps them. */
 const char *ds_bench_sets(const struct ds_options *o);

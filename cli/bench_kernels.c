@@ -201,6 +201,22 @@ static int one_op(struct plan *p, int op, const struct ds_kernel *only, struct d
     return rc;
 }
 
+static int is_pass(const char *operand)
+{
+    return strcmp(operand, "pass") == 0 || strcmp(operand, "probes") == 0;
+}
+
+int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err)
+{
+    for (size_t i = 0; i < ds_opt_operands(o); i++) {
+        const struct ds_kernel *only;
+        int op;
+        if (!is_pass(ds_opt_operand(o, i)) && parse_operand(ds_opt_operand(o, i), &op, &only, err))
+            return -1;
+    }
+    return 0;
+}
+
 int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err)
 {
     struct plan p = {.o = o, .r = r};
@@ -213,7 +229,7 @@ int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, stru
         const char *text = ds_opt_operand(o, i);
         const struct ds_kernel *only;
         int op;
-        if (strcmp(text, "pass") == 0 || strcmp(text, "probes") == 0)
+        if (is_pass(text))
             continue;
         rc = parse_operand(text, &op, &only, err) != 0 || one_op(&p, op, only, err) != 0 ? -1 : 0;
     }

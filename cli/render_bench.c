@@ -17,7 +17,8 @@ static int noisy(const struct ds_bench_row *row)
 
 static int same_group(const struct ds_bench_row *a, const struct ds_bench_row *b)
 {
-    return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 && a->threads == b->threads;
+    return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 &&
+           strcmp(a->where, b->where) == 0 && a->threads == b->threads;
 }
 
 static void text_row(struct ds_buf *b, const struct ds_bench_row *row)

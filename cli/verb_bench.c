@@ -66,9 +66,11 @@ const char *ds_bench_sets(const struct ds_options *o)
     return keep_of(o) == DS_WEIGHTS_FILE ? "pinned" : "vendor,pinned";
 }
 
-/* Sets that could not read the weights are refused before anything is loaded. */
+/* Sets that could not read the weights are refused before anything is measured. */
 static int check_sets(const struct ds_options *o, struct ds_error *err)
 {
+    if (!has_operand(o, "pass") && !has_operand(o, "probes"))
+        return 0;
     struct ds_factor_values v;
     struct ds_kernel_set set;
     if (ds_factor_parse(DS_FACTOR_KERNELS, ds_bench_sets(o), &v, err) != 0)
@@ -89,7 +91,7 @@ static int whole_passes(const struct ds_options *o, struct ds_bench_result *r, s
     if (!has_operand(o, "pass") && !has_operand(o, "probes"))
         return 0;
     double start = ds_seconds(CLOCK_MONOTONIC);
-    if (check_sets(o, err) != 0 || ds_model_open_as(spec, keep_of(o), cpus, &m, err) != 0)
+    if (ds_model_open_as(spec, keep_of(o), cpus, &m, err) != 0)
         return -1;
     r->load = ds_seconds(CLOCK_MONOTONIC) - start;
     snprintf(r->model, sizeof r->model, "%s", m->name);
@@ -110,6 +112,8 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_bench_result r = {0};
     struct ds_buf out = {0};
     int rc = ds_opt_given(o, "blas-core") ? ds_blas_open(ds_opt_text(o, "blas-core"), &err) : 0;
+    if (rc == 0)
+        rc = ds_bench_check_operands(o, &err) != 0 || check_sets(o, &err) != 0 ? -1 : 0;
     if (rc == 0)
         rc = ds_bench_kernels(o, &r, &err);
     if (rc == 0)

@@ -71,6 +71,9 @@ test_bench_refuses_what_it_does_not_know() {
     ds bench matmul/pinnned
     expect 2
     has "$dir/err" "no variant 'pinnned'"
+    ds bench add --shape width=8 --rows 1 matmull
+    expect 2
+    has "$dir/err" "did you mean 'matmul'?"
     ds bench matmul --shape m=4
     expect 2
     has "$dir/err" "no size 'm'"
