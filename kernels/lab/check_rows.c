@@ -469,6 +469,19 @@ int ds_rows_alignment(struct ds_check *c)
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
+/* Whether an element is NaN on one side only: no order of arrival does that. */
+static int nan_on_one_side(const struct ds_check *c, const struct ds_call *call,
+                           const struct ds_output *a, const struct ds_output *b)
+{
+    struct ds_output_part part[DS_MOST_PARTS];
+    ds_subject_parts(c->subject, call, part);
+    for (int64_t i = 0; part[0].dtype == DS_ELEMENT_F32 && i < a->rows * a->width; i++)
+        if (((a->bits[i] & 0x7fffffffu) > 0x7f800000u) !=
+            ((b->bits[i] & 0x7fffffffu) > 0x7f800000u))
+            return 1;
+    return 0;
+}
+
 /* The same call with unwritten memory that holds NaN and that holds huge values: equal bits, or some
  * of it was used. Damage and crashes are noted by the launch itself. */
 static int poisoned(struct ds_check *c, struct ds_call *call, int64_t rows)
@@ -480,6 +493,12 @@ static int poisoned(struct ds_check *c, struct ds_call *call, int64_t rows)
         return rc;
     call->poison = DS_POISON_HUGE;
     rc = ds_check_launch(c, call, &o->out);
+    /* A kernel that does not repeat gives other bits by itself. */
+    if (rc == 1 && c->out->property[DS_PROPERTY_REPEAT].differ &&
+        !nan_on_one_side(c, call, &o->ref, &o->out)) {
+        c->property->compared += o->ref.rows;
+        return 0;
+    }
     if (rc == 1)
         compare_all(c, &o->ref, &o->out, (double)rows + 0.5 * call->gap,
                     "where unwritten memory holds NaN against where it holds 1e30");
