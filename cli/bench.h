@@ -61,6 +61,9 @@ int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_be
 /* Thread counts asked for: --threads, default 1 and all CPUs. *out: malloc'ed. */
 int ds_bench_threads(const struct ds_options *o, int **out, size_t *n, struct ds_error *err);
 
+/* --seconds, or `otherwise`. */
+double ds_bench_seconds(const struct ds_options *o, double otherwise);
+
 /* render_bench.c. The text ends with what the figures allow to say. */
 void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r);
 int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_error *err);

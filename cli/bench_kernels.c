@@ -161,8 +161,9 @@ static int one_setting(struct plan *p, const struct ds_shape *shape,
         p->r->too_big++;
         return 0;
     }
-    if (ds_lab_bench(p->kernels, p->n_kernels, shape, s, SECONDS_A_VARIANT * (double)p->n_kernels,
-                     &f, err) != 0)
+    if (ds_lab_bench(p->kernels, p->n_kernels, shape, s,
+                     ds_bench_seconds(p->o, SECONDS_A_VARIANT * (double)p->n_kernels), &f,
+                     err) != 0)
         return ds_prefix(err, "%s, %d rows", ds_op_name(shape->op), (int)s->rows);
     return keep(p, shape, s, &f, err);
 }

@@ -49,6 +49,8 @@ static int sets_of(const struct ds_options *o, struct ds_factor_values *v, struc
     return ds_factor_parse(DS_FACTOR_KERNELS, ds_bench_sets(o), v, err);
 }
 
+static const double PASS_SECONDS = 3.0, PROBE_SECONDS = 4.0;
+
 /* ---- sets against the vendor's --------------------------------------------------------------- */
 
 static int run_unprobed(void *arg, struct ds_error *err)
@@ -79,13 +81,13 @@ static int add_pass(struct ds_bench_result *r, const struct ds_model *m, const c
 
 /* One set beside the vendor's, in the same rounds. The vendor's own row is kept from its race
  * against itself. */
-static int one_race(struct ds_model *m, struct ds_model *f32, const char *set,
-                    const struct shape *s, int threads, struct ds_bench_result *r,
+static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_model *f32,
+                    const char *set, const struct shape *s, int threads, struct ds_bench_result *r,
                     struct ds_error *err)
 {
     const struct ds_timing_plan plan = {.clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
                                                               : CLOCK_MONOTONIC,
-                                        .seconds = 3,
+                                        .seconds = ds_bench_seconds(o, PASS_SECONDS),
                                         .min_rounds = 5,
                                         .sample = 0.02,
                                         .longest_call = 30};
@@ -129,7 +131,7 @@ int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_mo
             for (size_t k = 0; k < v.n && rc == 0; k++) {
                 ds_cli_progress(o, v.value[k], (double)done++, (double)total);
                 if (fits(m, &pass_shapes[i]))
-                    rc = one_race(m, f32, v.value[k], &pass_shapes[i], threads[t], r, err);
+                    rc = one_race(o, m, f32, v.value[k], &pass_shapes[i], threads[t], r, err);
                 else
                     r->too_big++;
                 if (rc != 0)
@@ -143,7 +145,6 @@ int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_mo
 /* ---- probes ---------------------------------------------------------------------------------- */
 
 enum { MAX_ROUNDS = 400, MIN_ROUNDS = 8 };
-static const double PROBE_SECONDS = 4.0;
 
 struct cost {
     double cpu, wall, probe;
@@ -163,14 +164,15 @@ static int one_pass(struct ds_pass_bench *b, int probed, struct cost *out, struc
 
 /* Passes with and without probes alternate, the order changing from round to round, so that a trend
  * of the machine favours neither side. */
-static int measure(struct ds_pass_bench *b, struct ds_bench_probe *out, struct ds_error *err)
+static int measure(struct ds_pass_bench *b, double seconds, struct ds_bench_probe *out,
+                   struct ds_error *err)
 {
     static double rate[MAX_ROUNDS], account[MAX_ROUNDS], paired[MAX_ROUNDS];
     struct cost off, on;
     int n = 0, rc = one_pass(b, 1, &on, err); /* warm-up */
     const double start = ds_seconds(CLOCK_MONOTONIC), tokens = ds_pass_bench_tokens(b);
     for (; rc == 0 && n < MAX_ROUNDS &&
-           (n < MIN_ROUNDS || ds_seconds(CLOCK_MONOTONIC) - start < PROBE_SECONDS);
+           (n < MIN_ROUNDS || ds_seconds(CLOCK_MONOTONIC) - start < seconds);
          n++) {
         if (n % 2 == 0)
             rc = one_pass(b, 0, &off, err) != 0 || one_pass(b, 1, &on, err) != 0 ? -1 : 0;
@@ -191,8 +193,9 @@ static int measure(struct ds_pass_bench *b, struct ds_bench_probe *out, struct d
     return 0;
 }
 
-static int probe_cost(struct ds_model *m, const char *set, const struct shape *s, int threads,
-                      int sites, struct ds_bench_result *r, struct ds_error *err)
+static int probe_cost(const struct ds_options *o, struct ds_model *m, const char *set,
+                      const struct shape *s, int threads, int sites, struct ds_bench_result *r,
+                      struct ds_error *err)
 {
     static const char *const site_names[] = {"all sites", "all, NaN watch", "resid_ffn"};
     struct ds_pass_config c;
@@ -202,7 +205,8 @@ static int probe_cost(struct ds_model *m, const char *set, const struct shape *s
     struct ds_bench_probe *p = &r->probes[r->n_probes];
     memset(p, 0, sizeof *p);
     int rc = pass_config(set, threads, s, sites, &c, err) != 0 ||
-                     ds_pass_bench_new(m, &c, &b, err) != 0 || measure(b, p, err) != 0
+                     ds_pass_bench_new(m, &c, &b, err) != 0 ||
+                     measure(b, ds_bench_seconds(o, PROBE_SECONDS), p, err) != 0
                  ? -1
                  : 0;
     ds_pass_bench_free(b);
@@ -232,7 +236,7 @@ int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_be
                 const struct shape *s = &probe_shapes[i % N_PROBE_SHAPES];
                 ds_cli_progress(o, "probes", (double)done++, (double)total);
                 if (fits(m, s))
-                    rc = probe_cost(m, v.value[k], s, threads[t], i / N_PROBE_SHAPES, r, err);
+                    rc = probe_cost(o, m, v.value[k], s, threads[t], i / N_PROBE_SHAPES, r, err);
                 else
                     r->too_big++;
             }

@@ -231,6 +231,8 @@ const struct ds_option_def ds_option_defs[] = {
      "attention: KV slots that every row sees"},
     {"blas-core", 0, "CORE", ORDER | BENCH, NULL, 0, NULL, 0, 0,
      "OpenBLAS core, such as Haswell; without it the library chooses"},
+    {"seconds", 0, "N", BENCH, NULL, DS_OPT_NUMBER, NULL, 0, 3600,
+     "least time for each setting; without it 3 s for passes, 4 s for probes, 0.06 s for every variant of a kernel"},
     {"dot", 0, "FILE", ORDER, NULL, DS_OPT_FILE, NULL, 0, 0,
      "write the trees as graphviz text"},
     {"full", 0, NULL, CHECK, NULL, 0, NULL, 0, 0,

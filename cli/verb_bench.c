@@ -37,6 +37,15 @@ int ds_bench_threads(const struct ds_options *o, int **out, size_t *n, struct ds
     return *out ? 0 : -1;
 }
 
+double ds_bench_seconds(const struct ds_options *o, double otherwise)
+{
+    int64_t n;
+    struct ds_error err; /* checked by the parse */
+    return ds_opt_given(o, "seconds") && ds_opt_int(o, "seconds", 0, 3600, &n, &err) == 0
+               ? (double)n
+               : otherwise;
+}
+
 static int has_operand(const struct ds_options *o, const char *word)
 {
     for (size_t i = 0; i < ds_opt_operands(o); i++)

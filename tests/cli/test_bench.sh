@@ -5,7 +5,7 @@
 need_json() { need python3; }
 
 test_bench_of_one_op() {
-    ds bench add --shape width=64 --rows 1,4 --threads 1
+    ds bench add --seconds 0 --shape width=64 --rows 1,4 --threads 1
     expect 0
     has "$dir/out" "add width=64, given, 1 thread"
     has "$dir/out" "add/pinned"
@@ -15,7 +15,7 @@ test_bench_of_one_op() {
 
 test_bench_json_has_a_row_for_each_setting() {
     need_json
-    ds bench matmul --shape n=32,k=64 --shape n=16,k=32 --rows 1,3 --threads 1,2 --json
+    ds bench matmul --seconds 0 --shape n=32,k=64 --shape n=16,k=32 --rows 1,3 --threads 1,2 --json
     expect 0
     python3 - "$dir/out" <<'PY'
 import json, math, sys
@@ -39,7 +39,7 @@ PY
 }
 
 test_bench_of_a_variant_keeps_the_vendor_beside_it() {
-    ds bench rmsnorm/pinned --shape width=96 --rows 2 --threads 1
+    ds bench rmsnorm/pinned --seconds 0 --shape width=96 --rows 2 --threads 1
     expect 0
     has "$dir/out" "rmsnorm/rows"
     has "$dir/out" "rmsnorm/pinned"
@@ -47,7 +47,7 @@ test_bench_of_a_variant_keeps_the_vendor_beside_it() {
 }
 
 test_bench_of_attention_has_prefill_and_decode() {
-    ds bench attention/pinned --shape heads=2,kv_heads=1,head_dim=16 --rows 2 --threads 1
+    ds bench attention/pinned --seconds 0 --shape heads=2,kv_heads=1,head_dim=16 --rows 2 --threads 1
     expect 0
     has "$dir/out" "given, prefill"
     has "$dir/out" "given, decode at KV 64"
@@ -56,7 +56,7 @@ test_bench_of_attention_has_prefill_and_decode() {
 
 test_bench_of_passes() {
     ds bench pass -m random:llama,layers=1,hidden=32,heads=2,kv_heads=1,ffn=64,vocab=64 \
-        --kernels vendor,pinned --threads 1
+        --kernels vendor,pinned --threads 1 --seconds 0
     [ "$code" -eq 2 ] && grep -q OpenBLAS "$dir/err" && skip "no OpenBLAS here"
     expect 0
     has "$dir/out" "pass decode, batch 8"
@@ -71,10 +71,10 @@ test_bench_refuses_what_it_does_not_know() {
     ds bench matmul/pinnned
     expect 2
     has "$dir/err" "no variant 'pinnned'"
-    ds bench add --shape width=8 --rows 1 matmull
+    ds bench add --seconds 0 --shape width=8 --rows 1 matmull
     expect 2
     has "$dir/err" "did you mean 'matmul'?"
-    ds bench matmul --shape m=4
+    ds bench matmul --seconds 0 --shape m=4
     expect 2
     has "$dir/err" "no size 'm'"
     ds bench matmul --rows 0
