@@ -50,6 +50,9 @@ void ds_cli_called(const char *argv0);
 /* Prints "driftscope: MSG" and the hint on stderr (escaped), and returns the exit code for errors
  * (2, or --error-exit). */
 int ds_cli_error(const struct ds_options *o, const struct ds_error *err);
+/* The exit code of a result: one that compared nothing (2) counts as an error, so --error-exit holds
+ * for it, too. */
+int ds_cli_exit(const struct ds_options *o, int code);
 /* A note on stderr unless -q: "driftscope: TEXT". */
 void ds_cli_note(const struct ds_options *o, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

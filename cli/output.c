@@ -48,7 +48,12 @@ int ds_cli_error(const struct ds_options *o, const struct ds_error *err)
     message("", err->msg);
     if (err->hint[0])
         message("hint: ", err->hint);
-    return o && o->error_exit ? o->error_exit : DS_EXIT_ERROR;
+    return ds_cli_exit(o, DS_EXIT_ERROR);
+}
+
+int ds_cli_exit(const struct ds_options *o, int code)
+{
+    return code == DS_EXIT_ERROR && o && o->error_exit ? o->error_exit : code;
 }
 
 void ds_cli_note(const struct ds_options *o, const char *fmt, ...)

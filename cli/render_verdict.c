@@ -423,11 +423,11 @@ int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct
         ds_render_verdict_text(&r, &out);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_verdict_exit(&v);
+    *exit_code = ds_cli_exit(o, ds_verdict_exit(&v));
     if (r.damaged > 0 && *exit_code == DS_EXIT_SAME) {
         /* What was left out may have differed: that is no pass. */
-        ds_cli_note(o, "%zu damaged trials were left out; exit code 2", r.damaged);
-        *exit_code = DS_EXIT_ERROR;
+        *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
+        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r.damaged, *exit_code);
     }
     ds_buf_free(&out);
     ds_verdict_free(&v);

@@ -79,7 +79,7 @@ static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
     int rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_verdict_exit(&d.verdict);
+    *exit_code = ds_cli_exit(o, ds_verdict_exit(&d.verdict));
     ds_buf_free(&out);
     ds_diff_free(&d);
     return rc;

@@ -103,7 +103,7 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
     int rc = render(o, &w, &v, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_verdict_exit(&v);
+    *exit_code = ds_cli_exit(o, ds_verdict_exit(&v));
     ds_buf_free(&out);
     ds_verdict_free(&v);
     ds_analysis_free(a);

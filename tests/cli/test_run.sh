@@ -147,6 +147,26 @@ test_sites_not_digested_are_not_acquitted() {
     has "$dir/out" "or a kernel before it"
 }
 
+# git bisect takes 2 for a bad commit: what compared nothing must be told apart from drift.
+test_nothing_compared_is_an_error_exit() {
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one -n 1 -q -o "$dir/a.h5"
+    expect 0
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned $one -n 1 -q --tokens 1,2 -o "$dir/b.h5"
+    expect 0
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 2
+    has "$dir/out" "incomparable: the prompts differ"
+    for arguments in "" --json; do
+        # shellcheck disable=SC2086
+        ds diff "$dir/a.h5" "$dir/b.h5" --error-exit=125 $arguments
+        expect 125
+    done
+    ds diff "$dir/a.h5" "$dir/a.h5" --error-exit=125
+    expect 0
+}
+
 test_unknown_core_gets_a_suggestion() {
     ds run -m $small --blas-core Haswel --no-record
     expect 2
