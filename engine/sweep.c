@@ -148,8 +148,23 @@ static int setup_place(struct sweep_state *st, struct ds_error *err)
     return 0;
 }
 
-/* Rope tables and repacked weights, before the first fork, so that every worker shares them. What a
- * plugin repacks is left to the workers: it may crash. */
+/* The matmul kernel whose repacked weights every worker can share: the only one of the arms that
+ * repacks, else NULL. With two of them the parent's copy would lie beside a worker's, a third copy
+ * of the weights; what a plugin repacks is left to the workers, too: it may crash. */
+static const struct ds_kernel *shared_packer(const struct sweep_state *st)
+{
+    const struct ds_kernel *found = NULL;
+    for (size_t a = 0; a < st->s->header->n_arms; a++) {
+        const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
+        if (k->prepare && found && found != k)
+            return NULL;
+        if (k->prepare)
+            found = k;
+    }
+    return found && !ds_plugin_of(found) ? found : NULL;
+}
+
+/* Rope tables and repacked weights, before the first fork, so that every worker shares them. */
 static int setup_model(struct sweep_state *st, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
@@ -163,13 +178,9 @@ static int setup_model(struct sweep_state *st, struct ds_error *err)
     if (ds_model_rope_table(s->model, longest + s->options.steps, err) != 0)
         return -1;
     ds_model_seal(s->model);
-    for (size_t a = 0; a < s->header->n_arms; a++) {
-        const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
-        if (k->prepare && !ds_plugin_of(k))
-            return ds_model_prepare(s->model, k,
-                                    st->settings[0].threads > 2 ? st->settings[0].threads : 2, err);
-    }
-    return 0;
+    const struct ds_kernel *packer = shared_packer(st);
+    int threads = st->settings[0].threads > 2 ? st->settings[0].threads : 2;
+    return packer ? ds_model_prepare(s->model, packer, threads, err) : 0;
 }
 
 static void teardown(struct sweep_state *st)

@@ -189,6 +189,34 @@ static void test_pinned_bits_are_one_in_every_arm_and_instruction_set(void **sta
 static const char *const narrow[DS_FACTOR_COUNT] = {
     [DS_FACTOR_KERNELS] = "reference", [DS_FACTOR_BATCH] = "1,2,4", [DS_FACTOR_CHUNK] = "0,3"};
 
+/* Repacked weights lie in the parent, for all workers, or in the one worker that runs: never in
+ * both, or there would be three copies of the weights. */
+static void test_weights_are_packed_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kernels, *in_parent;
+    } cases[] = {{"pinned", "pinned"},
+                 {"reference,pinned", "pinned"},
+                 {"reference+matmul=tf32,pinned", NULL},
+                 {"pinned,reference+matmul=tf32", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *texts[DS_FACTOR_COUNT] = {[DS_FACTOR_KERNELS] = cases[i].kernels};
+        struct fixture x;
+        make(&x, texts);
+        struct ds_sweep_result r = run(&x);
+        assert_int_equal(r.failed, 0);
+        static const char *const packers[] = {"pinned", "tf32"};
+        for (size_t k = 0; k < 2; k++) {
+            const struct ds_kernel *kernel = ds_kernel_find(DS_OP_MATMUL, packers[k]);
+            assert_non_null(kernel);
+            int packed = ds_model_prepared(x.model, kernel, x.model->head) != NULL;
+            assert_int_equal(packed, cases[i].in_parent && !strcmp(cases[i].in_parent, packers[k]));
+        }
+        drop(&x);
+    }
+}
+
 static void test_a_dying_worker_costs_one_arm(void **state)
 {
     (void)state;
@@ -315,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pinned_bits_are_one_in_every_arm_and_instruction_set),
+        cmocka_unit_test(test_weights_are_packed_once),
         cmocka_unit_test(test_a_dying_worker_costs_one_arm),
         cmocka_unit_test(test_interrupted_then_the_rest),
         cmocka_unit_test(test_bare_passes_stand_beside_held_and_dumping_ones),
