@@ -119,6 +119,8 @@ static int add_file(const struct ds_options *o, struct ds_run_plan *p, const cha
     int rc;
     if (bad)
         rc = ds_fail(err, "cannot read prompt file '%s': %s", path, strerror(e));
+    else if (b.len == 0 && !b.failed && !ds_opt_flag(o, "chat"))
+        rc = ds_fail(err, "prompt file '%s' is empty", path);
     else if (b.failed || b.len >= LIMIT)
         rc = ds_fail(err, "prompt file '%s' is too large", path);
     else
@@ -170,6 +172,8 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
         return 0;
     if (p->tokenizer)
         return add_text(o, p, default_subject, strlen(default_subject), err);
+    if (ds_opt_flag(o, "chat"))
+        return ds_fail(err, "--chat: this model has no tokenizer, and so no chat form");
     int32_t room = p->model->hp.context - p->options.steps,
             n = room < DEFAULT_IDS ? room : DEFAULT_IDS;
     if (n < 1)

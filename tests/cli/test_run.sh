@@ -36,6 +36,20 @@ test_chat_contradicts_tokens() {
     has "$dir/err" "--tokens is no text"
 }
 
+test_chat_needs_a_tokenizer() {
+    ds run -m $small --no-record --chat
+    expect 2
+    has "$dir/err" "--chat: this model has no tokenizer"
+    empty "$dir/out"
+}
+
+test_a_prompt_without_a_token_is_named() {
+    : >"$dir/empty.txt"
+    ds run -m tests/data/gguf/tiny.gguf --no-record -f "$dir/empty.txt"
+    expect 2
+    has "$dir/err" "empty.txt' is empty"
+}
+
 test_no_record_contradicts_output() {
     ds run -m $small --no-record -o "$dir/a.h5"
     expect 2
