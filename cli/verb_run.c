@@ -4,6 +4,7 @@
 #include "cli/render_verdict.h"
 #include "cli/run_plan.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
 #include "engine/worker.h"
@@ -19,11 +20,19 @@
 
 static volatile sig_atomic_t stop_requests;
 
+/* The second request aborts; but `timeout`, and a terminal that closes, send two signals at once and
+ * mean one. */
 static void on_signal(int sig)
 {
+    static const double AT_ONCE = 0.5; /* seconds */
+    static double first;
+    const double now = ds_seconds(CLOCK_MONOTONIC);
     (void)sig;
-    if (++stop_requests > 1)
+    if (stop_requests && now - first > AT_ONCE)
         _exit(DS_EXIT_INTERRUPTED);
+    if (!stop_requests)
+        first = now;
+    stop_requests = 1;
 }
 
 /* A signal that is ignored at start stays so: nohup and a script's background jobs mean it. */
@@ -31,7 +40,9 @@ static void catch_signals(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction sa = {.sa_handler = on_signal}, old;
-    sigemptyset(&sa.sa_mask);
+    sigemptyset(&sa.sa_mask); /* one at a time: on_signal keeps a time */
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        sigaddset(&sa.sa_mask, caught[i]);
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
         if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(caught[i], &sa, NULL);

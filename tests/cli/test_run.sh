@@ -75,6 +75,17 @@ test_interrupted_run_says_how_to_go_on() {
     hasnt "$dir/out" "3200 trials)"
 }
 
+# As `timeout` and a closing terminal do: two signals at once are one request, not an abort.
+test_two_signals_at_once_are_one_interrupt() {
+    code=0
+    start
+    kill -TERM $pid
+    kill -HUP $pid
+    wait $pid || code=$?
+    expect 130
+    has "$dir/err" "of 3200 trials are saved"
+}
+
 test_ignored_hangup_stays_ignored() {
     code=0
     trap '' HUP
