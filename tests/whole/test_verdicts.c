@@ -234,9 +234,11 @@ static void check_pinned(const char *model, const char *batches, const char *cor
                      json_string_value(cond), factor);
     }
     /* Every factor that was varied was also compared. */
-    static const char *const varied[] = {"batch",   "slot",  "neighbours", "padding",
-                                         "threads", "chunk", "mode",       "process"};
-    for (j = 0; j < sizeof varied / sizeof varied[0]; j++) {
+    static const char *const varied[] = {"batch", "slot", "neighbours", "padding",  "threads",
+                                         "chunk", "mode", "process",    "blas-core"};
+    const size_t n =
+        sizeof varied / sizeof varied[0] - !strchr(cores, ','); /* one core: not varied */
+    for (j = 0; j < n; j++) {
         int seen = 0;
         json_array_foreach(json_object_get(v, "factors"), i, f) seen |=
             strcmp(text_at(f, "factor"), varied[j]) == 0 &&
