@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,40 @@ void ds_mem_fail_at(long n)
 {
     atomic_store(&fail_at, n);
 }
+
+/* ---- what the machine has ------------------------------------------------------------------------ */
+
+/* One number from a text file such as /proc/meminfo: what follows `key`, or -1. */
+static long long read_number(const char *path, const char *key)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return -1;
+    char line[256];
+    long long value = -1;
+    while (fgets(line, sizeof line, f) && value < 0)
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%lld", &value) != 1)
+            value = -1;
+    fclose(f);
+    return value;
+}
+
+uint64_t ds_memory_available(void)
+{
+    long long kib = read_number("/proc/meminfo", "MemAvailable:");
+    uint64_t bytes = kib >= 0 ? (uint64_t)kib * 1024u : UINT64_MAX;
+    long long group = read_number("/sys/fs/cgroup/memory.max", ""); /* "max" = no limit */
+    return group >= 0 && (uint64_t)group < bytes ? (uint64_t)group : bytes;
+}
+
+/* More than there is would be given, and end the process when it is touched. Small requests are not worth
+ * the question. */
+int ds_memory_lacks(size_t bytes)
+{
+    return bytes >= (size_t)1 << 28 && bytes > ds_memory_available();
+}
+
+/* ---- allocation -------------------------------------------------------------------------------------- */
 
 /* True when this allocation is the one chosen to fail. */
 static int injected(void)
@@ -28,7 +63,7 @@ void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *er
         ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, count, size);
         return NULL;
     }
-    void *p = injected() ? NULL : calloc(1, bytes ? bytes : 1);
+    void *p = injected() || ds_memory_lacks(bytes) ? NULL : calloc(1, bytes ? bytes : 1);
     if (!p)
         ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
     return p;
@@ -48,7 +83,7 @@ int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
         return ds_fail(err, "%s: %zu elements of %zu bytes do not fit in memory", what, want, size);
     void *old;
     memcpy(&old, ptr, sizeof old);
-    void *p = injected() ? NULL : realloc(old, bytes);
+    void *p = injected() || ds_memory_lacks(bytes) ? NULL : realloc(old, bytes);
     if (!p)
         return ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
     memset((char *)p + *cap * size, 0, (want - *cap) * size);
@@ -74,7 +109,7 @@ void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_er
         return NULL;
     }
     padded &= ~(size_t)63;
-    void *p = injected() ? NULL : aligned_alloc(64, padded ? padded : 64);
+    void *p = injected() || ds_memory_lacks(bytes) ? NULL : aligned_alloc(64, padded ? padded : 64);
     if (!p) {
         ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
         return NULL;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Zeroed memory for count * size bytes, released with free(). A zero request yields a valid
  * pointer. NULL on overflow or exhaustion, with err naming `what`. */
@@ -22,6 +23,12 @@ int ds_grow_by_one(void *ptr, size_t n, size_t size, const char *what, struct ds
 
 /* Zeroed memory aligned to 64 bytes, released with free(). */
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err);
+
+/* Bytes that can be touched before the machine, or this process's group, runs out; UINT64_MAX where
+ * nobody says. */
+uint64_t ds_memory_available(void);
+/* 1 for a request, of a quarter of a GiB or more, that is above that. All functions here ask. */
+int ds_memory_lacks(size_t bytes);
 
 /* Failure injection: the n-th allocation from now on (1 = the next) fails, once. 0 turns it off. */
 void ds_mem_fail_at(long n);

@@ -60,6 +60,13 @@ void ds_cli_note(const struct ds_options *o, const char *fmt, ...)
  * failed write is an error; a broken pipe is quiet. Returns 0 or -1. */
 int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds_error *err);
 
+/* The same for a second file. */
+int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err);
+/* Whether -o FILE, or `path`, looks as if it could be written: asked before work that takes long. -1
+ * with an error if not. */
+int ds_cli_check_output(const struct ds_options *o, struct ds_error *err);
+int ds_cli_check_file(const char *path, struct ds_error *err);
+
 /* Colour by role; "" when colour is off (--color, NO_COLOR, not a terminal). */
 enum ds_role {
     DS_ROLE_PLAIN,
@@ -77,6 +84,22 @@ int ds_cli_columns(void);
 /* A progress bar with ETA on a terminal stderr, else nothing. Call with done = total or done < 0 to
  * erase it. */
 void ds_cli_progress(const struct ds_options *o, const char *what, double done, double total);
+/* The bar is on the screen. Safe in a signal handler. */
+int ds_cli_progress_shown(void);
+
+/* ---- signals (interrupt.c) ------------------------------------------------------------------- */
+
+/* From here on SIGINT, SIGTERM and SIGHUP end the process with 130: the bar is erased, an unfinished file
+ * removed. To be called again in a child that speaks for itself. */
+void ds_cli_interruptible(const struct ds_options *o);
+/* The handler for those of the three signals that are not ignored. */
+void ds_cli_catch(void (*handler)(int));
+/* A child does the work: a signal goes to it, a second one ends both. 0 = it has ended. */
+void ds_cli_working(int pid);
+/* A signal was passed on. */
+int ds_cli_interrupted(void);
+/* A file to be removed when a signal comes; NULL = none. */
+void ds_cli_temporary(const char *path);
 
 /* ---- environment: what decides bits (environment.c) ------------------------------------------ */
 

@@ -11,11 +11,8 @@
 static int unknown(const char *what, const char *text, const char *const *known, size_t n,
                    struct ds_error *err)
 {
-    struct ds_buf shown = {0};
-    ds_buf_escape(&shown, text, strlen(text) < 80 ? (size_t)-1 : 80);
     int near = ds_nearest(text, known, n);
-    ds_fail(err, "unknown %s '%s'", what, shown.data ? shown.data : "");
-    ds_buf_free(&shown);
+    ds_fail(err, "unknown %s '%.80s'", what, text);
     return near < 0 ? ds_hint(err, "driftscope kernels lists them")
                     : ds_hint(err, "did you mean '%s'?", known[near]);
 }

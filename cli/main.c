@@ -31,7 +31,9 @@ static int help(const struct ds_options *o)
 static int verb(const struct ds_options *o)
 {
     struct ds_error err;
-    if (ds_cli_plugins(o, &err) != 0 || ds_cli_blas_library(o, &err) != 0)
+    ds_cli_interruptible(o);
+    if (ds_cli_check_output(o, &err) != 0 || ds_cli_plugins(o, &err) != 0 ||
+        ds_cli_blas_library(o, &err) != 0)
         return ds_cli_error(o, &err);
     switch (o->verb) {
     case DS_VERB_RUN:

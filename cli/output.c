@@ -131,8 +131,10 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
         return ds_fail(err, "%s: out of memory", shown(path));
     memcpy(beside, path, n);
     memcpy(beside + n, ".XXXXXX", sizeof ".XXXXXX");
+    ds_cli_temporary(beside);
     int fd = mkstemp(beside), saved = errno;
     if (fd < 0) {
+        ds_cli_temporary(NULL);
         free(beside);
         return ds_fail(err, "%s: cannot create: %s", shown(path), strerror(saved));
     }
@@ -152,11 +154,12 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
         unlink(beside);
         ds_fail(err, "%s: cannot write: %s", shown(path), strerror(saved));
     }
+    ds_cli_temporary(NULL);
     free(beside);
     return rc;
 }
 
-static int emit_file(const char *path, const struct ds_buf *text, struct ds_error *err)
+int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -174,12 +177,42 @@ static int emit_file(const char *path, const struct ds_buf *text, struct ds_erro
     return rc;
 }
 
+int ds_cli_check_file(const char *path, struct ds_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return ds_fail(err, "%s: is a folder", shown(path));
+        if (!S_ISREG(st.st_mode))
+            return access(path, W_OK) == 0 ? 0
+                                           : ds_fail(err, "%s: cannot open for writing: %s",
+                                                     shown(path), strerror(errno));
+    }
+    /* It is written beside and renamed: the folder is what counts. A dangling link is replaced. */
+    char *real = realpath(path, NULL), *folder = strdup(real ? real : path);
+    free(real);
+    if (!folder)
+        return ds_fail(err, "%s: out of memory", shown(path));
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    int rc = access(slash ? folder : ".", W_OK | X_OK), saved = errno;
+    free(folder);
+    return rc == 0 ? 0 : ds_fail(err, "%s: cannot create: %s", shown(path), strerror(saved));
+}
+
 /* NULL: the result goes to stdout. */
 static const char *result_file(const struct ds_options *o)
 {
     const struct ds_verb_def *v = ds_verb_by_id(o->verb);
     const char *path = v && v->output_is_record ? NULL : ds_opt_text(o, "output");
     return path && strcmp(path, "-") != 0 ? path : NULL;
+}
+
+int ds_cli_check_output(const struct ds_options *o, struct ds_error *err)
+{
+    const char *path = result_file(o);
+    return path ? ds_cli_check_file(path, err) : 0;
 }
 
 int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds_error *err)
@@ -190,7 +223,7 @@ int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds
     ds_cli_progress(o, NULL, -1, 0);
     if (text->len == 0 && !path)
         return 0;
-    return path ? emit_file(path, text, err) : emit_stdout(text, err);
+    return path ? ds_cli_write_file(path, text, err) : emit_stdout(text, err);
 }
 
 /* ---- the terminal ---------------------------------------------------------------------------- */

@@ -42,9 +42,13 @@ static int wait_for(const struct ds_options *o, pid_t pid)
     struct ds_error err;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
+    ds_cli_working(0);
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
-    ds_cli_progress(o, "", -1, 0);
+    if (ds_cli_interrupted()) {
+        ds_cli_note(o, "interrupted");
+        return DS_EXIT_INTERRUPTED;
+    }
     ds_fail(&err, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     ds_hint(&err, "probably a kernel of a plugin; driftscope check names it: check OP/VARIANT "
                   "--plugin FILE.so");
@@ -61,8 +65,11 @@ int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_opt
         ds_fail(&err, "cannot fork: %s", strerror(errno));
         return ds_cli_error(o, &err);
     }
-    if (pid > 0)
+    if (pid > 0) {
+        ds_cli_working(pid);
         return wait_for(o, pid);
+    }
+    ds_cli_interruptible(o);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(DS_EXIT_ERROR);

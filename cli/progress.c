@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static struct {
-    int shown; /* the bar is on the screen */
+    volatile int shown; /* the bar is on the screen; a signal handler looks */
     int started;
     double begin;  /* seconds at the first call */
     double last;   /* seconds at the last drawing */
@@ -77,11 +77,16 @@ static void draw(const char *what, double share, double elapsed)
         size_t most = columns > 1 ? (size_t)columns - 1 : 0, n = b.len < most ? b.len : most;
         while (n > head && n < b.len && ((unsigned char)b.data[n] & 0xc0) == 0x80)
             n--;
+        bar.shown = 1;
         put("\r\033[K", 4);
         put(b.data, n);
-        bar.shown = 1;
     }
     ds_buf_free(&b);
+}
+
+int ds_cli_progress_shown(void)
+{
+    return bar.shown;
 }
 
 void ds_cli_progress(const struct ds_options *o, const char *what, double done, double total)

@@ -115,6 +115,16 @@ static int whole_passes(const struct ds_options *o, struct ds_bench_result *r, s
     return rc;
 }
 
+static int nothing_measured(const struct ds_bench_result *r, struct ds_error *err)
+{
+    ds_fail(err, "nothing was measured");
+    return r->too_big ? ds_hint(err,
+                                "one call is too much work, or longer than the model's context, in "
+                                "all %zu settings; --rows asks for them",
+                                r->too_big)
+                      : ds_hint(err, "no variant of it can run here; see driftscope kernels");
+}
+
 int ds_verb_bench(const struct ds_options *o)
 {
     struct ds_error err;
@@ -128,6 +138,8 @@ int ds_verb_bench(const struct ds_options *o)
     if (rc == 0)
         rc = whole_passes(o, &r, &err);
     ds_cli_progress(o, "", -1, 0);
+    if (rc == 0 && r.n_rows + r.n_probes == 0)
+        rc = nothing_measured(&r, &err);
     if (rc == 0 && ds_opt_flag(o, "json"))
         rc = ds_bench_json(&out, &r, &err);
     else if (rc == 0)

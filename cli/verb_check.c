@@ -97,6 +97,22 @@ static void progress(void *arg, double done)
     ds_cli_progress(arg, "checking", done, 1);
 }
 
+/* Processes at a time: each holds the largest weights three times while they are packed. */
+static int workers_of(const struct job *j)
+{
+    double most = 0;
+    for (size_t i = 0; i < j->n; i++)
+        for (size_t s = 0; s < j->done[i].n; s++) {
+            const struct ds_shape *x = &j->done[i].shape[s];
+            const double bytes =
+                12 * (double)x->n * (double)x->k + 4 * (double)x->vocab * (double)x->width;
+            most = bytes > most ? bytes : most;
+        }
+    const double fit = most > 0 ? (double)ds_memory_available() / most : 1e9;
+    const int cpus = ds_lab_cpus();
+    return fit < 1 ? 1 : fit < cpus ? (int)fit : cpus;
+}
+
 static int check_all(struct job *j, struct ds_error *err)
 {
     size_t jobs, at = 0;
@@ -111,7 +127,7 @@ static int check_all(struct job *j, struct ds_error *err)
                 j->kernel[i], &j->done[i].shape[s], j->vendor.op[j->kernel[i]->op],
                 (struct ds_check_result *)(uintptr_t)&j->done[i].result[s]};
     int rc =
-        ds_check_many(list, jobs, &j->check, ds_lab_cpus(), progress, (void *)(uintptr_t)j->o, err);
+        ds_check_many(list, jobs, &j->check, workers_of(j), progress, (void *)(uintptr_t)j->o, err);
     free(list);
     return rc;
 }

@@ -133,9 +133,24 @@ static int open_core(const struct order *v, struct ds_error *err)
     return 0;
 }
 
+/* Where the graph goes is looked at before anything is measured. */
+static int check_dot(const struct order *v, struct ds_error *err)
+{
+    const char *path = ds_opt_text(v->o, "dot"), *result = ds_opt_text(v->o, "output");
+    if (!path)
+        return 0;
+    if (strcmp(path, "-") == 0) {
+        ds_fail(err, "--dot: the graph goes to a file, not to stdout");
+        return ds_hint(err, "--dot /dev/stdout -o FILE has the graph on stdout");
+    }
+    if (result && strcmp(path, result) == 0)
+        return ds_fail(err, "--dot and -o name the same file");
+    return ds_cli_check_file(path, err);
+}
+
 static int setup(struct order *v, struct ds_error *err)
 {
-    if (choose_kernels(v, err) != 0 || parse_rows(v, err) != 0 ||
+    if (check_dot(v, err) != 0 || choose_kernels(v, err) != 0 || parse_rows(v, err) != 0 ||
         ds_opt_int(v->o, "threads", 1, 1024, &v->threads, err) != 0 ||
         ds_opt_int(v->o, "kv", 1, 65536, &v->visible, err) != 0 || open_core(v, err) != 0 ||
         ds_lab_shapes(v->o, v->op, &v->shape, &v->n_shapes, v->model, sizeof v->model, err) != 0)
@@ -244,12 +259,8 @@ static int write_dot(const struct order *v, struct ds_error *err)
     const char *path = ds_opt_text(v->o, "dot");
     if (!path)
         return 0;
-    FILE *f = fopen(path, "w");
-    if (!f)
-        return ds_fail(err, "%s: %s", path, strerror(errno));
-    int ok = v->dot.len == 0 || fwrite(v->dot.data, 1, v->dot.len, f) == v->dot.len;
-    int failed = fclose(f) != 0 || !ok || v->dot.failed;
-    return failed ? ds_fail(err, "%s: could not be written", path) : 0;
+    return v->dot.failed ? ds_fail(err, "out of memory for the graph")
+                         : ds_cli_write_file(path, &v->dot, err);
 }
 
 static int write_json(struct order *v, struct ds_error *err)

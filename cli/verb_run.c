@@ -35,19 +35,6 @@ static void on_signal(int sig)
     stop_requests = 1;
 }
 
-/* A signal that is ignored at start stays so: nohup and a script's background jobs mean it. */
-static void catch_signals(void)
-{
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction sa = {.sa_handler = on_signal}, old;
-    sigemptyset(&sa.sa_mask); /* one at a time: on_signal keeps a time */
-    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
-        sigaddset(&sa.sa_mask, caught[i]);
-    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
-        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(caught[i], &sa, NULL);
-}
-
 /* Where trials go and come from while a sweep runs. */
 struct run {
     const struct ds_options *o;
@@ -368,7 +355,7 @@ int ds_verb_run(const struct ds_options *o)
     struct ds_error err = {{0}, {0}};
     struct ds_sweep_result result = {0};
     int code;
-    catch_signals();
+    ds_cli_catch(on_signal);
     if (start(&run, &err) != 0)
         code = ds_cli_error(o, &err);
     else if ((run.writer || !run.path[0]) && sweep(&run, &result, &err) != 0) {

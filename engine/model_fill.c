@@ -3,6 +3,7 @@
  * Owns the arena and the digests; knows nothing of file formats, seeds or architectures. */
 #include "engine/model_priv.h"
 
+#include "base/mem.h"
 #include "base/team.h"
 
 #define XXH_INLINE_ALL
@@ -13,29 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-
-/* One number from a text file such as /proc/meminfo: what follows `key`, or -1. */
-static long long read_number(const char *path, const char *key)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return -1;
-    char line[256];
-    long long value = -1;
-    while (fgets(line, sizeof line, f) && value < 0)
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%lld", &value) != 1)
-            value = -1;
-    fclose(f);
-    return value;
-}
-
-uint64_t ds_memory_available(void)
-{
-    long long kib = read_number("/proc/meminfo", "MemAvailable:");
-    uint64_t bytes = kib >= 0 ? (uint64_t)kib * 1024u : UINT64_MAX;
-    long long group = read_number("/sys/fs/cgroup/memory.max", ""); /* "max" = no limit */
-    return group >= 0 && (uint64_t)group < bytes ? (uint64_t)group : bytes;
-}
 
 /* Touching more memory than there is would end the process instead of failing, so ask first. */
 static int map_arena(struct ds_model *m, struct ds_error *err)

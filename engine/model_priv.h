@@ -86,9 +86,6 @@ int ds_model_from_gguf(struct ds_gguf *g, int keep, int threads, struct ds_model
 int ds_model_from_random(const char *spec, int threads, struct ds_model **out,
                          struct ds_error *err);
 
-/* Bytes that this machine can still give to a process, or UINT64_MAX if it does not say. */
-uint64_t ds_memory_available(void);
-
 /* Releases what ds_model_prepare made. */
 void ds_model_drop_prepared(struct ds_model *m);
 

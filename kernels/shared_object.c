@@ -96,10 +96,12 @@ void *ds_so_open(const char *what, const char *path, struct ds_error *err)
 
 /* ---- in a child first ------------------------------------------------------------------------ */
 
-static void child(void (*fn)(void *arg), void *arg, int fd)
+static void child(void (*fn)(void *arg), void *arg, int fd, pid_t parent)
 {
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it died before that */
+        _exit(1);
     if (nowhere >= 0)
         dup2(nowhere, STDOUT_FILENO); /* else what it prints would be there twice */
     fn(arg);
@@ -131,9 +133,9 @@ int ds_so_try(const char *what, const char *path, int seconds, void (*fn)(void *
     int fds[2], status = 0;
     if (pipe2(fds, O_CLOEXEC) != 0)
         return ds_fail(err, "%s %s: cannot make a pipe: %s", what, path, strerror(errno));
-    pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        child(fn, arg, fds[1]);
+        child(fn, arg, fds[1], parent);
     close(fds[1]);
     if (pid < 0) {
         close(fds[0]);

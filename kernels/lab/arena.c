@@ -115,6 +115,9 @@ static int provide(struct ds_array *x, size_t bytes, struct ds_error *err)
         return 0;
     if (x->map)
         need = need > 2 * x->map_bytes ? need : 2 * x->map_bytes;
+    if (ds_memory_lacks(bytes))
+        return ds_fail(err, "array %s needs %.2f GiB, but only %.2f GiB of memory are available",
+                       x->name, (double)bytes / 0x1p30, (double)ds_memory_available() / 0x1p30);
     unsigned char *map =
         mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)

@@ -77,6 +77,7 @@ static int run_workers(const struct many *m, int workers, void (*progress)(void 
                        void *arg, struct ds_error *err)
 {
     pid_t pid[MOST_WORKERS];
+    const pid_t parent = getpid();
     int fd[2], n = 0;
     if (pipe(fd) != 0)
         return ds_fail(err, "cannot make a pipe: %s", strerror(errno));
@@ -87,6 +88,8 @@ static int run_workers(const struct many *m, int workers, void (*progress)(void 
         if (pid[n] == 0) {
             close(fd[0]);
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent) /* it died before that */
+                _exit(1);
             work(m);
             _exit(0);
         }

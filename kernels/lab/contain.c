@@ -79,9 +79,11 @@ static void catch_signals(void)
         sigaction(numbers[i], &sa, NULL);
 }
 
-static void child(struct ds_contained *c, ds_contained_fn fn, void *arg)
+static void child(struct ds_contained *c, ds_contained_fn fn, void *arg, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it died before that */
+        _exit(DIED);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* results are the parent's */
     signal(SIGPIPE, SIG_DFL);
     box = c;
@@ -142,7 +144,7 @@ int ds_contain(struct ds_contained *c, ds_contained_fn fn, void *arg, double sec
     c->finished = c->rc = 0;
     if (pipe(fd) != 0)
         return ds_fail(err, "cannot make a pipe: %s", strerror(errno));
-    pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid < 0) {
         ds_fail(err, "cannot start a process: %s", strerror(errno));
         close(fd[0]);
@@ -151,7 +153,7 @@ int ds_contain(struct ds_contained *c, ds_contained_fn fn, void *arg, double sec
     }
     if (pid == 0) {
         close(fd[0]);
-        child(c, fn, arg);
+        child(c, fn, arg, parent);
     }
     close(fd[1]);
     int hung = wait_or_hang(c, fd[0], seconds);

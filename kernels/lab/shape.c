@@ -62,17 +62,15 @@ static const struct field *find(int op, const char *name, size_t len, struct ds_
     len = len < sizeof word - 1 ? len : sizeof word - 1;
     memcpy(word, name, len);
     word[len] = '\0';
-    struct ds_buf shown = {0}, list = {0};
-    ds_buf_escape(&shown, word, (size_t)-1);
+    struct ds_buf list = {0};
     for (size_t i = 0; i < n; i++)
         ds_buf_printf(&list, "%s%s", i ? ", " : "", known[i]);
-    ds_fail(err, "shape: %s has no size '%s'", ds_op_name(op), shown.data ? shown.data : "");
+    ds_fail(err, "shape: %s has no size '%s'", ds_op_name(op), word);
     int near = ds_nearest(word, known, n);
     if (near >= 0)
         ds_hint(err, "did you mean %s? it has: %s", known[near], list.data ? list.data : "");
     else
         ds_hint(err, "it has: %s", list.data ? list.data : "");
-    ds_buf_free(&shown);
     ds_buf_free(&list);
     return NULL;
 }
@@ -108,6 +106,7 @@ static const char *take(const char *p, int op, struct ds_shape *out, uint32_t *s
         v < !boolean || v > (boolean ? 1 : MOST)) {
         ds_fail(err, "shape: %s must be a whole number %d..%d", f->name, !boolean,
                 boolean ? 1 : MOST);
+        ds_hint(err, "for example %s=%lld", f->name, (long long)f->dflt);
         return NULL;
     }
     if (*seen & (1u << (f - fields))) {

@@ -2,6 +2,7 @@
  * add/mine and matmul/mine. test_plugin.sh builds it against the public header alone. */
 #include "driftscope_kernel.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,18 @@ static int prepare(const struct ds_weight_view *w, void **prepared, size_t *byte
 {
     (void)w, (void)prepared, (void)bytes_out, (void)why, (void)why_size;
     raise(SIGFPE);
+    return -1;
+}
+#define PREPARE prepare
+#elif defined(FAULT_HANG_IN_PREPARE)
+/* Says that it has come this far: a file of the name in $FAULT_REACHED. */
+static int prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
+                   size_t why_size)
+{
+    (void)w, (void)prepared, (void)bytes_out, (void)why, (void)why_size;
+    close(open(getenv("FAULT_REACHED"), O_CREAT | O_WRONLY, 0600));
+    for (;;)
+        pause();
     return -1;
 }
 #define PREPARE prepare

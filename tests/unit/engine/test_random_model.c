@@ -2,6 +2,7 @@
  * wrong. */
 #include "tests/unit/testing.h"
 
+#include "base/mem.h"
 #include "engine/model.h"
 #include "engine/model_priv.h"
 

@@ -1,0 +1,85 @@
+/* interrupt.c: Ctrl-C, SIGTERM and a lost terminal in verbs that keep nothing: the line of the progress
+ * bar is erased, an unfinished file goes, exit code 130. Owns the handler, which does only what is
+ * safe in one. `run` has a handler of its own: it keeps finished trials. */
+#include "cli/options.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* The process that speaks; children that inherit the handler end without a word. */
+static volatile pid_t owner;
+static volatile sig_atomic_t quiet, requests;
+static volatile pid_t working;         /* the child that does this process's work; 0 = none */
+static const char *volatile temporary; /* what is not finished yet */
+
+static void put(const char *text, size_t n)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, n);
+    (void)ignored;
+}
+
+static void leave(void)
+{
+    static const char text[] = "driftscope: interrupted\n";
+    if (temporary)
+        unlink(temporary);
+    if (ds_cli_progress_shown())
+        put("\r\033[K", 4);
+    if (!quiet)
+        put(text, sizeof text - 1);
+    _exit(DS_EXIT_INTERRUPTED);
+}
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    if (getpid() != owner)
+        _exit(DS_EXIT_INTERRUPTED);
+    if (!working)
+        leave();
+    /* The child tidies up first; one that does not is ended the second time. */
+    if (requests++ == 0)
+        kill(working, SIGTERM);
+    else {
+        kill(working, SIGKILL);
+        leave();
+    }
+}
+
+/* A signal that is ignored at start stays so: nohup and a script's background jobs mean it. */
+void ds_cli_catch(void (*handler)(int))
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction sa = {.sa_handler = handler}, old;
+    sigemptyset(&sa.sa_mask); /* one at a time: a handler may keep state */
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        sigaddset(&sa.sa_mask, caught[i]);
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(caught[i], &sa, NULL);
+}
+
+void ds_cli_interruptible(const struct ds_options *o)
+{
+    owner = getpid();
+    working = 0;
+    quiet = ds_opt_flag(o, "quiet");
+    ds_cli_catch(on_signal);
+}
+
+int ds_cli_interrupted(void)
+{
+    return requests != 0;
+}
+
+void ds_cli_working(int pid)
+{
+    working = pid;
+}
+
+void ds_cli_temporary(const char *path)
+{
+    temporary = path;
+}
