@@ -55,7 +55,15 @@ int64_t ds_checked_compared(const struct ds_checked *v, int property)
     return n;
 }
 
-static int64_t not_tried(const struct ds_checked *v, int property)
+int64_t ds_checked_differ(const struct ds_checked *v, int property)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < v->n; i++)
+        n += v->result[i].property[property].differ;
+    return n;
+}
+
+int64_t ds_checked_not_tried(const struct ds_checked *v, int property)
 {
     int64_t n = 0;
     for (size_t i = 0; i < v->n; i++)
@@ -128,9 +136,9 @@ static void put_broken(const struct ds_options *o, struct ds_buf *b, const struc
         ds_buf_puts(b, ", but it is claimed");
     ds_buf_puts(b, "\n");
     begin_line(b, "");
-    ds_buf_printf(b, "%" PRId64 " of ", p->differ);
+    ds_buf_printf(b, "%" PRId64 " of ", ds_checked_differ(v, property));
     put_plural(b, ds_checked_compared(v, property), "comparison");
-    put_not_tried(b, not_tried(v, property));
+    put_not_tried(b, ds_checked_not_tried(v, property));
     ds_buf_puts(b, "\n");
     for (size_t i = 0; i < v->n; i++) {
         const struct ds_property_result *q = &v->result[i].property[property];
@@ -162,7 +170,7 @@ static void put_property(const struct ds_options *o, struct ds_buf *b, const str
         put_plural(b, ds_checked_compared(v, property), "comparison");
     } else
         ds_buf_puts(b, "not run");
-    put_not_tried(b, not_tried(v, property));
+    put_not_tried(b, ds_checked_not_tried(v, property));
     if (note[0]) {
         ds_buf_puts(b, "; ");
         ds_buf_escape(b, note, (size_t)-1);

@@ -22,6 +22,8 @@ int ds_checked_failure(const struct ds_checked *v, size_t *at);
  * break. */
 int ds_checked_state(const struct ds_checked *v, int property, size_t *at);
 int64_t ds_checked_compared(const struct ds_checked *v, int property);
+int64_t ds_checked_differ(const struct ds_checked *v, int property);
+int64_t ds_checked_not_tried(const struct ds_checked *v, int property);
 
 /* All variants in words; the last line is the verdict. */
 void ds_render_check_text(const struct ds_options *o, struct ds_buf *b, const struct ds_checked *v,

@@ -77,8 +77,13 @@ static json_t *smallest(const struct ds_property_result *p, const struct ds_shap
     return j;
 }
 
+/* What is counted, at one shape or over all. */
+struct counts {
+    int64_t compared, differ, not_tried;
+};
+
 /* `of` is the result from which classes and the break are taken, state and counts are given. */
-static json_t *property(const struct ds_kernel *k, int i, int state, int64_t compared,
+static json_t *property(const struct ds_kernel *k, int i, int state, const struct counts *n,
                         const struct ds_property_result *of, const struct ds_shape *shape)
 {
     static const char *const states[] = {"not-run", "not-applicable", "holds", "broken"};
@@ -87,9 +92,9 @@ static json_t *property(const struct ds_kernel *k, int i, int state, int64_t com
     set(j, "claimed", json_boolean((k->claims & ds_property_claim(i)) != 0));
     set(j, "holds", state < DS_STATE_HOLDS ? json_null() : json_boolean(state == DS_STATE_HOLDS));
     set(j, "state", text(states[state]));
-    set(j, "compared", json_integer(compared));
-    set(j, "differ", json_integer(of->differ));
-    set(j, "not_tried", json_integer(of->not_tried));
+    set(j, "compared", json_integer(n->compared));
+    set(j, "differ", json_integer(n->differ));
+    set(j, "not_tried", json_integer(n->not_tried));
     set(j, "classes", classes(of->classes));
     set(j, "classes_of", text(of->classes_of));
     set(j, "smallest_break", smallest(of, shape));
@@ -157,9 +162,11 @@ static json_t *at_shape(const struct ds_kernel *k, const struct ds_shape *s,
                         const struct ds_check_result *r)
 {
     json_t *j = json_object(), *list = json_array();
-    for (int p = 0; p < DS_PROPERTY_COUNT; p++)
-        append(list,
-               property(k, p, r->property[p].state, r->property[p].compared, &r->property[p], s));
+    for (int p = 0; p < DS_PROPERTY_COUNT; p++) {
+        const struct ds_property_result *x = &r->property[p];
+        const struct counts here = {x->compared, x->differ, x->not_tried};
+        append(list, property(k, p, x->state, &here, x, s));
+    }
     set(j, "shape", shape_text(s));
     set(j, "stages", text(s->name));
     set(j, "reason", text(r->why_not));
@@ -187,8 +194,10 @@ static json_t *variant(const struct ds_checked *v)
     set(j, "failure", failure < 0 ? json_null() : text(ds_property_name(failure)));
     for (int p = 0; p < DS_PROPERTY_COUNT && v->n; p++) {
         int state = ds_checked_state(v, p, &at);
-        append(list, property(v->kernel, p, state, ds_checked_compared(v, p),
-                              &v->result[at].property[p], &v->shape[at]));
+        const struct counts all = {ds_checked_compared(v, p), ds_checked_differ(v, p),
+                                   ds_checked_not_tried(v, p)};
+        append(list,
+               property(v->kernel, p, state, &all, &v->result[at].property[p], &v->shape[at]));
     }
     set(j, "properties", list);
     for (size_t i = 0; i < v->n; i++)

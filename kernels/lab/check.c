@@ -343,7 +343,7 @@ static void conclude(struct ds_check_result *r)
             snprintf(m->smallest, sizeof m->smallest, "%s, with %s", b.data ? b.data : "",
                      r->fault[i].setting);
         m->state = DS_STATE_BROKEN;
-        m->differ += r->fault[i].times;
+        m->differ += r->fault[i].times, m->compared += r->fault[i].times;
         ds_buf_free(&b);
         break;
     }

@@ -15,7 +15,6 @@ static int open_plan(struct ds_check *c)
     struct ds_rows_own *o = ds_calloc(1, sizeof *o, "check", c->err);
     if (!o)
         return -1;
-    o->observed = -1;
     c->own = o;
     return 0;
 }
@@ -60,6 +59,35 @@ static int last_threads(const struct ds_check *c)
 
 /* ---- repeat ------------------------------------------------------------------------------------------ */
 
+/* Again after other calls: more rows, then other rows at the same addresses. What a kernel keeps from
+ * one call to the next shows. */
+static int repeat_after_others(struct ds_check *c, const struct ds_call *first)
+{
+    enum { OTHER = 1000 };
+    struct ds_rows_own *o = c->own;
+    const int64_t rows = ds_call_rows(first);
+    for (int i = 0; i < 2; i++) {
+        struct ds_segment seg;
+        struct ds_call more = ds_rows_call(c, &seg, OTHER, 2 * rows + 1), call;
+        more.threads = first->threads;
+        int rc = ds_check_launch(c, &more, &o->out);
+        if (rc == 1 && i) {
+            call = ds_rows_call(c, &seg, OTHER, rows);
+            call.threads = first->threads;
+            rc = ds_check_launch(c, &call, &o->out);
+        }
+        if (rc == 1)
+            rc = ds_check_launch(c, first, &o->out);
+        if (rc < 0)
+            return -1;
+        if (rc == 1)
+            compare_all(c, &o->ref, &o->out, (double)rows * 10 + first->threads + 0.5,
+                        i ? "again, after a call with other rows in its place"
+                          : "again, after a call with more rows");
+    }
+    return 0;
+}
+
 /* Other seeds, then disturbed schedules. */
 static int repeat_one(struct ds_check *c, int64_t rows, int threads)
 {
@@ -70,6 +98,8 @@ static int repeat_one(struct ds_check *c, int64_t rows, int threads)
     char what[64];
     call.threads = threads;
     int rc = ds_check_launch(c, &call, &o->ref);
+    if (rc == 1 && repeat_after_others(c, &call) != 0)
+        return -1;
     for (int i = 1; rc == 1 && i <= REPEATS; i++) {
         call.seed = 1 + (uint64_t)i;
         call.disturb = i <= PLAIN_REPEATS ? 0 : (uint64_t)i;
@@ -100,7 +130,7 @@ int ds_rows_repeat(struct ds_check *c)
 
 /* Row counts in the order in which they are tried. */
 struct counts {
-    int64_t rows[LISTED + 8];
+    int64_t rows[MOST_ROWS];
     int n;
 };
 
@@ -113,7 +143,7 @@ static void add_count(struct counts *k, int64_t rows)
 }
 
 static const int64_t large_counts[] = {96, 128, 129, 256, 257, 512};
-enum { N_LARGE = 6, N_COUNTS = LISTED + N_LARGE };
+enum { N_LARGE = 6, N_COUNTS = LISTED + N_LARGE, EACH_UP_TO = 128 };
 
 static int64_t count_at(int i)
 {
@@ -162,6 +192,14 @@ static int order_counts(struct ds_check *c, int threads, struct counts *k)
     return 0;
 }
 
+/* Every count between those above, the largest first: each of its rows is a reference for the rest. */
+static void counts_between(const struct ds_check *c, struct counts *k)
+{
+    k->n = 0;
+    for (int64_t rows = c->opt->full ? MOST_ROWS : EACH_UP_TO; rows > LISTED; rows--)
+        add_count(k, rows);
+}
+
 /* What position p gave in the first call that had it. */
 struct seen {
     uint32_t *bits;
@@ -193,7 +231,7 @@ static void batch_pair(struct ds_check *c, int64_t p, int64_t a, int64_t b, int 
 
 /* Another order of addition may give the same bits by chance: small calls are made of several parts
  * of the pool, every other one with magnitudes that cancel. */
-enum { SAMPLES = 6, SAMPLED_ROWS = 16 };
+enum { SAMPLES = 6, SAMPLED_ROWS = 16, BETWEEN = SAMPLES };
 
 static void take_sample(struct ds_segment *seg, int sample)
 {
@@ -238,7 +276,7 @@ static int batch_sample(struct ds_check *c, const struct counts *k, int threads,
     int64_t at = -1;
     int rc = seen && classes ? 0 : -1;
     for (int i = 0; rc == 0 && i < k->n; i++)
-        if (sample == 0 || k->rows[i] <= SAMPLED_ROWS)
+        if (sample == 0 || sample == BETWEEN || k->rows[i] <= SAMPLED_ROWS)
             rc = batch_call(c, k->rows[i], threads, sample, seen, classes, &at);
     if (rc == 0 && at >= 0 && at < LISTED && !c->property->classes[0])
         ds_classes_print(c, &classes[at], "rows");
@@ -248,6 +286,9 @@ static int batch_sample(struct ds_check *c, const struct counts *k, int threads,
     free(classes);
     return rc;
 }
+
+/* Of the budget, for the counts between: they cost little or are left out. */
+static const double BETWEEN_SHARE = 0.1;
 
 int ds_rows_batch(struct ds_check *c)
 {
@@ -261,6 +302,11 @@ int ds_rows_batch(struct ds_check *c)
         for (int sample = 0; sample < SAMPLES; sample++)
             if (batch_sample(c, &k, threads, sample) != 0)
                 return -1;
+        counts_between(c, &k);
+        if (c->budget > budget * BETWEEN_SHARE)
+            c->budget = budget * BETWEEN_SHARE;
+        if (batch_sample(c, &k, threads, BETWEEN) != 0)
+            return -1;
     }
     return 0;
 }

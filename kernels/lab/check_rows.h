@@ -6,9 +6,10 @@
 
 struct ds_rows_own {
     struct ds_output ref, out;
-    double observed; /* the variant's own error at the shape, of 2^-24 of the scale; < 0 = not yet
-                        measured */
-    double terms;    /* of a sum there */
+    /* The variant's own error at sizes that are easy for any kernel, of 2^-24 of the scale, and the
+     * terms of a sum there. */
+    double observed[2], terms[2];
+    int n_observed; /* 0 = not yet measured */
 };
 
 /* A call of the pool's rows first..first+rows-1. *seg is the caller's memory. */

@@ -45,7 +45,7 @@ static float value(uint64_t u, int content)
     const uint32_t sign = (uint32_t)(u >> 32) & 0x80000000u, low = (uint32_t)u;
     switch (content) {
     case DS_CONTENT_ZERO:
-        return 0.0f;
+        return ds_f32_from_bits(sign);
     case DS_CONTENT_HUGE:
         return ds_f32_from_bits(sign | 0x7e800000u | (low & 0x007fffffu));
     case DS_CONTENT_NAN:

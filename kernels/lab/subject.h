@@ -22,12 +22,12 @@
 enum ds_content {
     DS_CONTENT_PLAIN = 0, /* about -1..1, no two alike */
     DS_CONTENT_OTHER,     /* the same kind, other values */
-    DS_CONTENT_ZERO,
-    DS_CONTENT_HUGE,    /* about +-1e38: sums overflow */
-    DS_CONTENT_NAN,     /* quiet NaNs with payloads of both signs */
-    DS_CONTENT_TINY,    /* subnormals, and values whose products are */
-    DS_CONTENT_SPECIAL, /* PLAIN with -0, subnormals, infinities and NaNs strewn in */
-    DS_CONTENT_MIXED,   /* magnitudes over 2^-20..2^20, much cancellation */
+    DS_CONTENT_ZERO,      /* of both signs */
+    DS_CONTENT_HUGE,      /* about +-1e38: sums overflow */
+    DS_CONTENT_NAN,       /* quiet NaNs with payloads of both signs */
+    DS_CONTENT_TINY,      /* subnormals, and values whose products are */
+    DS_CONTENT_SPECIAL,   /* PLAIN with -0, subnormals, infinities and NaNs strewn in */
+    DS_CONTENT_MIXED,     /* magnitudes over 2^-20..2^20, much cancellation */
     DS_CONTENT_COUNT
 };
 const char *ds_content_name(int content);

@@ -226,7 +226,7 @@ static struct ds_sequence *place_sequences(struct ds_subject_parts *p, const str
         for (int64_t g = 0; g < l->longest; g++)
             lists[i * ld + g] = g < n ? l->order[next + g] : nobody;
         next += n;
-        seqs[i] = (struct ds_sequence){.request = seg->sequence,
+        seqs[i] = (struct ds_sequence){.request = (int32_t)i,
                                        .q_first = row,
                                        .q_len = seg->length,
                                        .kv_len = (int32_t)ds_segment_kv_len(seg),

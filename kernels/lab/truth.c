@@ -22,12 +22,31 @@ static void put(struct ds_truth *t, long double value, long double scale)
 {
     t->value = (double)value;
     t->scale = isfinite(scale) ? (double)scale : 0.0;
+    t->any_zero = 0;
+}
+
+/* A sum of zero is +0 in whatever order it is added, unless every term is -0. */
+static void put_sum(struct ds_truth *t, long double value, long double scale, int all_minus_0)
+{
+    put(t, value == 0 ? 0 : value, scale);
+    t->any_zero = all_minus_0;
+}
+
+static int minus_0(float x)
+{
+    return x == 0 && signbit(x);
+}
+
+/* Of a product of two numbers, whatever becomes of it in f32. */
+static int product_minus_0(float x, float y)
+{
+    return (x == 0 || y == 0) && minus_0(x * y);
 }
 
 static void put_copy(struct ds_truth *t, const float *x, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
-        t[j] = (struct ds_truth){(double)x[j], 0.0};
+        t[j] = (struct ds_truth){.value = (double)x[j]};
 }
 
 static void rmsnorm_row(const struct ds_rmsnorm_args *a, int64_t r, struct ds_truth *t)
@@ -50,8 +69,10 @@ static void matmul_row(const struct ds_matmul_args *a, int64_t r, int64_t step, 
         const float *w = a->w.data + j * a->k;
         struct ds_exact e;
         double scale = 0;
+        int all_minus_0 = !a->bias || minus_0(a->bias[j]);
         ds_exact_zero(&e);
         for (int64_t k = 0; k < a->k; k++) {
+            all_minus_0 &= product_minus_0(x[k], w[k]);
             ds_exact_add_product(&e, x[k], w[k]);
             scale += fabs((double)x[k] * (double)w[k]);
         }
@@ -59,7 +80,7 @@ static void matmul_row(const struct ds_matmul_args *a, int64_t r, int64_t step, 
             ds_exact_add(&e, a->bias[j]);
             scale += fabs((double)a->bias[j]);
         }
-        put(&t[j], (long double)ds_exact_value(&e), (long double)scale);
+        put_sum(&t[j], (long double)ds_exact_value(&e), (long double)scale, all_minus_0);
     }
 }
 
@@ -75,6 +96,8 @@ static void rope_row(const struct ds_rope_args *a, int64_t r, struct ds_truth *t
             long double c = (long double)cs[2 * i], s = (long double)cs[2 * i + 1];
             put(&t[i * step], x0 * c - x1 * s, fabsl(x0 * c) + fabsl(x1 * s));
             put(&t[i * step + apart], x0 * s + x1 * c, fabsl(x0 * s) + fabsl(x1 * c));
+            t[i * step].any_zero = minus_0((float)(x0 * c)) && minus_0((float)(-x1 * s));
+            t[i * step + apart].any_zero = minus_0((float)(x0 * s)) && minus_0((float)(x1 * c));
         }
     }
 }
@@ -156,13 +179,15 @@ static void combine_row(const struct ds_combine_args *a, int64_t r, struct ds_tr
     for (int64_t j = 0; j < a->width; j++) {
         struct ds_exact e;
         long double scale = 0;
+        int all_minus_0 = 1;
         ds_exact_zero(&e);
         for (int64_t k = 0; k < a->top_k; k++) {
             float x = a->x[(r * a->top_k + k) * a->ldx + j];
+            all_minus_0 &= product_minus_0(w[k], x);
             ds_exact_add_product(&e, w[k], x);
             scale += fabsl((long double)w[k] * (long double)x);
         }
-        put(&t[j], (long double)ds_exact_value(&e), scale);
+        put_sum(&t[j], (long double)ds_exact_value(&e), scale, all_minus_0);
     }
 }
 
@@ -171,12 +196,14 @@ static void allreduce_row(const struct ds_allreduce_args *a, int64_t r, struct d
     for (int64_t j = 0; j < a->width; j++) {
         struct ds_exact e;
         long double scale = 0;
+        int all_minus_0 = 1;
         ds_exact_zero(&e);
         for (int64_t k = 0; k < a->ranks; k++) {
+            all_minus_0 &= minus_0(a->x[k][r * a->ldx + j]);
             ds_exact_add(&e, a->x[k][r * a->ldx + j]);
             scale += fabsl((long double)a->x[k][r * a->ldx + j]);
         }
-        put(&t[j], (long double)ds_exact_value(&e), scale);
+        put_sum(&t[j], (long double)ds_exact_value(&e), scale, all_minus_0);
     }
 }
 

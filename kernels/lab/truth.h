@@ -12,6 +12,7 @@
  * contract leaves it open. */
 struct ds_truth {
     double value, scale;
+    int any_zero; /* -0 and +0 are both right: all terms of a sum are -0, and the start may be +0 */
 };
 
 /* Whether the op has one: all but custom and attention. */

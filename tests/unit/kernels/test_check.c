@@ -110,6 +110,14 @@ static void test_other_bits(void **state)
          DS_PROPERTY_REPEAT, "row 0 of 1 row with 1 thread, again", NULL, 0},
         {"by-address", by_address, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, DS_PROPERTY_ALIGNMENT,
          "row 0 of 1 row packed at a 64-byte boundary against offset 1, gap 0", NULL, 0},
+        {"at-100-rows", at_100_rows, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_BATCH,
+         DS_PROPERTY_BATCH, "of 100 rows against row", NULL, 0},
+        {"by-history", by_history, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_REPEAT,
+         DS_PROPERTY_REPEAT, "row 0 of 1 row again, after a call with more rows", NULL,
+         BIT(BATCH) | BIT(NEIGHBOURS) | BIT(THREADS) | BIT(ALIGNMENT)},
+        {"keeps-results", keeps_results, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_REPEAT,
+         DS_PROPERTY_REPEAT, "row 0 of 1 row again, after a call with", NULL,
+         BIT(SIZES) | BIT(SPECIAL)},
     };
     (void)state;
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
@@ -126,9 +134,32 @@ static void test_wrong_results(void **state)
          "tiny values: row 0 of 1", NULL, 0},
         {"half-precise", half_precise, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, DS_PROPERTY_SPECIAL,
          "tiny values: row 0 of 1", NULL, 0},
+        {"gives-minus-zero", gives_minus_zero, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER,
+         DS_PROPERTY_SPECIAL, "zero values: row 0 of 1, element 0 is -0 where 0 is exact", NULL, 0},
+        {"loses-minus-zero", loses_minus_zero, DS_OP_ADD, DS_CLAIM_ALL, NEVER, DS_PROPERTY_SPECIAL,
+         "is 0 where -0 is exact", NULL, 0},
+        {"keeps-weights", keeps_weights, DS_OP_RMSNORM, DS_CLAIM_ALL, DS_PROPERTY_SIZES,
+         DS_PROPERTY_SIZES, "width=48: row 0 of 1, element", NULL, 0},
     };
     (void)state;
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
+}
+
+/* What a kernel leaves out at the size that was asked for is no lack of precision. */
+static void test_wrong_at_its_own_size(void **state)
+{
+    static const struct fake fake = {
+        "without-tail",    without_tail,          DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_SIZES,
+        DS_PROPERTY_SIZES, "row 0 of 1, element", NULL,         BIT(SPECIAL)};
+    const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                .op = DS_OP_MATMUL,
+                                .name = "without-tail",
+                                .claims = DS_CLAIM_ALL,
+                                .launch = without_tail};
+    (void)state;
+    struct ds_check_result r = check(&k, "n=24,k=257");
+    expect(&fake, &k, &r);
+    assert_true(r.property[DS_PROPERTY_SIZES].differ >= 6); /* all calls at 257 */
 }
 
 static void test_memory(void **state)
@@ -146,7 +177,7 @@ static void test_memory(void **state)
          "leaves y unwritten at row 0, element 47, with 1 row", NULL, 0},
         {"uses-padding", uses_padding, DS_OP_ADD, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
          DS_PROPERTY_MEMORY, "row 0 of 2 rows where unwritten memory holds NaN against", NULL,
-         BIT(ALIGNMENT) | BIT(SIZES)},
+         BIT(ALIGNMENT) | BIT(SIZES) | BIT(SPECIAL)},
         {"uses-scratch", uses_scratch, DS_OP_ADD, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
          DS_PROPERTY_MEMORY, "row 0 of 1 row where unwritten memory holds NaN against", NULL,
          BIT(SIZES) | BIT(SPECIAL)},
@@ -219,9 +250,13 @@ static void test_goes_on_behind_a_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_bits), cmocka_unit_test(test_wrong_results),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_custom),
-        cmocka_unit_test(test_refusal),    cmocka_unit_test(test_goes_on_behind_a_crash),
+        cmocka_unit_test(test_other_bits),
+        cmocka_unit_test(test_wrong_results),
+        cmocka_unit_test(test_wrong_at_its_own_size),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_goes_on_behind_a_crash),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ enum fault {
     TILE_BY_PLACE,  /* ... by the row's place in the call */
     SPLIT_FROM_777, /* two parts for a row alone from KV 777 on, and describe says so */
     TILE_BY_FIRST,  /* ... by the length of the first sequence */
+    TILE_BY_ID,     /* ... by the request's id */
     SPLIT_BY_MAX,   /* KV cut into parts by the longest sequence of the call */
     EMPTY_PART,     /* parts of the longest sequence; one with no slot counts with lse 0 */
     RACING,         /* parts merged in an order that differs from call to call */
@@ -105,6 +106,8 @@ static int64_t tile_of(enum fault x, const struct ds_attention_args *a, const st
         return a->rows == 1 && a->max_kv_len >= 777 ? 600 : 2000;
     case TILE_BY_FIRST:
         return a->sequences[0].kv_len > 500 ? 64 : 32;
+    case TILE_BY_ID:
+        return s->request % 2 ? 64 : 32;
     case SPLIT_BY_MAX:
     case EMPTY_PART:
         return longest;
@@ -187,6 +190,7 @@ static int describe_777(const void *args, const struct ds_exec *exec, struct ds_
     X(TILE_BY_PLACE)                                                                               \
     X(SPLIT_FROM_777)                                                                              \
     X(TILE_BY_FIRST)                                                                               \
+    X(TILE_BY_ID)                                                                                  \
     X(SPLIT_BY_MAX)                                                                                \
     X(EMPTY_PART)                                                                                  \
     X(RACING)                                                                                      \
@@ -340,6 +344,13 @@ static void test_tile_by_first_sequence(void **state)
     expect_text(r.property[DS_PROPERTY_NEIGHBOURS].smallest, "between kv_len 1 and 1 against");
     expect_text(r.property[DS_PROPERTY_NEIGHBOURS].classes,
                 "kv_len beside 1-497 same | 511-32768 differ");
+}
+
+static void test_tile_by_request(void **state)
+{
+    (void)state;
+    struct ds_check_result r = check_false(TILE_BY_ID, 0, SMALL, P(REPEAT) | P(SLOT) | P(THREADS));
+    expect(&r, P(SLOT), "tile by request");
 }
 
 static void test_split_by_longest(void **state)
@@ -593,7 +604,7 @@ static void test_contents_follow_the_key(void **state)
         assert_int_equal(out.fault.kind, DS_FAULT_NONE);
         const struct ds_attention_args *a = ds_subject_args(s);
         const struct ds_sequence *q = ds_attention_sequence(a, a->rows - 1);
-        assert_int_equal(q->request, 2);
+        assert_int_equal(q->request, i == 2 ? 0 : 1); /* by place in the call */
         assert_int_equal(q->kv_first, 2 * i);
         assert_int_equal(q->kv_len, 12 + 2 * i);
         const int64_t slot = 5 + 2 * i,
@@ -621,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_edges_of_the_launch_choice),
         cmocka_unit_test(test_tile_by_place),
         cmocka_unit_test(test_tile_by_first_sequence),
+        cmocka_unit_test(test_tile_by_request),
         cmocka_unit_test(test_split_by_longest),
         cmocka_unit_test(test_empty_part_with_lse_0),
         cmocka_unit_test(test_racing_merge),
