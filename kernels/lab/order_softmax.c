@@ -113,8 +113,8 @@ static int answers_like(const struct ds_triples *q, const struct ds_tree *t, str
     return alike;
 }
 
-static int find_known(const struct ds_triples *q, const struct ds_order_library *lib, int32_t *tree,
-                      struct ds_error *err)
+int ds_order_find_triples(const struct ds_triples *q, const struct ds_order_library *lib,
+                          int32_t *tree, struct ds_error *err)
 {
     for (size_t i = 0; i < lib->n; i++) {
         if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins)
@@ -155,7 +155,7 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
     sum->classes[0] = (struct ds_order_class){.tree = -1, .positions = 1};
     for (int64_t i = 0; i < s->visible; i++)
         ds_order_attention_score(&at, i, LOW);
-    int known = find_known(&q, lib, &sum->classes[0].tree, err);
+    int known = ds_order_find_triples(&q, lib, &sum->classes[0].tree, err);
     if (known)
         rc = known < 0 ? -1 : 0;
     else if ((rc = ds_recover_triples(&q, &t, err)) == 0)
