@@ -24,9 +24,10 @@ static void value(struct ds_order_attention *at, int64_t slot, float v)
 /* What row 0, head 0, channel 0 gives. */
 static int read_sum(const struct ds_order_attention *at)
 {
-    if (at->y[0] == 1.0f)
+    const float y = *ds_order_attention_seen(at, 0);
+    if (y == 1.0f)
         return 0;
-    return at->y[0] == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
+    return y == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
 }
 
 static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err)
@@ -42,7 +43,8 @@ static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *e
     ds_order_attention_score(at, j, LOW);
     ds_order_attention_score(at, k, LOW);
     if (rc == 0 && answer < 0)
-        ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k, (double)at->y[0]);
+        ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k,
+                (double)*ds_order_attention_seen(at, 0));
     return rc == 0 && answer < 0 ? DS_NO_ORDER : answer;
 }
 

@@ -24,6 +24,22 @@ test_every_op() {
     has "$dir/out" "16 interleaved lanes"
 }
 
+# Tiles of 32 slots for one new token, of 64 for more than two.
+test_prefill() {
+    ds order attention/tile-by-qlen --shape heads=2,kv_heads=1,head_dim=16 --kv 192
+    expect 0
+    has "$dir/out" "denominator  sum of 192 slots"
+    has "$dir/out" "6 blocks of 32 slots, each 8 interleaved lanes"
+    ds order attention/tile-by-qlen --shape heads=2,kv_heads=1,head_dim=16 --kv 192 --qlen 3 --rows 1,2
+    expect 0
+    has "$dir/out" "192 KV slots, 3 new tokens each"
+    has "$dir/out" "3 blocks of 64 slots, each 8 interleaved lanes"
+    has "$dir/out" "scores       sum of 16 channels"
+    ds order attention/pinned --shape heads=2,kv_heads=1,head_dim=16 --kv 40 --qlen 40 --json
+    expect 0
+    has "$dir/out" '"kv":40,"qlen":40'
+}
+
 test_softmax_combine_allreduce() {
     ds order softmax --shape width=64 --rows 1,3
     expect 0
@@ -157,6 +173,8 @@ matmul/pinned --shape n=0|n must be
 matmul/pinned --shape n=1,k=100000|too long
 matmul/openblas --blas-core Hasswell|unknown openblas core
 attention --kv 0|kv
+attention --kv 4 --qlen 5|5 new tokens do not fit in 4 KV slots
+attention --qlen 0|qlen
 softmax --shape width=70000|too long
 allreduce --shape ranks=70000|too long
 combine --shape ranks=2|combine has no size 'ranks'

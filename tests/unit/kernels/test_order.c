@@ -276,6 +276,34 @@ static void test_every_variant(void **state)
     }
 }
 
+/* The last row of a prefill is added as the kernel says of calls with so many new tokens. */
+static void test_prefill(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        const struct ds_kernel *k = ds_kernel_at(i);
+        char why[256];
+        if (k->op != DS_OP_ATTENTION || (k->available && k->available(why, sizeof why) != 0))
+            continue;
+        struct ds_order_setting set = setting(k, "heads=2,kv_heads=1,head_dim=16", 2);
+        struct ds_order_library lib = {0};
+        struct ds_order o;
+        struct ds_error err;
+        set.visible = 100;
+        set.queries = 5;
+        assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+        assert_int_equal(o.n_sums, 3);
+        for (int s = 0; s < 3 && (k->claims & DS_CLAIM_REPEAT); s++)
+            for (size_t c = 0; c < o.sum[s].n_classes; c++)
+                if (o.sum[s].classes[c].tree < 0)
+                    fail_msg("%s %s: %s", k->name, o.sum[s].name, o.sum[s].classes[c].why);
+        if (k->claims & DS_CLAIM_REPEAT)
+            check_reproduced(k->name, &o.sum[0]);
+        ds_order_free(&o);
+        ds_order_library_free(&lib);
+    }
+}
+
 static void test_refused(void **state)
 {
     struct ds_order_setting set = setting(&fma_matmul, "n=1,k=70000", 1);
@@ -323,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_rmsnorm_trees),
         cmocka_unit_test(test_rmsnorm_not_fixed),
         cmocka_unit_test(test_every_variant),
+        cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_out_of_memory),
     };
