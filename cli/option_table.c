@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom"
-#define ORDER_OPS     "matmul|rmsnorm|attention"
+#define ORDER_OPS     "matmul|rmsnorm|attention|softmax|combine|allreduce"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -56,6 +56,12 @@ static const char *const order_examples[] = {
     "the order at every matmul shape of the model, for one row",
     "driftscope order attention --kv 600 --threads 2",
     "all attention variants for a row that sees 600 slots",
+    "driftscope order attention/tile-by-qlen --kv 200 --qlen 8",
+    "the last of 8 new tokens of a prefill",
+    "driftscope order softmax --shape width=576 --rows 1-8",
+    "the order of the denominator, replayed with the exp that the outputs show",
+    "driftscope order allreduce --shape width=64,ranks=8",
+    "in which order the ranks are added",
     "driftscope order rmsnorm/rows --shape width=64 --dot tree.dot",
     "the tree as graphviz text",
     NULL};
@@ -218,9 +224,9 @@ const struct ds_option_def ds_option_defs[] = {
      "do the trials that this record is missing"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
-     "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention); may be repeated"},
+     "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
     {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,
-     "row counts, as 1-64 or 1,2,8; attention: requests of one query row each"},
+     "row counts, as 1-64 or 1,2,8; attention: requests"},
     {"rows", 0, "LIST", BENCH, "1,2,4,8,16,32,64,128,256,512", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "row counts of a call"},
     {"threads", 0, "LIST", CHECK, NULL, FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
@@ -228,7 +234,9 @@ const struct ds_option_def ds_option_defs[] = {
     {"threads", 0, "N", ORDER, "1", DS_OPT_NUMBER, NULL, 1, DS_MOST_THREADS,
      "threads of the kernel"},
     {"kv", 0, "N", ORDER, "576", DS_OPT_NUMBER, NULL, 1, 65536,
-     "attention: KV slots that every row sees"},
+     "attention: KV slots of every request"},
+    {"qlen", 0, "N", ORDER, "1", DS_OPT_NUMBER, NULL, 1, 512,
+     "attention: new tokens of each request, of which the last is measured; 1: decode"},
     {"blas-core", 0, "CORE", ORDER | BENCH, NULL, 0, NULL, 0, 0,
      "OpenBLAS core, such as Haswell; without it the library chooses"},
     {"seconds", 0, "N", BENCH, NULL, DS_OPT_NUMBER, NULL, 0, 3600,

@@ -303,6 +303,8 @@ void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds
     ds_shape_print(b, &t->shape);
     if (t->visible)
         ds_buf_printf(b, ", %lld KV slots", (long long)t->visible);
+    if (t->queries > 1)
+        ds_buf_printf(b, ", %lld new tokens each", (long long)t->queries);
     ds_buf_printf(b, ", %d thread%s%s%s\n", t->threads, t->threads == 1 ? "" : "s",
                   t->core[0] ? ", core " : "", t->core);
     for (int s = 0; s < t->at[0].n_sums; s++) {

@@ -13,6 +13,7 @@ struct ds_order_table {
     struct ds_shape shape;
     int threads;
     int64_t visible;  /* attention: KV slots; else 0 */
+    int64_t queries;  /* attention: new tokens of each request; else 0 */
     const char *core; /* of the BLAS library, "" when it is not used */
     const int64_t *rows;
     struct ds_order *at; /* [n_rows] */

@@ -25,7 +25,7 @@ struct order {
     size_t n_shapes;
     int64_t rows[MOST_ROW_COUNTS];
     size_t n_rows;
-    int64_t threads, visible;
+    int64_t threads, visible, queries;
     struct ds_team *team;
     char model[256];
     struct ds_buf text, dot;
@@ -152,7 +152,8 @@ static int setup(struct order *v, struct ds_error *err)
 {
     if (check_dot(v, err) != 0 || choose_kernels(v, err) != 0 || parse_rows(v, err) != 0 ||
         ds_opt_int(v->o, "threads", 1, 1024, &v->threads, err) != 0 ||
-        ds_opt_int(v->o, "kv", 1, 65536, &v->visible, err) != 0 || open_core(v, err) != 0 ||
+        ds_opt_int(v->o, "kv", 1, 65536, &v->visible, err) != 0 ||
+        ds_opt_int(v->o, "qlen", 1, 512, &v->queries, err) != 0 || open_core(v, err) != 0 ||
         ds_lab_shapes(v->o, v->op, &v->shape, &v->n_shapes, v->model, sizeof v->model, err) != 0)
         return -1;
     v->team = ds_team_new((int)v->threads, err);
@@ -166,6 +167,7 @@ static int measure_rows(struct order *v, struct ds_order_table *t, struct ds_err
     struct ds_order_setting s = {.kernel = t->kernel,
                                  .shape = t->shape,
                                  .visible = v->visible,
+                                 .queries = v->queries,
                                  .threads = (int)v->threads,
                                  .team = v->team};
     for (; t->n_rows < v->n_rows; t->n_rows++) {
@@ -200,6 +202,7 @@ static int measure_table(struct order *v, const struct ds_kernel *k, const struc
                                .shape = *shape,
                                .threads = (int)v->threads,
                                .visible = v->op == DS_OP_ATTENTION ? v->visible : 0,
+                               .queries = v->op == DS_OP_ATTENTION ? v->queries : 0,
                                .rows = v->rows,
                                .core = strcmp(k->name, "openblas") ? "" : ds_blas_core()};
     struct ds_order_total own = {0};

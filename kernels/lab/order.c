@@ -17,9 +17,9 @@ static const struct {
     int (*measure)(const struct ds_order_setting *, struct ds_order_library *, struct ds_order *,
                    struct ds_error *);
 } ops[] = {
-    {DS_OP_MATMUL, ds_order_matmul},
-    {DS_OP_RMSNORM, ds_order_rmsnorm},
-    {DS_OP_ATTENTION, ds_order_attention},
+    {DS_OP_MATMUL, ds_order_matmul},       {DS_OP_RMSNORM, ds_order_rmsnorm},
+    {DS_OP_ATTENTION, ds_order_attention}, {DS_OP_SOFTMAX, ds_order_softmax},
+    {DS_OP_COMBINE, ds_order_combine},     {DS_OP_ALLREDUCE, ds_order_allreduce},
 };
 enum { N_OPS = sizeof ops / sizeof ops[0] };
 
@@ -38,6 +38,10 @@ static int64_t terms_of(const struct ds_order_setting *s)
         return s->shape.k;
     case DS_OP_ATTENTION:
         return s->visible;
+    case DS_OP_COMBINE:
+        return s->shape.top_k;
+    case DS_OP_ALLREDUCE:
+        return s->shape.ranks;
     default:
         return s->shape.width;
     }
@@ -50,6 +54,9 @@ int ds_order_measure(const struct ds_order_setting *s, struct ds_order_library *
     if (terms_of(s) > MOST_TERMS)
         return ds_fail(err, "a sum of %lld terms is too long to be measured (at most %d)",
                        (long long)terms_of(s), MOST_TERMS);
+    if (s->kernel->op == DS_OP_ATTENTION && s->queries > s->visible)
+        return ds_fail(err, "%lld new tokens do not fit in %lld KV slots", (long long)s->queries,
+                       (long long)s->visible);
     for (int i = 0; i < N_OPS; i++)
         if (ops[i].op == s->kernel->op)
             return ops[i].measure(s, lib, out, err);

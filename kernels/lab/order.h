@@ -20,8 +20,10 @@ void ds_order_library_free(struct ds_order_library *l);
 struct ds_order_setting {
     const struct ds_kernel *kernel; /* rmsnorm, matmul, attention, softmax */
     struct ds_shape shape;
-    int64_t rows;    /* of the call; attention: requests of one query row each */
-    int64_t visible; /* attention: KV slots that every row sees */
+    int64_t rows;    /* of the call; attention: requests */
+    int64_t visible; /* attention: KV slots of every request */
+    int64_t queries; /* attention: query rows of every request, of which the last is measured: it
+                        sees all slots; 0 as 1 */
     int threads;
     void *team; /* base/team.h, of as many threads */
 };

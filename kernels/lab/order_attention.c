@@ -17,26 +17,27 @@ int ds_order_attention_open(const struct ds_order_setting *s, int64_t rows, int6
                             struct ds_order_attention *at, struct ds_error *err)
 {
     const int64_t heads = s->shape.heads, kv = s->shape.kv_heads, dim = s->shape.head_dim;
+    const int64_t queries = s->queries > 1 ? s->queries : 1, all = rows * queries;
     memset(at, 0, sizeof *at);
     at->call = (struct ds_order_call){.kernel = s->kernel, .threads = s->threads, .team = s->team};
     at->slots = slots;
-    at->q = ds_alloc_aligned((size_t)(rows * heads * dim), sizeof *at->q, "queries", err);
+    at->queries = queries;
+    at->q = ds_alloc_aligned((size_t)(all * heads * dim), sizeof *at->q, "queries", err);
     at->k = ds_alloc_aligned((size_t)(slots * kv * dim), sizeof *at->k, "keys", err);
     at->v = ds_alloc_aligned((size_t)(slots * kv * dim), sizeof *at->v, "values", err);
-    at->y = ds_alloc_aligned((size_t)(rows * heads * dim), sizeof *at->y, "outputs", err);
+    at->y = ds_alloc_aligned((size_t)(all * heads * dim), sizeof *at->y, "outputs", err);
     at->sequences = ds_calloc((size_t)rows, sizeof *at->sequences, "sequences", err);
     if (!at->q || !at->k || !at->v || !at->y || !at->sequences)
         return -1;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows; r++)
         at->sequences[r] = (struct ds_sequence){.request = (int32_t)r,
-                                                .q_first = (int32_t)r,
-                                                .q_len = 1,
+                                                .q_first = (int32_t)(r * queries),
+                                                .q_len = (int32_t)queries,
                                                 .kv_len = (int32_t)slots,
                                                 .pages = &at->page};
-        for (int64_t h = 0; h < heads; h++)
-            at->q[(r * heads + h) * dim] = 1.0f;
-    }
-    at->a = (struct ds_attention_args){.rows = rows,
+    for (int64_t i = 0; i < all * heads; i++)
+        at->q[i * dim] = 1.0f;
+    at->a = (struct ds_attention_args){.rows = all,
                                        .heads = heads,
                                        .kv_heads = kv,
                                        .head_dim = dim,
@@ -49,7 +50,7 @@ int ds_order_attention_open(const struct ds_order_setting *s, int64_t rows, int6
                                        .pages = 1,
                                        .sequences = at->sequences,
                                        .n_sequences = rows,
-                                       .max_q_len = 1,
+                                       .max_q_len = (int32_t)queries,
                                        .max_kv_len = (int32_t)slots,
                                        .y = at->y,
                                        .ldy = heads * dim};
@@ -73,6 +74,11 @@ int ds_order_attention_launch(struct ds_order_attention *at, struct ds_error *er
     return ds_order_launch(&at->call, &at->a, err);
 }
 
+const float *ds_order_attention_seen(const struct ds_order_attention *at, int64_t request)
+{
+    return at->y + ((request + 1) * at->queries - 1) * at->a.ldy;
+}
+
 void ds_order_attention_score(struct ds_order_attention *at, int64_t slot, float score)
 {
     for (int64_t h = 0; h < at->a.kv_heads; h++)
@@ -90,7 +96,9 @@ static int launch(struct ds_grid *g, struct ds_error *err)
     g->w_changed = 0;
     if (ds_order_attention_launch(at, err) != 0)
         return -1;
-    memcpy(g->y, at->y, (size_t)(g->rows * g->columns) * sizeof *g->y);
+    for (int64_t r = 0; r < g->rows; r++)
+        memcpy(g->y + r * g->columns, ds_order_attention_seen(at, r),
+               (size_t)g->columns * sizeof *g->y);
     return 0;
 }
 

@@ -134,6 +134,7 @@ int32_t ds_order_library_put(struct ds_order_library *l, struct ds_tree *t, stru
     struct ds_tree *copy = ds_calloc(1, sizeof *copy, "a tree", err);
     if (!copy || ds_grow(&l->tree, &l->cap, l->n + 1, sizeof *l->tree, "trees", err) != 0) {
         free(copy);
+        ds_tree_free(t);
         return -1;
     }
     *copy = *t;
@@ -150,8 +151,10 @@ static int agreement(const struct ds_grid *g, const struct ds_tree *t, const flo
 {
     struct ds_grid_output o;
     *agree = 0;
-    if (ds_grid_output(g, t, &o, err) != 0)
+    if (ds_grid_output(g, t, &o, err) != 0) {
+        ds_grid_output_free(&o);
         return -1;
+    }
     float *x = ds_alloc_aligned((size_t)g->terms * 2, sizeof *x, "data", err);
     for (int s = 0; s < DS_GRID_SETS && x; s++) {
         float *w = x + g->terms;

@@ -82,7 +82,8 @@ int ds_grid_details(struct ds_grid *g, const struct ds_order_sum *sum, int32_t c
 int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct ds_order_sum *out,
                   struct ds_error *err);
 
-/* Keeps *t in the library; its index, or -1. An equal tree is found instead, and *t freed. */
+/* Keeps *t in the library; its index, or -1 and *t freed. An equal tree is found instead, and *t
+ * freed. */
 int32_t ds_order_library_put(struct ds_order_library *l, struct ds_tree *t, struct ds_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #define DS_LAB_ORDER_OPS_H
 
 #include "kernels/lab/order_grid.h"
+#include "kernels/lab/order_recover.h"
 
 /* One kernel, launched again and again; every launch has another seed. */
 struct ds_order_call {
@@ -22,5 +23,16 @@ int ds_order_rmsnorm(const struct ds_order_setting *s, struct ds_order_library *
                      struct ds_order *out, struct ds_error *err);
 int ds_order_attention(const struct ds_order_setting *s, struct ds_order_library *lib,
                        struct ds_order *out, struct ds_error *err);
+int ds_order_softmax(const struct ds_order_setting *s, struct ds_order_library *lib,
+                     struct ds_order *out, struct ds_error *err);
+int ds_order_combine(const struct ds_order_setting *s, struct ds_order_library *lib,
+                     struct ds_order *out, struct ds_error *err);
+int ds_order_allreduce(const struct ds_order_setting *s, struct ds_order_library *lib,
+                       struct ds_order *out, struct ds_error *err);
+
+/* 1 with *tree set when many triples are answered as a tree of the library says, 0 when none is;
+ * -1 for an error. */
+int ds_order_find_triples(const struct ds_triples *q, const struct ds_order_library *lib,
+                          int32_t *tree, struct ds_error *err);
 
 #endif

@@ -10,13 +10,14 @@
 #include "base/mem.h"
 #include "kernels/lab/order_recover.h"
 #include "kernels/lab/order_replay.h"
+#include "kernels/lab/order_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const float EPS = 1e-5f, SMALL = 0.625f;
-enum { REPEATS = 5, SETS = 12, PROOFS = 8, FORMS = 6 };
+enum { PROOFS = 8, FORMS = 6 };
 
 struct norm {
     struct ds_order_call call;
@@ -54,8 +55,9 @@ static float unit(struct norm *n)
     return (float)((int32_t)(n->rng >> 32) >> 7) * 0x1p-24f;
 }
 
-static int launch(struct norm *n, struct ds_error *err)
+static int launch(void *self, struct ds_error *err)
 {
+    struct norm *n = self;
     n->launches++;
     return ds_order_launch(&n->call, &n->a, err);
 }
@@ -224,68 +226,16 @@ static int measure_tree(struct norm *n, struct ds_order_class *cls, struct ds_or
     return cls->tree < 0 ? -1 : 0;
 }
 
-/* ---- rows added alike ------------------------------------------------------------------------ */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
-static void fill(struct norm *n, uint64_t seed, int same_rows)
+static void fill(void *self, uint64_t seed, int same_rows)
 {
+    struct norm *n = self;
     n->rng = seed * 0x9e3779b97f4a7c15u + 7;
     for (int64_t i = 0; i < n->rows * n->width; i++)
         n->x[i] = same_rows && i >= n->width ? n->x[i - n->width] : unit(n) * 2.0f;
     for (int64_t i = 0; i < n->width; i++)
         n->w[i] = unit(n) + 1.5f;
-}
-
-static int repeats(struct norm *n, struct ds_order_sum *s, struct ds_error *err)
-{
-    size_t bytes = (size_t)(n->rows * n->width) * sizeof *n->y;
-    float *first = ds_calloc(1, bytes, "outputs", err);
-    int rc = first ? 0 : -1;
-    fill(n, 1, 0);
-    s->repeats = REPEATS;
-    for (int i = 0; i < REPEATS && rc == 0; i++) {
-        rc = launch(n, err);
-        if (i == 0 && rc == 0)
-            memcpy(first, n->y, bytes);
-        s->agreeing += rc == 0 && memcmp(first, n->y, bytes) == 0;
-    }
-    s->fixed = s->agreeing == REPEATS;
-    free(first);
-    return rc;
-}
-
-/* Class of every row: the first row that gives the same on all sets; then counted from 0. */
-static int classify(struct norm *n, struct ds_order_sum *s, struct ds_error *err)
-{
-    size_t row_bytes = (size_t)n->width * sizeof *n->y;
-    s->class_of = ds_calloc((size_t)n->rows, sizeof *s->class_of, "classes", err);
-    s->classes = ds_calloc((size_t)n->rows, sizeof *s->classes, "classes", err);
-    if (!s->class_of || !s->classes)
-        return -1;
-    for (int set = 0; set < SETS; set++) {
-        fill(n, 100 + (uint64_t)set, 1);
-        if (launch(n, err) != 0)
-            return -1;
-        for (int64_t r = n->rows - 1; r >= 0; r--) {
-            int64_t like = 0;
-            while (s->class_of[like] != s->class_of[r] ||
-                   memcmp(n->y + like * n->width, n->y + r * n->width, row_bytes) != 0)
-                like++;
-            /* A row whose class was split goes to the first of its likes. */
-            s->classes[r].row = like;
-        }
-        for (int64_t r = 0; r < n->rows; r++)
-            s->class_of[r] = (int32_t)s->classes[r].row;
-    }
-    for (int64_t r = 0; r < n->rows; r++) {
-        if (s->class_of[r] == r) {
-            s->classes[s->n_classes] = (struct ds_order_class){.tree = -1, .row = r};
-            s->class_of[r] = (int32_t)s->n_classes++;
-        } else {
-            s->class_of[r] = s->class_of[s->class_of[r]];
-        }
-        s->classes[s->class_of[r]].positions++;
-    }
-    return 0;
 }
 
 /* ---- replay ---------------------------------------------------------------------------------- */
@@ -315,8 +265,8 @@ static int find_known(struct norm *n, const struct ds_order_library *lib,
         if (ds_replay_compile(lib->tree[i], lib->tree[i]->root, &r, err) != 0)
             return -1;
         float *room = ds_alloc_aligned(ds_replay_room(&r), sizeof *room, "the replay", err);
-        for (int set = 0; set < SETS && alike && room && rc == 0; set++) {
-            fill(n, 100 + (uint64_t)set, 1);
+        for (int set = 0; set < DS_ORDER_ROW_SETS && alike && room && rc == 0; set++) {
+            fill(n, DS_ORDER_ROW_SEED + (uint64_t)set, 1);
             rc = launch(n, err);
             alike = rc == 0 && row_agreement(n, &r, cls->row, room, &agree);
         }
@@ -376,11 +326,12 @@ static int prove(struct norm *n, struct ds_order_sum *s, const struct ds_order_l
 static int measure(struct norm *n, struct ds_order_library *lib, struct ds_order_sum *s,
                    struct ds_error *err)
 {
-    if (repeats(n, s, err) != 0)
+    const struct ds_order_rows rows = {n->rows, n->width, n->y, n, fill, launch};
+    if (ds_order_rows_repeat(&rows, s, err) != 0)
         return -1;
     if (!s->fixed)
         return 0;
-    if (classify(n, s, err) != 0)
+    if (ds_order_rows_classify(&rows, s, err) != 0)
         return -1;
     for (size_t c = 0; c < s->n_classes; c++)
         if (find_known(n, lib, &s->classes[c], err) != 0 ||

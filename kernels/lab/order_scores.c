@@ -19,7 +19,7 @@ static const float COUNTING = -0.0625f, LOOKING = 0x1p20f;
 /* The sum behind row 0, head 0, which is a multiple of `unit`. */
 static float sum_of(const struct ds_order_attention *at, float unit)
 {
-    double y = (double)at->y[0];
+    double y = (double)*ds_order_attention_seen(at, 0);
     if (!(y > 0.0 && y < 1.0))
         return NAN;
     double sum = log(y / (1.0 - y)) / (double)at->a.scale / (double)unit, whole = rint(sum);
@@ -30,12 +30,12 @@ static void write_key(struct ds_order_attention *at, const struct ds_probe *p)
 {
     const int64_t dim = at->a.head_dim;
     for (int64_t h = 0; h < at->a.kv_heads; h++) {
-        float *k = at->k + h * dim;
+        float *k = at->k + ((at->slots - 2) * at->a.kv_heads + h) * dim;
         for (int64_t d = 0; d < dim; d++)
             k[d] = d >= p->lo && d < p->hi ? p->fill : 0.0f;
         for (int32_t i = 0; i < p->n; i++)
             k[p->term[i]] = p->value[i];
-        float *other = at->k + (at->a.kv_heads + h) * dim;
+        float *other = k + at->a.kv_heads * dim;
         memset(other, 0, (size_t)dim * sizeof *other);
     }
 }
@@ -79,15 +79,18 @@ int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *l
                                  .columns = 1};
     sum->classes = ds_calloc(1, sizeof *sum->classes, "classes", err);
     sum->class_of = ds_calloc(1, sizeof *sum->class_of, "classes", err);
-    int rc = ds_order_attention_open(s, s->rows, 2, &at, err);
+    int rc = ds_order_attention_open(s, s->rows, s->queries > 1 ? s->queries + 1 : 2, &at, err);
     if (!sum->classes || !sum->class_of || rc != 0) {
         ds_order_attention_close(&at);
         return -1;
     }
     sum->n_classes = 1;
     sum->classes[0] = (struct ds_order_class){.tree = -1, .positions = 1};
+    /* The last query row sees two slots: what is before them is padding. */
+    for (int64_t r = 0; r < s->rows; r++)
+        at.sequences[r].kv_first = (int32_t)(at.slots - 2);
     for (int64_t d = 0; d < at.a.kv_heads * at.a.head_dim; d++)
-        at.v[d] = 1.0f;
+        at.v[(at.slots - 2) * at.a.kv_heads * at.a.head_dim + d] = 1.0f;
     rc = ds_recover_signed(&o, &t, err);
     if (rc == 0 && ds_recover_details(&o, &t, DS_ASK_FUSED, err) != 0) {
         ds_tree_free(&t);

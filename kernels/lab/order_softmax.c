@@ -24,9 +24,10 @@ static void value(struct ds_order_attention *at, int64_t slot, float v)
 /* What row 0, head 0, channel 0 gives. */
 static int read_sum(const struct ds_order_attention *at)
 {
-    if (at->y[0] == 1.0f)
+    const float y = *ds_order_attention_seen(at, 0);
+    if (y == 1.0f)
         return 0;
-    return at->y[0] == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
+    return y == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
 }
 
 static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err)
@@ -42,7 +43,8 @@ static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *e
     ds_order_attention_score(at, j, LOW);
     ds_order_attention_score(at, k, LOW);
     if (rc == 0 && answer < 0)
-        ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k, (double)at->y[0]);
+        ds_fail(err, "slots %d, %d and %d gave %.9g, not 1 over a sum", i, j, k,
+                (double)*ds_order_attention_seen(at, 0));
     return rc == 0 && answer < 0 ? DS_NO_ORDER : answer;
 }
 
@@ -113,8 +115,8 @@ static int answers_like(const struct ds_triples *q, const struct ds_tree *t, str
     return alike;
 }
 
-static int find_known(const struct ds_triples *q, const struct ds_order_library *lib, int32_t *tree,
-                      struct ds_error *err)
+int ds_order_find_triples(const struct ds_triples *q, const struct ds_order_library *lib,
+                          int32_t *tree, struct ds_error *err)
 {
     for (size_t i = 0; i < lib->n; i++) {
         if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins)
@@ -155,7 +157,7 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
     sum->classes[0] = (struct ds_order_class){.tree = -1, .positions = 1};
     for (int64_t i = 0; i < s->visible; i++)
         ds_order_attention_score(&at, i, LOW);
-    int known = find_known(&q, lib, &sum->classes[0].tree, err);
+    int known = ds_order_find_triples(&q, lib, &sum->classes[0].tree, err);
     if (known)
         rc = known < 0 ? -1 : 0;
     else if ((rc = ds_recover_triples(&q, &t, err)) == 0)

@@ -24,6 +24,52 @@ test_every_op() {
     has "$dir/out" "16 interleaved lanes"
 }
 
+# Tiles of 32 slots for one new token, of 64 for more than two.
+test_prefill() {
+    ds order attention/tile-by-qlen --shape heads=2,kv_heads=1,head_dim=16 --kv 192
+    expect 0
+    has "$dir/out" "denominator  sum of 192 slots"
+    has "$dir/out" "6 blocks of 32 slots, each 8 interleaved lanes"
+    ds order attention/tile-by-qlen --shape heads=2,kv_heads=1,head_dim=16 --kv 192 --qlen 3 --rows 1,2
+    expect 0
+    has "$dir/out" "192 KV slots, 3 new tokens each"
+    has "$dir/out" "3 blocks of 64 slots, each 8 interleaved lanes"
+    has "$dir/out" "scores       sum of 16 channels"
+    ds order attention/pinned --shape heads=2,kv_heads=1,head_dim=16 --kv 40 --qlen 40 --json
+    expect 0
+    has "$dir/out" '"kv":40,"qlen":40'
+}
+
+test_softmax_combine_allreduce() {
+    ds order softmax --shape width=64 --rows 1,3
+    expect 0
+    has "$dir/out" "denominator  sum of 64 terms (replayed with the exp that its outputs show)"
+    has "$dir/out" "16 interleaved lanes, pairwise, halves apart"
+    has "$dir/out" "one chain of 64 terms in ascending order"
+    [ "$(tail -n 1 "$dir/out")" = "order: softmax: 2 trees; replaying them gives 100 % of the outputs bit for bit" ]
+    ds order combine --shape width=20,top_k=4 --rows 2
+    expect 0
+    has "$dir/out" "one chain of 4 experts in ascending order, FMA"
+    has "$dir/out" "one chain of 4 experts in ascending order, mul+add"
+    ds order allreduce/pinned --shape width=20,ranks=8 --json
+    expect 0
+    has "$dir/out" '"sum":"ranks","note":"","terms":8,"fixed":true'
+    has "$dir/out" '"reproduced":1.0'
+}
+
+# The tests' own library adds in descending k, product and sum rounded.
+test_blas_of_ones_own() {
+    need gcc
+    gcc -std=c11 -D_GNU_SOURCE -O1 -ffp-contract=off -fPIC -shared -o "$dir/mine.so" tests/plugins/cblas.c
+    ds order matmul/cblas --blas "$dir/mine.so" --shape n=20,k=60 --rows 1,4
+    expect 0
+    has "$dir/out" "one chain of 60 k in descending order, mul+add"
+    has "$dir/out" "100 % of"
+    ds order matmul/cblas --shape n=20,k=60
+    expect 2
+    has "$dir/err" "no library was given (--blas FILE.so)"
+}
+
 # A library's order is not known here: only that it is found and reproduced.
 test_openblas() {
     ds order matmul/openblas --shape n=40,k=96 --rows 1,4,13
@@ -127,6 +173,11 @@ matmul/pinned --shape n=0|n must be
 matmul/pinned --shape n=1,k=100000|too long
 matmul/openblas --blas-core Hasswell|unknown openblas core
 attention --kv 0|kv
+attention --kv 4 --qlen 5|5 new tokens do not fit in 4 KV slots
+attention --qlen 0|qlen
+softmax --shape width=70000|too long
+allreduce --shape ranks=70000|too long
+combine --shape ranks=2|combine has no size 'ranks'
 END
     ds order
     expect 2

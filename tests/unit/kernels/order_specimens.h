@@ -208,6 +208,59 @@ static inline int rmsnorm_of(sum_fn sum, const void *args, const struct ds_exec 
     return 0;
 }
 
+/* e is expf(x - max); a specimen adds e * 1. */
+static inline int softmax_of(sum_fn sum, const void *args, const struct ds_exec *exec)
+{
+    const struct ds_softmax_args *a = args;
+    static float e[1024], ones[1024];
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        float max = x[0];
+        for (int64_t i = 1; i < a->width; i++)
+            max = x[i] > max ? x[i] : max;
+        for (int64_t i = 0; i < a->width; i++) {
+            e[i] = expf(x[i] - max);
+            ones[i] = 1.0f;
+        }
+        struct spot s = {e, ones, a->width, r, 0, a->rows, 1, exec->seed};
+        float total = sum(&s);
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = e[i] / total;
+    }
+    return 0;
+}
+
+static inline int combine_of(sum_fn sum, const void *args, const struct ds_exec *exec)
+{
+    const struct ds_combine_args *a = args;
+    float x[128];
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t c = 0; c < a->width; c++) {
+            for (int64_t e = 0; e < a->top_k; e++)
+                x[e] = a->x[(r * a->top_k + e) * a->ldx + c];
+            struct spot s = {
+                x, a->weights + r * a->top_k, a->top_k, r, c, a->rows, a->width, exec->seed};
+            a->y[r * a->ldy + c] = sum(&s);
+        }
+    return 0;
+}
+
+static inline int allreduce_of(sum_fn sum, const void *args, const struct ds_exec *exec)
+{
+    const struct ds_allreduce_args *a = args;
+    float x[128], ones[128];
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t c = 0; c < a->width; c++) {
+            for (int64_t e = 0; e < a->ranks; e++) {
+                x[e] = a->x[e][r * a->ldx + c];
+                ones[e] = 1.0f;
+            }
+            struct spot s = {x, ones, a->ranks, r, c, a->rows, a->width, exec->seed};
+            a->y[r * a->ldy + c] = sum(&s);
+        }
+    return 0;
+}
+
 #define SPECIMEN(fn, op_name, op_id)                                                               \
     static int fn##_##op_name##_launch(const void *args, const struct ds_exec *exec, char *why,    \
                                        size_t size)                                                \
@@ -215,12 +268,13 @@ static inline int rmsnorm_of(sum_fn sum, const void *args, const struct ds_exec 
         (void)why, (void)size;                                                                     \
         return op_name##_of(sum_##fn, args, exec);                                                 \
     }                                                                                              \
-    static const struct ds_kernel fn##_##op_name = {.abi = DS_KERNEL_ABI,                          \
-                                                    .op = op_id,                                   \
-                                                    .name = #fn,                                   \
-                                                    .launch = fn##_##op_name##_launch}
-#define MATMUL(fn)  SPECIMEN(fn, matmul, DS_OP_MATMUL)
-#define RMSNORM(fn) SPECIMEN(fn, rmsnorm, DS_OP_RMSNORM)
+    static const struct ds_kernel fn##_##op_name = {                                               \
+        .abi = DS_KERNEL_ABI, .op = op_id, .name = #fn, .launch = fn##_##op_name##_launch}
+#define MATMUL(fn)    SPECIMEN(fn, matmul, DS_OP_MATMUL)
+#define RMSNORM(fn)   SPECIMEN(fn, rmsnorm, DS_OP_RMSNORM)
+#define SOFTMAX(fn)   SPECIMEN(fn, softmax, DS_OP_SOFTMAX)
+#define COMBINE(fn)   SPECIMEN(fn, combine, DS_OP_COMBINE)
+#define ALLREDUCE(fn) SPECIMEN(fn, allreduce, DS_OP_ALLREDUCE)
 
 /* ---- trees by hand --------------------------------------------------------------------------- */
 
@@ -304,6 +358,97 @@ static inline int32_t f16_tree(struct ds_tree *t)
         t->node[sum].flags = DS_TREE_F16;
     }
     return sum;
+}
+
+/* ---- asking and comparing --------------------------------------------------------------------- */
+
+static inline int32_t tree_sequential(struct ds_tree *t)
+{
+    return chain(t, 0, t->terms, 1, 0);
+}
+static inline int32_t tree_fma(struct ds_tree *t)
+{
+    return chain(t, 0, t->terms, 1, 1);
+}
+static inline int32_t tree_reversed(struct ds_tree *t)
+{
+    return chain(t, t->terms - 1, t->terms, -1, 1);
+}
+static inline int32_t tree_split2(struct ds_tree *t)
+{
+    return split_tree(t, 2);
+}
+static inline int32_t tree_split4(struct ds_tree *t)
+{
+    return split_tree(t, 4);
+}
+static inline int32_t tree_split8(struct ds_tree *t)
+{
+    return split_tree(t, 8);
+}
+static inline int32_t tree_lanes(struct ds_tree *t)
+{
+    return lanes_tree(t, 0);
+}
+static inline int32_t tree_tail(struct ds_tree *t)
+{
+    return lanes_tree(t, 1);
+}
+static inline int32_t tree_pairwise(struct ds_tree *t)
+{
+    return pairwise_tree(t, 0, t->terms);
+}
+static inline int32_t tree_fused4(struct ds_tree *t)
+{
+    return wide_tree(t, 4);
+}
+static inline int32_t tree_double(struct ds_tree *t)
+{
+    return wide_tree(t, 0);
+}
+
+typedef int32_t (*tree_fn)(struct ds_tree *t);
+
+static inline void make_tree(struct ds_tree *t, int64_t terms, tree_fn fn, int joins,
+                             int zero_start)
+{
+    struct ds_error err;
+    assert_ok(ds_tree_init(t, terms, &err), err);
+    assert_ok(ds_tree_finish(t, fn(t), &err), err);
+    t->joins = joins;
+    t->zero_start = zero_start;
+    ds_tree_seal(t);
+}
+
+static inline struct ds_order_setting setting(const struct ds_kernel *k, const char *shape,
+                                              int64_t rows)
+{
+    struct ds_order_setting s = {.kernel = k, .rows = rows, .threads = 1, .visible = 50};
+    struct ds_error err;
+    assert_ok(ds_shape_parse(k->op, shape, &s.shape, &err), err);
+    return s;
+}
+
+static inline void check_reproduced(const char *name, const struct ds_order_sum *sum)
+{
+    if (sum->compared == 0 || sum->reproduced != sum->compared) {
+        print_error("%s: %llu of %llu outputs reproduced\n", name,
+                    (unsigned long long)sum->reproduced, (unsigned long long)sum->compared);
+        fail();
+    }
+}
+
+static inline void check_tree(const char *name, const struct ds_tree *got,
+                              const struct ds_tree *want)
+{
+    if (got->digest == want->digest)
+        return;
+    struct ds_buf a = {0}, b = {0};
+    ds_tree_words(&a, got, "k");
+    ds_tree_words(&b, want, "k");
+    print_error("%s: got %s (start %d, depth %d), want %s (start %d, depth %d)\n", name, a.data,
+                got->zero_start, got->depth, b.data, want->zero_start, want->depth);
+    fail();
 }
 
 #endif

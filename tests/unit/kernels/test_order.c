@@ -32,92 +32,6 @@ RMSNORM(pairwise);
 RMSNORM(double);
 RMSNORM(arrival);
 
-static int32_t tree_sequential(struct ds_tree *t)
-{
-    return chain(t, 0, t->terms, 1, 0);
-}
-static int32_t tree_fma(struct ds_tree *t)
-{
-    return chain(t, 0, t->terms, 1, 1);
-}
-static int32_t tree_reversed(struct ds_tree *t)
-{
-    return chain(t, t->terms - 1, t->terms, -1, 1);
-}
-static int32_t tree_split2(struct ds_tree *t)
-{
-    return split_tree(t, 2);
-}
-static int32_t tree_split4(struct ds_tree *t)
-{
-    return split_tree(t, 4);
-}
-static int32_t tree_split8(struct ds_tree *t)
-{
-    return split_tree(t, 8);
-}
-static int32_t tree_lanes(struct ds_tree *t)
-{
-    return lanes_tree(t, 0);
-}
-static int32_t tree_tail(struct ds_tree *t)
-{
-    return lanes_tree(t, 1);
-}
-static int32_t tree_pairwise(struct ds_tree *t)
-{
-    return pairwise_tree(t, 0, t->terms);
-}
-static int32_t tree_fused4(struct ds_tree *t)
-{
-    return wide_tree(t, 4);
-}
-static int32_t tree_double(struct ds_tree *t)
-{
-    return wide_tree(t, 0);
-}
-
-typedef int32_t (*tree_fn)(struct ds_tree *t);
-
-static void make_tree(struct ds_tree *t, int64_t terms, tree_fn fn, int joins, int zero_start)
-{
-    struct ds_error err;
-    assert_ok(ds_tree_init(t, terms, &err), err);
-    assert_ok(ds_tree_finish(t, fn(t), &err), err);
-    t->joins = joins;
-    t->zero_start = zero_start;
-    ds_tree_seal(t);
-}
-
-static struct ds_order_setting setting(const struct ds_kernel *k, const char *shape, int64_t rows)
-{
-    struct ds_order_setting s = {.kernel = k, .rows = rows, .threads = 1, .visible = 50};
-    struct ds_error err;
-    assert_ok(ds_shape_parse(k->op, shape, &s.shape, &err), err);
-    return s;
-}
-
-static void check_reproduced(const char *name, const struct ds_order_sum *sum)
-{
-    if (sum->compared == 0 || sum->reproduced != sum->compared) {
-        print_error("%s: %llu of %llu outputs reproduced\n", name,
-                    (unsigned long long)sum->reproduced, (unsigned long long)sum->compared);
-        fail();
-    }
-}
-
-static void check_tree(const char *name, const struct ds_tree *got, const struct ds_tree *want)
-{
-    if (got->digest == want->digest)
-        return;
-    struct ds_buf a = {0}, b = {0};
-    ds_tree_words(&a, got, "k");
-    ds_tree_words(&b, want, "k");
-    print_error("%s: got %s (start %d, depth %d), want %s (start %d, depth %d)\n", name, a.data,
-                got->zero_start, got->depth, b.data, want->zero_start, want->depth);
-    fail();
-}
-
 /* ---- matmul ---------------------------------------------------------------------------------- */
 
 static const struct {
@@ -343,6 +257,9 @@ static void test_every_variant(void **state)
         {DS_OP_MATMUL, "n=40,k=300", {1, 9}},
         {DS_OP_RMSNORM, "width=100", {1, 3}},
         {DS_OP_ATTENTION, "heads=2,kv_heads=1,head_dim=16", {1, 2}},
+        {DS_OP_SOFTMAX, "width=100", {1, 3}},
+        {DS_OP_COMBINE, "width=40,top_k=8", {1, 3}},
+        {DS_OP_ALLREDUCE, "width=40,ranks=8", {1, 3}},
     };
     (void)state;
     for (size_t i = 0; i < ds_kernel_count(); i++) {
@@ -356,6 +273,34 @@ static void test_every_variant(void **state)
             check_variant(k, calls[c].shape, calls[c].rows[0], 2);
             check_variant(k, calls[c].shape, calls[c].rows[1], 2);
         }
+    }
+}
+
+/* The last row of a prefill is added as the kernel says of calls with so many new tokens. */
+static void test_prefill(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        const struct ds_kernel *k = ds_kernel_at(i);
+        char why[256];
+        if (k->op != DS_OP_ATTENTION || (k->available && k->available(why, sizeof why) != 0))
+            continue;
+        struct ds_order_setting set = setting(k, "heads=2,kv_heads=1,head_dim=16", 2);
+        struct ds_order_library lib = {0};
+        struct ds_order o;
+        struct ds_error err;
+        set.visible = 100;
+        set.queries = 5;
+        assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+        assert_int_equal(o.n_sums, 3);
+        for (int s = 0; s < 3 && (k->claims & DS_CLAIM_REPEAT); s++)
+            for (size_t c = 0; c < o.sum[s].n_classes; c++)
+                if (o.sum[s].classes[c].tree < 0)
+                    fail_msg("%s %s: %s", k->name, o.sum[s].name, o.sum[s].classes[c].why);
+        if (k->claims & DS_CLAIM_REPEAT)
+            check_reproduced(k->name, &o.sum[0]);
+        ds_order_free(&o);
+        ds_order_library_free(&lib);
     }
 }
 
@@ -406,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_rmsnorm_trees),
         cmocka_unit_test(test_rmsnorm_not_fixed),
         cmocka_unit_test(test_every_variant),
+        cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_out_of_memory),
     };
