@@ -68,7 +68,7 @@ static int parse_operand(const char *text, int *op, const struct ds_kernel **onl
 static int runs_here(const struct ds_options *o, const struct ds_kernel *k)
 {
     char why[256] = "";
-    if (!k->available || k->available(why, sizeof why) == 0)
+    if (ds_kernel_available(k, why, sizeof why) == 0)
         return 1;
     ds_cli_note(o, "%s/%s is left out: %s", ds_op_name(k->op), k->name, why);
     return 0;

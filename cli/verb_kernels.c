@@ -42,7 +42,7 @@ static void inspect(const struct ds_kernel *k, struct entry *e)
 {
     memset(e, 0, sizeof *e);
     e->kernel = k;
-    e->available = !k->available || k->available(e->why, sizeof e->why) == 0;
+    e->available = ds_kernel_available(k, e->why, sizeof e->why) == 0;
     for (size_t s = 0; s < ds_kernel_set_count(); s++) {
         struct ds_kernel_set set;
         if (ds_kernel_set_parse(ds_kernel_set_name(s), &set, NULL) == 0 && set.op[k->op] == k)

@@ -115,7 +115,7 @@ static int choose_kernels(struct order *v, struct ds_error *err)
         const struct ds_kernel *k = ds_kernel_at(i);
         if (k->op != v->op || (slash && strcmp(k->name, slash + 1) != 0))
             continue;
-        if (!k->available || k->available(why, sizeof why) == 0)
+        if (ds_kernel_available(k, why, sizeof why) == 0)
             v->kernel[v->n_kernels++] = k;
         else if (slash)
             return ds_fail(err, "%s/%s cannot run here: %s", word, k->name, why);

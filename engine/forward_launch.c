@@ -153,7 +153,7 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     if (p->probe && !f->launch_known[stage])
         ds_pass_describe(f, stage, args);
     char why[256] = "";
-    if (k->launch(args, &f->exec, why, sizeof why) != 0) {
+    if (k->launch(args, &f->exec, why, sizeof why - 1) != 0) {
         ds_fp_restore(p->fp_control);
         ds_pass_restore_team(p);
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");

@@ -52,9 +52,9 @@ static void prepare_member(void *arg, int thread, int threads)
         size_t at = (size_t)(weight - w->m->weights);
         struct ds_weight_view view = ds_weight_view(weight);
         char *why = w->why[thread];
-        why[0] = '\0';
+        why[0] = why[sizeof w->why[thread] - 1] = '\0';
         int rc = w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,
-                                    sizeof w->why[thread]);
+                                    sizeof w->why[thread] - 1);
         release(w->m, weight);
         if (rc == 0)
             continue;

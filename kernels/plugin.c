@@ -92,8 +92,7 @@ static void rehearse(void *arg)
     for (size_t i = 0; k[i] && i < MOST_KERNELS; i++) {
         if (check_abi(path, k[i], i, NULL) != 0)
             return;
-        if (k[i]->available)
-            k[i]->available(why, sizeof why);
+        ds_kernel_available(k[i], why, sizeof why);
     }
 }
 

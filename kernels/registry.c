@@ -303,12 +303,20 @@ int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_e
     return 0;
 }
 
+int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size)
+{
+    why[0] = '\0';
+    int rc = k->available ? k->available(why, why_size) : 0;
+    why[why_size - 1] = '\0'; /* a plugin may have filled all of it */
+    return rc;
+}
+
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err)
 {
     char why[512];
     for (int op = 0; op < DS_OP_COUNT; op++) {
         const struct ds_kernel *k = set->op[op];
-        if (k && k->available && k->available(why, sizeof why) != 0) {
+        if (k && ds_kernel_available(k, why, sizeof why) != 0) {
             ds_fail(err, "%s/%s cannot run here: %s", op_names[op], k->name, why);
             return ds_hint(err, "use the set pinned or reference, or +%s=pinned", op_names[op]);
         }

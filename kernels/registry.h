@@ -41,6 +41,8 @@ const char *ds_kernel_set_name(size_t i);
  * name as its hint. Does not ask for availability. */
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err);
 
+/* 0, or what `available` says with the reason; whatever it does to `why`, that is a text. */
+int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size);
 /* Checks that every variant of the set can run here. */
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err);
 

@@ -8,6 +8,7 @@
 #include "kernels/lab/check_plan.h"
 #include "kernels/lab/contain.h"
 #include "kernels/lab/content.h"
+#include "kernels/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,7 +254,7 @@ static int measure_unit(struct ds_check *c, const struct ds_check_plan *plan, in
 /* A library that the kernel opens to find out is opened here, where threads of its own do no harm. */
 static int can_run(const struct ds_kernel *k, struct ds_check_result *r)
 {
-    if (!k->available || k->available(r->why_not, sizeof r->why_not) == 0) {
+    if (ds_kernel_available(k, r->why_not, sizeof r->why_not) == 0) {
         r->why_not[0] = '\0';
         return 1;
     }

@@ -3,6 +3,7 @@
 #include "kernels/lab/check_rows.h"
 
 #include "base/clock.h"
+#include "kernels/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ int ds_check_speed(struct ds_check *c, const struct ds_call *call, int n)
     struct ds_error absent;
     char why[256];
     int rc = 0;
-    if (v && (!v->available || v->available(why, sizeof why) == 0)) {
+    if (v && ds_kernel_available(v, why, sizeof why) == 0) {
         snprintf(c->out->vendor, sizeof c->out->vendor, "%s", v->name);
         vendor = ds_subject_new(v, ds_subject_shape(c->subject), c->opt->seed, &absent);
     }

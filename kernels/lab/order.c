@@ -98,7 +98,7 @@ int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *
                            .seed = ++c->seed,
                            .scratch = need ? c->scratch : NULL,
                            .scratch_bytes = need};
-    if (k->launch(args, &exec, why, sizeof why) == 0)
+    if (k->launch(args, &exec, why, sizeof why - 1) == 0)
         return 0;
     return ds_fail(err, "%s/%s refused the call: %s", ds_op_name(k->op), k->name, why);
 }

@@ -19,7 +19,7 @@ static int launch(struct ds_grid *g, struct ds_error *err)
         size_t bytes;
         free(m->prepared);
         m->prepared = NULL;
-        if (m->call.kernel->prepare(&m->a.w, &m->prepared, &bytes, why, sizeof why) != 0)
+        if (m->call.kernel->prepare(&m->a.w, &m->prepared, &bytes, why, sizeof why - 1) != 0)
             return ds_fail(err, "matmul/%s refused the weights: %s", m->call.kernel->name, why);
         m->a.prepared = m->prepared;
     }

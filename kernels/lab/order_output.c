@@ -55,14 +55,18 @@ int ds_grid_output(const struct ds_grid *g, const struct ds_tree *t, struct ds_g
     out->parts = g->finish == DS_FINISH_PARTS ? find_parts(t, part) : 1;
     for (int i = 0; i < out->parts; i++) {
         out->count[i] = (float)t->node[part[i]].size;
-        if (ds_replay_compile(t, part[i], &out->part[i], err) != 0)
+        if (ds_replay_compile(t, part[i], &out->part[i], err) != 0) {
+            ds_grid_output_free(out);
             return -1;
+        }
         size_t need = ds_replay_room(&out->part[i]);
         room = need > room ? need : room;
     }
     if (out->finish == DS_FINISH_PARTS)
         weigh_parts(out);
     out->room = ds_alloc_aligned(room, sizeof *out->room, "the replay", err);
+    if (!out->room)
+        ds_grid_output_free(out);
     return out->room ? 0 : -1;
 }
 

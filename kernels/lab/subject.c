@@ -46,7 +46,7 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
     if (s->p.kernel->op != DS_OP_MATMUL || !s->p.kernel->prepare)
         return 0;
     const double start = ds_seconds(CLOCK_MONOTONIC);
-    if (s->p.kernel->prepare(&a->w, &made, &bytes, why, sizeof why) != 0)
+    if (s->p.kernel->prepare(&a->w, &made, &bytes, why, sizeof why - 1) != 0)
         return ds_fail(err, "matmul/%s: prepare: %s", s->p.kernel->name, why);
     s->prepare_seconds = ds_seconds(CLOCK_MONOTONIC) - start;
     void *at = ds_arena_place(&s->p.arena, "prepared weights", DS_ARRAY_IN, 1, 1, (int64_t)bytes,
@@ -253,7 +253,7 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     if (ds_arena_seal(&s->p.arena, err) != 0)
         return -1;
     const uint32_t fp = ds_fp_now();
-    const int rc = s->p.kernel->launch(&s->p.args, &exec, why, sizeof why);
+    const int rc = s->p.kernel->launch(&s->p.args, &exec, why, sizeof why - 1);
     const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
     if (ds_arena_unseal(&s->p.arena, err) != 0)
         return -1;
@@ -284,7 +284,7 @@ int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, do
         return -1;
     for (int i = 0; i < times; i++) {
         double start = ds_seconds(CLOCK_MONOTONIC);
-        if (s->p.kernel->launch(&s->p.args, &exec, why, sizeof why) != 0)
+        if (s->p.kernel->launch(&s->p.args, &exec, why, sizeof why - 1) != 0)
             return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name, why);
         double took = ds_seconds(CLOCK_MONOTONIC) - start;
         if (i == 0 || took < *best)
@@ -308,7 +308,7 @@ int ds_subject_again(struct ds_subject *s, struct ds_error *err)
 {
     char why[256] = "";
     s->ready.seed++;
-    if (s->p.kernel->launch(&s->p.args, &s->ready, why, sizeof why) == 0)
+    if (s->p.kernel->launch(&s->p.args, &s->ready, why, sizeof why - 1) == 0)
         return 0;
     return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name,
                    *why ? why : "no reason given");

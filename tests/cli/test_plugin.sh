@@ -313,6 +313,20 @@ test_variant_that_cannot_run_here() {
     has "$dir/err" "add/mine cannot run here: needs a device that is not here"
 }
 
+# A reason that fills its place to the last byte is cut, not read beyond.
+test_reason_without_an_end() {
+    build long -DFAULT_REASON_WITHOUT_END
+    ds kernels add --plugin "$dir/long.so"
+    expect 0
+    [ "$(grep -o 'no: x*' "$dir/out" | wc -c)" -eq 260 ]
+    ds check add/mine --plugin "$dir/long.so" --shape width=3
+    expect 2
+    grep -Eq 'not run +x{200,255}$' "$dir/out"
+    ds bench add/mine --plugin "$dir/long.so" --shape width=3 --rows 1
+    expect 0
+    grep -Eq 'add/mine is left out: x{255}$' "$dir/err"
+}
+
 test_kernels_lists_a_plugin_as_json() {
     need python3
     build mine -DFEATURES=DS_FEATURE_UNROUNDED

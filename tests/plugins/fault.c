@@ -58,6 +58,9 @@ static int available(char *why, size_t why_size)
 #elif defined(FAULT_CANNOT_RUN)
     strncpy(why, "needs a device that is not here", why_size - 1);
     return -1;
+#elif defined(FAULT_REASON_WITHOUT_END)
+    memset(why, 'x', why_size);
+    return -1;
 #endif
     return 0;
 }
