@@ -37,6 +37,8 @@ static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
                       row->time.ratio_low, row->time.ratio_high);
     else
         ds_buf_printf(b, "  noise %.1f %%", 100 * row->noise);
+    if (row->time.waits)
+        ds_buf_puts(b, "  waits: wall time");
     if (row->prepare > 0)
         ds_buf_printf(b, "  packed ahead in %.2f ms", 1e3 * row->prepare);
     ds_buf_puts(b, "\n");
@@ -179,6 +181,7 @@ static json_t *row_json(const struct ds_bench_row *row)
                           "noise", row->noise, "noisy", noisy(row), "unit", row->unit);
     if (!j || !t->rounds) /* left out: no figures rather than zeros */
         return j;
+    json_object_set_new(j, "clock", json_string(row->threads > 1 || t->waits ? "wall" : "cpu"));
     json_object_set_new(j, "median", json_real(t->median));
     json_object_set_new(j, "min", json_real(t->min));
     json_object_set_new(j, "max", json_real(t->max));

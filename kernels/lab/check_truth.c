@@ -106,8 +106,9 @@ static void accuracy_element(void *arg, const struct ds_truth *t, double got, in
     struct sums *s = arg;
     double error = error_of(t, got, s->roundings);
     s->a->elements++;
-    if (!(error <= s->observed))
-        s->observed = error;
+    const double lost = t->reach > t->scale ? error * t->scale / t->reach : error;
+    if (!(lost <= s->observed))
+        s->observed = lost;
     if (is_id || !isfinite(error)) {
         s->a->wrong += error != 0;
         return;
@@ -232,13 +233,12 @@ static int observe(struct ds_check *c)
     return rc < 0 ? -1 : 0;
 }
 
-/* The error that a result may have before it is called wrong: what any order of addition may cost, or
- * eight times what this variant was seen to be off (fewer bits are no fault), where errors of
- * shorter sums average out less. */
-static double tolerance(const struct ds_check *c, double roundings)
+/* What a variant may be off for the bits that its format lacks, of 2^-24 of the reach: eight times what
+ * it was seen to be, and more where errors of shorter sums average out less. */
+static double fewer_bits(const struct ds_check *c, double roundings)
 {
     const struct ds_rows_own *o = c->own;
-    double most = roundings + 8;
+    double most = 0;
     for (int i = 0; i < o->n_observed; i++) {
         const double shorter = o->terms[i] > roundings ? sqrt(o->terms[i] / roundings) : 1;
         const double seen = 8 * o->observed[i] * shorter;
@@ -251,7 +251,7 @@ static double tolerance(const struct ds_check *c, double roundings)
 
 struct judge {
     struct ds_check *c;
-    double relative, roundings;
+    double roundings, fewer_bits;
     int64_t bad; /* elements; the first of them: */
     int64_t row, column;
     double got, want;
@@ -262,7 +262,8 @@ static void judge_element(void *arg, const struct ds_truth *t, double got, int i
 {
     struct judge *j = arg;
     (void)is_id;
-    if (error_of(t, got, j->roundings) <= j->relative)
+    const double error = error_of(t, got, j->roundings), any_order = j->roundings + 8;
+    if (error <= any_order || error * t->scale <= j->fewer_bits * t->reach)
         return;
     if (j->bad++ == 0) {
         j->row = row, j->column = column;
@@ -282,7 +283,7 @@ static int judge_call(struct ds_check *c, const struct ds_call *call, struct jud
     if (walk_new(c, call, &o->out, &w) != 0)
         return -1;
     j->roundings = w.roundings;
-    j->relative = tolerance(c, w.roundings);
+    j->fewer_bits = fewer_bits(c, w.roundings);
     walk_rows(c, &w, &o->out, judge_element, j);
     free(w.truth);
     return 1;

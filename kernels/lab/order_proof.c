@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,19 @@ static void release(struct proof *p)
     free(p->ones);
 }
 
+/* Every other column of a matmul gets magnitudes that lie far apart: an order that follows the size
+ * of the terms would pass for a fixed one on data of one size. */
+static void spread_magnitudes(struct ds_grid *g, uint64_t seed)
+{
+    enum { LEAST = -12, MANY = 25 };
+    for (int64_t c = 1; g->x && c < g->contents; c += 2)
+        for (int64_t k = 0; k < g->terms; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            g->w[c * g->terms + k] =
+                ldexpf(g->w[c * g->terms + k], LEAST + (int)((seed >> 40) % MANY));
+        }
+}
+
 int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct ds_order_sum *out,
                   struct ds_error *err)
 {
@@ -90,6 +104,7 @@ int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct 
     int64_t outputs = g->rows * g->columns;
     for (int d = 0; d < MOST_DATA && rc == 0 && (d == 0 || d * outputs < WANTED); d++) {
         ds_grid_random_data(g, (uint64_t)d + 50);
+        spread_magnitudes(g, (uint64_t)d);
         rc = ds_grid_launch(g, err);
         for (int64_t c = 0; c < g->columns && rc == 0; c += DS_REPLAY_LANES) {
             int64_t n = g->columns - c < DS_REPLAY_LANES ? g->columns - c : DS_REPLAY_LANES;

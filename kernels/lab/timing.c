@@ -31,6 +31,7 @@ struct race {
     size_t n;
     long calls[DS_TIMING_MAX_CONTENDERS]; /* calls that make a sample; 0: left out */
     double *seconds;                      /* [n + 1][DS_TIMING_MAX_ROUNDS], of one call */
+    double *wall;                         /* the same by the monotonic clock */
     int rounds;
     uint64_t shuffle;
 };
@@ -71,12 +72,13 @@ static int sample(struct race *r, size_t slot, struct ds_error *err)
     const long calls = calls_of_slot(r, slot);
     if (!calls)
         return 0;
-    double start = ds_seconds(r->plan->clock);
+    const size_t at = slot * DS_TIMING_MAX_ROUNDS + (size_t)r->rounds;
+    double wall = ds_seconds(CLOCK_MONOTONIC), start = ds_seconds(r->plan->clock);
     for (long i = 0; i < calls; i++)
         if (c->run(c->arg, err) != 0)
             return -1;
-    r->seconds[slot * DS_TIMING_MAX_ROUNDS + (size_t)r->rounds] =
-        (ds_seconds(r->plan->clock) - start) / (double)calls;
+    r->seconds[at] = (ds_seconds(r->plan->clock) - start) / (double)calls;
+    r->wall[at] = (ds_seconds(CLOCK_MONOTONIC) - wall) / (double)calls;
     return 0;
 }
 
@@ -96,19 +98,40 @@ static int one_round(struct race *r, struct ds_error *err)
     return 0;
 }
 
+static double least(const double *v, int n)
+{
+    double x = v[0];
+    for (int i = 1; i < n; i++)
+        x = v[i] < x ? v[i] : x;
+    return x;
+}
+
+/* Whether CPU time leaves out what the contender spends waiting (for a device, asleep): its wall time
+ * is a larger multiple of it than contender 0's, which whatever else runs here slows down alike. */
+static int waits(const struct race *r, size_t slot)
+{
+    const double FAR = 2;
+    const size_t at = slot * DS_TIMING_MAX_ROUNDS;
+    return r->plan->clock != CLOCK_MONOTONIC &&
+           least(r->wall + at, r->rounds) * least(r->seconds, r->rounds) >
+               FAR * least(r->wall, r->rounds) * least(r->seconds + at, r->rounds);
+}
+
 static void judge(const struct race *r, size_t slot, struct ds_timing *out)
 {
     double ratio[DS_TIMING_MAX_ROUNDS], time[DS_TIMING_MAX_ROUNDS];
     *out = (struct ds_timing){0};
     if (!calls_of_slot(r, slot))
         return;
-    const double *base = r->seconds, *mine = r->seconds + slot * DS_TIMING_MAX_ROUNDS;
+    const int by_wall = waits(r, slot);
+    const double *base = by_wall ? r->wall : r->seconds, *mine = base + slot * DS_TIMING_MAX_ROUNDS;
     for (int i = 0; i < r->rounds; i++) {
         time[i] = mine[i];
         ratio[i] = mine[i] > 0 ? base[i] / mine[i] : 1;
     }
     struct ds_spread t = ds_spread_of(time, r->rounds), q = ds_spread_of(ratio, r->rounds);
     *out = (struct ds_timing){.rounds = r->rounds,
+                              .waits = by_wall,
                               .median = t.median,
                               .min = t.min,
                               .max = t.max,
@@ -126,7 +149,8 @@ int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
         plan->min_rounds > DS_TIMING_MAX_ROUNDS)
         return ds_fail(err, "timing: %zu contenders, %d rounds", n, plan->min_rounds);
     r.seconds = ds_calloc((n + 1) * DS_TIMING_MAX_ROUNDS, sizeof *r.seconds, "timings", err);
-    int rc = r.seconds ? 0 : -1;
+    r.wall = ds_calloc((n + 1) * DS_TIMING_MAX_ROUNDS, sizeof *r.wall, "timings", err);
+    int rc = r.seconds && r.wall ? 0 : -1;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = size_up(&r, i, err);
     const double start = ds_seconds(CLOCK_MONOTONIC);
@@ -142,5 +166,6 @@ int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
         *noise = off > wide ? off : wide;
     }
     free(r.seconds);
+    free(r.wall);
     return rc;
 }

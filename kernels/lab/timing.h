@@ -30,6 +30,8 @@ struct ds_timing_plan {
  * is faster than contender 0. low, high: quartiles. */
 struct ds_timing {
     int rounds; /* 0: left out, too slow */
+    int waits;  /* it spends time that is no CPU time: its times and ratios are of the monotonic
+                   clock, whatever the plan says */
     double median, min, max;
     double ratio, ratio_low, ratio_high;
 };

@@ -22,6 +22,7 @@ static void put(struct ds_truth *t, long double value, long double scale)
 {
     t->value = (double)value;
     t->scale = isfinite(scale) ? (double)scale : 0.0;
+    t->reach = t->scale;
     t->any_zero = 0;
 }
 
@@ -68,19 +69,24 @@ static void matmul_row(const struct ds_matmul_args *a, int64_t r, int64_t step, 
     for (int64_t j = 0; j < a->n; j += step) {
         const float *w = a->w.data + j * a->k;
         struct ds_exact e;
-        double scale = 0;
+        double scale = 0, sum_x = 0, sum_w = 0, max_x = 0, max_w = 0;
         int all_minus_0 = !a->bias || minus_0(a->bias[j]);
         ds_exact_zero(&e);
         for (int64_t k = 0; k < a->k; k++) {
             all_minus_0 &= product_minus_0(x[k], w[k]);
             ds_exact_add_product(&e, x[k], w[k]);
             scale += fabs((double)x[k] * (double)w[k]);
+            sum_x += fabs((double)x[k]);
+            sum_w += fabs((double)w[k]);
+            max_x = fmax(max_x, fabs((double)x[k]));
+            max_w = fmax(max_w, fabs((double)w[k]));
         }
         if (a->bias) {
             ds_exact_add(&e, a->bias[j]);
             scale += fabs((double)a->bias[j]);
         }
         put_sum(&t[j], (long double)ds_exact_value(&e), (long double)scale, all_minus_0);
+        t[j].reach = fmax(t[j].scale, max_x * sum_w + max_w * sum_x);
     }
 }
 

@@ -12,6 +12,8 @@
  * contract leaves it open. */
 struct ds_truth {
     double value, scale;
+    double reach; /* the size that a format of fewer bits is relative to, at least scale: what is
+                     lost of a small factor in a block of large ones meets the other side's */
     int any_zero; /* -0 and +0 are both right: all terms of a sum are -0, and the start may be +0 */
 };
 

@@ -93,6 +93,20 @@ static inline float sum_tail(const struct spot *s)
     return eight_lanes(s, 1);
 }
 
+/* Large terms apart from small ones: no tree, although one chain where all are small. */
+static inline float sum_by_size(const struct spot *s)
+{
+    float small = 0, large = 0;
+    for (int64_t k = 0; k < s->k; k++) {
+        const float term = s->x[k] * s->w[k];
+        if (fabsf(term) >= 1)
+            large += term;
+        else
+            small += term;
+    }
+    return large + small;
+}
+
 static inline float pairwise(const struct spot *s, int64_t from, int64_t n)
 {
     if (n == 1)

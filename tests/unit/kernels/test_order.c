@@ -12,6 +12,7 @@ MATMUL(split8);
 MATMUL(lanes);
 MATMUL(tail);
 MATMUL(pairwise);
+MATMUL(by_size);
 MATMUL(fused4);
 MATMUL(double);
 MATMUL(bf16_parts);
@@ -143,6 +144,20 @@ static void test_no_fixed_order(void **state)
     assert_in_range(o.sum[0].agreeing, 1, o.sum[0].repeats - 1);
     assert_int_equal(o.sum[0].n_classes, 0);
     assert_int_equal(o.sum[0].compared, 0);
+    ds_order_free(&o);
+    ds_order_library_free(&lib);
+}
+
+/* Where the order follows the sizes of the terms, no tree reproduces everything. */
+static void test_order_by_size(void **state)
+{
+    struct ds_order_setting set = setting(&by_size_matmul, "n=20,k=64", 1);
+    struct ds_order_library lib = {0};
+    struct ds_order o;
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+    assert_true(o.sum[0].reproduced < o.sum[0].compared);
     ds_order_free(&o);
     ds_order_library_free(&lib);
 }
@@ -347,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_edges_have_their_own_tree),
         cmocka_unit_test(test_rows_change_the_tree),
         cmocka_unit_test(test_no_fixed_order),
+        cmocka_unit_test(test_order_by_size),
         cmocka_unit_test(test_no_sum),
         cmocka_unit_test(test_rmsnorm_trees),
         cmocka_unit_test(test_rmsnorm_not_fixed),

@@ -52,6 +52,39 @@ static void test_rounds(void **state)
     assert_true(t[0].ratio == 1);
 }
 
+static int work(void *arg, struct ds_error *err)
+{
+    volatile float x = 1.0f;
+    (void)arg, (void)err;
+    for (int i = 0; i < 200000; i++)
+        x = x * 0.999f + 1.0f;
+    return 0;
+}
+
+/* Nothing is computed, but the caller waits all the same. */
+static int wait_for_others(void *arg, struct ds_error *err)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    (void)arg, (void)err;
+    nanosleep(&pause, NULL);
+    return 0;
+}
+
+/* CPU time does not make who waits look fast. */
+static void test_waiting_is_time(void **state)
+{
+    struct ds_contender c[3] = {{work, NULL}, {wait_for_others, NULL}, {work, NULL}};
+    struct ds_timing_plan cpu = plan;
+    struct ds_timing t[3];
+    struct ds_error err;
+    double noise;
+    (void)state;
+    cpu.clock = CLOCK_PROCESS_CPUTIME_ID;
+    assert_ok(ds_time_side_by_side(c, 3, &cpu, t, &noise, &err), err);
+    assert_true(t[1].waits && t[1].min >= 2e-3);
+    assert_false(t[0].waits);
+}
+
 static void test_what_takes_too_long_is_left_out(void **state)
 {
     struct counter a[2] = {{0, 0}, {0, 0}};
@@ -91,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_waiting_is_time),
         cmocka_unit_test(test_what_takes_too_long_is_left_out),
         cmocka_unit_test(test_failures),
     };
