@@ -134,7 +134,7 @@ const struct ds_verb_def ds_verbs[] = {
      "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
      "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
      "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
-     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more in wall time.",
+     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time.",
      bench_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
