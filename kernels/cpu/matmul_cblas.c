@@ -3,11 +3,10 @@
  * Order and rounding: the library's own, and so is what they depend on; only the repeat of the same
  * call is promised. bias is added after, rounded once more. The weights are handed over as they are
  * in each call: what the library packs, it packs each time. */
-#include "base/fp_control.h"
 #include "kernels/cblas.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/sgemm_call.h"
 
-#include <limits.h>
 #include <stdio.h>
 
 static int cblas_available(char *why, size_t why_size)
@@ -16,31 +15,16 @@ static int cblas_available(char *why, size_t why_size)
                             : ds_cpu_refuse(why, why_size, "no library was given (--blas FILE.so)");
 }
 
-static int check(const struct ds_matmul_args *a, char *why, size_t why_size)
+static void sgemm(const struct ds_matmul_args *a)
 {
-    if (a->w.n != a->n || a->w.k != a->k)
-        return ds_cpu_refuse(why, why_size, "weights are %lld x %lld, the call says %lld x %lld",
-                             (long long)a->w.n, (long long)a->w.k, (long long)a->n,
-                             (long long)a->k);
-    if (!a->w.data)
-        return ds_cpu_refuse(why, why_size, "this variant needs the weights as f32");
-    if (a->rows > INT_MAX || a->n > INT_MAX || a->k > INT_MAX || a->ldx > INT_MAX ||
-        a->ldy > INT_MAX)
-        return ds_cpu_refuse(why, why_size,
-                             "M %lld, N %lld, K %lld: cblas_sgemm takes 32-bit sizes",
-                             (long long)a->rows, (long long)a->n, (long long)a->k);
-    if (a->ldx < a->k || a->ldy < a->n || a->k < 1) /* the library would print its own complaint */
-        return ds_cpu_refuse(why, why_size, "rows of %lld and %lld values, %lld and %lld apart",
-                             (long long)a->k, (long long)a->n, (long long)a->ldx,
-                             (long long)a->ldy);
-    return 0;
+    ds_cblas_sgemm_nt(a->rows, a->n, a->k, a->x, a->ldx, a->w.data, a->k, a->y, a->ldy);
 }
 
 static int cblas_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_matmul_args *a = args;
     struct ds_error err;
-    if (check(a, why, why_size) != 0)
+    if (ds_sgemm_check(a, why, why_size) != 0)
         return -1;
     if (a->rows < 1 || a->n < 1)
         return 0;
@@ -49,17 +33,7 @@ static int cblas_launch(const void *args, const struct ds_exec *exec, char *why,
     if (ds_cblas_set_threads(exec->threads) < 0)
         return ds_cpu_refuse(why, why_size, "%s does not take %d threads", ds_cblas_config(),
                              exec->threads);
-    const uint32_t before = ds_fp_control();
-    ds_cblas_sgemm_nt(a->rows, a->n, a->k, a->x, a->ldx, a->w.data, a->k, a->y, a->ldy);
-    const uint32_t after = ds_fp_control();
-    if (ds_fp_restore(before))
-        return ds_cpu_refuse(why, why_size, "cblas_sgemm left MXCSR at %04x, it was %04x",
-                             (unsigned)after, (unsigned)before);
-    if (a->bias)
-        for (int64_t r = 0; r < a->rows; r++)
-            for (int64_t j = 0; j < a->n; j++)
-                a->y[r * a->ldy + j] += a->bias[j];
-    return 0;
+    return ds_sgemm_run(a, exec, sgemm, why, why_size);
 }
 
 static int cblas_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
