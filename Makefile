@@ -9,7 +9,7 @@ endif
 INSTALL ?= install
 
 .PHONY: all
-all: $(BUILD)/driftscope ## build driftscope
+all: $(BUILD)/driftscope ## build driftscope and the specimens of its self test
 
 # ---- flags: the rules of numbers (no contraction, no reassociation) hold for every object ---------------------------------
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null)
@@ -120,6 +120,25 @@ $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@touch $@
 $(BUILD)/driftscope: | $(BUILD)/numbers-checked
 
+# ---- specimens: known faults as one plugin and the cases that use them; built against the public header alone -----------------
+SPECIMEN_SOURCES := $(wildcard tests/specimens/*.c)
+SPECIMEN_CASES   := $(wildcard tests/specimens/*.case)
+SPECIMEN_FILES   := $(BUILD)/specimens/specimens.so $(SPECIMEN_CASES:tests/specimens/%=$(BUILD)/specimens/%)
+all: $(SPECIMEN_FILES)
+# A case that went, or has another name now, must not stay behind.
+STALE_CASES := $(filter-out $(SPECIMEN_FILES),$(wildcard $(BUILD)/specimens/*.case))
+ifneq ($(STALE_CASES),)
+$(shell rm -f $(STALE_CASES))
+endif
+$(BUILD)/specimens/%.o: tests/specimens/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE= -g $(NUMBERS) $(WARN) -Ikernels -include base/numbers.h -MMD -MP -fPIC -pthread $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/specimens/specimens.so: $(SPECIMEN_SOURCES:tests/specimens/%.c=$(BUILD)/specimens/%.o)
+	$(CC) $(DS_LDFLAGS) -shared -o $@ $^ -lm $(LDFLAGS)
+$(BUILD)/specimens/%.case: tests/specimens/%.case
+	@mkdir -p $(@D)
+	@cp $< $@
+
 # ---- tests ------------------------------------------------------------------------------------------------------------------
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/whole/test_*.c tests/real/test_real_*.c))
@@ -187,26 +206,30 @@ MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+SPECDIR := $(DESTDIR)$(PREFIX)/lib/driftscope/specimens
 PLUGDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/plugin
 PLUGIN_FILES := README.md Makefile pairwise.c axpy.c
 
 .PHONY: install uninstall clean
-install: all ## install under PREFIX (and DESTDIR): program, man page, completions, kernel header, plugin examples
+install: all ## install under PREFIX (and DESTDIR): program, specimens, man page, completions, kernel header, plugin examples
 	$(BUILD)/driftscope help --man -o $(BUILD)/driftscope.1
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
 	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
-	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)"
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)"
 	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
 	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
 	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
+	rm -f "$(SPECDIR)/"*.case
+	$(INSTALL) -m 644 $(SPECIMEN_FILES) "$(SPECDIR)/"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.1 "$(MANDIR)/driftscope.1"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.bash "$(BASHDIR)/driftscope"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.zsh "$(ZSHDIR)/_driftscope"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.fish "$(FISHDIR)/driftscope.fish"
 uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
-	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)")
+	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)") \
+	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint
 

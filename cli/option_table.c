@@ -86,6 +86,17 @@ static const char *const bench_examples[] = {
     "whole passes of three kernel sets, as JSON",
     NULL};
 
+static const char *const selftest_examples[] = {
+    "driftscope selftest",
+    "run every specimen and say which are named right",
+    "driftscope selftest O-06 O-13",
+    "two of them",
+    "driftscope selftest --list O-06",
+    "the commands of a case, to be run by hand",
+    "driftscope selftest --healthy --shuffle 1",
+    "the same commands with healthy kernels in the place of the specimens: nothing may be found",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -136,6 +147,12 @@ const struct ds_verb_def ds_verbs[] = {
      "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
      "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time.",
      bench_examples},
+    {DS_VERB_SELFTEST, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
+     "run known faults and tell whether the answers name them",
+     "Every case is a fault that people had to hunt by hand, rebuilt as a kernel, a model or a schedule. Its commands are run "
+     "as they would be typed, and the answers are held against what is known about the fault. Exit code 1: some answer is "
+     "wrong or blames what is innocent.",
+     selftest_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -152,6 +169,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define BENCH (1u << DS_VERB_BENCH)
 #define CHECK (1u << DS_VERB_CHECK)
 #define ORDER (1u << DS_VERB_ORDER)
+#define SELFTEST (1u << DS_VERB_SELFTEST)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
@@ -253,6 +271,15 @@ const struct ds_option_def ds_option_defs[] = {
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
 
+    {"healthy", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
+     "put healthy kernels in the place of every specimen: any finding is wrong"},
+    {"shuffle", 0, "SEED", SELFTEST, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "run the cases in another order"},
+    {"list", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
+     "print the cases and their commands, run nothing"},
+    {"specimens", 0, "FOLDER", SELFTEST, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "folder of the cases and of specimens.so; without it the one that came with the program"},
+
     {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
      "print the man page"},
     {"completion", 0, "SHELL", HELP, NULL, 0, "bash|zsh|fish", 0, 0,
@@ -291,7 +318,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         const char *first, *heading;
     } sections[] = {
         {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"man", "Help"}, {"output", "Everywhere"},
+        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"healthy", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

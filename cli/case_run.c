@@ -1,0 +1,207 @@
+/* case_run.c: one child process per command: `driftscope VERB ... --json --plugin SPECIMENS`, its
+ * working directory a temporary folder that goes when the case is done. */
+#include "cli/case_run.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/case_expect.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static int make_folder(char *path, size_t size, struct ds_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    int n = snprintf(path, size, "%s/driftscope-case-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (n < 0 || (size_t)n >= size || !mkdtemp(path))
+        return ds_fail(err, "cannot make a folder in %s: %s", tmp && *tmp ? tmp : "/tmp",
+                       strerror(errno));
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    remove(path);
+    return 0;
+}
+
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- a command ------------------------------------------------------------------------------- */
+
+static void argv_free(char **argv, size_t n)
+{
+    for (size_t i = 0; argv && i < n; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+static char **make_argv(const struct ds_case_step *step, const struct ds_case_setting *s, size_t *n,
+                        struct ds_error *err)
+{
+    const char *more[] = {"--json", "-q", "--plugin", s->plugin};
+    size_t extra = sizeof more / sizeof more[0];
+    *n = 1 + step->argc + extra;
+    char **argv = ds_calloc(*n + 1, sizeof *argv, "command", err);
+    int ok = argv && (argv[0] = ds_case_argument("driftscope", 0));
+    for (size_t i = 0; ok && i < step->argc; i++)
+        ok = (argv[1 + i] = ds_case_argument(step->argv[i], s->healthy)) != NULL;
+    for (size_t i = 0; ok && i < extra; i++)
+        ok = (argv[1 + step->argc + i] = ds_case_argument(more[i], 0)) != NULL;
+    if (ok)
+        return argv;
+    argv_free(argv, *n);
+    ds_fail(err, "out of memory for a command");
+    return NULL;
+}
+
+static void child(char **argv, const char *folder, pid_t parent)
+{
+    int out, log, in = open("/dev/null", O_RDONLY);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent || in < 0 || chdir(folder) != 0)
+        _exit(126);
+    out = open("out", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    log = open("err", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (out < 0 || log < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(log, 2) < 0)
+        _exit(126);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+/* Exit code of the process, 128 + signal, or -1 after the time is over. */
+static int wait_child(pid_t pid, int timeout)
+{
+    double until = ds_seconds(CLOCK_MONOTONIC) + timeout;
+    const struct timespec nap = {0, 2000000};
+    int status;
+    for (;;) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        if (got == pid)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (got < 0 && errno != EINTR)
+            return -1;
+        if (ds_seconds(CLOCK_MONOTONIC) > until) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return -1;
+        }
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void first_line(const char *folder, const char *file, struct ds_buf *out)
+{
+    char path[4200], line[400];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *f = fopen(path, "r");
+    if (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        ds_buf_escape(out, line, (size_t)-1);
+    }
+    if (f)
+        fclose(f);
+}
+
+static int run_step(const struct ds_case_step *step, const struct ds_case_setting *s,
+                    const char *folder, json_t **answer, int *exit_code, struct ds_error *err)
+{
+    size_t n;
+    char **argv = make_argv(step, s, &n, err), path[4200];
+    json_error_t ignored;
+    *answer = NULL;
+    if (!argv)
+        return -1;
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        child(argv, folder, parent);
+    argv_free(argv, n);
+    if (pid < 0)
+        return ds_fail(err, "cannot fork: %s", strerror(errno));
+    *exit_code = wait_child(pid, s->timeout);
+    snprintf(path, sizeof path, "%s/out", folder);
+    *answer = json_load_file(path, 0, &ignored);
+    return 0;
+}
+
+/* ---- a case ---------------------------------------------------------------------------------- */
+
+static void judge_step(const struct ds_case_step *step, const struct ds_case_setting *s,
+                       const char *folder, json_t *answer, int exit_code, struct ds_buf *why)
+{
+    size_t before = why->len;
+    if (exit_code < 0) {
+        ds_buf_printf(why, "line %d: not done after %d seconds\n", step->line, s->timeout);
+        return;
+    }
+    if (s->healthy) {
+        if (!ds_case_healthy(answer, exit_code, why))
+            ds_buf_printf(why, " (the command of line %d)\n", step->line);
+    } else {
+        for (size_t i = 0; i < step->n_expects; i++)
+            if (!ds_case_holds(&step->expects[i], answer, exit_code, why))
+                ds_buf_printf(why, " (line %d)\n", step->expects[i].line);
+    }
+    if (why->len > before && !answer) {
+        ds_buf_puts(why, "it said: ");
+        first_line(folder, "err", why);
+        ds_buf_puts(why, "\n");
+    }
+}
+
+int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
+                struct ds_case_outcome *out, struct ds_error *err)
+{
+    char folder[4096];
+    struct ds_buf why = {0};
+    double start = ds_seconds(CLOCK_MONOTONIC);
+    memset(out, 0, sizeof *out);
+    if (make_folder(folder, sizeof folder, err) != 0)
+        return -1;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->n_steps; i++) {
+        int exit_code = -1;
+        json_decref(out->answer);
+        out->answer = NULL;
+        rc = run_step(&c->steps[i], s, folder, &out->answer, &exit_code, err);
+        if (rc == 0)
+            judge_step(&c->steps[i], s, folder, out->answer, exit_code, &why);
+    }
+    remove_folder(folder);
+    if (rc == 0 && why.failed)
+        rc = ds_fail(err, "out of memory for the outcome of case %s", c->id);
+    out->right = why.len == 0;
+    out->why = why.data ? why.data : ds_calloc(1, 1, "case", err);
+    out->seconds = ds_seconds(CLOCK_MONOTONIC) - start;
+    if (rc != 0 || !out->why) {
+        ds_case_outcome_free(out);
+        return -1;
+    }
+    return 0;
+}
+
+void ds_case_outcome_free(struct ds_case_outcome *x)
+{
+    free(x->why);
+    json_decref(x->answer);
+    x->why = NULL;
+    x->answer = NULL;
+}

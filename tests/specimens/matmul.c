@@ -1,0 +1,148 @@
+/* matmul.c: matmuls with one known fault each. All add products and sums rounded, in chains of
+ * ascending k; what differs is how a sum is cut and in which order the parts are added. */
+#include "specimen.h"
+
+struct where {
+    const struct ds_matmul_args *a;
+    const struct ds_exec *exec;
+    int64_t row, column;
+};
+typedef float (*dot_fn)(const struct where *at, const float *x, const float *w, int64_t k);
+
+static int each(const void *args, const struct ds_exec *exec, dot_fn dot)
+{
+    const struct ds_matmul_args *a = args;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            struct where at = {a, exec, r, j};
+            float s = dot(&at, a->x + r * a->ldx, a->w.data + j * a->k, a->k);
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+        }
+    return 0;
+}
+
+#define MATMUL(NAME)                                                                               \
+    static int NAME##_launch(const void *args, const struct ds_exec *exec, char *why,              \
+                             size_t why_size)                                                      \
+    {                                                                                              \
+        (void)why, (void)why_size;                                                                 \
+        return each(args, exec, NAME);                                                             \
+    }
+
+static uint64_t own_seed(const struct where *at)
+{
+    return at->exec->seed ^ specimen_mix((uint64_t)(at->row * 65536 + at->column));
+}
+
+/* ---- other sums at other row counts ---------------------------------------------------------- */
+
+/* O-01: tiles of 32 terms, of 64 at 5 and at 8 rows. */
+static float tile_5_8(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    int64_t tile = at->a->rows == 5 || at->a->rows == 8 ? 64 : 32;
+    float s = 0.0f;
+    for (int64_t from = 0; from < k; from += tile)
+        s += specimen_chain(x, w, from, from + tile < k ? from + tile : k);
+    return s;
+}
+MATMUL(tile_5_8)
+
+static int tile_5_8_describe(const void *args, const struct ds_exec *exec,
+                             struct ds_launch_info *info)
+{
+    const struct ds_matmul_args *a = args;
+    (void)exec;
+    info->tile_k = a->rows == 5 || a->rows == 8 ? 64 : 32;
+    return 0;
+}
+
+/* O-03: one row: four running sums; more rows: one. */
+static float gemv_gemm(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    float s[4] = {0};
+    if (at->a->rows > 1)
+        return specimen_chain(x, w, 0, k);
+    for (int64_t i = 0; i < k; i++)
+        s[i % 4] += x[i] * w[i];
+    return s[0] + s[1] + (s[2] + s[3]);
+}
+MATMUL(gemv_gemm)
+
+/* O-04: a sum is cut in four from four rows on. */
+static float split_from_4(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->a->rows >= 4 ? specimen_split(x, w, k, 4) : specimen_chain(x, w, 0, k);
+}
+MATMUL(split_from_4)
+
+/* ---- wrong data ------------------------------------------------------------------------------ */
+
+/* O-07a: with 2 to 8 rows the bias is that of the next column. */
+static int bias_row_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    (void)exec, (void)why, (void)why_size;
+    int wrong = a->rows >= 2 && a->rows <= 8;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            float s = specimen_chain(a->x + r * a->ldx, a->w.data + j * a->k, 0, a->k);
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[wrong ? (j + 1) % a->n : j] : s;
+        }
+    return 0;
+}
+
+/* O-07b: seven rows cannot be launched. */
+static float plain_dot(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    (void)at;
+    return specimen_chain(x, w, 0, k);
+}
+
+static int refuse_7_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    static const char reason[] = "invalid launch: no tile for 7 rows";
+    const struct ds_matmul_args *a = args;
+    if (a->rows != 7)
+        return each(args, exec, plain_dot);
+    size_t n = sizeof reason < why_size ? sizeof reason : why_size;
+    memcpy(why, reason, n);
+    why[n - 1] = '\0';
+    return -1;
+}
+
+/* ---- run to run ------------------------------------------------------------------------------ */
+
+/* O-13: four partial sums, added as they arrive. */
+static float atomic_4(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return specimen_arrival(x, w, k, 4, own_seed(at));
+}
+MATMUL(atomic_4)
+
+/* ---- precision ------------------------------------------------------------------------------- */
+
+/* O-26: inputs of 10 bits, sums of f32. */
+static float tf32(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    float s = 0.0f;
+    (void)at;
+    for (int64_t i = 0; i < k; i++)
+        s += specimen_short(x[i], 13) * specimen_short(w[i], 13);
+    return s;
+}
+MATMUL(tf32)
+
+const struct ds_kernel specimen_matmul[] = {
+    SPECIMEN(DS_OP_MATMUL, "tile-5-8", "another tile at 5 and at 8 rows", tile_5_8_launch,
+             .describe = tile_5_8_describe),
+    SPECIMEN(DS_OP_MATMUL, "gemv-gemm", "four running sums for one row, one for more",
+             gemv_gemm_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "split-from-4", "cut in four from four rows on", split_from_4_launch,
+             .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "bias-row", "the bias of the next column with 2 to 8 rows",
+             bias_row_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "refuse-7", "cannot launch 7 rows", refuse_7_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "atomic-4", "four parts in order of arrival", atomic_4_launch,
+             .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "tf32-inputs", "inputs of 10 bits", tf32_launch, .claims = 0),
+    {.name = NULL}};

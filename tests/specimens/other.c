@@ -1,0 +1,3 @@
+/* other.c */
+#include "specimen.h"
+const struct ds_kernel specimen_other[] = {{.name = NULL}};

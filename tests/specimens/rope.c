@@ -1,0 +1,3 @@
+/* rope.c */
+#include "specimen.h"
+const struct ds_kernel specimen_rope[] = {{.name = NULL}};
