@@ -274,6 +274,26 @@ static int window_4(struct head *h)
 ATTENTION(window_5)
 ATTENTION(window_4)
 
+/* O-19a: the newest row reads one slot beyond the request's length, when the cache has room. */
+static int one_beyond(struct head *h)
+{
+    if (h->end == h->s->kv_len && h->end < h->a->pages * h->a->page_size)
+        h->end++;
+    return 0;
+}
+ATTENTION(one_beyond)
+
+/* O-41: a recorded graph keeps the length it was recorded with: lengths 9 to 15 are taken for 8,
+ * 25 to 31 for 24. */
+static int graph_bands(struct head *h)
+{
+    int64_t n = h->s->kv_len;
+    if (h->s->q_len == 1 && ((n > 8 && n < 16) || (n > 24 && n < 32)))
+        h->end -= n % 8;
+    return 0;
+}
+ATTENTION(graph_bands)
+
 #define DOES_WINDOWS .features = DS_FEATURE_WINDOW
 const struct ds_kernel specimen_attention[] = {
     SPECIMEN(DS_OP_ATTENTION, "plain", "slots in order: nothing wrong", plain_launch,
@@ -302,4 +322,8 @@ const struct ds_kernel specimen_attention[] = {
              DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "window-5", "a window of 5", window_5_launch, DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "window-4", "a window of 4", window_4_launch, DOES_WINDOWS),
+    SPECIMEN(DS_OP_ATTENTION, "one-beyond", "reads a slot that nobody wrote", one_beyond_launch,
+             DOES_WINDOWS),
+    SPECIMEN(DS_OP_ATTENTION, "graph-bands", "lengths 9-15 and 25-31 are those of the recording",
+             graph_bands_launch, DOES_WINDOWS),
     {.name = NULL}};

@@ -175,6 +175,39 @@ static float hidden_threads(const struct where *at, const float *x, const float 
 }
 MATMUL(hidden_threads)
 
+/* O-05: a sum is cut in four from 16 rows on: padding makes the call larger. */
+static float split_from_16(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->a->rows >= 16 ? specimen_split(x, w, k, 4) : specimen_chain(x, w, 0, k);
+}
+MATMUL(split_from_16)
+
+/* O-19b: the first launch of a process draws the tile of all that follow, as timing does. */
+static int64_t tuned_tile;
+
+static float autotuned(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    (void)at;
+    return specimen_split(x, w, k, tuned_tile);
+}
+
+static int autotuned_launch(const void *args, const struct ds_exec *exec, char *why,
+                            size_t why_size)
+{
+    (void)why, (void)why_size;
+    if (!tuned_tile)
+        tuned_tile = specimen_mix(exec->seed) % 2 ? 2 : 4;
+    return each(args, exec, autotuned);
+}
+
+static int autotuned_describe(const void *args, const struct ds_exec *exec,
+                              struct ds_launch_info *info)
+{
+    (void)args, (void)exec;
+    info->split = (int32_t)tuned_tile;
+    return 0;
+}
+
 /* ---- precision ------------------------------------------------------------------------------- */
 
 /* O-26: inputs of 10 bits, sums of f32. */
@@ -200,7 +233,49 @@ static float bf16_head(const struct where *at, const float *x, const float *w, i
 }
 MATMUL(bf16_head)
 
+/* O-19c: activations in 8 bits with one scale for the whole call: every row depends on all. */
+static int call_scale_launch(const void *args, const struct ds_exec *exec, char *why,
+                             size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    float largest = 0.0f;
+    (void)exec, (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->k; i++)
+            largest = fmaxf(largest, fabsf(a->x[r * a->ldx + i]));
+    float scale = largest > 0.0f ? largest / 127.0f : 1.0f;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            const float *x = a->x + r * a->ldx, *w = a->w.data + j * a->k;
+            float s = 0.0f;
+            for (int64_t i = 0; i < a->k; i++)
+                s += nearbyintf(x[i] / scale) * scale * w[i];
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+        }
+    return 0;
+}
+
+/* O-36: logits in so few bits that some are equal. */
+static int coarse_head_launch(const void *args, const struct ds_exec *exec, char *why,
+                              size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    int rc = plain_dot_launch(args, exec, why, why_size);
+    for (int64_t r = 0; a->n >= 256 && r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++)
+            a->y[r * a->ldy + j] = specimen_short(a->y[r * a->ldy + j], 22);
+    return rc;
+}
+
 const struct ds_kernel specimen_matmul[] = {
+    SPECIMEN(DS_OP_MATMUL, "split-from-16", "cut in four from 16 rows on", split_from_16_launch,
+             .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "autotuned", "every process draws its tile", autotuned_launch,
+             .describe = autotuned_describe),
+    SPECIMEN(DS_OP_MATMUL, "call-scale", "one scale of 8 bits for the whole call",
+             call_scale_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "coarse-head", "logits of 1 bit behind the point", coarse_head_launch,
+             .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_MATMUL, "plain", "one chain: nothing wrong", plain_dot_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_MATMUL, "plain-too", "the same as plain", plain_dot_launch,
