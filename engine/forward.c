@@ -26,8 +26,10 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
                        "forward pass: %d rows, %d requests, capacity %d: each must be positive",
                        (int)c->max_rows, (int)c->n_requests, (int)c->capacity);
     for (int s = 0; s < DS_ST_COUNT; s++) {
+        static const struct ds_site_wants plain;
         int op = ds_stage(s)->op;
-        if (op >= 0 && (!c->kernels.op[op] || !c->kernels.op[op]->launch))
+        if (op >= 0 && ds_site_parts(s, 0, &m->hp, &plain) > 0 &&
+            (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
     if (ds_kernel_set_available(&c->kernels, err) != 0)
@@ -49,6 +51,42 @@ static int rows_of(struct ds_forward *f, float **out, int64_t width, const char 
     *out = ds_alloc_aligned((size_t)f->config.max_rows, row, what, err);
     return *out ? 0 : -1;
 }
+
+/* ---- sites ----------------------------------------------------------------------------------- */
+
+int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites,
+                     struct ds_edge **edges, uint32_t *n_edges, struct ds_error *err)
+{
+    static const struct ds_site_wants plain;
+    return ds_site_list(&m->hp, dtype, &plain, sites, n_sites, edges, n_edges, err);
+}
+
+uint64_t ds_forward_unrounded(const struct ds_model *m, const struct ds_kernel_set *kernels)
+{
+    uint32_t ops = 0;
+    for (int op = 0; op < DS_OP_COUNT; op++)
+        if (kernels->op[op] && kernels->op[op]->features & DS_FEATURE_UNROUNDED)
+            ops |= 1u << op;
+    return ds_site_read_by(&m->hp, ops);
+}
+
+static int make_map(struct ds_forward *f, struct ds_error *err)
+{
+    const struct ds_forward_config *c = &f->config;
+    struct ds_site *own = NULL;
+    struct ds_edge *edges = NULL;
+    uint32_t n_own = 0, n_edges;
+    if (!c->sites && ds_forward_sites(f->m, c->dtype, &own, &n_own, &edges, &n_edges, err) != 0)
+        return -1;
+    int rc = ds_site_map_new(own ? own : c->sites, own ? n_own : c->n_sites, f->m->hp.n_layers,
+                             &f->map, err);
+    free(own);
+    free(edges);
+    f->config.sites = NULL;
+    return rc;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int allocate_activations(struct ds_forward *f, struct ds_error *err)
 {
@@ -74,15 +112,15 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
         {&f->kv_back, f->kv_dim, "cache rows read back", -1},
         {&f->head_in, f->d, "head input rows", -1},
     };
-    const uint32_t unrounded =
-        f->config.dtype == DS_F32 ? 0 : ds_forward_unrounded(&f->config.kernels);
+    const uint64_t unrounded =
+        f->config.dtype == DS_F32 ? 0 : ds_forward_unrounded(f->m, &f->config.kernels);
     int64_t widest = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
             return -1;
         if (f->config.poison)
             ds_forward_poison(*list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width);
-        if (list[i].stage >= 0 && unrounded >> list[i].stage & 1) {
+        if (list[i].stage >= 0 && unrounded & DS_STAGE_BIT(list[i].stage)) {
             int n = f->n_twins++;
             f->twin[n].rounded = *list[i].out;
             if (rows_of(f, &f->twin[n].unrounded, list[i].width, "rows before rounding", err) != 0)
@@ -170,6 +208,8 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     if (ds_kv_cache_init(&f->cache, hp->n_layers, c->n_requests, c->capacity, c->page_size,
                          f->kv_dim, err) != 0)
         return -1;
+    if (make_map(f, err) != 0)
+        return -1;
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
     if (!f->logits || allocate_activations(f, err) != 0 || allocate_plan(f, err) != 0)
         return -1;
@@ -222,6 +262,7 @@ void ds_forward_free(struct ds_forward *f)
     for (int i = 0; i < f->n_twins; i++)
         free(f->twin[i].unrounded);
     ds_kv_cache_free(&f->cache);
+    ds_site_map_free(f->map);
     ds_team_free(f->team);
     free(f);
 }

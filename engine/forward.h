@@ -13,22 +13,14 @@
 /* ---- sites ----------------------------------------------------------------------------------- */
 
 /* The model's sites in execution order and the edges between them, with activations stored as
- * `dtype`. malloc'ed; the caller frees both. Stages: positions kv_len (whole numbers, layer -1),
- * embed, per layer attn_norm q_proj k_proj v_proj q_rope k_rope kv_write/k kv_write/v attn_out
- * o_proj resid_attn ffn_norm gate up act down resid_ffn, then final_norm logits token. */
+ * `dtype`, and none that an arm must ask for (site_map.h has those, too). malloc'ed; the caller
+ * frees both. */
 int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites, uint32_t *n_sites,
                      struct ds_edge **edges, uint32_t *n_edges, struct ds_error *err);
 
-/* Stages whose rows these kernels read as they were before rounding (DS_FEATURE_UNROUNDED), as a bit
- * for each stage; 0 = none. */
-uint32_t ds_forward_unrounded(const struct ds_kernel_set *kernels);
-/* The same bits from a list of sites made by the function below. */
-uint32_t ds_forward_unrounded_of(const struct ds_site *sites, size_t n);
-/* Sites and edges where such stages have a site of part "unrounded" (always f32) before their own:
- * what a kernel reads must be seen, or it is blamed for what it was given. */
-int ds_forward_sites_with(const struct ds_model *m, int dtype, uint32_t unrounded,
-                          struct ds_site **sites, uint32_t *n_sites, struct ds_edge **edges,
-                          uint32_t *n_edges, struct ds_error *err);
+/* Stages whose rows these kernels read as they were before rounding (DS_FEATURE_UNROUNDED), as
+ * DS_STAGE_BITs; 0 = none. For ds_site_wants. */
+uint64_t ds_forward_unrounded(const struct ds_model *m, const struct ds_kernel_set *kernels);
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
@@ -50,9 +42,10 @@ struct ds_forward_config {
     int threads;
     int32_t max_rows; /* rows of the largest call */
     int32_t n_requests;
-    int32_t capacity;   /* cache slots per request, left padding included */
-    int32_t page_size;  /* 0 = one page per request */
-    uint32_t unrounded; /* the probe's sites were made with these */
+    int32_t capacity;            /* cache slots per request, left padding included */
+    int32_t page_size;           /* 0 = one page per request */
+    const struct ds_site *sites; /* [n_sites] the probe's (not kept); NULL: ds_forward_sites */
+    size_t n_sites;
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
     struct ds_place *place; /* where to say what is being done; NULL: nowhere */

@@ -83,29 +83,22 @@ static void follow(struct ds_forward *f, float *twin, int64_t n)
         ds_team_run(f->team, follow_share, &r);
 }
 
-static uint32_t site_of(const struct ds_pass *p, int stage)
-{
-    const struct ds_forward *f = p->f;
-    return ds_stage_site(stage, p->layer, f->m->hp.n_layers, f->config.unrounded);
-}
-
-/* Shows all recorded rows of a stage's site, or of the one before it, where the rows are those
- * before rounding. */
-static int show_at(struct ds_pass *p, int stage, uint32_t before, void *data, size_t element)
+/* Shows all recorded rows of a stage at one of its sites, if the list of sites has it. */
+static int show_at(struct ds_pass *p, int stage, uint32_t site, void *data, size_t element)
 {
     struct ds_forward *f = p->f;
-    if (!p->probe || !f->n_rec)
+    if (!p->probe || !f->n_rec || site == DS_NO_SITE)
         return 0;
     if (!f->launch_known[stage])
         ds_pass_describe(f, stage, NULL);
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
-    return ds_probe_site(p->probe, site_of(p, stage) - before, &f->launch[stage], data,
-                         (size_t)width * element, (uint32_t)width, NULL, 0, p->err);
+    return ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
+                         (uint32_t)width, NULL, 0, p->err);
 }
 
 static int show(struct ds_pass *p, int stage, void *data, size_t element)
 {
-    return show_at(p, stage, 0, data, element);
+    return show_at(p, stage, ds_site_map_at(p->f->map, stage, p->layer, 0), data, element);
 }
 
 /* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
@@ -114,7 +107,7 @@ static int show(struct ds_pass *p, int stage, void *data, size_t element)
 static int emit(struct ds_pass *p, int stage, float *y)
 {
     struct ds_forward *f = p->f;
-    if (f->config.unrounded >> stage & 1 && show_at(p, stage, 1, y, sizeof *y) != 0)
+    if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
     if (f->config.dtype == DS_F32)
         return show(p, stage, y, sizeof *y);
@@ -136,7 +129,8 @@ static int emit(struct ds_pass *p, int stage, float *y)
 static int show_chosen(struct ds_pass *p, int stage, void *data, size_t element)
 {
     struct ds_forward *f = p->f;
-    if (!p->probe || !f->n_rec)
+    uint32_t site = ds_site_map_at(f->map, stage, p->layer, 0);
+    if (!p->probe || !f->n_rec || site == DS_NO_SITE)
         return 0;
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
     size_t stride = (size_t)width * element;
@@ -144,9 +138,9 @@ static int show_chosen(struct ds_pass *p, int stage, void *data, size_t element)
         int recorded = f->logit_rec[i] != UINT32_MAX;
         for (n = 1; i + n < f->n_logits && (f->logit_rec[i + n] != UINT32_MAX) == recorded; n++)
             ;
-        if (recorded && ds_probe_site(p->probe, site_of(p, stage), &f->launch[stage],
-                                      (char *)data + (size_t)i * stride, stride, (uint32_t)width,
-                                      f->logit_rec + i, (uint32_t)n, p->err) != 0)
+        if (recorded &&
+            ds_probe_site(p->probe, site, &f->launch[stage], (char *)data + (size_t)i * stride,
+                          stride, (uint32_t)width, f->logit_rec + i, (uint32_t)n, p->err) != 0)
             return -1;
     }
     return 0;

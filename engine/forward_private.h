@@ -7,7 +7,7 @@
 #include "base/team.h"
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
-#include "engine/stages.h"
+#include "engine/site_map.h"
 
 /* A quiet NaN that no arithmetic produces: what unwritten memory holds when `poison` is asked for.
  */
@@ -18,6 +18,7 @@ enum { DS_TWINS = 13 };
 struct ds_forward {
     struct ds_model *m;
     struct ds_forward_config config;
+    struct ds_site_map *map; /* where the probe's sites are */
     struct ds_team *team;
     struct ds_exec exec;
     struct ds_kv_cache cache;

@@ -42,6 +42,14 @@ struct ds_hparams {
     int32_t rope_neox; /* 0: interleaved pairs (2i, 2i+1), as llama GGUF files are stored */
     float rms_eps;
     int32_t tied; /* the output head is the embedding table */
+    int32_t n_experts; /* 0: one feed-forward part for all rows, of width d_ff */
+    int32_t top_k;     /* experts of a row */
+    int32_t d_ff_expert;
+    int32_t d_ff_shared; /* of the expert that every row passes; 0 = none */
+    int32_t norm_top_k;  /* the weights of a row's experts are divided by their sum */
+    int32_t qk_norm;     /* q and k are normalised per head */
+    int32_t window;      /* a query sees so many slots, its own included; 0 = all */
+    float soft_cap;      /* of attention's scores; 0 = none */
 };
 
 struct ds_model {

@@ -6,53 +6,82 @@
 #include "kernels/registry.h"
 
 /* clang-format off */
-#define ROW(s) {DS_ST_##s, DS_EDGE_ROW}
-#define CAUSAL(s) {DS_ST_##s, DS_EDGE_CAUSAL}
+#define ROW(s) {DS_ST_##s, DS_EDGE_ROW, 0}
+#define CAUSAL(s) {DS_ST_##s, DS_EDGE_CAUSAL, 0}
+#define MAYBE(s) {DS_ST_##s, DS_EDGE_ROW, 1}
 
 enum { ENGINE = -1 };
 
+#define STAGE(s, name, part, op, width, store, when, parts) \
+    [DS_ST_##s] = {name, part, op, DS_WIDTH_##width, DS_STORE_##store, DS_WHEN_##when, DS_PARTS_##parts,
+#define READS(n, ...) n, {__VA_ARGS__}}
+#define READS_NOTHING 0, {{0, 0, 0}}}
+
 /* The embedding reads token ids only, which are no site: they are the request itself. */
 static const struct ds_stage_info table[DS_ST_COUNT] = {
-    [DS_ST_POSITIONS] = {"positions", "", ENGINE, DS_WIDTH_ONE, DS_STORE_I32, 0, {{0, 0}}},
-    [DS_ST_KV_LEN] = {"kv_len", "", ENGINE, DS_WIDTH_ONE, DS_STORE_I32, 0, {{0, 0}}},
-    [DS_ST_EMBED] = {"embed", "", DS_OP_EMBED, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 0, {{0, 0}}},
-    [DS_ST_ATTN_NORM] = {"attn_norm", "", DS_OP_RMSNORM, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 1,
-        {ROW(RESID_IN)}},
-    [DS_ST_Q_PROJ] = {"q_proj", "", DS_OP_MATMUL, DS_WIDTH_Q, DS_STORE_ACTIVATION, 1,
-        {ROW(ATTN_NORM)}},
-    [DS_ST_K_PROJ] = {"k_proj", "", DS_OP_MATMUL, DS_WIDTH_KV, DS_STORE_ACTIVATION, 1,
-        {ROW(ATTN_NORM)}},
-    [DS_ST_V_PROJ] = {"v_proj", "", DS_OP_MATMUL, DS_WIDTH_KV, DS_STORE_ACTIVATION, 1,
-        {ROW(ATTN_NORM)}},
-    [DS_ST_Q_ROPE] = {"q_rope", "", DS_OP_ROPE, DS_WIDTH_Q, DS_STORE_ACTIVATION, 2,
-        {ROW(POSITIONS), ROW(Q_PROJ)}},
-    [DS_ST_K_ROPE] = {"k_rope", "", DS_OP_ROPE, DS_WIDTH_KV, DS_STORE_ACTIVATION, 2,
-        {ROW(POSITIONS), ROW(K_PROJ)}},
-    [DS_ST_KV_WRITE_K] = {"kv_write", "k", DS_OP_CACHE, DS_WIDTH_KV, DS_STORE_ACTIVATION, 1,
-        {ROW(K_ROPE)}},
-    [DS_ST_KV_WRITE_V] = {"kv_write", "v", DS_OP_CACHE, DS_WIDTH_KV, DS_STORE_ACTIVATION, 1,
-        {ROW(V_PROJ)}},
-    [DS_ST_ATTN_OUT] = {"attn_out", "", DS_OP_ATTENTION, DS_WIDTH_Q, DS_STORE_ACTIVATION, 4,
-        {ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), CAUSAL(KV_WRITE_V)}},
-    [DS_ST_O_PROJ] = {"o_proj", "", DS_OP_MATMUL, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 1,
-        {ROW(ATTN_OUT)}},
-    [DS_ST_RESID_ATTN] = {"resid_attn", "", DS_OP_ADD, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 2,
-        {ROW(RESID_IN), ROW(O_PROJ)}},
-    [DS_ST_FFN_NORM] = {"ffn_norm", "", DS_OP_RMSNORM, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 1,
-        {ROW(RESID_ATTN)}},
-    [DS_ST_GATE] = {"gate", "", DS_OP_MATMUL, DS_WIDTH_FFN, DS_STORE_ACTIVATION, 1,
-        {ROW(FFN_NORM)}},
-    [DS_ST_UP] = {"up", "", DS_OP_MATMUL, DS_WIDTH_FFN, DS_STORE_ACTIVATION, 1, {ROW(FFN_NORM)}},
-    [DS_ST_ACT] = {"act", "", DS_OP_SILU_MUL, DS_WIDTH_FFN, DS_STORE_ACTIVATION, 2,
-        {ROW(GATE), ROW(UP)}},
-    [DS_ST_DOWN] = {"down", "", DS_OP_MATMUL, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 1, {ROW(ACT)}},
-    [DS_ST_RESID_FFN] = {"resid_ffn", "", DS_OP_ADD, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 2,
-        {ROW(RESID_ATTN), ROW(DOWN)}},
-    [DS_ST_FINAL_NORM] = {"final_norm", "", DS_OP_RMSNORM, DS_WIDTH_MODEL, DS_STORE_ACTIVATION, 1,
-        {ROW(RESID_IN)}},
-    [DS_ST_LOGITS] = {"logits", "", DS_OP_MATMUL, DS_WIDTH_VOCAB, DS_STORE_F32, 1,
-        {ROW(FINAL_NORM)}},
-    [DS_ST_TOKEN] = {"token", "", DS_OP_SAMPLE, DS_WIDTH_ONE, DS_STORE_I32, 1, {ROW(LOGITS)}},
+    STAGE(POSITIONS, "positions", "", ENGINE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
+    STAGE(KV_LEN, "kv_len", "", ENGINE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
+    STAGE(SLOTS, "slots", "", ENGINE, ONE, I32, SLOTS, ONE) READS_NOTHING,
+    STAGE(EMBED, "embed", "", DS_OP_EMBED, MODEL, ACTIVATION, ALWAYS, ONE) READS_NOTHING,
+
+    STAGE(TRANSFER_SRC, "transfer", "src", ENGINE, MODEL, ACTIVATION, BOUNDARY, ONE) READS(1, ROW(RESID_IN)),
+    STAGE(TRANSFER_DST, "transfer", "dst", ENGINE, MODEL, ACTIVATION, BOUNDARY, ONE) READS(1, ROW(TRANSFER_SRC)),
+    STAGE(ATTN_NORM, "attn_norm", "", DS_OP_RMSNORM, MODEL, ACTIVATION, ALWAYS, ONE) READS(1, ROW(TRANSFER_DST)),
+    STAGE(Q_PROJ, "q_proj", "", DS_OP_MATMUL, Q, ACTIVATION, ALWAYS, ONE) READS(1, ROW(ATTN_NORM)),
+    STAGE(K_PROJ, "k_proj", "", DS_OP_MATMUL, KV, ACTIVATION, ALWAYS, ONE) READS(1, ROW(ATTN_NORM)),
+    STAGE(V_PROJ, "v_proj", "", DS_OP_MATMUL, KV, ACTIVATION, ALWAYS, ONE) READS(1, ROW(ATTN_NORM)),
+    STAGE(Q_NORM, "q_norm", "", DS_OP_RMSNORM, Q, ACTIVATION, QK_NORM, ONE) READS(1, ROW(Q_PROJ)),
+    STAGE(K_NORM, "k_norm", "", DS_OP_RMSNORM, KV, ACTIVATION, QK_NORM, ONE) READS(1, ROW(K_PROJ)),
+    STAGE(Q_ROPE, "q_rope", "", DS_OP_ROPE, Q, ACTIVATION, ALWAYS, ONE) READS(2, ROW(POSITIONS), ROW(Q_NORM)),
+    STAGE(K_ROPE, "k_rope", "", DS_OP_ROPE, KV, ACTIVATION, ALWAYS, ONE) READS(2, ROW(POSITIONS), ROW(K_NORM)),
+    STAGE(KV_WRITE_K, "kv_write", "k", DS_OP_CACHE, KV, ACTIVATION, ALWAYS, ONE) READS(2, MAYBE(SLOTS), ROW(K_ROPE)),
+    STAGE(KV_WRITE_V, "kv_write", "v", DS_OP_CACHE, KV, ACTIVATION, ALWAYS, ONE) READS(2, MAYBE(SLOTS), ROW(V_PROJ)),
+    STAGE(ATTN_OUT, "attn_out", "", DS_OP_ATTENTION, Q, ACTIVATION, ALWAYS, ONE)
+        READS(4, ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), CAUSAL(KV_WRITE_V)),
+    STAGE(O_PARTIAL, "o_proj", "", DS_OP_MATMUL, MODEL, F32, RANKS, RANKS) READS(1, ROW(ATTN_OUT)),
+    STAGE(O_ALLREDUCE, "allreduce", "o_proj", DS_OP_ALLREDUCE, MODEL, ACTIVATION, RANKS, ONE) READS(1, ROW(O_PARTIAL)),
+    STAGE(O_PROJ, "o_proj", "", DS_OP_MATMUL, MODEL, ACTIVATION, ALWAYS, ONE) READS(1, ROW(O_ALLREDUCE)),
+    STAGE(RESID_ATTN, "resid_attn", "", DS_OP_ADD, MODEL, ACTIVATION, ALWAYS, ONE)
+        READS(2, ROW(TRANSFER_DST), ROW(O_PROJ)),
+    STAGE(FFN_NORM, "ffn_norm", "", DS_OP_RMSNORM, MODEL, ACTIVATION, ALWAYS, ONE) READS(1, ROW(RESID_ATTN)),
+
+    STAGE(GATE, "gate", "", DS_OP_MATMUL, FFN, ACTIVATION, DENSE, ONE) READS(1, ROW(FFN_NORM)),
+    STAGE(UP, "up", "", DS_OP_MATMUL, FFN, ACTIVATION, DENSE, ONE) READS(1, ROW(FFN_NORM)),
+    STAGE(ACT, "act", "", DS_OP_SILU_MUL, FFN, ACTIVATION, DENSE, ONE) READS(2, ROW(GATE), ROW(UP)),
+    STAGE(DOWN_PARTIAL, "down", "", DS_OP_MATMUL, MODEL, F32, RANKS, RANKS) READS(1, ROW(ACT)),
+    STAGE(DOWN_ALLREDUCE, "allreduce", "down", DS_OP_ALLREDUCE, MODEL, ACTIVATION, RANKS, ONE)
+        READS(1, ROW(DOWN_PARTIAL)),
+    STAGE(DOWN, "down", "", DS_OP_MATMUL, MODEL, ACTIVATION, DENSE, ONE) READS(1, ROW(DOWN_ALLREDUCE)),
+
+    STAGE(ROUTER_LOGITS, "router_logits", "", DS_OP_MATMUL, EXPERTS, ACTIVATION, EXPERTS, ONE) READS(1, ROW(FFN_NORM)),
+    STAGE(ROUTER_LOGITS_SHARED, "router_logits", "shared", DS_OP_MATMUL, ONE, ACTIVATION, SHARED, ONE)
+        READS(1, ROW(FFN_NORM)),
+    STAGE(ROUTER_IDS, "router_ids", "", DS_OP_ROUTER, TOP_K, I32, EXPERTS, ONE) READS(1, ROW(ROUTER_LOGITS)),
+    STAGE(ROUTER_WEIGHTS, "router_ids", "weights", DS_OP_ROUTER, ADDENDS, F32, EXPERTS, ONE)
+        READS(3, ROW(ROUTER_LOGITS), MAYBE(ROUTER_LOGITS_SHARED), ROW(ROUTER_IDS)),
+    STAGE(GATE_EXPERT, "gate", "", DS_OP_MATMUL, FFN_EXPERT, ACTIVATION, EXPERTS, CHOSEN)
+        READS(2, ROW(FFN_NORM), ROW(ROUTER_IDS)),
+    STAGE(UP_EXPERT, "up", "", DS_OP_MATMUL, FFN_EXPERT, ACTIVATION, EXPERTS, CHOSEN)
+        READS(2, ROW(FFN_NORM), ROW(ROUTER_IDS)),
+    STAGE(ACT_EXPERT, "act", "", DS_OP_SILU_MUL, FFN_EXPERT, ACTIVATION, EXPERTS, CHOSEN)
+        READS(2, ROW(GATE_EXPERT), ROW(UP_EXPERT)),
+    STAGE(EXPERT_OUT, "expert_out", "", DS_OP_MATMUL, MODEL, ACTIVATION, EXPERTS, CHOSEN)
+        READS(2, ROW(ACT_EXPERT), ROW(ROUTER_IDS)),
+    STAGE(GATE_SHARED, "gate", "shared", DS_OP_MATMUL, FFN_SHARED, ACTIVATION, SHARED, ONE) READS(1, ROW(FFN_NORM)),
+    STAGE(UP_SHARED, "up", "shared", DS_OP_MATMUL, FFN_SHARED, ACTIVATION, SHARED, ONE) READS(1, ROW(FFN_NORM)),
+    STAGE(ACT_SHARED, "act", "shared", DS_OP_SILU_MUL, FFN_SHARED, ACTIVATION, SHARED, ONE)
+        READS(2, ROW(GATE_SHARED), ROW(UP_SHARED)),
+    STAGE(EXPERT_OUT_SHARED, "expert_out", "shared", DS_OP_MATMUL, MODEL, ACTIVATION, SHARED, ONE)
+        READS(1, ROW(ACT_SHARED)),
+    STAGE(MOE_COMBINE, "moe_combine", "", DS_OP_COMBINE, MODEL, ACTIVATION, EXPERTS, ONE)
+        READS(3, ROW(ROUTER_WEIGHTS), ROW(EXPERT_OUT), MAYBE(EXPERT_OUT_SHARED)),
+    STAGE(RESID_FFN, "resid_ffn", "", DS_OP_ADD, MODEL, ACTIVATION, ALWAYS, ONE)
+        READS(3, ROW(RESID_ATTN), MAYBE(DOWN), MAYBE(MOE_COMBINE)),
+
+    STAGE(FINAL_NORM, "final_norm", "", DS_OP_RMSNORM, MODEL, ACTIVATION, ALWAYS, ONE) READS(1, ROW(RESID_IN)),
+    STAGE(LOGITS, "logits", "", DS_OP_MATMUL, VOCAB, F32, ALWAYS, ONE) READS(1, ROW(FINAL_NORM)),
+    STAGE(LOGITS_PROCESSED, "logits_processed", "", ENGINE, VOCAB, F32, PROCESSED, ONE) READS(1, ROW(LOGITS)),
+    STAGE(TOKEN, "token", "", DS_OP_SAMPLE, ONE, I32, ALWAYS, ONE) READS(1, ROW(LOGITS_PROCESSED)),
 };
 /* clang-format on */
 
@@ -79,40 +108,17 @@ int64_t ds_stage_width_of(int s, const struct ds_hparams *hp)
         return hp->d_ff;
     case DS_WIDTH_VOCAB:
         return hp->vocab;
+    case DS_WIDTH_EXPERTS:
+        return hp->n_experts;
+    case DS_WIDTH_TOP_K:
+        return hp->top_k;
+    case DS_WIDTH_ADDENDS:
+        return hp->top_k + (hp->d_ff_shared > 0);
+    case DS_WIDTH_FFN_EXPERT:
+        return hp->d_ff_expert;
+    case DS_WIDTH_FFN_SHARED:
+        return hp->d_ff_shared;
     default:
         return 1;
     }
-}
-
-uint32_t ds_stages_read_by(uint32_t ops)
-{
-    uint32_t stages = 0;
-    ops &= ~(1u << DS_OP_CACHE);
-    for (int s = 0; s < DS_ST_COUNT; s++)
-        for (int i = 0; table[s].op >= 0 && ops >> table[s].op & 1 && i < table[s].n_inputs; i++) {
-            int from = table[s].inputs[i].stage;
-            stages |= from == DS_ST_RESID_IN ? 1u << DS_ST_EMBED | 1u << DS_ST_RESID_FFN
-                      : table[from].store == DS_STORE_ACTIVATION ? 1u << from
-                                                                 : 0u;
-        }
-    return stages & ~(1u << DS_ST_KV_WRITE_K | 1u << DS_ST_KV_WRITE_V);
-}
-
-/* Sites of stages begin..end-1 of one layer. */
-static uint32_t sites_of(int begin, int end, uint32_t unrounded)
-{
-    uint32_t bits = unrounded >> begin & ((1u << (end - begin)) - 1);
-    return (uint32_t)(end - begin + __builtin_popcount(bits));
-}
-
-uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers, uint32_t unrounded)
-{
-    const uint32_t before = sites_of(0, DS_ST_FIRST_OF_LAYER, unrounded),
-                   each = sites_of(DS_ST_FIRST_OF_LAYER, DS_ST_FIRST_AFTER, unrounded);
-    if (s < DS_ST_FIRST_OF_LAYER)
-        return sites_of(0, s + 1, unrounded) - 1;
-    if (s >= DS_ST_FIRST_AFTER)
-        return before + (uint32_t)n_layers * each + sites_of(DS_ST_FIRST_AFTER, s + 1, unrounded) -
-               1;
-    return before + (uint32_t)layer * each + sites_of(DS_ST_FIRST_OF_LAYER, s + 1, unrounded) - 1;
 }

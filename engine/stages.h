@@ -1,5 +1,5 @@
-/* stages.h: the stages of the forward pass as one table: name, op, width, and what each reads.
- * Knows no values. */
+/* stages.h: the stages of the forward pass as one table: name, op, width, when it exists, and what
+ * it reads. Knows no values. */
 #ifndef DS_STAGES_H
 #define DS_STAGES_H
 
@@ -7,41 +7,65 @@
 
 #include <stdint.h>
 
-/* In execution order. The first three stand before the layers, the last three after them. */
+/* In execution order. The first group stands before the layers, the last one after them. */
 enum ds_stage {
     DS_ST_POSITIONS = 0,
     DS_ST_KV_LEN,
+    DS_ST_SLOTS,
     DS_ST_EMBED,
+    /* a layer */
+    DS_ST_TRANSFER_SRC, /* the residual stream as it leaves one device ... */
+    DS_ST_TRANSFER_DST, /* ... and as it arrives at the next */
     DS_ST_ATTN_NORM,
     DS_ST_Q_PROJ,
     DS_ST_K_PROJ,
     DS_ST_V_PROJ,
+    DS_ST_Q_NORM,
+    DS_ST_K_NORM,
     DS_ST_Q_ROPE,
     DS_ST_K_ROPE,
     DS_ST_KV_WRITE_K,
     DS_ST_KV_WRITE_V,
     DS_ST_ATTN_OUT,
+    DS_ST_O_PARTIAL, /* a rank's share of o_proj's sum */
+    DS_ST_O_ALLREDUCE,
     DS_ST_O_PROJ,
     DS_ST_RESID_ATTN,
     DS_ST_FFN_NORM,
-    DS_ST_GATE,
+    DS_ST_GATE, /* the feed-forward part of a model without experts */
     DS_ST_UP,
     DS_ST_ACT,
+    DS_ST_DOWN_PARTIAL,
+    DS_ST_DOWN_ALLREDUCE,
     DS_ST_DOWN,
+    DS_ST_ROUTER_LOGITS, /* of one with experts */
+    DS_ST_ROUTER_LOGITS_SHARED,
+    DS_ST_ROUTER_IDS,
+    DS_ST_ROUTER_WEIGHTS,
+    DS_ST_GATE_EXPERT,
+    DS_ST_UP_EXPERT,
+    DS_ST_ACT_EXPERT,
+    DS_ST_EXPERT_OUT,
+    DS_ST_GATE_SHARED,
+    DS_ST_UP_SHARED,
+    DS_ST_ACT_SHARED,
+    DS_ST_EXPERT_OUT_SHARED,
+    DS_ST_MOE_COMBINE,
     DS_ST_RESID_FFN,
+    /* after the layers */
     DS_ST_FINAL_NORM,
     DS_ST_LOGITS,
+    DS_ST_LOGITS_PROCESSED,
     DS_ST_TOKEN,
     DS_ST_COUNT,
     /* Only as an input: the residual stream that enters the layer: embed in layer 0, else the
        previous layer's resid_ffn. */
     DS_ST_RESID_IN = DS_ST_COUNT
 };
-enum {
-    DS_ST_FIRST_OF_LAYER = DS_ST_ATTN_NORM,
-    DS_ST_FIRST_AFTER = DS_ST_FINAL_NORM,
-    DS_STAGES_PER_LAYER = DS_ST_FINAL_NORM - DS_ST_ATTN_NORM
-};
+enum { DS_ST_FIRST_OF_LAYER = DS_ST_TRANSFER_SRC, DS_ST_FIRST_AFTER = DS_ST_FINAL_NORM };
+_Static_assert(DS_ST_COUNT <= 64, "sets of stages are kept in 64 bits");
+
+#define DS_STAGE_BIT(s) ((uint64_t)1 << (s))
 
 enum ds_stage_width {
     DS_WIDTH_ONE,
@@ -49,22 +73,48 @@ enum ds_stage_width {
     DS_WIDTH_Q,
     DS_WIDTH_KV,
     DS_WIDTH_FFN,
-    DS_WIDTH_VOCAB
+    DS_WIDTH_VOCAB,
+    DS_WIDTH_EXPERTS,
+    DS_WIDTH_TOP_K,
+    DS_WIDTH_ADDENDS, /* of moe_combine: top_k, one more with a shared expert */
+    DS_WIDTH_FFN_EXPERT,
+    DS_WIDTH_FFN_SHARED
 };
 /* How a stage's rows are stored: the activation dtype, always f32, or i32. */
 enum ds_stage_store { DS_STORE_ACTIVATION, DS_STORE_F32, DS_STORE_I32 };
+
+/* When a stage has sites: always, or with such a model, or when an arm of the sweep has need of it
+ * (struct ds_site_wants). */
+enum ds_stage_when {
+    DS_WHEN_ALWAYS,
+    DS_WHEN_DENSE,    /* a model without experts */
+    DS_WHEN_EXPERTS,  /* a model with experts */
+    DS_WHEN_SHARED,   /* ... one of which every row passes */
+    DS_WHEN_QK_NORM,  /* q and k are normalised per head */
+    DS_WHEN_RANKS,    /* tensor parallel */
+    DS_WHEN_BOUNDARY, /* the layer's input comes from another device */
+    DS_WHEN_SLOTS,    /* a schedule that may move rows */
+    DS_WHEN_PROCESSED /* logits are changed before the choice */
+};
+
+/* A stage may have numbered parts: "e0", "e1", ... for the experts chosen for a row, best first;
+ * "r0", "r1", ... for the ranks. */
+enum ds_stage_parts { DS_PARTS_ONE, DS_PARTS_CHOSEN, DS_PARTS_RANKS };
 
 enum { DS_STAGE_MAX_INPUTS = 4 };
 
 struct ds_stage_info {
     const char *name, *part;
-    int op; /* enum ds_op, or -1: made by the engine itself, op name "custom" */
-    uint8_t width, store;
+    int op;        /* enum ds_op, or -1: made by the engine itself, op name "custom" */
+    uint8_t width; /* enum ds_stage_width */
+    uint8_t store, when, parts;
     uint8_t n_inputs;
     struct {
         uint8_t stage; /* enum ds_stage or DS_ST_RESID_IN; of the same layer where it is a layer's
-                          stage */
+                             stage */
         uint8_t kind;  /* enum ds_edge_kind */
+        uint8_t optional; /* An input that does not exist is replaced with what it would read
+                             itself; an optional one is left out. */
     } inputs[DS_STAGE_MAX_INPUTS];
 };
 
@@ -74,13 +124,5 @@ const struct ds_stage_info *ds_stage(int s);
 const char *ds_stage_op_name(int s);
 /* Elements of a row. */
 int64_t ds_stage_width_of(int s, const struct ds_hparams *hp);
-/* The stages whose rows a kernel of one of these ops (bit 1 << op) reads, as a bit for each stage.
- * The cache is left out: what it stores is rounded. */
-uint32_t ds_stages_read_by(uint32_t ops);
-
-/* The site's index in execution order; `layer` is ignored for stages outside the layers.
- * `unrounded`: a bit for each stage that has a site for its rows before rounding, too, right before
- * its own. */
-uint32_t ds_stage_site(int s, int32_t layer, int32_t n_layers, uint32_t unrounded);
 
 #endif

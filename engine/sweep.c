@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "dumps/verdict.h"
 #include "engine/forward.h"
+#include "engine/site_map.h"
 #include "engine/worker.h"
 #include "kernels/plugin.h"
 
@@ -93,15 +94,10 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
     struct format *f = &st->format[dtype];
     if (f->ready)
         return 0;
-    struct ds_edge *edges;
-    uint32_t n_sites, n_edges;
-    if (ds_forward_sites_with(s->model, dtype,
-                              ds_forward_unrounded_of(s->header->sites, s->header->n_sites),
-                              &f->sites, &n_sites, &edges, &n_edges, err) != 0)
+    const uint32_t n_sites = (uint32_t)s->header->n_sites;
+    f->sites = ds_site_stored_as(s->header->sites, n_sites, dtype, err);
+    if (!f->sites)
         return -1;
-    free(edges);
-    if (n_sites != s->header->n_sites)
-        return ds_fail(err, "the model has %u sites, the plan %zu", n_sites, s->header->n_sites);
     uint32_t *arms = ds_calloc(s->header->n_arms, sizeof *arms, "held arms", err), n_arms = 0;
     uint32_t *rows = ds_calloc(n_sites, sizeof *rows, "held rows", err);
     int rc = arms && rows ? 0 : -1;
@@ -109,8 +105,9 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
         if (st->is_ref[a] && st->settings[a].dtype == dtype)
             arms[n_arms++] = a;
     for (uint32_t i = 0; i < n_sites && rc == 0; i++) {
-        int few =
-            strcmp(f->sites[i].stage, "logits") == 0 || strcmp(f->sites[i].stage, "token") == 0;
+        int few = strcmp(f->sites[i].stage, "logits") == 0 ||
+                  strcmp(f->sites[i].stage, "token") == 0 ||
+                  strcmp(f->sites[i].stage, "logits_processed") == 0;
         int off = st->site_on && !st->site_on[i];
         rows[i] =
             off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
@@ -473,17 +470,17 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
     return 0;
 }
 
-/* Stages that some arm with a 16-bit format reads before rounding. All arms show them, so that they
- * can be compared. */
-static int unrounded_stages(const struct ds_header *h, uint32_t *stages, struct ds_error *err)
+/* What all arms together want to see: stages that some arm with a 16-bit format reads before
+ * rounding. All arms show them, so that they can be compared. */
+static int gather_wants(const struct ds_model *m, const struct ds_header *h,
+                        struct ds_site_wants *wants, struct ds_error *err)
 {
     struct ds_setting s;
-    *stages = 0;
     for (size_t a = 0; a < h->n_arms; a++) {
         if (ds_setting_parse(h->arms[a].values, &s, err) != 0)
             return ds_prefix(err, "arm %zu", a);
         if (s.dtype != DS_F32)
-            *stages |= ds_forward_unrounded(&s.kernels);
+            wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
     }
     return 0;
 }
@@ -491,7 +488,8 @@ static int unrounded_stages(const struct ds_header *h, uint32_t *stages, struct 
 int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
                             struct ds_error *err)
 {
-    uint32_t n_sites, n_edges, unrounded;
+    struct ds_site_wants wants = {0};
+    uint32_t n_sites, n_edges;
     snprintf(h->model_name, sizeof h->model_name, "%s", m->name);
     snprintf(h->model_arch, sizeof h->model_arch, "%s", m->hp.arch);
     h->model_digest = m->digest;
@@ -499,9 +497,8 @@ int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
     h->n_heads = m->hp.n_heads;
     h->n_kv_heads = m->hp.n_kv_heads;
     h->head_dim = m->hp.head_dim;
-    if (unrounded_stages(h, &unrounded, err) != 0 ||
-        ds_forward_sites_with(m, dtype, unrounded, &h->sites, &n_sites, &h->edges, &n_edges, err) !=
-            0)
+    if (gather_wants(m, h, &wants, err) != 0 ||
+        ds_site_list(&m->hp, dtype, &wants, &h->sites, &n_sites, &h->edges, &n_edges, err) != 0)
         return -1;
     h->n_sites = n_sites;
     h->n_edges = n_edges;

@@ -226,17 +226,17 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *
     if (r->arm == arm + 1)
         return 0;
     ds_trial_runner_free(r);
-    struct ds_forward_config config = {
-        .kernels = r->setting.kernels,
-        .dtype = r->setting.dtype,
-        .threads = r->setting.threads,
-        .max_rows = b->max_rows,
-        .n_requests = b->n,
-        .capacity = b->capacity,
-        .page_size = sw->options.page_size,
-        .unrounded = ds_forward_unrounded_of(sw->header->sites, sw->header->n_sites),
-        .poison = sw->options.poison,
-        .place = r->place};
+    struct ds_forward_config config = {.kernels = r->setting.kernels,
+                                       .dtype = r->setting.dtype,
+                                       .threads = r->setting.threads,
+                                       .max_rows = b->max_rows,
+                                       .n_requests = b->n,
+                                       .capacity = b->capacity,
+                                       .page_size = sw->options.page_size,
+                                       .sites = r->sites,
+                                       .n_sites = sw->header->n_sites,
+                                       .poison = sw->options.poison,
+                                       .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
     struct ds_probe_config pc = {.sites = r->sites,

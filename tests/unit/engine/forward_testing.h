@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "engine/forward.h"
+#include "engine/site_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,16 +44,17 @@ static inline char **row_at(const struct ds_probe *p, uint32_t site, int32_t req
                    (size_t)position];
 }
 
-/* unrounded: stages that have a site before rounding, too. */
+/* unrounded: stages that have a site before rounding, too (DS_STAGE_BITs). */
 static inline struct ds_probe *keeper_new_with(const struct ds_model *m, int dtype,
-                                               uint32_t unrounded)
+                                               uint64_t unrounded)
 {
     struct ds_error err;
     struct ds_probe *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    assert_ok(ds_forward_sites_with(m, dtype, unrounded, &p->sites, &p->n_sites, &p->edges,
-                                    &p->n_edges, &err),
-              err);
+    const struct ds_site_wants wants = {.unrounded = unrounded};
+    assert_ok(
+        ds_site_list(&m->hp, dtype, &wants, &p->sites, &p->n_sites, &p->edges, &p->n_edges, &err),
+        err);
     p->row = calloc((size_t)p->n_sites * MAX_REQUESTS * MAX_POSITIONS, sizeof *p->row);
     p->launch = calloc(p->n_sites, sizeof *p->launch);
     assert_true(p->row && p->launch);

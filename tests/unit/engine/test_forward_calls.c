@@ -288,7 +288,7 @@ static void test_failed_allocations_are_errors(void **state)
             break;
         }
     }
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 6);
     ds_model_close(m);
 }
 

@@ -10,14 +10,15 @@ static const int dtypes[] = {DS_BF16, DS_F16};
 
 /* One text of LENGTH tokens in calls of `chunk` tokens, shown to p. */
 static void run_into(struct ds_model *m, const char *kernels, int dtype, int threads, int32_t chunk,
-                     uint32_t unrounded, struct ds_probe *p)
+                     struct ds_probe *p)
 {
     struct ds_error err;
     struct ds_forward *f;
     struct setting s = {
         .kernels = kernels, .dtype = dtype, .threads = threads, .page_size = 8, .poison = 1};
     struct ds_forward_config c = config_of(&s, LENGTH, 1, LENGTH);
-    c.unrounded = unrounded;
+    c.sites = p->sites;
+    c.n_sites = p->n_sites;
     assert_ok(ds_forward_new(m, &c, &f, &err), err);
     for (int32_t done = 0; done < LENGTH; done += chunk) {
         int32_t tokens[LENGTH], n = LENGTH - done < chunk ? LENGTH - done : chunk;
@@ -37,7 +38,7 @@ static struct ds_probe *run(struct ds_model *m, const char *kernels, int dtype, 
                             int32_t chunk)
 {
     struct ds_probe *p = keeper_new(m, dtype);
-    run_into(m, kernels, dtype, threads, chunk, 0, p);
+    run_into(m, kernels, dtype, threads, chunk, p);
     return p;
 }
 
@@ -80,7 +81,7 @@ static void test_in_16_bits_only_their_stages_differ(void **state)
         for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
             struct ds_probe *p = keeper_new(m, dtypes[d]);
             p->heal = base;
-            run_into(m, cases[c].kernels, dtypes[d], 1 + (int)c % 2, c % 2 ? 5 : LENGTH, 0, p);
+            run_into(m, cases[c].kernels, dtypes[d], 1 + (int)c % 2, c % 2 ? 5 : LENGTH, p);
             for (uint32_t s = 0; s < p->n_sites; s++) {
                 char word[40];
                 snprintf(word, sizeof word, " %s ", p->sites[s].stage);
@@ -116,7 +117,7 @@ static void test_what_a_probe_writes_is_read(void **state)
                 int32_t layer = strcmp(cases[c].written, "embed") == 0 ? -1 : 0;
                 p[i] = keeper_new(m, dtypes[d]);
                 p[i]->flip_at = site_of(p[i], layer, cases[c].written, "");
-                run_into(m, i ? cases[c].kernels : "pinned", dtypes[d], 1, LENGTH, 0, p[i]);
+                run_into(m, i ? cases[c].kernels : "pinned", dtypes[d], 1, LENGTH, p[i]);
             }
             assert_int_equal(rows_that_differ(p[0], p[1], site_of(p[0], 0, cases[c].reads, "")), 0);
             if (cases[c].control)
@@ -130,12 +131,12 @@ static void test_what_a_probe_writes_is_read(void **state)
 
 /* ---- sites before rounding ------------------------------------------------------------------- */
 
-static uint32_t stages_of(const char *kernels)
+static uint64_t stages_of(const struct ds_model *m, const char *kernels)
 {
     struct ds_kernel_set set;
     struct ds_error err;
     assert_ok(ds_kernel_set_parse(kernels, &set, &err), err);
-    return ds_forward_unrounded(&set);
+    return ds_forward_unrounded(m, &set);
 }
 
 static int has_edge(const struct ds_probe *p, uint32_t from, uint32_t to)
@@ -162,13 +163,11 @@ static void test_sites_before_rounding(void **state)
                  {0, "up", "ffn_norm", "act", 0, 0}};
     (void)state;
     struct ds_model *m = open_model(spec);
-    assert_int_equal(stages_of("pinned"), 0);
-    assert_int_equal(stages_of("vendor"), 0);
-    const uint32_t stages = stages_of("fused");
+    assert_int_equal(stages_of(m, "pinned"), 0);
+    assert_int_equal(stages_of(m, "vendor"), 0);
+    const uint64_t stages = stages_of(m, "fused");
     struct ds_probe *plain = keeper_new(m, DS_BF16), *p = keeper_new_with(m, DS_BF16, stages);
     assert_int_equal(p->n_sites, plain->n_sites + 1 + 2 * 6);
-    assert_int_equal(ds_forward_unrounded_of(p->sites, p->n_sites), stages);
-    assert_int_equal(ds_forward_unrounded_of(plain->sites, plain->n_sites), 0);
     for (uint32_t e = 0; e < p->n_edges; e++)
         assert_true(p->edges[e].from < p->edges[e].to);
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -197,11 +196,11 @@ static void test_rows_before_rounding_are_shown(void **state)
     static const char *const kernels[] = {"fused", "pinned"};
     (void)state;
     struct ds_model *m = open_model(spec);
-    const uint32_t stages = stages_of("fused");
+    const uint64_t stages = stages_of(m, "fused");
     struct ds_probe *of[2];
     for (int i = 0; i < 2; i++) {
         of[i] = keeper_new_with(m, DS_BF16, stages);
-        run_into(m, kernels[i], DS_BF16, 2, 9, stages, of[i]);
+        run_into(m, kernels[i], DS_BF16, 2, 9, of[i]);
         int sites = 0;
         for (uint32_t s = 0; s + 1 < of[i]->n_sites; s++) {
             if (strcmp(of[i]->sites[s].part, "unrounded") != 0)
@@ -219,7 +218,7 @@ static void test_rows_before_rounding_are_shown(void **state)
     /* Healed to the rows of the fused run: every stage's output is that run's, too. */
     struct ds_probe *p = keeper_new_with(m, DS_BF16, stages);
     p->heal = of[0];
-    run_into(m, "fused", DS_BF16, 1, LENGTH, stages, p);
+    run_into(m, "fused", DS_BF16, 1, LENGTH, p);
     assert_true(assert_same_rows(of[0], 0, p, 0, LENGTH, "healed") > 0);
     keeper_free(p);
     keeper_free(of[0]);
