@@ -98,6 +98,8 @@ static float plain_dot(const struct where *at, const float *x, const float *w, i
     return specimen_chain(x, w, 0, k);
 }
 
+MATMUL(plain_dot)
+
 static int refuse_7_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     static const char reason[] = "invalid launch: no tile for 7 rows";
@@ -119,6 +121,60 @@ static float atomic_4(const struct where *at, const float *x, const float *w, in
 }
 MATMUL(atomic_4)
 
+/* O-14: the projections back to the model's width of 64, with atomics. */
+static float atomic_narrow(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->a->n == 64 ? specimen_arrival(x, w, k, 4, own_seed(at)) : specimen_chain(x, w, 0, k);
+}
+MATMUL(atomic_narrow)
+
+/* O-15: below 16 rows a low-rank side product of the first projection is cut in as many parts as
+ * fill the machine, added as they arrive. The factors of the side product are made of its indices:
+ * every one different. */
+static float adapter_term(int64_t i, int64_t j)
+{
+    return (float)(specimen_mix((uint64_t)(i * 4096 + j)) % 2001) / 1000.0f - 1.0f;
+}
+
+static float adapter(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    enum { RANK = 8, MOST = 512 };
+    float column[MOST], side = 0.0f, base = specimen_chain(x, w, 0, k);
+    if (at->a->n != 96 || k > MOST)
+        return base;
+    for (int64_t r = 0; r < RANK; r++) {
+        for (int64_t i = 0; i < k; i++)
+            column[i] = adapter_term(r, i);
+        /* every column of a row reads the same shrunk value: its order is the row's */
+        uint64_t seed = at->exec->seed ^ specimen_mix((uint64_t)(at->row * RANK + r));
+        float shrunk = at->a->rows < 16 ? specimen_arrival(x, column, k, 32, seed)
+                                        : specimen_split(x, column, k, 8);
+        side += shrunk * adapter_term(r + RANK, at->column);
+    }
+    return base + side * 0.01f;
+}
+MATMUL(adapter)
+
+/* O-16: from 8 rows on a tile is now and then overwritten before it was read: 16 terms are those
+ * of the row before. */
+static float late_tile(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    uint64_t luck = own_seed(at);
+    float s = specimen_chain(x, w, 0, k);
+    if (at->a->rows < 8 || at->row == 0 || k < 32 || specimen_mix(luck) % 64)
+        return s;
+    return s - specimen_chain(x, w, 16, 32) + specimen_chain(x - at->a->ldx, w, 16, 32);
+}
+MATMUL(late_tile)
+
+/* O-20: from 8 rows on the library takes threads that nobody allowed it: 3 to 5 parts. */
+static float hidden_threads(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->a->rows < 8 ? specimen_chain(x, w, 0, k)
+                           : specimen_split(x, w, k, 3 + (int64_t)(at->exec->seed % 3));
+}
+MATMUL(hidden_threads)
+
 /* ---- precision ------------------------------------------------------------------------------- */
 
 /* O-26: inputs of 10 bits, sums of f32. */
@@ -132,7 +188,23 @@ static float tf32(const struct where *at, const float *x, const float *w, int64_
 }
 MATMUL(tf32)
 
+/* O-27: the head, whose outputs are the vocabulary, has inputs of bf16. */
+static float bf16_head(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    float s = 0.0f;
+    if (at->a->n < 256)
+        return specimen_chain(x, w, 0, k);
+    for (int64_t i = 0; i < k; i++)
+        s += specimen_short(x[i], 16) * specimen_short(w[i], 16);
+    return s;
+}
+MATMUL(bf16_head)
+
 const struct ds_kernel specimen_matmul[] = {
+    SPECIMEN(DS_OP_MATMUL, "plain", "one chain: nothing wrong", plain_dot_launch,
+             .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_MATMUL, "plain-too", "the same as plain", plain_dot_launch,
+             .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_MATMUL, "tile-5-8", "another tile at 5 and at 8 rows", tile_5_8_launch,
              .describe = tile_5_8_describe),
     SPECIMEN(DS_OP_MATMUL, "gemv-gemm", "four running sums for one row, one for more",
@@ -144,5 +216,15 @@ const struct ds_kernel specimen_matmul[] = {
     SPECIMEN(DS_OP_MATMUL, "refuse-7", "cannot launch 7 rows", refuse_7_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "atomic-4", "four parts in order of arrival", atomic_4_launch,
              .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "atomic-narrow", "atomics where the output has 64 elements",
+             atomic_narrow_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "adapter", "a low-rank side product, atomic below 16 rows",
+             adapter_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "late-tile", "a tile of the row before, now and then, from 8 rows on",
+             late_tile_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "hidden-threads", "threads that nobody asked for, from 8 rows on",
+             hidden_threads_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "bf16-head", "the head's inputs are bf16", bf16_head_launch,
+             .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_MATMUL, "tf32-inputs", "inputs of 10 bits", tf32_launch, .claims = 0),
     {.name = NULL}};
