@@ -224,8 +224,11 @@ int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, stru
     int rc = choose_rows(&p, err) != 0 || ds_bench_threads(o, &p.threads, &p.n_threads, err) != 0
                  ? -1
                  : 0;
-    for (int op = 0; rc == 0 && ds_opt_operands(o) == 0 && op < DS_OP_CUSTOM; op++)
+    for (int op = 0; rc == 0 && ds_opt_operands(o) == 0 && op < DS_OP_COUNT; op++) {
+        if (op == DS_OP_CUSTOM)
+            continue;
         rc = one_op(&p, op, NULL, err);
+    }
     for (size_t i = 0; rc == 0 && i < ds_opt_operands(o); i++) {
         const char *text = ds_opt_operand(o, i);
         const struct ds_kernel *only;

@@ -73,6 +73,9 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
     case DS_OP_RMSNORM:
         put_width(l, op, "norms", d);
         return 0;
+    case DS_OP_TRANSFER:
+        put_width(l, op, "transfer", d);
+        return 0;
     case DS_OP_ADD:
         put_width(l, op, "residuals", d);
         return 0;

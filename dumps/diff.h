@@ -9,7 +9,8 @@
 /* What differs beside the digests. `a` or `b` is NULL where that side has none. */
 enum ds_diff_kind {
     DS_DIFF_MODEL = 0,
-    DS_DIFF_WEIGHT,
+    DS_DIFF_WEIGHT /* its numbers */,
+    DS_DIFF_WEIGHT_BYTES /* the same numbers from other bytes of the file */,
     DS_DIFF_HPARAM,
     DS_DIFF_OPTION /* of the run, and one that says how numbers are computed */,
     DS_DIFF_FACTOR /* one value in each record, not the same */,
@@ -19,7 +20,7 @@ enum ds_diff_kind {
     DS_DIFF_ARM /* no partner, or no complete trial */,
     DS_DIFF_KINDS
 };
-/* "model" "weight" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
+/* "model" "weight" "weight bytes" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
 const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {

@@ -25,7 +25,8 @@ struct ds_record_weight {
     char name[64];
     char dtype[8];
     int64_t rows, cols;
-    uint64_t digest;
+    uint64_t digest; /* of the f32 numbers, as dequantised */
+    uint64_t loaded; /* of the bytes as they lie in the file; 0 = not from a file */
 };
 
 struct ds_prompt { /* request 0 is the subject */

@@ -117,8 +117,9 @@ static const struct ds_field texts_rows[] = {REF(name), REF(value)};
 static const struct ds_field factors[] = {REF(name)};
 #undef ROW
 #define ROW struct ds_record_weight
-static const struct ds_field weights[] = {TEXT(name), TEXT(dtype), FIELD(DS_FIELD_U64, ROW, rows),
-                                          FIELD(DS_FIELD_U64, ROW, cols), U64(digest)};
+static const struct ds_field weights[] = {
+    TEXT(name),  TEXT(dtype), FIELD(DS_FIELD_U64, ROW, rows), FIELD(DS_FIELD_U64, ROW, cols),
+    U64(digest), U64(loaded)};
 #undef ROW
 #define ROW struct ds_prompt_row
 static const struct ds_field prompts[] = {I32(request), REF(text), U64(first_token), U32(n_tokens)};

@@ -43,6 +43,7 @@ void ds_analysis_free(struct ds_analysis *a)
         free(t->capture);
         free(t->kernel);
         free(t->state);
+        free(t->has);
         free(t->row);
         free(t->requests);
         free(t->excluded);
@@ -60,6 +61,7 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->in_kind);
     free(a->feeds_causal);
     free(a->feeds_all);
+    free(a->shown);
     free(a->kernels);
     free(a->stage_of);
     free(a->repeats);

@@ -20,6 +20,10 @@ struct kernel_id {
     const char *op, *variant;
 };
 
+/* Whether an arm shows a site at all. A copy (stage transfer) that one arm makes and another does not is
+ * held against what it would have copied: those cells stand in for the site there. */
+enum { HAS_NOT = 0, HAS_CAPTURES, HAS_STAND_IN };
+
 /* Why: unstable in this arm; unstable elsewhere, and this arm's agreement may be luck; the same,
  * but it did not run here on stable inputs. */
 enum { EXCLUDED_SEEN = 1, EXCLUDED_LUCK, EXCLUDED_ABSENT };
@@ -40,6 +44,7 @@ struct arm_table {
     uint32_t *capture;  /* [cells] index in rep->captures */
     uint16_t *kernel;   /* [cells] */
     uint8_t *state;     /* [cells] */
+    uint8_t *has;       /* [n_sites] HAS_* */
     uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
     uint32_t *requests; /* [rep->n_calls] distinct recorded requests of a call */
     uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm, EXCLUDED_* */
@@ -63,6 +68,7 @@ struct ds_analysis {
     uint32_t *in_from;
     uint8_t *in_kind;
     uint8_t *feeds_causal, *feeds_all; /* [n_sites] */
+    uint8_t *shown;                    /* [n_sites] some arm has it */
     struct kernel_id *kernels;
     size_t n_kernels, cap_kernels;
     uint32_t *stage_of; /* [n_sites] number of its (stage, part) */

@@ -89,20 +89,51 @@ static void add_whole_call(struct ds_analysis *a, const struct arm_table *t, siz
             a->inputs[i] = a->call_status[arm_row(t, i)->call];
 }
 
-static void gather_inputs(struct ds_analysis *a, const struct arm_table *t, size_t site)
+static void add_input(struct ds_analysis *a, const struct arm_table *t, uint32_t edge)
+{
+    const size_t from = a->in_from[edge];
+    if (a->in_kind[edge] != DS_EDGE_ROW && a->in_kind[edge] != DS_EDGE_CAUSAL) {
+        add_whole_call(a, t, from);
+        return;
+    }
+    const uint8_t *in =
+        (a->in_kind[edge] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
+    for (size_t i = 0; i < a->n_rows; i++)
+        a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
+}
+
+/* Arms may have sites that others do not have: partial sums of ranks, copies between devices. Such an
+ * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
+ * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was
+ * not recorded, and unknown. */
+static void add_inputs(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
+                       size_t site, int depth)
+{
+    enum { DEEPEST = 8 };
+    uint32_t used = 0;
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        const size_t from = a->in_from[e];
+        if (a->shown[from] && !(t->has[from] && r->has[from]))
+            continue;
+        add_input(a, t, e);
+        used++;
+    }
+    if (used || a->in_start[site] == a->in_start[site + 1])
+        return;
+    if (depth == DEEPEST) { /* no pass is built so: it stays open */
+        for (size_t i = 0; i < a->n_rows; i++)
+            a->inputs[i] = a->inputs[i] < IN_UNKNOWN ? IN_UNKNOWN : a->inputs[i];
+        return;
+    }
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        add_inputs(a, t, r, a->in_from[e], depth + 1);
+}
+
+static void gather_inputs(struct ds_analysis *a, const struct arm_table *t,
+                          const struct arm_table *r, size_t site)
 {
     memset(a->inputs, IN_EQUAL, a->n_rows);
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        size_t from = a->in_from[e];
-        if (a->in_kind[e] != DS_EDGE_ROW && a->in_kind[e] != DS_EDGE_CAUSAL) {
-            add_whole_call(a, t, from);
-            continue;
-        }
-        const uint8_t *in =
-            (a->in_kind[e] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
-        for (size_t i = 0; i < a->n_rows; i++)
-            a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
-    }
+    add_inputs(a, t, r, site, 0);
 }
 
 static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
@@ -142,11 +173,12 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
     find_skipped(a, t, r);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
-        gather_inputs(a, t, site);
+        const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
+        gather_inputs(a, t, r, site);
         for (size_t i = 0; i < a->n_rows; i++) {
             uint8_t label =
                 a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
-            labels[first + i] = label;
+            labels[first + i] = neither ? DS_LABEL_ABSENT : label;
             a->status[first + i] = status_of_label[label & LABEL_MASK];
         }
         if (a->feeds_causal[site])

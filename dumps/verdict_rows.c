@@ -243,7 +243,8 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
         for (size_t r = 0; r < a->n_rows; r++)
             inputs[r] = 1;
         for (uint32_t e = a->in_start[site]; t->n_trials && e < a->in_start[site + 1]; e++)
-            add_input(a, t, a->in_from[e], a->in_kind[e] == DS_EDGE_CAUSAL, inputs);
+            if (!a->shown[a->in_from[e]] || t->has[a->in_from[e]]) /* else it is no input here */
+                add_input(a, t, a->in_from[e], a->in_kind[e] == DS_EDGE_CAUSAL, inputs);
     }
     for (size_t r = 0; r < a->n_rows; r++) {
         size_t n = 0, cell = site * a->n_rows + r;

@@ -213,6 +213,7 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
         t->row[map[r]] = (uint32_t)r;
     for (size_t i = 0; i < d->n_captures; i++) {
         const struct ds_capture *c = &d->captures[i];
+        t->has[c->site] |= c->rows != 0;
         for (uint32_t j = 0; j < c->rows; j++) {
             size_t cell = c->site * a->n_rows + map[c->first_row + j];
             if (t->state[cell] != CELL_ABSENT)
@@ -348,6 +349,7 @@ static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error 
         !(t->capture = ds_calloc(a->cells, sizeof *t->capture, "capture table", err)) ||
         !(t->kernel = ds_calloc(a->cells, sizeof *t->kernel, "kernel table", err)) ||
         !(t->state = ds_calloc(a->cells, 1, "state table", err)) ||
+        !(t->has = ds_calloc(a->n_sites, 1, "state table", err)) ||
         !(t->row = ds_calloc(a->n_rows, sizeof *t->row, "row table", err)) ||
         !(t->requests = ds_calloc(t->rep->n_calls, sizeof *t->requests, "call table", err)) ||
         map_rows(a, t->rep, &map, err) != 0)
@@ -357,6 +359,56 @@ static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error 
     if (rc == 0 && t->n_trials > 1)
         rc = fill_repeats(a, t, err);
     return rc;
+}
+
+/* ---- copies that not every arm makes --------------------------------------------------------- */
+
+/* The site whose rows a copy copies, NONE if it has no such input. */
+static uint32_t copied_site(const struct ds_analysis *a, size_t site)
+{
+    if (strcmp(a->h->sites[site].stage, "transfer") != 0)
+        return NONE;
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        if (a->in_kind[e] == DS_EDGE_ROW)
+            return a->in_from[e];
+    return NONE;
+}
+
+static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, size_t from,
+                    struct ds_error *err)
+{
+    static const struct ds_launch none = {.op = "transfer", .variant = "none"};
+    const size_t to = site * a->n_rows, n = a->n_rows;
+    uint16_t kernel;
+    from *= n;
+    if (kernel_index(a, &none, &kernel, err) != 0)
+        return -1;
+    memcpy(t->digest + to, t->digest + from, n * sizeof *t->digest);
+    memcpy(t->capture + to, t->capture + from, n * sizeof *t->capture);
+    memcpy(t->state + to, t->state + from, n);
+    if (t->odd)
+        memcpy(t->odd + to, t->odd + from, n * sizeof *t->odd);
+    for (size_t i = 0; i < n; i++)
+        t->kernel[to + i] = kernel;
+    t->has[site] = HAS_STAND_IN;
+    return 0;
+}
+
+static int fill_copies(struct ds_analysis *a, struct ds_error *err)
+{
+    if (!(a->shown = ds_calloc(a->n_sites, 1, "sites", err)))
+        return -1;
+    for (size_t i = 0; i < a->h->n_arms; i++)
+        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++)
+            a->shown[s] |= a->arms[i].has[s];
+    for (size_t i = 0; i < a->h->n_arms; i++)
+        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++) {
+            struct arm_table *t = &a->arms[i];
+            const uint32_t from = !a->shown[s] || t->has[s] ? NONE : copied_site(a, s);
+            if (from != NONE && t->has[from] && stand_in(a, t, s, from, err) != 0)
+                return -1;
+        }
+    return 0;
 }
 
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture)
@@ -470,6 +522,8 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
         if (a->arms[i].rep && a->arms[i].rep->n_calls > calls)
             calls = a->arms[i].rep->n_calls;
     }
+    if (fill_copies(a, err) != 0)
+        return -1;
     a->n_families = a->n_kernels * a->n_stages;
     if (!(a->kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(a->kernel_repeats = ds_calloc(a->n_kernels, sizeof *a->kernel_repeats, "kernels", err)) ||

@@ -252,7 +252,8 @@ static int cache_write(struct ds_pass *p, int stage, const float *x, float *base
                               .page_size = f->cache.page_size,
                               .pages = f->cache.pages,
                               .sequences = f->seqs,
-                              .n_sequences = f->n_seqs};
+                              .n_sequences = f->n_seqs,
+                              .head_dim = f->m->hp.head_dim};
     return ds_pass_launch(p, stage, &a, NULL, 0) != 0 ? -1 : show_cache(p, stage, cache);
 }
 

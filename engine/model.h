@@ -25,6 +25,7 @@ struct ds_weight {
     const void *file_data; /* then: its blocks in the mapped file */
     int32_t file_type;     /* and their type's number in GGUF */
     uint64_t digest;
+    uint64_t loaded; /* XXH3-64, seed 0, over the tensor's bytes in its file; 0 = not from a file */
 };
 
 /* Pointers into the model's weights; NULL where the model has none. */

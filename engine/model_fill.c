@@ -48,29 +48,42 @@ struct fill {
     atomic_size_t next;
 };
 
-/* Members take whole weights in turn (the largest, the embedding, comes first) and hash each chunk
- * as soon as it is written. */
+/* One weight, hashed chunk by chunk, as soon as it is read and as soon as it is written. */
+static void fill_weight(const struct fill *f, size_t i)
+{
+    struct ds_weight *w = &f->m->weights[i];
+    const int64_t total = w->rows * w->cols;
+    float passing[MODEL_CHUNK];
+    XXH3_state_t made, read;
+    XXH3_INITSTATE(&made);
+    XXH3_INITSTATE(&read);
+    XXH3_64bits_reset(&made);
+    XXH3_64bits_reset(&read);
+    size_t n_read, all_read = 0;
+    for (int64_t from = 0; from < total; from += MODEL_CHUNK) {
+        int64_t n = total - from < MODEL_CHUNK ? total - from : MODEL_CHUNK;
+        float *dst = w->data ? w->data + from : passing;
+        f->src->fill(f->src->ctx, i, from, n, dst);
+        XXH3_64bits_update(&made, dst, (size_t)n * sizeof(float));
+        const void *bytes = f->src->bytes ? f->src->bytes(f->src->ctx, i, from, n, &n_read) : NULL;
+        if (!bytes)
+            continue;
+        XXH3_64bits_update(&read, bytes, n_read);
+        all_read += n_read;
+    }
+    w->digest = XXH3_64bits_digest(&made);
+    w->loaded = all_read ? XXH3_64bits_digest(&read) : 0;
+    if (f->src->done)
+        f->src->done(f->src->ctx, i);
+}
+
+/* Members take whole weights in turn; the largest, the embedding, comes first. */
 static void fill_member(void *arg, int thread, int threads)
 {
     (void)thread, (void)threads;
     struct fill *f = arg;
-    for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->m->n_weights;) {
-        struct ds_weight *w = &f->m->weights[i];
-        int64_t total = w->rows * w->cols;
-        float passing[MODEL_CHUNK];
-        XXH3_state_t state;
-        XXH3_INITSTATE(&state);
-        XXH3_64bits_reset(&state);
-        for (int64_t from = 0; from < total; from += MODEL_CHUNK) {
-            int64_t n = total - from < MODEL_CHUNK ? total - from : MODEL_CHUNK;
-            float *dst = w->data ? w->data + from : passing;
-            f->src->fill(f->src->ctx, i, from, n, dst);
-            XXH3_64bits_update(&state, dst, (size_t)n * sizeof(float));
-        }
-        w->digest = XXH3_64bits_digest(&state);
-        if (f->src->done)
-            f->src->done(f->src->ctx, i);
-    }
+    for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->m->n_weights;)
+        fill_weight(f, i);
 }
 
 /* XXH3-64 over, per weight in order, its name, a zero byte and its digest in 8 little-endian bytes.

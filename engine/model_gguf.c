@@ -102,6 +102,15 @@ static void gguf_fill(void *ctx, size_t index, int64_t from, int64_t n, float *d
     type->to_f32(src + (size_t)from / type->block * type->bytes, dst, (size_t)n);
 }
 
+static const void *gguf_bytes(void *ctx, size_t index, int64_t from, int64_t n, size_t *n_bytes)
+{
+    const struct gguf_source *s = ctx;
+    const struct ds_quant_type *type = s->type[index];
+    const unsigned char *src = s->tensor[index]->data;
+    *n_bytes = (size_t)n / type->block * type->bytes;
+    return src + (size_t)from / type->block * type->bytes;
+}
+
 /* What was read once need not stay in memory beside what was made of it. */
 static void gguf_done(void *ctx, size_t index)
 {
@@ -205,7 +214,8 @@ static int build(struct ds_model *m, int threads, struct ds_error *err)
         return -1;
     size_t n = ds_gguf_tensor_count(g);
     struct gguf_source s = {.g = g, .arch = arch, .keep = m->keep};
-    struct model_source src = {.pick = gguf_pick, .fill = gguf_fill, .done = gguf_done, .ctx = &s};
+    struct model_source src = {
+        .pick = gguf_pick, .fill = gguf_fill, .bytes = gguf_bytes, .done = gguf_done, .ctx = &s};
     s.tensor = ds_calloc(n, sizeof *s.tensor, "tensor list", err);
     s.type = s.tensor ? ds_calloc(n, sizeof *s.type, "tensor list", err) : NULL;
     s.used = s.type ? ds_calloc(n, 1, "tensor list", err) : NULL;

@@ -66,6 +66,8 @@ struct model_source {
     int (*pick)(void *ctx, size_t index, const struct model_slot *slot, struct ds_weight *w,
                 struct ds_error *err);
     void (*fill)(void *ctx, size_t index, int64_t from, int64_t n, float *dst);
+    /* The bytes in the file that hold those elements, n_bytes of them. NULL: not from a file. */
+    const void *(*bytes)(void *ctx, size_t index, int64_t from, int64_t n, size_t *n_bytes);
     void (*done)(void *ctx, size_t index);
     void *ctx;
 };

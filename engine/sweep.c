@@ -423,6 +423,7 @@ static int describe_weights(const struct ds_model *m, struct ds_header *h, struc
         r->rows = w->rows;
         r->cols = w->cols;
         r->digest = w->digest;
+        r->loaded = w->loaded;
     }
     return 0;
 }

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DS_KERNEL_ABI 2
+#define DS_KERNEL_ABI 3
 
 /* The kernel families. */
 enum ds_op {
@@ -35,6 +35,7 @@ enum ds_op {
     DS_OP_ALLREDUCE,
     DS_OP_SAMPLE, /* argmax */
     DS_OP_CUSTOM, /* anything else: the kernel declares its tensors */
+    DS_OP_TRANSFER,
     DS_OP_COUNT
 };
 
@@ -172,6 +173,7 @@ struct ds_cache_args {
     int64_t page_size, pages;
     const struct ds_sequence *sequences;
     int64_t n_sequences;
+    int64_t head_dim; /* width = heads side by side, each of so many channels; 0 = one head */
 };
 
 /* Causal softmax attention with grouped KV heads: head h reads KV head h / (heads / kv_heads).
@@ -252,6 +254,17 @@ struct ds_allreduce_args {
     int64_t ldx;
     float *y;
     int64_t ldy;
+};
+
+/* y[r][i] = x[r][i]: rows go from one device to another. The built-in devices are all this machine;
+ * their numbers say which buffers belong together. */
+struct ds_transfer_args {
+    int64_t rows, width;
+    const float *x; /* on device src */
+    int64_t ldx;
+    float *y; /* on device dst */
+    int64_t ldy;
+    int32_t src, dst;
 };
 
 /* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins;

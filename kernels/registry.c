@@ -15,7 +15,7 @@ static const char *const op_names[DS_OP_COUNT] = {
     [DS_OP_ROPE] = "rope",       [DS_OP_CACHE] = "cache",       [DS_OP_ATTENTION] = "attention",
     [DS_OP_SOFTMAX] = "softmax", [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",
     [DS_OP_ROUTER] = "router",   [DS_OP_COMBINE] = "combine",   [DS_OP_ALLREDUCE] = "allreduce",
-    [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",
+    [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",     [DS_OP_TRANSFER] = "transfer",
 };
 
 /* clang-format off */
@@ -29,6 +29,7 @@ static const struct ds_kernel *const table[] = {
     &ds_matmul_split_k, &ds_matmul_stream_k, &ds_matmul_atomic, &ds_matmul_ticket, &ds_matmul_bf16_partials,
     &ds_matmul_tf32, &ds_matmul_q8, &ds_matmul_pinned, &ds_matmul_reference,
     &ds_rope_pinned, &ds_rope_fused, &ds_rope_reference,
+    &ds_cache_f16, &ds_cache_bf16, &ds_cache_fp8_e4m3, &ds_cache_q8, &ds_cache_q4,
     &ds_cache_pinned, &ds_cache_reference,
     &ds_attention_vendor, &ds_attention_split_kv, &ds_attention_tile_by_qlen, &ds_attention_stock,
     &ds_attention_pinned, &ds_attention_reference,
@@ -39,6 +40,7 @@ static const struct ds_kernel *const table[] = {
     &ds_combine_pinned, &ds_combine_reference,
     &ds_allreduce_pinned, &ds_allreduce_reference,
     &ds_sample_pinned, &ds_sample_reference,
+    &ds_transfer_pinned, &ds_transfer_reference,
 };
 /* clang-format on */
 enum { N_TABLE = sizeof table / sizeof table[0] };

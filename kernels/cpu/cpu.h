@@ -17,7 +17,8 @@ extern const struct ds_kernel ds_matmul_split_k, ds_matmul_stream_k, ds_matmul_a
 extern const struct ds_kernel ds_matmul_ticket, ds_matmul_bf16_partials, ds_matmul_tf32;
 extern const struct ds_kernel ds_matmul_q8, ds_matmul_cblas;
 extern const struct ds_kernel ds_rope_reference, ds_rope_pinned, ds_rope_fused;
-extern const struct ds_kernel ds_cache_reference, ds_cache_pinned;
+extern const struct ds_kernel ds_cache_reference, ds_cache_pinned, ds_cache_f16, ds_cache_bf16;
+extern const struct ds_kernel ds_cache_fp8_e4m3, ds_cache_q8, ds_cache_q4;
 extern const struct ds_kernel ds_attention_reference, ds_attention_pinned, ds_attention_vendor;
 extern const struct ds_kernel ds_attention_split_kv, ds_attention_stock, ds_attention_tile_by_qlen;
 extern const struct ds_kernel ds_softmax_reference, ds_softmax_pinned;
@@ -26,6 +27,7 @@ extern const struct ds_kernel ds_add_reference, ds_add_pinned;
 extern const struct ds_kernel ds_router_reference, ds_router_pinned;
 extern const struct ds_kernel ds_combine_reference, ds_combine_pinned;
 extern const struct ds_kernel ds_allreduce_reference, ds_allreduce_pinned;
+extern const struct ds_kernel ds_transfer_reference, ds_transfer_pinned;
 extern const struct ds_kernel ds_sample_reference, ds_sample_pinned;
 
 /* A part of a call: fn(args, begin, end) does items begin..end-1 of it. `thread` is for scratch. */

@@ -172,16 +172,22 @@ int ds_rows_accuracy(struct ds_check *c)
 
 /* ---- tolerance ---------------------------------------------------------------------------------------------- */
 
+/* In 2^-24 of the reach. More than this is no format's: 2^-5 of what a sum is made of, where errors
+ * average out; a single value in a cache of 4 bits is off by 2^-3 of its block's largest. */
+static double coarsest(const struct ds_check *c)
+{
+    return ds_subject_kernel(c->subject)->op == DS_OP_CACHE ? 1.01 * (1 << 21) : 1 << 19;
+}
+
 static int observe_here(struct ds_check *c)
 {
-    enum { MORE_THAN_FEWER_BITS = 1 << 19 }; /* 2^-5 of the scale: no format is as coarse */
     struct ds_rows_own *o = c->own;
     struct ds_accuracy a = {0};
     struct sums s = {.a = &a};
     int rc = accuracy_of(c, DS_CONTENT_PLAIN, &s);
     if (rc != 1)
         return rc;
-    o->observed[o->n_observed] = s.observed <= MORE_THAN_FEWER_BITS ? s.observed : 0;
+    o->observed[o->n_observed] = s.observed <= coarsest(c) ? s.observed : 0;
     o->terms[o->n_observed++] = s.roundings;
     return 1;
 }
@@ -244,6 +250,9 @@ static double fewer_bits(const struct ds_check *c, double roundings)
         const double seen = 8 * o->observed[i] * shorter;
         most = seen > most ? seen : most;
     }
+    /* Nothing averages out in a cache: what a format may lose is known. */
+    if (ds_subject_kernel(c->subject)->op == DS_OP_CACHE && most > coarsest(c))
+        most = coarsest(c);
     return most;
 }
 

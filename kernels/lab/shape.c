@@ -23,7 +23,7 @@ static const struct field {
     {"k", offsetof(struct ds_shape, k), BIT(MATMUL), 576},
     {"width", offsetof(struct ds_shape, width),
      BIT(RMSNORM) | BIT(SOFTMAX) | BIT(SILU_MUL) | BIT(ADD) | BIT(COMBINE) | BIT(ALLREDUCE) |
-         BIT(EMBED) | BIT(CACHE) | BIT(CUSTOM),
+         BIT(EMBED) | BIT(CACHE) | BIT(CUSTOM) | BIT(TRANSFER),
      576},
     {"heads", offsetof(struct ds_shape, heads), BIT(ATTENTION) | BIT(ROPE), 9},
     {"kv_heads", offsetof(struct ds_shape, kv_heads), BIT(ATTENTION), 3},

@@ -14,7 +14,7 @@ struct ds_shape {
     char name[32]; /* the stages that have it ("q_proj o_proj"), or "given" */
     int op;        /* enum ds_op */
     int64_t n, k;  /* matmul */
-    int64_t width; /* rmsnorm softmax silu_mul add combine allreduce custom; embed: of a row;
+    int64_t width; /* rmsnorm softmax silu_mul add combine allreduce transfer custom; embed: of a row;
                       cache: kv_heads * head_dim */
     int64_t heads, kv_heads, head_dim; /* attention; rope: heads and head_dim */
     int64_t rope_dim;                  /* rope */

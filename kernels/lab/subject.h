@@ -148,6 +148,7 @@ union ds_any_args {
     struct ds_allreduce_args allreduce;
     struct ds_sample_args sample;
     struct ds_custom_args custom;
+    struct ds_transfer_args transfer;
 };
 
 /* What a builder sees of a subject. */

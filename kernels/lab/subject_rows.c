@@ -130,7 +130,7 @@ static int embed_build(struct ds_subject_parts *p, const struct ds_call *c, stru
     return a->y ? 0 : -1;
 }
 
-/* ---- rmsnorm, softmax ------------------------------------------------------------------------------ */
+/* ---- rmsnorm, softmax, transfer ------------------------------------------------------------------------------ */
 
 static int rmsnorm_open(struct ds_subject_parts *p, struct ds_error *err)
 {
@@ -153,6 +153,17 @@ static int softmax_build(struct ds_subject_parts *p, const struct ds_call *c, st
     struct ds_softmax_args *a = &p->args.softmax;
     a->rows = ds_call_rows(c), a->width = p->shape->width;
     a->ldx = a->ldy = a->width + c->gap;
+    a->x = input(p, c, "x", FIRST, a->width, err);
+    a->y = a->x ? output(p, c, a->width, err) : NULL;
+    return a->y ? 0 : -1;
+}
+
+static int transfer_build(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err)
+{
+    struct ds_transfer_args *a = &p->args.transfer;
+    a->rows = ds_call_rows(c), a->width = p->shape->width;
+    a->ldx = a->ldy = a->width + c->gap;
+    a->src = 0, a->dst = 1;
     a->x = input(p, c, "x", FIRST, a->width, err);
     a->y = a->x ? output(p, c, a->width, err) : NULL;
     return a->y ? 0 : -1;
@@ -468,6 +479,10 @@ static const struct ds_subject_ops table[DS_OP_COUNT] = {
                        .parts = width_parts,
                        .work = width_work,
                        .bytes = two_bytes},
+    [DS_OP_TRANSFER] = {.build = transfer_build,
+                        .parts = width_parts,
+                        .work = width_work,
+                        .bytes = two_bytes},
     [DS_OP_SILU_MUL] = {.build = silu_mul_build,
                         .parts = width_parts,
                         .work = width_work,

@@ -50,6 +50,23 @@ static void put_copy(struct ds_truth *t, const float *x, int64_t n)
         t[j] = (struct ds_truth){.value = (double)x[j]};
 }
 
+/* A format of blocks is relative to its block's largest value, and one with few bits of exponent to
+ * the smallest that it holds. */
+static void cache_row(const struct ds_cache_args *a, int64_t r, struct ds_truth *t)
+{
+    enum { BLOCK = 32 };
+    const float *x = a->x + r * a->ldx;
+    put_copy(t, x, a->width);
+    for (int64_t b = 0; b < a->width; b += BLOCK) {
+        const int64_t end = b + BLOCK < a->width ? b + BLOCK : a->width;
+        double reach = 0x1p-7;
+        for (int64_t j = b; j < end; j++)
+            reach = fabs(t[j].value) > reach ? fabs(t[j].value) : reach;
+        for (int64_t j = b; j < end; j++)
+            t[j].scale = fabs(t[j].value), t[j].reach = reach;
+    }
+}
+
 static void rmsnorm_row(const struct ds_rmsnorm_args *a, int64_t r, struct ds_truth *t)
 {
     const float *x = a->x + r * a->ldx;
@@ -216,7 +233,7 @@ static void allreduce_row(const struct ds_allreduce_args *a, int64_t r, struct d
 void ds_truth_row(int op, const void *args, int64_t r, int64_t step, struct ds_truth *out)
 {
     const struct ds_embed_args *embed = args;
-    const struct ds_cache_args *cache = args;
+    const struct ds_transfer_args *transfer = args;
     const struct ds_softmax_args *softmax = args;
     const struct ds_sample_args *sample = args;
     int64_t at;
@@ -224,8 +241,11 @@ void ds_truth_row(int op, const void *args, int64_t r, int64_t step, struct ds_t
     case DS_OP_EMBED:
         put_copy(out, embed->table + embed->ids[r] * embed->width, embed->width);
         return;
+    case DS_OP_TRANSFER:
+        put_copy(out, transfer->x + r * transfer->ldx, transfer->width);
+        return;
     case DS_OP_CACHE:
-        put_copy(out, cache->x + r * cache->ldx, cache->width);
+        cache_row(args, r, out);
         return;
     case DS_OP_RMSNORM:
         rmsnorm_row(args, r, out);

@@ -132,6 +132,40 @@ static void test_a_changed_weight_is_named_first(void **state)
     sweep_free(&b);
 }
 
+/* Alike bytes of the file and other numbers: dequantising differs. Other bytes and alike numbers:
+ * no kernel was given other numbers. */
+static void test_weights_as_loaded(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    small(&a);
+    small(&b);
+    for (size_t i = 0; i < a.header.n_weights; i++)
+        a.header.weights[i].loaded = b.header.weights[i].loaded = 0x50 + i;
+    b.header.weights[1].digest = 99;
+    b.header.weights[2].loaded = 0xff;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    make(&a, &b, NULL, &d);
+    assert_int_equal(d.n_items, 2);
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT)->name, "blk.0.attn_k.weight");
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT)->a,
+                        "q4_1 0000000000000002 from bytes 0000000000000051");
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT)->b,
+                        "q4_1 0000000000000063 from bytes 0000000000000051");
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT_BYTES)->name, "blk.1.ffn_down.weight");
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT_BYTES)->a, "q4_1 0000000000000052");
+    assert_string_equal(item(&d, DS_DIFF_WEIGHT_BYTES)->b, "q4_1 00000000000000ff");
+    size_t marked = 0;
+    for (size_t s = 0; s < d.header.n_sites; s++)
+        marked += d.data_differs[s];
+    assert_int_equal(marked, 1);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
 /* Another weight, in another place, explains nothing here: the size does. */
 static void test_a_weight_elsewhere_explains_nothing(void **state)
 {
@@ -440,6 +474,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_records),
         cmocka_unit_test(test_a_changed_weight_is_named_first),
+        cmocka_unit_test(test_weights_as_loaded),
         cmocka_unit_test(test_a_weight_elsewhere_explains_nothing),
         cmocka_unit_test(test_another_epsilon_is_named),
         cmocka_unit_test(test_cores_are_named_beside_the_place),

@@ -63,6 +63,9 @@ static void check_weights(const char *gguf, const char *f32, int threads)
             assert_bits_equal(w->name, e, w->data[e], x);
         }
         assert_true(w->digest == XXH3_64bits(want + at, n * 4));
+        const struct ds_gguf_tensor *t = ds_gguf_tensor_find(m->gguf, w->name);
+        assert_non_null(t);
+        assert_true(w->loaded == XXH3_64bits(t->data, t->bytes));
         unsigned char le[8];
         for (int b = 0; b < 8; b++)
             le[b] = (unsigned char)(w->digest >> (8 * b));
@@ -99,7 +102,7 @@ static void check_kept(const char *path)
     for (size_t i = 0; i < kept->n_weights; i++) {
         const struct ds_weight *w = &kept->weights[i], *p = &plain->weights[i];
         assert_string_equal(w->name, p->name);
-        assert_true(w->digest == p->digest);
+        assert_true(w->digest == p->digest && w->loaded == p->loaded && w->loaded != 0);
         int matrix = w == kept->embed || w == kept->head || w->rows > 1;
         assert_true((w->data == NULL) == matrix && (w->file_data != NULL) == matrix);
         assert_true(p->data && !p->file_data);

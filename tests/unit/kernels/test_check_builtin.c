@@ -124,7 +124,7 @@ int main(void)
         OP("silu_mul", DS_OP_SILU_MUL),     OP("add", DS_OP_ADD),
         OP("router", DS_OP_ROUTER),         OP("combine", DS_OP_COMBINE),
         cmocka_unit_test(test_tiny_shapes), OP("sample", DS_OP_SAMPLE),
-        OP("allreduce", DS_OP_ALLREDUCE),
+        OP("allreduce", DS_OP_ALLREDUCE),   OP("transfer", DS_OP_TRANSFER),
     };
     return cmocka_run_group_tests_name("check of the built-in variants", tests, NULL, NULL);
 }
