@@ -268,6 +268,8 @@ const struct ds_option_def ds_option_defs[] = {
      "the grid of layers and stages"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
+    {"runs", 0, NULL, SHOW, NULL, 0, NULL, 0, 0,
+     "what the repeats of every arm gave: different runs, where they part, how often a trial disagrees"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
 

@@ -2,6 +2,7 @@
  */
 #include "cli/render_verdict.h"
 
+#include "cli/render_census.h"
 #include "cli/render_matrix.h"
 
 #include <inttypes.h>
@@ -387,6 +388,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_switches(r, out);
     add_differences(r, out);
     add_unstable(r, out);
+    ds_render_census(r, out);
     add_first(r, out);
     add_other_firsts(r, out);
     add_origins(r, out);
