@@ -20,7 +20,7 @@ static void add_site(const struct ds_render *r, uint32_t site, struct ds_buf *ou
 }
 
 /* "9 runs, 3 different, 6 of them alike" */
-static void add_counts(const struct ds_census_arm *c, struct ds_buf *out)
+static void add_counts(const struct ds_render *r, const struct ds_census_arm *c, struct ds_buf *out)
 {
     ds_buf_printf(out, "%u trials, ", c->trials);
     if (c->distinct == 1) {
@@ -28,11 +28,16 @@ static void add_counts(const struct ds_census_arm *c, struct ds_buf *out)
                       100 * c->excluded);
         return;
     }
-    ds_buf_printf(out, "%u different runs, the most frequent %u times\n", c->distinct, c->modal);
+    ds_buf_printf(out, "%u different runs, the most frequent %u time%s\n", c->distinct, c->modal,
+                  plural(c->modal));
     ds_buf_printf(out,
-                  "%14s%u trials disagree with the mode (%.3g %%, 95 %% Wilson interval %.3g to "
+                  "%14s%u trial%s with the mode (%.3g %%, 95 %% Wilson interval %.3g to "
                   "%.3g %%)\n",
-                  "", c->disagree, 100.0 * c->disagree / c->trials, 100 * c->low, 100 * c->high);
+                  "", c->disagree, c->disagree == 1 ? " disagrees" : "s disagree",
+                  100.0 * c->disagree / c->trials, 100 * c->low, 100 * c->high);
+    if (ds_render_until_stable(r))
+        ds_buf_printf(out, "%14sit ended at the first of them, which makes the rate look larger\n",
+                      "");
     ds_buf_printf(
         out, "%14s%" PRIu64 " of %" PRIu64 " digests have several values, one row %s%u of them\n",
         "", c->unstable, c->rows, c->counted ? "up to " : "at least ", c->most);
@@ -108,13 +113,25 @@ static void add_thresholds(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
+void ds_render_excluded(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_census *c = r->v->census;
+    double excluded = 0;
+    for (size_t i = 0; c && i < c->n_arms; i++)
+        excluded = c->arms[i].excluded > excluded ? c->arms[i].excluded : excluded;
+    if (excluded > 0 && excluded < 1)
+        ds_buf_printf(out,
+                      ";\n%14sa flake rate above %.3g %% of an arm's trials is excluded at 95 %%",
+                      "", 100 * excluded);
+}
+
 static void add_arm(const struct ds_render *r, const struct ds_census_arm *c, uint32_t pairs,
                     struct ds_buf *out)
 {
     char name[24];
     snprintf(name, sizeof name, "arm %u", c->arm);
     ds_render_head(r, name, out);
-    add_counts(c, out);
+    add_counts(r, c, out);
     add_first(c, out);
     add_pairs(r, c, pairs, out);
 }
@@ -129,7 +146,8 @@ void ds_render_census(const struct ds_render *r, struct ds_buf *out)
         if (c->arms[i].distinct > 1 && unstable++ == 0)
             add_arm(r, &c->arms[i], 2, out);
     if (unstable > 1)
-        ds_buf_printf(out, "%14sand %zu more arms like it (show --runs)\n", "", unstable - 1);
+        ds_buf_printf(out, "%14sand %zu more arm%s like it (show --runs)\n", "", unstable - 1,
+                      plural(unstable - 1));
     add_thresholds(r, out);
 }
 

@@ -113,6 +113,8 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
             ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
                           all->compared, all->rows);
         }
+        if (f == 0 && ds_render_until_stable(r))
+            ds_render_excluded(r, out);
         if (all->unstable)
             ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
         if (x->arms_alone)
