@@ -3,6 +3,7 @@
  * listed here when its file exists. */
 #include "cli/options.h"
 
+#include "engine/load.h"
 #include "engine/sweep.h"
 
 #include <string.h>
@@ -195,6 +196,10 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"repeat", 0, "N", RUN, "3", DS_OPT_NUMBER, NULL, 1, 100000,
      "trials of every arm"},
+    {"until-stable", 0, "P", RUN, NULL, 0, NULL, 0, 0,
+     "repeat an arm until its trials disagree, or agree so often that a flake rate above P (0.05 or 5%) is excluded at 95 %; --repeat is then the most"},
+    {"load", 0, "K", RUN, "0", DS_OPT_NUMBER, NULL, 0, DS_MOST_LOAD,
+     "processes that keep processors and caches busy beside the trials: a stress for races"},
     {"batch", 0, "LIST", RUN, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "requests in the batch"},
     {"slot", 0, "LIST", RUN, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
@@ -268,6 +273,8 @@ const struct ds_option_def ds_option_defs[] = {
      "the grid of layers and stages"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
+    {"runs", 0, NULL, SHOW, NULL, 0, NULL, 0, 0,
+     "what the repeats of every arm gave: different runs, where they part, how often a trial disagrees"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
 

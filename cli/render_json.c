@@ -1,5 +1,6 @@
 /* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not
  * judge anything. */
+#include "cli/render_json.h"
 #include "cli/render_verdict.h"
 
 #include "base/mem.h"
@@ -45,6 +46,21 @@ static json_t *digest(uint64_t x)
     char hex[24];
     snprintf(hex, sizeof hex, "%016" PRIx64, x);
     return json_string(hex);
+}
+
+json_t *ds_json_text(const char *s)
+{
+    return text(s);
+}
+
+json_t *ds_json_real(double x)
+{
+    return real(x);
+}
+
+json_t *ds_json_whole(uint64_t x)
+{
+    return whole(x);
 }
 
 static json_t *launch_json(const struct ds_launch *l, const char *core)
@@ -376,6 +392,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "counts", counts);
     json_object_set_new(j, "first_drift", finding_json(r, &v->first));
     json_object_set_new(j, "unstable", unstable_json(r));
+    json_object_set_new(j, "repeat", ds_json_census(r));
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));

@@ -14,6 +14,8 @@ void ds_render_kernel(struct ds_buf *out, const char *op, const char *variant);
 void ds_render_head(const struct ds_render *r, const char *name, struct ds_buf *out);
 /* "7 of 9 arms". */
 void ds_render_arms(const struct ds_verdict *v, struct ds_buf *out);
+/* Whether arms end at their first trial that disagrees. */
+int ds_render_until_stable(const struct ds_render *r);
 /* Trials that the plan of the record has; those of both where two are compared. */
 uint64_t ds_render_planned(const struct ds_render *r);
 /* What beside its place is said of a finding: factor, value, label. */

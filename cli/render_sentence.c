@@ -3,6 +3,7 @@
 #include "cli/render_verdict.h"
 
 #include "cli/render_matrix.h"
+#include "dumps/census.h"
 #include "kernels/cblas.h"
 #include "kernels/plugin.h"
 
@@ -42,10 +43,25 @@ void ds_render_arms(const struct ds_verdict *v, struct ds_buf *out)
     ds_buf_puts(out, planned <= 1 && arms == 1 ? " arm" : " arms");
 }
 
+int ds_render_until_stable(const struct ds_render *r)
+{
+    for (size_t i = 0; !r->diff && r->header && i < r->header->n_options; i++)
+        if (strcmp(r->header->options[i].name, "until_stable") == 0)
+            return strcmp(r->header->options[i].value, "1") == 0;
+    return 0;
+}
+
 /* Trials that the record is to have in the end; 0 when that is not a question (diff). */
 uint64_t ds_render_planned(const struct ds_render *r)
 {
-    return r->diff || !r->header ? 0 : (uint64_t)r->header->n_arms * r->header->repeats;
+    if (r->diff || !r->header)
+        return 0;
+    uint64_t planned = (uint64_t)r->header->n_arms * r->header->repeats;
+    const struct ds_census *c = r->v->census;
+    for (size_t i = 0; c && ds_render_until_stable(r) && i < c->n_arms; i++)
+        if (c->arms[i].distinct > 1 && c->arms[i].trials < r->header->repeats)
+            planned -= r->header->repeats - c->arms[i].trials;
+    return planned;
 }
 
 /* " with threads 2": what else is not as in the base arm. */

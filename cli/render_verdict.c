@@ -2,6 +2,7 @@
  */
 #include "cli/render_verdict.h"
 
+#include "cli/render_census.h"
 #include "cli/render_matrix.h"
 
 #include <inttypes.h>
@@ -112,6 +113,8 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
             ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
                           all->compared, all->rows);
         }
+        if (f == 0 && ds_render_until_stable(r))
+            ds_render_excluded(r, out);
         if (all->unstable)
             ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
         if (x->arms_alone)
@@ -387,6 +390,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_switches(r, out);
     add_differences(r, out);
     add_unstable(r, out);
+    ds_render_census(r, out);
     add_first(r, out);
     add_other_firsts(r, out);
     add_origins(r, out);

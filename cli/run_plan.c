@@ -3,7 +3,9 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "dumps/census.h"
 #include "engine/forward.h"
+#include "engine/load.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -28,8 +30,11 @@ static const struct {
     {"resid_only", offsetof(struct ds_sweep_options, resid_only)},
     {"page_size", offsetof(struct ds_sweep_options, page_size)},
     {"poison", offsetof(struct ds_sweep_options, poison)},
+    {"until_stable", offsetof(struct ds_sweep_options, until_stable)},
+    {"load", offsetof(struct ds_sweep_options, load)},
 };
-enum { KEPT = sizeof kept / sizeof kept[0] };
+enum { MOST_REPEATS = 100000 };
+enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
 
 static int32_t *option_field(struct ds_sweep_options *s, size_t i)
 {
@@ -47,18 +52,53 @@ static int read_limits(const struct ds_options *o, struct ds_sweep_options *s, s
     return 0;
 }
 
+/* --until-stable P: as many trials as exclude a flake rate above P, if --repeat allows them; an arm
+ * whose trials disagree ends sooner. */
+static int read_until_stable(const struct ds_options *o, struct ds_sweep_options *s,
+                             struct ds_error *err)
+{
+    const char *text = ds_opt_text(o, "until-stable");
+    char *end;
+    if (!text)
+        return 0;
+    double rate = strtod(text, &end);
+    if (end != text && strcmp(end, "%") == 0)
+        rate /= 100;
+    else if (end == text || *end)
+        rate = -1;
+    uint32_t trials = ds_flake_trials(rate);
+    if (!(rate > 0 && rate < 1)) {
+        ds_fail(err, "--until-stable '%s' is no rate between 0 and 1", text);
+        return ds_hint(err, "0.05 and 5%% mean: go on until a flake rate above 5 %% is excluded");
+    }
+    if (!ds_opt_given(o, "repeat") && trials > MOST_REPEATS)
+        return ds_fail(err, "--until-stable %s takes %u trials of every arm; the most is %d", text,
+                       trials, MOST_REPEATS);
+    if (ds_opt_given(o, "repeat") && trials > (uint32_t)s->repeats)
+        ds_cli_note(o,
+                    "to exclude a flake rate above %s takes %u equal trials; --repeat %d excludes "
+                    "one above %.3g",
+                    text, trials, s->repeats, ds_flake_excluded((uint32_t)s->repeats));
+    else
+        s->repeats = (int32_t)trials;
+    s->until_stable = 1;
+    return 0;
+}
+
 static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
                         struct ds_error *err)
 {
-    int64_t repeat, steps, dump_rows, page;
+    int64_t repeat, steps, dump_rows, page, load;
     if (read_limits(o, s, err) != 0)
         return -1;
-    if (ds_opt_int(o, "repeat", 1, 100000, &repeat, err) != 0 ||
+    if (ds_opt_int(o, "repeat", 1, MOST_REPEATS, &repeat, err) != 0 ||
+        ds_opt_int(o, "load", 0, DS_MOST_LOAD, &load, err) != 0 ||
         ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
         ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0 ||
         ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0)
         return -1;
     s->repeats = (int32_t)repeat;
+    s->load = (int32_t)load;
     s->steps = (int32_t)steps;
     s->dump_rows = (int32_t)dump_rows;
     s->page_size = (int32_t)page;
@@ -69,7 +109,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     for (int i = 0; i < 4; i++)
         if (strcmp(ds_opt_text(o, "dump"), dump_names[i]) == 0)
             s->dump = i;
-    return 0;
+    return read_until_stable(o, s, err);
 }
 
 /* ---- header ---------------------------------------------------------------------------------- */
@@ -274,6 +314,10 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
     for (size_t i = 0; i < KEPT; i++) {
         const char *text = kept_option(h, kept[i].name);
         char *end;
+        if (!text && i >= FIRST_NEWER) { /* a record of a version that did not have it */
+            *option_field(s, i) = 0;
+            continue;
+        }
         long v = text ? strtol(text, &end, 10) : 0;
         if (!text || end == text || *end || v < 0 || v > 1000000)
             return ds_fail(err, "the record does not say its option %s: it cannot be resumed",
@@ -282,7 +326,7 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
     }
     const char *weights = kept_option(h, "weights");
     s->weights = weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
-    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL &&
+    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL && s->load <= DS_MOST_LOAD &&
                    (!weights || strcmp(weights, weights_names[s->weights]) == 0)
                ? 0
                : ds_fail(err, "the record's options are out of range");

@@ -189,13 +189,24 @@ static int continue_record(struct run *run, struct ds_error *err)
     return strcmp(ds_writer_path(run->writer), run->beside) == 0 ? take_place(run, err) : 0;
 }
 
+/* Trials that are still to be run; with --until-stable none of an arm whose trials disagree. */
 static size_t missing_trials(struct run *run)
 {
     const struct ds_header *h = &run->plan.header;
-    size_t missing = h->n_arms * h->repeats;
-    for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
-        const struct ds_trial *t = ds_record_trial(run->old, i);
-        missing -= t->pass == DS_PASS_NATURAL && missing > 0 && ds_record_sound(run->old, i);
+    const struct ds_record *old = run->old;
+    size_t missing = 0;
+    for (uint32_t arm = 0; arm < h->n_arms; arm++) {
+        size_t have_trials = 0, parted = 0;
+        uint64_t first = 0;
+        for (size_t i = 0; i < ds_record_trial_count(old); i++) {
+            const struct ds_trial *t = ds_record_trial(old, i);
+            if (t->arm != arm || t->pass != DS_PASS_NATURAL || !ds_record_sound(old, i))
+                continue;
+            first = have_trials++ ? first : t->run_digest;
+            parted |= t->run_digest != first;
+        }
+        if (have_trials < h->repeats && !(parted && run->plan.options.until_stable))
+            missing += h->repeats - have_trials;
     }
     return missing;
 }
@@ -203,10 +214,10 @@ static size_t missing_trials(struct run *run)
 /* Options that say what to run have no place beside --resume: the record says it. */
 static int check_resume_options(const struct ds_options *o, struct ds_error *err)
 {
-    static const char *const fixed[] = {"prompt", "file",        "tokens",    "chat",   "steps",
-                                        "free",   "tokens-from", "repeat",    "full",   "sites",
-                                        "dump",   "dump-rows",   "page-size", "poison", "no-record",
-                                        "output", "weights"};
+    static const char *const fixed[] = {
+        "prompt",    "file",   "tokens",  "chat",         "steps",     "free",      "tokens-from",
+        "repeat",    "full",   "sites",   "dump",         "dump-rows", "page-size", "poison",
+        "no-record", "output", "weights", "until-stable", "load"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,
@@ -221,6 +232,21 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
 }
 
 /* ---- the sweep and its verdict --------------------------------------------------------------- */
+
+/* The run digest of a trial of the record that is resumed. */
+static int kept_digest(void *ctx, uint32_t arm, uint32_t repeat, uint64_t *digest)
+{
+    const struct run *run = ctx;
+    for (size_t i = 0; run->old && i < ds_record_trial_count(run->old); i++) {
+        const struct ds_trial *t = ds_record_trial(run->old, i);
+        if (t->arm != arm || t->repeat != repeat || t->pass != DS_PASS_NATURAL ||
+            !ds_record_sound(run->old, i))
+            continue;
+        *digest = t->run_digest;
+        return 0;
+    }
+    return -1;
+}
 
 static const struct ds_trial *kept_info(void *ctx, size_t i)
 {
@@ -263,6 +289,7 @@ static int sweep(struct run *run, struct ds_sweep_result *result, struct ds_erro
                          .ctx = run,
                          .sink = sink,
                          .have = have,
+                         .digest = kept_digest,
                          .progress = progress,
                          .note = note,
                          .stop = &stop_requests};
@@ -289,7 +316,8 @@ static void tell_saved(struct run *run, const char *why)
         saved += planned - missing_trials(run);
     ds_buf_puts(&b, why);
     if (run->path[0]) {
-        ds_buf_printf(&b, ": %zu of %zu trials are saved; go on with: ", saved, planned);
+        ds_buf_printf(&b, ": %zu of %s%zu trials are saved; go on with: ", saved,
+                      run->plan.options.until_stable ? "at most " : "", planned);
         ds_render_resume(&b, ds_opt_text(run->o, "model"), run->path);
     }
     ds_cli_note(run->o, "%s", b.data ? b.data : why);

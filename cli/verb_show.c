@@ -1,6 +1,7 @@
 /* verb_show.c: `driftscope show`: the verdict of a record again, its grid of sites, or one site's
  * values. Reads only. */
 #include "cli/cli.h"
+#include "cli/render_census.h"
 #include "cli/render_site.h"
 
 #include <stdio.h>
@@ -58,9 +59,15 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
 {
     uint32_t site;
     if (ds_opt_flag(o, "json"))
-        return ds_opt_given(o, "site") || ds_opt_flag(o, "sites")
-                   ? ds_fail(err, "--json prints the verdict; --sites and --site are text")
+        return ds_opt_given(o, "site") || ds_opt_flag(o, "sites") || ds_opt_flag(o, "runs")
+                   ? ds_fail(err, "--json prints the verdict; --sites, --site and --runs are text")
                    : ds_render_verdict_json(w->r, out, err);
+    if (ds_opt_flag(o, "runs")) {
+        ds_render_runs(w->r, out);
+        ds_render_sentence(w->r, out);
+        ds_buf_puts(out, "\n");
+        return 0;
+    }
     if (!ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
         ds_render_verdict_text(w->r, out);
         return 0;
@@ -115,12 +122,13 @@ int ds_verb_show(const struct ds_options *o)
     struct ds_error err = {{0}, {0}};
     struct ds_record *record;
     const char *path = ds_opt_operand(o, 0);
-    int exit_code = DS_EXIT_ERROR, views = ds_opt_given(o, "site") + ds_opt_flag(o, "sites");
+    int exit_code = DS_EXIT_ERROR,
+        views = ds_opt_given(o, "site") + ds_opt_flag(o, "sites") + ds_opt_flag(o, "runs");
     if (views > 1) {
-        ds_fail(&err, "--site and --sites are two views: give one");
+        ds_fail(&err, "--site, --sites and --runs are views: give one");
         return ds_cli_error(o, &err);
     }
-    if (views == 0 && ds_opt_given(o, "arm")) {
+    if ((views == 0 || ds_opt_flag(o, "runs")) && ds_opt_given(o, "arm")) {
         ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
         return ds_cli_error(o, &err);
     }

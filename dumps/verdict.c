@@ -1,5 +1,6 @@
 /* verdict.c: the verdict as a whole (verdict.h): puts the answers of verdict_*.c together and says
  * whether there is anything to compare. Pure; knows no file. */
+#include "dumps/census.h"
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -368,8 +369,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     int rc = labels ? count_record(a, v, err) : -1;
     if (rc == 0 && a->n_natural)
-        rc = judge_repeats(a, labels, v, err) != 0 || judge_factors(a, labels, v, err) != 0 ||
-                     find_switches(a, v, err) != 0
+        rc = judge_repeats(a, labels, v, err) != 0 || take_census(a, labels, v, err) != 0 ||
+                     judge_factors(a, labels, v, err) != 0 || find_switches(a, v, err) != 0
                  ? -1
                  : 0;
     if (rc == 0 && a->n_natural)

@@ -177,6 +177,7 @@ struct ds_nonfinite_finding {
     int inputs; /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };
 
+struct ds_census;
 struct ds_verdict {
     int result;
     int stable;       /* 0 when some arm's repeats disagree */
@@ -196,6 +197,7 @@ struct ds_verdict {
     struct ds_nonfinite_finding nonfinite;
     struct ds_discrete discrete;
     uint64_t tokens_same, tokens_compared;
+    struct ds_census *census; /* census.h; NULL: no complete trial */
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
     uint32_t sites_before; /* sites before the first drift, all bit-identical */

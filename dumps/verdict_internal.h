@@ -126,6 +126,12 @@ int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_erro
 int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);
 
+/* census.c, census_threshold.c: fill v->census, after the repeats are judged. labels: scratch. */
+int take_census(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err);
+struct ds_census;
+int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *c,
+                      struct ds_error *err);
+
 /* verdict_factor.c: everything that comes from comparing arms. */
 int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);

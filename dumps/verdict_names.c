@@ -1,4 +1,5 @@
 /* verdict_names.c: the words of the verdict (DESIGN section 7), and freeing it. */
+#include "dumps/census.h"
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -76,6 +77,7 @@ int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ..
 
 void ds_verdict_free(struct ds_verdict *v)
 {
+    ds_census_free(v->census);
     for (size_t f = 0; v->factors && f < v->n_factors; f++) {
         for (int p = 0; p < DS_VERDICT_PHASES; p++)
             free(v->factors[f].phase[p].class_of);

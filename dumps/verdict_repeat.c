@@ -1,26 +1,10 @@
 /* verdict_repeat.c: the factor "repeat": do an arm's own trials agree? Owns the rate, its interval
  * and the first unstable place. */
+#include "dumps/census.h"
 #include "dumps/verdict_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* 95 % interval of a proportion k / n (Wilson 1927): holds its level for small n and for k = 0 or
- * n. */
-static void wilson(double k, double n, double *low, double *high)
-{
-    if (n <= 0) {
-        *low = 0;
-        *high = 1;
-        return;
-    }
-    const double z = 1.959963984540054;
-    double p = k / n, mid = p + z * z / (2 * n),
-           half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)), scale = 1 + z * z / n;
-    *low = k == 0 ? 0 : (mid - half) / scale;
-    *high = k == n ? 1 : (mid + half) / scale;
-}
 
 static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
                       const uint8_t *labels)
@@ -156,7 +140,7 @@ int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
             fv->phase[p].rows += (drifts[i] >> p) & 1u;
     free(drifts);
     v->unstable.first = fv->phase[DS_VERDICT_ALL].first;
-    wilson(v->unstable.disagree, v->unstable.trials, &v->unstable.low, &v->unstable.high);
+    ds_wilson(v->unstable.disagree, v->unstable.trials, &v->unstable.low, &v->unstable.high);
     for (size_t k = 0; k < a->n_kernels; k++)
         v->kernels[k].condition[0] = a->kernel_unstable[k]  ? DS_COND_UNSTABLE
                                      : a->kernel_repeats[k] ? DS_COND_SAME

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "dumps/verdict.h"
 #include "engine/forward.h"
+#include "engine/load.h"
 #include "engine/site_map.h"
 #include "engine/worker.h"
 #include "kernels/plugin.h"
@@ -37,6 +38,9 @@ struct sweep_state {
     int32_t workers;
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
+    struct ds_load load;
+    uint64_t *run_digest; /* [n_arms] of the arm's first trial, 0 = none yet */
+    uint8_t *parted;      /* [n_arms] a trial disagrees with it */
     uint32_t dumping; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
     double start, done, total;
     struct ds_sweep_result *result;
@@ -54,7 +58,10 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
     st->is_ref = ds_calloc(n, 1, "arms", err);
     st->rehearsed = ds_calloc(n, 1, "arms", err);
     st->failed = ds_calloc(n, 1, "arms", err);
-    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed || !st->failed)
+    st->run_digest = ds_calloc(n, sizeof *st->run_digest, "arms", err);
+    st->parted = ds_calloc(n, 1, "arms", err);
+    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed ||
+        !st->failed || !st->run_digest || !st->parted)
         return -1;
     if (h->n_factors != DS_FACTOR_COUNT)
         return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors,
@@ -183,6 +190,7 @@ static int setup_model(struct sweep_state *st, struct ds_error *err)
 static void teardown(struct sweep_state *st)
 {
     ds_worker_stop(&st->worker);
+    ds_load_stop(&st->load);
     for (int d = 0; d < DS_DTYPE_COUNT; d++) {
         ds_hold_free(st->format[d].hold);
         free(st->format[d].sites);
@@ -195,6 +203,8 @@ static void teardown(struct sweep_state *st)
     free(st->is_ref);
     free(st->rehearsed);
     free(st->failed);
+    free(st->run_digest);
+    free(st->parted);
     free(st->site_on);
     free(st->forced);
 }
@@ -306,6 +316,24 @@ static int rehearse(struct sweep_state *st, uint32_t arm, struct ds_error *err)
     return 0;
 }
 
+/* Holds a trial of the arm against its first one. */
+static void compare_runs(struct sweep_state *st, uint32_t arm, uint64_t run_digest)
+{
+    if (st->run_digest[arm] == 0)
+        st->run_digest[arm] = run_digest;
+    else if (st->run_digest[arm] != run_digest)
+        st->parted[arm] = 1;
+}
+
+/* The same for a trial that a resumed record has. */
+static void compare_kept(struct sweep_state *st, uint32_t arm, uint32_t repeat)
+{
+    const struct ds_sweep *s = st->s;
+    uint64_t digest;
+    if (s->digest && s->digest(s->ctx, arm, repeat, &digest) == 0)
+        compare_runs(st, arm, digest);
+}
+
 /* One trial from plan to sink. 0, 1 when interrupted, -1 on an error that ends the sweep. */
 static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass,
                     struct ds_error *err)
@@ -328,6 +356,8 @@ static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint3
         st->dumping = arm + 1;
     if (rc == 0 && arm == 0 && pass == DS_PASS_NATURAL)
         rc = keep_tokens(st, &t, err);
+    if (rc == 0 && pass == DS_PASS_NATURAL)
+        compare_runs(st, arm, t.info.run_digest);
     if (rc == 0)
         rc = s->sink(s->ctx, &t, err);
     ds_trial_data_free(&t);
@@ -362,7 +392,11 @@ static int all_trials(struct sweep_state *st, struct ds_error *err)
         s->progress(s->ctx, 0, st->total);
     for (uint32_t a = 0; a < s->header->n_arms; a++)
         for (uint32_t r = 0; r < repeats; r++) {
-            if (wanted(st, a, r, DS_PASS_NATURAL) && !st->failed[a]) {
+            if (!wanted(st, a, r, DS_PASS_NATURAL)) {
+                compare_kept(st, a, r);
+            } else if (s->options.until_stable && st->parted[a]) {
+                st->total -= cost(st, a); /* it is known to be unstable */
+            } else if (!st->failed[a]) {
                 int rc = do_trial(st, a, r, DS_PASS_NATURAL, err);
                 if (rc != 0)
                     return rc;
@@ -399,6 +433,8 @@ int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struc
         for (; rc == 0 && st.n_forced < s->n_forced; st.n_forced++)
             st.forced[st.n_forced] = s->forced[st.n_forced];
     }
+    if (rc == 0)
+        rc = ds_load_start(&st.load, s->options.load, err);
     if (rc == 0)
         rc = all_trials(&st, err);
     if (rc == 1)

@@ -97,6 +97,8 @@ struct ds_sweep_options {
     int poison;
     int weights;   /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;         /* memory for held reference rows, bytes */
+    int32_t until_stable; /* an arm ends at its first trial that disagrees with its first one */
+    int32_t load;         /* busy neighbour processes beside the trials (load.h) */
     int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };
 
@@ -123,6 +125,9 @@ struct ds_sweep { /* set up by the caller, borrowed, unchanged */
     int (*sink)(void *ctx, const struct ds_trial_data *t, struct ds_error *err);
     /* Whether a trial is there already (resume); may be NULL. */
     int (*have)(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass);
+    /* until_stable: the run digest of a natural trial that is there already. -1: not known. May be
+     * NULL where `have` is. */
+    int (*digest)(void *ctx, uint32_t arm, uint32_t repeat, uint64_t *run_digest);
     void (*progress)(void *ctx, double done, double total);
     /* Something the user should hear; may be NULL. */
     void (*note)(void *ctx, const char *text);

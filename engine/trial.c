@@ -304,6 +304,17 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
     return info;
 }
 
+/* Any two trials differ, in one process or in two. The forward pass counts on from here in even
+ * steps (next_seed), so neighbouring trials must not be such a step apart: each would repeat the
+ * other's launches, one later. */
+static uint64_t trial_seed(const struct ds_trial_order *order)
+{
+    uint64_t z = ((uint64_t)order->arm << 32 | order->repeat) + 0xa0761d6478bd642fu;
+    z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
+    z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
+    return z ^ (z >> 32);
+}
+
 int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
                  const int32_t *forced, struct ds_trial_data *out, struct ds_error *err)
 {
@@ -317,9 +328,7 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
         return -1;
     }
     ds_forward_reset(r->forward);
-    /* Any two trials differ, in one process or in two. */
-    ds_forward_seed(r->forward,
-                    ((uint64_t)order->arm << 32 | order->repeat) * 0x9e3779b97f4a7c15u + 1);
+    ds_forward_seed(r->forward, trial_seed(order));
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
     struct ds_trial info = trial_info(r, order);
     struct ds_thread_times before;

@@ -27,7 +27,7 @@ struct ask {
     const char *model;
     struct ds_model *opened; /* NULL, or what is swept; it then belongs to the outcome */
     const char *factor[DS_FACTOR_COUNT];
-    int repeats, steps, poison, dump, full, free_run;
+    int repeats, steps, poison, dump, full, free_run, until_stable, load;
     const int32_t *prompt; /* [PROMPT] */
     const int32_t *forced;
     int32_t n_forced;
@@ -140,6 +140,8 @@ static void sweep(struct outcome *x, const struct ask *q)
                                      .poison = q->poison,
                                      .free_run = q->free_run,
                                      .dump = q->dump,
+                                     .until_stable = q->until_stable,
+                                     .load = q->load,
                                      .dump_rows = 64,
                                      .hold = 64 << 20}};
     assert_ok(ds_sweep_run(&s, &x->result, &err), err);

@@ -2,6 +2,7 @@
  * last, hostile names are escaped, lines fit. */
 #include "tests/unit/testing.h"
 
+#include "cli/render_census.h"
 #include "cli/render_site.h"
 #include "cli/render_verdict.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
@@ -161,6 +162,48 @@ static void test_json_has_every_fixed_name(void **state)
                  json_real_value(json_object_get(json_object_get(j, "probe"), "overhead_decode")),
                  0.004, 1e-9);
     json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+/* Repeat 1 gives other bits in one row: the census says where, in text and in JSON. */
+static uint32_t one_odd_run(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") && c->position == 3 && c->repeat == 1;
+}
+
+static void test_census_of_repeats(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = one_odd_run;
+    sweep_run(&s, 5);
+    make(&s, &m);
+    json_t *j = parse(&m), *census = json_object_get(j, "repeat"),
+           *arm = json_array_get(json_object_get(census, "arms"), 0), *pair;
+    assert_int_equal(json_array_size(json_object_get(census, "arms")), 7);
+    assert_has(arm, "arm trials distinct_runs modal_runs disagree rate wilson95 excluded_above "
+                    "digests unstable_digests most_values first pairs of_pairs");
+    assert_int_equal(json_integer_value(json_object_get(arm, "distinct_runs")), 2);
+    assert_int_equal(json_integer_value(json_object_get(arm, "modal_runs")), 4);
+    pair = json_array_get(json_object_get(arm, "pairs"), 0);
+    assert_string_equal(str(pair, "stage"), "q_proj");
+    assert_int_equal(json_integer_value(json_object_get(pair, "b")), 1);
+    assert_string_equal(str(json_object_get(arm, "first"), "label"), "origin");
+    json_decref(j);
+    ds_buf_free(&m.out);
+    ds_render_runs(&m.r, &m.out);
+    ds_buf_add(&m.out, "", 1);
+    assert_non_null(strstr(m.out.data, "arm 0         5 trials, 2 different runs"));
+    assert_non_null(strstr(m.out.data, "repeats 0 and 1 first differ at layer 0 q_proj, position 3"));
+    assert_non_null(strstr(m.out.data, "4 of 5 trials agree there, 2 values"));
+    ds_buf_free(&m.out);
+    ds_render_verdict_text(&m.r, &m.out);
+    ds_buf_add(&m.out, "", 1);
+    assert_lines_fit(m.out.data, 100);
+    assert_non_null(strstr(m.out.data, "and 6 more arms like it"));
     done(&m);
     sweep_free(&s);
 }
@@ -528,6 +571,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_has_every_fixed_name),
+        cmocka_unit_test(test_census_of_repeats),
         cmocka_unit_test(test_json_without_trials),
         cmocka_unit_test(test_json_writes_nan_and_inf_as_strings),
         cmocka_unit_test(test_text_ends_with_the_answer),

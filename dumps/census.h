@@ -1,0 +1,83 @@
+/* census.h: what the repeats of each arm gave: how many different runs there were, where two of
+ * them part first, how often a trial disagrees, and from which size of a call on. Part of the
+ * verdict (ds_verdict.census); pure, as all of it. */
+#ifndef DS_CENSUS_H
+#define DS_CENSUS_H
+
+#include "dumps/verdict.h"
+
+enum {
+    DS_CENSUS_RUNS = 256, /* different runs of an arm that are compared in pairs */
+    DS_CENSUS_PAIRS = 16, /* pairs that are told one by one */
+    DS_CENSUS_PLACES = 8  /* places of first differences that are told one by one */
+};
+
+/* Two different runs of an arm and the first row, in execution order, that is not equal. */
+struct ds_census_pair {
+    uint32_t a, b; /* repeat numbers: each the first trial that gave this run */
+    uint32_t site;
+    int32_t request, position, step;
+    uint64_t digests; /* that differ in all */
+};
+
+struct ds_census_place {
+    uint32_t site;
+    uint64_t pairs; /* pairs of different runs that first differ here */
+};
+
+struct ds_census_arm {
+    uint32_t arm, trials;
+    uint32_t distinct;       /* different runs: trials that agree in every digest are one run */
+    uint32_t modal;          /* trials that gave the most frequent run */
+    uint32_t disagree;       /* trials that disagree with the modal digest of some row */
+    double low, high;        /* 95 % Wilson interval of disagree / trials */
+    double excluded;         /* all agree: a flake rate above this is excluded at 95 %; else 1 */
+    uint64_t rows, unstable; /* digests with repeats; of those, the ones with several values */
+    uint32_t most;           /* values that one row has, at most */
+    int counted; /* 0: some runs were left out; `most` and `values` are at least so many */
+    struct ds_finding
+        first; /* first unstable place; label origin: its inputs are equal in all runs */
+    uint32_t agree, values; /* there: trials at the modal digest, and different digests */
+    int first_trial; /* the trial that ran first in its process is alone in disagreeing: warm-up */
+    struct ds_census_pair pairs[DS_CENSUS_PAIRS];
+    uint32_t n_pairs;
+    uint64_t of_pairs; /* pairs of different runs, all told */
+    uint64_t unseen;   /* of those, not compared: more than DS_CENSUS_RUNS runs */
+    struct ds_census_place places[DS_CENSUS_PLACES];
+    uint32_t n_places;
+    uint64_t elsewhere; /* compared pairs that first differ at a place not listed */
+};
+
+/* The sizes at which a kernel disagrees with itself on equal inputs, in one setting of everything
+ * else. Sizes are rows of the call, or visible tokens for a kernel that reads earlier rows. */
+enum ds_census_edge { DS_CENSUS_FROM, DS_CENSUS_UP_TO };
+struct ds_census_threshold {
+    const char *op, *variant;
+    const char *measure; /* "rows" or "length" */
+    char setting[96];    /* "threads 2"; "" at the base setting */
+    int edge;            /* enum ds_census_edge */
+    uint32_t at;         /* unstable from here on, or up to here */
+    uint32_t stable;     /* the nearest size at which it is stable */
+};
+
+struct ds_census {
+    struct ds_census_arm *arms; /* [n_arms] arms with two trials or more, ascending */
+    size_t n_arms;
+    struct ds_census_threshold *thresholds;
+    size_t n_thresholds;
+};
+void ds_census_free(struct ds_census *c);
+
+/* 95 % interval of the proportion k / n after Wilson (1927): holds its level for small n and for k
+ * = 0 or n. */
+void ds_wilson(double k, double n, double *low, double *high);
+
+/* The rule of --until-stable. If every trial disagrees with the modal bits with the same chance f,
+ * n trials are all equal with a chance of at most (1 - f)^(n - 1): the first is free, and each
+ * further one must fall on the bits of the first, whichever these are. So n equal trials exclude at
+ * 95 % every f above 1 - 0.05^(1 / (n - 1)). */
+double ds_flake_excluded(uint32_t trials);
+/* The fewest equal trials that exclude a rate above `rate` (0 < rate < 1); UINT32_MAX if too many. */
+uint32_t ds_flake_trials(double rate);
+
+#endif
