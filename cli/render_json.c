@@ -117,6 +117,11 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());
     json_object_set_new(j, "rms", f->sized ? real(f->rms) : json_null());
     json_object_set_new(j, "relative_rms", f->sized ? real(f->relative_rms) : json_null());
+    json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
+    json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
+    json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
+    json_object_set_new(j, "at_positions", text(f->at_positions));
+    json_object_set_new(j, "value_rows", json_integer(f->value_rows));
     json_object_set_new(j, "values_equal",
                         json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
     json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));

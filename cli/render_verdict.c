@@ -197,6 +197,20 @@ static void add_size(const struct ds_render *r, const struct ds_finding *f, stru
     ds_buf_puts(out, "\n");
 }
 
+/* Where in the rows: nothing to tell when it is everywhere, or not known. */
+static void add_profile(const struct ds_finding *f, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%14spositions %s", "", f->at_positions);
+    if (f->heads[0])
+        ds_buf_printf(out, "; heads %s", f->heads);
+    if (f->channels[0])
+        ds_buf_printf(out, "; channels %s", f->channels);
+    if (f->value_rows)
+        ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
+                      f->value_rows == 1 ? "" : "s");
+    ds_buf_puts(out, "\n");
+}
+
 static void add_first(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
@@ -226,6 +240,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
                   ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
                   f->request, f->position);
     add_size(r, f, out);
+    add_profile(f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
     ds_render_name(out, f->why);
     ds_buf_printf(out, "\n%14s", "");

@@ -259,11 +259,17 @@ static const struct ds_trial_data *kept_get(void *ctx, size_t i, struct ds_error
     return &((struct run *)ctx)->kept[i];
 }
 
+static int kept_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    const struct run *run = ctx;
+    return ds_trials_blob(run->kept, run->n_kept, digest, out, err);
+}
+
 /* The verdict, read back from what was written. */
 static int report(struct run *run, int *exit_code, struct ds_error *err)
 {
     if (!run->path[0]) {
-        struct ds_source s = {&run->plan.header, run->n_kept, kept_info, kept_get, run};
+        struct ds_source s = {&run->plan.header, run->n_kept, kept_info, kept_get, run, kept_blob};
         return ds_cli_verdict(run->o, &s, NULL, NULL, exit_code, err);
     }
     struct ds_record *r;

@@ -47,6 +47,14 @@ static const struct ds_trial_data *joined_get(void *ctx, size_t i, struct ds_err
     return &((struct ds_diff *)ctx)->trials[i];
 }
 
+/* A digest is a digest: either side may hold its bytes. */
+static int joined_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    const struct ds_diff *d = ctx;
+    int rc = d->options.blob ? d->options.blob(d->options.ctx, 0, digest, out, err) : 0;
+    return rc == 0 && d->options.blob ? d->options.blob(d->options.ctx, 1, digest, out, err) : rc;
+}
+
 /* ---- sizes from dumped rows ------------------------------------------------------------------ */
 
 /* 1 and *out filled if both sides' bytes are dumped and alike in format and length. */
@@ -126,13 +134,16 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                  const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
+    if (options)
+        out->options = *options;
     int rc = diff_settings(out, a, b, err);
     rc = rc ? rc : diff_join(out, a, b, err);
     rc = rc ? rc : diff_mark_sites(out, err);
     if (rc == 0) {
         struct ds_analysis_options how = {.only_factor = "record",
                                           .data_differs = out->data_differs};
-        out->joined = (struct ds_source){&out->header, out->n_trials, joined_info, joined_get, out};
+        out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
+                                         joined_get,   out,           joined_blob};
         rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
         rc = rc ? rc : add_sizes(out, options, err);

@@ -42,6 +42,7 @@ struct ds_diff {
     struct ds_verdict
         verdict; /* factor "record"; arm and ref_arm are numbers in the joined source below */
     /* The two records as one: arm 2p is pair p of A, 2p + 1 of B. */
+    struct ds_diff_options options;
     struct ds_source joined;
     struct ds_header header; /* arrays owned, texts borrowed from both sides */
     struct ds_trial_data *trials;

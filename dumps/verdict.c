@@ -350,13 +350,16 @@ static void find_first(struct ds_verdict *v)
     v->sites_before = v->first.found ? v->first.site : 0;
 }
 
-static void size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v)
+static int size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
+                         struct ds_error *err)
 {
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
     for (size_t f = 0; f < v->n_factors; f++)
         for (int p = 0; p < DS_VERDICT_PHASES; p++)
-            size_finding(a, labels, phases[p], &v->factors[f].phase[p].first);
+            if (size_finding(a, labels, phases[p], &v->factors[f].phase[p].first, err) != 0)
+                return -1;
     v->unstable.first = v->factors[0].phase[DS_VERDICT_ALL].first;
+    return 0;
 }
 
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
@@ -374,7 +377,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                  ? -1
                  : 0;
     if (rc == 0 && a->n_natural)
-        size_findings(a, labels, v);
+        rc = size_findings(a, labels, v, err);
     free(labels);
     if (rc == 0 && a->n_natural) {
         find_first(v);

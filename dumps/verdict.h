@@ -8,6 +8,7 @@
 #ifndef DS_VERDICT_H
 #define DS_VERDICT_H
 
+#include "dumps/profile.h"
 #include "dumps/record.h"
 
 /* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as
@@ -18,7 +19,13 @@ struct ds_source {
     const struct ds_trial *(*info)(void *ctx, size_t i);
     const struct ds_trial_data *(*get)(void *ctx, size_t i, struct ds_error *err);
     void *ctx;
+    /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1
+     * damage. NULL: nothing was dumped. */
+    int (*blob)(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err);
 };
+/* What blob does for trials in memory. */
+int ds_trials_blob(const struct ds_trial_data *trials, size_t n_trials, uint64_t digest,
+                   struct ds_blob *out, struct ds_error *err);
 /* A source that reads from an open record. */
 void ds_source_record(struct ds_source *s, struct ds_record *r);
 
@@ -92,6 +99,12 @@ struct ds_finding {
     uint64_t elements, max_ulp;
     double max_abs, rms,
         relative_rms; /* rms of the difference over all elements of the drifting rows */
+    /* Where it differs (profile.h): heads, "" where the site has none; channels within a head, or of
+     * the row; positions. Heads, channels and p99 are those of `value_rows` rows whose values are
+     * dumped, "" and 0 without. */
+    char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
+    uint32_t value_rows;
+    uint64_t p99_ulp; /* of the elements that differ */
     uint64_t nonfinite, ref_nonfinite;
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */

@@ -147,7 +147,8 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
 
 /* verdict_size.c: sizes, kinds, growth, non-finite values. */
 /* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
-void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f);
+int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
+                 struct ds_error *err);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
 

@@ -10,7 +10,7 @@
  * sqrt(d * s) on top. TF32 (10 bits: 3e-4) and bf16 inputs (3e-3) are far outside for every K up to
  * 65536, and no row alone may exceed four times the bound, so that one wrong row cannot hide among
  * many good ones. */
-#include "dumps/verdict_internal.h"
+#include "dumps/evidence.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,43 +53,20 @@ static void add_drift(const struct ds_drift *x, uint32_t width, struct size *z)
     z->ref_sq += x->ref_sq;
 }
 
-/* Which rows of a site are summed: those that drift in one phase (-1: any), or that have one label.
- * labels NULL: all. */
-struct chosen {
-    const uint8_t *labels;
-    int phase, label; /* label -1: every drift */
-};
-
-static int is_chosen(const struct ds_analysis *a, const struct chosen *c, uint32_t ref,
-                     uint32_t site, uint32_t row)
+static uint32_t row_width(const struct arm_table *t, size_t cell)
 {
-    if (!c->labels)
-        return 1;
-    uint8_t label = c->labels[site * a->n_rows + row] & LABEL_MASK;
-    return (c->label < 0 ? is_drift(label) : label == c->label) &&
-           (c->phase < 0 || (int)arm_call(&a->arms[ref], row)->phase == c->phase);
+    return t->rep->captures[t->capture[cell]].width;
 }
 
-/* Sizes of the drifting rows at a site: entries of one trial of the arm against `ref`. Entries
- * whose digests are not the modal ones of a comparison between two arms are of some other repeat.
- */
+/* Sizes of the drifting rows at a site: entries of one trial of the arm against `ref`. */
 static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t arm,
                      uint32_t ref, uint32_t site, const struct chosen *c, struct size *z)
 {
-    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     memset(z, 0, sizeof *z);
     for (size_t i = 0; i < d->n_drifts; i++) {
-        const struct ds_drift *x = &d->drifts[i];
-        if (x->site != site || x->ref_arm != ref || x->row >= d->n_rows)
-            continue;
-        uint32_t row = row_of_key(a, &d->rows[x->row], 0);
-        size_t cell = site * a->n_rows + row;
-        if (row == NONE || t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
-            continue;
-        if (arm != ref && (x->digest != t->digest[cell] || x->ref_digest != r->digest[cell]))
-            continue;
-        if (is_chosen(a, c, ref, site, row))
-            add_drift(x, t->rep->captures[t->capture[cell]].width, z);
+        uint32_t row = chosen_row(a, d, &d->drifts[i], arm, ref, site, c);
+        if (row != NONE)
+            add_drift(&d->drifts[i], row_width(&a->arms[arm], site * a->n_rows + row), z);
     }
 }
 
@@ -221,8 +198,8 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
 /* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
  * kind is judged by the rows that drift as the first one does: one that inherited its difference
  * shows what came before, not what this kernel does. */
-static void size_rows(const struct ds_analysis *a, const uint8_t *labels, int phase,
-                      struct ds_finding *f)
+static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int phase,
+                     struct ds_finding *f, struct ds_error *err)
 {
     struct size z, own;
     const struct chosen all = {labels, phase, -1}, alike = {labels, phase, f->label};
@@ -237,8 +214,13 @@ static void size_rows(const struct ds_analysis *a, const uint8_t *labels, int ph
     } else if (z.rows == 0) {
         snprintf(f->why, sizeof f->why, "the record holds no sizes for these rows");
     }
-    if (z.rows == 0)
-        return;
+    struct evidence e;
+    if (evidence_open(a, f, &alike, &e, err) != 0)
+        return -1;
+    int rc = profile_finding(&e, &all, f, err);
+    evidence_close(&e);
+    if (rc != 0 || z.rows == 0)
+        return rc;
     f->sized = 1;
     f->elements = z.elements;
     f->max_ulp = z.max_ulp;
@@ -252,17 +234,19 @@ static void size_rows(const struct ds_analysis *a, const uint8_t *labels, int ph
         judge_kind(a, f, &own);
     else if (f->kind != DS_KIND_SELECTION_ONLY)
         snprintf(f->why, sizeof f->why, "the record holds no sizes of the rows that start here");
+    return 0;
 }
 
-void size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f)
+int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
+                 struct ds_error *err)
 {
     if (!f->found)
-        return;
+        return 0;
     uint64_t shapes = a->shape_mismatch, tokens = a->tokens_cut;
     label_pair(a, f->arm, f->ref_arm, labels);
     a->shape_mismatch = shapes; /* counted when the pair was compared */
     a->tokens_cut = tokens;
-    size_rows(a, labels, phase, f);
+    return size_rows(a, labels, phase, f, err);
 }
 
 /* ---- growth ---------------------------------------------------------------------------------- */

@@ -75,6 +75,12 @@ static const struct ds_trial_data *kept_trial(void *ctx, size_t i, struct ds_err
     return &((struct outcome *)ctx)->trials[i];
 }
 
+static int kept_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    const struct outcome *x = ctx;
+    return ds_trials_blob(x->trials, x->n_trials, digest, out, err);
+}
+
 static void plan(struct outcome *x, const struct ask *q)
 {
     struct ds_error err;
@@ -145,7 +151,7 @@ static void sweep(struct outcome *x, const struct ask *q)
                                      .dump_rows = 64,
                                      .hold = 64 << 20}};
     assert_ok(ds_sweep_run(&s, &x->result, &err), err);
-    x->source = (struct ds_source){&x->header, x->n_trials, kept_info, kept_trial, x};
+    x->source = (struct ds_source){&x->header, x->n_trials, kept_info, kept_trial, x, kept_blob};
 }
 
 /* Sweep and verdict. */

@@ -413,9 +413,15 @@ static inline const struct ds_trial_data *sweep_get(void *ctx, size_t i, struct 
     return &((struct sweep *)ctx)->trials[i];
 }
 
+static inline int sweep_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    const struct sweep *s = ctx;
+    return ds_trials_blob(s->trials, s->n_trials, digest, out, err);
+}
+
 static inline struct ds_source sweep_source(struct sweep *s)
 {
-    return (struct ds_source){&s->header, s->n_trials, sweep_info, sweep_get, s};
+    return (struct ds_source){&s->header, s->n_trials, sweep_info, sweep_get, s, sweep_blob};
 }
 
 static inline void sweep_free(struct sweep *s)

@@ -1,0 +1,226 @@
+/* evidence.c: see evidence.h. Reads dumped rows by digest; judges nothing. */
+#include "dumps/evidence.h"
+
+#include "base/dtype.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t chosen_row(const struct ds_analysis *a, const struct ds_trial_data *d,
+                    const struct ds_drift *x, uint32_t arm, uint32_t ref, uint32_t site,
+                    const struct chosen *c)
+{
+    if (x->site != site || x->ref_arm != ref || x->row >= d->n_rows)
+        return NONE;
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    uint32_t row = row_of_key(a, &d->rows[x->row], 0);
+    size_t cell = site * a->n_rows + row;
+    if (row == NONE || t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
+        return NONE;
+    /* Digests that are not the modal ones of a comparison between two arms are some other
+     * repeat's. */
+    if (arm != ref && (x->digest != t->digest[cell] || x->ref_digest != r->digest[cell]))
+        return NONE;
+    if (!c->labels)
+        return row;
+    uint8_t label = c->labels[cell] & LABEL_MASK;
+    int wanted = (c->label < 0 ? is_drift(label) : label == c->label) &&
+                 (c->phase < 0 || (int)arm_call(r, row)->phase == c->phase);
+    return wanted ? row : NONE;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+void values_free(struct row_values *v)
+{
+    free(v->value);
+    free(v->bytes);
+    memset(v, 0, sizeof *v);
+}
+
+int values_of(const struct ds_analysis *a, uint64_t digest, struct row_values *out,
+              struct ds_error *err)
+{
+    struct ds_blob b = {0};
+    struct ds_error ignored;
+    memset(out, 0, sizeof *out);
+    if (!a->src->blob || a->src->blob(a->src->ctx, digest, &b, &ignored) != 1)
+        return 0;
+    int dtype = ds_dtype_parse(b.dtype);
+    size_t size = dtype >= 0 && dtype != DS_I32 ? ds_dtype_size(dtype) : 0;
+    if (size == 0 || b.elements == 0 || b.elements > b.bytes / size) {
+        free(b.data);
+        return 0;
+    }
+    *out = (struct row_values){.dtype = dtype, .n = b.elements, .bytes = b.data};
+    if (!(out->value = ds_calloc(b.elements, sizeof *out->value, "dumped values", err))) {
+        values_free(out);
+        return -1;
+    }
+    ds_widen_row(dtype, out->value, b.data, b.elements);
+    return 1;
+}
+
+uint32_t site_heads(const struct ds_header *h, uint32_t site)
+{
+    static const char *const stages[] = {"q_proj", "k_proj", "v_proj",   "q_norm",  "k_norm",
+                                         "q_rope", "k_rope", "kv_write", "attn_out"};
+    const struct ds_site *s = &h->sites[site];
+    if (h->head_dim <= 0 || s->width == 0 || s->width % (uint32_t)h->head_dim)
+        return 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (strcmp(s->stage, stages[i]) == 0)
+            return s->width / (uint32_t)h->head_dim;
+    return 0;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static int add_row(struct evidence *e, uint32_t row, const struct ds_drift *x, struct ds_error *err)
+{
+    struct evidence_row *r = &e->rows[e->n_rows];
+    *r = (struct evidence_row){.row = row, .digest = x->digest, .ref_digest = x->ref_digest};
+    int rc = values_of(e->a, x->digest, &r->mine, err);
+    if (rc == 1)
+        rc = values_of(e->a, x->ref_digest, &r->ref, err);
+    if (rc == 1 && r->mine.dtype == r->ref.dtype && r->mine.n == r->ref.n &&
+        (e->n_rows == 0 || r->mine.n == e->width)) {
+        e->width = r->mine.n;
+        e->dtype = r->mine.dtype;
+        e->n_rows++;
+        return 0;
+    }
+    values_free(&r->mine);
+    values_free(&r->ref);
+    return rc < 0 ? -1 : 0;
+}
+
+static int add_trial(struct evidence *e, const struct ds_trial_data *d, const struct chosen *c,
+                     struct ds_error *err)
+{
+    e->drifting = 0;
+    for (size_t i = 0; i < d->n_drifts; i++) {
+        uint32_t row = chosen_row(e->a, d, &d->drifts[i], e->f->arm, e->f->ref_arm, e->f->site, c);
+        if (row == NONE)
+            continue;
+        e->drifting++;
+        if (e->n_rows < EVIDENCE_ROWS && add_row(e, row, &d->drifts[i], err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
+                  struct evidence *e, struct ds_error *err)
+{
+    *e = (struct evidence){.a = a, .f = f};
+    if (!(e->rows = ds_calloc(EVIDENCE_ROWS, sizeof *e->rows, "evidence", err)))
+        return -1;
+    const struct arm_table *t = &a->arms[f->arm];
+    for (uint32_t k = 0; k <= t->n_trials && e->n_rows == 0; k++) {
+        const struct ds_trial_data *d =
+            a->src->get(a->src->ctx, k == 0 ? f->trial : t->trials[k - 1], NULL);
+        if (d && add_trial(e, d, c, err) != 0) {
+            evidence_close(e);
+            return -1;
+        }
+    }
+    e->heads = site_heads(a->h, f->site);
+    if (e->n_rows && e->width != a->h->sites[f->site].width)
+        e->heads = 0;
+    e->head_dim = e->heads ? (uint32_t)a->h->head_dim : 0;
+    return 0;
+}
+
+void evidence_close(struct evidence *e)
+{
+    for (size_t i = 0; i < e->n_rows; i++) {
+        values_free(&e->rows[i].mine);
+        values_free(&e->rows[i].ref);
+    }
+    free(e->rows);
+    memset(e, 0, sizeof *e);
+}
+
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint32_t bits_at(const struct row_values *v, size_t i)
+{
+    uint32_t u = 0;
+    size_t size = ds_dtype_size(v->dtype);
+    memcpy(&u, (const char *)v->bytes + i * size, size);
+    return u;
+}
+
+/* Counts per element, and the p99 of the steps between elements that differ. */
+static int profile_values(const struct evidence *e, struct ds_finding *f, struct ds_error *err)
+{
+    size_t n = 0;
+    uint32_t *counts = ds_calloc(e->width, sizeof *counts, "profile", err);
+    uint64_t *steps = ds_calloc(e->n_rows * e->width, sizeof *steps, "profile", err);
+    if (!counts || !steps) {
+        free(counts);
+        free(steps);
+        return -1;
+    }
+    for (size_t i = 0; i < e->n_rows; i++)
+        for (uint32_t k = 0; k < e->width; k++) {
+            uint32_t x = bits_at(&e->rows[i].ref, k), y = bits_at(&e->rows[i].mine, k);
+            if (x == y)
+                continue;
+            counts[k]++;
+            uint64_t step = ds_ulp_distance(e->dtype, x, y);
+            if (step != UINT64_MAX)
+                steps[n++] = step;
+        }
+    qsort(steps, n, sizeof *steps, by_size);
+    f->p99_ulp = ds_profile_percentile(steps, n, 0.99);
+    f->value_rows = (uint32_t)e->n_rows;
+    ds_profile_elements(counts, e->width, e->head_dim, f->heads, f->channels);
+    free(counts);
+    free(steps);
+    return 0;
+}
+
+/* Which positions drift, among those that were compared. */
+static int profile_positions(const struct ds_analysis *a, const struct chosen *c,
+                             struct ds_finding *f, struct ds_error *err)
+{
+    uint8_t *state = ds_calloc(a->n_rows, 1, "profile", err);
+    int32_t *names = ds_calloc(a->n_rows, sizeof *names, "profile", err);
+    size_t n = 0;
+    if (!state || !names) {
+        free(state);
+        free(names);
+        return -1;
+    }
+    for (size_t i = 0; i < a->n_rows; i++) {
+        uint8_t label = c->labels[f->site * a->n_rows + i] & LABEL_MASK;
+        if (label == DS_LABEL_ABSENT || (c->phase >= 0 && a->arms[f->ref_arm].row[i] != NONE &&
+                                         (int)arm_call(&a->arms[f->ref_arm], i)->phase != c->phase))
+            continue;
+        int differs = is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
+        if (n == 0 || names[n - 1] != a->keys[i].position)
+            names[n++] = a->keys[i].position;
+        if (state[n - 1] != DS_MEMBER_DIFFERS)
+            state[n - 1] = differs ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
+    }
+    ds_profile_set(state, names, n, 1, f->at_positions);
+    free(state);
+    free(names);
+    return 0;
+}
+
+int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                    struct ds_error *err)
+{
+    if (profile_positions(e->a, c, f, err) != 0)
+        return -1;
+    return e->n_rows ? profile_values(e, f, err) : 0;
+}

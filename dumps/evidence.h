@@ -1,0 +1,64 @@
+/* evidence.h: the values behind a finding: dumped rows of both sides and of what the kernel read.
+ * Inside dumps/ only. */
+#ifndef DS_EVIDENCE_H
+#define DS_EVIDENCE_H
+
+#include "dumps/profile.h"
+#include "dumps/verdict_internal.h"
+
+/* Which drift entries of a site are meant: those whose reference row has that phase (-1: any), and
+ * that label (-1: every drift). labels NULL: all. */
+struct chosen {
+    const uint8_t *labels;
+    int phase, label;
+};
+
+/* The number of the row that this entry of an arm's trial is about, if it is of the comparison of
+ * `arm` with `ref` at `site` and is chosen; else NONE. */
+uint32_t chosen_row(const struct ds_analysis *a, const struct ds_trial_data *d,
+                    const struct ds_drift *x, uint32_t arm, uint32_t ref, uint32_t site,
+                    const struct chosen *c);
+
+/* Values of one row as f32, exactly. NULL: not dumped, or whole numbers. */
+struct row_values {
+    int dtype;
+    uint32_t n;
+    float *value;
+    void *bytes; /* as stored */
+};
+/* 1 found, 0 not, -1 out of memory. */
+int values_of(const struct ds_analysis *a, uint64_t digest, struct row_values *out,
+              struct ds_error *err);
+void values_free(struct row_values *v);
+
+struct evidence_row {
+    uint32_t row; /* number of its key */
+    uint64_t digest, ref_digest;
+    struct row_values mine, ref;
+};
+
+struct evidence {
+    const struct ds_analysis *a;
+    const struct ds_finding *f;
+    int dtype;
+    uint32_t width, heads, head_dim; /* heads 0: the row has none */
+    struct evidence_row *rows;       /* drifting rows with values of both sides */
+    size_t n_rows;
+    uint64_t drifting; /* rows that drift, with values or without */
+};
+
+enum { EVIDENCE_ROWS = 32 };
+/* Collects the rows that drift as the finding's first one does. Without memory -1; a row that is
+ * not there, or damaged, is only not evidence. */
+int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
+                  struct evidence *e, struct ds_error *err);
+void evidence_close(struct evidence *e);
+
+/* Heads in a row of this site, 0 for none; their width is the header's head_dim. */
+uint32_t site_heads(const struct ds_header *h, uint32_t site);
+
+/* Heads, channels and positions of the finding, its p99. member: [a->n_rows] scratch. */
+int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                    struct ds_error *err);
+
+#endif
