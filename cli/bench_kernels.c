@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "cli/lab_shapes.h"
 #include "kernels/lab/bench.h"
+#include "kernels/lab/subject.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
@@ -56,6 +57,11 @@ static int parse_operand(const char *text, int *op, const struct ds_kernel **onl
         ds_fail(err, "bench: unknown op '%.60s'", text);
         return near < 0 ? ds_hint(err, "driftscope kernels lists all ops; also pass, probes")
                         : ds_hint(err, "did you mean '%s'?", known[near]);
+    }
+    if (!ds_subject_known(*op)) {
+        ds_fail(err, "bench: op %s has no rows of its own to time", ds_op_name(*op));
+        return ds_hint(err, "it shows in a run: driftscope run --kernels vendor+%s=VARIANT",
+                       ds_op_name(*op));
     }
     if (!slash)
         return 0;
@@ -225,7 +231,7 @@ int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, stru
                  ? -1
                  : 0;
     for (int op = 0; rc == 0 && ds_opt_operands(o) == 0 && op < DS_OP_COUNT; op++) {
-        if (op == DS_OP_CUSTOM)
+        if (op == DS_OP_CUSTOM || !ds_subject_known(op))
             continue;
         rc = one_op(&p, op, NULL, err);
     }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "kernels/lab/subject.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -53,12 +54,18 @@ static int mark(const char *text, unsigned char *wanted, struct ds_error *err)
 {
     const char *slash = strchr(text, '/');
     if (strcmp(text, "all") == 0) {
-        memset(wanted, 1, ds_kernel_count());
+        for (size_t i = 0; i < ds_kernel_count(); i++)
+            wanted[i] |= ds_subject_known(ds_kernel_at(i)->op) != 0;
         return 0;
     }
     int op = parse_op(text, slash ? (size_t)(slash - text) : strlen(text), err), found = 0;
     if (op < 0)
         return -1;
+    if (!ds_subject_known(op)) {
+        ds_fail(err, "op %s has no rows of its own to be checked", ds_op_name(op));
+        return ds_hint(err, "it shows in a run: driftscope run --kernels vendor+%s=VARIANT",
+                       ds_op_name(op));
+    }
     for (size_t i = 0; i < ds_kernel_count(); i++) {
         const struct ds_kernel *k = ds_kernel_at(i);
         if (k->op == op && (!slash || strcmp(k->name, slash + 1) == 0))

@@ -99,6 +99,9 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
     case DS_OP_EMBED:
         put(l, "embed", (struct ds_shape){.op = op, .vocab = hp->vocab, .width = d});
         return 0;
+    case DS_OP_PROCESS:
+        put(l, "logits_processed", (struct ds_shape){.op = op, .vocab = hp->vocab});
+        return 0;
     case DS_OP_SAMPLE:
         put(l, "token", (struct ds_shape){.op = op, .vocab = hp->vocab});
         return 0;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom"
+#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom|transfer|process"
 #define ORDER_OPS     "matmul|rmsnorm|attention|softmax|combine|allreduce"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -123,7 +123,7 @@ const struct ds_verb_def ds_verbs[] = {
      "Compares two records row by row: other kernels, library core, weights or hyperparameters. What differs in the "
      "setting is named first, then the first site whose output differs although its inputs do not.",
      diff_examples},
-    {DS_VERB_KERNELS, "kernels", "[OP]", OPS, 0, 1, 0,
+    {DS_VERB_KERNELS, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
      "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",

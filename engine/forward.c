@@ -148,6 +148,10 @@ static int allocate_plan(struct ds_forward *f, struct ds_error *err)
              (f->positions = ds_calloc(rows, sizeof *f->positions, "positions", err)) &&
              (f->kv_len = ds_calloc(rows, sizeof *f->kv_len, "visible lengths", err)) &&
              (f->cache_row = ds_calloc(rows, sizeof *f->cache_row, "cache row numbers", err)) &&
+             (f->own_slot = ds_calloc(rows, sizeof *f->own_slot, "slots", err)) &&
+             (f->state = ds_calloc(requests, sizeof *f->state, "requests", err)) &&
+             (f->past = ds_calloc(requests, sizeof *f->past, "requests of a call", err)) &&
+             (f->planned = ds_calloc(requests, sizeof *f->planned, "sequences", err)) &&
              (f->rec = ds_calloc(rows, sizeof *f->rec, "recorded rows", err)) &&
              (f->logit_row = ds_calloc(rows, sizeof *f->logit_row, "logits row numbers", err)) &&
              (f->logit_rec = ds_calloc(rows, sizeof *f->logit_rec, "recorded logits rows", err)) &&
@@ -210,6 +214,12 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
         return -1;
     if (make_map(f, err) != 0)
         return -1;
+    f->own_schedule = c->kernels.op[DS_OP_SCHEDULE]->launch !=
+                      ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+    if (f->own_schedule &&
+        !(f->page_table = ds_calloc((size_t)f->cache.pages, sizeof *f->page_table,
+                                    "page table of a call", err)))
+        return -1;
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
     if (!f->logits || allocate_activations(f, err) != 0 || allocate_plan(f, err) != 0)
         return -1;
@@ -249,14 +259,24 @@ void ds_forward_free(struct ds_forward *f)
 {
     if (!f)
         return;
-    void *owned[] = {f->resid[0], f->resid[1],    f->norm,      f->q,
-                     f->k,        f->v,           f->q_rope,    f->k_rope,
-                     f->attn_out, f->proj,        f->gate,      f->up,
-                     f->act,      f->kv_back,     f->head_in,   f->logits_memory,
-                     f->half,     f->half_row,    f->seqs,      f->seen,
-                     f->ids,      f->positions,   f->kv_len,    f->cache_row,
-                     f->rec,      f->logit_row,   f->logit_rec, f->tokens,
-                     f->own_row,  f->exec.scratch};
+    void *owned[] = {f->resid[0],  f->resid[1],
+                     f->norm,      f->q,
+                     f->k,         f->v,
+                     f->q_rope,    f->k_rope,
+                     f->attn_out,  f->proj,
+                     f->gate,      f->up,
+                     f->act,       f->kv_back,
+                     f->head_in,   f->logits_memory,
+                     f->half,      f->half_row,
+                     f->seqs,      f->seen,
+                     f->ids,       f->positions,
+                     f->kv_len,    f->cache_row,
+                     f->rec,       f->logit_row,
+                     f->logit_rec, f->tokens,
+                     f->own_row,   f->exec.scratch,
+                     f->own_slot,  f->state,
+                     f->past,      f->planned,
+                     f->page_table};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
     for (int i = 0; i < f->n_twins; i++)
@@ -281,6 +301,8 @@ void ds_forward_seed(struct ds_forward *f, uint64_t seed)
 void ds_forward_reset(struct ds_forward *f)
 {
     float fill = ds_f32_from_bits(DS_POISON_BITS);
+    memset(f->state, 0, (size_t)f->config.n_requests * sizeof *f->state);
+    f->trial_call = 0;
     ds_kv_cache_reset(&f->cache, f->config.poison ? &fill : NULL);
 }
 
@@ -305,14 +327,17 @@ static int check_seq(const struct ds_forward *f, const struct ds_batch_seq *s, i
                        n, (int)used, (int)f->cache.capacity);
     if (s->n_pad < 0 || s->n_pad > n)
         return ds_fail(err, "request %d: %d padding rows among %d tokens", r, (int)s->n_pad, n);
-    if (s->n_pad && used)
+    if (s->n_extra < 0 || s->n_extra > n - s->n_pad)
+        return ds_fail(err, "request %d: %d rows to be given back among %d tokens", r,
+                       (int)s->n_extra, n);
+    if (s->n_pad && f->state[r].used)
         return ds_fail(err, "request %d: left padding is possible in a request's first call only",
                        r);
     if (s->logits_from < s->n_pad || s->logits_from > n)
         return ds_fail(err,
                        "request %d: logits from token %d on, of %d tokens with %d padding rows", r,
                        (int)s->logits_from, n, (int)s->n_pad);
-    int32_t positions = used - f->cache.pads[r] + n - s->n_pad;
+    int32_t positions = f->state[r].used - f->state[r].pads + n - s->n_pad;
     if (f->m->hp.context > 0 && positions > f->m->hp.context)
         return ds_fail(err, "request %d: %d positions, but the model's context has %d", r,
                        (int)positions, (int)f->m->hp.context);
@@ -324,36 +349,42 @@ static int check_seq(const struct ds_forward *f, const struct ds_batch_seq *s, i
     return 0;
 }
 
+/* What is recorded of row i of a sequence. */
+static void plan_record(struct ds_forward *f, const struct ds_batch_seq *s, int32_t i,
+                        int32_t position)
+{
+    int32_t step = s->step + (i > s->logits_from ? i - s->logits_from : 0);
+    f->rec[f->n_rec++] = (struct ds_row){.request = s->request,
+                                         .position = position,
+                                         .step = step,
+                                         .slot = f->rows,
+                                         .kind = step > 0 ? DS_ROW_GENERATED : DS_ROW_PROMPT};
+}
+
 /* Adds one sequence's rows to the call. */
 static void plan_seq(struct ds_forward *f, const struct ds_batch_seq *s)
 {
-    int32_t r = s->request, used = f->cache.used[r];
-    int32_t pads = used ? f->cache.pads[r] : s->n_pad;
-    f->seqs[f->n_seqs++] = (struct ds_sequence){.request = r,
-                                                .q_first = f->rows,
-                                                .q_len = s->n_tokens,
-                                                .kv_len = used + s->n_tokens,
-                                                .kv_first = pads,
-                                                .pages = ds_kv_cache_pages(&f->cache, r)};
+    const struct ds_request_state *r = &f->state[s->request];
+    int32_t pads = r->used ? r->pads : s->n_pad, used = f->cache.used[s->request];
+    f->past[f->n_seqs] = (struct ds_schedule_past){
+        .before = used, .trimmed = r->trimmed, .cached = r->cached, .extra = s->n_extra};
+    f->seqs[f->n_seqs++] =
+        (struct ds_sequence){.request = s->request,
+                             .q_first = f->rows,
+                             .q_len = s->n_tokens,
+                             .kv_len = used + s->n_tokens,
+                             .kv_first = r->used ? f->cache.pads[s->request] : s->n_pad,
+                             .pages = ds_kv_cache_pages(&f->cache, s->request)};
     if (s->n_tokens > f->max_q_len)
         f->max_q_len = s->n_tokens;
-    if (used + s->n_tokens > f->max_kv_len)
-        f->max_kv_len = used + s->n_tokens;
     for (int32_t i = 0; i < s->n_tokens; i++, f->rows++) {
-        int32_t row = f->rows, slot = used + i, position = slot - pads;
+        int32_t row = f->rows, position = r->used + i - pads;
+        uint32_t number = UINT32_MAX;
         f->ids[row] = s->tokens[i];
         f->positions[row] = position > 0 ? position : 0;
-        f->kv_len[row] = position >= 0 ? position + 1 : 0;
-        f->cache_row[row] = (int32_t)ds_kv_cache_row(&f->cache, r, slot);
-        uint32_t number = UINT32_MAX;
-        if (s->record && position >= 0) {
-            int32_t step = s->step + (i > s->logits_from ? i - s->logits_from : 0);
-            number = f->n_rec++;
-            f->rec[number] = (struct ds_row){.request = r,
-                                             .position = position,
-                                             .step = step,
-                                             .slot = row,
-                                             .kind = step > 0 ? DS_ROW_GENERATED : DS_ROW_PROMPT};
+        if (s->record && position >= 0 && i < s->n_tokens - s->n_extra) {
+            number = f->n_rec;
+            plan_record(f, s, i, position);
         }
         if (i >= s->logits_from) {
             f->logit_row[f->n_logits] = row;
@@ -369,6 +400,7 @@ static int plan_call(struct ds_forward *f, const struct ds_batch *batch, struct 
     f->call++;
     f->rows = f->n_seqs = f->n_logits = f->max_q_len = f->max_kv_len = 0;
     f->n_rec = 0;
+    f->phase = batch->phase;
     for (int32_t i = 0; i < batch->n_seqs; i++) {
         if (check_seq(f, &batch->seqs[i], f->rows, err) != 0)
             return -1;
@@ -376,6 +408,20 @@ static int plan_call(struct ds_forward *f, const struct ds_batch *batch, struct 
         plan_seq(f, &batch->seqs[i]);
     }
     return 0;
+}
+
+/* The call is over: slots in use, as they are and as the schedule has them. */
+static void count_slots(struct ds_forward *f, const struct ds_batch_seq *s,
+                        const struct ds_sequence *scheduled)
+{
+    struct ds_request_state *r = &f->state[s->request];
+    int32_t left = scheduled->kv_len - s->n_extra;
+    r->pads = r->used ? r->pads : s->n_pad;
+    r->used += s->n_tokens - s->n_extra;
+    r->trimmed = s->n_extra;
+    r->cached = 0;
+    f->cache.used[s->request] = left > 0 ? left : 0;
+    f->cache.pads[s->request] = scheduled->kv_first;
 }
 
 int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe,
@@ -392,10 +438,8 @@ int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds
         return -1;
     if (ds_forward_stages(f, probe, err) != 0)
         return -1;
-    for (int32_t i = 0; i < f->n_seqs; i++) {
-        f->cache.used[f->seqs[i].request] = f->seqs[i].kv_len;
-        f->cache.pads[f->seqs[i].request] = f->seqs[i].kv_first;
-    }
+    for (int32_t i = 0; i < f->n_seqs; i++)
+        count_slots(f, &batch->seqs[i], &f->seqs[i]);
     *logits = f->logits;
     *tokens = f->tokens;
     *n = f->n_logits;

@@ -52,13 +52,15 @@ struct ds_forward_config {
 };
 
 /* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad
- * left-padding rows. */
+ * left-padding rows. The last n_extra tokens are drafts that will be rejected, or right padding:
+ * their slots are given back after the call. */
 struct ds_batch_seq {
     int32_t request; /* 0..n_requests-1, each at most once in a call */
     const int32_t *tokens;
     int32_t n_tokens; /* pads included */
     int32_t n_pad;    /* leading pad rows among tokens; allowed in the request's first call only */
-    int32_t record;   /* its rows are given to the probe */
+    int32_t n_extra;  /* trailing rows that leave nothing behind */
+    int32_t record;   /* its rows are given to the probe, but for extra ones */
     int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
     int32_t step;        /* step of its first logits row */
 };

@@ -337,8 +337,10 @@ static int before_layers(struct ds_pass *p)
         a.vocab = f->rows;
         a.ids = f->own_row;
     }
-    int failed = show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
+    int failed = ds_forward_schedule(p) ||
+                 show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
                  show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
+                 show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
                  emit(p, DS_ST_EMBED, a.y);
     return -failed;

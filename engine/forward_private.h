@@ -50,12 +50,29 @@ struct ds_forward {
     int32_t *ids, *positions, *kv_len; /* [max_rows] */
     int32_t *own_row;                  /* [max_rows] 0, 1, 2, ... */
     int32_t *cache_row;                /* [max_rows] */
-    struct ds_row *rec;                /* [max_rows] rows given to the probe */
-    int32_t *logit_row;                /* [max_rows] call row of each logits row */
+    int32_t *own_slot;   /* [max_rows] the request's slot in that cache row, padding not counted;
+                          negative: another request's */
+    struct ds_row *rec;  /* [max_rows] rows given to the probe */
+    int32_t *logit_row;  /* [max_rows] call row of each logits row */
     uint32_t *logit_rec; /* [max_rows] its number among the recorded rows, or UINT32_MAX */
     int32_t *tokens;     /* [max_rows] */
     uint64_t *seen;      /* [n_requests] number of the last call that had this request */
     uint64_t call;
+    int32_t phase;
+
+    /* What is true of every request, whatever a schedule makes of it: rows are known by this.
+     * f->cache.used and .pads are what the schedule says. */
+    struct ds_request_state {
+        int32_t used, pads; /* slots in use, of them left padding */
+        int32_t trimmed;    /* given back since the last call */
+        int32_t cached;     /* left by an earlier pass, and not used by a call yet */
+    } * state;              /* [n_requests] */
+    int32_t trial_call;     /* calls since the last reset */
+    /* What the schedule may change is given to it as a copy and checked when it comes back. */
+    int own_schedule;              /* not the built-in one, which changes nothing */
+    struct ds_schedule_past *past; /* [n_requests] of the call's sequences */
+    struct ds_sequence *planned;   /* [n_requests] as they were given to it */
+    int32_t *page_table;           /* [n_requests][pages_each] of the call's sequences */
 
     /* The launch choice of every stage in this call: the layers of a call share shapes, so one
      * question per stage is enough. */
@@ -71,6 +88,10 @@ struct ds_pass {
     int32_t layer;       /* -1 before the layers, n_layers after them */
     uint32_t fp_control; /* as it was on entry */
 };
+
+/* forward_schedule.c: the planned call as the kernel of op schedule wants it. Fills kv_len,
+ * cache_row and own_slot of every row. */
+int ds_forward_schedule(struct ds_pass *p);
 
 /* Runs all stages of the planned call. On failure the cache lengths have not moved. */
 int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err);

@@ -90,6 +90,13 @@ const int32_t *ds_kv_cache_pages(const struct ds_kv_cache *c, int32_t request)
     return c->table + (int64_t)request * c->pages_each;
 }
 
+int32_t ds_kv_cache_slot_in(const struct ds_kv_cache *c, int32_t request, int64_t row)
+{
+    int64_t page = row / c->page_size;
+    int32_t owner = (int32_t)(page % c->n_requests), number = (int32_t)(page / c->n_requests);
+    return owner == request ? number * c->page_size + (int32_t)(row % c->page_size) : -1 - owner;
+}
+
 int64_t ds_kv_cache_row(const struct ds_kv_cache *c, int32_t request, int32_t slot)
 {
     return (int64_t)ds_kv_cache_pages(c, request)[slot / c->page_size] * c->page_size +

@@ -33,6 +33,9 @@ void ds_kv_cache_reset(struct ds_kv_cache *c, const float *fill);
 /* A layer's part of c->k or c->v. */
 float *ds_kv_cache_layer(const struct ds_kv_cache *c, float *base, int32_t layer);
 const int32_t *ds_kv_cache_pages(const struct ds_kv_cache *c, int32_t request);
+/* The other way round: the request's slot that lies in a cache row, or -1 - the request to which the
+ * row belongs. */
+int32_t ds_kv_cache_slot_in(const struct ds_kv_cache *c, int32_t request, int64_t row);
 /* The cache row of a request's slot. */
 int64_t ds_kv_cache_row(const struct ds_kv_cache *c, int32_t request, int32_t slot);
 

@@ -19,9 +19,9 @@ enum { ENGINE = -1 };
 
 /* The embedding reads token ids only, which are no site: they are the request itself. */
 static const struct ds_stage_info table[DS_ST_COUNT] = {
-    STAGE(POSITIONS, "positions", "", ENGINE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
-    STAGE(KV_LEN, "kv_len", "", ENGINE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
-    STAGE(SLOTS, "slots", "", ENGINE, ONE, I32, SLOTS, ONE) READS_NOTHING,
+    STAGE(POSITIONS, "positions", "", DS_OP_SCHEDULE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
+    STAGE(KV_LEN, "kv_len", "", DS_OP_SCHEDULE, ONE, I32, ALWAYS, ONE) READS_NOTHING,
+    STAGE(SLOTS, "slots", "", DS_OP_SCHEDULE, ONE, I32, SLOTS, ONE) READS_NOTHING,
     STAGE(EMBED, "embed", "", DS_OP_EMBED, MODEL, ACTIVATION, ALWAYS, ONE) READS_NOTHING,
 
     STAGE(TRANSFER_SRC, "transfer", "src", ENGINE, MODEL, ACTIVATION, BOUNDARY, ONE) READS(1, ROW(RESID_IN)),

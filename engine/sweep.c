@@ -518,6 +518,8 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h,
             return ds_prefix(err, "arm %zu", a);
         if (s.dtype != DS_F32)
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
+        wants->slots |= s.kernels.op[DS_OP_SCHEDULE]->launch !=
+                        ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
     }
     return 0;
 }

@@ -36,6 +36,8 @@ enum ds_op {
     DS_OP_SAMPLE, /* argmax */
     DS_OP_CUSTOM, /* anything else: the kernel declares its tensors */
     DS_OP_TRANSFER,
+    DS_OP_SCHEDULE, /* where the rows of a call stand: positions, lengths, cache pages */
+    DS_OP_PROCESS,  /* logits -> the logits that a token is chosen from */
     DS_OP_COUNT
 };
 
@@ -164,6 +166,37 @@ struct ds_sequence {
     const int32_t *pages;
 };
 
+/* What the engine knows of a sequence's past when it plans a call. */
+struct ds_schedule_past {
+    int32_t before;  /* slots in use before the call */
+    int32_t trimmed; /* slots given back since the request's last call: of rejected drafts, of right
+                        padding */
+    int32_t cached;  /* slots of the call's prompt that an earlier pass left in the cache (a prefix
+                        hit), in the first call that uses them; else 0 */
+    int32_t extra; /* so many of the call's rows, the last ones, are drafts or right padding: their
+                        slots are given back after it */
+};
+
+/* Says where the rows of a call stand, before it runs. In and out: the engine fills everything in,
+ * rightly; a variant may change positions, the sequences' kv_len and kv_first, and page numbers. The
+ * engine checks what comes back (positions inside the table, q_len <= kv_len <= capacity, kv_first
+ * within kv_len, pages inside the cache) and ends the trial with an error where it does not hold;
+ * else it goes by it, in this call and in its count of slots in use. Row i of a sequence is written
+ * to slot kv_len - q_len + i. */
+struct ds_schedule_args {
+    int64_t rows;
+    int32_t *positions; /* [rows], each < table_positions */
+    int64_t table_positions;
+    struct ds_sequence *sequences; /* request, q_first, q_len and pages (the pointer) stay */
+    int64_t n_sequences;
+    const struct ds_schedule_past *past; /* [n_sequences] */
+    int32_t *page_table; /* [n_sequences][pages_each]: what the sequences' pages point at */
+    int64_t pages_each, page_size, pages; /* as in struct ds_cache_args */
+    int64_t capacity;                     /* slots a sequence may have */
+    int32_t phase;                        /* 0 prefill, 1 decode */
+    int32_t call;                         /* number of the call in its trial, from 0 */
+};
+
 /* Writes this call's k or v rows into the cache. */
 struct ds_cache_args {
     int64_t rows, width;
@@ -265,6 +298,22 @@ struct ds_transfer_args {
     float *y; /* on device dst */
     int64_t ldy;
     int32_t src, dst;
+};
+
+/* y[r] = logits[r], or what penalties and masks make of them. A row is that of one token; its result
+ * may depend on the tokens of its request so far. */
+struct ds_process_args {
+    int64_t rows, vocab;
+    const float *logits; /* [rows][ldx] */
+    int64_t ldx;
+    float *y; /* [rows][ldy] */
+    int64_t ldy;
+    const int32_t *requests, *positions, *steps; /* [rows]; step 0 is the prompt's */
+    const int32_t
+        *cached; /* [rows] 1: not computed in this call; logits of the pass that filled the
+                              prefix cache */
+    const int32_t *const *tokens; /* [rows] tokens of the row's request up to the row itself */
+    const int32_t *n_tokens;      /* [rows] how many */
 };
 
 /* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins;

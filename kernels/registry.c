@@ -11,11 +11,12 @@
 #include <string.h>
 
 static const char *const op_names[DS_OP_COUNT] = {
-    [DS_OP_EMBED] = "embed",     [DS_OP_RMSNORM] = "rmsnorm",   [DS_OP_MATMUL] = "matmul",
-    [DS_OP_ROPE] = "rope",       [DS_OP_CACHE] = "cache",       [DS_OP_ATTENTION] = "attention",
-    [DS_OP_SOFTMAX] = "softmax", [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",
-    [DS_OP_ROUTER] = "router",   [DS_OP_COMBINE] = "combine",   [DS_OP_ALLREDUCE] = "allreduce",
-    [DS_OP_SAMPLE] = "sample",   [DS_OP_CUSTOM] = "custom",     [DS_OP_TRANSFER] = "transfer",
+    [DS_OP_EMBED] = "embed",       [DS_OP_RMSNORM] = "rmsnorm",   [DS_OP_MATMUL] = "matmul",
+    [DS_OP_ROPE] = "rope",         [DS_OP_CACHE] = "cache",       [DS_OP_ATTENTION] = "attention",
+    [DS_OP_SOFTMAX] = "softmax",   [DS_OP_SILU_MUL] = "silu_mul", [DS_OP_ADD] = "add",
+    [DS_OP_ROUTER] = "router",     [DS_OP_COMBINE] = "combine",   [DS_OP_ALLREDUCE] = "allreduce",
+    [DS_OP_SAMPLE] = "sample",     [DS_OP_CUSTOM] = "custom",     [DS_OP_TRANSFER] = "transfer",
+    [DS_OP_SCHEDULE] = "schedule", [DS_OP_PROCESS] = "process",
 };
 
 /* clang-format off */
@@ -41,6 +42,8 @@ static const struct ds_kernel *const table[] = {
     &ds_allreduce_pinned, &ds_allreduce_reference,
     &ds_sample_pinned, &ds_sample_reference,
     &ds_transfer_pinned, &ds_transfer_reference,
+    &ds_schedule_pinned, &ds_schedule_reference,
+    &ds_process_pinned, &ds_process_reference,
 };
 /* clang-format on */
 enum { N_TABLE = sizeof table / sizeof table[0] };

@@ -7,7 +7,7 @@
 #include "kernels/driftscope_kernel.h"
 
 /* "embed rmsnorm matmul rope cache attention softmax silu_mul add router combine allreduce sample
- * custom transfer"; NULL for an unknown value. */
+ * custom transfer schedule process"; NULL for an unknown value. */
 const char *ds_op_name(int op);
 /* -1 for an unknown name; "argmax" is sample. */
 int ds_op_parse(const char *name);

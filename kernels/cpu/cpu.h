@@ -29,6 +29,8 @@ extern const struct ds_kernel ds_combine_reference, ds_combine_pinned;
 extern const struct ds_kernel ds_allreduce_reference, ds_allreduce_pinned;
 extern const struct ds_kernel ds_transfer_reference, ds_transfer_pinned;
 extern const struct ds_kernel ds_sample_reference, ds_sample_pinned;
+extern const struct ds_kernel ds_schedule_reference, ds_schedule_pinned;
+extern const struct ds_kernel ds_process_reference, ds_process_pinned;
 
 /* A part of a call: fn(args, begin, end) does items begin..end-1 of it. `thread` is for scratch. */
 typedef void (*ds_cpu_part_fn)(const void *args, const struct ds_exec *exec, int thread,

@@ -20,6 +20,7 @@ double ds_lab_bench_work(const struct ds_shape *s, const struct ds_bench_setting
     case DS_OP_ROPE:
         return rows * (double)s->heads * (double)s->head_dim;
     case DS_OP_SAMPLE:
+    case DS_OP_PROCESS:
         return rows * (double)s->vocab;
     case DS_OP_ROUTER:
         return rows * (double)s->experts;

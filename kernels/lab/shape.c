@@ -30,7 +30,7 @@ static const struct field {
     {"head_dim", offsetof(struct ds_shape, head_dim), BIT(ATTENTION) | BIT(ROPE), 64},
     {"rope_dim", offsetof(struct ds_shape, rope_dim), BIT(ROPE), 64},
     {"neox", offsetof(struct ds_shape, neox), BIT(ROPE), 0},
-    {"vocab", offsetof(struct ds_shape, vocab), BIT(EMBED) | BIT(SAMPLE), 1000},
+    {"vocab", offsetof(struct ds_shape, vocab), BIT(EMBED) | BIT(SAMPLE) | BIT(PROCESS), 1000},
     {"experts", offsetof(struct ds_shape, experts), BIT(ROUTER), 8},
     {"top_k", offsetof(struct ds_shape, top_k), BIT(ROUTER) | BIT(COMBINE), 2},
     {"ranks", offsetof(struct ds_shape, ranks), BIT(ALLREDUCE), 4},

@@ -33,6 +33,11 @@ static const struct ds_subject_ops *ops_of(int op)
     return op == DS_OP_ATTENTION ? &ds_subject_attention_ops : ds_subject_rows_ops(op);
 }
 
+int ds_subject_known(int op)
+{
+    return op != DS_OP_SCHEDULE;
+}
+
 /* ---- making one --------------------------------------------------------------------------------- */
 
 /* matmul: prepare's result moves between guard pages, too. It depends on the weights alone, so it may

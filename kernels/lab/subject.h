@@ -80,6 +80,9 @@ struct ds_output {
 
 struct ds_subject;
 
+/* Whether the lab can run an op by itself: not one that has no rows of its own (schedule). */
+int ds_subject_known(int op);
+
 /* Holds what every call shares: weights, tables, what prepare made of them. *k and *shape are
  * borrowed for its life. seed: of the pool. */
 struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
@@ -149,6 +152,7 @@ union ds_any_args {
     struct ds_sample_args sample;
     struct ds_custom_args custom;
     struct ds_transfer_args transfer;
+    struct ds_process_args process;
 };
 
 /* What a builder sees of a subject. */

@@ -513,7 +513,8 @@ static const struct ds_subject_ops table[DS_OP_COUNT] = {
 
 const struct ds_subject_ops *ds_subject_rows_ops(int op)
 {
-    return op == DS_OP_CACHE    ? &ds_subject_cache_ops
-           : op == DS_OP_CUSTOM ? &ds_subject_custom_ops
-                                : &table[op];
+    return op == DS_OP_CACHE     ? &ds_subject_cache_ops
+           : op == DS_OP_CUSTOM  ? &ds_subject_custom_ops
+           : op == DS_OP_PROCESS ? &ds_subject_process_ops
+                                 : &table[op];
 }

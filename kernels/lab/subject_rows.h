@@ -8,6 +8,7 @@
 enum { DS_STREAM_TENSORS = 5 };
 
 extern const struct ds_subject_ops ds_subject_cache_ops, ds_subject_custom_ops;
+extern const struct ds_subject_ops ds_subject_process_ops;
 
 /* Of any op but attention. */
 const struct ds_subject_ops *ds_subject_rows_ops(int op);

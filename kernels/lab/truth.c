@@ -8,7 +8,8 @@
 
 int ds_truth_known(int op)
 {
-    return op != DS_OP_CUSTOM && op != DS_OP_ATTENTION;
+    return op != DS_OP_CUSTOM && op != DS_OP_ATTENTION && op != DS_OP_PROCESS &&
+           op != DS_OP_SCHEDULE;
 }
 
 double ds_truth_ulp(double v)

@@ -154,8 +154,8 @@ static void test_launches_tell_the_choice_of_each_call(void **state)
                     up->split == 3 && up->threads == 2);
         assert_true(head->tile_rows == 1 &&
                     head->tile_cols == 67); /* M of the head is the rows that need it */
-        assert_string_equal(x.p->launch[0].op, "custom");
-        assert_string_equal(x.p->launch[0].variant, "engine");
+        assert_string_equal(x.p->launch[0].op, "schedule");
+        assert_string_equal(x.p->launch[0].variant, "reference");
     }
     fixture_free(&x);
 }

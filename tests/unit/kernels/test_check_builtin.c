@@ -125,6 +125,7 @@ int main(void)
         OP("router", DS_OP_ROUTER),         OP("combine", DS_OP_COMBINE),
         cmocka_unit_test(test_tiny_shapes), OP("sample", DS_OP_SAMPLE),
         OP("allreduce", DS_OP_ALLREDUCE),   OP("transfer", DS_OP_TRANSFER),
+        OP("process", DS_OP_PROCESS),
     };
     return cmocka_run_group_tests_name("check of the built-in variants", tests, NULL, NULL);
 }
