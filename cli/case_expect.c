@@ -85,8 +85,7 @@ static int is_blamed(json_t *kernel)
 {
     const char *factor;
     json_t *condition;
-    if (json_integer_value(json_object_get(kernel, "origins")) > 0 ||
-        json_integer_value(json_object_get(kernel, "unstable")) > 0)
+    if (json_integer_value(json_object_get(kernel, "origins")) > 0)
         return 1;
     json_object_foreach(json_object_get(kernel, "conditions"), factor, condition)
     {
