@@ -45,6 +45,7 @@ void ds_analysis_free(struct ds_analysis *a)
         free(t->kernel);
         free(t->state);
         free(t->has);
+        free(t->shares);
         free(t->row);
         free(t->requests);
         free(t->excluded);
@@ -362,6 +363,15 @@ static int size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdi
     return 0;
 }
 
+/* "transfer/none" is no kernel: it is told only where it was held against one. */
+static void drop_stand_ins(struct ds_verdict *v)
+{
+    for (size_t k = v->n_kernels; k-- > 0;)
+        if (v->kernels[k].compared == 0 && strcmp(v->kernels[k].op, "transfer") == 0 &&
+            strcmp(v->kernels[k].variant, "none") == 0)
+            verdict_drop_kernel(v, k);
+}
+
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     if (set_up(a, v, err) != 0) {
@@ -401,6 +411,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     if (!a->n_natural)
         v->stable = 1;
     settle_result(a, v);
+    drop_stand_ins(v);
     return 0;
 }
 

@@ -45,6 +45,7 @@ struct arm_table {
     uint16_t *kernel;   /* [cells] */
     uint8_t *state;     /* [cells] */
     uint8_t *has;       /* [n_sites] HAS_* */
+    uint16_t *shares;   /* [n_sites] of a rank's part and of their sum: how many ranks; else 0 */
     uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
     uint32_t *requests; /* [rep->n_calls] distinct recorded requests of a call */
     uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm, EXCLUDED_* */
@@ -116,6 +117,13 @@ uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_
  * the call has requests. */
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
 
+int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
+                 struct ds_error *err);
+
+/* verdict_sites.c: after an arm's first trial; after all arms. */
+void count_shares(const struct ds_analysis *a, struct arm_table *t);
+int fill_copies(struct ds_analysis *a, struct ds_error *err);
+
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
  * repeats against each other. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
@@ -160,6 +168,7 @@ int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
 
+void verdict_drop_kernel(struct ds_verdict *v, size_t k);
 /* Keeps a text with the verdict; NULL when out of memory. */
 char *verdict_own(struct ds_verdict *v, const char *text, struct ds_error *err);
 int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ...)

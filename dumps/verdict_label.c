@@ -102,6 +102,11 @@ static void add_input(struct ds_analysis *a, const struct arm_table *t, uint32_t
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
 }
 
+static int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
+{
+    return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
+}
+
 /* Arms may have sites that others do not have: partial sums of ranks, copies between devices. Such an
  * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
  * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was
@@ -113,7 +118,7 @@ static void add_inputs(struct ds_analysis *a, const struct arm_table *t, const s
     uint32_t used = 0;
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
         const size_t from = a->in_from[e];
-        if (a->shown[from] && !(t->has[from] && r->has[from]))
+        if (a->shown[from] && !both_have(t, r, from))
             continue;
         add_input(a, t, e);
         used++;
@@ -173,7 +178,8 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
     find_skipped(a, t, r);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
-        const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
+        const int neither = (t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES) ||
+                            t->shares[site] != r->shares[site];
         gather_inputs(a, t, r, site);
         for (size_t i = 0; i < a->n_rows; i++) {
             uint8_t label =

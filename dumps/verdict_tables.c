@@ -151,8 +151,8 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
     return 0;
 }
 
-static int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
-                        struct ds_error *err)
+int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
+                 struct ds_error *err)
 {
     for (size_t i = 0; i < a->n_kernels; i++)
         if (strcmp(a->kernels[i].op, l->op) == 0 &&
@@ -350,65 +350,18 @@ static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error 
         !(t->kernel = ds_calloc(a->cells, sizeof *t->kernel, "kernel table", err)) ||
         !(t->state = ds_calloc(a->cells, 1, "state table", err)) ||
         !(t->has = ds_calloc(a->n_sites, 1, "state table", err)) ||
+        !(t->shares = ds_calloc(a->n_sites, sizeof *t->shares, "state table", err)) ||
         !(t->row = ds_calloc(a->n_rows, sizeof *t->row, "row table", err)) ||
         !(t->requests = ds_calloc(t->rep->n_calls, sizeof *t->requests, "call table", err)) ||
         map_rows(a, t->rep, &map, err) != 0)
         return -1;
     int rc = fill_first(a, t, map, err);
     free(map);
+    if (rc == 0)
+        count_shares(a, t);
     if (rc == 0 && t->n_trials > 1)
         rc = fill_repeats(a, t, err);
     return rc;
-}
-
-/* ---- copies that not every arm makes --------------------------------------------------------- */
-
-/* The site whose rows a copy copies, NONE if it has no such input. */
-static uint32_t copied_site(const struct ds_analysis *a, size_t site)
-{
-    if (strcmp(a->h->sites[site].stage, "transfer") != 0)
-        return NONE;
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        if (a->in_kind[e] == DS_EDGE_ROW)
-            return a->in_from[e];
-    return NONE;
-}
-
-static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, size_t from,
-                    struct ds_error *err)
-{
-    static const struct ds_launch none = {.op = "transfer", .variant = "none"};
-    const size_t to = site * a->n_rows, n = a->n_rows;
-    uint16_t kernel;
-    from *= n;
-    if (kernel_index(a, &none, &kernel, err) != 0)
-        return -1;
-    memcpy(t->digest + to, t->digest + from, n * sizeof *t->digest);
-    memcpy(t->capture + to, t->capture + from, n * sizeof *t->capture);
-    memcpy(t->state + to, t->state + from, n);
-    if (t->odd)
-        memcpy(t->odd + to, t->odd + from, n * sizeof *t->odd);
-    for (size_t i = 0; i < n; i++)
-        t->kernel[to + i] = kernel;
-    t->has[site] = HAS_STAND_IN;
-    return 0;
-}
-
-static int fill_copies(struct ds_analysis *a, struct ds_error *err)
-{
-    if (!(a->shown = ds_calloc(a->n_sites, 1, "sites", err)))
-        return -1;
-    for (size_t i = 0; i < a->h->n_arms; i++)
-        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++)
-            a->shown[s] |= a->arms[i].has[s];
-    for (size_t i = 0; i < a->h->n_arms; i++)
-        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++) {
-            struct arm_table *t = &a->arms[i];
-            const uint32_t from = !a->shown[s] || t->has[s] ? NONE : copied_site(a, s);
-            if (from != NONE && t->has[from] && stand_in(a, t, s, from, err) != 0)
-                return -1;
-        }
-    return 0;
 }
 
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture)

@@ -101,27 +101,30 @@ static int show(struct ds_pass *p, int stage, void *data, size_t element)
     return show_at(p, stage, ds_site_map_at(p->f->map, stage, p->layer, 0), data, element);
 }
 
-/* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
- * values) and shows it. A probe may write into what it is shown (healing), so 16-bit rows are
- * widened afterwards. */
-static int emit(struct ds_pass *p, int stage, float *y)
+int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
 {
     struct ds_forward *f = p->f;
+    const uint32_t site = ds_site_map_at(f->map, stage, p->layer, part);
     if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
     if (f->config.dtype == DS_F32)
-        return show(p, stage, y, sizeof *y);
+        return show_at(p, stage, site, y, sizeof *y);
     int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
     float *twin = unrounded_twin(f, y);
     if (twin)
         memcpy(twin, y, (size_t)n * sizeof *y);
     convert(f, y, n, 0);
-    if (show(p, stage, f->half, sizeof *f->half) != 0)
+    if (show_at(p, stage, site, f->half, sizeof *f->half) != 0)
         return -1;
     convert(f, y, n, 1);
     if (twin && p->probe)
         follow(f, twin, n);
     return 0;
+}
+
+static int emit(struct ds_pass *p, int stage, float *y)
+{
+    return ds_pass_emit(p, stage, 0, y);
 }
 
 /* Shows the logits rows (or tokens) that belong to recorded rows: one capture for every unbroken
@@ -184,6 +187,8 @@ static int matmul(struct ds_pass *p, int stage, const float *x, const struct ds_
                   const struct ds_weight *bias, float *y)
 {
     struct ds_matmul_args a;
+    if (p->f->rank_weights && (stage == DS_ST_O_PROJ || stage == DS_ST_DOWN))
+        return ds_pass_ranks(p, stage, x, w, bias, y);
     matmul_args(p->f, w, bias, p->f->rows, ds_forward_input(p->f, stage, x), y, &a);
     return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * a.n)) != 0 ? -1 : emit(p, stage, y);
 }
@@ -350,6 +355,8 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
 {
     struct ds_forward *f = p->f;
     const struct ds_hparams *hp = &f->m->hp;
+    if (ds_pass_enter_layer(p) != 0)
+        return -1;
     float *in = f->resid[0], *mid = f->resid[1];
     int failed = rmsnorm(p, DS_ST_ATTN_NORM, in, w->attn_norm, f->norm) ||
                  matmul(p, DS_ST_Q_PROJ, f->norm, w->q, w->q_bias, f->q) ||
@@ -404,6 +411,7 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
     struct ds_pass p = {
         .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
     memset(f->launch_known, 0, sizeof f->launch_known);
+    ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
     if (before_layers(&p) != 0)
         return -1;
     for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)

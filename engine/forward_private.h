@@ -13,7 +13,18 @@
  */
 #define DS_POISON_BITS 0x7fd5a5a5u
 
-enum { DS_TWINS = 13 };
+enum { DS_TWINS = 13, DS_BUFFERS = 13 };
+
+struct ds_twin {
+    float *rounded, *unrounded;
+};
+
+/* The activation buffers of a device that the pass is not working in. */
+struct ds_device {
+    float *buffer[DS_BUFFERS];
+    struct ds_twin twin[DS_TWINS];
+    int n_twins;
+};
 
 struct ds_forward {
     struct ds_model *m;
@@ -31,9 +42,7 @@ struct ds_forward {
     float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
     float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
     /* The same as above before rounding, where a kernel of this pass reads that. */
-    struct {
-        float *rounded, *unrounded;
-    } twin[DS_TWINS];
+    struct ds_twin twin[DS_TWINS];
     int n_twins;
     float *kv_back; /* cache rows of a call, read back */
     float *head_in; /* final_norm rows whose logits are wanted */
@@ -41,6 +50,12 @@ struct ds_forward {
     void *logits_memory;
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
+
+    /* Devices and ranks; NULL where there is one. */
+    struct ds_device *devices; /* [DS_MOST_DEVICES]; that of `device` is out of date */
+    int32_t device;            /* whose buffers the pointers above are */
+    struct ds_rank_weight *rank_weights;
+    float *partial[DS_MOST_RANKS]; /* [max_rows][d] */
 
     /* The call being run. */
     int32_t rows, n_seqs, n_logits;
@@ -106,6 +121,10 @@ const float *ds_forward_input(const struct ds_forward *f, int stage, const float
  * for. The caller's control word is checked after every launch, that of the other threads once a
  * call (after every launch when poisoning). */
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n);
+/* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
+ * values) and shows it at the stage's site of that part. A probe may write into what it is shown
+ * (healing), so 16-bit rows are widened afterwards. */
+int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y);
 /* Keeps the launch choice of a stage for this call's captures; args may be NULL for what the engine
  * makes itself. */
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args);
@@ -118,6 +137,22 @@ int ds_pass_restore_team(const struct ds_pass *p);
  * so this seldom happens later. */
 int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
                        struct ds_error *err);
+
+/* forward_devices.c: buffers for every device of the placement, each made by `allocate`, which fills
+ * the pointers of f; the pass works in those of one device. */
+int ds_forward_devices_new(struct ds_forward *f,
+                           int (*allocate)(struct ds_forward *f, struct ds_error *err),
+                           struct ds_error *err);
+void ds_forward_devices_free(struct ds_forward *f);
+void ds_forward_to_device(struct ds_forward *f, int32_t device);
+/* Before a layer's first stage: the residual rows go to the layer's device if it is another one. */
+int ds_pass_enter_layer(struct ds_pass *p);
+
+/* forward_ranks.c: a matmul whose sum is cut over ranks: partial sums, their sum, the stage. */
+int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err);
+void ds_forward_ranks_free(struct ds_forward *f);
+int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                  const struct ds_weight *bias, float *y);
 
 /* Fills n floats with the poison pattern. */
 void ds_forward_poison(float *y, size_t n);

@@ -41,7 +41,7 @@ struct sweep_state {
     struct ds_load load;
     uint64_t *run_digest; /* [n_arms] of the arm's first trial, 0 = none yet */
     uint8_t *parted;      /* [n_arms] a trial disagrees with it */
-    uint32_t dumping; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
+    uint32_t dumping;     /* arm + 1 of the first trial that dumped rows, 0 = none yet */
     double start, done, total;
     struct ds_sweep_result *result;
 };
@@ -60,8 +60,8 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
     st->failed = ds_calloc(n, 1, "arms", err);
     st->run_digest = ds_calloc(n, sizeof *st->run_digest, "arms", err);
     st->parted = ds_calloc(n, 1, "arms", err);
-    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed ||
-        !st->failed || !st->run_digest || !st->parted)
+    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed || !st->failed ||
+        !st->run_digest || !st->parted)
         return -1;
     if (h->n_factors != DS_FACTOR_COUNT)
         return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors,
@@ -508,8 +508,8 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
 }
 
 /* What all arms together want to see: stages that some arm with a 16-bit format reads before
- * rounding. All arms show them, so that they can be compared. */
-static int gather_wants(const struct ds_model *m, const struct ds_header *h,
+ * rounding, partial sums, borders between devices. All arms show them, so that they can be compared. */
+static int gather_wants(const struct ds_model *m, const struct ds_header *h, uint8_t *boundary,
                         struct ds_site_wants *wants, struct ds_error *err)
 {
     struct ds_setting s;
@@ -520,7 +520,14 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h,
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
         wants->slots |= s.kernels.op[DS_OP_SCHEDULE]->launch !=
                         ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+        if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
+            ds_ranks_check(&m->hp, s.ranks, err) != 0)
+            return -1;
+        wants->ranks = s.ranks > wants->ranks ? s.ranks : wants->ranks;
+        for (int32_t l = 0; l < m->hp.n_layers; l++)
+            boundary[l] |= ds_placement_boundary(&s.place, l);
     }
+    wants->boundary = boundary;
     return 0;
 }
 
@@ -536,8 +543,12 @@ int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
     h->n_heads = m->hp.n_heads;
     h->n_kv_heads = m->hp.n_kv_heads;
     h->head_dim = m->hp.head_dim;
-    if (gather_wants(m, h, &wants, err) != 0 ||
-        ds_site_list(&m->hp, dtype, &wants, &h->sites, &n_sites, &h->edges, &n_edges, err) != 0)
+    uint8_t *boundary = ds_calloc((size_t)m->hp.n_layers, 1, "borders", err);
+    int rc = boundary ? gather_wants(m, h, boundary, &wants, err) : -1;
+    if (rc == 0)
+        rc = ds_site_list(&m->hp, dtype, &wants, &h->sites, &n_sites, &h->edges, &n_edges, err);
+    free(boundary);
+    if (rc != 0)
         return -1;
     h->n_sites = n_sites;
     h->n_edges = n_edges;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "dumps/record.h"
 #include "engine/model.h"
+#include "engine/placement.h"
 #include "kernels/registry.h"
 #include "probes/driftscope_probe.h"
 
@@ -31,9 +32,11 @@ enum ds_factor {
     DS_FACTOR_BLAS_CORE,
     DS_FACTOR_DTYPE,
     DS_FACTOR_PROCESS,
+    DS_FACTOR_PLACE,
+    DS_FACTOR_TP,
     DS_FACTOR_COUNT
 };
-/* "batch" .. "process": names in records, verdicts and options. */
+/* "batch" .. "tp": names in records, verdicts and options. */
 extern const char *const ds_factor_names[DS_FACTOR_COUNT];
 
 /* Or an index from 0. */
@@ -58,6 +61,8 @@ struct ds_setting {
     int32_t processes; /* repeat r runs in fresh process r % processes; 1 = all in the worker */
     struct ds_kernel_set kernels;
     char blas_core[24]; /* "" = the library's own choice */
+    struct ds_placement place;
+    int32_t ranks; /* of tensor parallelism */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);

@@ -236,6 +236,8 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *
                                        .sites = r->sites,
                                        .n_sites = sw->header->n_sites,
                                        .poison = sw->options.poison,
+                                       .placement = r->setting.place,
+                                       .ranks = r->setting.ranks,
                                        .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
