@@ -123,6 +123,9 @@ int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out
 /* verdict_sites.c: after an arm's first trial; after all arms. */
 void count_shares(const struct ds_analysis *a, struct arm_table *t);
 int fill_copies(struct ds_analysis *a, struct ds_error *err);
+/* The ranks that share the sum at the finding's site: where it is their sum, or where one side has
+ * other ranks than the other; else 0. */
+uint32_t ranks_of(const struct ds_analysis *a, const struct ds_finding *f);
 
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
  * repeats against each other. */

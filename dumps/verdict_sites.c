@@ -81,3 +81,17 @@ int fill_copies(struct ds_analysis *a, struct ds_error *err)
         }
     return 0;
 }
+
+uint32_t ranks_of(const struct ds_analysis *a, const struct ds_finding *f)
+{
+    const struct arm_table *t = &a->arms[f->arm], *r = &a->arms[f->ref_arm];
+    uint32_t n = 0;
+    for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++) {
+        const size_t from = a->in_from[e];
+        if (t->shares[from] == r->shares[from] && !is_rank(&a->h->sites[from]))
+            continue;
+        n = t->shares[from] > n ? t->shares[from] : n;
+        n = r->shares[from] > n ? r->shares[from] : n;
+    }
+    return n;
+}

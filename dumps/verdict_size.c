@@ -86,14 +86,28 @@ static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uin
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
+/* Width of the widest input; behind a sum of ranks that of what the ranks read. */
+static uint32_t widest_input(const struct ds_analysis *a, size_t site)
+{
+    uint32_t widest = 0;
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        const size_t from = a->in_from[e];
+        uint32_t width = a->h->sites[from].width;
+        if (strcmp(a->h->sites[from].op, "allreduce") == 0 &&
+            a->in_start[from] < a->in_start[from + 1])
+            width = widest_input(a, a->in_from[a->in_start[from]]);
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
 /* How many terms the kernel adds for one element; 0 = it does not add, or not known. */
 static double terms_added(const struct ds_analysis *a, const struct ds_finding *f)
 {
     const struct ds_site *s = &a->h->sites[f->site];
-    uint32_t widest = 0;
-    for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
-        if (a->h->sites[a->in_from[e]].width > widest)
-            widest = a->h->sites[a->in_from[e]].width;
+    const uint32_t widest = widest_input(a, f->site);
+    if (strcmp(s->op, "allreduce") == 0)
+        return (double)ranks_of(a, f);
     if (strcmp(s->op, "matmul") == 0 || strcmp(s->op, "rmsnorm") == 0 ||
         strcmp(s->op, "router") == 0)
         return (double)widest;
@@ -126,6 +140,13 @@ static double reorder_bound(double terms, const char *dtype)
 {
     double d = ORDER_FACTOR * UNIT_F32 * sqrt(terms);
     return d + sqrt(d * storage_spacing(dtype));
+}
+
+/* Each partial sum is off by up to half a spacing, and so are both results. Shares of a sum are about
+ * as large as the sum over the square root of their number; twice that is allowed. */
+static double partials_bound(uint32_t ranks, const char *dtype)
+{
+    return storage_spacing(dtype) * sqrt((double)ranks + 2.0);
 }
 
 /* Inputs rounded to few mantissa bits leave nearly every element of every row changed, by about the
@@ -182,6 +203,10 @@ static void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const 
     else if (bound > 0 && relative <= bound && z->worst_row <= 4 * bound)
         say(f, DS_KIND_ROUNDING_ORDER, "relative rms %.3g, reordering gives up to %.3g", relative,
             bound);
+    else if (!f32 && ranks_of(a, f) && relative <= partials_bound(ranks_of(a, f), dtype))
+        say(f, DS_KIND_LOWER_PRECISION,
+            "partial sums of %u ranks are rounded to %s: relative rms %.3g, they give up to %.3g",
+            (unsigned)ranks_of(a, f), dtype, relative, partials_bound(ranks_of(a, f), dtype));
     else if (f32 && strcmp(s->op, "matmul") == 0 && precision_of(z, relative))
         say(f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in all elements: %s", relative,
             precision_of(z, relative));

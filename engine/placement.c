@@ -41,9 +41,11 @@ static int take_part(const char *text, const char **at, struct ds_placement *p,
         return bad(text, "ranges must ascend from layer 0 without gaps", err);
     if (**at == '-') {
         ++*at;
-        last = **at == ':' ? -1 : number(at);
-        if (last < first && (*at)[-1] != '-')
-            return bad(text, "a range ends before it begins", err);
+        const int open = **at == ':';
+        last = open ? -1 : number(at);
+        if (!open && last < first)
+            return bad(text, last < 0 ? "a range has no end" : "a range ends before it begins",
+                       err);
     }
     if (strncmp(*at, ":cpu", 4) != 0)
         return bad(text, "a range needs a device: cpu0, cpu1, ...", err);
