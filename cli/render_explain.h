@@ -1,0 +1,28 @@
+/* render_explain.h: inside cli/ only: what was found out about one place, as text and as JSON. */
+#ifndef DS_RENDER_EXPLAIN_H
+#define DS_RENDER_EXPLAIN_H
+
+#include "cli/explain_case.h"
+
+#include <jansson.h>
+
+/* One variant, launched as both sides' calls were. */
+struct ds_case_replay {
+    const struct ds_kernel *kernel;
+    int run[DS_SIDES]; /* 0: `why` says why not */
+    char why[DS_SIDES][160];
+    struct ds_explain_match match[DS_SIDES];
+};
+
+struct ds_explanation {
+    const struct ds_options *o;
+    const struct ds_case *c;
+    const char *path;
+    struct ds_case_replay *replay;
+    size_t n_replays;
+};
+
+void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out);
+json_t *ds_render_explain_json(const struct ds_explanation *x);
+
+#endif
