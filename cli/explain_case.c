@@ -338,6 +338,21 @@ static int reads(const struct ds_case *c, int side, const struct ds_edge *e)
     return 1;
 }
 
+/* The site whose edges tell what the kernel read: where a stage has a site for its rows before
+ * rounding, that one. */
+static uint32_t reading_site(const struct ds_case *c)
+{
+    const struct ds_site *s = &c->h->sites[c->f.site];
+    for (size_t i = 0; i < c->h->n_edges; i++) {
+        const struct ds_edge *e = &c->h->edges[i];
+        const struct ds_site *q = &c->h->sites[e->from];
+        if (e->to == c->f.site && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
+            strcmp(q->part, "unrounded") == 0)
+            return e->from;
+    }
+    return c->f.site;
+}
+
 static int is_number(const struct ds_site *s)
 {
     return ds_dtype_parse(s->dtype) == DS_I32;
@@ -447,11 +462,12 @@ static int read_inputs(struct ds_case *c, int side, const struct ds_row *key,
                        struct ds_explain_input *in, uint64_t *digests, struct ds_error *err)
 {
     int place = 0, rc = 1;
+    const uint32_t site = reading_site(c);
     in->number = key->position;
     if (c->e.op == DS_OP_EMBED)
         return token_of(c, side, key, &in->number);
     for (size_t i = 0; i < c->h->n_edges && rc == 1; i++)
-        if (c->h->edges[i].to == c->f.site && reads(c, side, &c->h->edges[i]))
+        if (c->h->edges[i].to == site && reads(c, side, &c->h->edges[i]))
             rc = read_input(c, side, &c->h->edges[i], key, &place, in, digests, err);
     for (int i = 0; i < 2 && rc == 1; i++)
         if (ds_explain_width_in(c->e.op, &c->e.shared, i) > 0 && !in->in[i])

@@ -60,7 +60,8 @@ static void weights_of(const struct ds_model *m, const struct ds_site *s,
         *weight = m->final_norm;
     if (strcmp(s->stage, "logits") == 0)
         *weight = m->head;
-    if (s->layer < 0 || s->layer >= m->hp.n_layers || s->part[0])
+    if (s->layer < 0 || s->layer >= m->hp.n_layers ||
+        (s->part[0] && strcmp(s->part, "unrounded") != 0))
         return;
     for (size_t i = 0; i < COUNT(of_layer); i++)
         if (strcmp(of_layer[i].stage, s->stage) == 0) {
