@@ -20,7 +20,16 @@ struct ds_explanation {
     const char *path;
     struct ds_case_replay *replay;
     size_t n_replays;
+    struct ds_explain_order order[DS_SIDES];
+    int judged; /* what follows is filled: the inputs of both sides are equal */
+    struct ds_explain_accuracy accuracy;
+    struct ds_explain_noise noise;
+    struct ds_explain_verdict verdict;
+    const char *reproducer; /* where one was written; NULL */
 };
+
+/* The own kernel of a side, launched as that side's calls were, gives every bit of its rows. */
+int ds_explanation_reproduced(const struct ds_explanation *x, int side);
 
 void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out);
 json_t *ds_render_explain_json(const struct ds_explanation *x);

@@ -69,6 +69,40 @@ static int replay_all(struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
+/* ---- orders, sizes, the claim ---------------------------------------------------------------- */
+
+static int measure_orders(struct ds_explanation *x, struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++) {
+        ds_cli_progress(x->o, s ? "order of B" : "order of A", s, DS_SIDES);
+        if (ds_explain_order(&x->c->e, s, &x->order[s], err) != 0)
+            return -1;
+    }
+    ds_cli_progress(x->o, "", -1, 0);
+    return 0;
+}
+
+/* Where both sides read the same: against the exact result, and against what rounding does. */
+static int judge(struct ds_explanation *x, struct ds_error *err)
+{
+    const struct ds_explain *e = &x->c->e;
+    if (!x->c->inputs_equal)
+        return 0;
+    double *exact = ds_calloc(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
+                              sizeof *exact, "exact results", err);
+    int rc = exact ? ds_explain_exact(e, exact, err) : -1;
+    if (rc == 0) {
+        ds_explain_accuracy(e, exact, &x->accuracy);
+        rc = ds_explain_noise(e, exact, &x->noise, err);
+    }
+    if (rc == 0) {
+        ds_explain_judge(e, x->order, &x->noise, &x->verdict);
+        x->judged = 1;
+    }
+    free(exact);
+    return rc;
+}
+
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static int answer(const struct ds_explanation *x, struct ds_error *err)
@@ -108,8 +142,14 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
     if (rc == 0)
         rc = replay_all(&x, err);
     if (rc == 0)
+        rc = measure_orders(&x, err);
+    if (rc == 0)
+        rc = judge(&x, err);
+    if (rc == 0)
         rc = answer(&x, err);
     free(x.replay);
+    for (int s = 0; s < DS_SIDES; s++)
+        ds_explain_order_free(&x.order[s]);
     return rc;
 }
 
