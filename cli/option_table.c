@@ -55,6 +55,8 @@ static const char *const explain_examples[] = {
     "the first drift of the record",
     "driftscope explain a.h5 3,attn_out --arm 4",
     "one site, in one arm",
+    "driftscope explain a.h5 --reproducer drift",
+    "and a small program that shows it, in the folder drift",
     "driftscope explain a.h5 -m random:llama,layers=2,seed=9 --plugin mine.so",
     "a record of another model, made with a plugin",
     NULL};
@@ -303,6 +305,10 @@ const struct ds_option_def ds_option_defs[] = {
      "folder of the cases and of specimens.so; without it the one that came with the program"},
     {"arm", 0, "N", EXPLAIN, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "the arm whose drift is explained; without it the first drift, or the first arm in which SITE is an origin"},
+    {"reproducer", 0, "DIR", EXPLAIN, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write a C program and a small HDF5 file into DIR that show the difference with nothing else"},
+    {"force", 0, NULL, EXPLAIN, NULL, 0, NULL, 0, 0,
+     "write --reproducer DIR anew if it is there"},
 
     {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
      "print the man page"},

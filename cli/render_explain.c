@@ -264,7 +264,7 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     if (x->reproducer) {
         head(x, "reproducer", out);
         ds_cli_quote(out, x->reproducer);
-        ds_buf_puts(out, ": make -C there, then run it\n");
+        ds_buf_puts(out, "/reproduce.c: its first lines say how to compile it\n");
     }
     last_line(x, out);
 }

@@ -31,6 +31,12 @@ struct ds_explanation {
 /* The own kernel of a side, launched as that side's calls were, gives every bit of its rows. */
 int ds_explanation_reproduced(const struct ds_explanation *x, int side);
 
+/* explain_reproduce.c: `dir` may be made: it is not there, or `force`. Then writes it: a C program and
+ * a small HDF5 file. */
+int ds_reproducer_check(const char *dir, int force, struct ds_error *err);
+int ds_reproducer_write(const struct ds_explanation *x, const char *dir, int force,
+                        struct ds_error *err);
+
 void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out);
 json_t *ds_render_explain_json(const struct ds_explanation *x);
 

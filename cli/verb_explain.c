@@ -128,7 +128,7 @@ static int answer(const struct ds_explanation *x, struct ds_error *err)
 static int explain(struct ds_case *c, const struct ds_options *o, const struct ds_verdict *v,
                    struct ds_error *err)
 {
-    struct ds_explanation x = {.o = o, .c = c, .path = ds_opt_operand(o, 0)};
+    struct ds_explanation x = {.o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
     int64_t arm = -1;
     const char *site = ds_opt_operands(o) > 1 ? ds_opt_operand(o, 1) : NULL;
     if (ds_opt_given(o, "arm") &&
@@ -145,6 +145,8 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         rc = measure_orders(&x, err);
     if (rc == 0)
         rc = judge(&x, err);
+    if (rc == 0 && x.reproducer)
+        rc = ds_reproducer_write(&x, x.reproducer, ds_opt_flag(o, "force"), err);
     if (rc == 0)
         rc = answer(&x, err);
     free(x.replay);
@@ -177,7 +179,11 @@ int ds_verb_explain(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
     struct ds_record *record;
-    const char *path = ds_opt_operand(o, 0);
+    const char *path = ds_opt_operand(o, 0), *dir = ds_opt_text(o, "reproducer");
+    if (!dir && ds_opt_flag(o, "force"))
+        ds_fail(&err, "--force is for --reproducer: there is nothing to be overwritten");
+    if (err.msg[0] || (dir && ds_reproducer_check(dir, ds_opt_flag(o, "force"), &err) != 0))
+        return ds_cli_error(o, &err);
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
     int rc = with_verdict(o, record, &err);
