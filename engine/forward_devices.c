@@ -14,7 +14,7 @@ static float **buffer_at(struct ds_forward *f, int i)
 {
     float **list[DS_BUFFERS] = {&f->resid[0], &f->resid[1], &f->norm,   &f->q,        &f->k,
                                 &f->v,        &f->q_rope,   &f->k_rope, &f->attn_out, &f->proj,
-                                &f->gate,     &f->up,       &f->act};
+                                &f->gate,     &f->up,       &f->act,    &f->q_norm,   &f->k_norm};
     return list[i];
 }
 
