@@ -250,6 +250,8 @@ const struct ds_option_def ds_option_defs[] = {
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
     {"hold", 0, "SIZE", RUN, "2G", DS_OPT_SIZE, NULL, 0, 0,
      "memory for the reference rows; what does not fit goes to a temporary file"},
+    {"no-heal", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
     {"dump", 0, "WHICH", RUN, "origins", 0, "none|first|origins|all", 0, 0,
      "which drifting rows are stored with their values and their kernel's inputs; all: rows of the base arm too"},
     {"dump-rows", 0, "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,

@@ -16,6 +16,10 @@ enum cell_state { CELL_ABSENT = 0, CELL_STABLE, CELL_UNSTABLE };
  */
 enum { LABEL_JUDGED = 0x80, LABEL_MASK = 0x7f };
 
+/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
+ * input. */
+enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
+
 struct kernel_id {
     const char *op, *variant;
 };
@@ -55,6 +59,14 @@ struct arm_table {
     struct odd_one *odd;      /* [cells] or NULL: the first trial that disagrees with the mode */
 };
 
+/* The heal trials of one arm, healed to one other (or to itself). */
+struct heal_table {
+    uint32_t arm, ref;
+    struct arm_table t; /* digests before healing; `excluded` is the arm's own */
+    uint8_t *drift;     /* [cells] healed in some trial */
+    int mixed; /* its trials were healed with unlike rows: the reference is unstable and was run again */
+};
+
 struct ds_analysis {
     const struct ds_source *src;
     const struct ds_header *h;
@@ -62,8 +74,10 @@ struct ds_analysis {
     size_t n_sites, n_rows, cells;
     struct ds_row_key *keys;
     struct arm_table *arms; /* [h->n_arms] */
-    uint32_t *value;        /* [n_arms][n_factors] index into values[factor] */
-    const char ***values;   /* [n_factors] */
+    struct heal_table *healed;
+    size_t n_healed;
+    uint32_t *value;      /* [n_arms][n_factors] index into values[factor] */
+    const char ***values; /* [n_factors] */
     uint32_t *n_values;
     uint32_t *in_start; /* [n_sites + 1] edges into a site */
     uint32_t *in_from;
@@ -111,6 +125,10 @@ static inline const struct ds_call *arm_call(const struct arm_table *t, size_t r
 
 /* verdict_tables.c */
 int analysis_build(struct ds_analysis *a, struct ds_error *err);
+/* Adds trial `i` of the source to the table's list, ascending in repeat. */
+void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i);
+/* Fills the table from its list of trials. */
+int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err);
 uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_t guess);
 /* Rows that the kernel of this capture was given, as the launch says; where it does not: the call's
  * rows, or for a site that exists only for some of them (logits) as many times the recorded ones as
@@ -130,8 +148,32 @@ uint32_t ranks_of(const struct ds_analysis *a, const struct ds_finding *f);
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
  * repeats against each other. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
+/* Rows that cannot be compared -> a->skip; the rows of a causal input up to each -> a->prefix. */
+void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r);
+void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
+                 size_t site);
+/* Two tables that are compared; healed: the one that t belongs to, or NULL. */
+struct pair {
+    const struct arm_table *t, *r;
+    const struct heal_table *healed;
+};
+/* What is known of the inputs of a site's rows, from status and prefix of the sites before -> a->inputs. */
+void gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site);
 /* Fills excluded[] of every arm and kernel_unstable[]. labels: scratch. */
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err);
+
+/* verdict_heal.c. NULL: there is none. */
+const struct heal_table *healed_table(const struct ds_analysis *a, uint32_t arm, uint32_t ref);
+int collect_healed(struct ds_analysis *a, struct ds_error *err);
+int fill_healed(struct ds_analysis *a, struct ds_error *err);
+/* Adds to a->inputs what an input read by the whole call is in a heal trial. */
+void add_neighbours(struct ds_analysis *a, const struct heal_table *h, size_t from);
+/* labels[cells] of a heal trial; unstable and judged: its trials disagree on equal inputs. */
+void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels);
+/* Labels of arm against ref where both had the inputs of `base` (which ref may be), from heal trials;
+ * only what is judged counts. 0: no heal trial says anything. other: scratch. */
+int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
+                      uint8_t *labels, uint8_t *other);
 
 /* verdict_repeat.c: the factor "repeat" (entry 0). */
 int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,

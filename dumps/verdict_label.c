@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
- * input. */
-enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
-
 /* Expected disagreements below which an arm that showed none does not count as free of a kernel's
  * instability. */
 #define ENOUGH_EXPECTED 5.0
@@ -30,8 +26,7 @@ static const uint8_t status_of_label[] = {
 
 /* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed.
  */
-static void find_skipped(struct ds_analysis *a, const struct arm_table *t,
-                         const struct arm_table *r)
+void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r)
 {
     int32_t request = 0, until = INT32_MAX;
     int known = 0, alike = t == r || fed_alike(t, r);
@@ -54,8 +49,8 @@ static void find_skipped(struct ds_analysis *a, const struct arm_table *t,
 /* prefix[row] = worst status of the rows of the same request up to it. A row that neither side
  * recorded says nothing; one that only one side has makes the rest unknown, unless it is padding.
  */
-static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t,
-                        const struct arm_table *r, size_t site)
+void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
+                 size_t site)
 {
     const uint8_t *status = a->status + site * a->n_rows;
     uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
@@ -89,11 +84,14 @@ static void add_whole_call(struct ds_analysis *a, const struct arm_table *t, siz
             a->inputs[i] = a->call_status[arm_row(t, i)->call];
 }
 
-static void add_input(struct ds_analysis *a, const struct arm_table *t, uint32_t edge)
+static void add_input(struct ds_analysis *a, const struct pair *p, uint32_t edge)
 {
     const size_t from = a->in_from[edge];
     if (a->in_kind[edge] != DS_EDGE_ROW && a->in_kind[edge] != DS_EDGE_CAUSAL) {
-        add_whole_call(a, t, from);
+        if (p->healed)
+            add_neighbours(a, p->healed, from);
+        else
+            add_whole_call(a, p->t, from);
         return;
     }
     const uint8_t *in =
@@ -111,16 +109,15 @@ static int both_have(const struct arm_table *t, const struct arm_table *r, size_
  * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
  * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was
  * not recorded, and unknown. */
-static void add_inputs(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
-                       size_t site, int depth)
+static void add_inputs(struct ds_analysis *a, const struct pair *p, size_t site, int depth)
 {
     enum { DEEPEST = 8 };
     uint32_t used = 0;
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
         const size_t from = a->in_from[e];
-        if (a->shown[from] && !both_have(t, r, from))
+        if (a->shown[from] && !both_have(p->t, p->r, from))
             continue;
-        add_input(a, t, e);
+        add_input(a, p, e);
         used++;
     }
     if (used || a->in_start[site] == a->in_start[site + 1])
@@ -131,14 +128,13 @@ static void add_inputs(struct ds_analysis *a, const struct arm_table *t, const s
         return;
     }
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        add_inputs(a, t, r, a->in_from[e], depth + 1);
+        add_inputs(a, p, a->in_from[e], depth + 1);
 }
 
-static void gather_inputs(struct ds_analysis *a, const struct arm_table *t,
-                          const struct arm_table *r, size_t site)
+void gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site)
 {
     memset(a->inputs, IN_EQUAL, a->n_rows);
-    add_inputs(a, t, r, site, 0);
+    add_inputs(a, p, site, 0);
 }
 
 static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
@@ -180,7 +176,7 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
         size_t first = site * a->n_rows;
         const int neither = (t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES) ||
                             t->shares[site] != r->shares[site];
-        gather_inputs(a, t, r, site);
+        gather_inputs(a, &(struct pair){t, r, NULL}, site);
         for (size_t i = 0; i < a->n_rows; i++) {
             uint8_t label =
                 a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
@@ -273,9 +269,43 @@ static int count_pairs(const struct ds_analysis *a, const struct arm_table *t,
     return rc;
 }
 
+/* A disagreement of family k in this arm. fresh: not counted yet. */
+static void blame(struct ds_analysis *a, struct arm_table *t, size_t k, int fresh,
+                  struct evidence *all)
+{
+    t->excluded[k] = EXCLUDED_SEEN;
+    a->kernel_unstable[k / a->n_stages] = 1;
+    all[k].seen = 1;
+    all[k].unstable += fresh != 0;
+}
+
+/* Heal trials of one arm as further repeats, all on equal inputs: those healed to the arm's own rows
+ * must give them, those healed to another arm's must agree with each other, and where the natural
+ * trial had that arm's inputs by itself, with it. natural: labels of the arm's repeats. */
+static void count_healed(struct ds_analysis *a, const struct heal_table *h, const uint8_t *natural,
+                         uint8_t *labels, struct evidence *all, uint64_t *mine)
+{
+    struct arm_table *t = &a->arms[h->arm];
+    int own = h->arm == h->ref;
+    label_healed(a, h, labels);
+    for (size_t cell = 0; cell < a->cells && (own || h->t.n_trials > 1); cell++) {
+        uint8_t label = labels[cell] & LABEL_MASK, before = natural[cell];
+        if (label != DS_LABEL_UNSTABLE && !(labels[cell] & LABEL_JUDGED))
+            continue;
+        size_t k = family(a, &h->t, cell / a->n_rows, cell);
+        if (!(before & LABEL_JUDGED)) {
+            mine[k]++;
+            a->kernel_repeats[h->t.kernel[cell]]++;
+        }
+        if (label == DS_LABEL_UNSTABLE ? own || labels[cell] & LABEL_JUDGED
+                                       : own && label == DS_LABEL_ORIGIN)
+            blame(a, t, k, (before & LABEL_MASK) != DS_LABEL_ORIGIN, all);
+    }
+}
+
 /* One arm's repeats: mine[family] = digests judged on stable inputs. */
-static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct evidence *all,
-                         uint64_t *mine, struct ds_error *err)
+static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, uint8_t *healed,
+                         struct evidence *all, uint64_t *mine, struct ds_error *err)
 {
     struct arm_table *t = &a->arms[arm];
     int shown = 0;
@@ -291,12 +321,12 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
         }
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
-        t->excluded[k] = EXCLUDED_SEEN;
-        a->kernel_unstable[t->kernel[cell]] = 1;
-        all[k].seen = 1;
-        all[k].unstable += label == DS_LABEL_ORIGIN;
+        blame(a, t, k, label == DS_LABEL_ORIGIN, all);
         shown = 1;
     }
+    for (size_t i = 0; i < a->n_healed; i++)
+        if (a->healed[i].arm == arm)
+            count_healed(a, &a->healed[i], labels, healed, all, mine);
     for (size_t k = 0; k < a->n_families; k++)
         all[k].judged += t->excluded[k] ? mine[k] : 0;
     return shown ? count_pairs(a, t, labels, all, err) : 0;
@@ -309,12 +339,14 @@ int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_erro
         return ds_fail(err, "record: too many arms and kernels");
     uint64_t *mine = ds_calloc(n, sizeof *mine, "kernel repeats", err);
     struct evidence *all = ds_calloc(a->n_families, sizeof *all, "kernel repeats", err);
-    int rc = mine && all ? 0 : -1;
+    uint8_t *healed = ds_calloc(a->cells, 1, "labels", err);
+    int rc = mine && all && healed ? 0 : -1;
     for (uint32_t i = 0; rc == 0 && i < a->h->n_arms; i++)
         if (a->arms[i].n_trials >= 2)
-            rc = count_repeats(a, i, labels, all, mine + i * a->n_families, err);
+            rc = count_repeats(a, i, labels, healed, all, mine + i * a->n_families, err);
     if (rc == 0)
         suspect(a, all, mine);
+    free(healed);
     free(mine);
     free(all);
     return rc;

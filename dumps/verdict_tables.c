@@ -50,6 +50,14 @@ static int trial_order(const struct ds_source *s, size_t x, size_t y)
     return a->repeat != b->repeat ? a->repeat < b->repeat : x < y;
 }
 
+void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i)
+{
+    uint32_t at = t->n_trials++;
+    for (; at > 0 && trial_order(s, i, t->trials[at - 1]); at--)
+        t->trials[at] = t->trials[at - 1];
+    t->trials[at] = i;
+}
+
 static int collect_trials(struct ds_analysis *a, struct ds_error *err)
 {
     const struct ds_source *s = a->src;
@@ -70,11 +78,7 @@ static int collect_trials(struct ds_analysis *a, struct ds_error *err)
         const struct ds_trial *info = s->info(s->ctx, i);
         if (info->pass != DS_PASS_NATURAL)
             continue;
-        struct arm_table *t = &a->arms[info->arm];
-        uint32_t at = t->n_trials++;
-        for (; at > 0 && trial_order(s, i, t->trials[at - 1]); at--)
-            t->trials[at] = t->trials[at - 1];
-        t->trials[at] = i;
+        table_add_trial(s, &a->arms[info->arm], i);
         a->n_natural++;
     }
     return 0;
@@ -112,7 +116,7 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
     size_t n = 0, cap = 0;
     uint64_t digests = 0;
     for (size_t i = 0; i < a->src->n_trials; i++) {
-        if (a->src->info(a->src->ctx, i)->pass != DS_PASS_NATURAL)
+        if (a->src->info(a->src->ctx, i)->pass == DS_PASS_BARE)
             continue;
         const struct ds_trial_data *t = a->src->get(a->src->ctx, i, err);
         if (!t || check_trial(a, t, i, err) != 0 ||
@@ -141,7 +145,7 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
         return ds_fail(err, "record: %zu sites times %zu rows do not fit in memory", a->n_sites,
                        a->n_rows);
     /* The tables are dense; a hostile record must not turn a small file into a huge allocation. */
-    uint64_t tables = 0;
+    uint64_t tables = a->n_healed;
     for (size_t i = 0; i < a->h->n_arms; i++)
         tables += a->arms[i].n_trials != 0;
     if (a->cells && tables > (UINT64_C(1) << 22) / a->cells && tables > (digests * 64) / a->cells)
@@ -341,7 +345,7 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
     return rc;
 }
 
-static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err)
+int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err)
 {
     t->rep = a->src->get(a->src->ctx, t->trials[0], err);
     uint32_t *map = NULL;
@@ -465,8 +469,9 @@ static int index_values(struct ds_analysis *a, struct ds_error *err)
 int analysis_build(struct ds_analysis *a, struct ds_error *err)
 {
     if (!(a->arms = ds_calloc(a->h->n_arms, sizeof *a->arms, "arms", err)) ||
-        collect_trials(a, err) != 0 || index_repeats(a, err) != 0 || collect_keys(a, err) != 0 ||
-        index_edges(a, err) != 0 || index_values(a, err) != 0 || index_stages(a, err) != 0)
+        collect_trials(a, err) != 0 || collect_healed(a, err) != 0 || index_repeats(a, err) != 0 ||
+        collect_keys(a, err) != 0 || index_edges(a, err) != 0 || index_values(a, err) != 0 ||
+        index_stages(a, err) != 0)
         return -1;
     size_t calls = 0;
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -477,6 +482,11 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
     }
     if (fill_copies(a, err) != 0)
         return -1;
+    if (fill_healed(a, err) != 0)
+        return -1;
+    for (size_t i = 0; i < a->n_healed; i++)
+        if (a->healed[i].t.rep->n_calls > calls)
+            calls = a->healed[i].t.rep->n_calls;
     a->n_families = a->n_kernels * a->n_stages;
     if (!(a->kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(a->kernel_repeats = ds_calloc(a->n_kernels, sizeof *a->kernel_repeats, "kernels", err)) ||
