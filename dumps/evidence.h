@@ -4,6 +4,7 @@
 #define DS_EVIDENCE_H
 
 #include "dumps/profile.h"
+#include "dumps/structure.h"
 #include "dumps/verdict_internal.h"
 
 /* Which drift entries of a site are meant: those whose reference row has that phase (-1: any), and
@@ -60,5 +61,10 @@ uint32_t site_heads(const struct ds_header *h, uint32_t site);
 /* Heads, channels and positions of the finding, its p99. member: [a->n_rows] scratch. */
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);
+
+/* What explains the finding, from the dumped rows and from digests; fills f->structure and
+ * f->ratio. terms: added for one element, 0 none. */
+int structure_finding(const struct evidence *e, const struct chosen *c, double terms,
+                      struct ds_finding *f, struct ds_structure *out, struct ds_error *err);
 
 #endif

@@ -105,6 +105,8 @@ struct ds_finding {
     char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
     uint32_t value_rows;
     uint64_t p99_ulp; /* of the elements that differ */
+    char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
+    double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
