@@ -62,6 +62,27 @@ uint32_t site_heads(const struct ds_header *h, uint32_t site);
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);
 
+/* Sizes of the drifting rows of a site, added up. */
+struct size {
+    uint64_t rows, elements, max_ulp, nonfinite, ref_nonfinite,
+        one_sided; /* rows non-finite on one side only */
+    uint32_t flags;
+    double max_abs, diff_sq, ref_sq, worst_row, least_row; /* relative rms of single rows */
+    uint32_t worst;                                        /* the worst row's number */
+    uint64_t of_size[64]; /* rows by relative rms: from 2^(i - 63) to twice that */
+    uint64_t width_sum;
+};
+/* rms of a difference relative to the reference's; infinite against zero. */
+double size_ratio(double diff_sq, double ref_sq);
+
+/* verdict_kind.c */
+/* How many terms the kernel adds for one element; 0 = it does not add, or not known. */
+double terms_added(const struct ds_analysis *a, const struct ds_finding *f);
+void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z,
+                const struct ds_structure *structure);
+/* For choices and whole numbers: 1 and the kind is told, or 0. */
+int judge_choice(const struct ds_analysis *a, struct ds_finding *f);
+
 /* What explains the finding, from the dumped rows and from digests; fills f->structure and
  * f->ratio. terms: added for one element, 0 none. */
 int structure_finding(const struct evidence *e, const struct chosen *c, double terms,

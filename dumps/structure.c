@@ -81,18 +81,20 @@ double explains(const struct task *t, predict_fn predict, const void *how)
     return said >= 2 * unsaid && said ? (double)back / (double)said : 0;
 }
 
-void claim(struct task *t, double explained, double ratio, const char *fmt, ...)
+int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
 {
     if (explained < ENOUGH || t->off < LEAST_OFF ||
         (t->best->found && explained <= t->best->explained + 0.01))
-        return;
+        return 0;
     va_list ap;
     t->best->found = 1;
     t->best->explained = explained;
     t->best->ratio = ratio;
+    t->best->scale = 0;
     va_start(ap, fmt);
     vsnprintf(t->best->text, sizeof t->best->text, fmt, ap);
     va_end(ap);
+    return 1;
 }
 
 /* ---- one number ------------------------------------------------------------------------------ */
@@ -165,7 +167,8 @@ static double fitted_epsilon(const struct task *t)
     double eps = NAN, least = INFINITY;
     for (int pass = 0; pass < 2; pass++)
         for (size_t r = 0; r < t->n_rows; r++) {
-            double ratio = t->off_in_row[r] ? typical(t, r, 0, t->s->width, RATIO) : (double)NAN, ms = 0;
+            double ratio = t->off_in_row[r] ? typical(t, r, 0, t->s->width, RATIO) : (double)NAN,
+                   ms = 0;
             if (isnan(ratio) || !t->rows[r].input)
                 continue;
             for (uint32_t i = 0; i < t->s->width; i++)
@@ -190,20 +193,26 @@ static double rounded(double x)
     return fabs(near - x) <= 0.03 * x ? near : x;
 }
 
+static int claim_ratio(struct task *t, double explained, const struct range *x)
+{
+    double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
+    if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
+        return claim(t, explained, middle, "every value is %.6g times the reference's", middle);
+    return claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g",
+                 x->low, x->high);
+}
+
 static void tell_ratio(struct task *t, double explained)
 {
     struct range x = numbers_of(t, RATIO);
     double eps = t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0 ? fitted_epsilon(t) : (double)NAN;
-    double spread = x.high - x.low, middle = 0.5 * (x.low + x.high);
+    double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
     if (eps > 0)
         claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
               "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
               x.high, rounded(eps), t->s->eps);
-    else if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
-        claim(t, explained, middle, "every value is %.6g times the reference's", middle);
-    else
-        claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g", x.low,
-              x.high);
+    else if (claim_ratio(t, explained, &x))
+        t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
 }
 
 static void try_numbers(struct task *t)
@@ -283,7 +292,8 @@ static int predict_order(const struct task *t, size_t r, const void *how)
     int order = *(const int *)how;
     for (uint32_t i = 0; i < t->s->width; i++) {
         float x = t->rows[r].ref[source_of(t->s, order, i)];
-        t->guess[i] = order == NEGATED ? -x : order == ZERO      ? 0.0f
+        t->guess[i] = order == NEGATED   ? -x
+                      : order == ZERO    ? 0.0f
                       : order == UNIFORM ? t->rows[r].mine[0]
                                          : x;
     }

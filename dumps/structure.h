@@ -23,15 +23,15 @@ enum ds_structure_op {
 };
 
 struct ds_structure_site {
-    int op;             /* enum ds_structure_op */
-    int dtype;          /* enum ds_dtype, of the rows as stored */
-    uint32_t width;     /* elements of a row, at least 1 */
-    uint32_t head_dim;  /* 0: no heads; else divides width */
-    uint32_t kv_heads;  /* attention: heads of the cached rows; divides the heads */
-    double order;       /* size of reordering, relative */
-    double eps;         /* norm: the reference's epsilon, 0: not known */
-    double rope_base;   /* 0: not known */
-    uint32_t rope_dim;  /* channels of a head that are rotated; 0: all */
+    int op;            /* enum ds_structure_op */
+    int dtype;         /* enum ds_dtype, of the rows as stored */
+    uint32_t width;    /* elements of a row, at least 1 */
+    uint32_t head_dim; /* 0: no heads; else divides width */
+    uint32_t kv_heads; /* attention: heads of the cached rows; divides the heads */
+    double order;      /* size of reordering, relative */
+    double eps;        /* norm: the reference's epsilon, 0: not known */
+    double rope_base;  /* 0: not known */
+    uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
 };
 
 struct ds_structure_row {
@@ -47,10 +47,12 @@ struct ds_structure_row {
 enum { DS_STRUCTURE_TEXT = 160 };
 struct ds_structure {
     int found;
-    double explained;          /* share of the off elements that it brings back */
-    uint64_t off, of;          /* elements that rounding does not explain, of all */
-    double worst;              /* the largest difference, relative to its row's rms */
-    double ratio;              /* a constant ratio of mine to the reference; 0: none */
+    double explained; /* share of the off elements that it brings back */
+    uint64_t off, of; /* elements that rounding does not explain, of all */
+    double worst;     /* the largest difference, relative to its row's rms */
+    double scale;     /* rows are scaled: the most that a ratio is away from 1, without a
+                                  cause; else 0 */
+    double ratio;     /* a constant ratio of mine to the reference; 0: none */
     char text[DS_STRUCTURE_TEXT]; /* "every value is 1.00452 times the reference's" */
 };
 

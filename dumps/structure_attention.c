@@ -23,7 +23,7 @@ enum family {
     BEYOND,  /* n more, of later positions */
     EMPTY,   /* n more that hold zeros */
     ONE_HEAD /* all, but every head reads cached head n */,
-    MODULO   /* all; head h reads cached head h % kv_heads */,
+    MODULO /* all; head h reads cached head h % kv_heads */,
     REVERSE, /* all; cached heads from the last to the first */
     SCALED   /* all; scores times a number */
 };

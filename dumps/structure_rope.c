@@ -165,10 +165,9 @@ static void tell_angles(struct task *t, int pairing, double explained)
                 continue;
             first = p < first ? p : first;
             last = p > last ? p : last;
-            double expected =
-                t->s->rope_base > 0
-                    ? t->rows[r].position * pow(t->s->rope_base, -2.0 * p / (2.0 * n))
-                    : (double)INFINITY;
+            double expected = t->s->rope_base > 0
+                                  ? t->rows[r].position * pow(t->s->rope_base, -2.0 * p / (2.0 * n))
+                                  : (double)INFINITY;
             if (!(expected < 3) || !(fabs(b) > 1e-4))
                 continue;
             low = fmin(low, a / b);

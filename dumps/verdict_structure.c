@@ -197,8 +197,8 @@ static int load_keys(struct gathered *g, struct ds_error *err)
             return -1;
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct ds_row_key *key = &a->keys[i];
-        if (key->request != request || key->position < 0 ||
-            (uint32_t)key->position >= g->n_keys || key->occurrence != 0)
+        if (key->request != request || key->position < 0 || (uint32_t)key->position >= g->n_keys ||
+            key->occurrence != 0)
             continue;
         if (load(g, k, i, width, &g->keys[0][key->position], err) != 0 ||
             load(g, v, i, width, &g->keys[1][key->position], err) != 0)
@@ -229,8 +229,8 @@ static double order_at(const struct evidence *e, int op, double terms)
     double unit = 0x1p-24, reorder = 3 * unit * sqrt(terms);
     int32_t last = 0;
     for (size_t r = 0; r < e->n_rows; r++)
-        last = e->a->keys[e->rows[r].row].position > last ? e->a->keys[e->rows[r].row].position
-                                                          : last;
+        last =
+            e->a->keys[e->rows[r].row].position > last ? e->a->keys[e->rows[r].row].position : last;
     switch (op) {
     case DS_STRUCTURE_NORM: /* all terms have one sign, and the root halves it */
         return unit * (0.5 * sqrt(terms) + 8);
@@ -270,8 +270,7 @@ static int gather(struct gathered *g, double terms, struct ds_error *err)
         g->rows[r] = (struct ds_structure_row){.mine = e->rows[r].mine.value,
                                                .ref = e->rows[r].ref.value,
                                                .position = a->keys[e->rows[r].row].position};
-        if (input != NONE &&
-            load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
+        if (input != NONE && load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
             return -1;
     }
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
