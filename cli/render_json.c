@@ -123,6 +123,8 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "at_positions", text(f->at_positions));
     json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
     json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_object_set_new(j, "beyond_rounding",
+                        f->value_rows ? json_boolean(f->beyond_rounding) : json_null());
     json_object_set_new(j, "value_rows", json_integer(f->value_rows));
     json_object_set_new(j, "values_equal",
                         json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));

@@ -43,16 +43,18 @@ struct evidence {
     const struct ds_finding *f;
     int dtype;
     uint32_t width, heads, head_dim; /* heads 0: the row has none */
+    struct ds_structure_site site;   /* what rounding may do there */
     struct evidence_row *rows;       /* drifting rows with values of both sides */
     size_t n_rows;
-    uint64_t drifting; /* rows that drift, with values or without */
+    uint64_t nonfinite; /* NaN and Inf elements in drifting rows, either side */
+    uint64_t drifting;  /* rows that drift, with values or without */
 };
 
 enum { EVIDENCE_ROWS = 32 };
 /* Collects the rows that drift as the finding's first one does. Without memory -1; a row that is
  * not there, or damaged, is only not evidence. */
 int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
-                  struct evidence *e, struct ds_error *err);
+                  double terms, struct evidence *e, struct ds_error *err);
 void evidence_close(struct evidence *e);
 
 /* Heads in a row of this site, 0 for none; their width is the header's head_dim. */
@@ -84,8 +86,10 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
 int judge_choice(const struct ds_analysis *a, struct ds_finding *f);
 
 /* What explains the finding, from the dumped rows and from digests; fills f->structure and
- * f->ratio. terms: added for one element, 0 none. */
-int structure_finding(const struct evidence *e, const struct chosen *c, double terms,
-                      struct ds_finding *f, struct ds_structure *out, struct ds_error *err);
+ * f->ratio. */
+int structure_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                      struct ds_structure *out, struct ds_error *err);
+/* The site as structure.h wants it. */
+struct ds_structure_site structure_site(const struct evidence *e, double terms);
 
 #endif

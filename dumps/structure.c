@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENOUGH 0.95 /* share of the off elements that a claim must bring back */
-enum { LEAST_OFF = 8, MOST_SHIFT = 8 };
+enum { LEAST_OFF = 8, MOST_SHIFT = 8, MOST_CHANNELS = 16384 };
 
 /* ---- the frame ------------------------------------------------------------------------------- */
 
@@ -91,6 +91,7 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     t->best->explained = explained;
     t->best->ratio = ratio;
     t->best->scale = 0;
+    t->best->blank = 0;
     va_start(ap, fmt);
     vsnprintf(t->best->text, sizeof t->best->text, fmt, ap);
     va_end(ap);
@@ -143,6 +144,33 @@ static int predict_number(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* One number a channel, the same in every row: a bias, or a weight. The median over the rows. */
+static int predict_channels(const struct task *t, size_t r, const void *how)
+{
+    int what = *(const int *)how;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        size_t n = 0;
+        for (size_t o = 0; o < t->n_rows && o < t->s->width; o++) {
+            double ref = (double)t->rows[o].ref[i], mine = (double)t->rows[o].mine[i];
+            if (t->off_in_row[o] && isfinite(ref) && isfinite(mine) &&
+                (what == CONSTANT || ref != 0))
+                t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
+        }
+        qsort(t->sorted, n, sizeof *t->sorted, by_value);
+        double x = n ? t->sorted[n / 2] : 0, ref = (double)t->rows[r].ref[i];
+        t->guess[i] = n ? (float)(what == RATIO ? x * ref : x + ref) : 0.0f;
+    }
+    return 1;
+}
+
+static size_t rows_off(const struct task *t)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        n += t->off_in_row[r] >= LEAST_OFF;
+    return n;
+}
+
 struct range {
     double low, high;
 };
@@ -162,7 +190,11 @@ static struct range numbers_of(const struct task *t, int what)
 
 /* The epsilon that gives these ratios, or NaN: ratio^2 = (ms + eps) / (ms + eps'), where ms is the
  * input's mean square. The smallest row tells it best; all must agree. */
-static double fitted_epsilon(const struct task *t)
+struct epsilon {
+    double value, slack;
+};
+
+static struct epsilon fitted_epsilon(const struct task *t)
 {
     double eps = NAN, least = INFINITY;
     for (int pass = 0; pass < 2; pass++)
@@ -181,16 +213,19 @@ static double fitted_epsilon(const struct task *t)
             }
             double want = sqrt((ms + t->s->eps) / (ms + eps));
             if (pass == 1 && !(fabs(want - ratio) <= t->s->order + 1e-6 + 0.02 * fabs(ratio - 1)))
-                return NAN;
+                return (struct epsilon){NAN, 0};
         }
-    return eps;
+    return (struct epsilon){eps, least * 0x1p-21};
 }
 
-/* A chosen number is round: 1e-6, not 1.01e-6. */
-static double rounded(double x)
+/* A chosen number is round: a power of ten before anything else, 1e-6 and not 1.01e-6. */
+static double rounded(double x, double slack)
 {
-    double unit = pow(10, floor(log10(x))), near = round(x / unit) * unit;
-    return fabs(near - x) <= 0.03 * x ? near : x;
+    double power = pow(10, round(log10(x))), unit = pow(10, floor(log10(x))),
+           near = round(x / unit) * unit;
+    if (fabs(power - x) <= 0.02 * x + slack)
+        return power;
+    return fabs(near - x) <= 0.02 * x ? near : x;
 }
 
 static int claim_ratio(struct task *t, double explained, const struct range *x)
@@ -205,12 +240,14 @@ static int claim_ratio(struct task *t, double explained, const struct range *x)
 static void tell_ratio(struct task *t, double explained)
 {
     struct range x = numbers_of(t, RATIO);
-    double eps = t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0 ? fitted_epsilon(t) : (double)NAN;
+    struct epsilon eps = {NAN, 0};
+    if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
+        eps = fitted_epsilon(t);
     double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
-    if (eps > 0)
+    if (eps.value > 0)
         claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
               "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
-              x.high, rounded(eps), t->s->eps);
+              x.high, rounded(eps.value, eps.slack), t->s->eps);
     else if (claim_ratio(t, explained, &x))
         t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
 }
@@ -230,6 +267,13 @@ static void try_numbers(struct task *t)
     if (t->s->head_dim >= 8 && t->s->head_dim < t->s->width)
         claim(t, explains(t, predict_number, &by_head), 0,
               "each head is a constant times the reference's");
+    int per_channel[] = {CONSTANT, RATIO};
+    if (rows_off(t) >= 3 && t->s->width >= 3 && t->s->width <= MOST_CHANNELS) {
+        claim(t, explains(t, predict_channels, &per_channel[0]), 0,
+              "each channel has a constant added, the same in every row (a bias)");
+        claim(t, explains(t, predict_channels, &per_channel[1]), 0,
+              "each channel has a factor, the same in every row (a weight)");
+    }
 }
 
 /* ---- permutations ---------------------------------------------------------------------------- */
@@ -314,7 +358,8 @@ static void try_orders(struct task *t)
         int even = t->s->head_dim % 2 == 0 && t->s->width % 2 == 0;
         if ((orders[i].heads && !t->s->head_dim) || !even)
             continue;
-        claim(t, explains(t, predict_order, &orders[i].order), 0, "%s", orders[i].text);
+        if (claim(t, explains(t, predict_order, &orders[i].order), 0, "%s", orders[i].text))
+            t->best->blank = orders[i].order == ZERO || orders[i].order == UNIFORM;
     }
     for (int64_t shift = -MOST_SHIFT; shift <= MOST_SHIFT; shift++)
         if (shift && t->s->width >= 8 * MOST_SHIFT)
@@ -454,7 +499,7 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
     memset(out, 0, sizeof *out);
     t.rms = ds_calloc(n_rows, sizeof *t.rms, "structure", err);
     t.guess = ds_calloc(s->width, sizeof *t.guess, "structure", err);
-    t.sorted = ds_calloc(2 * (size_t)s->width, sizeof *t.sorted, "structure", err);
+    t.sorted = ds_calloc(2 * (size_t)s->width + n_rows, sizeof *t.sorted, "structure", err);
     t.off_in_row = ds_calloc(n_rows, sizeof *t.off_in_row, "structure", err);
     t.is_off = ds_calloc(n_rows, s->width, "structure", err);
     int rc = t.rms && t.guess && t.sorted && t.off_in_row && t.is_off ? 0 : -1;

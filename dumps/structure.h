@@ -52,6 +52,7 @@ struct ds_structure {
     double worst;     /* the largest difference, relative to its row's rms */
     double scale;     /* rows are scaled: the most that a ratio is away from 1, without a
                                   cause; else 0 */
+    int blank;        /* rows hold nothing: zeros, or one value */
     double ratio;     /* a constant ratio of mine to the reference; 0: none */
     char text[DS_STRUCTURE_TEXT]; /* "every value is 1.00452 times the reference's" */
 };

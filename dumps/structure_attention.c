@@ -184,16 +184,16 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         snprintf(text, size, "%lld empty key%s too", n, s);
         break;
     case ONE_HEAD:
-        snprintf(text, size, "cached head %lld for every head", n);
+        snprintf(text, size, "every head reads cached head %lld", n);
         break;
     case MODULO:
-        snprintf(text, size, "cached head h %% kv_heads for head h");
+        snprintf(text, size, "head h reads cached head h %% kv_heads");
         break;
     case REVERSE:
-        snprintf(text, size, "the cached heads in reverse order");
+        snprintf(text, size, "head h reads cached heads in reverse order");
         break;
     default:
-        snprintf(text, size, "scores times %.4g", k->factor);
+        text[0] = '\0';
     }
 }
 
@@ -204,7 +204,7 @@ static int is_plausible(const struct task *t, size_t r, const struct keys *k)
     while (i < t->s->width && !is_off(t, r, i))
         i++;
     if (i == t->s->width || attend(t, r, i / d, k, t->sorted) != 0)
-        return 1; /* let the whole look decide */
+        return 0;
     for (uint32_t c = 0, at = i / d * d; c < d; c++) {
         off += (uint32_t)is_off(t, r, at + c);
         back += is_off(t, r, at + c) && fits(t, r, at + c, t->sorted[c]);
@@ -220,7 +220,12 @@ static void claim_keys(struct task *t, const struct keys *mine, const struct key
     double share = explains(t, predict_keys, mine);
     tell_keys(mine, seen, sizeof seen);
     tell_keys(ref, instead, sizeof instead);
-    claim(t, share, 0, "attention sees %s where the reference sees %s", seen, instead);
+    if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE)
+        claim(t, share, 0, "%s, not that of its group", seen);
+    else if (mine->family == SCALED)
+        claim(t, share, 0, "attention multiplies its scores by %.4g", mine->factor);
+    else
+        claim(t, share, 0, "attention sees %s where the reference sees %s", seen, instead);
 }
 
 /* The row with the fewest keys that has something to explain: it rules out most, soonest. */
@@ -298,6 +303,44 @@ static size_t last_row(const struct task *t, size_t first)
     return best;
 }
 
+/* How many keys, from the first on, row r seems to have seen; 0: no number fits. */
+static int64_t length_seen(const struct task *t, size_t r)
+{
+    for (int64_t n = t->rows[r].position; n >= 1; n--) {
+        struct keys k = {FIRST, n, 1};
+        if (is_plausible(t, r, &k))
+            return n;
+    }
+    return 0;
+}
+
+static int predict_length(const struct task *t, size_t r, const void *how)
+{
+    (void)how;
+    struct keys k = {FIRST, t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0, 1};
+    return k.n ? predict_keys(t, r, &k) : 0;
+}
+
+/* A length that was true once and is not renewed: the same for some rows, then another. */
+static void try_lengths(struct task *t, const struct keys *ref)
+{
+    int64_t least = INT64_MAX, most = 0;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (!t->off_in_row[r])
+            continue;
+        int64_t n = t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0;
+        if (n == 0)
+            return;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    char instead[64];
+    tell_keys(ref, instead, sizeof instead);
+    claim(t, explains(t, predict_length, NULL), 0,
+          "attention sees only the first %lld to %lld keys where the reference sees %s",
+          (long long)least, (long long)most, instead);
+}
+
 static void try_sets(struct task *t, const struct keys *ref, size_t last)
 {
     static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT};
@@ -342,4 +385,6 @@ void try_attention(struct task *t)
     }
     if (!t->best->found)
         try_sets(t, &ref, last);
+    if (!t->best->found && t->rows[last].position < MOST_KEYS)
+        try_lengths(t, &ref);
 }

@@ -104,7 +104,9 @@ struct ds_finding {
      * dumped, "" and 0 without. */
     char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
     uint32_t value_rows;
-    uint64_t p99_ulp; /* of the elements that differ */
+    int beyond_rounding; /* heads, channels and positions are those where the difference is more than
+                            rounding may be; 0: all that differ */
+    uint64_t p99_ulp;    /* of the elements that differ */
     char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
     double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;

@@ -21,6 +21,8 @@
 
 #define UNIT_F32     0x1p-24
 #define ORDER_FACTOR 3.0
+/* Inputs of 4 bits in blocks give 0.12; beyond this no number format explains a difference. */
+#define NO_PRECISION 0.16
 
 /* ---- measures -------------------------------------------------------------------------------- */
 
@@ -175,7 +177,7 @@ static int judge_data(const struct case_at_hand *c)
         say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division", s->text);
     else if (s->found)
         say(f, DS_KIND_WRONG_DATA, "%s", s->text);
-    else if (c->relative >= 0.3)
+    else if (c->relative >= NO_PRECISION)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", c->relative);
     else if (is_outlier(c))
         say(f, DS_KIND_WRONG_DATA,
@@ -236,7 +238,8 @@ static const char *precision_of(const struct case_at_hand *c)
         (c->share < 0.9 && coarsest == 0) || c->share < 0.5)
         return NULL;
     for (size_t i = 0; i < sizeof bands / sizeof *bands; i++)
-        if (c->relative >= bands[i].low && c->relative <= bands[i].high && bands[i].low > coarsest)
+        if (c->relative >= bands[i].low && c->relative <= bands[i].high &&
+            bands[i].low > coarsest && (c->structure->of || !bands[i].values))
             return bands[i].text;
     return NULL;
 }
@@ -279,6 +282,12 @@ static int judge_algorithm(const struct case_at_hand *c)
             "another "
             "order, or one left out",
             100 * c->share, c->dtype);
+    else if (c->terms == 0 && storage_spacing(c->dtype) > 0 && c->share >= 0.01 &&
+             c->relative <= storage_spacing(c->dtype) && c->z->worst_row <= 4 * c->relative)
+        say(f, DS_KIND_DIFFERENT_ALGORITHM,
+            "relative rms %.3g in %.1f %% of the elements: parts are rounded to %s on one side "
+            "only",
+            c->relative, 100 * c->share, c->dtype);
     else if (other && c->relative <= 64 * size)
         say(f, DS_KIND_DIFFERENT_ALGORITHM,
             "another variant; relative rms %.3g, above the size of reordering", c->relative);

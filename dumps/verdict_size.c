@@ -1,6 +1,7 @@
 /* verdict_size.c: how large a drift is, how it grows with depth, and the first NaN or Inf. Uses only
  * the sizes that the probes stored (ds_drift); what kind it is says verdict_kind.c. */
 #include "dumps/evidence.h"
+#include "dumps/stats.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,6 +76,17 @@ static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uin
 
 /* ---- one finding ----------------------------------------------------------------------------- */
 
+/* Sizes of the rows whose values are at hand. */
+static void sum_evidence(const struct evidence *e, struct size *z)
+{
+    memset(z, 0, sizeof *z);
+    for (size_t i = 0; i < e->n_rows; i++) {
+        struct ds_drift x = {0};
+        ds_stats_row(e->dtype, e->rows[i].mine.bytes, e->rows[i].ref.bytes, e->width, &x);
+        add_drift(&x, e->rows[i].row, e->width, z);
+    }
+}
+
 /* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
  * kind is judged by the rows that drift as the first one does: one that inherited its difference
  * shows what came before, not what this kernel does. */
@@ -87,6 +99,12 @@ static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int pha
     const struct chosen all = {labels, phase, -1}, alike = {labels, phase, f->label};
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &all, &z);
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &alike, &own);
+    if (evidence_open(a, f, &alike, terms_added(a, f), &e, err) != 0)
+        return -1;
+    if (z.rows == 0 && e.n_rows) {
+        sum_evidence(&e, &z);
+        own = z;
+    }
     int chosen = judge_choice(a, f);
     if (!chosen && z.rows == 0)
         snprintf(f->why, sizeof f->why, "%s",
@@ -95,11 +113,9 @@ static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int pha
                      : "the record holds no sizes for these rows");
     if (!chosen && z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site])
         f->kind = DS_KIND_WRONG_DATA;
-    if (evidence_open(a, f, &alike, &e, err) != 0)
-        return -1;
     int rc = profile_finding(&e, &all, f, err);
     if (rc == 0)
-        rc = structure_finding(&e, &alike, terms_added(a, f), f, &structure, err);
+        rc = structure_finding(&e, &alike, f, &structure, err);
     evidence_close(&e);
     if (rc != 0 || z.rows == 0)
         return rc;

@@ -251,21 +251,30 @@ static int op_of(const struct ds_site *s)
                                              : DS_STRUCTURE_OTHER;
 }
 
-static int gather(struct gathered *g, double terms, struct ds_error *err)
+struct ds_structure_site structure_site(const struct evidence *e, double terms)
+{
+    const struct ds_header *h = e->a->h;
+    int op = op_of(&h->sites[e->f->site]);
+    double dim = hparam(h, "rope_dim");
+    return (struct ds_structure_site){
+        .op = op,
+        .dtype = e->dtype,
+        .width = e->width,
+        .head_dim = e->head_dim,
+        .order = order_at(e, op, terms),
+        .eps = hparam(h, "rms_eps"),
+        .rope_base = hparam(h, "rope_base"),
+        .rope_dim = dim > 0 && dim <= e->head_dim ? (uint32_t)dim : 0,
+    };
+}
+
+static int gather(struct gathered *g, struct ds_error *err)
 {
     const struct evidence *e = g->e;
     const struct ds_analysis *a = e->a;
     int op = op_of(&a->h->sites[e->f->site]);
     uint32_t input = op == DS_STRUCTURE_OTHER ? NONE : main_input(a, e->f->site, e->width);
-    g->site = (struct ds_structure_site){.op = op,
-                                         .dtype = e->dtype,
-                                         .width = e->width,
-                                         .head_dim = e->head_dim,
-                                         .order = order_at(e, op, terms),
-                                         .eps = hparam(a->h, "rms_eps"),
-                                         .rope_base = hparam(a->h, "rope_base")};
-    double dim = hparam(a->h, "rope_dim");
-    g->site.rope_dim = dim > 0 && dim <= e->head_dim ? (uint32_t)dim : 0;
+    g->site = e->site;
     for (size_t r = 0; r < e->n_rows; r++) {
         g->rows[r] = (struct ds_structure_row){.mine = e->rows[r].mine.value,
                                                .ref = e->rows[r].ref.value,
@@ -276,8 +285,8 @@ static int gather(struct gathered *g, double terms, struct ds_error *err)
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
 }
 
-int structure_finding(const struct evidence *e, const struct chosen *c, double terms,
-                      struct ds_finding *f, struct ds_structure *out, struct ds_error *err)
+int structure_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                      struct ds_structure *out, struct ds_error *err)
 {
     struct gathered *g = ds_calloc(1, sizeof *g, "evidence", err);
     memset(out, 0, sizeof *out);
@@ -286,7 +295,7 @@ int structure_finding(const struct evidence *e, const struct chosen *c, double t
     g->e = e;
     int rc = 0;
     if (e->n_rows) {
-        rc = gather(g, terms, err);
+        rc = gather(g, err);
         if (rc == 0)
             rc = ds_structure_find(&g->site, g->rows, e->n_rows, out, err);
     }
@@ -299,7 +308,8 @@ int structure_finding(const struct evidence *e, const struct chosen *c, double t
     if (rc != 0)
         return -1;
     char place[DS_STRUCTURE_TEXT] = "";
-    find_misplaced(e->a, f, c, place, sizeof place);
+    if (!out->blank && !e->nonfinite)
+        find_misplaced(e->a, f, c, place, sizeof place);
     if (place[0]) {
         out->found = 1;
         out->ratio = 0;

@@ -177,6 +177,34 @@ static void test_ratios_constants_signs(void **st)
     expect("every value has 3.5 added");
 }
 
+static void test_numbers_of_channels(void **st)
+{
+    (void)st;
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    float c[WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        c[i] = normal();
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] += c[i];
+    expect("each channel has a constant added");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] *= 1 + c[i];
+    expect("each channel has a factor");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < 2; r++) /* two rows are too few to tell */
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] += c[i];
+    expect_nothing("two rows");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] = 2.5f;
+    expect("all elements of a row have one value");
+}
+
 /* eps 1e-6 instead of 1e-5 on rows of a given mean square; *change: relative, of the first row. */
 static void norm_rows(double mean_square, double *change)
 {
@@ -436,14 +464,27 @@ static void test_attention(void **st)
     x = all;
     x.map = 1;
     attention(77, all, x, 0, 0);
-    expect("attention sees cached head h % kv_heads for head h");
+    expect("head h reads cached head h % kv_heads, not");
     x.map = 2;
     attention(78, all, x, 0, 0);
-    expect("attention sees cached head 0 for every head");
+    expect("every head reads cached head 0, not");
     x = all;
     x.factor = 1.5;
     attention(79, all, x, 0, 0);
-    expect("attention sees scores times 1.5 where");
+    expect("attention multiplies its scores by 1.5");
+}
+
+static void test_a_length_that_is_not_renewed(void **st)
+{
+    (void)st;
+    const struct seen all = {0, 0, -1, 0, 0, 1};
+    attention(81, all, all, 0, 0);
+    for (int r = 0; r < ROWS; r++) {
+        struct seen x = all;
+        x.to = r < 2 ? 0 : r < 4 ? 1 - r : 3 - r; /* positions 4, 5: keys 0-3; 6, 7: keys 0-5 */
+        attend(r, &x, mine[r]);
+    }
+    expect("attention sees only the first 4 to 6 keys");
 }
 
 /* Nothing is claimed of rows whose cached rows are not at hand. */
@@ -463,11 +504,13 @@ int main(void)
         cmocka_unit_test(test_noise_is_never_structure),
         cmocka_unit_test(test_a_norm_scaled_by_rounding),
         cmocka_unit_test(test_ratios_constants_signs),
+        cmocka_unit_test(test_numbers_of_channels),
         cmocka_unit_test(test_epsilon_is_fitted),
         cmocka_unit_test(test_permutations),
         cmocka_unit_test(test_rows_of_other_positions),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_a_length_that_is_not_renewed),
         cmocka_unit_test(test_attention_without_its_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
