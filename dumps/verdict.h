@@ -265,6 +265,24 @@ int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site,
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);
+/* One head, channel or position of a site: what differs there. */
+struct ds_profile_part {
+    int32_t index;
+    uint32_t rows; /* that differ there */
+    uint64_t elements, max_ulp;
+    double max_abs, rms, relative_rms; /* of the difference; over the reference's rms */
+};
+struct ds_site_profile {
+    struct ds_finding
+        at; /* the site's first drifting row; found 0: no row drifts, all else empty */
+    struct ds_profile_part *heads, *channels; /* of the rows whose values are dumped */
+    struct ds_profile_part *positions;        /* of all drifting rows with sizes */
+    size_t n_heads, n_channels, n_positions;
+};
+/* What drifts at one site of an arm against `ref` (they may be equal: repeats). */
+int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
+                     struct ds_site_profile *out, struct ds_error *err);
+void ds_site_profile_free(struct ds_site_profile *p);
 /* What an arm is compared with: the first factor in which it has a reference with trials. 1 found,
  * 0 none. */
 int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor,
