@@ -54,6 +54,44 @@ static void count_site_rows(const struct ds_analysis *a, uint32_t ref, const uin
     }
 }
 
+void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                   size_t cell, int phase, struct ds_finding *out)
+{
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    size_t site = cell / a->n_rows, i = cell % a->n_rows;
+    const struct ds_site *s = &a->h->sites[site];
+    const struct ds_row *row = arm_row(t, i);
+    const struct ds_capture *mine = &t->rep->captures[t->capture[cell]],
+                            *theirs = &r->rep->captures[r->capture[cell]];
+    *out = (struct ds_finding){.found = 1,
+                               .site = (uint32_t)site,
+                               .layer = s->layer,
+                               .stage = s->stage,
+                               .part = s->part,
+                               .op = a->kernels[t->kernel[cell]].op,
+                               .variant = a->kernels[t->kernel[cell]].variant,
+                               .ref_variant = a->kernels[r->kernel[cell]].variant,
+                               .arm = arm,
+                               .ref_arm = ref,
+                               .trial = t->trials[0],
+                               .label = labels[cell] & LABEL_MASK,
+                               .phase = arm_call(t, i)->phase,
+                               .rows_in_call = capture_m(t, i, t->capture[cell]),
+                               .ref_rows_in_call = capture_m(r, i, r->capture[cell]),
+                               .request = row->request,
+                               .position = row->position,
+                               .occurrence = row->occurrence,
+                               .step = row->step,
+                               .row_kind = row->kind,
+                               .launch = &t->rep->launches[mine->launch],
+                               .ref_launch = &r->rep->launches[theirs->launch],
+                               .blas_core = t->rep->info.blas_core,
+                               .ref_blas_core = r->rep->info.blas_core,
+                               .digest = t->digest[cell],
+                               .ref_digest = r->digest[cell]};
+    count_site_rows(a, ref, labels, phase, out);
+}
+
 int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
                 int phase, struct ds_finding *out)
 {
@@ -73,38 +111,7 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
         }
     if (best == SIZE_MAX)
         return 0;
-    size_t site = best / a->n_rows, i = best % a->n_rows;
-    const struct ds_site *s = &a->h->sites[site];
-    const struct ds_row *row = arm_row(t, i);
-    const struct ds_capture *mine = &t->rep->captures[t->capture[best]],
-                            *theirs = &r->rep->captures[r->capture[best]];
-    *out = (struct ds_finding){.found = 1,
-                               .site = (uint32_t)site,
-                               .layer = s->layer,
-                               .stage = s->stage,
-                               .part = s->part,
-                               .op = a->kernels[t->kernel[best]].op,
-                               .variant = a->kernels[t->kernel[best]].variant,
-                               .ref_variant = a->kernels[r->kernel[best]].variant,
-                               .arm = arm,
-                               .ref_arm = ref,
-                               .trial = t->trials[0],
-                               .label = labels[best] & LABEL_MASK,
-                               .phase = arm_call(t, i)->phase,
-                               .rows_in_call = capture_m(t, i, t->capture[best]),
-                               .ref_rows_in_call = capture_m(r, i, r->capture[best]),
-                               .request = row->request,
-                               .position = row->position,
-                               .occurrence = row->occurrence,
-                               .step = row->step,
-                               .row_kind = row->kind,
-                               .launch = &t->rep->launches[mine->launch],
-                               .ref_launch = &r->rep->launches[theirs->launch],
-                               .blas_core = t->rep->info.blas_core,
-                               .ref_blas_core = r->rep->info.blas_core,
-                               .digest = t->digest[best],
-                               .ref_digest = r->digest[best]};
-    count_site_rows(a, ref, labels, phase, out);
+    describe_cell(a, arm, ref, labels, best, phase, out);
     return 1;
 }
 

@@ -188,6 +188,10 @@ int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *
 /* verdict_factor.c: everything that comes from comparing arms. */
 int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);
+/* Tells the finding at a cell that both arms have: rows and positions are those that drift at its
+ * site in the phase (-1: any). */
+void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                   size_t cell, int phase, struct ds_finding *out);
 /* Fills *out with the first drifting cell (execution order) of labels whose reference row has that
  * phase (-1: any). */
 int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,

@@ -87,6 +87,9 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
         if (st->s->options.heal && st->n_refs[a] == 0 && st->s->options.repeats > 1)
             st->is_ref[a] = 1;
     }
+    /* Sizes of what its own repeats change are wanted of the base arm at least. */
+    if (st->s->options.repeats > 1)
+        st->is_ref[0] = 1;
     return 0;
 }
 
