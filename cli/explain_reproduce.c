@@ -247,14 +247,15 @@ static void add_orders(const struct ds_explanation *x, int side, struct ds_buf *
 
 /* "batch 4: matmul/openblas, core Haswell, 44 rows in the call, 1 thread"; only what is printable and
  * ends no comment. */
-static void says(const struct ds_explanation *x, int side, char *text, size_t size)
+static void says(const struct shown *s, int side, char *text, size_t size)
 {
-    const struct ds_case *c = x->c;
+    const struct ds_case *c = s->x->c;
+    const long long rows = (long long)c->e.rows[s->rows[0]].at[side].rows;
     snprintf(text, size, "%.40s %.60s: %.16s/%.31s%s%.23s, %lld row%s in the call, %d thread%s",
              c->f.factor, side == DS_SIDE_A ? c->f.ref_value : c->f.value, c->f.op,
              c->side[side].variant, c->e.side[side].core[0] ? ", core " : "", c->e.side[side].core,
-             (long long)c->side[side].rows_least, c->side[side].rows_least == 1 ? "" : "s",
-             c->e.side[side].threads, c->e.side[side].threads == 1 ? "" : "s");
+             rows, rows == 1 ? "" : "s", c->e.side[side].threads,
+             c->e.side[side].threads == 1 ? "" : "s");
     for (char *p = text; *p; p++)
         if (*p < 32 || *p > 126 || *p == '\\' || (*p == '*' && p[1] == '/'))
             *p = '?';
@@ -269,17 +270,18 @@ static void place_text(const struct ds_explanation *x, char *text, size_t size)
             *p = '?';
 }
 
-static int write_program(const struct ds_explanation *x, const char *path, struct ds_error *err)
+static int write_program(const struct shown *s, const char *path, struct ds_error *err)
 {
+    const struct ds_explanation *x = s->x;
     struct ds_buf out = {0};
     char place[96], side[DS_SIDES][256];
     place_text(x, place, sizeof place);
-    for (int s = 0; s < DS_SIDES; s++)
-        says(x, s, side[s], sizeof side[s]);
+    for (int i = 0; i < DS_SIDES; i++)
+        says(s, i, side[i], sizeof side[i]);
     ds_buf_printf(&out, "/* reproduce.c: two orders of addition give %s other bits.\n *\n", place);
-    for (int s = 0; s < DS_SIDES; s++) {
-        ds_buf_printf(&out, " * %c: %s\n", 'A' + s, side[s]);
-        add_orders(x, s, &out);
+    for (int i = 0; i < DS_SIDES; i++) {
+        ds_buf_printf(&out, " * %c: %s\n", 'A' + i, side[i]);
+        add_orders(x, i, &out);
     }
     ds_buf_puts(&out, reproduce_text);
     FILE *f = out.failed ? NULL : fopen(path, "wxe");
@@ -342,7 +344,7 @@ static int write_data(const struct shown *s, const struct steps t[DS_SIDES], con
             {side_name(&names, "step_flags", i), DS_ARRAY_U8, p->n, 0, p->flags},
             {side_name(&names, "step_term", i), DS_ARRAY_I32, p->n, 0, p->term},
         };
-        says(s->x, i, said[i], sizeof said[i]);
+        says(s, i, said[i], sizeof said[i]);
         const struct ds_named_value ours[] = {
             {side_name(&names, "says", i), said[i], 0},
             {side_name(&names, "variant", i), c->side[i].variant, 0},
@@ -429,7 +431,7 @@ static int write_folder(const struct shown *s, const struct steps t[DS_SIDES], c
     if (mkdir(beside, 0777) != 0)
         return ds_fail(err, "cannot make '%s': %s", beside, strerror(errno));
     snprintf(path, sizeof path, "%s/%s", beside, program_name);
-    int rc = write_program(s->x, path, err);
+    int rc = write_program(s, path, err);
     if (rc == 0) {
         snprintf(path, sizeof path, "%s/%s", beside, data_name);
         rc = write_data(s, t, path, err);

@@ -269,7 +269,9 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     head(x, "place", out);
     ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, f->arm == f->ref_arm ? ", repeats of one arm" : "");
-    ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
+    ds_buf_printf(out, ": %s%s\n", ds_label_name(f->label),
+                  x->c->healed ? "; here from the pass that was healed, where its inputs are A's"
+                               : "");
     add_side(x, DS_SIDE_A, out);
     add_side(x, DS_SIDE_B, out);
     add_values(x, out);
@@ -405,6 +407,7 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "op", text(f->op));
     json_object_set_new(j, "factor", text(f->factor));
     json_object_set_new(j, "label", json_string(ds_label_name(f->label)));
+    json_object_set_new(j, "healed", json_boolean(x->c->healed));
     json_object_set_new(j, "rows", whole(x->c->e.n_rows));
     json_object_set_new(j, "rows_drifting", whole(x->c->drifting_rows));
     json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));
