@@ -35,7 +35,8 @@ struct ds_case {
     struct ds_model *model;
     struct ds_explain e;
     struct ds_case_side side[DS_SIDES];
-    int inputs_equal;                   /* of every row explained */
+    int healed;       /* B is a trial whose rows were healed: its kernels read A's rows */
+    int inputs_equal; /* of every row explained */
     struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
     size_t drifting_rows;               /* of the site in this pair of trials */
     size_t differing_inputs, undumped;  /* rows left out, and why */

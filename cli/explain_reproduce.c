@@ -9,6 +9,7 @@
 #include "kernels/lab/order_replay.h"
 #include "reproduce_text.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,8 +42,7 @@ static int usable(const struct ds_explanation *x, size_t row, int64_t c, int64_t
     if (ds_f32_bits(r->y[DS_SIDE_A][c]) == ds_f32_bits(r->y[DS_SIDE_B][c]))
         return 0;
     for (int s = 0; s < DS_SIDES; s++)
-        if (x->order[s].tree_of[i] < 0 ||
-            ds_f32_bits(x->order[s].y[i]) != ds_f32_bits(r->y[s][c]))
+        if (x->order[s].tree_of[i] < 0 || ds_f32_bits(x->order[s].y[i]) != ds_f32_bits(r->y[s][c]))
             return 0;
     return 1;
 }
@@ -210,8 +210,8 @@ static int compile(const struct shown *s, int side, struct steps *t, struct ds_e
     t->inputs = ds_calloc(o->n_trees, sizeof *t->inputs, "the reproducer", err);
     int rc = number && t->first && t->zero_start && t->inputs ? 0 : -1;
     for (size_t i = 0; i < s->n && rc == 0; i++) {
-        const int32_t tree = s->x->order[side].tree_of[s->from_row[i] * (size_t)s->width +
-                                                       (size_t)s->column[i]];
+        const int32_t tree =
+            s->x->order[side].tree_of[s->from_row[i] * (size_t)s->width + (size_t)s->column[i]];
         if (!number[tree]) {
             const struct ds_tree *from = &o->trees[tree].tree;
             struct ds_replay r;
@@ -247,13 +247,15 @@ static void add_orders(const struct ds_explanation *x, int side, struct ds_buf *
 
 /* "batch 4: matmul/openblas, core Haswell, 44 rows in the call, 1 thread"; only what is printable and
  * ends no comment. */
-static void says(const struct ds_explanation *x, int side, char *text, size_t size)
+static void says(const struct shown *s, int side, char *text, size_t size)
 {
-    const struct ds_case *c = x->c;
-    snprintf(text, size, "%.40s %.60s: %.16s/%.31s%s%.23s, %lld rows in the call, %d threads",
+    const struct ds_case *c = s->x->c;
+    const long long rows = (long long)c->e.rows[s->rows[0]].at[side].rows;
+    snprintf(text, size, "%.40s %.60s: %.16s/%.31s%s%.23s, %lld row%s in the call, %d thread%s",
              c->f.factor, side == DS_SIDE_A ? c->f.ref_value : c->f.value, c->f.op,
-             c->side[side].variant, c->e.side[side].core[0] ? ", core " : "",
-             c->e.side[side].core, (long long)c->side[side].rows_least, c->e.side[side].threads);
+             c->side[side].variant, c->e.side[side].core[0] ? ", core " : "", c->e.side[side].core,
+             rows, rows == 1 ? "" : "s", c->e.side[side].threads,
+             c->e.side[side].threads == 1 ? "" : "s");
     for (char *p = text; *p; p++)
         if (*p < 32 || *p > 126 || *p == '\\' || (*p == '*' && p[1] == '/'))
             *p = '?';
@@ -268,17 +270,18 @@ static void place_text(const struct ds_explanation *x, char *text, size_t size)
             *p = '?';
 }
 
-static int write_program(const struct ds_explanation *x, const char *path, struct ds_error *err)
+static int write_program(const struct shown *s, const char *path, struct ds_error *err)
 {
+    const struct ds_explanation *x = s->x;
     struct ds_buf out = {0};
     char place[96], side[DS_SIDES][256];
     place_text(x, place, sizeof place);
-    for (int s = 0; s < DS_SIDES; s++)
-        says(x, s, side[s], sizeof side[s]);
+    for (int i = 0; i < DS_SIDES; i++)
+        says(s, i, side[i], sizeof side[i]);
     ds_buf_printf(&out, "/* reproduce.c: two orders of addition give %s other bits.\n *\n", place);
-    for (int s = 0; s < DS_SIDES; s++) {
-        ds_buf_printf(&out, " * %c: %s\n", 'A' + s, side[s]);
-        add_orders(x, s, &out);
+    for (int i = 0; i < DS_SIDES; i++) {
+        ds_buf_printf(&out, " * %c: %s\n", 'A' + i, side[i]);
+        add_orders(x, i, &out);
     }
     ds_buf_puts(&out, reproduce_text);
     FILE *f = out.failed ? NULL : fopen(path, "wxe");
@@ -341,7 +344,7 @@ static int write_data(const struct shown *s, const struct steps t[DS_SIDES], con
             {side_name(&names, "step_flags", i), DS_ARRAY_U8, p->n, 0, p->flags},
             {side_name(&names, "step_term", i), DS_ARRAY_I32, p->n, 0, p->term},
         };
-        says(s->x, i, said[i], sizeof said[i]);
+        says(s, i, said[i], sizeof said[i]);
         const struct ds_named_value ours[] = {
             {side_name(&names, "says", i), said[i], 0},
             {side_name(&names, "variant", i), c->side[i].variant, 0},
@@ -371,6 +374,22 @@ static int remove_folder(const char *dir, struct ds_error *err)
     return rmdir(dir) == 0 ? 0 : ds_fail(err, "cannot remove '%s': %s", dir, strerror(errno));
 }
 
+/* Written anew only if nothing else is lost. */
+static int check_content(const char *dir, struct ds_error *err)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int rc = d ? 0 : ds_fail(err, "cannot read the folder '%s': %s", dir, strerror(errno));
+    while (rc == 0 && (e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            strcmp(e->d_name, program_name) != 0 && strcmp(e->d_name, data_name) != 0)
+            rc = ds_fail(err, "--reproducer: '%s' has other files in it, such as '%.60s'", dir,
+                         e->d_name);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
 int ds_reproducer_check(const char *dir, int force, struct ds_error *err)
 {
     struct stat st;
@@ -381,7 +400,7 @@ int ds_reproducer_check(const char *dir, int force, struct ds_error *err)
     if (!S_ISDIR(st.st_mode))
         return ds_fail(err, "--reproducer: '%s' is there, and is no folder", dir);
     if (force)
-        return 0;
+        return check_content(dir, err);
     ds_fail(err, "--reproducer: the folder '%s' is there already", dir);
     return ds_hint(err, "--force writes it anew");
 }
@@ -412,7 +431,7 @@ static int write_folder(const struct shown *s, const struct steps t[DS_SIDES], c
     if (mkdir(beside, 0777) != 0)
         return ds_fail(err, "cannot make '%s': %s", beside, strerror(errno));
     snprintf(path, sizeof path, "%s/%s", beside, program_name);
-    int rc = write_program(s->x, path, err);
+    int rc = write_program(s, path, err);
     if (rc == 0) {
         snprintf(path, sizeof path, "%s/%s", beside, data_name);
         rc = write_data(s, t, path, err);

@@ -142,7 +142,9 @@ const struct ds_verb_def ds_verbs[] = {
     {DS_VERB_EXPLAIN, "explain", "RECORD [SITE]", NULL, 1, 2, 0,
      "tell why the bits of one place differ: replay both sides",
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
-     "of the op again as both sides did: the same number of rows, threads and library core.",
+     "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
+     "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
+     "random orders and rounded inputs do to these rows. The last line is the claim. Exit code 0: there is one; 1: there is not.",
      explain_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",

@@ -112,22 +112,43 @@ int ds_explanation_reproduced(const struct ds_explanation *x, int side)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-static void add_words(const char *words, struct ds_buf *out)
+/* A tree in words, continued below where a line is full; `column`: where the text begins. */
+static void add_words(const char *words, size_t column, struct ds_buf *out)
 {
-    for (const char *p = words; *p; p++) {
-        ds_buf_add(out, p, 1);
-        if (*p == '\n')
-            ds_buf_printf(out, "%16s", "");
+    enum { INDENT = 16, LINE = 100 };
+    while (*words) {
+        const size_t n = strcspn(words, " \n");
+        if (column + n > LINE && column > INDENT) {
+            while (out->len && out->data[out->len - 1] == ' ')
+                out->len--;
+            ds_buf_printf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+        }
+        ds_buf_add(out, words, n);
+        column += n;
+        words += n;
+        if (*words == '\n') {
+            ds_buf_printf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+            words += 1 + strspn(words + 1, " ");
+        } else if (*words == ' ') {
+            ds_buf_puts(out, " ");
+            column++;
+            words++;
+        }
     }
 }
 
 static void add_tree(const struct ds_explain_tree *t, uint64_t elements, struct ds_buf *out)
 {
+    char before[96] = "";
     if (elements && t->elements != elements)
-        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " elements: ", t->elements, elements);
+        snprintf(before, sizeof before, "%" PRIu64 " of %" PRIu64 " elements: ", t->elements,
+                 elements);
     else if (strcmp(t->sum, "products") != 0)
-        ds_buf_printf(out, "%s: ", t->sum);
-    add_words(t->words, out);
+        snprintf(before, sizeof before, "%s: ", t->sum);
+    ds_buf_puts(out, before);
+    add_words(t->words, 14 + strlen(before), out);
     ds_buf_puts(out, "\n");
 }
 
@@ -248,7 +269,9 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     head(x, "place", out);
     ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, f->arm == f->ref_arm ? ", repeats of one arm" : "");
-    ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
+    ds_buf_printf(out, ": %s%s\n", ds_label_name(f->label),
+                  x->c->healed ? "; here from the pass that was healed, where its inputs are A's"
+                               : "");
     add_side(x, DS_SIDE_A, out);
     add_side(x, DS_SIDE_B, out);
     add_values(x, out);
@@ -384,6 +407,7 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "op", text(f->op));
     json_object_set_new(j, "factor", text(f->factor));
     json_object_set_new(j, "label", json_string(ds_label_name(f->label)));
+    json_object_set_new(j, "healed", json_boolean(x->c->healed));
     json_object_set_new(j, "rows", whole(x->c->e.n_rows));
     json_object_set_new(j, "rows_drifting", whole(x->c->drifting_rows));
     json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));

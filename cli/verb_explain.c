@@ -125,10 +125,12 @@ static int answer(const struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
+/* *known: a claim was made, or where the inputs differ already, both sides' bits came out again. */
 static int explain(struct ds_case *c, const struct ds_options *o, const struct ds_verdict *v,
-                   struct ds_error *err)
+                   int *known, struct ds_error *err)
 {
-    struct ds_explanation x = {.o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
+    struct ds_explanation x = {
+        .o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
     int64_t arm = -1;
     const char *site = ds_opt_operands(o) > 1 ? ds_opt_operand(o, 1) : NULL;
     if (ds_opt_given(o, "arm") &&
@@ -149,13 +151,17 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         rc = ds_reproducer_write(&x, x.reproducer, ds_opt_flag(o, "force"), err);
     if (rc == 0)
         rc = answer(&x, err);
+    *known = rc == 0 && (x.judged ? x.verdict.kind != DS_EXPLAIN_UNKNOWN
+                                  : ds_explanation_reproduced(&x, DS_SIDE_A) &&
+                                        ds_explanation_reproduced(&x, DS_SIDE_B));
     free(x.replay);
     for (int s = 0; s < DS_SIDES; s++)
         ds_explain_order_free(&x.order[s]);
     return rc;
 }
 
-static int with_verdict(const struct ds_options *o, struct ds_record *record, struct ds_error *err)
+static int with_verdict(const struct ds_options *o, struct ds_record *record, int *known,
+                        struct ds_error *err)
 {
     struct ds_source s;
     struct ds_verdict v;
@@ -166,7 +172,7 @@ static int with_verdict(const struct ds_options *o, struct ds_record *record, st
         return -1;
     int rc = ds_analysis_verdict(c.a, &v, err);
     if (rc == 0) {
-        rc = explain(&c, o, &v, err);
+        rc = explain(&c, o, &v, known, err);
         ds_verdict_free(&v);
     }
     ds_case_free(&c);
@@ -186,11 +192,11 @@ int ds_verb_explain(const struct ds_options *o)
         return ds_cli_error(o, &err);
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
-    int rc = with_verdict(o, record, &err);
+    int known = 0, rc = with_verdict(o, record, &known, &err);
     ds_record_close(record);
     if (rc != 0) {
         ds_prefix(&err, "%s", path);
         return ds_cli_error(o, &err);
     }
-    return DS_EXIT_SAME;
+    return known ? DS_EXIT_SAME : DS_EXIT_DRIFT;
 }

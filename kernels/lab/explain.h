@@ -175,10 +175,18 @@ struct ds_explain_noise {
     double typical[DS_SIDES];   /* median of that multiple */
     uint64_t beyond[DS_SIDES];  /* elements off by 8 times what any order or format above gave */
     uint64_t nonfinite[DS_SIDES];
-    double ratio[DS_SIDES]; /* side = ratio * exact in every element of a row; 0: not so */
+    double
+        ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
+    char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
 };
 int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
                      struct ds_error *err);
+
+/* explain_data.c: looks for simple wrong data that explains a side's values: terms left out or added
+ * twice, another row, other columns, a bias left out or another one, one wrong weight. noise: how far
+ * off f32 may be. text: "the terms k = 568..575 are missing", or "". */
+int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
+                    char *text, size_t size, struct ds_error *err);
 
 /* ---- what follows (explain_judge.c; pure) ---------------------------------------------------- */
 
@@ -195,7 +203,7 @@ const char *ds_explain_kind_name(int kind); /* "rounding-order" */
 struct ds_explain_verdict {
     int kind;
     int side;      /* whose fault it is; -1: neither, or not known */
-    char why[256]; /* the evidence, one sentence without a full stop */
+    char why[320]; /* the evidence, one sentence without a full stop */
 };
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,

@@ -583,20 +583,28 @@ static void look_at_elements(struct stats *t, int side, struct ds_explain_noise 
     out->typical[side] = range_of(t->got, n).median;
 }
 
-/* One factor for all elements of every row: that of the largest element, held by the others. */
+/* Each row's elements are the exact ones times one factor: that of its largest element, held by the
+ * others. Of the rows' factors the one farthest from 1; 0: it is not so, or they are all 1. */
 static double ratio_of(const struct stats *t, int side, double noise)
 {
-    double ratio = 0, most = 0;
-    for (size_t i = 0; i < t->n; i++)
-        if (fabs(t->want[i]) > most) {
-            most = fabs(t->want[i]);
-            ratio = (double)t->side[side][i] / t->want[i];
-        }
-    for (size_t i = 0; i < t->n; i++)
-        if (!(fabs((double)t->side[side][i] - ratio * t->want[i]) <=
-              8 * noise + fabs(t->want[i]) * 0x1p-20))
-            return 0;
-    return isfinite(ratio) && fabs(ratio - 1) > 0x1p-18 ? ratio : 0;
+    const size_t rows = t->m.e->n_rows, n = t->n / rows;
+    double worst = 1;
+    for (size_t r = 0; r < rows; r++) {
+        const double *want = t->want + r * n;
+        const float *got = t->side[side] + r * n;
+        double ratio = 0, most = 0;
+        for (size_t i = 0; i < n; i++)
+            if (fabs(want[i]) > most) {
+                most = fabs(want[i]);
+                ratio = (double)got[i] / want[i];
+            }
+        for (size_t i = 0; i < n; i++)
+            if (!(fabs((double)got[i] - ratio * want[i]) <= 8 * noise + fabs(want[i]) * 0x1p-20))
+                return 0;
+        if (fabs(ratio - 1) > fabs(worst - 1))
+            worst = ratio;
+    }
+    return t->n / rows > 2 && isfinite(worst) && fabs(worst - 1) > 0x1p-18 ? worst : 0;
 }
 
 static void gamma_share(const struct stats *t, struct ds_explain_noise *out)
@@ -693,5 +701,10 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
     }
     gamma_share(&t, out);
     release(&t);
-    return 0;
+    int rc = 0;
+    for (int s = 0; s < DS_SIDES && rc == 0; s++)
+        if (out->error[s] > 2 * out->order_error.most || out->outside[s])
+            rc = ds_explain_data(e, exact, s, out->order_error.most, out->data[s],
+                                 sizeof out->data[s], err);
+    return rc;
 }

@@ -69,4 +69,51 @@ test_no_drift() {
     has "$dir/err" "nothing to explain: no row differs"
 }
 
+# Compiled and run with nothing but libhdf5; what it prints are both sides' bits.
+test_reproducer() {
+    need pkg-config
+    record --kernels pinned,pinned+matmul=split-k --batch 1
+    ds explain "$dir/r.h5" -m $model --reproducer "$dir/drift"
+    expect 0
+    has "$dir/out" "drift/reproduce.c: its first lines say how to compile it"
+    [ "$(ls "$dir/drift")" = "reproduce.c
+reproduce.h5" ]
+    # shellcheck disable=SC2046
+    ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror -ffp-contract=off $(pkg-config --cflags hdf5-serial) -o "$dir/reproduce" \
+        "$dir/drift/reproduce.c" $(pkg-config --libs hdf5-serial) -ldl -lm
+    run "$dir/reproduce" "$dir/drift/reproduce.h5"
+    expect 0
+    has "$dir/out" "A: kernels pinned: matmul/pinned, 9 rows in the call, 1 thread"
+    elements=$(sed -n 's/^adding in .* in \([0-9]*\) of \([0-9]*\) elements, .* B in \([0-9]*\)$/\1 \2 \3/p' "$dir/out")
+    [ -n "$elements" ]
+    # shellcheck disable=SC2086
+    set -- $elements
+    [ "$1" -gt 0 ] && [ "$1" = "$2" ] && [ "$1" = "$3" ]
+    hasnt "$dir/out" "not reproduced"
+    # Other data, and it says so.
+    run "$dir/reproduce" "$dir/r.h5"
+    expect 2
+    has "$dir/err" "the file lacks 'op'"
+}
+
+test_reproducer_folder() {
+    record --kernels pinned,pinned+rmsnorm=rows --batch 1
+    mkdir "$dir/there"
+    ds explain "$dir/r.h5" -m $model --reproducer "$dir/there"
+    expect 2
+    has "$dir/err" "is there already"
+    has "$dir/err" "--force writes it anew"
+    ds explain "$dir/r.h5" -m $model --reproducer "$dir/there" --force
+    expect 0
+    [ -s "$dir/there/reproduce.h5" ]
+    echo mine >"$dir/there/notes"
+    ds explain "$dir/r.h5" -m $model --reproducer "$dir/there" --force
+    expect 2
+    has "$dir/err" "has other files in it, such as 'notes'"
+    has "$dir/there/notes" mine
+    ds explain "$dir/r.h5" -m $model --force
+    expect 2
+    has "$dir/err" "--force is for --reproducer"
+}
+
 run_tests
