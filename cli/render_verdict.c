@@ -4,6 +4,7 @@
 
 #include "cli/render_census.h"
 #include "cli/render_matrix.h"
+#include "dumps/validity.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,6 +52,14 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
+    for (size_t i = 0; v->validity && i < v->validity->n_items; i++) {
+        const struct ds_validity_item *x = &v->validity->items[i];
+        ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);
+        ds_render_name(out, x->text);
+        if (x->sites > 1)
+            ds_buf_printf(out, " (%u layers)", x->sites);
+        ds_buf_puts(out, "\n");
+    }
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_render_head(r, "note", out);
         ds_render_name(out, v->notes[i]);

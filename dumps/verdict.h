@@ -194,7 +194,11 @@ struct ds_nonfinite_finding {
     int inputs; /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };
 
+/* The least that probes did in a trial whose answer they changed. */
+enum { DS_DISTURBS_NOTHING = 0, DS_DISTURBS_DIGEST, DS_DISTURBS_DUMP, DS_DISTURBS_EITHER };
+
 struct ds_census;
+struct ds_validity;
 struct ds_verdict {
     int result;
     int stable;       /* 0 when some arm's repeats disagree */
@@ -215,6 +219,7 @@ struct ds_verdict {
     struct ds_discrete discrete;
     uint64_t tokens_same, tokens_compared;
     struct ds_census *census; /* census.h; NULL: no complete trial */
+    struct ds_validity *validity; /* validity.h; NULL likewise */
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
     uint32_t sites_before; /* sites before the first drift, all bit-identical */
@@ -224,6 +229,7 @@ struct ds_verdict {
     double overhead_prefill, overhead_decode;
     double total_prefill, total_decode;
     int disturbs; /* 1, 0, -1 = not checked */
+    int disturber; /* DS_DISTURBS_* */
     char **notes; /* findings about the record itself, one sentence each */
     size_t n_notes;
     char **owned; /* texts that belong to no header */

@@ -185,6 +185,13 @@ struct ds_census;
 int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *c,
                       struct ds_error *err);
 
+/* validity.c: fills v->validity, after the first drift is known. */
+struct ds_validity;
+struct ds_validity_item;
+int judge_validity(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+const struct ds_validity_item *validity_objection(const struct ds_analysis *a,
+                                                  const struct ds_validity *v);
+
 /* verdict_factor.c: everything that comes from comparing arms. */
 int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);

@@ -5,13 +5,10 @@
 
 #include "base/fp_control.h"
 #include "base/team.h"
+#include "dumps/validity.h" /* DS_POISON_BITS */
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
 #include "engine/site_map.h"
-
-/* A quiet NaN that no arithmetic produces: what unwritten memory holds when `poison` is asked for.
- */
-#define DS_POISON_BITS 0x7fd5a5a5u
 
 enum { DS_TWINS = 15, DS_BUFFERS = 15 };
 
