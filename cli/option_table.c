@@ -98,6 +98,14 @@ static const char *const bench_examples[] = {
     "whole passes of three kernel sets, as JSON",
     NULL};
 
+static const char *const bisect_examples[] = {
+    "driftscope bisect --batch 1,8",
+    "which kernels must be exchanged so that batch 8 gives the logits of batch 1",
+    "driftscope bisect --batch 1,8 --per-layer --state search.txt",
+    "and in which layers; go on where an earlier search ended",
+    "driftscope bisect --kernels vendor,vendor+attention=reference+add=pinned",
+    "which of the exchanged kernels changes the logits",
+    NULL};
 static const char *const selftest_examples[] = {
     "driftscope selftest",
     "run every specimen and say which are named right",
@@ -172,6 +180,13 @@ const struct ds_verb_def ds_verbs[] = {
      "as they would be typed, and the answers are held against what is known about the fault. Exit code 1: some answer is "
      "wrong or blames what is innocent.",
      selftest_examples},
+    {DS_VERB_BISECT, "bisect", "", NULL, 0, 0, 1,
+     "find the kernels that bring a difference in",
+     "Exchanges kernels between two sets until the two arms agree: the smallest set of kernels to exchange so that the logits "
+     "are equal, and the smallest one that alone brings the difference in. With two values of one factor both arms have the "
+     "same kernels and differ in that; without, the two kernel sets themselves are compared. Exit code 0: there is nothing "
+     "to find; 1: found, or some kernels disagree with themselves.",
+     bisect_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -182,7 +197,9 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-#define RUN (1u << DS_VERB_RUN)
+#define RUN (RUN_ALONE | BISECT) /* whatever sets up a sweep */
+#define RUN_ALONE (1u << DS_VERB_RUN)
+#define BISECT (1u << DS_VERB_BISECT)
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
 #define BENCH (1u << DS_VERB_BENCH)
@@ -208,33 +225,49 @@ const struct ds_option_def ds_option_defs[] = {
      "put each prompt into the model's chat form as a user message"},
     {"steps", 'n', "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
      "decode steps after the prompt"},
-    {"free", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"free", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "let each arm follow its own tokens instead of the base arm's; comparing stops at the first that differs"},
     {"tokens-from", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
      "force the tokens of another record"},
 
-    {"repeat", 0, "N", RUN, "3", DS_OPT_NUMBER, NULL, 1, 100000,
+    {"repeat", 0, "N", RUN_ALONE, "3", DS_OPT_NUMBER, NULL, 1, 100000,
      "trials of every arm"},
-    {"until-stable", 0, "P", RUN, NULL, 0, NULL, 0, 0,
+    {"repeat", 0, "N", BISECT, "2", DS_OPT_NUMBER, NULL, 1, 100000,
+     "passes of every arm and set: they must agree"},
+    {"until-stable", 0, "P", RUN_ALONE, NULL, 0, NULL, 0, 0,
      "repeat an arm until its trials disagree, or agree so often that a flake rate above P (0.05 or 5%) is excluded at 95 %; --repeat is then the most"},
     {"load", 0, "K", RUN, "0", DS_OPT_NUMBER, NULL, 0, DS_MOST_LOAD,
      "processes that keep processors and caches busy beside the trials: a stress for races"},
-    {"batch", 0, "LIST", RUN, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
+    {"batch", 0, "LIST", RUN_ALONE, "1,2,3,4,8,16", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "requests in the batch"},
-    {"slot", 0, "LIST", RUN, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
+    {"batch", 0, "LIST", BISECT, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
+     "requests in the batch"},
+    {"slot", 0, "LIST", RUN_ALONE, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
      "where in the batch the subject sits"},
-    {"neighbours", 0, "LIST", RUN, "copies,varied", FACTOR, "copies|varied", 0, 0,
+    {"slot", 0, "LIST", BISECT, "first", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
+     "where in the batch the subject sits"},
+    {"neighbours", 0, "LIST", RUN_ALONE, "copies,varied", FACTOR, "copies|varied", 0, 0,
+     "what the other requests are: copies of the subject, or other prompts"},
+    {"neighbours", 0, "LIST", BISECT, "copies", FACTOR, "copies|varied", 0, 0,
      "what the other requests are: copies of the subject, or other prompts"},
     {"padding", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_PADDING,
      "left-padding rows before the subject"},
-    {"threads", 0, "LIST", RUN | BENCH, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+    {"threads", 0, "LIST", RUN_ALONE | BENCH, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
-    {"chunk", 0, "LIST", RUN, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
+    {"threads", 0, "LIST", BISECT, "all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+     "threads of the kernels; all = the CPUs this process may use"},
+    {"chunk", 0, "LIST", RUN_ALONE, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
-    {"mode", 0, "LIST", RUN, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
+    {"chunk", 0, "LIST", BISECT, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
+     "prompt tokens per call; 0 = the whole prompt in one"},
+    {"mode", 0, "LIST", RUN_ALONE, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
-    {"kernels", 0, "LIST", RUN | BENCH, "vendor", FACTOR, NULL, 0, 0,
+    {"mode", 0, "LIST", BISECT, "prefill", FACTOR, "prefill|decode", 0, 0,
+     "the prompt as prefill, or token by token as in decoding"},
+    {"kernels", 0, "LIST", RUN_ALONE | BENCH, "vendor", FACTOR, NULL, 0, 0,
      "kernel sets: vendor, split, pinned, fused, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
+    {"kernels", 0, "LIST", BISECT, "vendor,pinned", FACTOR, NULL, 0, 0,
+     "the set that shows the difference and the one whose kernels are tried in its place; one alone: tried against pinned"},
     {"blas-core", 0, "LIST", RUN, NULL, FACTOR, NULL, 0, 0,
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
@@ -245,18 +278,18 @@ const struct ds_option_def ds_option_defs[] = {
      "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own; at each border the rows are copied by the transfer kernel"},
     {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
-    {"full", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
-    {"sites", 0, "WHICH", RUN, "all", 0, "all|resid", 0, 0,
+    {"sites", 0, "WHICH", RUN_ALONE, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
     {"hold", 0, "SIZE", RUN, "2G", DS_OPT_SIZE, NULL, 0, 0,
      "memory for the reference rows; what does not fit goes to a temporary file"},
-    {"no-heal", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"no-heal", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
-    {"dump", 0, "WHICH", RUN, "origins", 0, "none|first|origins|all", 0, 0,
+    {"dump", 0, "WHICH", RUN_ALONE, "origins", 0, "none|first|origins|all", 0, 0,
      "which drifting rows are stored with their values and their kernel's inputs; all: rows of the base arm too"},
-    {"dump-rows", 0, "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
+    {"dump-rows", 0, "N", RUN_ALONE, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
      "at most so many dumped rows per site and trial"},
     {"page-size", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "tokens per page of the KV cache; 0 = one page per request"},
@@ -264,11 +297,11 @@ const struct ds_option_def ds_option_defs[] = {
      "fill buffers with NaN first, so that a read of unwritten memory shows"},
     {"trial-timeout", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
-    {"no-record", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "write no record, only print the verdict"},
-    {"force", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"force", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "overwrite an existing record; with --resume, go on although the environment is another one"},
-    {"resume", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
+    {"resume", 0, "RECORD", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
@@ -317,6 +350,13 @@ const struct ds_option_def ds_option_defs[] = {
      "write a C program and a small HDF5 file into DIR that show the difference with nothing else"},
     {"force", 0, NULL, EXPLAIN, NULL, 0, NULL, 0, 0,
      "write --reproducer DIR anew if it is there"},
+
+    {"compare", 0, "WHAT", BISECT, "logits", 0, "logits|tokens", 0, 0,
+     "what must agree: every bit of the logits, or the choices of tokens"},
+    {"per-layer", 0, NULL, BISECT, NULL, 0, NULL, 0, 0,
+     "exchange kernels layer by layer, not an op in all layers at once"},
+    {"state", 0, "FILE", BISECT, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "keep the outcome of every tried set here, and use those that are there: an interrupted search goes on"},
 
     {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
      "print the man page"},

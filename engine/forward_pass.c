@@ -21,7 +21,7 @@ static float *unrounded_twin(const struct ds_forward *f, const float *y)
 
 const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x)
 {
-    const struct ds_kernel *k = f->config.kernels.op[ds_stage(stage)->op];
+    const struct ds_kernel *k = f->kernel[ds_stage(stage)->op];
     const float *twin = k->features & DS_FEATURE_UNROUNDED ? unrounded_twin(f, x) : NULL;
     return twin ? twin : x;
 }
@@ -193,7 +193,7 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .ldx = w->cols,
                                  .w = ds_weight_view(w),
                                  .prepared =
-                                     ds_model_prepared(f->m, f->config.kernels.op[DS_OP_MATMUL], w),
+                                     ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
                                  .bias = bias ? bias->data : NULL,
                                  .y = y,
                                  .ldy = w->rows};
@@ -444,11 +444,15 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
         .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
     memset(f->launch_known, 0, sizeof f->launch_known);
     ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
+    ds_forward_enter(f, p.layer);
     if (before_layers(&p) != 0)
         return -1;
-    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
+    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++) {
+        ds_forward_enter(f, p.layer);
         if (layer(&p, &f->m->layers[p.layer]) != 0)
             return -1;
+    }
+    ds_forward_enter(f, p.layer);
     if (rmsnorm(&p, DS_ST_FINAL_NORM, f->resid[0], f->m->final_norm, f->norm) != 0 ||
         choose_tokens(&p) != 0)
         return -1;
