@@ -295,6 +295,8 @@ const struct ds_option_def ds_option_defs[] = {
      "tokens per page of the KV cache; 0 = one page per request"},
     {"poison", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "fill buffers with NaN first, so that a read of unwritten memory shows"},
+    {"mutate", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "first swap heads, rows and channels and shift positions at each stage in turn: a change that nobody sees would hide a fault"},
     {"trial-timeout", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
     {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,

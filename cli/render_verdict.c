@@ -52,6 +52,13 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
+    for (size_t i = 0; r->header && !r->diff && i < r->header->n_options; i++) {
+        if (strcmp(r->header->options[i].name, "mutations") != 0)
+            continue;
+        ds_render_head(r, "fixture", out);
+        ds_render_name(out, r->header->options[i].value);
+        ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
+    }
     for (size_t i = 0; v->validity && i < v->validity->n_items; i++) {
         const struct ds_validity_item *x = &v->validity->items[i];
         ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);

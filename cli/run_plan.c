@@ -8,6 +8,7 @@
 #include "dumps/census.h"
 #include "engine/forward.h"
 #include "engine/load.h"
+#include "engine/mutate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -299,6 +300,30 @@ static int tokens_from(const struct ds_options *o, struct ds_run_plan *p, struct
     return rc;
 }
 
+/* --mutate: whether this model and prompt could show a fault, before the first trial. */
+static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int dtype,
+                         struct ds_error *err)
+{
+    struct ds_mutate_result r;
+    char *counts = NULL;
+    if (!takes(o, "mutate") || !ds_opt_flag(o, "mutate"))
+        return 0;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (ds_mutate_fixture(p->model, p->requests[0].tokens, p->requests[0].n_prompt, dtype,
+                          cpus < 1    ? 1
+                          : cpus > 16 ? 16
+                                      : (int)cpus,
+                          &r, err) != 0)
+        return -1;
+    if (asprintf(&counts, "%u of %u", r.seen, r.made) < 0)
+        counts = NULL;
+    if (add_option(&p->header, "inert", r.inert, err) != 0) {
+        free(counts);
+        return -1;
+    }
+    return add_option(&p->header, "mutations", counts, err);
+}
+
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     return ds_run_plan_with(o, NULL, p, err);
@@ -323,7 +348,9 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
         return -1;
-    return fill_identity(o, &p->header, err) != 0 ? -1 : keep_options(p, err);
+    if (fill_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
+        return -1;
+    return check_fixture(o, p, dtype, err);
 }
 
 /* ---- resume ---------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "engine/forward_private.h"
 
 #include "base/dtype.h"
+#include "engine/mutate.h"
 #include "engine/round.h"
 
 #include <string.h>
@@ -91,6 +92,8 @@ static int show_at(struct ds_pass *p, int stage, uint32_t site, void *data, size
     if (!f->launch_known[stage])
         ds_pass_describe(f, stage, NULL);
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
+    if (f->config.mutation && f->config.mutation->site == site)
+        ds_mutate_rows(f->config.mutation, data, (size_t)f->rows, (size_t)width * element, element);
     return ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
                          (uint32_t)width, NULL, 0, p->err);
 }
@@ -192,8 +195,7 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .x = x,
                                  .ldx = w->cols,
                                  .w = ds_weight_view(w),
-                                 .prepared =
-                                     ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
+                                 .prepared = ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
                                  .bias = bias ? bias->data : NULL,
                                  .y = y,
                                  .ldy = w->rows};

@@ -80,6 +80,18 @@ test_bisect_answers() {
     expect 2
 }
 
+test_inert_fixtures_are_named() {
+    ds run $sweep $few --batch 1 --kernels pinned --repeat 1 --mutate --no-record
+    expect 0
+    has "$dir/out" "fixture       57 of 57 changes"
+    hasnt "$dir/out" "suspect"
+    ds run -m "$model" --tokens 5,5,5 -n 0 --threads 1 $few --batch 1 --kernels pinned --repeat 1 --mutate -o "$dir/inert.h5"
+    expect 0
+    has "$dir/out" "suspect       the fixture is inert under a shift of positions at embed"
+    ds show "$dir/inert.h5" --json
+    has "$dir/out" '"what": "inert-fixture"'
+}
+
 test_kernels_of_single_layers() {
     ds run $sweep $few --batch 1,4 --kernels pinned,pinned+matmul=split-k@1 --repeat 1 --no-record
     expect 1
