@@ -114,7 +114,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->page_size = (int32_t)page;
     s->free_run = takes(o, "free") && ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
-    s->heal = !ds_opt_flag(o, "no-heal");
+    s->heal = takes(o, "no-heal") && !ds_opt_flag(o, "no-heal");
     s->weights = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->resid_only = takes(o, "sites") && strcmp(ds_opt_text(o, "sites"), "resid") == 0;
     for (int i = 0; takes(o, "dump") && i < 4; i++)

@@ -171,10 +171,10 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, struct ds_error 
 }
 
 /* Bare passes and heal passes are not needed. */
-static int only_natural(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass)
+static int only_natural(void *ctx, const struct ds_trial *t)
 {
-    (void)ctx, (void)arm, (void)repeat;
-    return pass != DS_PASS_NATURAL;
+    (void)ctx;
+    return t->pass != DS_PASS_NATURAL;
 }
 
 static size_t kernels_factor(const struct ds_header *h)
@@ -210,7 +210,7 @@ static int run_arms(struct ds_bisect *b, char *arm_a, char *arm_b, struct outcom
     s.ctx = o;
     s.sink = take_trial;
     s.have = only_natural;
-    s.digest = NULL;
+    s.recall = NULL;
     s.progress = NULL;
     int rc = ds_sweep_run(&s, &result, err);
     free(values);

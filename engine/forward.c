@@ -25,16 +25,19 @@ static int32_t window_of(const struct ds_model *m, const struct ds_forward_confi
 static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,
                            struct ds_error *err)
 {
-    const struct ds_kernel *k = c->kernels.op[DS_OP_ATTENTION];
-    const char *lacks = window_of(m, c) && !(k->features & DS_FEATURE_WINDOW) ? "a sliding window"
-                        : m->hp.soft_cap > 0.0f && !(k->features & DS_FEATURE_SOFT_CAP)
-                            ? "a soft cap of scores"
-                            : NULL;
-    if (!lacks)
-        return 0;
-    ds_fail(err, "%.200s has %s, which attention/%s cannot do", m->name, lacks, k->name);
-    return ds_hint(err, "use a kernel set whose attention has it, such as pinned or "
-                        "vendor+attention=pinned");
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(&c->kernels, DS_OP_ATTENTION, i)); i++) {
+        const char *lacks =
+            window_of(m, c) && !(k->features & DS_FEATURE_WINDOW)           ? "a sliding window"
+            : m->hp.soft_cap > 0.0f && !(k->features & DS_FEATURE_SOFT_CAP) ? "a soft cap of scores"
+                                                                            : NULL;
+        if (!lacks)
+            continue;
+        ds_fail(err, "%.200s has %s, which attention/%s cannot do", m->name, lacks, k->name);
+        return ds_hint(err, "use a kernel set whose attention has it, such as pinned or "
+                            "vendor+attention=pinned");
+    }
+    return 0;
 }
 
 static int check_config(const struct ds_model *m, const struct ds_forward_config *c,
