@@ -86,6 +86,16 @@ static void add_layers(const struct ds_bisect *b, const uint8_t *set, size_t i, 
     }
 }
 
+/* Whether a pass of this model may run the op. Bookkeeping is always there, with sites or without. */
+static int is_run(const struct ds_bisect *b, int op)
+{
+    const struct ds_header *h = b->sweep->header;
+    for (size_t i = 0; i < h->n_sites; i++)
+        if (ds_op_parse(h->sites[i].op) == op)
+            return 1;
+    return op == DS_OP_SCHEDULE || op == DS_OP_PROCESS;
+}
+
 /* The set written as changes of a named one. */
 static void write_set(const struct ds_bisect *b, const uint8_t *set, const char *name,
                       const struct ds_kernel_set *plain, struct ds_buf *out)
@@ -103,7 +113,7 @@ static void write_set(const struct ds_bisect *b, const uint8_t *set, const char 
             k = b->from.op[op];
         else if (!whole)
             k = plain->op[op];
-        if (k && !same_code(k, plain->op[op]))
+        if (k && !same_code(k, plain->op[op]) && is_run(b, op))
             ds_buf_printf(out, "+%s=%s", ds_op_name(op), k->name);
         if (!whole)
             add_layers(b, set, i, end, k, out);
