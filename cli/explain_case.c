@@ -202,8 +202,75 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
 
 /* ---- both sides ------------------------------------------------------------------------------ */
 
-/* The trials of the pair: of the finding, and of its reference. Repeats of one arm against each
- * other: one that has the reference's digest. */
+/* The digest of a row at the explained site in a natural trial of the arm: 1 found. *t: the trial. */
+static int digest_in(struct ds_case *c, size_t i, const struct ds_row *key,
+                     const struct ds_trial_data **t, uint64_t *digest, struct ds_error *err)
+{
+    const struct ds_trial *info = c->s->info(c->s->ctx, i);
+    struct ds_site_row *rows;
+    size_t n;
+    if (info->arm != c->f.arm || info->pass != DS_PASS_NATURAL)
+        return 0;
+    *t = c->s->get(c->s->ctx, i, err);
+    if (!*t || ds_site_rows(*t, c->f.site, &rows, &n, err) != 0)
+        return -1;
+    const struct ds_site_row *r = find_row(rows, n, key);
+    if (r)
+        *digest = r->digest;
+    free(rows);
+    return r != NULL;
+}
+
+/* Repeats of one arm against each other: two trials in which the row has these digests. 1 found. */
+static int take_pair(struct ds_case *c, const struct ds_row *key, uint64_t a, uint64_t b,
+                     struct ds_error *err)
+{
+    const struct ds_trial_data *t, *side[DS_SIDES] = {NULL, NULL};
+    for (size_t i = 0; i < c->s->n_trials; i++) {
+        uint64_t digest;
+        int rc = digest_in(c, i, key, &t, &digest, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 1 && digest == a && !side[DS_SIDE_A])
+            side[DS_SIDE_A] = t;
+        else if (rc == 1 && digest == b && !side[DS_SIDE_B])
+            side[DS_SIDE_B] = t;
+    }
+    if (!side[DS_SIDE_A] || !side[DS_SIDE_B])
+        return 0;
+    c->side[DS_SIDE_A].t = side[DS_SIDE_A];
+    c->side[DS_SIDE_B].t = side[DS_SIDE_B];
+    return 1;
+}
+
+/* A trial that was sized against another one of its arm is best: both sides' values are dumped for
+ * those. */
+static int find_repeats(struct ds_case *c, struct ds_error *err)
+{
+    const struct ds_finding *f = &c->f;
+    for (size_t i = 0; i < c->s->n_trials; i++) {
+        const struct ds_trial *info = c->s->info(c->s->ctx, i);
+        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
+        for (size_t d = 0; t && d < t->n_drifts; d++) {
+            if (t->drifts[d].site != f->site || t->drifts[d].ref_arm != f->arm)
+                continue;
+            int rc = take_pair(c, &t->rows[t->drifts[d].row], t->drifts[d].ref_digest,
+                               t->drifts[d].digest, err);
+            if (rc != 0)
+                return rc < 0 ? -1 : 0;
+            break;
+        }
+        if (!t)
+            return -1;
+    }
+    const struct ds_row key = {
+        .request = f->request, .position = f->position, .occurrence = f->occurrence};
+    return take_pair(c, &key, f->ref_digest, f->digest, err) < 0 ? -1 : 0;
+}
+
+/* The trials of the pair. */
 static int find_trials(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_finding *f = &c->f;
@@ -211,24 +278,8 @@ static int find_trials(struct ds_case *c, struct ds_error *err)
     c->side[DS_SIDE_B].arm = f->arm;
     c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
     c->side[DS_SIDE_B].t = ds_analysis_trial(c->a, f->arm);
-    for (size_t i = 0; f->arm == f->ref_arm && i < c->s->n_trials; i++) {
-        const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
-            continue;
-        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
-        struct ds_site_row *rows;
-        size_t n;
-        if (!t || ds_site_rows(t, f->site, &rows, &n, err) != 0)
-            return -1;
-        const struct ds_row key = {
-            .request = f->request, .position = f->position, .occurrence = f->occurrence};
-        const struct ds_site_row *r = find_row(rows, n, &key);
-        if (r && r->digest == f->ref_digest)
-            c->side[DS_SIDE_A].t = t;
-        if (r && r->digest == f->digest)
-            c->side[DS_SIDE_B].t = t;
-        free(rows);
-    }
+    if (f->arm == f->ref_arm && find_repeats(c, err) != 0)
+        return -1;
     if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
         return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
     return 0;
@@ -423,6 +474,37 @@ static int token_of(const struct ds_case *c, int side, const struct ds_row *key,
     return 0;
 }
 
+/* The next rank's row joins those before it, all in one array. */
+static int add_rank(struct ds_case *c, const float *y, size_t width, int *place,
+                    struct ds_explain_input *in, uint64_t digest, uint64_t *digests,
+                    struct ds_error *err)
+{
+    const int64_t ranks = c->e.shared.allreduce.ranks;
+    float *all = (float *)(uintptr_t)in->in[0];
+    if (!all) {
+        all = ds_alloc_aligned((size_t)ranks * width, sizeof *all, "ranks", err);
+        if (!all || own(c, all, err) != 0)
+            return -1;
+        in->in[0] = all;
+    }
+    if (*place >= ranks || (int64_t)width != c->e.shared.allreduce.width)
+        return ds_fail(err, "layer %d %.24s: it is not known how many ranks are added", c->f.layer,
+                       c->f.stage);
+    memcpy(all + (size_t)*place * width, y, width * sizeof *all);
+    *digests ^= digest * (uint64_t)(2 * ++*place + 1);
+    return 1;
+}
+
+/* Sites of another number of ranks than the arm has, say: the trial shows none of their rows. */
+static int never_shown(const struct ds_case *c, int side, uint32_t site)
+{
+    const struct ds_trial_data *t = c->side[side].t;
+    for (size_t i = 0; i < t->n_captures; i++)
+        if (t->captures[i].site == site)
+            return 0;
+    return 1;
+}
+
 /* One input row: 1, 0 not dumped. `digests` collects what was read, to hold both sides together. */
 static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
                       const struct ds_row *key, int *place, struct ds_explain_input *in,
@@ -447,6 +529,8 @@ static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
     }
     if (rc != 1)
         return rc;
+    if (c->e.op == DS_OP_ALLREDUCE)
+        return add_rank(c, y, s->width, place, in, digest, digests, err);
     const int i = *place;
     if (i >= 2 || ds_explain_width_in(c->e.op, &c->e.shared, i) != s->width)
         return ds_fail(err, "layer %d %.24s: its kernel reads %lld elements, not the %u of %.24s",
@@ -469,7 +553,7 @@ static int read_inputs(struct ds_case *c, int side, const struct ds_row *key,
     for (size_t i = 0; i < c->h->n_edges && rc == 1; i++) {
         const struct ds_edge *e = &c->h->edges[i];
         uint64_t digest = 0;
-        if (e->to != site)
+        if (e->to != site || never_shown(c, side, e->from))
             continue;
         if (reads(c, side, e))
             rc = read_input(c, side, e, key, &place, in, digests, err);
@@ -550,21 +634,25 @@ static int not_dumped(const struct ds_case *c, struct ds_error *err)
     ds_fail(err,
             "layer %d %.24s: the record has no values of both sides and of what the kernel read",
             c->f.layer, c->f.stage);
-    return ds_hint(err, c->f.label == DS_LABEL_ORIGIN
-                            ? "record with --dump origins (the default), or --dump all"
-                            : "its inputs differ already; record with --dump all to have them");
+    return ds_hint(
+        err, c->f.arm == c->f.ref_arm
+                 ? "repeats of one setting: record with --dump all, and --dump-rows for more rows"
+             : c->f.label == DS_LABEL_ORIGIN
+                 ? "record with --dump origins (the default), or --dump all"
+                 : "its inputs differ already; record with --dump all to have them");
 }
 
-/* Rope's table must reach the largest position. */
+/* Rope's table is as long as a sweep makes it (its length is among the arguments), and reaches every
+ * row's position. */
 static int extend_table(struct ds_case *c, struct ds_error *err)
 {
-    int32_t most = 0;
+    int64_t need = c->model->hp.context < 8192 ? c->model->hp.context : 8192;
     for (size_t i = 0; i < c->e.n_rows; i++)
         for (int s = 0; s < DS_SIDES; s++)
-            if (c->e.rows[i].input[s].number > most)
-                most = c->e.rows[i].input[s].number;
-    if (ds_model_rope_table(c->model, (int64_t)most + 1, err) != 0)
-        return -1;
+            if (c->e.rows[i].input[s].number >= need)
+                need = (int64_t)c->e.rows[i].input[s].number + 1;
+    if (need < 1 || ds_model_rope_table(c->model, need, err) != 0)
+        return need < 1 ? ds_fail(err, "the record has no position") : -1;
     c->e.shared.rope.cos_sin = c->model->rope_table;
     c->e.shared.rope.table_positions = c->model->rope_positions;
     return 0;

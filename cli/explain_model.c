@@ -76,6 +76,21 @@ static int no_weight(const struct ds_site *s, struct ds_error *err)
                    s->stage);
 }
 
+/* Ranks whose rows both sides show; 0 when they show other numbers of them. */
+static int64_t ranks_of(const struct ds_case *c)
+{
+    int64_t ranks[DS_SIDES] = {0, 0};
+    for (int side = 0; side < DS_SIDES; side++)
+        for (size_t i = 0; i < c->h->n_edges; i++) {
+            const struct ds_trial_data *t = c->side[side].t;
+            int shown = 0;
+            for (size_t k = 0; c->h->edges[i].to == c->f.site && k < t->n_captures && !shown; k++)
+                shown = t->captures[k].site == c->h->edges[i].from;
+            ranks[side] += shown;
+        }
+    return ranks[DS_SIDE_A] == ranks[DS_SIDE_B] ? ranks[DS_SIDE_A] : 0;
+}
+
 static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_weight *w,
                    const struct ds_weight *bias, struct ds_error *err)
 {
@@ -124,6 +139,12 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
     case DS_OP_ADD:
         a->add.width = s->width;
         return 0;
+    case DS_OP_ALLREDUCE:
+        a->allreduce = (struct ds_allreduce_args){.width = s->width, .ranks = ranks_of(c)};
+        if (a->allreduce.ranks > 0)
+            return 0;
+        return ds_fail(err, "layer %d %.24s: both sides add other numbers of ranks", s->layer,
+                       s->stage);
     default:
         return ds_fail(err, "layer %d %.24s: a %.16s cannot be replayed from a record", s->layer,
                        s->stage, s->op);
