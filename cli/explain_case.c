@@ -1,6 +1,6 @@
-/* explain_case.c: see explain_case.h. Reads the record: which rows differ, their digests, and the bytes
- * behind them. A record is hostile: every number that becomes an index or a size is checked here or
- * was by the reader. */
+/* explain_case.c: see explain_case.h. Owns the choice of place, trials and rows, and where a row stood in
+ * its call; explain_inputs.c reads values. A record is hostile: every number that becomes an index or
+ * a size is checked here or was by the reader. */
 #include "cli/explain_case.h"
 
 #include "base/dtype.h"
@@ -30,89 +30,6 @@ static int64_t factor_number(const struct ds_header *h, uint32_t arm, const char
     errno = 0;
     long long v = strtoll(text, &end, 10);
     return errno || end == text || *end || v < 0 || v > most ? 0 : v;
-}
-
-/* ---- rows of a trial ------------------------------------------------------------------------- */
-
-int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
-                 struct ds_error *err)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < t->n_captures; i++)
-        total += t->captures[i].site == site ? t->captures[i].rows : 0;
-    *n = 0;
-    *out = ds_calloc(total, sizeof **out, "rows of a site", err);
-    if (!*out)
-        return -1;
-    for (size_t i = 0; i < t->n_captures; i++) {
-        const struct ds_capture *c = &t->captures[i];
-        for (uint32_t r = 0; c->site == site && r < c->rows; r++)
-            (*out)[(*n)++] = (struct ds_site_row){.key = t->rows[c->first_row + r],
-                                                  .digest = t->digests[c->first_digest + r],
-                                                  .launch = c->launch,
-                                                  .width = c->width};
-    }
-    return 0;
-}
-
-static const struct ds_site_row *find_row(const struct ds_site_row *rows, size_t n,
-                                          const struct ds_row *key)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].key.request == key->request && rows[i].key.position == key->position &&
-            rows[i].key.occurrence == key->occurrence)
-            return &rows[i];
-    return NULL;
-}
-
-/* ---- bytes ----------------------------------------------------------------------------------- */
-
-static int own(struct ds_case *c, void *p, struct ds_error *err)
-{
-    if (ds_grow(&c->owned, &c->cap_owned, c->n_owned + 1, sizeof *c->owned, "dumped rows", err) !=
-        0) {
-        free(p);
-        return -1;
-    }
-    c->owned[c->n_owned++] = p;
-    return 0;
-}
-
-/* The format in which a site's rows are stored in an arm. */
-static int stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
-{
-    const struct ds_site *s = &c->h->sites[site];
-    int dtype = ds_dtype_parse(s->dtype),
-        factor = ds_dtype_parse(ds_case_factor(c->h, arm, "dtype"));
-    if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
-        return dtype;
-    return factor >= 0 && factor != DS_I32 ? factor : dtype;
-}
-
-/* The values of a dumped row, made f32 (ids as bits): 1 found, 0 not dumped, -1 damage. */
-static int values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t digest, size_t width,
-                  float **out, struct ds_error *err)
-{
-    struct ds_blob b = {0};
-    const int dtype = stored_as(c, site, arm);
-    int rc = ds_record_blob(c->record, digest, &b, err);
-    if (rc != 1)
-        return rc;
-    if (dtype < 0 || b.bytes != width * ds_dtype_size(dtype)) {
-        free(b.data);
-        return ds_fail(err, "layer %d %.24s: a dumped row has %u bytes, not those of %zu elements",
-                       c->h->sites[site].layer, c->h->sites[site].stage, b.bytes, width);
-    }
-    float *y = ds_alloc_aligned(width, sizeof *y, "dumped row", err);
-    if (y && dtype == DS_I32)
-        memcpy(y, b.data, b.bytes);
-    else if (y)
-        ds_widen_row(dtype, y, b.data, width);
-    free(b.data);
-    if (!y || own(c, y, err) != 0)
-        return -1;
-    *out = y;
-    return 1;
 }
 
 /* ---- the place ------------------------------------------------------------------------------- */
@@ -214,7 +131,7 @@ static int digest_in(struct ds_case *c, size_t i, const struct ds_row *key,
     *t = c->s->get(c->s->ctx, i, err);
     if (!*t || ds_site_rows(*t, c->f.site, &rows, &n, err) != 0)
         return -1;
-    const struct ds_site_row *r = find_row(rows, n, key);
+    const struct ds_site_row *r = ds_site_find_row(rows, n, key);
     if (r)
         *digest = r->digest;
     free(rows);
@@ -296,7 +213,7 @@ static void find_kernel(struct ds_case *c, int side)
     e->threads = s->t->info.threads_asked;
     if (e->threads < 1 || e->threads > 1024)
         e->threads = 1;
-    e->dtype = stored_as(c, c->f.site, s->arm);
+    e->dtype = ds_case_stored_as(c, c->f.site, s->arm);
     snprintf(core, sizeof core, "%.23s", s->t->info.blas_core);
     memcpy(e->core, core, sizeof core);
     if (!e->kernel)
@@ -367,208 +284,6 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
     return 0;
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
-/* The site from which an edge's rows are read by this side's kernel: as they were before rounding,
- * or as stored. -1: the other twin is. */
-static int reads(const struct ds_case *c, int side, const struct ds_edge *e)
-{
-    const struct ds_site *s = &c->h->sites[e->from];
-    const struct ds_kernel *k = c->e.side[side].kernel;
-    const int raw = k && (k->features & DS_FEATURE_UNROUNDED),
-              twin = strcmp(s->part, "unrounded") == 0;
-    if (twin || !raw)
-        return twin == raw;
-    for (size_t i = 0; i < c->h->n_edges; i++) {
-        const struct ds_edge *o = &c->h->edges[i];
-        const struct ds_site *q = &c->h->sites[o->from];
-        if (o->to == e->to && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
-            strcmp(q->part, "unrounded") == 0)
-            return 0;
-    }
-    return 1;
-}
-
-/* The site whose edges tell what the kernel read: where a stage has a site for its rows before
- * rounding, that one. */
-static uint32_t reading_site(const struct ds_case *c)
-{
-    const struct ds_site *s = &c->h->sites[c->f.site];
-    for (size_t i = 0; i < c->h->n_edges; i++) {
-        const struct ds_edge *e = &c->h->edges[i];
-        const struct ds_site *q = &c->h->sites[e->from];
-        if (e->to == c->f.site && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
-            strcmp(q->part, "unrounded") == 0)
-            return e->from;
-    }
-    return c->f.site;
-}
-
-static int is_number(const struct ds_site *s)
-{
-    return ds_dtype_parse(s->dtype) == DS_I32;
-}
-
-/* The digest of the same row at another site of the trial; 1 found. */
-static int digest_at(const struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
-                     uint64_t *digest, struct ds_error *err)
-{
-    struct ds_site_row *rows;
-    size_t n;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n, err) != 0)
-        return -1;
-    const struct ds_site_row *r = find_row(rows, n, key);
-    if (r)
-        *digest = r->digest;
-    free(rows);
-    return r != NULL;
-}
-
-/* Rows of the request at the visible slots, one after the other. 1, 0 = something is not there. */
-static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
-                       uint64_t *digests, float **out, struct ds_error *err)
-{
-    const size_t n = (size_t)key->position + 1, width = c->h->sites[site].width;
-    struct ds_site_row *rows;
-    size_t n_rows;
-    int rc = 1;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n_rows, err) != 0)
-        return -1;
-    float *all = n <= n_rows ? ds_alloc_aligned(n * width, sizeof *all, "dumped rows", err) : NULL;
-    rc = n > n_rows ? 0 : !all || own(c, all, err) != 0 ? -1 : 1;
-    for (size_t p = 0; p < n && rc == 1; p++) {
-        const struct ds_site_row *best = NULL;
-        for (size_t i = 0; i < n_rows; i++)
-            if (rows[i].key.request == key->request && (size_t)rows[i].key.position == p &&
-                rows[i].key.position >= 0 && rows[i].key.call <= key->call)
-                best = &rows[i];
-        float *y;
-        rc = best ? values(c, site, c->side[side].arm, best->digest, width, &y, err) : 0;
-        if (rc == 1) {
-            memcpy(all + p * width, y, width * sizeof *y);
-            *digests ^= best->digest * (2 * p + 1);
-        }
-    }
-    free(rows);
-    *out = all;
-    return rc;
-}
-
-/* The token that a row was made of. */
-static int token_of(const struct ds_case *c, int side, const struct ds_row *key, int32_t *id)
-{
-    const struct ds_trial_data *t = c->side[side].t;
-    for (size_t i = 0; key->kind == DS_ROW_GENERATED && i < t->n_steps; i++)
-        if (t->steps[i].request == key->request && t->steps[i].step == key->step - 1) {
-            *id = t->steps[i].forced;
-            return 1;
-        }
-    for (size_t i = 0; key->kind == DS_ROW_PROMPT && i < c->h->n_prompts; i++) {
-        const struct ds_prompt *p = &c->h->prompts[i];
-        if (p->request == key->request && key->position >= 0 &&
-            (uint32_t)key->position < p->n_tokens) {
-            *id = p->tokens[key->position];
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* The next rank's row joins those before it, all in one array. */
-static int add_rank(struct ds_case *c, const float *y, size_t width, int *place,
-                    struct ds_explain_input *in, uint64_t digest, uint64_t *digests,
-                    struct ds_error *err)
-{
-    const int64_t ranks = c->e.shared.allreduce.ranks;
-    float *all = (float *)(uintptr_t)in->in[0];
-    if (!all) {
-        all = ds_alloc_aligned((size_t)ranks * width, sizeof *all, "ranks", err);
-        if (!all || own(c, all, err) != 0)
-            return -1;
-        in->in[0] = all;
-    }
-    if (*place >= ranks || (int64_t)width != c->e.shared.allreduce.width)
-        return ds_fail(err, "layer %d %.24s: it is not known how many ranks are added", c->f.layer,
-                       c->f.stage);
-    memcpy(all + (size_t)*place * width, y, width * sizeof *all);
-    *digests ^= digest * (uint64_t)(2 * ++*place + 1);
-    return 1;
-}
-
-/* Sites of another number of ranks than the arm has, say: the trial shows none of their rows. */
-static int never_shown(const struct ds_case *c, int side, uint32_t site)
-{
-    const struct ds_trial_data *t = c->side[side].t;
-    for (size_t i = 0; i < t->n_captures; i++)
-        if (t->captures[i].site == site)
-            return 0;
-    return 1;
-}
-
-/* One input row: 1, 0 not dumped. `digests` collects what was read, to hold both sides together. */
-static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
-                      const struct ds_row *key, int *place, struct ds_explain_input *in,
-                      uint64_t *digests, struct ds_error *err)
-{
-    const struct ds_site *s = &c->h->sites[e->from];
-    uint64_t digest = 0;
-    float *y;
-    if (e->kind == DS_EDGE_CAUSAL && c->e.op == DS_OP_ATTENTION) {
-        int rc = causal_rows(c, side, e->from, key, digests, &y, err);
-        if (rc == 1)
-            *(strcmp(s->part, "v") == 0 ? &in->v : &in->k) = y;
-        return rc;
-    }
-    int rc = digest_at(c, side, e->from, key, &digest, err);
-    if (rc == 1)
-        rc = values(c, e->from, c->side[side].arm, digest, s->width, &y, err);
-    if (is_number(s)) { /* known from the row's key, too */
-        if (rc == 1 && strcmp(s->stage, "positions") == 0)
-            memcpy(&in->number, y, sizeof in->number);
-        return rc < 0 ? -1 : 1;
-    }
-    if (rc != 1)
-        return rc;
-    if (c->e.op == DS_OP_ALLREDUCE)
-        return add_rank(c, y, s->width, place, in, digest, digests, err);
-    const int i = *place;
-    if (i >= 2 || ds_explain_width_in(c->e.op, &c->e.shared, i) != s->width)
-        return ds_fail(err, "layer %d %.24s: its kernel reads %lld elements, not the %u of %.24s",
-                       c->f.layer, c->f.stage,
-                       (long long)ds_explain_width_in(c->e.op, &c->e.shared, i < 2 ? i : 1),
-                       s->width, s->stage);
-    in->in[(*place)++] = y;
-    *digests ^= digest * 0x9e3779b97f4a7c15u * ((size_t)(e - c->h->edges) + 1);
-    return 1;
-}
-
-static int read_inputs(struct ds_case *c, int side, const struct ds_row *key,
-                       struct ds_explain_input *in, uint64_t *digests, struct ds_error *err)
-{
-    int place = 0, rc = 1;
-    const uint32_t site = reading_site(c);
-    in->number = key->position;
-    if (c->e.op == DS_OP_EMBED)
-        return token_of(c, side, key, &in->number);
-    for (size_t i = 0; i < c->h->n_edges && rc == 1; i++) {
-        const struct ds_edge *e = &c->h->edges[i];
-        uint64_t digest = 0;
-        if (e->to != site || never_shown(c, side, e->from))
-            continue;
-        if (reads(c, side, e))
-            rc = read_input(c, side, e, key, &place, in, digests, err);
-        else if ((rc = digest_at(c, side, e->from, key, &digest, err)) == 0)
-            rc = 1; /* a twin that this kernel does not read */
-        *digests ^= digest * 0x9e3779b97f4a7c15u * (i + 1);
-    }
-    for (int i = 0; i < 2 && rc == 1; i++)
-        if (ds_explain_width_in(c->e.op, &c->e.shared, i) > 0 && !in->in[i])
-            rc = 0;
-    if (rc == 1 && c->e.op == DS_OP_ATTENTION && (!in->k || !in->v))
-        rc = 0;
-    return rc;
-}
-
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 /* What a kernel uses as an index. */
@@ -591,13 +306,13 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
     for (int side = 0; side < DS_SIDES; side++) {
         float *y;
         struct ds_explain_input *in = &row->input[side];
-        int rc = values(c, c->f.site, c->side[side].arm, r[side]->digest,
-                        c->h->sites[c->f.site].width, &y, err);
+        int rc = ds_case_values(c, c->f.site, c->side[side].arm, r[side]->digest,
+                                c->h->sites[c->f.site].width, &y, err);
         if (rc == 1 && side == DS_SIDE_B && c->healed) {
             *in = row->input[DS_SIDE_A];
             digests[DS_SIDE_B] = digests[DS_SIDE_A];
         } else if (rc == 1) {
-            rc = read_inputs(c, side, &r[side]->key, in, &digests[side], err);
+            rc = ds_case_inputs(c, side, &r[side]->key, in, &digests[side], err);
         }
         if (rc != 1)
             return rc;
@@ -668,7 +383,7 @@ static int take_rows(struct ds_case *c, struct ds_error *err)
         rc = ds_site_rows(c->side[s].t, c->f.site, &rows[s], &n[s], err);
     for (size_t i = 0; i < n[DS_SIDE_B] && rc == 0; i++) {
         const struct ds_site_row *b = &rows[DS_SIDE_B][i],
-                                 *a = find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
+                                 *a = ds_site_find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
         if (!a || a->digest == b->digest)
             continue;
         c->drifting_rows++;
@@ -740,6 +455,7 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
         if (!n)
             return ds_fail(err, "the record has no row of that site in arm %u", c->side[s].arm);
         find_kernel(c, s);
+        ds_case_look_for_ranks(c, s);
     }
     if (take_rows(c, err) != 0 || (c->e.n_rows == 0 && take_healed(c, err) != 0))
         return -1;
