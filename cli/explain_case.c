@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_POSITION = 1 << 24 };
+
 const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor)
 {
     for (size_t f = 0; f < h->n_factors && arm < h->n_arms; f++)
@@ -274,7 +276,12 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
     const struct ds_call *call = &t->calls[r->key.call];
     const struct ds_launch *l = &t->launches[r->launch];
     own_sequence(c, side, &r->key, at, kv_first);
-    at->call = r->key.call;
+    /* Rows of one request in one call stand together. */
+    at->call = (uint32_t)c->e.n_rows;
+    for (size_t i = c->e.n_rows; i-- > 0;)
+        if (c->rows[side][i].key.call == r->key.call &&
+            c->rows[side][i].key.request == r->key.request)
+            at->call = c->e.rows[i].at[side].call;
     at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
     at->n_sequences = call->sequences > INT32_MAX ? 0 : (int32_t)call->sequences;
     at->row = head_row(at, &r->key, call->m, call->sequences);
@@ -302,6 +309,9 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
 {
     struct ds_explain_row *row = &c->e.rows[c->e.n_rows];
     uint64_t digests[DS_SIDES] = {0, 0};
+    for (int side = 0; side < DS_SIDES; side++)
+        if (r[side]->key.position < 0 || r[side]->key.position > MOST_POSITION)
+            return 0;
     memset(row, 0, sizeof *row);
     for (int side = 0; side < DS_SIDES; side++) {
         float *y;
@@ -399,11 +409,10 @@ static int take_rows(struct ds_case *c, struct ds_error *err)
     return rc;
 }
 
-/* Whether the trial, healed to the reference arm, saw the site drift. */
-static int saw_drift(const struct ds_trial_data *t, uint32_t site, uint32_t ref)
+static int saw_drift(const struct ds_trial_data *t, uint32_t site)
 {
     for (size_t i = 0; i < t->n_drifts; i++)
-        if (t->drifts[i].site == site && t->drifts[i].ref_arm == ref)
+        if (t->drifts[i].site == site)
             return 1;
     return 0;
 }
@@ -412,14 +421,16 @@ static int saw_drift(const struct ds_trial_data *t, uint32_t site, uint32_t ref)
  * shows: there its kernel read the reference's rows. */
 static int take_healed(struct ds_case *c, struct ds_error *err)
 {
+    size_t healed = 0;
     for (size_t i = 0; i < c->s->n_trials && c->e.n_rows == 0; i++) {
         const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm)
+        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm || info->healed_to != c->f.ref_arm)
             continue;
         const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
         if (!t)
             return -1;
-        if (!saw_drift(t, c->f.site, c->f.ref_arm))
+        healed++;
+        if (!saw_drift(t, c->f.site))
             continue;
         c->side[DS_SIDE_B].t = t;
         c->healed = 1;
@@ -427,12 +438,30 @@ static int take_healed(struct ds_case *c, struct ds_error *err)
         if (take_rows(c, err) != 0)
             return -1;
     }
+    if (!healed || c->healed)
+        return 0;
+    ds_fail(err,
+            "layer %d %.24s only inherits: in the pass that was healed, on the reference's inputs, "
+            "it gives the reference's bits",
+            c->f.layer, c->f.stage);
+    return ds_hint(err, "the first drift, and the origins that the verdict counts, have reasons");
+}
+
+/* The run's --page-size. */
+static int64_t page_size_of(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "page_size") == 0) {
+            long long n = strtoll(h->options[i].value, NULL, 10);
+            return n > 0 && n <= 1000000 ? n : 0;
+        }
     return 0;
 }
 
 int ds_case_load(struct ds_case *c, struct ds_error *err)
 {
     c->e.op = ds_op_parse(c->f.op);
+    c->e.page_size = page_size_of(c->h);
     if (!ds_explain_knows(c->e.op))
         return ds_fail(err, "layer %d %.24s: %.16s is nothing that can be replayed", c->f.layer,
                        c->f.stage, c->f.op);

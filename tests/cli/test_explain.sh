@@ -108,6 +108,22 @@ test_ranks() {
     has "$dir/out" '"words":"'
 }
 
+# Sites whose inputs differ already: B is the healed pass, and what only inherits has no reason of its own.
+test_healed() {
+    record --kernels pinned,split --batch 1
+    for site in 1,attn_norm 1,q_proj 1,attn_out logits; do
+        ds explain "$dir/r.h5" $site -m $model --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+        has "$dir/out" '"inputs_equal":true'
+        has "$dir/out" '"healed":true'
+        has "$dir/out" '"kind":"rounding-order"'
+    done
+    ds explain "$dir/r.h5" 1,resid_attn -m $model
+    expect 2
+    has "$dir/err" "layer 1 resid_attn only inherits: in the pass that was healed"
+}
+
 # A kernel without an order: what its launches give is counted.
 test_repeats() {
     ds run -m $model --tokens $prompt -n 2 --repeat 4 --threads 2 --slot first --chunk 0 --mode prefill --batch 1 \
