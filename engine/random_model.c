@@ -99,7 +99,7 @@ struct spec {
     int32_t integer[K_INTEGERS];
     uint64_t seed;
     float real[K_LAST_REAL - K_ROPE_BASE + 1];
-    float loud; /* factor of gate and up in layer loud_layer */
+    float loud; /* factor of gate, up and down in layer loud_layer */
     int32_t loud_layer;
     struct channel_bias k_bias[MOST_CHANNELS];
     int32_t n_k_bias;
@@ -418,7 +418,8 @@ static void make_knobs(struct recipe *r, const struct random_source *src,
     if (sscanf(w->name, "blk.%d.", &layer) != 1)
         return;
     if (layer == s->loud_layer && (is_member(slot, AT(gate), AT(gate_exps), AT(gate_shared)) ||
-                                   is_member(slot, AT(up), AT(up_exps), AT(up_shared))))
+                                   is_member(slot, AT(up), AT(up_exps), AT(up_shared)) ||
+                                   is_member(slot, AT(down), AT(down_exps), AT(down_shared))))
         r->factor = s->loud;
     int matrix = is_member(slot, AT(q), AT(k), AT(v)),
         bias = is_member(slot, AT(q_bias), AT(k_bias), AT(v_bias));

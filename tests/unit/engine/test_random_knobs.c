@@ -126,8 +126,8 @@ static void test_scales(void **state)
     } cases[] = {
         {",embed_scale=0.03125", {"token_embd.weight"}, 1, "token_embd.weight", 0.03125f},
         {",loud=64@1",
-         {"blk.1.ffn_gate_exps", "blk.1.ffn_up_exps"},
-         2,
+         {"blk.1.ffn_gate_exps", "blk.1.ffn_up_exps", "blk.1.ffn_down_exps"},
+         3,
          "blk.1.ffn_up_exps.weight[3]",
          64.0f},
     };
