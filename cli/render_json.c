@@ -287,9 +287,21 @@ static json_t *nonfinite_json(const struct ds_render *r)
     return j;
 }
 
-static json_t *discrete_json(const struct ds_render *r)
+static json_t *swapped_json(const struct ds_discrete *d)
 {
-    const struct ds_discrete *d = &r->v->discrete;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < d->n_swapped; i++) {
+        json_t *j = json_object();
+        json_object_set_new(j, "a", json_integer(d->swapped[i].a));
+        json_object_set_new(j, "b", json_integer(d->swapped[i].b));
+        json_object_set_new(j, "margin", real(d->swapped[i].margin));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete *d)
+{
     if (!d->found)
         return json_null();
     json_t *j = json_object();
@@ -304,6 +316,11 @@ static json_t *discrete_json(const struct ds_render *r)
     json_object_set_new(j, "b", json_integer(d->b));
     json_object_set_new(j, "margin", real(d->margin));
     json_object_set_new(j, "ties", json_integer(d->ties));
+    if (strcmp(d->stage, "token") != 0) {
+        json_object_set_new(j, "layer", json_integer(d->layer));
+        json_object_set_new(j, "position", json_integer(d->position));
+        json_object_set_new(j, "swapped", swapped_json(d));
+    }
     return j;
 }
 
@@ -312,7 +329,7 @@ static json_t *tokens_json(const struct ds_render *r)
     json_t *j = json_object();
     json_object_set_new(j, "same", whole(r->v->tokens_same));
     json_object_set_new(j, "compared", whole(r->v->tokens_compared));
-    json_object_set_new(j, "first_divergence", discrete_json(r));
+    json_object_set_new(j, "first_divergence", discrete_json(r, &r->v->token_change));
     return j;
 }
 
@@ -435,7 +452,7 @@ static json_t *verdict_json(const struct ds_render *r)
                         v->first.found ? json_integer(v->sites_before) : json_null());
     json_object_set_new(j, "growth", growth_json(v));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
-    json_object_set_new(j, "first_discrete", discrete_json(r));
+    json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "tokens", tokens_json(r));
     json_object_set_new(j, "probe", probe);
     json_object_set_new(j, "validity", validity_json(r));

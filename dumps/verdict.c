@@ -330,7 +330,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     int rc = labels ? count_record(a, v, err) : -1;
     if (rc == 0 && a->n_natural)
         rc = judge_repeats(a, labels, v, err) != 0 || take_census(a, labels, v, err) != 0 ||
-                     judge_factors(a, labels, v, err) != 0 || find_switches(a, v, err) != 0
+                     judge_factors(a, labels, v, err) != 0 || find_discrete(a, v, err) != 0 ||
+                     find_switches(a, v, err) != 0
                  ? -1
                  : 0;
     if (rc == 0 && a->n_natural)

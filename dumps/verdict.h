@@ -177,15 +177,28 @@ struct ds_growth {
     uint32_t rows; /* drifting rows with sizes at the layer's last residual */
 };
 
+/* An expert that the reference chose, and what this side has in its place. */
+struct ds_swapped {
+    int32_t a, b;
+    double margin; /* of their router logits, reference side; NaN: not in the record */
+};
+enum { DS_MOST_SWAPPED = 8 };
+
 struct ds_discrete {
     int found;
-    const char *stage; /* "token" */
+    const char *stage; /* "token", "router_ids" */
     const char *factor, *value;
     uint32_t arm, ref_arm;
     int32_t request, step;
-    int32_t a, b;  /* reference side, this side */
+    int32_t a, b;  /* reference side, this side: tokens, or the first two experts; -1 unknown */
     double margin; /* of the reference, nats */
     int32_t ties;
+    /* Experts: */
+    int32_t layer, position;
+    uint32_t site, row; /* row: of ds_analysis_row */
+    uint64_t digest, ref_digest;
+    struct ds_swapped swapped[DS_MOST_SWAPPED]; /* none: the rows are not in the record */
+    uint32_t n_swapped;
 };
 
 struct ds_nonfinite_finding {
@@ -216,7 +229,8 @@ struct ds_verdict {
     size_t n_kernels; /* in order of first use */
     struct ds_unstable unstable;
     struct ds_nonfinite_finding nonfinite;
-    struct ds_discrete discrete;
+    struct ds_discrete discrete; /* the first of: */
+    struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
     struct ds_census *census; /* census.h; NULL: no complete trial */
     struct ds_validity *validity; /* validity.h; NULL likewise */

@@ -216,6 +216,12 @@ int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_fi
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
 
+/* verdict_choices.c */
+void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                     const char *factor, const char *value, struct ds_verdict *v);
+/* After all comparisons: which experts changed places, and what comes first. */
+int find_discrete(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v);
