@@ -127,9 +127,10 @@ static int read_command(struct reader *r, struct ds_case *c, const char *text)
     s->line = r->line;
     if (read_words(r, s, text) != 0)
         return -1;
-    if (s->argc == 0)
+    size_t verb = ds_case_verb(s);
+    if (verb == s->argc)
         return wrong(r, "a command without a verb");
-    return strcmp(s->argv[0], "run") == 0 ? add_with(r, s) : 0;
+    return strcmp(s->argv[verb], "run") == 0 ? add_with(r, s) : 0;
 }
 
 /* ---- expectations ---------------------------------------------------------------------------- */
@@ -164,6 +165,12 @@ static int read_relation(struct reader *r, struct ds_expect *e, const char *text
         e->value = rest(word + n, r->err);
         if (!e->path || !e->value)
             return -1;
+        size_t len = strlen(e->value);
+        if (e->kind == DS_EXPECT_HAS && len >= 2 && e->value[0] == '"' &&
+            e->value[len - 1] == '"') {
+            memmove(e->value, e->value + 1, len - 2);
+            e->value[len - 2] = '\0';
+        }
         if ((e->kind == DS_EXPECT_ABSENT) != (e->value[0] == '\0'))
             return wrong(r, e->value[0] ? "'absent' takes no value" : "a value is missing");
         if (e->kind == DS_EXPECT_AT_LEAST || e->kind == DS_EXPECT_AT_MOST)
@@ -299,6 +306,14 @@ void ds_cases_free(struct ds_case *cases, size_t n)
         free(cases[i].needs);
     }
     free(cases);
+}
+
+size_t ds_case_verb(const struct ds_case_step *s)
+{
+    size_t i = 0;
+    while (i < s->argc && strchr(s->argv[i], '=') && s->argv[i][0] != '-')
+        i++;
+    return i;
 }
 
 int ds_case_has_choice(const char *text)

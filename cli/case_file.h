@@ -26,7 +26,8 @@ struct ds_expect {
 };
 
 struct ds_case_step {
-    char **argv; /* [argc], as written: {sick|healthy} not yet chosen */
+    char **argv; /* [argc], as written: {sick|healthy} not yet chosen; the first words may be
+                    NAME=VALUE, for the command's environment */
     size_t argc;
     struct ds_expect *expects;
     size_t n_expects;
@@ -47,6 +48,8 @@ void ds_cases_free(struct ds_case *cases, size_t n);
 
 /* The argument with every {sick|healthy} replaced by one side; malloc'ed, NULL without memory. */
 char *ds_case_argument(const char *text, int healthy);
+/* The word of a command that is its verb; argc if it has none. */
+size_t ds_case_verb(const struct ds_case_step *s);
 /* Whether the argument has such a choice. */
 int ds_case_has_choice(const char *text);
 

@@ -56,14 +56,14 @@ static char **make_argv(const struct ds_case_step *step, const struct ds_case_se
                         struct ds_error *err)
 {
     const char *more[] = {"--json", "-q", "--plugin", s->plugin};
-    size_t extra = sizeof more / sizeof more[0];
-    *n = 1 + step->argc + extra;
+    size_t extra = sizeof more / sizeof more[0], verb = ds_case_verb(step), own = step->argc - verb;
+    *n = 1 + own + extra;
     char **argv = ds_calloc(*n + 1, sizeof *argv, "command", err);
     int ok = argv && (argv[0] = ds_case_argument("driftscope", 0));
-    for (size_t i = 0; ok && i < step->argc; i++)
-        ok = (argv[1 + i] = ds_case_argument(step->argv[i], s->healthy)) != NULL;
+    for (size_t i = 0; ok && i < own; i++)
+        ok = (argv[1 + i] = ds_case_argument(step->argv[verb + i], s->healthy)) != NULL;
     for (size_t i = 0; ok && i < extra; i++)
-        ok = (argv[1 + step->argc + i] = ds_case_argument(more[i], 0)) != NULL;
+        ok = (argv[1 + own + i] = ds_case_argument(more[i], 0)) != NULL;
     if (ok)
         return argv;
     argv_free(argv, *n);
@@ -71,7 +71,7 @@ static char **make_argv(const struct ds_case_step *step, const struct ds_case_se
     return NULL;
 }
 
-static void child(char **argv, const char *folder, pid_t parent)
+static void child(const struct ds_case_step *step, char **argv, const char *folder, pid_t parent)
 {
     int out, log, in = open("/dev/null", O_RDONLY);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -83,6 +83,9 @@ static void child(char **argv, const char *folder, pid_t parent)
         _exit(126);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    for (size_t i = 0; i < ds_case_verb(step); i++)
+        if (putenv(step->argv[i]) != 0)
+            _exit(126);
     execv("/proc/self/exe", argv);
     _exit(127);
 }
@@ -132,7 +135,7 @@ static int run_step(const struct ds_case_step *step, const struct ds_case_settin
         return -1;
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        child(argv, folder, parent);
+        child(step, argv, folder, parent);
     argv_free(argv, n);
     if (pid < 0)
         return ds_fail(err, "cannot fork: %s", strerror(errno));

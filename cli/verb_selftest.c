@@ -319,10 +319,11 @@ static void list_cases(const struct cases *x, struct ds_buf *out)
         const struct ds_case *c = x->chosen[i];
         ds_buf_printf(out, "%s  %s\n", c->id, c->title);
         for (size_t k = 0; k < c->n_steps; k++) {
-            ds_buf_puts(out, "    driftscope");
-            for (size_t a = 0; a < c->steps[k].argc; a++) {
-                char *arg = ds_case_argument(c->steps[k].argv[a], 0);
-                ds_buf_puts(out, " ");
+            size_t verb = ds_case_verb(&c->steps[k]);
+            ds_buf_puts(out, "   ");
+            for (size_t w = 0; w < c->steps[k].argc; w++) {
+                char *arg = ds_case_argument(c->steps[k].argv[w], 0);
+                ds_buf_puts(out, w == verb ? " driftscope " : " ");
                 ds_cli_quote(out, arg ? arg : "");
                 free(arg);
             }

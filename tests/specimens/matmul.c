@@ -208,6 +208,18 @@ static int autotuned_describe(const void *args, const struct ds_exec *exec,
     return 0;
 }
 
+/* O-39d: the first three calls of a process are warm-up and add in another order. The head, whose
+ * outputs are the vocabulary, is launched once a call. */
+static int warm_up_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    static int calls;
+    const struct ds_matmul_args *a = args;
+    int rc = calls < 3 ? each(args, exec, split_from_4) : each(args, exec, plain_dot);
+    (void)why, (void)why_size;
+    calls += a->n >= 256;
+    return rc;
+}
+
 /* ---- precision ------------------------------------------------------------------------------- */
 
 /* O-26: inputs of 10 bits, sums of f32. */
@@ -272,6 +284,8 @@ const struct ds_kernel specimen_matmul[] = {
              .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "autotuned", "every process draws its tile", autotuned_launch,
              .describe = autotuned_describe),
+    SPECIMEN(DS_OP_MATMUL, "warm-up", "the first three calls of a process add otherwise",
+             warm_up_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "call-scale", "one scale of 8 bits for the whole call",
              call_scale_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "coarse-head", "logits of 1 bit behind the point", coarse_head_launch,
