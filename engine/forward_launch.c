@@ -165,6 +165,7 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
         ds_forward_poison(f->exec.scratch, f->exec.scratch_bytes / sizeof(float));
     }
     f->exec.seed = next_seed(f);
+    f->exec.shown = p->probe != NULL;
     if (p->probe && !f->launch_known[stage])
         ds_pass_describe(f, stage, args);
     char why[256] = "";

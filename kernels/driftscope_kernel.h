@@ -84,6 +84,8 @@ struct ds_exec {
                       contents undefined */
     size_t scratch_bytes;
     void *stream; /* a device's queue; NULL on the CPU */
+    int32_t shown; /* 1: what is computed is shown to a probe. Engines that are asked for hidden
+                      states or log-probabilities take other paths; a kernel may imitate that */
 };
 
 /* The launch choice made for given arguments, stored with every capture. Zero or "" = does not

@@ -220,6 +220,13 @@ static int warm_up_launch(const void *args, const struct ds_exec *exec, char *wh
     return rc;
 }
 
+/* O-39c: who asks for hidden states gets another kernel. */
+static float shown_otherwise(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->exec->shown ? specimen_split(x, w, k, 4) : specimen_chain(x, w, 0, k);
+}
+MATMUL(shown_otherwise)
+
 /* ---- precision ------------------------------------------------------------------------------- */
 
 /* O-26: inputs of 10 bits, sums of f32. */
@@ -286,6 +293,8 @@ const struct ds_kernel specimen_matmul[] = {
              .describe = autotuned_describe),
     SPECIMEN(DS_OP_MATMUL, "warm-up", "the first three calls of a process add otherwise",
              warm_up_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "shown-otherwise", "another order when a probe looks on",
+             shown_otherwise_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "call-scale", "one scale of 8 bits for the whole call",
              call_scale_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "coarse-head", "logits of 1 bit behind the point", coarse_head_launch,
