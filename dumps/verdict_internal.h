@@ -230,6 +230,9 @@ int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
 
+/* verdict_packed.c */
+int note_packed(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
 void verdict_drop_kernel(struct ds_verdict *v, size_t k);
 /* Keeps a text with the verdict; NULL when out of memory. */
 char *verdict_own(struct ds_verdict *v, const char *text, struct ds_error *err);

@@ -297,6 +297,67 @@ static void test_ranks_with_devices(void **state)
     done(&x);
 }
 
+/* ---- weights as packed ----------------------------------------------------------------------- */
+
+/* Packs as pinned does; with `slips`, one weight differently in every second packing. */
+static int slips;
+
+static int careless_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes,
+                            char *why, size_t why_size)
+{
+    int rc = ds_kernel_find(DS_OP_MATMUL, "pinned")->prepare(w, prepared, bytes, why, why_size);
+    if (rc == 0 && slips && trials_kept % 2 && w->n == 512 && w->data[0] > 0)
+        ((float *)*prepared)[0] += 1;
+    return rc;
+}
+
+static int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    return ds_kernel_find(DS_OP_MATMUL, "pinned")->launch(args, exec, why, why_size);
+}
+
+static const struct ds_kernel careless = {.abi = DS_KERNEL_ABI,
+                                          .op = DS_OP_MATMUL,
+                                          .name = "careless",
+                                          .prepare = careless_prepare,
+                                          .launch = pinned_launch};
+
+static int ranks_of_arm(const struct outcome *x, uint32_t arm)
+{
+    return atoi(x->header.arms[arm].values[DS_FACTOR_TP]);
+}
+
+static void test_packed_weights(void **state)
+{
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_kernel_add(&careless, &err), err);
+    for (slips = 0; slips < 2; slips++) {
+        const char *what = slips ? "careless" : "careful";
+        struct outcome x;
+        struct ask q = {.model = FOUR,
+                        .digest_packed = 1,
+                        /* two that pack: else the parent does it, once for all workers */
+                        .factor = {[DS_FACTOR_KERNELS] = "pinned+matmul=careless,pinned",
+                                   [DS_FACTOR_PROCESS] = "3",
+                                   [DS_FACTOR_TP] = "1,2"}};
+        int noted = 0;
+        judge(&x, &q);
+        check(what, x.result.failed == 0 && x.n_trials >= 6);
+        for (size_t t = 0; t < x.n_trials; t++) {
+            const int bare = x.trials[t].info.pass == DS_PASS_BARE,
+                      two = ranks_of_arm(&x, x.trials[t].info.arm) == 2;
+            /* 4 layers of 7 and the head; o_proj and down once more for each of two ranks */
+            check(what, x.trials[t].n_packed == (bare ? 0u : two ? 29u + 16u : 29u));
+        }
+        for (size_t i = 0; i < x.v.n_notes; i++)
+            noted += strstr(x.v.notes[i], "matmul/careless did not always pack alike") != NULL &&
+                     strstr(x.v.notes[i], ".weight first") != NULL;
+        check(what, noted == slips);
+        done(&x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_unlike_numbers_of_ranks),
         cmocka_unit_test(test_allreduce_by_size),
         cmocka_unit_test(test_ranks_with_devices),
+        cmocka_unit_test(test_packed_weights),
     };
     return cmocka_run_group_tests_name("devices and ranks", tests, add_kernels, NULL);
 }
