@@ -52,7 +52,7 @@ static const char *const sweep_args[] = {"--kernels",
                                          "--place",
                                          "one,layers=0:cpu0;1-:cpu1",
                                          "--tp",
-                                         "1,2",
+                                         "2",
                                          "--digest-packed"};
 
 static const char *tokens_from; /* --tokens-from of a new run; NULL */
