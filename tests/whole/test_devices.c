@@ -62,10 +62,27 @@ static int by_size_launch(const void *args, const struct ds_exec *exec, char *wh
     return 0;
 }
 
+/* The ranks are added in the order of their arrival, another one each time. */
+static int arrival_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const struct ds_allreduce_args *a = args;
+    (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            const int64_t first = (int64_t)(scramble(exec->seed) % (uint64_t)a->ranks);
+            float s = a->x[first][r * a->ldx + i];
+            for (int64_t k = 1; k < a->ranks; k++)
+                s += a->x[(first + k) % a->ranks][r * a->ldx + i];
+            a->y[r * a->ldy + i] = s;
+        }
+    return 0;
+}
+
 static const struct ds_kernel kernels[] = {
     {.abi = DS_KERNEL_ABI, .op = DS_OP_TRANSFER, .name = "lossy", .launch = lossy_launch},
     {.abi = DS_KERNEL_ABI, .op = DS_OP_TRANSFER, .name = "late", .launch = late_launch},
     {.abi = DS_KERNEL_ABI, .op = DS_OP_ALLREDUCE, .name = "by-size", .launch = by_size_launch},
+    {.abi = DS_KERNEL_ABI, .op = DS_OP_ALLREDUCE, .name = "arrival", .launch = arrival_launch},
 };
 
 static int add_kernels(void **state)
@@ -279,6 +296,30 @@ static void test_allreduce_by_size(void **state)
     done(&x);
 }
 
+/* O-34 (b): the sum of several ranks is not the same twice; one rank and two are. */
+static void test_allreduce_in_order_of_arrival(void **state)
+{
+    static const char *const ranks[] = {"4,1", "2,1"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *what = ranks[i];
+        struct outcome x;
+        struct ask q = {
+            .model = FOUR,
+            .factor = {[DS_FACTOR_KERNELS] = "pinned+allreduce=arrival", [DS_FACTOR_TP] = what}};
+        judge(&x, &q);
+        check(what, x.v.stable == i);
+        if (!i) {
+            only_op(&x, what, "allreduce");
+            check_text(what, x.v.first.stage, "allreduce");
+            check_text(what, x.v.first.part, "o_proj");
+            check_text(what, x.v.first.factor, "repeat");
+            check(what, x.v.first.layer == 0 && x.v.unstable.arms == 1);
+        }
+        done(&x);
+    }
+}
+
 /* Two ranks: a + b is b + a, and however the ranks are added nothing else moves. */
 static void test_ranks_with_devices(void **state)
 {
@@ -367,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_ranks_move_the_sums),
         cmocka_unit_test(test_unlike_numbers_of_ranks),
         cmocka_unit_test(test_allreduce_by_size),
+        cmocka_unit_test(test_allreduce_in_order_of_arrival),
         cmocka_unit_test(test_ranks_with_devices),
         cmocka_unit_test(test_packed_weights),
     };
