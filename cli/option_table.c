@@ -300,6 +300,8 @@ const struct ds_option_def ds_option_defs[] = {
      "fill buffers with NaN first, so that a read of unwritten memory shows"},
     {"mutate", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "first swap heads, rows and channels and shift positions at each stage in turn: a change that nobody sees would hide a fault"},
+    {"digest-packed", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "record the digest of every weight as its matmul kernel packed it, for each trial: the run says which differ, diff lists them"},
     {"trial-timeout", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
     {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,

@@ -235,23 +235,37 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
 
 /* ---- layer x stage --------------------------------------------------------------------------- */
 
-/* Short headings of the usual stages; others get their own first six letters. */
+/* Short headings of the usual stages; parts of a stage have theirs. */
 static const char *short_stage(const struct ds_site *s)
 {
     static const struct {
         const char *stage, *part, *text;
-    } names[] = {{"attn_norm", "", "norm"}, {"q_proj", "", "q"},
-                 {"k_proj", "", "k"},       {"v_proj", "", "v"},
-                 {"q_norm", "", "qn"},      {"k_norm", "", "kn"},
-                 {"q_rope", "", "qr"},      {"k_rope", "", "kr"},
-                 {"kv_write", "k", "ck"},   {"kv_write", "v", "cv"},
-                 {"attn_out", "", "attn"},  {"o_proj", "", "o"},
-                 {"resid_attn", "", "add"}, {"ffn_norm", "", "norm"},
-                 {"gate", "", "gate"},      {"up", "", "up"},
-                 {"act", "", "act"},        {"down", "", "down"},
-                 {"resid_ffn", "", "add"},  {"router_logits", "", "rl"},
-                 {"router_ids", "", "ri"},  {"router_ids", "weights", "rw"},
-                 {"expert_out", "", "out"}, {"moe_combine", "", "moe"}};
+    } names[] = {{"attn_norm", "", "norm"},
+                 {"q_proj", "", "q"},
+                 {"k_proj", "", "k"},
+                 {"v_proj", "", "v"},
+                 {"q_norm", "", "qn"},
+                 {"k_norm", "", "kn"},
+                 {"q_rope", "", "qr"},
+                 {"k_rope", "", "kr"},
+                 {"kv_write", "k", "ck"},
+                 {"kv_write", "v", "cv"},
+                 {"attn_out", "", "attn"},
+                 {"o_proj", "", "o"},
+                 {"resid_attn", "", "add"},
+                 {"ffn_norm", "", "norm"},
+                 {"gate", "", "gate"},
+                 {"up", "", "up"},
+                 {"act", "", "act"},
+                 {"down", "", "down"},
+                 {"resid_ffn", "", "add"},
+                 {"router_logits", "", "rl"},
+                 {"router_ids", "", "ri"},
+                 {"router_ids", "weights", "rw"},
+                 {"expert_out", "", "out"},
+                 {"moe_combine", "", "moe"},
+                 {"allreduce", "o_proj", "sum"},
+                 {"allreduce", "down", "sum"}};
     /* A chosen expert's sites have its number as their part: e0, e1, ... */
     int expert = s->part[0] == 'e' && s->part[1] >= '0' && s->part[1] <= '9';
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -260,7 +274,7 @@ static const char *short_stage(const struct ds_site *s)
             return names[i].text;
     if (strcmp(s->part, "unrounded") == 0) /* stands before its stage's own column */
         return "raw";
-    return s->stage;
+    return s->part[0] ? s->part : s->stage;
 }
 
 /* The most telling label of a site's rows. */
@@ -304,20 +318,43 @@ static int same_stage(const struct ds_site *a, const struct ds_site *b)
     return strcmp(a->stage, b->stage) == 0 && strcmp(a->part, b->part) == 0;
 }
 
-/* Sites of the first layer are the columns; a layer with other sites (MoE beside dense) shows
- * blanks, then its own by name. */
+/* The stages of all layers as one list, each by one of its sites: those that only some layers have
+ * (copies between devices, experts beside dense layers) stand where such a layer has them. */
+static size_t grid_columns(const struct ds_render *r, uint32_t *columns)
+{
+    const struct ds_site *sites = r->header->sites;
+    size_t n = 0, at = 0;
+    for (size_t s = 0; s < r->header->n_sites; s++) {
+        if (sites[s].layer < 0 || sites[s].layer >= r->header->n_layers)
+            continue;
+        if (s > 0 && sites[s].layer != sites[s - 1].layer)
+            at = 0;
+        size_t c = 0;
+        while (c < n && !same_stage(&sites[columns[c]], &sites[s]))
+            c++;
+        if (c == n) {
+            memmove(columns + at + 1, columns + at, (n++ - at) * sizeof *columns);
+            columns[at] = (uint32_t)s;
+            c = at;
+        }
+        at = c + 1;
+    }
+    return n;
+}
+
 static void grid_layer(const struct ds_render *r, const struct ds_analysis *a,
-                       const uint8_t *labels, const uint8_t *bad, size_t first, size_t end,
-                       size_t at, struct ds_buf *out)
+                       const uint8_t *labels, const uint8_t *bad, const uint32_t *columns,
+                       size_t n_columns, size_t at, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
     size_t n = r->header->n_sites;
     char name[16];
     snprintf(name, sizeof name, "L%02d", sites[at].layer);
     ds_buf_printf(out, "%-6s", name);
-    for (size_t c = first; c < end; c++) {
-        size_t width = strlen(short_stage(&sites[c])) + 1, s = at;
-        while (s < n && sites[s].layer == sites[at].layer && !same_stage(&sites[s], &sites[c]))
+    for (size_t c = 0; c < n_columns; c++) {
+        const struct ds_site *column = &sites[columns[c]];
+        size_t width = strlen(short_stage(column)) + 1, s = at;
+        while (s < n && sites[s].layer == sites[at].layer && !same_stage(&sites[s], column))
             s++;
         if (s < n && sites[s].layer == sites[at].layer)
             add_mark(r, grid_cell(r, a, s, labels, bad), width, out);
@@ -327,38 +364,43 @@ static void grid_layer(const struct ds_render *r, const struct ds_analysis *a,
     ds_buf_puts(out, "\n");
 }
 
+/* The sites before the layers, or those after them, by name. */
+static void grid_outside(const struct ds_render *r, const struct ds_analysis *a,
+                         const uint8_t *labels, const uint8_t *bad, int after, struct ds_buf *out)
+{
+    const struct ds_site *sites = r->header->sites;
+    for (size_t s = 0; s < r->header->n_sites; s++)
+        if (after ? sites[s].layer >= r->header->n_layers : sites[s].layer < 0) {
+            ds_buf_puts(out, "      ");
+            add_mark(r, grid_cell(r, a, s, labels, bad), 2, out);
+            ds_render_name(out, sites[s].stage);
+            ds_buf_puts(out, "\n");
+        }
+}
+
 void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels,
                     const uint8_t *bad, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
-    size_t n = r->header->n_sites, first = 0, end;
-    while (first < n && (sites[first].layer < 0 || sites[first].layer >= r->header->n_layers))
-        first++;
-    for (end = first; end < n && sites[end].layer == sites[first].layer;)
-        end++;
-    for (size_t s = 0; s < n; s++)
-        if (sites[s].layer < 0) {
-            ds_buf_puts(out, "      ");
-            add_mark(r, grid_cell(r, a, s, labels, bad), 2, out);
-            ds_render_name(out, sites[s].stage);
-            ds_buf_puts(out, "\n");
-        }
+    uint32_t *columns = calloc(r->header->n_sites + 1, sizeof *columns);
+    if (!columns) {
+        out->failed = 1;
+        return;
+    }
+    const size_t n = grid_columns(r, columns);
+    grid_outside(r, a, labels, bad, 0, out);
     ds_buf_printf(out, "%s%-6s", ds_render_color(r, DS_ROLE_HEAD), "layer");
-    for (size_t c = first; c < end; c++) {
-        ds_render_name(out, short_stage(&sites[c]));
+    for (size_t c = 0; c < n; c++) {
+        ds_render_name(out, short_stage(&sites[columns[c]]));
         ds_buf_puts(out, " ");
     }
     ds_buf_printf(out, "%s\n", ds_render_color(r, DS_ROLE_PLAIN));
-    for (size_t s = first; s < n && sites[s].layer < r->header->n_layers; s++)
-        if (s == first || sites[s].layer != sites[s - 1].layer)
-            grid_layer(r, a, labels, bad, first, end, s, out);
-    for (size_t s = end; s < n; s++)
-        if (sites[s].layer >= r->header->n_layers) {
-            ds_buf_puts(out, "      ");
-            add_mark(r, grid_cell(r, a, s, labels, bad), 2, out);
-            ds_render_name(out, sites[s].stage);
-            ds_buf_puts(out, "\n");
-        }
+    for (size_t s = 0; s < r->header->n_sites; s++)
+        if (sites[s].layer >= 0 && sites[s].layer < r->header->n_layers &&
+            (s == 0 || sites[s].layer != sites[s - 1].layer))
+            grid_layer(r, a, labels, bad, columns, n, s, out);
+    free(columns);
+    grid_outside(r, a, labels, bad, 1, out);
     ds_buf_puts(out, ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! "
                      "non-finite  ? not compared\n");
 }

@@ -36,6 +36,7 @@ static const struct {
     {"until_stable", offsetof(struct ds_sweep_options, until_stable)},
     {"load", offsetof(struct ds_sweep_options, load)},
     {"heal", offsetof(struct ds_sweep_options, heal)},
+    {"digest_packed", offsetof(struct ds_sweep_options, digest_packed)},
 };
 enum { MOST_REPEATS = 100000 };
 enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
@@ -115,6 +116,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->free_run = takes(o, "free") && ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
     s->heal = takes(o, "no-heal") && !ds_opt_flag(o, "no-heal");
+    s->digest_packed = takes(o, "digest-packed") && ds_opt_flag(o, "digest-packed");
     s->weights = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->resid_only = takes(o, "sites") && strcmp(ds_opt_text(o, "sites"), "resid") == 0;
     for (int i = 0; takes(o, "dump") && i < 4; i++)

@@ -11,8 +11,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",  "weight",  "weight bytes", "hyperparameter", "option",
-        "factor", "library", "environment",  "site",           "arm"};
+        "model",          "weight", "weight bytes", "packed weight",
+        "hyperparameter", "option", "factor",       "library",
+        "environment",    "site",   "arm"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 

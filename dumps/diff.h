@@ -11,6 +11,7 @@ enum ds_diff_kind {
     DS_DIFF_MODEL = 0,
     DS_DIFF_WEIGHT /* its numbers */,
     DS_DIFF_WEIGHT_BYTES /* the same numbers from other bytes of the file */,
+    DS_DIFF_PACKED /* as its matmul kernel packed it, from equal numbers */,
     DS_DIFF_HPARAM,
     DS_DIFF_OPTION /* of the run, and one that says how numbers are computed */,
     DS_DIFF_FACTOR /* one value in each record, not the same */,
@@ -20,7 +21,7 @@ enum ds_diff_kind {
     DS_DIFF_ARM /* no partner, or no complete trial */,
     DS_DIFF_KINDS
 };
-/* "model" "weight" "weight bytes" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
+/* "model" "weight" "weight bytes" "packed weight" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
 const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {

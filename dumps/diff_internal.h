@@ -20,4 +20,8 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);
 
+/* verdict_packed.c: lists weights of equal numbers that the same kernel packed into other bytes. */
+int diff_packed(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                struct ds_error *err);
+
 #endif

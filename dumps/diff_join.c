@@ -293,6 +293,8 @@ static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, ui
     t->nonfinites = nonfinites;
     t->drifts = NULL;
     t->n_drifts = 0;
+    t->packed = NULL; /* numbers of weights are each record's own: see diff_packed */
+    t->n_packed = 0;
     t->blobs = NULL;
     t->n_blobs = 0;
     size_t sites = s->header->n_sites;

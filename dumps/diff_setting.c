@@ -226,6 +226,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
     if (rc == 0 && strcmp(x->model_name, y->model_name) != 0)
         rc = diff_add(d, DS_DIFF_MODEL, "model", x->model_name, y->model_name, err);
     rc = rc ? rc : compare_weights(d, x, y, err);
+    rc = rc ? rc : diff_packed(d, a, b, err);
     rc = rc ? rc
             : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams,
                             err);

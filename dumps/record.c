@@ -59,6 +59,7 @@ void ds_trial_data_free(struct ds_trial_data *t)
     free(t->drifts);
     free(t->nonfinites);
     free(t->steps);
+    free(t->packed);
     for (size_t i = 0; t->blobs && i < t->n_blobs; i++)
         free(t->blobs[i].data);
     free(t->blobs);
@@ -186,6 +187,7 @@ static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
         {"drifts", t->drifts, t->n_drifts},
         {"nonfinites", t->nonfinites, t->n_nonfinites},
         {"steps", t->steps, t->n_steps},
+        {"packed weights", t->packed, t->n_packed},
         {"blobs", t->blobs, t->n_blobs},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
@@ -209,6 +211,11 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
         return ds_fail(err, "trial: the BLAS core's name has no end");
     if (!terminated(t->info.blas_config, sizeof t->info.blas_config))
         return ds_fail(err, "trial: the BLAS library's description has no end");
+    for (size_t i = 0; t->packed && i < t->n_packed; i++)
+        if (t->packed[i].weight >= h->n_weights ||
+            !terminated(t->packed[i].variant, sizeof t->packed[i].variant))
+            return ds_fail(err, "packed weight %zu: weight %u of %zu, or a name without an end", i,
+                           t->packed[i].weight, h->n_weights);
     if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
         return -1;
     return check_findings(h, t, err);

@@ -194,6 +194,13 @@ struct ds_step { /* token choice after a logits row */
     uint64_t digest; /* XXH3-64 over the whole logits row (f32) */
 };
 
+struct ds_packed {    /* a weight as a kernel packed it, at the end of the trial */
+    char variant[32]; /* of matmul */
+    uint32_t weight;  /* in header.weights */
+    int32_t rank;     /* of tensor parallelism, -1 = the whole weight */
+    uint64_t bytes, digest;
+};
+
 struct ds_blob { /* dumped bytes of one row, found by digest */
     uint64_t digest;
     char dtype[8];
@@ -220,6 +227,8 @@ struct ds_trial_data {
     size_t n_nonfinites;
     struct ds_step *steps;
     size_t n_steps;
+    struct ds_packed *packed; /* none unless asked for */
+    size_t n_packed;
     struct ds_blob *blobs;
     size_t n_blobs;
 };

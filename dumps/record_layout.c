@@ -70,6 +70,10 @@ static const struct ds_field steps[] = {I32(request),
                                         I32(ties),
                                         U64(digest)};
 #undef ROW
+#define ROW struct ds_packed
+static const struct ds_field packed_rows[] = {TEXT(variant), U32(weight), I32(rank), U64(bytes),
+                                              U64(digest)};
+#undef ROW
 #define ROW struct ds_tensor_row
 static const struct ds_field tensors[] = {U64(digest), TEXT(dtype), U32(elements),
                                           U32(bytes),  U64(first),  U64(check)};
@@ -108,6 +112,7 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          RANGE("drift", DS_TABLE_DRIFT),
                                          RANGE("nonfinite", DS_TABLE_NONFINITE),
                                          RANGE("steps", DS_TABLE_STEPS),
+                                         RANGE("packed", DS_TABLE_PACKED),
                                          RANGE("blobs", DS_TABLE_BLOBS),
                                          U64(tensors),
                                          U64(checksum),
@@ -162,6 +167,7 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_DRIFT, "drift", struct ds_drift, drift, 512),
     TABLE(DS_TABLE_NONFINITE, "nonfinite", struct ds_nonfinite, nonfinite, 204),
     TABLE(DS_TABLE_STEPS, "steps", struct ds_step, steps, 85),
+    TABLE(DS_TABLE_PACKED, "packed", struct ds_packed, packed_rows, 73),
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
     TABLE(DS_TABLE_LAUNCHES, "launches", struct ds_launch, launches, 40),
     TABLE(DS_TABLE_TENSORS, "tensors", struct ds_tensor_row, tensors, 204),

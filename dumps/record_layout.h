@@ -19,6 +19,7 @@ enum ds_table_id {
     DS_TABLE_DRIFT,
     DS_TABLE_NONFINITE,
     DS_TABLE_STEPS,
+    DS_TABLE_PACKED,
     DS_TABLE_BLOBS,
     DS_RANGES, /* how many of them */
     /* shared by all trials, each different row once */

@@ -153,6 +153,7 @@ int ds_writer_create(const char *path, int force, const struct ds_header *h, str
     }
     w->limits.n_arms = h->n_arms;
     w->limits.n_sites = h->n_sites;
+    w->limits.n_weights = h->n_weights;
     int failed = create_file(w, &image) != 0 ? hdf5_failed(w, "the header", err) : 0;
     ds_header_image_free(&image);
     if (!failed && ds_place_born(&w->place, err) != 0) {
@@ -352,6 +353,8 @@ static int add_payload(struct ds_writer *w, struct ds_trial_row *row, const stru
         add_table(w, row, DS_TABLE_NONFINITE, t->nonfinites, t->n_nonfinites,
                   &part[DS_TABLE_NONFINITE], err) != 0 ||
         add_table(w, row, DS_TABLE_STEPS, t->steps, t->n_steps, &part[DS_TABLE_STEPS], err) != 0 ||
+        add_table(w, row, DS_TABLE_PACKED, t->packed, t->n_packed, &part[DS_TABLE_PACKED], err) !=
+            0 ||
         add_blobs(w, row, t, &part[DS_TABLE_BLOBS], err) != 0)
         return -1;
     row->checksum = ds_checksum_parts(part, DS_RANGES);

@@ -220,12 +220,13 @@ static int must_change(const char *op)
     return 0;
 }
 
-/* An input that the site equals in two rows or more, and in all: its number + 1, else 0. */
+/* An input that the site equals in two rows or more, and in all: its number + 1, else 0. A sum of
+ * ranks is no such input: it is what the stage gives. */
 static uint32_t equal_input(const struct ds_analysis *a, const struct arm_table *t, size_t site)
 {
     size_t equal;
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        if (a->in_kind[e] == DS_EDGE_ROW &&
+        if (a->in_kind[e] == DS_EDGE_ROW && t->shares[a->in_from[e]] == 0 &&
             a->h->sites[a->in_from[e]].width == a->h->sites[site].width &&
             common_rows(a, t, site, a->in_from[e], &equal) == equal && equal >= 2 &&
             varies(a, t, site))

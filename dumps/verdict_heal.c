@@ -134,6 +134,8 @@ static uint8_t status_after(const struct ds_analysis *a, const struct heal_table
     const struct arm_table *t = &h->t, *r = &a->arms[h->ref];
     if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
         return IN_UNKNOWN;
+    if (t->state[cell] == CELL_UNSTABLE && !h->drift[cell])
+        return IN_UNKNOWN; /* nothing was held for it, and it was not the same in every trial */
     return left_alone(h, r, cell) ? IN_DIFFERS : IN_EQUAL;
 }
 

@@ -99,6 +99,12 @@ struct ds_analysis {
     size_t n_natural;
 };
 
+/* Whether a site is the same thing in both arms. */
+static inline int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
+{
+    return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
+}
+
 static inline int is_drift(uint8_t label)
 {
     label &= LABEL_MASK;
@@ -138,7 +144,7 @@ uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
 int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
                  struct ds_error *err);
 
-/* verdict_sites.c: after an arm's first trial; after all arms. */
+/* verdict_union.c: after an arm's first trial; after all arms. */
 void count_shares(const struct ds_analysis *a, struct arm_table *t);
 int fill_copies(struct ds_analysis *a, struct ds_error *err);
 /* The ranks that share the sum at the finding's site: where it is their sum, or where one side has
@@ -229,6 +235,9 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
+
+/* verdict_packed.c */
+int note_packed(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 void verdict_drop_kernel(struct ds_verdict *v, size_t k);
 /* Keeps a text with the verdict; NULL when out of memory. */

@@ -262,6 +262,20 @@ static int judge_precision(const struct case_at_hand *c)
     return text != NULL;
 }
 
+/* A cache adds nothing and moves whole rows: rows that went astray are off by as much as they are
+ * large, and some are, not all. So a small difference in most elements of every row, alike in size,
+ * is a format of fewer bits (four bits in a block are off by up to 1/8 of its largest). */
+static int judge_cache(const struct case_at_hand *c)
+{
+    if (strcmp(c->a->h->sites[c->f->site].op, "cache") != 0 || c->z->rows == 0 ||
+        strcmp(c->f->variant, c->f->ref_variant) == 0 || c->relative > 0.125 || c->share < 0.5 ||
+        c->z->worst_row > 8 * c->z->least_row)
+        return 0;
+    say(c->f, DS_KIND_LOWER_PRECISION,
+        "another cache format; relative rms %.3g, about the same in every row", c->relative);
+    return 1;
+}
+
 /* Steps of the storage format: nearly all of those that differ, by one; the storage hides what is
  * smaller, so this is another place of a rounding, not another order of a sum. */
 static int is_one_step(const struct case_at_hand *c)
@@ -312,8 +326,8 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
                              .terms = terms_added(a, f)};
     c.bound = c.terms > 0 ? reorder_bound(c.terms, c.dtype) : 0;
     c.share = z->width_sum ? (double)z->elements / (double)z->width_sum : 0;
-    if (judge_bits(&c) || judge_data(&c) || judge_order(&c) || judge_partials(&c) || judge_precision(&c) ||
-        judge_algorithm(&c))
+    if (judge_bits(&c) || judge_data(&c) || judge_order(&c) || judge_partials(&c) ||
+        judge_precision(&c) || judge_cache(&c) || judge_algorithm(&c))
         return;
     if (c.bound > 0)
         say(f, DS_KIND_UNKNOWN, "relative rms %.3g, more than the %.3g of reordering", c.relative,

@@ -100,11 +100,6 @@ static void add_input(struct ds_analysis *a, const struct pair *p, uint32_t edge
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
 }
 
-static int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
-{
-    return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
-}
-
 /* Arms may have sites that others do not have: partial sums of ranks, copies between devices. Such an
  * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
  * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was

@@ -32,8 +32,10 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
     const struct ds_site *s = &a->h->sites[f->site];
     const struct ds_row_key *key = &a->keys[row];
     struct place best = {NOWHERE, 0};
+    /* An input of one side alone, such as a sum of ranks, may be meant to be the output. */
     for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
         if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
+            both_have(mine, ref, a->in_from[e]) &&
             has(mine, (size_t)a->in_from[e] * a->n_rows + row, digest))
             return (struct place){INPUT, 0};
     for (size_t i = 0; i < a->n_rows; i++) {

@@ -95,6 +95,10 @@ void ds_forward_reset(struct ds_forward *f);
  * orders. Never called: seed 0. */
 void ds_forward_seed(struct ds_forward *f, uint64_t seed);
 
+/* Digests of what the matmul kernel packed, as it is now: malloc'ed, *n may be 0. */
+int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t *n,
+                      struct ds_error *err);
+
 /* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not
  * counted). *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next
  * call; tokens: their argmax. With a probe the run begins the probe's call and shows every site,

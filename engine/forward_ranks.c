@@ -21,6 +21,8 @@ enum { OF_O_PROJ, OF_DOWN, SPLIT_WEIGHTS };
 struct ds_rank_weight { /* a rank's columns of one weight */
     struct ds_weight_view view;
     void *memory, *prepared;
+    size_t prepared_bytes;
+    uint32_t weight; /* in the model's list */
 };
 
 static int divides(const struct ds_hparams *hp, int32_t ranks)
@@ -82,12 +84,17 @@ static int prepare(const struct ds_forward *f, int32_t layer, const char *name,
 {
     const struct ds_kernel *k = ds_kernel_set_in(&f->config.kernels, DS_OP_MATMUL, layer);
     char why[128] = "";
-    size_t bytes;
-    if (!k->prepare || k->prepare(&r->view, &r->prepared, &bytes, why, sizeof why - 1) == 0)
+    if (!k->prepare ||
+        k->prepare(&r->view, &r->prepared, &r->prepared_bytes, why, sizeof why - 1) == 0)
         return 0;
     r->prepared = NULL;
     return ds_fail(err, "matmul/%s cannot prepare a rank's part of %s: %s", k->name, name,
                    *why ? why : "no reason given");
+}
+
+static size_t rank_weights(const struct ds_forward *f)
+{
+    return (size_t)f->m->hp.n_layers * SPLIT_WEIGHTS * (size_t)f->config.ranks;
 }
 
 static struct ds_rank_weight *weight_of(const struct ds_forward *f, int32_t layer, int which,
@@ -104,7 +111,7 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
         return -1;
     if (ranks <= 1)
         return 0;
-    const size_t n = (size_t)f->m->hp.n_layers * SPLIT_WEIGHTS * (size_t)ranks;
+    const size_t n = rank_weights(f);
     f->rank_weights = ds_calloc(n, sizeof *f->rank_weights, "ranks' weights", err);
     if (!f->rank_weights)
         return -1;
@@ -121,6 +128,7 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
                 if (cut(w[which], r * k, k, part, err) != 0 ||
                     prepare(f, l, w[which]->name, part, err) != 0)
                     return -1;
+                part->weight = (uint32_t)(w[which] - f->m->weights);
             }
     }
     return 0;
@@ -128,7 +136,7 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
 
 void ds_forward_ranks_free(struct ds_forward *f)
 {
-    const size_t n = (size_t)f->m->hp.n_layers * SPLIT_WEIGHTS * (size_t)f->config.ranks;
+    const size_t n = rank_weights(f);
     for (size_t i = 0; f->rank_weights && i < n; i++) {
         free(f->rank_weights[i].memory);
         free(f->rank_weights[i].prepared);
@@ -137,6 +145,43 @@ void ds_forward_ranks_free(struct ds_forward *f)
     for (int i = 0; i < DS_MOST_RANKS; i++)
         free(f->partial[i]);
 }
+
+/* ---- what kernels packed --------------------------------------------------------------------- */
+
+static void put_packed(struct ds_packed *out, const struct ds_kernel *k, uint32_t weight,
+                       int32_t rank, const void *data, size_t bytes)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->variant, sizeof out->variant, "%s", k->name);
+    out->weight = weight;
+    out->rank = rank;
+    out->bytes = bytes;
+    out->digest = ds_digest(data, bytes);
+}
+
+int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t *n,
+                      struct ds_error *err)
+{
+    const struct ds_kernel *k = f->config.kernels.op[DS_OP_MATMUL];
+    const struct ds_model *m = f->m;
+    const size_t shares = f->rank_weights ? rank_weights(f) : 0;
+    *n = 0;
+    *out = ds_calloc(m->n_weights + shares, sizeof **out, "digests of packed weights", err);
+    if (!*out)
+        return -1;
+    for (size_t i = 0; i < m->n_weights; i++)
+        if (ds_model_prepared(m, k, &m->weights[i]))
+            put_packed(&(*out)[(*n)++], k, (uint32_t)i, -1, m->prepared[i], m->prepared_bytes[i]);
+    for (size_t i = 0; i < shares; i++) {
+        const struct ds_rank_weight *r = &f->rank_weights[i];
+        if (r->prepared)
+            put_packed(&(*out)[(*n)++], k, r->weight, (int32_t)(i % (size_t)f->config.ranks),
+                       r->prepared, r->prepared_bytes);
+    }
+    return 0;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 /* What the launches say of the cut sum: as many parts as ranks. */
 static void say_split(struct ds_forward *f, int stage, int from)

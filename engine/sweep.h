@@ -102,10 +102,11 @@ struct ds_sweep_options {
     int poison;
     int heal; /* beside the natural trials of an arm, one healed to each reference it drifted from; of an
                  arm whose repeats part, as many as it has repeats */
+    int digest_packed;     /* digests of what matmul kernels packed, for every trial */
     int weights;           /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;         /* memory for held reference rows, bytes */
-    int32_t until_stable; /* an arm ends at its first trial that disagrees with its first one */
-    int32_t load;         /* busy neighbour processes beside the trials (load.h) */
+    int32_t until_stable;  /* an arm ends at its first trial that disagrees with its first one */
+    int32_t load;          /* busy neighbour processes beside the trials (load.h) */
     int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };
 

@@ -352,6 +352,10 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
             u.steps = NULL;
         }
         finish(&u, &before, wall, cpu, &out->info);
+        if (u.probe && r->sweep->options.digest_packed)
+            rc = ds_forward_packed(r->forward, &out->packed, &out->n_packed, err);
+        if (rc != 0)
+            ds_trial_data_free(out);
     }
     free(u.steps);
     batch_free(&u.b);

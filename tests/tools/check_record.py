@@ -18,7 +18,7 @@ except ImportError as missing:
     print(f"check_record: {missing}", file=sys.stderr)
     sys.exit(2)
 
-RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "blobs"]
+RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "packed", "blobs"]
 HEADER = ["texts", "environment", "hparams", "options", "weights", "prompts", "prompt_tokens", "sites", "edges", "factors", "arms"]
 IDENTITY = ["format", "version", "tool_version", "build", "start", "model_name", "model_arch", "model_digest", "n_layers",
             "n_heads", "n_kv_heads", "head_dim", "repeats", "n_arms", "command_at", "command_bytes"]

@@ -31,11 +31,29 @@ static const char *program(void)
     return p ? p : "build/driftscope";
 }
 
-static const char *const sweep_args[] = {"--kernels",    "pinned",         "--repeat",  "4",
-                                         "--batch",      "1,2,3",          "--threads", "1,2",
-                                         "--slot",       "first,last",     "--chunk",   "0,3",
-                                         "--mode",       "prefill,decode", "-n",        "3",
-                                         "--neighbours", "copies,varied"};
+static const char *const sweep_args[] = {"--kernels",
+                                         "pinned",
+                                         "--repeat",
+                                         "4",
+                                         "--batch",
+                                         "1,2,3",
+                                         "--threads",
+                                         "1,2",
+                                         "--slot",
+                                         "first,last",
+                                         "--chunk",
+                                         "0,3",
+                                         "--mode",
+                                         "prefill,decode",
+                                         "-n",
+                                         "3",
+                                         "--neighbours",
+                                         "copies,varied",
+                                         "--place",
+                                         "one,layers=0:cpu0;1-:cpu1",
+                                         "--tp",
+                                         "2",
+                                         "--digest-packed"};
 
 static const char *tokens_from; /* --tokens-from of a new run; NULL */
 

@@ -206,6 +206,13 @@ static inline void fixture_findings(uint64_t *s, struct ds_trial_data *t)
     t->n_steps = rng_below(s, 10);
     t->steps = calloc(t->n_steps + 1, sizeof *t->steps);
     rng_fill(s, t->steps, t->n_steps * sizeof *t->steps);
+    t->n_packed = rng_below(s, 6);
+    t->packed = calloc(t->n_packed + 1, sizeof *t->packed);
+    rng_fill(s, t->packed, t->n_packed * sizeof *t->packed);
+    for (size_t i = 0; i < t->n_packed; i++) {
+        rng_text(s, t->packed[i].variant, sizeof t->packed[i].variant);
+        t->packed[i].weight = rng_below(s, 17);
+    }
     t->n_blobs = rng_below(s, 12);
     t->blobs = calloc(t->n_blobs + 1, sizeof *t->blobs);
     for (size_t i = 0; i < t->n_blobs; i++) {
@@ -276,6 +283,7 @@ static inline const char *trial_difference(const struct ds_trial_data *a,
     REQUIRE(SAME_ARRAY(drifts, n_drifts));
     REQUIRE(SAME_ARRAY(nonfinites, n_nonfinites));
     REQUIRE(SAME_ARRAY(steps, n_steps));
+    REQUIRE(SAME_ARRAY(packed, n_packed));
     return NULL;
 }
 

@@ -166,6 +166,50 @@ static void test_weights_as_loaded(void **state)
     sweep_free(&b);
 }
 
+static void pack_all(struct sweep *s, uint64_t odd)
+{
+    sweep_line(&s->header.options, &s->header.n_options, "digest_packed", "1");
+    for (size_t t = 0; t < s->n_trials; t++) {
+        struct ds_trial_data *d = &s->trials[t];
+        d->n_packed = s->header.n_weights;
+        d->packed = calloc(d->n_packed, sizeof *d->packed);
+        for (uint32_t i = 0; i < d->n_packed; i++) {
+            d->packed[i] =
+                (struct ds_packed){"openblas", i, i == 1 ? 1 : -1, 64, i == 1 ? odd : 0x70 + i};
+        }
+    }
+}
+
+/* Equal numbers packed into other bytes; other numbers say nothing about packing. */
+static void test_weights_as_packed(void **state)
+{
+    (void)state;
+    struct sweep a, b;
+    struct ds_diff d;
+    for (int other = 0; other < 2; other++) {
+        small(&a);
+        small(&b);
+        if (other)
+            b.header.weights[1].digest = 99;
+        sweep_run(&a, 2);
+        sweep_run(&b, 2);
+        pack_all(&a, 0xaa);
+        pack_all(&b, 0xbb);
+        make(&a, &b, NULL, &d);
+        assert_int_equal(d.n_items, 1);
+        if (other) {
+            assert_int_equal(d.items[0].kind, DS_DIFF_WEIGHT);
+        } else {
+            assert_string_equal(item(&d, DS_DIFF_PACKED)->name, "blk.0.attn_k.weight");
+            assert_string_equal(d.items[0].a, "openblas 00000000000000aa of rank 1");
+            assert_string_equal(d.items[0].b, "openblas 00000000000000bb of rank 1");
+        }
+        ds_diff_free(&d);
+        sweep_free(&a);
+        sweep_free(&b);
+    }
+}
+
 /* Another weight, in another place, explains nothing here: the size does. */
 static void test_a_weight_elsewhere_explains_nothing(void **state)
 {
@@ -475,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_same_records),
         cmocka_unit_test(test_a_changed_weight_is_named_first),
         cmocka_unit_test(test_weights_as_loaded),
+        cmocka_unit_test(test_weights_as_packed),
         cmocka_unit_test(test_a_weight_elsewhere_explains_nothing),
         cmocka_unit_test(test_another_epsilon_is_named),
         cmocka_unit_test(test_cores_are_named_beside_the_place),

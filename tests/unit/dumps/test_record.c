@@ -16,10 +16,9 @@ static void test_layout_covers_every_byte(void **state)
         int table;
         size_t padding; /* holes that the compiler leaves */
     } cases[] = {
-        {DS_TABLE_CALLS, 0},    {DS_TABLE_ROWS, 0},       {DS_TABLE_CAPTURES, 0},
-        {DS_TABLE_DRIFT, 0},    {DS_TABLE_NONFINITE, 0},  {DS_TABLE_STEPS, 0},
-        {DS_TABLE_LAUNCHES, 0}, {DS_TABLE_WEIGHTS, 0},    {DS_TABLE_SITES, 0},
-        {DS_TABLE_EDGES, 0},    {DS_TABLE_TRIALS, 4},
+        {DS_TABLE_CALLS, 0},     {DS_TABLE_ROWS, 0},  {DS_TABLE_CAPTURES, 0}, {DS_TABLE_DRIFT, 0},
+        {DS_TABLE_NONFINITE, 0}, {DS_TABLE_STEPS, 0}, {DS_TABLE_LAUNCHES, 0}, {DS_TABLE_WEIGHTS, 0},
+        {DS_TABLE_SITES, 0},     {DS_TABLE_EDGES, 0}, {DS_TABLE_PACKED, 0},   {DS_TABLE_TRIALS, 4},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         const struct ds_table *t = ds_table(cases[c].table);
@@ -293,7 +292,7 @@ static void test_refused_trials_leave_the_record_usable(void **state)
     fixture_header(8, &h);
     uint32_t n = 0;
     for (fixture_trial(8, n, 5, &t);
-         t.n_blobs < 2 || !t.n_drifts || !t.n_nonfinites || !t.n_steps;) {
+         t.n_blobs < 2 || !t.n_drifts || !t.n_nonfinites || !t.n_steps || !t.n_packed;) {
         ds_trial_data_free(&t);
         fixture_trial(8, ++n, 5, &t);
     }
@@ -334,6 +333,8 @@ static void test_refused_trials_leave_the_record_usable(void **state)
     REFUSED(blobs[0].dtype[0], 'q', "dumped row 0");
     REFUSED(blobs[1].digest, 1, "dumped row 1");
     REFUSED(steps, NULL, "steps");
+    REFUSED(packed, NULL, "packed weights");
+    REFUSED(packed[0].weight, (uint32_t)h.n_weights, "packed weight 0");
     assert_ok(ds_writer_add(w, &t, &err), err);
     assert_ok(ds_writer_close(w, &err), err);
     assert_int_equal(read_everything(path, 8, 5).good, 1);

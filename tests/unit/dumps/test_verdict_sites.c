@@ -1,4 +1,4 @@
-/* test_verdict_sites.c: arms that do not have the same sites: partial sums of ranks and their sum,
+/* test_verdict_union.c: arms that do not have the same sites: partial sums of ranks and their sum,
  * copies between devices. One row, digests given by hand. */
 #include "tests/unit/testing.h"
 

@@ -1,4 +1,4 @@
-/* verdict_sites.c: arms that do not have the same sites. Which sites an arm has, the shares of ranks,
+/* verdict_union.c: arms that do not have the same sites. Which sites an arm has, the shares of ranks,
  * and what stands for a copy that an arm does not make. Must not know what a comparison is. */
 #include "dumps/verdict_internal.h"
 

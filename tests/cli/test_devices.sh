@@ -1,0 +1,100 @@
+# test_devices.sh: --place, --tp, cache formats and --digest-packed from outside.
+. tests/cli/lib.sh
+
+small=random:llama,layers=4,hidden=64,heads=4,kv_heads=2,ffn=512,vocab=128
+one="--tokens 5,1,40,7,22,9,11 -n 2 --repeat 2 --batch 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
+
+test_two_devices() {
+    for place in 'one,layers=0-1:cpu0;2-:cpu1' 'one,layers=0-1:cpu0,2-3:cpu1'; do
+        # shellcheck disable=SC2086
+        ds run -m $small $one --kernels pinned --place "$place" -o "$dir/a.h5" --force
+        expect 0
+        has "$dir/out" "place         no difference over"
+        has "$dir/out" "transfer/pinned       same    same"
+        hasnt "$dir/out" "transfer/none"
+    done
+    ds show "$dir/a.h5" --sites
+    expect 0
+    has "$dir/out" "layer src dst norm q"
+    ds run --resume "$dir/a.h5" -m $small
+    expect 0
+    ds run --resume "$dir/a.h5" -m $small --place one
+    expect 2
+    has "$dir/err" "--place cannot be given with --resume"
+}
+
+test_ranks() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one --kernels pinned --tp 1,2,4 -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "tp            prefill 1|2|4  decode 1|2|4"
+    has "$dir/out" "first drift   layer 0 o_proj, matmul/pinned: origin"
+    has "$dir/out" "tp 2 against 1"
+    has "$dir/out" "rounding-order"
+    has "$dir/out" "split 2"
+    has "$dir/out" "allreduce/pinned      same"
+    ds run --resume "$dir/a.h5" -m $small
+    expect 1
+    # shellcheck disable=SC2086
+    ds run -m $small $one --kernels pinned --tp 1,2 --dtype bf16 --no-record
+    expect 1
+    has "$dir/out" "lower-precision: partial sums of 2 ranks are rounded to bf16"
+}
+
+test_what_does_not_fit_is_refused_before_anything_runs() {
+    while read -r options; do
+        read -r message
+        # shellcheck disable=SC2086
+        ds run -m $small $one $options -o "$dir/no.h5"
+        expect 2
+        has "$dir/err" "$message"
+        [ ! -e "$dir/no.h5" ]
+    done <<'END'
+--tp 3
+--tp 3: does not divide 4 heads, 2 key-value heads and 512 FFN columns
+--tp 3
+hint: this model can have 1, 2, 4 ranks
+--tp 9
+--tp
+--place two
+hint: write one, or for example layers=0-14:cpu0;15-:cpu1
+--place layers=0-1:cpu0
+layers 2 to 3 have no device
+--place layers=0-1:cpu0;2-9:cpu1
+the model has layers 0 to 3
+--place layers=0-1:cpu0;3-:cpu1
+ranges must ascend from layer 0 without gaps
+END
+}
+
+test_cache_formats() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one --kernels pinned,pinned+cache=fp8-e4m3 --no-record
+    expect 1
+    has "$dir/out" "first drift   layer 0 kv_write/k, cache/fp8-e4m3: origin"
+    has "$dir/out" "lower-precision: another cache format"
+    # Heads of 16 channels: that arm is lost, and the others are told.
+    # shellcheck disable=SC2086
+    ds run -m $small $one --kernels pinned,pinned+cache=q8 --no-record
+    expect 2
+    has "$dir/err" "cache/q8: blocks of 32 do not fit heads of 16 channels"
+    ds check cache/q4 --shape width=64 --threads 1,2
+    expect 0
+}
+
+test_packed_weights() {
+    for set in pinned split; do
+        # shellcheck disable=SC2086
+        ds run -m $small $one --kernels $set --tp 2 --digest-packed -o "$dir/$set.h5"
+        expect 0
+        hasnt "$dir/out" "did not always pack alike"
+    done
+    ds diff "$dir/pinned.h5" "$dir/pinned.h5"
+    expect 0
+    hasnt "$dir/out" "packed weight"
+    ds run --resume "$dir/pinned.h5" -m $small --digest-packed
+    expect 2
+    has "$dir/err" "--digest-packed cannot be given with --resume"
+}
+
+run_tests
