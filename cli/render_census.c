@@ -125,11 +125,20 @@ void ds_render_excluded(const struct ds_render *r, struct ds_buf *out)
                       "", 100 * excluded);
 }
 
+/* An arm's number in its own record; *side: which of two records, "" for one. */
+static uint32_t own_arm(const struct ds_render *r, uint32_t arm, const char **side)
+{
+    *side = !r->diff ? "" : arm % 2 ? " (B)" : " (A)";
+    return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
+}
+
 static void add_arm(const struct ds_render *r, const struct ds_census_arm *c, uint32_t pairs,
                     struct ds_buf *out)
 {
-    char name[24];
-    snprintf(name, sizeof name, "arm %u", c->arm);
+    char name[32];
+    const char *side;
+    uint32_t arm = own_arm(r, c->arm, &side);
+    snprintf(name, sizeof name, "arm %u%s", arm, side);
     ds_render_head(r, name, out);
     add_counts(r, c, out);
     add_first(c, out);
@@ -225,7 +234,10 @@ static json_t *arm_json(const struct ds_render *r, const struct ds_census_arm *c
     json_t *j = json_object(), *interval = json_array();
     json_array_append_new(interval, ds_json_real(c->low));
     json_array_append_new(interval, ds_json_real(c->high));
-    json_object_set_new(j, "arm", json_integer(c->arm));
+    const char *side;
+    json_object_set_new(j, "arm", json_integer(own_arm(r, c->arm, &side)));
+    if (r->diff)
+        json_object_set_new(j, "record", json_string(c->arm % 2 ? "B" : "A"));
     json_object_set_new(j, "trials", json_integer(c->trials));
     json_object_set_new(j, "distinct_runs", json_integer(c->distinct));
     json_object_set_new(j, "modal_runs", json_integer(c->modal));

@@ -397,6 +397,8 @@ static json_t *validity_json(const struct ds_render *r)
         json_object_set_new(j, "part", s ? text(s->part) : json_null());
         json_object_set_new(j, "layers", json_integer(x->sites));
         json_object_set_new(j, "arm", json_integer(own_arm(r, x->arm)));
+        if (r->diff)
+            json_object_set_new(j, "record", text(x->arm % 2 ? "B" : "A"));
         json_object_set_new(j, "text", text(x->text));
         json_array_append_new(list, j);
     }

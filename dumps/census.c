@@ -252,6 +252,9 @@ static int is_warm_up(const struct ds_analysis *a, const struct arm_table *t, co
     const struct ds_trial *first = a->src->info(a->src->ctx, t->trials[0]);
     for (size_t i = 0; i < a->src->n_trials; i++) {
         const struct ds_trial *x = a->src->info(a->src->ctx, i);
+        /* Of two records one has the even arms: its processes are not the other one's. */
+        if (a->options.only_factor && x->arm % 2 != first->arm % 2)
+            continue;
         if (x != first && x->worker == first->worker && x->start_s < first->start_s)
             return 0;
     }
