@@ -38,11 +38,11 @@ struct stage_weights {
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 static const struct stage_weights of_layer[] = {
-    {"attn_norm", AT(attn_norm), NONE}, {"q_proj", AT(q), AT(q_bias)},
-    {"k_proj", AT(k), AT(k_bias)},      {"v_proj", AT(v), AT(v_bias)},
-    {"o_proj", AT(o), AT(o_bias)},      {"ffn_norm", AT(ffn_norm), NONE},
-    {"gate", AT(gate), AT(gate_bias)},  {"up", AT(up), AT(up_bias)},
-    {"down", AT(down), AT(down_bias)},
+    {"router_logits", AT(router), NONE}, {"attn_norm", AT(attn_norm), NONE},
+    {"q_proj", AT(q), AT(q_bias)},       {"k_proj", AT(k), AT(k_bias)},
+    {"v_proj", AT(v), AT(v_bias)},       {"o_proj", AT(o), AT(o_bias)},
+    {"ffn_norm", AT(ffn_norm), NONE},    {"gate", AT(gate), AT(gate_bias)},
+    {"up", AT(up), AT(up_bias)},         {"down", AT(down), AT(down_bias)},
 };
 
 static const struct ds_weight *member(const struct ds_layer *l, size_t offset)
@@ -130,7 +130,9 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
             (struct ds_attention_args){.heads = hp->n_heads,
                                        .kv_heads = hp->n_kv_heads,
                                        .head_dim = hp->head_dim,
-                                       .scale = (float)(1.0 / sqrt((double)hp->head_dim))};
+                                       .scale = (float)(1.0 / sqrt((double)hp->head_dim)),
+                                       .window = hp->window,
+                                       .soft_cap = hp->soft_cap};
         return 0;
     case DS_OP_SOFTMAX:
         a->softmax.width = s->width;

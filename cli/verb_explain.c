@@ -33,6 +33,15 @@ static int order_of(const struct ds_case *c, const struct ds_kernel *k)
     return k == c->e.side[DS_SIDE_A].kernel ? 0 : k == c->e.side[DS_SIDE_B].kernel ? 1 : 2;
 }
 
+/* What the call asks of a kernel beyond its op's plain form. */
+static int lacks(const struct ds_case *c, const struct ds_kernel *k)
+{
+    const struct ds_attention_args *a = &c->e.shared.attention;
+    return c->e.op == DS_OP_ATTENTION &&
+           ((a->window > 0 && !(k->features & DS_FEATURE_WINDOW)) ||
+            (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP)));
+}
+
 static int replay_one(const struct ds_case *c, struct ds_case_replay *r, float *y,
                       struct ds_error *err)
 {
@@ -58,7 +67,7 @@ static int replay_all(struct ds_explanation *x, struct ds_error *err)
         for (size_t i = 0; i < ds_kernel_count() && rc == 0; i++) {
             const struct ds_kernel *k = ds_kernel_at(i);
             char why[256] = "";
-            if (k->op != c->e.op || order_of(c, k) != pass ||
+            if (k->op != c->e.op || lacks(c, k) || order_of(c, k) != pass ||
                 ds_kernel_available(k, why, sizeof why) != 0)
                 continue;
             ds_cli_progress(x->o, k->name, (double)i, (double)ds_kernel_count());

@@ -227,13 +227,16 @@ static void norm_row(struct modeler *m, const struct spec *s, const float *x, do
 
 /* Scores, weights, their sum; in `one` call for a head. */
 static double weigh(struct modeler *m, const struct spec *s, const float *q, const float *k,
-                    int64_t step, int64_t dim, int64_t slots, float scale)
+                    int64_t step, int64_t dim, int64_t slots, float scale, float cap)
 {
     double max = (double)-INFINITY, sum = 0;
     for (int64_t j = 0; j < slots; j++) {
         const float *key = factors(s, 2, k + j * step, dim, m->w);
         const double sc = add_up(m, s, q, key, dim);
         m->pd[j] = s->in_double ? sc * (double)scale : (double)((float)sc * scale);
+        if (cap > 0)
+            m->pd[j] = s->in_double ? (double)cap * tanh(m->pd[j] / (double)cap)
+                                    : (double)(cap * tanhf((float)m->pd[j] / cap));
         max = m->pd[j] > max ? m->pd[j] : max;
     }
     for (int64_t j = 0; j < slots; j++) {
@@ -248,16 +251,19 @@ static void attention_row(struct modeler *m, const struct spec *s,
                           const struct ds_explain_input *in, double *y)
 {
     const struct ds_attention_args *a = &m->e->shared.attention;
-    const int64_t step = a->kv_heads * a->head_dim, slots = in->slot + 1 - in->kv_first;
+    const int64_t step = a->kv_heads * a->head_dim, all = in->slot + 1 - in->kv_first,
+                  slots = a->window > 0 && all > a->window ? a->window : all;
+    const float *keys = in->k + (all - slots) * step, *values = in->v + (all - slots) * step;
     for (int64_t h = 0; h < a->heads; h++) {
         const int64_t at = h / (a->heads / a->kv_heads) * a->head_dim;
         const float *q = factors(s, 1, in->in[0] + h * a->head_dim, a->head_dim, m->x);
-        const double den = weigh(m, s, q, in->k + at, step, a->head_dim, slots, a->scale);
+        const double den =
+            weigh(m, s, q, keys + at, step, a->head_dim, slots, a->scale, a->soft_cap);
         const float *p = factors(s, 1, m->p, slots, m->x);
         for (int64_t d = 0; d < a->head_dim; d++) {
             double sum = 0;
             for (int64_t j = 0; j < slots; j++)
-                m->column[j] = in->v[j * step + at + d];
+                m->column[j] = values[j * step + at + d];
             const float *v = factors(s, 2, m->column, slots, m->w);
             for (int64_t j = 0; s->in_double && j < slots; j++)
                 sum += (s->format >= 0 && (s->which & 1) ? (double)p[j] : m->pd[j]) * (double)v[j];
