@@ -26,8 +26,7 @@ static const char *const run_examples[] = {
     "OpenBLAS against another BLAS, in one run",
     "driftscope run -m random:llama,layers=4,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512 --json",
     "a seeded random model, the verdict as JSON",
-    "driftscope run -m random:qwen3moe,experts=8,top_k=2,layers=2,hidden=64,ffn=96,vocab=512 "
-    "--kernels vendor,pinned",
+    "driftscope run -m random:qwen3moe,layers=2,hidden=64,experts=8,top_k=2 --kernels pinned",
     "a seeded model with experts; a key that does not exist lists those that do",
     "driftscope run --resume sky.h5",
     "do only the trials that an interrupted run is missing",

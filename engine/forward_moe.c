@@ -198,7 +198,7 @@ static void gather(struct ds_forward *f)
         e->rec_of[f->rec[i].slot] = i;
 }
 
-/* Shows the rows listed in `only`, which lie at places `from`, and takes back what a probe wrote. */
+/* Shows the rows listed in `only`, which lie at places `from`; takes back what a probe wrote. */
 static int show_listed(struct ds_pass *p, uint32_t site, const struct ds_launch *launch, void *data,
                        size_t stride, uint32_t width, uint32_t n)
 {

@@ -1,5 +1,5 @@
-/* random_model.c: seeded models, "random:ARCH,key=value,...". Owns the spec's keys and how values
- * are made; knows no file.
+/* random_model.c: seeded models, "random:ARCH,key=value,...". Owns how values are
+ * made; knows no file and no text of a spec (random_spec.c).
  *
  * Every value comes from integer arithmetic and one exact scaling by a power of two, so that a spec
  * means the same bits on every machine: value i of a tensor is an odd integer below 2^24 in size
@@ -7,346 +7,15 @@
  * the key mixes the seed and the tensor's name. Values are uniform in
  * (-s, s) with s a power of two; no row, head or channel repeats. A layer's weights do not depend
  * on the number of layers. */
-#include "engine/model_priv.h"
+#include "engine/random_spec.h"
 
-#include "base/buf.h"
 #include "base/mem.h"
-#include "base/names.h"
 
-#include <locale.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
-
 static const uint64_t max_bytes = (uint64_t)64 << 30;
-
-enum {
-    K_LAYERS,
-    K_HIDDEN,
-    K_HEADS,
-    K_KV_HEADS,
-    K_HEAD_DIM,
-    K_FFN,
-    K_VOCAB,
-    K_CTX,
-    K_ROPE_DIM,
-    K_TIED,
-    K_BIAS,
-    K_EXPERTS,
-    K_TOP_K,
-    K_EXPERT_FFN,
-    K_SHARED_FFN,
-    K_NORM_TOP_K,
-    K_WINDOW,
-    K_HEADS_ALIKE,
-    K_INTEGERS,
-    K_SEED = K_INTEGERS,
-    K_ROPE_BASE,
-    K_ROPE_SCALE,
-    K_EPS,
-    K_SOFTCAP,
-    K_EMBED_SCALE,
-    K_ROUTER_SCALE,
-    K_LOUD,
-    K_LAST_REAL = K_LOUD,
-    K_K_BIAS,
-    K_COUNT
-};
-
-/* Integer keys: range. -1 as default: derived from the others. */
-static const struct {
-    const char *name;
-    int32_t least, most, fallback;
-} integer_keys[K_INTEGERS] = {
-    {"layers", 1, 10000, 4},
-    {"hidden", 1, 1 << 20, 64},
-    {"heads", 1, 1 << 16, 4},
-    {"kv_heads", 1, 1 << 16, -1},
-    {"head_dim", 2, 1 << 16, -1},
-    {"ffn", 1, 1 << 22, -1},
-    {"vocab", 1, 1 << 24, 512},
-    {"ctx", 1, 1 << 30, 2048},
-    {"rope_dim", 2, 1 << 16, -1},
-    {"tied", 0, 1, 0},
-    {"bias", 0, 1, 0},
-    {"experts", 0, MODEL_MOST_EXPERTS, -1},
-    {"top_k", 1, MODEL_MOST_EXPERTS, -1},
-    {"expert_ffn", 1, 1 << 22, -1},
-    {"shared_ffn", 1, 1 << 22, -1},
-    {"norm_top_k", 0, 1, -1},
-    {"window", 0, 1 << 30, 0},
-    {"heads_alike", 0, 1, 0},
-};
-
-static const char *const key_names[K_COUNT] = {
-    "layers",       "hidden",     "heads",      "kv_heads",   "head_dim", "ffn",
-    "vocab",        "ctx",        "rope_dim",   "tied",       "bias",     "experts",
-    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike",
-    "seed",         "rope_base",  "rope_scale", "eps",        "softcap",  "embed_scale",
-    "router_scale", "loud",       "k_bias"};
-
-enum { MOST_CHANNELS = 16 };
-struct channel_bias {
-    int32_t channel;
-    float value;
-};
-
-struct spec {
-    const char *arch; /* in the caller's copy of the text */
-    int32_t integer[K_INTEGERS];
-    uint64_t seed;
-    float real[K_LAST_REAL - K_ROPE_BASE + 1];
-    float loud; /* factor of gate, up and down in layer loud_layer */
-    int32_t loud_layer;
-    struct channel_bias k_bias[MOST_CHANNELS];
-    int32_t n_k_bias;
-    unsigned given; /* bit per key, to refuse one given twice */
-};
-
-/* ---- reading the spec ------------------------------------------------------------------------ */
-
-static int bad_value(const char *key, const char *text, const char *want, struct ds_error *err)
-{
-    struct ds_buf shown = {0};
-    ds_buf_escape(&shown, text, strnlen(text, 64));
-    ds_fail(err, "%s=%s: %s", key, shown.data ? shown.data : "", want);
-    ds_buf_free(&shown);
-    return -1;
-}
-
-static int bad_word(const char *word, struct ds_error *err)
-{
-    struct ds_buf shown = {0};
-    ds_buf_escape(&shown, word, strnlen(word, 64));
-    ds_fail(err, "\"%s\" is not of the form key=value", shown.data ? shown.data : "");
-    ds_buf_free(&shown);
-    return -1;
-}
-
-/* A whole number in decimal, digits only. */
-static int parse_u64(const char *text, uint64_t *out)
-{
-    uint64_t v = 0;
-    if (!*text)
-        return -1;
-    for (; *text; text++)
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(v, (uint64_t)10, &v) ||
-            __builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
-            return -1;
-    *out = v;
-    return 0;
-}
-
-/* A finite f32, read without regard to the user's locale; **end is what stands behind it. */
-static int parse_real(const char *text, const char **end, float *out)
-{
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (c == (locale_t)0)
-        return -1;
-    char *stop;
-    *out = strtof_l(text, &stop, c);
-    freelocale(c);
-    *end = stop;
-    return stop == text || !isfinite(*out) ? -1 : 0;
-}
-
-static int parse_positive(const char *text, float *out)
-{
-    const char *end;
-    return parse_real(text, &end, out) != 0 || *end || !(*out > 0.0f) ? -1 : 0;
-}
-
-/* "FACTOR@LAYER" */
-static int parse_loud(const char *text, struct spec *s)
-{
-    const char *end;
-    uint64_t layer;
-    if (parse_real(text, &end, &s->loud) != 0 || !(s->loud > 0.0f) || *end != '@' ||
-        parse_u64(end + 1, &layer) != 0 || layer > INT32_MAX)
-        return -1;
-    s->loud_layer = (int32_t)layer;
-    return 0;
-}
-
-/* "VALUE@CHANNEL;CHANNEL...": channels of the whole k row. */
-static int parse_k_bias(const char *text, struct spec *s)
-{
-    float value;
-    if (parse_real(text, &text, &value) != 0 || *text != '@')
-        return -1;
-    while (*text) {
-        uint64_t channel = 0;
-        const char *from = ++text;
-        for (; *text >= '0' && *text <= '9' && channel < 1u << 30; text++)
-            channel = channel * 10 + (uint64_t)(*text - '0');
-        if (text == from || (*text && *text != ';') || s->n_k_bias == MOST_CHANNELS)
-            return -1;
-        s->k_bias[s->n_k_bias++] = (struct channel_bias){(int32_t)channel, value};
-    }
-    return 0;
-}
-
-static int set_integer(struct spec *s, int key, const char *text, struct ds_error *err)
-{
-    uint64_t v;
-    /* Where -1 stands for "not given", 0 may be a value. */
-    if (parse_u64(text, &v) || v < (uint64_t)integer_keys[key].least ||
-        v > (uint64_t)integer_keys[key].most) {
-        char want[64];
-        snprintf(want, sizeof want, "a whole number from %d to %d is wanted",
-                 integer_keys[key].least, integer_keys[key].most);
-        return bad_value(key_names[key], text, want, err);
-    }
-    s->integer[key] = (int32_t)v;
-    return 0;
-}
-
-static int set_key(struct spec *s, int key, const char *text, struct ds_error *err)
-{
-    if (s->given & (1u << key))
-        return ds_fail(err, "%s is given twice", key_names[key]);
-    s->given |= 1u << key;
-    if (key < K_INTEGERS)
-        return set_integer(s, key, text, err);
-    int rc = -1;
-    const char *want = "a positive number is wanted";
-    switch (key) {
-    case K_SEED:
-        rc = parse_u64(text, &s->seed);
-        want = "a whole number below 2^64 is wanted";
-        break;
-    case K_LOUD:
-        rc = parse_loud(text, s);
-        want = "FACTOR@LAYER is wanted, such as 1000@2";
-        break;
-    case K_K_BIAS:
-        rc = parse_k_bias(text, s);
-        want = "VALUE@CHANNEL;CHANNEL;... is wanted, at most 16 channels";
-        break;
-    default:
-        rc = parse_positive(text, &s->real[key - K_ROPE_BASE]);
-        break;
-    }
-    return rc ? bad_value(key_names[key], text, want, err) : 0;
-}
-
-static int unknown_key(const char *word, struct ds_error *err)
-{
-    struct ds_buf shown = {0};
-    ds_buf_escape(&shown, word, strnlen(word, 64));
-    ds_fail(err, "unknown key \"%s\"", shown.data ? shown.data : "");
-    ds_buf_free(&shown);
-    int near = ds_nearest(word, key_names, K_COUNT);
-    if (near >= 0)
-        return ds_hint(err, "did you mean \"%s\"?", key_names[near]);
-    char all[320] = "";
-    for (int k = 0; k < K_COUNT; k++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), " %s", key_names[k]);
-    return ds_hint(err, "keys:%s", all);
-}
-
-/* Cuts `text` (changed in place) at its commas. */
-static int parse_spec(char *text, struct spec *s, struct ds_error *err)
-{
-    for (int k = 0; k < K_INTEGERS; k++)
-        s->integer[k] = integer_keys[k].fallback;
-    static const float reals[] = {
-        [K_ROPE_BASE - K_ROPE_BASE] = 10000.0f, [K_ROPE_SCALE - K_ROPE_BASE] = 1.0f,
-        [K_EPS - K_ROPE_BASE] = 1e-5f,          [K_SOFTCAP - K_ROPE_BASE] = 0.0f,
-        [K_EMBED_SCALE - K_ROPE_BASE] = 1.0f,   [K_ROUTER_SCALE - K_ROPE_BASE] = 1.0f};
-    memcpy(s->real, reals, sizeof reals);
-    s->seed = 7;
-    s->loud = 1.0f;
-    s->loud_layer = -1;
-    s->arch = strsep(&text, ",");
-    for (char *word; (word = strsep(&text, ",")) != NULL;) {
-        char *value = strchr(word, '=');
-        if (!value)
-            return bad_word(word, err);
-        *value++ = '\0';
-        int key = 0;
-        while (key < K_COUNT && strcmp(word, key_names[key]) != 0)
-            key++;
-        if (key == K_COUNT)
-            return unknown_key(word, err);
-        if (set_key(s, key, value, err))
-            return -1;
-    }
-    return 0;
-}
-
-static int spec_experts(const struct spec *s, const struct model_arch *arch, struct ds_hparams *hp,
-                        struct ds_error *err)
-{
-    const int32_t *v = s->integer;
-    const int32_t dense = v[K_EXPERTS] == 0 || (v[K_EXPERTS] < 0 && !arch->needs_experts);
-    if (dense && arch->needs_experts)
-        return ds_fail(err, "a %s model has experts", arch->name);
-    for (int k = K_TOP_K; k <= K_NORM_TOP_K && dense; k++)
-        if (v[k] >= 0)
-            return ds_fail(err, "%s is given, but no experts", key_names[k]);
-    if (dense)
-        return 0;
-    if (!arch->has_experts)
-        return ds_fail(err, "a %s model has no experts", arch->name);
-    hp->n_experts = v[K_EXPERTS] > 0 ? v[K_EXPERTS] : 8;
-    hp->top_k = v[K_TOP_K] > 0 ? v[K_TOP_K] : hp->n_experts < 2 ? 1 : 2;
-    hp->d_ff_expert = v[K_EXPERT_FFN] > 0 ? v[K_EXPERT_FFN] : hp->d_ff;
-    hp->norm_top_k = v[K_NORM_TOP_K] >= 0 ? v[K_NORM_TOP_K] : arch->norm_top_k;
-    if (arch->shared_expert)
-        hp->d_ff_shared = v[K_SHARED_FFN] > 0 ? v[K_SHARED_FFN] : hp->d_ff;
-    else if (v[K_SHARED_FFN] > 0)
-        return ds_fail(err, "a %s model has no expert that all rows pass", arch->name);
-    if ((int64_t)hp->n_experts * hp->n_layers > 1 << 20)
-        return ds_fail(err, "%d experts in %d layers are too many", hp->n_experts, hp->n_layers);
-    return 0;
-}
-
-static int spec_knobs(const struct spec *s, const struct ds_hparams *hp, struct ds_error *err)
-{
-    int64_t width = (int64_t)hp->n_kv_heads * hp->head_dim;
-    for (int32_t i = 0; i < s->n_k_bias; i++)
-        if (s->k_bias[i].channel >= width)
-            return ds_fail(err, "k_bias: channel %d of %lld", s->k_bias[i].channel,
-                           (long long)width);
-    if (s->loud_layer >= hp->n_layers)
-        return ds_fail(err, "loud: layer %d of %d", s->loud_layer, hp->n_layers);
-    return 0;
-}
-
-static int spec_hparams(const struct spec *s, const struct model_arch *arch, struct ds_hparams *hp,
-                        struct ds_error *err)
-{
-    const int32_t *v = s->integer;
-    snprintf(hp->arch, sizeof hp->arch, "%s", arch->name);
-    hp->n_layers = v[K_LAYERS];
-    hp->d_model = v[K_HIDDEN];
-    hp->n_heads = v[K_HEADS];
-    hp->n_kv_heads = v[K_KV_HEADS] > 0 ? v[K_KV_HEADS]
-                     : hp->n_heads % 2 ? hp->n_heads
-                                       : hp->n_heads / 2;
-    if (v[K_HEAD_DIM] < 0 && hp->d_model % hp->n_heads)
-        return ds_fail(err, "hidden=%d is not a multiple of heads=%d; give head_dim", hp->d_model,
-                       hp->n_heads);
-    hp->head_dim = v[K_HEAD_DIM] > 0 ? v[K_HEAD_DIM] : hp->d_model / hp->n_heads;
-    hp->d_ff = v[K_FFN] > 0 ? v[K_FFN] : 2 * hp->d_model;
-    hp->vocab = v[K_VOCAB];
-    hp->context = v[K_CTX];
-    hp->rope_dim = v[K_ROPE_DIM] > 0 ? v[K_ROPE_DIM] : hp->head_dim;
-    hp->rope_base = s->real[K_ROPE_BASE - K_ROPE_BASE];
-    hp->rope_scale = s->real[K_ROPE_SCALE - K_ROPE_BASE];
-    hp->rope_neox = arch->rope_neox;
-    hp->rms_eps = s->real[K_EPS - K_ROPE_BASE];
-    hp->qk_norm = arch->qk_norm;
-    hp->window = v[K_WINDOW];
-    hp->soft_cap = s->real[K_SOFTCAP - K_ROPE_BASE];
-    return spec_experts(s, arch, hp, err) != 0 || spec_knobs(s, hp, err) != 0
-               ? -1
-               : ds_model_check_hparams(hp, "random", err);
-}
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -469,8 +138,8 @@ static int random_pick(void *ctx, size_t index, const struct model_slot *slot, s
     return 1;
 }
 
-/* Value number `at` under a key: `bits` random bits as k in [-2^(bits-1), 2^(bits-1)); 2k + 1 is odd
- * and below 2^bits in size. */
+/* Value number `at` under a key: `bits` random bits as k in [-2^(bits-1), 2^(bits-1)); 2k + 1 is
+ * odd and below 2^bits in size. */
 static float drawn(const struct recipe *r, uint64_t key, int64_t at)
 {
     uint64_t x = mix(key + (uint64_t)(at + 1) * 0x9e3779b97f4a7c15u);
@@ -504,7 +173,7 @@ static void random_fill(void *ctx, size_t index, int64_t from, int64_t n, float 
 static int build(struct ds_model *m, const struct spec *s, int threads, struct ds_error *err)
 {
     const struct model_arch *arch = ds_model_arch_find(s->arch, err);
-    if (!arch || spec_hparams(s, arch, &m->hp, err))
+    if (!arch || ds_random_spec_hparams(s, arch, &m->hp, err))
         return -1;
     struct random_source ctx = {.spec = s, .head_dim = m->hp.head_dim};
     struct model_source src = {.pick = random_pick, .fill = random_fill, .ctx = &ctx};
@@ -530,7 +199,7 @@ int ds_model_from_random(const char *spec, int threads, struct ds_model **out, s
     memcpy(text, spec, length);
     snprintf(m->name, sizeof m->name, "%s", spec);
     struct spec s = {0};
-    int rc = parse_spec(text + strlen("random:"), &s, err);
+    int rc = ds_random_spec_parse(text + strlen("random:"), &s, err);
     if (rc == 0)
         rc = build(m, &s, threads, err);
     free(text);
