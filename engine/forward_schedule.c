@@ -155,25 +155,52 @@ static int follow_length(struct ds_pass *p, int32_t i)
     return 0;
 }
 
+static int is_recorded(const struct ds_forward *f, const struct ds_sequence *s)
+{
+    for (uint32_t k = 0; k < f->n_rec; k++)
+        if (f->rec[k].slot >= s->q_first && f->rec[k].slot < s->q_first + s->q_len)
+            return 1;
+    return 0;
+}
+
+/* Who is not recorded is not healed; but a request that stands where the schedule wrongly put it writes
+ * over the one that was put right. */
+static void restore_others(struct ds_forward *f)
+{
+    for (int32_t i = 0; i < f->n_seqs; i++)
+        if (!is_recorded(f, &f->seqs[i])) {
+            f->seqs[i].kv_len = f->planned[i].kv_len;
+            f->seqs[i].kv_first = f->planned[i].kv_first;
+        }
+}
+
+static void restore_pages(struct ds_forward *f)
+{
+    const size_t each = (size_t)f->cache.pages_each;
+    for (int32_t i = 0; i < f->n_seqs && f->own_schedule; i++)
+        memcpy(f->page_table + (size_t)i * each, ds_kv_cache_pages(&f->cache, f->seqs[i].request),
+               each * sizeof *f->page_table);
+}
+
 int ds_forward_follow_schedule(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
+    int changed = 0;
     if (!p->probe || !ds_probe_heals(p->probe))
         return 0;
     for (int32_t i = 0; i < f->n_seqs; i++) {
-        struct ds_sequence *s = &f->seqs[i];
+        int32_t length = f->seqs[i].kv_len;
         if (follow_length(p, i) != 0)
             return -1;
-        if (stands(f, i))
-            continue;
-        /* Other pages than the request's own: those it has by right are the only other ones known. */
-        if (f->own_schedule)
-            memcpy(f->page_table + (size_t)i * (size_t)f->cache.pages_each,
-                   ds_kv_cache_pages(&f->cache, s->request),
-                   (size_t)f->cache.pages_each * sizeof *f->page_table);
-        if (!stands(f, i))
-            return lost(p, s->request);
+        changed |= f->seqs[i].kv_len != length || !stands(f, i);
     }
+    if (changed) { /* the requests' own pages are the only other ones known */
+        restore_pages(f);
+        restore_others(f);
+    }
+    for (int32_t i = 0; i < f->n_seqs; i++)
+        if (!stands(f, i))
+            return lost(p, f->seqs[i].request);
     if (check(p) != 0)
         return -1;
     place_rows(f);
