@@ -333,6 +333,19 @@ static json_t *tokens_json(const struct ds_render *r)
     return j;
 }
 
+static json_t *layer_added_json(const struct ds_verdict *v, const struct ds_growth *g)
+{
+    if (v->n_added == 0)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "rows", json_integer(g->added_rows));
+    json_object_set_new(j, "stage", text(g->added_stage));
+    json_object_set_new(j, "part", text(g->added_part));
+    json_object_set_new(j, "max_ulp", whole(g->added_max_ulp));
+    json_object_set_new(j, "relative_rms", real(g->added_relative_rms));
+    return j;
+}
+
 static json_t *growth_json(const struct ds_verdict *v)
 {
     json_t *list = json_array();
@@ -342,6 +355,59 @@ static json_t *growth_json(const struct ds_verdict *v)
         json_object_set_new(j, "rows", json_integer(v->growth[i].rows));
         json_object_set_new(j, "max_ulp", whole(v->growth[i].max_ulp));
         json_object_set_new(j, "relative_rms", real(v->growth[i].relative_rms));
+        json_object_set_new(j, "added", layer_added_json(v, &v->growth[i]));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+/* Of the pair of the first drift, site by site: what it adds on equal inputs, and what stands there. */
+static json_t *added_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_added; i++) {
+        const struct ds_added *x = &v->added[i];
+        json_t *j = json_object(), *natural = json_object();
+        json_object_set_new(j, "site", json_integer(x->site));
+        json_object_set_new(j, "layer", json_integer(x->layer));
+        json_object_set_new(j, "stage", text(x->stage));
+        json_object_set_new(j, "part", text(x->part));
+        json_object_set_new(j, "rows", json_integer(x->rows));
+        json_object_set_new(j, "max_ulp", whole(x->max_ulp));
+        json_object_set_new(j, "relative_rms", real(x->relative_rms));
+        json_object_set_new(natural, "rows", json_integer(x->natural_rows));
+        json_object_set_new(natural, "max_ulp", whole(x->natural_max_ulp));
+        json_object_set_new(natural, "relative_rms", real(x->natural_relative_rms));
+        json_object_set_new(j, "natural", natural);
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *origins_json(const struct ds_render *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->v->n_origins; i++) {
+        const struct ds_origin *o = &r->v->origins[i];
+        json_t *j = json_object(), *added = o->sized ? json_object() : json_null();
+        json_object_set_new(j, "op", text(o->op));
+        json_object_set_new(j, "variant", text(o->variant));
+        json_object_set_new(j, "stage", text(o->stage));
+        json_object_set_new(j, "part", text(o->part));
+        json_object_set_new(j, "digests", whole(o->digests));
+        json_object_set_new(j, "layers", json_integer(o->layers));
+        json_object_set_new(j, "site", json_integer(o->site));
+        json_object_set_new(j, "layer", json_integer(o->layer));
+        json_object_set_new(j, "factor", text(o->factor));
+        json_object_set_new(j, "value", text(o->value));
+        json_object_set_new(j, "arm", json_integer(own_arm(r, o->arm)));
+        json_object_set_new(j, "reference_arm", json_integer(own_arm(r, o->ref_arm)));
+        if (o->sized) {
+            json_object_set_new(added, "relative_rms", real(o->relative_rms));
+            json_object_set_new(added, "layer", json_integer(o->largest_layer));
+            json_object_set_new(added, "max_ulp", whole(o->max_ulp));
+        }
+        json_object_set_new(j, "added", added);
         json_array_append_new(list, j);
     }
     return list;
@@ -415,6 +481,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(reference, "trial", whole(v->ref_trial));
     json_object_set_new(counts, "arms", whole(v->counts.arms));
     json_object_set_new(counts, "arms_planned", whole(v->counts.arms_planned));
+    json_object_set_new(counts, "heal_trials", whole(v->counts.heal_trials));
     json_object_set_new(counts, "trials", whole(v->counts.trials));
     json_object_set_new(counts, "sites", whole(v->counts.sites));
     json_object_set_new(counts, "rows", whole(v->counts.rows));
@@ -453,6 +520,8 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());
     json_object_set_new(j, "growth", growth_json(v));
+    json_object_set_new(j, "added", added_json(v));
+    json_object_set_new(j, "independent_origins", origins_json(r));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
     json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "tokens", tokens_json(r));

@@ -282,15 +282,18 @@ static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, si
                       const uint8_t *labels, const uint8_t *bad)
 {
     size_t rows = ds_analysis_rows(a);
-    int seen[8] = {0};
-    for (size_t i = 0; i < rows; i++)
+    int seen[8] = {0}, healed = 0; /* it gives other bits on equal inputs, too */
+    for (size_t i = 0; i < rows; i++) {
         seen[labels[site * rows + i] & 7] = 1;
-    (void)r;
+        healed |= r->healed && r->healed[site * rows + i] == DS_LABEL_ORIGIN;
+    }
     if (bad && bad[site])
         return '!';
     if (seen[DS_LABEL_UNSTABLE])
         return '~';
     if (seen[DS_LABEL_ORIGIN])
+        return '#';
+    if (healed)
         return 'o';
     if (seen[DS_LABEL_INHERITED])
         return '-';
@@ -301,10 +304,10 @@ static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, si
 
 static enum ds_role grid_role(char c)
 {
-    return c == '.'               ? DS_ROLE_SAME
-           : c == 'o' || c == '!' ? DS_ROLE_DRIFT
-           : c == '~'             ? DS_ROLE_UNSTABLE
-                                  : DS_ROLE_PLAIN;
+    return c == '.'                           ? DS_ROLE_SAME
+           : c == '#' || c == 'o' || c == '!' ? DS_ROLE_DRIFT
+           : c == '~'                         ? DS_ROLE_UNSTABLE
+                                              : DS_ROLE_PLAIN;
 }
 
 static void add_mark(const struct ds_render *r, char c, size_t width, struct ds_buf *out)
@@ -401,6 +404,7 @@ void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, cons
             grid_layer(r, a, labels, bad, columns, n, s, out);
     free(columns);
     grid_outside(r, a, labels, bad, 1, out);
-    ds_buf_puts(out, ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! "
-                     "non-finite  ? not compared\n");
+    ds_buf_puts(out,
+                ". same  # origin  o origin when healed  - inherited  x drift, inputs not known\n"
+                "~ unstable  ! non-finite  ? not compared\n");
 }

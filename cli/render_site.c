@@ -363,8 +363,17 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
     for (size_t i = 0; i < w->s->n_trials; i++)
         if (watched(w, w->s->info(w->s->ctx, i)))
             mark_nonfinite(w->s->get(w->s->ctx, i, NULL), bad, w->s->header->n_sites);
+    struct ds_render r = *w->r;
+    uint8_t *healed = NULL;
+    if (ds_analysis_healed(w->a, w->arm, w->ref, &healed, err) < 0) {
+        free(labels);
+        free(bad);
+        return -1;
+    }
+    r.healed = healed;
     add_pair(w, out);
-    ds_render_grid(w->r, w->a, labels, bad, out);
+    ds_render_grid(&r, w->a, labels, bad, out);
+    free(healed);
     free(labels);
     free(bad);
     return 0;

@@ -46,10 +46,11 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, ", weights as in the file");
     ds_buf_printf(out, "\n%14s", "");
     ds_render_arms(v, out);
-    ds_buf_printf(out,
-                  ", %" PRIu64 " trials, %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64
-                  " digests compared\n",
-                  v->counts.trials, v->counts.sites, v->counts.rows, v->counts.digests_compared);
+    ds_buf_printf(out, ", %" PRIu64 " trials", v->counts.trials);
+    if (v->counts.heal_trials)
+        ds_buf_printf(out, " (and %" PRIu64 " healed)", v->counts.heal_trials);
+    ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64 " digests compared\n",
+                  v->counts.sites, v->counts.rows, v->counts.digests_compared);
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
@@ -311,6 +312,26 @@ static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
+/* Text under a head, broken at spaces to 100 columns. */
+static void add_wrapped(const char *text, struct ds_buf *out)
+{
+    size_t column = 14;
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column > 14 && column + 1 + word > 100) {
+            ds_buf_printf(out, "\n%14s", "");
+            column = 14;
+        } else if (column > 14) {
+            ds_buf_puts(out, " ");
+            column++;
+        }
+        ds_buf_add(out, text, word);
+        column += word;
+        text += word + (text[word] == ' ');
+    }
+    ds_buf_puts(out, "\n");
+}
+
 /* ---- consequences ---------------------------------------------------------------------------- */
 
 /* Whether a kernel was judged, and never found at fault. */
@@ -320,35 +341,86 @@ static int is_innocent(const struct ds_kernel_verdict *x)
            x->condition[0] != DS_COND_UNSTABLE;
 }
 
-/* A list of kernels with a count each, under a head; nothing when there is none. */
-static int add_kernels(const struct ds_render *r, const char *name, int innocent,
-                       struct ds_buf *out)
+/* A list of kernels with a count each; nothing when there is none. */
+static void add_innocent(const struct ds_render *r, struct ds_buf *out)
 {
     size_t column = 14, some = 0;
     for (size_t k = 0; k < r->v->n_kernels; k++) {
         const struct ds_kernel_verdict *x = &r->v->kernels[k];
         struct ds_buf item = {0};
-        if (innocent ? !is_innocent(x) : !x->origins)
+        if (!is_innocent(x))
             continue;
         ds_render_kernel(&item, x->op, x->variant);
-        if (innocent)
-            ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
-        else
-            ds_buf_printf(&item, " %" PRIu64, x->origins);
+        ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
         if (some == 0)
-            ds_render_head(r, name, out);
+            ds_render_head(r, "bit-identical", out);
         add_item(out, item.data, item.len, some++ == 0, &column);
         out->failed |= item.failed;
         ds_buf_free(&item);
     }
     ds_buf_puts(out, some ? "\n" : "");
+}
+
+/* Where a kernel is an origin: its stages, and the largest error that it adds. */
+static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict *x,
+                       struct ds_buf *out)
+{
+    const struct ds_origin *largest = NULL;
+    uint32_t layers = 0, n = 0;
+    for (size_t i = 0; i < r->v->n_origins; i++) {
+        const struct ds_origin *o = &r->v->origins[i];
+        if (strcmp(o->op, x->op) != 0 || strcmp(o->variant, x->variant) != 0)
+            continue;
+        ds_buf_puts(out, n++ ? " " : ": ");
+        ds_render_name(out, o->stage);
+        if (o->part[0]) {
+            ds_buf_puts(out, "/");
+            ds_render_name(out, o->part);
+        }
+        layers = o->layers > layers ? o->layers : layers;
+        if (o->sized && (!largest || o->relative_rms > largest->relative_rms))
+            largest = o;
+    }
+    if (n)
+        ds_buf_printf(out, " in %u layer%s", layers, layers == 1 ? "" : "s");
+    if (largest) {
+        ds_buf_printf(out, ", adds up to %.1e (", largest->relative_rms);
+        ds_render_place(out, largest->largest_layer, largest->stage, largest->part);
+        ds_buf_puts(out, ")");
+    }
+}
+
+/* One line for each kernel that gave other bits on equal inputs, wrapped at spaces. */
+static int add_guilty(const struct ds_render *r, struct ds_buf *out)
+{
+    int some = 0;
+    for (size_t k = 0; k < r->v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &r->v->kernels[k];
+        struct ds_buf item = {0};
+        int has = x->origins != 0;
+        for (size_t i = 0; i < r->v->n_origins && !has; i++)
+            has = strcmp(r->v->origins[i].op, x->op) == 0 &&
+                  strcmp(r->v->origins[i].variant, x->variant) == 0;
+        if (!has)
+            continue;
+        ds_render_kernel(&item, x->op, x->variant);
+        if (x->origins)
+            ds_buf_printf(&item, " %" PRIu64, x->origins);
+        else
+            ds_buf_puts(&item, " unstable");
+        add_stages(r, x, &item);
+        ds_render_head(r, some++ ? "" : "origins", out);
+        add_wrapped(item.data ? item.data : "", out);
+        out->failed |= item.failed;
+        ds_buf_free(&item);
+    }
     return some > 0;
 }
 
 static void add_origins(const struct ds_render *r, struct ds_buf *out)
 {
-    if (add_kernels(r, "origins", 0, out))
-        add_kernels(r, "bit-identical", 1, out);
+    if (add_guilty(r, out))
+        add_innocent(r, out);
 }
 
 static void add_growth(const struct ds_render *r, struct ds_buf *out)
@@ -363,6 +435,20 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
     if ((n - 1) % step)
         ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer,
                       r->v->growth[n - 1].relative_rms);
+    ds_buf_puts(out, "\n");
+    if (r->v->n_added == 0)
+        return;
+    ds_render_head(r, "added", out); /* of each layer the site that adds most */
+    for (size_t i = 0; i < n; i++) {
+        const struct ds_growth *g = &r->v->growth[i];
+        if (i % step && i + 1 != n)
+            continue;
+        ds_buf_printf(out, "%sL%d ", i ? "  " : "", g->layer);
+        if (g->added_rows)
+            ds_buf_printf(out, "%.1e", g->added_relative_rms);
+        else
+            ds_buf_puts(out, "nothing");
+    }
     ds_buf_puts(out, "\n");
 }
 

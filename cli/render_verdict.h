@@ -14,6 +14,7 @@ struct ds_render {
     const struct ds_diff *diff; /* NULL: one record */
     const char *path, *path_b;  /* records on disk, for the suggested command; NULL: not on disk */
     size_t incomplete, damaged; /* trials left out */
+    const uint8_t *healed;      /* grid: labels of the heal trial; NULL: there is none */
 };
 
 /* The answer last. */

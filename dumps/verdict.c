@@ -60,6 +60,7 @@ void ds_analysis_free(struct ds_analysis *a)
         free(a->healed[i].drift);
     }
     free(a->healed);
+    free(a->origin_seen);
     for (size_t f = 0; a->values && f < a->h->n_factors; f++)
         free(a->values[f]);
     free(a->arms);
@@ -233,6 +234,8 @@ static int probe_share(const struct ds_analysis *a, int phase, double *median, d
 static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     v->counts.trials = a->n_natural;
+    for (size_t i = 0; i < a->n_healed; i++)
+        v->counts.heal_trials += a->healed[i].t.n_trials;
     v->counts.arms_planned = a->h->n_arms;
     v->counts.rows = a->n_rows;
     for (size_t i = a->h->n_arms; i-- > 0;)
@@ -326,6 +329,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         return -1;
     }
     a->shape_mismatch = a->tokens_cut = 0;
+    memset(a->origin_seen, 0, a->n_sites * sizeof *a->origin_seen);
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     int rc = labels ? count_record(a, v, err) : -1;
     if (rc == 0 && a->n_natural)
@@ -336,12 +340,13 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                  : 0;
     if (rc == 0 && a->n_natural)
         rc = size_findings(a, labels, v, err);
-    free(labels);
     if (rc == 0 && a->n_natural) {
         find_first(v);
         find_nonfinite(a, v);
-        rc = find_growth(a, v, err) != 0 || judge_validity(a, v, err) != 0 ||
-                     note_processes(a, v, err) != 0 || note_packed(a, v, err) != 0
+        sort_origins(v);
+        rc = find_growth(a, v, err) != 0 || find_added(a, v, labels, err) != 0 ||
+                     judge_validity(a, v, err) != 0 || note_processes(a, v, err) != 0 ||
+                     note_packed(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)
@@ -352,6 +357,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
             rc = verdict_note(v, err,
                               "rows after a step at which other tokens were fed are not compared");
     }
+    free(labels);
     if (rc != 0) {
         ds_verdict_free(v);
         return -1;

@@ -170,11 +170,43 @@ struct ds_unstable {
                                 the mode */
 };
 
+/* A kernel that gave other bits on equal inputs at one stage, over all layers and comparisons with a
+ * reference. Known at every depth from heal trials; without them only where inputs happened to agree. */
+struct ds_origin {
+    const char *op, *variant, *stage, *part;
+    uint64_t digests;
+    uint32_t layers; /* sites of the stage where it did */
+    uint32_t site;   /* the first of them, in whose comparison: */
+    int32_t layer;
+    const char *factor, *value;
+    uint32_t arm, ref_arm;
+    int sized;           /* whether the record holds sizes: */
+    double relative_rms; /* error added, at the site of a comparison where it is largest */
+    int32_t largest_layer;
+    uint64_t max_ulp;
+};
+
+/* Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
+ * trial), of the pair of the first drift. */
+struct ds_added {
+    uint32_t site;
+    int32_t layer;
+    const char *stage, *part;
+    uint32_t rows, natural_rows;
+    uint64_t max_ulp, natural_max_ulp;
+    double relative_rms, natural_relative_rms;
+};
+
 struct ds_growth {
     int32_t layer;
     uint64_t max_ulp;
     double relative_rms;
     uint32_t rows; /* drifting rows with sizes at the layer's last residual */
+    /* What the site of the layer that adds most adds; no rows: none does, or there is no heal trial. */
+    uint32_t added_rows;
+    uint64_t added_max_ulp;
+    double added_relative_rms;
+    const char *added_stage, *added_part;
 };
 
 /* An expert that the reference chose, and what this side has in its place. */
@@ -220,6 +252,7 @@ struct ds_verdict {
     size_t ref_trial;
     struct {
         uint64_t arms, trials, sites, rows, digests_compared;
+        uint64_t heal_trials;
         uint64_t arms_planned; /* more than `arms`: some have no trial (lost, or not run yet) */
     } counts;
     struct ds_finding first; /* the first unstable place if there is one, else the first drift */
@@ -236,6 +269,10 @@ struct ds_verdict {
     struct ds_validity *validity; /* validity.h; NULL likewise */
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
+    struct ds_added *added; /* of the same pair, by site; none without a heal trial of it */
+    size_t n_added;
+    struct ds_origin *origins; /* all that are independent, in execution order */
+    size_t n_origins;
     uint32_t sites_before; /* sites before the first drift, all bit-identical */
     /* Probe CPU time over pass CPU time; -1: not measured. The overhead is the median over natural
      * trials without a drifting row: what digests cost. The total is over all natural trials: held
@@ -278,6 +315,11 @@ const struct ds_row_key *ds_analysis_row(const struct ds_analysis *a, size_t i);
 /* Labels of `arm` against `ref` (they may be equal: repeats against each other): *out is malloc'ed,
  * [n_sites][rows]. */
 int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
+                       struct ds_error *err);
+/* The same where kernels are judged on equal inputs, from the heal trial of `arm` against `ref`:
+ * DS_LABEL_SAME or _ORIGIN where they are, _UNSTABLE, else _ABSENT. 1 there is such a trial, 0 none (*out
+ * NULL). */
+int ds_analysis_healed(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
                        struct ds_error *err);
 /* The modal digest of a row at a site; 0 if the arm has none. */
 int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,

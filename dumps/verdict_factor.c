@@ -16,6 +16,8 @@ struct member { /* an arm in its context */
 };
 
 struct tally { /* one factor at work */
+    struct ds_error *err;
+    int failed; /* out of memory */
     struct ds_analysis *a;
     struct ds_verdict *v;
     struct ds_factor_verdict *fv;
@@ -200,6 +202,9 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t b
     if (rep != 0)
         return;
     w->fv->arms++;
+    const struct ds_finding of = {
+        .arm = arm, .ref_arm = ref, .factor = w->fv->name, .value = w->fv->values[value]};
+    w->failed |= add_origins(a, w->v, &of, w->labels, w->healed, w->err) != 0;
     compare_tokens(a, arm, ref, w->fv->name, w->fv->values[value], w->v);
     compare_experts(a, arm, ref, w->labels, w->fv->name, w->fv->values[value], w->v);
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
@@ -339,6 +344,7 @@ static int judge_factor(struct tally *w, struct ds_error *err)
     if (rc == 0 && (rc = list_members(w, err)) == 0 && nv > 1 &&
         (!a->options.only_factor || strcmp(a->options.only_factor, w->fv->name) == 0))
         walk_values(w, reps);
+    rc = w->failed ? -1 : rc;
     for (int p = 0; rc == 0 && p < DS_VERDICT_PHASES; p++) {
         group_values(w, (size_t)p, w->fv->phase[p].class_of, &w->fv->phase[p].n_classes);
         for (size_t i = 0; i < a->n_rows; i++)
@@ -359,7 +365,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err)
 {
     int rc = 0;
-    struct tally w = {.a = a, .v = v, .labels = labels};
+    struct tally w = {.a = a, .v = v, .labels = labels, .err = err};
     if (!(w.healed = ds_calloc(a->cells, 1, "labels", err)) ||
         !(w.other = ds_calloc(a->cells, 1, "labels", err)) ||
         !(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||

@@ -104,7 +104,9 @@ int fill_healed(struct ds_analysis *a, struct ds_error *err)
 /* Whether the row still differs from the reference's after the site: nothing was held for it. */
 static int left_alone(const struct heal_table *h, const struct arm_table *r, size_t cell)
 {
-    return !h->drift[cell] && r->state[cell] == CELL_STABLE && h->t.digest[cell] != r->digest[cell];
+    return !h->drift[cell] &&
+           (h->t.state[cell] == CELL_UNSTABLE ||
+            (r->state[cell] == CELL_STABLE && h->t.digest[cell] != r->digest[cell]));
 }
 
 static uint8_t label_healed_cell(const struct ds_analysis *a, const struct heal_table *h,
@@ -167,15 +169,26 @@ void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *la
     a->tokens_cut = cut; /* counted when the arms were compared */
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
+        const int neither = (t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES) ||
+                            t->shares[site] != r->shares[site];
         gather_inputs(a, &(struct pair){t, r, h}, site);
         for (size_t i = 0; i < a->n_rows; i++) {
-            labels[first + i] = a->skip[i] ? DS_LABEL_ABSENT
-                                           : label_healed_cell(a, h, site, first + i, a->inputs[i]);
+            labels[first + i] = a->skip[i] || neither
+                                    ? DS_LABEL_ABSENT
+                                    : label_healed_cell(a, h, site, first + i, a->inputs[i]);
             a->status[first + i] = a->skip[i] ? IN_UNKNOWN : status_after(a, h, first + i);
         }
         if (a->feeds_causal[site])
             fill_prefix(a, t, r, site);
     }
+}
+
+void label_unstable(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels)
+{
+    label_healed(a, h, labels);
+    for (size_t cell = 0; cell < a->cells; cell++)
+        if ((labels[cell] & LABEL_MASK) == DS_LABEL_UNSTABLE)
+            labels[cell] = DS_LABEL_ORIGIN | LABEL_JUDGED;
 }
 
 /* ---- two arms healed to the same reference --------------------------------------------------- */
@@ -219,6 +232,24 @@ int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_
         labels[cell] = !judged                      ? DS_LABEL_ABSENT
                        : mine[cell] == theirs[cell] ? DS_LABEL_SAME | LABEL_JUDGED
                                                     : DS_LABEL_ORIGIN | LABEL_JUDGED;
+    }
+    return 1;
+}
+
+int ds_analysis_healed(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
+                       struct ds_error *err)
+{
+    const struct heal_table *h = healed_table(a, arm, ref);
+    *out = NULL;
+    if (!h)
+        return 0;
+    if (!(*out = ds_calloc(a->cells, 1, "labels", err)))
+        return -1;
+    label_healed(a, h, *out);
+    for (size_t i = 0; i < a->cells; i++) {
+        uint8_t label = (*out)[i] & LABEL_MASK;
+        (*out)[i] =
+            label == DS_LABEL_UNSTABLE || (*out)[i] & LABEL_JUDGED ? label : DS_LABEL_ABSENT;
     }
     return 1;
 }

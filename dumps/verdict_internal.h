@@ -74,6 +74,7 @@ struct ds_analysis {
     size_t n_sites, n_rows, cells;
     struct ds_row_key *keys;
     struct arm_table *arms; /* [h->n_arms] */
+    uint64_t *origin_seen;  /* [n_sites] bit per kernel: counted among the layers of an origin */
     struct heal_table *healed;
     size_t n_healed;
     uint32_t *value;      /* [n_arms][n_factors] index into values[factor] */
@@ -176,10 +177,20 @@ int fill_healed(struct ds_analysis *a, struct ds_error *err);
 void add_neighbours(struct ds_analysis *a, const struct heal_table *h, size_t from);
 /* labels[cells] of a heal trial; unstable and judged: its trials disagree on equal inputs. */
 void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels);
+/* The same of an arm healed to its own rows: what disagrees on equal inputs is an origin. */
+void label_unstable(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels);
 /* Labels of arm against ref where both had the inputs of `base` (which ref may be), from heal trials;
  * only what is judged counts. 0: no heal trial says anything. other: scratch. */
 int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
                       uint8_t *labels, uint8_t *other);
+
+/* verdict_added.c */
+/* Adds the origins of one comparison to the verdict's; of: its arms, factor and value. */
+int add_origins(struct ds_analysis *a, struct ds_verdict *v, const struct ds_finding *of,
+                const uint8_t *natural, const uint8_t *healed, struct ds_error *err);
+void sort_origins(struct ds_verdict *v);
+/* Of the pair of the first drift, after the growth is known. labels: scratch. */
+int find_added(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, struct ds_error *err);
 
 /* verdict_repeat.c: the factor "repeat" (entry 0). */
 int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,

@@ -112,6 +112,8 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->factors);
     free(v->kernels);
     free(v->growth);
+    free(v->added);
+    free(v->origins);
     free(v->notes);
     free(v->owned);
     memset(v, 0, sizeof *v);

@@ -126,19 +126,34 @@ int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
 {
     struct ds_factor_verdict *fv = &v->factors[0];
     uint8_t *drifts = ds_calloc(a->n_rows, 1, "rows", err);
-    if (!drifts)
+    uint8_t *healed = ds_calloc(a->cells, 1, "labels", err);
+    if (!drifts || !healed) {
+        free(drifts);
+        free(healed);
         return -1;
+    }
     v->stable = 1;
     for (uint32_t arm = 0; arm < a->h->n_arms; arm++) {
         if (a->arms[arm].n_trials < 2)
             continue;
         label_pair(a, arm, arm, labels);
         count_arm(a, v, arm, labels, drifts);
+        const struct ds_finding of = {
+            .arm = arm, .ref_arm = arm, .factor = fv->name, .value = fv->values[0]};
+        const struct heal_table *h = healed_table(a, arm, arm);
+        if (h)
+            label_unstable(a, h, healed);
+        if (add_origins(a, v, &of, labels, h ? healed : NULL, err) != 0) {
+            free(drifts);
+            free(healed);
+            return -1;
+        }
     }
     for (int p = 0; p < DS_VERDICT_PHASES; p++)
         for (size_t i = 0; i < a->n_rows; i++)
             fv->phase[p].rows += (drifts[i] >> p) & 1u;
     free(drifts);
+    free(healed);
     v->unstable.first = fv->phase[DS_VERDICT_ALL].first;
     ds_wilson(v->unstable.disagree, v->unstable.trials, &v->unstable.low, &v->unstable.high);
     for (size_t k = 0; k < a->n_kernels; k++)

@@ -37,6 +37,7 @@ struct rows_work {
     uint32_t *group, *sub; /* [n_arms] number of the first arm with the same setting */
     uint64_t *inputs; /* [n_arms][n_rows] hash of the input digests at the site, 0 = not usable */
     struct sample *samples;
+    uint8_t *healed; /* [n_healed][cells] labels of heal trials */
     struct step *steps;
     size_t n_steps, cap, tidy_at;
     uint32_t width, terms; /* shape at the site at work */
@@ -238,6 +239,27 @@ static int compare_samples(struct rows_work *w, size_t n, struct ds_error *err)
     return 0;
 }
 
+/* A row of arm `arm` that had the inputs of arm `from`: in its natural trial its own, in a heal trial
+ * those of the reference. 0: it says nothing. */
+static size_t take_sample(const struct rows_work *w, const struct arm_table *t, uint32_t arm,
+                          uint32_t from, size_t row, size_t cell, int reads_rows,
+                          struct sample *out)
+{
+    const struct ds_analysis *a = w->a;
+    uint64_t inputs = w->inputs[(size_t)from * a->n_rows + row];
+    if (t->state[cell] != CELL_STABLE || !inputs || !place_known(a, t, cell / a->n_rows, cell) ||
+        a->arms[arm].excluded[family(a, t, cell / a->n_rows, cell)])
+        return 0;
+    *out = (struct sample){t->kernel[cell],
+                           w->group[arm],
+                           reads_rows ? 0 : w->sub[arm],
+                           sample_slot(t, row, cell),
+                           capture_m(t, row, t->capture[cell]),
+                           inputs,
+                           t->digest[cell]};
+    return 1;
+}
+
 static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
 {
     struct ds_analysis *a = w->a;
@@ -259,19 +281,15 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
     }
     for (size_t r = 0; r < a->n_rows; r++) {
         size_t n = 0, cell = site * a->n_rows + r;
-        for (uint32_t i = 0; i < a->h->n_arms; i++) {
-            const struct arm_table *t = &a->arms[i];
-            uint64_t inputs = w->inputs[(size_t)i * a->n_rows + r];
-            if (!t->n_trials || t->state[cell] != CELL_STABLE || !place_known(a, t, site, cell) ||
-                t->excluded[family(a, t, site, cell)] || !inputs)
-                continue;
-            w->samples[n++] = (struct sample){t->kernel[cell],
-                                              w->group[i],
-                                              reads_rows ? 0 : w->sub[i],
-                                              sample_slot(t, r, cell),
-                                              capture_m(t, r, t->capture[cell]),
-                                              inputs,
-                                              t->digest[cell]};
+        for (uint32_t i = 0; i < a->h->n_arms; i++)
+            if (a->arms[i].n_trials)
+                n += take_sample(w, &a->arms[i], i, i, r, cell, reads_rows, &w->samples[n]);
+        for (size_t k = 0; k < a->n_healed; k++) {
+            const struct heal_table *h = &a->healed[k];
+            uint8_t label = w->healed[k * a->cells + cell];
+            if (h->arm != h->ref && label & LABEL_JUDGED &&
+                (label & LABEL_MASK) != DS_LABEL_UNSTABLE)
+                n += take_sample(w, &h->t, h->arm, h->ref, r, cell, reads_rows, &w->samples[n]);
         }
         if (n > 1 && compare_samples(w, n, err) != 0)
             return -1;
@@ -403,18 +421,23 @@ static int add_switches(struct rows_work *w, struct ds_kernel_verdict *kv, size_
 
 int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
-    size_t arms = a->h->n_arms, n;
+    size_t arms = a->h->n_arms, n, healed;
     struct rows_work w = {.a = a};
-    if (__builtin_mul_overflow(arms, a->n_rows, &n))
+    if (__builtin_mul_overflow(arms, a->n_rows, &n) ||
+        __builtin_mul_overflow(a->n_healed, a->cells, &healed))
         return ds_fail(err, "record: too many arms and rows");
-    int rc = (w.group = ds_calloc(arms, sizeof *w.group, "settings", err)) &&
-                     (w.sub = ds_calloc(arms, sizeof *w.sub, "settings", err)) &&
-                     (w.inputs = ds_calloc(n, sizeof *w.inputs, "input digests", err)) &&
-                     (w.samples = ds_calloc(arms, sizeof *w.samples, "row counts", err))
-                 ? 0
-                 : -1;
+    int rc =
+        (w.group = ds_calloc(arms, sizeof *w.group, "settings", err)) &&
+                (w.sub = ds_calloc(arms, sizeof *w.sub, "settings", err)) &&
+                (w.inputs = ds_calloc(n, sizeof *w.inputs, "input digests", err)) &&
+                (w.healed = ds_calloc(healed, 1, "labels", err)) &&
+                (w.samples = ds_calloc(arms + a->n_healed, sizeof *w.samples, "row counts", err))
+            ? 0
+            : -1;
     if (rc == 0 && !a->options.only_factor) {
         group_arms(&w);
+        for (size_t k = 0; k < a->n_healed; k++)
+            label_healed(a, &a->healed[k], w.healed + k * a->cells);
         for (size_t s = 0; rc == 0 && s < a->n_sites; s++)
             rc = visit_site(&w, s, err);
         explain_changes(&w);
@@ -434,6 +457,7 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
     free(w.sub);
     free(w.inputs);
     free(w.samples);
+    free(w.healed);
     free(w.steps);
     return rc;
 }

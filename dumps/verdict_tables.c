@@ -482,7 +482,8 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
     }
     if (fill_copies(a, err) != 0)
         return -1;
-    if (fill_healed(a, err) != 0)
+    if (!(a->origin_seen = ds_calloc(a->n_sites, sizeof *a->origin_seen, "sites", err)) ||
+        fill_healed(a, err) != 0)
         return -1;
     for (size_t i = 0; i < a->n_healed; i++)
         if (a->healed[i].t.rep->n_calls > calls)

@@ -367,6 +367,7 @@ static int before_layers(struct ds_pass *p)
                  ds_pass_show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
                  ds_pass_show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
                  ds_pass_show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
+                 ds_forward_follow_schedule(p) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
                  emit(p, DS_ST_EMBED, a.y);
     return -failed;
@@ -429,7 +430,8 @@ static int choose_tokens(struct ds_pass *p)
                                .logits = f->logits,
                                .ldx = f->vocab,
                                .ids = f->tokens};
-    if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0)
+    if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0 ||
+        show_chosen(p, DS_ST_TOKEN, f->tokens, sizeof *f->tokens) != 0)
         return -1;
     for (int32_t i = 0; i < f->n_logits; i++)
         if (f->tokens[i] < 0 || f->tokens[i] >= f->vocab) {
@@ -437,7 +439,7 @@ static int choose_tokens(struct ds_pass *p)
                     (long long)f->vocab);
             return ds_pass_blame(p, DS_ST_TOKEN);
         }
-    return show_chosen(p, DS_ST_TOKEN, f->tokens, sizeof *f->tokens);
+    return 0;
 }
 
 int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)

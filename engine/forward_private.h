@@ -129,6 +129,9 @@ struct ds_pass {
 /* forward_schedule.c: the planned call as the kernel of op schedule wants it. Fills kv_len,
  * cache_row and own_slot of every row. */
 int ds_forward_schedule(struct ds_pass *p);
+/* After a healing probe has seen positions, lengths and slots: the call follows what it wrote there, or
+ * fails. */
+int ds_forward_follow_schedule(struct ds_pass *p);
 
 /* Runs all stages of the planned call. On failure the cache lengths have not moved. */
 int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err);

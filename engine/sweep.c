@@ -312,13 +312,21 @@ static void lost(struct sweep_state *st, const struct ds_trial *want, const stru
 {
     if (st->result->failed++ == 0) {
         st->result->first_failure = *err;
-        if (want->pass == DS_PASS_HEAL)
-            ds_prefix(&st->result->first_failure, "arm %u, healed to arm %u", want->arm,
-                      want->healed_to);
-        else
-            ds_prefix(&st->result->first_failure, "arm %u, repeat %u", want->arm, want->repeat);
+        ds_prefix(&st->result->first_failure, "arm %u, repeat %u", want->arm, want->repeat);
     }
     st->failed[want->arm] = 1;
+}
+
+/* The arm's natural trials stand, and judge what they can. */
+static int not_healed(const struct sweep_state *st, const struct ds_trial *want,
+                      const struct ds_error *err)
+{
+    char text[400];
+    snprintf(text, sizeof text, "arm %u could not be healed to arm %u: %.300s", want->arm,
+             want->healed_to, err->msg);
+    if (st->s->note)
+        st->s->note(st->s->ctx, text);
+    return 0;
 }
 
 /* Takes from a natural trial, fresh or of the record that is resumed, what it says of healing. */
@@ -378,7 +386,9 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
     if (rc == DS_WORKER_STOPPED)
         return 1;
     if (rc != DS_WORKER_OK) {
-        if (arm == 0 && want->pass != DS_PASS_HEAL)
+        if (want->pass == DS_PASS_HEAL)
+            return not_healed(st, want, err);
+        if (arm == 0)
             return ds_prefix(err, "base arm");
         lost(st, want, err);
         return 0;

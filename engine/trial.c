@@ -262,9 +262,36 @@ void ds_trial_runner_free(struct ds_trial_runner *r)
 {
     ds_probe_free(r->probe);
     ds_forward_free(r->forward);
+    free(r->unlike);
+    r->unlike = NULL;
     r->probe = NULL;
     r->forward = NULL;
     r->arm = 0;
+}
+
+/* A share of two ranks is another thing than a share of four, and so is what adds them: such rows
+ * cannot take each other's place. */
+static int leave_out_shares(struct ds_trial_runner *r, const struct ds_trial_order *order,
+                            struct ds_error *err)
+{
+    const struct ds_header *h = r->sweep->header;
+    struct ds_setting ref;
+    ds_probe_leave_out(r->probe, NULL);
+    if (order->pass != DS_PASS_HEAL)
+        return 0;
+    if (ds_setting_parse(h->arms[order->healed_to].values, &ref, err) != 0)
+        return -1;
+    if (ref.ranks == r->setting.ranks)
+        return 0;
+    if (!r->unlike && !(r->unlike = ds_calloc(h->n_sites, 1, "sites", err)))
+        return -1;
+    for (size_t i = 0; i < h->n_sites; i++) {
+        const char *part = h->sites[i].part;
+        r->unlike[i] = (part[0] == 'r' && part[1] >= '0' && part[1] <= '9') ||
+                       strcmp(h->sites[i].stage, "allreduce") == 0;
+    }
+    ds_probe_leave_out(r->probe, r->unlike);
+    return 0;
 }
 
 /* Completes what only the end of the trial knows. */
@@ -328,7 +355,7 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
         return -1;
     struct running u = {.r = r, .forced = forced, .n_forced = order->n_forced};
     if (batch_setup(r->sweep, &r->setting, &u.b, err) != 0 ||
-        prepare(r, order->arm, &u.b, err) != 0) {
+        prepare(r, order->arm, &u.b, err) != 0 || leave_out_shares(r, order, err) != 0) {
         batch_free(&u.b);
         return -1;
     }

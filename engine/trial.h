@@ -29,6 +29,7 @@ struct ds_trial_runner {
     struct ds_setting setting;
     struct ds_forward *forward;
     struct ds_probe *probe;
+    uint8_t *unlike; /* [n_sites] shares of ranks, where the reference has other ranks; else NULL */
 };
 
 /* forced: [order->n_forced]. On success *out is owned by the caller. */

@@ -305,6 +305,8 @@ static int no_drift(struct ds_probe *p, const struct probe_rows *r)
 int probe_compare(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err)
 {
     int held = p->site[r->site].held;
+    if (p->left_out && p->left_out[r->site])
+        return 0;
     if (p->n_refs && !(held && no_drift(p, r)))
         for (uint32_t i = 0; i < r->n; i++)
             if (compare_row(p, r, i, err))

@@ -107,6 +107,11 @@ int ds_probe_end_call(struct ds_probe *p, struct ds_error *err);
 /* Hands over the trial (the caller frees it with ds_trial_data_free) and, if it is to be held,
  * marks it complete. */
 int ds_probe_end_trial(struct ds_probe *p, struct ds_trial_data *out, struct ds_error *err);
+/* Whether the running trial is a heal trial. */
+int ds_probe_heals(const struct ds_probe *p);
+/* Sites ([n_sites], borrowed) that the next trials neither compare nor heal, because a row of this
+ * arm there is another thing than the reference's (a share of two ranks and one of four); NULL: none. */
+void ds_probe_leave_out(struct ds_probe *p, const uint8_t *sites);
 /* Throws the trial away (a failed or interrupted pass). */
 void ds_probe_abort_trial(struct ds_probe *p);
 

@@ -169,6 +169,16 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
     return 0;
 }
 
+int ds_probe_heals(const struct ds_probe *p)
+{
+    return p->state != PROBE_IDLE && p->heal;
+}
+
+void ds_probe_leave_out(struct ds_probe *p, const uint8_t *sites)
+{
+    p->left_out = sites;
+}
+
 void ds_probe_abort_trial(struct ds_probe *p)
 {
     if (p->state == PROBE_CALL)

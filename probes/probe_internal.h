@@ -84,6 +84,7 @@ struct ds_probe {
 
     struct ds_trial_data t;
     struct ds_probe_config c;
+    const uint8_t *left_out;   /* [sites] not compared; NULL: none */
     struct probe_links *links; /* [sites] */
     struct probe_input *inputs;
     size_t last_captures, last_digests; /* of the trial before: the next is mostly as long */

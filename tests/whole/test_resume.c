@@ -31,9 +31,10 @@ static const char *program(void)
     return p ? p : "build/driftscope";
 }
 
-static const char *const sweep_args[] = {"--kernels",
-                                         "pinned",
-                                         "--repeat",
+static const char *kernels = "pinned"; /* of a new run */
+static int ends_with = 0;              /* its exit code */
+
+static const char *const sweep_args[] = {"--repeat",
                                          "4",
                                          "--batch",
                                          "1,2,3",
@@ -75,6 +76,10 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     argv[n++] = model;
     argv[n++] = resume ? "--resume" : "-o";
     argv[n++] = path;
+    if (!resume) {
+        argv[n++] = "--kernels";
+        argv[n++] = kernels;
+    }
     if (!resume)
         for (size_t i = 0; i < sizeof sweep_args / sizeof *sweep_args; i++)
             argv[n++] = sweep_args[i];
@@ -129,8 +134,9 @@ static int kill_at(pid_t pid, const char *path, off_t bytes, int sig)
 }
 
 struct digests {
-    size_t n;
-    uint64_t of[400];
+    size_t n, n_healed;
+    uint64_t of[400],
+        healed[400]; /* healed: at arm and the number among its heal trials' partners */
 };
 
 /* Run digest of every natural trial, by arm and repeat; checks that each trial loads. */
@@ -147,6 +153,12 @@ static void read_digests(const char *path, struct digests *d)
         const struct ds_trial_data *data = ds_record_load(r, i, &err);
         if (!data)
             fail_msg("%s: trial %zu: %s", path, i, err.msg);
+        if (t->pass == DS_PASS_HEAL) {
+            size_t at = t->arm * 20 + t->healed_to;
+            assert_true(at < 400 && t->healed_to < 20 && t->repeat == 0 && d->healed[at] == 0);
+            d->healed[at] = t->run_digest;
+            d->n_healed++;
+        }
         if (t->pass != DS_PASS_NATURAL)
             continue;
         size_t cell = t->arm * h->repeats + t->repeat;
@@ -160,17 +172,21 @@ static void read_digests(const char *path, struct digests *d)
 
 static void check_subset(const struct digests *part, const struct digests *whole)
 {
-    for (size_t i = 0; i < 400; i++)
+    for (size_t i = 0; i < 400; i++) {
         if (part->of[i])
             assert_true(part->of[i] == whole->of[i]);
+        if (part->healed[i])
+            assert_true(part->healed[i] == whole->healed[i]);
+    }
 }
 
 static void check_resumes_to_the_whole(const struct digests *whole)
 {
     struct digests now;
-    assert_int_equal(wait_for(start_run(record, 1, 0)), 0);
+    assert_int_equal(wait_for(start_run(record, 1, 0)), ends_with);
     read_digests(record, &now);
     assert_int_equal(now.n, whole->n);
+    assert_int_equal(now.n_healed, whole->n_healed);
     check_subset(&now, whole);
 }
 
@@ -216,6 +232,58 @@ static void test_killed_at_50_moments_and_resumed(void **state)
                   partial);
     assert_true(killed >= 25);
     assert_true(partial >= 5);
+    unlink(record);
+}
+
+/* Writes the whole record's trials, but for the heal trials (heal 0) and, of the arm that drifts, the
+ * natural ones from `repeats` on. */
+static void write_part(const char *whole, const char *path, int heal, uint32_t repeats)
+{
+    struct ds_error err;
+    struct ds_record *r;
+    struct ds_writer *w;
+    assert_ok(ds_record_open(whole, &r, &err), err);
+    unlink(path);
+    assert_ok(ds_writer_create(path, 0, ds_record_header(r), &w, NULL, &err), err);
+    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
+        const struct ds_trial_data *t = ds_record_load(r, i, &err);
+        assert_non_null(t);
+        if (t->info.pass == DS_PASS_HEAL
+                ? !heal
+                : t->info.pass == DS_PASS_NATURAL && t->n_drifts > 0 && t->info.repeat >= repeats)
+            continue;
+        assert_ok(ds_writer_add(w, t, &err), err);
+    }
+    assert_ok(ds_writer_close(w, &err), err);
+    ds_record_close(r);
+}
+
+/* Where an arm drifts, its heal trial comes after its natural ones: whatever is missing of both is done,
+ * to the same bits, also when nothing but a heal trial is missing. */
+static void test_missing_heal_trials_are_done(void **state)
+{
+    static const struct {
+        int heal;
+        uint32_t repeats;
+    } cases[] = {{0, 4}, {0, 2}, {0, 0}, {1, 3}};
+    (void)state;
+    struct digests whole;
+    kernels = "pinned,reference";
+    ends_with = 1;
+    unlink(record);
+    assert_int_equal(wait_for(start_run(record, 0, 0)), 1);
+    read_digests(record, &whole);
+    assert_int_equal(whole.n_healed, 1);
+    char all[300];
+    snprintf(all, sizeof all, "%s.all", record);
+    assert_int_equal(rename(record, all), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_part(all, record, cases[i].heal, cases[i].repeats);
+        check_resumes_to_the_whole(&whole);
+    }
+    kernels = "pinned";
+    ends_with = 0;
+    unlink(all);
     unlink(record);
 }
 
@@ -417,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_at_50_moments_and_resumed),
+        cmocka_unit_test(test_missing_heal_trials_are_done),
         cmocka_unit_test(test_interrupted_run_says_130_and_resumes),
         cmocka_unit_test(test_full_disk_is_an_error_and_keeps_what_was_complete),
         cmocka_unit_test(test_another_environment_does_not_resume),

@@ -456,8 +456,8 @@ static void test_grid(void **state)
         "L00   .    . . .  .    .   !    .   \n"
         "L01   .    . . .  ~    ~   ~    ~   \n"
         "      ~ final_norm\n      ~ logits\n      . token\n"
-        ". same  o origin  - inherited  x drift, inputs not known  ~ unstable  ! non-finite  "
-        "? not compared\n");
+        ". same  # origin  o origin when healed  - inherited  x drift, inputs not known\n"
+        "~ unstable  ! non-finite  ? not compared\n");
     free(labels);
     done(&m);
     sweep_free(&s);

@@ -94,6 +94,11 @@ int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t
     return 0;
 }
 
+int ds_probe_heals(const struct ds_probe *p)
+{
+    return p->heal != NULL;
+}
+
 int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
                   size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
                   struct ds_error *err)
