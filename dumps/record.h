@@ -125,7 +125,8 @@ struct ds_trial {
 struct ds_call {
     uint32_t index; /* in the trial, from 0 */
     uint32_t phase;
-    uint32_t m; /* rows in the call, all requests, padding included */
+    uint32_t m; /* rows in the call, all requests, padding included; 0: none is computed, the rows are
+                   those of an earlier pass (a prefix cache hit) */
     uint32_t sequences;
     uint32_t first_row, rows; /* recorded rows of this call in ds_trial_data.rows */
 };

@@ -75,7 +75,9 @@ static int32_t launch_rows(const struct ds_forward *f, int stage)
 {
     if (f->launch_rows)
         return f->launch_rows;
-    return stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
+    return stage == DS_ST_LOGITS || stage == DS_ST_LOGITS_PROCESSED || stage == DS_ST_TOKEN
+               ? f->n_logits
+               : f->rows;
 }
 
 void ds_forward_enter(struct ds_forward *f, int32_t layer)

@@ -69,6 +69,13 @@ struct ds_forward {
     float *head_in; /* final_norm rows whose logits are wanted */
     float *logits;  /* [max_rows][vocab], touched only as far as used */
     void *logits_memory;
+    float *processed; /* what tokens are chosen from; NULL where nobody processes logits */
+    void *processed_memory;
+    int32_t *history; /* [n_requests][capacity] tokens of the requests so far */
+    struct {
+        int32_t *requests, *positions, *steps, *cached, *n_tokens;
+        const int32_t **tokens;
+    } choice;           /* of every logits row; one block of memory, and the tokens */
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
 
@@ -125,6 +132,17 @@ struct ds_pass {
     int32_t layer;       /* -1 before the layers, n_layers after them */
     uint32_t fp_control; /* as it was on entry */
 };
+
+/* forward_plan.c: lays out the call's rows; nothing has changed when it fails. */
+int ds_forward_plan(struct ds_forward *f, const struct ds_batch *batch, struct ds_error *err);
+/* The call is over: counts slots in use. */
+void ds_forward_count(struct ds_forward *f, const struct ds_batch *batch);
+
+/* forward_pass.c, for forward_kept.c, too. Shows the recorded rows at a site of this layer's cache
+ * (base: f->cache.k or .v) as they stand there, in cache rows f->cache_row[slot]. */
+int ds_pass_show_cache(struct ds_pass *p, int stage, float *base);
+/* Runs op process on all logits rows and shows the recorded ones among them. */
+int ds_pass_process(struct ds_pass *p, const float *logits);
 
 /* forward_schedule.c: the planned call as the kernel of op schedule wants it. Fills kv_len,
  * cache_row and own_slot of every row. */

@@ -108,6 +108,17 @@ static int setup_sites(struct sweep_state *st, struct ds_error *err)
     return 0;
 }
 
+/* Padding rows that an arm records: see trial_batch.c. */
+static uint32_t subject_pads(const struct ds_sweep *s, const struct ds_setting *a)
+{
+    int64_t wide = a->padding ? (int64_t)s->requests[0].n_prompt + a->padding : 0;
+    for (int32_t i = 1;
+         a->padding && a->neighbours == DS_NEIGHBOURS_VARIED && i < a->batch && i < s->n_requests;
+         i++)
+        wide = s->requests[i].n_prompt > wide ? s->requests[i].n_prompt : wide;
+    return wide ? (uint32_t)(wide - s->requests[0].n_prompt) : 0;
+}
+
 static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
@@ -120,17 +131,23 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
         return -1;
     uint32_t *arms = ds_calloc(s->header->n_arms, sizeof *arms, "held arms", err), n_arms = 0;
     uint32_t *rows = ds_calloc(n_sites, sizeof *rows, "held rows", err);
+    uint32_t pads = 0;
     int rc = arms && rows ? 0 : -1;
     for (uint32_t a = 0; a < s->header->n_arms && rc == 0; a++)
-        if (st->is_ref[a] && st->settings[a].dtype == dtype)
+        if (st->is_ref[a] && st->settings[a].dtype == dtype) {
             arms[n_arms++] = a;
+            uint32_t own = subject_pads(s, &st->settings[a]);
+            pads = own > pads ? own : pads;
+        }
     for (uint32_t i = 0; i < n_sites && rc == 0; i++) {
         int few = strcmp(f->sites[i].stage, "logits") == 0 ||
                   strcmp(f->sites[i].stage, "token") == 0 ||
                   strcmp(f->sites[i].stage, "logits_processed") == 0;
         int off = st->site_on && !st->site_on[i];
-        rows[i] =
-            off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
+        uint32_t prompt = (uint32_t)s->requests[0].n_prompt;
+        rows[i] = off ? 0
+                      : (uint32_t)s->options.steps +
+                            (few ? (s->options.all_logits ? prompt : 1u) : prompt + pads);
     }
     if (rc == 0 && n_arms > 0) {
         struct ds_hold_config hc = {.sites = f->sites,
@@ -188,14 +205,9 @@ static const struct ds_kernel *shared_packer(const struct sweep_state *st)
 static int setup_model(struct sweep_state *st, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
-    int64_t longest = 0;
-    for (int32_t i = 0; i < s->n_requests; i++)
-        longest = s->requests[i].n_prompt > longest ? s->requests[i].n_prompt : longest;
-    if (longest + s->options.steps > s->model->hp.context)
-        return ds_fail(err,
-                       "prompt and decode steps make %lld positions; the model's context is %d",
-                       (long long)(longest + s->options.steps), s->model->hp.context);
-    if (ds_model_rope_table(s->model, longest + s->options.steps, err) != 0)
+    int64_t positions;
+    if (ds_sweep_fits(s, &positions, err) != 0 ||
+        ds_model_rope_table(s->model, positions, err) != 0)
         return -1;
     ds_model_seal(s->model);
     const struct ds_kernel *packer = shared_packer(st);
@@ -657,8 +669,8 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
             return ds_prefix(err, "arm %zu", a);
         if (s.dtype != DS_F32)
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
-        wants->slots |= s.kernels.op[DS_OP_SCHEDULE]->launch !=
-                        ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+        wants->processed |= ds_kernel_set_changes(&s.kernels, DS_OP_PROCESS);
+        wants->slots |= ds_kernel_set_changes(&s.kernels, DS_OP_SCHEDULE);
         if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
             ds_ranks_check(&m->hp, s.ranks, err) != 0)
             return -1;

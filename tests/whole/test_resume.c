@@ -31,11 +31,33 @@ static const char *program(void)
     return p ? p : "build/driftscope";
 }
 
-static const char *const sweep_args[] = {"--kernels",    "pinned",         "--repeat",  "4",
-                                         "--batch",      "1,2,3",          "--threads", "1,2",
-                                         "--slot",       "first,last",     "--chunk",   "0,3",
-                                         "--mode",       "prefill,decode", "-n",        "3",
-                                         "--neighbours", "copies,varied"};
+static const char *const sweep_args[] = {"--kernels",
+                                         "pinned",
+                                         "--repeat",
+                                         "4",
+                                         "--batch",
+                                         "1,2,3",
+                                         "--threads",
+                                         "1,2",
+                                         "--slot",
+                                         "first,last",
+                                         "--chunk",
+                                         "0,3",
+                                         "--mode",
+                                         "prefill,decode",
+                                         "-n",
+                                         "3",
+                                         "--neighbours",
+                                         "copies,varied",
+                                         "--prefix",
+                                         "0,4",
+                                         "--rollback",
+                                         "0,2",
+                                         "--padding",
+                                         "0,2r",
+                                         "--all-logits",
+                                         "--position-offset",
+                                         "7"};
 
 static const char *tokens_from; /* --tokens-from of a new run; NULL */
 
@@ -49,7 +71,7 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_DFL);
-    const char *argv[40];
+    const char *argv[48];
     int n = 0;
     argv[n++] = "driftscope";
     argv[n++] = "run";

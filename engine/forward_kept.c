@@ -1,0 +1,69 @@
+/* forward_kept.c: what an earlier pass left in the cache for a request, shown in a call of its own: a
+ * prefix cache hit. Nothing is computed but op process, where the results of those rows are delivered,
+ * too. Must not know why rows were kept. */
+#include "engine/forward_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The rows, as recorded rows of a call: row i at cache row f->cache_row[i]. */
+static void list_rows(struct ds_forward *f, int32_t request, int32_t n)
+{
+    const int32_t pads = f->state[request].pads;
+    f->rows = f->n_seqs = 0;
+    f->n_rec = (uint32_t)n;
+    f->n_logits = n;
+    for (int32_t i = 0; i < n; i++) {
+        f->rec[i] = (struct ds_row){.request = request,
+                                    .position = f->config.position_offset + i,
+                                    .slot = i,
+                                    .kind = DS_ROW_PROMPT};
+        f->cache_row[i] = (int32_t)ds_kv_cache_row(&f->cache, request, pads + i);
+        f->logit_rec[i] = (uint32_t)i;
+    }
+}
+
+/* A capture without a launch in this call names who wrote the rows. */
+static void name_writer(struct ds_forward *f, int stage)
+{
+    struct ds_launch *l = &f->launch[stage];
+    memset(l, 0, sizeof *l);
+    snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(stage));
+    snprintf(l->variant, sizeof l->variant, "%s", f->config.kernels.op[DS_OP_CACHE]->name);
+    f->launch_known[stage] = 1;
+}
+
+static int deliver(struct ds_pass *p, int32_t request, const float *results)
+{
+    struct ds_forward *f = p->f;
+    for (int32_t i = 0; i < f->n_logits; i++) {
+        f->choice.requests[i] = request;
+        f->choice.positions[i] = f->rec[i].position;
+        f->choice.steps[i] = 0;
+        f->choice.cached[i] = 1;
+        f->choice.n_tokens[i] = i + 1;
+        f->choice.tokens[i] = f->history + (int64_t)request * f->config.capacity;
+    }
+    return ds_pass_process(p, results);
+}
+
+int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, const float *results,
+                         struct ds_probe *probe, struct ds_error *err)
+{
+    const int32_t n = f->state[request].used - f->state[request].pads;
+    struct ds_pass p = {.f = f, .probe = probe, .err = err, .fp_control = ds_fp_control()};
+    if (n > f->config.most_kept)
+        return ds_fail(err, "request %d: %d kept rows, %d were planned", (int)request, (int)n,
+                       (int)f->config.most_kept);
+    memset(f->launch_known, 0, sizeof f->launch_known);
+    list_rows(f, request, n);
+    name_writer(f, DS_ST_KV_WRITE_K);
+    name_writer(f, DS_ST_KV_WRITE_V);
+    if (ds_probe_begin_call(probe, (uint32_t)phase, 0, 1, f->rec, f->n_rec, err) != 0)
+        return -1;
+    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
+        if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->cache.k) != 0 ||
+            ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0)
+            return -1;
+    return results && f->processed ? deliver(&p, request, results) : 0;
+}
