@@ -303,8 +303,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
     if (!f->logits || ds_forward_moe_new(f, err) != 0 ||
         ds_forward_devices_new(f, allocate_activations, err) != 0 ||
-        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0 ||
-        allocate_choice(f, err) != 0)
+        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0 || allocate_choice(f, err) != 0)
         return -1;
     int64_t positions = (int64_t)c->position_offset + c->capacity;
     if (hp->context > 0 && hp->context < positions)
@@ -349,11 +348,31 @@ void ds_forward_free(struct ds_forward *f)
         return;
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
-    void *owned[] = {f->kv_back,   f->head_in,      f->logits_memory, f->half,      f->half_row,
-                     f->seqs,      f->seen,         f->ids,           f->positions, f->kv_len,
-                     f->cache_row, f->rec,          f->logit_row,     f->logit_rec, f->tokens,
-                     f->own_row,   f->exec.scratch, f->own_slot,      f->state,     f->past,
-                     f->planned,   f->page_table, f->processed_memory, f->history, f->choice.requests,
+    void *owned[] = {f->kv_back,
+                     f->head_in,
+                     f->logits_memory,
+                     f->half,
+                     f->half_row,
+                     f->seqs,
+                     f->seen,
+                     f->ids,
+                     f->positions,
+                     f->kv_len,
+                     f->cache_row,
+                     f->rec,
+                     f->logit_row,
+                     f->logit_rec,
+                     f->tokens,
+                     f->own_row,
+                     f->exec.scratch,
+                     f->own_slot,
+                     f->state,
+                     f->past,
+                     f->planned,
+                     f->page_table,
+                     f->processed_memory,
+                     f->history,
+                     f->choice.requests,
                      f->choice.tokens};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
@@ -390,6 +409,24 @@ void ds_forward_reset(struct ds_forward *f)
 
 /* ---- a call ------------------------------------------------------------------------------------ */
 
+/* Says which call is under way, should it be the last. */
+static void keep_call(const struct ds_forward *f)
+{
+    struct ds_place *at = f->config.place;
+    if (!at)
+        return;
+    at->phase = f->phase;
+    at->call = f->trial_call;
+    at->m = f->rows;
+    at->first = 0;
+    at->last = -1;
+    for (uint32_t i = 0; i < f->n_rec; i++)
+        if (f->rec[i].kind != DS_ROW_PAD) {
+            at->first = at->last < at->first ? f->rec[i].position : at->first;
+            at->last = f->rec[i].position;
+        }
+}
+
 int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe,
                    const float **logits, const int32_t **tokens, int32_t *n, struct ds_error *err)
 {
@@ -402,6 +439,7 @@ int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds
     if (probe && ds_probe_begin_call(probe, (uint32_t)batch->phase, (uint32_t)f->rows,
                                      (uint32_t)f->n_seqs, f->rec, f->n_rec, err) != 0)
         return -1;
+    keep_call(f);
     if (ds_forward_stages(f, probe, err) != 0)
         return -1;
     ds_forward_count(f, batch);

@@ -30,6 +30,8 @@ struct ds_place {
     int32_t doing; /* enum ds_doing */
     int32_t op;    /* of the kernel that is prepared */
     int32_t stage, layer, rows;
+    int32_t phase, call, m; /* of the call under way; call: counted from the last reset */
+    int32_t first, last;    /* positions of its recorded rows that are no padding; last < first: none */
 };
 enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
 /* " in layer 3 q_proj: matmul/openblas, 4 rows", or "" when no kernel was at work. The place may

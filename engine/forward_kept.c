@@ -17,6 +17,7 @@ static void list_rows(struct ds_forward *f, int32_t request, int32_t n)
         f->rec[i] = (struct ds_row){.request = request,
                                     .position = f->config.position_offset + i,
                                     .slot = i,
+                                    .kv_len = i + 1,
                                     .kind = DS_ROW_PROMPT};
         f->cache_row[i] = (int32_t)ds_kv_cache_row(&f->cache, request, pads + i);
         f->logit_rec[i] = (uint32_t)i;

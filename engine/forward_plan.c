@@ -57,6 +57,8 @@ static struct ds_row row_of(const struct ds_forward *f, const struct ds_batch_se
                                                    that others have */
                            .step = step,
                            .slot = f->rows,
+                           .q_len = s->n_tokens,
+                           .kv_len = from_start >= 0 ? from_start + 1 : 0,
                            .kind = pad        ? DS_ROW_PAD
                                    : step > 0 ? DS_ROW_GENERATED
                                               : DS_ROW_PROMPT};

@@ -171,7 +171,7 @@ int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y);
 /* Keeps the launch choice of a stage for this call's captures; args may be NULL for what the engine
  * makes itself. */
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args);
-/* Puts "layer 3 q_proj: matmul/openblas: " before the message; returns -1. */
+/* Puts "layer 3 q_proj: matmul/openblas: " before the message, and keeps that place; returns -1. */
 int ds_pass_blame(const struct ds_pass *p, int stage);
 /* How many threads of the team had another control word than the call began with; all have it now.
  */

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
+#include "engine/failure.h"
 #include "engine/forward.h"
 #include "engine/load.h"
 #include "engine/site_map.h"
@@ -42,8 +43,9 @@ struct sweep_state {
     uint8_t *site_on;
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
-    struct ds_place *place; /* of the running worker, shared with it */
-    char key[96];           /* what the running worker was made for */
+    struct ds_place *place;                         /* of the running worker, shared with it */
+    char key[96];                                   /* what the running worker was made for */
+    char died[sizeof(((struct ds_error *)0)->msg)]; /* what the last lost trial said */
     int32_t workers;
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
@@ -300,6 +302,8 @@ static int run_trial(struct sweep_state *st, const struct ds_trial *want, struct
     }
     st->place->doing = DS_DOING_NOTHING;
     int rc = ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
+    if (rc == DS_WORKER_FAILED || rc == DS_WORKER_DIED)
+        snprintf(st->died, sizeof st->died, "%s", err->msg);
     if (rc == DS_WORKER_DIED)
         add_place(st, arm, err);
     return rc;
@@ -319,9 +323,23 @@ static int keep_tokens(struct sweep_state *st, const struct ds_trial_data *t, st
     return 0;
 }
 
-/* Counts a lost trial; an arm that failed once is not tried again. */
-static void lost(struct sweep_state *st, const struct ds_trial *want, const struct ds_error *err)
+/* Counts and hands over a lost trial; an arm that failed once is not tried again. */
+static int lost(struct sweep_state *st, const struct ds_trial *want, int rc, struct ds_error *err)
 {
+    struct ds_trial_data t = {.info = {.arm = want->arm,
+                                       .repeat = want->repeat,
+                                       .start_s = ds_seconds(CLOCK_MONOTONIC) - st->start,
+                                       .worker = st->worker.number,
+                                       .threads_asked = st->settings[want->arm].threads,
+                                       .threads_max = DS_UNKNOWN,
+                                       .threads_seen = DS_UNKNOWN,
+                                       .blas_threads = DS_UNKNOWN}};
+    const int how = rc != DS_WORKER_DIED ? DS_FAILED_REFUSED
+                    : st->worker.late    ? DS_FAILED_LATE
+                                         : DS_FAILED_DIED;
+    if (ds_failure_trial(st->s->header, &st->settings[want->arm].kernels, st->place, how, st->died,
+                         &t, err) != 0)
+        return -1;
     if (st->result->failed++ == 0) {
         st->result->first_failure = *err;
         if (want->pass == DS_PASS_HEAL)
@@ -331,6 +349,9 @@ static void lost(struct sweep_state *st, const struct ds_trial *want, const stru
             ds_prefix(&st->result->first_failure, "arm %u, repeat %u", want->arm, want->repeat);
     }
     st->failed[want->arm] = 1;
+    rc = st->s->sink(st->s->ctx, &t, err);
+    ds_trial_data_free(&t);
+    return rc;
 }
 
 /* Takes from a natural trial, fresh or of the record that is resumed, what it says of healing. */
@@ -392,8 +413,7 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
     if (rc != DS_WORKER_OK) {
         if (arm == 0 && want->pass != DS_PASS_HEAL)
             return ds_prefix(err, "base arm");
-        lost(st, want, err);
-        return 0;
+        return lost(st, want, rc, err);
     }
     rc = want->pass != DS_PASS_BARE ? ds_trial_data_check(s->header, &t, err) : 0;
     if (st->dumping == 0 && t.n_blobs > 0)

@@ -50,6 +50,7 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     int32_t n;
     double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID),
            probe = u->probe ? ds_probe_cpu_seconds(u->probe) : 0;
+    u->r->calls++;
     if (ds_forward_run(u->r->forward, &batch, u->probe, &logits, &tokens, &n, err) != 0)
         return -1;
     *token = -1;
@@ -105,6 +106,7 @@ static int fill_prefix(struct running *u, int phase, struct ds_error *err)
         int32_t n;
         for (int32_t i = 0; i < n_seqs; i++)
             u->b.seqs[i].record = u->b.seqs[i].record_pads = 0;
+        u->r->calls++;
         if (ds_forward_run(f, &batch, NULL, &logits, &tokens, &n, err) != 0)
             return -1;
         if (results)
@@ -223,6 +225,8 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .healed_to = order->healed_to,
                             .start_s = order->start_s,
                             .worker = order->worker,
+                            .earlier_trials = r->trials,
+                            .earlier_calls = r->calls,
                             .threads_asked = r->setting.threads,
                             .threads_max = ds_team_threads(ds_forward_team(r->forward)),
                             .threads_seen = DS_UNKNOWN,
@@ -265,9 +269,10 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
         return -1;
     }
     ds_forward_reset(r->forward);
+    const struct ds_trial info = trial_info(r, order);
+    r->trials++;
     ds_forward_seed(r->forward, trial_seed(order));
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
-    struct ds_trial info = trial_info(r, order);
     struct ds_thread_times before;
     ds_thread_times_read(&before);
     double wall = ds_seconds(CLOCK_MONOTONIC), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);

@@ -15,7 +15,7 @@ struct part {
     size_t size;
 };
 
-enum { PARTS = 9 };
+enum { PARTS = 10 };
 
 /* The arrays of a trial, in their order in the block. */
 static void parts_of(struct ds_trial_data *t, struct part *p)
@@ -29,6 +29,7 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
         {(void **)&t->drifts, &t->n_drifts, sizeof *t->drifts},
         {(void **)&t->nonfinites, &t->n_nonfinites, sizeof *t->nonfinites},
         {(void **)&t->steps, &t->n_steps, sizeof *t->steps},
+        {(void **)&t->failures, &t->n_failures, sizeof *t->failures},
         {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
     };
     memcpy(p, all, sizeof all);

@@ -281,6 +281,73 @@ static void test_a_verifying_call_is_as_wide_as_its_drafts(void **state)
     done(&x);
 }
 
+/* The last chunk has 1 to 5 rows; of one number there is no launch. */
+static void test_a_tail_that_cannot_be_launched_is_named(void **state)
+{
+    (void)state;
+    struct outcome x;
+    struct ask q = {
+        .steps = 2,
+        .factor = {
+            [DS_FACTOR_CHUNK] = "0,4,5,6,7,8", [DS_FACTOR_KERNELS] = "pinned+matmul=refuse"}};
+    specimen.at_rows = 3;
+    judge(&x, &q);
+    check("tail", x.result.failed == 1 && x.v.n_failed == 1 && x.v.counts.arms == 5);
+    if (x.v.n_failed == 1) {
+        const struct ds_failed_arm *f = x.v.failed;
+        check_text("tail", f->factor, "chunk");
+        check_text("tail", f->value, "6");
+        check_text("tail", f->site->stage, "q_proj");
+        check_text("tail", f->at->variant, "refuse");
+        check_text("tail", f->at->why, "no tile for 3 rows");
+        check("tail", f->at->rows == 3 && f->at->call == 1 && f->at->how == DS_FAILED_REFUSED);
+        check("tail", f->at->first == 6 && f->at->last == 8);
+    }
+    only_blames(&x, "tail", NULL, 0);
+    struct ds_buf json = {0};
+    struct ds_error err;
+    struct ds_render r = {.header = &x.header, .v = &x.v};
+    assert_ok(ds_render_verdict_json(&r, &json, &err), err);
+    ds_buf_add(&json, "", 1);
+    check("tail", strstr(json.data, "\"how\": \"refused\"") != NULL);
+    check("tail", strstr(json.data, "\"rows\": 3,") != NULL);
+    ds_buf_free(&json);
+    done(&x);
+}
+
+/* Trials tell what their process did before. */
+static void test_histories_are_counted(void **state)
+{
+    (void)state;
+    struct outcome x;
+    struct ask q = {.repeats = 2,
+                    .steps = 3,
+                    .factor = {[DS_FACTOR_CHUNK] = "0,5",
+                               [DS_FACTOR_PROCESS] = "1,2",
+                               [DS_FACTOR_PREFIX] = "0,2",
+                               [DS_FACTOR_KERNELS] = "pinned"}};
+    static const struct {
+        uint32_t trials, calls;
+    } want[] = {{0, 0},  {1, 4},  /* the base arm and its bare pass: 4 calls each */
+                {2, 8},  {3, 12}, /* chunk 5: 5 calls */
+                {4, 17}, {5, 22}, /* prefix 2: 5 calls, the earlier pass counted */
+                {6, 27}, {0, 0},  {0, 0}};
+    judge(&x, &q);
+    assert_int_equal(x.n_trials, sizeof want / sizeof want[0]);
+    for (size_t i = 0; i < x.n_trials; i++) {
+        const struct ds_trial *t = &x.trials[i].info;
+        check("histories",
+              t->earlier_trials == want[i].trials && t->earlier_calls == want[i].calls);
+        if (cut_short)
+            print_error("trial %zu: %u trials, %u calls\n", i, t->earlier_trials, t->earlier_calls);
+    }
+    const struct ds_trial_data *t = ds_analysis_trial(x.analysis, 0);
+    for (size_t i = 0; i < t->n_rows; i++)
+        check("rows", t->rows[i].kv_len == t->rows[i].position + 1 &&
+                          t->rows[i].q_len == (t->rows[i].step ? 1 : PROMPT));
+    done(&x);
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 static void test_results_of_cached_rows_are_not_computed(void **state)
@@ -409,6 +476,8 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_followed_ends_the_trial),
         cmocka_unit_test_teardown(test_a_prefix_hit_changes_the_suffix_only, forget_specimen),
         cmocka_unit_test(test_a_verifying_call_is_as_wide_as_its_drafts),
+        cmocka_unit_test_teardown(test_a_tail_that_cannot_be_launched_is_named, forget_specimen),
+        cmocka_unit_test(test_histories_are_counted),
         cmocka_unit_test(test_results_of_cached_rows_are_not_computed),
         cmocka_unit_test(test_a_penalty_is_found_behind_equal_logits),
         cmocka_unit_test(test_padding_rows_that_see_nothing),
