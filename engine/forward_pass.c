@@ -368,6 +368,7 @@ static int before_layers(struct ds_pass *p)
                  ds_pass_show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
                  ds_pass_show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
                  ds_pass_show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
+                 ds_forward_follow(p) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
                  emit(p, DS_ST_EMBED, a.y);
     return -failed;

@@ -147,6 +147,8 @@ int ds_pass_process(struct ds_pass *p, const float *logits);
 /* forward_schedule.c: the planned call as the kernel of op schedule wants it. Fills kv_len,
  * cache_row and own_slot of every row. */
 int ds_forward_schedule(struct ds_pass *p);
+/* After a probe was shown positions, lengths and slots: what it wrote there holds. */
+int ds_forward_follow(struct ds_pass *p);
 
 /* Runs all stages of the planned call. On failure the cache lengths have not moved. */
 int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err);

@@ -93,3 +93,53 @@ int ds_forward_schedule(struct ds_pass *p)
     place_rows(f);
     return 0;
 }
+
+/* The sequence of a row of the call. */
+static int32_t sequence_of(const struct ds_forward *f, int32_t row)
+{
+    int32_t i = 0;
+    while (i + 1 < f->n_seqs && f->seqs[i + 1].q_first <= row)
+        i++;
+    return i;
+}
+
+/* A row whose length or slot is not what the sequences say was overwritten: the sequence becomes what
+ * the row now says, and so does what the kernels are given. */
+static int follow_row(struct ds_forward *f, const struct ds_row *r)
+{
+    const int32_t i = sequence_of(f, r->slot);
+    struct ds_sequence *s = &f->seqs[i];
+    const int32_t first = f->planned[i].kv_first, k = r->slot - s->q_first;
+    const int32_t slot = s->kv_len - s->q_len + k;
+    const int32_t visible = slot >= s->kv_first ? slot - s->kv_first + 1 : 0;
+    const int32_t *pages = ds_kv_cache_pages(&f->cache, s->request);
+    int changed = 0;
+    if (f->kv_len[r->slot] != visible) {
+        s->kv_first = first;
+        s->kv_len = first + f->kv_len[r->slot] - 1 + s->q_len - k;
+        changed = 1;
+    }
+    if (f->own_schedule && f->own_slot[r->slot] >= 0 &&
+        s->pages[(first + f->own_slot[r->slot]) / f->cache.page_size] !=
+            pages[(first + f->own_slot[r->slot]) / f->cache.page_size]) {
+        int32_t *own = f->page_table + (size_t)i * (size_t)f->cache.pages_each;
+        memcpy(own, pages, (size_t)f->cache.pages_each * sizeof *own);
+        changed = 1;
+    }
+    return changed;
+}
+
+int ds_forward_follow(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    int changed = 0;
+    for (uint32_t i = 0; p->probe && i < f->n_rec; i++)
+        if (f->rec[i].kind != DS_ROW_PAD)
+            changed |= follow_row(f, &f->rec[i]);
+    if (!changed)
+        return 0;
+    if (check(p) != 0)
+        return -1;
+    place_rows(f);
+    return 0;
+}
