@@ -107,8 +107,8 @@ void ds_forward_seed(struct ds_forward *f, uint64_t seed);
 void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n);
 /* Shows the probe what stands in the cache for the kept tokens of a request, at the sites kv_write, in
  * a call of its own without rows (m = 0), and leaves that open as ds_forward_run does. results, if not
- * NULL: [kept][vocab] logits of those rows, handed to op process where its site is shown. */
-int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, const float *results,
+ * NULL: [kept][vocab] logits of those rows, shown, too, and handed to op process where its site is. */
+int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
                          struct ds_probe *probe, struct ds_error *err);
 /* Logits of the last call, before anybody processed them: [n][vocab] as ds_forward_run gave n. */
 const float *ds_forward_logits(const struct ds_forward *f);

@@ -24,17 +24,30 @@ static void list_rows(struct ds_forward *f, int32_t request, int32_t n)
     }
 }
 
-/* A capture without a launch in this call names who wrote the rows. */
+/* A capture without a launch in this call names who made the rows. */
 static void name_writer(struct ds_forward *f, int stage)
 {
     struct ds_launch *l = &f->launch[stage];
     memset(l, 0, sizeof *l);
     snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(stage));
-    snprintf(l->variant, sizeof l->variant, "%s", f->config.kernels.op[DS_OP_CACHE]->name);
+    snprintf(l->variant, sizeof l->variant, "%s", f->config.kernels.op[ds_stage(stage)->op]->name);
     f->launch_known[stage] = 1;
 }
 
-static int deliver(struct ds_pass *p, int32_t request, const float *results)
+/* A result buffer is seldom new memory: a kernel that leaves rows of it as they are hands out what
+ * stood there before, which is another thing in every trial. */
+static void fill_with_old(struct ds_forward *f)
+{
+    uint64_t z = f->seed | 1;
+    for (int64_t i = 0; i < f->n_logits * f->vocab; i++) {
+        z ^= z << 13;
+        z ^= z >> 7;
+        z ^= z << 17;
+        f->processed[i] = (float)(int32_t)(z >> 40) * 0x1p-20f;
+    }
+}
+
+static int deliver(struct ds_pass *p, int32_t request, float *results)
 {
     struct ds_forward *f = p->f;
     for (int32_t i = 0; i < f->n_logits; i++) {
@@ -45,10 +58,12 @@ static int deliver(struct ds_pass *p, int32_t request, const float *results)
         f->choice.n_tokens[i] = i + 1;
         f->choice.tokens[i] = f->history + (int64_t)request * f->config.capacity;
     }
+    if (ds_kernel_set_changes(&f->config.kernels, DS_OP_PROCESS))
+        fill_with_old(f);
     return ds_pass_process(p, results);
 }
 
-int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, const float *results,
+int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
                          struct ds_probe *probe, struct ds_error *err)
 {
     const int32_t n = f->state[request].used - f->state[request].pads;
@@ -60,11 +75,17 @@ int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, const
     list_rows(f, request, n);
     name_writer(f, DS_ST_KV_WRITE_K);
     name_writer(f, DS_ST_KV_WRITE_V);
+    name_writer(f, DS_ST_LOGITS);
     if (ds_probe_begin_call(probe, (uint32_t)phase, 0, 1, f->rec, f->n_rec, err) != 0)
         return -1;
     for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
         if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->cache.k) != 0 ||
             ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0)
             return -1;
-    return results && f->processed ? deliver(&p, request, results) : 0;
+    if (!results)
+        return 0;
+    p.layer = f->m->hp.n_layers;
+    if (ds_pass_show(&p, DS_ST_LOGITS, results, sizeof *results) != 0)
+        return -1;
+    return f->processed ? deliver(&p, request, results) : 0;
 }

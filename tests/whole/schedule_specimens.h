@@ -73,11 +73,10 @@ static int restart_launch(const void *args, const struct ds_exec *exec, char *wh
 static int unfilled_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_process_args *a = args;
-    (void)why, (void)why_size;
+    (void)exec, (void)why, (void)why_size;
     for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t j = 0; j < a->vocab; j++)
-            a->y[r * a->ldy + j] =
-                a->cached[r] ? (float)(int32_t)(exec->seed >> 40) : a->logits[r * a->ldx + j];
+        for (int64_t j = 0; !a->cached[r] && j < a->vocab; j++)
+            a->y[r * a->ldy + j] = a->logits[r * a->ldx + j];
     return 0;
 }
 
