@@ -30,7 +30,7 @@ static void name_writer(struct ds_forward *f, int stage)
     struct ds_launch *l = &f->launch[stage];
     memset(l, 0, sizeof *l);
     snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(stage));
-    snprintf(l->variant, sizeof l->variant, "%s", f->config.kernels.op[ds_stage(stage)->op]->name);
+    snprintf(l->variant, sizeof l->variant, "%s", f->kernel[ds_stage(stage)->op]->name);
     f->launch_known[stage] = 1;
 }
 
@@ -73,18 +73,21 @@ int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float
                        (int)f->config.most_kept);
     memset(f->launch_known, 0, sizeof f->launch_known);
     list_rows(f, request, n);
-    name_writer(f, DS_ST_KV_WRITE_K);
-    name_writer(f, DS_ST_KV_WRITE_V);
-    name_writer(f, DS_ST_LOGITS);
     if (ds_probe_begin_call(probe, (uint32_t)phase, 0, 1, f->rec, f->n_rec, err) != 0)
         return -1;
-    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
+    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++) {
+        ds_forward_enter(f, p.layer);
+        name_writer(f, DS_ST_KV_WRITE_K);
+        name_writer(f, DS_ST_KV_WRITE_V);
         if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->cache.k) != 0 ||
             ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0)
             return -1;
+    }
     if (!results)
         return 0;
     p.layer = f->m->hp.n_layers;
+    ds_forward_enter(f, p.layer);
+    name_writer(f, DS_ST_LOGITS);
     if (ds_pass_show(&p, DS_ST_LOGITS, results, sizeof *results) != 0)
         return -1;
     return f->processed ? deliver(&p, request, results) : 0;
