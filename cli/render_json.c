@@ -281,6 +281,8 @@ static json_t *nonfinite_json(const struct ds_render *r)
     json_object_set_new(j, "request", json_integer(n->at.request));
     json_object_set_new(j, "position", json_integer(n->at.position));
     json_object_set_new(j, "rows", json_integer(n->at.rows));
+    json_object_set_new(j, "row_kind", text(ds_row_kind_name(n->at.row_kind)));
+    json_object_set_new(j, "only_padding", json_boolean(n->only_padding));
     json_object_set_new(j, "nan", json_integer(n->nan));
     json_object_set_new(j, "inf", json_integer(n->inf));
     json_object_set_new(j, "inputs_finite", n->inputs < 0 ? json_null() : json_boolean(n->inputs));
@@ -524,6 +526,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "independent_origins", origins_json(r));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
     json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
+    json_object_set_new(j, "failures", ds_json_failed(r));
     json_object_set_new(j, "tokens", tokens_json(r));
     json_object_set_new(j, "probe", probe);
     json_object_set_new(j, "validity", validity_json(r));

@@ -21,5 +21,7 @@ int ds_json_print(json_t *j, struct ds_buf *out, struct ds_error *err);
 
 /* render_census.c: the section "repeat"; null when no arm has two trials. */
 json_t *ds_json_census(const struct ds_render *r);
+/* render_failed.c: the arms that were lost, an array. */
+json_t *ds_json_failed(const struct ds_render *r);
 
 #endif

@@ -22,6 +22,9 @@ uint64_t ds_render_planned(const struct ds_render *r);
 void ds_render_rest(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out);
 /* The paragraph with the next useful command; nothing where there is none. */
 void ds_render_next(const struct ds_render *r, struct ds_buf *out);
+/* render_failed.c: the arms that were lost; the first of them for the last line. */
+void ds_render_failed(const struct ds_render *r, struct ds_buf *out);
+void ds_render_failed_words(const struct ds_render *r, struct ds_buf *out);
 void ds_render_matrix(const struct ds_render *r, struct ds_buf *out);
 
 #endif

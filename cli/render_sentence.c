@@ -272,8 +272,10 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
     if (v->nonfinite.at.found) {
         ds_buf_puts(out, "; NaN or Inf from ");
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+        ds_buf_puts(out, v->nonfinite.only_padding ? " in padding rows only" : "");
     }
     /* What the answer does not rest on belongs to the answer. */
+    ds_render_failed_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
                       r->damaged == 1 ? "" : "s");

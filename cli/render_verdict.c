@@ -498,9 +498,11 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
         ds_render_head(r, "non-finite", out);
         ds_buf_puts(out, "first at ");
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
-        ds_buf_printf(out, ", position %d, arm %u: %u NaN, %u Inf; inputs %s\n",
+        ds_buf_printf(out, ", %sposition %d, arm %u: %u NaN, %u Inf; inputs %s%s\n",
+                      v->nonfinite.at.row_kind == DS_ROW_PAD ? "a padding row, " : "",
                       v->nonfinite.at.position, v->nonfinite.at.arm, v->nonfinite.nan,
-                      v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite");
+                      v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite",
+                      v->nonfinite.only_padding ? "; in padding rows only" : "");
     }
 }
 
@@ -542,6 +544,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_origins(r, out);
     add_growth(r, out);
     add_tokens(r, out);
+    ds_render_failed(r, out);
     add_probe(r, out);
     ds_render_next(r, out);
     ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT
@@ -579,6 +582,8 @@ int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct
         *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
         ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r.damaged, *exit_code);
     }
+    if (v.n_failed > 0 && *exit_code == DS_EXIT_SAME) /* nor is an arm that was lost */
+        *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
     ds_buf_free(&out);
     ds_verdict_free(&v);
     return rc;

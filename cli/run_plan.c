@@ -37,6 +37,8 @@ static const struct {
     {"load", offsetof(struct ds_sweep_options, load)},
     {"heal", offsetof(struct ds_sweep_options, heal)},
     {"digest_packed", offsetof(struct ds_sweep_options, digest_packed)},
+    {"position_offset", offsetof(struct ds_sweep_options, position_offset)},
+    {"all_logits", offsetof(struct ds_sweep_options, all_logits)},
 };
 enum { MOST_REPEATS = 100000 };
 enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
@@ -99,20 +101,23 @@ static int read_until_stable(const struct ds_options *o, struct ds_sweep_options
 static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
                         struct ds_error *err)
 {
-    int64_t repeat, steps, dump_rows = 0, page, load;
+    int64_t repeat, steps, dump_rows = 0, page, load, offset;
     if (read_limits(o, s, err) != 0)
         return -1;
     if (ds_opt_int(o, "repeat", 1, MOST_REPEATS, &repeat, err) != 0 ||
         ds_opt_int(o, "load", 0, DS_MOST_LOAD, &load, err) != 0 ||
         ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
         (takes(o, "dump-rows") && ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0) ||
-        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0)
+        ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0 ||
+        ds_opt_int(o, "position-offset", 0, 1000000, &offset, err) != 0)
         return -1;
     s->repeats = (int32_t)repeat;
     s->load = (int32_t)load;
     s->steps = (int32_t)steps;
     s->dump_rows = (int32_t)dump_rows;
     s->page_size = (int32_t)page;
+    s->position_offset = (int32_t)offset;
+    s->all_logits = ds_opt_flag(o, "all-logits");
     s->free_run = takes(o, "free") && ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
     s->heal = takes(o, "no-heal") && !ds_opt_flag(o, "no-heal");
@@ -326,6 +331,18 @@ static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int 
     return add_option(&p->header, "mutations", counts, err);
 }
 
+/* Before a record is begun. */
+static int check_fit(const struct ds_run_plan *p, struct ds_error *err)
+{
+    const struct ds_sweep s = {.model = p->model,
+                               .options = p->options,
+                               .header = &p->header,
+                               .requests = p->requests,
+                               .n_requests = p->n_requests};
+    int64_t positions;
+    return ds_sweep_fits(&s, &positions, err);
+}
+
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     return ds_run_plan_with(o, NULL, p, err);
@@ -343,7 +360,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
     if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
-        bind_requests(p, err) != 0)
+        bind_requests(p, err) != 0 || check_fit(p, err) != 0)
         return -1;
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)

@@ -200,7 +200,7 @@ static int index_old(struct run *run, struct ds_error *err)
     for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
         const struct ds_trial *t = ds_record_trial(run->old, i);
         size_t *cell = have_cell(run, t->arm, t->repeat, t->pass);
-        if (cell && ds_record_sound(run->old, i))
+        if (cell && t->pass != DS_PASS_FAILED && ds_record_sound(run->old, i))
             *cell = i + 1;
     }
     return 0;
@@ -247,10 +247,11 @@ static size_t missing_trials(struct run *run)
 static int check_resume_options(const struct ds_options *o, struct ds_error *err)
 {
     static const char *const fixed[] = {
-        "prompt",      "file",    "tokens",    "chat",         "steps",   "free",
-        "tokens-from", "repeat",  "full",      "sites",        "dump",    "dump-rows",
-        "page-size",   "poison",  "no-record", "output",       "weights", "until-stable",
-        "load",        "no-heal", "mutate",    "digest-packed"};
+        "prompt",     "file",        "tokens",       "chat",         "steps",
+        "free",       "tokens-from", "repeat",       "full",         "sites",
+        "dump",       "dump-rows",   "page-size",    "poison",       "no-record",
+        "output",     "weights",     "until-stable", "load",         "position-offset",
+        "all-logits", "no-heal",     "mutate",       "digest-packed"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,

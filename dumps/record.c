@@ -60,6 +60,7 @@ void ds_trial_data_free(struct ds_trial_data *t)
     free(t->nonfinites);
     free(t->steps);
     free(t->packed);
+    free(t->failures);
     for (size_t i = 0; t->blobs && i < t->n_blobs; i++)
         free(t->blobs[i].data);
     free(t->blobs);
@@ -171,6 +172,24 @@ static int check_findings(const struct ds_header *h, const struct ds_trial_data 
     return 0;
 }
 
+static int check_failures(const struct ds_header *h, const struct ds_trial_data *t,
+                          struct ds_error *err)
+{
+    if ((t->info.pass == DS_PASS_FAILED) != (t->n_failures > 0))
+        return ds_fail(err, "trial: pass %u with %zu failures", t->info.pass, t->n_failures);
+    for (size_t i = 0; i < t->n_failures; i++) {
+        const struct ds_failure *f = &t->failures[i];
+        if (f->how > DS_FAILED_LATE || f->phase > DS_PHASE_DECODE)
+            return ds_fail(err, "failure %zu: unknown kind %u or phase %u", i, f->how, f->phase);
+        if (f->site >= h->n_sites && f->site != DS_NOWHERE)
+            return ds_fail(err, "failure %zu: site %u of %zu", i, f->site, h->n_sites);
+        if (!terminated(f->op, sizeof f->op) || !terminated(f->variant, sizeof f->variant) ||
+            !terminated(f->why, sizeof f->why))
+            return ds_fail(err, "failure %zu: a text without an end", i);
+    }
+    return 0;
+}
+
 /* An array that is claimed but absent would be read through NULL. */
 static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
 {
@@ -189,6 +208,7 @@ static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
         {"steps", t->steps, t->n_steps},
         {"packed weights", t->packed, t->n_packed},
         {"blobs", t->blobs, t->n_blobs},
+        {"failures", t->failures, t->n_failures},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].n && !arrays[i].data)
@@ -201,7 +221,7 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
 {
     if (t->info.arm >= h->n_arms)
         return ds_fail(err, "trial: arm %u of %zu", t->info.arm, h->n_arms);
-    if (t->info.pass > DS_PASS_BARE)
+    if (t->info.pass > DS_PASS_FAILED)
         return ds_fail(err, "trial: unknown pass %u", t->info.pass);
     if (t->info.healed_to && t->info.pass != DS_PASS_HEAL)
         return ds_fail(err, "trial: healed to arm %u, but no heal trial", t->info.healed_to);
@@ -218,7 +238,7 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
                            t->packed[i].weight, h->n_weights);
     if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
         return -1;
-    return check_findings(h, t, err);
+    return check_findings(h, t, err) != 0 ? -1 : check_failures(h, t, err);
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */
@@ -261,7 +281,9 @@ static void gather(const struct ds_trial_data *t, size_t n_sites, size_t *begin,
                    struct keyed *rows)
 {
     for (size_t i = 0; i < t->n_captures; i++)
-        begin[t->captures[i].site + 1] += t->captures[i].rows;
+        for (uint32_t r = 0; r < t->captures[i].rows; r++)
+            begin[t->captures[i].site + 1] +=
+                t->rows[t->captures[i].first_row + r].kind != DS_ROW_PAD;
     for (size_t s = 0; s < n_sites; s++) {
         next[s] = begin[s];
         begin[s + 1] += begin[s];
@@ -270,6 +292,8 @@ static void gather(const struct ds_trial_data *t, size_t n_sites, size_t *begin,
         const struct ds_capture *c = &t->captures[i];
         for (uint32_t r = 0; r < c->rows; r++) {
             const struct ds_row *row = &t->rows[c->first_row + r];
+            if (row->kind == DS_ROW_PAD)
+                continue;
             struct keyed *k = &rows[next[c->site]];
             k->request = row->request;
             k->position = row->position;

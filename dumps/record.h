@@ -99,8 +99,9 @@ void ds_header_free(struct ds_header *h);
  * drifts are those before healing: a drift is an error that this site added. Its steps are chosen from
  * healed logits.
  * BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no
- * captures; verdicts skip it except to say whether probes disturb the answer. */
-enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1, DS_PASS_BARE = 2 };
+ * captures; verdicts skip it except to say whether probes disturb the answer.
+ * FAILED: a trial that was lost: it has one failure and nothing else. */
+enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1, DS_PASS_BARE = 2, DS_PASS_FAILED = 3 };
 enum { DS_PHASE_PREFILL = 0, DS_PHASE_DECODE = 1 };
 enum { DS_ROW_PROMPT = 0, DS_ROW_GENERATED = 1, DS_ROW_PAD = 2 };
 enum { DS_UNKNOWN = -1 }; /* a count that is not known */
@@ -116,7 +117,9 @@ struct ds_trial {
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */
     int32_t threads_asked, threads_max, threads_seen, blas_threads; /* DS_UNKNOWN where not known */
-    int32_t worker;       /* which worker process ran it */
+    int32_t worker; /* which worker process ran it */
+    /* What that process had done before: trials with unlike histories are not alike in everything. */
+    uint32_t earlier_trials, earlier_calls;
     char blas_core[24];   /* as the library reports it; "" = none open */
     char blas_config[96]; /* its version, build and thread layer, likewise */
     uint64_t run_digest;  /* DESIGN section 5, over the recorded rows */
@@ -125,7 +128,9 @@ struct ds_trial {
 struct ds_call {
     uint32_t index; /* in the trial, from 0 */
     uint32_t phase;
-    uint32_t m; /* rows in the call, all requests, padding included */
+    uint32_t
+        m; /* rows in the call, all requests, padding included; 0: none is computed, the rows are
+                   those of an earlier pass (a prefix cache hit) */
     uint32_t sequences;
     uint32_t first_row, rows; /* recorded rows of this call in ds_trial_data.rows */
 };
@@ -137,6 +142,10 @@ struct ds_row {
     uint32_t kind;
     int32_t slot; /* row index inside the call */
     int32_t step; /* 0 = prompt, then 1.. */
+    int32_t
+        q_len; /* rows of its request in the call, padding and drafts included; 0: none was computed */
+    int32_t
+        kv_len; /* slots that it may see, as it should be (what the kernels were told: site kv_len) */
 };
 
 struct ds_launch {
@@ -201,6 +210,23 @@ struct ds_packed {    /* a weight as a kernel packed it, at the end of the trial
     uint64_t bytes, digest;
 };
 
+/* Where a trial was lost. */
+enum {
+    DS_FAILED_REFUSED = 0, /* a kernel, or the engine, gave an error */
+    DS_FAILED_DIED = 1,    /* the process ended */
+    DS_FAILED_LATE = 2
+}; /* its time was over */
+#define DS_NOWHERE UINT32_MAX
+struct ds_failure {
+    uint32_t how;
+    uint32_t site; /* at which a kernel was at work; DS_NOWHERE: not known, or none was */
+    char op[16], variant[32]; /* of that kernel, also when it was being prepared; "" = none */
+    uint32_t phase, call, m;  /* of the call; call: its number in the trial */
+    int32_t rows;             /* that the kernel was given; 0 = not known */
+    int32_t first, last;      /* positions of the subject's rows in the call; last < first: none */
+    char why[192];
+};
+
 struct ds_blob { /* dumped bytes of one row, found by digest */
     uint64_t digest;
     char dtype[8];
@@ -231,6 +257,8 @@ struct ds_trial_data {
     size_t n_packed;
     struct ds_blob *blobs;
     size_t n_blobs;
+    struct ds_failure *failures;
+    size_t n_failures;
 };
 void ds_trial_data_free(struct ds_trial_data *t);
 
@@ -239,7 +267,8 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
                         struct ds_error *err);
 
 /* Tensor and run digests (DESIGN section 5) of a trial: the run digest over its tensor digests in
- * execution order (by site, rows of all calls in ascending row key). */
+ * execution order (by site, rows of all calls in ascending row key; padding rows are nobody's and left
+ * out). */
 int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
                         struct ds_error *err);
 

@@ -38,8 +38,9 @@ static const struct ds_field calls[] = {U32(index),     U32(phase),     U32(m),
                                         U32(sequences), U32(first_row), U32(rows)};
 #undef ROW
 #define ROW struct ds_row
-static const struct ds_field rows[] = {U32(call), I32(request), I32(position), I32(occurrence),
-                                       U32(kind), I32(slot),    I32(step)};
+static const struct ds_field rows[] = {U32(call),       I32(request), I32(position),
+                                       I32(occurrence), U32(kind),    I32(slot),
+                                       I32(step),       I32(q_len),   I32(kv_len)};
 #undef ROW
 #define ROW struct ds_launch
 static const struct ds_field launches[] = {TEXT(op),       TEXT(variant),  I32(rows),
@@ -74,6 +75,11 @@ static const struct ds_field steps[] = {I32(request),
 static const struct ds_field packed_rows[] = {TEXT(variant), U32(weight), I32(rank), U64(bytes),
                                               U64(digest)};
 #undef ROW
+#define ROW struct ds_failure
+static const struct ds_field failures[] = {U32(how),   U32(site), TEXT(op), TEXT(variant),
+                                           U32(phase), U32(call), U32(m),   I32(rows),
+                                           I32(first), I32(last), TEXT(why)};
+#undef ROW
 #define ROW struct ds_tensor_row
 static const struct ds_field tensors[] = {U64(digest), TEXT(dtype), U32(elements),
                                           U32(bytes),  U64(first),  U64(check)};
@@ -90,6 +96,8 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          INFO(DS_FIELD_U32, pass),
                                          INFO(DS_FIELD_U32, healed_to),
                                          INFO(DS_FIELD_I32, worker),
+                                         INFO(DS_FIELD_U32, earlier_trials),
+                                         INFO(DS_FIELD_U32, earlier_calls),
                                          INFO(DS_FIELD_F64, start_s),
                                          INFO(DS_FIELD_F64, wall_s),
                                          INFO(DS_FIELD_F64, cpu_s),
@@ -114,6 +122,7 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          RANGE("steps", DS_TABLE_STEPS),
                                          RANGE("packed", DS_TABLE_PACKED),
                                          RANGE("blobs", DS_TABLE_BLOBS),
+                                         RANGE("failures", DS_TABLE_FAILURES),
                                          U64(tensors),
                                          U64(checksum),
                                          U64(row_checksum)};
@@ -160,7 +169,7 @@ static const struct ds_field plain_u64[] = {{"", DS_FIELD_U64, 0, 8, 1}};
  * blocks of a table's index are longer than a page, which should not happen below a gigabyte. */
 static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_CALLS, "calls", struct ds_call, calls, 170),
-    TABLE(DS_TABLE_ROWS, "rows", struct ds_row, rows, 585),
+    TABLE(DS_TABLE_ROWS, "rows", struct ds_row, rows, 455),
     TABLE(DS_TABLE_LAUNCH_REFS, "launch_refs", uint32_t, plain_u32, 1024),
     TABLE(DS_TABLE_CAPTURES, "captures", struct ds_capture, captures, 1024),
     TABLE(DS_TABLE_DIGESTS, "digests", uint64_t, plain_u64, 16384),
@@ -169,10 +178,11 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_STEPS, "steps", struct ds_step, steps, 85),
     TABLE(DS_TABLE_PACKED, "packed", struct ds_packed, packed_rows, 73),
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
+    TABLE(DS_TABLE_FAILURES, "failures", struct ds_failure, failures, 15),
     TABLE(DS_TABLE_LAUNCHES, "launches", struct ds_launch, launches, 40),
     TABLE(DS_TABLE_TENSORS, "tensors", struct ds_tensor_row, tensors, 204),
     TABLE(DS_TABLE_TENSOR_BYTES, "tensor_bytes", uint8_t, plain_u8, 131072),
-    TABLE(DS_TABLE_TRIALS, "trials", struct ds_trial_row, trials, 14),
+    TABLE(DS_TABLE_TRIALS, "trials", struct ds_trial_row, trials, 12),
     TABLE(DS_TABLE_TEXTS, "texts", uint8_t, plain_u8, 0),
     TABLE(DS_TABLE_ENVIRONMENT, "environment", struct ds_text_row, texts_rows, 0),
     TABLE(DS_TABLE_HPARAMS, "hparams", struct ds_text_row, texts_rows, 0),

@@ -340,6 +340,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                  : 0;
     if (rc == 0 && a->n_natural)
         rc = size_findings(a, labels, v, err);
+    if (rc == 0)
+        rc = find_failed(a, v, err);
     if (rc == 0 && a->n_natural) {
         find_first(v);
         find_nonfinite(a, v);

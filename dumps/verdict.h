@@ -50,6 +50,8 @@ enum ds_label {
                          blamed on a factor */
 };
 const char *ds_label_name(int label);
+/* "prompt", "generated" or "pad", of ds_row.kind. */
+const char *ds_row_kind_name(uint32_t kind);
 /* "prefill" or "decode", of ds_call.phase. */
 const char *ds_phase_name(uint32_t phase);
 
@@ -236,7 +238,8 @@ struct ds_discrete {
 struct ds_nonfinite_finding {
     struct ds_finding at;
     uint32_t nan, inf;
-    int inputs; /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
+    int only_padding; /* every row with NaN or Inf in the record is a padding row */
+    int inputs;       /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };
 
 /* The least that probes did in a trial whose answer they changed. */
@@ -244,6 +247,14 @@ enum { DS_DISTURBS_NOTHING = 0, DS_DISTURBS_DIGEST, DS_DISTURBS_DUMP, DS_DISTURB
 
 struct ds_census;
 struct ds_validity;
+/* An arm without a trial that would be complete. */
+struct ds_failed_arm {
+    const struct ds_failure *at; /* in the source */
+    uint32_t arm, ref_arm, repeat;
+    const struct ds_site *site;             /* where the kernel was at work; NULL: not at a site */
+    const char *factor, *value, *ref_value; /* NULL: it differs in more than one factor */
+};
+
 struct ds_verdict {
     int result;
     int stable;       /* 0 when some arm's repeats disagree */
@@ -281,6 +292,8 @@ struct ds_verdict {
     double total_prefill, total_decode;
     int disturbs; /* 1, 0, -1 = not checked */
     int disturber; /* DS_DISTURBS_* */
+    struct ds_failed_arm *failed; /* by arm, as they were lost */
+    size_t n_failed;
     char **notes; /* findings about the record itself, one sentence each */
     size_t n_notes;
     char **owned; /* texts that belong to no header */

@@ -47,8 +47,8 @@ void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct
 }
 
 /* prefix[row] = worst status of the rows of the same request up to it. A row that neither side
- * recorded says nothing; one that only one side has makes the rest unknown, unless it is padding.
- */
+ * recorded says nothing; one that only one side has makes the rest unknown. Padding is read by
+ * nobody. */
 void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
                  size_t site)
 {
@@ -59,9 +59,10 @@ void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const s
             worst = IN_EQUAL;
         size_t cell = site * a->n_rows + i;
         int here = t->state[cell] != CELL_ABSENT, there = r->state[cell] != CELL_ABSENT;
-        if (here && there && status[i] > worst)
+        int pad = (here || there) && arm_row(here ? t : r, i)->kind == DS_ROW_PAD;
+        if (here && there && !pad && status[i] > worst)
             worst = status[i];
-        if (here != there && worst < IN_UNKNOWN && arm_row(here ? t : r, i)->kind != DS_ROW_PAD)
+        if (here != there && !pad && worst < IN_UNKNOWN)
             worst = IN_UNKNOWN;
         prefix[i] = worst;
     }

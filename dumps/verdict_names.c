@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *ds_row_kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"prompt", "generated", "pad"};
+    return kind <= DS_ROW_PAD ? names[kind] : "unknown";
+}
+
 const char *ds_phase_name(uint32_t phase)
 {
     return phase == DS_PHASE_DECODE ? "decode" : "prefill";
@@ -114,6 +120,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->growth);
     free(v->added);
     free(v->origins);
+    free(v->failed);
     free(v->notes);
     free(v->owned);
     memset(v, 0, sizeof *v);

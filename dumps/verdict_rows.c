@@ -46,7 +46,8 @@ struct rows_work {
 static int changes_m(const char *factor)
 {
     return strcmp(factor, "batch") == 0 || strcmp(factor, "chunk") == 0 ||
-           strcmp(factor, "mode") == 0 || strcmp(factor, "padding") == 0;
+           strcmp(factor, "mode") == 0 || strcmp(factor, "padding") == 0 ||
+           strcmp(factor, "prefix") == 0 || strcmp(factor, "rollback") == 0;
 }
 
 static int same_setting(const struct ds_analysis *a, uint32_t x, uint32_t y, int only_batch)

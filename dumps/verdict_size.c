@@ -192,7 +192,7 @@ static int inputs_finite(const struct ds_analysis *a, const struct ds_trial_data
         if (row_nonfinite(d, a->in_from[e], row))
             return 0;
         for (uint32_t r = 0; a->in_kind[e] != DS_EDGE_ROW && r < d->n_rows; r++)
-            if (d->rows[r].request == d->rows[row].request &&
+            if (d->rows[r].kind != DS_ROW_PAD && d->rows[r].request == d->rows[row].request &&
                 d->rows[r].position <= d->rows[row].position && row_nonfinite(d, a->in_from[e], r))
                 return 0;
     }
@@ -204,6 +204,7 @@ void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v)
     struct ds_nonfinite_finding *out = &v->nonfinite;
     const struct ds_trial_data *best = NULL;
     uint32_t best_row = 0;
+    int only_padding = 1;
     for (size_t i = 0; i < a->src->n_trials; i++) {
         const struct ds_trial_data *d = a->src->info(a->src->ctx, i)->pass == DS_PASS_NATURAL
                                             ? a->src->get(a->src->ctx, i, NULL)
@@ -215,6 +216,7 @@ void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v)
             const struct ds_row *r = &d->rows[x->row];
             struct ds_finding f = {
                 .found = 1, .site = x->site, .step = r->step, .position = r->position};
+            only_padding &= r->kind == DS_ROW_PAD;
             if (!finding_before(&f, &out->at))
                 continue;
             const struct ds_site *s = &a->h->sites[x->site];
@@ -242,6 +244,7 @@ void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v)
     }
     if (!best)
         return;
+    out->only_padding = only_padding;
     out->inputs = inputs_finite(a, best, out->at.site, best_row);
     for (size_t k = 0; k < best->n_nonfinites; k++)
         if (best->nonfinites[k].site == out->at.site && best->nonfinites[k].row < best->n_rows)

@@ -1,5 +1,4 @@
-/* forward.c: the life of a forward pass (memory, reset) and the planning of a call: which rows it
- * has, where they stand in the cache, which are recorded, which need logits. Must not know the
+/* forward.c: the life of a forward pass: memory, reset, one call from plan to end. Must not know the
  * order of the stages (forward_pass.c), sweeps or records. */
 #include "engine/forward_private.h"
 
@@ -73,6 +72,12 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
     return ds_placement_check(&c->placement, h->n_layers, err);
 }
 
+/* Rows that buffers have room for. */
+static int32_t most_rows(const struct ds_forward_config *c)
+{
+    return c->max_rows > c->most_kept ? c->max_rows : c->most_kept;
+}
+
 /* One activation buffer. The row count times the width is checked inside. */
 static int rows_of(struct ds_forward *f, float **out, int64_t width, const char *what,
                    struct ds_error *err)
@@ -80,7 +85,7 @@ static int rows_of(struct ds_forward *f, float **out, int64_t width, const char 
     size_t row;
     if (width < 1 || __builtin_mul_overflow((size_t)width, sizeof(float), &row))
         return ds_fail(err, "%s: width %lld", what, (long long)width);
-    *out = ds_alloc_aligned((size_t)f->config.max_rows, row, what, err);
+    *out = ds_alloc_aligned((size_t)most_rows(&f->config), row, what, err);
     return *out ? 0 : -1;
 }
 
@@ -183,7 +188,7 @@ static int allocate_staging(struct ds_forward *f, struct ds_error *err)
     }
     if (f->config.dtype == DS_F32)
         return 0;
-    f->half = ds_alloc_aligned((size_t)f->config.max_rows, (size_t)widest * sizeof *f->half,
+    f->half = ds_alloc_aligned((size_t)most_rows(&f->config), (size_t)widest * sizeof *f->half,
                                "16-bit rows", err);
     f->half_row = f->half
                       ? ds_alloc_aligned((size_t)f->kv_dim, sizeof *f->half_row, "16-bit row", err)
@@ -193,7 +198,7 @@ static int allocate_staging(struct ds_forward *f, struct ds_error *err)
 
 static int allocate_plan(struct ds_forward *f, struct ds_error *err)
 {
-    size_t rows = (size_t)f->config.max_rows, requests = (size_t)f->config.n_requests;
+    size_t rows = (size_t)most_rows(&f->config), requests = (size_t)f->config.n_requests;
     int ok = (f->seqs = ds_calloc(requests, sizeof *f->seqs, "sequences", err)) &&
              (f->seen = ds_calloc(requests, sizeof *f->seen, "requests of a call", err)) &&
              (f->ids = ds_calloc(rows, sizeof *f->ids, "token ids", err)) &&
@@ -212,6 +217,28 @@ static int allocate_plan(struct ds_forward *f, struct ds_error *err)
     for (int32_t i = 0; ok && i < f->config.max_rows; i++)
         f->own_row[i] = i;
     return ok ? 0 : -1;
+}
+
+/* What op process is given, where its site is shown. */
+static int allocate_choice(struct ds_forward *f, struct ds_error *err)
+{
+    const struct ds_forward_config *c = &f->config;
+    if (ds_site_map_at(f->map, DS_ST_LOGITS_PROCESSED, 0, 0) == DS_NO_SITE)
+        return 0;
+    size_t rows = (size_t)most_rows(c);
+    f->processed = ds_lazy_floats(rows, f->vocab, &f->processed_memory, "processed logits", err);
+    f->history = f->processed ? ds_calloc((size_t)c->n_requests * (size_t)c->capacity,
+                                          sizeof *f->history, "tokens so far", err)
+                              : NULL;
+    f->choice.requests =
+        f->history ? ds_calloc(5 * rows, sizeof *f->choice.requests, "logits rows", err) : NULL;
+    f->choice.tokens =
+        f->choice.requests ? ds_calloc(rows, sizeof *f->choice.tokens, "tokens so far", err) : NULL;
+    f->choice.positions = f->choice.requests + rows;
+    f->choice.steps = f->choice.requests + 2 * rows;
+    f->choice.n_tokens = f->choice.requests + 3 * rows;
+    f->choice.cached = f->choice.requests + 4 * rows;
+    return f->choice.tokens ? 0 : -1;
 }
 
 /* Scratch for the largest call and for the small ones, where kernels that split a row need most. */
@@ -268,8 +295,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
         return -1;
     if (make_map(f, err) != 0)
         return -1;
-    f->own_schedule = c->kernels.op[DS_OP_SCHEDULE]->launch !=
-                      ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+    f->own_schedule = ds_kernel_set_changes(&c->kernels, DS_OP_SCHEDULE);
     if (f->own_schedule &&
         !(f->page_table = ds_calloc((size_t)f->cache.pages, sizeof *f->page_table,
                                     "page table of a call", err)))
@@ -277,9 +303,14 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
     if (!f->logits || ds_forward_moe_new(f, err) != 0 ||
         ds_forward_devices_new(f, allocate_activations, err) != 0 ||
-        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0)
+        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0 || allocate_choice(f, err) != 0)
         return -1;
-    int64_t positions = hp->context > 0 && hp->context < c->capacity ? hp->context : c->capacity;
+    int64_t positions = (int64_t)c->position_offset + c->capacity;
+    if (hp->context > 0 && hp->context < positions)
+        positions = hp->context;
+    if (c->position_offset >= positions)
+        return ds_fail(err, "positions from %d on: the model's context has %d",
+                       (int)c->position_offset, (int)hp->context);
     if (ds_model_rope_table(f->m, positions, err) != 0)
         return -1;
     if (c->place)
@@ -317,11 +348,32 @@ void ds_forward_free(struct ds_forward *f)
         return;
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
-    void *owned[] = {f->kv_back,   f->head_in,      f->logits_memory, f->half,      f->half_row,
-                     f->seqs,      f->seen,         f->ids,           f->positions, f->kv_len,
-                     f->cache_row, f->rec,          f->logit_row,     f->logit_rec, f->tokens,
-                     f->own_row,   f->exec.scratch, f->own_slot,      f->state,     f->past,
-                     f->planned,   f->page_table};
+    void *owned[] = {f->kv_back,
+                     f->head_in,
+                     f->logits_memory,
+                     f->half,
+                     f->half_row,
+                     f->seqs,
+                     f->seen,
+                     f->ids,
+                     f->positions,
+                     f->kv_len,
+                     f->cache_row,
+                     f->rec,
+                     f->logit_row,
+                     f->logit_rec,
+                     f->tokens,
+                     f->own_row,
+                     f->exec.scratch,
+                     f->own_slot,
+                     f->state,
+                     f->past,
+                     f->planned,
+                     f->page_table,
+                     f->processed_memory,
+                     f->history,
+                     f->choice.requests,
+                     f->choice.tokens};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
     ds_kv_cache_free(&f->cache);
@@ -334,6 +386,11 @@ void ds_forward_free(struct ds_forward *f)
 struct ds_team *ds_forward_team(struct ds_forward *f)
 {
     return f->team;
+}
+
+const float *ds_forward_logits(const struct ds_forward *f)
+{
+    return f->logits;
 }
 
 void ds_forward_seed(struct ds_forward *f, uint64_t seed)
@@ -350,128 +407,30 @@ void ds_forward_reset(struct ds_forward *f)
     ds_kv_cache_reset(&f->cache, f->config.poison ? &fill : NULL);
 }
 
-/* ---- planning a call ------------------------------------------------------------------------- */
+/* ---- a call ------------------------------------------------------------------------------------ */
 
-static int check_seq(const struct ds_forward *f, const struct ds_batch_seq *s, int32_t rows_before,
-                     struct ds_error *err)
+/* Says which call is under way, should it be the last. */
+static void keep_call(const struct ds_forward *f)
 {
-    int r = s->request, n = s->n_tokens;
-    if (r < 0 || r >= f->config.n_requests)
-        return ds_fail(err, "request %d: there are requests 0 to %d", r,
-                       (int)f->config.n_requests - 1);
-    if (f->seen[r] == f->call)
-        return ds_fail(err, "request %d: twice in one call", r);
-    if (n < 1 || n > f->config.max_rows - rows_before)
-        return ds_fail(err, "request %d: %d tokens after %d other rows; a call holds 1 to %d rows",
-                       r, n, (int)rows_before, (int)f->config.max_rows);
-    int32_t used = f->cache.used[r];
-    if (n > f->cache.capacity - used)
-        return ds_fail(err,
-                       "request %d: %d new tokens after %d do not fit the cache capacity of %d", r,
-                       n, (int)used, (int)f->cache.capacity);
-    if (s->n_pad < 0 || s->n_pad > n)
-        return ds_fail(err, "request %d: %d padding rows among %d tokens", r, (int)s->n_pad, n);
-    if (s->n_extra < 0 || s->n_extra > n - s->n_pad)
-        return ds_fail(err, "request %d: %d rows to be given back among %d tokens", r,
-                       (int)s->n_extra, n);
-    if (s->n_pad && f->state[r].used)
-        return ds_fail(err, "request %d: left padding is possible in a request's first call only",
-                       r);
-    if (s->logits_from < s->n_pad || s->logits_from > n)
-        return ds_fail(err,
-                       "request %d: logits from token %d on, of %d tokens with %d padding rows", r,
-                       (int)s->logits_from, n, (int)s->n_pad);
-    int32_t positions = f->state[r].used - f->state[r].pads + n - s->n_pad;
-    if (f->m->hp.context > 0 && positions > f->m->hp.context)
-        return ds_fail(err, "request %d: %d positions, but the model's context has %d", r,
-                       (int)positions, (int)f->m->hp.context);
-    for (int i = 0; i < n; i++)
-        if (s->tokens[i] < 0 || s->tokens[i] >= f->vocab)
-            return ds_fail(err,
-                           "request %d: token id %d at index %d is not in the vocabulary of %lld",
-                           r, (int)s->tokens[i], i, (long long)f->vocab);
-    return 0;
-}
-
-/* What is recorded of row i of a sequence. */
-static void plan_record(struct ds_forward *f, const struct ds_batch_seq *s, int32_t i,
-                        int32_t position)
-{
-    int32_t step = s->step + (i > s->logits_from ? i - s->logits_from : 0);
-    f->rec[f->n_rec++] = (struct ds_row){.request = s->request,
-                                         .position = position,
-                                         .step = step,
-                                         .slot = f->rows,
-                                         .kind = step > 0 ? DS_ROW_GENERATED : DS_ROW_PROMPT};
-}
-
-/* Adds one sequence's rows to the call. */
-static void plan_seq(struct ds_forward *f, const struct ds_batch_seq *s)
-{
-    const struct ds_request_state *r = &f->state[s->request];
-    int32_t pads = r->used ? r->pads : s->n_pad, used = f->cache.used[s->request];
-    f->past[f->n_seqs] = (struct ds_schedule_past){
-        .before = used, .trimmed = r->trimmed, .cached = r->cached, .extra = s->n_extra};
-    f->seqs[f->n_seqs++] =
-        (struct ds_sequence){.request = s->request,
-                             .q_first = f->rows,
-                             .q_len = s->n_tokens,
-                             .kv_len = used + s->n_tokens,
-                             .kv_first = r->used ? f->cache.pads[s->request] : s->n_pad,
-                             .pages = ds_kv_cache_pages(&f->cache, s->request)};
-    if (s->n_tokens > f->max_q_len)
-        f->max_q_len = s->n_tokens;
-    for (int32_t i = 0; i < s->n_tokens; i++, f->rows++) {
-        int32_t row = f->rows, position = r->used + i - pads;
-        uint32_t number = UINT32_MAX;
-        f->ids[row] = s->tokens[i];
-        f->positions[row] = position > 0 ? position : 0;
-        if (s->record && position >= 0 && i < s->n_tokens - s->n_extra) {
-            number = f->n_rec;
-            plan_record(f, s, i, position);
+    struct ds_place *at = f->config.place;
+    if (!at)
+        return;
+    at->phase = f->phase;
+    at->call = f->trial_call;
+    at->m = f->rows;
+    at->first = 0;
+    at->last = -1;
+    for (uint32_t i = 0; i < f->n_rec; i++)
+        if (f->rec[i].kind != DS_ROW_PAD) {
+            at->first = at->last < at->first ? f->rec[i].position : at->first;
+            at->last = f->rec[i].position;
         }
-        if (i >= s->logits_from) {
-            f->logit_row[f->n_logits] = row;
-            f->logit_rec[f->n_logits++] = number;
-        }
-    }
-}
-
-static int plan_call(struct ds_forward *f, const struct ds_batch *batch, struct ds_error *err)
-{
-    if (batch->n_seqs < 1)
-        return ds_fail(err, "a call needs at least one sequence");
-    f->call++;
-    f->rows = f->n_seqs = f->n_logits = f->max_q_len = f->max_kv_len = 0;
-    f->n_rec = 0;
-    f->phase = batch->phase;
-    for (int32_t i = 0; i < batch->n_seqs; i++) {
-        if (check_seq(f, &batch->seqs[i], f->rows, err) != 0)
-            return -1;
-        f->seen[batch->seqs[i].request] = f->call;
-        plan_seq(f, &batch->seqs[i]);
-    }
-    return 0;
-}
-
-/* The call is over: slots in use, as they are and as the schedule has them. */
-static void count_slots(struct ds_forward *f, const struct ds_batch_seq *s,
-                        const struct ds_sequence *scheduled)
-{
-    struct ds_request_state *r = &f->state[s->request];
-    int32_t left = scheduled->kv_len - s->n_extra;
-    r->pads = r->used ? r->pads : s->n_pad;
-    r->used += s->n_tokens - s->n_extra;
-    r->trimmed = s->n_extra;
-    r->cached = 0;
-    f->cache.used[s->request] = left > 0 ? left : 0;
-    f->cache.pads[s->request] = scheduled->kv_first;
 }
 
 int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds_probe *probe,
                    const float **logits, const int32_t **tokens, int32_t *n, struct ds_error *err)
 {
-    if (plan_call(f, batch, err) != 0 || ds_fp_check_entry(err) != 0)
+    if (ds_forward_plan(f, batch, err) != 0 || ds_fp_check_entry(err) != 0)
         return -1;
     /* A no-op unless another pass over the same model prepared its weights for another kernel in
      * between. */
@@ -480,11 +439,11 @@ int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds
     if (probe && ds_probe_begin_call(probe, (uint32_t)batch->phase, (uint32_t)f->rows,
                                      (uint32_t)f->n_seqs, f->rec, f->n_rec, err) != 0)
         return -1;
+    keep_call(f);
     if (ds_forward_stages(f, probe, err) != 0)
         return -1;
-    for (int32_t i = 0; i < f->n_seqs; i++)
-        count_slots(f, &batch->seqs[i], &f->seqs[i]);
-    *logits = f->logits;
+    ds_forward_count(f, batch);
+    *logits = f->processed ? f->processed : f->logits;
     *tokens = f->tokens;
     *n = f->n_logits;
     return 0;

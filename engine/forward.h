@@ -30,6 +30,8 @@ struct ds_place {
     int32_t doing; /* enum ds_doing */
     int32_t op;    /* of the kernel that is prepared */
     int32_t stage, layer, rows;
+    int32_t phase, call, m; /* of the call under way; call: counted from the last reset */
+    int32_t first, last;    /* positions of its recorded rows that are no padding; last < first: none */
 };
 enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
 /* " in layer 3 q_proj: matmul/openblas, 4 rows", or "" when no kernel was at work. The place may
@@ -54,6 +56,8 @@ struct ds_forward_config {
     int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
+    int32_t position_offset; /* position of every request's first token */
+    int32_t most_kept;       /* rows that ds_forward_show_kept will show at most */
     struct ds_place *place; /* where to say what is being done; NULL: nowhere */
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
@@ -67,7 +71,10 @@ struct ds_batch_seq {
     int32_t n_tokens; /* pads included */
     int32_t n_pad;    /* leading pad rows among tokens; allowed in the request's first call only */
     int32_t n_extra;  /* trailing rows that leave nothing behind */
-    int32_t record;   /* its rows are given to the probe, but for extra ones */
+    int drafts;       /* they are drafts, with logits, not recorded; 0: right padding */
+    int32_t record;   /* its rows are given to the probe, but for pads and extra ones */
+    int record_pads;  /* pads, left and right, too: kind pad */
+    int prompt;       /* all its rows are the prompt's: their step is `step` */
     int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
     int32_t step;        /* step of its first logits row */
 };
@@ -98,10 +105,20 @@ void ds_forward_seed(struct ds_forward *f, uint64_t seed);
 /* Digests of what the matmul kernel packed, as it is now: malloc'ed, *n may be 0. */
 int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t *n,
                       struct ds_error *err);
+/* Forgets all of a request but its first n tokens (and their left padding), as after a prefix cache
+ * hit: n is at most what it has. */
+void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n);
+/* Shows the probe what stands in the cache for the kept tokens of a request, at the sites kv_write, in
+ * a call of its own without rows (m = 0), and leaves that open as ds_forward_run does. results, if not
+ * NULL: [kept][vocab] logits of those rows, shown, too, and handed to op process where its site is. */
+int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
+                         struct ds_probe *probe, struct ds_error *err);
+/* Logits of the last call, before anybody processed them: [n][vocab] as ds_forward_run gave n. */
+const float *ds_forward_logits(const struct ds_forward *f);
 
 /* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not
  * counted). *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next
- * call; tokens: their argmax. With a probe the run begins the probe's call and shows every site,
+ * call, as the tokens were chosen from; tokens: their argmax. With a probe the run begins the probe's call and shows every site,
  * but leaves the call open: the caller adds the steps (ds_probe_step: only it knows what is fed
  * next) and ends it with ds_probe_end_call. On failure the caller aborts the probe's trial; cache
  * lengths have not moved. */

@@ -30,9 +30,31 @@ static void name_launch(int stage, int32_t layer, int32_t n_layers,
     snprintf(out, size, "%s%s%s%s: %s", where, s->name, *s->part ? "/" : "", s->part, kernel);
 }
 
+/* Rows of the call that a stage's kernel sees. */
+static int32_t launch_rows(const struct ds_forward *f, int stage)
+{
+    if (f->launch_rows)
+        return f->launch_rows;
+    return stage == DS_ST_LOGITS || stage == DS_ST_LOGITS_PROCESSED || stage == DS_ST_TOKEN
+               ? f->n_logits
+               : f->rows;
+}
+
+static void keep_place(const struct ds_pass *p, int stage)
+{
+    struct ds_place *at = p->f->config.place;
+    if (!at)
+        return;
+    at->stage = stage;
+    at->layer = p->layer;
+    at->rows = launch_rows(p->f, stage);
+    at->doing = DS_DOING_LAUNCH;
+}
+
 int ds_pass_blame(const struct ds_pass *p, int stage)
 {
     char text[256];
+    keep_place(p, stage);
     name_launch(stage, p->layer, p->f->m->hp.n_layers, &p->f->config.kernels, text, sizeof text);
     return ds_prefix(p->err, "%s", text);
 }
@@ -68,14 +90,6 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
     f->exec.scratch = grown;
     f->exec.scratch_bytes = need;
     return 0;
-}
-
-/* Rows of the call that a stage's kernel sees. */
-static int32_t launch_rows(const struct ds_forward *f, int stage)
-{
-    if (f->launch_rows)
-        return f->launch_rows;
-    return stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
 }
 
 void ds_forward_enter(struct ds_forward *f, int32_t layer)
@@ -152,11 +166,7 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
 {
     struct ds_forward *f = p->f;
     const struct ds_kernel *k = f->kernel[ds_stage(stage)->op];
-    if (f->config.place)
-        *f->config.place = (struct ds_place){.doing = DS_DOING_LAUNCH,
-                                             .stage = stage,
-                                             .layer = p->layer,
-                                             .rows = launch_rows(f, stage)};
+    keep_place(p, stage);
     if (ds_forward_scratch(f, k, args, p->err) != 0)
         return ds_pass_blame(p, stage);
     if (f->config.poison) {

@@ -233,9 +233,10 @@ static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, flo
 
 /* Shows what stands in the cache for this call's rows, read back through the page table, so that a
  * wrong write is seen. What a healing probe changed is written back. */
-static int show_cache(struct ds_pass *p, int stage, float *cache)
+int ds_pass_show_cache(struct ds_pass *p, int stage, float *base)
 {
     struct ds_forward *f = p->f;
+    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
     if (!p->probe || !f->n_rec)
         return 0;
     size_t width = (size_t)f->kv_dim;
@@ -278,7 +279,7 @@ static int cache_write(struct ds_pass *p, int stage, const float *x, float *base
                               .sequences = f->seqs,
                               .n_sequences = f->n_seqs,
                               .head_dim = f->m->hp.head_dim};
-    return ds_pass_launch(p, stage, &a, NULL, 0) != 0 ? -1 : show_cache(p, stage, cache);
+    return ds_pass_launch(p, stage, &a, NULL, 0) != 0 ? -1 : ds_pass_show_cache(p, stage, base);
 }
 
 void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
@@ -411,6 +412,26 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
     return -failed;
 }
 
+int ds_pass_process(struct ds_pass *p, const float *logits)
+{
+    struct ds_forward *f = p->f;
+    struct ds_process_args a = {.rows = f->n_logits,
+                                .vocab = f->vocab,
+                                .logits = logits,
+                                .ldx = f->vocab,
+                                .y = f->processed,
+                                .ldy = f->vocab,
+                                .requests = f->choice.requests,
+                                .positions = f->choice.positions,
+                                .steps = f->choice.steps,
+                                .cached = f->choice.cached,
+                                .tokens = f->choice.tokens,
+                                .n_tokens = f->choice.n_tokens};
+    if (ds_pass_launch(p, DS_ST_LOGITS_PROCESSED, &a, a.y, (size_t)(a.rows * a.vocab)) != 0)
+        return -1;
+    return show_chosen(p, DS_ST_LOGITS_PROCESSED, f->processed, sizeof *f->processed);
+}
+
 /* Logits and tokens, of the rows that need them only: M of this matmul is their number. */
 static int choose_tokens(struct ds_pass *p)
 {
@@ -423,11 +444,12 @@ static int choose_tokens(struct ds_pass *p)
     struct ds_matmul_args a;
     ds_pass_matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
     if (ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
-        show_chosen(p, DS_ST_LOGITS, f->logits, sizeof *f->logits) != 0)
+        show_chosen(p, DS_ST_LOGITS, f->logits, sizeof *f->logits) != 0 ||
+        (f->processed && ds_pass_process(p, f->logits) != 0))
         return -1;
     struct ds_sample_args s = {.rows = f->n_logits,
                                .vocab = f->vocab,
-                               .logits = f->logits,
+                               .logits = f->processed ? f->processed : f->logits,
                                .ldx = f->vocab,
                                .ids = f->tokens};
     if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0 ||

@@ -69,6 +69,13 @@ struct ds_forward {
     float *head_in; /* final_norm rows whose logits are wanted */
     float *logits;  /* [max_rows][vocab], touched only as far as used */
     void *logits_memory;
+    float *processed; /* what tokens are chosen from; NULL where nobody processes logits */
+    void *processed_memory;
+    int32_t *history; /* [n_requests][capacity] tokens of the requests so far */
+    struct {
+        int32_t *requests, *positions, *steps, *cached, *n_tokens;
+        const int32_t **tokens;
+    } choice;           /* of every logits row; one block of memory, and the tokens */
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
 
@@ -126,6 +133,17 @@ struct ds_pass {
     uint32_t fp_control; /* as it was on entry */
 };
 
+/* forward_plan.c: lays out the call's rows; nothing has changed when it fails. */
+int ds_forward_plan(struct ds_forward *f, const struct ds_batch *batch, struct ds_error *err);
+/* The call is over: counts slots in use. */
+void ds_forward_count(struct ds_forward *f, const struct ds_batch *batch);
+
+/* forward_pass.c, for forward_kept.c, too. Shows the recorded rows at a site of this layer's cache
+ * (base: f->cache.k or .v) as they stand there, in cache rows f->cache_row[slot]. */
+int ds_pass_show_cache(struct ds_pass *p, int stage, float *base);
+/* Runs op process on all logits rows and shows the recorded ones among them. */
+int ds_pass_process(struct ds_pass *p, const float *logits);
+
 /* forward_schedule.c: the planned call as the kernel of op schedule wants it. Fills kv_len,
  * cache_row and own_slot of every row. */
 int ds_forward_schedule(struct ds_pass *p);
@@ -156,7 +174,7 @@ int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y);
 /* Keeps the launch choice of a stage for this call's captures; args may be NULL for what the engine
  * makes itself. */
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args);
-/* Puts "layer 3 q_proj: matmul/openblas: " before the message; returns -1. */
+/* Puts "layer 3 q_proj: matmul/openblas: " before the message, and keeps that place; returns -1. */
 int ds_pass_blame(const struct ds_pass *p, int stage);
 /* How many threads of the team had another control word than the call began with; all have it now.
  */

@@ -125,7 +125,8 @@ static int stands(const struct ds_forward *f, int32_t i)
 {
     for (uint32_t k = 0; k < f->n_rec; k++) {
         int32_t row = f->rec[k].slot, in = row - f->seqs[i].q_first;
-        if (in >= 0 && in < f->seqs[i].q_len && slot_of(f, i, row) != f->own_slot[row])
+        if (f->rec[k].kind != DS_ROW_PAD && in >= 0 && in < f->seqs[i].q_len &&
+            slot_of(f, i, row) != f->own_slot[row])
             return 0;
     }
     return 1;
@@ -139,7 +140,7 @@ static int follow_length(struct ds_pass *p, int32_t i)
     int32_t length = s->kv_len, seen = 0;
     for (uint32_t k = 0; k < f->n_rec; k++) {
         int32_t row = f->rec[k].slot, in = row - s->q_first;
-        if (in < 0 || in >= s->q_len)
+        if (f->rec[k].kind == DS_ROW_PAD || in < 0 || in >= s->q_len)
             continue;
         int32_t visible = f->kv_len[row];
         if (visible < 0 || visible > f->cache.capacity)

@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 const char *const ds_factor_names[DS_FACTOR_COUNT] = {
-    "batch",   "slot",      "neighbours", "padding", "threads", "chunk", "mode",
-    "kernels", "blas-core", "dtype",      "process", "place",   "tp"};
+    "batch",    "slot",    "neighbours", "padding", "threads", "chunk", "mode", "prefix",
+    "rollback", "kernels", "blas-core",  "dtype",   "process", "place", "tp"};
 
 static const char *const defaults[DS_FACTOR_COUNT] = {
-    "1", "first", "copies", "0", "1", "0", "prefill", "vendor", "default", "f32", "1", "one", "1"};
+    "1", "first",  "copies",  "0",   "1", "0",   "prefill", "0",
+    "0", "vendor", "default", "f32", "1", "one", "1"};
 static const char *const slots[] = {"first", "middle", "last"};
 static const char *const neighbours[] = {"copies", "varied"};
 static const char *const modes[] = {"prefill", "decode"};
@@ -55,6 +56,21 @@ static int parse_word(int factor, const char *text, const char *const *words, si
     return ds_hint(err, "known: %s", all);
 }
 
+/* "4": four rows before the prompt; "4r": behind it. */
+static int parse_padding(const char *text, struct ds_setting *s, struct ds_error *err)
+{
+    char number[32];
+    size_t len = strlen(text);
+    s->pad_right = len > 1 && text[len - 1] == 'r';
+    if (len >= sizeof number)
+        return ds_fail(err, "--padding: '%s' is too long", text);
+    memcpy(number, text, len + 1);
+    number[len - (size_t)s->pad_right] = '\0';
+    if (parse_number(DS_FACTOR_PADDING, number, 0, DS_MOST_PADDING, &s->padding, err) != 0)
+        return ds_hint(err, "N rows before the prompt are N, behind it Nr: --padding 0,4,4r");
+    return 0;
+}
+
 /* Checks one value of one factor and stores it. */
 static int parse_value(int factor, const char *text, struct ds_setting *s, struct ds_error *err)
 {
@@ -73,7 +89,11 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     case DS_FACTOR_NEIGHBOURS:
         return parse_word(factor, text, neighbours, 2, &s->neighbours, err);
     case DS_FACTOR_PADDING:
-        return parse_number(factor, text, 0, DS_MOST_PADDING, &s->padding, err);
+        return parse_padding(text, s, err);
+    case DS_FACTOR_PREFIX:
+        return parse_number(factor, text, 0, DS_MOST_PREFIX, &s->prefix, err);
+    case DS_FACTOR_ROLLBACK:
+        return parse_number(factor, text, 0, DS_MOST_ROLLBACK, &s->rollback, err);
     case DS_FACTOR_THREADS:
         return parse_number(factor, text, 1, DS_MOST_THREADS, &s->threads, err);
     case DS_FACTOR_CHUNK:
@@ -129,10 +149,10 @@ void ds_factor_free(struct ds_factor_values *v)
 /* Numbers are stored as the shortest text of their value, so that "01" and "1" are one setting. */
 static void canonical(int factor, char *text, size_t size)
 {
-    int numeric = factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH ||
-                  factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
-                  factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS ||
-                  factor == DS_FACTOR_TP;
+    int numeric =
+        factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH || factor == DS_FACTOR_PADDING ||
+        factor == DS_FACTOR_THREADS || factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS ||
+        factor == DS_FACTOR_TP || factor == DS_FACTOR_PREFIX || factor == DS_FACTOR_ROLLBACK;
     if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
         cpu_set_t cpus;
         int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
@@ -145,8 +165,9 @@ static void canonical(int factor, char *text, size_t size)
     } else if (numeric) {
         char *end;
         long v = strtol(text, &end, 10);
-        if (end != text && !*end)
-            snprintf(text, size, "%ld", v);
+        int right = factor == DS_FACTOR_PADDING && strcmp(end, "r") == 0;
+        if (end != text && (!*end || right))
+            snprintf(text, size, "%ld%s", v, right && v ? "r" : "");
     }
 }
 
@@ -201,6 +222,50 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
             return 0;
         p += len + 1;
     }
+}
+
+/* ---- prompts and arms ------------------------------------------------------------------------ */
+
+/* Positions of the longest request of an arm. */
+static int64_t arm_positions(const struct ds_sweep *s, const struct ds_setting *a)
+{
+    const int32_t subject = s->requests[0].n_prompt;
+    int varied = a->neighbours == DS_NEIGHBOURS_VARIED && a->batch > 1;
+    int32_t accepts = !varied ? 0 : a->rollback < a->batch - 1 ? a->rollback : a->batch - 1;
+    int64_t longest = subject;
+    for (int32_t i = 1; varied && i < a->batch && i < s->n_requests; i++)
+        longest = s->requests[i].n_prompt > longest ? s->requests[i].n_prompt : longest;
+    int64_t wide =
+        (int64_t)subject + a->padding > longest ? (int64_t)subject + a->padding : longest;
+    int64_t end = longest + (int64_t)s->options.steps * (accepts + 1) + a->rollback;
+    return s->options.position_offset + (a->pad_right && wide > end ? wide : end);
+}
+
+int ds_sweep_fits(const struct ds_sweep *s, int64_t *positions, struct ds_error *err)
+{
+    const int32_t subject = s->requests[0].n_prompt, context = s->model->hp.context;
+    *positions = 0;
+    for (size_t i = 0; i < s->header->n_arms; i++) {
+        struct ds_setting a;
+        if (ds_setting_parse(s->header->arms[i].values, &a, err) != 0)
+            return ds_prefix(err, "arm %zu", i);
+        if (a.prefix >= subject) {
+            ds_fail(err, "--prefix %d: the subject's prompt has %d token%s", a.prefix, subject,
+                    subject == 1 ? "" : "s");
+            return ds_hint(err,
+                           "a prefix cache hit leaves at least the last token to be computed: "
+                           "up to %d here",
+                           subject - 1);
+        }
+        int64_t n = arm_positions(s, &a);
+        *positions = n > *positions ? n : *positions;
+    }
+    if (*positions > context)
+        return ds_fail(err,
+                       "prompt and decode steps%s make %lld positions; the model's context is %d",
+                       s->options.position_offset ? " behind --position-offset" : "",
+                       (long long)*positions, context);
+    return 0;
 }
 
 /* ---- arms ------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
+#include "engine/failure.h"
 #include "engine/forward.h"
 #include "engine/load.h"
 #include "engine/site_map.h"
@@ -42,8 +43,9 @@ struct sweep_state {
     uint8_t *site_on;
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
-    struct ds_place *place; /* of the running worker, shared with it */
-    char key[96];           /* what the running worker was made for */
+    struct ds_place *place;                         /* of the running worker, shared with it */
+    char key[96];                                   /* what the running worker was made for */
+    char died[sizeof(((struct ds_error *)0)->msg)]; /* what the last lost trial said */
     int32_t workers;
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
@@ -108,6 +110,17 @@ static int setup_sites(struct sweep_state *st, struct ds_error *err)
     return 0;
 }
 
+/* Padding rows that an arm records: see trial_batch.c. */
+static uint32_t subject_pads(const struct ds_sweep *s, const struct ds_setting *a)
+{
+    int64_t wide = a->padding ? (int64_t)s->requests[0].n_prompt + a->padding : 0;
+    for (int32_t i = 1;
+         a->padding && a->neighbours == DS_NEIGHBOURS_VARIED && i < a->batch && i < s->n_requests;
+         i++)
+        wide = s->requests[i].n_prompt > wide ? s->requests[i].n_prompt : wide;
+    return wide ? (uint32_t)(wide - s->requests[0].n_prompt) : 0;
+}
+
 static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
@@ -120,17 +133,23 @@ static int setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
         return -1;
     uint32_t *arms = ds_calloc(s->header->n_arms, sizeof *arms, "held arms", err), n_arms = 0;
     uint32_t *rows = ds_calloc(n_sites, sizeof *rows, "held rows", err);
+    uint32_t pads = 0;
     int rc = arms && rows ? 0 : -1;
     for (uint32_t a = 0; a < s->header->n_arms && rc == 0; a++)
-        if (st->is_ref[a] && st->settings[a].dtype == dtype)
+        if (st->is_ref[a] && st->settings[a].dtype == dtype) {
             arms[n_arms++] = a;
+            uint32_t own = subject_pads(s, &st->settings[a]);
+            pads = own > pads ? own : pads;
+        }
     for (uint32_t i = 0; i < n_sites && rc == 0; i++) {
         int few = strcmp(f->sites[i].stage, "logits") == 0 ||
                   strcmp(f->sites[i].stage, "token") == 0 ||
                   strcmp(f->sites[i].stage, "logits_processed") == 0;
         int off = st->site_on && !st->site_on[i];
-        rows[i] =
-            off ? 0 : (uint32_t)s->options.steps + (few ? 1u : (uint32_t)s->requests[0].n_prompt);
+        uint32_t prompt = (uint32_t)s->requests[0].n_prompt;
+        rows[i] = off ? 0
+                      : (uint32_t)s->options.steps +
+                            (few ? (s->options.all_logits ? prompt : 1u) : prompt + pads);
     }
     if (rc == 0 && n_arms > 0) {
         struct ds_hold_config hc = {.sites = f->sites,
@@ -188,14 +207,9 @@ static const struct ds_kernel *shared_packer(const struct sweep_state *st)
 static int setup_model(struct sweep_state *st, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
-    int64_t longest = 0;
-    for (int32_t i = 0; i < s->n_requests; i++)
-        longest = s->requests[i].n_prompt > longest ? s->requests[i].n_prompt : longest;
-    if (longest + s->options.steps > s->model->hp.context)
-        return ds_fail(err,
-                       "prompt and decode steps make %lld positions; the model's context is %d",
-                       (long long)(longest + s->options.steps), s->model->hp.context);
-    if (ds_model_rope_table(s->model, longest + s->options.steps, err) != 0)
+    int64_t positions;
+    if (ds_sweep_fits(s, &positions, err) != 0 ||
+        ds_model_rope_table(s->model, positions, err) != 0)
         return -1;
     ds_model_seal(s->model);
     const struct ds_kernel *packer = shared_packer(st);
@@ -288,6 +302,8 @@ static int run_trial(struct sweep_state *st, const struct ds_trial *want, struct
     }
     st->place->doing = DS_DOING_NOTHING;
     int rc = ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
+    if (rc == DS_WORKER_FAILED || rc == DS_WORKER_DIED)
+        snprintf(st->died, sizeof st->died, "%s", err->msg);
     if (rc == DS_WORKER_DIED)
         add_place(st, arm, err);
     return rc;
@@ -307,14 +323,31 @@ static int keep_tokens(struct sweep_state *st, const struct ds_trial_data *t, st
     return 0;
 }
 
-/* Counts a lost trial; an arm that failed once is not tried again. */
-static void lost(struct sweep_state *st, const struct ds_trial *want, const struct ds_error *err)
+/* Counts and hands over a lost trial; an arm that failed once is not tried again. */
+static int lost(struct sweep_state *st, const struct ds_trial *want, int rc, struct ds_error *err)
 {
+    struct ds_trial_data t = {.info = {.arm = want->arm,
+                                       .repeat = want->repeat,
+                                       .start_s = ds_seconds(CLOCK_MONOTONIC) - st->start,
+                                       .worker = st->worker.number,
+                                       .threads_asked = st->settings[want->arm].threads,
+                                       .threads_max = DS_UNKNOWN,
+                                       .threads_seen = DS_UNKNOWN,
+                                       .blas_threads = DS_UNKNOWN}};
+    const int how = rc != DS_WORKER_DIED ? DS_FAILED_REFUSED
+                    : st->worker.late    ? DS_FAILED_LATE
+                                         : DS_FAILED_DIED;
+    if (ds_failure_trial(st->s->header, &st->settings[want->arm].kernels, st->place, how, st->died,
+                         &t, err) != 0)
+        return -1;
     if (st->result->failed++ == 0) {
         st->result->first_failure = *err;
         ds_prefix(&st->result->first_failure, "arm %u, repeat %u", want->arm, want->repeat);
     }
     st->failed[want->arm] = 1;
+    rc = st->s->sink(st->s->ctx, &t, err);
+    ds_trial_data_free(&t);
+    return rc;
 }
 
 /* The arm's natural trials stand, and judge what they can. */
@@ -390,8 +423,7 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
             return not_healed(st, want, err);
         if (arm == 0)
             return ds_prefix(err, "base arm");
-        lost(st, want, err);
-        return 0;
+        return lost(st, want, rc, err);
     }
     rc = want->pass != DS_PASS_BARE ? ds_trial_data_check(s->header, &t, err) : 0;
     if (st->dumping == 0 && t.n_blobs > 0)
@@ -667,8 +699,8 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
             return ds_prefix(err, "arm %zu", a);
         if (s.dtype != DS_F32)
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
-        wants->slots |= s.kernels.op[DS_OP_SCHEDULE]->launch !=
-                        ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+        wants->processed |= ds_kernel_set_changes(&s.kernels, DS_OP_PROCESS);
+        wants->slots |= ds_kernel_set_changes(&s.kernels, DS_OP_SCHEDULE);
         if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
             ds_ranks_check(&m->hp, s.ranks, err) != 0)
             return -1;

@@ -28,6 +28,8 @@ enum ds_factor {
     DS_FACTOR_THREADS,
     DS_FACTOR_CHUNK,
     DS_FACTOR_MODE,
+    DS_FACTOR_PREFIX,
+    DS_FACTOR_ROLLBACK,
     DS_FACTOR_KERNELS,
     DS_FACTOR_BLAS_CORE,
     DS_FACTOR_DTYPE,
@@ -50,13 +52,19 @@ enum {
     DS_MOST_PADDING = 65536,
     DS_MOST_THREADS = 1024,
     DS_MOST_CHUNK = 1000000,
+    DS_MOST_PREFIX = 1000000,
+    DS_MOST_ROLLBACK = 1024,
     DS_MOST_PROCESSES = 1024
 };
 
 /* One arm, parsed from its texts. */
 struct ds_setting {
-    int32_t batch, padding, threads;
-    int32_t chunk; /* most prompt tokens of a request in a call; 0 = all at once */
+    int32_t batch, threads;
+    int32_t padding;  /* rows of the subject that are padding, in a rectangular batch ... */
+    int pad_right;    /* ... behind its prompt instead of before it */
+    int32_t prefix;   /* prompt tokens of the subject that an earlier pass left in the cache */
+    int32_t rollback; /* drafts fed with the token of every decode step, and rejected */
+    int32_t chunk;    /* most prompt tokens of a request in a call; 0 = all at once */
     int slot, neighbours, mode, dtype;
     int32_t processes; /* repeat r runs in fresh process r % processes; 1 = all in the worker */
     struct ds_kernel_set kernels;
@@ -102,12 +110,14 @@ struct ds_sweep_options {
     int poison;
     int heal; /* beside the natural trials of an arm, one healed to each reference it drifted from; of an
                  arm whose repeats part, as many as it has repeats */
-    int digest_packed;     /* digests of what matmul kernels packed, for every trial */
-    int weights;           /* enum ds_weights: how the model keeps its weights */
-    uint64_t hold;         /* memory for held reference rows, bytes */
-    int32_t until_stable;  /* an arm ends at its first trial that disagrees with its first one */
-    int32_t load;          /* busy neighbour processes beside the trials (load.h) */
-    int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
+    int32_t position_offset; /* position of every request's first token */
+    int all_logits;          /* logits and tokens of every prompt row */
+    int digest_packed;       /* digests of what matmul kernels packed, for every trial */
+    int weights;             /* enum ds_weights: how the model keeps its weights */
+    uint64_t hold;           /* memory for held reference rows, bytes */
+    int32_t until_stable;    /* an arm ends at its first trial that disagrees with its first one */
+    int32_t load;            /* busy neighbour processes beside the trials (load.h) */
+    int32_t trial_timeout;   /* seconds after which a trial counts as failed; 0 = no limit */
 };
 
 /* Requests: 0 is the subject, 1.. the varied neighbours. In decode steps a varied neighbour is fed
@@ -148,6 +158,11 @@ struct ds_sweep_result {
     int interrupted;
     struct ds_error first_failure;
 };
+
+/* Whether the arms can be run on prompts of these lengths: every prefix is shorter than the subject's
+ * prompt, and all positions are within the model's context. *positions: how many the longest arm needs.
+ * Reads model, options, header and requests only. */
+int ds_sweep_fits(const struct ds_sweep *s, int64_t *positions, struct ds_error *err);
 
 /* Runs every trial not there yet. 0 also when single arms failed or the run was interrupted: see
  * result. */

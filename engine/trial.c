@@ -1,9 +1,10 @@
-/* trial.c: see trial.h. Lays out the calls of an arm (batch, slot, neighbours, padding, chunk,
- * mode) and feeds them through the forward pass. Knows no files and no processes. */
+/* trial.c: see trial.h. Feeds the calls of an arm (trial_batch.h) through the forward pass. Knows no
+ * files and no processes. */
 #include "engine/trial.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/trial_batch.h"
 #include "kernels/cblas.h"
 
 #include <stdio.h>
@@ -11,141 +12,19 @@
 #include <string.h>
 #include <time.h>
 
-/* One request of the batch while its trial runs. */
-struct member {
-    const int32_t *prompt;
-    int32_t n_prompt, n_pad;
-    const int32_t *feed; /* tokens of the decode steps, repeated; NULL: those of the subject */
-    int32_t fed;         /* prompt tokens fed so far */
-    int32_t request;     /* 0 = the subject, whatever its slot: rows are compared by request */
-    int subject;
-};
-
-struct batch {
-    struct member *member; /* [n] in call order */
-    struct ds_batch_seq *seqs;
-    int32_t *space; /* tokens of the current call */
-    int32_t n, max_rows, capacity, longest;
-    int32_t logits_row_of_subject;
-};
-
-/* Prompt tokens of a request in one call. */
-static int32_t chunk_of(const struct ds_setting *s)
-{
-    return s->mode == DS_MODE_DECODE ? 1 : s->chunk > 0 ? s->chunk : INT32_MAX;
-}
-
-static void batch_free(struct batch *b)
-{
-    free(b->member);
-    free(b->seqs);
-    free(b->space);
-}
-
-static int batch_setup(const struct ds_sweep *sw, const struct ds_setting *s, struct batch *b,
-                       struct ds_error *err)
-{
-    memset(b, 0, sizeof *b);
-    b->n = s->batch;
-    b->member = ds_calloc((size_t)b->n, sizeof *b->member, "batch", err);
-    b->seqs = ds_calloc((size_t)b->n, sizeof *b->seqs, "batch", err);
-    if (!b->member || !b->seqs)
-        return -1;
-    int32_t place = s->slot == DS_SLOT_FIRST ? 0 : s->slot == DS_SLOT_MIDDLE ? b->n / 2 : b->n - 1;
-    if (s->slot >= 0)
-        place = s->slot;
-    if (place >= b->n)
-        return ds_fail(err, "slot %d does not exist in a batch of %d", place, b->n);
-    int64_t rows = 0;
-    int32_t neighbour = 0; /* number of the last one placed */
-    for (int32_t i = 0; i < b->n; i++) {
-        struct member *m = &b->member[i];
-        m->subject = i == place;
-        m->request = m->subject ? 0 : ++neighbour;
-        if (s->neighbours == DS_NEIGHBOURS_VARIED && m->request >= sw->n_requests)
-            return ds_fail(err, "batch %d needs %d neighbours; only %d are there", b->n, b->n - 1,
-                           sw->n_requests - 1);
-        int own = m->subject || s->neighbours == DS_NEIGHBOURS_COPIES;
-        const struct ds_sweep_request *r = &sw->requests[own ? 0 : m->request];
-        m->prompt = r->tokens;
-        m->n_prompt = r->n_prompt;
-        m->feed = own ? NULL : r->tokens;
-        m->n_pad = m->subject ? s->padding : 0;
-        int32_t first = m->n_prompt < chunk_of(s) ? m->n_prompt : chunk_of(s);
-        rows += first + m->n_pad;
-        int64_t slots = (int64_t)m->n_pad + m->n_prompt + sw->options.steps;
-        if (slots > INT32_MAX / 2)
-            return ds_fail(err, "a request of %lld tokens is too long", (long long)slots);
-        b->capacity = slots > b->capacity ? (int32_t)slots : b->capacity;
-        b->longest = m->n_prompt > b->longest ? m->n_prompt : b->longest;
-    }
-    if (rows > INT32_MAX / 2)
-        return ds_fail(err, "a call of %lld rows is too large", (long long)rows);
-    b->max_rows = (int32_t)rows > b->n ? (int32_t)rows : b->n;
-    b->space = ds_calloc((size_t)b->max_rows, sizeof *b->space, "call tokens", err);
-    return b->space ? 0 : -1;
-}
-
-/* Fills b->seqs with the next chunk of every request that has prompt left. */
-static int32_t next_chunk(struct batch *b, const struct ds_setting *s)
-{
-    int32_t n_seqs = 0, used = 0, logits_rows = 0;
-    b->logits_row_of_subject = -1;
-    for (int32_t i = 0; i < b->n; i++) {
-        struct member *m = &b->member[i];
-        int32_t left = m->n_prompt - m->fed, take = left < chunk_of(s) ? left : chunk_of(s);
-        if (take == 0)
-            continue;
-        int32_t pad = m->fed == 0 ? m->n_pad : 0, *tokens = b->space + used;
-        for (int32_t k = 0; k < pad; k++)
-            tokens[k] = m->prompt[0]; /* any token: pad rows are seen by nobody */
-        memcpy(tokens + pad, m->prompt + m->fed, (size_t)take * sizeof *tokens);
-        m->fed += take;
-        int last = m->fed == m->n_prompt;
-        if (last && m->subject)
-            b->logits_row_of_subject = logits_rows;
-        logits_rows += last;
-        b->seqs[n_seqs++] = (struct ds_batch_seq){.request = m->request,
-                                                  .tokens = tokens,
-                                                  .n_tokens = pad + take,
-                                                  .n_pad = pad,
-                                                  .record = m->subject,
-                                                  .logits_from = last ? pad + take - 1 : pad + take,
-                                                  .step = 0};
-        used += pad + take;
-    }
-    return n_seqs;
-}
-
-/* One token of every request. */
-static int32_t next_step(struct batch *b, int32_t step, int32_t subject_token)
-{
-    for (int32_t i = 0; i < b->n; i++) {
-        struct member *m = &b->member[i];
-        b->space[i] = m->feed ? m->feed[(step - 1) % m->n_prompt] : subject_token;
-        if (m->subject)
-            b->logits_row_of_subject = i;
-        b->seqs[i] = (struct ds_batch_seq){.request = m->request,
-                                           .tokens = b->space + i,
-                                           .n_tokens = 1,
-                                           .record = m->subject,
-                                           .logits_from = 0,
-                                           .step = step};
-    }
-    return b->n;
-}
-
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 struct running {
     struct ds_trial_runner *r;
-    struct batch b;
+    struct ds_trial_batch b;
     struct ds_probe *probe; /* NULL in a bare pass */
     const int32_t *forced;
     int32_t n_forced;
     double cpu[2], probe_cpu[2]; /* by phase */
     struct ds_step *steps;       /* of a bare pass */
     size_t n_steps, cap_steps;
+    float
+        *results; /* [prefix][vocab] logits of the rows that a prefix hit does not compute again */
 };
 
 static int record_step(struct running *u, int32_t step, const float *logits, int32_t token,
@@ -171,10 +50,11 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     int32_t n;
     double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID),
            probe = u->probe ? ds_probe_cpu_seconds(u->probe) : 0;
+    u->r->calls++;
     if (ds_forward_run(u->r->forward, &batch, u->probe, &logits, &tokens, &n, err) != 0)
         return -1;
     *token = -1;
-    int32_t row = u->b.logits_row_of_subject;
+    int32_t row = u->b.choice;
     if (row >= 0) {
         if (row >= n)
             return ds_fail(err, "the forward pass gave %d logits rows, row %d was asked for", n,
@@ -199,27 +79,79 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
     return 0;
 }
 
+/* The results that the call gave for prompt tokens from `first` on, as far as a prefix has them. */
+static void keep_results(struct running *u, int32_t first)
+{
+    const size_t vocab = (size_t)u->b.vocab;
+    const float *logits = ds_forward_logits(u->r->forward);
+    for (int32_t k = 0; k < u->b.n_logits && first + k < u->r->setting.prefix; k++)
+        memcpy(u->results + (size_t)(first + k) * vocab,
+               logits + (size_t)(u->b.first_logits + k) * vocab, vocab * sizeof *logits);
+}
+
+/* The pass before: the same prompts in the same calls, recorded nowhere; of it the subject's first
+ * tokens stay in the cache. Then what stands there is shown. */
+static int fill_prefix(struct running *u, int phase, struct ds_error *err)
+{
+    const struct ds_setting *s = &u->r->setting;
+    struct ds_forward *f = u->r->forward;
+    const int results = u->r->sweep->options.all_logits;
+    if (results && !(u->results = ds_calloc((size_t)s->prefix * (size_t)u->b.vocab,
+                                            sizeof *u->results, "results of a prefix", err)))
+        return -1;
+    for (int32_t n_seqs, first = 0; (n_seqs = ds_trial_next_chunk(&u->b, s)) > 0;) {
+        struct ds_batch batch = {.seqs = u->b.seqs, .n_seqs = n_seqs, .phase = phase};
+        const float *logits;
+        const int32_t *tokens;
+        int32_t n;
+        for (int32_t i = 0; i < n_seqs; i++)
+            u->b.seqs[i].record = u->b.seqs[i].record_pads = 0;
+        u->r->calls++;
+        if (ds_forward_run(f, &batch, NULL, &logits, &tokens, &n, err) != 0)
+            return -1;
+        if (results)
+            keep_results(u, first);
+        first += u->b.n_logits;
+    }
+    ds_trial_batch_rewind(&u->b, s->prefix);
+    for (int32_t i = 0; i < u->b.n; i++)
+        ds_forward_keep(f, u->b.member[i].request, u->b.member[i].subject ? s->prefix : 0);
+    if (!u->probe)
+        return 0;
+    double probe = ds_probe_cpu_seconds(u->probe), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    int rc = ds_forward_show_kept(f, 0, phase, u->results, u->probe, err) != 0 ||
+                     ds_probe_end_call(u->probe, err) != 0
+                 ? -1
+                 : 0;
+    u->cpu[phase] += ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    u->probe_cpu[phase] += ds_probe_cpu_seconds(u->probe) - probe;
+    return rc;
+}
+
 static int all_calls(struct running *u, struct ds_error *err)
 {
     const struct ds_setting *s = &u->r->setting;
     int phase = s->mode == DS_MODE_DECODE ? DS_PHASE_DECODE : DS_PHASE_PREFILL;
     int32_t token = -1, subject_token = -1, n_seqs;
-    while ((n_seqs = next_chunk(&u->b, s)) > 0) {
+    if (s->prefix > 0 && fill_prefix(u, phase, err) != 0)
+        return -1;
+    while ((n_seqs = ds_trial_next_chunk(&u->b, s)) > 0) {
         if (one_call(u, n_seqs, phase, 0, &token, err) != 0)
             return -1;
         if (token != -1)
             subject_token = token;
     }
     for (int32_t step = 1; step <= u->r->sweep->options.steps && subject_token >= 0; step++) {
-        next_step(&u->b, step, subject_token);
-        if (one_call(u, u->b.n, DS_PHASE_DECODE, step, &subject_token, err) != 0)
+        n_seqs = ds_trial_next_step(&u->b, s, step, subject_token,
+                                    step < u->n_forced ? u->forced[step] : -1);
+        if (one_call(u, n_seqs, DS_PHASE_DECODE, step, &subject_token, err) != 0)
             return -1;
     }
     return 0;
 }
 
 /* Makes forward pass and probe fit the arm; keeps them when the arm is the same as before. */
-static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *b,
+static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_trial_batch *b,
                    struct ds_error *err)
 {
     const struct ds_sweep *sw = r->sweep;
@@ -238,6 +170,8 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *
                                        .poison = sw->options.poison,
                                        .placement = r->setting.place,
                                        .ranks = r->setting.ranks,
+                                       .position_offset = sw->options.position_offset,
+                                       .most_kept = r->setting.prefix,
                                        .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
@@ -318,6 +252,8 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .healed_to = order->healed_to,
                             .start_s = order->start_s,
                             .worker = order->worker,
+                            .earlier_trials = r->trials,
+                            .earlier_calls = r->calls,
                             .threads_asked = r->setting.threads,
                             .threads_max = ds_team_threads(ds_forward_team(r->forward)),
                             .threads_seen = DS_UNKNOWN,
@@ -354,15 +290,16 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
     if (ds_setting_parse(r->sweep->header->arms[order->arm].values, &r->setting, err) != 0)
         return -1;
     struct running u = {.r = r, .forced = forced, .n_forced = order->n_forced};
-    if (batch_setup(r->sweep, &r->setting, &u.b, err) != 0 ||
+    if (ds_trial_batch_new(r->sweep, &r->setting, &u.b, err) != 0 ||
         prepare(r, order->arm, &u.b, err) != 0 || leave_out_shares(r, order, err) != 0) {
-        batch_free(&u.b);
+        ds_trial_batch_free(&u.b);
         return -1;
     }
     ds_forward_reset(r->forward);
+    const struct ds_trial info = trial_info(r, order);
+    r->trials++;
     ds_forward_seed(r->forward, trial_seed(order));
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
-    struct ds_trial info = trial_info(r, order);
     struct ds_thread_times before;
     ds_thread_times_read(&before);
     double wall = ds_seconds(CLOCK_MONOTONIC), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -385,6 +322,7 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
             ds_trial_data_free(out);
     }
     free(u.steps);
-    batch_free(&u.b);
+    free(u.results);
+    ds_trial_batch_free(&u.b);
     return rc;
 }

@@ -26,6 +26,7 @@ struct ds_trial_runner {
     const uint8_t *site_on;
     struct ds_place *place; /* for the passes; NULL: none */
     uint32_t arm;           /* arm + 1 of `forward`, 0 = none */
+    uint32_t trials, calls; /* that this process has run */
     struct ds_setting setting;
     struct ds_forward *forward;
     struct ds_probe *probe;

@@ -15,7 +15,7 @@ struct part {
     size_t size;
 };
 
-enum { PARTS = 10 };
+enum { PARTS = 11 };
 
 /* The arrays of a trial, in their order in the block. */
 static void parts_of(struct ds_trial_data *t, struct part *p)
@@ -30,6 +30,7 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
         {(void **)&t->nonfinites, &t->n_nonfinites, sizeof *t->nonfinites},
         {(void **)&t->steps, &t->n_steps, sizeof *t->steps},
         {(void **)&t->packed, &t->n_packed, sizeof *t->packed},
+        {(void **)&t->failures, &t->n_failures, sizeof *t->failures},
         {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
     };
     memcpy(p, all, sizeof all);

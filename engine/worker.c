@@ -150,6 +150,7 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
     }
     close(pair[1]);
     w->pid = pid;
+    w->late = 0;
     w->fd = pair[0];
     w->number = number;
     return 0;
@@ -219,6 +220,7 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
             return died(w, err);
         kill_worker(w);
         if (rc == TOO_LATE) {
+            w->late = 1;
             ds_fail(err, "worker %d was ended after %g s", w->number, w->time_limit);
             return DS_WORKER_DIED;
         }

@@ -13,6 +13,7 @@ struct ds_worker {
     int fd;
     int32_t number;
     double time_limit; /* of one trial, in seconds; 0 = none */
+    int late;          /* its last trial was ended because of that */
 };
 
 /* What a worker needs; all of it is inherited by the fork. */

@@ -396,6 +396,12 @@ int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size)
     return rc;
 }
 
+int ds_kernel_set_changes(const struct ds_kernel_set *set, int op)
+{
+    const struct ds_kernel *k = set->op[op], *plain = ds_kernel_find(op, "reference");
+    return k && plain && k->launch != plain->launch;
+}
+
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err)
 {
     char why[512];

@@ -59,6 +59,9 @@ int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_e
 
 /* 0, or what `available` says with the reason; whatever it does to `why`, that is a text. */
 int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size);
+/* Whether the set's variant of an op does something else than the built-in one: for ops whose built-in
+ * variants do nothing (schedule, process). */
+int ds_kernel_set_changes(const struct ds_kernel_set *set, int op);
 /* Checks that every variant of the set can run here. */
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err);
 

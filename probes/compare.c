@@ -130,7 +130,8 @@ static void mark_drift(struct ds_probe *p, struct probe_ref *ref, uint32_t site,
     int32_t position = p->t.rows[p->call_first + row].position;
     int32_t *first = &ref->first_drift[(size_t)p->row_request[row] * p->c.n_sites + site];
     ref->bits[site * p->words + row / 64] |= (uint64_t)1 << (row % 64);
-    if (position < *first)
+    /* Nobody reads padding. */
+    if (position < *first && p->t.rows[p->call_first + row].kind != DS_ROW_PAD)
         *first = position;
 }
 

@@ -80,7 +80,8 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
                          uint32_t n_refs, struct ds_error *err);
 
 /* Starts a call. `rows` are the recorded rows only (request, position, occurrence, kind, slot, step
- * filled; `call` is set here), ascending in slot. */
+ * filled; `call` is set here), ascending in slot. m = 0: a call that computes nothing but shows rows of
+ * an earlier pass (a prefix cache hit); slot then counts them. */
 int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t sequences,
                         const struct ds_row *rows, uint32_t n_rows, struct ds_error *err);
 

@@ -223,7 +223,7 @@ int ds_probe_end_trial(struct ds_probe *p, struct ds_trial_data *out, struct ds_
 static int check_rows(const struct ds_row *rows, uint32_t n, uint32_t m, struct ds_error *err)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (rows[i].slot < 0 || (uint32_t)rows[i].slot >= m ||
+        if (rows[i].slot < 0 || (m && (uint32_t)rows[i].slot >= m) ||
             (i && rows[i].slot <= rows[i - 1].slot))
             return ds_fail(err,
                            "probe: row %u of a call is in slot %d: not ascending, or not below %u",

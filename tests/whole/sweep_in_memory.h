@@ -28,6 +28,7 @@ struct ask {
     struct ds_model *opened; /* NULL, or what is swept; it then belongs to the outcome */
     const char *factor[DS_FACTOR_COUNT];
     int repeats, steps, poison, dump, full, free_run, until_stable, load, no_heal, digest_packed;
+    int position_offset, all_logits;
     const int32_t *prompt; /* [PROMPT] */
     const int32_t *forced;
     int32_t n_forced;
@@ -150,6 +151,8 @@ static void sweep(struct outcome *x, const struct ask *q)
                                      .dump = q->dump,
                                      .until_stable = q->until_stable,
                                      .load = q->load,
+                                     .position_offset = q->position_offset,
+                                     .all_logits = q->all_logits,
                                      .dump_rows = 64,
                                      .hold = 64 << 20}};
     assert_ok(ds_sweep_run(&s, &x->result, &err), err);

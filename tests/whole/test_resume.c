@@ -54,7 +54,16 @@ static const char *const sweep_args[] = {"--repeat",
                                          "one,layers=0:cpu0;1-:cpu1",
                                          "--tp",
                                          "2",
-                                         "--digest-packed"};
+                                         "--digest-packed",
+                                         "--prefix",
+                                         "0,4",
+                                         "--rollback",
+                                         "0,2",
+                                         "--padding",
+                                         "0,2r",
+                                         "--all-logits",
+                                         "--position-offset",
+                                         "7"};
 
 static const char *tokens_from; /* --tokens-from of a new run; NULL */
 
@@ -68,7 +77,7 @@ static pid_t start_run(const char *path, int resume, long file_limit)
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_DFL);
-    const char *argv[40];
+    const char *argv[48];
     int n = 0;
     argv[n++] = "driftscope";
     argv[n++] = "run";

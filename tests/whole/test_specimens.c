@@ -231,7 +231,7 @@ static void test_what_depends_on_place_neighbours_or_padding_alone(void **state)
         {"pinned+attention=leak", "attention", "leak", "neighbours", "varied", "attn_out", 0, 13, 0,
          DS_KIND_UNKNOWN},
         /* Two slots are added to the same sum from either end. */
-        {"pinned+attention=padded", "attention", "padded", "padding", "3", "attn_out", 75, 11, 2,
+        {"pinned+attention=padded", "attention", "padded", "padding", "3", "attn_out", 96, 11, 2,
          DS_KIND_ROUNDING_ORDER},
     };
     (void)state;
@@ -475,8 +475,20 @@ static void test_a_kernel_that_dies_costs_its_arms_only(void **state)
         check(what, x.v.result == DS_RESULT_SAME && x.v.stable);
         check(what, x.v.counts.arms == 15 && x.v.counts.arms_planned == 17);
         check(what, factor_of(&x.v, "batch")->arms_alone == 2);
+        check(what, x.v.n_failed == 2);
+        const struct ds_failed_arm *f = x.v.failed;
+        check(what, f && f->at->rows == 36 && f->at->m == 36 && f->site && f->site->layer == 0);
+        check_text(what, f->site->stage, "q_proj");
+        check_text(what, f->at->op, "matmul");
+        check_text(what, f->at->variant, cases[i].variant);
+        check_text(what, f->factor, "batch");
+        check_text(what, f->value, "4");
+        check(what,
+              f->at->phase == DS_PHASE_PREFILL && f->at->first == 0 && f->at->last == PROMPT - 1);
+        check(what, (f->at->how == DS_FAILED_DIED) == (i == 0));
         char *text = verdict_text(&x);
         check(what, strstr(strrchr(text, ':'), "(15 of 17 arms") != NULL);
+        check(what, strstr(text, "lost in layer 0 q_proj, matmul/") != NULL);
         free(text);
         done(&x);
     }

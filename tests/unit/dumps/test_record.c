@@ -352,11 +352,11 @@ static void test_run_digest_follows_row_keys(void **state)
     memset(&h, 0, sizeof h);
     h.n_sites = 3;
     struct ds_call calls[] = {{0, 0, 3, 1, 0, 3}, {1, 1, 2, 1, 3, 2}};
-    struct ds_row rows[] = {{0, 0, 5, 0, 0, 0, 0},
-                            {0, 0, 4, 0, 0, 1, 0},
-                            {0, 1, 0, 0, 0, 2, 0},
-                            {1, 0, 4, 1, 1, 0, 1},
-                            {1, -1, 9, 0, 1, 1, 1}};
+    struct ds_row rows[] = {{0, 0, 5, 0, 0, 0, 0, 1, 1},
+                            {0, 0, 4, 0, 0, 1, 0, 1, 1},
+                            {0, 1, 0, 0, 0, 2, 0, 1, 1},
+                            {1, 0, 4, 1, 1, 0, 1, 1, 1},
+                            {1, -1, 9, 0, 1, 1, 1, 1, 1}};
     struct ds_launch launch;
     memset(&launch, 0, sizeof launch);
     /* Site 1 has nothing; site 2 comes before site 0 in call 1. */

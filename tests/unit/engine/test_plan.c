@@ -114,10 +114,21 @@ static void test_values_are_checked_and_canonical(void **state)
     assert_ok(ds_factor_parse(DS_FACTOR_THREADS, "1,all", &v, &err), err);
     assert_string_equal(v.value[0], "1");
     ds_factor_free(&v);
+    assert_ok(ds_factor_parse(DS_FACTOR_PADDING, "0r,4,04r,4r", &v, &err), err);
+    assert_int_equal(v.n, 3);
+    assert_string_equal(v.value[0], "0");
+    assert_string_equal(v.value[1], "4");
+    assert_string_equal(v.value[2], "4r");
+    ds_factor_free(&v);
     static const struct {
         int factor;
         const char *text, *message, *hint;
     } bad[] = {
+        {DS_FACTOR_PADDING, "r", "--padding: 'r'", "0,4,4r"},
+        {DS_FACTOR_PADDING, "4l", "--padding: '4l'", "0,4,4r"},
+        {DS_FACTOR_PADDING, "-1r", "--padding: '-1'", "0,4,4r"},
+        {DS_FACTOR_PREFIX, "-1", "--prefix: '-1'", ""},
+        {DS_FACTOR_ROLLBACK, "1025", "--rollback: '1025'", ""},
         {DS_FACTOR_BATCH, "0", "--batch: '0'", ""},
         {DS_FACTOR_BATCH, "1,,2", "empty value", ""},
         {DS_FACTOR_BATCH, "2x", "'2x'", ""},
