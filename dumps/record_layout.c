@@ -59,6 +59,9 @@ static const struct ds_field drift[] = {
 #define ROW struct ds_nonfinite
 static const struct ds_field nonfinite[] = {U32(site), U32(row), U32(nan), U32(inf), U32(first)};
 #undef ROW
+#define ROW struct ds_range
+static const struct ds_field ranges[] = {U32(site), U32(row), F32(max_abs)};
+#undef ROW
 #define ROW struct ds_step
 static const struct ds_field steps[] = {I32(request),
                                         I32(step),
@@ -109,6 +112,7 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          RANGE("nonfinite", DS_TABLE_NONFINITE),
                                          RANGE("steps", DS_TABLE_STEPS),
                                          RANGE("blobs", DS_TABLE_BLOBS),
+                                         RANGE("ranges", DS_TABLE_RANGES),
                                          U64(tensors),
                                          U64(checksum),
                                          U64(row_checksum)};
@@ -163,6 +167,7 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_NONFINITE, "nonfinite", struct ds_nonfinite, nonfinite, 204),
     TABLE(DS_TABLE_STEPS, "steps", struct ds_step, steps, 85),
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
+    TABLE(DS_TABLE_RANGES, "ranges", struct ds_range, ranges, 341),
     TABLE(DS_TABLE_LAUNCHES, "launches", struct ds_launch, launches, 40),
     TABLE(DS_TABLE_TENSORS, "tensors", struct ds_tensor_row, tensors, 204),
     TABLE(DS_TABLE_TENSOR_BYTES, "tensor_bytes", uint8_t, plain_u8, 131072),

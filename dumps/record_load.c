@@ -128,6 +128,8 @@ static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
     t->n_nonfinites = (size_t)row->count[DS_TABLE_NONFINITE];
     t->steps = arrays[DS_TABLE_STEPS];
     t->n_steps = (size_t)row->count[DS_TABLE_STEPS];
+    t->ranges = arrays[DS_TABLE_RANGES];
+    t->n_ranges = (size_t)row->count[DS_TABLE_RANGES];
 }
 
 static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,

@@ -352,7 +352,9 @@ static int add_payload(struct ds_writer *w, struct ds_trial_row *row, const stru
         add_table(w, row, DS_TABLE_NONFINITE, t->nonfinites, t->n_nonfinites,
                   &part[DS_TABLE_NONFINITE], err) != 0 ||
         add_table(w, row, DS_TABLE_STEPS, t->steps, t->n_steps, &part[DS_TABLE_STEPS], err) != 0 ||
-        add_blobs(w, row, t, &part[DS_TABLE_BLOBS], err) != 0)
+        add_blobs(w, row, t, &part[DS_TABLE_BLOBS], err) != 0 ||
+        add_table(w, row, DS_TABLE_RANGES, t->ranges, t->n_ranges, &part[DS_TABLE_RANGES], err) !=
+            0)
         return -1;
     row->checksum = ds_checksum_parts(part, DS_RANGES);
     return 0;

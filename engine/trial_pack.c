@@ -15,7 +15,7 @@ struct part {
     size_t size;
 };
 
-enum { PARTS = 9 };
+enum { PARTS = 10 };
 
 /* The arrays of a trial, in their order in the block. */
 static void parts_of(struct ds_trial_data *t, struct part *p)
@@ -30,6 +30,7 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
         {(void **)&t->nonfinites, &t->n_nonfinites, sizeof *t->nonfinites},
         {(void **)&t->steps, &t->n_steps, sizeof *t->steps},
         {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
+        {(void **)&t->ranges, &t->n_ranges, sizeof *t->ranges},
     };
     memcpy(p, all, sizeof all);
 }

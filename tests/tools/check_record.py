@@ -18,7 +18,7 @@ except ImportError as missing:
     print(f"check_record: {missing}", file=sys.stderr)
     sys.exit(2)
 
-RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "blobs"]
+RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "blobs", "ranges"]
 HEADER = ["texts", "environment", "hparams", "options", "weights", "prompts", "prompt_tokens", "sites", "edges", "factors", "arms"]
 IDENTITY = ["format", "version", "tool_version", "build", "start", "model_name", "model_arch", "model_digest", "n_layers",
             "n_heads", "n_kv_heads", "head_dim", "repeats", "n_arms", "command_at", "command_bytes"]
@@ -92,7 +92,7 @@ def check_indices(f, b, number):
         require(c["call"] < len(calls) and c["site"] < sites and c["launch"] < len(b["launches"]), f"trial {number}: capture")
         require(int(c["first_digest"]) + int(c["rows"]) <= len(b["digests"]), f"trial {number}: capture: digests")
         require(int(c["first_row"]) + int(c["rows"]) <= len(rows), f"trial {number}: capture: rows")
-    for name in ("drift", "nonfinite"):
+    for name in ("drift", "nonfinite", "ranges"):
         require(bool(np.all(b[name]["site"] < sites) and np.all(b[name]["row"] < len(rows))), f"trial {number}: {name}")
 
 

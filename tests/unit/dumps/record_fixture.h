@@ -206,6 +206,12 @@ static inline void fixture_findings(uint64_t *s, struct ds_trial_data *t)
     t->n_steps = rng_below(s, 10);
     t->steps = calloc(t->n_steps + 1, sizeof *t->steps);
     rng_fill(s, t->steps, t->n_steps * sizeof *t->steps);
+    t->n_ranges = rng_below(s, 4);
+    t->ranges = calloc(t->n_ranges + 1, sizeof *t->ranges);
+    for (size_t i = 0; i < t->n_ranges; i++)
+        t->ranges[i] =
+            (struct ds_range){rng_below(s, FIXTURE_SITES), rng_below(s, (uint32_t)t->n_rows),
+                              (float)rng_below(s, 1000) / 7.0f};
     t->n_blobs = rng_below(s, 12);
     t->blobs = calloc(t->n_blobs + 1, sizeof *t->blobs);
     for (size_t i = 0; i < t->n_blobs; i++) {
@@ -275,6 +281,7 @@ static inline const char *trial_difference(const struct ds_trial_data *a,
     REQUIRE(SAME_ARRAY(digests, n_digests));
     REQUIRE(SAME_ARRAY(drifts, n_drifts));
     REQUIRE(SAME_ARRAY(nonfinites, n_nonfinites));
+    REQUIRE(SAME_ARRAY(ranges, n_ranges));
     REQUIRE(SAME_ARRAY(steps, n_steps));
     return NULL;
 }
