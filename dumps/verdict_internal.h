@@ -222,6 +222,9 @@ void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, co
 /* After all comparisons: which experts changed places, and what comes first. */
 int find_discrete(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
+/* verdict_range.c */
+int find_ranges(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v);

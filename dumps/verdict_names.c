@@ -112,6 +112,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->factors);
     free(v->kernels);
     free(v->growth);
+    free(v->ranges);
     free(v->notes);
     free(v->owned);
     memset(v, 0, sizeof *v);
