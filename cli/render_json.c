@@ -3,6 +3,7 @@
 #include "cli/render_json.h"
 #include "cli/render_verdict.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/validity.h"
 
@@ -415,6 +416,44 @@ static json_t *origins_json(const struct ds_render *r)
     return list;
 }
 
+static json_t *range_at_json(const struct ds_render *r, const struct ds_range_at *x)
+{
+    const struct ds_site *s = &r->header->sites[x->site];
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(s->layer));
+    json_object_set_new(j, "stage", text(s->stage));
+    json_object_set_new(j, "part", text(s->part));
+    json_object_set_new(j, "max_abs", real((double)x->max_abs));
+    json_object_set_new(j, "f16_headroom_bits", real(ds_headroom((double)x->max_abs, DS_F16)));
+    json_object_set_new(j, "request", json_integer(x->request));
+    json_object_set_new(j, "position", json_integer(x->position));
+    return j;
+}
+
+/* The largest value of all, and of each layer. */
+static json_t *range_json(const struct ds_render *r)
+{
+    const struct ds_verdict *v = r->v;
+    const struct ds_range_at *largest = NULL, *of_layer = NULL;
+    if (v->n_ranges == 0 || !r->header)
+        return json_null();
+    json_t *j = json_object(), *layers = json_array();
+    for (size_t i = 0; i < v->n_ranges; i++) {
+        const struct ds_range_at *x = &v->ranges[i];
+        int32_t layer = r->header->sites[x->site].layer;
+        if (of_layer && r->header->sites[of_layer->site].layer != layer) {
+            json_array_append_new(layers, range_at_json(r, of_layer));
+            of_layer = NULL;
+        }
+        of_layer = !of_layer || x->max_abs > of_layer->max_abs ? x : of_layer;
+        largest = !largest || x->max_abs > largest->max_abs ? x : largest;
+    }
+    json_array_append_new(layers, range_at_json(r, of_layer));
+    json_object_set_new(j, "largest", range_at_json(r, largest));
+    json_object_set_new(j, "layers", layers);
+    return j;
+}
+
 static json_t *diff_json(const struct ds_render *r)
 {
     json_t *j = json_object(), *items = json_array();
@@ -524,6 +563,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "growth", growth_json(v));
     json_object_set_new(j, "added", added_json(v));
     json_object_set_new(j, "independent_origins", origins_json(r));
+    json_object_set_new(j, "range", range_json(r));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
     json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "failures", ds_json_failed(r));

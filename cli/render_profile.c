@@ -1,11 +1,13 @@
 /* render_profile.c: see render_profile.h. Judges nothing. */
 #include "cli/render_profile.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "cli/render_json.h"
 #include "cli/render_matrix.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +80,19 @@ static void add_finding(const struct ds_finding *f, struct ds_buf *out)
                       f->value_rows, f->rows);
 }
 
+/* How near the site comes to the end of f16, in the reference arm. */
+static void add_range(const struct ds_site_view *w, uint32_t site, struct ds_buf *out)
+{
+    for (size_t i = 0; i < w->r->v->n_ranges; i++) {
+        const struct ds_range_at *x = &w->r->v->ranges[i];
+        if (x->site == site)
+            ds_buf_printf(out, "\nlargest value %.9g at position %d: %.1f bits %s the end of f16\n",
+                          (double)x->max_abs, x->position,
+                          fabs(ds_headroom((double)x->max_abs, DS_F16)),
+                          ds_headroom((double)x->max_abs, DS_F16) < 0 ? "beyond" : "below");
+    }
+}
+
 int ds_render_profile(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
                       struct ds_error *err)
 {
@@ -85,6 +100,7 @@ int ds_render_profile(const struct ds_site_view *w, uint32_t site, struct ds_buf
     if (ds_analysis_site(w->a, w->arm, w->ref, site, &p, err) != 0)
         return -1;
     int rc = 0;
+    add_range(w, site, out);
     if (p.at.found) {
         add_finding(&p.at, out);
         rc = add_parts("head", p.heads, p.n_heads, out, err) != 0 ||
@@ -132,6 +148,10 @@ int ds_render_site_json(const struct ds_site_view *w, uint32_t site, struct ds_b
     json_object_set_new(j, "op", ds_json_text(s->op));
     json_object_set_new(j, "dtype", ds_json_text(s->dtype));
     json_object_set_new(j, "width", json_integer(s->width));
+    json_object_set_new(j, "max_abs", json_null());
+    for (size_t i = 0; i < w->r->v->n_ranges; i++)
+        if (w->r->v->ranges[i].site == site)
+            json_object_set_new(j, "max_abs", ds_json_real((double)w->r->v->ranges[i].max_abs));
     json_object_set_new(j, "finding", ds_json_finding(w->r, &p.at));
     json_object_set_new(j, "per_head", parts_json("head", p.heads, p.n_heads));
     json_object_set_new(j, "per_channel", parts_json("channel", p.channels, p.n_channels));

@@ -2,6 +2,7 @@
  */
 #include "cli/render_verdict.h"
 
+#include "base/dtype.h"
 #include "cli/render_census.h"
 #include "cli/render_matrix.h"
 #include "dumps/validity.h"
@@ -477,6 +478,27 @@ static void add_experts(const struct ds_render *r, const struct ds_discrete *d, 
     ds_buf_puts(out, "\n");
 }
 
+enum { TIGHT_BITS = 6 };
+
+/* The largest value, when f16 is near or something is not finite: told before it overflows. */
+static void add_range(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_range_at *x = NULL;
+    for (size_t i = 0; i < r->v->n_ranges; i++)
+        x = !x || r->v->ranges[i].max_abs > x->max_abs ? &r->v->ranges[i] : x;
+    double bits = x ? ds_headroom((double)x->max_abs, DS_F16) : 0;
+    if (!x || !r->header || (bits > TIGHT_BITS && !r->v->nonfinite.at.found))
+        return;
+    const struct ds_site *s = &r->header->sites[x->site];
+    ds_render_head(r, "range", out);
+    ds_buf_printf(out, "up to %.6g at ", (double)x->max_abs);
+    ds_render_place(out, s->layer, s->stage, s->part);
+    if (bits < 0)
+        ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
+    else
+        ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
+}
+
 static void add_tokens(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
@@ -543,6 +565,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     add_other_firsts(r, out);
     add_origins(r, out);
     add_growth(r, out);
+    add_range(r, out);
     add_tokens(r, out);
     ds_render_failed(r, out);
     add_probe(r, out);

@@ -58,6 +58,7 @@ void ds_trial_data_free(struct ds_trial_data *t)
     free(t->digests);
     free(t->drifts);
     free(t->nonfinites);
+    free(t->ranges);
     free(t->steps);
     free(t->packed);
     free(t->failures);
@@ -157,6 +158,12 @@ static int check_findings(const struct ds_header *h, const struct ds_trial_data 
             return ds_fail(err, "non-finite row %zu: site %u of %zu, row %u of %zu", i, f->site,
                            h->n_sites, f->row, t->n_rows);
     }
+    for (size_t i = 0; i < t->n_ranges; i++) {
+        const struct ds_range *r = &t->ranges[i];
+        if (r->site >= h->n_sites || r->row >= t->n_rows || !(r->max_abs >= 0))
+            return ds_fail(err, "range %zu: site %u of %zu, row %u of %zu, largest value %g", i,
+                           r->site, h->n_sites, r->row, t->n_rows, (double)r->max_abs);
+    }
     for (size_t i = 0; i < t->n_blobs; i++) {
         const struct ds_blob *b = &t->blobs[i];
         size_t size =
@@ -209,6 +216,7 @@ static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
         {"packed weights", t->packed, t->n_packed},
         {"blobs", t->blobs, t->n_blobs},
         {"failures", t->failures, t->n_failures},
+        {"ranges", t->ranges, t->n_ranges},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].n && !arrays[i].data)

@@ -192,6 +192,12 @@ struct ds_nonfinite { /* a row with NaN or Inf (watched where no reference row i
 };
 
 enum { DS_TOP = 8 };
+struct ds_range { /* the largest value of a site, over the rows that were looked at (those that have
+                     no reference): one entry a site at most */
+    uint32_t site, row;
+    float max_abs; /* finite */
+};
+
 struct ds_step { /* token choice after a logits row */
     int32_t request, step;
     int32_t token;       /* the argmax */
@@ -259,6 +265,8 @@ struct ds_trial_data {
     size_t n_blobs;
     struct ds_failure *failures;
     size_t n_failures;
+    struct ds_range *ranges;
+    size_t n_ranges;
 };
 void ds_trial_data_free(struct ds_trial_data *t);
 

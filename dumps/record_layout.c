@@ -60,6 +60,9 @@ static const struct ds_field drift[] = {
 #define ROW struct ds_nonfinite
 static const struct ds_field nonfinite[] = {U32(site), U32(row), U32(nan), U32(inf), U32(first)};
 #undef ROW
+#define ROW struct ds_range
+static const struct ds_field ranges[] = {U32(site), U32(row), F32(max_abs)};
+#undef ROW
 #define ROW struct ds_step
 static const struct ds_field steps[] = {I32(request),
                                         I32(step),
@@ -123,6 +126,7 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          RANGE("packed", DS_TABLE_PACKED),
                                          RANGE("blobs", DS_TABLE_BLOBS),
                                          RANGE("failures", DS_TABLE_FAILURES),
+                                         RANGE("ranges", DS_TABLE_RANGES),
                                          U64(tensors),
                                          U64(checksum),
                                          U64(row_checksum)};
@@ -179,6 +183,7 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_PACKED, "packed", struct ds_packed, packed_rows, 73),
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
     TABLE(DS_TABLE_FAILURES, "failures", struct ds_failure, failures, 15),
+    TABLE(DS_TABLE_RANGES, "ranges", struct ds_range, ranges, 341),
     TABLE(DS_TABLE_LAUNCHES, "launches", struct ds_launch, launches, 40),
     TABLE(DS_TABLE_TENSORS, "tensors", struct ds_tensor_row, tensors, 204),
     TABLE(DS_TABLE_TENSOR_BYTES, "tensor_bytes", uint8_t, plain_u8, 131072),

@@ -22,6 +22,7 @@ enum ds_table_id {
     DS_TABLE_PACKED,
     DS_TABLE_BLOBS,
     DS_TABLE_FAILURES,
+    DS_TABLE_RANGES,
     DS_RANGES, /* how many of them */
     /* shared by all trials, each different row once */
     DS_TABLE_LAUNCHES = DS_RANGES,

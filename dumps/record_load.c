@@ -132,6 +132,8 @@ static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
     t->n_packed = (size_t)row->count[DS_TABLE_PACKED];
     t->failures = arrays[DS_TABLE_FAILURES];
     t->n_failures = (size_t)row->count[DS_TABLE_FAILURES];
+    t->ranges = arrays[DS_TABLE_RANGES];
+    t->n_ranges = (size_t)row->count[DS_TABLE_RANGES];
 }
 
 static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,

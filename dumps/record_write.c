@@ -357,7 +357,9 @@ static int add_payload(struct ds_writer *w, struct ds_trial_row *row, const stru
             0 ||
         add_blobs(w, row, t, &part[DS_TABLE_BLOBS], err) != 0 ||
         add_table(w, row, DS_TABLE_FAILURES, t->failures, t->n_failures, &part[DS_TABLE_FAILURES],
-                  err) != 0)
+                  err) != 0 ||
+        add_table(w, row, DS_TABLE_RANGES, t->ranges, t->n_ranges, &part[DS_TABLE_RANGES], err) !=
+            0)
         return -1;
     row->checksum = ds_checksum_parts(part, DS_RANGES);
     return 0;

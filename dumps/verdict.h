@@ -217,6 +217,14 @@ struct ds_swapped {
     double margin; /* of their router logits, reference side; NaN: not in the record */
 };
 enum { DS_MOST_SWAPPED = 8 };
+struct ds_range_at { /* the largest value of a site in the reference arm, and where */
+    uint32_t site;
+    int32_t request, position, step;
+    float max_abs;
+};
+/* Binary places between a value and the largest number of a format (f16: 65504); negative: it does not
+ * fit. Infinite for 0. */
+double ds_headroom(double max_abs, int dtype);
 
 struct ds_discrete {
     int found;
@@ -284,6 +292,8 @@ struct ds_verdict {
     size_t n_added;
     struct ds_origin *origins; /* all that are independent, in execution order */
     size_t n_origins;
+    struct ds_range_at *ranges; /* in execution order; empty where a record has none */
+    size_t n_ranges;
     uint32_t sites_before; /* sites before the first drift, all bit-identical */
     /* Probe CPU time over pass CPU time; -1: not measured. The overhead is the median over natural
      * trials without a drifting row: what digests cost. The total is over all natural trials: held

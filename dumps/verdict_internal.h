@@ -241,6 +241,8 @@ int find_discrete(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
 
 /* verdict_failed.c */
 int find_failed(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+/* verdict_range.c */
+int find_ranges(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,

@@ -121,6 +121,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->added);
     free(v->origins);
     free(v->failed);
+    free(v->ranges);
     free(v->notes);
     free(v->owned);
     memset(v, 0, sizeof *v);

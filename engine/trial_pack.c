@@ -15,7 +15,7 @@ struct part {
     size_t size;
 };
 
-enum { PARTS = 11 };
+enum { PARTS = 12 };
 
 /* The arrays of a trial, in their order in the block. */
 static void parts_of(struct ds_trial_data *t, struct part *p)
@@ -32,6 +32,7 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
         {(void **)&t->packed, &t->n_packed, sizeof *t->packed},
         {(void **)&t->failures, &t->n_failures, sizeof *t->failures},
         {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
+        {(void **)&t->ranges, &t->n_ranges, sizeof *t->ranges},
     };
     memcpy(p, all, sizeof all);
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "dumps/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,25 @@ static int dump_wanted(const struct ds_probe *p, uint32_t site, int origin)
     }
 }
 
+/* Whether one more row of a site is dumped: the first dump_rows (when healing one: many sites drift
+ * on their own, and a row of each shows what the others would), and after them one that is four
+ * times as far off as all before it, at most as many again. One wrong row among many that are only
+ * rounded otherwise must be there to be looked at. */
+static int has_room(const struct ds_probe *p, struct probe_links *s, const struct ds_drift *d)
+{
+    double size = d->ref_sq > 0 ? d->diff_sq / d->ref_sq : d->diff_sq > 0 ? HUGE_VAL : 0;
+    uint32_t most = p->heal && p->c.dump != DS_DUMP_ALL && p->c.dump_rows > 1 ? 1 : p->c.dump_rows;
+    if (s->dumped >= most) {
+        if (!(size > 16 * s->worst) || s->extra >= most)
+            return 0;
+        s->extra++;
+    } else {
+        s->dumped++;
+    }
+    s->worst = size > s->worst ? size : s->worst;
+    return 1;
+}
+
 /* Row i of the set differs from entry `held` of the reference. *dumped: it is dumped already,
  * against another one. */
 static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct probe_rows *r,
@@ -214,12 +234,8 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
         p->first_site = r->site;
     if (!dump_wanted(p, r->site, origin))
         return 0;
-    struct probe_links *s = &p->links[r->site];
-    /* Many sites drift on their own: a row of each shows what the others would. */
-    uint32_t most = p->heal && p->c.dump != DS_DUMP_ALL && p->c.dump_rows > 1 ? 1 : p->c.dump_rows;
-    if (!*dumped && s->dumped >= most)
+    if (!*dumped && !has_room(p, &p->links[r->site], d))
         return 0;
-    s->dumped += !*dumped;
     *dumped = 1;
     return probe_dump_row(p, ref, r, i, held, err);
 }

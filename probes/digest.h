@@ -13,6 +13,9 @@ struct ds_digest_isa {
     /* 1 if a row of f32, bf16 or f16 (enum ds_dtype) holds a NaN or an Inf; always 0 for whole
      * numbers. */
     int (*nonfinite)(int dtype, const void *bytes, size_t n_bytes);
+    /* The bits of the largest magnitude in a row of f32, bf16 or f16: the sign bit is dropped, so
+     * that bits compare like sizes; a NaN or an Inf is above every number. 0 for whole numbers. */
+    uint32_t (*largest)(int dtype, const void *bytes, size_t n_bytes);
     /* The first index >= begin with x[index] > limit, or n. NaN is never above. */
     size_t (*next_above)(const float *x, size_t begin, size_t n, float limit);
     /* How many of x[0..n-1] compare equal to value. */

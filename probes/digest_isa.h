@@ -98,6 +98,48 @@ static int nonfinite(int dtype, const void *bytes, size_t n_bytes)
     }
 }
 
+typedef int32_t ilanes32 __attribute__((vector_size(ISA_BYTES)));
+typedef int16_t ilanes16 __attribute__((vector_size(ISA_BYTES)));
+
+/* Magnitudes have no sign bit, so that signed lanes compare them rightly. Two accumulators. */
+#define LARGEST(NAME, ilanes, type, sign)                                                          \
+    static uint32_t NAME(const char *p, size_t bytes)                                              \
+    {                                                                                              \
+        const ilanes mask = (ilanes){0} + (type)(sign);                                            \
+        ilanes v0, v1, m0 = {0}, m1 = {0};                                                         \
+        size_t i = 0;                                                                              \
+        for (; i + 2 * ISA_BYTES <= bytes; i += 2 * ISA_BYTES) {                                   \
+            memcpy(&v0, p + i, sizeof v0);                                                         \
+            memcpy(&v1, p + i + ISA_BYTES, sizeof v1);                                             \
+            v0 &= mask;                                                                            \
+            v1 &= mask;                                                                            \
+            ilanes more0 = (ilanes)(v0 > m0), more1 = (ilanes)(v1 > m1);                           \
+            m0 = (v0 & more0) | (m0 & ~more0);                                                     \
+            m1 = (v1 & more1) | (m1 & ~more1);                                                     \
+        }                                                                                          \
+        type largest = 0;                                                                          \
+        for (size_t l = 0; l < ISA_BYTES / sizeof(type); l++) {                                    \
+            largest = m0[l] > largest ? m0[l] : largest;                                           \
+            largest = m1[l] > largest ? m1[l] : largest;                                           \
+        }                                                                                          \
+        for (; i + sizeof(type) <= bytes; i += sizeof(type)) {                                     \
+            type v;                                                                                \
+            memcpy(&v, p + i, sizeof v);                                                           \
+            v = (type)(v & (type)(sign));                                                          \
+            largest = v > largest ? v : largest;                                                   \
+        }                                                                                          \
+        return (uint32_t)largest;                                                                  \
+    }
+LARGEST(largest32, ilanes32, int32_t, 0x7fffffff)
+LARGEST(largest16, ilanes16, int16_t, 0x7fff)
+
+static uint32_t largest_bits(int dtype, const void *bytes, size_t n_bytes)
+{
+    if (dtype == DS_F32)
+        return largest32(bytes, n_bytes);
+    return dtype == DS_BF16 || dtype == DS_F16 ? largest16(bytes, n_bytes) : 0;
+}
+
 static size_t next_above(const float *x, size_t begin, size_t n, float limit)
 {
     enum { BLOCK = UNROLL * ISA_BYTES / sizeof(float) };
@@ -136,4 +178,5 @@ static size_t count_equal(const float *x, size_t n, float value)
     return count;
 }
 
-static const struct ds_digest_isa isa_table = {ISA_NAME, hash, nonfinite, next_above, count_equal};
+static const struct ds_digest_isa isa_table = {ISA_NAME,     hash,       nonfinite,
+                                               largest_bits, next_above, count_equal};

@@ -103,7 +103,7 @@ void ds_probe_free(struct ds_probe *p)
     free(p->site);
     free(p->links);
     free(p->inputs);
-    free(p->flags);
+    free(p->largest);
     free(p->row_request);
     free(p->requests);
     free(p->blob_index);
@@ -149,7 +149,8 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
     p->phase_ticks[0] = p->phase_ticks[1] = 0;
     for (uint32_t i = 0; i < p->c.n_sites; i++) {
         p->site[i].launch = NO_LAUNCH;
-        p->links[i].dumped = 0;
+        p->links[i].dumped = p->links[i].extra = p->links[i].range = 0;
+        p->links[i].worst = 0;
     }
     if (probe_refs_begin(p, refs, n_refs, err) || (p->heal && check_healing(p, err)) ||
         ds_grow(&p->t.captures, &p->cap.captures, p->last_captures, sizeof *p->t.captures,
@@ -240,7 +241,7 @@ static int add_call(struct ds_probe *p, uint32_t m, uint32_t sequences, const st
     if (check_rows(rows, n_rows, m, err) ||
         ds_grow(&t->calls, &p->cap.calls, t->n_calls + 1, sizeof *t->calls, "calls", err) ||
         ds_grow(&t->rows, &p->cap.rows, t->n_rows + n_rows, sizeof *t->rows, "rows", err) ||
-        ds_grow(&p->flags, &p->flags_cap, n_rows, 1, "row flags", err))
+        ds_grow(&p->largest, &p->largest_cap, n_rows, sizeof *p->largest, "row sizes", err))
         return -1;
     p->call_first = (uint32_t)t->n_rows;
     p->call_rows = n_rows;

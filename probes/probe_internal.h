@@ -28,6 +28,9 @@ _Static_assert(sizeof(struct probe_site) == 16, "four sites a cache line");
 /* What only a drift asks for. */
 struct probe_links {
     uint32_t dumped; /* rows dumped in this trial */
+    uint32_t extra;  /* of those, beyond the limit because they are so much worse */
+    double worst;    /* the largest relative size of a dumped one, squared */
+    uint32_t range;  /* 1 + its number in the trial's ranges; 0 none */
     uint32_t first_input, n_inputs;
     uint32_t last_reader; /* the last site that has it as an input */
 };
@@ -77,9 +80,9 @@ struct ds_probe {
     struct ds_ticks clock;
     long filling; /* slot of the hold that this trial fills, or -1 */
     int team_threads;
-    uint8_t *flags; /* [call_rows] non-finite rows of the site at hand */
+    uint32_t *largest; /* [call_rows] magnitude bits of the rows of the site at hand */
     struct {
-        size_t captures, digests, calls, rows, launches, drifts, nonfinites, steps, blobs;
+        size_t captures, digests, calls, rows, launches, drifts, nonfinites, steps, blobs, ranges;
     } cap;
 
     struct ds_trial_data t;
@@ -91,7 +94,7 @@ struct ds_probe {
 
     /* this call */
     size_t words; /* of a bit set over the call's rows */
-    size_t flags_cap;
+    size_t largest_cap;
     uint32_t *row_request; /* [call_rows] index into requests */
     size_t row_request_cap;
     int32_t *requests; /* met in this trial */
@@ -155,6 +158,9 @@ int probe_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
 void probe_refs_free(struct ds_probe *p);
 int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
                   uint32_t row);
+
+/* range.c: the largest value of a site, and which rows hold a NaN or an Inf: p->largest is filled. */
+int probe_range(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
 
 /* dump.c */
 int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,

@@ -18,7 +18,7 @@ struct digest_job {
     const struct ds_probe *p;
     const struct probe_rows *r;
     uint64_t *digests;
-    uint8_t *flags; /* NULL: no look for NaN and Inf */
+    uint32_t *largest; /* NULL: no look at values */
     int dtype;
 };
 
@@ -32,8 +32,8 @@ static void digest_range(const struct digest_job *j, uint32_t begin, uint32_t en
         size_t at = r->only ? i : (size_t)rows[i].slot;
         const char *bytes = r->data + at * r->stride;
         j->digests[i] = hash(bytes, r->row_bytes);
-        if (j->flags)
-            j->flags[i] = (uint8_t)p->isa->nonfinite(j->dtype, bytes, r->row_bytes);
+        if (j->largest)
+            j->largest[i] = p->isa->largest(j->dtype, bytes, r->row_bytes);
     }
 }
 
@@ -48,12 +48,12 @@ static void digest_member(void *arg, int thread, int threads)
         j->p->member_ticks[thread * TICKS_STRIDE] = ds_ticks_now(&j->p->clock) - start;
 }
 
-/* Hashes the rows of r into digests, and fills flags if wanted. The caller's own time is taken by
+/* Hashes the rows of r into digests, and fills `largest` if wanted. The caller's own time is taken by
  * ds_probe_site. */
 static void digest_rows(struct ds_probe *p, const struct probe_rows *r, uint64_t *digests,
-                        uint8_t *flags)
+                        uint32_t *largest)
 {
-    struct digest_job j = {p, r, digests, flags, p->site[r->site].dtype};
+    struct digest_job j = {p, r, digests, largest, p->site[r->site].dtype};
     int threads = p->team_threads;
     if (threads < 2 || r->n < 2 || r->row_bytes * r->n < TEAM_BYTES) {
         digest_range(&j, 0, r->n);
@@ -170,18 +170,16 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
                 err))
         return -1;
     uint64_t *digests = t->digests + t->n_digests;
-    /* Nothing to compare with: every row is looked at for NaN and Inf. */
+    /* Nothing to compare with: every row is looked at for NaN, Inf and the largest value. */
     int alone = p->n_refs == 0 && p->watch;
     fetch_ahead(p, r->site, launch);
-    digest_rows(p, r, digests, alone ? p->flags : NULL);
+    digest_rows(p, r, digests, alone ? p->largest : NULL);
     if (find_launch(p, r->site, launch, err) || add_captures(p, r, err))
         return -1;
     t->n_digests += r->n;
     r->digests = digests;
-    if (alone)
-        for (uint32_t i = 0; i < r->n; i++)
-            if (p->flags[i] && probe_nonfinite(p, r, i, err))
-                return -1;
+    if (alone && probe_range(p, r, err))
+        return -1;
     if (p->n_refs == 0 && p->c.dump == DS_DUMP_ALL && probe_dump_alone(p, r, err))
         return -1;
     return p->n_refs || p->filling >= 0 ? probe_compare(p, r, err) : 0;

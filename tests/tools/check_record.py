@@ -18,7 +18,7 @@ except ImportError as missing:
     print(f"check_record: {missing}", file=sys.stderr)
     sys.exit(2)
 
-RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "packed", "blobs", "failures"]
+RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "packed", "blobs", "failures", "ranges"]
 HEADER = ["texts", "environment", "hparams", "options", "weights", "prompts", "prompt_tokens", "sites", "edges", "factors", "arms"]
 IDENTITY = ["format", "version", "tool_version", "build", "start", "model_name", "model_arch", "model_digest", "n_layers",
             "n_heads", "n_kv_heads", "head_dim", "repeats", "n_arms", "command_at", "command_bytes"]
@@ -94,7 +94,7 @@ def check_indices(f, b, number):
         require(int(c["first_row"]) + int(c["rows"]) <= len(rows), f"trial {number}: capture: rows")
     for failure in b["failures"]:
         require(failure["site"] < sites or failure["site"] == 0xffffffff, f"trial {number}: failures: site")
-    for name in ("drift", "nonfinite"):
+    for name in ("drift", "nonfinite", "ranges"):
         require(bool(np.all(b[name]["site"] < sites) and np.all(b[name]["row"] < len(rows))), f"trial {number}: {name}")
 
 

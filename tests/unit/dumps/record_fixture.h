@@ -213,6 +213,12 @@ static inline void fixture_findings(uint64_t *s, struct ds_trial_data *t)
         rng_text(s, t->packed[i].variant, sizeof t->packed[i].variant);
         t->packed[i].weight = rng_below(s, 17);
     }
+    t->n_ranges = rng_below(s, 4);
+    t->ranges = calloc(t->n_ranges + 1, sizeof *t->ranges);
+    for (size_t i = 0; i < t->n_ranges; i++)
+        t->ranges[i] =
+            (struct ds_range){rng_below(s, FIXTURE_SITES), rng_below(s, (uint32_t)t->n_rows),
+                              (float)rng_below(s, 1000) / 7.0f};
     t->n_blobs = rng_below(s, 12);
     t->blobs = calloc(t->n_blobs + 1, sizeof *t->blobs);
     for (size_t i = 0; i < t->n_blobs; i++) {
@@ -282,6 +288,7 @@ static inline const char *trial_difference(const struct ds_trial_data *a,
     REQUIRE(SAME_ARRAY(digests, n_digests));
     REQUIRE(SAME_ARRAY(drifts, n_drifts));
     REQUIRE(SAME_ARRAY(nonfinites, n_nonfinites));
+    REQUIRE(SAME_ARRAY(ranges, n_ranges));
     REQUIRE(SAME_ARRAY(steps, n_steps));
     REQUIRE(SAME_ARRAY(packed, n_packed));
     return NULL;

@@ -165,6 +165,41 @@ static void test_kinds_need_evidence(void **state)
     }
 }
 
+/* Makes the difference of one drifting row at the first site so much larger. */
+static void worsen(struct sweep *s, uint32_t arm, int32_t position, double relative)
+{
+    for (size_t t = 0; t < s->n_trials; t++)
+        for (size_t i = 0; i < s->trials[t].n_drifts; i++) {
+            struct ds_drift *d = &s->trials[t].drifts[i];
+            if (s->trials[t].info.arm == arm && d->ref_arm != arm &&
+                s->trials[t].rows[d->row].position == position)
+                d->diff_sq = relative * relative * d->ref_sq;
+        }
+}
+
+/* A mean over many rows says rounding; the row says otherwise. */
+static void test_one_wrong_row_does_not_hide(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "4");
+        s.tag = openblas_one_thread;
+        s.relative = 1e-8;
+        sweep_run(&s, 2);
+        if (bad)
+            worsen(&s, 1, SWEEP_PROMPT + 1, 3e-3);
+        run_verdict(&s, &v);
+        assert_int_equal(v.first.kind, bad ? DS_KIND_WRONG_DATA : DS_KIND_ROUNDING_ORDER);
+        assert_true(!bad || strstr(v.first.why, "position 7: relative rms 0.003"));
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 static struct ds_drift *drift_at(struct sweep *s, uint32_t site)
 {
     for (size_t t = 0; t < s->n_trials; t++)
@@ -467,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_whole_call_edges_are_unknown_unless_all_agree),
         cmocka_unit_test(test_independent_origins_by_kernel),
         cmocka_unit_test(test_kinds_need_evidence),
+        cmocka_unit_test(test_one_wrong_row_does_not_hide),
         cmocka_unit_test(test_one_wrong_row_is_not_rounding),
         cmocka_unit_test(test_equal_values_and_nans_are_their_own_thing),
         cmocka_unit_test(test_no_sizes_no_claim),

@@ -163,6 +163,34 @@ static void test_nonfinite_scan_sees_every_place(void **state)
             }
 }
 
+static void test_largest_magnitude(void **state)
+{
+    (void)state;
+    static const struct {
+        int dtype;
+        uint32_t sign, magnitude;
+    } cases[] = {{DS_F32, 0x80000000u, 0x7fffffffu},
+                 {DS_BF16, 0x8000u, 0x7fffu},
+                 {DS_F16, 0x8000u, 0x7fffu}};
+    uint32_t seed = 5;
+    for (size_t k = 0; ds_digest_isa_at(k); k++)
+        for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+            for (size_t n = 0; n < 150; n++) {
+                size_t size = ds_dtype_size(cases[c].dtype);
+                unsigned char row[150 * 4] = {0};
+                uint32_t want = 0;
+                for (size_t i = 0; i < n; i++) {
+                    uint32_t bits = noise(&seed) & (cases[c].sign | cases[c].magnitude);
+                    bits = i % 3 ? bits & ~0x7000u : bits;
+                    memcpy(row + i * size, &bits, size);
+                    bits &= cases[c].magnitude;
+                    want = bits > want ? bits : want;
+                }
+                assert_int_equal(ds_digest_isa_at(k)->largest(cases[c].dtype, row, n * size), want);
+                assert_int_equal(ds_digest_isa_at(k)->largest(DS_I32, row, n * size), 0);
+            }
+}
+
 static void test_next_above_and_count_equal(void **state)
 {
     (void)state;
@@ -195,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_equals_the_xxhsum_tool),
         cmocka_unit_test(test_every_bit_counts),
         cmocka_unit_test(test_nonfinite_scan_sees_every_place),
+        cmocka_unit_test(test_largest_magnitude),
         cmocka_unit_test(test_next_above_and_count_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,8 @@ struct expect {
     uint32_t dump_rows;
     uint64_t digest[40000]; /* of blobs that must be there */
     size_t n, drifts;
-    uint32_t dumped[SITES];
+    uint32_t dumped[SITES], extra[SITES];
+    double worst[SITES]; /* relative size of a dumped row, squared */
     int first_site;
 };
 
@@ -87,6 +88,25 @@ static void want_dump(struct expect *e, int r, const struct ds_row *rows, uint32
     }
 }
 
+/* The first dump_rows rows of a site, and as many more that are four times as far off as all before
+ * them. */
+static int room(struct expect *e, int r, int site, int q, int t)
+{
+    struct ds_drift d;
+    size_t bytes;
+    const void *a = net_row(e->now, site, q, t, &bytes),
+               *b = net_row(e->ref[r], site, q, t, &bytes);
+    ds_stats_row(site == POSITION_SITE ? DS_I32 : DS_F32, a, b, bytes / 4, &d);
+    double size = d.ref_sq > 0 ? d.diff_sq / d.ref_sq : d.diff_sq > 0 ? HUGE_VAL : 0;
+    int few = e->dumped[site] < e->dump_rows;
+    if (!few && (!(size > 16 * e->worst[site]) || e->extra[site] >= e->dump_rows))
+        return 0;
+    e->dumped[site] += (uint32_t)few;
+    e->extra[site] += !few;
+    e->worst[site] = size > e->worst[site] ? size : e->worst[site];
+    return 1;
+}
+
 static void expect_row(struct expect *e, const struct ds_row *rows, uint32_t n_rows, int site,
                        int q, int t)
 {
@@ -99,9 +119,8 @@ static void expect_row(struct expect *e, const struct ds_row *rows, uint32_t n_r
             e->first_site = site;
         if (e->dump == DS_DUMP_NONE || (e->dump == DS_DUMP_FIRST && site != e->first_site) ||
             (e->dump == DS_DUMP_ORIGINS && !origin(e, r, rows, n_rows, site, q, t)) ||
-            (!dumped && e->dumped[site] >= e->dump_rows))
+            (!dumped && !room(e, r, site, q, t)))
             continue;
-        e->dumped[site] += !dumped;
         dumped = 1;
         want_dump(e, r, rows, n_rows, site, q, t);
     }
@@ -112,6 +131,8 @@ static void expect_all(struct expect *e, const struct net_call *calls, int n_cal
     e->first_site = -1;
     e->n = e->drifts = 0;
     memset(e->dumped, 0, sizeof e->dumped);
+    memset(e->extra, 0, sizeof e->extra);
+    memset(e->worst, 0, sizeof e->worst);
     for (int c = 0; c < n_calls; c++) {
         struct ds_row rows[REQUESTS * POSITIONS];
         uint32_t m, n = net_rows(&calls[c], rows, &m);
@@ -436,6 +457,23 @@ static void test_nonfinite_rows_are_watched(void **state)
                         break;
                     }
     assert_int_equal(bad, 5 * LAYERS + 2);
+    /* The largest finite value of every site, and where it is. */
+    assert_int_equal(t.n_ranges, SITES - 1); /* positions are whole numbers */
+    for (size_t k = 0; k < t.n_ranges; k++) {
+        float largest = 0;
+        int s = (int)t.ranges[k].site;
+        const struct ds_row *at = &t.rows[t.ranges[k].row];
+        int seen = 0;
+        for (int q = 0; q < REQUESTS; q++)
+            for (int pos = 0; pos < POSITIONS; pos++)
+                for (int i = 0; i < WIDTH && base.made[s][q][pos]; i++) {
+                    float v = fabsf(base.value[s][q][pos][i]);
+                    largest = isfinite(v) && v > largest ? v : largest;
+                }
+        for (int i = 0; i < WIDTH; i++)
+            seen |= fabsf(base.value[s][at->request][at->position][i]) == largest;
+        assert_true(t.ranges[k].max_abs == largest && seen);
+    }
     assert_int_equal(t.n_nonfinites, bad);
     assert_int_equal(t.nonfinites[0].site, FIRST_LAYER_SITE + NORM);
     assert_int_equal(t.rows[t.nonfinites[0].row].position, 11);
@@ -446,7 +484,7 @@ static void test_nonfinite_rows_are_watched(void **state)
     /* the same again: equal to a reference, nothing to report */
     assert_ok(net_trial(&base, p, &(struct ds_trial){.arm = 1}, &arm, 1, net_whole, 1, &t, &err),
               err);
-    assert_int_equal(t.n_nonfinites + t.n_drifts, 0);
+    assert_int_equal(t.n_nonfinites + t.n_drifts + t.n_ranges, 0);
     ds_trial_data_free(&t);
     /* another row gets bad: only what differs is reported */
     base.bump[base.n_bumps++] = (struct net_bump){LOGITS_SITE, 0, 11, -INFINITY};
@@ -455,6 +493,35 @@ static void test_nonfinite_rows_are_watched(void **state)
     assert_int_equal(t.n_nonfinites, 1);
     assert_int_equal(t.n_drifts, 1);
     assert_int_equal(t.drifts[0].nonfinite, 1);
+    ds_trial_data_free(&t);
+    ds_probe_free(p);
+    ds_hold_free(hold);
+}
+
+/* Past the limit a row is dumped only if it is far worse than all before it. */
+static void test_one_bad_row_among_many_is_dumped(void **state)
+{
+    (void)state;
+    static const uint32_t arm = 0;
+    struct ds_error err;
+    struct ds_trial_data t;
+    net_init(&base);
+    struct ds_hold *hold = net_hold(&base, &arm, 1, 1u << 24);
+    struct ds_probe *p = net_probe(&base, hold, DS_DUMP_ORIGINS, 2);
+    assert_ok(net_trial(&base, p, &(struct ds_trial){.arm = 0}, NULL, 0, net_whole, 1, &t, &err),
+              err);
+    ds_trial_data_free(&t);
+    now = base;
+    for (int pos = 0; pos < 7; pos++)
+        now.bump[now.n_bumps++] = (struct net_bump){EMBED_SITE, 0, pos, pos == 5 ? 50.0f : 0.001f};
+    assert_ok(net_trial(&now, p, &(struct ds_trial){.arm = 1}, &arm, 1, net_whole, 1, &t, &err),
+              err);
+    for (int pos = 0; pos < 7; pos++) {
+        int there = 0;
+        for (size_t k = 0; k < t.n_blobs; k++)
+            there |= t.blobs[k].digest == net_digest(&now, EMBED_SITE, 0, pos);
+        assert_int_equal(there, pos < 2 || pos == 5);
+    }
     ds_trial_data_free(&t);
     ds_probe_free(p);
     ds_hold_free(hold);
@@ -470,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_inputs_of_earlier_calls_are_kept),
         cmocka_unit_test(test_rows_are_matched_by_key),
         cmocka_unit_test(test_nonfinite_rows_are_watched),
+        cmocka_unit_test(test_one_bad_row_among_many_is_dumped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
