@@ -103,6 +103,7 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "reference_arm", json_integer(own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
+    json_object_set_new(j, "sites_between", json_integer(f->between));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "rows_in_call", json_integer(f->rows_in_call));
     json_object_set_new(j, "reference_rows_in_call", json_integer(f->ref_rows_in_call));

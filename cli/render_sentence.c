@@ -194,7 +194,7 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
     ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     ds_render_kernel(out, f->op, f->variant);
-    if (f->label == DS_LABEL_UNKNOWN)
+    if (f->label == DS_LABEL_UNKNOWN || f->between)
         ds_buf_puts(out, " or a kernel before it");
     if (!v->stable) {
         ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",

@@ -211,6 +211,21 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+/* Where sites are missing on a side, the nearest ones before them are the inputs. */
+static void add_between(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+{
+    const struct ds_header *h = r->diff ? &r->diff->header : r->header;
+    ds_buf_printf(out, "%14sor at one of %u sites before it that were not recorded on both sides",
+                  "", f->between);
+    if (f->between_first < h->n_sites) {
+        const struct ds_site *s = &h->sites[f->between_first];
+        ds_buf_printf(out, ",\n%14sfrom ", "");
+        ds_render_place(out, s->layer, s->stage, s->part);
+        ds_buf_puts(out, " on; what they read is equal");
+    }
+    ds_buf_puts(out, "\n");
+}
+
 static void add_first(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
@@ -222,7 +237,9 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, ", ");
     ds_render_kernel(out, f->op, f->variant);
     ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
-    if (f->label == DS_LABEL_ORIGIN)
+    if (f->label == DS_LABEL_ORIGIN && f->between)
+        add_between(r, f, out);
+    else if (f->label == DS_LABEL_ORIGIN)
         ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "",
                       f->site);
     else if (f->label == DS_LABEL_UNKNOWN)

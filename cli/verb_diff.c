@@ -65,7 +65,6 @@ static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
         return -1;
     struct ds_header header = d.header; /* names of the model come from A, sites from both */
     memcpy(header.model_name, a.header->model_name, sizeof header.model_name);
-    header.n_layers = a.header->n_layers;
     struct ds_render r = {
         .o = o,
         .header = &header,

@@ -16,6 +16,13 @@ static int refuse(struct ds_diff *d, const char *what, const char *name, const c
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
+/* What follows the layers is the same place whatever their number. */
+static void place_after(struct ds_site *s, int32_t n_layers, int32_t most)
+{
+    if (s->layer == n_layers)
+        s->layer = most;
+}
+
 static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 {
     if (a->layer != b->layer)
@@ -25,14 +32,14 @@ static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 }
 
 struct site_ref {
-    const struct ds_site *site;
+    struct ds_site site;
     uint32_t index;
 };
 
 static int ref_cmp(const void *pa, const void *pb)
 {
     const struct site_ref *a = pa, *b = pb;
-    return site_cmp(a->site, b->site);
+    return site_cmp(&a->site, &b->site);
 }
 
 static void site_name(const struct ds_site *s, char *text, size_t size)
@@ -54,13 +61,16 @@ static int check_common(struct ds_diff *d, const struct ds_site *a, const struct
     return 0;
 }
 
-static int add_site(struct ds_diff *d, const struct ds_site *s, int only, struct ds_error *err)
+static int add_site(struct ds_diff *d, const struct ds_site *s, int32_t n_layers, int only,
+                    struct ds_error *err)
 {
     char name[80];
-    d->header.sites[d->header.n_sites++] = *s;
+    struct ds_site *own = &d->header.sites[d->header.n_sites++];
+    *own = *s;
+    place_after(own, n_layers, d->header.n_layers);
     if (only < 0)
         return 0;
-    site_name(s, name, sizeof name);
+    site_name(own, name, sizeof name);
     return diff_add(d, DS_DIFF_SITE, name, only == 0 ? "recorded" : NULL,
                     only == 1 ? "recorded" : NULL, err);
 }
@@ -76,12 +86,15 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
     d->header.sites = ds_calloc(a->n_sites + b->n_sites, sizeof *d->header.sites, "sites", err);
     int rc = in_a && partner && shared && d->header.sites ? 0 : -1;
     size_t common = 0;
-    for (size_t i = 0; rc == 0 && i < a->n_sites; i++)
-        in_a[i] = (struct site_ref){&a->sites[i], (uint32_t)i};
+    for (size_t i = 0; rc == 0 && i < a->n_sites; i++) {
+        in_a[i] = (struct site_ref){a->sites[i], (uint32_t)i};
+        place_after(&in_a[i].site, a->n_layers, d->header.n_layers);
+    }
     if (rc == 0 && a->n_sites)
         qsort(in_a, a->n_sites, sizeof *in_a, ref_cmp);
     for (size_t j = 0; rc == 0 && j < b->n_sites; j++) {
-        struct site_ref want = {&b->sites[j], 0};
+        struct site_ref want = {b->sites[j], 0};
+        place_after(&want.site, b->n_layers, d->header.n_layers);
         struct site_ref *hit =
             a->n_sites ? bsearch(&want, in_a, a->n_sites, sizeof want, ref_cmp) : NULL;
         if (!hit || shared[hit->index])
@@ -89,15 +102,15 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
         shared[hit->index] = 1;
         partner[j] = hit->index + 1;
         common++;
-        rc = check_common(d, hit->site, &b->sites[j]);
+        rc = check_common(d, &hit->site, &b->sites[j]);
     }
     for (size_t i = 0, j = 0; rc == 0 && (i < a->n_sites || j < b->n_sites);) {
         if (j < b->n_sites && !partner[j]) {
             map[1][j] = (uint32_t)d->header.n_sites;
-            rc = add_site(d, &b->sites[j++], 1, err);
+            rc = add_site(d, &b->sites[j++], b->n_layers, 1, err);
         } else if (i < a->n_sites) {
             map[0][i] = (uint32_t)d->header.n_sites;
-            rc = add_site(d, &a->sites[i], shared[i] ? -1 : 0, err);
+            rc = add_site(d, &a->sites[i], a->n_layers, shared[i] ? -1 : 0, err);
             i++;
             if (j < b->n_sites && partner[j] == i)
                 j++;
@@ -374,12 +387,13 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     const struct ds_source *s[2] = {a, b};
     uint32_t *map[2] = {ds_calloc(a->header->n_sites, sizeof(uint32_t), "sites", err),
                         ds_calloc(b->header->n_sites, sizeof(uint32_t), "sites", err)};
+    d->header.n_layers =
+        a->header->n_layers > b->header->n_layers ? a->header->n_layers : b->header->n_layers;
     int rc = map[0] && map[1] ? join_sites(d, a->header, b->header, map, err) : -1;
     rc = rc ? rc : join_edges(d, a->header, b->header, map, err);
     rc = rc ? rc : join_arms(d, s, map, err);
     free(map[0]);
     free(map[1]);
-    d->header.n_layers = a->header->n_layers;
     d->header.n_heads = a->header->n_heads;
     d->header.n_kv_heads = a->header->n_kv_heads;
     d->header.head_dim = a->header->head_dim;

@@ -18,24 +18,30 @@ static int refuse(struct ds_diff *d, const char *fmt, ...)
     return 1;
 }
 
-/* Shapes of the model: another number of layers or heads is another model, not a drift. */
-static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b)
+/* Shapes of the model: another number of heads is another model, not a drift. Another number of
+ * layers may be the same model cut short: what both have is compared. */
+static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                          struct ds_error *err)
 {
+    char x[16], y[16];
     if (strcmp(a->model_arch, b->model_arch) != 0)
         return refuse(d, "the models' architectures differ: %s in A, %s in B", a->model_arch,
                       b->model_arch);
     const struct {
         const char *name;
         int32_t a, b;
-    } shape[] = {{"layers", a->n_layers, b->n_layers},
-                 {"heads", a->n_heads, b->n_heads},
+    } shape[] = {{"heads", a->n_heads, b->n_heads},
                  {"key-value heads", a->n_kv_heads, b->n_kv_heads},
                  {"head dimension", a->head_dim, b->head_dim}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (shape[i].a != shape[i].b)
             return refuse(d, "the models' shapes differ: %s %d in A, %d in B", shape[i].name,
                           shape[i].a, shape[i].b);
-    return 0;
+    if (a->n_layers == b->n_layers)
+        return 0;
+    snprintf(x, sizeof x, "%d", a->n_layers);
+    snprintf(y, sizeof y, "%d", b->n_layers);
+    return diff_add(d, DS_DIFF_MODEL, "layers", x, y, err);
 }
 
 static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b)
@@ -222,7 +228,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
                   struct ds_error *err)
 {
     const struct ds_header *x = a->header, *y = b->header;
-    int rc = compare_shapes(d, x, y);
+    int rc = compare_shapes(d, x, y, err);
     if (rc == 0 && strcmp(x->model_name, y->model_name) != 0)
         rc = diff_add(d, DS_DIFF_MODEL, "model", x->model_name, y->model_name, err);
     rc = rc ? rc : compare_weights(d, x, y, err);
@@ -276,6 +282,12 @@ static int reads_weight(const struct ds_site *s, int32_t n_layers, const char *w
     return !stage || strcmp(stage, s->stage) == 0;
 }
 
+/* How many layers there are, and how many tokens could be, changes no kernel's numbers. */
+static int reads_hparam(const char *name)
+{
+    return strcmp(name, "n_layers") != 0 && strcmp(name, "context") != 0;
+}
+
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
 {
     if (!(d->data_differs = ds_calloc(d->header.n_sites, 1, "sites", err)))
@@ -283,7 +295,7 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
     for (size_t i = 0; i < d->n_items; i++)
         for (size_t s = 0; s < d->header.n_sites; s++)
             d->data_differs[s] |=
-                d->items[i].kind == DS_DIFF_HPARAM ||
+                (d->items[i].kind == DS_DIFF_HPARAM && reads_hparam(d->items[i].name)) ||
                 (d->items[i].kind == DS_DIFF_WEIGHT &&
                  reads_weight(&d->header.sites[s], d->header.n_layers, d->items[i].name));
     return 0;

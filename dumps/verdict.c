@@ -73,6 +73,9 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->skip);
     free(a->call_status);
     free(a->inputs);
+    free(a->gap);
+    free(a->open);
+    free(a->marks);
     free(a);
 }
 

@@ -104,6 +104,8 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
                                .ref_blas_core = r->rep->info.blas_core,
                                .digest = t->digest[best],
                                .ref_digest = r->digest[best]};
+    if (labels[best] & LABEL_BRIDGED)
+        out->between = sites_between(a, out->site, &out->between_first);
     count_site_rows(a, ref, labels, phase, out);
     return 1;
 }
@@ -147,10 +149,11 @@ static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, u
     one->compared++;
     kv->compared++;
     kv->judged += (flagged & LABEL_JUDGED) != 0;
-    kv->origins += label == DS_LABEL_ORIGIN;
+    kv->origins += label == DS_LABEL_ORIGIN && !(flagged & LABEL_BRIDGED);
     kv->inherited += label == DS_LABEL_INHERITED;
     kv->healed += label == DS_LABEL_HEALED;
-    kv->unknown += label == DS_LABEL_UNKNOWN;
+    kv->unknown +=
+        label == DS_LABEL_UNKNOWN || (label == DS_LABEL_ORIGIN && flagged & LABEL_BRIDGED);
     if (drift) {
         all->drifted++;
         one->drifted++;

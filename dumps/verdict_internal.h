@@ -12,9 +12,16 @@
 
 enum cell_state { CELL_ABSENT = 0, CELL_STABLE, CELL_UNSTABLE };
 
-/* Set beside a label: every input was recorded, agreed in the repeats, and is equal on both sides.
- */
-enum { LABEL_JUDGED = 0x80, LABEL_MASK = 0x7f };
+/* Set beside a label. JUDGED: every input was recorded, agreed in the repeats, and is equal on both
+ * sides. BRIDGED: an input of the kernel was not recorded on both sides, and what is known of it
+ * comes from the sites before that one: the difference may have begun in between. */
+enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_MASK = 0x3f };
+
+/* What a site is to a pair of arms. GAP: one of them never captured it (a fused kernel, another
+ * number of layers, a run that digests few sites), or nobody did, so that its inputs stand for it. OPEN:
+ * the same, but neither of them makes it, only other arms do. LOST: it was not captured, and nothing
+ * before it was either. */
+enum { SITE_SHARED = 0, SITE_GAP, SITE_OPEN, SITE_LOST };
 
 struct kernel_id {
     const char *op, *variant;
@@ -80,6 +87,9 @@ struct ds_analysis {
         *kernel_repeats; /* [n_kernels] digests with stable inputs whose repeats were compared */
     /* scratch of label_pair */
     uint8_t *status, *prefix, *skip, *call_status, *inputs;
+    uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; likewise */
+    uint8_t *open;  /* [n_sites] SITE_*; holds for the pair labelled last */
+    uint8_t *marks; /* [n_sites] scratch of sites_between */
     uint64_t shape_mismatch, tokens_cut;
     size_t n_natural;
 };
@@ -119,6 +129,9 @@ uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
  * repeats against each other. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
+/* After label_pair: the sites between `site` and the nearest ones before it that both arms captured.
+ * Returns how many; *first is the first of them. */
+uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first);
 /* Fills excluded[] of every arm and kernel_unstable[]. labels: scratch. */
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err);
 

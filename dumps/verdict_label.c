@@ -4,7 +4,11 @@
  * The rule that keeps an unstable kernel from being blamed on a factor: a modal digest of a row
  * whose repeats disagree is chance, so such a cell, and every difference that has such a cell among
  * its differing inputs, is labelled unstable. A row that agreed in all repeats of both arms is
- * evidence whatever stands above it. */
+ * evidence whatever stands above it.
+ *
+ * A site that one of the two arms never captured is no wall: what is known of its inputs stands for
+ * it, row by row, so that a kernel's inputs are the nearest sites that both have. A difference found
+ * across such a gap is an origin, but of the gap, not of the kernel alone: it is marked. */
 #include "dumps/verdict_internal.h"
 
 #include <math.h>
@@ -59,11 +63,13 @@ static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t,
 {
     const uint8_t *status = a->status + site * a->n_rows;
     uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
+    int open = a->open[site] != SITE_SHARED;
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == 0 || a->keys[i].request != a->keys[i - 1].request)
             worst = IN_EQUAL;
         size_t cell = site * a->n_rows + i;
-        int here = t->state[cell] != CELL_ABSENT, there = r->state[cell] != CELL_ABSENT;
+        int here = open ? t->row[i] != NONE : t->state[cell] != CELL_ABSENT,
+            there = open ? r->row[i] != NONE : r->state[cell] != CELL_ABSENT;
         if (here && there && status[i] > worst)
             worst = status[i];
         if (here != there && worst < IN_UNKNOWN && arm_row(here ? t : r, i)->kind != DS_ROW_PAD)
@@ -102,43 +108,56 @@ static void add_input(struct ds_analysis *a, const struct arm_table *t, uint32_t
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
 }
 
-/* Arms may have sites that others do not have: partial sums of ranks, copies between devices. Such an
- * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
- * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was
- * not recorded, and unknown. */
-static void add_inputs(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
-                       size_t site, int depth)
+/* Whether another input of `site` is the same stage and was captured by both arms: the stage before
+ * its rows were rounded, beside the rounded one. Then nothing of it is missing. */
+static int stands_beside(const struct ds_analysis *a, size_t site, size_t from)
 {
-    enum { DEEPEST = 8 };
-    uint32_t used = 0;
+    const struct ds_site *x = &a->h->sites[from];
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        const size_t from = a->in_from[e];
-        if (a->shown[from] && !(t->has[from] && r->has[from]))
-            continue;
-        add_input(a, t, e);
-        used++;
+        const struct ds_site *y = &a->h->sites[a->in_from[e]];
+        if (a->open[a->in_from[e]] == SITE_SHARED && x->layer == y->layer &&
+            strcmp(x->stage, y->stage) == 0)
+            return 1;
     }
-    if (used || a->in_start[site] == a->in_start[site + 1])
-        return;
-    if (depth == DEEPEST) { /* no pass is built so: it stays open */
-        for (size_t i = 0; i < a->n_rows; i++)
-            a->inputs[i] = a->inputs[i] < IN_UNKNOWN ? IN_UNKNOWN : a->inputs[i];
-        return;
-    }
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        add_inputs(a, t, r, a->in_from[e], depth + 1);
+    return 0;
 }
 
-static void gather_inputs(struct ds_analysis *a, const struct arm_table *t,
-                          const struct arm_table *r, size_t site)
+/* Whether `from` is a part of the place `site` itself: a partial sum of a rank, their sum, a value
+ * before rounding. To lack it is no gap. */
+static int same_place(const struct ds_analysis *a, size_t from, size_t site)
 {
+    const struct ds_site *x = &a->h->sites[from], *y = &a->h->sites[site];
+    return x->layer == y->layer &&
+           (strcmp(x->stage, y->stage) == 0 || strcmp(x->part, y->stage) == 0 ||
+            strcmp(x->stage, y->part) == 0);
+}
+
+/* Fills a->inputs with the worst status of each row's inputs. Returns LABEL_BRIDGED if some of it
+ * comes across a gap, and sets *known to how many inputs say something. */
+static uint8_t gather_inputs(struct ds_analysis *a, const struct arm_table *t, size_t site,
+                             uint32_t *known)
+{
+    uint8_t bridged = 0;
+    *known = 0;
     memset(a->inputs, IN_EQUAL, a->n_rows);
-    add_inputs(a, t, r, site, 0);
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        size_t from = a->in_from[e];
+        if (a->open[from] == SITE_LOST ||
+            (a->open[from] != SITE_SHARED && stands_beside(a, site, from)))
+            continue;
+        ++*known;
+        if (a->open[from] == SITE_GAP || (a->open[from] == SITE_OPEN && a->gap[from]))
+            bridged |= a->gap[from] || !same_place(a, from, site) ? LABEL_BRIDGED : 0;
+        add_input(a, t, e);
+    }
+    return bridged;
 }
 
 static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
-                          const struct arm_table *r, size_t site, size_t cell, uint8_t in)
+                          const struct arm_table *r, size_t site, size_t cell, uint8_t in,
+                          uint8_t bridged)
 {
+    uint8_t judged = bridged ? bridged : LABEL_JUDGED;
     if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
         return DS_LABEL_ABSENT;
     int differs;
@@ -156,7 +175,7 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
     }
     if (!differs)
         return in == IN_DIFFERS ? DS_LABEL_HEALED
-               : in == IN_EQUAL ? DS_LABEL_SAME | LABEL_JUDGED
+               : in == IN_EQUAL ? DS_LABEL_SAME | judged
                                 : DS_LABEL_SAME;
     if (in == IN_TAINTED)
         return DS_LABEL_UNSTABLE;
@@ -164,7 +183,27 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
         return DS_LABEL_INHERITED;
     if (t != r && (t->excluded[family(a, t, site, cell)] || r->excluded[family(a, r, site, cell)]))
         return DS_LABEL_UNSTABLE;
-    return in == IN_EQUAL ? DS_LABEL_ORIGIN | LABEL_JUDGED : DS_LABEL_UNKNOWN;
+    return in == IN_EQUAL ? DS_LABEL_ORIGIN | judged : DS_LABEL_UNKNOWN;
+}
+
+/* A site that is not shared hands on what is known of its inputs. */
+static void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels)
+{
+    uint8_t *status = a->status + site * a->n_rows;
+    memset(labels + site * a->n_rows, DS_LABEL_ABSENT, a->n_rows);
+    for (size_t i = 0; i < a->n_rows; i++)
+        status[i] = a->skip[i] ? IN_UNKNOWN : a->inputs[i];
+}
+
+static uint8_t site_of_pair(const struct ds_analysis *a, const struct arm_table *t,
+                            const struct arm_table *r, size_t site, uint32_t known)
+{
+    if (t->has[site] && r->has[site])
+        return SITE_SHARED;
+    if (!known)
+        return SITE_LOST;
+    /* What other arms of the record have and these two have not is no part of their pass. */
+    return t->has[site] || r->has[site] || !a->shown[site] ? SITE_GAP : SITE_OPEN;
 }
 
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
@@ -173,17 +212,44 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
     find_skipped(a, t, r);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
+        uint32_t known;
+        const uint8_t bridged = gather_inputs(a, t, site, &known);
         const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
-        gather_inputs(a, t, r, site);
-        for (size_t i = 0; i < a->n_rows; i++) {
-            uint8_t label =
-                a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
+        a->open[site] = site_of_pair(a, t, r, site, known);
+        a->gap[site] = bridged != 0;
+        if (!known && a->in_start[site + 1] > a->in_start[site])
+            memset(a->inputs, IN_UNKNOWN, a->n_rows); /* it has inputs, and none of them is known */
+        if (a->open[site] != SITE_SHARED)
+            pass_through(a, site, labels);
+        for (size_t i = 0; a->open[site] == SITE_SHARED && i < a->n_rows; i++) {
+            uint8_t label = a->skip[i]
+                                ? DS_LABEL_ABSENT
+                                : label_cell(a, t, r, site, first + i, a->inputs[i], bridged);
             labels[first + i] = neither ? DS_LABEL_ABSENT : label;
             a->status[first + i] = status_of_label[label & LABEL_MASK];
         }
         if (a->feeds_causal[site])
             fill_prefix(a, t, r, site);
     }
+}
+
+uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first)
+{
+    uint32_t n = 0;
+    uint8_t *marks = a->marks;
+    memset(marks, 0, a->n_sites);
+    marks[site] = 1;
+    *first = site;
+    for (size_t s = (size_t)site + 1; s-- > 0;) {
+        for (uint32_t e = a->in_start[s]; marks[s] && e < a->in_start[s + 1]; e++)
+            if (a->open[a->in_from[e]] != SITE_SHARED && !stands_beside(a, s, a->in_from[e]))
+                marks[a->in_from[e]] = 1;
+        if (marks[s] && s != site && a->open[s] != SITE_OPEN) {
+            n++;
+            *first = (uint32_t)s;
+        }
+    }
+    return n;
 }
 
 struct evidence { /* of one family, over all arms that show its instability */
@@ -288,7 +354,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
         t->excluded[k] = EXCLUDED_SEEN;
         a->kernel_unstable[t->kernel[cell]] = 1;
         all[k].seen = 1;
-        all[k].unstable += label == DS_LABEL_ORIGIN;
+        all[k].unstable += label == DS_LABEL_ORIGIN && labels[cell] & LABEL_JUDGED;
         shown = 1;
     }
     for (size_t k = 0; k < a->n_families; k++)

@@ -531,6 +531,9 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
         !(a->prefix = ds_calloc(a->cells, 1, "labels", err)) ||
         !(a->skip = ds_calloc(a->n_rows, 1, "labels", err)) ||
         !(a->inputs = ds_calloc(a->n_rows, 1, "labels", err)) ||
+        !(a->gap = ds_calloc(a->n_sites, 1, "labels", err)) ||
+        !(a->open = ds_calloc(a->n_sites, 1, "labels", err)) ||
+        !(a->marks = ds_calloc(a->n_sites, 1, "labels", err)) ||
         !(a->call_status = ds_calloc(calls, 1, "labels", err)))
         return -1;
     for (size_t i = 0; i < a->h->n_arms; i++)

@@ -338,9 +338,9 @@ static void other_arch(struct sweep *s)
     strcpy(s->header.model_arch, "qwen2");
 }
 
-static void other_layers(struct sweep *s)
+static void other_heads(struct sweep *s)
 {
-    s->header.n_layers++;
+    s->header.n_heads++;
 }
 
 static void other_tokens(struct sweep *s)
@@ -387,7 +387,7 @@ static void test_incomparable(void **state)
         void (*change)(struct sweep *);
         const char *reason;
     } cases[] = {{other_arch, "llama in A, qwen2 in B"},
-                 {other_layers, "layers"},
+                 {other_heads, "shapes differ: heads"},
                  {other_tokens, "token 2 is 12 in A, 13 in B"},
                  {other_length, "6 tokens in A, 5"},
                  {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
