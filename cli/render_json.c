@@ -340,7 +340,11 @@ static json_t *diff_json(const struct ds_render *r)
     }
     json_object_set_new(j, "a", text(r->path));
     json_object_set_new(j, "b", text(r->path_b));
+    json_t *unpaired = json_object();
+    json_object_set_new(unpaired, "a", whole(r->diff->unpaired[0]));
+    json_object_set_new(unpaired, "b", whole(r->diff->unpaired[1]));
     json_object_set_new(j, "pairs", whole(r->diff->pairs));
+    json_object_set_new(j, "unpaired_digests", unpaired);
     json_object_set_new(j, "differences", items);
     return j;
 }

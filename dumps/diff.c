@@ -11,8 +11,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",  "weight",  "weight bytes", "hyperparameter", "option",
-        "factor", "library", "environment",  "site",           "arm"};
+        "model",  "weight", "weight bytes", "hyperparameter", "option",
+        "prompt", "factor", "library",      "environment",    "site",
+        "arm",    "rows",   "launch",       "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -141,12 +142,15 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_mark_sites(out, err);
     if (rc == 0) {
         struct ds_analysis_options how = {.only_factor = "record",
-                                          .data_differs = out->data_differs};
+                                          .data_differs = out->data_differs,
+                                          .prompt_of = out->prompt_of};
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
                                          joined_get,   out,           joined_blob};
         rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
         rc = rc ? rc : add_sizes(out, options, err);
+        rc = rc ? rc : diff_note_rows(out, err);
+        rc = rc ? rc : diff_note_launch(out, err);
     }
     if (rc == 1) { /* incomparable: the reason is already there */
         out->verdict.result = DS_RESULT_INCOMPARABLE;
@@ -179,7 +183,9 @@ void ds_diff_free(struct ds_diff *d)
     free(d->items);
     free(d->trials);
     free(d->arm_of);
+    free(d->prompt_of);
     free(d->data_differs);
+    free(d->site_only);
     free(d->header.arms);
     free(d->header.factors);
     free(d->header.sites);

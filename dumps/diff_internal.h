@@ -1,4 +1,4 @@
-/* diff_internal.h: what diff.c, diff_setting.c and diff_join.c share. */
+/* diff_internal.h: what the files diff*.c share. */
 #ifndef DS_DIFF_INTERNAL_H
 #define DS_DIFF_INTERNAL_H
 
@@ -16,8 +16,19 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
 /* Fills d->data_differs from the items, once the sites are joined. */
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 
+/* diff_arms.c: pairs the arms: fills factors and arms of d->header, d->arm_of and d->pairs.
+ * joined[side][arm] = number in the joined header or UINT32_MAX; malloc'ed also after a failure, the
+ * caller frees. 1: incomparable. */
+int diff_pair_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
+                   struct ds_error *err);
+
 /* diff_join.c: joins sites, edges, arms and trials. 1: incomparable. */
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);
+
+/* diff_note.c: what is listed once the verdict is known: rows without a partner, and how the kernels
+ * at the first drift were launched. */
+int diff_note_rows(struct ds_diff *d, struct ds_error *err);
+int diff_note_launch(struct ds_diff *d, struct ds_error *err);
 
 #endif

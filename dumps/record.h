@@ -91,6 +91,10 @@ struct ds_header {
 };
 /* Frees everything inside; not h itself. */
 void ds_header_free(struct ds_header *h);
+/* The format in which an arm stores the rows of a site: what the site says is the base arm's, and
+ * the factor dtype changes it, except where rows are not activations (whole numbers, logits, values
+ * before rounding). */
+const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm);
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 

@@ -439,6 +439,29 @@ int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site,
     return a->arms[arm].state[cell] != CELL_ABSENT;
 }
 
+int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row)
+{
+    return arm < a->h->n_arms && row < a->n_rows && a->arms[arm].n_trials &&
+           a->arms[arm].row[row] != NONE;
+}
+
+int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site)
+{
+    return arm < a->h->n_arms && site < a->n_sites && a->arms[arm].n_trials &&
+           a->arms[arm].captured[site];
+}
+
+void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2])
+{
+    if (x >= a->h->n_arms || y >= a->h->n_arms || !a->arms[x].n_trials || !a->arms[y].n_trials)
+        return;
+    const uint8_t *sx = a->arms[x].state, *sy = a->arms[y].state;
+    for (size_t i = 0; i < a->cells; i++) {
+        n[0] += sx[i] != CELL_ABSENT && sy[i] == CELL_ABSENT;
+        n[1] += sx[i] == CELL_ABSENT && sy[i] != CELL_ABSENT;
+    }
+}
+
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm)
 {
     return arm < a->h->n_arms ? a->arms[arm].n_trials : 0;

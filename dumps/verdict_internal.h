@@ -170,6 +170,13 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
                     const char *value, struct ds_verdict *v);
 /* Whether both arms list the same steps, fed the same tokens: the usual case, and quick to see. */
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
+/* Whether the arms may have prompts of other lengths. */
+int prompts_vary(const struct ds_analysis *a);
+/* The first place in the stream of tokens (prompt, then forced ones) of request 0 at which both arms
+ * were fed a token and not the same one; INT32_MAX if there is none. */
+int32_t parted_at(const struct ds_analysis *a, uint32_t arm, uint32_t ref);
+/* The place of a row's token in that stream. */
+int32_t place_in_stream(const struct ds_analysis *a, uint32_t arm, const struct ds_row *r);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
 

@@ -32,23 +32,26 @@ static const uint8_t status_of_label[] = {
     [DS_LABEL_UNSTABLE] = IN_TAINTED,
 };
 
-/* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed.
- */
-static void find_skipped(struct ds_analysis *a, const struct arm_table *t,
-                         const struct arm_table *r)
+/* Rows that cannot be compared: absent on a side, or after a token that is not the same on both. */
+static void find_skipped(struct ds_analysis *a, uint32_t arm, uint32_t ref)
 {
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     int32_t request = 0, until = INT32_MAX;
-    int known = 0, alike = t == r || fed_alike(t, r);
+    int vary = arm != ref && prompts_vary(a);
+    int known = 0, alike = arm == ref || (!vary && fed_alike(t, r));
     for (size_t i = 0; i < a->n_rows; i++) {
         a->skip[i] = t->row[i] == NONE || r->row[i] == NONE;
         if (alike || a->skip[i])
             continue;
+        int by_place = vary && a->keys[i].request == 0;
         if (!known || a->keys[i].request != request) {
             request = a->keys[i].request;
-            until = fed_until(t, r, request);
+            until = by_place ? parted_at(a, arm, ref) : fed_until(t, r, request);
             known = 1;
         }
-        if (arm_row(t, i)->step > until) {
+        if (by_place ? place_in_stream(a, arm, arm_row(t, i)) >= until ||
+                           place_in_stream(a, ref, arm_row(r, i)) >= until
+                     : arm_row(t, i)->step > until) {
             a->skip[i] = 1;
             a->tokens_cut++;
         }
@@ -209,7 +212,7 @@ static uint8_t site_of_pair(const struct ds_analysis *a, const struct arm_table 
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
-    find_skipped(a, t, r);
+    find_skipped(a, arm, ref);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
         uint32_t known;

@@ -348,9 +348,9 @@ static void other_tokens(struct sweep *s)
     s->header.prompts[0].tokens[2]++;
 }
 
-static void other_length(struct sweep *s)
+static void no_prompt(struct sweep *s)
 {
-    s->header.prompts[0].n_tokens--;
+    s->header.prompts[0].request = 1; /* a neighbour's */
 }
 
 static void other_dtype(struct sweep *s)
@@ -389,7 +389,7 @@ static void test_incomparable(void **state)
     } cases[] = {{other_arch, "llama in A, qwen2 in B"},
                  {other_heads, "shapes differ: heads"},
                  {other_tokens, "token 2 is 12 in A, 13 in B"},
-                 {other_length, "6 tokens in A, 5"},
+                 {no_prompt, "one record has no prompt"},
                  {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
                  {other_width, "192 in A, 64 in B"},
                  {other_weight_shape, "token_embd.weight"},
