@@ -448,7 +448,7 @@ int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row)
 int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site)
 {
     return arm < a->h->n_arms && site < a->n_sites && a->arms[arm].n_trials &&
-           a->arms[arm].captured[site];
+           a->arms[arm].has[site] == HAS_CAPTURES;
 }
 
 void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2])

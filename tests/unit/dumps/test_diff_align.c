@@ -252,7 +252,7 @@ static void test_partial_sites_of_one_side(void **state)
     assert_string_equal(f->stage, "down");
     assert_string_equal(f->part, "");
     assert_int_equal(f->label, DS_LABEL_ORIGIN);
-    assert_int_equal(f->between, 3);
+    assert_int_equal(f->between, 0); /* parts of the place itself are no gap */
     assert_int_equal(count_items(&d, DS_DIFF_SITE), 3);
     ds_diff_free(&d);
     sweep_free(&a);
