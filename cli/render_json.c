@@ -326,6 +326,24 @@ static json_t *growth_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *tolerance_json(const struct ds_diff *d)
+{
+    const struct ds_tolerance *t = &d->options.tolerance;
+    json_t *j = json_object();
+    if (!ds_tolerance_given(t)) {
+        json_decref(j);
+        return json_null();
+    }
+    json_object_set_new(j, "ulp", whole(t->ulp));
+    json_object_set_new(j, "atol", real(t->atol));
+    json_object_set_new(j, "rtol", real(t->rtol));
+    json_object_set_new(j, "nmse", real(t->nmse));
+    json_object_set_new(j, "rows_excused", whole(d->excused));
+    json_object_set_new(j, "rows_beyond", whole(d->exceeding));
+    json_object_set_new(j, "rows_not_dumped", whole(d->not_dumped));
+    return j;
+}
+
 static json_t *diff_json(const struct ds_render *r)
 {
     json_t *j = json_object(), *items = json_array();
@@ -345,6 +363,8 @@ static json_t *diff_json(const struct ds_render *r)
     json_object_set_new(unpaired, "b", whole(r->diff->unpaired[1]));
     json_object_set_new(j, "pairs", whole(r->diff->pairs));
     json_object_set_new(j, "unpaired_digests", unpaired);
+    json_object_set_new(j, "sites_ignored", whole(r->diff->n_ignored));
+    json_object_set_new(j, "tolerance", tolerance_json(r->diff));
     json_object_set_new(j, "differences", items);
     return j;
 }

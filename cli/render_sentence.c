@@ -274,6 +274,14 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, "; NaN or Inf from ");
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
     }
+    if (r->diff && r->diff->excused)
+        ds_buf_printf(out, "; %" PRIu64 " differing rows within the tolerance", r->diff->excused);
+    if (r->diff && r->diff->not_dumped)
+        ds_buf_printf(out, "; %" PRIu64 " rows not excused: their bytes are not in both records",
+                      r->diff->not_dumped);
+    if (r->diff && r->diff->n_ignored && v->result != DS_RESULT_INCOMPARABLE)
+        ds_buf_printf(out, "; %zu of %zu sites compared",
+                      r->diff->header.n_sites - r->diff->n_ignored, r->diff->header.n_sites);
     /* What the answer does not rest on belongs to the answer. */
     if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",

@@ -63,6 +63,27 @@ static size_t most_differences(int kind)
     return kind == DS_DIFF_ARM ? 3 : 8;
 }
 
+/* What was left out of the comparison, or excused in it, by the options. */
+static void add_terms(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_diff *d = r->diff;
+    if (d && d->n_ignored) {
+        ds_render_head(r, "sites", out);
+        ds_buf_printf(out, "%zu of %zu compared\n", d->header.n_sites - d->n_ignored,
+                      d->header.n_sites);
+    }
+    if (!d || !ds_tolerance_given(&d->options.tolerance))
+        return;
+    ds_render_head(r, "tolerance", out);
+    ds_buf_printf(out, "%" PRIu64 " differing rows excused, %" PRIu64 " beyond it", d->excused,
+                  d->exceeding);
+    if (d->not_dumped)
+        ds_buf_printf(
+            out, ",\n%14s%" PRIu64 " that it cannot excuse: their bytes are not in both records",
+            "", d->not_dumped);
+    ds_buf_puts(out, "\n");
+}
+
 static void add_differences(const struct ds_render *r, struct ds_buf *out)
 {
     size_t of_kind[DS_DIFF_KINDS] = {0};
@@ -456,6 +477,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     }
     add_factors(r, out);
     add_switches(r, out);
+    add_terms(r, out);
     add_differences(r, out);
     add_unstable(r, out);
     ds_render_census(r, out);

@@ -26,6 +26,16 @@ int diff_pair_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *jo
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);
 
+/* diff_filter.c: fills d->ignored from the options, once the sites are joined. 1: nothing is left. */
+int diff_filter(struct ds_diff *d, struct ds_error *err);
+
+/* diff_tolerance.c: gives every row that differs from A's within the tolerance A's digest, in a copy
+ * of its trial's digests. Needs d->analysis; *changed tells that it is to be made again. */
+int diff_excuse(struct ds_diff *d, int *changed, struct ds_error *err);
+/* Lists a dumped row that could not be believed. */
+int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, int side,
+                const struct ds_error *what, struct ds_error *err);
+
 /* diff_note.c: what is listed once the verdict is known: rows without a partner, and how the kernels
  * at the first drift were launched. */
 int diff_note_rows(struct ds_diff *d, struct ds_error *err);

@@ -209,6 +209,51 @@ static int index_tensors(struct ds_record *r, int *damage, struct ds_error *err)
     return 0;
 }
 
+enum { LEAST_AHEAD = 64 << 10, USUAL_AHEAD = 1 << 20, MOST_AHEAD = 16 << 20 };
+
+void ds_record_hold(struct ds_record *r, uint64_t bytes)
+{
+    r->ahead.most = bytes < LEAST_AHEAD ? LEAST_AHEAD : bytes > MOST_AHEAD ? MOST_AHEAD : bytes;
+}
+
+/* Reads from `first` on: as long as rows are asked for in the order of the file twice as much each
+ * time, else little. */
+static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
+                      struct ds_error *err)
+{
+    uint64_t length = r->length[DS_TABLE_TENSOR_BYTES],
+             most = r->ahead.most ? r->ahead.most : USUAL_AHEAD;
+    int onward = r->ahead.n && first >= r->ahead.first && first - r->ahead.first <= 2 * r->ahead.n;
+    uint64_t want = onward ? 2 * r->ahead.next : LEAST_AHEAD;
+    want = want > most ? most : want;
+    want = want < n ? n : want;
+    if (n <= length && first <= length - n && want > length - first)
+        want = length - first;
+    free(r->ahead.bytes);
+    r->ahead.n = 0;
+    r->ahead.bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, first, want, damage, err);
+    if (!r->ahead.bytes)
+        return -1;
+    r->ahead.first = first;
+    r->ahead.n = r->ahead.next = want;
+    return 0;
+}
+
+/* A copy of n bytes of /tensor_bytes. */
+static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
+                          struct ds_error *err)
+{
+    *damage = 0;
+    int held =
+        r->ahead.n >= n && first >= r->ahead.first && first - r->ahead.first <= r->ahead.n - n;
+    if (!held && read_ahead(r, first, n, damage, err) != 0)
+        return NULL;
+    void *copy = ds_calloc((size_t)n, 1, "dumped row", err);
+    if (copy)
+        memcpy(copy, (const char *)r->ahead.bytes + (first - r->ahead.first), (size_t)n);
+    return copy;
+}
+
 /* ds_record_blob, which also tells a damaged file from want of memory. */
 static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
                      struct ds_error *err)
@@ -229,7 +274,7 @@ static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
     if (size == 0 || (uint64_t)row->elements * size != row->bytes)
         return ds_fail(err, "%s: /tensors: %016llx: %u elements in %u bytes of an unfitting type",
                        r->path, (unsigned long long)digest, row->elements, row->bytes);
-    void *bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, row->first, row->bytes, damage, err);
+    void *bytes = tensor_bytes(r, row->first, row->bytes, damage, err);
     if (!bytes)
         return -1;
     *damage = 1;

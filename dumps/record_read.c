@@ -416,6 +416,7 @@ void ds_record_close(struct ds_record *r)
     free(r->launches);
     free(r->launches_packed);
     free(r->tensors);
+    free(r->ahead.bytes);
     ds_map_free(&r->block_at);
     ds_map_free(&r->tensor_at);
     ds_header_free(&r->header);

@@ -36,6 +36,10 @@ struct ds_record {
     struct ds_tensor_row *tensors; /* all of /tensors; NULL until needed */
     struct ds_map tensor_at;       /* digest -> index in tensors */
     int tensors_damaged;
+    struct { /* rows of /tensor_bytes that were read last */
+        void *bytes;
+        uint64_t first, n, most, next; /* most: that may be kept; next: how many to read ahead */
+    } ahead;
     int claim; /* descriptor that holds the mark of ds_record_claim; -1 */
 };
 

@@ -445,6 +445,14 @@ int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row)
            a->arms[arm].row[row] != NONE;
 }
 
+int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, uint32_t *at)
+{
+    if (!ds_analysis_has_row(a, arm, row))
+        return 0;
+    *at = a->arms[arm].row[row];
+    return 1;
+}
+
 int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site)
 {
     return arm < a->h->n_arms && site < a->n_sites && a->arms[arm].n_trials &&

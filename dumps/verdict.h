@@ -238,6 +238,8 @@ struct ds_analysis_options {
     const uint8_t
         *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small
                           difference there is no evidence of reordering; NULL = nowhere */
+    const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
+                               input of what follows; NULL = nowhere */
     /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
@@ -265,8 +267,9 @@ int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
 /* The modal digest of a row at a site; 0 if the arm has none. */
 int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,
                        uint64_t *digest);
-/* Whether an arm has the row at all. */
+/* Whether an arm has the row at all, and which row of its first trial it is. */
 int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row);
+int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, uint32_t *at);
 /* Whether an arm has any row of the site. */
 int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site);
 /* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]

@@ -94,6 +94,11 @@ struct ds_analysis {
     size_t n_natural;
 };
 
+static inline int is_ignored(const struct ds_analysis *a, size_t site)
+{
+    return a->options.ignored && a->options.ignored[site];
+}
+
 static inline int is_drift(uint8_t label)
 {
     label &= LABEL_MASK;
@@ -127,7 +132,7 @@ uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
 
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
- * repeats against each other. */
+ * repeats against each other. Ignored sites: absent. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
 /* After label_pair: the sites between `site` and the nearest ones before it that both arms captured.
  * Returns how many; *first is the first of them. */

@@ -209,7 +209,7 @@ static uint8_t site_of_pair(const struct ds_analysis *a, const struct arm_table 
     return t->has[site] || r->has[site] || !a->shown[site] ? SITE_GAP : SITE_OPEN;
 }
 
-void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
+static void label_all(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     find_skipped(a, arm, ref);
@@ -234,6 +234,14 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
         if (a->feeds_causal[site])
             fill_prefix(a, t, r, site);
     }
+}
+
+void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
+{
+    label_all(a, arm, ref, labels);
+    for (size_t site = 0; a->options.ignored && site < a->n_sites; site++)
+        if (is_ignored(a, site))
+            memset(labels + site * a->n_rows, DS_LABEL_ABSENT, a->n_rows);
 }
 
 uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first)
@@ -342,7 +350,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
 {
     struct arm_table *t = &a->arms[arm];
     int shown = 0;
-    label_pair(a, arm, arm, labels);
+    label_all(a, arm, arm, labels);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t label = labels[cell] & LABEL_MASK;
         if (label == DS_LABEL_ABSENT)
@@ -355,7 +363,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
         t->excluded[k] = EXCLUDED_SEEN;
-        a->kernel_unstable[t->kernel[cell]] = 1;
+        a->kernel_unstable[t->kernel[cell]] |= !is_ignored(a, cell / a->n_rows);
         all[k].seen = 1;
         all[k].unstable += label == DS_LABEL_ORIGIN && labels[cell] & LABEL_JUDGED;
         shown = 1;
@@ -392,7 +400,7 @@ int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     if (!labels)
         return -1;
-    label_pair(a, arm, ref, labels);
+    label_all(a, arm, ref, labels);
     for (size_t i = 0; i < a->cells; i++)
         labels[i] &= LABEL_MASK;
     *out = labels;

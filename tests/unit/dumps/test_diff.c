@@ -100,7 +100,7 @@ static void test_a_changed_weight_is_named_first(void **state)
     struct sweep a, b;
     struct ds_diff d;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[1].digest = 99;
@@ -173,7 +173,7 @@ static void test_a_weight_elsewhere_explains_nothing(void **state)
     struct sweep a, b;
     struct ds_diff d;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[2].digest = 99; /* layer 1 down */
@@ -444,7 +444,7 @@ static void test_every_allocation_may_fail(void **state)
     struct ds_diff d;
     struct ds_error err;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[1].digest = 99;
