@@ -14,8 +14,13 @@ int ds_tolerance_given(const struct ds_tolerance *t)
 static uint32_t bits_at(size_t size, const void *data, size_t i)
 {
     uint32_t u = 0;
-    memcpy(&u, (const char *)data + i * size, size); /* little-endian, as stored */
-    return u;
+    uint16_t h;
+    if (size == sizeof u) {
+        memcpy(&u, (const char *)data + i * sizeof u, sizeof u); /* little-endian, as stored */
+        return u;
+    }
+    memcpy(&h, (const char *)data + i * sizeof h, sizeof h);
+    return h;
 }
 
 static double value(int dtype, uint32_t bits)
@@ -43,6 +48,8 @@ int ds_tolerance_row(const struct ds_tolerance *t, int dtype, const void *a, con
         return memcmp(a, ref, n * size) == 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t u = bits_at(size, a, i), v = bits_at(size, ref, i);
+        if (u == v && !(t->nmse > 0)) /* nearly all elements of nearly all rows */
+            continue;
         double x = value(dtype, u), y = value(dtype, v);
         int finite = isfinite(x) && isfinite(y);
         if (u != v && !finite)
