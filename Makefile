@@ -90,6 +90,8 @@ $(BUILD)/kernels/%_avx2.o: ISA := -mavx2 -mfma -mf16c
 $(BUILD)/dumps/%.o: ROOM_CFLAGS := $(HDF5_CFLAGS)
 $(BUILD)/cli/environment.o: ROOM_CFLAGS := $(HDF5_CFLAGS) -I$(BUILD)
 $(BUILD)/cli/environment.o: $(BUILD)/build_info.h
+$(BUILD)/cli/explain_reproduce.o: ROOM_CFLAGS := -I$(BUILD)
+$(BUILD)/cli/explain_reproduce.o: $(BUILD)/reproduce_text.h
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -111,6 +113,12 @@ $(BUILD)/build_info.h: always
 	  printf '#define DS_BUILD_FLAGS "%s"\n' "$$(escape '$(strip -std=c11 $(NUMBERS) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))')"; \
 	} > $@.new; \
 	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
+
+# The text of a program that `explain --reproducer` writes.
+$(BUILD)/reproduce_text.h: cli/reproduce.c.in
+	@mkdir -p $(@D)
+	@{ echo '/* Made by the Makefile from $<. */'; echo 'static const char reproduce_text[] ='; \
+	   sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
 
 # Sources may not ask for other arithmetic either.
 SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])

@@ -50,6 +50,17 @@ static const char *const kernels_examples[] = {
     "driftscope kernels --json matmul", "the matmul variants as JSON",
     "driftscope kernels --plugin ./mine.so", "the same with the variants of a plugin", NULL};
 
+static const char *const explain_examples[] = {
+    "driftscope explain a.h5",
+    "the first drift of the record",
+    "driftscope explain a.h5 3,attn_out --arm 4",
+    "one site, in one arm",
+    "driftscope explain a.h5 --reproducer drift",
+    "and a small program that shows it, in the folder drift",
+    "driftscope explain a.h5 -m random:llama,layers=2,seed=9 --plugin mine.so",
+    "a record of another model, made with a plugin",
+    NULL};
+
 static const char *const order_examples[] = {
     "driftscope order matmul/openblas --shape n=192,k=576 --rows 1-64",
     "at which row counts the library adds in another order, and in which",
@@ -130,6 +141,13 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
      "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
      kernels_examples},
+    {DS_VERB_EXPLAIN, "explain", "RECORD [SITE]", NULL, 1, 2, 0,
+     "tell why the bits of one place differ: replay both sides",
+     "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
+     "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
+     "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
+     "random orders and rounded inputs do to these rows. The last line is the claim. Exit code 0: there is one; 1: there is not.",
+     explain_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",
      "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
@@ -173,11 +191,12 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define CHECK (1u << DS_VERB_CHECK)
 #define ORDER (1u << DS_VERB_ORDER)
 #define SELFTEST (1u << DS_VERB_SELFTEST)
+#define EXPLAIN (1u << DS_VERB_EXPLAIN)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH | CHECK | ORDER, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"weights", 0, "HOW", RUN | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
@@ -224,6 +243,10 @@ const struct ds_option_def ds_option_defs[] = {
      "format to which every stage's output is rounded"},
     {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},
+    {"place", 0, "LIST", RUN, "one", 0, NULL, 0, 0,
+     "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own; at each border the rows are copied by the transfer kernel"},
+    {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
+     "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
     {"full", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
@@ -231,6 +254,8 @@ const struct ds_option_def ds_option_defs[] = {
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
     {"hold", 0, "SIZE", RUN | DIFF, "2G", DS_OPT_SIZE, NULL, 0, 0,
      "memory for the reference rows; what does not fit goes to a temporary file (diff: for dumped rows that are read ahead)"},
+    {"no-heal", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+     "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
     {"dump", 0, "WHICH", RUN, "origins", 0, "none|first|origins|all", 0, 0,
      "which drifting rows are stored with their values and their kernel's inputs; all: rows of the base arm too"},
     {"dump-rows", 0, "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
@@ -300,6 +325,12 @@ const struct ds_option_def ds_option_defs[] = {
      "print the cases and their commands, run nothing"},
     {"specimens", 0, "FOLDER", SELFTEST, NULL, DS_OPT_FILE, NULL, 0, 0,
      "folder of the cases and of specimens.so; without it the one that came with the program"},
+    {"arm", 0, "N", EXPLAIN, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "the arm whose drift is explained; without it the first drift, or the first arm in which SITE is an origin"},
+    {"reproducer", 0, "DIR", EXPLAIN, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write a C program and a small HDF5 file into DIR that show the difference with nothing else"},
+    {"force", 0, NULL, EXPLAIN, NULL, 0, NULL, 0, 0,
+     "write --reproducer DIR anew if it is there"},
 
     {"man", 0, NULL, HELP, NULL, 0, NULL, 0, 0,
      "print the man page"},

@@ -84,7 +84,7 @@ static uint32_t own_arm(const struct ds_render *r, uint32_t arm)
     return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
 }
 
-static json_t *finding_json(const struct ds_render *r, const struct ds_finding *f)
+json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
 {
     if (!f->found)
         return json_null();
@@ -122,6 +122,10 @@ static json_t *finding_json(const struct ds_render *r, const struct ds_finding *
     json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
     json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
     json_object_set_new(j, "at_positions", text(f->at_positions));
+    json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
+    json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_object_set_new(j, "beyond_rounding",
+                        f->value_rows ? json_boolean(f->beyond_rounding) : json_null());
     json_object_set_new(j, "value_rows", json_integer(f->value_rows));
     json_object_set_new(j, "values_equal",
                         json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
@@ -178,7 +182,7 @@ static json_t *factors_json(const struct ds_render *r)
             json_object_set_new(j, "phase", text(names[p]));
             json_object_set_new(j, "classes", classes_json(f, x->class_of, x->n_classes));
             json_object_set_new(j, "switches", switches_json(f, x->class_of));
-            json_object_set_new(j, "first_drift", finding_json(r, &x->first));
+            json_object_set_new(j, "first_drift", ds_json_finding(r, &x->first));
             json_object_set_new(j, "compared", whole(x->compared));
             json_object_set_new(j, "drifted", whole(x->drifted));
             json_object_set_new(j, "unstable", whole(x->unstable));
@@ -252,7 +256,7 @@ static json_t *unstable_json(const struct ds_render *r)
     json_object_set_new(j, "interval95", interval);
     json_object_set_new(j, "digests", whole(u->rows));
     json_object_set_new(j, "of_digests", whole(u->of_rows));
-    json_object_set_new(j, "first", finding_json(r, &u->first));
+    json_object_set_new(j, "first", ds_json_finding(r, &u->first));
     return j;
 }
 
@@ -420,7 +424,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "model", text(r->header ? r->header->model_name : ""));
     json_object_set_new(j, "reference", reference);
     json_object_set_new(j, "counts", counts);
-    json_object_set_new(j, "first_drift", finding_json(r, &v->first));
+    json_object_set_new(j, "first_drift", ds_json_finding(r, &v->first));
     json_object_set_new(j, "unstable", unstable_json(r));
     json_object_set_new(j, "repeat", ds_json_census(r));
     json_object_set_new(j, "factors", factors_json(r));
@@ -446,11 +450,14 @@ static void *watched_malloc(size_t n)
     return p;
 }
 
-int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)
+void ds_json_begin(void)
 {
     out_of_memory = 0;
     json_set_alloc_funcs(watched_malloc, free);
-    json_t *j = verdict_json(r);
+}
+
+int ds_json_print(json_t *j, struct ds_buf *out, struct ds_error *err)
+{
     char *dump = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(j);
     if (!dump || out_of_memory) {
@@ -461,4 +468,10 @@ int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct
     ds_buf_puts(out, "\n");
     free(dump);
     return out->failed ? ds_fail(err, "out of memory for the JSON text") : 0;
+}
+
+int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)
+{
+    ds_json_begin();
+    return ds_json_print(verdict_json(r), out, err);
 }

@@ -5,7 +5,9 @@
 #include "cli/render_matrix.h"
 #include "dumps/census.h"
 #include "kernels/cblas.h"
+#include "kernels/lab/explain.h"
 #include "kernels/plugin.h"
+#include "kernels/registry.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -86,10 +88,10 @@ static int is_default_model(const char *model)
     return strcmp(model, "smollm2") == 0 || strcmp(model, "SmolLM2-135M-Instruct.Q4_1.gguf") == 0;
 }
 
-static void add_run(struct ds_buf *out, const char *model)
+static void add_verb(struct ds_buf *out, const char *verb, const char *model)
 {
     ds_cli_program(out);
-    ds_buf_puts(out, " run ");
+    ds_buf_printf(out, " %s ", verb);
     if (model && model[0] && !is_default_model(model)) {
         ds_buf_puts(out, "-m ");
         ds_cli_quote(out, model);
@@ -105,6 +107,30 @@ static void add_run(struct ds_buf *out, const char *model)
         ds_cli_quote(out, ds_cblas_path());
         ds_buf_puts(out, " ");
     }
+}
+
+static void add_run(struct ds_buf *out, const char *model)
+{
+    add_verb(out, "run", model);
+}
+
+/* Whether the record has values of the first drift, as far as its options tell. */
+static int has_values(const struct ds_render *r)
+{
+    for (size_t i = 0; i < r->header->n_options; i++)
+        if (strcmp(r->header->options[i].name, "dump") == 0)
+            return strcmp(r->header->options[i].value, "0") != 0;
+    return 0;
+}
+
+/* A second command, for the kernels whose calls can be made again. */
+static void add_explain(const struct ds_render *r, struct ds_buf *out)
+{
+    if (r->path_b || !has_values(r) || !ds_explain_knows(ds_op_parse(r->v->first.op)))
+        return;
+    ds_buf_printf(out, "\n%14s", "");
+    add_verb(out, "explain", r->header->model_name);
+    ds_cli_quote(out, r->path);
 }
 
 void ds_render_resume(struct ds_buf *out, const char *model, const char *path)
@@ -135,6 +161,7 @@ void ds_render_next(const struct ds_render *r, struct ds_buf *out)
         }
         if (!r->path_b && v->stable)
             ds_buf_printf(&b, " --arm %u", v->first.arm);
+        add_explain(r, &b);
     } else if (ds_render_planned(r) > v->counts.trials && r->path) {
         ds_render_resume(&b, r->header->model_name, r->path);
     } else if (v->result == DS_RESULT_RECORDED) {

@@ -1,5 +1,6 @@
 /* render_site.c: see render_site.h. Reads dumped bytes by digest; judges nothing. */
 #include "cli/render_site.h"
+#include "cli/render_profile.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -329,6 +330,8 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     if (differ > shown)
         ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
                       differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
+    if (ds_render_profile(w, site, out, err) != 0)
+        return -1;
     ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
     return 0;
 }

@@ -230,7 +230,8 @@ static void add_size(const struct ds_render *r, const struct ds_finding *f, stru
 /* Where in the rows: nothing to tell when it is everywhere, or not known. */
 static void add_profile(const struct ds_finding *f, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%14spositions %s", "", f->at_positions);
+    ds_buf_printf(out, "%14s%spositions %s", "", f->beyond_rounding ? "beyond rounding: " : "",
+                  f->at_positions);
     if (f->heads[0])
         ds_buf_printf(out, "; heads %s", f->heads);
     if (f->channels[0])
@@ -239,6 +240,8 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
                       f->value_rows == 1 ? "" : "s");
     ds_buf_puts(out, "\n");
+    if (f->structure[0] && !strstr(f->why, f->structure))
+        ds_buf_printf(out, "%14s%s\n", "", f->structure);
 }
 
 /* "tile 64 against 128, threads 1 against 2"; 0 if there is nothing to tell. */

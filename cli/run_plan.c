@@ -32,6 +32,7 @@ static const struct {
     {"poison", offsetof(struct ds_sweep_options, poison)},
     {"until_stable", offsetof(struct ds_sweep_options, until_stable)},
     {"load", offsetof(struct ds_sweep_options, load)},
+    {"heal", offsetof(struct ds_sweep_options, heal)},
 };
 enum { MOST_REPEATS = 100000 };
 enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
@@ -104,6 +105,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->page_size = (int32_t)page;
     s->free_run = ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
+    s->heal = !ds_opt_flag(o, "no-heal");
     s->weights = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->resid_only = strcmp(ds_opt_text(o, "sites"), "resid") == 0;
     for (int i = 0; i < 4; i++)

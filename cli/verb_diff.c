@@ -1,6 +1,6 @@
 /* verb_diff.c: `driftscope diff A B`: two records. Reads only. */
 #include "cli/cli.h"
-#include "cli/render_site.h"
+#include "cli/render_profile.h"
 
 #include "base/mem.h"
 #include "dumps/diff.h"
@@ -25,10 +25,11 @@ static int render(const struct ds_options *o, const struct ds_render *r, const s
 {
     uint32_t site;
     int wants_site = ds_opt_given(o, "site"), wants_sites = ds_opt_flag(o, "sites");
-    if (ds_opt_flag(o, "json"))
-        return wants_site || wants_sites
-                   ? ds_fail(err, "--json prints the verdict; --sites and --site are text")
-                   : ds_render_verdict_json(r, out, err);
+    int json = ds_opt_flag(o, "json");
+    if (json && wants_sites)
+        return ds_fail(err, "--json prints the verdict or one --site; --sites is text");
+    if (json && (!wants_site || !d->analysis))
+        return ds_render_verdict_json(r, out, err);
     if (!d->analysis || (!wants_site && !wants_sites)) {
         ds_render_verdict_text(r, out);
         return 0;
@@ -46,8 +47,11 @@ static int render(const struct ds_options *o, const struct ds_render *r, const s
     }
     if (wants_site) {
         if (ds_parse_site(&d->header, ds_opt_text(o, "site"), &site, err) != 0 ||
-            ds_render_site(&w, site, out, err) != 0)
+            (json ? ds_render_site_json(&w, site, out, err) : ds_render_site(&w, site, out, err)) !=
+                0)
             return -1;
+        if (json)
+            return 0;
     } else if (ds_render_sites(&w, out, err) != 0) {
         return -1;
     }

@@ -46,24 +46,47 @@ struct run {
     size_t n_kept, cap_kept;
     char beside[4096 + 16]; /* a resumed record that takes the old one's place at the end; "" = it
                                has already */
-    uint8_t *have;          /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
+    size_t *have;           /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
     int fresh;              /* this run made the record */
-    size_t natural;         /* trials that this run added, bare passes not counted */
+    size_t natural;         /* natural trials that this run added */
 };
 
-static uint8_t *have_cell(struct run *run, uint32_t arm, uint32_t repeat, uint32_t pass)
+/* 1 + the number of the trial in the record that is resumed; 0 = it is not there. */
+static size_t *have_cell(struct run *run, uint32_t arm, uint32_t repeat, uint32_t pass)
 {
     uint32_t repeats = run->plan.header.repeats;
-    if (arm >= run->plan.header.n_arms || repeat >= repeats)
+    if (pass == DS_PASS_HEAL || arm >= run->plan.header.n_arms || repeat >= repeats)
         return NULL;
     return &run->have[(size_t)arm * (repeats + 1) + (pass == DS_PASS_BARE ? repeats : repeat)];
 }
 
-static int have(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass)
+static int have_healed(const struct run *run, const struct ds_trial *t)
+{
+    for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
+        const struct ds_trial *x = ds_record_trial(run->old, i);
+        if (x->pass == DS_PASS_HEAL && x->arm == t->arm && x->healed_to == t->healed_to &&
+            x->repeat == t->repeat && ds_record_sound(run->old, i))
+            return 1;
+    }
+    return 0;
+}
+
+static int have(void *ctx, const struct ds_trial *t)
 {
     struct run *run = ctx;
-    const uint8_t *cell = run->have ? have_cell(run, arm, repeat, pass) : NULL;
+    if (!run->have)
+        return 0;
+    if (t->pass == DS_PASS_HEAL)
+        return have_healed(run, t);
+    const size_t *cell = have_cell(run, t->arm, t->repeat, t->pass);
     return cell && *cell;
+}
+
+static const struct ds_trial_data *recall(void *ctx, uint32_t arm, uint32_t repeat)
+{
+    struct run *run = ctx;
+    const size_t *cell = have_cell(run, arm, repeat, DS_PASS_NATURAL);
+    return cell && *cell ? ds_record_load(run->old, *cell - 1, NULL) : NULL;
 }
 
 /* Keeps a copy of a trial that no record will hold. */
@@ -164,20 +187,29 @@ static int take_place(struct run *run, struct ds_error *err)
     return 0;
 }
 
-/* Copies the complete trials beside the old record and puts the copy in its place: a kill at any
- * moment leaves one or the other. */
-static int continue_record(struct run *run, struct ds_error *err)
+/* What the old record has. */
+static int index_old(struct run *run, struct ds_error *err)
 {
-    struct ds_run_plan *p = &run->plan;
-    run->have = ds_calloc(p->header.n_arms, p->header.repeats + 1, "trials", err);
+    const struct ds_header *h = &run->plan.header;
+    size_t cells;
+    if (__builtin_mul_overflow(h->n_arms, (size_t)h->repeats + 1, &cells))
+        return ds_fail(err, "the record plans too many trials");
+    run->have = ds_calloc(cells, sizeof *run->have, "trials", err);
     if (!run->have)
         return -1;
     for (size_t i = 0; i < ds_record_trial_count(run->old); i++) {
         const struct ds_trial *t = ds_record_trial(run->old, i);
-        uint8_t *cell = have_cell(run, t->arm, t->repeat, t->pass);
+        size_t *cell = have_cell(run, t->arm, t->repeat, t->pass);
         if (cell && ds_record_sound(run->old, i))
-            *cell = 1;
+            *cell = i + 1;
     }
+    return 0;
+}
+
+/* Copies the complete trials beside the old record and puts the copy in its place: a kill at any
+ * moment leaves one or the other. */
+static int continue_record(struct run *run, struct ds_error *err)
+{
     snprintf(run->beside, sizeof run->beside, "%s.resuming", run->path);
     unlink(run->beside);
     if (ds_record_copy(run->old, run->beside, &run->writer, err) != 0) {
@@ -217,7 +249,7 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
     static const char *const fixed[] = {
         "prompt",    "file",   "tokens",  "chat",         "steps",     "free",      "tokens-from",
         "repeat",    "full",   "sites",   "dump",         "dump-rows", "page-size", "poison",
-        "no-record", "output", "weights", "until-stable", "load"};
+        "no-record", "output", "weights", "until-stable", "load",      "no-heal"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,
@@ -232,21 +264,6 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
 }
 
 /* ---- the sweep and its verdict --------------------------------------------------------------- */
-
-/* The run digest of a trial of the record that is resumed. */
-static int kept_digest(void *ctx, uint32_t arm, uint32_t repeat, uint64_t *digest)
-{
-    const struct run *run = ctx;
-    for (size_t i = 0; run->old && i < ds_record_trial_count(run->old); i++) {
-        const struct ds_trial *t = ds_record_trial(run->old, i);
-        if (t->arm != arm || t->repeat != repeat || t->pass != DS_PASS_NATURAL ||
-            !ds_record_sound(run->old, i))
-            continue;
-        *digest = t->run_digest;
-        return 0;
-    }
-    return -1;
-}
 
 static const struct ds_trial *kept_info(void *ctx, size_t i)
 {
@@ -282,23 +299,28 @@ static int report(struct run *run, int *exit_code, struct ds_error *err)
     return rc;
 }
 
+static struct ds_sweep sweep_of(struct run *run)
+{
+    const struct ds_run_plan *p = &run->plan;
+    return (struct ds_sweep){.model = p->model,
+                             .options = p->options,
+                             .header = &p->header,
+                             .requests = p->requests,
+                             .n_requests = p->n_requests,
+                             .forced = p->n_forced ? p->forced : NULL,
+                             .n_forced = p->n_forced,
+                             .ctx = run,
+                             .sink = sink,
+                             .have = have,
+                             .recall = recall,
+                             .progress = progress,
+                             .note = note,
+                             .stop = &stop_requests};
+}
+
 static int sweep(struct run *run, struct ds_sweep_result *result, struct ds_error *err)
 {
-    struct ds_run_plan *p = &run->plan;
-    struct ds_sweep s = {.model = p->model,
-                         .options = p->options,
-                         .header = &p->header,
-                         .requests = p->requests,
-                         .n_requests = p->n_requests,
-                         .forced = p->n_forced ? p->forced : NULL,
-                         .n_forced = p->n_forced,
-                         .ctx = run,
-                         .sink = sink,
-                         .have = have,
-                         .digest = kept_digest,
-                         .progress = progress,
-                         .note = note,
-                         .stop = &stop_requests};
+    const struct ds_sweep s = sweep_of(run);
     int rc = ds_sweep_run(&s, result, err);
     ds_cli_progress(run->o, "", -1, 0);
     if (run->writer) {
@@ -378,9 +400,11 @@ static int start(struct run *run, struct ds_error *err)
         return -1;
     if (ds_run_plan_resume(run->o, run->old, &run->plan, err) != 0)
         return ds_prefix(err, "%s", resume);
-    if (missing_trials(run) == 0)
-        return 0;
-    return continue_record(run, err);
+    const struct ds_sweep s = sweep_of(run);
+    uint32_t missing;
+    if (index_old(run, err) != 0 || ds_sweep_missing(&s, &missing, err) != 0)
+        return -1;
+    return missing ? continue_record(run, err) : 0;
 }
 
 int ds_verb_run(const struct ds_options *o)

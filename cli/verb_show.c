@@ -2,7 +2,7 @@
  * values. Reads only. */
 #include "cli/cli.h"
 #include "cli/render_census.h"
-#include "cli/render_site.h"
+#include "cli/render_profile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,10 +58,11 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
                   struct ds_buf *out, struct ds_error *err)
 {
     uint32_t site;
-    if (ds_opt_flag(o, "json"))
-        return ds_opt_given(o, "site") || ds_opt_flag(o, "sites") || ds_opt_flag(o, "runs")
-                   ? ds_fail(err, "--json prints the verdict; --sites, --site and --runs are text")
-                   : ds_render_verdict_json(w->r, out, err);
+    int json = ds_opt_flag(o, "json"), one = ds_opt_given(o, "site");
+    if (json && (ds_opt_flag(o, "sites") || ds_opt_flag(o, "runs")))
+        return ds_fail(err, "--json prints the verdict or one --site; --sites and --runs are text");
+    if (json && !one)
+        return ds_render_verdict_json(w->r, out, err);
     if (ds_opt_flag(o, "runs")) {
         ds_render_runs(w->r, out);
         ds_render_sentence(w->r, out);
@@ -76,8 +77,11 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
         return -1;
     if (ds_opt_given(o, "site")) {
         if (ds_parse_site(w->s->header, ds_opt_text(o, "site"), &site, err) != 0 ||
-            ds_render_site(w, site, out, err) != 0)
+            (json ? ds_render_site_json(w, site, out, err) : ds_render_site(w, site, out, err)) !=
+                0)
             return -1;
+        if (json)
+            return 0;
     } else if (ds_render_sites(w, out, err) != 0) {
         return -1;
     }

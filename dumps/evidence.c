@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,37 +99,63 @@ static int add_row(struct evidence *e, uint32_t row, const struct ds_drift *x, s
 static int add_trial(struct evidence *e, const struct ds_trial_data *d, const struct chosen *c,
                      struct ds_error *err)
 {
-    e->drifting = 0;
+    e->drifting = e->nonfinite = 0;
     for (size_t i = 0; i < d->n_drifts; i++) {
         uint32_t row = chosen_row(e->a, d, &d->drifts[i], e->f->arm, e->f->ref_arm, e->f->site, c);
         if (row == NONE)
             continue;
         e->drifting++;
+        e->nonfinite += d->drifts[i].nonfinite + d->drifts[i].ref_nonfinite;
         if (e->n_rows < EVIDENCE_ROWS && add_row(e, row, &d->drifts[i], err) != 0)
             return -1;
     }
     return 0;
 }
 
+/* Rows that no trial held the other side of, so that it has no sizes of them: both sides may be
+ * dumped all the same, each against some other arm. */
+static int add_pairs(struct evidence *e, const struct chosen *c, struct ds_error *err)
+{
+    const struct arm_table *t = &e->a->arms[e->f->arm], *r = &e->a->arms[e->f->ref_arm];
+    int repeats = e->f->arm == e->f->ref_arm;
+    for (uint32_t i = 0; i < e->a->n_rows && e->n_rows < EVIDENCE_ROWS; i++) {
+        size_t cell = (size_t)e->f->site * e->a->n_rows + i;
+        int label = c->labels[cell] & LABEL_MASK;
+        if (repeats ? t->state[cell] != CELL_UNSTABLE || !t->odd || !t->odd[cell].trial
+                    : !is_drift((uint8_t)label) || label != e->f->label)
+            continue;
+        struct ds_drift x = {.digest = repeats ? t->odd[cell].digest : t->digest[cell],
+                             .ref_digest = r->digest[cell]};
+        if (add_row(e, i, &x, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
-                  struct evidence *e, struct ds_error *err)
+                  double terms, struct evidence *e, struct ds_error *err)
 {
     *e = (struct evidence){.a = a, .f = f};
     if (!(e->rows = ds_calloc(EVIDENCE_ROWS, sizeof *e->rows, "evidence", err)))
         return -1;
     const struct arm_table *t = &a->arms[f->arm];
-    for (uint32_t k = 0; k <= t->n_trials && e->n_rows == 0; k++) {
+    int rc = 0;
+    for (uint32_t k = 0; k <= t->n_trials && e->n_rows == 0 && rc == 0; k++) {
         const struct ds_trial_data *d =
             a->src->get(a->src->ctx, k == 0 ? f->trial : t->trials[k - 1], NULL);
-        if (d && add_trial(e, d, c, err) != 0) {
-            evidence_close(e);
-            return -1;
-        }
+        rc = d ? add_trial(e, d, c, err) : 0;
+    }
+    if (rc == 0 && e->n_rows == 0)
+        rc = add_pairs(e, c, err);
+    if (rc != 0) {
+        evidence_close(e);
+        return -1;
     }
     e->heads = site_heads(a->h, f->site);
     if (e->n_rows && e->width != a->h->sites[f->site].width)
         e->heads = 0;
     e->head_dim = e->heads ? (uint32_t)a->h->head_dim : 0;
+    e->site = structure_site(e, terms);
     return 0;
 }
 
@@ -158,41 +185,77 @@ static uint32_t bits_at(const struct row_values *v, size_t i)
     return u;
 }
 
-/* Counts per element, and the p99 of the steps between elements that differ. */
+/* One row's elements: how often each differs, and how often by more than rounding. */
+static void count_row(const struct evidence *e, const struct evidence_row *r, uint32_t *differ,
+                      uint32_t *off, uint64_t *steps, size_t *n_steps)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < e->width; k++)
+        sum += isfinite(r->ref.value[k]) ? (double)r->ref.value[k] * (double)r->ref.value[k] : 0;
+    double rms = sqrt(sum / e->width);
+    for (uint32_t k = 0; k < e->width; k++) {
+        uint32_t x = bits_at(&r->ref, k), y = bits_at(&r->mine, k);
+        float a = r->ref.value[k], b = r->mine.value[k];
+        if (x == y)
+            continue;
+        differ[k]++;
+        off[k] += !(fabs((double)b - (double)a) <= ds_structure_slack(&e->site, a, b, rms));
+        uint64_t step = ds_ulp_distance(e->dtype, x, y);
+        if (step != UINT64_MAX)
+            steps[(*n_steps)++] = step;
+    }
+}
+
+/* Heads and channels: those beyond rounding if any are, for rounding is everywhere. */
 static int profile_values(const struct evidence *e, struct ds_finding *f, struct ds_error *err)
 {
     size_t n = 0;
-    uint32_t *counts = ds_calloc(e->width, sizeof *counts, "profile", err);
+    uint32_t *counts = ds_calloc(2 * (size_t)e->width, sizeof *counts, "profile", err);
     uint64_t *steps = ds_calloc(e->n_rows * e->width, sizeof *steps, "profile", err);
     if (!counts || !steps) {
         free(counts);
         free(steps);
         return -1;
     }
+    uint32_t *off = counts + e->width, any = 0;
     for (size_t i = 0; i < e->n_rows; i++)
-        for (uint32_t k = 0; k < e->width; k++) {
-            uint32_t x = bits_at(&e->rows[i].ref, k), y = bits_at(&e->rows[i].mine, k);
-            if (x == y)
-                continue;
-            counts[k]++;
-            uint64_t step = ds_ulp_distance(e->dtype, x, y);
-            if (step != UINT64_MAX)
-                steps[n++] = step;
-        }
+        count_row(e, &e->rows[i], counts, off, steps, &n);
+    for (uint32_t k = 0; k < e->width; k++)
+        any |= off[k];
     qsort(steps, n, sizeof *steps, by_size);
     f->p99_ulp = ds_profile_percentile(steps, n, 0.99);
     f->value_rows = (uint32_t)e->n_rows;
-    ds_profile_elements(counts, e->width, e->head_dim, f->heads, f->channels);
+    f->beyond_rounding = any != 0;
+    ds_profile_elements(any ? off : counts, e->width, e->head_dim, f->heads, f->channels);
     free(counts);
     free(steps);
     return 0;
 }
 
-/* Which positions drift, among those that were compared. */
-static int profile_positions(const struct ds_analysis *a, const struct chosen *c,
-                             struct ds_finding *f, struct ds_error *err)
+/* Which rows differ by more than rounding, as far as their sizes tell: the largest difference
+ * against what one step of the largest element may be. */
+static void mark_loud(const struct evidence *e, const struct chosen *c, uint8_t *loud)
 {
-    uint8_t *state = ds_calloc(a->n_rows, 1, "profile", err);
+    const struct ds_finding *f = e->f;
+    const struct ds_trial_data *d = e->a->src->get(e->a->src->ctx, f->trial, NULL);
+    uint32_t width = e->a->h->sites[f->site].width;
+    for (size_t i = 0; d && width && i < d->n_drifts; i++) {
+        const struct ds_drift *x = &d->drifts[i];
+        uint32_t row = chosen_row(e->a, d, x, f->arm, f->ref_arm, f->site, c);
+        double rms = sqrt(x->ref_sq / width), top = rms * sqrt(width);
+        if (row != NONE &&
+            !(x->max_abs <= ds_structure_slack(&e->site, (float)top, (float)top, rms)))
+            loud[row] = 1;
+    }
+}
+
+/* Which positions drift, among those that were compared; with differences beyond rounding, where
+ * those are. */
+static int profile_positions(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                             struct ds_error *err)
+{
+    const struct ds_analysis *a = e->a;
+    uint8_t *state = ds_calloc(2 * a->n_rows, 1, "profile", err);
     int32_t *names = ds_calloc(a->n_rows, sizeof *names, "profile", err);
     size_t n = 0;
     if (!state || !names) {
@@ -200,12 +263,18 @@ static int profile_positions(const struct ds_analysis *a, const struct chosen *c
         free(names);
         return -1;
     }
+    uint8_t *loud = state + a->n_rows;
+    if (f->beyond_rounding)
+        mark_loud(e, c, loud);
+    int some = a->n_rows && memchr(loud, 1, a->n_rows) != NULL;
     for (size_t i = 0; i < a->n_rows; i++) {
         uint8_t label = c->labels[f->site * a->n_rows + i] & LABEL_MASK;
         if (label == DS_LABEL_ABSENT || (c->phase >= 0 && a->arms[f->ref_arm].row[i] != NONE &&
                                          (int)arm_call(&a->arms[f->ref_arm], i)->phase != c->phase))
             continue;
-        int differs = is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
+        int differs = some
+                          ? loud[i]
+                          : is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
         if (n == 0 || names[n - 1] != a->keys[i].position)
             names[n++] = a->keys[i].position;
         if (state[n - 1] != DS_MEMBER_DIFFERS)
@@ -220,7 +289,7 @@ static int profile_positions(const struct ds_analysis *a, const struct chosen *c
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err)
 {
-    if (profile_positions(e->a, c, f, err) != 0)
+    if (e->n_rows && profile_values(e, f, err) != 0)
         return -1;
-    return e->n_rows ? profile_values(e, f, err) : 0;
+    return profile_positions(e, c, f, err);
 }

@@ -4,6 +4,7 @@
 #define DS_EVIDENCE_H
 
 #include "dumps/profile.h"
+#include "dumps/structure.h"
 #include "dumps/verdict_internal.h"
 
 /* Which drift entries of a site are meant: those whose reference row has that phase (-1: any), and
@@ -42,16 +43,18 @@ struct evidence {
     const struct ds_finding *f;
     int dtype;
     uint32_t width, heads, head_dim; /* heads 0: the row has none */
+    struct ds_structure_site site;   /* what rounding may do there */
     struct evidence_row *rows;       /* drifting rows with values of both sides */
     size_t n_rows;
-    uint64_t drifting; /* rows that drift, with values or without */
+    uint64_t nonfinite; /* NaN and Inf elements in drifting rows, either side */
+    uint64_t drifting;  /* rows that drift, with values or without */
 };
 
 enum { EVIDENCE_ROWS = 32 };
 /* Collects the rows that drift as the finding's first one does. Without memory -1; a row that is
  * not there, or damaged, is only not evidence. */
 int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
-                  struct evidence *e, struct ds_error *err);
+                  double terms, struct evidence *e, struct ds_error *err);
 void evidence_close(struct evidence *e);
 
 /* Heads in a row of this site, 0 for none; their width is the header's head_dim. */
@@ -60,5 +63,33 @@ uint32_t site_heads(const struct ds_header *h, uint32_t site);
 /* Heads, channels and positions of the finding, its p99. member: [a->n_rows] scratch. */
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);
+
+/* Sizes of the drifting rows of a site, added up. */
+struct size {
+    uint64_t rows, elements, max_ulp, nonfinite, ref_nonfinite,
+        one_sided; /* rows non-finite on one side only */
+    uint32_t flags;
+    double max_abs, diff_sq, ref_sq, worst_row, least_row; /* relative rms of single rows */
+    uint32_t worst;                                        /* the worst row's number */
+    uint64_t of_size[64]; /* rows by relative rms: from 2^(i - 63) to twice that */
+    uint64_t width_sum;
+};
+/* rms of a difference relative to the reference's; infinite against zero. */
+double size_ratio(double diff_sq, double ref_sq);
+
+/* verdict_kind.c */
+/* How many terms the kernel adds for one element; 0 = it does not add, or not known. */
+double terms_added(const struct ds_analysis *a, const struct ds_finding *f);
+void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z,
+                const struct ds_structure *structure);
+/* For choices and whole numbers: 1 and the kind is told, or 0. */
+int judge_choice(const struct ds_analysis *a, struct ds_finding *f);
+
+/* What explains the finding, from the dumped rows and from digests; fills f->structure and
+ * f->ratio. */
+int structure_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                      struct ds_structure *out, struct ds_error *err);
+/* The site as structure.h wants it. */
+struct ds_structure_site structure_site(const struct evidence *e, double terms);
 
 #endif

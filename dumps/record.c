@@ -213,6 +213,10 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
         return ds_fail(err, "trial: arm %u of %zu", t->info.arm, h->n_arms);
     if (t->info.pass > DS_PASS_BARE)
         return ds_fail(err, "trial: unknown pass %u", t->info.pass);
+    if (t->info.healed_to && t->info.pass != DS_PASS_HEAL)
+        return ds_fail(err, "trial: healed to arm %u, but no heal trial", t->info.healed_to);
+    if (t->info.healed_to >= h->n_arms)
+        return ds_fail(err, "trial: healed to arm %u of %zu", t->info.healed_to, h->n_arms);
     if (!terminated(t->info.blas_core, sizeof t->info.blas_core))
         return ds_fail(err, "trial: the BLAS core's name has no end");
     if (!terminated(t->info.blas_config, sizeof t->info.blas_config))

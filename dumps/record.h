@@ -98,7 +98,11 @@ const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 
-/* BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no
+/* HEAL: a trial in which every recorded row that differs from the row of arm `healed_to` is
+ * overwritten with it at once, so that every kernel is judged on equal inputs. Its digests and its
+ * drifts are those before healing: a drift is an error that this site added. Its steps are chosen from
+ * healed logits.
+ * BARE: the probe self-check, a pass without probes: it has steps (with logits digests) but no
  * captures; verdicts skip it except to say whether probes disturb the answer. */
 enum { DS_PASS_NATURAL = 0, DS_PASS_HEAL = 1, DS_PASS_BARE = 2 };
 enum { DS_PHASE_PREFILL = 0, DS_PHASE_DECODE = 1 };
@@ -107,7 +111,11 @@ enum { DS_UNKNOWN = -1 }; /* a count that is not known */
 
 struct ds_trial {
     uint32_t arm, repeat, pass;
-    double start_s;                                 /* since the record's start */
+    uint32_t
+        healed_to;  /* heal pass: the arm whose held rows took the place of drifting ones (the arm
+                           itself: where its repeats part); `repeat` counts the trials of such a pair.
+                           0 in other passes */
+    double start_s; /* since the record's start */
     double wall_s, cpu_s;                           /* whole trial */
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */

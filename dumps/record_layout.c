@@ -84,6 +84,7 @@ static const struct ds_field tensors[] = {U64(digest), TEXT(dtype), U32(elements
 static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          INFO(DS_FIELD_U32, repeat),
                                          INFO(DS_FIELD_U32, pass),
+                                         INFO(DS_FIELD_U32, healed_to),
                                          INFO(DS_FIELD_I32, worker),
                                          INFO(DS_FIELD_F64, start_s),
                                          INFO(DS_FIELD_F64, wall_s),

@@ -310,7 +310,9 @@ static int judge_row(const struct ds_record *r, const char *packed, struct ds_tr
     ds_table_unpack(DS_TABLE_TRIALS, row, packed, 1);
     *state = ROW_DAMAGED;
     if (row->row_checksum != ds_checksum_bytes(packed, bytes - sizeof(uint64_t)) ||
-        row->info.arm >= r->header.n_arms || row->info.pass > DS_PASS_BARE)
+        row->info.arm >= r->header.n_arms || row->info.pass > DS_PASS_BARE ||
+        row->info.healed_to >= r->header.n_arms ||
+        (row->info.healed_to && row->info.pass != DS_PASS_HEAL))
         return 0;
     *state = ROW_INCOMPLETE;
     for (int id = 0; id < DS_RANGES; id++)

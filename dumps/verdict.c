@@ -31,25 +31,34 @@ int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options 
     return -1;
 }
 
+static void free_table(struct arm_table *t)
+{
+    free(t->trials);
+    free(t->value_of);
+    free(t->hash);
+    free(t->digest);
+    free(t->capture);
+    free(t->kernel);
+    free(t->state);
+    free(t->has);
+    free(t->shares);
+    free(t->row);
+    free(t->requests);
+    free(t->excluded);
+    free(t->odd);
+}
+
 void ds_analysis_free(struct ds_analysis *a)
 {
     if (!a)
         return;
-    for (size_t i = 0; a->arms && i < a->h->n_arms; i++) {
-        struct arm_table *t = &a->arms[i];
-        free(t->trials);
-        free(t->value_of);
-        free(t->hash);
-        free(t->digest);
-        free(t->capture);
-        free(t->kernel);
-        free(t->state);
-        free(t->has);
-        free(t->row);
-        free(t->requests);
-        free(t->excluded);
-        free(t->odd);
+    for (size_t i = 0; a->arms && i < a->h->n_arms; i++)
+        free_table(&a->arms[i]);
+    for (size_t i = 0; i < a->n_healed; i++) {
+        free_table(&a->healed[i].t);
+        free(a->healed[i].drift);
     }
+    free(a->healed);
     for (size_t f = 0; a->values && f < a->h->n_factors; f++)
         free(a->values[f]);
     free(a->arms);
@@ -365,6 +374,15 @@ static int size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdi
     return 0;
 }
 
+/* "transfer/none" is no kernel: it is told only where it was held against one. */
+static void drop_stand_ins(struct ds_verdict *v)
+{
+    for (size_t k = v->n_kernels; k-- > 0;)
+        if (v->kernels[k].compared == 0 && strcmp(v->kernels[k].op, "transfer") == 0 &&
+            strcmp(v->kernels[k].variant, "none") == 0)
+            verdict_drop_kernel(v, k);
+}
+
 int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     if (set_up(a, v, err) != 0) {
@@ -404,6 +422,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     if (!a->n_natural)
         v->stable = 1;
     settle_result(a, v);
+    drop_stand_ins(v);
     return 0;
 }
 

@@ -107,7 +107,11 @@ struct ds_finding {
      * dumped, "" and 0 without. */
     char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
     uint32_t value_rows;
-    uint64_t p99_ulp; /* of the elements that differ */
+    int beyond_rounding; /* heads, channels and positions are those where the difference is more than
+                            rounding may be; 0: all that differ */
+    uint64_t p99_ulp;    /* of the elements that differ */
+    char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
+    double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
@@ -278,6 +282,24 @@ void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, u
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);
+/* One head, channel or position of a site: what differs there. */
+struct ds_profile_part {
+    int32_t index;
+    uint32_t rows; /* that differ there */
+    uint64_t elements, max_ulp;
+    double max_abs, rms, relative_rms; /* of the difference; over the reference's rms */
+};
+struct ds_site_profile {
+    struct ds_finding
+        at; /* the site's first drifting row; found 0: no row drifts, all else empty */
+    struct ds_profile_part *heads, *channels; /* of the rows whose values are dumped */
+    struct ds_profile_part *positions;        /* of all drifting rows with sizes */
+    size_t n_heads, n_channels, n_positions;
+};
+/* What drifts at one site of an arm against `ref` (they may be equal: repeats). */
+int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
+                     struct ds_site_profile *out, struct ds_error *err);
+void ds_site_profile_free(struct ds_site_profile *p);
 /* What an arm is compared with: the first factor in which it has a reference with trials. 1 found,
  * 0 none. */
 int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor,

@@ -19,8 +19,8 @@ struct tally { /* one factor at work */
     struct ds_analysis *a;
     struct ds_verdict *v;
     struct ds_factor_verdict *fv;
-    size_t factor; /* index in the header */
-    uint8_t *labels;
+    size_t factor;                    /* index in the header */
+    uint8_t *labels, *healed, *other; /* [cells] natural; on equal inputs; scratch */
     uint8_t *seen; /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
     uint8_t *kernel_run, *kernel_unstable; /* [n_kernels] */
     uint8_t *row_drifts;                   /* [n_rows] bit per phase */
@@ -54,6 +54,46 @@ static void count_site_rows(const struct ds_analysis *a, uint32_t ref, const uin
     }
 }
 
+void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                   size_t cell, int phase, struct ds_finding *out)
+{
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    size_t site = cell / a->n_rows, i = cell % a->n_rows;
+    const struct ds_site *s = &a->h->sites[site];
+    const struct ds_row *row = arm_row(t, i);
+    const struct ds_capture *mine = &t->rep->captures[t->capture[cell]],
+                            *theirs = &r->rep->captures[r->capture[cell]];
+    *out = (struct ds_finding){.found = 1,
+                               .site = (uint32_t)site,
+                               .layer = s->layer,
+                               .stage = s->stage,
+                               .part = s->part,
+                               .op = a->kernels[t->kernel[cell]].op,
+                               .variant = a->kernels[t->kernel[cell]].variant,
+                               .ref_variant = a->kernels[r->kernel[cell]].variant,
+                               .arm = arm,
+                               .ref_arm = ref,
+                               .trial = t->trials[0],
+                               .label = labels[cell] & LABEL_MASK,
+                               .phase = arm_call(t, i)->phase,
+                               .rows_in_call = capture_m(t, i, t->capture[cell]),
+                               .ref_rows_in_call = capture_m(r, i, r->capture[cell]),
+                               .request = row->request,
+                               .position = row->position,
+                               .occurrence = row->occurrence,
+                               .step = row->step,
+                               .row_kind = row->kind,
+                               .launch = &t->rep->launches[mine->launch],
+                               .ref_launch = &r->rep->launches[theirs->launch],
+                               .blas_core = t->rep->info.blas_core,
+                               .ref_blas_core = r->rep->info.blas_core,
+                               .digest = t->digest[cell],
+                               .ref_digest = r->digest[cell]};
+    if (labels[cell] & LABEL_BRIDGED)
+        out->between = sites_between(a, out->site, &out->between_first);
+    count_site_rows(a, ref, labels, phase, out);
+}
+
 int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
                 int phase, struct ds_finding *out)
 {
@@ -73,40 +113,7 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
         }
     if (best == SIZE_MAX)
         return 0;
-    size_t site = best / a->n_rows, i = best % a->n_rows;
-    const struct ds_site *s = &a->h->sites[site];
-    const struct ds_row *row = arm_row(t, i);
-    const struct ds_capture *mine = &t->rep->captures[t->capture[best]],
-                            *theirs = &r->rep->captures[r->capture[best]];
-    *out = (struct ds_finding){.found = 1,
-                               .site = (uint32_t)site,
-                               .layer = s->layer,
-                               .stage = s->stage,
-                               .part = s->part,
-                               .op = a->kernels[t->kernel[best]].op,
-                               .variant = a->kernels[t->kernel[best]].variant,
-                               .ref_variant = a->kernels[r->kernel[best]].variant,
-                               .arm = arm,
-                               .ref_arm = ref,
-                               .trial = t->trials[0],
-                               .label = labels[best] & LABEL_MASK,
-                               .phase = arm_call(t, i)->phase,
-                               .rows_in_call = capture_m(t, i, t->capture[best]),
-                               .ref_rows_in_call = capture_m(r, i, r->capture[best]),
-                               .request = row->request,
-                               .position = row->position,
-                               .occurrence = row->occurrence,
-                               .step = row->step,
-                               .row_kind = row->kind,
-                               .launch = &t->rep->launches[mine->launch],
-                               .ref_launch = &r->rep->launches[theirs->launch],
-                               .blas_core = t->rep->info.blas_core,
-                               .ref_blas_core = r->rep->info.blas_core,
-                               .digest = t->digest[best],
-                               .ref_digest = r->digest[best]};
-    if (labels[best] & LABEL_BRIDGED)
-        out->between = sites_between(a, out->site, &out->between_first);
-    count_site_rows(a, ref, labels, phase, out);
+    describe_cell(a, arm, ref, labels, best, phase, out);
     return 1;
 }
 
@@ -117,43 +124,58 @@ static uint8_t *seen_at(const struct tally *w, size_t what, uint32_t value, uint
     return &w->seen[(what * w->fv->n_values + value) * w->fv->n_values + rep];
 }
 
+/* What a kernel did there on equal inputs: as its heal trial shows it, else as the natural one does if
+ * its inputs happened to be equal. Counts a comparison, which `natural` is the label of. */
+static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref,
+                         uint32_t value, uint32_t rep)
+{
+    size_t cell = site * w->a->n_rows + row;
+    const struct arm_table *t = &w->a->arms[arm], *r = &w->a->arms[ref];
+    uint8_t natural = w->labels[cell] & LABEL_MASK,
+            flagged = w->healed[cell] & LABEL_JUDGED ? w->healed[cell] : w->labels[cell],
+            label = flagged & LABEL_MASK;
+    size_t k = t->kernel[cell];
+    struct ds_kernel_verdict *kv = &w->v->kernels[k];
+    w->kernel_run[k] = 1;
+    if (label == DS_LABEL_UNSTABLE) {
+        kv->unstable += rep == 0;
+        if (flagged & LABEL_JUDGED || t->excluded[family(w->a, t, site, cell)] ||
+            r->excluded[family(w->a, r, site, cell)])
+            w->kernel_unstable[k] = 1;
+        return;
+    }
+    if (flagged & LABEL_JUDGED)
+        *seen_at(w, DS_VERDICT_PHASES + k, value, rep) |= is_drift(label) ? SEEN_DIFF : SEEN_SAME;
+    if (rep != 0)
+        return;
+    kv->compared++;
+    kv->judged += (flagged & LABEL_JUDGED) != 0;
+    kv->origins += label == DS_LABEL_ORIGIN && !(flagged & LABEL_BRIDGED);
+    kv->inherited += natural == DS_LABEL_INHERITED;
+    kv->healed += natural == DS_LABEL_HEALED;
+    kv->unknown +=
+        label == DS_LABEL_UNKNOWN || (label == DS_LABEL_ORIGIN && flagged & LABEL_BRIDGED);
+}
+
 static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref,
                        uint32_t value, uint32_t rep)
 {
     size_t cell = site * w->a->n_rows + row;
-    uint8_t flagged = w->labels[cell], label = flagged & LABEL_MASK;
-    const struct arm_table *t = &w->a->arms[arm], *r = &w->a->arms[ref];
-    size_t k = t->kernel[cell];
-    int phase = w->phase_of_row[row], against_base = rep == 0;
+    uint8_t label = w->labels[cell] & LABEL_MASK;
+    int phase = w->phase_of_row[row], against_base = rep == 0, drift = is_drift(label);
     struct ds_factor_phase *all = &w->fv->phase[DS_VERDICT_ALL], *one = &w->fv->phase[phase];
-    struct ds_kernel_verdict *kv = &w->v->kernels[k];
-    w->kernel_run[k] = 1;
+    count_kernel(w, site, row, arm, ref, value, rep);
     if (label == DS_LABEL_UNSTABLE) {
-        if (against_base) {
-            all->unstable++;
-            one->unstable++;
-            kv->unstable++;
-        }
-        if (t->excluded[family(w->a, t, site, cell)] || r->excluded[family(w->a, r, site, cell)])
-            w->kernel_unstable[k] = 1;
+        all->unstable += against_base;
+        one->unstable += against_base;
         return;
     }
-    int drift = is_drift(label);
     *seen_at(w, DS_VERDICT_ALL, value, rep) |= drift ? SEEN_DIFF : SEEN_SAME;
     *seen_at(w, (size_t)phase, value, rep) |= drift ? SEEN_DIFF : SEEN_SAME;
-    if (flagged & LABEL_JUDGED)
-        *seen_at(w, DS_VERDICT_PHASES + k, value, rep) |= drift ? SEEN_DIFF : SEEN_SAME;
     if (!against_base)
         return;
     all->compared++;
     one->compared++;
-    kv->compared++;
-    kv->judged += (flagged & LABEL_JUDGED) != 0;
-    kv->origins += label == DS_LABEL_ORIGIN && !(flagged & LABEL_BRIDGED);
-    kv->inherited += label == DS_LABEL_INHERITED;
-    kv->healed += label == DS_LABEL_HEALED;
-    kv->unknown +=
-        label == DS_LABEL_UNKNOWN || (label == DS_LABEL_ORIGIN && flagged & LABEL_BRIDGED);
     if (drift) {
         all->drifted++;
         one->drifted++;
@@ -161,9 +183,13 @@ static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, u
     }
 }
 
-static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t value, uint32_t rep)
+/* base: the arm with the factor's first value in this context, or NONE. */
+static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t base, uint32_t value,
+                         uint32_t rep)
 {
     struct ds_analysis *a = w->a;
+    if (base == NONE || !judge_healed_pair(a, arm, ref, base, w->healed, w->other))
+        memset(w->healed, 0, a->cells);
     label_pair(a, arm, ref, w->labels);
     for (size_t i = 0; i < a->n_rows; i++)
         w->phase_of_row[i] =
@@ -232,17 +258,19 @@ static int list_members(struct tally *w, struct ds_error *err)
 static void compare_values(struct tally *w, uint32_t value, uint32_t rep)
 {
     for (size_t i = 0, j; i < w->n_members; i = j) {
-        uint32_t arm = NONE, ref = NONE;
+        uint32_t arm = NONE, ref = NONE, base = NONE;
         for (j = i; j < w->n_members && w->members[j].context == w->members[i].context; j++) {
             if (w->members[j].value == value && arm == NONE)
                 arm = w->members[j].arm;
             if (w->members[j].value == rep && ref == NONE)
                 ref = w->members[j].arm;
+            if (w->members[j].value == 0 && base == NONE && w->a->arms[w->members[j].arm].n_trials)
+                base = w->members[j].arm;
         }
         if (arm == NONE || ref == NONE)
             continue;
         if (w->a->arms[arm].n_trials && w->a->arms[ref].n_trials)
-            compare_arms(w, arm, ref, value, rep);
+            compare_arms(w, arm, ref, base, value, rep);
         else if (rep == 0)
             w->fv->arms_alone++;
     }
@@ -334,7 +362,9 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
 {
     int rc = 0;
     struct tally w = {.a = a, .v = v, .labels = labels};
-    if (!(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
+    if (!(w.healed = ds_calloc(a->cells, 1, "labels", err)) ||
+        !(w.other = ds_calloc(a->cells, 1, "labels", err)) ||
+        !(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) ||
         !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
@@ -351,6 +381,8 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         rc = judge_factor(&w, err);
         v->counts.digests_compared += w.fv->phase[DS_VERDICT_ALL].compared;
     }
+    free(w.healed);
+    free(w.other);
     free(w.kernel_run);
     free(w.kernel_unstable);
     free(w.row_drifts);

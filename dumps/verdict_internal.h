@@ -23,6 +23,10 @@ enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_MASK = 0x3f };
  * before it was either. */
 enum { SITE_SHARED = 0, SITE_GAP, SITE_OPEN, SITE_LOST };
 
+/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
+ * input. */
+enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
+
 struct kernel_id {
     const char *op, *variant;
 };
@@ -52,6 +56,7 @@ struct arm_table {
     uint16_t *kernel;   /* [cells] */
     uint8_t *state;     /* [cells] */
     uint8_t *has;       /* [n_sites] HAS_* */
+    uint16_t *shares;   /* [n_sites] of a rank's part and of their sum: how many ranks; else 0 */
     uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
     uint32_t *requests; /* [rep->n_calls] distinct recorded requests of a call */
     uint8_t *excluded;  /* [n_families] not to be blamed on a factor in this arm, EXCLUDED_* */
@@ -61,6 +66,14 @@ struct arm_table {
     struct odd_one *odd;      /* [cells] or NULL: the first trial that disagrees with the mode */
 };
 
+/* The heal trials of one arm, healed to one other (or to itself). */
+struct heal_table {
+    uint32_t arm, ref;
+    struct arm_table t; /* digests before healing; `excluded` is the arm's own */
+    uint8_t *drift;     /* [cells] healed in some trial */
+    int mixed; /* its trials were healed with unlike rows: the reference is unstable and was run again */
+};
+
 struct ds_analysis {
     const struct ds_source *src;
     const struct ds_header *h;
@@ -68,8 +81,10 @@ struct ds_analysis {
     size_t n_sites, n_rows, cells;
     struct ds_row_key *keys;
     struct arm_table *arms; /* [h->n_arms] */
-    uint32_t *value;        /* [n_arms][n_factors] index into values[factor] */
-    const char ***values;   /* [n_factors] */
+    struct heal_table *healed;
+    size_t n_healed;
+    uint32_t *value;      /* [n_arms][n_factors] index into values[factor] */
+    const char ***values; /* [n_factors] */
     uint32_t *n_values;
     uint32_t *in_start; /* [n_sites + 1] edges into a site */
     uint32_t *in_from;
@@ -87,8 +102,8 @@ struct ds_analysis {
         *kernel_repeats; /* [n_kernels] digests with stable inputs whose repeats were compared */
     /* scratch of label_pair */
     uint8_t *status, *prefix, *skip, *call_status, *inputs;
-    uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; likewise */
-    uint8_t *open;  /* [n_sites] SITE_*; holds for the pair labelled last */
+    uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; for the last pair */
+    uint8_t *open;  /* [n_sites] SITE_*; for the last pair */
     uint8_t *marks; /* [n_sites] scratch of sites_between */
     uint64_t shape_mismatch, tokens_cut;
     size_t n_natural;
@@ -125,11 +140,25 @@ static inline const struct ds_call *arm_call(const struct arm_table *t, size_t r
 
 /* verdict_tables.c */
 int analysis_build(struct ds_analysis *a, struct ds_error *err);
+/* Adds trial `i` of the source to the table's list, ascending in repeat. */
+void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i);
+/* Fills the table from its list of trials. */
+int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err);
 uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_t guess);
 /* Rows that the kernel of this capture was given, as the launch says; where it does not: the call's
  * rows, or for a site that exists only for some of them (logits) as many times the recorded ones as
  * the call has requests. */
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture);
+
+int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
+                 struct ds_error *err);
+
+/* verdict_sites.c: after an arm's first trial; after all arms. */
+void count_shares(const struct ds_analysis *a, struct arm_table *t);
+int fill_copies(struct ds_analysis *a, struct ds_error *err);
+/* The ranks that share the sum at the finding's site: where it is their sum, or where one side has
+ * other ranks than the other; else 0. */
+uint32_t ranks_of(const struct ds_analysis *a, const struct ds_finding *f);
 
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
  * repeats against each other. Ignored sites: absent. */
@@ -137,8 +166,37 @@ void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labe
 /* After label_pair: the sites between `site` and the nearest ones before it that both arms captured.
  * Returns how many; *first is the first of them. */
 uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first);
+/* Two tables that are compared, and the arms they belong to; healed: the one that t belongs to, or
+ * NULL. */
+struct pair {
+    const struct arm_table *t, *r;
+    const struct heal_table *healed;
+    uint32_t arm, ref;
+};
+/* Rows that cannot be compared -> a->skip; the rows of a causal input up to each -> a->prefix. */
+void find_skipped(struct ds_analysis *a, const struct pair *p);
+void fill_prefix(const struct ds_analysis *a, const struct pair *p, size_t site);
+/* What is known of the inputs of a site's rows, from status and prefix of the sites before ->
+ * a->inputs; what the site is to the pair -> a->open, a->gap. LABEL_BRIDGED if some of it comes
+ * across a gap, else 0. */
+uint8_t gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site);
+/* A site that is not shared has no labels, and hands on what is known of its inputs. */
+void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels);
 /* Fills excluded[] of every arm and kernel_unstable[]. labels: scratch. */
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err);
+
+/* verdict_heal.c. NULL: there is none. */
+const struct heal_table *healed_table(const struct ds_analysis *a, uint32_t arm, uint32_t ref);
+int collect_healed(struct ds_analysis *a, struct ds_error *err);
+int fill_healed(struct ds_analysis *a, struct ds_error *err);
+/* Adds to a->inputs what an input read by the whole call is in a heal trial. */
+void add_neighbours(struct ds_analysis *a, const struct heal_table *h, size_t from);
+/* labels[cells] of a heal trial; unstable and judged: its trials disagree on equal inputs. */
+void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels);
+/* Labels of arm against ref where both had the inputs of `base` (which ref may be), from heal trials;
+ * only what is judged counts. 0: no heal trial says anything. other: scratch. */
+int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
+                      uint8_t *labels, uint8_t *other);
 
 /* verdict_repeat.c: the factor "repeat" (entry 0). */
 int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
@@ -153,6 +211,10 @@ int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *
 /* verdict_factor.c: everything that comes from comparing arms. */
 int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);
+/* Tells the finding at a cell that both arms have: rows and positions are those that drift at its
+ * site in the phase (-1: any). */
+void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                   size_t cell, int phase, struct ds_finding *out);
 /* Fills *out with the first drifting cell (execution order) of labels whose reference row has that
  * phase (-1: any). */
 int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
@@ -185,6 +247,7 @@ int32_t place_in_stream(const struct ds_analysis *a, uint32_t arm, const struct 
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
 
+void verdict_drop_kernel(struct ds_verdict *v, size_t k);
 /* Keeps a text with the verdict; NULL when out of memory. */
 char *verdict_own(struct ds_verdict *v, const char *text, struct ds_error *err);
 int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ...)

@@ -15,10 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
- * input. */
-enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
-
 /* Expected disagreements below which an arm that showed none does not count as free of a kernel's
  * instability. */
 #define ENOUGH_EXPECTED 5.0
@@ -33,12 +29,13 @@ static const uint8_t status_of_label[] = {
 };
 
 /* Rows that cannot be compared: absent on a side, or after a token that is not the same on both. */
-static void find_skipped(struct ds_analysis *a, uint32_t arm, uint32_t ref)
+void find_skipped(struct ds_analysis *a, const struct pair *p)
 {
-    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    const struct arm_table *t = p->t, *r = p->r;
+    const uint32_t arm = p->arm, ref = p->ref;
     int32_t request = 0, until = INT32_MAX;
     int vary = arm != ref && prompts_vary(a);
-    int known = 0, alike = arm == ref || (!vary && fed_alike(t, r));
+    int known = 0, alike = t == r || (!vary && fed_alike(t, r));
     for (size_t i = 0; i < a->n_rows; i++) {
         a->skip[i] = t->row[i] == NONE || r->row[i] == NONE;
         if (alike || a->skip[i])
@@ -61,9 +58,9 @@ static void find_skipped(struct ds_analysis *a, uint32_t arm, uint32_t ref)
 /* prefix[row] = worst status of the rows of the same request up to it. A row that neither side
  * recorded says nothing; one that only one side has makes the rest unknown, unless it is padding.
  */
-static void fill_prefix(const struct ds_analysis *a, const struct arm_table *t,
-                        const struct arm_table *r, size_t site)
+void fill_prefix(const struct ds_analysis *a, const struct pair *p, size_t site)
 {
+    const struct arm_table *t = p->t, *r = p->r;
     const uint8_t *status = a->status + site * a->n_rows;
     uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
     int open = a->open[site] != SITE_SHARED;
@@ -98,17 +95,25 @@ static void add_whole_call(struct ds_analysis *a, const struct arm_table *t, siz
             a->inputs[i] = a->call_status[arm_row(t, i)->call];
 }
 
-static void add_input(struct ds_analysis *a, const struct arm_table *t, uint32_t edge)
+static void add_input(struct ds_analysis *a, const struct pair *p, uint32_t edge)
 {
     const size_t from = a->in_from[edge];
     if (a->in_kind[edge] != DS_EDGE_ROW && a->in_kind[edge] != DS_EDGE_CAUSAL) {
-        add_whole_call(a, t, from);
+        if (p->healed)
+            add_neighbours(a, p->healed, from);
+        else
+            add_whole_call(a, p->t, from);
         return;
     }
     const uint8_t *in =
         (a->in_kind[edge] == DS_EDGE_ROW ? a->status : a->prefix) + from * a->n_rows;
     for (size_t i = 0; i < a->n_rows; i++)
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
+}
+
+static int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
+{
+    return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
 }
 
 /* Whether another input of `site` is the same stage and was captured by both arms: the stage before
@@ -135,24 +140,37 @@ static int same_place(const struct ds_analysis *a, size_t from, size_t site)
             strcmp(x->stage, y->part) == 0);
 }
 
-/* Fills a->inputs with the worst status of each row's inputs. Returns LABEL_BRIDGED if some of it
- * comes across a gap, and sets *known to how many inputs say something. */
-static uint8_t gather_inputs(struct ds_analysis *a, const struct arm_table *t, size_t site,
-                             uint32_t *known)
+/* known: how many of the site's inputs say something. */
+static uint8_t site_of_pair(const struct ds_analysis *a, const struct pair *p, size_t site,
+                            uint32_t known)
+{
+    if (both_have(p->t, p->r, site))
+        return SITE_SHARED;
+    if (!known)
+        return SITE_LOST;
+    /* What other arms of the record have and these two have not is no part of their pass. */
+    return p->t->has[site] || p->r->has[site] || !a->shown[site] ? SITE_GAP : SITE_OPEN;
+}
+
+uint8_t gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site)
 {
     uint8_t bridged = 0;
-    *known = 0;
+    uint32_t known = 0;
     memset(a->inputs, IN_EQUAL, a->n_rows);
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
         size_t from = a->in_from[e];
         if (a->open[from] == SITE_LOST ||
             (a->open[from] != SITE_SHARED && stands_beside(a, site, from)))
             continue;
-        ++*known;
+        known++;
         if (a->open[from] == SITE_GAP || (a->open[from] == SITE_OPEN && a->gap[from]))
             bridged |= a->gap[from] || !same_place(a, from, site) ? LABEL_BRIDGED : 0;
-        add_input(a, t, e);
+        add_input(a, p, e);
     }
+    if (!known && a->in_start[site + 1] > a->in_start[site])
+        memset(a->inputs, IN_UNKNOWN, a->n_rows); /* it has inputs, and none of them is known */
+    a->open[site] = site_of_pair(a, p, site, known);
+    a->gap[site] = bridged != 0;
     return bridged;
 }
 
@@ -189,8 +207,7 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
     return in == IN_EQUAL ? DS_LABEL_ORIGIN | judged : DS_LABEL_UNKNOWN;
 }
 
-/* A site that is not shared hands on what is known of its inputs. */
-static void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels)
+void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels)
 {
     uint8_t *status = a->status + site * a->n_rows;
     memset(labels + site * a->n_rows, DS_LABEL_ABSENT, a->n_rows);
@@ -198,30 +215,15 @@ static void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels)
         status[i] = a->skip[i] ? IN_UNKNOWN : a->inputs[i];
 }
 
-static uint8_t site_of_pair(const struct ds_analysis *a, const struct arm_table *t,
-                            const struct arm_table *r, size_t site, uint32_t known)
-{
-    if (t->has[site] && r->has[site])
-        return SITE_SHARED;
-    if (!known)
-        return SITE_LOST;
-    /* What other arms of the record have and these two have not is no part of their pass. */
-    return t->has[site] || r->has[site] || !a->shown[site] ? SITE_GAP : SITE_OPEN;
-}
-
 static void label_all(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
-    find_skipped(a, arm, ref);
+    const struct pair p = {.t = t, .r = r, .arm = arm, .ref = ref};
+    find_skipped(a, &p);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
-        uint32_t known;
-        const uint8_t bridged = gather_inputs(a, t, site, &known);
+        const uint8_t bridged = gather_inputs(a, &p, site);
         const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
-        a->open[site] = site_of_pair(a, t, r, site, known);
-        a->gap[site] = bridged != 0;
-        if (!known && a->in_start[site + 1] > a->in_start[site])
-            memset(a->inputs, IN_UNKNOWN, a->n_rows); /* it has inputs, and none of them is known */
         if (a->open[site] != SITE_SHARED)
             pass_through(a, site, labels);
         for (size_t i = 0; a->open[site] == SITE_SHARED && i < a->n_rows; i++) {
@@ -232,7 +234,7 @@ static void label_all(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t
             a->status[first + i] = status_of_label[label & LABEL_MASK];
         }
         if (a->feeds_causal[site])
-            fill_prefix(a, t, r, site);
+            fill_prefix(a, &p, site);
     }
 }
 
@@ -344,9 +346,43 @@ static int count_pairs(const struct ds_analysis *a, const struct arm_table *t,
     return rc;
 }
 
+/* A disagreement of family k in this arm, at a cell. fresh: not counted yet. */
+static void blame(struct ds_analysis *a, struct arm_table *t, size_t k, size_t cell, int fresh,
+                  struct evidence *all)
+{
+    t->excluded[k] = EXCLUDED_SEEN;
+    a->kernel_unstable[k / a->n_stages] |= !is_ignored(a, cell / a->n_rows);
+    all[k].seen = 1;
+    all[k].unstable += fresh != 0;
+}
+
+/* Heal trials of one arm as further repeats, all on equal inputs: those healed to the arm's own rows
+ * must give them, those healed to another arm's must agree with each other, and where the natural
+ * trial had that arm's inputs by itself, with it. natural: labels of the arm's repeats. */
+static void count_healed(struct ds_analysis *a, const struct heal_table *h, const uint8_t *natural,
+                         uint8_t *labels, struct evidence *all, uint64_t *mine)
+{
+    struct arm_table *t = &a->arms[h->arm];
+    int own = h->arm == h->ref;
+    label_healed(a, h, labels);
+    for (size_t cell = 0; cell < a->cells && (own || h->t.n_trials > 1); cell++) {
+        uint8_t label = labels[cell] & LABEL_MASK, before = natural[cell];
+        if (label != DS_LABEL_UNSTABLE && !(labels[cell] & LABEL_JUDGED))
+            continue;
+        size_t k = family(a, &h->t, cell / a->n_rows, cell);
+        if (!(before & LABEL_JUDGED)) {
+            mine[k]++;
+            a->kernel_repeats[h->t.kernel[cell]]++;
+        }
+        if (label == DS_LABEL_UNSTABLE ? own || labels[cell] & LABEL_JUDGED
+                                       : own && label == DS_LABEL_ORIGIN)
+            blame(a, t, k, cell, (before & LABEL_MASK) != DS_LABEL_ORIGIN, all);
+    }
+}
+
 /* One arm's repeats: mine[family] = digests judged on stable inputs. */
-static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct evidence *all,
-                         uint64_t *mine, struct ds_error *err)
+static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, uint8_t *healed,
+                         struct evidence *all, uint64_t *mine, struct ds_error *err)
 {
     struct arm_table *t = &a->arms[arm];
     int shown = 0;
@@ -362,12 +398,12 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, s
         }
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
-        t->excluded[k] = EXCLUDED_SEEN;
-        a->kernel_unstable[t->kernel[cell]] |= !is_ignored(a, cell / a->n_rows);
-        all[k].seen = 1;
-        all[k].unstable += label == DS_LABEL_ORIGIN && labels[cell] & LABEL_JUDGED;
+        blame(a, t, k, cell, label == DS_LABEL_ORIGIN && labels[cell] & LABEL_JUDGED, all);
         shown = 1;
     }
+    for (size_t i = 0; i < a->n_healed; i++)
+        if (a->healed[i].arm == arm)
+            count_healed(a, &a->healed[i], labels, healed, all, mine);
     for (size_t k = 0; k < a->n_families; k++)
         all[k].judged += t->excluded[k] ? mine[k] : 0;
     return shown ? count_pairs(a, t, labels, all, err) : 0;
@@ -380,12 +416,14 @@ int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_erro
         return ds_fail(err, "record: too many arms and kernels");
     uint64_t *mine = ds_calloc(n, sizeof *mine, "kernel repeats", err);
     struct evidence *all = ds_calloc(a->n_families, sizeof *all, "kernel repeats", err);
-    int rc = mine && all ? 0 : -1;
+    uint8_t *healed = ds_calloc(a->cells, 1, "labels", err);
+    int rc = mine && all && healed ? 0 : -1;
     for (uint32_t i = 0; rc == 0 && i < a->h->n_arms; i++)
         if (a->arms[i].n_trials >= 2)
-            rc = count_repeats(a, i, labels, all, mine + i * a->n_families, err);
+            rc = count_repeats(a, i, labels, healed, all, mine + i * a->n_families, err);
     if (rc == 0)
         suspect(a, all, mine);
+    free(healed);
     free(mine);
     free(all);
     return rc;

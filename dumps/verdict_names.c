@@ -75,6 +75,24 @@ int verdict_note(struct ds_verdict *v, struct ds_error *err, const char *fmt, ..
     return keep(&v->notes, &v->n_notes, text, err) ? 0 : -1;
 }
 
+static void free_kernel(const struct ds_verdict *v, struct ds_kernel_verdict *kv)
+{
+    for (size_t f = 0; kv->class_of && f < v->n_factors; f++)
+        free(kv->class_of[f]);
+    for (uint32_t i = 0; i < kv->n_switches; i++)
+        free(kv->switches[i].rows);
+    free(kv->class_of);
+    free(kv->condition);
+    free(kv->switches);
+}
+
+void verdict_drop_kernel(struct ds_verdict *v, size_t k)
+{
+    free_kernel(v, &v->kernels[k]);
+    v->n_kernels--;
+    memmove(&v->kernels[k], &v->kernels[k + 1], (v->n_kernels - k) * sizeof *v->kernels);
+}
+
 void ds_verdict_free(struct ds_verdict *v)
 {
     ds_census_free(v->census);
@@ -83,16 +101,8 @@ void ds_verdict_free(struct ds_verdict *v)
             free(v->factors[f].phase[p].class_of);
         free(v->factors[f].values);
     }
-    for (size_t k = 0; v->kernels && k < v->n_kernels; k++) {
-        struct ds_kernel_verdict *kv = &v->kernels[k];
-        for (size_t f = 0; kv->class_of && f < v->n_factors; f++)
-            free(kv->class_of[f]);
-        for (uint32_t i = 0; i < kv->n_switches; i++)
-            free(kv->switches[i].rows);
-        free(kv->class_of);
-        free(kv->condition);
-        free(kv->switches);
-    }
+    for (size_t k = 0; v->kernels && k < v->n_kernels; k++)
+        free_kernel(v, &v->kernels[k]);
     for (size_t i = 0; i < v->n_notes; i++)
         free(v->notes[i]);
     for (size_t i = 0; i < v->n_owned; i++)

@@ -50,6 +50,14 @@ static int trial_order(const struct ds_source *s, size_t x, size_t y)
     return a->repeat != b->repeat ? a->repeat < b->repeat : x < y;
 }
 
+void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i)
+{
+    uint32_t at = t->n_trials++;
+    for (; at > 0 && trial_order(s, i, t->trials[at - 1]); at--)
+        t->trials[at] = t->trials[at - 1];
+    t->trials[at] = i;
+}
+
 static int collect_trials(struct ds_analysis *a, struct ds_error *err)
 {
     const struct ds_source *s = a->src;
@@ -70,11 +78,7 @@ static int collect_trials(struct ds_analysis *a, struct ds_error *err)
         const struct ds_trial *info = s->info(s->ctx, i);
         if (info->pass != DS_PASS_NATURAL)
             continue;
-        struct arm_table *t = &a->arms[info->arm];
-        uint32_t at = t->n_trials++;
-        for (; at > 0 && trial_order(s, i, t->trials[at - 1]); at--)
-            t->trials[at] = t->trials[at - 1];
-        t->trials[at] = i;
+        table_add_trial(s, &a->arms[info->arm], i);
         a->n_natural++;
     }
     return 0;
@@ -112,7 +116,7 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
     size_t n = 0, cap = 0;
     uint64_t digests = 0;
     for (size_t i = 0; i < a->src->n_trials; i++) {
-        if (a->src->info(a->src->ctx, i)->pass != DS_PASS_NATURAL)
+        if (a->src->info(a->src->ctx, i)->pass == DS_PASS_BARE)
             continue;
         const struct ds_trial_data *t = a->src->get(a->src->ctx, i, err);
         if (!t || check_trial(a, t, i, err) != 0 ||
@@ -141,7 +145,7 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
         return ds_fail(err, "record: %zu sites times %zu rows do not fit in memory", a->n_sites,
                        a->n_rows);
     /* The tables are dense; a hostile record must not turn a small file into a huge allocation. */
-    uint64_t tables = 0;
+    uint64_t tables = a->n_healed;
     for (size_t i = 0; i < a->h->n_arms; i++)
         tables += a->arms[i].n_trials != 0;
     if (a->cells && tables > (UINT64_C(1) << 22) / a->cells && tables > (digests * 64) / a->cells)
@@ -151,8 +155,8 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
     return 0;
 }
 
-static int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
-                        struct ds_error *err)
+int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,
+                 struct ds_error *err)
 {
     for (size_t i = 0; i < a->n_kernels; i++)
         if (strcmp(a->kernels[i].op, l->op) == 0 &&
@@ -347,7 +351,7 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
     return rc;
 }
 
-static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err)
+int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err)
 {
     t->rep = a->src->get(a->src->ctx, t->trials[0], err);
     uint32_t *map = NULL;
@@ -356,65 +360,18 @@ static int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error 
         !(t->kernel = ds_calloc(a->cells, sizeof *t->kernel, "kernel table", err)) ||
         !(t->state = ds_calloc(a->cells, 1, "state table", err)) ||
         !(t->has = ds_calloc(a->n_sites, 1, "state table", err)) ||
+        !(t->shares = ds_calloc(a->n_sites, sizeof *t->shares, "state table", err)) ||
         !(t->row = ds_calloc(a->n_rows, sizeof *t->row, "row table", err)) ||
         !(t->requests = ds_calloc(t->rep->n_calls, sizeof *t->requests, "call table", err)) ||
         map_rows(a, t->rep, &map, err) != 0)
         return -1;
     int rc = fill_first(a, t, map, err);
     free(map);
+    if (rc == 0)
+        count_shares(a, t);
     if (rc == 0 && t->n_trials > 1)
         rc = fill_repeats(a, t, err);
     return rc;
-}
-
-/* ---- copies that not every arm makes --------------------------------------------------------- */
-
-/* The site whose rows a copy copies, NONE if it has no such input. */
-static uint32_t copied_site(const struct ds_analysis *a, size_t site)
-{
-    if (strcmp(a->h->sites[site].stage, "transfer") != 0)
-        return NONE;
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        if (a->in_kind[e] == DS_EDGE_ROW)
-            return a->in_from[e];
-    return NONE;
-}
-
-static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, size_t from,
-                    struct ds_error *err)
-{
-    static const struct ds_launch none = {.op = "transfer", .variant = "none"};
-    const size_t to = site * a->n_rows, n = a->n_rows;
-    uint16_t kernel;
-    from *= n;
-    if (kernel_index(a, &none, &kernel, err) != 0)
-        return -1;
-    memcpy(t->digest + to, t->digest + from, n * sizeof *t->digest);
-    memcpy(t->capture + to, t->capture + from, n * sizeof *t->capture);
-    memcpy(t->state + to, t->state + from, n);
-    if (t->odd)
-        memcpy(t->odd + to, t->odd + from, n * sizeof *t->odd);
-    for (size_t i = 0; i < n; i++)
-        t->kernel[to + i] = kernel;
-    t->has[site] = HAS_STAND_IN;
-    return 0;
-}
-
-static int fill_copies(struct ds_analysis *a, struct ds_error *err)
-{
-    if (!(a->shown = ds_calloc(a->n_sites, 1, "sites", err)))
-        return -1;
-    for (size_t i = 0; i < a->h->n_arms; i++)
-        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++)
-            a->shown[s] |= a->arms[i].has[s];
-    for (size_t i = 0; i < a->h->n_arms; i++)
-        for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++) {
-            struct arm_table *t = &a->arms[i];
-            const uint32_t from = !a->shown[s] || t->has[s] ? NONE : copied_site(a, s);
-            if (from != NONE && t->has[from] && stand_in(a, t, s, from, err) != 0)
-                return -1;
-        }
-    return 0;
 }
 
 uint32_t capture_m(const struct arm_table *t, size_t row, uint32_t capture)
@@ -518,8 +475,9 @@ static int index_values(struct ds_analysis *a, struct ds_error *err)
 int analysis_build(struct ds_analysis *a, struct ds_error *err)
 {
     if (!(a->arms = ds_calloc(a->h->n_arms, sizeof *a->arms, "arms", err)) ||
-        collect_trials(a, err) != 0 || index_repeats(a, err) != 0 || collect_keys(a, err) != 0 ||
-        index_edges(a, err) != 0 || index_values(a, err) != 0 || index_stages(a, err) != 0)
+        collect_trials(a, err) != 0 || collect_healed(a, err) != 0 || index_repeats(a, err) != 0 ||
+        collect_keys(a, err) != 0 || index_edges(a, err) != 0 || index_values(a, err) != 0 ||
+        index_stages(a, err) != 0)
         return -1;
     size_t calls = 0;
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -530,6 +488,11 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
     }
     if (fill_copies(a, err) != 0)
         return -1;
+    if (fill_healed(a, err) != 0)
+        return -1;
+    for (size_t i = 0; i < a->n_healed; i++)
+        if (a->healed[i].t.rep->n_calls > calls)
+            calls = a->healed[i].t.rep->n_calls;
     a->n_families = a->n_kernels * a->n_stages;
     if (!(a->kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(a->kernel_repeats = ds_calloc(a->n_kernels, sizeof *a->kernel_repeats, "kernels", err)) ||

@@ -16,6 +16,27 @@ static void run_team(void *team, void (*fn)(void *arg, int thread, int threads),
     ds_team_run(team, fn, arg);
 }
 
+/* The window as the attention kernel is given it: 0 where no slot can be outside it. */
+static int32_t window_of(const struct ds_model *m, const struct ds_forward_config *c)
+{
+    return m->hp.window < c->capacity ? m->hp.window : 0;
+}
+
+static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,
+                           struct ds_error *err)
+{
+    const struct ds_kernel *k = c->kernels.op[DS_OP_ATTENTION];
+    const char *lacks = window_of(m, c) && !(k->features & DS_FEATURE_WINDOW) ? "a sliding window"
+                        : m->hp.soft_cap > 0.0f && !(k->features & DS_FEATURE_SOFT_CAP)
+                            ? "a soft cap of scores"
+                            : NULL;
+    if (!lacks)
+        return 0;
+    ds_fail(err, "%.200s has %s, which attention/%s cannot do", m->name, lacks, k->name);
+    return ds_hint(err, "use a kernel set whose attention has it, such as pinned or "
+                        "vendor+attention=pinned");
+}
+
 static int check_config(const struct ds_model *m, const struct ds_forward_config *c,
                         struct ds_error *err)
 {
@@ -32,13 +53,17 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
             (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
-    if (ds_kernel_set_available(&c->kernels, err) != 0)
+    if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0)
         return -1;
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
         h->head_dim < 1 || h->d_ff < 1 || h->vocab < 1 || h->n_heads % h->n_kv_heads)
         return ds_fail(err, "%s: hyperparameters do not make a model", m->name);
-    return 0;
+    if ((c->ranks > 1 && !c->kernels.op[DS_OP_ALLREDUCE]) ||
+        (c->placement.n && !c->kernels.op[DS_OP_TRANSFER]))
+        return ds_fail(err, "forward pass: the kernel set has no %s",
+                       ds_op_name(c->ranks > 1 ? DS_OP_ALLREDUCE : DS_OP_TRANSFER));
+    return ds_placement_check(&c->placement, h->n_layers, err);
 }
 
 /* One activation buffer. The row count times the width is checked inside. */
@@ -90,9 +115,11 @@ static int make_map(struct ds_forward *f, struct ds_error *err)
 
 static int allocate_activations(struct ds_forward *f, struct ds_error *err)
 {
+    const struct ds_hparams *hp = &f->m->hp;
+    const int64_t dense = hp->n_experts ? 0 : f->d_ff;
     const struct {
         float **out;
-        int64_t width;
+        int64_t width; /* 0: this model has none */
         const char *what;
         int stage; /* one that writes it; the others have the same readers. -1: none */
     } list[] = {
@@ -106,16 +133,17 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
         {&f->k_rope, f->kv_dim, "k_rope rows", -1},
         {&f->attn_out, f->q_dim, "attn_out rows", DS_ST_ATTN_OUT},
         {&f->proj, f->d, "projection rows", DS_ST_O_PROJ},
-        {&f->gate, f->d_ff, "gate rows", DS_ST_GATE},
-        {&f->up, f->d_ff, "up rows", DS_ST_UP},
-        {&f->act, f->d_ff, "act rows", DS_ST_ACT},
-        {&f->kv_back, f->kv_dim, "cache rows read back", -1},
-        {&f->head_in, f->d, "head input rows", -1},
+        {&f->gate, dense, "gate rows", DS_ST_GATE},
+        {&f->up, dense, "up rows", DS_ST_UP},
+        {&f->act, dense, "act rows", DS_ST_ACT},
+        {&f->q_norm, hp->qk_norm ? f->q_dim : 0, "q_norm rows", DS_ST_Q_NORM},
+        {&f->k_norm, hp->qk_norm ? f->kv_dim : 0, "k_norm rows", DS_ST_K_NORM},
     };
     const uint64_t unrounded =
         f->config.dtype == DS_F32 ? 0 : ds_forward_unrounded(f->m, &f->config.kernels);
-    int64_t widest = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (list[i].width == 0)
+            continue;
         if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
             return -1;
         if (f->config.poison)
@@ -126,8 +154,23 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
             if (rows_of(f, &f->twin[n].unrounded, list[i].width, "rows before rounding", err) != 0)
                 return -1;
         }
-        if (list[i].width > widest)
-            widest = list[i].width;
+    }
+    return 0;
+}
+
+/* What stands between kernels and probes: one for all devices. */
+static int allocate_staging(struct ds_forward *f, struct ds_error *err)
+{
+    const int64_t widths[] = {f->d, f->q_dim, f->kv_dim, f->d_ff};
+    int64_t widest = ds_forward_moe_widest(f);
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
+        widest = widths[i] > widest ? widths[i] : widest;
+    if (rows_of(f, &f->kv_back, f->kv_dim, "cache rows read back", err) != 0 ||
+        rows_of(f, &f->head_in, f->d, "head input rows", err) != 0)
+        return -1;
+    if (f->config.poison) {
+        ds_forward_poison(f->kv_back, (size_t)f->config.max_rows * (size_t)f->kv_dim);
+        ds_forward_poison(f->head_in, (size_t)f->config.max_rows * (size_t)f->d);
     }
     if (f->config.dtype == DS_F32)
         return 0;
@@ -198,6 +241,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->kv_dim = (int64_t)hp->n_kv_heads * hp->head_dim;
     f->d_ff = hp->d_ff;
     f->vocab = hp->vocab;
+    f->window = window_of(f->m, &f->config);
     f->scale = (float)(1.0 / sqrt((double)hp->head_dim));
     const struct ds_forward_config *c = &f->config;
     f->team = ds_team_new(c->threads, err);
@@ -221,7 +265,9 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
                                     "page table of a call", err)))
         return -1;
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
-    if (!f->logits || allocate_activations(f, err) != 0 || allocate_plan(f, err) != 0)
+    if (!f->logits || ds_forward_moe_new(f, err) != 0 ||
+        ds_forward_devices_new(f, allocate_activations, err) != 0 ||
+        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0)
         return -1;
     int64_t positions = hp->context > 0 && hp->context < c->capacity ? hp->context : c->capacity;
     if (ds_model_rope_table(f->m, positions, err) != 0)
@@ -229,7 +275,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     if (c->place)
         *c->place = (struct ds_place){.doing = DS_DOING_PREPARE, .op = DS_OP_MATMUL};
     if (ds_model_prepare(f->m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
-        reserve_scratch(f, err) != 0)
+        ds_forward_ranks_new(f, err) != 0 || reserve_scratch(f, err) != 0)
         return -1;
     if (c->place)
         c->place->doing = DS_DOING_NOTHING;
@@ -259,29 +305,17 @@ void ds_forward_free(struct ds_forward *f)
 {
     if (!f)
         return;
-    void *owned[] = {f->resid[0],  f->resid[1],
-                     f->norm,      f->q,
-                     f->k,         f->v,
-                     f->q_rope,    f->k_rope,
-                     f->attn_out,  f->proj,
-                     f->gate,      f->up,
-                     f->act,       f->kv_back,
-                     f->head_in,   f->logits_memory,
-                     f->half,      f->half_row,
-                     f->seqs,      f->seen,
-                     f->ids,       f->positions,
-                     f->kv_len,    f->cache_row,
-                     f->rec,       f->logit_row,
-                     f->logit_rec, f->tokens,
-                     f->own_row,   f->exec.scratch,
-                     f->own_slot,  f->state,
-                     f->past,      f->planned,
-                     f->page_table};
+    ds_forward_devices_free(f);
+    ds_forward_ranks_free(f);
+    void *owned[] = {f->kv_back,   f->head_in,      f->logits_memory, f->half,      f->half_row,
+                     f->seqs,      f->seen,         f->ids,           f->positions, f->kv_len,
+                     f->cache_row, f->rec,          f->logit_row,     f->logit_rec, f->tokens,
+                     f->own_row,   f->exec.scratch, f->own_slot,      f->state,     f->past,
+                     f->planned,   f->page_table};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
-    for (int i = 0; i < f->n_twins; i++)
-        free(f->twin[i].unrounded);
     ds_kv_cache_free(&f->cache);
+    ds_forward_moe_free(f);
     ds_site_map_free(f->map);
     ds_team_free(f->team);
     free(f);

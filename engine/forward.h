@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/model.h"
+#include "engine/placement.h"
 #include "kernels/registry.h"
 #include "probes/driftscope_probe.h"
 
@@ -46,6 +47,8 @@ struct ds_forward_config {
     int32_t page_size;           /* 0 = one page per request */
     const struct ds_site *sites; /* [n_sites] the probe's (not kept); NULL: ds_forward_sites */
     size_t n_sites;
+    struct ds_placement placement; /* devices of the layers */
+    int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
     struct ds_place *place; /* where to say what is being done; NULL: nowhere */
@@ -70,6 +73,9 @@ struct ds_batch {
     int32_t n_seqs;
     int phase; /* DS_PHASE_PREFILL or DS_PHASE_DECODE */
 };
+
+/* Whether a model can be dealt to so many ranks; the error names the option --tp. */
+int ds_ranks_check(const struct ds_hparams *hp, int32_t ranks, struct ds_error *err);
 
 struct ds_forward;
 int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,

@@ -73,6 +73,8 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
 /* Rows of the call that a stage's kernel sees. */
 static int32_t launch_rows(const struct ds_forward *f, int stage)
 {
+    if (f->launch_rows)
+        return f->launch_rows;
     return stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
 }
 

@@ -64,8 +64,7 @@ static void follow_share(void *arg, int thread, int threads)
     }
 }
 
-/* y -> half or half -> y, spread over the team where that pays. */
-static void convert(struct ds_forward *f, float *y, int64_t n, int widen)
+void ds_pass_convert(struct ds_forward *f, float *y, int64_t n, int widen)
 {
     struct rounding r = {.dtype = f->config.dtype, .half = f->half, .y = y, .n = n, .widen = widen};
     if (n < 1 << 14)
@@ -96,32 +95,35 @@ static int show_at(struct ds_pass *p, int stage, uint32_t site, void *data, size
                          (uint32_t)width, NULL, 0, p->err);
 }
 
-static int show(struct ds_pass *p, int stage, void *data, size_t element)
+int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element)
 {
     return show_at(p, stage, ds_site_map_at(p->f->map, stage, p->layer, 0), data, element);
 }
 
-/* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
- * values) and shows it. A probe may write into what it is shown (healing), so 16-bit rows are
- * widened afterwards. */
-static int emit(struct ds_pass *p, int stage, float *y)
+int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
 {
     struct ds_forward *f = p->f;
+    const uint32_t site = ds_site_map_at(f->map, stage, p->layer, part);
     if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
     if (f->config.dtype == DS_F32)
-        return show(p, stage, y, sizeof *y);
+        return show_at(p, stage, site, y, sizeof *y);
     int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
     float *twin = unrounded_twin(f, y);
     if (twin)
         memcpy(twin, y, (size_t)n * sizeof *y);
-    convert(f, y, n, 0);
-    if (show(p, stage, f->half, sizeof *f->half) != 0)
+    ds_pass_convert(f, y, n, 0);
+    if (show_at(p, stage, site, f->half, sizeof *f->half) != 0)
         return -1;
-    convert(f, y, n, 1);
+    ds_pass_convert(f, y, n, 1);
     if (twin && p->probe)
         follow(f, twin, n);
     return 0;
+}
+
+static int emit(struct ds_pass *p, int stage, float *y)
+{
+    return ds_pass_emit(p, stage, 0, y);
 }
 
 /* Shows the logits rows (or tokens) that belong to recorded rows: one capture for every unbroken
@@ -163,9 +165,26 @@ static int rmsnorm(struct ds_pass *p, int stage, const float *x, const struct ds
     return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * f->d)) != 0 ? -1 : emit(p, stage, y);
 }
 
-static void matmul_args(const struct ds_forward *f, const struct ds_weight *w,
-                        const struct ds_weight *bias, int64_t rows, const float *x, float *y,
-                        struct ds_matmul_args *a)
+/* Every head is a row. */
+static int rmsnorm_heads(struct ds_pass *p, int stage, const float *x, int64_t heads,
+                         const struct ds_weight *w, float *y)
+{
+    struct ds_forward *f = p->f;
+    const int64_t width = f->m->hp.head_dim;
+    struct ds_rmsnorm_args a = {.rows = f->rows * heads,
+                                .width = width,
+                                .x = ds_forward_input(f, stage, x),
+                                .ldx = width,
+                                .weight = w->data,
+                                .eps = f->m->hp.rms_eps,
+                                .y = y,
+                                .ldy = width};
+    return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * width)) != 0 ? -1 : emit(p, stage, y);
+}
+
+void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
+                         const struct ds_weight *bias, int64_t rows, const float *x, float *y,
+                         struct ds_matmul_args *a)
 {
     *a = (struct ds_matmul_args){.rows = rows,
                                  .n = w->rows,
@@ -180,11 +199,13 @@ static void matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .ldy = w->rows};
 }
 
-static int matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
-                  const struct ds_weight *bias, float *y)
+int ds_pass_matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                   const struct ds_weight *bias, float *y)
 {
     struct ds_matmul_args a;
-    matmul_args(p->f, w, bias, p->f->rows, ds_forward_input(p->f, stage, x), y, &a);
+    if (p->f->rank_weights && (stage == DS_ST_O_PROJ || stage == DS_ST_DOWN))
+        return ds_pass_ranks(p, stage, x, w, bias, y);
+    ds_pass_matmul_args(p->f, w, bias, p->f->rows, ds_forward_input(p->f, stage, x), y, &a);
     return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * a.n)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -224,7 +245,8 @@ static int show_cache(struct ds_pass *p, int stage, float *cache)
         else
             memcpy(f->kv_back + row * width, there, width * sizeof *there);
     }
-    if (show(p, stage, f->half ? (void *)f->half : f->kv_back, ds_dtype_size(f->config.dtype)) != 0)
+    if (ds_pass_show(p, stage, f->half ? (void *)f->half : f->kv_back,
+                     ds_dtype_size(f->config.dtype)) != 0)
         return -1;
     for (uint32_t i = 0; i < f->n_rec; i++) {
         size_t row = (size_t)f->rec[i].slot;
@@ -276,6 +298,8 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .n_sequences = f->n_seqs,
                                     .max_q_len = f->max_q_len,
                                     .max_kv_len = f->max_kv_len,
+                                    .window = f->window,
+                                    .soft_cap = f->m->hp.soft_cap,
                                     .y = f->attn_out,
                                     .ldy = f->q_dim};
 }
@@ -338,11 +362,20 @@ static int before_layers(struct ds_pass *p)
         a.ids = f->own_row;
     }
     int failed = ds_forward_schedule(p) ||
-                 show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
-                 show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
-                 show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
+                 ds_pass_show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
+                 ds_pass_show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
+                 ds_pass_show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
                  emit(p, DS_ST_EMBED, a.y);
+    return -failed;
+}
+
+static int feed_forward(struct ds_pass *p, const struct ds_layer *w)
+{
+    struct ds_forward *f = p->f;
+    int failed = ds_pass_matmul(p, DS_ST_GATE, f->norm, w->gate, w->gate_bias, f->gate) ||
+                 ds_pass_matmul(p, DS_ST_UP, f->norm, w->up, w->up_bias, f->up) || silu_mul(p) ||
+                 ds_pass_matmul(p, DS_ST_DOWN, f->act, w->down, w->down_bias, f->proj);
     return -failed;
 }
 
@@ -350,22 +383,28 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
 {
     struct ds_forward *f = p->f;
     const struct ds_hparams *hp = &f->m->hp;
-    float *in = f->resid[0], *mid = f->resid[1];
+    if (ds_pass_enter_layer(p) != 0)
+        return -1;
+    float *in = f->resid[0], *mid = f->resid[1], *q = f->q, *k = f->k;
     int failed = rmsnorm(p, DS_ST_ATTN_NORM, in, w->attn_norm, f->norm) ||
-                 matmul(p, DS_ST_Q_PROJ, f->norm, w->q, w->q_bias, f->q) ||
-                 matmul(p, DS_ST_K_PROJ, f->norm, w->k, w->k_bias, f->k) ||
-                 matmul(p, DS_ST_V_PROJ, f->norm, w->v, w->v_bias, f->v) ||
-                 rope(p, DS_ST_Q_ROPE, f->q, hp->n_heads, f->q_rope) ||
-                 rope(p, DS_ST_K_ROPE, f->k, hp->n_kv_heads, f->k_rope) ||
-                 cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
-                 cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
-                 matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
-                 add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
-                 rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||
-                 matmul(p, DS_ST_GATE, f->norm, w->gate, w->gate_bias, f->gate) ||
-                 matmul(p, DS_ST_UP, f->norm, w->up, w->up_bias, f->up) || silu_mul(p) ||
-                 matmul(p, DS_ST_DOWN, f->act, w->down, w->down_bias, f->proj) ||
-                 add(p, DS_ST_RESID_FFN, mid, f->proj, in);
+                 ds_pass_matmul(p, DS_ST_Q_PROJ, f->norm, w->q, w->q_bias, f->q) ||
+                 ds_pass_matmul(p, DS_ST_K_PROJ, f->norm, w->k, w->k_bias, f->k) ||
+                 ds_pass_matmul(p, DS_ST_V_PROJ, f->norm, w->v, w->v_bias, f->v);
+    if (hp->qk_norm) {
+        q = f->q_norm;
+        k = f->k_norm;
+        failed = failed || rmsnorm_heads(p, DS_ST_Q_NORM, f->q, hp->n_heads, w->q_norm, q) ||
+                 rmsnorm_heads(p, DS_ST_K_NORM, f->k, hp->n_kv_heads, w->k_norm, k);
+    }
+    failed = failed || rope(p, DS_ST_Q_ROPE, q, hp->n_heads, f->q_rope) ||
+             rope(p, DS_ST_K_ROPE, k, hp->n_kv_heads, f->k_rope) ||
+             cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
+             cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
+             ds_pass_matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
+             add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
+             rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||
+             (hp->n_experts ? ds_pass_experts(p, w) : feed_forward(p, w)) ||
+             add(p, DS_ST_RESID_FFN, mid, f->proj, in);
     return -failed;
 }
 
@@ -379,7 +418,7 @@ static int choose_tokens(struct ds_pass *p)
     for (int32_t i = 0; i < f->n_logits; i++)
         memcpy(f->head_in + i * f->d, norm + f->logit_row[i] * f->d, (size_t)f->d * sizeof(float));
     struct ds_matmul_args a;
-    matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
+    ds_pass_matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
     if (ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
         show_chosen(p, DS_ST_LOGITS, f->logits, sizeof *f->logits) != 0)
         return -1;
@@ -404,6 +443,7 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
     struct ds_pass p = {
         .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
     memset(f->launch_known, 0, sizeof f->launch_known);
+    ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
     if (before_layers(&p) != 0)
         return -1;
     for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
@@ -429,11 +469,16 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
     const struct ds_hparams *hp = &f->m->hp;
     const struct ds_kernel *const *k = f->config.kernels.op;
     const struct ds_layer *l = &f->m->layers[0];
-    const struct ds_weight *weights[] = {l->q,    l->k,  l->v,    l->o,
-                                         l->gate, l->up, l->down, f->m->head};
+    const struct ds_weight *weights[] = {
+        l->q,           l->k,         l->v,           l->o,
+        l->gate,        l->up,        l->down,        l->router,
+        l->gate_exps,   l->up_exps,   l->down_exps,   f->m->head,
+        l->gate_shared, l->up_shared, l->down_shared, l->router_shared};
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
         struct ds_matmul_args a;
-        matmul_args(f, weights[i], NULL, rows, f->norm, f->proj, &a);
+        if (!weights[i])
+            continue;
+        ds_pass_matmul_args(f, weights[i], NULL, rows, f->norm, f->proj, &a);
         if (ds_forward_scratch(f, k[DS_OP_MATMUL], &a, err) != 0)
             return -1;
     }
@@ -447,13 +492,14 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                                    .ldy = f->d};
     struct ds_attention_args attn;
     ds_forward_attention_args(f, 0, &attn);
-    struct ds_silu_mul_args silu = {.rows = rows,
-                                    .width = f->d_ff,
-                                    .gate = f->gate,
-                                    .up = f->up,
-                                    .ldx = f->d_ff,
-                                    .y = f->act,
-                                    .ldy = f->d_ff};
+    const int64_t width = hp->n_experts ? hp->d_ff_expert : f->d_ff;
+    struct ds_silu_mul_args silu = {.rows = hp->n_experts ? rows * hp->top_k : rows,
+                                    .width = width,
+                                    .gate = hp->n_experts ? f->moe.gate : f->gate,
+                                    .up = hp->n_experts ? f->moe.up : f->up,
+                                    .ldx = width,
+                                    .y = hp->n_experts ? f->moe.act : f->act,
+                                    .ldy = width};
     struct ds_add_args sum = {.rows = rows,
                               .width = f->d,
                               .a = f->norm,

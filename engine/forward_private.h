@@ -13,7 +13,38 @@
  */
 #define DS_POISON_BITS 0x7fd5a5a5u
 
-enum { DS_TWINS = 13 };
+enum { DS_TWINS = 15, DS_BUFFERS = 15 };
+
+struct ds_twin {
+    float *rounded, *unrounded;
+};
+
+/* The activation buffers of a device that the pass is not working in. */
+struct ds_device {
+    float *buffer[DS_BUFFERS];
+    struct ds_twin twin[DS_TWINS];
+    int n_twins;
+};
+
+/* What a call of a model with experts needs, all NULL without. A pair is a row and one of its
+ * choices, number row * top_k + choice; pairs are gathered by expert, and `place` says where. */
+struct ds_moe {
+    int64_t addends;         /* of a row's sum: top_k, one more with an expert for all rows */
+    float *logits;           /* [rows][experts] */
+    float *chosen, *weights; /* [rows][top_k], [rows][addends] */
+    float *x, *gate, *up, *act, *y;           /* [pairs][...], gathered */
+    float *sum_of;                            /* [rows][addends][d] */
+    float *shown;                             /* rows of one site, as a probe sees them */
+    float *shared_logits, *two, *two_weights; /* [rows], [rows][2]: of the expert for all rows */
+    float *gate_shared, *up_shared, *act_shared;
+    int32_t *ids, *two_ids;   /* [rows][top_k], [rows][2] */
+    int32_t *pair, *place;    /* [pairs] pair at a place, place of a pair */
+    int32_t *first;           /* [experts + 1] place of each expert's first pair */
+    uint32_t *only;           /* [rows] recorded rows being shown ... */
+    int32_t *from;            /* [rows] ... and their places */
+    uint32_t *rec_of;         /* [rows] number among the recorded rows, or UINT32_MAX */
+    struct ds_launch *launch; /* [experts] */
+};
 
 struct ds_forward {
     struct ds_model *m;
@@ -23,6 +54,7 @@ struct ds_forward {
     struct ds_exec exec;
     struct ds_kv_cache cache;
     int64_t d, q_dim, kv_dim, d_ff, vocab;
+    int32_t window;    /* 0 where none of the cache's slots is outside it */
     float scale;       /* of attention scores: 1 / sqrt(head_dim) */
     uint64_t launches; /* so far; makes exec.seed */
     uint64_t seed;
@@ -30,17 +62,23 @@ struct ds_forward {
     /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
     float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
     float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
+    float *q_norm, *k_norm; /* NULL in models without, as gate, up and act in those with experts */
     /* The same as above before rounding, where a kernel of this pass reads that. */
-    struct {
-        float *rounded, *unrounded;
-    } twin[DS_TWINS];
+    struct ds_twin twin[DS_TWINS];
     int n_twins;
+    struct ds_moe moe;
     float *kv_back; /* cache rows of a call, read back */
     float *head_in; /* final_norm rows whose logits are wanted */
     float *logits;  /* [max_rows][vocab], touched only as far as used */
     void *logits_memory;
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
+
+    /* Devices and ranks; NULL where there is one. */
+    struct ds_device *devices; /* [DS_MOST_DEVICES]; that of `device` is out of date */
+    int32_t device;            /* whose buffers the pointers above are */
+    struct ds_rank_weight *rank_weights;
+    float *partial[DS_MOST_RANKS]; /* [max_rows][d] */
 
     /* The call being run. */
     int32_t rows, n_seqs, n_logits;
@@ -78,6 +116,7 @@ struct ds_forward {
      * question per stage is enough. */
     struct ds_launch launch[DS_ST_COUNT];
     uint8_t launch_known[DS_ST_COUNT];
+    int32_t launch_rows; /* of the launch at hand, where it is not of the whole call; else 0 */
 };
 
 /* One call under way. */
@@ -106,6 +145,10 @@ const float *ds_forward_input(const struct ds_forward *f, int stage, const float
  * for. The caller's control word is checked after every launch, that of the other threads once a
  * call (after every launch when poisoning). */
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n);
+/* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
+ * values) and shows it at the stage's site of that part. A probe may write into what it is shown
+ * (healing), so 16-bit rows are widened afterwards. */
+int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y);
 /* Keeps the launch choice of a stage for this call's captures; args may be NULL for what the engine
  * makes itself. */
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args);
@@ -118,6 +161,40 @@ int ds_pass_restore_team(const struct ds_pass *p);
  * so this seldom happens later. */
 int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
                        struct ds_error *err);
+
+/* forward_devices.c: buffers for every device of the placement, each made by `allocate`, which fills
+ * the pointers of f; the pass works in those of one device. */
+int ds_forward_devices_new(struct ds_forward *f,
+                           int (*allocate)(struct ds_forward *f, struct ds_error *err),
+                           struct ds_error *err);
+void ds_forward_devices_free(struct ds_forward *f);
+void ds_forward_to_device(struct ds_forward *f, int32_t device);
+/* Before a layer's first stage: the residual rows go to the layer's device if it is another one. */
+int ds_pass_enter_layer(struct ds_pass *p);
+
+/* forward_ranks.c: a matmul whose sum is cut over ranks: partial sums, their sum, the stage. */
+int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err);
+void ds_forward_ranks_free(struct ds_forward *f);
+int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                  const struct ds_weight *bias, float *y);
+/* Shows all recorded rows of a stage's site. */
+int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element);
+/* y -> f->half, or with `widen` f->half -> y; spread over the team where that pays. */
+void ds_pass_convert(struct ds_forward *f, float *y, int64_t n, int widen);
+void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
+                         const struct ds_weight *bias, int64_t rows, const float *x, float *y,
+                         struct ds_matmul_args *a);
+/* A matmul of all rows, emitted. */
+int ds_pass_matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
+                   const struct ds_weight *bias, float *y);
+
+/* forward_moe.c. Memory; nothing for a model without experts. */
+int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err);
+void ds_forward_moe_free(struct ds_forward *f);
+/* Elements of a call row that f->half must hold. */
+int64_t ds_forward_moe_widest(const struct ds_forward *f);
+/* From f->norm to the experts' sum in f->proj. */
+int ds_pass_experts(struct ds_pass *p, const struct ds_layer *w);
 
 /* Fills n floats with the poison pattern. */
 void ds_forward_poison(float *y, size_t n);

@@ -17,13 +17,16 @@ enum ds_weights { DS_WEIGHTS_F32, DS_WEIGHTS_FILE };
 /* One weight tensor, row-major [rows][cols] (a vector has rows = 1). `digest`: XXH3-64, seed 0,
  * over the f32 bytes, however the weight is kept. */
 struct ds_weight {
-    char name[64];      /* as in the GGUF file: "blk.0.attn_q.weight" */
+    char name[64];      /* as in the GGUF file: "blk.0.attn_q.weight"; of one expert of several:
+                           "blk.0.ffn_up_exps.weight[3]" */
     char file_dtype[8]; /* "q4_1", "f32"; "random" for seeded models */
     int64_t rows, cols;
     float *data; /* f32, owned by the model, in memory shared with forked workers; NULL for a weight
                     that is kept as the file has it */
     const void *file_data; /* then: its blocks in the mapped file */
     int32_t file_type;     /* and their type's number in GGUF */
+    int32_t expert; /* its number among the experts that one tensor of the file holds, -1: the whole
+                       tensor */
     uint64_t digest;
     uint64_t loaded; /* XXH3-64, seed 0, over the tensor's bytes in its file; 0 = not from a file */
 };
@@ -31,6 +34,10 @@ struct ds_weight {
 /* Pointers into the model's weights; NULL where the model has none. */
 struct ds_layer {
     const struct ds_weight *attn_norm, *q, *k, *v, *o, *ffn_norm, *gate, *up, *down;
+    const struct ds_weight *q_norm, *k_norm; /* [head_dim] */
+    /* With experts: router, then experts 0.. one after the other, and the one that all rows pass. */
+    const struct ds_weight *router, *gate_exps, *up_exps, *down_exps;
+    const struct ds_weight *router_shared, *gate_shared, *up_shared, *down_shared;
     const struct ds_weight *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
 };
 
@@ -42,7 +49,7 @@ struct ds_hparams {
     float rope_scale;  /* linear: positions are divided by it; 1 = none */
     int32_t rope_neox; /* 0: interleaved pairs (2i, 2i+1), as llama GGUF files are stored */
     float rms_eps;
-    int32_t tied; /* the output head is the embedding table */
+    int32_t tied;      /* the output head is the embedding table */
     int32_t n_experts; /* 0: one feed-forward part for all rows, of width d_ff */
     int32_t top_k;     /* experts of a row */
     int32_t d_ff_expert;

@@ -13,41 +13,105 @@
 #define LAYER(m) offsetof(struct ds_layer, m)
 #define MODEL(m) offsetof(struct ds_model, m)
 
-static const struct model_slot llama_before[] = {
-    {"token_embd.weight", MODEL(embed), DIM_VOCAB, DIM_MODEL, ROLE_EMBED, 1},
+static const struct model_slot before_slots[] = {
+    {"token_embd.weight", MODEL(embed), DIM_VOCAB, DIM_MODEL, ROLE_EMBED, 1, WHEN_ALWAYS, 0},
 };
 
-static const struct model_slot llama_layer[] = {
-    {"attn_norm.weight", LAYER(attn_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1},
-    {"attn_q.weight", LAYER(q), DIM_Q, DIM_MODEL, ROLE_MATRIX, 1},
-    {"attn_q.bias", LAYER(q_bias), DIM_ONE, DIM_Q, ROLE_BIAS, 0},
-    {"attn_k.weight", LAYER(k), DIM_KV, DIM_MODEL, ROLE_MATRIX, 1},
-    {"attn_k.bias", LAYER(k_bias), DIM_ONE, DIM_KV, ROLE_BIAS, 0},
-    {"attn_v.weight", LAYER(v), DIM_KV, DIM_MODEL, ROLE_MATRIX, 1},
-    {"attn_v.bias", LAYER(v_bias), DIM_ONE, DIM_KV, ROLE_BIAS, 0},
-    {"attn_output.weight", LAYER(o), DIM_MODEL, DIM_Q, ROLE_MATRIX, 1},
-    {"attn_output.bias", LAYER(o_bias), DIM_ONE, DIM_MODEL, ROLE_BIAS, 0},
-    {"ffn_norm.weight", LAYER(ffn_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1},
-    {"ffn_gate.weight", LAYER(gate), DIM_FF, DIM_MODEL, ROLE_MATRIX, 1},
-    {"ffn_gate.bias", LAYER(gate_bias), DIM_ONE, DIM_FF, ROLE_BIAS, 0},
-    {"ffn_up.weight", LAYER(up), DIM_FF, DIM_MODEL, ROLE_MATRIX, 1},
-    {"ffn_up.bias", LAYER(up_bias), DIM_ONE, DIM_FF, ROLE_BIAS, 0},
-    {"ffn_down.weight", LAYER(down), DIM_MODEL, DIM_FF, ROLE_MATRIX, 1},
-    {"ffn_down.bias", LAYER(down_bias), DIM_ONE, DIM_MODEL, ROLE_BIAS, 0},
-};
+/* What a layer of the llama family begins with. need_bias: q, k and v have one. */
+#define ATTENTION(need_bias)                                                                       \
+    {"attn_norm.weight", LAYER(attn_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1, WHEN_ALWAYS, 0},      \
+        {"attn_q.weight", LAYER(q), DIM_Q, DIM_MODEL, ROLE_MATRIX, 1, WHEN_ALWAYS, 0},             \
+        {"attn_q.bias", LAYER(q_bias), DIM_ONE, DIM_Q, ROLE_BIAS, need_bias, WHEN_ALWAYS, 0},      \
+        {"attn_k.weight", LAYER(k), DIM_KV, DIM_MODEL, ROLE_MATRIX, 1, WHEN_ALWAYS, 0},            \
+        {"attn_k.bias", LAYER(k_bias), DIM_ONE, DIM_KV, ROLE_BIAS, need_bias, WHEN_ALWAYS, 0},     \
+        {"attn_v.weight", LAYER(v), DIM_KV, DIM_MODEL, ROLE_MATRIX, 1, WHEN_ALWAYS, 0},            \
+        {"attn_v.bias", LAYER(v_bias), DIM_ONE, DIM_KV, ROLE_BIAS, need_bias, WHEN_ALWAYS, 0},     \
+        {"attn_output.weight", LAYER(o), DIM_MODEL, DIM_Q, ROLE_MATRIX, 1, WHEN_ALWAYS, 0},        \
+    {                                                                                              \
+        "attn_output.bias", LAYER(o_bias), DIM_ONE, DIM_MODEL, ROLE_BIAS, 0, WHEN_ALWAYS, 0        \
+    }
 
-static const struct model_slot llama_after[] = {
-    {"output_norm.weight", MODEL(final_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1},
-    {"output.weight", MODEL(head), DIM_VOCAB, DIM_MODEL, ROLE_HEAD, 0},
-    {"rope_freqs.weight", MODEL(rope_freqs), DIM_ONE, DIM_ROPE_PAIRS, ROLE_ROPE_FREQS, 0},
+#define QK_NORM                                                                                    \
+    {"attn_q_norm.weight", LAYER(q_norm), DIM_ONE, DIM_HEAD, ROLE_NORM, 1, WHEN_ALWAYS, 0},        \
+    {                                                                                              \
+        "attn_k_norm.weight", LAYER(k_norm), DIM_ONE, DIM_HEAD, ROLE_NORM, 1, WHEN_ALWAYS, 0       \
+    }
+
+#define FFN                                                                                        \
+    {"ffn_norm.weight", LAYER(ffn_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1, WHEN_ALWAYS, 0},        \
+        {"ffn_gate.weight", LAYER(gate), DIM_FF, DIM_MODEL, ROLE_MATRIX, 1, WHEN_DENSE, 0},        \
+        {"ffn_gate.bias", LAYER(gate_bias), DIM_ONE, DIM_FF, ROLE_BIAS, 0, WHEN_DENSE, 0},         \
+        {"ffn_up.weight", LAYER(up), DIM_FF, DIM_MODEL, ROLE_MATRIX, 1, WHEN_DENSE, 0},            \
+        {"ffn_up.bias", LAYER(up_bias), DIM_ONE, DIM_FF, ROLE_BIAS, 0, WHEN_DENSE, 0},             \
+        {"ffn_down.weight", LAYER(down), DIM_MODEL, DIM_FF, ROLE_MATRIX, 1, WHEN_DENSE, 0},        \
+    {                                                                                              \
+        "ffn_down.bias", LAYER(down_bias), DIM_ONE, DIM_MODEL, ROLE_BIAS, 0, WHEN_DENSE, 0         \
+    }
+
+#define EXPERT_WEIGHT(file_name, member, rows, cols)                                               \
+    {                                                                                              \
+        file_name, LAYER(member), rows, cols, ROLE_MATRIX, 1, WHEN_EXPERTS, 1                      \
+    }
+#define SHARED_WEIGHT(file_name, member, rows, cols)                                               \
+    {                                                                                              \
+        file_name, LAYER(member), rows, cols, ROLE_MATRIX, 1, WHEN_SHARED, 0                       \
+    }
+
+#define EXPERTS                                                                                    \
+    {                                                                                              \
+        "ffn_gate_inp.weight", LAYER(router),                                                      \
+        DIM_EXPERTS,           DIM_MODEL,                                                          \
+        ROLE_ROUTER,           1,                                                                  \
+        WHEN_EXPERTS,          0},                                                                 \
+        EXPERT_WEIGHT("ffn_gate_exps.weight", gate_exps, DIM_FF_EXPERT, DIM_MODEL),                \
+        EXPERT_WEIGHT("ffn_up_exps.weight", up_exps, DIM_FF_EXPERT, DIM_MODEL),                    \
+        EXPERT_WEIGHT("ffn_down_exps.weight", down_exps, DIM_MODEL, DIM_FF_EXPERT)
+
+#define SHARED                                                                                     \
+    {"ffn_gate_inp_shexp.weight",                                                                  \
+     LAYER(router_shared),                                                                         \
+     DIM_ONE,                                                                                      \
+     DIM_MODEL,                                                                                    \
+     ROLE_ROUTER,                                                                                  \
+     1,                                                                                            \
+     WHEN_SHARED,                                                                                  \
+     0},                                                                                           \
+        SHARED_WEIGHT("ffn_gate_shexp.weight", gate_shared, DIM_FF_SHARED, DIM_MODEL),             \
+        SHARED_WEIGHT("ffn_up_shexp.weight", up_shared, DIM_FF_SHARED, DIM_MODEL),                 \
+        SHARED_WEIGHT("ffn_down_shexp.weight", down_shared, DIM_MODEL, DIM_FF_SHARED)
+
+static const struct model_slot llama_layer[] = {ATTENTION(0), FFN, EXPERTS};
+static const struct model_slot qwen2_layer[] = {ATTENTION(1), FFN};
+static const struct model_slot qwen3_layer[] = {ATTENTION(0), QK_NORM, FFN};
+static const struct model_slot qwen2moe_layer[] = {ATTENTION(1), FFN, EXPERTS, SHARED};
+static const struct model_slot qwen3moe_layer[] = {ATTENTION(0), QK_NORM, FFN, EXPERTS};
+
+static const struct model_slot after_slots[] = {
+    {"output_norm.weight", MODEL(final_norm), DIM_ONE, DIM_MODEL, ROLE_NORM, 1, WHEN_ALWAYS, 0},
+    {"output.weight", MODEL(head), DIM_VOCAB, DIM_MODEL, ROLE_HEAD, 0, WHEN_ALWAYS, 0},
+    {"rope_freqs.weight", MODEL(rope_freqs), DIM_ONE, DIM_ROPE_PAIRS, ROLE_ROPE_FREQS, 0,
+     WHEN_ALWAYS, 0},
 };
 
 /* Inverse frequencies that early converters stored; every engine computes them itself. */
-static const char *const llama_ignorable[] = {"attn_rot_embd.weight"};
+static const char *const ignorable[] = {"attn_rot_embd.weight"};
 
+#define ARCH(arch, slots, ...)                                                                     \
+    {                                                                                              \
+        .name = arch, .before = before_slots, .layer = slots, .after = after_slots,                \
+        .n_before = COUNT(before_slots), .n_layer = COUNT(slots), .n_after = COUNT(after_slots),   \
+        .ignorable = ignorable, .n_ignorable = COUNT(ignorable), __VA_ARGS__                       \
+    }
+
+/* llama with experts is what Mixtral files are. */
 static const struct model_arch archs[] = {
-    {"llama", 0, llama_before, llama_layer, llama_after, COUNT(llama_before), COUNT(llama_layer),
-     COUNT(llama_after), llama_ignorable, COUNT(llama_ignorable)},
+    ARCH("llama", llama_layer, .has_experts = 1, .norm_top_k = 1),
+    ARCH("qwen2", qwen2_layer, .rope_neox = 1),
+    ARCH("qwen3", qwen3_layer, .rope_neox = 1, .qk_norm = 1),
+    ARCH("qwen2moe", qwen2moe_layer, .rope_neox = 1, .has_experts = 1, .needs_experts = 1,
+         .shared_expert = 1),
+    ARCH("qwen3moe", qwen3moe_layer, .rope_neox = 1, .has_experts = 1, .needs_experts = 1,
+         .qk_norm = 1, .norm_top_k = 1),
 };
 
 const struct model_arch *ds_model_arch_find(const char *name, struct ds_error *err)
@@ -73,20 +137,26 @@ const struct model_arch *ds_model_arch_find(const char *name, struct ds_error *e
     return NULL;
 }
 
-static uint64_t required(const struct model_slot *slots, size_t n)
+static int applies(enum model_when when, int experts, int shared)
+{
+    return when == WHEN_ALWAYS || (when == WHEN_DENSE && !experts) ||
+           (when == WHEN_EXPERTS && experts) || (when == WHEN_SHARED && experts && shared);
+}
+
+static uint64_t required(const struct model_slot *slots, size_t n, int experts)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += slots[i].required != 0;
+        sum += slots[i].required && applies(slots[i].when, experts, 0);
     return sum;
 }
 
-uint64_t ds_model_arch_min_tensors(const struct model_arch *a, uint64_t layers)
+uint64_t ds_model_arch_min_tensors(const struct model_arch *a, uint64_t layers, int experts)
 {
-    uint64_t per_layer = required(a->layer, a->n_layer), sum;
+    uint64_t per_layer = required(a->layer, a->n_layer, experts), sum;
     if (__builtin_mul_overflow(per_layer, layers, &sum) ||
         __builtin_add_overflow(
-            sum, required(a->before, a->n_before) + required(a->after, a->n_after), &sum))
+            sum, required(a->before, a->n_before, 0) + required(a->after, a->n_after, 0), &sum))
         return UINT64_MAX;
     return sum;
 }
@@ -108,6 +178,14 @@ int64_t ds_model_dim(const struct ds_hparams *hp, enum model_dim dim)
         return hp->vocab;
     case DIM_ROPE_PAIRS:
         return hp->rope_dim / 2;
+    case DIM_HEAD:
+        return hp->head_dim;
+    case DIM_EXPERTS:
+        return hp->n_experts;
+    case DIM_FF_EXPERT:
+        return hp->d_ff_expert;
+    case DIM_FF_SHARED:
+        return hp->d_ff_shared;
     }
     return 0;
 }
@@ -120,17 +198,23 @@ struct walk {
     uint64_t bytes;
 };
 
-/* Asks the source for one slot; when it has it, appends the weight and reserves its place in the
- * arena. */
-static int take(struct walk *w, const struct model_slot *slot, int layer, void *owner,
-                struct ds_error *err)
+static void name_weight(struct ds_weight *w, const struct model_slot *slot, int layer)
+{
+    int n = layer < 0 ? snprintf(w->name, sizeof w->name, "%s", slot->name)
+                      : snprintf(w->name, sizeof w->name, "blk.%d.%s", layer, slot->name);
+    if (w->expert >= 0)
+        snprintf(w->name + n, sizeof w->name - (size_t)n, "[%d]", (int)w->expert);
+}
+
+/* Asks the source for one slot, or for one expert's share of it; when it has it, appends the weight
+ * and reserves its place in the arena. The owner points to the first of them. */
+static int take_one(struct walk *w, const struct model_slot *slot, int layer, int32_t expert,
+                    void *owner, struct ds_error *err)
 {
     struct ds_weight *weight = &w->m->weights[w->taken];
     memset(weight, 0, sizeof *weight);
-    if (layer < 0)
-        snprintf(weight->name, sizeof weight->name, "%s", slot->name);
-    else
-        snprintf(weight->name, sizeof weight->name, "blk.%d.%s", layer, slot->name);
+    weight->expert = expert;
+    name_weight(weight, slot, layer);
     weight->rows = ds_model_dim(&w->m->hp, slot->rows);
     weight->cols = ds_model_dim(&w->m->hp, slot->cols);
     int has = w->src->pick(w->src->ctx, w->taken, slot, weight, err);
@@ -150,17 +234,43 @@ static int take(struct walk *w, const struct model_slot *slot, int layer, void *
         return ds_fail(err, "tensor %s: %lld x %lld values do not fit in memory", weight->name,
                        (long long)weight->rows, (long long)weight->cols);
     /* rope_freqs is a plain pointer to numbers: ds_model_fill sets it once there are numbers. */
-    if (slot->role != ROLE_ROPE_FREQS)
+    if (slot->role != ROLE_ROPE_FREQS && expert <= 0)
         memcpy((char *)owner + slot->member, &weight, sizeof weight);
     w->taken++;
     return 0;
+}
+
+static int take(struct walk *w, const struct model_slot *slot, int layer, void *owner,
+                struct ds_error *err)
+{
+    const struct ds_hparams *hp = &w->m->hp;
+    if (!applies(slot->when, hp->n_experts > 0, hp->d_ff_shared > 0))
+        return 0;
+    if (!slot->per_expert)
+        return take_one(w, slot, layer, -1, owner, err);
+    for (int32_t e = 0; e < hp->n_experts; e++)
+        if (take_one(w, slot, layer, e, owner, err) != 0)
+            return -1;
+    return 0;
+}
+
+/* Weights of a layer at most. */
+static size_t most_of_layer(const struct model_arch *a, const struct ds_hparams *hp)
+{
+    size_t n = a->n_layer;
+    for (size_t i = 0; i < a->n_layer; i++)
+        n += a->layer[i].per_expert ? (size_t)hp->n_experts : 0;
+    return n;
 }
 
 int ds_model_layout(struct ds_model *m, const struct model_arch *a, const struct model_source *src,
                     struct ds_error *err)
 {
     size_t layers = (size_t)m->hp.n_layers;
-    size_t most = a->n_before + a->n_after + layers * a->n_layer;
+    size_t most;
+    if (__builtin_mul_overflow(layers, most_of_layer(a, &m->hp), &most))
+        return ds_fail(err, "%zu layers are too many", layers);
+    most += a->n_before + a->n_after;
     m->weights = ds_calloc(most, sizeof *m->weights, "weight list", err);
     m->layers = m->weights ? ds_calloc(layers, sizeof *m->layers, "layer list", err) : NULL;
     if (!m->layers)

@@ -11,12 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A weight's place in the file: a whole tensor, or one expert's share of it. */
+struct taken {
+    const struct ds_gguf_tensor *tensor;
+    const struct ds_quant_type *type;
+    const unsigned char *data;
+    size_t bytes;
+};
+
 struct gguf_source {
     const struct ds_gguf *g;
     const struct model_arch *arch;
-    int keep;                             /* enum ds_weights */
-    const struct ds_gguf_tensor **tensor; /* [tensors in the file] of each weight taken */
-    const struct ds_quant_type **type;
+    const struct ds_hparams *hp;
+    int keep;            /* enum ds_weights */
+    struct taken *taken; /* of each weight */
+    size_t cap;
     unsigned char *used; /* [tensors in the file] */
     uint64_t bytes;      /* of all tensors taken, as they lie in the file */
     uint64_t largest;
@@ -36,11 +45,17 @@ static void shape_text(const struct ds_gguf_tensor *t, char *text, size_t size)
 static int check_shape(const struct gguf_source *s, const struct ds_gguf_tensor *t,
                        const struct ds_weight *w, struct ds_error *err)
 {
-    if (t->dims[0] == (uint64_t)w->cols && t->dims[1] == (uint64_t)w->rows && t->dims[2] == 1 &&
-        t->dims[3] == 1)
+    const uint64_t experts = w->expert < 0 ? 1 : (uint64_t)s->hp->n_experts;
+    if (t->dims[0] == (uint64_t)w->cols && t->dims[1] == (uint64_t)w->rows &&
+        t->dims[2] == experts && t->dims[3] == 1)
         return 0;
     char has[96];
     shape_text(t, has, sizeof has);
+    if (w->expert >= 0)
+        return ds_fail(err,
+                       "%s: tensor %s is %s, but the hyperparameters ask for %" PRId64 " x %" PRId64
+                       " x %d",
+                       ds_gguf_name(s->g), t->name, has, w->cols, w->rows, (int)s->hp->n_experts);
     if (w->rows == 1)
         return ds_fail(err, "%s: tensor %s is %s, but the hyperparameters ask for %" PRId64,
                        ds_gguf_name(s->g), t->name, has, w->cols);
@@ -65,11 +80,30 @@ static int wrong_quant(const struct gguf_source *s, const struct ds_gguf_tensor 
     return ds_hint(err, "supported types: %s", known);
 }
 
+/* The tensor that holds a weight; experts follow each other. */
+static const struct ds_gguf_tensor *find_tensor(const struct gguf_source *s, size_t index,
+                                                const struct ds_weight *w)
+{
+    char name[sizeof w->name];
+    if (w->expert > 0)
+        return s->taken[index - 1].tensor;
+    snprintf(name, sizeof name, "%s", w->name);
+    if (w->expert == 0)
+        *strrchr(name, '[') = '\0';
+    return ds_gguf_tensor_find(s->g, name);
+}
+
+/* Whether a matmul or the embedding reads it. */
+static int is_matrix(enum model_role role)
+{
+    return role == ROLE_EMBED || role == ROLE_HEAD || role == ROLE_MATRIX || role == ROLE_ROUTER;
+}
+
 static int gguf_pick(void *ctx, size_t index, const struct model_slot *slot, struct ds_weight *w,
                      struct ds_error *err)
 {
     struct gguf_source *s = ctx;
-    const struct ds_gguf_tensor *t = ds_gguf_tensor_find(s->g, w->name);
+    const struct ds_gguf_tensor *t = find_tensor(s, index, w);
     if (!t && slot->required)
         return ds_fail(err, "%s: tensor %s is missing", ds_gguf_name(s->g), w->name);
     if (!t)
@@ -79,43 +113,44 @@ static int gguf_pick(void *ctx, size_t index, const struct model_slot *slot, str
     const struct ds_quant_type *type = ds_quant_find(t->type);
     if (!type)
         return wrong_quant(s, t, err);
+    if (ds_grow(&s->taken, &s->cap, index + 1, sizeof *s->taken, "tensor list", err) != 0)
+        return -1;
+    struct taken *place = &s->taken[index];
+    *place = (struct taken){.tensor = t, .type = type, .data = t->data, .bytes = t->bytes};
+    if (w->expert >= 0) { /* rows are whole blocks, so the shares are equal */
+        place->bytes = t->bytes / (size_t)s->hp->n_experts;
+        place->data += (size_t)w->expert * place->bytes;
+    }
     snprintf(w->file_dtype, sizeof w->file_dtype, "%s", type->name);
-    if (s->keep == DS_WEIGHTS_FILE &&
-        (slot->role == ROLE_EMBED || slot->role == ROLE_HEAD || slot->role == ROLE_MATRIX)) {
-        w->file_data = t->data;
+    if (s->keep == DS_WEIGHTS_FILE && is_matrix(slot->role)) {
+        w->file_data = place->data;
         w->file_type = (int32_t)t->type;
     }
-    s->tensor[index] = t;
-    s->type[index] = type;
     s->used[t - ds_gguf_tensor_at(s->g, 0)] = 1;
-    if (__builtin_add_overflow(s->bytes, (uint64_t)t->bytes, &s->bytes))
+    if (__builtin_add_overflow(s->bytes, (uint64_t)place->bytes, &s->bytes))
         s->bytes = UINT64_MAX;
-    s->largest = t->bytes > s->largest ? t->bytes : s->largest;
+    s->largest = place->bytes > s->largest ? place->bytes : s->largest;
     return 1;
 }
 
 static void gguf_fill(void *ctx, size_t index, int64_t from, int64_t n, float *dst)
 {
-    const struct gguf_source *s = ctx;
-    const struct ds_quant_type *type = s->type[index];
-    const unsigned char *src = s->tensor[index]->data;
-    type->to_f32(src + (size_t)from / type->block * type->bytes, dst, (size_t)n);
+    const struct taken *t = &((const struct gguf_source *)ctx)->taken[index];
+    t->type->to_f32(t->data + (size_t)from / t->type->block * t->type->bytes, dst, (size_t)n);
 }
 
 static const void *gguf_bytes(void *ctx, size_t index, int64_t from, int64_t n, size_t *n_bytes)
 {
-    const struct gguf_source *s = ctx;
-    const struct ds_quant_type *type = s->type[index];
-    const unsigned char *src = s->tensor[index]->data;
-    *n_bytes = (size_t)n / type->block * type->bytes;
-    return src + (size_t)from / type->block * type->bytes;
+    const struct taken *t = &((const struct gguf_source *)ctx)->taken[index];
+    *n_bytes = (size_t)n / t->type->block * t->type->bytes;
+    return t->data + (size_t)from / t->type->block * t->type->bytes;
 }
 
 /* What was read once need not stay in memory beside what was made of it. */
 static void gguf_done(void *ctx, size_t index)
 {
     const struct gguf_source *s = ctx;
-    ds_gguf_release(s->g, s->tensor[index]->data, s->tensor[index]->bytes);
+    ds_gguf_release(s->g, s->taken[index].data, s->taken[index].bytes);
 }
 
 /* Whether a tensor that no slot asked for may be left out. */
@@ -213,18 +248,15 @@ static int build(struct ds_model *m, int threads, struct ds_error *err)
     if (ds_model_read_hparams(g, arch, &m->hp, err))
         return -1;
     size_t n = ds_gguf_tensor_count(g);
-    struct gguf_source s = {.g = g, .arch = arch, .keep = m->keep};
+    struct gguf_source s = {.g = g, .arch = arch, .hp = &m->hp, .keep = m->keep};
     struct model_source src = {
         .pick = gguf_pick, .fill = gguf_fill, .bytes = gguf_bytes, .done = gguf_done, .ctx = &s};
-    s.tensor = ds_calloc(n, sizeof *s.tensor, "tensor list", err);
-    s.type = s.tensor ? ds_calloc(n, sizeof *s.type, "tensor list", err) : NULL;
-    s.used = s.type ? ds_calloc(n, 1, "tensor list", err) : NULL;
+    s.used = ds_calloc(n, 1, "tensor list", err);
     int rc = -1;
     if (s.used && ds_model_layout(m, arch, &src, err) == 0 && check_all_used(&s, err) == 0 &&
         check_overlap(&s, err) == 0)
         rc = ds_model_fill(m, &src, threads, err);
-    free(s.tensor);
-    free(s.type);
+    free(s.taken);
     free(s.used);
     return rc ? rc : check_rope_freqs(m, err);
 }

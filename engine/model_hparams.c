@@ -35,11 +35,36 @@ static const struct {
     {"rope_neox", WHOLE, offsetof(struct ds_hparams, rope_neox)},
     {"rms_eps", REAL, offsetof(struct ds_hparams, rms_eps)},
     {"tied", WHOLE, offsetof(struct ds_hparams, tied)},
+    /* From here on: what most models have not; listed unless 0. */
+    {"n_experts", WHOLE, offsetof(struct ds_hparams, n_experts)},
+    {"top_k", WHOLE, offsetof(struct ds_hparams, top_k)},
+    {"d_ff_expert", WHOLE, offsetof(struct ds_hparams, d_ff_expert)},
+    {"d_ff_shared", WHOLE, offsetof(struct ds_hparams, d_ff_shared)},
+    {"norm_top_k", WHOLE, offsetof(struct ds_hparams, norm_top_k)},
+    {"qk_norm", WHOLE, offsetof(struct ds_hparams, qk_norm)},
+    {"window", WHOLE, offsetof(struct ds_hparams, window)},
+    {"soft_cap", REAL, offsetof(struct ds_hparams, soft_cap)},
 };
+enum { FIRST_OPTIONAL = 15 };
+
+/* Field number i of those that are listed, COUNT(fields) past the end. */
+static size_t field_at(const struct ds_hparams *hp, size_t i)
+{
+    static const unsigned char zero[4];
+    size_t k = 0;
+    for (; k < COUNT(fields); k++) {
+        int listed =
+            k < FIRST_OPTIONAL || memcmp((const char *)hp + fields[k].at, zero, sizeof zero) != 0;
+        if (listed && i-- == 0)
+            break;
+    }
+    return k;
+}
 
 int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, char *text,
                    size_t size)
 {
+    i = field_at(hp, i);
     if (i >= COUNT(fields))
         return -1;
     const char *at = (const char *)hp + fields[i].at;
@@ -84,6 +109,12 @@ int ds_model_check_hparams(const struct ds_hparams *hp, const char *what, struct
     if (!(hp->rope_scale > 0.0f) || !isfinite(hp->rope_scale))
         return ds_fail(err, "%s: the rope scaling factor must be a positive number, not %.9g", what,
                        (double)hp->rope_scale);
+    if (hp->n_experts && (hp->top_k < 1 || hp->top_k > hp->n_experts))
+        return ds_fail(err, "%s: %d of %d experts cannot be chosen for a row", what, hp->top_k,
+                       hp->n_experts);
+    if (!(hp->soft_cap >= 0.0f) || !isfinite(hp->soft_cap))
+        return ds_fail(err, "%s: the soft cap must be a positive number or 0, not %.9g", what,
+                       (double)hp->soft_cap);
     if (!(hp->rms_eps >= 0.0f) || !isfinite(hp->rms_eps))
         return ds_fail(err,
                        "%s: the rms epsilon must not be negative, infinite or nan, but it is %.9g",
@@ -144,6 +175,12 @@ static int read_real(struct reader *r, const char *key, float *out)
     return found;
 }
 
+/* A key whose neutral value is written as 0 by some converters. */
+static int is_neutral(const char *key, double v, double neutral)
+{
+    return v == neutral || (v == 0 && strncmp(key, "expert_", 7) == 0);
+}
+
 /* Keys that change the computation in a way this build does not do, unless they hold their neutral
  * value. */
 static int refuse_others(struct reader *r)
@@ -153,14 +190,18 @@ static int refuse_others(struct reader *r)
         double neutral;
         const char *what;
     } refused[] = {
-        {"expert_count", 0, "mixtures of experts are"},
-        {"expert_used_count", 0, "mixtures of experts are"},
-        {"attention.sliding_window", 0, "sliding-window attention is"},
+        {"expert_shared_count", 0, "a number of shared experts is"},
+        {"expert_group_count", 0, "groups of experts are"},
+        {"expert_group_used_count", 0, "groups of experts are"},
+        {"expert_weights_scale", 1, "scaling of the experts' weights is"},
+        {"expert_gating_func", 1, "another choice of experts than by softmax is"},
+        {"leading_dense_block_count", 0, "layers without experts before those with are"},
+        {"interleave_moe_layer_step", 1, "layers without experts between those with are"},
+        {"attention.sliding_window_pattern", 0, "a window in some layers only is"},
         {"attention.causal", 1, "attention that is not causal is"},
         {"attention.max_alibi_bias", 0, "an attention bias by distance is"},
         {"attention.clamp_kqv", 0, "clamping of q, k and v is"},
         {"attention.scale", 0, "another attention scale than 1/sqrt(head_dim) is"},
-        {"attn_logit_softcapping", 0, "soft-capping of attention scores is"},
         {"final_logit_softcapping", 0, "soft-capping of logits is"},
         {"logit_scale", 1, "scaling of logits is"},
         {"embedding_scale", 1, "scaling of embeddings is"},
@@ -177,11 +218,78 @@ static int refuse_others(struct reader *r)
             found = ds_gguf_get_u64(r->g, key, &whole, NULL);
             v = found == 1 ? (double)whole : (double)NAN;
         }
-        if (found != 0 && !(v == refused[i].neutral))
+        if (found != 0 && !is_neutral(refused[i].key, v, refused[i].neutral))
             return ds_fail(r->err, "%s: %s: %s not supported", ds_gguf_name(r->g), key,
                            refused[i].what);
     }
     return 0;
+}
+
+/* Experts: how many, how many of them a row passes, and their widths. Their number is checked
+ * against the file before anything is allocated for each of them: every layer has three matrices
+ * for each expert, and each of those lies in the file. */
+static int read_experts(struct reader *r, const struct model_arch *arch, struct ds_hparams *hp)
+{
+    uint64_t count = 0, used = 0, norm;
+    if (ds_gguf_get_u64(r->g, full_key(r, "expert_count"), &count, r->err) < 0)
+        return -1;
+    if (count == 0 && arch->needs_experts)
+        return ds_fail(r->err, "%s: %s is missing", ds_gguf_name(r->g), r->key);
+    if (count > MODEL_MOST_EXPERTS)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d are possible", ds_gguf_name(r->g),
+                       r->key, count, MODEL_MOST_EXPERTS);
+    if (count && count * 3 > ds_gguf_size(r->g) / (uint64_t)hp->n_layers)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 ", in %d layers: more than the file can hold",
+                       ds_gguf_name(r->g), r->key, count, hp->n_layers);
+    if (ds_gguf_get_u64(r->g, full_key(r, "expert_used_count"), &used, r->err) < 0)
+        return -1;
+    if (count && !arch->has_experts)
+        return ds_fail(r->err, "%s: %s.expert_count is %" PRIu64 ", but a %s model has none",
+                       ds_gguf_name(r->g), r->arch, count, arch->name);
+    if (count == 0)
+        return used ? ds_fail(r->err, "%s: %s is %" PRIu64 " without %s.expert_count",
+                              ds_gguf_name(r->g), r->key, used, r->arch)
+                    : 0;
+    if (used < 1 || used > count)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 " of %" PRIu64 " experts", ds_gguf_name(r->g),
+                       r->key, used, count);
+    hp->n_experts = (int32_t)count;
+    hp->top_k = (int32_t)used;
+    hp->norm_top_k = arch->norm_top_k;
+    int found = ds_gguf_get_u64(r->g, full_key(r, "expert_weights_norm"), &norm, r->err);
+    if (found == 1)
+        hp->norm_top_k = norm != 0;
+    return found < 0 ? -1 : 0;
+}
+
+/* The widths, once feed_forward_length is known. Files without the keys mean what engines take for
+ * it. */
+static int read_expert_widths(struct reader *r, const struct model_arch *arch,
+                              struct ds_hparams *hp)
+{
+    if (hp->n_experts == 0)
+        return 0;
+    int32_t plain = arch->needs_experts ? hp->d_ff / hp->top_k : hp->d_ff;
+    if (count_or(r, "expert_feed_forward_length", plain, &hp->d_ff_expert) ||
+        (arch->shared_expert &&
+         count_or(r, "expert_shared_feed_forward_length", hp->d_ff, &hp->d_ff_shared)))
+        return -1;
+    return hp->d_ff_expert < 1 ? ds_fail(r->err, "%s: %s.expert_feed_forward_length is missing",
+                                         ds_gguf_name(r->g), r->arch)
+                               : 0;
+}
+
+/* A query sees so many slots; scores are capped. */
+static int read_attention_form(struct reader *r, struct ds_hparams *hp)
+{
+    uint64_t window = 0;
+    if (ds_gguf_get_u64(r->g, full_key(r, "attention.sliding_window"), &window, r->err) < 0)
+        return -1;
+    if (window > INT32_MAX)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
+                       r->key, window, INT32_MAX);
+    hp->window = (int32_t)window;
+    return read_real(r, "attn_logit_softcapping", &hp->soft_cap) < 0 ? -1 : 0;
 }
 
 static int read_heads(struct reader *r, struct ds_hparams *hp)
@@ -264,19 +372,23 @@ int ds_model_read_hparams(const struct ds_gguf *g, const struct model_arch *arch
     memset(hp, 0, sizeof *hp);
     snprintf(hp->arch, sizeof hp->arch, "%s", arch->name);
     hp->rope_neox = arch->rope_neox;
-    if (refuse_others(&r) || need_count(&r, "block_count", &hp->n_layers))
+    hp->qk_norm = arch->qk_norm;
+    if (refuse_others(&r) || need_count(&r, "block_count", &hp->n_layers) ||
+        read_experts(&r, arch, hp))
         return -1;
+    full_key(&r, "block_count");
     /* Before anything is allocated per layer: each layer needs tensors, and those are in the file.
      */
-    uint64_t least = ds_model_arch_min_tensors(arch, (uint64_t)hp->n_layers);
+    uint64_t least = ds_model_arch_min_tensors(arch, (uint64_t)hp->n_layers, hp->n_experts > 0);
     if (least > ds_gguf_tensor_count(g))
         return ds_fail(
             err, "%s: %s is %d, which needs at least %" PRIu64 " tensors, but the file has %zu",
             ds_gguf_name(g), r.key, hp->n_layers, least, ds_gguf_tensor_count(g));
     if (need_count(&r, "context_length", &hp->context) ||
         need_count(&r, "embedding_length", &hp->d_model) ||
-        need_count(&r, "feed_forward_length", &hp->d_ff) || read_heads(&r, hp) ||
-        read_rope(&r, hp) || read_vocab(&r, hp))
+        need_count(&r, "feed_forward_length", &hp->d_ff) || read_expert_widths(&r, arch, hp) ||
+        read_heads(&r, hp) || read_attention_form(&r, hp) || read_rope(&r, hp) ||
+        read_vocab(&r, hp))
         return -1;
     int found = read_real(&r, "attention.layer_norm_rms_epsilon", &hp->rms_eps);
     if (found <= 0)

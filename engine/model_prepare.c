@@ -73,10 +73,17 @@ static size_t list_weights(const struct ds_model *m, const struct ds_weight **ou
     size_t n = 0;
     for (int32_t l = 0; l < m->hp.n_layers; l++) {
         const struct ds_layer *y = &m->layers[l];
-        const struct ds_weight *all[] = {y->q, y->k, y->v, y->o, y->gate, y->up, y->down};
+        const struct ds_weight *all[] = {y->q,           y->k,         y->v,
+                                         y->o,           y->gate,      y->up,
+                                         y->down,        y->router,    y->router_shared,
+                                         y->gate_shared, y->up_shared, y->down_shared};
+        const struct ds_weight *experts[] = {y->gate_exps, y->up_exps, y->down_exps};
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
             if (all[i])
                 out[n++] = all[i];
+        for (size_t i = 0; i < sizeof experts / sizeof experts[0]; i++)
+            for (int32_t e = 0; experts[i] && e < m->hp.n_experts; e++)
+                out[n++] = experts[i] + e;
     }
     out[n++] = m->head;
     return n;

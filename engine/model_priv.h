@@ -14,16 +14,31 @@
 /* A weight's size in words of the hyperparameters. */
 enum model_dim {
     DIM_ONE,
-    DIM_MODEL,     /* d_model */
-    DIM_Q,         /* n_heads * head_dim */
-    DIM_KV,        /* n_kv_heads * head_dim */
-    DIM_FF,        /* d_ff */
-    DIM_VOCAB,     /* vocab */
-    DIM_ROPE_PAIRS /* rope_dim / 2 */
+    DIM_MODEL,      /* d_model */
+    DIM_Q,          /* n_heads * head_dim */
+    DIM_KV,         /* n_kv_heads * head_dim */
+    DIM_FF,         /* d_ff */
+    DIM_VOCAB,      /* vocab */
+    DIM_ROPE_PAIRS, /* rope_dim / 2 */
+    DIM_HEAD,       /* head_dim */
+    DIM_EXPERTS,    /* n_experts */
+    DIM_FF_EXPERT,  /* d_ff_expert */
+    DIM_FF_SHARED   /* d_ff_shared */
 };
 
 /* What a weight is used for: decides its random values and how the model points to it. */
-enum model_role { ROLE_EMBED, ROLE_HEAD, ROLE_MATRIX, ROLE_NORM, ROLE_BIAS, ROLE_ROPE_FREQS };
+enum model_role {
+    ROLE_EMBED,
+    ROLE_HEAD,
+    ROLE_MATRIX,
+    ROLE_ROUTER, /* a matrix, too */
+    ROLE_NORM,
+    ROLE_BIAS,
+    ROLE_ROPE_FREQS
+};
+
+/* Which models have a weight. */
+enum model_when { WHEN_ALWAYS, WHEN_DENSE, WHEN_EXPERTS, WHEN_SHARED };
 
 struct model_slot {
     const char *name; /* tensor name; in a layer, what follows "blk.N." */
@@ -31,12 +46,16 @@ struct model_slot {
     enum model_dim rows, cols;
     enum model_role role;
     int required;
+    enum model_when when;
+    int per_expert; /* the tensor holds one such matrix for every expert */
 };
 
 /* One row per architecture. */
 struct model_arch {
     const char *name;
     int rope_neox;
+    int qk_norm, shared_expert, norm_top_k; /* what its metadata does not say */
+    int has_experts, needs_experts;
     const struct model_slot *before, *layer, *after;
     size_t n_before, n_layer, n_after;
     /* Tensors that may lie in a file and hold nothing that is computed with: suffix after "blk.N.".
@@ -48,7 +67,10 @@ struct model_arch {
 /* NULL and err (with the nearest known name) when there is no such architecture. */
 const struct model_arch *ds_model_arch_find(const char *name, struct ds_error *err);
 /* The fewest tensors that a model of this many layers needs. */
-uint64_t ds_model_arch_min_tensors(const struct model_arch *arch, uint64_t layers);
+uint64_t ds_model_arch_min_tensors(const struct model_arch *arch, uint64_t layers, int experts);
+/* The most experts of a layer, in a file or a spec. */
+enum { MODEL_MOST_EXPERTS = 4096 };
+
 int64_t ds_model_dim(const struct ds_hparams *hp, enum model_dim dim);
 
 /* Reads and checks all hyperparameters of a GGUF file into *hp (model_hparams.c). */

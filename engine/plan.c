@@ -14,12 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const ds_factor_names[DS_FACTOR_COUNT] = {"batch",     "slot",  "neighbours", "padding",
-                                                      "threads",   "chunk", "mode",       "kernels",
-                                                      "blas-core", "dtype", "process"};
+const char *const ds_factor_names[DS_FACTOR_COUNT] = {
+    "batch",   "slot",      "neighbours", "padding", "threads", "chunk", "mode",
+    "kernels", "blas-core", "dtype",      "process", "place",   "tp"};
 
 static const char *const defaults[DS_FACTOR_COUNT] = {
-    "1", "first", "copies", "0", "1", "0", "prefill", "vendor", "default", "f32", "1"};
+    "1", "first", "copies", "0", "1", "0", "prefill", "vendor", "default", "f32", "1", "one", "1"};
 static const char *const slots[] = {"first", "middle", "last"};
 static const char *const neighbours[] = {"copies", "varied"};
 static const char *const modes[] = {"prefill", "decode"};
@@ -100,6 +100,10 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
         return 0;
     case DS_FACTOR_PROCESS:
         return parse_number(factor, text, 1, DS_MOST_PROCESSES, &s->processes, err);
+    case DS_FACTOR_PLACE:
+        return ds_placement_parse(text, &s->place, err) == 0 ? 0 : ds_prefix(err, "--place");
+    case DS_FACTOR_TP:
+        return parse_number(factor, text, 1, DS_MOST_RANKS, &s->ranks, err);
     default:
         return ds_fail(err, "factor %d does not exist", factor);
     }
@@ -127,11 +131,17 @@ static void canonical(int factor, char *text, size_t size)
 {
     int numeric = factor == DS_FACTOR_SLOT || factor == DS_FACTOR_BATCH ||
                   factor == DS_FACTOR_PADDING || factor == DS_FACTOR_THREADS ||
-                  factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS;
+                  factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS ||
+                  factor == DS_FACTOR_TP;
     if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
         cpu_set_t cpus;
         int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
         snprintf(text, size, "%d", n < 1 ? 1 : n);
+    } else if (factor == DS_FACTOR_PLACE) {
+        struct ds_placement p;
+        struct ds_error ignored;
+        if (ds_placement_parse(text, &p, &ignored) == 0)
+            ds_placement_print(&p, text, size);
     } else if (numeric) {
         char *end;
         long v = strtol(text, &end, 10);
@@ -155,6 +165,16 @@ static int add_value(struct ds_factor_values *v, const char *text, struct ds_err
     return 0;
 }
 
+/* Length of the value at the beginning of a list. The ranges of one placement may be separated by
+ * commas, too: what begins with a digit belongs to the value before it. */
+static size_t value_length(int factor, const char *p)
+{
+    size_t len = strcspn(p, ",");
+    while (factor == DS_FACTOR_PLACE && p[len] == ',' && p[len + 1] >= '0' && p[len + 1] <= '9')
+        len += 1 + strcspn(p + len + 1, ",");
+    return len;
+}
+
 int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
                     struct ds_error *err)
 {
@@ -163,8 +183,8 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
         return add_value(out, defaults[factor], err);
     struct ds_setting scratch;
     for (const char *p = text;;) {
-        size_t len = strcspn(p, ",");
-        char word[96];
+        size_t len = value_length(factor, p);
+        char word[320];
         if (len == 0 || len >= sizeof word - 24) {
             ds_factor_free(out);
             return ds_fail(err, "--%s: %s value in '%s'", ds_factor_names[factor],

@@ -35,11 +35,24 @@ enum {
     K_ROPE_DIM,
     K_TIED,
     K_BIAS,
+    K_EXPERTS,
+    K_TOP_K,
+    K_EXPERT_FFN,
+    K_SHARED_FFN,
+    K_NORM_TOP_K,
+    K_WINDOW,
+    K_HEADS_ALIKE,
     K_INTEGERS,
     K_SEED = K_INTEGERS,
     K_ROPE_BASE,
     K_ROPE_SCALE,
     K_EPS,
+    K_SOFTCAP,
+    K_EMBED_SCALE,
+    K_ROUTER_SCALE,
+    K_LOUD,
+    K_LAST_REAL = K_LOUD,
+    K_K_BIAS,
     K_COUNT
 };
 
@@ -59,17 +72,37 @@ static const struct {
     {"rope_dim", 2, 1 << 16, -1},
     {"tied", 0, 1, 0},
     {"bias", 0, 1, 0},
+    {"experts", 0, MODEL_MOST_EXPERTS, -1},
+    {"top_k", 1, MODEL_MOST_EXPERTS, -1},
+    {"expert_ffn", 1, 1 << 22, -1},
+    {"shared_ffn", 1, 1 << 22, -1},
+    {"norm_top_k", 0, 1, -1},
+    {"window", 0, 1 << 30, 0},
+    {"heads_alike", 0, 1, 0},
 };
 
 static const char *const key_names[K_COUNT] = {
-    "layers",   "hidden", "heads", "kv_heads", "head_dim",  "ffn",        "vocab", "ctx",
-    "rope_dim", "tied",   "bias",  "seed",     "rope_base", "rope_scale", "eps"};
+    "layers",       "hidden",     "heads",      "kv_heads",   "head_dim", "ffn",
+    "vocab",        "ctx",        "rope_dim",   "tied",       "bias",     "experts",
+    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike",
+    "seed",         "rope_base",  "rope_scale", "eps",        "softcap",  "embed_scale",
+    "router_scale", "loud",       "k_bias"};
+
+enum { MOST_CHANNELS = 16 };
+struct channel_bias {
+    int32_t channel;
+    float value;
+};
 
 struct spec {
     const char *arch; /* in the caller's copy of the text */
     int32_t integer[K_INTEGERS];
     uint64_t seed;
-    float rope_base, rope_scale, eps;
+    float real[K_LAST_REAL - K_ROPE_BASE + 1];
+    float loud; /* factor of gate and up in layer loud_layer */
+    int32_t loud_layer;
+    struct channel_bias k_bias[MOST_CHANNELS];
+    int32_t n_k_bias;
     unsigned given; /* bit per key, to refuse one given twice */
 };
 
@@ -107,39 +140,59 @@ static int parse_u64(const char *text, uint64_t *out)
     return 0;
 }
 
-/* A positive finite f32, read without regard to the user's locale. */
-static int parse_positive(const char *text, float *out)
+/* A finite f32, read without regard to the user's locale; **end is what stands behind it. */
+static int parse_real(const char *text, const char **end, float *out)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (c == (locale_t)0)
         return -1;
-    char *end;
-    float v = strtof_l(text, &end, c);
+    char *stop;
+    *out = strtof_l(text, &stop, c);
     freelocale(c);
-    if (end == text || *end || !(v > 0.0f) || !isfinite(v))
+    *end = stop;
+    return stop == text || !isfinite(*out) ? -1 : 0;
+}
+
+static int parse_positive(const char *text, float *out)
+{
+    const char *end;
+    return parse_real(text, &end, out) != 0 || *end || !(*out > 0.0f) ? -1 : 0;
+}
+
+/* "FACTOR@LAYER" */
+static int parse_loud(const char *text, struct spec *s)
+{
+    const char *end;
+    uint64_t layer;
+    if (parse_real(text, &end, &s->loud) != 0 || !(s->loud > 0.0f) || *end != '@' ||
+        parse_u64(end + 1, &layer) != 0 || layer > INT32_MAX)
         return -1;
-    *out = v;
+    s->loud_layer = (int32_t)layer;
     return 0;
 }
 
-static int set_key(struct spec *s, int key, const char *text, struct ds_error *err)
+/* "VALUE@CHANNEL;CHANNEL...": channels of the whole k row. */
+static int parse_k_bias(const char *text, struct spec *s)
 {
-    if (s->given & (1u << key))
-        return ds_fail(err, "%s is given twice", key_names[key]);
-    s->given |= 1u << key;
-    if (key == K_SEED)
-        return parse_u64(text, &s->seed)
-                   ? bad_value("seed", text, "a whole number below 2^64 is wanted", err)
-                   : 0;
-    if (key > K_SEED) {
-        float *to = key == K_ROPE_BASE    ? &s->rope_base
-                    : key == K_ROPE_SCALE ? &s->rope_scale
-                                          : &s->eps;
-        return parse_positive(text, to)
-                   ? bad_value(key_names[key], text, "a positive number is wanted", err)
-                   : 0;
+    float value;
+    if (parse_real(text, &text, &value) != 0 || *text != '@')
+        return -1;
+    while (*text) {
+        uint64_t channel = 0;
+        const char *from = ++text;
+        for (; *text >= '0' && *text <= '9' && channel < 1u << 30; text++)
+            channel = channel * 10 + (uint64_t)(*text - '0');
+        if (text == from || (*text && *text != ';') || s->n_k_bias == MOST_CHANNELS)
+            return -1;
+        s->k_bias[s->n_k_bias++] = (struct channel_bias){(int32_t)channel, value};
     }
+    return 0;
+}
+
+static int set_integer(struct spec *s, int key, const char *text, struct ds_error *err)
+{
     uint64_t v;
+    /* Where -1 stands for "not given", 0 may be a value. */
     if (parse_u64(text, &v) || v < (uint64_t)integer_keys[key].least ||
         v > (uint64_t)integer_keys[key].most) {
         char want[64];
@@ -151,6 +204,35 @@ static int set_key(struct spec *s, int key, const char *text, struct ds_error *e
     return 0;
 }
 
+static int set_key(struct spec *s, int key, const char *text, struct ds_error *err)
+{
+    if (s->given & (1u << key))
+        return ds_fail(err, "%s is given twice", key_names[key]);
+    s->given |= 1u << key;
+    if (key < K_INTEGERS)
+        return set_integer(s, key, text, err);
+    int rc = -1;
+    const char *want = "a positive number is wanted";
+    switch (key) {
+    case K_SEED:
+        rc = parse_u64(text, &s->seed);
+        want = "a whole number below 2^64 is wanted";
+        break;
+    case K_LOUD:
+        rc = parse_loud(text, s);
+        want = "FACTOR@LAYER is wanted, such as 1000@2";
+        break;
+    case K_K_BIAS:
+        rc = parse_k_bias(text, s);
+        want = "VALUE@CHANNEL;CHANNEL;... is wanted, at most 16 channels";
+        break;
+    default:
+        rc = parse_positive(text, &s->real[key - K_ROPE_BASE]);
+        break;
+    }
+    return rc ? bad_value(key_names[key], text, want, err) : 0;
+}
+
 static int unknown_key(const char *word, struct ds_error *err)
 {
     struct ds_buf shown = {0};
@@ -160,9 +242,10 @@ static int unknown_key(const char *word, struct ds_error *err)
     int near = ds_nearest(word, key_names, K_COUNT);
     if (near >= 0)
         return ds_hint(err, "did you mean \"%s\"?", key_names[near]);
-    return ds_hint(err, "keys: layers hidden heads kv_heads head_dim ffn vocab ctx rope_dim "
-                        "rope_base rope_scale eps tied "
-                        "bias seed");
+    char all[320] = "";
+    for (int k = 0; k < K_COUNT; k++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), " %s", key_names[k]);
+    return ds_hint(err, "keys:%s", all);
 }
 
 /* Cuts `text` (changed in place) at its commas. */
@@ -170,10 +253,14 @@ static int parse_spec(char *text, struct spec *s, struct ds_error *err)
 {
     for (int k = 0; k < K_INTEGERS; k++)
         s->integer[k] = integer_keys[k].fallback;
+    static const float reals[] = {
+        [K_ROPE_BASE - K_ROPE_BASE] = 10000.0f, [K_ROPE_SCALE - K_ROPE_BASE] = 1.0f,
+        [K_EPS - K_ROPE_BASE] = 1e-5f,          [K_SOFTCAP - K_ROPE_BASE] = 0.0f,
+        [K_EMBED_SCALE - K_ROPE_BASE] = 1.0f,   [K_ROUTER_SCALE - K_ROPE_BASE] = 1.0f};
+    memcpy(s->real, reals, sizeof reals);
     s->seed = 7;
-    s->rope_base = 10000.0f;
-    s->rope_scale = 1.0f;
-    s->eps = 1e-5f;
+    s->loud = 1.0f;
+    s->loud_layer = -1;
     s->arch = strsep(&text, ",");
     for (char *word; (word = strsep(&text, ",")) != NULL;) {
         char *value = strchr(word, '=');
@@ -188,6 +275,45 @@ static int parse_spec(char *text, struct spec *s, struct ds_error *err)
         if (set_key(s, key, value, err))
             return -1;
     }
+    return 0;
+}
+
+static int spec_experts(const struct spec *s, const struct model_arch *arch, struct ds_hparams *hp,
+                        struct ds_error *err)
+{
+    const int32_t *v = s->integer;
+    const int32_t dense = v[K_EXPERTS] == 0 || (v[K_EXPERTS] < 0 && !arch->needs_experts);
+    if (dense && arch->needs_experts)
+        return ds_fail(err, "a %s model has experts", arch->name);
+    for (int k = K_TOP_K; k <= K_NORM_TOP_K && dense; k++)
+        if (v[k] >= 0)
+            return ds_fail(err, "%s is given, but no experts", key_names[k]);
+    if (dense)
+        return 0;
+    if (!arch->has_experts)
+        return ds_fail(err, "a %s model has no experts", arch->name);
+    hp->n_experts = v[K_EXPERTS] > 0 ? v[K_EXPERTS] : 8;
+    hp->top_k = v[K_TOP_K] > 0 ? v[K_TOP_K] : hp->n_experts < 2 ? 1 : 2;
+    hp->d_ff_expert = v[K_EXPERT_FFN] > 0 ? v[K_EXPERT_FFN] : hp->d_ff;
+    hp->norm_top_k = v[K_NORM_TOP_K] >= 0 ? v[K_NORM_TOP_K] : arch->norm_top_k;
+    if (arch->shared_expert)
+        hp->d_ff_shared = v[K_SHARED_FFN] > 0 ? v[K_SHARED_FFN] : hp->d_ff;
+    else if (v[K_SHARED_FFN] > 0)
+        return ds_fail(err, "a %s model has no expert that all rows pass", arch->name);
+    if ((int64_t)hp->n_experts * hp->n_layers > 1 << 20)
+        return ds_fail(err, "%d experts in %d layers are too many", hp->n_experts, hp->n_layers);
+    return 0;
+}
+
+static int spec_knobs(const struct spec *s, const struct ds_hparams *hp, struct ds_error *err)
+{
+    int64_t width = (int64_t)hp->n_kv_heads * hp->head_dim;
+    for (int32_t i = 0; i < s->n_k_bias; i++)
+        if (s->k_bias[i].channel >= width)
+            return ds_fail(err, "k_bias: channel %d of %lld", s->k_bias[i].channel,
+                           (long long)width);
+    if (s->loud_layer >= hp->n_layers)
+        return ds_fail(err, "loud: layer %d of %d", s->loud_layer, hp->n_layers);
     return 0;
 }
 
@@ -210,11 +336,16 @@ static int spec_hparams(const struct spec *s, const struct model_arch *arch, str
     hp->vocab = v[K_VOCAB];
     hp->context = v[K_CTX];
     hp->rope_dim = v[K_ROPE_DIM] > 0 ? v[K_ROPE_DIM] : hp->head_dim;
-    hp->rope_base = s->rope_base;
-    hp->rope_scale = s->rope_scale;
+    hp->rope_base = s->real[K_ROPE_BASE - K_ROPE_BASE];
+    hp->rope_scale = s->real[K_ROPE_SCALE - K_ROPE_BASE];
     hp->rope_neox = arch->rope_neox;
-    hp->rms_eps = s->eps;
-    return ds_model_check_hparams(hp, "random", err);
+    hp->rms_eps = s->real[K_EPS - K_ROPE_BASE];
+    hp->qk_norm = arch->qk_norm;
+    hp->window = v[K_WINDOW];
+    hp->soft_cap = s->real[K_SOFTCAP - K_ROPE_BASE];
+    return spec_experts(s, arch, hp, err) != 0 || spec_knobs(s, hp, err) != 0
+               ? -1
+               : ds_model_check_hparams(hp, "random", err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -238,13 +369,17 @@ static uint64_t tensor_key(uint64_t seed, const char *name)
 /* What ds_model_fill needs to know of one weight. */
 struct recipe {
     uint64_t key;
-    int bits;     /* the integer drawn is odd, below 2^bits in size */
-    int exponent; /* scaled by 2^exponent */
-    float centre; /* then added: 1 for norms, else 0; exact by the choice of bits */
+    int bits;                  /* the integer drawn is odd, below 2^bits in size */
+    int exponent;              /* scaled by 2^exponent */
+    float centre;              /* then added: 1 for norms, else 0; exact by the choice of bits */
+    float factor;              /* of the whole, from the spec; 1: exact, as without it */
+    int64_t period;            /* values repeat after so many: heads that are alike; 0 = never */
+    const struct spec *k_bias; /* its channel values are added, or NULL */
 };
 
 struct random_source {
     const struct spec *spec;
+    int64_t head_dim;
     struct recipe *recipes; /* one per weight taken */
     size_t cap;
 };
@@ -257,6 +392,37 @@ static int fan_exponent(int64_t fan_in)
     while (((uint64_t)3 << (2 * e)) < (uint64_t)fan_in)
         e++;
     return e;
+}
+
+static int is_member(const struct model_slot *slot, size_t a, size_t b, size_t c)
+{
+    return slot->member == a || slot->member == b || slot->member == c;
+}
+
+#define AT(m) offsetof(struct ds_layer, m)
+
+/* What the spec asks for beyond seeded values. */
+static void make_knobs(struct recipe *r, const struct random_source *src,
+                       const struct model_slot *slot, const struct ds_weight *w)
+{
+    const struct spec *s = src->spec;
+    int layer = -1;
+    r->factor = slot->role == ROLE_EMBED    ? s->real[K_EMBED_SCALE - K_ROPE_BASE]
+                : slot->role == ROLE_ROUTER ? s->real[K_ROUTER_SCALE - K_ROPE_BASE]
+                                            : 1.0f;
+    r->period = 0;
+    r->k_bias = NULL;
+    if (sscanf(w->name, "blk.%d.", &layer) != 1)
+        return;
+    if (layer == s->loud_layer && (is_member(slot, AT(gate), AT(gate_exps), AT(gate_shared)) ||
+                                   is_member(slot, AT(up), AT(up_exps), AT(up_shared))))
+        r->factor = s->loud;
+    int matrix = is_member(slot, AT(q), AT(k), AT(v)),
+        bias = is_member(slot, AT(q_bias), AT(k_bias), AT(v_bias));
+    if (s->integer[K_HEADS_ALIKE] && (matrix || bias))
+        r->period = src->head_dim * (matrix ? w->cols : 1);
+    if (slot->member == AT(k_bias) && s->n_k_bias)
+        r->k_bias = s;
 }
 
 static void make_recipe(struct recipe *r, const struct random_source *src,
@@ -280,13 +446,16 @@ static void make_recipe(struct recipe *r, const struct random_source *src,
     }
     r->key = tensor_key(src->spec->seed, w->name);
     r->exponent = -r->bits - scale;
+    make_knobs(r, src, slot, w);
 }
 
 static int random_pick(void *ctx, size_t index, const struct model_slot *slot, struct ds_weight *w,
                        struct ds_error *err)
 {
     struct random_source *src = ctx;
-    if ((slot->role == ROLE_BIAS && !src->spec->integer[K_BIAS]) ||
+    int asked = src->spec->integer[K_BIAS] || slot->required ||
+                (slot->member == AT(k_bias) && src->spec->n_k_bias);
+    if ((slot->role == ROLE_BIAS && !asked) ||
         (slot->role == ROLE_HEAD && src->spec->integer[K_TIED]) || slot->role == ROLE_ROPE_FREQS)
         return 0;
     if (ds_grow(&src->recipes, &src->cap, index + 1, sizeof *src->recipes, "random weights", err))
@@ -305,11 +474,17 @@ static void random_fill(void *ctx, size_t index, int64_t from, int64_t n, float 
     memcpy(&scale, &scale_bits, sizeof scale);
     int shift = 64 - r->bits;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t x = mix(r->key + (uint64_t)(from + i + 1) * 0x9e3779b97f4a7c15u);
+        int64_t at = r->period ? (from + i) % r->period : from + i;
+        uint64_t x = mix(r->key + (uint64_t)(at + 1) * 0x9e3779b97f4a7c15u);
         /* `bits` random bits as k in [-2^(bits-1), 2^(bits-1)); 2k + 1 is odd and below 2^bits in
          * size. */
         int32_t k = (int32_t)(x >> shift) - (1 << (r->bits - 1));
-        dst[i] = r->centre + (float)(2 * k + 1) * scale;
+        dst[i] = (r->centre + (float)(2 * k + 1) * scale) * r->factor;
+    }
+    for (int32_t c = 0; r->k_bias && c < r->k_bias->n_k_bias; c++) {
+        int64_t at = r->k_bias->k_bias[c].channel - from;
+        if (at >= 0 && at < n)
+            dst[at] += r->k_bias->k_bias[c].value;
     }
 }
 
@@ -320,7 +495,7 @@ static int build(struct ds_model *m, const struct spec *s, int threads, struct d
     const struct model_arch *arch = ds_model_arch_find(s->arch, err);
     if (!arch || spec_hparams(s, arch, &m->hp, err))
         return -1;
-    struct random_source ctx = {.spec = s};
+    struct random_source ctx = {.spec = s, .head_dim = m->hp.head_dim};
     struct model_source src = {.pick = random_pick, .fill = random_fill, .ctx = &ctx};
     int rc = ds_model_layout(m, arch, &src, err);
     if (rc == 0 && m->arena_bytes > max_bytes)

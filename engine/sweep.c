@@ -24,12 +24,21 @@ struct format {
     int ready;
 };
 
+/* What the natural trials of an arm showed: what there is to heal. */
+struct seen {
+    uint8_t drifted[DS_FACTOR_COUNT]; /* from this reference, in some trial */
+    uint8_t parted;                   /* repeats gave unlike bits */
+    uint32_t trials;
+    uint64_t digest; /* of the first */
+};
+
 struct sweep_state {
     const struct ds_sweep *s;
     struct ds_setting *settings; /* [n_arms] */
     uint32_t (*refs)[DS_FACTOR_COUNT];
     uint32_t *n_refs;
     uint8_t *is_ref, *rehearsed, *failed;
+    struct seen *seen; /* [n_arms] */
     uint8_t *site_on;
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
@@ -39,11 +48,10 @@ struct sweep_state {
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
     struct ds_load load;
-    uint64_t *run_digest; /* [n_arms] of the arm's first trial, 0 = none yet */
-    uint8_t *parted;      /* [n_arms] a trial disagrees with it */
     uint32_t dumping; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
     double start, done, total;
     struct ds_sweep_result *result;
+    uint32_t *missing; /* not NULL: trials are counted, not run */
 };
 
 /* ---- setting up ------------------------------------------------------------------------------ */
@@ -58,10 +66,9 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
     st->is_ref = ds_calloc(n, 1, "arms", err);
     st->rehearsed = ds_calloc(n, 1, "arms", err);
     st->failed = ds_calloc(n, 1, "arms", err);
-    st->run_digest = ds_calloc(n, sizeof *st->run_digest, "arms", err);
-    st->parted = ds_calloc(n, 1, "arms", err);
-    if (!st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed ||
-        !st->failed || !st->run_digest || !st->parted)
+    st->seen = ds_calloc(n, sizeof *st->seen, "arms", err);
+    if (!st->seen || !st->settings || !st->refs || !st->n_refs || !st->is_ref || !st->rehearsed ||
+        !st->failed)
         return -1;
     if (h->n_factors != DS_FACTOR_COUNT)
         return ds_fail(err, "the plan has %zu factors; this version knows %d", h->n_factors,
@@ -76,7 +83,13 @@ static int setup_arms(struct sweep_state *st, struct ds_error *err)
             st->refs[a][st->n_refs[a]++] = (uint32_t)ref;
             st->is_ref[ref] = 1;
         }
+        /* What nobody else can heal: its repeats, each to the first. */
+        if (st->s->options.heal && st->n_refs[a] == 0 && st->s->options.repeats > 1)
+            st->is_ref[a] = 1;
     }
+    /* Sizes of what its own repeats change are wanted of the base arm at least. */
+    if (st->s->options.repeats > 1)
+        st->is_ref[0] = 1;
     return 0;
 }
 
@@ -203,8 +216,7 @@ static void teardown(struct sweep_state *st)
     free(st->is_ref);
     free(st->rehearsed);
     free(st->failed);
-    free(st->run_digest);
-    free(st->parted);
+    free(st->seen);
     free(st->site_on);
     free(st->forced);
 }
@@ -249,22 +261,28 @@ static void add_place(const struct sweep_state *st, uint32_t arm, struct ds_erro
 }
 
 /* Runs one trial; on DS_WORKER_OK the data is the caller's. */
-static int run_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass,
-                     struct ds_trial_data *out, struct ds_error *err)
+static int run_trial(struct sweep_state *st, const struct ds_trial *want, struct ds_trial_data *out,
+                     struct ds_error *err)
 {
-    if (fit_worker(st, arm, repeat, err) != 0)
+    const uint32_t arm = want->arm;
+    if (fit_worker(st, arm, want->repeat, err) != 0)
         return DS_WORKER_FAILED;
     struct ds_trial_order order = {.arm = arm,
-                                   .repeat = repeat,
-                                   .pass = pass,
+                                   .repeat = want->repeat,
+                                   .pass = want->pass,
+                                   .healed_to = want->healed_to,
                                    .start_s = ds_seconds(CLOCK_MONOTONIC) - st->start,
                                    .worker = st->worker.number,
                                    .n_refs = st->n_refs[arm],
                                    .n_forced = st->n_forced};
     memcpy(order.refs, st->refs[arm], sizeof st->refs[arm]);
     /* A repeat that differs from the first trial needs sizes as much as an arm that does. */
-    if (st->is_ref[arm] && repeat > 0)
+    if (st->is_ref[arm] && want->repeat > 0)
         order.refs[order.n_refs++] = arm;
+    if (want->pass == DS_PASS_HEAL) {
+        order.refs[0] = want->healed_to;
+        order.n_refs = 1;
+    }
     st->place->doing = DS_DOING_NOTHING;
     int rc = ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
     if (rc == DS_WORKER_DIED)
@@ -287,77 +305,88 @@ static int keep_tokens(struct sweep_state *st, const struct ds_trial_data *t, st
 }
 
 /* Counts a lost trial; an arm that failed once is not tried again. */
-static void lost(struct sweep_state *st, uint32_t arm, uint32_t repeat, const struct ds_error *err)
+static void lost(struct sweep_state *st, const struct ds_trial *want, const struct ds_error *err)
 {
     if (st->result->failed++ == 0) {
         st->result->first_failure = *err;
-        ds_prefix(&st->result->first_failure, "arm %u, repeat %u", arm, repeat);
+        if (want->pass == DS_PASS_HEAL)
+            ds_prefix(&st->result->first_failure, "arm %u, healed to arm %u", want->arm,
+                      want->healed_to);
+        else
+            ds_prefix(&st->result->first_failure, "arm %u, repeat %u", want->arm, want->repeat);
     }
-    st->failed[arm] = 1;
+    st->failed[want->arm] = 1;
 }
 
-/* Before an arm is compared, its references must be held. After a resume they are run again,
- * unrecorded. */
-static int rehearse(struct sweep_state *st, uint32_t arm, struct ds_error *err)
+/* Takes from a natural trial, fresh or of the record that is resumed, what it says of healing. */
+static void look_at(struct sweep_state *st, const struct ds_trial_data *t)
 {
-    for (uint32_t i = 0; i < st->n_refs[arm]; i++) {
-        uint32_t ref = st->refs[arm][i];
-        struct format *f = &st->format[st->settings[ref].dtype];
-        if ((f->hold && ds_hold_has(f->hold, ref)) || st->rehearsed[ref] || st->failed[ref])
-            continue;
-        st->rehearsed[ref] = 1;
-        struct ds_trial_data t;
-        int rc = run_trial(st, ref, 0, DS_PASS_NATURAL, &t, err);
-        if (rc == DS_WORKER_STOPPED)
-            return rc;
-        if (rc == DS_WORKER_OK)
-            ds_trial_data_free(&t);
-    }
+    struct seen *seen = &st->seen[t->info.arm];
+    const uint32_t *refs = st->refs[t->info.arm];
+    for (size_t i = 0; i < t->n_drifts; i++)
+        for (uint32_t k = 0; k < st->n_refs[t->info.arm]; k++)
+            seen->drifted[k] |= t->drifts[i].ref_arm == refs[k];
+    seen->parted |= seen->trials > 0 && t->info.run_digest != seen->digest;
+    seen->digest = seen->trials++ ? seen->digest : t->info.run_digest;
+}
+
+static int is_held(const struct sweep_state *st, uint32_t arm)
+{
+    const struct format *f = &st->format[st->settings[arm].dtype];
+    return f->hold && ds_hold_has(f->hold, arm);
+}
+
+/* Before an arm is compared with another, that one's rows must be held. After a resume it is run
+ * again, unrecorded. */
+static int rehearse(struct sweep_state *st, uint32_t ref, struct ds_error *err)
+{
+    const struct ds_trial first = {.arm = ref, .pass = DS_PASS_NATURAL};
+    struct ds_trial_data t;
+    if (is_held(st, ref) || st->rehearsed[ref] || st->failed[ref])
+        return 0;
+    st->rehearsed[ref] = 1;
+    int rc = run_trial(st, &first, &t, err);
+    if (rc == DS_WORKER_OK)
+        ds_trial_data_free(&t);
+    return rc == DS_WORKER_STOPPED ? rc : 0;
+}
+
+static int rehearse_all(struct sweep_state *st, const struct ds_trial *want, struct ds_error *err)
+{
+    if (want->pass == DS_PASS_HEAL)
+        return rehearse(st, want->healed_to, err);
+    for (uint32_t i = 0; want->pass == DS_PASS_NATURAL && i < st->n_refs[want->arm]; i++)
+        if (rehearse(st, st->refs[want->arm][i], err) == DS_WORKER_STOPPED)
+            return DS_WORKER_STOPPED;
     return 0;
 }
 
-/* Holds a trial of the arm against its first one. */
-static void compare_runs(struct sweep_state *st, uint32_t arm, uint64_t run_digest)
-{
-    if (st->run_digest[arm] == 0)
-        st->run_digest[arm] = run_digest;
-    else if (st->run_digest[arm] != run_digest)
-        st->parted[arm] = 1;
-}
-
-/* The same for a trial that a resumed record has. */
-static void compare_kept(struct sweep_state *st, uint32_t arm, uint32_t repeat)
-{
-    const struct ds_sweep *s = st->s;
-    uint64_t digest;
-    if (s->digest && s->digest(s->ctx, arm, repeat, &digest) == 0)
-        compare_runs(st, arm, digest);
-}
-
 /* One trial from plan to sink. 0, 1 when interrupted, -1 on an error that ends the sweep. */
-static int do_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass,
-                    struct ds_error *err)
+static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
+    const uint32_t arm = want->arm;
     struct ds_trial_data t;
-    if (pass == DS_PASS_NATURAL && st->n_refs[arm] && rehearse(st, arm, err) == DS_WORKER_STOPPED)
+    if (rehearse_all(st, want, err) == DS_WORKER_STOPPED)
         return 1;
-    int rc = run_trial(st, arm, repeat, pass, &t, err);
+    if (want->pass == DS_PASS_HEAL && !is_held(st, want->healed_to))
+        return 0; /* its reference was lost, which was said */
+    int rc = run_trial(st, want, &t, err);
     if (rc == DS_WORKER_STOPPED)
         return 1;
     if (rc != DS_WORKER_OK) {
-        if (arm == 0)
+        if (arm == 0 && want->pass != DS_PASS_HEAL)
             return ds_prefix(err, "base arm");
-        lost(st, arm, repeat, err);
+        lost(st, want, err);
         return 0;
     }
-    rc = pass == DS_PASS_NATURAL ? ds_trial_data_check(s->header, &t, err) : 0;
+    rc = want->pass != DS_PASS_BARE ? ds_trial_data_check(s->header, &t, err) : 0;
     if (st->dumping == 0 && t.n_blobs > 0)
         st->dumping = arm + 1;
-    if (rc == 0 && arm == 0 && pass == DS_PASS_NATURAL)
+    if (rc == 0 && arm == 0 && want->pass == DS_PASS_NATURAL)
         rc = keep_tokens(st, &t, err);
-    if (rc == 0 && pass == DS_PASS_NATURAL)
-        compare_runs(st, arm, t.info.run_digest);
+    if (rc == 0 && want->pass == DS_PASS_NATURAL)
+        look_at(st, &t);
     if (rc == 0)
         rc = s->sink(s->ctx, &t, err);
     ds_trial_data_free(&t);
@@ -375,45 +404,152 @@ static double cost(const struct sweep_state *st, uint32_t arm)
     return set->batch * (double)st->s->requests[0].n_prompt + 8.0 * (st->s->options.steps + calls);
 }
 
-static int wanted(const struct sweep_state *st, uint32_t arm, uint32_t repeat, uint32_t pass)
+static int wanted(const struct sweep_state *st, const struct ds_trial *t)
 {
-    return !(st->s->have && st->s->have(st->s->ctx, arm, repeat, pass));
+    return !(st->s->have && st->s->have(st->s->ctx, t));
+}
+
+static int natural_wanted(const struct sweep_state *st, uint32_t arm, uint32_t repeat)
+{
+    const struct ds_trial t = {.arm = arm, .repeat = repeat, .pass = DS_PASS_NATURAL};
+    return wanted(st, &t);
+}
+
+/* Does the trial unless it is there. */
+static int complete(struct sweep_state *st, const struct ds_trial *t, struct ds_error *err)
+{
+    if (!wanted(st, t) || st->failed[t->arm])
+        return 0;
+    if (!st->missing)
+        return do_trial(st, t, err);
+    ++*st->missing;
+    return 0;
+}
+
+/* ---- healing --------------------------------------------------------------------------------- */
+
+/* The trials of an arm healed to another one, or to its own first. */
+static int heal_to(struct sweep_state *st, uint32_t arm, uint32_t ref, uint32_t trials,
+                   struct ds_error *err)
+{
+    int rc = 0;
+    for (uint32_t r = 0; r < trials && rc == 0; r++) {
+        const struct ds_trial t = {.arm = arm, .repeat = r, .pass = DS_PASS_HEAL, .healed_to = ref};
+        rc = complete(st, &t, err);
+    }
+    return rc;
+}
+
+/* An arm that equals its reference has no row to heal: its natural trial is the healed one. Where
+ * repeats part, every kernel must show on equal inputs whether it agrees with itself, as often as
+ * there are repeats: healed to the arm's own rows if they are held, else to a reference's. */
+static int heal_arm(struct sweep_state *st, uint32_t arm, struct ds_error *err)
+{
+    const struct seen *seen = &st->seen[arm];
+    uint32_t many = seen->parted ? seen->trials : 1;
+    int rc = 0;
+    if (!st->s->options.heal)
+        return 0;
+    if (seen->parted && st->is_ref[arm]) {
+        rc = heal_to(st, arm, arm, many, err);
+        many = 1;
+    }
+    for (uint32_t k = 0; k < st->n_refs[arm] && rc == 0; k++)
+        if (seen->drifted[k]) {
+            rc = heal_to(st, arm, st->refs[arm][k], many, err);
+            many = 1;
+        }
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void count_work(struct sweep_state *st)
+{
+    for (uint32_t a = 0; a < st->s->header->n_arms; a++)
+        for (uint32_t r = 0; r < (uint32_t)st->s->options.repeats; r++)
+            st->total += natural_wanted(st, a, r) ? cost(st, a) : 0;
+}
+
+/* The probe self-check stands beside the trial it is compared with: the base arm, which is digested
+ * and held, and the first that dumps. */
+static int check_probes(struct sweep_state *st, uint32_t arm, struct ds_error *err)
+{
+    const struct ds_trial bare = {.arm = arm, .pass = DS_PASS_BARE};
+    return arm == 0 || st->dumping == arm + 1 ? complete(st, &bare, err) : 0;
+}
+
+static int natural_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat,
+                         struct ds_error *err)
+{
+    const struct ds_sweep *s = st->s;
+    const struct ds_trial t = {.arm = arm, .repeat = repeat, .pass = DS_PASS_NATURAL};
+    if (!wanted(st, &t)) {
+        const struct ds_trial_data *old = s->recall ? s->recall(s->ctx, arm, repeat) : NULL;
+        if (old)
+            look_at(st, old);
+        return 0;
+    }
+    if (st->failed[arm])
+        return 0;
+    if (s->options.until_stable && st->seen[arm].parted) {
+        st->total -= cost(st, arm); /* it is known to be unstable */
+        return 0;
+    }
+    int rc = do_trial(st, &t, err);
+    if (rc == 0) {
+        st->done += cost(st, arm);
+        if (s->progress)
+            s->progress(s->ctx, st->done, st->total);
+    }
+    return rc;
 }
 
 static int all_trials(struct sweep_state *st, struct ds_error *err)
 {
     const struct ds_sweep *s = st->s;
-    uint32_t repeats = (uint32_t)s->options.repeats;
-    for (uint32_t a = 0; a < s->header->n_arms; a++)
-        for (uint32_t r = 0; r < repeats; r++)
-            st->total += wanted(st, a, r, DS_PASS_NATURAL) ? cost(st, a) : 0;
+    count_work(st);
     /* The bar's clock starts here, so that the first trial's time counts. */
     if (s->progress)
         s->progress(s->ctx, 0, st->total);
-    for (uint32_t a = 0; a < s->header->n_arms; a++)
-        for (uint32_t r = 0; r < repeats; r++) {
-            if (!wanted(st, a, r, DS_PASS_NATURAL)) {
-                compare_kept(st, a, r);
-            } else if (s->options.until_stable && st->parted[a]) {
-                st->total -= cost(st, a); /* it is known to be unstable */
-            } else if (!st->failed[a]) {
-                int rc = do_trial(st, a, r, DS_PASS_NATURAL, err);
-                if (rc != 0)
-                    return rc;
-                st->done += cost(st, a);
-                if (s->progress)
-                    s->progress(s->ctx, st->done, st->total);
-            }
-            /* The probe self-check stands beside the trial it is compared with: the base arm, which is digested and held, and the first
-             * that dumps. */
-            if (r == 0 && (a == 0 || st->dumping == a + 1) && !st->failed[a] &&
-                wanted(st, a, 0, DS_PASS_BARE)) {
-                int rc = do_trial(st, a, 0, DS_PASS_BARE, err);
-                if (rc != 0)
-                    return rc;
-            }
+    int rc = 0;
+    for (uint32_t a = 0; a < s->header->n_arms && rc == 0; a++) {
+        for (uint32_t r = 0; r < (uint32_t)s->options.repeats && rc == 0; r++) {
+            rc = natural_trial(st, a, r, err);
+            if (rc == 0 && r == 0)
+                rc = check_probes(st, a, err);
         }
-    return 0;
+        if (rc == 0)
+            rc = heal_arm(st, a, err);
+    }
+    return rc;
+}
+
+static int count_missing(struct sweep_state *st, uint32_t *missing)
+{
+    const struct ds_sweep *s = st->s;
+    for (uint32_t a = 0; a < s->header->n_arms; a++)
+        for (uint32_t r = 0; r < (uint32_t)s->options.repeats; r++) {
+            int there = !natural_wanted(st, a, r);
+            const struct ds_trial_data *old = there && s->recall ? s->recall(s->ctx, a, r) : NULL;
+            if (old)
+                look_at(st, old);
+            *missing += !there && !(s->options.until_stable && st->seen[a].parted);
+        }
+    return *missing > 0;
+}
+
+int ds_sweep_missing(const struct ds_sweep *s, uint32_t *missing, struct ds_error *err)
+{
+    struct sweep_state st = {.s = s};
+    int rc = setup_arms(&st, err);
+    *missing = 0;
+    st.missing = missing;
+    if (rc == 0 && count_missing(&st, missing) == 0)
+        for (uint32_t a = 0; a < s->header->n_arms && rc == 0; a++)
+            rc = heal_arm(&st, a, err);
+    teardown(&st);
+    return rc;
 }
 
 int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err)
@@ -508,8 +644,8 @@ static int describe_hparams(const struct ds_model *m, struct ds_header *h, struc
 }
 
 /* What all arms together want to see: stages that some arm with a 16-bit format reads before
- * rounding. All arms show them, so that they can be compared. */
-static int gather_wants(const struct ds_model *m, const struct ds_header *h,
+ * rounding, partial sums, borders between devices. All arms show them, so that they can be compared. */
+static int gather_wants(const struct ds_model *m, const struct ds_header *h, uint8_t *boundary,
                         struct ds_site_wants *wants, struct ds_error *err)
 {
     struct ds_setting s;
@@ -520,7 +656,14 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h,
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
         wants->slots |= s.kernels.op[DS_OP_SCHEDULE]->launch !=
                         ds_kernel_find(DS_OP_SCHEDULE, "reference")->launch;
+        if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
+            ds_ranks_check(&m->hp, s.ranks, err) != 0)
+            return -1;
+        wants->ranks = s.ranks > wants->ranks ? s.ranks : wants->ranks;
+        for (int32_t l = 0; l < m->hp.n_layers; l++)
+            boundary[l] |= ds_placement_boundary(&s.place, l);
     }
+    wants->boundary = boundary;
     return 0;
 }
 
@@ -536,8 +679,12 @@ int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
     h->n_heads = m->hp.n_heads;
     h->n_kv_heads = m->hp.n_kv_heads;
     h->head_dim = m->hp.head_dim;
-    if (gather_wants(m, h, &wants, err) != 0 ||
-        ds_site_list(&m->hp, dtype, &wants, &h->sites, &n_sites, &h->edges, &n_edges, err) != 0)
+    uint8_t *boundary = ds_calloc((size_t)m->hp.n_layers, 1, "borders", err);
+    int rc = boundary ? gather_wants(m, h, boundary, &wants, err) : -1;
+    if (rc == 0)
+        rc = ds_site_list(&m->hp, dtype, &wants, &h->sites, &n_sites, &h->edges, &n_edges, err);
+    free(boundary);
+    if (rc != 0)
         return -1;
     h->n_sites = n_sites;
     h->n_edges = n_edges;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "dumps/record.h"
 #include "engine/model.h"
+#include "engine/placement.h"
 #include "kernels/registry.h"
 #include "probes/driftscope_probe.h"
 
@@ -31,9 +32,11 @@ enum ds_factor {
     DS_FACTOR_BLAS_CORE,
     DS_FACTOR_DTYPE,
     DS_FACTOR_PROCESS,
+    DS_FACTOR_PLACE,
+    DS_FACTOR_TP,
     DS_FACTOR_COUNT
 };
-/* "batch" .. "process": names in records, verdicts and options. */
+/* "batch" .. "tp": names in records, verdicts and options. */
 extern const char *const ds_factor_names[DS_FACTOR_COUNT];
 
 /* Or an index from 0. */
@@ -58,6 +61,8 @@ struct ds_setting {
     int32_t processes; /* repeat r runs in fresh process r % processes; 1 = all in the worker */
     struct ds_kernel_set kernels;
     char blas_core[24]; /* "" = the library's own choice */
+    struct ds_placement place;
+    int32_t ranks; /* of tensor parallelism */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);
@@ -95,7 +100,9 @@ struct ds_sweep_options {
     int resid_only;    /* digest resid_ffn and what follows the layers only */
     int32_t page_size; /* cache page, 0 = one page per request */
     int poison;
-    int weights;   /* enum ds_weights: how the model keeps its weights */
+    int heal; /* beside the natural trials of an arm, one healed to each reference it drifted from; of an
+                 arm whose repeats part, as many as it has repeats */
+    int weights;           /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;         /* memory for held reference rows, bytes */
     int32_t until_stable; /* an arm ends at its first trial that disagrees with its first one */
     int32_t load;         /* busy neighbour processes beside the trials (load.h) */
@@ -123,11 +130,11 @@ struct ds_sweep { /* set up by the caller, borrowed, unchanged */
     void *ctx;
     /* Takes one complete trial (borrowed). -1 stops the sweep. */
     int (*sink)(void *ctx, const struct ds_trial_data *t, struct ds_error *err);
-    /* Whether a trial is there already (resume); may be NULL. */
-    int (*have)(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass);
-    /* until_stable: the run digest of a natural trial that is there already. -1: not known. May be
-     * NULL where `have` is. */
-    int (*digest)(void *ctx, uint32_t arm, uint32_t repeat, uint64_t *run_digest);
+    /* Whether a trial is there already (resume), by its arm, repeat, pass and healed_to; may be NULL. */
+    int (*have)(void *ctx, const struct ds_trial *t);
+    /* The natural trial that is there already: what it drifted from decides what is healed. NULL if it
+     * cannot be had. Asked for only where `have` said yes; may be NULL. */
+    const struct ds_trial_data *(*recall)(void *ctx, uint32_t arm, uint32_t repeat);
     void (*progress)(void *ctx, double done, double total);
     /* Something the user should hear; may be NULL. */
     void (*note)(void *ctx, const char *text);
@@ -144,6 +151,10 @@ struct ds_sweep_result {
 /* Runs every trial not there yet. 0 also when single arms failed or the run was interrupted: see
  * result. */
 int ds_sweep_run(const struct ds_sweep *s, struct ds_sweep_result *result, struct ds_error *err);
+
+/* How many natural trials are not there yet; when all are, how many heal trials. Only header, options,
+ * have and recall are used. */
+int ds_sweep_missing(const struct ds_sweep *s, uint32_t *missing, struct ds_error *err);
 
 /* Fills sites and edges of a header, whose arms are planned, for the base arm's dtype and what the
  * arms' kernels read before rounding; layers and heads, weights and

@@ -236,6 +236,8 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct batch *
                                        .sites = r->sites,
                                        .n_sites = sw->header->n_sites,
                                        .poison = sw->options.poison,
+                                       .placement = r->setting.place,
+                                       .ranks = r->setting.ranks,
                                        .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;
@@ -286,6 +288,7 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
     struct ds_trial info = {.arm = order->arm,
                             .repeat = order->repeat,
                             .pass = order->pass,
+                            .healed_to = order->healed_to,
                             .start_s = order->start_s,
                             .worker = order->worker,
                             .threads_asked = r->setting.threads,
@@ -304,12 +307,14 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
     return info;
 }
 
-/* Any two trials differ, in one process or in two. The forward pass counts on from here in even
- * steps (next_seed), so neighbouring trials must not be such a step apart: each would repeat the
- * other's launches, one later. */
+/* Any two trials differ, in one process or in two; only the bare pass repeats a trial, the first. The
+ * forward pass counts on from here in even steps (next_seed), so neighbouring trials must not be such a
+ * step apart: each would repeat the other's launches, one later. */
 static uint64_t trial_seed(const struct ds_trial_order *order)
 {
-    uint64_t z = ((uint64_t)order->arm << 32 | order->repeat) + 0xa0761d6478bd642fu;
+    uint64_t healed = order->pass == DS_PASS_HEAL ? (uint64_t)order->healed_to + 1 : 0,
+             z = ((uint64_t)order->arm << 32 | order->repeat) + 0xa0761d6478bd642fu +
+                 healed * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
     z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
     return z ^ (z >> 32);

@@ -9,6 +9,7 @@
 /* What the parent asks a worker to do. */
 struct ds_trial_order {
     uint32_t arm, repeat, pass;
+    uint32_t healed_to; /* of a heal trial: its only reference */
     double start_s;
     int32_t worker;
     uint32_t n_refs;

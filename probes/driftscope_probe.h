@@ -70,7 +70,10 @@ struct ds_probe;
 int ds_probe_new(const struct ds_probe_config *config, struct ds_probe **out, struct ds_error *err);
 void ds_probe_free(struct ds_probe *p);
 
-/* Starts a trial. refs: arms to compare with (those not held are passed over). If `info->arm`
+/* Starts a trial. refs: arms to compare with (those not held are passed over). In a heal trial
+ * (info->pass) it is one, info->healed_to, which must be held: every recorded row that differs from
+ * its row is overwritten with it, once its digest, its sizes and its dump are taken; a row that has no
+ * counterpart is left alone. If `info->arm`
  * itself is to be held and has no complete trial yet, this trial's rows are stored. info is copied;
  * end_trial completes it (run digest, probe times). */
 int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const uint32_t *refs,
@@ -84,8 +87,8 @@ int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t
 /* One site's output, complete. data: row s of the call at data + s * stride_bytes (s =
  * ds_row.slot), each of row_bytes = width * element size. `only`, if not NULL, lists n_only
  * recorded-row numbers of this call (ascending) that exist at this site, whose data lies at data +
- * i * stride_bytes for i = 0.. instead (logits). The launch is stored once. Data is writable: a
- * healing pass may overwrite rows. */
+ * i * stride_bytes for i = 0.. instead (logits). The launch is stored once. Data is writable: a heal
+ * trial overwrites rows that drift. */
 int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
                   size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
                   struct ds_error *err);

@@ -128,6 +128,15 @@ static void forget_trial(struct ds_probe *p)
     p->call_rows = 0;
 }
 
+/* A row can have one healer only, and without its rows there is no healing. */
+static int check_healing(const struct ds_probe *p, struct ds_error *err)
+{
+    if (p->n_refs == 1 && p->refs[0].arm == p->t.info.healed_to)
+        return 0;
+    return ds_fail(err, "probe: a heal trial needs the rows of arm %u held, and no other reference",
+                   p->t.info.healed_to);
+}
+
 int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const uint32_t *refs,
                          uint32_t n_refs, struct ds_error *err)
 {
@@ -135,13 +144,14 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
         return ds_fail(err, "probe: a trial begins inside another");
     uint64_t start = ds_ticks_now(&p->clock);
     p->t.info = *info;
+    p->heal = info->pass == DS_PASS_HEAL;
     p->first_site = NO_SITE;
     p->phase_ticks[0] = p->phase_ticks[1] = 0;
     for (uint32_t i = 0; i < p->c.n_sites; i++) {
         p->site[i].launch = NO_LAUNCH;
         p->links[i].dumped = 0;
     }
-    if (probe_refs_begin(p, refs, n_refs, err) ||
+    if (probe_refs_begin(p, refs, n_refs, err) || (p->heal && check_healing(p, err)) ||
         ds_grow(&p->t.captures, &p->cap.captures, p->last_captures, sizeof *p->t.captures,
                 "captures", err) ||
         ds_grow(&p->t.digests, &p->cap.digests, p->last_digests, sizeof *p->t.digests, "digests",

@@ -69,6 +69,7 @@ struct ds_probe {
     uint32_t n_sites;
     uint32_t call_first, call_rows; /* of this call, in t.rows */
     int watch;                      /* rows without a reference are searched for NaN and Inf */
+    int heal;                       /* a row that drifts is overwritten with the reference's */
     size_t n_refs;                  /* in use, refs_cap with memory */
     size_t n_live;                  /* sites with kept rows that may be let go within the call */
     uint64_t call_ticks;            /* in probes, this call */
@@ -117,7 +118,7 @@ struct ds_probe {
 /* What a site function works on: some rows of the call at one site. */
 struct probe_rows {
     uint32_t site;
-    const char *data;
+    char *data;
     size_t stride, row_bytes;
     uint32_t width;
     const uint32_t *only; /* recorded-row numbers, or NULL: all */
@@ -131,8 +132,8 @@ static inline uint32_t probe_row_number(const struct probe_rows *r, uint32_t i)
     return r->only ? r->only[i] : i;
 }
 
-static inline const char *probe_row_bytes(const struct ds_probe *p, const struct probe_rows *r,
-                                          uint32_t i)
+static inline char *probe_row_bytes(const struct ds_probe *p, const struct probe_rows *r,
+                                    uint32_t i)
 {
     size_t at = r->only ? i : (size_t)p->t.rows[p->call_first + i].slot;
     return r->data + at * r->stride;

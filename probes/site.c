@@ -209,9 +209,9 @@ static int check_only(const struct ds_probe *p, uint32_t site, const uint32_t *o
     return 0;
 }
 
-static int take_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch,
-                     const void *data, size_t stride, uint32_t width, const uint32_t *only,
-                     uint32_t n_only, struct ds_error *err)
+static int take_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                     size_t stride, uint32_t width, const uint32_t *only, uint32_t n_only,
+                     struct ds_error *err)
 {
     const struct probe_site *s = &p->site[site];
     struct probe_rows r = {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "kernels/driftscope_kernel.h"
+#include "kernels/lab/any_args.h"
 #include "kernels/lab/arena.h"
 #include "kernels/lab/shape.h"
 
@@ -135,25 +136,6 @@ const struct ds_arena *ds_subject_arena(const struct ds_subject *s);
 const void *ds_subject_args(const struct ds_subject *s);
 
 /* ---- how an op is brought into a call: one per op, in subject_rows.c and subject_attention.c -- */
-
-union ds_any_args {
-    struct ds_embed_args embed;
-    struct ds_rmsnorm_args rmsnorm;
-    struct ds_matmul_args matmul;
-    struct ds_rope_args rope;
-    struct ds_cache_args cache;
-    struct ds_attention_args attention;
-    struct ds_softmax_args softmax;
-    struct ds_silu_mul_args silu_mul;
-    struct ds_add_args add;
-    struct ds_router_args router;
-    struct ds_combine_args combine;
-    struct ds_allreduce_args allreduce;
-    struct ds_sample_args sample;
-    struct ds_custom_args custom;
-    struct ds_transfer_args transfer;
-    struct ds_process_args process;
-};
 
 /* What a builder sees of a subject. */
 struct ds_subject_parts {

@@ -113,7 +113,7 @@ import json, sys
 data = json.load(sys.stdin)
 assert data["schema"] == "driftscope.kernels/1"
 ops = {k["op"] for k in data["kernels"]}
-assert ops == set("embed rmsnorm matmul rope cache attention softmax silu_mul add router combine allreduce sample".split()), ops
+assert ops == set("embed rmsnorm matmul rope cache attention softmax silu_mul add router combine allreduce sample transfer schedule process".split()), ops
 for k in data["kernels"]:
     assert k["variant"] and k["summary"] and isinstance(k["available"], bool), k
     assert k["available"] or k["reason"], k

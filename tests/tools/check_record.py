@@ -102,7 +102,10 @@ def check_trials(f):
     for i, (row, checksum) in enumerate(zip(trials, xxh3(raw))):
         require(checksum == int(row["row_checksum"]), f"trial {i}: row checksum")
     wholes = []
+    arms = len(set(f["arms"]["arm"]))
     for i, row in enumerate(trials):
+        require(row["pass"] == 1 or row["healed_to"] == 0, f"trial {i}: healed to an arm, but no heal trial")
+        require(row["healed_to"] < max(arms, 1), f"trial {i}: healed to arm {row['healed_to']}")
         b = trial_blocks(f, row)
         check_indices(f, b, i)
         wholes.append(parts([len(b[name]) for name in order], [b[name].tobytes() for name in order]))

@@ -27,7 +27,7 @@ struct ask {
     const char *model;
     struct ds_model *opened; /* NULL, or what is swept; it then belongs to the outcome */
     const char *factor[DS_FACTOR_COUNT];
-    int repeats, steps, poison, dump, full, free_run, until_stable, load;
+    int repeats, steps, poison, dump, full, free_run, until_stable, load, no_heal;
     const int32_t *prompt; /* [PROMPT] */
     const int32_t *forced;
     int32_t n_forced;
@@ -144,6 +144,7 @@ static void sweep(struct outcome *x, const struct ask *q)
                          .options = {.repeats = q->repeats ? q->repeats : 3,
                                      .steps = q->steps ? q->steps : 4,
                                      .poison = q->poison,
+                                     .heal = !q->no_heal,
                                      .free_run = q->free_run,
                                      .dump = q->dump,
                                      .until_stable = q->until_stable,

@@ -231,6 +231,7 @@ static inline void fixture_trial(uint64_t seed, uint32_t n, uint32_t scale, stru
     t->info.arm = n % FIXTURE_ARMS;
     t->info.repeat = n / FIXTURE_ARMS;
     t->info.pass = n % 3;
+    t->info.healed_to = t->info.pass == 1 ? (n / 3) % FIXTURE_ARMS : 0;
     fixture_execution(s, t, scale);
     fixture_findings(s, t);
 }
@@ -250,7 +251,7 @@ static inline void fixture_trial(uint64_t seed, uint32_t n, uint32_t scale, stru
 /* NULL when equal, else what differs. */
 static inline const char *info_difference(const struct ds_trial *a, const struct ds_trial *b)
 {
-    REQUIRE(SAME(arm) && SAME(repeat) && SAME(pass));
+    REQUIRE(SAME(arm) && SAME(repeat) && SAME(pass) && SAME(healed_to));
     REQUIRE(SAME(start_s) && SAME(wall_s) && SAME(cpu_s) && SAME(prefill_cpu_s) &&
             SAME(decode_cpu_s));
     REQUIRE(SAME(probe_prefill_cpu_s) && SAME(probe_decode_cpu_s));

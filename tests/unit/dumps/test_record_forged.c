@@ -225,7 +225,7 @@ static void test_forged_rows_are_not_believed(void **state)
     size_t n, bytes = ds_table_bytes(DS_TABLE_TRIALS);
     struct ds_record *r;
     struct ds_error err;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 6; variant++) {
         struct ds_trial_row row;
         struct ds_trial info;
         char packed[1024];
@@ -249,6 +249,10 @@ static void test_forged_rows_are_not_believed(void **state)
             row.first[DS_TABLE_DIGESTS] -= 1;
         if (variant == 3)
             row.info.arm = FIXTURE_ARMS;
+        if (variant >= 4) {
+            row.info.pass = variant == 4 ? DS_PASS_HEAL : DS_PASS_NATURAL;
+            row.info.healed_to = variant == 4 ? FIXTURE_ARMS : 1;
+        }
         ds_table_pack(DS_TABLE_TRIALS, packed, &row, 1);
         row.row_checksum = ds_checksum_bytes(packed, bytes - 8);
         ds_table_pack(DS_TABLE_TRIALS, at, &row, 1);

@@ -97,7 +97,8 @@ static struct ds_source world_make(struct world *w, const struct digests *arms, 
                                     .first_digest = t->n_digests++};
         }
     }
-    return (struct ds_source){&w->h, n, world_info, world_get, w, NULL};
+    return (struct ds_source){
+        .header = &w->h, .n_trials = n, .info = world_info, .get = world_get, .ctx = w};
 }
 
 #define ONE                                                                                        \
@@ -140,6 +141,9 @@ static const struct {
     {"no partial in common",
      ".--oii--i",
      {TWO_RANKS(2, 0, 4, 4, 7, 8), TWO_RANKS(0, 3, 14, 14, 17, 18)}},
+    {"a share of one rank, a share of two",
+     ".---oi--i",
+     {TWO_RANKS(2, 0, 4, 4, 7, 8), TWO_RANKS(12, 3, 14, 14, 17, 18)}},
     {"one device against two", ".---.....", {ONE, PLACED(6, 9)}},
     {"a transfer that loses rows", ".---...oi", {ONE, PLACED(66, 99)}},
     {"two devices against one", ".---.....", {PLACED(6, 9), ONE}},

@@ -103,9 +103,51 @@ static void keys_moe(struct builder *b)
 {
     add_u32(b, "llama.expert_count", 8);
 }
+static void keys_moe_right(struct builder *b)
+{
+    keys_moe(b);
+    add_u32(b, "llama.expert_used_count", 2);
+}
+static void keys_moe_used(struct builder *b)
+{
+    keys_moe(b);
+    add_u32(b, "llama.expert_used_count", 9);
+}
+static void keys_moe_alone(struct builder *b)
+{
+    add_u32(b, "llama.expert_used_count", 2);
+}
+static void keys_moe_many(struct builder *b)
+{
+    add_u32(b, "llama.expert_count", 4097);
+}
+static void keys_moe_file(struct builder *b)
+{
+    add_u32(b, "llama.expert_count", 4000);
+}
+static void keys_moe_sigmoid(struct builder *b)
+{
+    keys_moe_right(b);
+    add_u32(b, "llama.expert_gating_func", 2);
+}
 static void keys_window(struct builder *b)
 {
-    add_u32(b, "llama.attention.sliding_window", 4096);
+    add_u32(b, "llama.attention.sliding_window", 2147483648u);
+}
+static void keys_pattern(struct builder *b)
+{
+    add_key(b, "llama.attention.sliding_window_pattern", DS_GGUF_ARRAY);
+    put(&b->meta, DS_GGUF_BOOL, 4);
+    put(&b->meta, 2, 8);
+    put(&b->meta, 0x0001, 2);
+}
+static void keys_cap(struct builder *b)
+{
+    add_f32(b, "llama.attn_logit_softcapping", -1.0f);
+}
+static void keys_qwen2(struct builder *b)
+{
+    add_text(b, "general.architecture", "qwen2");
 }
 static void keys_causal(struct builder *b)
 {
@@ -224,9 +266,21 @@ static const struct change refused[] = {
     {.drop_key = "llama.attention.layer_norm_rms_epsilon",
      .more_keys = keys_eps,
      .want = "epsilon"},
-    {.more_keys = keys_moe, .want = "llama.expert_count: mixtures of experts are not supported"},
-    {.more_keys = keys_window,
-     .want = "llama.attention.sliding_window: sliding-window attention is not supported"},
+    {.more_keys = keys_moe, .want = "llama.expert_used_count is 0 of 8 experts"},
+    {.more_keys = keys_moe_used, .want = "llama.expert_used_count is 9 of 8 experts"},
+    {.more_keys = keys_moe_alone,
+     .want = "llama.expert_used_count is 2 without llama.expert_count"},
+    {.more_keys = keys_moe_many, .want = "llama.expert_count is 4097; at most 4096 are possible"},
+    {.more_keys = keys_moe_file,
+     .want = "llama.expert_count is 4000, in 2 layers: more than the file can hold"},
+    {.more_keys = keys_moe_sigmoid, .want = "llama.expert_gating_func: another choice of experts"},
+    {.more_keys = keys_moe_right, .want = "llama.block_count is 2, which needs at least 22 tensors"},
+    {.more_keys = keys_window, .want = "llama.attention.sliding_window is 2147483648; at most"},
+    {.more_keys = keys_pattern, .want = "llama.attention.sliding_window_pattern: a window in some"},
+    {.more_keys = keys_cap, .want = "the soft cap must be a positive number or 0, not -1"},
+    {.drop_key = "general.architecture",
+     .more_keys = keys_qwen2,
+     .want = "qwen2.block_count is missing"},
     {.more_keys = keys_causal, .want = "llama.attention.causal"},
     {.more_keys = keys_softcap, .want = "llama.final_logit_softcapping"},
     {.more_keys = keys_yarn,

@@ -69,12 +69,12 @@ static int sink(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
     return 0;
 }
 
-static int have(void *ctx, uint32_t arm, uint32_t repeat, uint32_t pass)
+static int have(void *ctx, const struct ds_trial *t)
 {
     const struct fixture *x = ctx;
     for (size_t i = 0; x->had && i < x->had->n_seen; i++)
-        if (x->had->seen[i].arm == arm && x->had->seen[i].repeat == repeat &&
-            x->had->seen[i].pass == pass)
+        if (x->had->seen[i].arm == t->arm && x->had->seen[i].repeat == t->repeat &&
+            x->had->seen[i].pass == t->pass && x->had->seen[i].healed_to == t->healed_to)
             return 1;
     return 0;
 }

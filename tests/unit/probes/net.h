@@ -173,6 +173,14 @@ static inline int net_site(struct net *n, struct ds_probe *p, const struct ds_ro
     }
     int rc = ds_probe_site(p, (uint32_t)site, &launch, data, stride, n->site[site].width,
                            site == LOGITS_SITE ? only : NULL, n_only, err);
+    /* A healing probe writes: what follows is computed from that. */
+    for (uint32_t i = 0, k = 0; i < n_rows; i++) {
+        int last = i + 1 == n_rows || rows[i + 1].request != rows[i].request;
+        if (site == LOGITS_SITE && !last)
+            continue;
+        void *row = (void *)(uintptr_t)net_row(n, site, rows[i].request, rows[i].position, &bytes);
+        memcpy(row, data + stride * (site == LOGITS_SITE ? k++ : (uint32_t)rows[i].slot), bytes);
+    }
     free(data);
     return rc;
 }

@@ -1,0 +1,675 @@
+/* explain_case.c: see explain_case.h. Reads the record: which rows differ, their digests, and the bytes
+ * behind them. A record is hostile: every number that becomes an index or a size is checked here or
+ * was by the reader. */
+#include "cli/explain_case.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "cli/render_site.h"
+#include "kernels/registry.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor)
+{
+    for (size_t f = 0; f < h->n_factors && arm < h->n_arms; f++)
+        if (strcmp(h->factors[f], factor) == 0)
+            return h->arms[arm].values[f];
+    return "";
+}
+
+static int64_t factor_number(const struct ds_header *h, uint32_t arm, const char *factor,
+                             int64_t most)
+{
+    char *end;
+    const char *text = ds_case_factor(h, arm, factor);
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    return errno || end == text || *end || v < 0 || v > most ? 0 : v;
+}
+
+/* ---- rows of a trial ------------------------------------------------------------------------- */
+
+int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
+                 struct ds_error *err)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < t->n_captures; i++)
+        total += t->captures[i].site == site ? t->captures[i].rows : 0;
+    *n = 0;
+    *out = ds_calloc(total, sizeof **out, "rows of a site", err);
+    if (!*out)
+        return -1;
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        for (uint32_t r = 0; c->site == site && r < c->rows; r++)
+            (*out)[(*n)++] = (struct ds_site_row){.key = t->rows[c->first_row + r],
+                                                  .digest = t->digests[c->first_digest + r],
+                                                  .launch = c->launch,
+                                                  .width = c->width};
+    }
+    return 0;
+}
+
+static const struct ds_site_row *find_row(const struct ds_site_row *rows, size_t n,
+                                          const struct ds_row *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].key.request == key->request && rows[i].key.position == key->position &&
+            rows[i].key.occurrence == key->occurrence)
+            return &rows[i];
+    return NULL;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static int own(struct ds_case *c, void *p, struct ds_error *err)
+{
+    if (ds_grow(&c->owned, &c->cap_owned, c->n_owned + 1, sizeof *c->owned, "dumped rows", err) !=
+        0) {
+        free(p);
+        return -1;
+    }
+    c->owned[c->n_owned++] = p;
+    return 0;
+}
+
+/* The format in which a site's rows are stored in an arm. */
+static int stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
+{
+    const struct ds_site *s = &c->h->sites[site];
+    int dtype = ds_dtype_parse(s->dtype),
+        factor = ds_dtype_parse(ds_case_factor(c->h, arm, "dtype"));
+    if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
+        return dtype;
+    return factor >= 0 && factor != DS_I32 ? factor : dtype;
+}
+
+/* The values of a dumped row, made f32 (ids as bits): 1 found, 0 not dumped, -1 damage. */
+static int values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t digest, size_t width,
+                  float **out, struct ds_error *err)
+{
+    struct ds_blob b = {0};
+    const int dtype = stored_as(c, site, arm);
+    int rc = ds_record_blob(c->record, digest, &b, err);
+    if (rc != 1)
+        return rc;
+    if (dtype < 0 || b.bytes != width * ds_dtype_size(dtype)) {
+        free(b.data);
+        return ds_fail(err, "layer %d %.24s: a dumped row has %u bytes, not those of %zu elements",
+                       c->h->sites[site].layer, c->h->sites[site].stage, b.bytes, width);
+    }
+    float *y = ds_alloc_aligned(width, sizeof *y, "dumped row", err);
+    if (y && dtype == DS_I32)
+        memcpy(y, b.data, b.bytes);
+    else if (y)
+        ds_widen_row(dtype, y, b.data, width);
+    free(b.data);
+    if (!y || own(c, y, err) != 0)
+        return -1;
+    *out = y;
+    return 1;
+}
+
+/* ---- the place ------------------------------------------------------------------------------- */
+
+static int is_drift(int label)
+{
+    return label == DS_LABEL_ORIGIN || label == DS_LABEL_INHERITED || label == DS_LABEL_UNKNOWN;
+}
+
+/* Fills c->f with the first row of `site` in `arm` against `ref` that differs; origins first. 1
+ * found, 0 none. */
+static int find_in_arm(struct ds_case *c, uint32_t site, uint32_t arm, uint32_t ref,
+                       const char *factor, const char *value, struct ds_error *err)
+{
+    uint8_t *labels;
+    const size_t rows = ds_analysis_rows(c->a);
+    if (ds_analysis_labels(c->a, arm, ref, &labels, err) != 0)
+        return -1;
+    int best = -1;
+    for (size_t i = 0; i < rows; i++) {
+        int label = labels[(size_t)site * rows + i];
+        if (!is_drift(label) || (best >= 0 && (label != DS_LABEL_ORIGIN || best == label)))
+            continue;
+        const struct ds_row_key *k = ds_analysis_row(c->a, i);
+        best = label;
+        c->f.request = k->request;
+        c->f.position = k->position;
+        c->f.occurrence = k->occurrence;
+    }
+    free(labels);
+    if (best < 0)
+        return 0;
+    c->f.found = 1;
+    c->f.label = best;
+    c->f.site = site;
+    c->f.layer = c->h->sites[site].layer;
+    c->f.stage = c->h->sites[site].stage;
+    c->f.part = c->h->sites[site].part;
+    c->f.op = c->h->sites[site].op;
+    c->f.arm = arm;
+    c->f.ref_arm = ref;
+    c->f.factor = factor;
+    c->f.value = value;
+    c->f.ref_value = ds_case_factor(c->h, ref, factor);
+    return best == DS_LABEL_ORIGIN ? 2 : 1;
+}
+
+static int find_site(struct ds_case *c, uint32_t site, int64_t only, struct ds_error *err)
+{
+    struct ds_finding inherited = {0};
+    for (uint32_t arm = 0; arm < c->h->n_arms; arm++) {
+        uint32_t ref;
+        const char *factor, *value;
+        if ((only >= 0 && arm != only) || !ds_analysis_pair(c->a, arm, &ref, &factor, &value))
+            continue;
+        int rc = find_in_arm(c, site, arm, ref, factor, value, err);
+        if (rc < 0 || rc == 2)
+            return rc < 0 ? -1 : 0;
+        if (rc == 1 && !inherited.found)
+            inherited = c->f;
+    }
+    c->f = inherited;
+    if (inherited.found)
+        return 0;
+    const struct ds_site *s = &c->h->sites[site];
+    if (only >= 0)
+        return ds_fail(err, "layer %d %.24s: no row differs in arm %" PRId64, s->layer, s->stage,
+                       only);
+    return ds_fail(err, "layer %d %.24s: no row differs in any arm", s->layer, s->stage);
+}
+
+int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site, int64_t arm,
+                 struct ds_error *err)
+{
+    uint32_t s = v->first.site;
+    if (!site && !v->first.found)
+        return ds_fail(err, "nothing to explain: %s",
+                       v->result == DS_RESULT_INCOMPARABLE ? v->reason : "no row differs");
+    if (!site && arm < 0) {
+        c->f = v->first;
+        return 0;
+    }
+    if (site && ds_parse_site(c->h, site, &s, err) != 0)
+        return -1;
+    return find_site(c, s, arm, err);
+}
+
+/* ---- both sides ------------------------------------------------------------------------------ */
+
+/* The trials of the pair: of the finding, and of its reference. Repeats of one arm against each
+ * other: one that has the reference's digest. */
+static int find_trials(struct ds_case *c, struct ds_error *err)
+{
+    const struct ds_finding *f = &c->f;
+    c->side[DS_SIDE_A].arm = f->ref_arm;
+    c->side[DS_SIDE_B].arm = f->arm;
+    c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
+    c->side[DS_SIDE_B].t = ds_analysis_trial(c->a, f->arm);
+    for (size_t i = 0; f->arm == f->ref_arm && i < c->s->n_trials; i++) {
+        const struct ds_trial *info = c->s->info(c->s->ctx, i);
+        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
+        struct ds_site_row *rows;
+        size_t n;
+        if (!t || ds_site_rows(t, f->site, &rows, &n, err) != 0)
+            return -1;
+        const struct ds_row key = {
+            .request = f->request, .position = f->position, .occurrence = f->occurrence};
+        const struct ds_site_row *r = find_row(rows, n, &key);
+        if (r && r->digest == f->ref_digest)
+            c->side[DS_SIDE_A].t = t;
+        if (r && r->digest == f->digest)
+            c->side[DS_SIDE_B].t = t;
+        free(rows);
+    }
+    if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
+        return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
+    return 0;
+}
+
+/* The kernel of a side, from the launch of its rows. */
+static void find_kernel(struct ds_case *c, int side)
+{
+    struct ds_case_side *s = &c->side[side];
+    struct ds_explain_side *e = &c->e.side[side];
+    char why[256] = "", core[sizeof e->core];
+    snprintf(s->variant, sizeof s->variant, "%.31s", s->launch->variant);
+    e->kernel = ds_kernel_find(c->e.op, s->variant);
+    e->threads = s->t->info.threads_asked;
+    if (e->threads < 1 || e->threads > 1024)
+        e->threads = 1;
+    e->dtype = stored_as(c, c->f.site, s->arm);
+    snprintf(core, sizeof core, "%.23s", s->t->info.blas_core);
+    memcpy(e->core, core, sizeof core);
+    if (!e->kernel)
+        snprintf(s->missing, sizeof s->missing,
+                 "this program has no such variant: give its library with --plugin or --blas");
+    else if (strcmp(s->variant, "openblas") == 0 && e->core[0] &&
+             ds_blas_core_runs_here(e->core) == 0)
+        snprintf(s->missing, sizeof s->missing, "this processor cannot run the core %s", core);
+    else if (ds_kernel_available(e->kernel, why, sizeof why) != 0)
+        snprintf(s->missing, sizeof s->missing, "it cannot run here: %.200s", why);
+    if (s->missing[0])
+        e->kernel = NULL;
+}
+
+/* ---- where a row stood ----------------------------------------------------------------------- */
+
+/* The rows of the request in the row's call, and all up to them. */
+static void own_sequence(const struct ds_case *c, int side, const struct ds_row *key,
+                         struct ds_explain_at *at, int32_t *kv_first)
+{
+    const struct ds_trial_data *t = c->side[side].t;
+    int32_t pads =
+        key->request == 0 ? (int32_t)factor_number(c->h, c->side[side].arm, "padding", 1 << 20) : 0;
+    int32_t low = key->slot, high = key->slot, last = key->position, first_call = 1;
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct ds_row *r = &t->rows[i];
+        if (r->request != key->request)
+            continue;
+        first_call &= r->call >= key->call;
+        if (r->call != key->call)
+            continue;
+        low = r->slot < low ? r->slot : low;
+        high = r->slot > high ? r->slot : high;
+        last = r->position > last ? r->position : last;
+    }
+    *kv_first = pads;
+    at->q_first = low - (first_call ? pads : 0);
+    at->q_len = high + 1 - at->q_first;
+    at->kv_len = pads + last + 1;
+}
+
+/* The head sees one row of each sequence that has logits; the row's place among them is that of its
+ * sequence in the call. */
+static int64_t head_row(const struct ds_explain_at *at, const struct ds_row *key, uint32_t m,
+                        uint32_t sequences)
+{
+    if (at->rows == m)
+        return key->slot;
+    int64_t others = (int64_t)sequences - 1, rest = (int64_t)m - at->q_len;
+    int64_t place = rest > 0 ? (at->q_first * others + rest / 2) / rest : 0;
+    return place < at->rows ? place : at->rows - 1;
+}
+
+static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
+                     struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err)
+{
+    const struct ds_trial_data *t = c->side[side].t;
+    const struct ds_call *call = &t->calls[r->key.call];
+    const struct ds_launch *l = &t->launches[r->launch];
+    own_sequence(c, side, &r->key, at, kv_first);
+    at->call = r->key.call;
+    at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
+    at->n_sequences = call->sequences > INT32_MAX ? 0 : (int32_t)call->sequences;
+    at->row = head_row(at, &r->key, call->m, call->sequences);
+    if (at->row < 0 || at->row >= at->rows || at->rows > 1 << 20)
+        return ds_fail(err, "a row stands at place %lld of a call of %lld rows", (long long)at->row,
+                       (long long)at->rows);
+    return 0;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+/* The site from which an edge's rows are read by this side's kernel: as they were before rounding,
+ * or as stored. -1: the other twin is. */
+static int reads(const struct ds_case *c, int side, const struct ds_edge *e)
+{
+    const struct ds_site *s = &c->h->sites[e->from];
+    const struct ds_kernel *k = c->e.side[side].kernel;
+    const int raw = k && (k->features & DS_FEATURE_UNROUNDED),
+              twin = strcmp(s->part, "unrounded") == 0;
+    if (twin || !raw)
+        return twin == raw;
+    for (size_t i = 0; i < c->h->n_edges; i++) {
+        const struct ds_edge *o = &c->h->edges[i];
+        const struct ds_site *q = &c->h->sites[o->from];
+        if (o->to == e->to && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
+            strcmp(q->part, "unrounded") == 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* The site whose edges tell what the kernel read: where a stage has a site for its rows before
+ * rounding, that one. */
+static uint32_t reading_site(const struct ds_case *c)
+{
+    const struct ds_site *s = &c->h->sites[c->f.site];
+    for (size_t i = 0; i < c->h->n_edges; i++) {
+        const struct ds_edge *e = &c->h->edges[i];
+        const struct ds_site *q = &c->h->sites[e->from];
+        if (e->to == c->f.site && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
+            strcmp(q->part, "unrounded") == 0)
+            return e->from;
+    }
+    return c->f.site;
+}
+
+static int is_number(const struct ds_site *s)
+{
+    return ds_dtype_parse(s->dtype) == DS_I32;
+}
+
+/* The digest of the same row at another site of the trial; 1 found. */
+static int digest_at(const struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
+                     uint64_t *digest, struct ds_error *err)
+{
+    struct ds_site_row *rows;
+    size_t n;
+    if (ds_site_rows(c->side[side].t, site, &rows, &n, err) != 0)
+        return -1;
+    const struct ds_site_row *r = find_row(rows, n, key);
+    if (r)
+        *digest = r->digest;
+    free(rows);
+    return r != NULL;
+}
+
+/* Rows of the request at the visible slots, one after the other. 1, 0 = something is not there. */
+static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
+                       uint64_t *digests, float **out, struct ds_error *err)
+{
+    const size_t n = (size_t)key->position + 1, width = c->h->sites[site].width;
+    struct ds_site_row *rows;
+    size_t n_rows;
+    int rc = 1;
+    if (ds_site_rows(c->side[side].t, site, &rows, &n_rows, err) != 0)
+        return -1;
+    float *all = n <= n_rows ? ds_alloc_aligned(n * width, sizeof *all, "dumped rows", err) : NULL;
+    rc = n > n_rows ? 0 : !all || own(c, all, err) != 0 ? -1 : 1;
+    for (size_t p = 0; p < n && rc == 1; p++) {
+        const struct ds_site_row *best = NULL;
+        for (size_t i = 0; i < n_rows; i++)
+            if (rows[i].key.request == key->request && (size_t)rows[i].key.position == p &&
+                rows[i].key.position >= 0 && rows[i].key.call <= key->call)
+                best = &rows[i];
+        float *y;
+        rc = best ? values(c, site, c->side[side].arm, best->digest, width, &y, err) : 0;
+        if (rc == 1) {
+            memcpy(all + p * width, y, width * sizeof *y);
+            *digests ^= best->digest * (2 * p + 1);
+        }
+    }
+    free(rows);
+    *out = all;
+    return rc;
+}
+
+/* The token that a row was made of. */
+static int token_of(const struct ds_case *c, int side, const struct ds_row *key, int32_t *id)
+{
+    const struct ds_trial_data *t = c->side[side].t;
+    for (size_t i = 0; key->kind == DS_ROW_GENERATED && i < t->n_steps; i++)
+        if (t->steps[i].request == key->request && t->steps[i].step == key->step - 1) {
+            *id = t->steps[i].forced;
+            return 1;
+        }
+    for (size_t i = 0; key->kind == DS_ROW_PROMPT && i < c->h->n_prompts; i++) {
+        const struct ds_prompt *p = &c->h->prompts[i];
+        if (p->request == key->request && key->position >= 0 &&
+            (uint32_t)key->position < p->n_tokens) {
+            *id = p->tokens[key->position];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* One input row: 1, 0 not dumped. `digests` collects what was read, to hold both sides together. */
+static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
+                      const struct ds_row *key, int *place, struct ds_explain_input *in,
+                      uint64_t *digests, struct ds_error *err)
+{
+    const struct ds_site *s = &c->h->sites[e->from];
+    uint64_t digest = 0;
+    float *y;
+    if (e->kind == DS_EDGE_CAUSAL && c->e.op == DS_OP_ATTENTION) {
+        int rc = causal_rows(c, side, e->from, key, digests, &y, err);
+        if (rc == 1)
+            *(strcmp(s->part, "v") == 0 ? &in->v : &in->k) = y;
+        return rc;
+    }
+    int rc = digest_at(c, side, e->from, key, &digest, err);
+    if (rc == 1)
+        rc = values(c, e->from, c->side[side].arm, digest, s->width, &y, err);
+    if (is_number(s)) { /* known from the row's key, too */
+        if (rc == 1 && strcmp(s->stage, "positions") == 0)
+            memcpy(&in->number, y, sizeof in->number);
+        return rc < 0 ? -1 : 1;
+    }
+    if (rc != 1)
+        return rc;
+    const int i = *place;
+    if (i >= 2 || ds_explain_width_in(c->e.op, &c->e.shared, i) != s->width)
+        return ds_fail(err, "layer %d %.24s: its kernel reads %lld elements, not the %u of %.24s",
+                       c->f.layer, c->f.stage,
+                       (long long)ds_explain_width_in(c->e.op, &c->e.shared, i < 2 ? i : 1),
+                       s->width, s->stage);
+    in->in[(*place)++] = y;
+    *digests ^= digest * 0x9e3779b97f4a7c15u * ((size_t)(e - c->h->edges) + 1);
+    return 1;
+}
+
+static int read_inputs(struct ds_case *c, int side, const struct ds_row *key,
+                       struct ds_explain_input *in, uint64_t *digests, struct ds_error *err)
+{
+    int place = 0, rc = 1;
+    const uint32_t site = reading_site(c);
+    in->number = key->position;
+    if (c->e.op == DS_OP_EMBED)
+        return token_of(c, side, key, &in->number);
+    for (size_t i = 0; i < c->h->n_edges && rc == 1; i++) {
+        const struct ds_edge *e = &c->h->edges[i];
+        uint64_t digest = 0;
+        if (e->to != site)
+            continue;
+        if (reads(c, side, e))
+            rc = read_input(c, side, e, key, &place, in, digests, err);
+        else if ((rc = digest_at(c, side, e->from, key, &digest, err)) == 0)
+            rc = 1; /* a twin that this kernel does not read */
+        *digests ^= digest * 0x9e3779b97f4a7c15u * (i + 1);
+    }
+    for (int i = 0; i < 2 && rc == 1; i++)
+        if (ds_explain_width_in(c->e.op, &c->e.shared, i) > 0 && !in->in[i])
+            rc = 0;
+    if (rc == 1 && c->e.op == DS_OP_ATTENTION && (!in->k || !in->v))
+        rc = 0;
+    return rc;
+}
+
+/* ---- the rows -------------------------------------------------------------------------------- */
+
+/* What a kernel uses as an index. */
+static int check_number(const struct ds_case *c, int32_t number, struct ds_error *err)
+{
+    if (c->e.op == DS_OP_EMBED && (number < 0 || number >= c->model->hp.vocab))
+        return ds_fail(err, "token %d is not in the model's vocabulary", number);
+    if (c->e.op == DS_OP_ROPE && (number < 0 || number > 1 << 24))
+        return ds_fail(err, "position %d is out of range", number);
+    return 0;
+}
+
+/* One row of both sides: 1 taken, 0 not dumped. */
+static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDES],
+                    struct ds_error *err)
+{
+    struct ds_explain_row *row = &c->e.rows[c->e.n_rows];
+    uint64_t digests[DS_SIDES] = {0, 0};
+    memset(row, 0, sizeof *row);
+    for (int side = 0; side < DS_SIDES; side++) {
+        float *y;
+        struct ds_explain_input *in = &row->input[side];
+        int rc = values(c, c->f.site, c->side[side].arm, r[side]->digest,
+                        c->h->sites[c->f.site].width, &y, err);
+        if (rc == 1 && side == DS_SIDE_B && c->healed) {
+            *in = row->input[DS_SIDE_A];
+            digests[DS_SIDE_B] = digests[DS_SIDE_A];
+        } else if (rc == 1) {
+            rc = read_inputs(c, side, &r[side]->key, in, &digests[side], err);
+        }
+        if (rc != 1)
+            return rc;
+        row->y[side] = y;
+        if (check_number(c, in->number, err) != 0 ||
+            place_row(c, side, r[side], &row->at[side], &in->kv_first, err) != 0)
+            return -1;
+        in->slot = in->kv_first + r[side]->key.position;
+        c->rows[side][c->e.n_rows] = *r[side];
+        c->side[side].launch = &c->side[side].t->launches[r[side]->launch];
+    }
+    if (digests[DS_SIDE_A] != digests[DS_SIDE_B]) {
+        c->differing_inputs++;
+        if (c->e.n_rows && c->inputs_equal)
+            return 0; /* origins are there: only those */
+        c->inputs_equal = 0;
+    }
+    c->e.n_rows++;
+    return 1;
+}
+
+static int64_t rows_of(const struct ds_case *c, int side, int least)
+{
+    int64_t v = c->e.rows[0].at[side].rows;
+    for (size_t i = 1; i < c->e.n_rows; i++) {
+        int64_t r = c->e.rows[i].at[side].rows;
+        v = least ? (r < v ? r : v) : (r > v ? r : v);
+    }
+    return v;
+}
+
+static int not_dumped(const struct ds_case *c, struct ds_error *err)
+{
+    ds_fail(err,
+            "layer %d %.24s: the record has no values of both sides and of what the kernel read",
+            c->f.layer, c->f.stage);
+    return ds_hint(err, c->f.label == DS_LABEL_ORIGIN
+                            ? "record with --dump origins (the default), or --dump all"
+                            : "its inputs differ already; record with --dump all to have them");
+}
+
+/* Rope's table must reach the largest position. */
+static int extend_table(struct ds_case *c, struct ds_error *err)
+{
+    int32_t most = 0;
+    for (size_t i = 0; i < c->e.n_rows; i++)
+        for (int s = 0; s < DS_SIDES; s++)
+            if (c->e.rows[i].input[s].number > most)
+                most = c->e.rows[i].input[s].number;
+    if (ds_model_rope_table(c->model, (int64_t)most + 1, err) != 0)
+        return -1;
+    c->e.shared.rope.cos_sin = c->model->rope_table;
+    c->e.shared.rope.table_positions = c->model->rope_positions;
+    return 0;
+}
+
+static int take_rows(struct ds_case *c, struct ds_error *err)
+{
+    struct ds_site_row *rows[DS_SIDES] = {NULL, NULL};
+    size_t n[DS_SIDES] = {0, 0};
+    int rc = 0;
+    c->inputs_equal = 1;
+    for (int s = 0; s < DS_SIDES && rc == 0; s++)
+        rc = ds_site_rows(c->side[s].t, c->f.site, &rows[s], &n[s], err);
+    for (size_t i = 0; i < n[DS_SIDE_B] && rc == 0; i++) {
+        const struct ds_site_row *b = &rows[DS_SIDE_B][i],
+                                 *a = find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
+        if (!a || a->digest == b->digest)
+            continue;
+        c->drifting_rows++;
+        if (c->e.n_rows == DS_EXPLAIN_MOST_ROWS)
+            continue;
+        const struct ds_site_row *const pair[DS_SIDES] = {a, b};
+        int taken = take_row(c, pair, err);
+        c->undumped += taken == 0;
+        rc = taken < 0 ? -1 : 0;
+    }
+    free(rows[0]);
+    free(rows[1]);
+    return rc;
+}
+
+/* Whether the trial, healed to the reference arm, saw the site drift. */
+static int saw_drift(const struct ds_trial_data *t, uint32_t site, uint32_t ref)
+{
+    for (size_t i = 0; i < t->n_drifts; i++)
+        if (t->drifts[i].site == site && t->drifts[i].ref_arm == ref)
+            return 1;
+    return 0;
+}
+
+/* Rows that inherit a difference were healed in another trial of the arm, where the site's own error
+ * shows: there its kernel read the reference's rows. */
+static int take_healed(struct ds_case *c, struct ds_error *err)
+{
+    for (size_t i = 0; i < c->s->n_trials && c->e.n_rows == 0; i++) {
+        const struct ds_trial *info = c->s->info(c->s->ctx, i);
+        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm)
+            continue;
+        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
+        if (!t)
+            return -1;
+        if (!saw_drift(t, c->f.site, c->f.ref_arm))
+            continue;
+        c->side[DS_SIDE_B].t = t;
+        c->healed = 1;
+        c->drifting_rows = c->undumped = c->differing_inputs = 0;
+        if (take_rows(c, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int ds_case_load(struct ds_case *c, struct ds_error *err)
+{
+    c->e.op = ds_op_parse(c->f.op);
+    if (!ds_explain_knows(c->e.op))
+        return ds_fail(err, "layer %d %.24s: %.16s is nothing that can be replayed", c->f.layer,
+                       c->f.stage, c->f.op);
+    c->e.rows = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof *c->e.rows, "rows", err);
+    for (int s = 0; s < DS_SIDES && c->e.rows; s++)
+        c->rows[s] = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof **c->rows, "rows", err);
+    if (!c->e.rows || !c->rows[0] || !c->rows[1] || find_trials(c, err) != 0 ||
+        ds_case_bind(c, err) != 0)
+        return -1;
+    /* Which kernel it was must be known before its inputs are read; all rows of a site in a trial
+     * are of one variant. */
+    for (int s = 0; s < DS_SIDES; s++) {
+        struct ds_site_row *rows;
+        size_t n;
+        if (ds_site_rows(c->side[s].t, c->f.site, &rows, &n, err) != 0)
+            return -1;
+        if (n)
+            c->side[s].launch = &c->side[s].t->launches[rows[0].launch];
+        free(rows);
+        if (!n)
+            return ds_fail(err, "the record has no row of that site in arm %u", c->side[s].arm);
+        find_kernel(c, s);
+    }
+    if (take_rows(c, err) != 0 || (c->e.n_rows == 0 && take_healed(c, err) != 0))
+        return -1;
+    if (c->e.n_rows == 0)
+        return not_dumped(c, err);
+    for (int s = 0; s < DS_SIDES; s++) {
+        c->side[s].rows_least = rows_of(c, s, 1);
+        c->side[s].rows_most = rows_of(c, s, 0);
+    }
+    return c->e.op == DS_OP_ROPE ? extend_table(c, err) : 0;
+}
+
+void ds_case_free(struct ds_case *c)
+{
+    for (size_t i = 0; i < c->n_owned; i++)
+        free(c->owned[i]);
+    free(c->owned);
+    free(c->e.rows);
+    free(c->rows[0]);
+    free(c->rows[1]);
+}

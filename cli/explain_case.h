@@ -1,0 +1,67 @@
+/* explain_case.h: inside cli/ only: from a record and its model to what the lab explains: the rows of
+ * one site whose bits differ, what their kernel read, and how both sides launched it. */
+#ifndef DS_EXPLAIN_CASE_H
+#define DS_EXPLAIN_CASE_H
+
+#include "cli/cli.h"
+#include "dumps/verdict.h"
+#include "engine/model.h"
+#include "kernels/lab/explain.h"
+
+enum { DS_EXPLAIN_MOST_ROWS = 64 };
+
+/* A row of one site as one trial recorded it. */
+struct ds_site_row {
+    struct ds_row key;
+    uint64_t digest;
+    uint32_t launch, width;
+};
+
+struct ds_case_side {
+    const struct ds_trial_data *t;
+    uint32_t arm;
+    const struct ds_launch *launch; /* of the first row explained */
+    char variant[32];
+    int64_t rows_least, rows_most; /* in the calls of the rows explained */
+    char missing[256];             /* why it cannot be replayed here; "" */
+};
+
+struct ds_case {
+    const struct ds_header *h;
+    struct ds_record *record;
+    struct ds_analysis *a;
+    const struct ds_source *s;
+    struct ds_finding f; /* the place */
+    struct ds_model *model;
+    struct ds_explain e;
+    struct ds_case_side side[DS_SIDES];
+    int healed;       /* B is a trial whose rows were healed: its kernels read A's rows */
+    int inputs_equal; /* of every row explained */
+    struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
+    size_t drifting_rows;               /* of the site in this pair of trials */
+    size_t differing_inputs, undumped;  /* rows left out, and why */
+    void **owned;
+    size_t n_owned, cap_owned;
+};
+
+/* The place to explain: `site` as "L,STAGE", NULL for the first drift; `arm` -1: the first one in
+ * which that site is an origin. */
+int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site, int64_t arm,
+                 struct ds_error *err);
+/* Reads rows and inputs and binds the model's weights. */
+int ds_case_load(struct ds_case *c, struct ds_error *err);
+void ds_case_free(struct ds_case *c);
+
+/* explain_model.c: fills e->shared for the site from the model. */
+int ds_case_bind(struct ds_case *c, struct ds_error *err);
+/* That the model is the record's; else an error that names the first weight that differs. */
+int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err);
+
+/* The value of a factor in an arm; "" if the record has no such factor. */
+const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor);
+
+/* Rows of a site in a trial, in the order recorded; malloc'ed. */
+int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
+                 struct ds_error *err);
+
+#endif

@@ -1,0 +1,145 @@
+/* explain_model.c: which of the model's weights and sizes the kernel of a site is given. Knows stages
+ * by name; reads no rows. */
+#include "cli/explain_case.h"
+
+#include "kernels/registry.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err)
+{
+    char name[64] = "";
+    if (m->digest == h->model_digest)
+        return 0;
+    for (size_t i = 0; i < h->n_weights && !name[0]; i++) {
+        const struct ds_weight *w = NULL;
+        for (size_t j = 0; j < m->n_weights && !w; j++)
+            if (strcmp(m->weights[j].name, h->weights[i].name) == 0)
+                w = &m->weights[j];
+        if (!w || w->digest != h->weights[i].digest)
+            memcpy(name, h->weights[i].name, sizeof name);
+    }
+    name[sizeof name - 1] = '\0';
+    ds_fail(err, "'%s' is not the record's model: %s%s other weights", m->name,
+            name[0] ? name : "it has", name[0] ? " has" : "");
+    return ds_hint(err, "the record was made with '%s': give that with -m", h->model_name);
+}
+
+struct stage_weights {
+    const char *stage;
+    size_t weight, bias; /* offsets in struct ds_layer; bias NONE: none */
+};
+#define NONE     ((size_t)-1)
+#define AT(m)    offsetof(struct ds_layer, m)
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+static const struct stage_weights of_layer[] = {
+    {"attn_norm", AT(attn_norm), NONE}, {"q_proj", AT(q), AT(q_bias)},
+    {"k_proj", AT(k), AT(k_bias)},      {"v_proj", AT(v), AT(v_bias)},
+    {"o_proj", AT(o), AT(o_bias)},      {"ffn_norm", AT(ffn_norm), NONE},
+    {"gate", AT(gate), AT(gate_bias)},  {"up", AT(up), AT(up_bias)},
+    {"down", AT(down), AT(down_bias)},
+};
+
+static const struct ds_weight *member(const struct ds_layer *l, size_t offset)
+{
+    const struct ds_weight *w = NULL;
+    if (offset != NONE)
+        memcpy(&w, (const char *)l + offset, sizeof w);
+    return w;
+}
+
+/* The site's weight and bias; NULL where it has none. */
+static void weights_of(const struct ds_model *m, const struct ds_site *s,
+                       const struct ds_weight **weight, const struct ds_weight **bias)
+{
+    *weight = *bias = NULL;
+    if (strcmp(s->stage, "final_norm") == 0)
+        *weight = m->final_norm;
+    if (strcmp(s->stage, "logits") == 0)
+        *weight = m->head;
+    if (s->layer < 0 || s->layer >= m->hp.n_layers ||
+        (s->part[0] && strcmp(s->part, "unrounded") != 0))
+        return;
+    for (size_t i = 0; i < COUNT(of_layer); i++)
+        if (strcmp(of_layer[i].stage, s->stage) == 0) {
+            *weight = member(&m->layers[s->layer], of_layer[i].weight);
+            *bias = member(&m->layers[s->layer], of_layer[i].bias);
+        }
+}
+
+static int no_weight(const struct ds_site *s, struct ds_error *err)
+{
+    return ds_fail(err, "layer %d %.24s: it is not known which weights its kernel reads", s->layer,
+                   s->stage);
+}
+
+static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_weight *w,
+                   const struct ds_weight *bias, struct ds_error *err)
+{
+    const struct ds_hparams *hp = &c->model->hp;
+    union ds_any_args *a = &c->e.shared;
+    int q = strcmp(s->stage, "q_rope") == 0;
+    switch (c->e.op) {
+    case DS_OP_EMBED:
+        a->embed = (struct ds_embed_args){
+            .table = c->model->embed->data, .vocab = hp->vocab, .width = hp->d_model};
+        return 0;
+    case DS_OP_RMSNORM:
+        if (!w)
+            return no_weight(s, err);
+        a->rmsnorm =
+            (struct ds_rmsnorm_args){.width = w->cols, .weight = w->data, .eps = hp->rms_eps};
+        return 0;
+    case DS_OP_MATMUL:
+        if (!w)
+            return no_weight(s, err);
+        a->matmul = (struct ds_matmul_args){
+            .n = w->rows, .k = w->cols, .w = ds_weight_view(w), .bias = bias ? bias->data : NULL};
+        return 0;
+    case DS_OP_ROPE:
+        a->rope = (struct ds_rope_args){.heads = q ? hp->n_heads : hp->n_kv_heads,
+                                        .head_dim = hp->head_dim,
+                                        .rope_dim = hp->rope_dim,
+                                        .neox = hp->rope_neox};
+        return 0;
+    case DS_OP_CACHE:
+        a->cache.width = s->width;
+        return 0;
+    case DS_OP_ATTENTION:
+        a->attention =
+            (struct ds_attention_args){.heads = hp->n_heads,
+                                       .kv_heads = hp->n_kv_heads,
+                                       .head_dim = hp->head_dim,
+                                       .scale = (float)(1.0 / sqrt((double)hp->head_dim))};
+        return 0;
+    case DS_OP_SOFTMAX:
+        a->softmax.width = s->width;
+        return 0;
+    case DS_OP_SILU_MUL:
+        a->silu_mul.width = s->width;
+        return 0;
+    case DS_OP_ADD:
+        a->add.width = s->width;
+        return 0;
+    default:
+        return ds_fail(err, "layer %d %.24s: a %.16s cannot be replayed from a record", s->layer,
+                       s->stage, s->op);
+    }
+}
+
+int ds_case_bind(struct ds_case *c, struct ds_error *err)
+{
+    const struct ds_site *s = &c->h->sites[c->f.site];
+    const struct ds_weight *w, *bias;
+    weights_of(c->model, s, &w, &bias);
+    if (bind_op(c, s, w, bias, err) != 0)
+        return -1;
+    const int64_t width = ds_explain_width(c->e.op, &c->e.shared);
+    if (width != s->width)
+        return ds_fail(err, "layer %d %.24s has %u elements a row, the model makes %lld", s->layer,
+                       s->stage, s->width, (long long)width);
+    return 0;
+}

@@ -1,0 +1,424 @@
+/* render_explain.c: see render_explain.h. Judges nothing. */
+#include "cli/render_explain.h"
+
+#include "cli/render_matrix.h"
+#include "kernels/lab/order.h"
+#include "kernels/registry.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void head(const struct ds_explanation *x, const char *name, struct ds_buf *out)
+{
+    const struct ds_render r = {.o = x->o};
+    ds_render_head(&r, name, out);
+}
+
+static void share(uint64_t part, uint64_t whole, char *text, size_t size)
+{
+    if (whole && part == whole)
+        snprintf(text, size, "all");
+    else if (part == 0)
+        snprintf(text, size, "none");
+    else
+        snprintf(text, size, "%" PRIu64, part);
+}
+
+static void add_side(const struct ds_explanation *x, int side, struct ds_buf *out)
+{
+    const struct ds_case *c = x->c;
+    const struct ds_case_side *s = &c->side[side];
+    const struct ds_explain_side *e = &c->e.side[side];
+    head(x, side == DS_SIDE_A ? "A" : "B", out);
+    ds_render_name(out, c->f.factor);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, side == DS_SIDE_A ? c->f.ref_value : c->f.value);
+    ds_buf_puts(out, ": ");
+    ds_render_kernel(out, c->f.op, s->variant);
+    if (strcmp(s->variant, "openblas") == 0 && e->core[0]) {
+        ds_buf_puts(out, ", core ");
+        ds_render_name(out, e->core);
+    }
+    ds_buf_printf(out, ", %" PRId64, s->rows_least);
+    if (s->rows_most != s->rows_least)
+        ds_buf_printf(out, " to %" PRId64, s->rows_most);
+    ds_buf_printf(out, " row%s in the call, %d thread%s\n", s->rows_most == 1 ? "" : "s",
+                  e->threads, e->threads == 1 ? "" : "s");
+    if (s->missing[0]) {
+        ds_buf_printf(out, "%14snot replayed: ", "");
+        ds_render_name(out, s->missing);
+        ds_buf_puts(out, "\n");
+    }
+}
+
+static void add_values(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_case *c = x->c;
+    uint64_t elements = 0, drifting = 0;
+    if (x->n_replays && x->replay[0].run[DS_SIDE_A]) {
+        elements = x->replay[0].match[DS_SIDE_A].elements;
+        drifting = x->replay[0].match[DS_SIDE_A].drifting;
+    }
+    head(x, "values", out);
+    ds_buf_printf(out, "%zu of %zu drifting rows are dumped", c->e.n_rows, c->drifting_rows);
+    if (elements)
+        ds_buf_printf(out, ": %" PRIu64 " elements, %" PRIu64 " differ", elements, drifting);
+    ds_buf_puts(out, c->inputs_equal ? "; their inputs are equal\n" : "; their inputs differ\n");
+}
+
+static void add_replay(const struct ds_explanation *x, struct ds_buf *out)
+{
+    head(x, "replay", out);
+    ds_buf_puts(out, "elements that come out bit for bit, of those that differ\n");
+    ds_buf_printf(out, "%14s%-18s %-24s %s\n", "", "", "in A's call", "in B's call");
+    for (size_t i = 0; i < x->n_replays; i++) {
+        const struct ds_case_replay *r = &x->replay[i];
+        ds_buf_printf(out, "%14s%-18s", "", r->kernel->name);
+        for (int s = 0; s < DS_SIDES; s++) {
+            char a[24], b[24], text[64];
+            const struct ds_explain_match *m = &r->match[s];
+            share(m->drift_same[DS_SIDE_A], m->drifting, a, sizeof a);
+            share(m->drift_same[DS_SIDE_B], m->drifting, b, sizeof b);
+            snprintf(text, sizeof text, "A %s, B %s", a, b);
+            ds_buf_printf(out, s == 0 ? " %-24s" : " %s", r->run[s] ? text : "not run");
+        }
+        ds_buf_puts(out, "\n");
+        for (int s = 0; s < DS_SIDES; s++)
+            if (!r->run[s] && r->why[s][0]) {
+                ds_buf_printf(out, "%16s", "");
+                ds_render_name(out, r->why[s]);
+                ds_buf_puts(out, "\n");
+                break;
+            }
+    }
+}
+
+/* The side's own variant, launched as that side's calls were. */
+static const struct ds_case_replay *own_replay(const struct ds_explanation *x, int side)
+{
+    for (size_t i = 0; i < x->n_replays; i++)
+        if (x->replay[i].kernel == x->c->e.side[side].kernel && x->replay[i].run[side])
+            return &x->replay[i];
+    return NULL;
+}
+
+int ds_explanation_reproduced(const struct ds_explanation *x, int side)
+{
+    const struct ds_case_replay *r = own_replay(x, side);
+    return r && r->match[side].same[side] == r->match[side].elements;
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+/* A tree in words, continued below where a line is full; `column`: where the text begins. */
+static void add_words(const char *words, size_t column, struct ds_buf *out)
+{
+    enum { INDENT = 16, LINE = 100 };
+    while (*words) {
+        const size_t n = strcspn(words, " \n");
+        if (column + n > LINE && column > INDENT) {
+            while (out->len && out->data[out->len - 1] == ' ')
+                out->len--;
+            ds_buf_printf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+        }
+        ds_buf_add(out, words, n);
+        column += n;
+        words += n;
+        if (*words == '\n') {
+            ds_buf_printf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+            words += 1 + strspn(words + 1, " ");
+        } else if (*words == ' ') {
+            ds_buf_puts(out, " ");
+            column++;
+            words++;
+        }
+    }
+}
+
+static void add_tree(const struct ds_explain_tree *t, uint64_t elements, struct ds_buf *out)
+{
+    char before[96] = "";
+    if (elements && t->elements != elements)
+        snprintf(before, sizeof before, "%" PRIu64 " of %" PRIu64 " elements: ", t->elements,
+                 elements);
+    else if (strcmp(t->sum, "products") != 0)
+        snprintf(before, sizeof before, "%s: ", t->sum);
+    ds_buf_puts(out, before);
+    add_words(t->words, 14 + strlen(before), out);
+    ds_buf_puts(out, "\n");
+}
+
+static void add_order(const struct ds_explanation *x, int side, struct ds_buf *out)
+{
+    const struct ds_explain_order *o = &x->order[side];
+    const struct ds_explain_match *m = &o->match;
+    int lines = 0;
+    head(x, side == DS_SIDE_A ? "order of A" : "order of B", out);
+    if (o->why[0]) {
+        ds_buf_puts(out, "not measured: ");
+        ds_render_name(out, o->why);
+        ds_buf_puts(out, "\n");
+        return;
+    }
+    if (!o->fixed) {
+        ds_buf_printf(out, "none: %d of %d calls on the same data agree\n", o->agreeing,
+                      o->repeats);
+        return;
+    }
+    for (size_t i = 0; i < o->n_trees; i++) {
+        if (o->replayed && !o->trees[i].elements)
+            continue;
+        if (lines++)
+            ds_buf_printf(out, "%14s", "");
+        add_tree(&o->trees[i], o->replayed ? m->elements : 0, out);
+    }
+    if (!lines)
+        ds_buf_puts(out, "not found\n");
+    if (x->c->e.op == DS_OP_RMSNORM && o->replayed)
+        ds_buf_printf(out, "%14s%s\n", "", ds_norm_form_text(o->form));
+    if (o->replayed) {
+        char a[24], b[24];
+        share(m->drift_same[DS_SIDE_A], m->drifting, a, sizeof a);
+        share(m->drift_same[DS_SIDE_B], m->drifting, b, sizeof b);
+        ds_buf_printf(out,
+                      "%14sadding so gives %s of A's bits, %s of B's; %" PRIu64 " of %" PRIu64
+                      " elements are %c's\n",
+                      "", a, b, m->same[side], m->elements, side == DS_SIDE_A ? 'A' : 'B');
+    }
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static void add_exact(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_explain_accuracy *a = &x->accuracy;
+    const uint64_t differ = a->nearer[DS_SIDE_A] + a->nearer[DS_SIDE_B] + a->even;
+    head(x, "exact result", out);
+    ds_buf_printf(out, "A is off by %.3g ULP on average, %.4g at most; B by %.3g, %.4g\n",
+                  a->mean_ulp[DS_SIDE_A], a->max_ulp[DS_SIDE_A], a->mean_ulp[DS_SIDE_B],
+                  a->max_ulp[DS_SIDE_B]);
+    if (differ)
+        ds_buf_printf(out, "%14sof the elements that differ A is nearer in %.3g %%, B in %.3g %%\n",
+                      "", 100.0 * (double)a->nearer[DS_SIDE_A] / (double)differ,
+                      100.0 * (double)a->nearer[DS_SIDE_B] / (double)differ);
+}
+
+/* Of each format the rounding of both inputs. */
+static void add_formats(const struct ds_explain_noise *n, struct ds_buf *out)
+{
+    int some = 0;
+    for (size_t i = 0; i < n->n_rounded; i++) {
+        const struct ds_explain_rounded *r = &n->rounded[i];
+        int last = i + 1 == n->n_rounded || n->rounded[i + 1].format != r->format;
+        if (!last || r->format == DS_FORMAT_TF32_CUT)
+            continue;
+        ds_buf_printf(out, "%s%s %.2g", some++ ? ", " : "", ds_explain_format_name(r->format),
+                      r->shift);
+    }
+    ds_buf_puts(out, some ? "\n" : "none changes anything\n");
+}
+
+static void add_noise(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_explain_noise *n = &x->noise;
+    head(x, "noise", out);
+    ds_buf_printf(out, "B - A is %.3g rms, of values of %.3g\n", n->difference, n->size);
+    if (n->terms > 2)
+        ds_buf_printf(out,
+                      "%14stwo of %d f32 orders at K = %" PRId64
+                      " differ by %.3g to %.3g (median %.3g) on these inputs\n",
+                      "", DS_EXPLAIN_ORDERS, n->terms, n->order_difference.least,
+                      n->order_difference.most, n->order_difference.median);
+    ds_buf_printf(out, "%14soff the exact result: A %.3g, B %.3g; f32 %.3g to %.3g\n", "",
+                  n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.least,
+                  n->order_error.most);
+    ds_buf_printf(out, "%14sinputs rounded: ", "");
+    add_formats(n, out);
+    if (n->terms > 2)
+        ds_buf_printf(out, "%14spartial sums rounded: bf16 %.2g to %.2g, f16 %.2g to %.2g\n", "",
+                      n->sums_error[0].least, n->sums_error[0].most, n->sums_error[1].least,
+                      n->sums_error[1].most);
+}
+
+static void last_line(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_case *c = x->c;
+    const int a = ds_explanation_reproduced(x, DS_SIDE_A),
+              b = ds_explanation_reproduced(x, DS_SIDE_B);
+    ds_buf_puts(out, "explain: ");
+    ds_render_place(out, c->f.layer, c->f.stage, c->f.part);
+    ds_buf_puts(out, ": ");
+    if (x->judged) {
+        ds_buf_printf(out, "%s: %s\n", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
+        return;
+    }
+    ds_buf_printf(out, "its inputs differ already; %s\n",
+                  a && b ? "each side's own kernel gives its bits on its own inputs"
+                  : a    ? "a replay gives A's bits, not B's"
+                  : b    ? "a replay gives B's bits, not A's"
+                         : "a replay gives neither side's bits");
+}
+
+void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_finding *f = &x->c->f;
+    head(x, "place", out);
+    ds_render_place(out, f->layer, f->stage, f->part);
+    ds_buf_puts(out, f->arm == f->ref_arm ? ", repeats of one arm" : "");
+    ds_buf_printf(out, ": %s%s\n", ds_label_name(f->label),
+                  x->c->healed ? "; here from the pass that was healed, where its inputs are A's"
+                               : "");
+    add_side(x, DS_SIDE_A, out);
+    add_side(x, DS_SIDE_B, out);
+    add_values(x, out);
+    add_replay(x, out);
+    if (ds_order_knows(x->c->e.op)) {
+        add_order(x, DS_SIDE_A, out);
+        add_order(x, DS_SIDE_B, out);
+    }
+    if (x->judged) {
+        add_exact(x, out);
+        add_noise(x, out);
+    }
+    if (x->reproducer) {
+        head(x, "reproducer", out);
+        ds_cli_quote(out, x->reproducer);
+        ds_buf_puts(out, "/reproduce.c: its first lines say how to compile it\n");
+    }
+    last_line(x, out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *text(const char *s)
+{
+    struct ds_buf b = {0};
+    ds_buf_escape(&b, s, strlen(s));
+    json_t *j = json_string(b.failed || !b.data ? "" : b.data);
+    ds_buf_free(&b);
+    return j;
+}
+
+static json_t *real(double v)
+{
+    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
+}
+
+static json_t *whole(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+static json_t *match_json(const struct ds_explain_match *m)
+{
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "elements", whole(m->elements), "drifting",
+                     whole(m->drifting), "a", whole(m->same[DS_SIDE_A]), "b",
+                     whole(m->same[DS_SIDE_B]), "drifting_a", whole(m->drift_same[DS_SIDE_A]),
+                     "drifting_b", whole(m->drift_same[DS_SIDE_B]));
+}
+
+static json_t *replay_json(const struct ds_case_replay *r)
+{
+    json_t *j = json_pack("{s:s}", "variant", r->kernel->name);
+    for (int s = 0; s < DS_SIDES; s++)
+        json_object_set_new(j, s ? "in_b" : "in_a",
+                            r->run[s] ? match_json(&r->match[s]) : json_null());
+    return j;
+}
+
+static json_t *tree_json(const struct ds_explain_tree *t)
+{
+    char digest[17];
+    snprintf(digest, sizeof digest, "%016" PRIx64, t->tree.digest);
+    return json_pack("{s:s,s:s,s:s,s:i,s:o}", "sum", t->sum, "digest", digest, "words", t->words,
+                     "depth", (int)t->tree.depth, "elements", whole(t->elements));
+}
+
+static json_t *order_json(const struct ds_explain_order *o)
+{
+    json_t *trees = json_array();
+    for (size_t i = 0; i < o->n_trees; i++)
+        json_array_append_new(trees, tree_json(&o->trees[i]));
+    return json_pack("{s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+                     "fixed", o->fixed, "trees", trees, "gives",
+                     o->replayed ? match_json(&o->match) : json_null());
+}
+
+static json_t *side_json(const struct ds_explanation *x, int side)
+{
+    const struct ds_case *c = x->c;
+    const struct ds_case_side *s = &c->side[side];
+    json_t *j = json_object();
+    json_object_set_new(j, "arm", json_integer(s->arm));
+    json_object_set_new(j, "value", text(side == DS_SIDE_A ? c->f.ref_value : c->f.value));
+    json_object_set_new(j, "variant", text(s->variant));
+    json_object_set_new(j, "blas_core", text(c->e.side[side].core));
+    json_object_set_new(j, "rows_in_call", json_integer(s->rows_least));
+    json_object_set_new(j, "threads", json_integer(c->e.side[side].threads));
+    json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
+    json_object_set_new(j, "order", order_json(&x->order[side]));
+    if (!x->judged)
+        return j;
+    json_object_set_new(j, "mean_ulp", real(x->accuracy.mean_ulp[side]));
+    json_object_set_new(j, "max_ulp", real(x->accuracy.max_ulp[side]));
+    json_object_set_new(j, "nearer", whole(x->accuracy.nearer[side]));
+    json_object_set_new(j, "error_rms", real(x->noise.error[side]));
+    json_object_set_new(j, "gamma_share", real(x->noise.gamma[side]));
+    return j;
+}
+
+static json_t *range_json(const struct ds_explain_range *r)
+{
+    return json_pack("{s:o,s:o,s:o}", "least", real(r->least), "median", real(r->median), "most",
+                     real(r->most));
+}
+
+static json_t *noise_json(const struct ds_explain_noise *n)
+{
+    static const char *const which[] = {"x", "w", "both"};
+    json_t *formats = json_array();
+    for (size_t i = 0; i < n->n_rounded; i++) {
+        const struct ds_explain_rounded *r = &n->rounded[i];
+        json_array_append_new(
+            formats, json_pack("{s:s,s:s,s:o,s:o,s:o}", "format", ds_explain_format_name(r->format),
+                               "inputs", which[r->which - 1], "shift", real(r->shift), "rest_a",
+                               real(r->rest[DS_SIDE_A]), "rest_b", real(r->rest[DS_SIDE_B])));
+    }
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "terms", whole((uint64_t)n->terms),
+                     "difference_rms", real(n->difference), "size_rms", real(n->size),
+                     "order_difference", range_json(&n->order_difference), "order_error",
+                     range_json(&n->order_error), "formats", formats);
+}
+
+json_t *ds_render_explain_json(const struct ds_explanation *x)
+{
+    const struct ds_finding *f = &x->c->f;
+    json_t *list = json_array(), *j = json_object();
+    for (size_t i = 0; i < x->n_replays; i++)
+        json_array_append_new(list, replay_json(&x->replay[i]));
+    json_object_set_new(j, "schema", json_string("driftscope.explain/1"));
+    json_object_set_new(j, "layer", json_integer(f->layer));
+    json_object_set_new(j, "stage", text(f->stage));
+    json_object_set_new(j, "part", text(f->part));
+    json_object_set_new(j, "op", text(f->op));
+    json_object_set_new(j, "factor", text(f->factor));
+    json_object_set_new(j, "label", json_string(ds_label_name(f->label)));
+    json_object_set_new(j, "healed", json_boolean(x->c->healed));
+    json_object_set_new(j, "rows", whole(x->c->e.n_rows));
+    json_object_set_new(j, "rows_drifting", whole(x->c->drifting_rows));
+    json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));
+    json_object_set_new(j, "reproduced_a", json_boolean(ds_explanation_reproduced(x, DS_SIDE_A)));
+    json_object_set_new(j, "reproduced_b", json_boolean(ds_explanation_reproduced(x, DS_SIDE_B)));
+    json_object_set_new(j, "replays", list);
+    json_object_set_new(j, "a", side_json(x, DS_SIDE_A));
+    json_object_set_new(j, "b", side_json(x, DS_SIDE_B));
+    json_object_set_new(j, "noise", x->judged ? noise_json(&x->noise) : json_null());
+    json_object_set_new(j, "kind",
+                        json_string(x->judged ? ds_explain_kind_name(x->verdict.kind) : "unknown"));
+    json_object_set_new(j, "why", text(x->judged ? x->verdict.why : "its inputs differ already"));
+    return j;
+}

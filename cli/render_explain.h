@@ -1,0 +1,43 @@
+/* render_explain.h: inside cli/ only: what was found out about one place, as text and as JSON. */
+#ifndef DS_RENDER_EXPLAIN_H
+#define DS_RENDER_EXPLAIN_H
+
+#include "cli/explain_case.h"
+
+#include <jansson.h>
+
+/* One variant, launched as both sides' calls were. */
+struct ds_case_replay {
+    const struct ds_kernel *kernel;
+    int run[DS_SIDES]; /* 0: `why` says why not */
+    char why[DS_SIDES][160];
+    struct ds_explain_match match[DS_SIDES];
+};
+
+struct ds_explanation {
+    const struct ds_options *o;
+    const struct ds_case *c;
+    const char *path;
+    struct ds_case_replay *replay;
+    size_t n_replays;
+    struct ds_explain_order order[DS_SIDES];
+    int judged; /* what follows is filled: the inputs of both sides are equal */
+    struct ds_explain_accuracy accuracy;
+    struct ds_explain_noise noise;
+    struct ds_explain_verdict verdict;
+    const char *reproducer; /* where one was written; NULL */
+};
+
+/* The own kernel of a side, launched as that side's calls were, gives every bit of its rows. */
+int ds_explanation_reproduced(const struct ds_explanation *x, int side);
+
+/* explain_reproduce.c: `dir` may be made: it is not there, or `force`. Then writes it: a C program and
+ * a small HDF5 file. */
+int ds_reproducer_check(const char *dir, int force, struct ds_error *err);
+int ds_reproducer_write(const struct ds_explanation *x, const char *dir, int force,
+                        struct ds_error *err);
+
+void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out);
+json_t *ds_render_explain_json(const struct ds_explanation *x);
+
+#endif

@@ -1,0 +1,141 @@
+/* render_profile.c: see render_profile.h. Judges nothing. */
+#include "cli/render_profile.h"
+
+#include "base/mem.h"
+#include "cli/render_json.h"
+#include "cli/render_matrix.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS_LISTED = 12 };
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = (*(const struct ds_profile_part *const *)a)->relative_rms,
+           y = (*(const struct ds_profile_part *const *)b)->relative_rms;
+    return (x < y) - (x > y);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    int32_t x = (*(const struct ds_profile_part *const *)a)->index,
+            y = (*(const struct ds_profile_part *const *)b)->index;
+    return (x > y) - (x < y);
+}
+
+/* The parts that differ; the largest of them if there are many, in their order. */
+static int add_parts(const char *name, const struct ds_profile_part *parts, size_t n,
+                     struct ds_buf *out, struct ds_error *err)
+{
+    const struct ds_profile_part **some = ds_calloc(n, sizeof *some, "profile", err);
+    size_t differ = 0;
+    if (!some)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].elements)
+            some[differ++] = &parts[i];
+    size_t listed = differ > PARTS_LISTED ? PARTS_LISTED : differ;
+    if (differ > listed) {
+        qsort(some, differ, sizeof *some, by_size);
+        qsort(some, listed, sizeof *some, by_index);
+    }
+    if (differ)
+        ds_buf_printf(out, "\n%10s %8s %9s %12s %15s %12s\n", name, "rows", "elements", "max ULP",
+                      "max abs", "relative rms");
+    for (size_t i = 0; i < listed; i++)
+        ds_buf_printf(out, "%10d %8u %9" PRIu64 " %12" PRIu64 " %15.6g %12.3g\n", some[i]->index,
+                      some[i]->rows, some[i]->elements, some[i]->max_ulp, some[i]->max_abs,
+                      some[i]->relative_rms);
+    if (differ > listed)
+        ds_buf_printf(out, "%10s the largest of %zu that differ\n", "...", differ);
+    free(some);
+    return 0;
+}
+
+static void add_finding(const struct ds_finding *f, struct ds_buf *out)
+{
+    ds_buf_printf(out, "\n%s%s", ds_kind_name(f->kind), f->why[0] ? ": " : "");
+    ds_render_name(out, f->why);
+    if (f->structure[0] && !strstr(f->why, f->structure))
+        ds_buf_printf(out, "\n%s", f->structure);
+    ds_buf_printf(out, "\n%spositions %s", f->beyond_rounding ? "beyond rounding: " : "",
+                  f->at_positions);
+    if (f->heads[0])
+        ds_buf_printf(out, "; heads %s", f->heads);
+    if (f->channels[0])
+        ds_buf_printf(out, "; channels %s", f->channels);
+    if (f->value_rows)
+        ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP", f->p99_ulp);
+    ds_buf_puts(out, "\n");
+    if (f->value_rows && f->value_rows < f->rows)
+        ds_buf_printf(out,
+                      "heads and channels are those of %u of the %u rows: the others are not "
+                      "dumped (--dump-rows)\n",
+                      f->value_rows, f->rows);
+}
+
+int ds_render_profile(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+                      struct ds_error *err)
+{
+    struct ds_site_profile p;
+    if (ds_analysis_site(w->a, w->arm, w->ref, site, &p, err) != 0)
+        return -1;
+    int rc = 0;
+    if (p.at.found) {
+        add_finding(&p.at, out);
+        rc = add_parts("head", p.heads, p.n_heads, out, err) != 0 ||
+                     add_parts("channel", p.channels, p.n_channels, out, err) != 0 ||
+                     add_parts("position", p.positions, p.n_positions, out, err) != 0
+                 ? -1
+                 : 0;
+    }
+    ds_site_profile_free(&p);
+    return rc;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *parts_json(const char *name, const struct ds_profile_part *parts, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *j = json_object();
+        json_object_set_new(j, name, json_integer(parts[i].index));
+        json_object_set_new(j, "rows", json_integer(parts[i].rows));
+        json_object_set_new(j, "elements", ds_json_whole(parts[i].elements));
+        json_object_set_new(j, "max_ulp", ds_json_whole(parts[i].max_ulp));
+        json_object_set_new(j, "max_abs", ds_json_real(parts[i].max_abs));
+        json_object_set_new(j, "rms", ds_json_real(parts[i].rms));
+        json_object_set_new(j, "relative_rms", ds_json_real(parts[i].relative_rms));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+int ds_render_site_json(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+                        struct ds_error *err)
+{
+    const struct ds_site *s = &w->s->header->sites[site];
+    struct ds_site_profile p;
+    if (ds_analysis_site(w->a, w->arm, w->ref, site, &p, err) != 0)
+        return -1;
+    ds_json_begin();
+    json_t *j = json_object();
+    json_object_set_new(j, "schema", json_string("driftscope.site/1"));
+    json_object_set_new(j, "layer", json_integer(s->layer));
+    json_object_set_new(j, "stage", ds_json_text(s->stage));
+    json_object_set_new(j, "part", ds_json_text(s->part));
+    json_object_set_new(j, "op", ds_json_text(s->op));
+    json_object_set_new(j, "dtype", ds_json_text(s->dtype));
+    json_object_set_new(j, "width", json_integer(s->width));
+    json_object_set_new(j, "finding", ds_json_finding(w->r, &p.at));
+    json_object_set_new(j, "per_head", parts_json("head", p.heads, p.n_heads));
+    json_object_set_new(j, "per_channel", parts_json("channel", p.channels, p.n_channels));
+    json_object_set_new(j, "per_position", parts_json("position", p.positions, p.n_positions));
+    ds_site_profile_free(&p);
+    return ds_json_print(j, out, err);
+}

@@ -1,0 +1,202 @@
+/* verb_explain.c: `driftscope explain RECORD [SITE]`: why the bits of one place differ. Joins the
+ * record, the model and the lab; the lab does the work. */
+#include "cli/cli.h"
+#include "cli/explain_case.h"
+#include "cli/render_explain.h"
+
+#include "base/mem.h"
+#include "kernels/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_error *err)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (ds_model_open(ds_opt_text(o, "model"),
+                      cpus < 1    ? 1
+                      : cpus > 16 ? 16
+                                  : (int)cpus,
+                      &c->model, err) != 0)
+        return -1;
+    return ds_case_same_model(c->h, c->model, err);
+}
+
+/* ---- replay through the variants ------------------------------------------------------------- */
+
+/* Both sides' own first. */
+static int order_of(const struct ds_case *c, const struct ds_kernel *k)
+{
+    return k == c->e.side[DS_SIDE_A].kernel ? 0 : k == c->e.side[DS_SIDE_B].kernel ? 1 : 2;
+}
+
+static int replay_one(const struct ds_case *c, struct ds_case_replay *r, float *y,
+                      struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++) {
+        int rc = ds_explain_replay(&c->e, s, r->kernel, 1, y, r->why[s], sizeof r->why[s], err);
+        if (rc < 0)
+            return -1;
+        r->run[s] = rc == 0;
+        if (r->run[s])
+            ds_explain_match(&c->e, y, &r->match[s]);
+    }
+    return 0;
+}
+
+static int replay_all(struct ds_explanation *x, struct ds_error *err)
+{
+    const struct ds_case *c = x->c;
+    const size_t n = c->e.n_rows * (size_t)ds_explain_width(c->e.op, &c->e.shared);
+    float *y = ds_alloc_aligned(n, sizeof *y, "replayed rows", err);
+    x->replay = ds_calloc(ds_kernel_count(), sizeof *x->replay, "replays", err);
+    int rc = y && x->replay ? 0 : -1;
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t i = 0; i < ds_kernel_count() && rc == 0; i++) {
+            const struct ds_kernel *k = ds_kernel_at(i);
+            char why[256] = "";
+            if (k->op != c->e.op || order_of(c, k) != pass ||
+                ds_kernel_available(k, why, sizeof why) != 0)
+                continue;
+            ds_cli_progress(x->o, k->name, (double)i, (double)ds_kernel_count());
+            x->replay[x->n_replays].kernel = k;
+            rc = replay_one(c, &x->replay[x->n_replays++], y, err);
+        }
+    ds_cli_progress(x->o, "", -1, 0);
+    free(y);
+    return rc;
+}
+
+/* ---- orders, sizes, the claim ---------------------------------------------------------------- */
+
+static int measure_orders(struct ds_explanation *x, struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++) {
+        ds_cli_progress(x->o, s ? "order of B" : "order of A", s, DS_SIDES);
+        if (ds_explain_order(&x->c->e, s, &x->order[s], err) != 0)
+            return -1;
+    }
+    ds_cli_progress(x->o, "", -1, 0);
+    return 0;
+}
+
+/* Where both sides read the same: against the exact result, and against what rounding does. */
+static int judge(struct ds_explanation *x, struct ds_error *err)
+{
+    const struct ds_explain *e = &x->c->e;
+    if (!x->c->inputs_equal)
+        return 0;
+    double *exact = ds_calloc(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
+                              sizeof *exact, "exact results", err);
+    int rc = exact ? ds_explain_exact(e, exact, err) : -1;
+    if (rc == 0) {
+        ds_explain_accuracy(e, exact, &x->accuracy);
+        rc = ds_explain_noise(e, exact, &x->noise, err);
+    }
+    if (rc == 0) {
+        ds_explain_judge(e, x->order, &x->noise, &x->verdict);
+        x->judged = 1;
+    }
+    free(exact);
+    return rc;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static int answer(const struct ds_explanation *x, struct ds_error *err)
+{
+    struct ds_buf out = {0};
+    if (ds_opt_flag(x->o, "json")) {
+        json_t *j = ds_render_explain_json(x);
+        char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+        json_decref(j);
+        if (!text)
+            return ds_fail(err, "out of memory for the result");
+        ds_buf_printf(&out, "%s\n", text);
+        free(text);
+    } else {
+        ds_render_explain_text(x, &out);
+    }
+    int rc =
+        out.failed ? ds_fail(err, "out of memory for the result") : ds_cli_emit(x->o, &out, err);
+    ds_buf_free(&out);
+    return rc;
+}
+
+/* *known: a claim was made, or where the inputs differ already, both sides' bits came out again. */
+static int explain(struct ds_case *c, const struct ds_options *o, const struct ds_verdict *v,
+                   int *known, struct ds_error *err)
+{
+    struct ds_explanation x = {
+        .o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
+    int64_t arm = -1;
+    const char *site = ds_opt_operands(o) > 1 ? ds_opt_operand(o, 1) : NULL;
+    if (ds_opt_given(o, "arm") &&
+        ds_opt_int(o, "arm", 0, (int64_t)c->h->n_arms - 1, &arm, err) != 0)
+        return -1;
+    int rc = ds_case_find(c, v, site, arm, err);
+    if (rc == 0)
+        rc = open_model(o, c, err);
+    if (rc == 0)
+        rc = ds_case_load(c, err);
+    if (rc == 0)
+        rc = replay_all(&x, err);
+    if (rc == 0)
+        rc = measure_orders(&x, err);
+    if (rc == 0)
+        rc = judge(&x, err);
+    if (rc == 0 && x.reproducer)
+        rc = ds_reproducer_write(&x, x.reproducer, ds_opt_flag(o, "force"), err);
+    if (rc == 0)
+        rc = answer(&x, err);
+    *known = rc == 0 && (x.judged ? x.verdict.kind != DS_EXPLAIN_UNKNOWN
+                                  : ds_explanation_reproduced(&x, DS_SIDE_A) &&
+                                        ds_explanation_reproduced(&x, DS_SIDE_B));
+    free(x.replay);
+    for (int s = 0; s < DS_SIDES; s++)
+        ds_explain_order_free(&x.order[s]);
+    return rc;
+}
+
+static int with_verdict(const struct ds_options *o, struct ds_record *record, int *known,
+                        struct ds_error *err)
+{
+    struct ds_source s;
+    struct ds_verdict v;
+    struct ds_case c = {.record = record, .s = &s};
+    ds_source_record(&s, record);
+    c.h = s.header;
+    if (ds_analysis_new(&s, NULL, &c.a, err) != 0)
+        return -1;
+    int rc = ds_analysis_verdict(c.a, &v, err);
+    if (rc == 0) {
+        rc = explain(&c, o, &v, known, err);
+        ds_verdict_free(&v);
+    }
+    ds_case_free(&c);
+    ds_model_close(c.model);
+    ds_analysis_free(c.a);
+    return rc;
+}
+
+int ds_verb_explain(const struct ds_options *o)
+{
+    struct ds_error err = {{0}, {0}};
+    struct ds_record *record;
+    const char *path = ds_opt_operand(o, 0), *dir = ds_opt_text(o, "reproducer");
+    if (!dir && ds_opt_flag(o, "force"))
+        ds_fail(&err, "--force is for --reproducer: there is nothing to be overwritten");
+    if (err.msg[0] || (dir && ds_reproducer_check(dir, ds_opt_flag(o, "force"), &err) != 0))
+        return ds_cli_error(o, &err);
+    if (ds_record_open(path, &record, &err) != 0)
+        return ds_cli_error(o, &err);
+    int known = 0, rc = with_verdict(o, record, &known, &err);
+    ds_record_close(record);
+    if (rc != 0) {
+        ds_prefix(&err, "%s", path);
+        return ds_cli_error(o, &err);
+    }
+    return known ? DS_EXIT_SAME : DS_EXIT_DRIFT;
+}

@@ -1,0 +1,536 @@
+/* structure.c: see structure.h. Owns the frame (what is off, what counts as explained) and the
+ * hypotheses about whole rows: ratios, constants, signs, permutations, shifts, other rows. */
+#include "dumps/structure_internal.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENOUGH 0.95 /* share of the off elements that a claim must bring back */
+enum { LEAST_OFF = 8, MOST_SHIFT = 8, MOST_CHANNELS = 16384 };
+
+/* ---- the frame ------------------------------------------------------------------------------- */
+
+/* Half the distance between two stored numbers near x >= 0: what rounding one result costs. */
+static double half_step(int dtype, float x)
+{
+    int bits = dtype == DS_BF16 ? 8 : dtype == DS_F16 ? 11 : 24;
+    int lowest = dtype == DS_F16 ? -14 : -126, e = (int)(ds_f32_bits(x) >> 23) - 127;
+    uint64_t u = (uint64_t)(1023 + (e < lowest ? lowest : e) - bits) << 52;
+    double step;
+    memcpy(&step, &u, sizeof step);
+    return step;
+}
+
+double ds_structure_slack(const struct ds_structure_site *s, float ref, float mine, double rms)
+{
+    float larger = fabsf(mine) > fabsf(ref) ? fabsf(mine) : fabsf(ref);
+    int scales = s->op == DS_STRUCTURE_NORM;
+    /* One step from rounding, one more because both sides may lie near a border, and a third of f32
+     * for operations that round their parts first. */
+    return (s->dtype == DS_F32 ? 6 : 3) * half_step(s->dtype, larger) +
+           s->order * (scales ? (double)larger : rms);
+}
+
+int fits(const struct task *t, size_t r, uint32_t i, double value)
+{
+    const struct ds_structure_row *row = &t->rows[r];
+    return fabs(value - (double)row->mine[i]) <=
+           ds_structure_slack(t->s, (float)value, row->mine[i], t->rms[r]);
+}
+
+int is_off(const struct task *t, size_t r, uint32_t i)
+{
+    return t->is_off[r * t->s->width + i];
+}
+
+static int find_off(const struct task *t, size_t r, uint32_t i)
+{
+    const struct ds_structure_row *row = &t->rows[r];
+    if (!isfinite(row->ref[i]))
+        return 0;
+    return !(fabs((double)row->mine[i] - (double)row->ref[i]) <=
+             ds_structure_slack(t->s, row->ref[i], row->mine[i], t->rms[r]));
+}
+
+double explains(const struct task *t, predict_fn predict, const void *how)
+{
+    uint64_t said = 0, back = 0, unsaid = 0;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (!t->off_in_row[r])
+            continue;
+        int known = predict(t, r, how);
+        for (uint32_t i = 0; i < t->s->width; i++) {
+            if (!is_off(t, r, i))
+                continue;
+            if (known < 0 || (known && isnan(t->guess[i]))) {
+                unsaid++;
+                continue;
+            }
+            said++;
+            back += known && fits(t, r, i, (double)t->guess[i]);
+        }
+        if (2 * back < said)
+            return 0; /* it will not come to anything */
+    }
+    return said >= 2 * unsaid && said ? (double)back / (double)said : 0;
+}
+
+int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
+{
+    if (explained < ENOUGH || t->off < LEAST_OFF ||
+        (t->best->found && explained <= t->best->explained + 0.01))
+        return 0;
+    va_list ap;
+    t->best->found = 1;
+    t->best->explained = explained;
+    t->best->ratio = ratio;
+    t->best->scale = 0;
+    t->best->blank = 0;
+    va_start(ap, fmt);
+    vsnprintf(t->best->text, sizeof t->best->text, fmt, ap);
+    va_end(ap);
+    return 1;
+}
+
+/* ---- one number ------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { RATIO, CONSTANT };
+
+/* The median of mine / ref, or mine - ref, over elements from..to that are large enough to tell. NaN
+ * when fewer than four are. */
+static double typical(const struct task *t, size_t r, uint32_t from, uint32_t to, int what)
+{
+    const struct ds_structure_row *row = &t->rows[r];
+    size_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        double ref = (double)row->ref[i], mine = (double)row->mine[i];
+        if (!isfinite(ref) || !isfinite(mine) || (what == RATIO && !(fabs(ref) > 0.2 * t->rms[r])))
+            continue;
+        t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
+    }
+    if (n < 4)
+        return NAN;
+    qsort(t->sorted, n, sizeof *t->sorted, by_value);
+    return t->sorted[n / 2];
+}
+
+struct number {
+    int what;
+    uint32_t unit; /* elements that share one number */
+};
+
+static int predict_number(const struct task *t, size_t r, const void *how)
+{
+    const struct number *h = how;
+    for (uint32_t from = 0; from < t->s->width; from += h->unit) {
+        double x = typical(t, r, from, from + h->unit, h->what);
+        for (uint32_t i = from; i < from + h->unit; i++) {
+            double ref = (double)t->rows[r].ref[i];
+            t->guess[i] = (float)(h->what == RATIO ? x * ref : x + ref);
+        }
+    }
+    return 1;
+}
+
+/* One number a channel, the same in every row: a bias, or a weight. The median over the rows. */
+static int predict_channels(const struct task *t, size_t r, const void *how)
+{
+    int what = *(const int *)how;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        size_t n = 0;
+        for (size_t o = 0; o < t->n_rows && o < t->s->width; o++) {
+            double ref = (double)t->rows[o].ref[i], mine = (double)t->rows[o].mine[i];
+            if (t->off_in_row[o] && isfinite(ref) && isfinite(mine) &&
+                (what == CONSTANT || ref != 0))
+                t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
+        }
+        qsort(t->sorted, n, sizeof *t->sorted, by_value);
+        double x = n ? t->sorted[n / 2] : 0, ref = (double)t->rows[r].ref[i];
+        t->guess[i] = n ? (float)(what == RATIO ? x * ref : x + ref) : 0.0f;
+    }
+    return 1;
+}
+
+static size_t rows_off(const struct task *t)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        n += t->off_in_row[r] >= LEAST_OFF;
+    return n;
+}
+
+struct range {
+    double low, high;
+};
+
+static struct range numbers_of(const struct task *t, int what)
+{
+    struct range x = {INFINITY, -INFINITY};
+    for (size_t r = 0; r < t->n_rows; r++) {
+        double v = t->off_in_row[r] ? typical(t, r, 0, t->s->width, what) : (double)NAN;
+        if (isnan(v))
+            continue;
+        x.low = fmin(x.low, v);
+        x.high = fmax(x.high, v);
+    }
+    return x;
+}
+
+/* The epsilon that gives these ratios, or NaN: ratio^2 = (ms + eps) / (ms + eps'), where ms is the
+ * input's mean square. The smallest row tells it best; all must agree. */
+struct epsilon {
+    double value, slack;
+};
+
+static struct epsilon fitted_epsilon(const struct task *t)
+{
+    double eps = NAN, least = INFINITY;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t r = 0; r < t->n_rows; r++) {
+            double ratio = t->off_in_row[r] ? typical(t, r, 0, t->s->width, RATIO) : (double)NAN,
+                   ms = 0;
+            if (isnan(ratio) || !t->rows[r].input)
+                continue;
+            for (uint32_t i = 0; i < t->s->width; i++)
+                ms += (double)t->rows[r].input[i] * (double)t->rows[r].input[i];
+            ms /= t->s->width;
+            double other = (ms + t->s->eps) / (ratio * ratio) - ms;
+            if (pass == 0 && ms < least) {
+                least = ms;
+                eps = other;
+            }
+            double want = sqrt((ms + t->s->eps) / (ms + eps));
+            if (pass == 1 && !(fabs(want - ratio) <= t->s->order + 1e-6 + 0.02 * fabs(ratio - 1)))
+                return (struct epsilon){NAN, 0};
+        }
+    return (struct epsilon){eps, least * 0x1p-21};
+}
+
+/* A chosen number is round: a power of ten before anything else, 1e-6 and not 1.01e-6. */
+static double rounded(double x, double slack)
+{
+    double power = pow(10, round(log10(x))), unit = pow(10, floor(log10(x))),
+           near = round(x / unit) * unit;
+    if (fabs(power - x) <= 0.02 * x + slack)
+        return power;
+    return fabs(near - x) <= 0.02 * x ? near : x;
+}
+
+static int claim_ratio(struct task *t, double explained, const struct range *x)
+{
+    double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
+    if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
+        return claim(t, explained, middle, "every value is %.6g times the reference's", middle);
+    return claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g",
+                 x->low, x->high);
+}
+
+static void tell_ratio(struct task *t, double explained)
+{
+    struct range x = numbers_of(t, RATIO);
+    struct epsilon eps = {NAN, 0};
+    if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
+        eps = fitted_epsilon(t);
+    double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
+    if (eps.value > 0)
+        claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
+              "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
+              x.high, rounded(eps.value, eps.slack), t->s->eps);
+    else if (claim_ratio(t, explained, &x))
+        t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
+}
+
+static void try_numbers(struct task *t)
+{
+    struct number ratio = {RATIO, t->s->width}, constant = {CONSTANT, t->s->width},
+                  by_head = {RATIO, t->s->head_dim};
+    double share = explains(t, predict_number, &ratio);
+    tell_ratio(t, share);
+    struct range c = numbers_of(t, CONSTANT);
+    share = explains(t, predict_number, &constant);
+    if (c.high - c.low <= 0.02 * fabs(c.low))
+        claim(t, share, 0, "every value has %.6g added", 0.5 * (c.low + c.high));
+    else
+        claim(t, share, 0, "each row has a constant added, %.6g to %.6g", c.low, c.high);
+    if (t->s->head_dim >= 8 && t->s->head_dim < t->s->width)
+        claim(t, explains(t, predict_number, &by_head), 0,
+              "each head is a constant times the reference's");
+    int per_channel[] = {CONSTANT, RATIO};
+    if (rows_off(t) >= 3 && t->s->width >= 3 && t->s->width <= MOST_CHANNELS) {
+        claim(t, explains(t, predict_channels, &per_channel[0]), 0,
+              "each channel has a constant added, the same in every row (a bias)");
+        claim(t, explains(t, predict_channels, &per_channel[1]), 0,
+              "each channel has a factor, the same in every row (a weight)");
+    }
+}
+
+/* ---- permutations ---------------------------------------------------------------------------- */
+
+enum order {
+    NEGATED,
+    ZERO,
+    UNIFORM,
+    HALVES,
+    HEAD_HALVES,
+    TO_PAIRS,
+    FROM_PAIRS,
+    REVERSED,
+    TURNED, /* heads and channels transposed */
+    TURNED_BACK
+};
+
+static const struct {
+    int order, heads;
+    const char *text;
+} orders[] = {
+    {NEGATED, 0, "the sign is turned"},
+    {ZERO, 0, "values are zero: not written, or cleared"},
+    {UNIFORM, 0, "all elements of a row have one value"},
+    {HALVES, 0, "the two halves of the row are swapped"},
+    {HEAD_HALVES, 1, "the two halves of each head are swapped"},
+    {TO_PAIRS, 1, "channels are interleaved where the reference has two halves of a head"},
+    {FROM_PAIRS, 1, "channels are in two halves of a head where the reference interleaves them"},
+    {REVERSED, 0, "the row is in reverse order"},
+    {TURNED, 1, "heads and channels are transposed"},
+    {TURNED_BACK, 1, "heads and channels are transposed"},
+};
+
+/* Which element of the reference stands at i. */
+static uint32_t source_of(const struct ds_structure_site *s, int order, uint32_t i)
+{
+    uint32_t n = s->width, d = s->head_dim ? s->head_dim : n, c = i % d, head = i - c;
+    switch (order) {
+    case HALVES:
+        return (i + n / 2) % n;
+    case HEAD_HALVES:
+        return head + (c + d / 2) % d;
+    case TO_PAIRS:
+        return head + c / 2 + c % 2 * (d / 2);
+    case FROM_PAIRS:
+        return c < d / 2 ? head + 2 * c : head + 2 * (c - d / 2) + 1;
+    case REVERSED:
+        return n - 1 - i;
+    case TURNED:
+        return c * (n / d) + i / d;
+    case TURNED_BACK:
+        return i % (n / d) * d + i / (n / d);
+    default:
+        return i;
+    }
+}
+
+static int predict_order(const struct task *t, size_t r, const void *how)
+{
+    int order = *(const int *)how;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        float x = t->rows[r].ref[source_of(t->s, order, i)];
+        t->guess[i] = order == NEGATED   ? -x
+                      : order == ZERO    ? 0.0f
+                      : order == UNIFORM ? t->rows[r].mine[0]
+                                         : x;
+    }
+    return 1;
+}
+
+static int predict_shift(const struct task *t, size_t r, const void *how)
+{
+    int64_t shift = *(const int64_t *)how, n = t->s->width;
+    for (int64_t i = 0; i < n; i++) /* what came in at the end is not known */
+        t->guess[i] = i - shift < 0 || i - shift >= n ? NAN : t->rows[r].ref[i - shift];
+    return 1;
+}
+
+static void try_orders(struct task *t)
+{
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        int even = t->s->head_dim % 2 == 0 && t->s->width % 2 == 0;
+        if ((orders[i].heads && !t->s->head_dim) || !even)
+            continue;
+        if (claim(t, explains(t, predict_order, &orders[i].order), 0, "%s", orders[i].text))
+            t->best->blank = orders[i].order == ZERO || orders[i].order == UNIFORM;
+    }
+    for (int64_t shift = -MOST_SHIFT; shift <= MOST_SHIFT; shift++)
+        if (shift && t->s->width >= 8 * MOST_SHIFT)
+            claim(t, explains(t, predict_shift, &shift), 0,
+                  "values stand %lld channel%s %s their place", (long long)llabs(shift),
+                  llabs(shift) == 1 ? "" : "s", shift > 0 ? "after" : "before");
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+enum { MOST_HEADS = 256 };
+
+static int head_holds(const struct task *t, size_t r, uint32_t head, uint32_t other)
+{
+    uint32_t d = t->s->head_dim;
+    for (uint32_t c = 0; c < d; c++)
+        if (!fits(t, r, head * d + c, (double)t->rows[r].ref[other * d + c]))
+            return 0;
+    return 1;
+}
+
+static int predict_heads(const struct task *t, size_t r, const void *how)
+{
+    const uint32_t *map = how, d = t->s->head_dim;
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->guess[i] = t->rows[r].ref[map[i / d] * d + i % d];
+    return 1;
+}
+
+static void try_heads(struct task *t)
+{
+    uint32_t d = t->s->head_dim, map[MOST_HEADS], moved = 0;
+    uint32_t heads = d ? t->s->width / d : 0;
+    if (heads < 2 || heads > MOST_HEADS || d < 4)
+        return;
+    size_t r = 0;
+    while (r < t->n_rows && t->off_in_row[r] < LEAST_OFF)
+        r++;
+    if (r == t->n_rows)
+        return;
+    char text[64] = "";
+    size_t at = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        map[h] = h;
+        for (uint32_t o = 0; o < heads && !head_holds(t, r, h, map[h]); o++)
+            map[h] = head_holds(t, r, h, o) ? o : map[h];
+        if (map[h] == h)
+            continue;
+        moved++;
+        if (at < sizeof text)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%u in %u", at ? ", " : "",
+                                   map[h], h);
+    }
+    if (moved)
+        claim(t, explains(t, predict_heads, map), 0, "heads are mixed up: %s", text);
+}
+
+/* ---- other rows ------------------------------------------------------------------------------ */
+
+static int row_holds(const struct task *t, size_t r, size_t other)
+{
+    uint32_t miss = 0;
+    for (uint32_t i = 0; i < t->s->width; i++)
+        miss += !fits(t, r, i, (double)t->rows[other].ref[i]);
+    return miss * 20 <= t->s->width;
+}
+
+/* Each row is the reference's row at another position, always as far away. */
+static int predict_row(const struct task *t, size_t r, const void *how)
+{
+    int32_t distance = *(const int32_t *)how;
+    for (size_t o = 0; o < t->n_rows; o++)
+        if (t->rows[o].position == t->rows[r].position + distance) {
+            memcpy(t->guess, t->rows[o].ref, t->s->width * sizeof *t->guess);
+            return 1;
+        }
+    return -1;
+}
+
+static void try_rows(struct task *t)
+{
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (t->off_in_row[r] < LEAST_OFF)
+            continue;
+        for (size_t o = 0; o < t->n_rows; o++) {
+            if (o == r || t->rows[o].position == t->rows[r].position || !row_holds(t, r, o))
+                continue;
+            int32_t distance = t->rows[o].position - t->rows[r].position;
+            claim(t, explains(t, predict_row, &distance), 0,
+                  "rows hold the values of the position %d %s", abs(distance),
+                  distance < 0 ? "before" : "after");
+            return;
+        }
+        return;
+    }
+}
+
+/* ---- any order ------------------------------------------------------------------------------- */
+
+/* The same values, bit for bit, in some other order. */
+static void try_shuffle(struct task *t)
+{
+    size_t rows = 0, same = 0;
+    double *other = t->sorted + t->s->width;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (t->off_in_row[r] < LEAST_OFF)
+            continue;
+        for (uint32_t i = 0; i < t->s->width; i++) {
+            t->sorted[i] = (double)t->rows[r].mine[i];
+            other[i] = (double)t->rows[r].ref[i];
+        }
+        qsort(t->sorted, t->s->width, sizeof *t->sorted, by_value);
+        qsort(other, t->s->width, sizeof *other, by_value);
+        rows++;
+        same += memcmp(t->sorted, other, t->s->width * sizeof *other) == 0;
+    }
+    if (rows)
+        claim(t, (double)same / (double)rows, 0, "the same values stand in another order");
+}
+
+static double worst_of(const struct task *t, size_t r)
+{
+    double worst = 0;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        double d = fabs((double)t->rows[r].mine[i] - (double)t->rows[r].ref[i]);
+        worst = is_off(t, r, i) && d > worst ? d : worst;
+    }
+    return t->rms[r] > 0 ? worst / t->rms[r] : worst > 0 ? (double)INFINITY : 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+int ds_structure_find(const struct ds_structure_site *s, const struct ds_structure_row *rows,
+                      size_t n_rows, struct ds_structure *out, struct ds_error *err)
+{
+    struct task t = {.s = s, .rows = rows, .n_rows = n_rows, .best = out};
+    memset(out, 0, sizeof *out);
+    t.rms = ds_calloc(n_rows, sizeof *t.rms, "structure", err);
+    t.guess = ds_calloc(s->width, sizeof *t.guess, "structure", err);
+    t.sorted = ds_calloc(2 * (size_t)s->width + n_rows, sizeof *t.sorted, "structure", err);
+    t.off_in_row = ds_calloc(n_rows, sizeof *t.off_in_row, "structure", err);
+    t.is_off = ds_calloc(n_rows, s->width, "structure", err);
+    int rc = t.rms && t.guess && t.sorted && t.off_in_row && t.is_off ? 0 : -1;
+    for (size_t r = 0; rc == 0 && r < n_rows; r++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < s->width; i++)
+            sum += isfinite(rows[r].ref[i]) ? (double)rows[r].ref[i] * (double)rows[r].ref[i] : 0;
+        t.rms[r] = sqrt(sum / s->width);
+        for (uint32_t i = 0; i < s->width; i++)
+            t.off_in_row[r] += t.is_off[r * s->width + i] = (uint8_t)find_off(&t, r, i);
+        t.off += t.off_in_row[r];
+        out->worst = fmax(out->worst, worst_of(&t, r));
+    }
+    out->of = (uint64_t)n_rows * s->width;
+    out->off = t.off;
+    if (rc == 0 && t.off >= LEAST_OFF) {
+        if (s->op == DS_STRUCTURE_ROPE)
+            try_rope(&t);
+        if (s->op == DS_STRUCTURE_ATTENTION)
+            try_attention(&t);
+        try_orders(&t);
+        try_numbers(&t);
+        try_heads(&t);
+        try_rows(&t);
+        if (!out->found)
+            try_shuffle(&t);
+    }
+    free(t.rms);
+    free(t.guess);
+    free(t.sorted);
+    free(t.off_in_row);
+    free(t.is_off);
+    return rc;
+}

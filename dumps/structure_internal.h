@@ -1,0 +1,36 @@
+/* structure_internal.h: what the files structure*.c share. */
+#ifndef DS_STRUCTURE_INTERNAL_H
+#define DS_STRUCTURE_INTERNAL_H
+
+#include "dumps/structure.h"
+
+struct task {
+    const struct ds_structure_site *s;
+    const struct ds_structure_row *rows;
+    size_t n_rows;
+    double *rms;     /* [n_rows] of the reference */
+    float *guess;    /* [width] a prediction */
+    double *sorted;  /* [2 * width] scratch */
+    uint8_t *is_off; /* [n_rows][width] */
+    uint64_t *off_in_row, off;
+    size_t probe; /* attention: the row that is looked at first */
+    struct ds_structure *best;
+};
+
+/* Predicts row r into t->guess; NaN where it cannot tell an element. 0: it has no prediction for
+ * such a row (which speaks against it), -1: what it would need is not at hand. */
+typedef int (*predict_fn)(const struct task *t, size_t r, const void *how);
+
+int is_off(const struct task *t, size_t r, uint32_t i);
+int fits(const struct task *t, size_t r, uint32_t i, double value);
+/* Share of the off elements, of all rows, that the prediction brings back; 0 when most of them are
+ * not at hand. */
+double explains(const struct task *t, predict_fn predict, const void *how);
+/* Takes the hypothesis if it is good enough and better than the best so far: 1. */
+int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+void try_rope(struct task *t);
+void try_attention(struct task *t);
+
+#endif

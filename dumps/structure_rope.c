@@ -1,0 +1,208 @@
+/* structure_rope.c: what a rotation did, read from its input and its output. No table is needed: the
+ * angle of each pair follows from the two values before and after. Owns the hypotheses pairing,
+ * direction, position and frequency. */
+#include "dumps/structure_internal.h"
+
+#include "base/dtype.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_PAIRS = 1024 };
+
+enum pairing { BY_HALVES, BY_NEIGHBOURS, PAIRINGS };
+static const char *const pairing_names[PAIRINGS] = {"the two halves of a head",
+                                                    "neighbouring channels"};
+
+struct turn { /* of one row */
+    double cosine[MOST_PAIRS], sine[MOST_PAIRS];
+};
+
+static uint32_t rotated(const struct ds_structure_site *s)
+{
+    return s->rope_dim && s->rope_dim <= s->head_dim ? s->rope_dim : s->head_dim;
+}
+
+static void pair_at(const struct ds_structure_site *s, int pairing, uint32_t head, uint32_t pair,
+                    uint32_t *a, uint32_t *b)
+{
+    uint32_t half = rotated(s) / 2, at = head * s->head_dim;
+    *a = at + (pairing == BY_HALVES ? pair : 2 * pair);
+    *b = at + (pairing == BY_HALVES ? pair + half : 2 * pair + 1);
+}
+
+/* The rotation that turns x into y, each pair's over all heads: the best in the sense of least
+ * squares. */
+static void read_turn(const struct ds_structure_site *s, int pairing, const float *x,
+                      const float *y, struct turn *out)
+{
+    for (uint32_t p = 0; p < rotated(s) / 2; p++) {
+        double along = 0, across = 0;
+        for (uint32_t h = 0; h < s->width / s->head_dim; h++) {
+            uint32_t a, b;
+            pair_at(s, pairing, h, p, &a, &b);
+            along += (double)x[a] * (double)y[a] + (double)x[b] * (double)y[b];
+            across += (double)x[a] * (double)y[b] - (double)x[b] * (double)y[a];
+        }
+        double size = hypot(along, across);
+        out->cosine[p] = size > 0 ? along / size : 1;
+        out->sine[p] = size > 0 ? across / size : 0;
+    }
+}
+
+static void turn_row(const struct ds_structure_site *s, int pairing, const float *x,
+                     const struct turn *turn, float *y)
+{
+    memcpy(y, x, s->width * sizeof *y);
+    for (uint32_t h = 0; h < s->width / s->head_dim; h++)
+        for (uint32_t p = 0; p < rotated(s) / 2; p++) {
+            uint32_t a, b;
+            pair_at(s, pairing, h, p, &a, &b);
+            y[a] = (float)((double)x[a] * turn->cosine[p] - (double)x[b] * turn->sine[p]);
+            y[b] = (float)((double)x[a] * turn->sine[p] + (double)x[b] * turn->cosine[p]);
+        }
+}
+
+/* Whether the reference is a rotation of its input with this pairing. */
+static int reference_turns(const struct task *t, int pairing)
+{
+    struct turn turn;
+    uint64_t n = 0, good = 0;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        const struct ds_structure_row *row = &t->rows[r];
+        if (!row->input || !t->off_in_row[r])
+            continue;
+        read_turn(t->s, pairing, row->input, row->ref, &turn);
+        turn_row(t->s, pairing, row->input, &turn, t->guess);
+        for (uint32_t i = 0; i < t->s->width; i++)
+            good += fabs((double)t->guess[i] - (double)row->ref[i]) <=
+                    2 * ds_structure_slack(t->s, row->ref[i], row->ref[i], t->rms[r]);
+        n += t->s->width;
+    }
+    return n && good * 100 >= n * 97;
+}
+
+struct how {
+    int from, to;    /* pairing of the reference, and of this side */
+    int backwards;   /* the angle's sign is turned */
+    int own;         /* angles as read from this side, not the reference's */
+    int nothing;     /* not rotated at all */
+    double distance; /* positions that this side is away; rows of another one by `round` */
+    int round;       /* 0, or enum ds_dtype that positions are rounded to */
+    double base;
+};
+
+static double shifted(const struct how *h, int32_t position)
+{
+    if (h->round == DS_BF16)
+        return (double)ds_bf16_value(ds_bf16_round((float)position)) - position;
+    if (h->round == DS_F16)
+        return (double)ds_f16_value(ds_f16_round((float)position)) - position;
+    return h->distance;
+}
+
+static int predict_turn(const struct task *t, size_t r, const void *how)
+{
+    const struct how *h = how;
+    const struct ds_structure_row *row = &t->rows[r];
+    struct turn turn;
+    if (!row->input)
+        return -1;
+    if (h->nothing) {
+        memcpy(t->guess, row->input, t->s->width * sizeof *t->guess);
+        return 1;
+    }
+    read_turn(t->s, h->own ? h->to : h->from, row->input, h->own ? row->mine : row->ref, &turn);
+    uint32_t dim = rotated(t->s);
+    double away = h->base > 0 ? shifted(h, row->position) : 0;
+    for (uint32_t p = 0; p < dim / 2; p++) {
+        double angle = away * pow(h->base > 0 ? h->base : 1, -2.0 * p / dim);
+        double c = turn.cosine[p], s = h->backwards ? -turn.sine[p] : turn.sine[p];
+        turn.cosine[p] = c * cos(angle) - s * sin(angle);
+        turn.sine[p] = s * cos(angle) + c * sin(angle);
+    }
+    turn_row(t->s, h->to, row->input, &turn, t->guess);
+    return 1;
+}
+
+static void try_positions(struct task *t, int pairing)
+{
+    if (!(t->s->rope_base > 0))
+        return;
+    static const struct {
+        int dtype;
+        const char *text;
+    } rounds[] = {{DS_F16, "f16"}, {DS_BF16, "bf16"}};
+    for (int d = -64; d <= 64; d++) {
+        struct how how = {.from = pairing, .to = pairing, .distance = d, .base = t->s->rope_base};
+        double share = d ? explains(t, predict_turn, &how) : 0;
+        claim(t, share, 0, "rotated as if %d position%s %s", d < 0 ? -d : d,
+              d == 1 || d == -1 ? "" : "s", d < 0 ? "earlier" : "later");
+    }
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        struct how how = {
+            .from = pairing, .to = pairing, .round = rounds[i].dtype, .base = t->s->rope_base};
+        claim(t, explains(t, predict_turn, &how), 0, "positions were rounded to %s",
+              rounds[i].text);
+    }
+}
+
+/* This side is a rotation, by other angles: how they relate to the reference's, pair by pair, in
+ * rows where neither has gone half way round. */
+static void tell_angles(struct task *t, int pairing, double explained)
+{
+    double low = INFINITY, high = -INFINITY;
+    uint32_t first = UINT32_MAX, last = 0, n = rotated(t->s) / 2;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        struct turn mine, ref;
+        if (!t->rows[r].input || !t->off_in_row[r])
+            continue;
+        read_turn(t->s, pairing, t->rows[r].input, t->rows[r].mine, &mine);
+        read_turn(t->s, pairing, t->rows[r].input, t->rows[r].ref, &ref);
+        for (uint32_t p = 0; p < n; p++) {
+            double a = atan2(mine.sine[p], mine.cosine[p]), b = atan2(ref.sine[p], ref.cosine[p]);
+            if (!(fabs(a - b) > 4 * t->s->order + 1e-5))
+                continue;
+            first = p < first ? p : first;
+            last = p > last ? p : last;
+            double expected = t->s->rope_base > 0
+                                  ? t->rows[r].position * pow(t->s->rope_base, -2.0 * p / (2.0 * n))
+                                  : (double)INFINITY;
+            if (!(expected < 3) || !(fabs(b) > 1e-4))
+                continue;
+            low = fmin(low, a / b);
+            high = fmax(high, a / b);
+        }
+    }
+    if (first == UINT32_MAX)
+        return;
+    if (high - low <= 0.02 * fabs(high))
+        claim(t, explained, 0, "rotated by %.4g times the angle in frequencies %u to %u of %u",
+              0.5 * (low + high), first, last, n);
+    else
+        claim(t, explained, 0, "rotated by other angles in frequencies %u to %u of %u", first, last,
+              n);
+}
+
+void try_rope(struct task *t)
+{
+    uint32_t dim = rotated(t->s);
+    if (t->s->head_dim == 0 || dim < 4 || dim % 2 || dim / 2 > MOST_PAIRS)
+        return;
+    struct how idle = {.nothing = 1};
+    claim(t, explains(t, predict_turn, &idle), 0, "not rotated at all");
+    for (int from = 0; from < PAIRINGS; from++) {
+        if (!reference_turns(t, from))
+            continue;
+        struct how same = {.from = from, .to = from, .backwards = 1};
+        claim(t, explains(t, predict_turn, &same), 0, "rotated the other way round");
+        try_positions(t, from);
+        struct how other = {.from = from, .to = 1 - from};
+        claim(t, explains(t, predict_turn, &other), 0, "RoPE pairs %s instead of %s",
+              pairing_names[1 - from], pairing_names[from]);
+        struct how own = {.from = from, .to = from, .own = 1};
+        if (!t->best->found)
+            tell_angles(t, from, explains(t, predict_turn, &own));
+        return;
+    }
+}

@@ -1,0 +1,322 @@
+/* verdict_structure.c: asks structure.h about a finding: gathers the rows of both sides and what the
+ * kernel read, from dumped rows, and looks for rows that stand in the wrong place by their digests
+ * alone, which needs no dump. */
+#include "dumps/evidence.h"
+
+#include "base/dtype.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KEYS = 2048, KEYS_AHEAD = 8, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
+
+/* ---- rows in the wrong place ----------------------------------------------------------------- */
+
+/* Where the digest of a drifting row stands otherwise. */
+struct place {
+    enum { NOWHERE, OTHER_POSITION, OTHER_REQUEST, INPUT, OTHER_LAYER } what;
+    int32_t number; /* distance in positions; layers before */
+};
+
+static int has(const struct arm_table *t, size_t cell, uint64_t digest)
+{
+    return t->state[cell] != CELL_ABSENT && t->digest[cell] == digest;
+}
+
+static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
+                               uint32_t row, uint64_t digest)
+{
+    const struct arm_table *mine = &a->arms[f->arm], *ref = &a->arms[f->ref_arm];
+    const struct ds_site *s = &a->h->sites[f->site];
+    const struct ds_row_key *key = &a->keys[row];
+    struct place best = {NOWHERE, 0};
+    for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
+        if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
+            has(mine, (size_t)a->in_from[e] * a->n_rows + row, digest))
+            return (struct place){INPUT, 0};
+    for (size_t i = 0; i < a->n_rows; i++) {
+        if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest))
+            continue;
+        int32_t away = a->keys[i].position - key->position;
+        if (a->keys[i].request != key->request)
+            best = best.what == NOWHERE ? (struct place){OTHER_REQUEST, 0} : best;
+        else if (best.what != OTHER_POSITION || abs(away) < abs(best.number))
+            best = (struct place){OTHER_POSITION, away};
+    }
+    for (uint32_t o = 0; o < a->n_sites && best.what == NOWHERE; o++) {
+        const struct ds_site *x = &a->h->sites[o];
+        if (o != f->site && strcmp(x->stage, s->stage) == 0 && strcmp(x->part, s->part) == 0 &&
+            has(mine, (size_t)o * a->n_rows + row, digest))
+            best = (struct place){OTHER_LAYER, s->layer - x->layer};
+    }
+    return best;
+}
+
+static void tell_place(const struct place *p, uint64_t n, uint64_t of, char *text, size_t size)
+{
+    int32_t by = abs(p->number);
+    switch (p->what) {
+    case INPUT:
+        snprintf(text, size, "%llu of %llu rows are the kernel's input, unchanged",
+                 (unsigned long long)n, (unsigned long long)of);
+        break;
+    case OTHER_POSITION:
+        snprintf(text, size, "%llu of %llu rows hold the values of the position %d %s",
+                 (unsigned long long)n, (unsigned long long)of, by,
+                 p->number < 0 ? "before" : "after");
+        break;
+    case OTHER_REQUEST:
+        snprintf(text, size, "%llu of %llu rows hold values of another request",
+                 (unsigned long long)n, (unsigned long long)of);
+        break;
+    default:
+        snprintf(text, size, "%llu of %llu rows hold the values of %d layer%s %s",
+                 (unsigned long long)n, (unsigned long long)of, by, by == 1 ? "" : "s",
+                 p->number > 0 ? "before" : "after");
+    }
+}
+
+/* The place that most of the drifting rows have in common. */
+static void find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
+                           const struct chosen *c, char *text, size_t size)
+{
+    const struct ds_site *s = &a->h->sites[f->site];
+    struct place votes[16];
+    uint64_t count[16] = {0}, rows = 0;
+    size_t n = 0, best = 0;
+    if (f->arm == f->ref_arm || strcmp(s->dtype, "i32") == 0 ||
+        (s->width && s->width < LEAST_WIDTH))
+        return;
+    for (uint32_t i = 0; i < a->n_rows && rows < ROWS_LOOKED_UP; i++) {
+        size_t cell = (size_t)f->site * a->n_rows + i;
+        if ((c->labels[cell] & LABEL_MASK) != c->label)
+            continue;
+        struct place p = find_place(a, f, i, a->arms[f->arm].digest[cell]);
+        size_t k = 0;
+        rows++;
+        while (k < n && (votes[k].what != p.what || votes[k].number != p.number))
+            k++;
+        if (k == n && n == 16)
+            continue;
+        votes[k] = p;
+        n += k == n;
+        count[k]++;
+    }
+    uint64_t most = 0;
+    for (size_t k = 0; k < n; k++)
+        if (votes[k].what != NOWHERE && count[k] > most) {
+            best = k;
+            most = count[k];
+        }
+    if (most)
+        tell_place(&votes[best], most, rows, text, size);
+}
+
+/* ---- what the kernel read -------------------------------------------------------------------- */
+
+/* One loaded row of the reference arm, by (site, row). */
+struct loaded {
+    uint32_t site, row;
+    struct row_values v;
+};
+
+struct gathered {
+    const struct evidence *e;
+    struct ds_structure_site site;
+    struct ds_structure_row rows[EVIDENCE_ROWS];
+    struct loaded *loaded;
+    size_t n_loaded, cap_loaded;
+    const float **keys[2]; /* cached rows of one request by position */
+    uint32_t n_keys;
+};
+
+/* The values of a row at a site in the reference arm, as long as g. NULL: not at hand. */
+static int load(struct gathered *g, uint32_t site, uint32_t row, uint32_t width, const float **out,
+                struct ds_error *err)
+{
+    const struct ds_analysis *a = g->e->a;
+    const struct arm_table *t = &a->arms[g->e->f->ref_arm];
+    size_t cell = (size_t)site * a->n_rows + row;
+    *out = NULL;
+    if (t->state[cell] != CELL_STABLE)
+        return 0;
+    for (size_t i = 0; i < g->n_loaded; i++)
+        if (g->loaded[i].site == site && g->loaded[i].row == row) {
+            *out = g->loaded[i].v.value;
+            return 0;
+        }
+    struct row_values v;
+    int rc = values_of(a, t->digest[cell], &v, err);
+    if (rc != 1)
+        return rc;
+    if (v.n != width ||
+        ds_grow(&g->loaded, &g->cap_loaded, g->n_loaded + 1, sizeof *g->loaded, "inputs", err)) {
+        rc = v.n != width ? 0 : -1;
+        values_free(&v);
+        return rc;
+    }
+    g->loaded[g->n_loaded++] = (struct loaded){site, row, v};
+    *out = v.value;
+    return 0;
+}
+
+/* The input that has the output's shape: what is normalised, rotated, or asks for keys. */
+static uint32_t main_input(const struct ds_analysis *a, uint32_t site, uint32_t width)
+{
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == width &&
+            strcmp(a->h->sites[a->in_from[e]].dtype, "i32") != 0)
+            return a->in_from[e];
+    return NONE;
+}
+
+static uint32_t cached_input(const struct ds_analysis *a, uint32_t site, const char *part)
+{
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        if (a->in_kind[e] == DS_EDGE_CAUSAL && strcmp(a->h->sites[a->in_from[e]].part, part) == 0)
+            return a->in_from[e];
+    return NONE;
+}
+
+/* Keys and values of the first row's request. */
+static int load_keys(struct gathered *g, struct ds_error *err)
+{
+    const struct ds_analysis *a = g->e->a;
+    uint32_t k = cached_input(a, g->e->f->site, "k"), v = cached_input(a, g->e->f->site, "v");
+    int32_t request = a->keys[g->e->rows[0].row].request, last = 0;
+    if (k == NONE || v == NONE || a->h->head_dim <= 0)
+        return 0;
+    for (size_t r = 0; r < g->e->n_rows; r++)
+        last = g->rows[r].position > last ? g->rows[r].position : last;
+    uint32_t width = a->h->sites[k].width;
+    g->n_keys = last < MOST_KEYS ? (uint32_t)last + 1 + KEYS_AHEAD : 0;
+    for (int side = 0; side < 2; side++)
+        if (!(g->keys[side] = ds_calloc(g->n_keys, sizeof *g->keys[side], "cached rows", err)))
+            return -1;
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const struct ds_row_key *key = &a->keys[i];
+        if (key->request != request || key->position < 0 || (uint32_t)key->position >= g->n_keys ||
+            key->occurrence != 0)
+            continue;
+        if (load(g, k, i, width, &g->keys[0][key->position], err) != 0 ||
+            load(g, v, i, width, &g->keys[1][key->position], err) != 0)
+            return -1;
+    }
+    g->site.kv_heads = width / (uint32_t)a->h->head_dim;
+    for (size_t r = 0; r < g->e->n_rows; r++)
+        if (a->keys[g->e->rows[r].row].request == request) {
+            g->rows[r].k = g->keys[0];
+            g->rows[r].v = g->keys[1];
+            g->rows[r].n_keys = g->n_keys;
+        }
+    return 0;
+}
+
+static double hparam(const struct ds_header *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_hparams; i++)
+        if (strcmp(h->hparams[i].name, name) == 0)
+            return strtod(h->hparams[i].value, NULL);
+    return 0;
+}
+
+/* What rounding may do here, relative: order of sums, and for functions of large arguments their
+ * table. */
+static double order_at(const struct evidence *e, int op, double terms)
+{
+    double unit = 0x1p-24, reorder = 3 * unit * sqrt(terms);
+    int32_t last = 0;
+    for (size_t r = 0; r < e->n_rows; r++)
+        last =
+            e->a->keys[e->rows[r].row].position > last ? e->a->keys[e->rows[r].row].position : last;
+    switch (op) {
+    case DS_STRUCTURE_NORM: /* all terms have one sign, and the root halves it */
+        return unit * (0.5 * sqrt(terms) + 8);
+    case DS_STRUCTURE_ROPE:
+        return 16 * unit + 2 * unit * last;
+    case DS_STRUCTURE_ATTENTION:
+        return fmax(1e-5, 4 * reorder);
+    default:
+        return fmax(16 * unit, reorder);
+    }
+}
+
+static int op_of(const struct ds_site *s)
+{
+    return strcmp(s->op, "rmsnorm") == 0     ? DS_STRUCTURE_NORM
+           : strcmp(s->op, "rope") == 0      ? DS_STRUCTURE_ROPE
+           : strcmp(s->op, "attention") == 0 ? DS_STRUCTURE_ATTENTION
+                                             : DS_STRUCTURE_OTHER;
+}
+
+struct ds_structure_site structure_site(const struct evidence *e, double terms)
+{
+    const struct ds_header *h = e->a->h;
+    int op = op_of(&h->sites[e->f->site]);
+    double dim = hparam(h, "rope_dim");
+    return (struct ds_structure_site){
+        .op = op,
+        .dtype = e->dtype,
+        .width = e->width,
+        .head_dim = e->head_dim,
+        .order = order_at(e, op, terms),
+        .eps = hparam(h, "rms_eps"),
+        .rope_base = hparam(h, "rope_base"),
+        .rope_dim = dim > 0 && dim <= e->head_dim ? (uint32_t)dim : 0,
+    };
+}
+
+static int gather(struct gathered *g, struct ds_error *err)
+{
+    const struct evidence *e = g->e;
+    const struct ds_analysis *a = e->a;
+    int op = op_of(&a->h->sites[e->f->site]);
+    uint32_t input = op == DS_STRUCTURE_OTHER ? NONE : main_input(a, e->f->site, e->width);
+    g->site = e->site;
+    for (size_t r = 0; r < e->n_rows; r++) {
+        g->rows[r] = (struct ds_structure_row){.mine = e->rows[r].mine.value,
+                                               .ref = e->rows[r].ref.value,
+                                               .position = a->keys[e->rows[r].row].position};
+        if (input != NONE && load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
+            return -1;
+    }
+    return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
+}
+
+int structure_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
+                      struct ds_structure *out, struct ds_error *err)
+{
+    struct gathered *g = ds_calloc(1, sizeof *g, "evidence", err);
+    memset(out, 0, sizeof *out);
+    if (!g)
+        return -1;
+    g->e = e;
+    int rc = 0;
+    if (e->n_rows) {
+        rc = gather(g, err);
+        if (rc == 0)
+            rc = ds_structure_find(&g->site, g->rows, e->n_rows, out, err);
+    }
+    for (size_t i = 0; i < g->n_loaded; i++)
+        values_free(&g->loaded[i].v);
+    free(g->loaded);
+    free(g->keys[0]);
+    free(g->keys[1]);
+    free(g);
+    if (rc != 0)
+        return -1;
+    char place[DS_STRUCTURE_TEXT] = "";
+    if (!out->blank && !e->nonfinite)
+        find_misplaced(e->a, f, c, place, sizeof place);
+    if (place[0]) {
+        out->found = 1;
+        out->ratio = 0;
+        memcpy(out->text, place, sizeof out->text);
+    }
+    if (out->found)
+        snprintf(f->structure, sizeof f->structure, "%s", out->text);
+    f->ratio = out->ratio;
+    return 0;
+}

@@ -1,0 +1,212 @@
+/* explain.h: why two calls of a kernel gave a row other bits. Given arrays: what the kernel read for
+ * the row, what it wrote in both calls, and where the row stood in them. Knows no record and no
+ * model, and prints nothing. Start at ds_explain_run. */
+#ifndef DS_LAB_EXPLAIN_H
+#define DS_LAB_EXPLAIN_H
+
+#include "base/error.h"
+#include "kernels/lab/any_args.h"
+#include "kernels/lab/order_tree.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A is the reference, B the side that differs from it. */
+enum { DS_SIDE_A = 0, DS_SIDE_B, DS_SIDES };
+
+/* What a kernel reads for one row, beside what all rows share. Borrowed. */
+struct ds_explain_input {
+    const float *in[2]; /* x; or gate and up, a and b, q; combine: x and weights */
+    int32_t number;     /* rope: position in the table; embed: token id */
+    const float *k,
+        *v;           /* attention: visible slots kv_first .. slot, [slots][kv_heads * head_dim] */
+    int32_t slot;     /* attention: of the row, pads counted */
+    int32_t kv_first; /* attention: its pads */
+};
+
+/* Where the row stood in one side's call. */
+struct ds_explain_at {
+    uint32_t call;                  /* rows with the same number were in one call */
+    int64_t rows;                   /* of the call, as the kernel saw it */
+    int64_t row;                    /* the row's own */
+    int32_t n_sequences;            /* attention, cache: of the call */
+    int32_t q_first, q_len, kv_len; /* of the row's own sequence */
+};
+
+struct ds_explain_row {
+    struct ds_explain_input input[DS_SIDES];
+    struct ds_explain_at at[DS_SIDES];
+    const float *y[DS_SIDES]; /* as stored, made f32; ids as bits */
+};
+
+struct ds_explain_side {
+    const struct ds_kernel *kernel; /* NULL: not here */
+    int threads;
+    int dtype;     /* enum ds_dtype to which outputs are rounded */
+    char core[24]; /* OpenBLAS core; "" = the library's choice */
+};
+
+struct ds_explain {
+    int op;
+    union ds_any_args shared; /* sizes, weights, tables; no rows */
+    int64_t page_size;        /* attention, cache; 0 = one page a request */
+    struct ds_explain_side side[DS_SIDES];
+    struct ds_explain_row *rows;
+    size_t n_rows;
+};
+
+/* Whether a row of this op can be brought into a call again. */
+int ds_explain_knows(int op);
+/* Elements of input i of a row (0: the op has no such input), and of the output. */
+int64_t ds_explain_width_in(int op, const union ds_any_args *shared, int i);
+int64_t ds_explain_width(int op, const union ds_any_args *shared);
+
+/* Launches `kernel` as one side's calls were: as many rows, the given ones in their places with that
+ * side's inputs, others beside them, `threads` threads. y: [n_rows][width], rounded to the side's
+ * dtype. `seed`: of kernels that imitate races. -1: the kernel refused, or no memory. */
+int ds_explain_run(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
+                   uint64_t seed, float *y, struct ds_error *err);
+
+/* The same in a child process with that side's OpenBLAS core: a crash or a hang has a text. 0: y is
+ * filled; 1: it could not be run, `why` says why; -1: the lab failed. The caller has no other
+ * thread. */
+int ds_explain_replay(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
+                      uint64_t seed, float *y, char *why, size_t why_size, struct ds_error *err);
+
+/* How many elements of all rows a replay gives bit for bit. */
+struct ds_explain_match {
+    uint64_t elements, drifting;   /* in all; where A and B differ */
+    uint64_t same[DS_SIDES];       /* of all elements: those with A's bits, with B's bits */
+    uint64_t drift_same[DS_SIDES]; /* of the drifting ones */
+};
+void ds_explain_match(const struct ds_explain *e, const float *y, struct ds_explain_match *out);
+
+/* ---- in which order a side added (explain_order.c) ------------------------------------------- */
+
+struct ds_explain_tree {
+    struct ds_tree tree;
+    char sum[16], unit[16]; /* "products", "k" */
+    char words[1024];
+    uint64_t elements; /* of the rows explained that are added so */
+};
+
+struct ds_explain_order {
+    char why[256];                /* why nothing was measured; "" */
+    int fixed, repeats, agreeing; /* of calls repeated on the same data */
+    struct ds_explain_tree *trees;
+    size_t n_trees;
+    int replayed;     /* y is filled */
+    int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
+    float *y;         /* [n_rows][width]: each element added on the row's own inputs by its tree */
+    int form;         /* rmsnorm: enum ds_norm_form, how the output follows from the sum */
+    struct ds_explain_match match;
+};
+
+/* How rmsnorm gets from the sum s of squares to the output: the mean by division or by a product
+ * with 1 / width, then one of three ways to scale. */
+enum { DS_NORM_FORMS = 6 };
+float ds_norm_finish(int form, float sum, int64_t width, float eps, float x, float weight);
+/* "x * (1 / sqrt(s / n + eps)) * w" */
+const char *ds_norm_form_text(int form);
+
+/* Measures the order of one side's kernel as it was launched, in a child process, then adds the
+ * rows' inputs in that order. A kernel whose order cannot be measured is a result, not an error. */
+int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
+                     struct ds_error *err);
+void ds_explain_order_free(struct ds_explain_order *o);
+/* explain_add.c: fills o->y from trees and tree_of, on that side's inputs. */
+int ds_explain_add(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                   struct ds_error *err);
+
+/* ---- against the exact result (explain_exact.c) ---------------------------------------------- */
+
+/* What the formula gives for every element of the rows on A's inputs, with no rounding that matters.
+ * exact: [n_rows][width]. */
+int ds_explain_exact(const struct ds_explain *e, double *exact, struct ds_error *err);
+
+struct ds_explain_accuracy {
+    uint64_t elements; /* where both sides and the exact value are finite */
+    double mean_ulp[DS_SIDES], max_ulp[DS_SIDES]; /* of the stored format */
+    uint64_t nearer[DS_SIDES], even;              /* of the elements that differ */
+};
+void ds_explain_accuracy(const struct ds_explain *e, const double *exact,
+                         struct ds_explain_accuracy *out);
+
+/* ---- how large a difference other orders and other formats make (explain_model.c) ------------- */
+
+/* How factors are rounded before they are multiplied; the last two round partial sums instead. */
+enum ds_explain_format {
+    DS_FORMAT_TF32 = 0,
+    DS_FORMAT_TF32_CUT,
+    DS_FORMAT_BF16,
+    DS_FORMAT_F16,
+    DS_FORMAT_FP8,
+    DS_FORMAT_Q8,
+    DS_FORMAT_INPUTS, /* so many of inputs */
+    DS_FORMAT_BF16_SUMS = DS_FORMAT_INPUTS,
+    DS_FORMAT_F16_SUMS,
+    DS_FORMAT_COUNT
+};
+const char *ds_explain_format_name(int format); /* "TF32", "bf16 partial sums" */
+
+struct ds_explain_range {
+    double least, median, most;
+};
+
+/* What inputs in one format give, in double. */
+struct ds_explain_rounded {
+    int format, which;     /* which: 1 x, 2 w, 3 both */
+    double shift;          /* rms of (rounded inputs - inputs) over the elements */
+    double rest[DS_SIDES]; /* rms of (side - rounded inputs) */
+};
+
+enum { DS_EXPLAIN_ORDERS = 32, DS_EXPLAIN_ROUNDED = 3 * DS_FORMAT_INPUTS };
+struct ds_explain_noise {
+    int64_t terms;                      /* of a sum; 0: the op adds nothing up */
+    size_t elements;                    /* sampled */
+    double size;                        /* rms of the exact values */
+    double error[DS_SIDES], difference; /* rms: of a side off the exact value, of B - A */
+    struct ds_explain_range order_error, order_difference; /* f32, random orders, this input */
+    struct ds_explain_range sums_error[DS_FORMAT_COUNT - DS_FORMAT_INPUTS];
+    struct ds_explain_rounded rounded[DS_EXPLAIN_ROUNDED];
+    size_t n_rounded;
+    double gamma[DS_SIDES];     /* largest |error| / (gamma_K * sum |x w|): above 1 excludes f32 */
+    uint64_t outside[DS_SIDES]; /* elements off by 16 times what any of the orders gave */
+    double typical[DS_SIDES];   /* median of that multiple */
+    uint64_t beyond[DS_SIDES];  /* elements off by 8 times what any order or format above gave */
+    uint64_t nonfinite[DS_SIDES];
+    double
+        ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
+    char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
+};
+int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
+                     struct ds_error *err);
+
+/* explain_data.c: looks for simple wrong data that explains a side's values: terms left out or added
+ * twice, another row, other columns, a bias left out or another one, one wrong weight. noise: how far
+ * off f32 may be. text: "the terms k = 568..575 are missing", or "". */
+int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
+                    char *text, size_t size, struct ds_error *err);
+
+/* ---- what follows (explain_judge.c; pure) ---------------------------------------------------- */
+
+enum ds_explain_kind {
+    DS_EXPLAIN_UNKNOWN = 0,
+    DS_EXPLAIN_ROUNDING_ORDER,
+    DS_EXPLAIN_LOWER_PRECISION,
+    DS_EXPLAIN_DIFFERENT_ALGORITHM,
+    DS_EXPLAIN_WRONG_DATA,
+    DS_EXPLAIN_NON_FINITE
+};
+const char *ds_explain_kind_name(int kind); /* "rounding-order" */
+
+struct ds_explain_verdict {
+    int kind;
+    int side;      /* whose fault it is; -1: neither, or not known */
+    char why[320]; /* the evidence, one sentence without a full stop */
+};
+/* order: [DS_SIDES]. */
+void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
+                      const struct ds_explain_noise *noise, struct ds_explain_verdict *out);
+
+#endif

@@ -1,0 +1,248 @@
+/* explain_data.c: simple wrong data that would give the values of a side. Each guess is made on few
+ * elements and must then hold, within f32's noise, for all of them; one that holds for less is not
+ * told. */
+#include "kernels/lab/explain.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SHIFT = 64, MOST_CHECKED = 64, MOST_GUESSES = 4096 };
+
+struct look {
+    const struct ds_explain *e;
+    const double *exact;
+    int side;
+    int64_t width;
+    double noise; /* allowed beside the guess */
+    char *text;
+    size_t size;
+};
+
+static double got(const struct look *l, size_t row, int64_t c)
+{
+    return (double)l->e->rows[row].y[l->side][c];
+}
+
+static double want(const struct look *l, size_t row, int64_t c)
+{
+    return l->exact[(int64_t)row * l->width + c];
+}
+
+static int near(const struct look *l, double a, double b)
+{
+    return fabs(a - b) <= l->noise + fabs(b) * 0x1p-22;
+}
+
+/* ---- other rows, other columns --------------------------------------------------------------- */
+
+static int row_is(const struct look *l, size_t row, size_t other)
+{
+    for (int64_t c = 0; c < l->width; c++)
+        if (!near(l, got(l, row, c), want(l, other, c)))
+            return 0;
+    return 1;
+}
+
+static int other_rows(const struct look *l)
+{
+    for (size_t r = 0; r < l->e->n_rows; r++)
+        for (size_t o = 0; o < l->e->n_rows; o++)
+            if (o != r && !row_is(l, r, r) && row_is(l, r, o)) {
+                snprintf(l->text, l->size, "row %zu of those dumped is what row %zu should be", r,
+                         o);
+                return 1;
+            }
+    return 0;
+}
+
+static int shifted_by(const struct look *l, int64_t by)
+{
+    for (size_t r = 0; r < l->e->n_rows; r++)
+        for (int64_t c = 0; c < l->width; c++)
+            if (c + by >= 0 && c + by < l->width && !near(l, got(l, r, c), want(l, r, c + by)))
+                return 0;
+    return 1;
+}
+
+static int other_columns(const struct look *l)
+{
+    for (int64_t by = 1; by <= MOST_SHIFT && by < l->width / 2; by++)
+        for (int sign = -1; sign <= 1; sign += 2)
+            if (shifted_by(l, sign * by)) {
+                snprintf(l->text, l->size, "element i is what element i %c %lld should be",
+                         sign < 0 ? '-' : '+', (long long)by);
+                return 1;
+            }
+    return 0;
+}
+
+/* ---- the bias of a matmul -------------------------------------------------------------------- */
+
+/* Every element is `times` its own bias and the bias of the column `by` further on. */
+static int bias_is(const struct look *l, double times, int64_t by)
+{
+    const float *bias = l->e->shared.matmul.bias;
+    for (size_t r = 0; r < l->e->n_rows; r++)
+        for (int64_t c = 0; c < l->width; c++) {
+            const int64_t from = ((c + by) % l->width + l->width) % l->width;
+            if (!near(l, got(l, r, c),
+                      want(l, r, c) - (double)bias[c] + times * (double)bias[from]))
+                return 0;
+        }
+    return 1;
+}
+
+static int other_bias(const struct look *l)
+{
+    if (!l->e->shared.matmul.bias)
+        return 0;
+    if (bias_is(l, 0, 0))
+        snprintf(l->text, l->size, "the bias is left out");
+    else if (bias_is(l, 2, 0))
+        snprintf(l->text, l->size, "the bias is added twice");
+    for (int64_t i = 2; i / 2 <= MOST_SHIFT && i < l->width && !l->text[0]; i++) {
+        const int64_t by = i % 2 ? -(i / 2) : i / 2;
+        if (bias_is(l, 1, by))
+            snprintf(l->text, l->size, "column j has the bias of column j %+lld", (long long)by);
+    }
+    return l->text[0] != '\0';
+}
+
+/* ---- terms of a matmul ----------------------------------------------------------------------- */
+
+static double product(const struct look *l, size_t row, int64_t c, int64_t k)
+{
+    const struct ds_matmul_args *a = &l->e->shared.matmul;
+    return (double)l->e->rows[row].input[DS_SIDE_A].in[0][k] * (double)a->w.data[c * a->k + k];
+}
+
+/* The element is off by the terms begin..end-1, `times` over. */
+static int off_by(const struct look *l, size_t row, int64_t c, int64_t begin, int64_t end,
+                  double times)
+{
+    double sum = 0;
+    for (int64_t k = begin; k < end; k++)
+        sum += product(l, row, c, k);
+    return near(l, got(l, row, c), want(l, row, c) + times * sum);
+}
+
+static int terms_explain(const struct look *l, int64_t begin, int64_t end, double times)
+{
+    const int64_t step = l->width > MOST_CHECKED ? l->width / MOST_CHECKED : 1;
+    for (size_t r = 0; r < l->e->n_rows; r++)
+        for (int64_t c = 0; c < l->width; c += step)
+            if (!off_by(l, r, c, begin, end, times))
+                return 0;
+    return 1;
+}
+
+/* Ranges from `step` to `step`, and every one that begins or ends with K. */
+static int is_guess(int64_t begin, int64_t end, int64_t k, int64_t step)
+{
+    return begin == 0 || end == k || (begin % step == 0 && end % step == 0);
+}
+
+static int64_t most_off(const struct look *l)
+{
+    int64_t at = 0;
+    for (int64_t c = 1; c < l->width; c++)
+        if (fabs(got(l, 0, c) - want(l, 0, c)) > fabs(got(l, 0, at) - want(l, 0, at)))
+            at = c;
+    return at;
+}
+
+static int try_range(const struct look *l, const double *before, int64_t begin, int64_t end,
+                     double off, int *guesses)
+{
+    const double sum = before[end] - before[begin];
+    for (int times = -1; times <= 1; times += 2) {
+        if (!near(l, off, times * sum) || ++*guesses > MOST_GUESSES ||
+            !terms_explain(l, begin, end, times))
+            continue;
+        snprintf(l->text, l->size, "the terms k = %lld..%lld are %s", (long long)begin,
+                 (long long)end - 1, times < 0 ? "missing" : "added twice");
+        return 1;
+    }
+    return 0;
+}
+
+static int other_terms(const struct look *l, struct ds_error *err)
+{
+    const int64_t k = l->e->shared.matmul.k, c = most_off(l), step = k > 2048 ? 16 : 8;
+    const double off = got(l, 0, c) - want(l, 0, c);
+    double *before = ds_calloc((size_t)k + 1, sizeof *before, "sums", err);
+    int guesses = 0, found = 0;
+    if (!before)
+        return -1;
+    for (int64_t i = 0; i < k; i++)
+        before[i + 1] = before[i] + product(l, 0, c, i);
+    for (int64_t begin = 0; begin < k && !found; begin++)
+        for (int64_t end = begin + 1; end <= k && !found; end++)
+            if (end - begin < k && is_guess(begin, end, k, step))
+                found = try_range(l, before, begin, end, off, &guesses);
+            else if (begin % step) /* only to the end */
+                end = end < k - 1 ? k - 1 : end;
+    free(before);
+    return found;
+}
+
+/* ---- one weight ------------------------------------------------------------------------------ */
+
+/* Every row is off in column c as if one factor of w were another: off / x[k] is alike. */
+static int one_weight_at(const struct look *l, int64_t c, int64_t k, double *change)
+{
+    double size = 0;
+    for (size_t r = 0; r < l->e->n_rows; r++) {
+        const double x = (double)l->e->rows[r].input[DS_SIDE_A].in[0][k];
+        if (fabs(x) > size) {
+            size = fabs(x);
+            *change = (got(l, r, c) - want(l, r, c)) / x;
+        }
+    }
+    for (size_t r = 0; r < l->e->n_rows && size > 0; r++)
+        if (!near(l, got(l, r, c),
+                  want(l, r, c) + *change * (double)l->e->rows[r].input[DS_SIDE_A].in[0][k]))
+            return 0;
+    return size > 0;
+}
+
+/* Told only where one k of them all fits, and rows enough to tell. */
+static int one_weight(const struct look *l)
+{
+    const struct ds_matmul_args *a = &l->e->shared.matmul;
+    const int64_t c = most_off(l);
+    int64_t at = -1;
+    double change = 0, d;
+    for (int64_t k = 0; k < a->k && l->e->n_rows >= 3; k++)
+        if (one_weight_at(l, c, k, &d)) {
+            if (at >= 0)
+                return 0;
+            at = k;
+            change = d;
+        }
+    for (size_t r = 0; r < l->e->n_rows && at >= 0; r++)
+        for (int64_t j = 0; j < l->width; j++)
+            if (j != c && !near(l, got(l, r, j), want(l, r, j)))
+                return 0;
+    if (at >= 0)
+        snprintf(l->text, l->size, "the weight of column %lld, k = %lld is %.6g, not %.6g",
+                 (long long)c, (long long)at, (double)a->w.data[c * a->k + at] + change,
+                 (double)a->w.data[c * a->k + at]);
+    return at >= 0;
+}
+
+int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
+                    char *text, size_t size, struct ds_error *err)
+{
+    const struct look l = {e,         exact, side, ds_explain_width(e->op, &e->shared),
+                           8 * noise, text,  size};
+    text[0] = '\0';
+    if (other_rows(&l) || other_columns(&l) || e->op != DS_OP_MATMUL || other_bias(&l) ||
+        one_weight(&l))
+        return 0;
+    return other_terms(&l, err) < 0 ? -1 : 0;
+}

@@ -1,0 +1,228 @@
+/* explain_judge.c: from what was measured to one claim, or none. Pure. A claim needs its evidence: bits
+ * that a replay gives, or sizes inside (or far outside) what was measured on these inputs. */
+#include "kernels/lab/explain.h"
+
+#include "base/dtype.h"
+#include "kernels/lab/order_tree.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *ds_explain_kind_name(int kind)
+{
+    static const char *const names[] = {"unknown",         "rounding-order",
+                                        "lower-precision", "different-algorithm",
+                                        "wrong-data",      "non-finite"};
+    return kind >= 0 && kind <= DS_EXPLAIN_NON_FINITE ? names[kind] : "unknown";
+}
+
+static void claim(struct ds_explain_verdict *v, int kind, int side, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static void claim(struct ds_explain_verdict *v, int kind, int side, const char *fmt, ...)
+{
+    va_list args;
+    v->kind = kind;
+    v->side = side;
+    va_start(args, fmt);
+    vsnprintf(v->why, sizeof v->why, fmt, args);
+    va_end(args);
+}
+
+static char name(int side)
+{
+    return side == DS_SIDE_A ? 'A' : 'B';
+}
+
+static int reproduced(const struct ds_explain_order *o, int side)
+{
+    return o->replayed && o->match.same[side] == o->match.elements;
+}
+
+/* What a side's trees round to fewer bits than f32; "" for nothing. */
+static const char *narrow(const struct ds_explain_order *o)
+{
+    for (size_t i = 0; i < o->n_trees; i++) {
+        const struct ds_tree *t = &o->trees[i].tree;
+        if (!o->trees[i].elements)
+            continue;
+        if (t->inputs != DS_INPUTS_F32)
+            return t->inputs == DS_INPUTS_BF16 ? "inputs rounded to bf16"
+                                               : "inputs rounded to TF32";
+        for (int32_t n = 0; n < t->n; n++)
+            if (t->node[n].flags & (DS_TREE_BF16 | DS_TREE_F16))
+                return t->node[n].flags & DS_TREE_BF16 ? "sums rounded to bf16"
+                                                       : "sums rounded to f16";
+    }
+    return "";
+}
+
+/* As near to the exact result as f32 in some order is. */
+static int is_f32(const struct ds_explain_noise *n, int side)
+{
+    return n->error[side] <= 2 * n->order_error.most && n->outside[side] == 0;
+}
+
+/* The format that explains a side: what it leaves over is f32 noise, without it there is more. */
+static const struct ds_explain_rounded *format_of(const struct ds_explain_noise *n, int side)
+{
+    const struct ds_explain_rounded *best = NULL;
+    for (size_t i = 0; i < n->n_rounded; i++)
+        if (!best || n->rounded[i].rest[side] < best->rest[side])
+            best = &n->rounded[i];
+    if (!best || !(n->error[side] >= 4 * n->order_error.most) ||
+        !(best->rest[side] <= fmax(2 * n->order_error.most, n->error[side] / 64)))
+        return NULL;
+    return best;
+}
+
+static const char *which_text(int op, int which)
+{
+    const int two = op == DS_OP_ADD || op == DS_OP_SILU_MUL, attention = op == DS_OP_ATTENTION;
+    static const char *const text[3][3] = {
+        {"x", "the weights", "x and weights"},
+        {"the first input", "the second input", "both inputs"},
+        {"q and probabilities", "keys and values", "all inputs"}};
+    return text[two ? 1 : attention ? 2 : 0][which - 1];
+}
+
+static int judge_trees(const struct ds_explain_order *order, struct ds_explain_verdict *v)
+{
+    for (int s = 0; s < DS_SIDES; s++)
+        if (!reproduced(&order[s], s))
+            return 0;
+    for (int s = 0; s < DS_SIDES; s++)
+        if (narrow(&order[s])[0]) {
+            claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+                  "the measured orders give every bit of both sides, and %c's has %s", name(s),
+                  narrow(&order[s]));
+            return 1;
+        }
+    claim(v, DS_EXPLAIN_ROUNDING_ORDER, -1,
+          "the measured orders, in f32 on the same inputs, give every bit of both sides");
+    return 1;
+}
+
+static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
+        const struct ds_explain_rounded *f = format_of(n, s);
+        if (!f || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s))
+            continue;
+        claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+              "%c is %.3g off the exact result, and %.3g off the one with %s in %s; f32 orders are "
+              "up to %.3g off",
+              name(s), n->error[s], f->rest[s], which_text(op, f->which),
+              ds_explain_format_name(f->format), n->order_error.most);
+        return 1;
+    }
+    return 0;
+}
+
+static int judge_sums(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--)
+        for (int f = 0; f < DS_FORMAT_COUNT - DS_FORMAT_INPUTS; f++) {
+            const struct ds_explain_range *r = &n->sums_error[f];
+            if (!(r->least > 8 * n->order_error.most) || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s) ||
+                n->beyond[s] || !(n->error[s] >= r->least / 2) || !(n->error[s] <= 2 * r->most))
+                continue;
+            claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+                  "%c is %.3g off the exact result: %s give %.3g to %.3g, f32 orders up to %.3g",
+                  name(s), n->error[s], ds_explain_format_name(DS_FORMAT_INPUTS + f), r->least,
+                  r->most, n->order_error.most);
+            return 1;
+        }
+    return 0;
+}
+
+static int judge_data(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
+        if (n->data[s][0])
+            claim(v, DS_EXPLAIN_WRONG_DATA, s, "%c is explained when %s", name(s), n->data[s]);
+        else if (n->ratio[s] != 0)
+            claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, s,
+                  "each row of %c is the exact one times a factor, %.9g at most: another scale or "
+                  "epsilon",
+                  name(s), n->ratio[s]);
+        else if (n->beyond[s] > 0)
+            claim(
+                v, DS_EXPLAIN_WRONG_DATA, s,
+                "%llu of %zu elements of %c are off by more than 8 times what any order or format "
+                "makes of them",
+                (unsigned long long)n->beyond[s], n->elements, name(s));
+        else
+            continue;
+        return 1;
+    }
+    return 0;
+}
+
+/* Most elements are as near as f32 orders are, some are far off: no format does that. */
+static int judge_few(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
+        if (!n->outside[s] || n->typical[s] > 4)
+            continue;
+        claim(v, DS_EXPLAIN_WRONG_DATA, s,
+              "%llu of %zu elements of %c are off by more than 16 times what f32 orders make of "
+              "them, the others are not%s%s",
+              (unsigned long long)n->outside[s], n->elements, name(s),
+              n->data[s][0] ? ": explained when " : "", n->data[s]);
+        return 1;
+    }
+    return 0;
+}
+
+/* One kernel is fused with the one before it: it reads what the other reads rounded. */
+static int judge_unrounded(const struct ds_explain *e, struct ds_explain_verdict *v)
+{
+    const struct ds_kernel *a = e->side[DS_SIDE_A].kernel, *b = e->side[DS_SIDE_B].kernel;
+    if (!a || !b || !((a->features ^ b->features) & DS_FEATURE_UNROUNDED) ||
+        (e->side[DS_SIDE_A].dtype != DS_BF16 && e->side[DS_SIDE_A].dtype != DS_F16))
+        return 0;
+    const int side = b->features & DS_FEATURE_UNROUNDED ? DS_SIDE_B : DS_SIDE_A;
+    claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, side,
+          "%c's kernel reads its inputs as they were before they were rounded to %s, the other as "
+          "they are stored",
+          name(side), ds_dtype_name(e->side[side].dtype));
+    return 1;
+}
+
+void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
+                      const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    memset(v, 0, sizeof *v);
+    v->side = -1;
+    for (int s = 0; s < DS_SIDES; s++)
+        if (n->nonfinite[s] && !n->nonfinite[DS_SIDE_A + DS_SIDE_B - s]) {
+            claim(v, DS_EXPLAIN_NON_FINITE, s,
+                  "%llu of %zu elements of %c are NaN or infinite where the exact result is not",
+                  (unsigned long long)n->nonfinite[s], n->elements, name(s));
+            return;
+        }
+    if (judge_unrounded(e, v) || judge_trees(order, v) || judge_few(n, v) ||
+        judge_formats(e->op, n, v) || judge_data(n, v) || judge_sums(n, v))
+        return;
+    if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
+        claim(
+            v, DS_EXPLAIN_UNKNOWN, -1,
+            "A is %.3g off the exact result, B %.3g, f32 orders up to %.3g: no format explains it",
+            n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most);
+        return;
+    }
+    if (n->terms > 0)
+        claim(
+            v, DS_EXPLAIN_ROUNDING_ORDER, -1,
+            "both sides are as near to the exact result as f32 orders are (A %.3g, B %.3g, orders "
+            "up to %.3g), and B - A (%.3g) is within what two orders differ by (up to %.3g)",
+            n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most, n->difference,
+            n->order_difference.most);
+    else
+        claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
+              "both sides are within f32's rounding of the exact result (A %.3g, B %.3g rms), and "
+              "nothing is added up: the formula is evaluated in another way",
+              n->error[DS_SIDE_A], n->error[DS_SIDE_B]);
+}

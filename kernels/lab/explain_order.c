@@ -1,0 +1,325 @@
+/* explain_order.c: measures, in a child process with the side's library core, the trees by which a
+ * side's kernel adds, and brings them back. Owns the process and what it hands over; order.h
+ * measures, explain_add.c adds. */
+#include "kernels/lab/explain.h"
+
+#include "base/mem.h"
+#include "base/team.h"
+#include "kernels/lab/contain.h"
+#include "kernels/lab/order.h"
+#include "kernels/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TREES = 32, HANG_SECONDS = 300, MOST_SETTINGS = 16 };
+static const size_t MOST_NODE_BYTES = (size_t)256 << 20;
+
+/* ---- what the child hands over --------------------------------------------------------------- */
+
+struct handed_tree {
+    struct ds_tree tree; /* node: NULL */
+    size_t first_node;
+    char sum[16], unit[16], words[1024];
+};
+struct handed {
+    struct ds_contained contained;
+    int n_trees, fixed, repeats, agreeing;
+    size_t n_nodes, cap_nodes;
+    struct handed_tree tree[MOST_TREES];
+};
+
+struct job {
+    const struct ds_explain *e;
+    int side;
+    struct handed *h; /* shared, and what follows: */
+    int32_t *tree_of;
+    struct ds_tree_node *nodes;
+};
+
+/* ---- what is measured ------------------------------------------------------------------------ */
+
+static int64_t terms_of(const struct ds_explain *e, int side)
+{
+    const union ds_any_args *s = &e->shared;
+    int64_t most = 1;
+    switch (e->op) {
+    case DS_OP_MATMUL:
+        return s->matmul.k;
+    case DS_OP_COMBINE:
+        return s->combine.top_k;
+    case DS_OP_ALLREDUCE:
+        return s->allreduce.ranks;
+    case DS_OP_ATTENTION:
+        most = s->attention.head_dim;
+        for (size_t i = 0; i < e->n_rows; i++)
+            if (e->rows[i].input[side].slot + 1 > most)
+                most = e->rows[i].input[side].slot + 1;
+        return most;
+    default:
+        return ds_explain_width_in(e->op, s, 0);
+    }
+}
+
+static void shape_of(const struct ds_explain *e, struct ds_shape *shape)
+{
+    const union ds_any_args *s = &e->shared;
+    memset(shape, 0, sizeof *shape);
+    shape->op = e->op;
+    switch (e->op) {
+    case DS_OP_MATMUL:
+        shape->n = s->matmul.n;
+        shape->k = s->matmul.k;
+        break;
+    case DS_OP_ATTENTION:
+        shape->heads = s->attention.heads;
+        shape->kv_heads = s->attention.kv_heads;
+        shape->head_dim = s->attention.head_dim;
+        break;
+    case DS_OP_COMBINE:
+        shape->width = s->combine.width;
+        shape->top_k = s->combine.top_k;
+        break;
+    case DS_OP_ALLREDUCE:
+        shape->width = s->allreduce.width;
+        shape->ranks = s->allreduce.ranks;
+        break;
+    default:
+        shape->width = ds_explain_width_in(e->op, s, 0);
+    }
+}
+
+/* Attention is measured for the last new token of each request: the row's own place in its chunk is
+ * made the last. */
+static struct ds_order_setting setting_of(const struct job *j, const struct ds_explain_row *row,
+                                          void *team)
+{
+    const struct ds_explain_at *at = &row->at[j->side];
+    struct ds_order_setting s = {.kernel = j->e->side[j->side].kernel,
+                                 .rows = at->rows,
+                                 .threads = j->e->side[j->side].threads,
+                                 .team = team};
+    shape_of(j->e, &s.shape);
+    if (j->e->op == DS_OP_ATTENTION) {
+        s.rows = at->n_sequences;
+        s.visible = row->input[j->side].slot + 1 - row->input[j->side].kv_first;
+        s.queries = at->row - at->q_first + 1;
+        if (s.queries > s.visible)
+            s.queries = s.visible;
+    }
+    return s;
+}
+
+/* ---- in the child ---------------------------------------------------------------------------- */
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from ? from : "");
+}
+
+/* The number of the handed tree, the same for one that is there; -1: no room. */
+static int hand_over(const struct job *j, const struct ds_tree *t, const struct ds_order_sum *sum)
+{
+    struct handed *h = j->h;
+    struct ds_buf words = {0};
+    for (int i = 0; i < h->n_trees; i++)
+        if (h->tree[i].tree.digest == t->digest && h->tree[i].tree.terms == t->terms &&
+            strncmp(h->tree[i].sum, sum->name, sizeof h->tree[i].sum - 1) == 0)
+            return i;
+    if (h->n_trees == MOST_TREES || (size_t)t->n > h->cap_nodes - h->n_nodes)
+        return -1;
+    struct handed_tree *to = &h->tree[h->n_trees];
+    to->tree = *t;
+    to->tree.node = NULL;
+    to->first_node = h->n_nodes;
+    memcpy(j->nodes + h->n_nodes, t->node, (size_t)t->n * sizeof *t->node);
+    h->n_nodes += (size_t)t->n;
+    copy_text(to->sum, sizeof to->sum, sum->name);
+    copy_text(to->unit, sizeof to->unit, sum->unit);
+    ds_tree_words(&words, t, sum->unit);
+    copy_text(to->words, sizeof to->words, words.data);
+    ds_buf_free(&words);
+    return h->n_trees++;
+}
+
+/* Ops whose outputs follow from the one sum that is measured. */
+static int is_added(int op)
+{
+    return op == DS_OP_MATMUL || op == DS_OP_RMSNORM || op == DS_OP_COMBINE ||
+           op == DS_OP_ALLREDUCE;
+}
+
+/* Rows of the setting: which tree each element has. */
+static void assign(const struct job *j, const struct ds_order_sum *sum, const int *handed,
+                   int64_t rows)
+{
+    const int64_t width = ds_explain_width(j->e->op, &j->e->shared);
+    for (size_t r = 0; r < j->e->n_rows; r++) {
+        const struct ds_explain_at *at = &j->e->rows[r].at[j->side];
+        for (int64_t c = 0; at->rows == rows && c < width; c++)
+            j->tree_of[(int64_t)r * width + c] =
+                handed[sum->class_of[at->row * sum->columns + (sum->columns > 1 ? c : 0)]];
+    }
+}
+
+static int take_sum(const struct job *j, const struct ds_order_library *lib,
+                    const struct ds_order_sum *sum, int64_t rows, struct ds_error *err)
+{
+    int *handed = ds_calloc(sum->n_classes, sizeof *handed, "trees", err);
+    if (!handed)
+        return -1;
+    for (size_t c = 0; c < sum->n_classes; c++)
+        handed[c] =
+            sum->classes[c].tree < 0 ? -1 : hand_over(j, lib->tree[sum->classes[c].tree], sum);
+    if (!sum->fixed) {
+        j->h->fixed = 0;
+        j->h->agreeing = sum->agreeing;
+    }
+    j->h->repeats = sum->repeats;
+    if (is_added(j->e->op) && sum->fixed && sum->class_of)
+        assign(j, sum, handed, rows);
+    free(handed);
+    return 0;
+}
+
+static int measure_setting(const struct job *j, const struct ds_explain_row *row, void *team,
+                           struct ds_order_library *lib, struct ds_error *err)
+{
+    const struct ds_order_setting s = setting_of(j, row, team);
+    struct ds_order order;
+    int rc = ds_order_measure(&s, lib, &order, err);
+    for (int i = 0; i < order.n_sums && rc == 0; i++)
+        rc = take_sum(j, lib, &order.sum[i], s.rows, err);
+    ds_order_free(&order);
+    return rc;
+}
+
+/* Every row count once; of attention, whose settings differ from row to row, the first row alone. */
+static int child(void *arg, struct ds_contained *c, struct ds_error *err)
+{
+    const struct job *j = arg;
+    const struct ds_explain_side *side = &j->e->side[j->side];
+    struct ds_order_library lib = {0};
+    struct ds_team *team = NULL;
+    int rc = 0, settings = 0;
+    if (strcmp(side->kernel->name, "openblas") == 0)
+        rc = ds_blas_open(side->core, err);
+    if (rc == 0)
+        rc = (team = ds_team_new(side->threads, err)) ? 0 : -1;
+    for (size_t r = 0; r < j->e->n_rows && rc == 0 && settings < MOST_SETTINGS; r++) {
+        int done = r > 0 && j->e->op == DS_OP_ATTENTION;
+        for (size_t i = 0; i < r; i++)
+            done |= j->e->rows[i].at[j->side].rows == j->e->rows[r].at[j->side].rows;
+        if (done)
+            continue;
+        settings++;
+        c->beats++;
+        rc = measure_setting(j, &j->e->rows[r], team, &lib, err);
+    }
+    ds_order_library_free(&lib);
+    ds_team_free(team);
+    return rc;
+}
+
+/* ---- in the parent --------------------------------------------------------------------------- */
+
+static int take_tree(const struct handed_tree *from, const struct ds_tree_node *nodes,
+                     struct ds_explain_tree *to, struct ds_error *err)
+{
+    if (ds_tree_init(&to->tree, from->tree.terms, err) != 0)
+        return -1;
+    struct ds_tree_node *node = to->tree.node;
+    const int32_t cap = to->tree.cap;
+    if (from->tree.n > cap) {
+        ds_tree_free(&to->tree);
+        return ds_fail(err, "a tree of %d nodes for %lld terms", from->tree.n,
+                       (long long)from->tree.terms);
+    }
+    memcpy(node, nodes + from->first_node, (size_t)from->tree.n * sizeof *node);
+    to->tree = from->tree;
+    to->tree.node = node;
+    to->tree.cap = cap;
+    memcpy(to->sum, from->sum, sizeof to->sum);
+    memcpy(to->unit, from->unit, sizeof to->unit);
+    memcpy(to->words, from->words, sizeof to->words);
+    return 0;
+}
+
+static int take_over(const struct job *j, struct ds_explain_order *out, struct ds_error *err)
+{
+    const struct handed *h = j->h;
+    const size_t n = j->e->n_rows * (size_t)ds_explain_width(j->e->op, &j->e->shared);
+    out->fixed = h->fixed;
+    out->repeats = h->repeats;
+    out->agreeing = h->agreeing;
+    out->trees = ds_calloc((size_t)h->n_trees, sizeof *out->trees, "trees", err);
+    out->tree_of = ds_calloc(n, sizeof *out->tree_of, "trees", err);
+    if (!out->trees || !out->tree_of)
+        return -1;
+    memcpy(out->tree_of, j->tree_of, n * sizeof *out->tree_of);
+    for (; out->n_trees < (size_t)h->n_trees; out->n_trees++)
+        if (take_tree(&h->tree[out->n_trees], j->nodes, &out->trees[out->n_trees], err) != 0)
+            return -1;
+    for (size_t i = 0; i < n; i++)
+        if (out->tree_of[i] >= 0)
+            out->trees[out->tree_of[i]].elements++;
+    return h->fixed && is_added(j->e->op) ? ds_explain_add(j->e, j->side, out, err) : 0;
+}
+
+static void why_not(const struct handed *h, char *why, size_t size)
+{
+    struct ds_buf b = {0};
+    if (h->contained.fault.kind != DS_FAULT_NONE)
+        ds_fault_print(&b, &h->contained.fault);
+    snprintf(why, size, "%.200s", b.data ? b.data : h->contained.error.msg);
+    ds_buf_free(&b);
+}
+
+static size_t rounded_up(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
+                     struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->fixed = 1;
+    if (!e->side[side].kernel || !ds_order_knows(e->op)) {
+        snprintf(out->why, sizeof out->why, "%s",
+                 e->side[side].kernel ? "it adds nothing up" : "its kernel is not here");
+        return 0;
+    }
+    const size_t head = rounded_up(sizeof(struct handed)),
+                 elements = e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
+                 map = rounded_up(elements * sizeof(int32_t));
+    size_t nodes = (size_t)terms_of(e, side) * 2 * MOST_TREES * sizeof(struct ds_tree_node);
+    nodes = nodes < MOST_NODE_BYTES ? nodes : MOST_NODE_BYTES;
+    char *shared = ds_contain_map(head + map + nodes, err);
+    if (!shared)
+        return -1;
+    struct job j = {e, side, (struct handed *)(void *)shared, (int32_t *)(void *)(shared + head),
+                    (struct ds_tree_node *)(void *)(shared + head + map)};
+    j.h->cap_nodes = nodes / sizeof(struct ds_tree_node);
+    j.h->fixed = 1;
+    for (size_t i = 0; i < elements; i++)
+        j.tree_of[i] = -1;
+    int rc = ds_contain(&j.h->contained, child, &j, HANG_SECONDS, err);
+    if (rc == 0 && (j.h->contained.fault.kind != DS_FAULT_NONE || j.h->contained.rc != 0))
+        why_not(j.h, out->why, sizeof out->why);
+    else if (rc == 0)
+        rc = take_over(&j, out, err);
+    ds_contain_unmap(shared, head + map + nodes);
+    return rc;
+}
+
+void ds_explain_order_free(struct ds_explain_order *o)
+{
+    for (size_t i = 0; i < o->n_trees; i++)
+        ds_tree_free(&o->trees[i].tree);
+    free(o->trees);
+    free(o->tree_of);
+    free(o->y);
+    memset(o, 0, sizeof *o);
+}

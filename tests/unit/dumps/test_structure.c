@@ -1,0 +1,517 @@
+/* test_structure.c: every structural hypothesis on tensors built to show it, and the same on tensors
+ * that must not: rounding, reordering, short inputs, unrelated values. */
+#include "tests/unit/testing.h"
+
+#include "base/dtype.h"
+#include "dumps/structure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 6, HEADS = 4, DIM = 16, WIDTH = HEADS * DIM, KV = 2, KEYS = 16 };
+
+static float mine[ROWS][WIDTH], ref[ROWS][WIDTH], input[ROWS][WIDTH];
+static float cached[2][KEYS][KV * DIM];
+static const float *key_rows[KEYS], *value_rows[KEYS];
+static struct ds_structure_row rows[ROWS];
+static struct ds_structure_site site;
+
+static uint64_t state = 1;
+
+static double uniform(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(state >> 11) * 0x1p-53;
+}
+
+static float normal(void)
+{
+    double u = uniform(), v = uniform();
+    return (float)(sqrt(-2 * log(u + 1e-300)) * cos(6.283185307179586 * v));
+}
+
+static void set_up(uint64_t seed, int op, int dtype)
+{
+    state = seed;
+    site = (struct ds_structure_site){.op = op,
+                                      .dtype = dtype,
+                                      .width = WIDTH,
+                                      .head_dim = DIM,
+                                      .kv_heads = KV,
+                                      .order = 2e-6,
+                                      .eps = 1e-5,
+                                      .rope_base = 10000};
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < WIDTH; i++) {
+            ref[r][i] = mine[r][i] = normal();
+            input[r][i] = normal();
+        }
+        rows[r] = (struct ds_structure_row){
+            .mine = mine[r], .ref = ref[r], .input = input[r], .position = r + 2};
+    }
+    for (int k = 0; k < KEYS; k++) {
+        for (int i = 0; i < KV * DIM; i++) {
+            cached[0][k][i] = normal();
+            cached[1][k][i] = normal();
+        }
+        key_rows[k] = cached[0][k];
+        value_rows[k] = cached[1][k];
+    }
+}
+
+static void store(void)
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH && site.dtype == DS_BF16; i++) {
+            mine[r][i] = ds_bf16_value(ds_bf16_round(mine[r][i]));
+            ref[r][i] = ds_bf16_value(ds_bf16_round(ref[r][i]));
+        }
+}
+
+static struct ds_structure find(void)
+{
+    struct ds_structure s;
+    struct ds_error err;
+    store();
+    assert_ok(ds_structure_find(&site, rows, ROWS, &s, &err), err);
+    return s;
+}
+
+static void expect(const char *text)
+{
+    struct ds_structure s = find();
+    if (!s.found || !strstr(s.text, text))
+        fail_msg("told '%s' (%.3f of %llu), not '%s'", s.text, s.explained,
+                 (unsigned long long)s.off, text);
+}
+
+static void expect_nothing(const char *of)
+{
+    struct ds_structure s = find();
+    if (s.found)
+        fail_msg("%s: told '%s' (%.3f of %llu)", of, s.text, s.explained,
+                 (unsigned long long)s.off);
+}
+
+/* Rounding that reordering leaves: of the row's size, and of the element's. */
+static void jitter(double size)
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] = (float)((double)mine[r][i] + size * (2 * uniform() - 1));
+}
+
+/* ---- nothing --------------------------------------------------------------------------------- */
+
+static void test_noise_is_never_structure(void **st)
+{
+    (void)st;
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        for (int op = DS_STRUCTURE_OTHER; op <= DS_STRUCTURE_ATTENTION; op++) {
+            set_up(seed, op, DS_F32);
+            jitter(1.5e-6);
+            expect_nothing("reordering");
+            set_up(seed, op, DS_F32);
+            jitter(5e-4);
+            expect_nothing("short inputs");
+            set_up(seed, op, DS_F32);
+            jitter(1.0);
+            expect_nothing("unrelated values");
+            set_up(seed, op, DS_BF16);
+            jitter(4e-3);
+            expect_nothing("bf16 steps");
+            set_up(seed, op, DS_BF16);
+            jitter(4e-2);
+            expect_nothing("bf16, short inputs");
+        }
+}
+
+/* Reordering the sum of squares scales a whole row, by less than it may. */
+static void test_a_norm_scaled_by_rounding(void **st)
+{
+    (void)st;
+    set_up(3, DS_STRUCTURE_NORM, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] *= 1 + 8e-7f * (float)(r % 2 ? 1 : -1);
+    expect_nothing("a scale of rounding");
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void test_ratios_constants_signs(void **st)
+{
+    (void)st;
+    for (int dtype = DS_F32; dtype <= DS_BF16; dtype++) {
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++)
+                mine[r][i] *= 1.25f;
+        expect("every value is 1.25");
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++)
+                mine[r][i] *= 1.25f + (float)r;
+        expect("each row is a constant times the reference's, 1.25 to 6.2");
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++)
+                mine[r][i] *= 1.25f + (float)(i / DIM);
+        expect("each head is a constant");
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++)
+                mine[r][i] = -mine[r][i];
+        expect("the sign is turned");
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 1; r < ROWS; r++)
+            memset(mine[r], 0, sizeof mine[r]);
+        expect("values are zero");
+    }
+    set_up(5, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] += 3.5f;
+    expect("every value has 3.5 added");
+}
+
+static void test_numbers_of_channels(void **st)
+{
+    (void)st;
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    float c[WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        c[i] = normal();
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] += c[i];
+    expect("each channel has a constant added");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] *= 1 + c[i];
+    expect("each channel has a factor");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < 2; r++) /* two rows are too few to tell */
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] += c[i];
+    expect_nothing("two rows");
+    set_up(7, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] = 2.5f;
+    expect("all elements of a row have one value");
+}
+
+/* eps 1e-6 instead of 1e-5 on rows of a given mean square; *change: relative, of the first row. */
+static void norm_rows(double mean_square, double *change)
+{
+    for (int r = 0; r < ROWS; r++) {
+        double ms = 0, at = mean_square * (1 + 0.3 * r);
+        for (int i = 0; i < WIDTH; i++) {
+            input[r][i] *= (float)sqrt(at);
+            ms += (double)input[r][i] * (double)input[r][i] / WIDTH;
+        }
+        for (int i = 0; i < WIDTH; i++) {
+            double w = 1 + 0.1 * i;
+            ref[r][i] = (float)((double)input[r][i] * w / sqrt(ms + 1e-5));
+            mine[r][i] = (float)((double)input[r][i] * w / sqrt(ms + 1e-6));
+        }
+        if (r == 0)
+            *change = 1 - sqrt((at + 1e-6) / (at + 1e-5));
+    }
+}
+
+static void test_epsilon_is_fitted(void **st)
+{
+    (void)st;
+    /* Measured: the relative change at each mean square. */
+    static const double expected[][2] = {
+        {1, 4.5e-6}, {0.0316, 1.4e-4}, {1e-3, 4.5e-3}, {3.16e-5, 0.115}, {1e-6, 0.57}};
+    for (size_t i = 0; i < 5; i++) {
+        double change;
+        set_up(9 + i, DS_STRUCTURE_NORM, DS_F32);
+        norm_rows(expected[i][0], &change);
+        if (!(fabs(change - expected[i][1]) <= 0.05 * expected[i][1]))
+            fail_msg("mean square %g: change %g, not %g", expected[i][0], change, expected[i][1]);
+        expect("epsilon 1e-06 instead of 1e-05 fits");
+    }
+    double change;
+    set_up(20, DS_STRUCTURE_NORM, DS_F32);
+    norm_rows(1e-3, &change);
+    for (int i = 0; i < WIDTH; i++) /* one row by another ratio: no epsilon gives that */
+        mine[2][i] *= 1.1f;
+    expect("each row is a constant times");
+}
+
+/* ---- permutations ---------------------------------------------------------------------------- */
+
+static void permute(uint32_t (*source)(uint32_t i))
+{
+    for (int r = 0; r < ROWS; r++)
+        for (uint32_t i = 0; i < WIDTH; i++)
+            mine[r][i] = ref[r][source(i)];
+    jitter(5e-7);
+}
+
+static uint32_t halves(uint32_t i)
+{
+    return (i + WIDTH / 2) % WIDTH;
+}
+
+static uint32_t head_halves(uint32_t i)
+{
+    return i / DIM * DIM + (i % DIM + DIM / 2) % DIM;
+}
+
+static uint32_t to_pairs(uint32_t i)
+{
+    return i / DIM * DIM + i % DIM / 2 + i % 2 * (DIM / 2);
+}
+
+static uint32_t transposed(uint32_t i)
+{
+    return i % HEADS * DIM + i / HEADS;
+}
+
+static uint32_t one_later(uint32_t i)
+{
+    return i ? i - 1 : WIDTH - 1;
+}
+
+static uint32_t swapped_heads(uint32_t i)
+{
+    static const uint32_t map[HEADS] = {0, 2, 1, 3};
+    return map[i / DIM] * DIM + i % DIM;
+}
+
+static uint32_t scattered(uint32_t i)
+{
+    return (i * 29 + 7) % WIDTH;
+}
+
+static void test_permutations(void **st)
+{
+    (void)st;
+    static const struct {
+        uint32_t (*source)(uint32_t i);
+        const char *text;
+    } cases[] = {
+        {halves, "the two halves of the row are swapped"},
+        {head_halves, "the two halves of each head are swapped"},
+        {to_pairs, "channels are interleaved"},
+        {transposed, "heads and channels are transposed"},
+        {one_later, "values stand 1 channel after their place"},
+        {swapped_heads, "heads are mixed up: 2 in 1, 1 in 2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set_up(30 + i, DS_STRUCTURE_OTHER, DS_F32);
+        permute(cases[i].source);
+        expect(cases[i].text);
+    }
+    set_up(40, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (uint32_t i = 0; i < WIDTH; i++)
+            mine[r][i] = ref[r][scattered(i)];
+    expect("the same values stand in another order");
+}
+
+static void test_rows_of_other_positions(void **st)
+{
+    (void)st;
+    set_up(50, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 1; r < ROWS; r++)
+        memcpy(mine[r], ref[r - 1], sizeof mine[r]);
+    expect("rows hold the values of the position 1 before");
+    set_up(50, DS_STRUCTURE_OTHER, DS_F32);
+    memcpy(mine[3], ref[5], sizeof mine[3]);
+    expect("rows hold the values of the position 2 after");
+}
+
+/* ---- RoPE ------------------------------------------------------------------------------------ */
+
+static void rotate(const float *x, float *y, int neighbours, double position, double stretch,
+                   int from_pair)
+{
+    for (int h = 0; h < HEADS; h++)
+        for (int p = 0; p < DIM / 2; p++) {
+            int a = h * DIM + (neighbours ? 2 * p : p), b = neighbours ? a + 1 : a + DIM / 2;
+            double angle = position * pow(10000, -2.0 * p / DIM) * (p >= from_pair ? stretch : 1);
+            y[a] = (float)((double)x[a] * cos(angle) - (double)x[b] * sin(angle));
+            y[b] = (float)((double)x[a] * sin(angle) + (double)x[b] * cos(angle));
+        }
+}
+
+static void rope(int ref_neighbours, int neighbours, double away, double stretch, int from_pair,
+                 double turn)
+{
+    for (int r = 0; r < ROWS; r++) {
+        rotate(input[r], ref[r], ref_neighbours, rows[r].position, 1, 0);
+        rotate(input[r], mine[r], neighbours, turn * (rows[r].position + away), stretch, from_pair);
+    }
+    jitter(5e-7);
+}
+
+static void test_rope(void **st)
+{
+    (void)st;
+    for (int n = 0; n < 2; n++) {
+        set_up(60, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, 1 - n, 0, 1, 0, 1);
+        expect(n ? "RoPE pairs the two halves of a head instead of neighbouring channels"
+                 : "RoPE pairs neighbouring channels instead of the two halves of a head");
+        set_up(61, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, n, -1, 1, 0, 1);
+        expect("rotated as if 1 position earlier");
+        set_up(62, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, n, 3, 1, 0, 1);
+        expect("rotated as if 3 positions later");
+        set_up(63, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, n, 0, 1, 0, -1);
+        expect("rotated the other way round");
+        set_up(64, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, n, 0, 0.25, 3, 1);
+        expect("rotated by 0.25 times the angle in frequencies 3 to 7 of 8");
+        set_up(65, DS_STRUCTURE_ROPE, DS_F32);
+        rope(n, n, 0, 1, 0, 1);
+        memcpy(mine, input, sizeof mine);
+        expect("not rotated at all");
+    }
+    set_up(66, DS_STRUCTURE_ROPE, DS_BF16);
+    rope(0, 1, 0, 1, 0, 1);
+    expect("RoPE pairs neighbouring channels");
+    set_up(67, DS_STRUCTURE_ROPE, DS_F32);
+    for (int r = 0; r < ROWS; r++) {
+        rows[r].position = 2049 + 2 * r;
+        double stored = (double)ds_f16_value(ds_f16_round((float)rows[r].position));
+        rotate(input[r], ref[r], 0, rows[r].position, 1, 0);
+        rotate(input[r], mine[r], 0, stored, 1, 0);
+    }
+    expect("positions were rounded to f16");
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+struct seen {
+    int from, to, hole, empty; /* keys from..to but one; to counts from the position */
+    int map;                   /* 0 right, 1 h % KV, 2 head 0 for all */
+    double factor;
+};
+
+static void attend(int r, const struct seen *s, float *y)
+{
+    for (int h = 0; h < HEADS; h++) {
+        int g = s->map == 0 ? h / (HEADS / KV) : s->map == 1 ? h % KV : 0;
+        double sum = s->empty, out[DIM] = {0};
+        for (int k = s->from > 0 ? s->from : 0; k <= rows[r].position + s->to; k++) {
+            double score = 0;
+            for (int c = 0; c < DIM; c++)
+                score += (double)input[r][h * DIM + c] * (double)cached[0][k][g * DIM + c];
+            double weight = k == s->hole ? 0 : exp(score * s->factor / sqrt(DIM));
+            sum += weight;
+            for (int c = 0; c < DIM; c++)
+                out[c] += weight * (double)cached[1][k][g * DIM + c];
+        }
+        for (int c = 0; c < DIM; c++)
+            y[h * DIM + c] = (float)(out[c] / sum);
+    }
+}
+
+static void attention(uint64_t seed, struct seen a, struct seen b, int window_a, int window_b)
+{
+    set_up(seed, DS_STRUCTURE_ATTENTION, DS_F32);
+    site.order = 1e-5;
+    for (int r = 0; r < ROWS; r++) {
+        rows[r].k = key_rows;
+        rows[r].v = value_rows;
+        rows[r].n_keys = KEYS;
+        a.from = window_a ? rows[r].position + 1 - window_a : a.from;
+        b.from = window_b ? rows[r].position + 1 - window_b : b.from;
+        attend(r, &a, ref[r]);
+        attend(r, &b, mine[r]);
+    }
+    jitter(3e-7);
+}
+
+static void test_attention(void **st)
+{
+    (void)st;
+    const struct seen all = {0, 0, -1, 0, 0, 1};
+    struct seen x = all;
+    attention(70, all, all, 0, 0);
+    expect_nothing("the same attention");
+    attention(71, all, all, 4, 5);
+    expect("attention sees the last 5 keys where the reference sees the last 4 keys");
+    attention(72, all, all, 0, 4);
+    expect("attention sees the last 4 keys where the reference sees all keys");
+    x.to = -1;
+    attention(73, all, x, 0, 0);
+    expect("attention sees all keys but the last 1 where");
+    x = all;
+    x.to = 1;
+    attention(74, all, x, 0, 0);
+    expect("attention sees 1 key of later positions too");
+    x = all;
+    x.hole = 1;
+    attention(75, all, x, 0, 0);
+    expect("attention sees all keys but that of position 1");
+    x = all;
+    x.empty = 3;
+    attention(76, all, x, 0, 0);
+    expect("attention sees 3 empty keys too");
+    x = all;
+    x.map = 1;
+    attention(77, all, x, 0, 0);
+    expect("head h reads cached head h % kv_heads, not");
+    x.map = 2;
+    attention(78, all, x, 0, 0);
+    expect("every head reads cached head 0, not");
+    x = all;
+    x.factor = 1.5;
+    attention(79, all, x, 0, 0);
+    expect("attention multiplies its scores by 1.5");
+}
+
+static void test_a_length_that_is_not_renewed(void **st)
+{
+    (void)st;
+    const struct seen all = {0, 0, -1, 0, 0, 1};
+    attention(81, all, all, 0, 0);
+    for (int r = 0; r < ROWS; r++) {
+        struct seen x = all;
+        x.to = r < 2 ? 0 : r < 4 ? 1 - r : 3 - r; /* positions 4, 5: keys 0-3; 6, 7: keys 0-5 */
+        attend(r, &x, mine[r]);
+    }
+    expect("attention sees only the first 4 to 6 keys");
+}
+
+/* Nothing is claimed of rows whose cached rows are not at hand. */
+static void test_attention_without_its_keys(void **st)
+{
+    (void)st;
+    const struct seen all = {0, 0, -1, 0, 0, 1};
+    attention(80, all, all, 0, 4);
+    key_rows[0] = NULL;
+    expect_nothing("a missing key");
+    key_rows[0] = cached[0][0];
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_noise_is_never_structure),
+        cmocka_unit_test(test_a_norm_scaled_by_rounding),
+        cmocka_unit_test(test_ratios_constants_signs),
+        cmocka_unit_test(test_numbers_of_channels),
+        cmocka_unit_test(test_epsilon_is_fitted),
+        cmocka_unit_test(test_permutations),
+        cmocka_unit_test(test_rows_of_other_positions),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_a_length_that_is_not_renewed),
+        cmocka_unit_test(test_attention_without_its_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
