@@ -127,6 +127,7 @@ int ds_verb_kernels(const struct ds_options *o);
 int ds_verb_check(const struct ds_options *o);
 int ds_verb_bench(const struct ds_options *o);
 int ds_verb_order(const struct ds_options *o);
+int ds_verb_bisect(const struct ds_options *o);
 int ds_verb_selftest(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 

@@ -1,6 +1,6 @@
-/* explain_case.c: see explain_case.h. Reads the record: which rows differ, their digests, and the bytes
- * behind them. A record is hostile: every number that becomes an index or a size is checked here or
- * was by the reader. */
+/* explain_case.c: see explain_case.h. Owns the choice of place, trials and rows, and where a row stood in
+ * its call; explain_inputs.c reads values. A record is hostile: every number that becomes an index or
+ * a size is checked here or was by the reader. */
 #include "cli/explain_case.h"
 
 #include "base/dtype.h"
@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_POSITION = 1 << 24 };
 
 const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor)
 {
@@ -30,89 +32,6 @@ static int64_t factor_number(const struct ds_header *h, uint32_t arm, const char
     errno = 0;
     long long v = strtoll(text, &end, 10);
     return errno || end == text || *end || v < 0 || v > most ? 0 : v;
-}
-
-/* ---- rows of a trial ------------------------------------------------------------------------- */
-
-int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
-                 struct ds_error *err)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < t->n_captures; i++)
-        total += t->captures[i].site == site ? t->captures[i].rows : 0;
-    *n = 0;
-    *out = ds_calloc(total, sizeof **out, "rows of a site", err);
-    if (!*out)
-        return -1;
-    for (size_t i = 0; i < t->n_captures; i++) {
-        const struct ds_capture *c = &t->captures[i];
-        for (uint32_t r = 0; c->site == site && r < c->rows; r++)
-            (*out)[(*n)++] = (struct ds_site_row){.key = t->rows[c->first_row + r],
-                                                  .digest = t->digests[c->first_digest + r],
-                                                  .launch = c->launch,
-                                                  .width = c->width};
-    }
-    return 0;
-}
-
-static const struct ds_site_row *find_row(const struct ds_site_row *rows, size_t n,
-                                          const struct ds_row *key)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].key.request == key->request && rows[i].key.position == key->position &&
-            rows[i].key.occurrence == key->occurrence)
-            return &rows[i];
-    return NULL;
-}
-
-/* ---- bytes ----------------------------------------------------------------------------------- */
-
-static int own(struct ds_case *c, void *p, struct ds_error *err)
-{
-    if (ds_grow(&c->owned, &c->cap_owned, c->n_owned + 1, sizeof *c->owned, "dumped rows", err) !=
-        0) {
-        free(p);
-        return -1;
-    }
-    c->owned[c->n_owned++] = p;
-    return 0;
-}
-
-/* The format in which a site's rows are stored in an arm. */
-static int stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
-{
-    const struct ds_site *s = &c->h->sites[site];
-    int dtype = ds_dtype_parse(s->dtype),
-        factor = ds_dtype_parse(ds_case_factor(c->h, arm, "dtype"));
-    if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
-        return dtype;
-    return factor >= 0 && factor != DS_I32 ? factor : dtype;
-}
-
-/* The values of a dumped row, made f32 (ids as bits): 1 found, 0 not dumped, -1 damage. */
-static int values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t digest, size_t width,
-                  float **out, struct ds_error *err)
-{
-    struct ds_blob b = {0};
-    const int dtype = stored_as(c, site, arm);
-    int rc = ds_record_blob(c->record, digest, &b, err);
-    if (rc != 1)
-        return rc;
-    if (dtype < 0 || b.bytes != width * ds_dtype_size(dtype)) {
-        free(b.data);
-        return ds_fail(err, "layer %d %.24s: a dumped row has %u bytes, not those of %zu elements",
-                       c->h->sites[site].layer, c->h->sites[site].stage, b.bytes, width);
-    }
-    float *y = ds_alloc_aligned(width, sizeof *y, "dumped row", err);
-    if (y && dtype == DS_I32)
-        memcpy(y, b.data, b.bytes);
-    else if (y)
-        ds_widen_row(dtype, y, b.data, width);
-    free(b.data);
-    if (!y || own(c, y, err) != 0)
-        return -1;
-    *out = y;
-    return 1;
 }
 
 /* ---- the place ------------------------------------------------------------------------------- */
@@ -202,8 +121,75 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
 
 /* ---- both sides ------------------------------------------------------------------------------ */
 
-/* The trials of the pair: of the finding, and of its reference. Repeats of one arm against each
- * other: one that has the reference's digest. */
+/* The digest of a row at the explained site in a natural trial of the arm: 1 found. *t: the trial. */
+static int digest_in(struct ds_case *c, size_t i, const struct ds_row *key,
+                     const struct ds_trial_data **t, uint64_t *digest, struct ds_error *err)
+{
+    const struct ds_trial *info = c->s->info(c->s->ctx, i);
+    struct ds_site_row *rows;
+    size_t n;
+    if (info->arm != c->f.arm || info->pass != DS_PASS_NATURAL)
+        return 0;
+    *t = c->s->get(c->s->ctx, i, err);
+    if (!*t || ds_site_rows(*t, c->f.site, &rows, &n, err) != 0)
+        return -1;
+    const struct ds_site_row *r = ds_site_find_row(rows, n, key);
+    if (r)
+        *digest = r->digest;
+    free(rows);
+    return r != NULL;
+}
+
+/* Repeats of one arm against each other: two trials in which the row has these digests. 1 found. */
+static int take_pair(struct ds_case *c, const struct ds_row *key, uint64_t a, uint64_t b,
+                     struct ds_error *err)
+{
+    const struct ds_trial_data *t, *side[DS_SIDES] = {NULL, NULL};
+    for (size_t i = 0; i < c->s->n_trials; i++) {
+        uint64_t digest;
+        int rc = digest_in(c, i, key, &t, &digest, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 1 && digest == a && !side[DS_SIDE_A])
+            side[DS_SIDE_A] = t;
+        else if (rc == 1 && digest == b && !side[DS_SIDE_B])
+            side[DS_SIDE_B] = t;
+    }
+    if (!side[DS_SIDE_A] || !side[DS_SIDE_B])
+        return 0;
+    c->side[DS_SIDE_A].t = side[DS_SIDE_A];
+    c->side[DS_SIDE_B].t = side[DS_SIDE_B];
+    return 1;
+}
+
+/* A trial that was sized against another one of its arm is best: both sides' values are dumped for
+ * those. */
+static int find_repeats(struct ds_case *c, struct ds_error *err)
+{
+    const struct ds_finding *f = &c->f;
+    for (size_t i = 0; i < c->s->n_trials; i++) {
+        const struct ds_trial *info = c->s->info(c->s->ctx, i);
+        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
+        for (size_t d = 0; t && d < t->n_drifts; d++) {
+            if (t->drifts[d].site != f->site || t->drifts[d].ref_arm != f->arm)
+                continue;
+            int rc = take_pair(c, &t->rows[t->drifts[d].row], t->drifts[d].ref_digest,
+                               t->drifts[d].digest, err);
+            if (rc != 0)
+                return rc < 0 ? -1 : 0;
+            break;
+        }
+        if (!t)
+            return -1;
+    }
+    const struct ds_row key = {
+        .request = f->request, .position = f->position, .occurrence = f->occurrence};
+    return take_pair(c, &key, f->ref_digest, f->digest, err) < 0 ? -1 : 0;
+}
+
+/* The trials of the pair. */
 static int find_trials(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_finding *f = &c->f;
@@ -211,24 +197,8 @@ static int find_trials(struct ds_case *c, struct ds_error *err)
     c->side[DS_SIDE_B].arm = f->arm;
     c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
     c->side[DS_SIDE_B].t = ds_analysis_trial(c->a, f->arm);
-    for (size_t i = 0; f->arm == f->ref_arm && i < c->s->n_trials; i++) {
-        const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
-            continue;
-        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
-        struct ds_site_row *rows;
-        size_t n;
-        if (!t || ds_site_rows(t, f->site, &rows, &n, err) != 0)
-            return -1;
-        const struct ds_row key = {
-            .request = f->request, .position = f->position, .occurrence = f->occurrence};
-        const struct ds_site_row *r = find_row(rows, n, &key);
-        if (r && r->digest == f->ref_digest)
-            c->side[DS_SIDE_A].t = t;
-        if (r && r->digest == f->digest)
-            c->side[DS_SIDE_B].t = t;
-        free(rows);
-    }
+    if (f->arm == f->ref_arm && find_repeats(c, err) != 0)
+        return -1;
     if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
         return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
     return 0;
@@ -245,7 +215,7 @@ static void find_kernel(struct ds_case *c, int side)
     e->threads = s->t->info.threads_asked;
     if (e->threads < 1 || e->threads > 1024)
         e->threads = 1;
-    e->dtype = stored_as(c, c->f.site, s->arm);
+    e->dtype = ds_case_stored_as(c, c->f.site, s->arm);
     snprintf(core, sizeof core, "%.23s", s->t->info.blas_core);
     memcpy(e->core, core, sizeof core);
     if (!e->kernel)
@@ -306,7 +276,12 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
     const struct ds_call *call = &t->calls[r->key.call];
     const struct ds_launch *l = &t->launches[r->launch];
     own_sequence(c, side, &r->key, at, kv_first);
-    at->call = r->key.call;
+    /* Rows of one request in one call stand together. */
+    at->call = (uint32_t)c->e.n_rows;
+    for (size_t i = c->e.n_rows; i-- > 0;)
+        if (c->rows[side][i].key.call == r->key.call &&
+            c->rows[side][i].key.request == r->key.request)
+            at->call = c->e.rows[i].at[side].call;
     at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
     at->n_sequences = call->sequences > INT32_MAX ? 0 : (int32_t)call->sequences;
     at->row = head_row(at, &r->key, call->m, call->sequences);
@@ -314,175 +289,6 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
         return ds_fail(err, "a row stands at place %lld of a call of %lld rows", (long long)at->row,
                        (long long)at->rows);
     return 0;
-}
-
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
-/* The site from which an edge's rows are read by this side's kernel: as they were before rounding,
- * or as stored. -1: the other twin is. */
-static int reads(const struct ds_case *c, int side, const struct ds_edge *e)
-{
-    const struct ds_site *s = &c->h->sites[e->from];
-    const struct ds_kernel *k = c->e.side[side].kernel;
-    const int raw = k && (k->features & DS_FEATURE_UNROUNDED),
-              twin = strcmp(s->part, "unrounded") == 0;
-    if (twin || !raw)
-        return twin == raw;
-    for (size_t i = 0; i < c->h->n_edges; i++) {
-        const struct ds_edge *o = &c->h->edges[i];
-        const struct ds_site *q = &c->h->sites[o->from];
-        if (o->to == e->to && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
-            strcmp(q->part, "unrounded") == 0)
-            return 0;
-    }
-    return 1;
-}
-
-/* The site whose edges tell what the kernel read: where a stage has a site for its rows before
- * rounding, that one. */
-static uint32_t reading_site(const struct ds_case *c)
-{
-    const struct ds_site *s = &c->h->sites[c->f.site];
-    for (size_t i = 0; i < c->h->n_edges; i++) {
-        const struct ds_edge *e = &c->h->edges[i];
-        const struct ds_site *q = &c->h->sites[e->from];
-        if (e->to == c->f.site && q->layer == s->layer && strcmp(q->stage, s->stage) == 0 &&
-            strcmp(q->part, "unrounded") == 0)
-            return e->from;
-    }
-    return c->f.site;
-}
-
-static int is_number(const struct ds_site *s)
-{
-    return ds_dtype_parse(s->dtype) == DS_I32;
-}
-
-/* The digest of the same row at another site of the trial; 1 found. */
-static int digest_at(const struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
-                     uint64_t *digest, struct ds_error *err)
-{
-    struct ds_site_row *rows;
-    size_t n;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n, err) != 0)
-        return -1;
-    const struct ds_site_row *r = find_row(rows, n, key);
-    if (r)
-        *digest = r->digest;
-    free(rows);
-    return r != NULL;
-}
-
-/* Rows of the request at the visible slots, one after the other. 1, 0 = something is not there. */
-static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
-                       uint64_t *digests, float **out, struct ds_error *err)
-{
-    const size_t n = (size_t)key->position + 1, width = c->h->sites[site].width;
-    struct ds_site_row *rows;
-    size_t n_rows;
-    int rc = 1;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n_rows, err) != 0)
-        return -1;
-    float *all = n <= n_rows ? ds_alloc_aligned(n * width, sizeof *all, "dumped rows", err) : NULL;
-    rc = n > n_rows ? 0 : !all || own(c, all, err) != 0 ? -1 : 1;
-    for (size_t p = 0; p < n && rc == 1; p++) {
-        const struct ds_site_row *best = NULL;
-        for (size_t i = 0; i < n_rows; i++)
-            if (rows[i].key.request == key->request && (size_t)rows[i].key.position == p &&
-                rows[i].key.position >= 0 && rows[i].key.call <= key->call)
-                best = &rows[i];
-        float *y;
-        rc = best ? values(c, site, c->side[side].arm, best->digest, width, &y, err) : 0;
-        if (rc == 1) {
-            memcpy(all + p * width, y, width * sizeof *y);
-            *digests ^= best->digest * (2 * p + 1);
-        }
-    }
-    free(rows);
-    *out = all;
-    return rc;
-}
-
-/* The token that a row was made of. */
-static int token_of(const struct ds_case *c, int side, const struct ds_row *key, int32_t *id)
-{
-    const struct ds_trial_data *t = c->side[side].t;
-    for (size_t i = 0; key->kind == DS_ROW_GENERATED && i < t->n_steps; i++)
-        if (t->steps[i].request == key->request && t->steps[i].step == key->step - 1) {
-            *id = t->steps[i].forced;
-            return 1;
-        }
-    for (size_t i = 0; key->kind == DS_ROW_PROMPT && i < c->h->n_prompts; i++) {
-        const struct ds_prompt *p = &c->h->prompts[i];
-        if (p->request == key->request && key->position >= 0 &&
-            (uint32_t)key->position < p->n_tokens) {
-            *id = p->tokens[key->position];
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* One input row: 1, 0 not dumped. `digests` collects what was read, to hold both sides together. */
-static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
-                      const struct ds_row *key, int *place, struct ds_explain_input *in,
-                      uint64_t *digests, struct ds_error *err)
-{
-    const struct ds_site *s = &c->h->sites[e->from];
-    uint64_t digest = 0;
-    float *y;
-    if (e->kind == DS_EDGE_CAUSAL && c->e.op == DS_OP_ATTENTION) {
-        int rc = causal_rows(c, side, e->from, key, digests, &y, err);
-        if (rc == 1)
-            *(strcmp(s->part, "v") == 0 ? &in->v : &in->k) = y;
-        return rc;
-    }
-    int rc = digest_at(c, side, e->from, key, &digest, err);
-    if (rc == 1)
-        rc = values(c, e->from, c->side[side].arm, digest, s->width, &y, err);
-    if (is_number(s)) { /* known from the row's key, too */
-        if (rc == 1 && strcmp(s->stage, "positions") == 0)
-            memcpy(&in->number, y, sizeof in->number);
-        return rc < 0 ? -1 : 1;
-    }
-    if (rc != 1)
-        return rc;
-    const int i = *place;
-    if (i >= 2 || ds_explain_width_in(c->e.op, &c->e.shared, i) != s->width)
-        return ds_fail(err, "layer %d %.24s: its kernel reads %lld elements, not the %u of %.24s",
-                       c->f.layer, c->f.stage,
-                       (long long)ds_explain_width_in(c->e.op, &c->e.shared, i < 2 ? i : 1),
-                       s->width, s->stage);
-    in->in[(*place)++] = y;
-    *digests ^= digest * 0x9e3779b97f4a7c15u * ((size_t)(e - c->h->edges) + 1);
-    return 1;
-}
-
-static int read_inputs(struct ds_case *c, int side, const struct ds_row *key,
-                       struct ds_explain_input *in, uint64_t *digests, struct ds_error *err)
-{
-    int place = 0, rc = 1;
-    const uint32_t site = reading_site(c);
-    in->number = key->position;
-    if (c->e.op == DS_OP_EMBED)
-        return token_of(c, side, key, &in->number);
-    for (size_t i = 0; i < c->h->n_edges && rc == 1; i++) {
-        const struct ds_edge *e = &c->h->edges[i];
-        uint64_t digest = 0;
-        if (e->to != site)
-            continue;
-        if (reads(c, side, e))
-            rc = read_input(c, side, e, key, &place, in, digests, err);
-        else if ((rc = digest_at(c, side, e->from, key, &digest, err)) == 0)
-            rc = 1; /* a twin that this kernel does not read */
-        *digests ^= digest * 0x9e3779b97f4a7c15u * (i + 1);
-    }
-    for (int i = 0; i < 2 && rc == 1; i++)
-        if (ds_explain_width_in(c->e.op, &c->e.shared, i) > 0 && !in->in[i])
-            rc = 0;
-    if (rc == 1 && c->e.op == DS_OP_ATTENTION && (!in->k || !in->v))
-        rc = 0;
-    return rc;
 }
 
 /* ---- the rows -------------------------------------------------------------------------------- */
@@ -503,17 +309,20 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
 {
     struct ds_explain_row *row = &c->e.rows[c->e.n_rows];
     uint64_t digests[DS_SIDES] = {0, 0};
+    for (int side = 0; side < DS_SIDES; side++)
+        if (r[side]->key.position < 0 || r[side]->key.position > MOST_POSITION)
+            return 0;
     memset(row, 0, sizeof *row);
     for (int side = 0; side < DS_SIDES; side++) {
         float *y;
         struct ds_explain_input *in = &row->input[side];
-        int rc = values(c, c->f.site, c->side[side].arm, r[side]->digest,
-                        c->h->sites[c->f.site].width, &y, err);
+        int rc = ds_case_values(c, c->f.site, c->side[side].arm, r[side]->digest,
+                                c->h->sites[c->f.site].width, &y, err);
         if (rc == 1 && side == DS_SIDE_B && c->healed) {
             *in = row->input[DS_SIDE_A];
             digests[DS_SIDE_B] = digests[DS_SIDE_A];
         } else if (rc == 1) {
-            rc = read_inputs(c, side, &r[side]->key, in, &digests[side], err);
+            rc = ds_case_inputs(c, side, &r[side]->key, in, &digests[side], err);
         }
         if (rc != 1)
             return rc;
@@ -550,21 +359,25 @@ static int not_dumped(const struct ds_case *c, struct ds_error *err)
     ds_fail(err,
             "layer %d %.24s: the record has no values of both sides and of what the kernel read",
             c->f.layer, c->f.stage);
-    return ds_hint(err, c->f.label == DS_LABEL_ORIGIN
-                            ? "record with --dump origins (the default), or --dump all"
-                            : "its inputs differ already; record with --dump all to have them");
+    return ds_hint(
+        err, c->f.arm == c->f.ref_arm
+                 ? "repeats of one setting: record with --dump all, and --dump-rows for more rows"
+             : c->f.label == DS_LABEL_ORIGIN
+                 ? "record with --dump origins (the default), or --dump all"
+                 : "its inputs differ already; record with --dump all to have them");
 }
 
-/* Rope's table must reach the largest position. */
+/* Rope's table is as long as a sweep makes it (its length is among the arguments), and reaches every
+ * row's position. */
 static int extend_table(struct ds_case *c, struct ds_error *err)
 {
-    int32_t most = 0;
+    int64_t need = c->model->hp.context < 8192 ? c->model->hp.context : 8192;
     for (size_t i = 0; i < c->e.n_rows; i++)
         for (int s = 0; s < DS_SIDES; s++)
-            if (c->e.rows[i].input[s].number > most)
-                most = c->e.rows[i].input[s].number;
-    if (ds_model_rope_table(c->model, (int64_t)most + 1, err) != 0)
-        return -1;
+            if (c->e.rows[i].input[s].number >= need)
+                need = (int64_t)c->e.rows[i].input[s].number + 1;
+    if (need < 1 || ds_model_rope_table(c->model, need, err) != 0)
+        return need < 1 ? ds_fail(err, "the record has no position") : -1;
     c->e.shared.rope.cos_sin = c->model->rope_table;
     c->e.shared.rope.table_positions = c->model->rope_positions;
     return 0;
@@ -580,7 +393,7 @@ static int take_rows(struct ds_case *c, struct ds_error *err)
         rc = ds_site_rows(c->side[s].t, c->f.site, &rows[s], &n[s], err);
     for (size_t i = 0; i < n[DS_SIDE_B] && rc == 0; i++) {
         const struct ds_site_row *b = &rows[DS_SIDE_B][i],
-                                 *a = find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
+                                 *a = ds_site_find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
         if (!a || a->digest == b->digest)
             continue;
         c->drifting_rows++;
@@ -596,11 +409,10 @@ static int take_rows(struct ds_case *c, struct ds_error *err)
     return rc;
 }
 
-/* Whether the trial, healed to the reference arm, saw the site drift. */
-static int saw_drift(const struct ds_trial_data *t, uint32_t site, uint32_t ref)
+static int saw_drift(const struct ds_trial_data *t, uint32_t site)
 {
     for (size_t i = 0; i < t->n_drifts; i++)
-        if (t->drifts[i].site == site && t->drifts[i].ref_arm == ref)
+        if (t->drifts[i].site == site)
             return 1;
     return 0;
 }
@@ -609,14 +421,16 @@ static int saw_drift(const struct ds_trial_data *t, uint32_t site, uint32_t ref)
  * shows: there its kernel read the reference's rows. */
 static int take_healed(struct ds_case *c, struct ds_error *err)
 {
+    size_t healed = 0;
     for (size_t i = 0; i < c->s->n_trials && c->e.n_rows == 0; i++) {
         const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm)
+        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm || info->healed_to != c->f.ref_arm)
             continue;
         const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
         if (!t)
             return -1;
-        if (!saw_drift(t, c->f.site, c->f.ref_arm))
+        healed++;
+        if (!saw_drift(t, c->f.site))
             continue;
         c->side[DS_SIDE_B].t = t;
         c->healed = 1;
@@ -624,12 +438,30 @@ static int take_healed(struct ds_case *c, struct ds_error *err)
         if (take_rows(c, err) != 0)
             return -1;
     }
+    if (!healed || c->healed)
+        return 0;
+    ds_fail(err,
+            "layer %d %.24s only inherits: in the pass that was healed, on the reference's inputs, "
+            "it gives the reference's bits",
+            c->f.layer, c->f.stage);
+    return ds_hint(err, "the first drift, and the origins that the verdict counts, have reasons");
+}
+
+/* The run's --page-size. */
+static int64_t page_size_of(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "page_size") == 0) {
+            long long n = strtoll(h->options[i].value, NULL, 10);
+            return n > 0 && n <= 1000000 ? n : 0;
+        }
     return 0;
 }
 
 int ds_case_load(struct ds_case *c, struct ds_error *err)
 {
     c->e.op = ds_op_parse(c->f.op);
+    c->e.page_size = page_size_of(c->h);
     if (!ds_explain_knows(c->e.op))
         return ds_fail(err, "layer %d %.24s: %.16s is nothing that can be replayed", c->f.layer,
                        c->f.stage, c->f.op);
@@ -652,6 +484,7 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
         if (!n)
             return ds_fail(err, "the record has no row of that site in arm %u", c->side[s].arm);
         find_kernel(c, s);
+        ds_case_look_for_ranks(c, s);
     }
     if (take_rows(c, err) != 0 || (c->e.n_rows == 0 && take_healed(c, err) != 0))
         return -1;

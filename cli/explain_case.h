@@ -35,8 +35,9 @@ struct ds_case {
     struct ds_model *model;
     struct ds_explain e;
     struct ds_case_side side[DS_SIDES];
-    int healed;       /* B is a trial whose rows were healed: its kernels read A's rows */
-    int inputs_equal; /* of every row explained */
+    int32_t rank, ranks; /* of a partial sum: which, of how many; ranks 0: none */
+    int healed;          /* B is a trial whose rows were healed: its kernels read A's rows */
+    int inputs_equal;    /* of every row explained */
     struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
     size_t drifting_rows;               /* of the site in this pair of trials */
     size_t differing_inputs, undumped;  /* rows left out, and why */
@@ -51,6 +52,8 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
 /* Reads rows and inputs and binds the model's weights. */
 int ds_case_load(struct ds_case *c, struct ds_error *err);
 void ds_case_free(struct ds_case *c);
+/* Frees p with the case, or now after -1. */
+int ds_case_own(struct ds_case *c, void *p, struct ds_error *err);
 
 /* explain_model.c: fills e->shared for the site from the model. */
 int ds_case_bind(struct ds_case *c, struct ds_error *err);
@@ -60,6 +63,22 @@ int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, stru
 /* The value of a factor in an arm; "" if the record has no such factor. */
 const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor);
 
+/* ---- explain_inputs.c ------------------------------------------------------------------------ */
+
+/* The format in which a site's rows are stored in an arm. */
+int ds_case_stored_as(const struct ds_case *c, uint32_t site, uint32_t arm);
+/* The values of a dumped row, made f32 (ids as bits), owned by the case: 1 found, 0 not dumped, -1
+ * damage. */
+int ds_case_values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t digest, size_t width,
+                   float **out, struct ds_error *err);
+/* What the site's kernel read for a row of that side: 1, 0 not dumped. `digests` becomes a number
+ * that is equal for equal inputs. */
+int ds_case_inputs(struct ds_case *c, int side, const struct ds_row *key,
+                   struct ds_explain_input *in, uint64_t *digests, struct ds_error *err);
+/* Takes the kernel from a side whose output is the sum of ranks. */
+void ds_case_look_for_ranks(struct ds_case *c, int side);
+const struct ds_site_row *ds_site_find_row(const struct ds_site_row *rows, size_t n,
+                                           const struct ds_row *key);
 /* Rows of a site in a trial, in the order recorded; malloc'ed. */
 int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
                  struct ds_error *err);

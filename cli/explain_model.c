@@ -2,10 +2,12 @@
  * by name; reads no rows. */
 #include "cli/explain_case.h"
 
+#include "base/mem.h"
 #include "kernels/registry.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err)
@@ -61,7 +63,7 @@ static void weights_of(const struct ds_model *m, const struct ds_site *s,
     if (strcmp(s->stage, "logits") == 0)
         *weight = m->head;
     if (s->layer < 0 || s->layer >= m->hp.n_layers ||
-        (s->part[0] && strcmp(s->part, "unrounded") != 0))
+        (s->part[0] && s->part[0] != 'r' && strcmp(s->part, "unrounded") != 0))
         return;
     for (size_t i = 0; i < COUNT(of_layer); i++)
         if (strcmp(of_layer[i].stage, s->stage) == 0) {
@@ -74,6 +76,21 @@ static int no_weight(const struct ds_site *s, struct ds_error *err)
 {
     return ds_fail(err, "layer %d %.24s: it is not known which weights its kernel reads", s->layer,
                    s->stage);
+}
+
+/* Ranks whose rows both sides show; 0 when they show other numbers of them. */
+static int64_t ranks_of(const struct ds_case *c)
+{
+    int64_t ranks[DS_SIDES] = {0, 0};
+    for (int side = 0; side < DS_SIDES; side++)
+        for (size_t i = 0; i < c->h->n_edges; i++) {
+            const struct ds_trial_data *t = c->side[side].t;
+            int shown = 0;
+            for (size_t k = 0; c->h->edges[i].to == c->f.site && k < t->n_captures && !shown; k++)
+                shown = t->captures[k].site == c->h->edges[i].from;
+            ranks[side] += shown;
+        }
+    return ranks[DS_SIDE_A] == ranks[DS_SIDE_B] ? ranks[DS_SIDE_A] : 0;
 }
 
 static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_weight *w,
@@ -124,10 +141,40 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
     case DS_OP_ADD:
         a->add.width = s->width;
         return 0;
+    case DS_OP_ALLREDUCE:
+        a->allreduce = (struct ds_allreduce_args){.width = s->width, .ranks = ranks_of(c)};
+        if (a->allreduce.ranks > 0)
+            return 0;
+        return ds_fail(err, "layer %d %.24s: both sides add other numbers of ranks", s->layer,
+                       s->stage);
     default:
         return ds_fail(err, "layer %d %.24s: a %.16s cannot be replayed from a record", s->layer,
                        s->stage, s->op);
     }
+}
+
+/* Of a partial sum: the columns of the weights that its rank has. */
+static int cut_weights(struct ds_case *c, const struct ds_site *s, struct ds_error *err)
+{
+    struct ds_matmul_args *a = &c->e.shared.matmul;
+    const long tp[DS_SIDES] = {strtol(ds_case_factor(c->h, c->f.ref_arm, "tp"), NULL, 10),
+                               strtol(ds_case_factor(c->h, c->f.arm, "tp"), NULL, 10)};
+    const long rank = strtol(s->part + 1, NULL, 10), ranks = tp[DS_SIDE_A];
+    if (ranks != tp[DS_SIDE_B] || ranks < 2 || rank < 0 || rank >= ranks || a->k % ranks != 0)
+        return ds_fail(err, "layer %d %.24s/%.12s: both sides cut the sum into other ranks",
+                       s->layer, s->stage, s->part);
+    const int64_t k = a->k / ranks;
+    float *w = ds_alloc_aligned((size_t)(a->n * k), sizeof *w, "weights of a rank", err);
+    if (!w || ds_case_own(c, w, err) != 0)
+        return -1;
+    for (int64_t j = 0; j < a->n; j++)
+        memcpy(w + j * k, a->w.data + j * a->k + rank * k, (size_t)k * sizeof *w);
+    a->k = k;
+    a->w = (struct ds_weight_view){.data = w, .n = a->n, .k = k};
+    a->bias = rank == 0 ? a->bias : NULL;
+    c->rank = (int32_t)rank;
+    c->ranks = (int32_t)ranks;
+    return 0;
 }
 
 int ds_case_bind(struct ds_case *c, struct ds_error *err)
@@ -136,6 +183,8 @@ int ds_case_bind(struct ds_case *c, struct ds_error *err)
     const struct ds_weight *w, *bias;
     weights_of(c->model, s, &w, &bias);
     if (bind_op(c, s, w, bias, err) != 0)
+        return -1;
+    if (c->e.op == DS_OP_MATMUL && s->part[0] == 'r' && cut_weights(c, s, err) != 0)
         return -1;
     const int64_t width = ds_explain_width(c->e.op, &c->e.shared);
     if (width != s->width)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Enough for the five matmul shapes of a layer and the head. */
-enum { MOST_SHAPES = 8 };
+enum { MOST_SHAPES = 12 };
 
 struct list {
     struct ds_shape *shape;
@@ -58,20 +58,25 @@ static void put_rope(struct list *l, const char *stage, const struct ds_hparams 
 static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds_error *err)
 {
     const int64_t d = hp->d_model, q = (int64_t)hp->n_heads * hp->head_dim,
-                  kv = (int64_t)hp->n_kv_heads * hp->head_dim;
+                  kv = (int64_t)hp->n_kv_heads * hp->head_dim,
+                  ffn = hp->n_experts ? hp->d_ff_expert : hp->d_ff;
     switch (op) {
     case DS_OP_MATMUL:
         put_matmul(l, "q_proj", q, d);
         put_matmul(l, "k_proj", kv, d);
         put_matmul(l, "v_proj", kv, d);
         put_matmul(l, "o_proj", d, q);
-        put_matmul(l, "gate", hp->d_ff, d);
-        put_matmul(l, "up", hp->d_ff, d);
-        put_matmul(l, "down", d, hp->d_ff);
+        if (hp->n_experts)
+            put_matmul(l, "router_logits", hp->n_experts, d);
+        put_matmul(l, "gate", ffn, d);
+        put_matmul(l, "up", ffn, d);
+        put_matmul(l, hp->n_experts ? "expert_out" : "down", d, ffn);
         put_matmul(l, "logits", hp->vocab, d);
         return 0;
     case DS_OP_RMSNORM:
         put_width(l, op, "norms", d);
+        if (hp->qk_norm)
+            put_width(l, op, "q_norm", hp->head_dim);
         return 0;
     case DS_OP_TRANSFER:
         put_width(l, op, "transfer", d);
@@ -80,7 +85,7 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
         put_width(l, op, "residuals", d);
         return 0;
     case DS_OP_SILU_MUL:
-        put_width(l, op, "act", hp->d_ff);
+        put_width(l, op, "act", ffn);
         return 0;
     case DS_OP_CACHE:
         put_width(l, op, "kv_write", kv);

@@ -54,6 +54,8 @@ static int verb(const struct ds_options *o)
         return ds_verb_selftest(o);
     case DS_VERB_EXPLAIN:
         return ds_cli_contained(o, ds_verb_explain);
+    case DS_VERB_BISECT:
+        return ds_verb_bisect(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

@@ -18,6 +18,7 @@ enum ds_verb_id {
     DS_VERB_ORDER,
     DS_VERB_SELFTEST,
     DS_VERB_EXPLAIN,
+    DS_VERB_BISECT,
     DS_VERB_HELP
 };
 

@@ -167,6 +167,14 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
     if (!o->fixed) {
         ds_buf_printf(out, "none: %d of %d calls on the same data agree\n", o->agreeing,
                       o->repeats);
+        if (x->n_replays && x->launches)
+            ds_buf_printf(
+                out,
+                "%14sin %d launches %" PRIu64 " of the %" PRIu64
+                " differing elements had %c's bits at least once\n",
+                "", x->launches, x->seen_once[side],
+                x->replay[0].match[x->replay[0].run[DS_SIDE_A] ? DS_SIDE_A : DS_SIDE_B].drifting,
+                'A' + side);
         return;
     }
     for (size_t i = 0; i < o->n_trees; i++) {
@@ -253,7 +261,14 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     ds_render_place(out, c->f.layer, c->f.stage, c->f.part);
     ds_buf_puts(out, ": ");
     if (x->judged) {
-        ds_buf_printf(out, "%s: %s\n", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
+        ds_buf_printf(out, "%s: %s", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
+        for (int s = 0; s < DS_SIDES; s++)
+            if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed)
+                ds_buf_printf(out,
+                              "; %c's own kernel does not give its bits from this row alone: they "
+                              "depend on more",
+                              'A' + s);
+        ds_buf_puts(out, "\n");
         return;
     }
     ds_buf_printf(out, "its inputs differ already; %s\n",

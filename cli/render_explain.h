@@ -21,7 +21,9 @@ struct ds_explanation {
     struct ds_case_replay *replay;
     size_t n_replays;
     struct ds_explain_order order[DS_SIDES];
-    int judged; /* what follows is filled: the inputs of both sides are equal */
+    int launches;                 /* of each side's kernel where its order is not fixed; 0 */
+    uint64_t seen_once[DS_SIDES]; /* differing elements whose bits came out in one of them */
+    int judged;                   /* what follows is filled: the inputs of both sides are equal */
     struct ds_explain_accuracy accuracy;
     struct ds_explain_noise noise;
     struct ds_explain_verdict verdict;

@@ -4,6 +4,7 @@
 #include "cli/render_verdict.h"
 
 #include "base/mem.h"
+#include "dumps/validity.h"
 
 #include <jansson.h>
 
@@ -287,9 +288,21 @@ static json_t *nonfinite_json(const struct ds_render *r)
     return j;
 }
 
-static json_t *discrete_json(const struct ds_render *r)
+static json_t *swapped_json(const struct ds_discrete *d)
 {
-    const struct ds_discrete *d = &r->v->discrete;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < d->n_swapped; i++) {
+        json_t *j = json_object();
+        json_object_set_new(j, "a", json_integer(d->swapped[i].a));
+        json_object_set_new(j, "b", json_integer(d->swapped[i].b));
+        json_object_set_new(j, "margin", real(d->swapped[i].margin));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete *d)
+{
     if (!d->found)
         return json_null();
     json_t *j = json_object();
@@ -304,6 +317,11 @@ static json_t *discrete_json(const struct ds_render *r)
     json_object_set_new(j, "b", json_integer(d->b));
     json_object_set_new(j, "margin", real(d->margin));
     json_object_set_new(j, "ties", json_integer(d->ties));
+    if (strcmp(d->stage, "token") != 0) {
+        json_object_set_new(j, "layer", json_integer(d->layer));
+        json_object_set_new(j, "position", json_integer(d->position));
+        json_object_set_new(j, "swapped", swapped_json(d));
+    }
     return j;
 }
 
@@ -312,7 +330,7 @@ static json_t *tokens_json(const struct ds_render *r)
     json_t *j = json_object();
     json_object_set_new(j, "same", whole(r->v->tokens_same));
     json_object_set_new(j, "compared", whole(r->v->tokens_compared));
-    json_object_set_new(j, "first_divergence", discrete_json(r));
+    json_object_set_new(j, "first_divergence", discrete_json(r, &r->v->token_change));
     return j;
 }
 
@@ -390,8 +408,29 @@ static json_t *identical_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *validity_json(const struct ds_render *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; r->v->validity && i < r->v->validity->n_items; i++) {
+        const struct ds_validity_item *x = &r->v->validity->items[i];
+        const struct ds_site *s = x->located && r->header ? &r->header->sites[x->site] : NULL;
+        json_t *j = json_object();
+        json_object_set_new(j, "what", json_string(ds_validity_name(x->kind)));
+        json_object_set_new(j, "proves_nothing", json_boolean(x->proves_nothing));
+        json_object_set_new(j, "layer", s ? json_integer(s->layer) : json_null());
+        json_object_set_new(j, "stage", s ? text(s->stage) : json_null());
+        json_object_set_new(j, "part", s ? text(s->part) : json_null());
+        json_object_set_new(j, "layers", json_integer(x->sites));
+        json_object_set_new(j, "arm", json_integer(own_arm(r, x->arm)));
+        json_object_set_new(j, "text", text(x->text));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 static json_t *verdict_json(const struct ds_render *r)
 {
+    static const char *const disturber[] = {"", "digest", "dump", "digest or dump"};
     const struct ds_verdict *v = r->v;
     json_t *j = json_object(), *reference = json_object(), *counts = json_object(),
            *probe = json_object(), *notes = json_array();
@@ -403,6 +442,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(counts, "sites", whole(v->counts.sites));
     json_object_set_new(counts, "rows", whole(v->counts.rows));
     json_object_set_new(counts, "digests_compared", whole(v->counts.digests_compared));
+    json_object_set_new(counts, "digests_void", whole(v->validity ? v->validity->void_digests : 0));
     json_object_set_new(counts, "trials_incomplete", whole(r->incomplete));
     json_object_set_new(counts, "trials_damaged", whole(r->damaged));
     json_object_set_new(probe, "overhead_prefill",
@@ -415,6 +455,9 @@ static json_t *verdict_json(const struct ds_render *r)
                         v->total_decode < 0 ? json_null() : real(v->total_decode));
     json_object_set_new(probe, "disturbs",
                         v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
+    json_object_set_new(probe, "disturber",
+                        v->disturber == DS_DISTURBS_NOTHING ? json_null()
+                                                            : json_string(disturber[v->disturber]));
     for (size_t i = 0; i < v->n_notes; i++)
         json_array_append_new(notes, text(v->notes[i]));
     json_object_set_new(j, "schema", json_string("driftscope.verdict/1"));
@@ -434,9 +477,10 @@ static json_t *verdict_json(const struct ds_render *r)
                         v->first.found ? json_integer(v->sites_before) : json_null());
     json_object_set_new(j, "growth", growth_json(v));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
-    json_object_set_new(j, "first_discrete", discrete_json(r));
+    json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "tokens", tokens_json(r));
     json_object_set_new(j, "probe", probe);
+    json_object_set_new(j, "validity", validity_json(r));
     json_object_set_new(j, "notes", notes);
     if (r->diff)
         json_object_set_new(j, "diff", diff_json(r));

@@ -240,15 +240,23 @@ static const char *short_stage(const struct ds_site *s)
 {
     static const struct {
         const char *stage, *part, *text;
-    } names[] = {{"attn_norm", "", "norm"}, {"q_proj", "", "q"},      {"k_proj", "", "k"},
-                 {"v_proj", "", "v"},       {"q_norm", "", "qn"},     {"k_norm", "", "kn"},
-                 {"q_rope", "", "qr"},      {"k_rope", "", "kr"},     {"kv_write", "k", "ck"},
-                 {"kv_write", "v", "cv"},   {"attn_out", "", "attn"}, {"o_proj", "", "o"},
-                 {"resid_attn", "", "add"}, {"ffn_norm", "", "norm"}, {"gate", "", "gate"},
-                 {"up", "", "up"},          {"act", "", "act"},       {"down", "", "down"},
-                 {"resid_ffn", "", "add"}};
+    } names[] = {{"attn_norm", "", "norm"}, {"q_proj", "", "q"},
+                 {"k_proj", "", "k"},       {"v_proj", "", "v"},
+                 {"q_norm", "", "qn"},      {"k_norm", "", "kn"},
+                 {"q_rope", "", "qr"},      {"k_rope", "", "kr"},
+                 {"kv_write", "k", "ck"},   {"kv_write", "v", "cv"},
+                 {"attn_out", "", "attn"},  {"o_proj", "", "o"},
+                 {"resid_attn", "", "add"}, {"ffn_norm", "", "norm"},
+                 {"gate", "", "gate"},      {"up", "", "up"},
+                 {"act", "", "act"},        {"down", "", "down"},
+                 {"resid_ffn", "", "add"},  {"router_logits", "", "rl"},
+                 {"router_ids", "", "ri"},  {"router_ids", "weights", "rw"},
+                 {"expert_out", "", "out"}, {"moe_combine", "", "moe"}};
+    /* A chosen expert's sites have its number as their part: e0, e1, ... */
+    int expert = s->part[0] == 'e' && s->part[1] >= '0' && s->part[1] <= '9';
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i].stage, s->stage) == 0 && strcmp(names[i].part, s->part) == 0)
+        if (strcmp(names[i].stage, s->stage) == 0 &&
+            (expert ? !*names[i].part : strcmp(names[i].part, s->part) == 0))
             return names[i].text;
     if (strcmp(s->part, "unrounded") == 0) /* stands before its stage's own column */
         return "raw";

@@ -4,8 +4,10 @@
 
 #include "cli/render_census.h"
 #include "cli/render_matrix.h"
+#include "dumps/validity.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +53,21 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
+    for (size_t i = 0; r->header && !r->diff && i < r->header->n_options; i++) {
+        if (strcmp(r->header->options[i].name, "mutations") != 0)
+            continue;
+        ds_render_head(r, "fixture", out);
+        ds_render_name(out, r->header->options[i].value);
+        ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
+    }
+    for (size_t i = 0; v->validity && i < v->validity->n_items; i++) {
+        const struct ds_validity_item *x = &v->validity->items[i];
+        ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);
+        ds_render_name(out, x->text);
+        if (x->sites > 1)
+            ds_buf_printf(out, " (%u layers)", x->sites);
+        ds_buf_puts(out, "\n");
+    }
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_render_head(r, "note", out);
         ds_render_name(out, v->notes[i]);
@@ -423,6 +440,31 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
+{
+    ds_render_name(out, d->factor);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, d->value);
+    ds_buf_puts(out, ")");
+}
+
+/* The first row that passes other experts. */
+static void add_experts(const struct ds_render *r, const struct ds_discrete *d, struct ds_buf *out)
+{
+    ds_render_head(r, "experts", out);
+    ds_buf_printf(out, "first others at layer %d, position %d, step %d", d->layer, d->position,
+                  d->step);
+    for (uint32_t i = 0; i < d->n_swapped; i++) {
+        ds_buf_printf(out, "%s expert %d instead of %d", i ? "," : ":", d->swapped[i].b,
+                      d->swapped[i].a);
+        if (isfinite(d->swapped[i].margin))
+            ds_buf_printf(out, ", margin %.9g nats", d->swapped[i].margin);
+    }
+    ds_buf_puts(out, d->n_swapped ? " (" : "; which ones was not dumped (");
+    add_setting(d, out);
+    ds_buf_puts(out, "\n");
+}
+
 static void add_tokens(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
@@ -430,16 +472,16 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
         ds_render_head(r, "tokens", out);
         ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
                       v->tokens_compared);
-        if (v->discrete.found) {
+        const struct ds_discrete *d = &v->token_change;
+        if (d->found) {
             ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (",
-                          v->discrete.step, v->discrete.b, v->discrete.a, v->discrete.margin);
-            ds_render_name(out, v->discrete.factor);
-            ds_buf_puts(out, " ");
-            ds_render_name(out, v->discrete.value);
-            ds_buf_puts(out, ")");
+                          d->step, d->b, d->a, d->margin);
+            add_setting(d, out);
         }
         ds_buf_puts(out, "\n");
     }
+    if (v->expert_change.found)
+        add_experts(r, &v->expert_change, out);
     if (v->nonfinite.at.found) {
         ds_render_head(r, "non-finite", out);
         ds_buf_puts(out, "first at ");

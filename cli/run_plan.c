@@ -1,11 +1,14 @@
 /* run_plan.c: see run_plan.h. */
 #include "cli/run_plan.h"
 
+#include "cli/options.h"
+
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/census.h"
 #include "engine/forward.h"
 #include "engine/load.h"
+#include "engine/mutate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,6 +45,12 @@ static int32_t *option_field(struct ds_sweep_options *s, size_t i)
     return (int32_t *)((char *)s + kept[i].offset);
 }
 
+/* Some options are those of `run` alone. */
+static int takes(const struct ds_options *o, const char *name)
+{
+    return ds_option_find(o->verb, name, strlen(name)) != NULL;
+}
+
 /* What belongs to this process and not to the sweep: a resume may have others. */
 static int read_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
 {
@@ -58,7 +67,7 @@ static int read_limits(const struct ds_options *o, struct ds_sweep_options *s, s
 static int read_until_stable(const struct ds_options *o, struct ds_sweep_options *s,
                              struct ds_error *err)
 {
-    const char *text = ds_opt_text(o, "until-stable");
+    const char *text = takes(o, "until-stable") ? ds_opt_text(o, "until-stable") : NULL;
     char *end;
     if (!text)
         return 0;
@@ -89,13 +98,13 @@ static int read_until_stable(const struct ds_options *o, struct ds_sweep_options
 static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
                         struct ds_error *err)
 {
-    int64_t repeat, steps, dump_rows, page, load;
+    int64_t repeat, steps, dump_rows = 0, page, load;
     if (read_limits(o, s, err) != 0)
         return -1;
     if (ds_opt_int(o, "repeat", 1, MOST_REPEATS, &repeat, err) != 0 ||
         ds_opt_int(o, "load", 0, DS_MOST_LOAD, &load, err) != 0 ||
         ds_opt_int(o, "steps", 0, 1000000, &steps, err) != 0 ||
-        ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0 ||
+        (takes(o, "dump-rows") && ds_opt_int(o, "dump-rows", 0, 1000000, &dump_rows, err) != 0) ||
         ds_opt_int(o, "page-size", 0, 1000000, &page, err) != 0)
         return -1;
     s->repeats = (int32_t)repeat;
@@ -103,12 +112,12 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->steps = (int32_t)steps;
     s->dump_rows = (int32_t)dump_rows;
     s->page_size = (int32_t)page;
-    s->free_run = ds_opt_flag(o, "free");
+    s->free_run = takes(o, "free") && ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
-    s->heal = !ds_opt_flag(o, "no-heal");
+    s->heal = takes(o, "no-heal") && !ds_opt_flag(o, "no-heal");
     s->weights = strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
-    s->resid_only = strcmp(ds_opt_text(o, "sites"), "resid") == 0;
-    for (int i = 0; i < 4; i++)
+    s->resid_only = takes(o, "sites") && strcmp(ds_opt_text(o, "sites"), "resid") == 0;
+    for (int i = 0; takes(o, "dump") && i < 4; i++)
         if (strcmp(ds_opt_text(o, "dump"), dump_names[i]) == 0)
             s->dump = i;
     return read_until_stable(o, s, err);
@@ -116,15 +125,19 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
 
 /* ---- header ---------------------------------------------------------------------------------- */
 
-static int read_arms(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
+static int read_arms(const struct ds_options *o, const char *kernels, struct ds_header *h,
+                     struct ds_error *err)
 {
     struct ds_factor_values values[DS_FACTOR_COUNT];
     memset(values, 0, sizeof values);
     int rc = 0;
     for (int f = 0; f < DS_FACTOR_COUNT && rc == 0; f++)
-        rc = ds_factor_parse(f, ds_opt_text(o, ds_factor_names[f]), &values[f], err);
+        rc = ds_factor_parse(
+            f, f == DS_FACTOR_KERNELS && kernels ? kernels : ds_opt_text(o, ds_factor_names[f]),
+            &values[f], err);
     if (rc == 0)
-        rc = ds_plan_arms(values, ds_opt_flag(o, "full"), &h->arms, &h->n_arms, err);
+        rc = ds_plan_arms(values, takes(o, "full") && ds_opt_flag(o, "full"), &h->arms, &h->n_arms,
+                          err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&values[f]);
     if (rc != 0)
@@ -216,6 +229,15 @@ static int bind_requests(struct ds_run_plan *p, struct ds_error *err)
     return 0;
 }
 
+static int check_kernels(int weights, const struct ds_kernel_set *set, struct ds_error *err)
+{
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(set, DS_OP_MATMUL, i)); i++)
+        if (ds_model_check_kernel(weights, k, err) != 0)
+            return -1;
+    return 0;
+}
+
 /* How many varied neighbours the arms need, and the base arm's dtype. An arm whose kernel could not
  * read the weights is refused before anything runs. */
 static int needed_neighbours(const struct ds_header *h, int weights, int32_t *neighbours,
@@ -225,7 +247,7 @@ static int needed_neighbours(const struct ds_header *h, int weights, int32_t *ne
     for (size_t a = 0; a < h->n_arms; a++) {
         struct ds_setting s;
         if (ds_setting_parse(h->arms[a].values, &s, err) != 0 ||
-            ds_model_check_kernel(weights, s.kernels.op[DS_OP_MATMUL], err) != 0)
+            check_kernels(weights, &s.kernels, err) != 0)
             return -1;
         if (s.neighbours == DS_NEIGHBOURS_VARIED && s.batch - 1 > *neighbours)
             *neighbours = s.batch - 1;
@@ -278,13 +300,43 @@ static int tokens_from(const struct ds_options *o, struct ds_run_plan *p, struct
     return rc;
 }
 
+/* --mutate: whether this model and prompt could show a fault, before the first trial. */
+static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int dtype,
+                         struct ds_error *err)
+{
+    struct ds_mutate_result r;
+    char *counts = NULL;
+    if (!takes(o, "mutate") || !ds_opt_flag(o, "mutate"))
+        return 0;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (ds_mutate_fixture(p->model, p->requests[0].tokens, p->requests[0].n_prompt, dtype,
+                          cpus < 1    ? 1
+                          : cpus > 16 ? 16
+                                      : (int)cpus,
+                          &r, err) != 0)
+        return -1;
+    if (asprintf(&counts, "%u of %u", r.seen, r.made) < 0)
+        counts = NULL;
+    if (add_option(&p->header, "inert", r.inert, err) != 0) {
+        free(counts);
+        return -1;
+    }
+    return add_option(&p->header, "mutations", counts, err);
+}
+
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+{
+    return ds_run_plan_with(o, NULL, p, err);
+}
+
+int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_run_plan *p,
+                     struct ds_error *err)
 {
     memset(p, 0, sizeof *p);
     p->owns_header = 1;
     int32_t neighbours;
     int dtype;
-    if (read_options(o, &p->options, err) != 0 || read_arms(o, &p->header, err) != 0 ||
+    if (read_options(o, &p->options, err) != 0 || read_arms(o, kernels, &p->header, err) != 0 ||
         needed_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
@@ -296,7 +348,9 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
         return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
         return -1;
-    return fill_identity(o, &p->header, err) != 0 ? -1 : keep_options(p, err);
+    if (fill_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
+        return -1;
+    return check_fixture(o, p, dtype, err);
 }
 
 /* ---- resume ---------------------------------------------------------------------------------- */

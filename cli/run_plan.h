@@ -21,6 +21,9 @@ struct ds_run_plan {
 
 /* Plans a new sweep from the command line. */
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err);
+/* The same with other kernel sets than --kernels says. NULL: those. */
+int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_run_plan *p,
+                     struct ds_error *err);
 /* Plans the rest of a record's sweep. The model comes from the command line and must be the
  * record's. */
 int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,

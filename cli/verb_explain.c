@@ -4,6 +4,7 @@
 #include "cli/explain_case.h"
 #include "cli/render_explain.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "kernels/registry.h"
 
@@ -71,11 +72,37 @@ static int replay_all(struct ds_explanation *x, struct ds_error *err)
 
 /* ---- orders, sizes, the claim ---------------------------------------------------------------- */
 
+/* Without a fixed order every launch may give other bits: do each element's come out at all? */
+static int launch_often(struct ds_explanation *x, int side, struct ds_error *err)
+{
+    enum { LAUNCHES = 32 };
+    const struct ds_explain *e = &x->c->e;
+    const size_t width = (size_t)ds_explain_width(e->op, &e->shared), n = e->n_rows * width;
+    float *y = ds_alloc_aligned(n, sizeof *y, "replayed rows", err);
+    uint8_t *seen = ds_calloc(n, 1, "replayed rows", err);
+    int rc = y && seen ? 0 : -1;
+    for (uint64_t seed = 2; seed < 2 + LAUNCHES && rc == 0; seed++) {
+        char why[160];
+        rc = ds_explain_replay(e, side, e->side[side].kernel, seed, y, why, sizeof why, err);
+        for (size_t i = 0; i < n && rc == 0; i++)
+            seen[i] |= ds_f32_bits(y[i]) == ds_f32_bits(e->rows[i / width].y[side][i % width]);
+    }
+    for (size_t i = 0; i < n && rc == 0; i++)
+        x->seen_once[side] += seen[i] && ds_f32_bits(e->rows[i / width].y[0][i % width]) !=
+                                             ds_f32_bits(e->rows[i / width].y[1][i % width]);
+    x->launches = LAUNCHES;
+    free(y);
+    free(seen);
+    return rc < 0 ? -1 : 0;
+}
+
 static int measure_orders(struct ds_explanation *x, struct ds_error *err)
 {
     for (int s = 0; s < DS_SIDES; s++) {
         ds_cli_progress(x->o, s ? "order of B" : "order of A", s, DS_SIDES);
         if (ds_explain_order(&x->c->e, s, &x->order[s], err) != 0)
+            return -1;
+        if (!x->order[s].fixed && launch_often(x, s, err) != 0)
             return -1;
     }
     ds_cli_progress(x->o, "", -1, 0);

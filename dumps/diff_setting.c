@@ -281,12 +281,27 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
  */
 static const char *stage_of_weight(const char *name)
 {
-    static const char *const stages[][2] = {
-        {"attn_norm", "attn_norm"}, {"attn_q_norm", "q_norm"}, {"attn_k_norm", "k_norm"},
-        {"attn_q", "q_proj"},       {"attn_k", "k_proj"},      {"attn_v", "v_proj"},
-        {"attn_output", "o_proj"},  {"ffn_norm", "ffn_norm"},  {"ffn_gate", "gate"},
-        {"ffn_up", "up"},           {"ffn_down", "down"},      {"output_norm", "final_norm"},
-        {"output", "logits"}};
+    static const char *const stages[][2] = {{"attn_norm", "attn_norm"},
+                                            {"attn_q_norm", "q_norm"},
+                                            {"attn_k_norm", "k_norm"},
+                                            {"attn_q", "q_proj"},
+                                            {"attn_k", "k_proj"},
+                                            {"attn_v", "v_proj"},
+                                            {"attn_output", "o_proj"},
+                                            {"ffn_norm", "ffn_norm"},
+                                            {"ffn_gate", "gate"},
+                                            {"ffn_up", "up"},
+                                            {"ffn_down", "down"},
+                                            {"output_norm", "final_norm"},
+                                            {"output", "logits"},
+                                            {"ffn_gate_inp", "router_logits"},
+                                            {"ffn_gate_exps", "gate"},
+                                            {"ffn_up_exps", "up"},
+                                            {"ffn_down_exps", "expert_out"},
+                                            {"ffn_gate_shexp", "gate"},
+                                            {"ffn_up_shexp", "up"},
+                                            {"ffn_down_shexp", "expert_out"},
+                                            {"ffn_gate_inp_shexp", "router_logits"}};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         size_t n = strlen(stages[i][0]);
         if (strncmp(name, stages[i][0], n) == 0 && name[n] == '.')

@@ -1,6 +1,7 @@
 /* verdict.c: the verdict as a whole (verdict.h): puts the answers of verdict_*.c together and says
  * whether there is anything to compare. Pure; knows no file. */
 #include "dumps/census.h"
+#include "dumps/validity.h"
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -143,78 +144,6 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
 
 /* ---- the record itself ----------------------------------------------------------------------- */
 
-/* A site whose rows all have the same bits, although the rows at the first f32 site differ: a dead
- * buffer, or one captured once for all (both happen). Whole numbers and tokens may be constant. */
-static int note_constant_sites(const struct ds_analysis *a, struct ds_verdict *v,
-                               struct ds_error *err)
-{
-    const struct arm_table *t = &a->arms[v->ref_arm];
-    int varied = 0, noted = 0, more = 0;
-    for (size_t s = 0; s < a->n_sites; s++) {
-        if (strcmp(a->h->sites[s].dtype, "i32") == 0)
-            continue;
-        uint64_t first = 0;
-        size_t n = 0, equal = 1;
-        for (size_t i = 0; i < a->n_rows; i++) {
-            size_t cell = s * a->n_rows + i;
-            if (t->state[cell] == CELL_ABSENT)
-                continue;
-            first = n == 0 ? t->digest[cell] : first;
-            equal += n != 0 && t->digest[cell] == first;
-            n++;
-        }
-        if (n >= 2 && equal < n)
-            varied = 1;
-        if (n < 4 || equal < n || !varied)
-            continue;
-        if (noted++ >= 3)
-            more++;
-        else if (verdict_note(v, err,
-                              "layer %d %s: all %zu rows have the same bits (a constant, all-zero "
-                              "or stale capture)",
-                              a->h->sites[s].layer, a->h->sites[s].stage, n) != 0)
-            return -1;
-    }
-    return more ? verdict_note(v, err, "%d more sites hold one row's bits in every row", more) : 0;
-}
-
-/* Sites of other layers with the same digests row by row: the same buffer captured for several
- * layers. */
-static int note_copied_layers(const struct ds_analysis *a, struct ds_verdict *v,
-                              struct ds_error *err)
-{
-    const struct arm_table *t = &a->arms[v->ref_arm];
-    for (size_t s = 0; s < a->n_sites; s++) {
-        const struct ds_site *x = &a->h->sites[s];
-        size_t copies = 0;
-        if (strcmp(x->dtype, "i32") == 0 || x->layer != 0)
-            continue;
-        for (size_t o = s + 1; o < a->n_sites; o++) {
-            const struct ds_site *y = &a->h->sites[o];
-            if (y->layer <= 0 || strcmp(x->stage, y->stage) != 0 || strcmp(x->part, y->part) != 0)
-                continue;
-            size_t n = 0, equal = 0;
-            for (size_t i = 0; i < a->n_rows; i++) {
-                if (t->state[s * a->n_rows + i] == CELL_ABSENT ||
-                    t->state[o * a->n_rows + i] == CELL_ABSENT)
-                    continue;
-                n++;
-                equal += t->digest[s * a->n_rows + i] == t->digest[o * a->n_rows + i];
-                if (n > equal)
-                    break;
-            }
-            copies += n > 0 && n == equal;
-        }
-        if (copies)
-            return verdict_note(v, err,
-                                "%s: layer 0 and %zu other layers have the same bits in every row "
-                                "(one buffer captured "
-                                "for all layers?)",
-                                x->stage, copies);
-    }
-    return 0;
-}
-
 /* One kernel, one setting of everything a kernel sees, two processes: what a process chose for
  * itself (by timing, by what else it had loaded) may be behind a difference, and the sweep cannot
  * tell. */
@@ -236,26 +165,32 @@ static int note_processes(const struct ds_analysis *a, struct ds_verdict *v, str
 
 /* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole
  * logits rows. 1 they differ, 0 they agree, -1 not checked (no bare pass, or the arm does not even
- * agree with itself). */
-static int probes_disturb(const struct ds_analysis *a)
+ * agree with itself). *disturber: the least that probes did in a trial that differs. */
+static int probes_disturb(const struct ds_analysis *a, int *disturber)
 {
-    int checked = -1;
+    int checked = -1, with_digest = -1, with_dump = -1;
     for (size_t i = 0; i < a->src->n_trials; i++) {
         const struct ds_trial *info = a->src->info(a->src->ctx, i);
         const struct arm_table *t = info->arm < a->h->n_arms ? &a->arms[info->arm] : NULL;
         if (info->pass != DS_PASS_BARE || !t || !t->n_trials || t->unstable_cells)
             continue;
         const struct ds_trial_data *bare = a->src->get(a->src->ctx, i, NULL);
+        int *kind = t->rep->n_blobs ? &with_dump : &with_digest;
         for (size_t k = 0; bare && k < bare->n_steps; k++) {
             const struct ds_step *x = &bare->steps[k],
                                  *y = k < t->rep->n_steps ? &t->rep->steps[k] : NULL;
             if (!y || x->request != y->request || x->step != y->step)
                 continue;
+            checked = checked < 0 ? 0 : checked;
+            *kind = *kind < 0 ? 0 : *kind;
             if (x->digest != y->digest || x->token != y->token)
-                return 1;
-            checked = 0;
+                *kind = checked = 1;
         }
     }
+    *disturber = checked != 1       ? DS_DISTURBS_NOTHING
+                 : with_digest == 1 ? DS_DISTURBS_DIGEST
+                 : with_digest == 0 ? DS_DISTURBS_DUMP
+                                    : DS_DISTURBS_EITHER;
     return checked;
 }
 
@@ -315,7 +250,7 @@ static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struc
         v->counts.sites += a->n_rows && !memchr(state, CELL_STABLE, a->n_rows) &&
                            memchr(state, CELL_UNSTABLE, a->n_rows);
     }
-    v->disturbs = probes_disturb(a);
+    v->disturbs = probes_disturb(a, &v->disturber);
     if (probe_share(a, DS_PHASE_PREFILL, &v->overhead_prefill, &v->total_prefill, err) != 0)
         return -1;
     return probe_share(a, DS_PHASE_DECODE, &v->overhead_decode, &v->total_decode, err);
@@ -330,6 +265,7 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
         for (size_t f = 0; f < v->n_factors; f++)
             if (strcmp(v->factors[f].name, a->options.only_factor) == 0)
                 compared = v->factors[f].phase[DS_VERDICT_ALL].compared;
+    const struct ds_validity_item *objection = validity_objection(a, v->validity);
     if (a->n_natural == 0) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "the record holds no complete trial");
@@ -346,6 +282,9 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
         snprintf(v->reason, sizeof v->reason, "%s",
                  a->tokens_cut ? "other tokens were fed from the start"
                                : "no two arms share a row, or no arm has a reference arm");
+    } else if (objection) {
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "the captures prove nothing: %s", objection->text);
     } else {
         v->result = DS_RESULT_SAME;
     }
@@ -394,7 +333,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     int rc = labels ? count_record(a, v, err) : -1;
     if (rc == 0 && a->n_natural)
         rc = judge_repeats(a, labels, v, err) != 0 || take_census(a, labels, v, err) != 0 ||
-                     judge_factors(a, labels, v, err) != 0 || find_switches(a, v, err) != 0
+                     judge_factors(a, labels, v, err) != 0 || find_discrete(a, v, err) != 0 ||
+                     find_switches(a, v, err) != 0
                  ? -1
                  : 0;
     if (rc == 0 && a->n_natural)
@@ -403,8 +343,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     if (rc == 0 && a->n_natural) {
         find_first(v);
         find_nonfinite(a, v);
-        rc = find_growth(a, v, err) != 0 || note_constant_sites(a, v, err) != 0 ||
-                     note_copied_layers(a, v, err) != 0 || note_processes(a, v, err) != 0
+        rc = find_growth(a, v, err) != 0 || judge_validity(a, v, err) != 0 ||
+                     note_processes(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)

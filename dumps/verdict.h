@@ -180,15 +180,28 @@ struct ds_growth {
     uint32_t rows; /* drifting rows with sizes at the layer's last residual */
 };
 
+/* An expert that the reference chose, and what this side has in its place. */
+struct ds_swapped {
+    int32_t a, b;
+    double margin; /* of their router logits, reference side; NaN: not in the record */
+};
+enum { DS_MOST_SWAPPED = 8 };
+
 struct ds_discrete {
     int found;
-    const char *stage; /* "token" */
+    const char *stage; /* "token", "router_ids" */
     const char *factor, *value;
     uint32_t arm, ref_arm;
     int32_t request, step;
-    int32_t a, b;  /* reference side, this side */
+    int32_t a, b;  /* reference side, this side: tokens, or the first two experts; -1 unknown */
     double margin; /* of the reference, nats */
     int32_t ties;
+    /* Experts: */
+    int32_t layer, position;
+    uint32_t site, row; /* row: of ds_analysis_row */
+    uint64_t digest, ref_digest;
+    struct ds_swapped swapped[DS_MOST_SWAPPED]; /* none: the rows are not in the record */
+    uint32_t n_swapped;
 };
 
 struct ds_nonfinite_finding {
@@ -197,7 +210,11 @@ struct ds_nonfinite_finding {
     int inputs; /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };
 
+/* The least that probes did in a trial whose answer they changed. */
+enum { DS_DISTURBS_NOTHING = 0, DS_DISTURBS_DIGEST, DS_DISTURBS_DUMP, DS_DISTURBS_EITHER };
+
 struct ds_census;
+struct ds_validity;
 struct ds_verdict {
     int result;
     int stable;       /* 0 when some arm's repeats disagree */
@@ -215,9 +232,11 @@ struct ds_verdict {
     size_t n_kernels; /* in order of first use */
     struct ds_unstable unstable;
     struct ds_nonfinite_finding nonfinite;
-    struct ds_discrete discrete;
+    struct ds_discrete discrete; /* the first of: */
+    struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
     struct ds_census *census; /* census.h; NULL: no complete trial */
+    struct ds_validity *validity; /* validity.h; NULL likewise */
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
     uint32_t sites_before; /* sites before the first drift, all bit-identical */
@@ -227,6 +246,7 @@ struct ds_verdict {
     double overhead_prefill, overhead_decode;
     double total_prefill, total_decode;
     int disturbs; /* 1, 0, -1 = not checked */
+    int disturber; /* DS_DISTURBS_* */
     char **notes; /* findings about the record itself, one sentence each */
     size_t n_notes;
     char **owned; /* texts that belong to no header */

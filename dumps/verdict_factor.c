@@ -204,6 +204,7 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t b
         return;
     w->fv->arms++;
     compare_tokens(a, arm, ref, w->fv->name, w->fv->values[value], w->v);
+    compare_experts(a, arm, ref, w->labels, w->fv->name, w->fv->values[value], w->v);
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
     for (int p = 0; p < DS_VERDICT_PHASES; p++) {
         struct ds_finding f;

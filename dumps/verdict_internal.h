@@ -208,6 +208,13 @@ struct ds_census;
 int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *c,
                       struct ds_error *err);
 
+/* validity.c: fills v->validity, after the first drift is known. */
+struct ds_validity;
+struct ds_validity_item;
+int judge_validity(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+const struct ds_validity_item *validity_objection(const struct ds_analysis *a,
+                                                  const struct ds_validity *v);
+
 /* verdict_factor.c: everything that comes from comparing arms. */
 int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);
@@ -231,6 +238,12 @@ int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_fi
                  struct ds_error *err);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
+
+/* verdict_choices.c */
+void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                     const char *factor, const char *value, struct ds_verdict *v);
+/* After all comparisons: which experts changed places, and what comes first. */
+int find_discrete(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,

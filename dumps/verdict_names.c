@@ -1,5 +1,6 @@
 /* verdict_names.c: the words of the verdict (DESIGN section 7), and freeing it. */
 #include "dumps/census.h"
+#include "dumps/validity.h"
 #include "dumps/verdict_internal.h"
 
 #include <stdio.h>
@@ -96,6 +97,7 @@ void verdict_drop_kernel(struct ds_verdict *v, size_t k)
 void ds_verdict_free(struct ds_verdict *v)
 {
     ds_census_free(v->census);
+    ds_validity_free(v->validity);
     for (size_t f = 0; v->factors && f < v->n_factors; f++) {
         for (int p = 0; p < DS_VERDICT_PHASES; p++)
             free(v->factors[f].phase[p].class_of);

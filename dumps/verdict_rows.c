@@ -197,6 +197,17 @@ static int32_t sample_slot(const struct arm_table *t, size_t row, size_t cell)
                                             : arm_row(t, row)->slot;
 }
 
+/* Whether the row's place in the launch is known. An expert's matmul gathers the rows that chose it,
+ * and of those the record may have some only. */
+static int place_known(const struct ds_analysis *a, const struct arm_table *t, size_t site,
+                       size_t cell)
+{
+    const char *part = a->h->sites[site].part;
+    const struct ds_capture *c = &t->rep->captures[t->capture[cell]];
+    return part[0] != 'e' || part[1] < '0' || part[1] > '9' ||
+           (int64_t)c->rows == t->rep->launches[c->launch].rows;
+}
+
 /* samples[0..n-1] belong to one row at one site. */
 static int compare_samples(struct rows_work *w, size_t n, struct ds_error *err)
 {
@@ -251,7 +262,7 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
         for (uint32_t i = 0; i < a->h->n_arms; i++) {
             const struct arm_table *t = &a->arms[i];
             uint64_t inputs = w->inputs[(size_t)i * a->n_rows + r];
-            if (!t->n_trials || t->state[cell] != CELL_STABLE ||
+            if (!t->n_trials || t->state[cell] != CELL_STABLE || !place_known(a, t, site, cell) ||
                 t->excluded[family(a, t, site, cell)] || !inputs)
                 continue;
             w->samples[n++] = (struct sample){t->kernel[cell],

@@ -106,7 +106,7 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
             v->tokens_same++;
             continue;
         }
-        struct ds_discrete *d = &v->discrete;
+        struct ds_discrete *d = &v->token_change;
         if (d->found && (d->step < s->step || (d->step == s->step && d->request <= s->request)))
             continue;
         *d = (struct ds_discrete){.found = 1,

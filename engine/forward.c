@@ -25,16 +25,19 @@ static int32_t window_of(const struct ds_model *m, const struct ds_forward_confi
 static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,
                            struct ds_error *err)
 {
-    const struct ds_kernel *k = c->kernels.op[DS_OP_ATTENTION];
-    const char *lacks = window_of(m, c) && !(k->features & DS_FEATURE_WINDOW) ? "a sliding window"
-                        : m->hp.soft_cap > 0.0f && !(k->features & DS_FEATURE_SOFT_CAP)
-                            ? "a soft cap of scores"
-                            : NULL;
-    if (!lacks)
-        return 0;
-    ds_fail(err, "%.200s has %s, which attention/%s cannot do", m->name, lacks, k->name);
-    return ds_hint(err, "use a kernel set whose attention has it, such as pinned or "
-                        "vendor+attention=pinned");
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(&c->kernels, DS_OP_ATTENTION, i)); i++) {
+        const char *lacks =
+            window_of(m, c) && !(k->features & DS_FEATURE_WINDOW)           ? "a sliding window"
+            : m->hp.soft_cap > 0.0f && !(k->features & DS_FEATURE_SOFT_CAP) ? "a soft cap of scores"
+                                                                            : NULL;
+        if (!lacks)
+            continue;
+        ds_fail(err, "%.200s has %s, which attention/%s cannot do", m->name, lacks, k->name);
+        return ds_hint(err, "use a kernel set whose attention has it, such as pinned or "
+                            "vendor+attention=pinned");
+    }
+    return 0;
 }
 
 static int check_config(const struct ds_model *m, const struct ds_forward_config *c,
@@ -53,6 +56,10 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
             (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
+    for (int32_t i = 0; i < c->kernels.n_at; i++)
+        if (c->kernels.at[i].last > m->hp.n_layers)
+            return ds_fail(err, "forward pass: the kernel set names layer %d of %d",
+                           c->kernels.at[i].last, m->hp.n_layers);
     if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0)
         return -1;
     const struct ds_hparams *h = &m->hp;
@@ -89,9 +96,11 @@ int ds_forward_sites(const struct ds_model *m, int dtype, struct ds_site **sites
 uint64_t ds_forward_unrounded(const struct ds_model *m, const struct ds_kernel_set *kernels)
 {
     uint32_t ops = 0;
+    const struct ds_kernel *k;
     for (int op = 0; op < DS_OP_COUNT; op++)
-        if (kernels->op[op] && kernels->op[op]->features & DS_FEATURE_UNROUNDED)
-            ops |= 1u << op;
+        for (int32_t i = 0; (k = ds_kernel_set_used(kernels, op, i)); i++)
+            if (k->features & DS_FEATURE_UNROUNDED)
+                ops |= 1u << op;
     return ds_site_read_by(&m->hp, ops);
 }
 
@@ -247,6 +256,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->team = ds_team_new(c->threads, err);
     if (!f->team)
         return -1;
+    ds_forward_enter(f, -1);
     f->exec = (struct ds_exec){.threads = c->threads,
                                .team = f->team,
                                .run = run_team,
@@ -274,7 +284,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
         return -1;
     if (c->place)
         *c->place = (struct ds_place){.doing = DS_DOING_PREPARE, .op = DS_OP_MATMUL};
-    if (ds_model_prepare(f->m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
+    if (ds_model_prepare_set(f->m, &c->kernels, c->threads, err) != 0 ||
         ds_forward_ranks_new(f, err) != 0 || reserve_scratch(f, err) != 0)
         return -1;
     if (c->place)
@@ -465,7 +475,7 @@ int ds_forward_run(struct ds_forward *f, const struct ds_batch *batch, struct ds
         return -1;
     /* A no-op unless another pass over the same model prepared its weights for another kernel in
      * between. */
-    if (ds_model_prepare(f->m, f->config.kernels.op[DS_OP_MATMUL], f->config.threads, err) != 0)
+    if (ds_model_prepare_set(f->m, &f->config.kernels, f->config.threads, err) != 0)
         return -1;
     if (probe && ds_probe_begin_call(probe, (uint32_t)batch->phase, (uint32_t)f->rows,
                                      (uint32_t)f->n_seqs, f->rec, f->n_rec, err) != 0)

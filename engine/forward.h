@@ -37,6 +37,9 @@ enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
 void ds_place_text(const struct ds_place *p, const struct ds_kernel_set *kernels, int32_t n_layers,
                    char *out, size_t size);
 
+/* A known change to the rows of one site, made before anybody sees them (mutate.h). */
+struct ds_mutation;
+
 struct ds_forward_config {
     struct ds_kernel_set kernels;
     int dtype; /* DS_F32, DS_BF16, DS_F16: every stage's output is rounded to it */
@@ -52,6 +55,7 @@ struct ds_forward_config {
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
     struct ds_place *place; /* where to say what is being done; NULL: nowhere */
+    struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
 
 /* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad

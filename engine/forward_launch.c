@@ -24,7 +24,7 @@ static void name_launch(int stage, int32_t layer, int32_t n_layers,
 {
     const struct ds_stage_info *s = ds_stage(stage);
     char kernel[160], where[32] = "";
-    ds_kernel_full_name(kernels->op[s->op], kernel, sizeof kernel);
+    ds_kernel_full_name(ds_kernel_set_in(kernels, s->op, layer), kernel, sizeof kernel);
     if (layer >= 0 && layer < n_layers)
         snprintf(where, sizeof where, "layer %d ", (int)layer);
     snprintf(out, size, "%s%s%s%s: %s", where, s->name, *s->part ? "/" : "", s->part, kernel);
@@ -78,6 +78,19 @@ static int32_t launch_rows(const struct ds_forward *f, int stage)
     return stage == DS_ST_LOGITS || stage == DS_ST_TOKEN ? f->n_logits : f->rows;
 }
 
+void ds_forward_enter(struct ds_forward *f, int32_t layer)
+{
+    for (int op = 0; op < DS_OP_COUNT; op++) {
+        const struct ds_kernel *k = ds_kernel_set_in(&f->config.kernels, op, layer);
+        if (k == f->kernel[op])
+            continue;
+        f->kernel[op] = k;
+        for (int stage = 0; stage < DS_ST_COUNT; stage++)
+            if (ds_stage(stage)->op == op)
+                f->launch_known[stage] = 0;
+    }
+}
+
 void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
 {
     const struct ds_stage_info *s = ds_stage(stage);
@@ -90,7 +103,7 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
         snprintf(l->variant, sizeof l->variant, "engine");
         return;
     }
-    const struct ds_kernel *k = f->config.kernels.op[s->op];
+    const struct ds_kernel *k = f->kernel[s->op];
     struct ds_launch_info info;
     memset(&info, 0, sizeof info);
     snprintf(l->variant, sizeof l->variant, "%s", k->name);
@@ -138,7 +151,7 @@ int ds_pass_restore_team(const struct ds_pass *p)
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n)
 {
     struct ds_forward *f = p->f;
-    const struct ds_kernel *k = f->config.kernels.op[ds_stage(stage)->op];
+    const struct ds_kernel *k = f->kernel[ds_stage(stage)->op];
     if (f->config.place)
         *f->config.place = (struct ds_place){.doing = DS_DOING_LAUNCH,
                                              .stage = stage,

@@ -5,6 +5,7 @@
 #include "engine/forward_private.h"
 
 #include "base/dtype.h"
+#include "engine/mutate.h"
 #include "engine/round.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static float *unrounded_twin(const struct ds_forward *f, const float *y)
 
 const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x)
 {
-    const struct ds_kernel *k = f->config.kernels.op[ds_stage(stage)->op];
+    const struct ds_kernel *k = f->kernel[ds_stage(stage)->op];
     const float *twin = k->features & DS_FEATURE_UNROUNDED ? unrounded_twin(f, x) : NULL;
     return twin ? twin : x;
 }
@@ -91,6 +92,8 @@ static int show_at(struct ds_pass *p, int stage, uint32_t site, void *data, size
     if (!f->launch_known[stage])
         ds_pass_describe(f, stage, NULL);
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
+    if (f->config.mutation && f->config.mutation->site == site)
+        ds_mutate_rows(f->config.mutation, data, (size_t)f->rows, (size_t)width * element, element);
     return ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
                          (uint32_t)width, NULL, 0, p->err);
 }
@@ -192,8 +195,7 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .x = x,
                                  .ldx = w->cols,
                                  .w = ds_weight_view(w),
-                                 .prepared =
-                                     ds_model_prepared(f->m, f->config.kernels.op[DS_OP_MATMUL], w),
+                                 .prepared = ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
                                  .bias = bias ? bias->data : NULL,
                                  .y = y,
                                  .ldy = w->rows};
@@ -444,11 +446,15 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
         .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
     memset(f->launch_known, 0, sizeof f->launch_known);
     ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
+    ds_forward_enter(f, p.layer);
     if (before_layers(&p) != 0)
         return -1;
-    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++)
+    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++) {
+        ds_forward_enter(f, p.layer);
         if (layer(&p, &f->m->layers[p.layer]) != 0)
             return -1;
+    }
+    ds_forward_enter(f, p.layer);
     if (rmsnorm(&p, DS_ST_FINAL_NORM, f->resid[0], f->m->final_norm, f->norm) != 0 ||
         choose_tokens(&p) != 0)
         return -1;

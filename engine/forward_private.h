@@ -5,13 +5,10 @@
 
 #include "base/fp_control.h"
 #include "base/team.h"
+#include "dumps/validity.h" /* DS_POISON_BITS */
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
 #include "engine/site_map.h"
-
-/* A quiet NaN that no arithmetic produces: what unwritten memory holds when `poison` is asked for.
- */
-#define DS_POISON_BITS 0x7fd5a5a5u
 
 enum { DS_TWINS = 15, DS_BUFFERS = 15 };
 
@@ -51,6 +48,7 @@ struct ds_forward {
     struct ds_forward_config config;
     struct ds_site_map *map; /* where the probe's sites are */
     struct ds_team *team;
+    const struct ds_kernel *kernel[DS_OP_COUNT]; /* those of the layer at work */
     struct ds_exec exec;
     struct ds_kv_cache cache;
     int64_t d, q_dim, kv_dim, d_ff, vocab;
@@ -137,6 +135,9 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
 
 /* Makes scratch large enough for every op at `rows` rows of the planned call's sequences. */
 int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err);
+
+/* Chooses the kernels of a layer (-1: before the layers; their number: after them). */
+void ds_forward_enter(struct ds_forward *f, int32_t layer);
 
 /* What a stage's kernel reads of these activations: themselves, or their values before rounding. */
 const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x);

@@ -77,10 +77,10 @@ static int cut(const struct ds_weight *w, int64_t from, int64_t k, struct ds_ran
     return 0;
 }
 
-static int prepare(const struct ds_forward *f, const char *name, struct ds_rank_weight *r,
-                   struct ds_error *err)
+static int prepare(const struct ds_forward *f, int32_t layer, const char *name,
+                   struct ds_rank_weight *r, struct ds_error *err)
 {
-    const struct ds_kernel *k = f->config.kernels.op[DS_OP_MATMUL];
+    const struct ds_kernel *k = ds_kernel_set_in(&f->config.kernels, DS_OP_MATMUL, layer);
     char why[128] = "";
     size_t bytes;
     if (!k->prepare || k->prepare(&r->view, &r->prepared, &bytes, why, sizeof why - 1) == 0)
@@ -119,7 +119,7 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
                 struct ds_rank_weight *part = weight_of(f, l, which, r);
                 const int64_t k = w[which]->cols / ranks;
                 if (cut(w[which], r * k, k, part, err) != 0 ||
-                    prepare(f, w[which]->name, part, err) != 0)
+                    prepare(f, l, w[which]->name, part, err) != 0)
                     return -1;
             }
     }

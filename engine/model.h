@@ -80,6 +80,10 @@ struct ds_model {
     void **prepared;      /* [n_weights] what `prepared_by` made of each weight, or NULL */
     size_t *prepared_bytes;
     const struct ds_kernel *prepared_by;
+    /* The same for a second kernel, where one pass has two that repack. */
+    void **also_prepared;
+    size_t *also_bytes;
+    const struct ds_kernel *also_by;
     void *arena; /* one shared mapping that holds all f32 weights */
     size_t arena_bytes;
 };
@@ -130,6 +134,11 @@ int ds_model_check_kernel(int keep, const struct ds_kernel *matmul, struct ds_er
  * at most two copies exist. */
 int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
                      struct ds_error *err);
+struct ds_kernel_set;
+/* The same for every matmul kernel that a set uses: at most two may repack, and then both packings
+ * are kept, three copies in all. */
+int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, int threads,
+                         struct ds_error *err);
 /* What kernel `matmul` prepared for weight w, or NULL. */
 const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *matmul,
                               const struct ds_weight *w);

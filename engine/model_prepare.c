@@ -6,13 +6,26 @@
 
 #include "base/mem.h"
 #include "base/team.h"
+#include "kernels/registry.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+static void drop_also(struct ds_model *m)
+{
+    for (size_t i = 0; m->also_prepared && i < m->n_weights; i++)
+        free(m->also_prepared[i]);
+    free(m->also_prepared);
+    free(m->also_bytes);
+    m->also_prepared = NULL;
+    m->also_bytes = NULL;
+    m->also_by = NULL;
+}
+
 void ds_model_drop_prepared(struct ds_model *m)
 {
+    drop_also(m);
     for (size_t i = 0; m->prepared && i < m->n_weights; i++)
         free(m->prepared[i]);
     free(m->prepared);
@@ -150,11 +163,81 @@ int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int thr
     return rc;
 }
 
+/* Sets the prepared weights aside, to make room for another kernel's; whatever was aside is freed. */
+static void set_aside(struct ds_model *m)
+{
+    drop_also(m);
+    m->also_prepared = m->prepared;
+    m->also_bytes = m->prepared_bytes;
+    m->also_by = m->prepared_by;
+    m->prepared = NULL;
+    m->prepared_bytes = NULL;
+    m->prepared_by = NULL;
+}
+
+static void swap_prepared(struct ds_model *m)
+{
+    void **prepared = m->also_prepared;
+    size_t *bytes = m->also_bytes;
+    const struct ds_kernel *by = m->also_by;
+    m->also_prepared = m->prepared;
+    m->also_bytes = m->prepared_bytes;
+    m->also_by = m->prepared_by;
+    m->prepared = prepared;
+    m->prepared_bytes = bytes;
+    m->prepared_by = by;
+}
+
+int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, int threads,
+                         struct ds_error *err)
+{
+    const struct ds_kernel *packer[2], *k;
+    int n = 0;
+    for (int32_t i = 0; (k = ds_kernel_set_used(set, DS_OP_MATMUL, i)); i++) {
+        if (ds_model_check_kernel(m->keep, k, err) != 0)
+            return -1;
+        if (!k->prepare || (n > 0 && packer[0] == k) || (n > 1 && packer[1] == k))
+            continue;
+        if (n == 2)
+            return ds_fail(err, "matmul/%s, %s and %s each pack the weights in their own way; a "
+                                "pass can have two of them",
+                           packer[0]->name, packer[1]->name, k->name);
+        packer[n++] = k;
+    }
+    if (n < 2)
+        return n ? ds_model_prepare(m, packer[0], threads, err) : 0;
+    for (int i = 0; i < 2; i++) {
+        if (m->prepared_by == packer[i] || m->also_by == packer[i])
+            continue;
+        /* What the other one needs must not be the copy that is freed. */
+        if (m->also_by == packer[1 - i])
+            swap_prepared(m);
+        if (m->prepared_by == packer[1 - i])
+            set_aside(m);
+        else
+            ds_model_drop_prepared(m);
+        void **kept = m->also_prepared;
+        size_t *kept_bytes = m->also_bytes;
+        const struct ds_kernel *kept_by = m->also_by;
+        m->also_prepared = NULL;
+        m->also_bytes = NULL;
+        m->also_by = NULL;
+        int rc = ds_model_prepare(m, packer[i], threads, err);
+        m->also_prepared = kept;
+        m->also_bytes = kept_bytes;
+        m->also_by = kept_by;
+        if (rc != 0)
+            return -1;
+    }
+    return 0;
+}
+
 const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *matmul,
                               const struct ds_weight *w)
 {
-    if (!m->prepared || m->prepared_by != matmul || w < m->weights ||
-        w >= m->weights + m->n_weights)
+    if (w < m->weights || w >= m->weights + m->n_weights)
         return NULL;
-    return m->prepared[w - m->weights];
+    if (m->prepared && m->prepared_by == matmul)
+        return m->prepared[w - m->weights];
+    return m->also_prepared && m->also_by == matmul ? m->also_prepared[w - m->weights] : NULL;
 }

@@ -66,10 +66,10 @@ static int setup(struct ds_pass_bench *b, struct ds_model *m, struct ds_error *e
     if (c->batch < 1 || c->prefill < 0 || fc.capacity > m->hp.context)
         return ds_fail(err, "%s: a pass of %d tokens, batch %d, does not fit its context of %d",
                        m->name, (int)fc.capacity, (int)c->batch, (int)m->hp.context);
-    if (strcmp(c->kernels.op[DS_OP_MATMUL]->name, "openblas") == 0 && !ds_blas_is_open() &&
+    if (ds_kernel_set_uses(&c->kernels, DS_OP_MATMUL, "openblas") && !ds_blas_is_open() &&
         ds_blas_open(NULL, err) != 0)
         return -1;
-    if (ds_model_prepare(m, c->kernels.op[DS_OP_MATMUL], c->threads, err) != 0 ||
+    if (ds_model_prepare_set(m, &c->kernels, c->threads, err) != 0 ||
         ds_forward_new(m, &fc, &b->forward, err) != 0 || make_probe(b, m, err) != 0 ||
         !(b->seqs = ds_calloc((size_t)c->batch, sizeof *b->seqs, "batch", err)) ||
         !(b->tokens = ds_calloc((size_t)fc.max_rows, sizeof *b->tokens, "tokens", err)))

@@ -99,7 +99,7 @@ struct spec {
     int32_t integer[K_INTEGERS];
     uint64_t seed;
     float real[K_LAST_REAL - K_ROPE_BASE + 1];
-    float loud; /* factor of gate and up in layer loud_layer */
+    float loud; /* factor of gate, up and down in layer loud_layer */
     int32_t loud_layer;
     struct channel_bias k_bias[MOST_CHANNELS];
     int32_t n_k_bias;
@@ -374,6 +374,7 @@ struct recipe {
     float centre;              /* then added: 1 for norms, else 0; exact by the choice of bits */
     float factor;              /* of the whole, from the spec; 1: exact, as without it */
     int64_t period;            /* values repeat after so many: heads that are alike; 0 = never */
+    int64_t common;            /* length of a row of values that is added to every row; 0 = none */
     const struct spec *k_bias; /* its channel values are added, or NULL */
 };
 
@@ -411,11 +412,14 @@ static void make_knobs(struct recipe *r, const struct random_source *src,
                 : slot->role == ROLE_ROUTER ? s->real[K_ROUTER_SCALE - K_ROPE_BASE]
                                             : 1.0f;
     r->period = 0;
+    /* Experts that are nearly alike: what they share, and a little of their own. */
+    r->common = slot->role == ROLE_ROUTER && r->factor != 1.0f ? w->cols : 0;
     r->k_bias = NULL;
     if (sscanf(w->name, "blk.%d.", &layer) != 1)
         return;
     if (layer == s->loud_layer && (is_member(slot, AT(gate), AT(gate_exps), AT(gate_shared)) ||
-                                   is_member(slot, AT(up), AT(up_exps), AT(up_shared))))
+                                   is_member(slot, AT(up), AT(up_exps), AT(up_shared)) ||
+                                   is_member(slot, AT(down), AT(down_exps), AT(down_shared))))
         r->factor = s->loud;
     int matrix = is_member(slot, AT(q), AT(k), AT(v)),
         bias = is_member(slot, AT(q_bias), AT(k_bias), AT(v_bias));
@@ -465,6 +469,15 @@ static int random_pick(void *ctx, size_t index, const struct model_slot *slot, s
     return 1;
 }
 
+/* Value number `at` under a key: `bits` random bits as k in [-2^(bits-1), 2^(bits-1)); 2k + 1 is odd
+ * and below 2^bits in size. */
+static float drawn(const struct recipe *r, uint64_t key, int64_t at)
+{
+    uint64_t x = mix(key + (uint64_t)(at + 1) * 0x9e3779b97f4a7c15u);
+    int32_t k = (int32_t)(x >> (64 - r->bits)) - (1 << (r->bits - 1));
+    return (float)(2 * k + 1);
+}
+
 static void random_fill(void *ctx, size_t index, int64_t from, int64_t n, float *dst)
 {
     const struct recipe *r = &((const struct random_source *)ctx)->recipes[index];
@@ -472,14 +485,12 @@ static void random_fill(void *ctx, size_t index, int64_t from, int64_t n, float 
     uint32_t scale_bits = (uint32_t)(127 + r->exponent) << 23;
     float scale;
     memcpy(&scale, &scale_bits, sizeof scale);
-    int shift = 64 - r->bits;
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = r->period ? (from + i) % r->period : from + i;
-        uint64_t x = mix(r->key + (uint64_t)(at + 1) * 0x9e3779b97f4a7c15u);
-        /* `bits` random bits as k in [-2^(bits-1), 2^(bits-1)); 2k + 1 is odd and below 2^bits in
-         * size. */
-        int32_t k = (int32_t)(x >> shift) - (1 << (r->bits - 1));
-        dst[i] = (r->centre + (float)(2 * k + 1) * scale) * r->factor;
+        int64_t at = from + i;
+        dst[i] =
+            (r->centre + drawn(r, r->key, r->period ? at % r->period : at) * scale) * r->factor;
+        if (r->common)
+            dst[i] += drawn(r, ~r->key, at % r->common) * scale;
     }
     for (int32_t c = 0; r->k_bias && c < r->k_bias->n_k_bias; c++) {
         int64_t at = r->k_bias->k_bias[c].channel - from;

@@ -172,11 +172,14 @@ static const struct ds_kernel *shared_packer(const struct sweep_state *st)
 {
     const struct ds_kernel *found = NULL;
     for (size_t a = 0; a < st->s->header->n_arms; a++) {
-        const struct ds_kernel *k = st->settings[a].kernels.op[DS_OP_MATMUL];
-        if (k->prepare && found && found != k)
-            return NULL;
-        if (k->prepare)
-            found = k;
+        const struct ds_kernel *k;
+        for (int32_t i = 0;
+             (k = ds_kernel_set_used(&st->settings[a].kernels, DS_OP_MATMUL, i)); i++) {
+            if (k->prepare && found && found != k)
+                return NULL;
+            if (k->prepare)
+                found = k;
+        }
     }
     return found && !ds_plugin_of(found) ? found : NULL;
 }
@@ -231,8 +234,8 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     char key[sizeof st->key];
     /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
      * one. */
-    c.open_blas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "openblas") == 0 || set->blas_core[0];
-    c.open_cblas = strcmp(set->kernels.op[DS_OP_MATMUL]->name, "cblas") == 0;
+    c.open_blas = ds_kernel_set_uses(&set->kernels, DS_OP_MATMUL, "openblas") || set->blas_core[0];
+    c.open_cblas = ds_kernel_set_uses(&set->kernels, DS_OP_MATMUL, "cblas");
     int n = snprintf(key, sizeof key, "%d %d %d %s", set->dtype, c.open_blas, c.open_cblas,
                      set->blas_core);
     if (set->processes > 1)

@@ -259,7 +259,53 @@ static void unknown_variant(const char *spec, int op, const struct word *w, stru
     free(known);
 }
 
-/* "op=variant" */
+/* Ops of which a pass runs one in all, outside the layers. */
+static int is_outside_layers(int op)
+{
+    return op == DS_OP_EMBED || op == DS_OP_SAMPLE || op == DS_OP_CUSTOM || op == DS_OP_SCHEDULE ||
+           op == DS_OP_PROCESS;
+}
+
+static int layer_number(const struct word *w, size_t at, size_t n)
+{
+    int v = 0;
+    for (size_t i = at; i < at + n; i++) {
+        if (w->text[i] < '0' || w->text[i] > '9' || v > DS_KERNEL_SET_MOST_LAYER)
+            return -1;
+        v = 10 * v + (w->text[i] - '0');
+    }
+    return n == 0 || v > DS_KERNEL_SET_MOST_LAYER ? -1 : v;
+}
+
+/* "3" or "0-3" behind an '@'. */
+static int add_layers(int op, const struct ds_kernel *k, const struct word *layers,
+                      struct ds_kernel_set *out, struct ds_error *err)
+{
+    size_t dash = strcspn(layers->text, "-");
+    int first = layer_number(layers, 0, dash), last = first;
+    if (layers->len >= sizeof layers->text)
+        first = -1;
+    else if (dash < layers->len)
+        last = layer_number(layers, dash + 1, layers->len - dash - 1);
+    if (first < 0 || last < first) {
+        struct ds_buf text = {0};
+        ds_buf_escape(&text, layers->text, (size_t)-1);
+        ds_fail(err, "kernel set: '%s' names no layers", text.data ? text.data : "");
+        ds_buf_free(&text);
+        return ds_hint(err, "write +%s=%s@0-3, or @5 for one layer", op_names[op], k->name);
+    }
+    if (is_outside_layers(op))
+        return ds_fail(err, "kernel set: op %s is not part of a layer", op_names[op]);
+    if (out->n_at >= DS_KERNEL_SET_LAYERS)
+        return ds_fail(err, "kernel set: more than %d layers or ranges of layers",
+                       DS_KERNEL_SET_LAYERS);
+    out->at[out->n_at].kernel = k;
+    out->at[out->n_at].first = (int16_t)first;
+    out->at[out->n_at++].last = (int16_t)last;
+    return 0;
+}
+
+/* "op=variant", "op=variant@layers" */
 static const char * override(const char *spec, const char *p, unsigned *seen,
                              struct ds_kernel_set *out, struct ds_error *err)
 {
@@ -275,17 +321,24 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
         ds_hint(err, "write +%s=pinned", op_names[op]);
         return NULL;
     }
-    if (*seen & (1u << op)) {
+    p = take_word(p + 1, "+@", &variant);
+    if (*p != '@' && *seen & (1u << op)) {
         ds_fail(err, "kernel set: op %s is given a variant twice", op_names[op]);
         return NULL;
     }
+    const struct ds_kernel *k = ds_kernel_find(op, variant.text);
+    if (!k) {
+        unknown_variant(spec, op, &variant, err);
+        return NULL;
+    }
+    if (*p == '@') {
+        struct word layers;
+        p = take_word(p + 1, "+", &layers);
+        return add_layers(op, k, &layers, out, err) == 0 ? p : NULL;
+    }
     *seen |= 1u << op;
-    p = take_word(p + 1, "+", &variant);
-    out->op[op] = ds_kernel_find(op, variant.text);
-    if (out->op[op])
-        return p;
-    unknown_variant(spec, op, &variant, err);
-    return NULL;
+    out->op[op] = k;
+    return p;
 }
 
 size_t ds_kernel_set_count(void)
@@ -295,7 +348,7 @@ size_t ds_kernel_set_count(void)
 
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err)
 {
-    struct ds_kernel_set set;
+    struct ds_kernel_set set = {.n_at = 0};
     struct word w;
     unsigned seen = 0;
     const char *p = take_word(spec, "+", &w);
@@ -305,6 +358,33 @@ int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_e
         if (!(p = override(spec, p + 1, &seen, &set, err)))
             return -1;
     *out = set;
+    return 0;
+}
+
+const struct ds_kernel *ds_kernel_set_in(const struct ds_kernel_set *set, int op, int32_t layer)
+{
+    for (int32_t i = set->n_at; i-- > 0;)
+        if (set->at[i].kernel->op == op && layer >= set->at[i].first && layer <= set->at[i].last)
+            return set->at[i].kernel;
+    return set->op[op];
+}
+
+const struct ds_kernel *ds_kernel_set_used(const struct ds_kernel_set *set, int op, int32_t i)
+{
+    if (i == 0)
+        return set->op[op];
+    for (int32_t k = 0; k < set->n_at; k++)
+        if (set->at[k].kernel->op == op && --i == 0)
+            return set->at[k].kernel;
+    return NULL;
+}
+
+int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *variant)
+{
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(set, op, i)); i++)
+        if (strcmp(k->name, variant) == 0)
+            return 1;
     return 0;
 }
 
@@ -320,8 +400,10 @@ int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *er
 {
     char why[512];
     for (int op = 0; op < DS_OP_COUNT; op++) {
-        const struct ds_kernel *k = set->op[op];
-        if (k && ds_kernel_available(k, why, sizeof why) != 0) {
+        const struct ds_kernel *k;
+        for (int32_t i = 0; (k = ds_kernel_set_used(set, op, i)); i++) {
+            if (ds_kernel_available(k, why, sizeof why) == 0)
+                continue;
             ds_fail(err, "%s/%s cannot run here: %s", op_names[op], k->name, why);
             return ds_hint(err, "use the set pinned or reference, or +%s=pinned", op_names[op]);
         }

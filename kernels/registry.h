@@ -27,17 +27,33 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant);
  * forked. */
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
 
-/* One variant for every op; NULL for an op that has none (custom). */
+/* One variant for every op; NULL for an op that has none (custom). Single layers may have another
+ * one: the last entry of `at` that fits an op and a layer counts. */
+enum { DS_KERNEL_SET_LAYERS = 96, DS_KERNEL_SET_MOST_LAYER = 32000 };
 struct ds_kernel_set {
     const struct ds_kernel *op[DS_OP_COUNT];
+    struct ds_kernel_at_layers {
+        const struct ds_kernel *kernel;
+        int16_t first, last; /* layers, both included; the number of layers: after them */
+    } at[DS_KERNEL_SET_LAYERS];
+    int32_t n_at;
 };
+
+/* The variant of an op in a layer (-1: before the layers; their number: after them). */
+const struct ds_kernel *ds_kernel_set_in(const struct ds_kernel_set *set, int op, int32_t layer);
+/* Variant number i, from 0, of those that the set uses for an op; NULL: no more. Variants given for
+ * layers only come last, and may come twice. */
+const struct ds_kernel *ds_kernel_set_used(const struct ds_kernel_set *set, int op, int32_t i);
+/* Whether it uses op/variant anywhere. */
+int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *variant);
 
 /* The named sets, 0..count-1, in the order they are listed. */
 size_t ds_kernel_set_count(void);
 const char *ds_kernel_set_name(size_t i);
 
 /* Parses the name of a set, such as "vendor" or "pinned", and overrides of single ops:
- * "vendor+attention=pinned+matmul=reference". Unknown names: -1 and an error with the nearest known
+ * "vendor+attention=pinned+matmul=reference", or of an op in single layers: "vendor+matmul=pinned@0-3"
+ * (layer 0 to 3; @5: that one; the number of layers: the head's), as often as one likes. Unknown names: -1 and an error with the nearest known
  * name as its hint. Does not ask for availability. */
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err);
 

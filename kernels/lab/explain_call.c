@@ -123,6 +123,19 @@ static void turned(float *to, const float *from, int64_t n, int64_t row)
     memcpy(to + (n - by), from, (size_t)by * sizeof *to);
 }
 
+/* Rope: positions that a call would have, one after the other from the first of the row's own
+ * sequence on. */
+static int32_t other_number(const struct call *c, const struct ds_explain_input *model, int64_t row)
+{
+    const struct ds_explain_at *at = &c->first->at[c->side];
+    if (c->e->op != DS_OP_ROPE || at->q_len < 1)
+        return model->number;
+    const int64_t first = model->number - (at->row - at->q_first),
+                  number = first + (row + at->q_len - at->q_first % at->q_len) % at->q_len;
+    return number < 0 || number >= c->e->shared.rope.table_positions ? model->number
+                                                                     : (int32_t)number;
+}
+
 static int fill_inputs(struct call *c, struct ds_error *err)
 {
     const struct ds_explain *e = c->e;
@@ -131,7 +144,7 @@ static int fill_inputs(struct call *c, struct ds_error *err)
     if (!c->numbers)
         return -1;
     for (int64_t r = 0; r < c->rows; r++)
-        c->numbers[r] = model->number;
+        c->numbers[r] = other_number(c, model, r);
     for (int i = 0; i < 2; i++) {
         const int64_t n = c->in_width[i];
         c->in[i] =

@@ -213,7 +213,7 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
             n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most);
         return;
     }
-    if (n->terms > 0)
+    if (n->terms > 0 && n->difference <= 2 * n->order_difference.most)
         claim(
             v, DS_EXPLAIN_ROUNDING_ORDER, -1,
             "both sides are as near to the exact result as f32 orders are (A %.3g, B %.3g, orders "
@@ -222,7 +222,8 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
             n->order_difference.most);
     else
         claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
-              "both sides are within f32's rounding of the exact result (A %.3g, B %.3g rms), and "
-              "nothing is added up: the formula is evaluated in another way",
-              n->error[DS_SIDE_A], n->error[DS_SIDE_B]);
+              "both sides are as near to the exact result as f32 is (A %.3g, B %.3g), and B - A "
+              "(%.3g) is more than two orders of addition differ by (up to %.3g): the formula is "
+              "evaluated in another way",
+              n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->difference, n->order_difference.most);
 }

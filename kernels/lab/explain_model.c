@@ -584,11 +584,12 @@ static void look_at_elements(struct stats *t, int side, struct ds_explain_noise 
 }
 
 /* Each row's elements are the exact ones times one factor: that of its largest element, held by the
- * others. Of the rows' factors the one farthest from 1; 0: it is not so, or they are all 1. */
-static double ratio_of(const struct stats *t, int side, double noise)
+ * others, and it leaves over a quarter of the error at most. Of the rows' factors the one farthest
+ * from 1; 0: it is not so. */
+static double ratio_of(const struct stats *t, int side, const struct ds_explain_noise *noise)
 {
     const size_t rows = t->m.e->n_rows, n = t->n / rows;
-    double worst = 1;
+    double worst = 1, left = 0;
     for (size_t r = 0; r < rows; r++) {
         const double *want = t->want + r * n;
         const float *got = t->side[side] + r * n;
@@ -598,13 +599,17 @@ static double ratio_of(const struct stats *t, int side, double noise)
                 most = fabs(want[i]);
                 ratio = (double)got[i] / want[i];
             }
-        for (size_t i = 0; i < n; i++)
-            if (!(fabs((double)got[i] - ratio * want[i]) <= 8 * noise + fabs(want[i]) * 0x1p-20))
+        for (size_t i = 0; i < n; i++) {
+            const double d = fabs((double)got[i] - ratio * want[i]);
+            if (!(d <= 8 * noise->order_error.most + fabs(want[i]) * 0x1p-20))
                 return 0;
+            left += d * d;
+        }
         if (fabs(ratio - 1) > fabs(worst - 1))
             worst = ratio;
     }
-    return t->n / rows > 2 && isfinite(worst) && fabs(worst - 1) > 0x1p-18 ? worst : 0;
+    left = sqrt(left / (double)t->n);
+    return n > 2 && isfinite(worst) && 4 * left <= noise->error[side] ? worst : 0;
 }
 
 static void gamma_share(const struct stats *t, struct ds_explain_noise *out)
@@ -697,7 +702,7 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
     run_formats(&t, out);
     for (int s = 0; s < DS_SIDES; s++) {
         look_at_elements(&t, s, out);
-        out->ratio[s] = ratio_of(&t, s, out->order_error.most);
+        out->ratio[s] = ratio_of(&t, s, out);
     }
     gamma_share(&t, out);
     release(&t);

@@ -69,6 +69,87 @@ test_no_drift() {
     has "$dir/err" "nothing to explain: no row differs"
 }
 
+# Every op, also where inputs differ: each side's kernel gives its bits on its own inputs.
+test_every_op() {
+    record --kernels pinned,split+rope=fused+silu_mul=fused --batch 3 --slot middle --dump all --dump-rows 1000 --page-size 4
+    for site in 0,attn_norm 1,q_proj 1,q_rope 1,kv_write/k 1,attn_out 1,resid_attn 1,act 1,down logits; do
+        ds explain "$dir/r.h5" $site -m $model --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    done
+    has "$dir/out" '"inputs_equal":false'
+    ds explain "$dir/r.h5" 1,attn_out -m $model
+    expect 0
+    has "$dir/out" "values: "
+    [ "$(tail -n 1 "$dir/out")" = "explain: layer 1 attn_out: its inputs differ already; each side's own kernel gives its bits on its own inputs" ]
+}
+
+test_lower_precision() {
+    record --kernels pinned,pinned+matmul=tf32 --batch 1
+    ds explain "$dir/r.h5" -m $model
+    expect 0
+    [ "$(tail -n 1 "$dir/out")" = "explain: layer 0 q_proj: lower-precision: the measured orders give every bit of both sides, and B's has inputs rounded to TF32" ]
+    record --kernels pinned,pinned+matmul=q8 --batch 1 --force
+    ds explain "$dir/r.h5" -m $model
+    has "$dir/out" "B is "
+    has "$dir/out" "with x and weights in 8-bit blocks of 32"
+}
+
+# Sums over ranks; parts of a sum.
+test_ranks() {
+    four=random:llama,layers=2,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=512
+    record -m $four --kernels pinned,pinned+matmul=split-k --tp 2 --batch 1 --dump all --dump-rows 100
+    ds explain "$dir/r.h5" 0,o_proj/r1 -m $four --json
+    expect 0
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    ds explain "$dir/r.h5" 0,allreduce/o_proj -m $four --json
+    expect 0
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    has "$dir/out" '"words":"'
+}
+
+# Sites whose inputs differ already: B is the healed pass, and what only inherits has no reason of its own.
+test_healed() {
+    record --kernels pinned,split --batch 1
+    for site in 1,attn_norm 1,q_proj 1,attn_out logits; do
+        ds explain "$dir/r.h5" $site -m $model --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+        has "$dir/out" '"inputs_equal":true'
+        has "$dir/out" '"healed":true'
+        has "$dir/out" '"kind":"rounding-order"'
+    done
+    ds explain "$dir/r.h5" 1,resid_attn -m $model
+    expect 2
+    has "$dir/err" "layer 1 resid_attn only inherits: in the pass that was healed"
+}
+
+# A kernel without an order: what its launches give is counted.
+test_repeats() {
+    ds run -m $model --tokens $prompt -n 2 --repeat 4 --threads 2 --slot first --chunk 0 --mode prefill --batch 1 \
+        --kernels pinned+matmul=atomic --dump all -o "$dir/u.h5" -q
+    expect 1
+    ds explain "$dir/u.h5" -m $model
+    expect 0
+    has "$dir/out" "order of A    none: "
+    has "$dir/out" "in 32 launches "
+}
+
+# OpenBLAS on the real model's weights: two orders, each of two trees, that give all elements of both sides.
+test_real_model() {
+    [ -f "${DRIFTSCOPE_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/driftscope}/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
+        skip "the real model is not in the cache"
+    ds run --tokens 504,2365,6354,16438 -n 1 --repeat 1 --batch 1,4,8 --threads 1 --slot first --chunk 0 --mode prefill \
+        --blas-core Haswell -o "$dir/real.h5" -q
+    [ "$code" -eq 1 ] || skip "no OpenBLAS with the core Haswell here"
+    for arm in 1 2; do
+        ds explain "$dir/real.h5" 0,q_proj --arm $arm --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+        has "$dir/out" '"kind":"rounding-order","why":"the measured orders, in f32 on the same inputs, give every bit'
+    done
+}
+
 # Compiled and run with nothing but libhdf5; what it prints are both sides' bits.
 test_reproducer() {
     need pkg-config

@@ -8,6 +8,7 @@
 #include "tests/unit/dumps/synthetic_sweep.h"
 
 #include <jansson.h>
+#include <math.h>
 
 static uint32_t openblas(const struct cell *c)
 {
@@ -197,7 +198,8 @@ static void test_census_of_repeats(void **state)
     ds_render_runs(&m.r, &m.out);
     ds_buf_add(&m.out, "", 1);
     assert_non_null(strstr(m.out.data, "arm 0         5 trials, 2 different runs"));
-    assert_non_null(strstr(m.out.data, "repeats 0 and 1 first differ at layer 0 q_proj, position 3"));
+    assert_non_null(
+        strstr(m.out.data, "repeats 0 and 1 first differ at layer 0 q_proj, position 3"));
     assert_non_null(strstr(m.out.data, "4 of 5 trials agree there, 2 values"));
     ds_buf_free(&m.out);
     ds_render_verdict_text(&m.r, &m.out);
@@ -240,6 +242,64 @@ static void test_json_writes_nan_and_inf_as_strings(void **state)
     json_t *j = parse(&m);
     assert_string_equal(str(json_object_get(j, "first_drift"), "max_abs"), "Inf");
     json_decref(j);
+    done(&m);
+    sweep_free(&s);
+}
+
+/* Other experts come before another token; both are told, each with its own margin. */
+static void test_experts_that_changed(void **state)
+{
+    (void)state;
+    static const struct ds_discrete experts = {.found = 1,
+                                               .stage = "router_ids",
+                                               .factor = "batch",
+                                               .value = "4",
+                                               .arm = 1,
+                                               .request = 0,
+                                               .step = 2,
+                                               .a = 6,
+                                               .b = 4,
+                                               .margin = 0.25,
+                                               .layer = 1,
+                                               .position = 11,
+                                               .swapped = {{6, 4, 0.25}, {1, 3, (double)NAN}},
+                                               .n_swapped = 2},
+                                    token = {.found = 1,
+                                             .stage = "token",
+                                             .factor = "batch",
+                                             .value = "4",
+                                             .arm = 1,
+                                             .step = 3,
+                                             .a = 50,
+                                             .b = 60,
+                                             .margin = 0.5};
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    s.tag = openblas;
+    sweep_run(&s, 1);
+    make(&s, &m);
+    m.v.expert_change = m.v.discrete = experts;
+    m.v.token_change = token;
+    json_t *j = parse(&m), *first = json_object_get(j, "first_discrete"),
+           *swapped = json_object_get(first, "swapped"),
+           *tokens = json_object_get(json_object_get(j, "tokens"), "first_divergence");
+    assert_string_equal(str(first, "stage"), "router_ids");
+    assert_has(first, "layer position step request a b margin factor value");
+    assert_int_equal(json_array_size(swapped), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(swapped, 1), "b")), 3);
+    assert_string_equal(str(json_array_get(swapped, 1), "margin"), "NaN");
+    assert_string_equal(str(tokens, "stage"), "token");
+    assert_int_equal(json_integer_value(json_object_get(tokens, "b")), 60);
+    json_decref(j);
+    ds_buf_free(&m.out);
+    ds_render_verdict_text(&m.r, &m.out);
+    ds_buf_add(&m.out, "", 1);
+    assert_non_null(strstr(m.out.data,
+                           "experts       first others at layer 1, position 11, step 2: "
+                           "expert 4 instead of 6, margin 0.25 nats, expert 3 instead "
+                           "of 1 (batch 4)\n"));
+    assert_non_null(strstr(m.out.data, "step 3: 60 instead of 50, margin 0.5 nats (batch 4)"));
     done(&m);
     sweep_free(&s);
 }
@@ -574,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_census_of_repeats),
         cmocka_unit_test(test_json_without_trials),
         cmocka_unit_test(test_json_writes_nan_and_inf_as_strings),
+        cmocka_unit_test(test_experts_that_changed),
         cmocka_unit_test(test_text_ends_with_the_answer),
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_hostile_names_are_escaped),

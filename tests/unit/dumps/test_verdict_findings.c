@@ -1,4 +1,5 @@
 /* test_verdict_findings.c: labels, sizes, kinds, tokens, and what is said of the record itself. */
+#include "dumps/validity.h"
 #include "tests/unit/dumps/verdict_fixture.h"
 
 /* ---- labels ---------------------------------------------------------------------------------- */
@@ -373,9 +374,12 @@ static void test_constant_and_copied_captures_are_noted(void **state)
             *sweep_find(t, 7, p, &row); /* down: the same buffer in both layers */
     }
     run_verdict(&s, &v);
-    assert_int_equal(v.n_notes, 2);
-    assert_non_null(strstr(v.notes[0], "k_proj"));
-    assert_non_null(strstr(v.notes[1], "down"));
+    assert_int_equal(v.validity->n_items, 2);
+    assert_int_equal(v.validity->items[0].kind, DS_VALIDITY_CONSTANT);
+    assert_non_null(strstr(v.validity->items[0].text, "k_proj"));
+    assert_int_equal(v.validity->items[1].kind, DS_VALIDITY_LAYERS);
+    assert_non_null(strstr(v.validity->items[1].text, "down"));
+    assert_int_equal(v.validity->items[1].sites, 2);
     ds_verdict_free(&v);
     sweep_free(&s);
 }

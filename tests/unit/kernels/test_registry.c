@@ -88,6 +88,42 @@ static void test_set_names(void **state)
     }
 }
 
+/* Variants for single layers: the last one that fits counts, and everything used is found. */
+static void test_layers_of_a_set(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct ds_kernel_set set;
+    assert_ok(ds_kernel_set_parse("vendor+matmul=pinned@0-3+matmul=split-k@2+rmsnorm=split@7", &set,
+                                  &err),
+              err);
+    static const char *const want[] = {"openblas", "pinned", "pinned",
+                                       "split-k",  "pinned", "openblas"};
+    for (int32_t layer = -1; layer < 5; layer++)
+        assert_string_equal(ds_kernel_set_in(&set, DS_OP_MATMUL, layer)->name, want[layer + 1]);
+    assert_string_equal(ds_kernel_set_in(&set, DS_OP_RMSNORM, 7)->name, "split");
+    assert_string_equal(ds_kernel_set_in(&set, DS_OP_RMSNORM, 8)->name,
+                        set.op[DS_OP_RMSNORM]->name);
+    assert_string_equal(ds_kernel_set_used(&set, DS_OP_MATMUL, 0)->name, "openblas");
+    assert_string_equal(ds_kernel_set_used(&set, DS_OP_MATMUL, 1)->name, "pinned");
+    assert_string_equal(ds_kernel_set_used(&set, DS_OP_MATMUL, 2)->name, "split-k");
+    assert_null(ds_kernel_set_used(&set, DS_OP_MATMUL, 3));
+    assert_true(ds_kernel_set_uses(&set, DS_OP_MATMUL, "split-k"));
+    assert_false(ds_kernel_set_uses(&set, DS_OP_MATMUL, "atomic"));
+    static const char *const bad[] = {"vendor+matmul=pinned@",      "vendor+matmul=pinned@-1",
+                                      "vendor+matmul=pinned@1-",    "vendor+matmul=pinned@3-1",
+                                      "vendor+matmul=pinned@99999", "vendor+matmul=pinned@1.5",
+                                      "vendor+embed=pinned@1",      "vendor+matmul=pinned@1@2",
+                                      "vendor+matmul=pinned@1-2-3", "vendor+matmul=nothing@1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (ds_kernel_set_parse(bad[i], &set, &err) == 0)
+            fail_msg("%s was taken", bad[i]);
+    char many[4096] = "vendor";
+    for (int i = 0; i <= DS_KERNEL_SET_LAYERS; i++)
+        strcat(many, "+matmul=pinned@1");
+    assert_int_equal(ds_kernel_set_parse(many, &set, &err), -1);
+}
+
 static void test_set_errors(void **state)
 {
     static const struct {
@@ -109,7 +145,7 @@ static void test_set_errors(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct ds_kernel_set set = {{NULL}};
+        struct ds_kernel_set set = {.n_at = 0};
         struct ds_error err = {{0}, {0}};
         assert_int_equal(ds_kernel_set_parse(cases[i].spec, &set, &err), -1);
         if (!strstr(err.msg, cases[i].msg) || !strstr(err.hint, cases[i].hint)) {
@@ -414,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_sets),
         cmocka_unit_test(test_set_names),
+        cmocka_unit_test(test_layers_of_a_set),
         cmocka_unit_test(test_set_errors),
         cmocka_unit_test(test_isa),
         cmocka_unit_test(test_available),

@@ -1,0 +1,106 @@
+# test_census.sh: repeats that go on until something is known, busy neighbours, and the search for kernels, from outside.
+. tests/cli/lib.sh
+
+model="random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9"
+sweep="-m $model --tokens 5,9,1,44,23,8,2,60,31 -n 1 --threads 1"
+few="--slot first --neighbours copies --chunk 0 --mode prefill"
+
+test_until_stable_chooses_the_number() {
+    ds run $sweep $few --batch 1 --kernels pinned --until-stable 0.4 --load 2 -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "1 arm, 7 trials"
+    has "$dir/out" "a flake rate above 39.3 % of an arm's trials is excluded at 95 %"
+    ds run -m "$model" --resume "$dir/a.h5"
+    expect 0
+    has "$dir/out" "1 arm, 7 trials"
+    ds run $sweep $few --batch 1,2 --kernels pinned+matmul=atomic --until-stable 40% -o "$dir/b.h5"
+    expect 1
+    has "$dir/out" "2 arms, 4 trials"
+    ds run -m "$model" --resume "$dir/b.h5"
+    expect 1
+    has "$dir/out" "2 arms, 4 trials"
+    ds show "$dir/b.h5" --runs
+    expect 1
+    has "$dir/out" "arm 1         2 trials, 2 different runs"
+    ds show "$dir/b.h5" --runs --sites
+    expect 2
+    for bad in 0 1 -1 x 200% nan 0.1x; do
+        ds run $sweep $few --until-stable=$bad --no-record
+        expect 2
+        has "$dir/err" "no rate between 0 and 1"
+    done
+    ds run $sweep $few --batch 1 --kernels pinned --until-stable 0.1 --repeat 3 --no-record
+    expect 0
+    has "$dir/err" "takes 30 equal trials"
+}
+
+test_bisect_finds_and_goes_on() {
+    ds bisect $sweep --kernels pinned+matmul=split-k,pinned --batch 1,4 --state "$dir/state"
+    expect 1
+    has "$dir/out" "bisect: matmul/split-k brings the difference in; with matmul as in pinned the logits agree"
+    has "$dir/out" "shown by --kernels pinned+matmul=split-k"
+    cp "$dir/state" "$dir/whole"
+    sed -n 1,2p "$dir/whole" >"$dir/state"
+    ds bisect $sweep --kernels pinned+matmul=split-k,pinned --batch 1,4 --state "$dir/state"
+    expect 1
+    cmp "$dir/state" "$dir/whole"
+    ds bisect $sweep --kernels pinned+matmul=split-k,pinned --batch 1,4 --state "$dir/state" --json
+    expect 1
+    has "$dir/out" '"schema": "driftscope.bisect/1"'
+    has "$dir/out" '"passes": 0'
+    ds bisect $sweep --kernels pinned+matmul=split-k,pinned --batch 1,5 --state "$dir/state"
+    expect 2
+    has "$dir/err" "is not the state of this search"
+    echo "01 1" >>"$dir/state"
+    ds bisect $sweep --kernels pinned+matmul=split-k,pinned --batch 1,4 --state "$dir/state"
+    expect 2
+    has "$dir/err" "is no outcome of this search"
+}
+
+test_bisect_answers() {
+    ds bisect $sweep --kernels reference,pinned --batch 1,4
+    expect 0
+    has "$dir/out" "bisect: same: the logits agree"
+    ds bisect $sweep --kernels pinned+matmul=atomic,pinned --batch 1,4
+    expect 1
+    has "$dir/out" "bisect: unstable"
+    ds bisect $sweep --kernels pinned,pinned+matmul=split-k@1+rmsnorm=split --batch 1
+    expect 2
+    has "$dir/err" "single layers"
+    ds bisect $sweep --kernels reference,pinned --per-layer
+    expect 1
+    ds bisect $sweep --kernels reference,pinned --compare tokens
+    expect 0
+    ds bisect $sweep --kernels pinned --batch 4
+    expect 2
+    ds bisect $sweep --batch 1,2,3
+    expect 2
+    has "$dir/err" "more than two values"
+    ds bisect $sweep --batch 1,2 --threads 1,2
+    expect 2
+}
+
+test_inert_fixtures_are_named() {
+    ds run $sweep $few --batch 1 --kernels pinned --repeat 1 --mutate --no-record
+    expect 0
+    has "$dir/out" "fixture       57 of 57 changes"
+    hasnt "$dir/out" "suspect"
+    ds run -m "$model" --tokens 5,5,5 -n 0 --threads 1 $few --batch 1 --kernels pinned --repeat 1 --mutate -o "$dir/inert.h5"
+    expect 0
+    has "$dir/out" "suspect       the fixture is inert under a shift of positions at embed"
+    ds show "$dir/inert.h5" --json
+    has "$dir/out" '"what": "inert-fixture"'
+}
+
+test_kernels_of_single_layers() {
+    ds run $sweep $few --batch 1,4 --kernels pinned,pinned+matmul=split-k@1 --repeat 1 --no-record
+    expect 1
+    has "$dir/out" "first drift   layer 1 q_proj, matmul/split-k"
+    for bad in pinned+matmul=split-k@ pinned+matmul=split-k@x pinned+matmul=split-k@2-1 pinned+embed=reference@0 \
+        pinned+matmul=split-k@3 pinned+matmul=nothing@1 pinned+matmul=split-k@-1; do
+        ds run $sweep $few --kernels $bad --no-record
+        expect 2
+    done
+}
+
+run_tests
