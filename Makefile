@@ -193,6 +193,9 @@ demo: ## install what is missing, build, fetch the model, run the main job, show
 
 bench: all ## time kernels, passes and probes on this machine
 	@$(BUILD)/driftscope bench
+.PHONY: benchdiff
+benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside h5diff if it is here
+	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records
 
 # ---- the machine --------------------------------------------------------------------------------------------------------------
 .PHONY: deps

@@ -140,9 +140,11 @@ const struct ds_verb_def ds_verbs[] = {
      "Reads a record, also one that is still growing or was cut short, and prints its verdict.",
      show_examples},
     {DS_VERB_DIFF, "diff", "RECORD RECORD", NULL, 2, 2, 0,
-     "compare two records of the same sites",
-     "Compares two records row by row: other kernels, library core, weights or hyperparameters. What differs in the "
-     "setting is named first, then the first site whose output differs although its inputs do not.",
+     "compare two records",
+     "Compares two records row by row: other kernels, builds, machines, weights, hyperparameters, or parts of the work "
+     "(other batches, chunks, steps, sites, layers, the beginning of the prompt). What differs in the setting is named "
+     "first, then the first site whose output differs although its inputs do not; what has no partner is listed. "
+     "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
      diff_examples},
     {DS_VERB_KERNELS, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
@@ -289,8 +291,8 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"sites", 0, "WHICH", RUN_ALONE, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
-    {"hold", 0, "SIZE", RUN, "2G", DS_OPT_SIZE, NULL, 0, 0,
-     "memory for the reference rows; what does not fit goes to a temporary file"},
+    {"hold", 0, "SIZE", RUN | DIFF, "2G", DS_OPT_SIZE, NULL, 0, 0,
+     "memory for the reference rows; what does not fit goes to a temporary file (diff: for dumped rows that are read ahead)"},
     {"no-heal", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
     {"dump", 0, "WHICH", RUN_ALONE, "origins", 0, "none|first|origins|all", 0, 0,
@@ -347,6 +349,18 @@ const struct ds_option_def ds_option_defs[] = {
      "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
     {"runs", 0, NULL, SHOW, NULL, 0, NULL, 0, 0,
      "what the repeats of every arm gave: different runs, where they part, how often a trial disagrees"},
+    {"ulp", 0, "N", DIFF, NULL, DS_OPT_NUMBER, NULL, 1, INT64_MAX,
+     "elements up to N units of the last place of their own format apart count as equal"},
+    {"atol", 0, "X", DIFF, NULL, 0, NULL, 0, 0,
+     "elements with |a - b| <= X count as equal; an element passes if any of --ulp, --atol, --rtol that is given holds"},
+    {"rtol", 0, "X", DIFF, NULL, 0, NULL, 0, 0,
+     "elements with |a - b| <= X * |a| count as equal, a of the first record"},
+    {"nmse", 0, "X", DIFF, NULL, 0, NULL, 0, 0,
+     "rows with sum (a - b)^2 <= X * sum a^2 count as equal, whatever their elements"},
+    {"only", 0, "WHICH", DIFF, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "compare only these sites: layers=0-3,7,stages=attn_out,kv_write/k,parts=k,ops=matmul; may be repeated"},
+    {"ignore", 0, "WHICH", DIFF, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "let differences at these sites not count, in the same form; they still are inputs of what follows"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
 

@@ -105,6 +105,7 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "reference_arm", json_integer(own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
+    json_object_set_new(j, "sites_between", json_integer(f->between));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "rows_in_call", json_integer(f->rows_in_call));
     json_object_set_new(j, "reference_rows_in_call", json_integer(f->ref_rows_in_call));
@@ -454,6 +455,24 @@ static json_t *range_json(const struct ds_render *r)
     return j;
 }
 
+static json_t *tolerance_json(const struct ds_diff *d)
+{
+    const struct ds_tolerance *t = &d->options.tolerance;
+    json_t *j = json_object();
+    if (!ds_tolerance_given(t)) {
+        json_decref(j);
+        return json_null();
+    }
+    json_object_set_new(j, "ulp", whole(t->ulp));
+    json_object_set_new(j, "atol", real(t->atol));
+    json_object_set_new(j, "rtol", real(t->rtol));
+    json_object_set_new(j, "nmse", real(t->nmse));
+    json_object_set_new(j, "rows_excused", whole(d->excused));
+    json_object_set_new(j, "rows_beyond", whole(d->exceeding));
+    json_object_set_new(j, "rows_not_dumped", whole(d->not_dumped));
+    return j;
+}
+
 static json_t *diff_json(const struct ds_render *r)
 {
     json_t *j = json_object(), *items = json_array();
@@ -468,7 +487,13 @@ static json_t *diff_json(const struct ds_render *r)
     }
     json_object_set_new(j, "a", text(r->path));
     json_object_set_new(j, "b", text(r->path_b));
+    json_t *unpaired = json_object();
+    json_object_set_new(unpaired, "a", whole(r->diff->unpaired[0]));
+    json_object_set_new(unpaired, "b", whole(r->diff->unpaired[1]));
     json_object_set_new(j, "pairs", whole(r->diff->pairs));
+    json_object_set_new(j, "unpaired_digests", unpaired);
+    json_object_set_new(j, "sites_ignored", whole(r->diff->n_ignored));
+    json_object_set_new(j, "tolerance", tolerance_json(r->diff));
     json_object_set_new(j, "differences", items);
     return j;
 }

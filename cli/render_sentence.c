@@ -186,31 +186,59 @@ void ds_render_next(const struct ds_render *r, struct ds_buf *out)
     ds_buf_free(&b);
 }
 
-/* The first differing setting of two records: beside the place it is what one looks for. */
+static void add_against(const struct ds_diff_item *x, struct ds_buf *out)
+{
+    ds_render_name(out, x->name);
+    ds_buf_puts(out, " ");
+    ds_render_name(out, x->a ? x->a : "none");
+    ds_buf_puts(out, " against ");
+    ds_render_name(out, x->b ? x->b : "none");
+}
+
+/* How the kernels at the first drift were launched, as far as it is not said yet: two fields at
+ * most, and no names of variants, which stand beside the place. */
+static void add_launch(const struct ds_render *r, const struct ds_diff_item *told,
+                       struct ds_buf *out)
+{
+    for (size_t i = 0, n = 0; i < r->diff->n_items && n < 2; i++) {
+        const struct ds_diff_item *x = &r->diff->items[i];
+        if (x->kind != DS_DIFF_LAUNCH || strcmp(x->name, "op") == 0 ||
+            strcmp(x->name, "variant") == 0 || strncmp(x->name, "threads ", 8) == 0 ||
+            (told && (strcmp(x->name, told->name) == 0 ||
+                      (told->kind == DS_DIFF_LIBRARY && strstr(x->name, "BLAS core")) ||
+                      (x->a && x->b && told->a && told->b && strcmp(x->a, told->a) == 0 &&
+                       strcmp(x->b, told->b) == 0))))
+            continue;
+        ds_buf_puts(out, n++ ? ", " : "; ");
+        add_against(x, out);
+    }
+}
+
+/* The first differing setting of two records, and their launches: beside the place it is what one
+ * looks for. */
 static void add_setting(const struct ds_render *r, struct ds_buf *out)
 {
     static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
                                 DS_DIFF_FACTOR};
-    for (size_t k = 0; r->diff && k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < r->diff->n_items; i++) {
+    const struct ds_diff_item *told = NULL;
+    if (!r->diff)
+        return;
+    for (size_t k = 0; k < sizeof order / sizeof *order && !told; k++)
+        for (size_t i = 0; i < r->diff->n_items && !told; i++) {
             const struct ds_diff_item *x = &r->diff->items[i];
             /* A core by the name the library gives says more than the one asked for. */
-            if (x->kind != order[k] || (k == 2 && strcmp(x->name, "blas-core") == 0))
-                continue;
-            ds_buf_puts(out, "; ");
-            if (x->kind == DS_DIFF_WEIGHT || x->kind == DS_DIFF_HPARAM)
-                ds_buf_printf(out, "%s ", ds_diff_kind_name(x->kind));
-            ds_render_name(out, x->name);
-            if (x->kind == DS_DIFF_WEIGHT) {
-                ds_buf_puts(out, " differs");
-                return;
-            }
-            ds_buf_puts(out, " ");
-            ds_render_name(out, x->a ? x->a : "none");
-            ds_buf_puts(out, " against ");
-            ds_render_name(out, x->b ? x->b : "none");
-            return;
+            if (x->kind == order[k] && !(k == 2 && strcmp(x->name, "blas-core") == 0))
+                told = x;
         }
+    if (told && told->kind == DS_DIFF_WEIGHT) {
+        ds_buf_puts(out, "; weight ");
+        ds_render_name(out, told->name);
+        ds_buf_puts(out, " differs");
+    } else if (told) {
+        ds_buf_puts(out, told->kind == DS_DIFF_HPARAM ? "; hyperparameter " : "; ");
+        add_against(told, out);
+    }
+    add_launch(r, told, out);
 }
 
 static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
@@ -221,7 +249,7 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
     ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     ds_render_kernel(out, f->op, f->variant);
-    if (f->label == DS_LABEL_UNKNOWN)
+    if (f->label == DS_LABEL_UNKNOWN || f->between)
         ds_buf_puts(out, " or a kernel before it");
     if (!v->stable) {
         ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
@@ -274,8 +302,19 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
         ds_buf_puts(out, v->nonfinite.only_padding ? " in padding rows only" : "");
     }
+    if (r->diff && r->diff->excused)
+        ds_buf_printf(out, "; %" PRIu64 " differing rows within the tolerance", r->diff->excused);
+    if (r->diff && r->diff->not_dumped)
+        ds_buf_printf(out, "; %" PRIu64 " rows not excused: their bytes are not in both records",
+                      r->diff->not_dumped);
+    if (r->diff && r->diff->n_ignored && v->result != DS_RESULT_INCOMPARABLE)
+        ds_buf_printf(out, "; %zu of %zu sites compared",
+                      r->diff->header.n_sites - r->diff->n_ignored, r->diff->header.n_sites);
     /* What the answer does not rest on belongs to the answer. */
     ds_render_failed_words(r, out);
+    if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
+        ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
+                      r->diff->unpaired[0], r->diff->unpaired[1]);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
                       r->damaged == 1 ? "" : "s");

@@ -82,11 +82,34 @@ static size_t most_differences(int kind)
     return kind == DS_DIFF_ARM ? 3 : 8;
 }
 
+/* What was left out of the comparison, or excused in it, by the options. */
+static void add_terms(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_diff *d = r->diff;
+    if (d && d->n_ignored) {
+        ds_render_head(r, "sites", out);
+        ds_buf_printf(out, "%zu of %zu compared\n", d->header.n_sites - d->n_ignored,
+                      d->header.n_sites);
+    }
+    if (!d || !ds_tolerance_given(&d->options.tolerance))
+        return;
+    ds_render_head(r, "tolerance", out);
+    ds_buf_printf(out, "%" PRIu64 " differing rows excused, %" PRIu64 " beyond it", d->excused,
+                  d->exceeding);
+    if (d->not_dumped)
+        ds_buf_printf(
+            out, ",\n%14s%" PRIu64 " that it cannot excuse: their bytes are not in both records",
+            "", d->not_dumped);
+    ds_buf_puts(out, "\n");
+}
+
 static void add_differences(const struct ds_render *r, struct ds_buf *out)
 {
     size_t of_kind[DS_DIFF_KINDS] = {0};
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
         const struct ds_diff_item *x = &r->diff->items[i];
+        if (x->kind == DS_DIFF_LAUNCH) /* told beside the first drift */
+            continue;
         if (++of_kind[x->kind] > most_differences(x->kind))
             continue;
         ds_render_head(r, ds_diff_kind_name(x->kind), out);
@@ -101,6 +124,13 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
         if (of_kind[k] > most_differences(k))
             ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "",
                           of_kind[k] - most_differences(k), ds_diff_kind_name(k));
+    if (r->diff && (r->diff->unpaired[0] || r->diff->unpaired[1])) {
+        ds_render_head(r, "unpaired", out);
+        ds_buf_printf(out,
+                      "%" PRIu64 " digests of A and %" PRIu64
+                      " of B have no partner in the arms compared\n",
+                      r->diff->unpaired[0], r->diff->unpaired[1]);
+    }
 }
 
 static void add_factors(const struct ds_render *r, struct ds_buf *out)
@@ -233,6 +263,45 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "%14s%s\n", "", f->structure);
 }
 
+/* "tile 64 against 128, threads 1 against 2"; 0 if there is nothing to tell. */
+static int add_launches(const struct ds_render *r, struct ds_buf *out)
+{
+    size_t n = 0, column = 14;
+    for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
+        const struct ds_diff_item *x = &r->diff->items[i];
+        if (x->kind != DS_DIFF_LAUNCH)
+            continue;
+        struct ds_buf item = {0};
+        ds_render_name(&item, x->name);
+        ds_buf_puts(&item, " ");
+        ds_render_name(&item, x->a ? x->a : "none");
+        ds_buf_puts(&item, " against ");
+        ds_render_name(&item, x->b ? x->b : "none");
+        if (n == 0)
+            ds_buf_printf(out, "%14s", "");
+        add_item(out, item.data, item.len, n++ == 0, &column);
+        out->failed |= item.failed;
+        ds_buf_free(&item);
+    }
+    ds_buf_puts(out, n ? "\n" : "");
+    return n > 0;
+}
+
+/* Where sites are missing on a side, the nearest ones before them are the inputs. */
+static void add_between(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+{
+    const struct ds_header *h = r->diff ? &r->diff->header : r->header;
+    ds_buf_printf(out, "%14sor at one of %u sites before it that were not recorded on both sides",
+                  "", f->between);
+    if (f->between_first < h->n_sites) {
+        const struct ds_site *s = &h->sites[f->between_first];
+        ds_buf_printf(out, ",\n%14sfrom ", "");
+        ds_render_place(out, s->layer, s->stage, s->part);
+        ds_buf_puts(out, " on; what they read is equal");
+    }
+    ds_buf_puts(out, "\n");
+}
+
 static void add_first(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
@@ -244,7 +313,9 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, ", ");
     ds_render_kernel(out, f->op, f->variant);
     ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
-    if (f->label == DS_LABEL_ORIGIN)
+    if (f->label == DS_LABEL_ORIGIN && f->between)
+        add_between(r, f, out);
+    else if (f->label == DS_LABEL_ORIGIN)
         ds_buf_printf(out, "%14sits inputs are equal, and so are the %u sites before it\n", "",
                       f->site);
     else if (f->label == DS_LABEL_UNKNOWN)
@@ -265,7 +336,10 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     add_profile(f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
     ds_render_name(out, f->why);
-    ds_buf_printf(out, "\n%14s", "");
+    ds_buf_puts(out, "\n");
+    if (add_launches(r, out))
+        return;
+    ds_buf_printf(out, "%14s", "");
     struct ds_buf mine = {0}, theirs = {0};
     add_launch(f->launch, f->blas_core, &mine);
     add_launch(f->ref_launch, f->ref_blas_core, &theirs);
@@ -558,6 +632,7 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     }
     add_factors(r, out);
     add_switches(r, out);
+    add_terms(r, out);
     add_differences(r, out);
     add_unstable(r, out);
     ds_render_census(r, out);

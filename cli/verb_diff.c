@@ -1,9 +1,13 @@
-/* verb_diff.c: `driftscope diff A B`: two records of the same sites. Reads only. */
+/* verb_diff.c: `driftscope diff A B`: two records. Reads only. */
 #include "cli/cli.h"
 #include "cli/render_profile.h"
 
+#include "base/mem.h"
 #include "dumps/diff.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct sides {
@@ -56,20 +60,90 @@ static int render(const struct ds_options *o, const struct ds_render *r, const s
     return 0;
 }
 
-static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
-                struct ds_error *err)
+/* A tolerance that is no positive number would excuse nothing, or everything. */
+static int read_real(const struct ds_options *o, const char *name, double *out,
+                     struct ds_error *err)
+{
+    const char *text = ds_opt_text(o, name);
+    char *end;
+    if (!text)
+        return 0;
+    errno = 0;
+    *out = strtod(text, &end);
+    if (end == text || *end || !isfinite(*out) || !(*out > 0))
+        return ds_fail(err, "--%s: %s is not a positive number", name, text);
+    return 0;
+}
+
+static int read_tolerance(const struct ds_options *o, struct ds_tolerance *t, struct ds_error *err)
+{
+    int64_t ulp = 0;
+    if (ds_opt_given(o, "ulp") && ds_opt_int(o, "ulp", 1, INT64_MAX, &ulp, err) != 0)
+        return -1;
+    t->ulp = (uint64_t)ulp;
+    return read_real(o, "atol", &t->atol, err) != 0 || read_real(o, "rtol", &t->rtol, err) != 0 ||
+                   read_real(o, "nmse", &t->nmse, err) != 0
+               ? -1
+               : 0;
+}
+
+/* All texts of an option; malloc'ed. */
+static int read_texts(const struct ds_options *o, const char *name, const char *const **out,
+                      size_t *n, struct ds_error *err)
+{
+    *n = ds_opt_count(o, name);
+    const char **list = ds_calloc(*n, sizeof *list, name, err);
+    for (size_t i = 0; list && i < *n; i++)
+        list[i] = ds_opt_at(o, name, i);
+    *out = list;
+    return list ? 0 : -1;
+}
+
+static int read_options(const struct ds_options *o, struct ds_diff_options *d, struct sides *sides,
+                        struct ds_error *err)
+{
+    uint64_t hold;
+    if (ds_opt_size(o, "hold", &hold, err) != 0 || read_tolerance(o, &d->tolerance, err) != 0 ||
+        read_texts(o, "only", &d->only, &d->n_only, err) != 0 ||
+        read_texts(o, "ignore", &d->ignore, &d->n_ignore, err) != 0)
+        return -1;
+    for (int side = 0; side < 2; side++)
+        ds_record_hold(sides->record[side], hold / 2);
+    return 0;
+}
+
+/* What could not be believed may have differed: that is no pass. */
+static int exit_code_of(const struct ds_options *o, const struct ds_render *r,
+                        const struct ds_diff *d)
+{
+    int code = ds_verdict_exit(r->v);
+    size_t rows = 0;
+    for (size_t i = 0; i < d->n_items; i++)
+        rows += d->items[i].kind == DS_DIFF_DAMAGE;
+    if (rows) {
+        ds_cli_note(o, "%zu dumped row%s could not be believed; exit code %d", rows,
+                    rows == 1 ? "" : "s", ds_cli_exit(o, DS_EXIT_ERROR));
+        code = DS_EXIT_ERROR;
+    } else if (r->damaged && code == DS_EXIT_SAME) {
+        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r->damaged,
+                    ds_cli_exit(o, DS_EXIT_ERROR));
+        code = DS_EXIT_ERROR;
+    }
+    return ds_cli_exit(o, code);
+}
+
+static int compare(const struct ds_options *o, const struct ds_diff_options *options,
+                   struct sides *sides, int *exit_code, struct ds_error *err)
 {
     struct ds_source a, b;
     struct ds_diff d;
     struct ds_buf out = {0};
-    struct ds_diff_options options = {side_blob, sides};
     ds_source_record(&a, sides->record[0]);
     ds_source_record(&b, sides->record[1]);
-    if (ds_diff_make(&a, &b, &options, &d, err) != 0)
+    if (ds_diff_make(&a, &b, options, &d, err) != 0)
         return -1;
     struct ds_header header = d.header; /* names of the model come from A, sites from both */
     memcpy(header.model_name, a.header->model_name, sizeof header.model_name);
-    header.n_layers = a.header->n_layers;
     struct ds_render r = {
         .o = o,
         .header = &header,
@@ -83,9 +157,20 @@ static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
     int rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_cli_exit(o, ds_verdict_exit(&d.verdict));
+    *exit_code = exit_code_of(o, &r, &d);
     ds_buf_free(&out);
     ds_diff_free(&d);
+    return rc;
+}
+
+static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
+                struct ds_error *err)
+{
+    struct ds_diff_options options = {.blob = side_blob, .ctx = sides};
+    int rc = read_options(o, &options, sides, err);
+    rc = rc ? rc : compare(o, &options, sides, exit_code, err);
+    free((void *)options.only);
+    free((void *)options.ignore);
     return rc;
 }
 

@@ -128,7 +128,7 @@ static int list_cells(const struct ds_analysis *a, const struct arm_table *t, st
     qsort(o, n, sizeof *o, by_step);
     for (size_t site = 0; site < a->n_sites; site++)
         for (size_t i = 0; i < n && r->n_cells < t->unstable_cells; i++)
-            if (t->state[site * a->n_rows + o[i].row] == CELL_UNSTABLE)
+            if (t->state[site * a->n_rows + o[i].row] == CELL_UNSTABLE && !is_ignored(a, site))
                 r->cell[r->n_cells++] = site * a->n_rows + o[i].row;
     free(o);
     return 0;

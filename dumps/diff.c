@@ -11,9 +11,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",          "weight", "weight bytes", "packed weight",
-        "hyperparameter", "option", "factor",       "library",
-        "environment",    "site",   "arm"};
+        "model",  "weight", "weight bytes", "packed weight", "hyperparameter", "option",
+        "prompt", "factor", "library",      "environment",   "site",           "arm",
+        "rows",   "launch", "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -60,12 +60,12 @@ static int joined_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct d
 
 /* 1 and *out filled if both sides' bytes are dumped and alike in format and length. */
 static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, struct ds_drift *out,
-                    struct ds_error *err)
+                    int *side, struct ds_error *err)
 {
     struct ds_blob x = {0}, y = {0};
-    int rc = o->blob(o->ctx, 0, a, &x, err);
+    int rc = o->blob(o->ctx, *side = 0, a, &x, err);
     if (rc == 1)
-        rc = o->blob(o->ctx, 1, b, &y, err);
+        rc = o->blob(o->ctx, *side = 1, b, &y, err);
     if (rc == 1 && strcmp(x.dtype, y.dtype) == 0 && x.elements == y.elements) {
         int dtype = ds_dtype_parse(x.dtype);
         if (dtype >= 0 && x.elements <= x.bytes / ds_dtype_size(dtype) &&
@@ -81,33 +81,31 @@ static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, str
     return rc;
 }
 
-/* Adds sizes of the drifting rows at one site to B's first trial of the pair. Damage in a dump
- * costs the size, not the verdict. */
+/* Adds sizes of the drifting rows at one site to B's first trial of the pair. A dump that is damaged
+ * is listed: it costs the size, and the answer is no pass. */
 static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_t site,
                      uint32_t arm, uint32_t ref, struct ds_error *err)
 {
-    size_t rows = ds_analysis_rows(d->analysis), cap = 0;
+    size_t rows = ds_analysis_rows(d->analysis);
     struct ds_trial_data *t = (struct ds_trial_data *)ds_analysis_trial(d->analysis, arm);
-    cap = t->n_drifts;
     for (size_t i = 0; i < rows; i++) {
         uint64_t a, b;
+        uint32_t row;
         if (!ds_analysis_digest(d->analysis, ref, site, i, &a) ||
-            !ds_analysis_digest(d->analysis, arm, site, i, &b) || a == b)
+            !ds_analysis_digest(d->analysis, arm, site, i, &b) || a == b ||
+            !ds_analysis_find_row(d->analysis, arm, i, &row))
             continue;
-        struct ds_drift x = {.site = site, .ref_arm = ref, .digest = b, .ref_digest = a};
-        if (size_row(o, a, b, &x, NULL) != 1)
-            continue;
-        const struct ds_row_key *key = ds_analysis_row(d->analysis, i);
-        while (x.row < t->n_rows && (t->rows[x.row].request != key->request ||
-                                     t->rows[x.row].position != key->position ||
-                                     t->rows[x.row].occurrence != key->occurrence))
-            x.row++;
-        if (x.row == t->n_rows)
-            continue;
-        size_t room = cap;
-        if (ds_grow(&t->drifts, &room, t->n_drifts + 1, sizeof *t->drifts, "sizes", err) != 0)
+        struct ds_drift x = {
+            .site = site, .row = row, .ref_arm = ref, .digest = b, .ref_digest = a};
+        struct ds_error what = {{0}, {0}};
+        int side, rc = size_row(o, a, b, &x, &side, &what);
+        if (rc < 0 && diff_damage(d, site, ds_analysis_row(d->analysis, i), side, &what, err) != 0)
             return -1;
-        cap = room;
+        if (rc != 1)
+            continue;
+        if (ds_grow(&t->drifts, &d->cap_drifts, t->n_drifts + 1, sizeof *t->drifts, "sizes", err) !=
+            0)
+            return -1;
         t->drifts[t->n_drifts++] = x;
     }
     return 0;
@@ -140,14 +138,26 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     int rc = diff_settings(out, a, b, err);
     rc = rc ? rc : diff_join(out, a, b, err);
     rc = rc ? rc : diff_mark_sites(out, err);
+    rc = rc ? rc : diff_filter(out, err);
     if (rc == 0) {
         struct ds_analysis_options how = {.only_factor = "record",
-                                          .data_differs = out->data_differs};
+                                          .data_differs = out->data_differs,
+                                          .ignored = out->ignored,
+                                          .prompt_of = out->prompt_of};
+        int changed = 0;
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
                                          joined_get,   out,           joined_blob};
         rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
+        rc = rc ? rc : diff_excuse(out, &changed, err);
+        if (rc == 0 && changed) {
+            ds_analysis_free(out->analysis);
+            out->analysis = NULL;
+            rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
+        }
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
         rc = rc ? rc : add_sizes(out, options, err);
+        rc = rc ? rc : diff_note_rows(out, err);
+        rc = rc ? rc : diff_note_launch(out, err);
     }
     if (rc == 1) { /* incomparable: the reason is already there */
         out->verdict.result = DS_RESULT_INCOMPARABLE;
@@ -174,13 +184,19 @@ void ds_diff_free(struct ds_diff *d)
         free(d->trials[i].captures);
         free(d->trials[i].nonfinites);
         free(d->trials[i].drifts);
+        if (d->own_digests)
+            free(d->own_digests[i]);
     }
+    free(d->own_digests);
+    free(d->ignored);
     for (size_t i = 0; i < d->header.n_arms; i++)
         free(d->header.arms[i].values);
     free(d->items);
     free(d->trials);
     free(d->arm_of);
+    free(d->prompt_of);
     free(d->data_differs);
+    free(d->site_only);
     free(d->header.arms);
     free(d->header.factors);
     free(d->header.sites);

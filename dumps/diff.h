@@ -4,6 +4,7 @@
 #ifndef DS_DIFF_H
 #define DS_DIFF_H
 
+#include "dumps/tolerance.h"
 #include "dumps/verdict.h"
 
 /* What differs beside the digests. `a` or `b` is NULL where that side has none. */
@@ -13,15 +14,20 @@ enum ds_diff_kind {
     DS_DIFF_WEIGHT_BYTES /* the same numbers from other bytes of the file */,
     DS_DIFF_PACKED /* as its matmul kernel packed it, from equal numbers */,
     DS_DIFF_HPARAM,
-    DS_DIFF_OPTION /* of the run, and one that says how numbers are computed */,
-    DS_DIFF_FACTOR /* one value in each record, not the same */,
-    DS_DIFF_LIBRARY /* BLAS core as the trials saw it */,
+    DS_DIFF_OPTION,  /* of the run */
+    DS_DIFF_PROMPT,  /* one is the beginning of the other */
+    DS_DIFF_FACTOR,  /* no common value: it is what is compared */
+    DS_DIFF_LIBRARY, /* BLAS core as the trials saw it */
     DS_DIFF_ENVIRONMENT,
-    DS_DIFF_SITE /* recorded on one side only */,
-    DS_DIFF_ARM /* no partner, or no complete trial */,
+    DS_DIFF_SITE,   /* recorded on one side only */
+    DS_DIFF_ARM,    /* no partner, or no complete trial */
+    DS_DIFF_ROWS,   /* on one side only, in all pairs */
+    DS_DIFF_LAUNCH, /* of the kernel at the first drift, or of its trial */
+    DS_DIFF_DAMAGE, /* dumped rows that could not be believed */
     DS_DIFF_KINDS
 };
-/* "model" "weight" "weight bytes" "packed weight" "hyperparameter" "option" "factor" "library" "environment" "site" "arm" */
+/* "model" "weight" "weight bytes" "packed weight" "hyperparameter" "option" "prompt" "factor" "library" "environment"
+ * "site" "arm" "rows" "launch" "damage" */
 const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {
@@ -34,12 +40,23 @@ struct ds_diff_options {
      * -1 error. NULL: no sizes. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
     void *ctx;
+    /* Which sites count, each text like "layers=0-3,5,stages=attn_out,kv_write/k,parts=k,ops=matmul":
+     * a site fits a text if it fits every key in it. With `only`, the sites that fit one of its texts;
+     * of those, the ones that fit no text of `ignore`. A name that no site has is an error. */
+    const char *const *only, *const *ignore;
+    size_t n_only, n_ignore;
+    struct ds_tolerance tolerance; /* none set: bits */
 };
 
 struct ds_diff {
     struct ds_diff_item *items;
     size_t n_items;
-    size_t pairs; /* arms compared */
+    size_t pairs;         /* arms compared */
+    uint64_t unpaired[2]; /* digests of the paired arms that the other side does not have */
+    size_t n_ignored;     /* sites that do not count */
+    /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
+     * that it cannot excuse, since their bytes are not in the records. */
+    uint64_t excused, exceeding, not_dumped;
     struct ds_verdict
         verdict; /* factor "record"; arm and ref_arm are numbers in the joined source below */
     /* The two records as one: arm 2p is pair p of A, 2p + 1 of B. */
@@ -47,9 +64,15 @@ struct ds_diff {
     struct ds_source joined;
     struct ds_header header; /* arrays owned, texts borrowed from both sides */
     struct ds_trial_data *trials;
-    size_t n_trials;
-    uint32_t *arm_of;             /* [header.n_arms] number in its own record */
-    uint8_t *data_differs;        /* [header.n_sites] the site's kernel was given other weights or
+    size_t n_trials, cap_drifts;        /* room for sizes in the trial that has them */
+    const struct ds_prompt *prompts[2]; /* where they have other lengths */
+    const struct ds_prompt *
+        *prompt_of;         /* [header.n_arms] the subject's prompt; NULL when both are the same */
+    uint32_t *arm_of;       /* [header.n_arms] number in its own record */
+    uint8_t *site_only;     /* [header.n_sites] 1: only A knows the site, 2: only B */
+    uint8_t *ignored;       /* [header.n_sites] NULL: every site counts */
+    uint64_t **own_digests; /* [n_trials] a trial's digests where some are excused, else NULL */
+    uint8_t *data_differs;  /* [header.n_sites] the site's kernel was given other weights or
                                      hyperparameters */
     struct ds_analysis *analysis; /* NULL when incomparable */
 };

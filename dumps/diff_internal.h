@@ -1,4 +1,4 @@
-/* diff_internal.h: what diff.c, diff_setting.c and diff_join.c share. */
+/* diff_internal.h: what the files diff*.c share. */
 #ifndef DS_DIFF_INTERNAL_H
 #define DS_DIFF_INTERNAL_H
 
@@ -16,6 +16,12 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
 /* Fills d->data_differs from the items, once the sites are joined. */
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 
+/* diff_arms.c: pairs the arms: fills factors and arms of d->header, d->arm_of and d->pairs.
+ * joined[side][arm] = number in the joined header or UINT32_MAX; malloc'ed also after a failure, the
+ * caller frees. 1: incomparable. */
+int diff_pair_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
+                   struct ds_error *err);
+
 /* diff_join.c: joins sites, edges, arms and trials. 1: incomparable. */
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);
@@ -23,5 +29,19 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
 /* verdict_packed.c: lists weights of equal numbers that the same kernel packed into other bytes. */
 int diff_packed(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
                 struct ds_error *err);
+/* diff_filter.c: fills d->ignored from the options, once the sites are joined. 1: nothing is left. */
+int diff_filter(struct ds_diff *d, struct ds_error *err);
+
+/* diff_tolerance.c: gives every row that differs from A's within the tolerance A's digest, in a copy
+ * of its trial's digests. Needs d->analysis; *changed tells that it is to be made again. */
+int diff_excuse(struct ds_diff *d, int *changed, struct ds_error *err);
+/* Lists a dumped row that could not be believed. */
+int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, int side,
+                const struct ds_error *what, struct ds_error *err);
+
+/* diff_note.c: what is listed once the verdict is known: rows without a partner, and how the kernels
+ * at the first drift were launched. */
+int diff_note_rows(struct ds_diff *d, struct ds_error *err);
+int diff_note_launch(struct ds_diff *d, struct ds_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* diff_join.c: makes one source of two: sites by name, arms by equal factor values. Nothing that
- * only one side has is dropped silently: it becomes an item. */
+/* diff_join.c: makes one source of two: sites by name, edges of both, and the trials of the arms that
+ * diff_arms.c paired. Nothing that only one side has is dropped silently: it becomes an item. */
 #include "dumps/diff_internal.h"
 
 #include <stdio.h>
@@ -16,6 +16,13 @@ static int refuse(struct ds_diff *d, const char *what, const char *name, const c
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
+/* What follows the layers is the same place whatever their number. */
+static void place_after(struct ds_site *s, int32_t n_layers, int32_t most)
+{
+    if (s->layer == n_layers)
+        s->layer = most;
+}
+
 static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 {
     if (a->layer != b->layer)
@@ -25,14 +32,14 @@ static int site_cmp(const struct ds_site *a, const struct ds_site *b)
 }
 
 struct site_ref {
-    const struct ds_site *site;
+    struct ds_site site;
     uint32_t index;
 };
 
 static int ref_cmp(const void *pa, const void *pb)
 {
     const struct site_ref *a = pa, *b = pb;
-    return site_cmp(a->site, b->site);
+    return site_cmp(&a->site, &b->site);
 }
 
 static void site_name(const struct ds_site *s, char *text, size_t size)
@@ -44,8 +51,6 @@ static int check_common(struct ds_diff *d, const struct ds_site *a, const struct
 {
     char name[80], x[16], y[16];
     site_name(a, name, sizeof name);
-    if (strcmp(a->dtype, b->dtype) != 0)
-        return refuse(d, "is stored in other formats", name, a->dtype, b->dtype);
     if (a->width != b->width && a->width && b->width) {
         snprintf(x, sizeof x, "%u", a->width);
         snprintf(y, sizeof y, "%u", b->width);
@@ -54,13 +59,17 @@ static int check_common(struct ds_diff *d, const struct ds_site *a, const struct
     return 0;
 }
 
-static int add_site(struct ds_diff *d, const struct ds_site *s, int only, struct ds_error *err)
+static int add_site(struct ds_diff *d, const struct ds_site *s, int32_t n_layers, int only,
+                    struct ds_error *err)
 {
     char name[80];
-    d->header.sites[d->header.n_sites++] = *s;
+    struct ds_site *own = &d->header.sites[d->header.n_sites++];
+    *own = *s;
+    place_after(own, n_layers, d->header.n_layers);
     if (only < 0)
         return 0;
-    site_name(s, name, sizeof name);
+    d->site_only[d->header.n_sites - 1] = (uint8_t)(only + 1);
+    site_name(own, name, sizeof name);
     return diff_add(d, DS_DIFF_SITE, name, only == 0 ? "recorded" : NULL,
                     only == 1 ? "recorded" : NULL, err);
 }
@@ -74,14 +83,18 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
     uint32_t *partner = ds_calloc(b->n_sites, sizeof *partner, "sites", err); /* 1 + index in A */
     uint8_t *shared = ds_calloc(a->n_sites, 1, "sites", err);
     d->header.sites = ds_calloc(a->n_sites + b->n_sites, sizeof *d->header.sites, "sites", err);
-    int rc = in_a && partner && shared && d->header.sites ? 0 : -1;
+    d->site_only = ds_calloc(a->n_sites + b->n_sites, 1, "sites", err);
+    int rc = in_a && partner && shared && d->header.sites && d->site_only ? 0 : -1;
     size_t common = 0;
-    for (size_t i = 0; rc == 0 && i < a->n_sites; i++)
-        in_a[i] = (struct site_ref){&a->sites[i], (uint32_t)i};
+    for (size_t i = 0; rc == 0 && i < a->n_sites; i++) {
+        in_a[i] = (struct site_ref){a->sites[i], (uint32_t)i};
+        place_after(&in_a[i].site, a->n_layers, d->header.n_layers);
+    }
     if (rc == 0 && a->n_sites)
         qsort(in_a, a->n_sites, sizeof *in_a, ref_cmp);
     for (size_t j = 0; rc == 0 && j < b->n_sites; j++) {
-        struct site_ref want = {&b->sites[j], 0};
+        struct site_ref want = {b->sites[j], 0};
+        place_after(&want.site, b->n_layers, d->header.n_layers);
         struct site_ref *hit =
             a->n_sites ? bsearch(&want, in_a, a->n_sites, sizeof want, ref_cmp) : NULL;
         if (!hit || shared[hit->index])
@@ -89,15 +102,15 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
         shared[hit->index] = 1;
         partner[j] = hit->index + 1;
         common++;
-        rc = check_common(d, hit->site, &b->sites[j]);
+        rc = check_common(d, &hit->site, &b->sites[j]);
     }
     for (size_t i = 0, j = 0; rc == 0 && (i < a->n_sites || j < b->n_sites);) {
         if (j < b->n_sites && !partner[j]) {
             map[1][j] = (uint32_t)d->header.n_sites;
-            rc = add_site(d, &b->sites[j++], 1, err);
+            rc = add_site(d, &b->sites[j++], b->n_layers, 1, err);
         } else if (i < a->n_sites) {
             map[0][i] = (uint32_t)d->header.n_sites;
-            rc = add_site(d, &a->sites[i], shared[i] ? -1 : 0, err);
+            rc = add_site(d, &a->sites[i], a->n_layers, shared[i] ? -1 : 0, err);
             i++;
             if (j < b->n_sites && partner[j] == i)
                 j++;
@@ -149,121 +162,6 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
             e[unique++] = e[i];
     d->header.edges = e;
     d->header.n_edges = unique;
-    return 0;
-}
-
-/* ---- arms ------------------------------------------------------------------------------------ */
-
-struct key_factor { /* one factor that arms are paired by */
-    const char *name;
-    int64_t in[2]; /* index in each header, -1 = not there: its arms count as having the other
-                      side's base value */
-};
-
-static int64_t factor_index(const struct ds_header *h, const char *name)
-{
-    for (size_t f = 0; f < h->n_factors; f++)
-        if (strcmp(h->factors[f], name) == 0)
-            return (int64_t)f;
-    return -1;
-}
-
-static int one_valued(const struct ds_header *h, int64_t f)
-{
-    for (size_t i = 1; f >= 0 && i < h->n_arms; i++)
-        if (strcmp(h->arms[i].values[f], h->arms[0].values[f]) != 0)
-            return 0;
-    return 1;
-}
-
-/* A factor with one value in each record is no key: if the values differ, it is what is being
- * compared. */
-static int choose_keys(struct ds_diff *d, const struct ds_header *h[2], struct key_factor *keys,
-                       size_t *n, struct ds_error *err)
-{
-    for (int side = 0; side < 2; side++)
-        for (size_t f = 0; f < h[side]->n_factors; f++) {
-            struct key_factor k = {
-                h[side]->factors[f],
-                {factor_index(h[0], h[side]->factors[f]), factor_index(h[1], h[side]->factors[f])}};
-            if (side == 1 && k.in[0] >= 0)
-                continue;
-            if (!one_valued(h[0], k.in[0]) || !one_valued(h[1], k.in[1])) {
-                keys[(*n)++] = k;
-                continue;
-            }
-            const char *x = k.in[0] >= 0 && h[0]->n_arms ? h[0]->arms[0].values[k.in[0]] : NULL;
-            const char *y = k.in[1] >= 0 && h[1]->n_arms ? h[1]->arms[0].values[k.in[1]] : NULL;
-            if (x && y && strcmp(x, y) != 0 && diff_add(d, DS_DIFF_FACTOR, k.name, x, y, err) != 0)
-                return -1;
-        }
-    return 0;
-}
-
-static char *key_value(const struct ds_header *h[2], const struct key_factor *k, int side,
-                       size_t arm)
-{
-    return k->in[side] >= 0 ? h[side]->arms[arm].values[k->in[side]]
-                            : h[!side]->arms[0].values[k->in[!side]];
-}
-
-static int note_arm(struct ds_diff *d, const struct ds_header *h, int side, size_t arm,
-                    const char *why, struct ds_error *err)
-{
-    char text[512];
-    size_t at = 0;
-    for (size_t f = 0; f < h->n_factors && at < sizeof text; f++)
-        if (!one_valued(h, (int64_t)f)) /* what all arms have in common does not tell them apart */
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", at ? ", " : "",
-                                   h->factors[f], h->arms[arm].values[f]);
-    return diff_add(d, DS_DIFF_ARM, at ? text : "the only arm", side == 0 ? why : NULL,
-                    side == 1 ? why : NULL, err);
-}
-
-static int pair_arms(struct ds_diff *d, const struct ds_header *h[2], uint8_t *run[2],
-                     const struct key_factor *keys, size_t n, uint32_t *joined[2],
-                     struct ds_error *err)
-{
-    size_t most = h[0]->n_arms < h[1]->n_arms ? h[0]->n_arms : h[1]->n_arms;
-    d->header.n_factors = n + 1;
-    if (!(d->header.factors = ds_calloc(n + 1, sizeof *d->header.factors, "factors", err)) ||
-        !(d->header.arms = ds_calloc(2 * most + 1, sizeof *d->header.arms, "arms", err)) ||
-        !(d->arm_of = ds_calloc(2 * most + 1, sizeof *d->arm_of, "arms", err)))
-        return -1;
-    static char record[] = "record", a[] = "A", b[] = "B";
-    for (size_t f = 0; f < n; f++)
-        d->header.factors[f] = h[keys[f].in[0] < 0]->factors[keys[f].in[keys[f].in[0] < 0]];
-    d->header.factors[n] = record;
-    for (size_t i = 0; i < h[0]->n_arms; i++) {
-        size_t j = 0;
-        for (; run[0][i] && j < h[1]->n_arms; j++) {
-            size_t f = 0;
-            while (f < n && strcmp(key_value(h, &keys[f], 0, i), key_value(h, &keys[f], 1, j)) == 0)
-                f++;
-            if (f == n && run[1][j] && joined[1][j] == UINT32_MAX)
-                break;
-        }
-        if (!run[0][i] || j == h[1]->n_arms) {
-            if (note_arm(d, h[0], 0, i, run[0][i] ? "only here" : "no complete trial", err) != 0)
-                return -1;
-            continue;
-        }
-        for (int side = 0; side < 2; side++) {
-            size_t at = d->header.n_arms++;
-            if (!(d->header.arms[at].values = ds_calloc(n + 1, sizeof(char *), "arms", err)))
-                return -1;
-            for (size_t f = 0; f < n; f++)
-                d->header.arms[at].values[f] = key_value(h, &keys[f], 0, i);
-            d->header.arms[at].values[n] = side ? b : a;
-            d->arm_of[at] = (uint32_t)(side ? j : i);
-            joined[side][side ? j : i] = (uint32_t)at;
-        }
-        d->pairs++;
-    }
-    for (size_t j = 0; j < h[1]->n_arms; j++)
-        if (joined[1][j] == UINT32_MAX &&
-            note_arm(d, h[1], 1, j, run[1][j] ? "only here" : "no complete trial", err) != 0)
-            return -1;
     return 0;
 }
 
@@ -331,45 +229,23 @@ static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t
     return 0;
 }
 
-static int join_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2],
-                     struct ds_error *err)
+/* The formats in which the paired arms store the rows of a common site. Arms are paired by the factor
+ * dtype, so the first pair speaks for all; what a site says of itself is the base arm's format. */
+static int check_formats(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2])
 {
-    const struct ds_header *h[2] = {s[0]->header, s[1]->header};
-    uint32_t *joined[2] = {NULL, NULL};
-    uint8_t *run[2] = {NULL, NULL};
-    struct key_factor *keys =
-        ds_calloc(h[0]->n_factors + h[1]->n_factors, sizeof *keys, "factors", err);
-    size_t n = 0;
-    int rc = keys ? 0 : -1;
-    for (int side = 0; rc == 0 && side < 2; side++) {
-        joined[side] = ds_calloc(h[side]->n_arms, sizeof *joined[side], "arms", err);
-        run[side] = ds_calloc(h[side]->n_arms, 1, "arms", err);
-        rc = joined[side] && run[side] ? 0 : -1;
-        for (size_t i = 0; rc == 0 && i < h[side]->n_arms; i++)
-            joined[side][i] = UINT32_MAX;
-        for (size_t i = 0; rc == 0 && i < s[side]->n_trials; i++) {
-            const struct ds_trial *info = s[side]->info(s[side]->ctx, i);
-            if (info->arm >= h[side]->n_arms)
-                rc = ds_fail(err, "record %s: trial %zu names arm %u of %zu", side ? "B" : "A", i,
-                             info->arm, h[side]->n_arms);
-            else if (info->pass == DS_PASS_NATURAL)
-                run[side][info->arm] = 1;
-        }
+    for (size_t i = 0, j; i < s[0]->header->n_sites; i++) {
+        for (j = 0; j < s[1]->header->n_sites && map[1][j] != map[0][i]; j++)
+            continue;
+        if (j == s[1]->header->n_sites)
+            continue;
+        char name[80];
+        const char *x = ds_site_dtype(s[0]->header, (uint32_t)i, d->arm_of[0]),
+                   *y = ds_site_dtype(s[1]->header, (uint32_t)j, d->arm_of[1]);
+        site_name(&d->header.sites[map[0][i]], name, sizeof name);
+        if (strcmp(x, y) != 0)
+            return refuse(d, "is stored in other formats", name, x, y);
     }
-    if (rc == 0 && (rc = choose_keys(d, h, keys, &n, err)) == 0 &&
-        (rc = pair_arms(d, h, run, keys, n, joined, err)) == 0 && d->pairs == 0) {
-        snprintf(d->verdict.reason, sizeof d->verdict.reason,
-                 "the records share no arm with a complete trial on both sides");
-        rc = 1;
-    }
-    if (rc == 0)
-        rc = join_trials(d, s, joined, map, err);
-    for (int side = 0; side < 2; side++) {
-        free(joined[side]);
-        free(run[side]);
-    }
-    free(keys);
-    return rc;
+    return 0;
 }
 
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
@@ -378,12 +254,18 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     const struct ds_source *s[2] = {a, b};
     uint32_t *map[2] = {ds_calloc(a->header->n_sites, sizeof(uint32_t), "sites", err),
                         ds_calloc(b->header->n_sites, sizeof(uint32_t), "sites", err)};
+    d->header.n_layers =
+        a->header->n_layers > b->header->n_layers ? a->header->n_layers : b->header->n_layers;
     int rc = map[0] && map[1] ? join_sites(d, a->header, b->header, map, err) : -1;
     rc = rc ? rc : join_edges(d, a->header, b->header, map, err);
-    rc = rc ? rc : join_arms(d, s, map, err);
-    free(map[0]);
-    free(map[1]);
-    d->header.n_layers = a->header->n_layers;
+    uint32_t *joined[2] = {NULL, NULL};
+    rc = rc ? rc : diff_pair_arms(d, s, joined, err);
+    rc = rc ? rc : check_formats(d, s, map);
+    rc = rc ? rc : join_trials(d, s, joined, map, err);
+    for (int side = 0; side < 2; side++) {
+        free(map[side]);
+        free(joined[side]);
+    }
     d->header.n_heads = a->header->n_heads;
     d->header.n_kv_heads = a->header->n_kv_heads;
     d->header.head_dim = a->header->head_dim;

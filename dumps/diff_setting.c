@@ -18,44 +18,64 @@ static int refuse(struct ds_diff *d, const char *fmt, ...)
     return 1;
 }
 
-/* Shapes of the model: another number of layers or heads is another model, not a drift. */
-static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b)
+/* Shapes of the model: another number of heads is another model, not a drift. Another number of
+ * layers may be the same model cut short: what both have is compared. */
+static int compare_shapes(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                          struct ds_error *err)
 {
+    char x[16], y[16];
     if (strcmp(a->model_arch, b->model_arch) != 0)
         return refuse(d, "the models' architectures differ: %s in A, %s in B", a->model_arch,
                       b->model_arch);
     const struct {
         const char *name;
         int32_t a, b;
-    } shape[] = {{"layers", a->n_layers, b->n_layers},
-                 {"heads", a->n_heads, b->n_heads},
+    } shape[] = {{"heads", a->n_heads, b->n_heads},
                  {"key-value heads", a->n_kv_heads, b->n_kv_heads},
                  {"head dimension", a->head_dim, b->head_dim}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (shape[i].a != shape[i].b)
             return refuse(d, "the models' shapes differ: %s %d in A, %d in B", shape[i].name,
                           shape[i].a, shape[i].b);
-    return 0;
+    if (a->n_layers == b->n_layers)
+        return 0;
+    snprintf(x, sizeof x, "%d", a->n_layers);
+    snprintf(y, sizeof y, "%d", b->n_layers);
+    return diff_add(d, DS_DIFF_MODEL, "layers", x, y, err);
 }
 
-static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b)
+static const struct ds_prompt *subject(const struct ds_header *h)
 {
-    size_t n = a->n_prompts < b->n_prompts ? a->n_prompts : b->n_prompts;
-    if ((a->n_prompts == 0) != (b->n_prompts == 0))
-        return refuse(d, "one record has no prompt");
-    for (size_t i = 0; i < n; i++) {
-        const struct ds_prompt *x = &a->prompts[i], *y = &b->prompts[i];
-        if (x->request != 0 && y->request != 0)
-            continue; /* neighbours are part of an arm's setting, the subject is what is compared */
-        if (x->n_tokens != y->n_tokens)
-            return refuse(d, "the prompts differ: %u tokens in A, %u in B", x->n_tokens,
-                          y->n_tokens);
-        for (uint32_t t = 0; t < x->n_tokens; t++)
-            if (x->tokens[t] != y->tokens[t])
-                return refuse(d, "the prompts differ: token %u is %d in A, %d in B", t,
-                              x->tokens[t], y->tokens[t]);
-    }
-    return 0;
+    for (size_t i = 0; i < h->n_prompts; i++)
+        if (h->prompts[i].request == 0)
+            return &h->prompts[i];
+    return NULL;
+}
+
+/* Only the subject's: neighbours are part of an arm's setting. A prompt that is the beginning of the
+ * other can be compared as far as it goes, since a row sees only what stands before it. */
+static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                           struct ds_error *err)
+{
+    const struct ds_prompt *x = subject(a), *y = subject(b);
+    char n[2][48];
+    if (!x || !y)
+        return x || y ? refuse(d, "one record has no prompt") : 0;
+    uint32_t common = x->n_tokens < y->n_tokens ? x->n_tokens : y->n_tokens;
+    for (uint32_t t = 0; t < common; t++)
+        if (x->tokens[t] != y->tokens[t])
+            return refuse(d, "the prompts differ: token %u is %d in A, %d in B", t, x->tokens[t],
+                          y->tokens[t]);
+    if (x->n_tokens == y->n_tokens)
+        return 0;
+    if (common == 0)
+        return refuse(d, "the prompts differ: %u tokens in A, %u in B", x->n_tokens, y->n_tokens);
+    snprintf(n[0], sizeof n[0], "%u tokens", x->n_tokens);
+    snprintf(n[1], sizeof n[1], "%u tokens", y->n_tokens);
+    snprintf(n[y->n_tokens < x->n_tokens], sizeof n[0], "its first %u tokens", common);
+    d->prompts[0] = x;
+    d->prompts[1] = y;
+    return diff_add(d, DS_DIFF_PROMPT, "length", n[0], n[1], err);
 }
 
 static int text_cmp(const void *pa, const void *pb)
@@ -94,21 +114,39 @@ static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, 
     return rc;
 }
 
-static const char *option_of(const struct ds_header *h, const char *name, const char *missing)
+/* An option that one record does not know: it was made when there was no choice yet. */
+static const char *value_before(const char *name)
 {
-    for (size_t i = 0; i < h->n_options; i++)
-        if (strcmp(h->options[i].name, name) == 0)
-            return h->options[i].value;
-    return missing;
+    return strcmp(name, "weights") == 0 ? "f32" : "0";
 }
 
-/* Options under which a kernel runs other code on the same numbers. */
+/* What is dumped changes no number; forced tokens are compared step by step. */
+static int is_of_interest(const char *name)
+{
+    return strncmp(name, "dump", 4) != 0 && strcmp(name, "forced_tokens") != 0;
+}
+
+/* Options of the run that are not factors: history, poison, which sites are digested, and under
+ * which form of the weights a kernel runs other code on the same numbers. */
 static int compare_options(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
                            struct ds_error *err)
 {
-    /* A record that does not say it was made before there was a choice. */
-    const char *x = option_of(a, "weights", "f32"), *y = option_of(b, "weights", "f32");
-    return strcmp(x, y) == 0 ? 0 : diff_add(d, DS_DIFF_OPTION, "weights", x, y, err);
+    struct ds_diff all = {0};
+    int rc = compare_texts(&all, DS_DIFF_OPTION, a->options, a->n_options, b->options, b->n_options,
+                           err);
+    for (size_t i = 0; i < all.n_items; i++) {
+        struct ds_diff_item *x = &all.items[i];
+        const char *before = value_before(x->name);
+        if (rc == 0 && is_of_interest(x->name) &&
+            strcmp(x->a ? x->a : before, x->b ? x->b : before) != 0)
+            rc = diff_add(d, DS_DIFF_OPTION, x->name, x->a ? x->a : before, x->b ? x->b : before,
+                          err);
+        free(x->name);
+        free(x->a);
+        free(x->b);
+    }
+    free(all.items);
+    return rc;
 }
 
 struct named_weight {
@@ -222,7 +260,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
                   struct ds_error *err)
 {
     const struct ds_header *x = a->header, *y = b->header;
-    int rc = compare_shapes(d, x, y);
+    int rc = compare_shapes(d, x, y, err);
     if (rc == 0 && strcmp(x->model_name, y->model_name) != 0)
         rc = diff_add(d, DS_DIFF_MODEL, "model", x->model_name, y->model_name, err);
     rc = rc ? rc : compare_weights(d, x, y, err);
@@ -231,7 +269,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
             : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams,
                             err);
     rc = rc ? rc : compare_options(d, x, y, err);
-    rc = rc ? rc : compare_prompts(d, x, y);
+    rc = rc ? rc : compare_prompts(d, x, y, err);
     rc = rc ? rc : compare_cores(d, a, b, err);
     return rc ? rc
               : compare_texts(d, DS_DIFF_ENVIRONMENT, x->environment, x->n_environment,
@@ -292,6 +330,12 @@ static int reads_weight(const struct ds_site *s, int32_t n_layers, const char *w
     return !stage || strcmp(stage, s->stage) == 0;
 }
 
+/* How many layers there are, and how many tokens could be, changes no kernel's numbers. */
+static int reads_hparam(const char *name)
+{
+    return strcmp(name, "n_layers") != 0 && strcmp(name, "context") != 0;
+}
+
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
 {
     if (!(d->data_differs = ds_calloc(d->header.n_sites, 1, "sites", err)))
@@ -299,7 +343,7 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
     for (size_t i = 0; i < d->n_items; i++)
         for (size_t s = 0; s < d->header.n_sites; s++)
             d->data_differs[s] |=
-                d->items[i].kind == DS_DIFF_HPARAM ||
+                (d->items[i].kind == DS_DIFF_HPARAM && reads_hparam(d->items[i].name)) ||
                 (d->items[i].kind == DS_DIFF_WEIGHT &&
                  reads_weight(&d->header.sites[s], d->header.n_layers, d->items[i].name));
     return 0;

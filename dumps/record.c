@@ -47,6 +47,18 @@ void ds_header_free(struct ds_header *h)
     memset(h, 0, sizeof *h);
 }
 
+const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm)
+{
+    const struct ds_site *s = &h->sites[site];
+    if (strcmp(s->dtype, "i32") == 0 || strcmp(s->stage, "logits") == 0 ||
+        strcmp(s->part, "unrounded") == 0)
+        return s->dtype;
+    for (size_t i = 0; i < h->n_factors && arm < h->n_arms; i++)
+        if (strcmp(h->factors[i], "dtype") == 0)
+            return h->arms[arm].values[i];
+    return s->dtype;
+}
+
 void ds_trial_data_free(struct ds_trial_data *t)
 {
     if (!t)

@@ -91,6 +91,10 @@ struct ds_header {
 };
 /* Frees everything inside; not h itself. */
 void ds_header_free(struct ds_header *h);
+/* The format in which an arm stores the rows of a site: what the site says is the base arm's, and
+ * the factor dtype changes it, except where rows are not activations (whole numbers, logits, values
+ * before rounding). */
+const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm);
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 
@@ -318,6 +322,9 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
  * (the bytes do not have that digest, say). */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+/* How many bytes of dumped rows may be read ahead and kept (default 1 MiB). Rows that are asked for in
+ * the order of the file, as those of a trial are, come in few large reads. */
+void ds_record_hold(struct ds_record *r, uint64_t bytes);
 /* How many trials were begun in the file but are not complete (cut short), and how many failed
  * their checksum. */
 size_t ds_record_incomplete(const struct ds_record *r);

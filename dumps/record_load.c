@@ -188,31 +188,100 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
 
 /* ---- dumped rows ----------------------------------------------------------------------------- */
 
+/* A tensor's digest is the first field of its packed row. */
+static uint64_t tensor_digest(const struct ds_record *r, size_t i)
+{
+    uint64_t digest;
+    memcpy(&digest, r->tensors + i * ds_table_bytes(DS_TABLE_TENSORS), sizeof digest);
+    return digest;
+}
+
+/* The slot of a digest: its row, or the free one where it belongs. Where the record lies in memory is
+ * mixed in: no file can be made to collide. */
+static uint32_t *tensor_slot(const struct ds_record *r, uint64_t digest)
+{
+    uint64_t at = ((digest ^ (uintptr_t)r) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & r->tensor_mask;
+    while (r->tensor_at[at] && tensor_digest(r, r->tensor_at[at] - 1) != digest)
+        at = (at + 1) & r->tensor_mask;
+    return &r->tensor_at[at];
+}
+
 /* Reads /tensors and finds each digest's row. A row that does not have its own checksum is passed
  * over; if a complete trial may rely on it, the table counts as damaged, and a digest that is not
  * found may have been there. */
 static int index_tensors(struct ds_record *r, int *damage, struct ds_error *err)
 {
     size_t n = (size_t)r->length[DS_TABLE_TENSORS], bytes = ds_table_bytes(DS_TABLE_TENSORS);
-    char *packed = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err);
-    struct ds_tensor_row *rows = packed ? ds_calloc(n, sizeof *rows, "dumped rows", err) : NULL;
-    int failed = rows == NULL;
-    for (size_t i = 0; !failed && i < n; i++) {
-        ds_table_unpack(DS_TABLE_TENSORS, &rows[i], packed + i * bytes, 1);
-        struct ds_map_key key = {rows[i].digest, 0, 0, DS_TABLE_TENSORS};
-        if (rows[i].check != ds_checksum_bytes(packed + i * bytes, bytes - sizeof(uint64_t)))
-            r->tensors_damaged |= i < r->tensors_needed;
-        else if (!ds_map_get(&r->tensor_at, &key))
-            failed = ds_map_put(&r->tensor_at, &key, i, err) != 0;
-    }
-    free(packed);
-    if (failed) {
-        free(rows);
-        ds_map_free(&r->tensor_at);
+    uint64_t slots = 16;
+    if (n >= UINT32_MAX / 4)
+        return ds_fail(err, "%s: /tensors: %zu rows are too many", r->path, n);
+    while (slots < 2 * (uint64_t)n)
+        slots *= 2;
+    r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err);
+    r->tensor_at =
+        r->tensors ? ds_calloc((size_t)slots, sizeof *r->tensor_at, "dumped rows", err) : NULL;
+    if (!r->tensor_at) {
+        free(r->tensors);
+        r->tensors = NULL;
         return -1;
     }
-    r->tensors = rows;
+    r->tensor_mask = slots - 1;
+    for (size_t i = 0; i < n; i++) {
+        const char *packed = r->tensors + i * bytes;
+        uint64_t check;
+        memcpy(&check, packed + bytes - sizeof check, sizeof check);
+        uint32_t *slot = tensor_slot(r, tensor_digest(r, i));
+        if (check != ds_checksum_bytes(packed, bytes - sizeof check))
+            r->tensors_damaged |= i < r->tensors_needed;
+        else if (!*slot)
+            *slot = (uint32_t)i + 1;
+    }
     return 0;
+}
+
+enum { USUAL_AHEAD = 1 << 20, MOST_AHEAD = 16 << 20 };
+
+void ds_record_hold(struct ds_record *r, uint64_t bytes)
+{
+    r->ahead.most = bytes == 0 ? 1 : bytes > MOST_AHEAD ? MOST_AHEAD : bytes;
+}
+
+/* Reads from `first` on. Where rows follow each other in the file, twice as much each time; where they
+ * lie apart, no more than is asked for. */
+static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
+                      struct ds_error *err)
+{
+    uint64_t length = r->length[DS_TABLE_TENSOR_BYTES],
+             most = r->ahead.most ? r->ahead.most : USUAL_AHEAD, end = r->ahead.first + r->ahead.n,
+             want = n;
+    if (r->ahead.n && first >= r->ahead.first && first <= end + n)
+        want = 2 * r->ahead.n > most ? most : 2 * r->ahead.n;
+    want = want < n ? n : want;
+    if (n <= length && first <= length - n && want > length - first)
+        want = length - first;
+    free(r->ahead.bytes);
+    r->ahead.n = 0;
+    r->ahead.bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, first, want, damage, err);
+    if (!r->ahead.bytes)
+        return -1;
+    r->ahead.first = first;
+    r->ahead.n = want;
+    return 0;
+}
+
+/* A copy of n bytes of /tensor_bytes. */
+static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
+                          struct ds_error *err)
+{
+    *damage = 0;
+    int held =
+        r->ahead.n >= n && first >= r->ahead.first && first - r->ahead.first <= r->ahead.n - n;
+    if (!held && read_ahead(r, first, n, damage, err) != 0)
+        return NULL;
+    void *copy = ds_calloc((size_t)n, 1, "dumped row", err);
+    if (copy)
+        memcpy(copy, (const char *)r->ahead.bytes + (first - r->ahead.first), (size_t)n);
+    return copy;
 }
 
 /* ds_record_blob, which also tells a damaged file from want of memory. */
@@ -223,19 +292,20 @@ static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
     if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, damage, err) != 0))
         return -1;
     *damage = 1;
-    struct ds_map_key key = {digest, 0, 0, DS_TABLE_TENSORS};
-    const uint64_t *at = ds_map_get(&r->tensor_at, &key);
+    const uint32_t at = *tensor_slot(r, digest);
+    struct ds_tensor_row tensor, *row = &tensor;
     if (!at && r->tensors_damaged)
         return ds_fail(err, "%s: /tensors: damaged; %016llx may have been in it", r->path,
                        (unsigned long long)digest);
     if (!at)
         return 0;
-    const struct ds_tensor_row *row = &r->tensors[*at];
+    ds_table_unpack(DS_TABLE_TENSORS, row,
+                    r->tensors + (size_t)(at - 1) * ds_table_bytes(DS_TABLE_TENSORS), 1);
     size_t size = ds_dtype_size(ds_dtype_parse(row->dtype));
     if (size == 0 || (uint64_t)row->elements * size != row->bytes)
         return ds_fail(err, "%s: /tensors: %016llx: %u elements in %u bytes of an unfitting type",
                        r->path, (unsigned long long)digest, row->elements, row->bytes);
-    void *bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, row->first, row->bytes, damage, err);
+    void *bytes = tensor_bytes(r, row->first, row->bytes, damage, err);
     if (!bytes)
         return -1;
     *damage = 1;

@@ -126,6 +126,18 @@ static int check_extent(struct ds_record *r, int id, hid_t space, int deflated, 
     return 0;
 }
 
+/* Dumped rows are read here and there: with a cache of chunks each of them would cost a whole chunk. */
+static hid_t open_dataset(const struct ds_record *r, int id)
+{
+    if (id != DS_TABLE_TENSOR_BYTES)
+        return H5Dopen2(r->file, ds_table(id)->name, H5P_DEFAULT);
+    hid_t access = H5Pcreate(H5P_DATASET_ACCESS), dataset = -1;
+    if (access >= 0 && H5Pset_chunk_cache(access, 0, 0, H5D_CHUNK_CACHE_W0_DEFAULT) >= 0)
+        dataset = H5Dopen2(r->file, ds_table(id)->name, access);
+    H5Pclose(access);
+    return dataset;
+}
+
 static int open_table(struct ds_record *r, int id, struct ds_error *err)
 {
     const char *name = ds_table(id)->name;
@@ -135,7 +147,7 @@ static int open_table(struct ds_record *r, int id, struct ds_error *err)
         return ds_h5_fail(err, "%s: /%s: is missing", r->path, name);
     if (link.type != H5L_TYPE_HARD)
         return ds_fail(err, "%s: /%s: is a link to elsewhere", r->path, name);
-    if ((r->dataset[id] = H5Dopen2(r->file, name, H5P_DEFAULT)) < 0)
+    if ((r->dataset[id] = open_dataset(r, id)) < 0)
         return ds_h5_fail(err, "%s: /%s: is not a table", r->path, name);
     r->type[id] = ds_h5_type(id);
     hid_t type = H5Dget_type(r->dataset[id]), plist = H5Dget_create_plist(r->dataset[id]);
@@ -418,8 +430,9 @@ void ds_record_close(struct ds_record *r)
     free(r->launches);
     free(r->launches_packed);
     free(r->tensors);
+    free(r->ahead.bytes);
     ds_map_free(&r->block_at);
-    ds_map_free(&r->tensor_at);
+    free(r->tensor_at);
     ds_header_free(&r->header);
     free(r->path);
     free(r);

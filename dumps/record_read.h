@@ -33,9 +33,14 @@ struct ds_record {
     size_t n_blocks, blocks_cap;
     struct ds_launch *launches; /* all of /launches, and their packed bytes; NULL until needed */
     char *launches_packed;
-    struct ds_tensor_row *tensors; /* all of /tensors; NULL until needed */
-    struct ds_map tensor_at;       /* digest -> index in tensors */
+    char *tensors;       /* all of /tensors, packed; NULL until needed */
+    uint32_t *tensor_at; /* [tensor_mask + 1] 1 + row of a digest, by open addressing; 0 = free */
+    uint64_t tensor_mask;
     int tensors_damaged;
+    struct { /* rows of /tensor_bytes that were read last */
+        void *bytes;
+        uint64_t first, n, most; /* most: that may be kept */
+    } ahead;
     int claim; /* descriptor that holds the mark of ds_record_claim; -1 */
 };
 

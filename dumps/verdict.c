@@ -84,6 +84,9 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->skip);
     free(a->call_status);
     free(a->inputs);
+    free(a->gap);
+    free(a->open);
+    free(a->marks);
     free(a);
 }
 
@@ -401,6 +404,37 @@ int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site,
     size_t cell = site * a->n_rows + row;
     *digest = a->arms[arm].digest[cell];
     return a->arms[arm].state[cell] != CELL_ABSENT;
+}
+
+int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row)
+{
+    return arm < a->h->n_arms && row < a->n_rows && a->arms[arm].n_trials &&
+           a->arms[arm].row[row] != NONE;
+}
+
+int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, uint32_t *at)
+{
+    if (!ds_analysis_has_row(a, arm, row))
+        return 0;
+    *at = a->arms[arm].row[row];
+    return 1;
+}
+
+int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site)
+{
+    return arm < a->h->n_arms && site < a->n_sites && a->arms[arm].n_trials &&
+           a->arms[arm].has[site] == HAS_CAPTURES;
+}
+
+void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2])
+{
+    if (x >= a->h->n_arms || y >= a->h->n_arms || !a->arms[x].n_trials || !a->arms[y].n_trials)
+        return;
+    const uint8_t *sx = a->arms[x].state, *sy = a->arms[y].state;
+    for (size_t i = 0; i < a->cells; i++) {
+        n[0] += sx[i] != CELL_ABSENT && sy[i] == CELL_ABSENT;
+        n[1] += sx[i] == CELL_ABSENT && sy[i] != CELL_ABSENT;
+    }
 }
 
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm)

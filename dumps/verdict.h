@@ -90,6 +90,9 @@ struct ds_finding {
     uint32_t arm, ref_arm;
     size_t trial; /* index in the source */
     int label, kind;
+    /* Sites between its nearest inputs that both sides recorded and itself, which one of them did not
+     * record: the difference may have begun at any of them. `between_first`: the first of them. */
+    uint32_t between, between_first;
     char why[192];  /* the evidence for the kind, or why there is none */
     uint32_t phase; /* of the arm's call */
     uint32_t rows_in_call, ref_rows_in_call;
@@ -319,6 +322,12 @@ struct ds_analysis_options {
     const uint8_t
         *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small
                           difference there is no evidence of reordering; NULL = nowhere */
+    const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
+                               input of what follows; NULL = nowhere */
+    /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
+     * request are compared up to the first position at which other tokens were fed; NULL: all
+     * arms have the same one, and only the tokens after it are compared */
+    const struct ds_prompt *const *prompt_of;
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,
@@ -347,6 +356,14 @@ int ds_analysis_healed(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
 /* The modal digest of a row at a site; 0 if the arm has none. */
 int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,
                        uint64_t *digest);
+/* Whether an arm has the row at all, and which row of its first trial it is. */
+int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row);
+int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, uint32_t *at);
+/* Whether an arm has any row of the site. */
+int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site);
+/* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]
+ * (y). */
+void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2]);
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);

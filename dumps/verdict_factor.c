@@ -91,6 +91,8 @@ void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, cons
                                .ref_blas_core = r->rep->info.blas_core,
                                .digest = t->digest[cell],
                                .ref_digest = r->digest[cell]};
+    if (labels[cell] & LABEL_BRIDGED)
+        out->between = sites_between(a, out->site, &out->between_first);
     count_site_rows(a, ref, labels, phase, out);
 }
 
@@ -150,10 +152,11 @@ static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm,
         return;
     kv->compared++;
     kv->judged += (flagged & LABEL_JUDGED) != 0;
-    kv->origins += label == DS_LABEL_ORIGIN;
+    kv->origins += label == DS_LABEL_ORIGIN && !(flagged & LABEL_BRIDGED);
     kv->inherited += natural == DS_LABEL_INHERITED;
     kv->healed += natural == DS_LABEL_HEALED;
-    kv->unknown += label == DS_LABEL_UNKNOWN;
+    kv->unknown +=
+        label == DS_LABEL_UNKNOWN || (label == DS_LABEL_ORIGIN && flagged & LABEL_BRIDGED);
 }
 
 static void count_cell(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref,

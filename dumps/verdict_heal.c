@@ -110,24 +110,25 @@ static int left_alone(const struct heal_table *h, const struct arm_table *r, siz
 }
 
 static uint8_t label_healed_cell(const struct ds_analysis *a, const struct heal_table *h,
-                                 size_t site, size_t cell, uint8_t in)
+                                 size_t site, size_t cell, uint8_t in, uint8_t bridged)
 {
+    const uint8_t judged = bridged ? bridged : LABEL_JUDGED;
     const struct arm_table *t = &h->t, *r = &a->arms[h->ref], *own = &a->arms[h->arm];
     if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
         return DS_LABEL_ABSENT;
     size_t k = family(a, t, site, cell);
     int differs = h->drift[cell] || left_alone(h, r, cell);
     if (in == IN_EQUAL && t->state[cell] == CELL_UNSTABLE && !h->mixed)
-        return DS_LABEL_UNSTABLE | LABEL_JUDGED;
+        return DS_LABEL_UNSTABLE | judged;
     if (!differs)
-        return in == IN_EQUAL     ? DS_LABEL_SAME | LABEL_JUDGED
+        return in == IN_EQUAL     ? DS_LABEL_SAME | judged
                : in == IN_DIFFERS ? DS_LABEL_HEALED
                                   : DS_LABEL_SAME;
     if (in != IN_EQUAL)
         return in == IN_DIFFERS ? DS_LABEL_INHERITED : DS_LABEL_UNKNOWN;
     if (own->excluded && (own->excluded[k] || r->excluded[k]))
         return DS_LABEL_UNSTABLE;
-    return DS_LABEL_ORIGIN | LABEL_JUDGED;
+    return DS_LABEL_ORIGIN | judged;
 }
 
 /* What this site's rows are as inputs of one that reads rows. */
@@ -165,21 +166,26 @@ void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *la
 {
     const struct arm_table *t = &h->t, *r = &a->arms[h->ref];
     uint64_t cut = a->tokens_cut;
-    find_skipped(a, t, r);
+    const struct pair p = {.t = t, .r = r, .healed = h, .arm = h->arm, .ref = h->ref};
+    find_skipped(a, &p);
     a->tokens_cut = cut; /* counted when the arms were compared */
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
-        const int neither = (t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES) ||
-                            t->shares[site] != r->shares[site];
-        gather_inputs(a, &(struct pair){t, r, h}, site);
-        for (size_t i = 0; i < a->n_rows; i++) {
-            labels[first + i] = a->skip[i] || neither
-                                    ? DS_LABEL_ABSENT
-                                    : label_healed_cell(a, h, site, first + i, a->inputs[i]);
+        const uint8_t bridged = gather_inputs(a, &p, site);
+        const int shared =
+            a->open[site] == SITE_SHARED &&
+            (t->has[site] == HAS_CAPTURES || r->has[site] == HAS_CAPTURES);
+        if (a->open[site] != SITE_SHARED)
+            pass_through(a, site, labels);
+        for (size_t i = 0; a->open[site] == SITE_SHARED && i < a->n_rows; i++) {
+            labels[first + i] =
+                a->skip[i] || !shared
+                    ? DS_LABEL_ABSENT
+                    : label_healed_cell(a, h, site, first + i, a->inputs[i], bridged);
             a->status[first + i] = a->skip[i] ? IN_UNKNOWN : status_after(a, h, first + i);
         }
         if (a->feeds_causal[site])
-            fill_prefix(a, t, r, site);
+            fill_prefix(a, &p, site);
     }
 }
 

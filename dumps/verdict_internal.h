@@ -12,9 +12,16 @@
 
 enum cell_state { CELL_ABSENT = 0, CELL_STABLE, CELL_UNSTABLE };
 
-/* Set beside a label: every input was recorded, agreed in the repeats, and is equal on both sides.
- */
-enum { LABEL_JUDGED = 0x80, LABEL_MASK = 0x7f };
+/* Set beside a label. JUDGED: every input was recorded, agreed in the repeats, and is equal on both
+ * sides. BRIDGED: an input of the kernel was not recorded on both sides, and what is known of it
+ * comes from the sites before that one: the difference may have begun in between. */
+enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_MASK = 0x3f };
+
+/* What a site is to a pair of arms. GAP: one of them never captured it (a fused kernel, another
+ * number of layers, a run that digests few sites), or nobody did, so that its inputs stand for it. OPEN:
+ * the same, but neither of them makes it, only other arms do. LOST: it was not captured, and nothing
+ * before it was either. */
+enum { SITE_SHARED = 0, SITE_GAP, SITE_OPEN, SITE_LOST };
 
 /* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
  * input. */
@@ -96,6 +103,9 @@ struct ds_analysis {
         *kernel_repeats; /* [n_kernels] digests with stable inputs whose repeats were compared */
     /* scratch of label_pair */
     uint8_t *status, *prefix, *skip, *call_status, *inputs;
+    uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; for the last pair */
+    uint8_t *open;  /* [n_sites] SITE_*; for the last pair */
+    uint8_t *marks; /* [n_sites] scratch of sites_between */
     uint64_t shape_mismatch, tokens_cut;
     size_t n_natural;
 };
@@ -104,6 +114,11 @@ struct ds_analysis {
 static inline int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
 {
     return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
+}
+
+static inline int is_ignored(const struct ds_analysis *a, size_t site)
+{
+    return a->options.ignored && a->options.ignored[site];
 }
 
 static inline int is_drift(uint8_t label)
@@ -153,19 +168,27 @@ int fill_copies(struct ds_analysis *a, struct ds_error *err);
 uint32_t ranks_of(const struct ds_analysis *a, const struct ds_finding *f);
 
 /* verdict_label.c: labels[cells] of arm against ref, with LABEL_JUDGED. arm == ref: the arm's
- * repeats against each other. */
+ * repeats against each other. Ignored sites: absent. */
 void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels);
-/* Rows that cannot be compared -> a->skip; the rows of a causal input up to each -> a->prefix. */
-void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r);
-void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
-                 size_t site);
-/* Two tables that are compared; healed: the one that t belongs to, or NULL. */
+/* After label_pair: the sites between `site` and the nearest ones before it that both arms captured.
+ * Returns how many; *first is the first of them. */
+uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first);
+/* Two tables that are compared, and the arms they belong to; healed: the one that t belongs to, or
+ * NULL. */
 struct pair {
     const struct arm_table *t, *r;
     const struct heal_table *healed;
+    uint32_t arm, ref;
 };
-/* What is known of the inputs of a site's rows, from status and prefix of the sites before -> a->inputs. */
-void gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site);
+/* Rows that cannot be compared -> a->skip; the rows of a causal input up to each -> a->prefix. */
+void find_skipped(struct ds_analysis *a, const struct pair *p);
+void fill_prefix(const struct ds_analysis *a, const struct pair *p, size_t site);
+/* What is known of the inputs of a site's rows, from status and prefix of the sites before ->
+ * a->inputs; what the site is to the pair -> a->open, a->gap. LABEL_BRIDGED if some of it comes
+ * across a gap, else 0. */
+uint8_t gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site);
+/* A site that is not shared has no labels, and hands on what is known of its inputs. */
+void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels);
 /* Fills excluded[] of every arm and kernel_unstable[]. labels: scratch. */
 int find_unstable_kernels(struct ds_analysis *a, uint8_t *labels, struct ds_error *err);
 
@@ -249,6 +272,13 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
                     const char *value, struct ds_verdict *v);
 /* Whether both arms list the same steps, fed the same tokens: the usual case, and quick to see. */
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
+/* Whether the arms may have prompts of other lengths. */
+int prompts_vary(const struct ds_analysis *a);
+/* The first place in the stream of tokens (prompt, then forced ones) of request 0 at which both arms
+ * were fed a token and not the same one; INT32_MAX if there is none. */
+int32_t parted_at(const struct ds_analysis *a, uint32_t arm, uint32_t ref);
+/* The place of a row's token in that stream. */
+int32_t place_in_stream(const struct ds_analysis *a, uint32_t arm, const struct ds_row *r);
 /* The step after which the two arms were fed different tokens for `request`; INT32_MAX if never. */
 int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int32_t request);
 

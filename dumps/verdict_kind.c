@@ -64,18 +64,6 @@ static double storage_spacing(const char *dtype)
     return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "f16") == 0 ? 0x1p-11 : 0.0;
 }
 
-/* How the arm stores the site's rows: the header's format is the base arm's. */
-static const char *stored_as(const struct ds_analysis *a, const struct ds_finding *f)
-{
-    const struct ds_site *s = &a->h->sites[f->site];
-    if (strcmp(s->dtype, "i32") == 0 || strcmp(s->stage, "logits") == 0)
-        return s->dtype;
-    for (size_t i = 0; i < a->h->n_factors && f->arm < a->h->n_arms; i++)
-        if (strcmp(a->h->factors[i], "dtype") == 0)
-            return a->h->arms[f->arm].values[i];
-    return s->dtype;
-}
-
 static double reorder_bound(double terms, const char *dtype)
 {
     double d = ORDER_FACTOR * UNIT_F32 * sqrt(terms);
@@ -321,7 +309,7 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
                              .f = f,
                              .z = z,
                              .structure = structure,
-                             .dtype = stored_as(a, f),
+                             .dtype = ds_site_dtype(a->h, f->site, f->arm),
                              .relative = size_ratio(z->diff_sq, z->ref_sq),
                              .terms = terms_added(a, f)};
     c.bound = c.terms > 0 ? reorder_bound(c.terms, c.dtype) : 0;

@@ -4,7 +4,11 @@
  * The rule that keeps an unstable kernel from being blamed on a factor: a modal digest of a row
  * whose repeats disagree is chance, so such a cell, and every difference that has such a cell among
  * its differing inputs, is labelled unstable. A row that agreed in all repeats of both arms is
- * evidence whatever stands above it. */
+ * evidence whatever stands above it.
+ *
+ * A site that one of the two arms never captured is no wall: what is known of its inputs stands for
+ * it, row by row, so that a kernel's inputs are the nearest sites that both have. A difference found
+ * across such a gap is an origin, but of the gap, not of the kernel alone: it is marked. */
 #include "dumps/verdict_internal.h"
 
 #include <math.h>
@@ -24,22 +28,27 @@ static const uint8_t status_of_label[] = {
     [DS_LABEL_UNSTABLE] = IN_TAINTED,
 };
 
-/* Rows that cannot be compared: absent on a side, or after a step at which other tokens were fed.
- */
-void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r)
+/* Rows that cannot be compared: absent on a side, or after a token that is not the same on both. */
+void find_skipped(struct ds_analysis *a, const struct pair *p)
 {
+    const struct arm_table *t = p->t, *r = p->r;
+    const uint32_t arm = p->arm, ref = p->ref;
     int32_t request = 0, until = INT32_MAX;
-    int known = 0, alike = t == r || fed_alike(t, r);
+    int vary = arm != ref && prompts_vary(a);
+    int known = 0, alike = t == r || (!vary && fed_alike(t, r));
     for (size_t i = 0; i < a->n_rows; i++) {
         a->skip[i] = t->row[i] == NONE || r->row[i] == NONE;
         if (alike || a->skip[i])
             continue;
+        int by_place = vary && a->keys[i].request == 0;
         if (!known || a->keys[i].request != request) {
             request = a->keys[i].request;
-            until = fed_until(t, r, request);
+            until = by_place ? parted_at(a, arm, ref) : fed_until(t, r, request);
             known = 1;
         }
-        if (arm_row(t, i)->step > until) {
+        if (by_place ? place_in_stream(a, arm, arm_row(t, i)) >= until ||
+                           place_in_stream(a, ref, arm_row(r, i)) >= until
+                     : arm_row(t, i)->step > until) {
             a->skip[i] = 1;
             a->tokens_cut++;
         }
@@ -47,18 +56,20 @@ void find_skipped(struct ds_analysis *a, const struct arm_table *t, const struct
 }
 
 /* prefix[row] = worst status of the rows of the same request up to it. A row that neither side
- * recorded says nothing; one that only one side has makes the rest unknown. Padding is read by
- * nobody. */
-void fill_prefix(const struct ds_analysis *a, const struct arm_table *t, const struct arm_table *r,
-                 size_t site)
+ * recorded says nothing; one that only one side has makes the rest unknown, unless it is padding, which
+ * nobody reads. */
+void fill_prefix(const struct ds_analysis *a, const struct pair *p, size_t site)
 {
+    const struct arm_table *t = p->t, *r = p->r;
     const uint8_t *status = a->status + site * a->n_rows;
     uint8_t *prefix = a->prefix + site * a->n_rows, worst = IN_EQUAL;
+    int open = a->open[site] != SITE_SHARED;
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == 0 || a->keys[i].request != a->keys[i - 1].request)
             worst = IN_EQUAL;
         size_t cell = site * a->n_rows + i;
-        int here = t->state[cell] != CELL_ABSENT, there = r->state[cell] != CELL_ABSENT;
+        int here = open ? t->row[i] != NONE : t->state[cell] != CELL_ABSENT,
+            there = open ? r->row[i] != NONE : r->state[cell] != CELL_ABSENT;
         int pad = (here || there) && arm_row(here ? t : r, i)->kind == DS_ROW_PAD;
         if (here && there && !pad && status[i] > worst)
             worst = status[i];
@@ -101,41 +112,69 @@ static void add_input(struct ds_analysis *a, const struct pair *p, uint32_t edge
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
 }
 
-/* Arms may have sites that others do not have: partial sums of ranks, copies between devices. Such an
- * input says nothing about a pair in which a side lacks it; the kernel's other inputs do. Where it
- * has none, what those inputs were made of speaks for them. An input that no arm of the record shows was
- * not recorded, and unknown. */
-static void add_inputs(struct ds_analysis *a, const struct pair *p, size_t site, int depth)
+/* Whether another input of `site` is the same stage and was captured by both arms: the stage before
+ * its rows were rounded, beside the rounded one. Then nothing of it is missing. */
+static int stands_beside(const struct ds_analysis *a, size_t site, size_t from)
 {
-    enum { DEEPEST = 8 };
-    uint32_t used = 0;
+    const struct ds_site *x = &a->h->sites[from];
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        const size_t from = a->in_from[e];
-        if (a->shown[from] && !both_have(p->t, p->r, from))
-            continue;
-        add_input(a, p, e);
-        used++;
+        const struct ds_site *y = &a->h->sites[a->in_from[e]];
+        if (a->open[a->in_from[e]] == SITE_SHARED && x->layer == y->layer &&
+            strcmp(x->stage, y->stage) == 0)
+            return 1;
     }
-    if (used || a->in_start[site] == a->in_start[site + 1])
-        return;
-    if (depth == DEEPEST) { /* no pass is built so: it stays open */
-        for (size_t i = 0; i < a->n_rows; i++)
-            a->inputs[i] = a->inputs[i] < IN_UNKNOWN ? IN_UNKNOWN : a->inputs[i];
-        return;
-    }
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        add_inputs(a, p, a->in_from[e], depth + 1);
+    return 0;
 }
 
-void gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site)
+/* Whether `from` is a part of the place `site` itself: a partial sum of a rank, their sum, a value
+ * before rounding. To lack it is no gap. */
+static int same_place(const struct ds_analysis *a, size_t from, size_t site)
 {
+    const struct ds_site *x = &a->h->sites[from], *y = &a->h->sites[site];
+    return x->layer == y->layer &&
+           (strcmp(x->stage, y->stage) == 0 || strcmp(x->part, y->stage) == 0 ||
+            strcmp(x->stage, y->part) == 0);
+}
+
+/* known: how many of the site's inputs say something. */
+static uint8_t site_of_pair(const struct ds_analysis *a, const struct pair *p, size_t site,
+                            uint32_t known)
+{
+    if (both_have(p->t, p->r, site))
+        return SITE_SHARED;
+    if (!known)
+        return SITE_LOST;
+    /* What other arms of the record have and these two have not is no part of their pass. */
+    return p->t->has[site] || p->r->has[site] || !a->shown[site] ? SITE_GAP : SITE_OPEN;
+}
+
+uint8_t gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site)
+{
+    uint8_t bridged = 0;
+    uint32_t known = 0;
     memset(a->inputs, IN_EQUAL, a->n_rows);
-    add_inputs(a, p, site, 0);
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        size_t from = a->in_from[e];
+        if (a->open[from] == SITE_LOST ||
+            (a->open[from] != SITE_SHARED && stands_beside(a, site, from)))
+            continue;
+        known++;
+        if (a->open[from] == SITE_GAP || (a->open[from] == SITE_OPEN && a->gap[from]))
+            bridged |= a->gap[from] || !same_place(a, from, site) ? LABEL_BRIDGED : 0;
+        add_input(a, p, e);
+    }
+    if (!known && a->in_start[site + 1] > a->in_start[site])
+        memset(a->inputs, IN_UNKNOWN, a->n_rows); /* it has inputs, and none of them is known */
+    a->open[site] = site_of_pair(a, p, site, known);
+    a->gap[site] = bridged != 0;
+    return bridged;
 }
 
 static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
-                          const struct arm_table *r, size_t site, size_t cell, uint8_t in)
+                          const struct arm_table *r, size_t site, size_t cell, uint8_t in,
+                          uint8_t bridged)
 {
+    uint8_t judged = bridged ? bridged : LABEL_JUDGED;
     if (t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
         return DS_LABEL_ABSENT;
     int differs;
@@ -153,7 +192,7 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
     }
     if (!differs)
         return in == IN_DIFFERS ? DS_LABEL_HEALED
-               : in == IN_EQUAL ? DS_LABEL_SAME | LABEL_JUDGED
+               : in == IN_EQUAL ? DS_LABEL_SAME | judged
                                 : DS_LABEL_SAME;
     if (in == IN_TAINTED)
         return DS_LABEL_UNSTABLE;
@@ -161,27 +200,65 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
         return DS_LABEL_INHERITED;
     if (t != r && (t->excluded[family(a, t, site, cell)] || r->excluded[family(a, r, site, cell)]))
         return DS_LABEL_UNSTABLE;
-    return in == IN_EQUAL ? DS_LABEL_ORIGIN | LABEL_JUDGED : DS_LABEL_UNKNOWN;
+    return in == IN_EQUAL ? DS_LABEL_ORIGIN | judged : DS_LABEL_UNKNOWN;
 }
 
-void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
+void pass_through(struct ds_analysis *a, size_t site, uint8_t *labels)
+{
+    uint8_t *status = a->status + site * a->n_rows;
+    memset(labels + site * a->n_rows, DS_LABEL_ABSENT, a->n_rows);
+    for (size_t i = 0; i < a->n_rows; i++)
+        status[i] = a->skip[i] ? IN_UNKNOWN : a->inputs[i];
+}
+
+static void label_all(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
-    find_skipped(a, t, r);
+    const struct pair p = {.t = t, .r = r, .arm = arm, .ref = ref};
+    find_skipped(a, &p);
     for (size_t site = 0; site < a->n_sites; site++) {
         size_t first = site * a->n_rows;
-        const int neither = (t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES) ||
-                            t->shares[site] != r->shares[site];
-        gather_inputs(a, &(struct pair){t, r, NULL}, site);
-        for (size_t i = 0; i < a->n_rows; i++) {
-            uint8_t label =
-                a->skip[i] ? DS_LABEL_ABSENT : label_cell(a, t, r, site, first + i, a->inputs[i]);
+        const uint8_t bridged = gather_inputs(a, &p, site);
+        const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
+        if (a->open[site] != SITE_SHARED)
+            pass_through(a, site, labels);
+        for (size_t i = 0; a->open[site] == SITE_SHARED && i < a->n_rows; i++) {
+            uint8_t label = a->skip[i]
+                                ? DS_LABEL_ABSENT
+                                : label_cell(a, t, r, site, first + i, a->inputs[i], bridged);
             labels[first + i] = neither ? DS_LABEL_ABSENT : label;
             a->status[first + i] = status_of_label[label & LABEL_MASK];
         }
         if (a->feeds_causal[site])
-            fill_prefix(a, t, r, site);
+            fill_prefix(a, &p, site);
     }
+}
+
+void label_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t *labels)
+{
+    label_all(a, arm, ref, labels);
+    for (size_t site = 0; a->options.ignored && site < a->n_sites; site++)
+        if (is_ignored(a, site))
+            memset(labels + site * a->n_rows, DS_LABEL_ABSENT, a->n_rows);
+}
+
+uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *first)
+{
+    uint32_t n = 0;
+    uint8_t *marks = a->marks;
+    memset(marks, 0, a->n_sites);
+    marks[site] = 1;
+    *first = site;
+    for (size_t s = (size_t)site + 1; s-- > 0;) {
+        for (uint32_t e = a->in_start[s]; marks[s] && e < a->in_start[s + 1]; e++)
+            if (a->open[a->in_from[e]] != SITE_SHARED && !stands_beside(a, s, a->in_from[e]))
+                marks[a->in_from[e]] = 1;
+        if (marks[s] && s != site && a->open[s] != SITE_OPEN) {
+            n++;
+            *first = (uint32_t)s;
+        }
+    }
+    return n;
 }
 
 struct evidence { /* of one family, over all arms that show its instability */
@@ -265,12 +342,12 @@ static int count_pairs(const struct ds_analysis *a, const struct arm_table *t,
     return rc;
 }
 
-/* A disagreement of family k in this arm. fresh: not counted yet. */
-static void blame(struct ds_analysis *a, struct arm_table *t, size_t k, int fresh,
+/* A disagreement of family k in this arm, at a cell. fresh: not counted yet. */
+static void blame(struct ds_analysis *a, struct arm_table *t, size_t k, size_t cell, int fresh,
                   struct evidence *all)
 {
     t->excluded[k] = EXCLUDED_SEEN;
-    a->kernel_unstable[k / a->n_stages] = 1;
+    a->kernel_unstable[k / a->n_stages] |= !is_ignored(a, cell / a->n_rows);
     all[k].seen = 1;
     all[k].unstable += fresh != 0;
 }
@@ -295,7 +372,7 @@ static void count_healed(struct ds_analysis *a, const struct heal_table *h, cons
         }
         if (label == DS_LABEL_UNSTABLE ? own || labels[cell] & LABEL_JUDGED
                                        : own && label == DS_LABEL_ORIGIN)
-            blame(a, t, k, (before & LABEL_MASK) != DS_LABEL_ORIGIN, all);
+            blame(a, t, k, cell, (before & LABEL_MASK) != DS_LABEL_ORIGIN, all);
     }
 }
 
@@ -305,7 +382,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, u
 {
     struct arm_table *t = &a->arms[arm];
     int shown = 0;
-    label_pair(a, arm, arm, labels);
+    label_all(a, arm, arm, labels);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t label = labels[cell] & LABEL_MASK;
         if (label == DS_LABEL_ABSENT)
@@ -317,7 +394,7 @@ static int count_repeats(struct ds_analysis *a, uint32_t arm, uint8_t *labels, u
         }
         if (label != DS_LABEL_ORIGIN && label != DS_LABEL_UNKNOWN)
             continue;
-        blame(a, t, k, label == DS_LABEL_ORIGIN, all);
+        blame(a, t, k, cell, label == DS_LABEL_ORIGIN && labels[cell] & LABEL_JUDGED, all);
         shown = 1;
     }
     for (size_t i = 0; i < a->n_healed; i++)
@@ -357,7 +434,7 @@ int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     if (!labels)
         return -1;
-    label_pair(a, arm, ref, labels);
+    label_all(a, arm, ref, labels);
     for (size_t i = 0; i < a->cells; i++)
         labels[i] &= LABEL_MASK;
     *out = labels;

@@ -226,7 +226,8 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
             t->digest[cell] = d->digests[c->first_digest + j];
             t->capture[cell] = (uint32_t)i;
             t->kernel[cell] = kernel[c->launch];
-            hash_cell(d, c, t->hash[0], cell, t->digest[cell]);
+            if (!is_ignored(a, c->site))
+                hash_cell(d, c, t->hash[0], cell, t->digest[cell]);
         }
     }
     free(kernel);
@@ -254,7 +255,7 @@ static int odd_cmp(const void *pa, const void *pb)
 }
 
 /* One unstable cell: odds[0..n-1] of it, `votes` trials that have it. Chooses the mode (ties: the
- * earliest trial). */
+ * earliest trial). disagrees NULL: it does not count. */
 static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, uint32_t votes,
                         uint8_t *disagrees)
 {
@@ -274,12 +275,14 @@ static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, u
     for (size_t i = 0; i < n; i++) {
         if (odds[i].digest == mode)
             continue;
-        disagrees[odds[i].trial] = 1;
+        if (disagrees)
+            disagrees[odds[i].trial] = 1;
         if (odds[i].trial < one.trial)
             one.trial = odds[i].trial, one.digest = odds[i].digest;
     }
     if (mode != first) {
-        disagrees[0] = 1;
+        if (disagrees)
+            disagrees[0] = 1;
         one.trial = 0;
         one.digest = first;
     }
@@ -287,7 +290,7 @@ static void settle_cell(struct arm_table *t, const struct odd *odds, size_t n, u
     t->odd[cell] = one;
     t->digest[cell] = mode;
     t->state[cell] = CELL_UNSTABLE;
-    t->unstable_cells++;
+    t->unstable_cells += disagrees != NULL;
 }
 
 /* Compares the arm's further trials with the first. */
@@ -313,8 +316,10 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
                 if (t->state[cell] == CELL_ABSENT || votes[cell] >= k)
                     continue;
                 votes[cell]++;
-                t->repeat_compared++;
-                hash_cell(d, c, t->hash[k], cell, digest);
+                if (!is_ignored(a, c->site)) {
+                    t->repeat_compared++;
+                    hash_cell(d, c, t->hash[k], cell, digest);
+                }
                 if (digest == t->digest[cell])
                     continue;
                 if ((rc = ds_grow(&odds, &cap, n + 1, sizeof *odds, "disagreeing digests", err)) !=
@@ -326,7 +331,7 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
         free(map);
     }
     for (size_t i = 0; rc == 0 && i < a->cells; i++)
-        t->repeated_cells += votes[i] != 0;
+        t->repeated_cells += votes[i] != 0 && !is_ignored(a, i / a->n_rows);
     if (rc == 0 && n) {
         qsort(odds, n, sizeof *odds, odd_cmp);
         t->odd = ds_calloc(a->cells, sizeof *t->odd, "unstable rows", err);
@@ -335,7 +340,8 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
     for (size_t i = 0, j; rc == 0 && i < n; i = j) {
         for (j = i; j < n && odds[j].cell == odds[i].cell; j++)
             continue;
-        settle_cell(t, &odds[i], j - i, votes[odds[i].cell] + 1, disagrees);
+        settle_cell(t, &odds[i], j - i, votes[odds[i].cell] + 1,
+                    is_ignored(a, odds[i].cell / a->n_rows) ? NULL : disagrees);
     }
     for (uint32_t k = 0; rc == 0 && k < t->n_trials; k++)
         t->disagree += disagrees[k];
@@ -495,6 +501,9 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
         !(a->prefix = ds_calloc(a->cells, 1, "labels", err)) ||
         !(a->skip = ds_calloc(a->n_rows, 1, "labels", err)) ||
         !(a->inputs = ds_calloc(a->n_rows, 1, "labels", err)) ||
+        !(a->gap = ds_calloc(a->n_sites, 1, "labels", err)) ||
+        !(a->open = ds_calloc(a->n_sites, 1, "labels", err)) ||
+        !(a->marks = ds_calloc(a->n_sites, 1, "labels", err)) ||
         !(a->call_status = ds_calloc(calls, 1, "labels", err)))
         return -1;
     for (size_t i = 0; i < a->h->n_arms; i++)

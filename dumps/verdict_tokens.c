@@ -39,16 +39,66 @@ int32_t fed_until(const struct arm_table *arm, const struct arm_table *ref, int3
     return until;
 }
 
+int prompts_vary(const struct ds_analysis *a)
+{
+    return a->options.prompt_of != NULL;
+}
+
+/* -1: not known. */
+static int32_t token_fed(const struct ds_analysis *a, uint32_t arm, uint32_t place)
+{
+    const struct ds_prompt *p = a->options.prompt_of[arm];
+    if (place < p->n_tokens)
+        return p->tokens[place];
+    const struct ds_step *s =
+        find_step(a->arms[arm].rep, 0, (int32_t)(place - p->n_tokens), place - p->n_tokens);
+    return s ? s->forced : -1;
+}
+
+int32_t parted_at(const struct ds_analysis *a, uint32_t arm, uint32_t ref)
+{
+    const struct ds_prompt *const *p = a->options.prompt_of;
+    size_t x = p[arm]->n_tokens + a->arms[arm].rep->n_steps,
+           y = p[ref]->n_tokens + a->arms[ref].rep->n_steps, end = x < y ? x : y;
+    for (uint32_t i = 0; i < end && i < INT32_MAX; i++) {
+        int32_t mine = token_fed(a, arm, i), theirs = token_fed(a, ref, i);
+        if (mine >= 0 && theirs >= 0 && mine != theirs)
+            return (int32_t)i;
+    }
+    return INT32_MAX;
+}
+
+int32_t place_in_stream(const struct ds_analysis *a, uint32_t arm, const struct ds_row *r)
+{
+    uint32_t n = a->options.prompt_of[arm]->n_tokens;
+    return r->kind == DS_ROW_GENERATED && r->step > 0 && (int64_t)n + r->step - 1 < INT32_MAX
+               ? (int32_t)n + r->step - 1
+               : r->position;
+}
+
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     int32_t request = -1, until = INT32_MAX;
-    int alike = fed_alike(t, r);
+    int vary = prompts_vary(a), alike = !vary && fed_alike(t, r);
+    int64_t shift = 0; /* from this arm's steps to the reference's */
+    if (vary)
+        shift = (int64_t)a->options.prompt_of[arm]->n_tokens - a->options.prompt_of[ref]->n_tokens;
     for (size_t i = 0; i < t->rep->n_steps; i++) {
-        const struct ds_step *s = &t->rep->steps[i], *b = find_step(r->rep, s->request, s->step, i);
-        if (!alike && (i == 0 || s->request != request))
-            until = fed_until(t, r, request = s->request);
+        const struct ds_step *s = &t->rep->steps[i];
+        int64_t step = s->request == 0 ? s->step + shift : s->step;
+        const struct ds_step *b =
+            step >= 0 && step <= INT32_MAX ? find_step(r->rep, s->request, (int32_t)step, i) : NULL;
+        if (!alike && (i == 0 || s->request != request)) {
+            request = s->request;
+            until = fed_until(t, r, request);
+            if (vary && request == 0) { /* the last step whose tokens so far are the same */
+                int64_t place = parted_at(a, arm, ref);
+                place -= (int64_t)a->options.prompt_of[arm]->n_tokens;
+                until = place < 0 ? -1 : place > INT32_MAX ? INT32_MAX : (int32_t)place;
+            }
+        }
         if (!b || s->step > until)
             continue;
         v->tokens_compared++;

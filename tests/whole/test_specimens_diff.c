@@ -134,9 +134,9 @@ static void test_what_cannot_be_compared(void **state)
     } cases[] = {
         {"another prompt", NULL, NULL, other_prompt, "token 8 is 31 in A, 32 in B"},
         {"another dtype", NULL, "bf16", NULL, "other formats: f32 in A, bf16 in B"},
-        {"another number of layers",
-         "random:llama,layers=3,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9", NULL,
-         NULL, "layers 2 in A, 3 in B"},
+        {"another number of heads",
+         "random:llama,layers=2,hidden=64,heads=8,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9", NULL,
+         NULL, "heads 4 in A, 8 in B"},
         {"another width",
          "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128,ctx=64,seed=9", NULL,
          NULL, "96"},
@@ -162,6 +162,30 @@ static void test_what_cannot_be_compared(void **state)
         }
         done_diff(&d, &a, &b);
     }
+}
+
+/* What both have is compared, the layer that only one has is listed, and what follows it is not
+ * blamed on the last norm alone. */
+static void test_a_model_with_one_layer_more(void **state)
+{
+    const char *what = "one layer more";
+    struct outcome a, b;
+    struct ds_diff d;
+    struct ask q = ask("pinned", "1,2"), o = q;
+    (void)state;
+    o.model = "random:llama,layers=3,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9";
+    sweep(&a, &q);
+    sweep(&b, &o);
+    compare(&a, &b, &d);
+    const struct ds_finding *f = &d.verdict.first;
+    check(what, d.verdict.result == DS_RESULT_DRIFT && has_item(&d, DS_DIFF_MODEL, "layers"));
+    check(what, has_item(&d, DS_DIFF_SITE, "layer 2 q_proj"));
+    check_text(what, f->stage, "final_norm");
+    check(what, f->label == DS_LABEL_ORIGIN && f->between > 10);
+    check(what, d.header.sites[f->between_first].layer == 2);
+    for (size_t k = 0; k < d.verdict.n_kernels; k++)
+        check(what, d.verdict.kernels[k].origins == 0);
+    done_diff(&d, &a, &b);
 }
 
 /* A row of the embedding that no token of the sweep asks for: named as a difference, no drift. */
@@ -271,6 +295,7 @@ int main(void)
         cmocka_unit_test_teardown(test_arms_of_one_side_only, forget_specimen),
         cmocka_unit_test_teardown(test_one_unstable_side, forget_specimen),
         cmocka_unit_test_teardown(test_what_cannot_be_compared, forget_specimen),
+        cmocka_unit_test_teardown(test_a_model_with_one_layer_more, forget_specimen),
         cmocka_unit_test_teardown(test_a_weight_that_nothing_reads, forget_specimen),
         cmocka_unit_test_teardown(test_other_tokens_were_forced, forget_specimen),
         cmocka_unit_test_teardown(test_tokens_that_part, forget_specimen),

@@ -100,7 +100,7 @@ static void test_a_changed_weight_is_named_first(void **state)
     struct sweep a, b;
     struct ds_diff d;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[1].digest = 99;
@@ -217,7 +217,7 @@ static void test_a_weight_elsewhere_explains_nothing(void **state)
     struct sweep a, b;
     struct ds_diff d;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[2].digest = 99; /* layer 1 down */
@@ -382,9 +382,9 @@ static void other_arch(struct sweep *s)
     strcpy(s->header.model_arch, "qwen2");
 }
 
-static void other_layers(struct sweep *s)
+static void other_heads(struct sweep *s)
 {
-    s->header.n_layers++;
+    s->header.n_heads++;
 }
 
 static void other_tokens(struct sweep *s)
@@ -392,9 +392,9 @@ static void other_tokens(struct sweep *s)
     s->header.prompts[0].tokens[2]++;
 }
 
-static void other_length(struct sweep *s)
+static void no_prompt(struct sweep *s)
 {
-    s->header.prompts[0].n_tokens--;
+    s->header.prompts[0].request = 1; /* a neighbour's */
 }
 
 static void other_dtype(struct sweep *s)
@@ -431,9 +431,9 @@ static void test_incomparable(void **state)
         void (*change)(struct sweep *);
         const char *reason;
     } cases[] = {{other_arch, "llama in A, qwen2 in B"},
-                 {other_layers, "layers"},
+                 {other_heads, "shapes differ: heads"},
                  {other_tokens, "token 2 is 12 in A, 13 in B"},
-                 {other_length, "6 tokens in A, 5"},
+                 {no_prompt, "one record has no prompt"},
                  {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
                  {other_width, "192 in A, 64 in B"},
                  {other_weight_shape, "token_embd.weight"},
@@ -488,7 +488,7 @@ static void test_every_allocation_may_fail(void **state)
     struct ds_diff d;
     struct ds_error err;
     int asked = 0;
-    struct ds_diff_options o = {fake_blob, &asked};
+    struct ds_diff_options o = {.blob = fake_blob, .ctx = &asked};
     small(&a);
     small(&b);
     b.header.weights[1].digest = 99;

@@ -1,0 +1,159 @@
+#!/bin/sh
+# test_diff.sh: `driftscope diff` from outside: records of parts of the work, terms of the comparison, what is no pass.
+. tests/cli/lib.sh
+
+model=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9
+
+# record NAME OPTION...: $dir/NAME.h5, one arm of the kernels that are the same everywhere, unless options say otherwise.
+record() {
+    name=$1
+    shift
+    "$driftscope" run -q -m "$model" --kernels pinned --batch 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill \
+        --repeat 1 -n 2 -o "$dir/$name.h5" "$@" >/dev/null 2>&1 || [ $? -eq 1 ]
+}
+tokens="--tokens 5,9,1,44,23,8"
+
+# golden NAME: the lines that no machine, and no site that is added to the program, decides.
+golden() {
+    grep -E '^(record +(no|pre)|option|prompt|rows|factor|tolerance)' "$dir/out" >"$dir/settled"
+    if [ -n "${DS_UPDATE_GOLDEN:-}" ]; then cp "$dir/settled" "tests/cli/golden/$1"; fi
+    same_files "tests/cli/golden/$1" "$dir/settled"
+}
+
+test_parts_of_the_work_share_what_they_have() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    # fewer sites, fewer steps and the beginning of the prompt
+    record b --tokens 5,9,1,44 -n 1 --sites resid
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 0
+    golden diff_parts.txt
+    # chunks, batches and decode have the same rows
+    # shellcheck disable=SC2086
+    record c $tokens --batch 4 --chunk 4
+    ds diff "$dir/a.h5" "$dir/c.h5"
+    expect 0
+    has "$dir/out" "factor        batch: 1 in A, 4 in B"
+    has "$dir/out" "factor        chunk: 0 in A, 4 in B"
+    has "$dir/out" "same: no difference over"
+    # shellcheck disable=SC2086
+    record d $tokens --mode decode
+    ds diff "$dir/c.h5" "$dir/d.h5" --json
+    expect 0
+    has "$dir/out" '"result": "same"'
+    has "$dir/out" '"unpaired_digests": {'
+}
+
+test_another_kernel_is_told_with_its_launch() {
+    # shellcheck disable=SC2086
+    record a $tokens --dump all --dump-rows 1000
+    # shellcheck disable=SC2086
+    record b $tokens --dump all --dump-rows 1000 --kernels pinned+rmsnorm=reference
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 1
+    has "$dir/out" "first drift   layer 0 attn_norm, rmsnorm/reference: origin"
+    has "$dir/out" "variant pinned against reference"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "drift: first at layer 0 attn_norm, rmsnorm/reference, record B"
+    # within a tolerance it is no drift
+    ds diff "$dir/a.h5" "$dir/b.h5" --atol 1e-3
+    expect 0
+    has "$dir/out" " differing rows excused, 0 beyond it"
+    has "$dir/out" "differing rows within the tolerance"
+    ds diff "$dir/a.h5" "$dir/b.h5" --ulp 1 --nmse 1e-8
+    expect 0
+    ds diff "$dir/a.h5" "$dir/b.h5" --atol 1e-30
+    expect 1
+    has "$dir/out" "0 differing rows excused"
+    # other sites
+    ds diff "$dir/a.h5" "$dir/b.h5" --only layers=-1
+    expect 0
+    has "$dir/out" "sites compared"
+    ds diff "$dir/a.h5" "$dir/b.h5" --ignore stages=attn_norm --only layers=0,stages=attn_norm,q_proj
+    expect 1
+    has "$dir/out" "first drift   layer 0 q_proj, matmul/pinned: inherited"
+}
+
+test_rows_without_bytes_are_not_excused() {
+    # shellcheck disable=SC2086
+    record a $tokens --dump none
+    # shellcheck disable=SC2086
+    record b $tokens --dump none --kernels pinned+rmsnorm=reference
+    ds diff "$dir/a.h5" "$dir/b.h5" --atol 1
+    expect 1
+    has "$dir/out" "their bytes are not in both records"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "rows not excused: their bytes are not in both records"
+}
+
+test_bad_terms() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    for bad in "--ulp 0" "--ulp x" "--atol 0" "--atol -1" "--rtol nan" "--nmse inf" "--atol 1e" "--hold 1X"; do
+        # shellcheck disable=SC2086
+        ds diff "$dir/a.h5" "$dir/a.h5" $bad
+        expect 2
+        empty "$dir/out"
+        has "$dir/err" "driftscope: "
+    done
+    ds diff "$dir/a.h5" "$dir/a.h5" --only stages=q_prj --error-exit 125
+    expect 125
+    has "$dir/err" "no site with stage q_prj"
+    has "$dir/err" "did you mean q_proj?"
+    ds diff "$dir/a.h5" "$dir/a.h5" --only layer=3
+    expect 2
+    has "$dir/err" "did you mean layers?"
+    ds diff "$dir/a.h5" "$dir/a.h5" --only layers=7
+    expect 2
+    has "$dir/out" "incomparable: --only and --ignore leave no site to compare"
+}
+
+test_what_is_no_pass() {
+    # shellcheck disable=SC2086
+    record a $tokens --dump all --dump-rows 1000
+    # shellcheck disable=SC2086
+    record b $tokens --dump all --dump-rows 1000 --kernels pinned+rmsnorm=reference
+    # another model
+    saved=$model
+    model=random:llama,layers=2,hidden=64,heads=8,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9
+    # shellcheck disable=SC2086
+    record other $tokens
+    model=$saved
+    ds diff "$dir/a.h5" "$dir/other.h5"
+    expect 2
+    has "$dir/out" "incomparable: the models' shapes differ: heads 4 in A, 8 in B"
+    # cut short
+    head -c 20000 "$dir/a.h5" >"$dir/cut.h5"
+    ds diff "$dir/a.h5" "$dir/cut.h5"
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "cut.h5"
+    # no record at all
+    echo text >"$dir/text.h5"
+    ds diff "$dir/text.h5" "$dir/a.h5"
+    expect 2
+    has "$dir/err" "is not a record"
+    # dumped bytes that do not have their digest, said per row
+    need python3
+    python3 - "$driftscope" "$dir/a.h5" "$dir/b.h5" "$dir/bad.h5" <<'END'
+import re, subprocess, sys
+program, a, b, bad = sys.argv[1:]
+site = subprocess.run([program, "diff", a, b, "--site", "0,attn_norm"], capture_output=True, text=True).stdout
+index = re.findall(r"^ +([0-9]+) +-?[0-9.]+ .* ([0-9a-f]{8})  +-?[0-9.]+ .* ([0-9a-f]{8})  [0-9]+$", site, re.M)
+data = bytearray(open(b, "rb").read())
+word = bytes.fromhex(index[0][2])[::-1]
+at = data.find(word)
+assert at > 0, site
+while at >= 0:
+    data[at] ^= 0x40
+    at = data.find(word)
+open(bad, "wb").write(data)
+END
+    ds diff "$dir/a.h5" "$dir/bad.h5"
+    expect 2
+    has "$dir/out" "damage        layer 0 attn_norm, request 0, position "
+    has "$dir/out" "do not have that digest"
+    has "$dir/err" "could not be believed; exit code 2"
+}
+
+run_tests
