@@ -146,7 +146,7 @@ static void test_mistakes_are_named(void **state)
         {"run --neigh copies", "unknown option '--neigh'", "'--neighbours'"},
         {"run --no-sutch", "unknown option '--no-sutch'", "lists the options"},
         {"run --no-batch", "unknown option '--no-batch'", "'--batch'"},
-        {"run --no-help", "unknown option '--no-help'", "'--help'"},
+        {"show --no-help", "unknown option '--no-help'", "'--help'"},
         {"run -Z", "unknown option '-Z'", "lists the options"},
         {"run --batch", "needs a value", "--batch LIST"},
         {"run --batch --json", "'--json' follows", "--batch=--json"},
