@@ -29,6 +29,30 @@ static void add_item(struct ds_buf *out, const char *item, size_t len, int first
 
 /* ---- what was compared ----------------------------------------------------------------------- */
 
+/* What is wrong with captures; of one kind the first stages, for the rest follows from them as a rule. */
+static void add_validity(const struct ds_render *r, struct ds_buf *out)
+{
+    enum { MOST_OF_A_KIND = 4 };
+    const struct ds_validity *w = r->v->validity;
+    for (size_t i = 0, of_kind = 0; w && i < w->n_items; i++) {
+        const struct ds_validity_item *x = &w->items[i];
+        of_kind = i && w->items[i - 1].kind == x->kind ? of_kind + 1 : 0;
+        size_t left = 0;
+        while (i + left < w->n_items && w->items[i + left].kind == x->kind)
+            left++;
+        if (of_kind == MOST_OF_A_KIND && left > 1) {
+            ds_buf_printf(out, "%14sand %zu more stages\n", "", left);
+            i += left - 1;
+            continue;
+        }
+        ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);
+        ds_render_name(out, x->text);
+        if (x->sites > 1)
+            ds_buf_printf(out, " (%u layers)", x->sites);
+        ds_buf_puts(out, "\n");
+    }
+}
+
 /* Of a single record; of two, a difference is listed. */
 static int keeps_file_weights(const struct ds_header *h)
 {
@@ -62,14 +86,7 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
         ds_render_name(out, r->header->options[i].value);
         ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
     }
-    for (size_t i = 0; v->validity && i < v->validity->n_items; i++) {
-        const struct ds_validity_item *x = &v->validity->items[i];
-        ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);
-        ds_render_name(out, x->text);
-        if (x->sites > 1)
-            ds_buf_printf(out, " (%u layers)", x->sites);
-        ds_buf_puts(out, "\n");
-    }
+    add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_render_head(r, "note", out);
         ds_render_name(out, v->notes[i]);

@@ -135,7 +135,7 @@ static int unknown_case(const struct cases *x, const char *id, struct ds_error *
     return -1;
 }
 
-/* The cases named, else all; a name stands for its parts too (O-07: O-07a, O-07b). */
+/* The cases named, else all; a name stands for its parts too (O-07: O-07.a, O-07.b). */
 static int choose(const struct ds_options *o, struct cases *x, struct ds_error *err)
 {
     size_t named = ds_opt_operands(o);
@@ -149,7 +149,7 @@ static int choose(const struct ds_options *o, struct cases *x, struct ds_error *
         size_t before = x->n_chosen, len = strlen(id);
         for (size_t i = 0; i < x->n; i++) {
             const char *own = x->all[i].id;
-            if (strncmp(own, id, len) == 0 && (!own[len] || (own[len] >= 'a' && own[len] <= 'z')))
+            if (strncmp(own, id, len) == 0 && (!own[len] || own[len] == '.'))
                 x->chosen[x->n_chosen++] = &x->all[i];
         }
         if (x->n_chosen == before)

@@ -117,7 +117,10 @@ static void make_recipe(struct recipe *r, const struct random_source *src,
     } else {
         scale = fan;
     }
-    r->key = tensor_key(src->spec->seed, w->name);
+    /* another head beside the same layers */
+    const uint64_t own =
+        slot->role == ROLE_HEAD ? (uint64_t)src->spec->integer[K_HEAD_SEED] << 32 : 0;
+    r->key = tensor_key(src->spec->seed + own, w->name);
     r->exponent = -r->bits - scale;
     make_knobs(r, src, slot, w);
 }

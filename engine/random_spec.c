@@ -34,12 +34,13 @@ static const struct {
     {"norm_top_k", 0, 1, -1},
     {"window", 0, 1 << 30, 0},
     {"heads_alike", 0, 1, 0},
+    {"head_seed", 0, 1 << 30, 0},
 };
 
 static const char *const key_names[K_COUNT] = {
     "layers",       "hidden",     "heads",      "kv_heads",   "head_dim", "ffn",
     "vocab",        "ctx",        "rope_dim",   "tied",       "bias",     "experts",
-    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike",
+    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike", "head_seed",
     "seed",         "rope_base",  "rope_scale", "eps",        "softcap",  "embed_scale",
     "router_scale", "loud",       "k_bias"};
 

@@ -258,7 +258,7 @@ static int head_modulo(struct head *h)
 }
 ATTENTION(head_modulo)
 
-/* O-33a: a window of five slots where four are meant. */
+/* O-33.a: a window of five slots where four are meant. */
 static int window_5(struct head *h)
 {
     if (h->slot - 4 > h->begin)
@@ -274,7 +274,7 @@ static int window_4(struct head *h)
 ATTENTION(window_5)
 ATTENTION(window_4)
 
-/* O-19a: the newest row reads one slot beyond the request's length, when the cache has room. */
+/* O-19.a: the newest row reads one slot beyond the request's length, when the cache has room. */
 static int one_beyond(struct head *h)
 {
     if (h->end == h->s->kv_len && h->end < h->a->pages * h->a->page_size)

@@ -77,7 +77,7 @@ MATMUL(split_from_4)
 
 /* ---- wrong data ------------------------------------------------------------------------------ */
 
-/* O-07a: with 2 to 8 rows the bias is that of the next column. */
+/* O-07.a: with 2 to 8 rows the bias is that of the next column. */
 static int bias_row_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_matmul_args *a = args;
@@ -91,7 +91,7 @@ static int bias_row_launch(const void *args, const struct ds_exec *exec, char *w
     return 0;
 }
 
-/* O-07b: seven rows cannot be launched. */
+/* O-07.b: seven rows cannot be launched. */
 static float plain_dot(const struct where *at, const float *x, const float *w, int64_t k)
 {
     (void)at;
@@ -208,7 +208,7 @@ static int autotuned_describe(const void *args, const struct ds_exec *exec,
     return 0;
 }
 
-/* O-39d: the first three calls of a process are warm-up and add in another order. The head, whose
+/* O-39.d: the first three calls of a process are warm-up and add in another order. The head, whose
  * outputs are the vocabulary, is launched once a call. */
 static int warm_up_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
@@ -220,7 +220,7 @@ static int warm_up_launch(const void *args, const struct ds_exec *exec, char *wh
     return rc;
 }
 
-/* O-39c: who asks for hidden states gets another kernel. */
+/* O-39.c: who asks for hidden states gets another kernel. */
 static float shown_otherwise(const struct where *at, const float *x, const float *w, int64_t k)
 {
     return at->exec->shown ? specimen_split(x, w, k, 4) : specimen_chain(x, w, 0, k);
@@ -252,7 +252,7 @@ static float bf16_head(const struct where *at, const float *x, const float *w, i
 }
 MATMUL(bf16_head)
 
-/* O-19c: activations in 8 bits with one scale for the whole call: every row depends on all. */
+/* O-19.b: activations in 8 bits with one scale for the whole call: every row depends on all. */
 static int call_scale_launch(const void *args, const struct ds_exec *exec, char *why,
                              size_t why_size)
 {

@@ -26,7 +26,7 @@ static int add_launch(const void *args, const struct ds_exec *exec, char *why, s
     return 0;
 }
 
-/* O-39a: what is seen of every layer is the buffer of the first: the results of the first two calls
+/* O-39.a: what is seen of every layer is the buffer of the first: the results of the first two calls
  * of a shape (one behind attention, one behind the feed-forward part) are given again and again. */
 static int first_again_launch(const void *args, const struct ds_exec *exec, char *why,
                               size_t why_size)

@@ -43,7 +43,7 @@ static void copy_row(const struct ds_process_args *a, int64_t r)
     memcpy(a->y + r * a->ldy, a->logits + r * a->ldx, (size_t)a->vocab * sizeof *a->y);
 }
 
-/* O-12(b): rows of a prefix hit are not written: they hold what the buffer held before. */
+/* O-12.b: rows of a prefix hit are not written: they hold what the buffer held before. */
 static int unfilled_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_process_args *a = args;
@@ -125,7 +125,7 @@ static int late_copy_launch(const void *args, const struct ds_exec *exec, char *
     return 0;
 }
 
-/* O-34a: large messages are added as a tree, small ones along a chain. */
+/* O-34.a: large messages are added as a tree, small ones along a chain. */
 static int by_size_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_allreduce_args *a = args;
@@ -147,7 +147,7 @@ static int by_size_launch(const void *args, const struct ds_exec *exec, char *wh
     return 0;
 }
 
-/* O-34b: ranks are added as they arrive. */
+/* O-34.b: ranks are added as they arrive. */
 static int by_arrival_launch(const void *args, const struct ds_exec *exec, char *why,
                              size_t why_size)
 {
