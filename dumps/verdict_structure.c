@@ -25,6 +25,22 @@ static int has(const struct arm_table *t, size_t cell, uint64_t digest)
     return t->state[cell] != CELL_ABSENT && t->digest[cell] == digest;
 }
 
+/* Whether the kernel read the same bits for two rows of the reference arm, as it does for equal tokens in
+ * layer 0: then equal results say nothing about whose they are. */
+static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref, uint32_t site,
+                       size_t x, size_t y)
+{
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        size_t from = (size_t)a->in_from[e] * a->n_rows;
+        if (a->in_kind[e] != DS_EDGE_ROW)
+            return 0;
+        if (ref->state[from + x] == CELL_ABSENT || ref->state[from + y] == CELL_ABSENT ||
+            ref->digest[from + x] != ref->digest[from + y])
+            return 0;
+    }
+    return 1;
+}
+
 static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
                                uint32_t row, uint64_t digest)
 {
@@ -39,7 +55,8 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
             has(mine, (size_t)a->in_from[e] * a->n_rows + row, digest))
             return (struct place){INPUT, 0};
     for (size_t i = 0; i < a->n_rows; i++) {
-        if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest))
+        if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
+            same_inputs(a, ref, f->site, i, row))
             continue;
         int32_t away = a->keys[i].position - key->position;
         if (a->keys[i].request != key->request)

@@ -75,6 +75,14 @@ static float split_from_4(const struct where *at, const float *x, const float *w
 }
 MATMUL(split_from_4)
 
+/* P-01: of every 8 rows of a call the last four are cut in two: equal rows in other places have other
+ * bits. */
+static float halves_by_place(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return at->row % 8 >= 4 ? specimen_split(x, w, k, 2) : specimen_chain(x, w, 0, k);
+}
+MATMUL(halves_by_place)
+
 /* ---- wrong data ------------------------------------------------------------------------------ */
 
 /* O-07.a: with 2 to 8 rows the bias is that of the next column. */
@@ -309,6 +317,8 @@ const struct ds_kernel specimen_matmul[] = {
              gemv_gemm_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "split-from-4", "cut in four from four rows on", split_from_4_launch,
              .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "halves-by-place", "the last 4 of 8 rows are cut in two",
+             halves_by_place_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "bias-row", "the bias of the next column with 2 to 8 rows",
              bias_row_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "refuse-7", "cannot launch 7 rows", refuse_7_launch, .claims = 0),
