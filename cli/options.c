@@ -31,9 +31,15 @@ static const char *suggest(const char *word, const char *const *names, size_t n)
     return best < 0 ? NULL : names[best];
 }
 
+/* "--no-batch", of an option that cannot be turned off, means that option, however near the name of
+ * another one is. */
 static const char *suggest_option(enum ds_verb_id verb, const char *word)
 {
     const char *names[MAX_NAMES];
+    const char *stem = strncmp(word, "no-", 3) == 0 ? word + 3 : "";
+    const struct ds_option_def *d = ds_option_find(verb, stem, strlen(stem));
+    if (d)
+        return d->name;
     size_t n = 0;
     for (size_t i = 0; i < ds_option_count && n < MAX_NAMES; i++)
         if (ds_option_takes(verb, &ds_option_defs[i]))

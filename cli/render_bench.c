@@ -2,10 +2,10 @@
  * be said of them; measures nothing. */
 #include "cli/bench.h"
 
-#include <jansson.h>
+#include "cli/json.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int noisy(const struct ds_bench_row *row)
@@ -203,6 +203,7 @@ static json_t *probe_json(const struct ds_bench_probe *p)
 
 int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_error *err)
 {
+    ds_json_begin();
     json_t *rows = json_array(), *probes = json_array();
     for (size_t i = 0; i < r->n_rows; i++)
         json_array_append_new(rows, row_json(&r->rows[i]));
@@ -216,10 +217,5 @@ int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_e
         json_object_set_new(top, "peak_bytes", json_real(r->peak_bytes));
         json_object_set_new(top, "weight_bytes", json_real(r->weight_bytes));
     }
-    char *text = top ? json_dumps(top, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    if (text)
-        ds_buf_printf(b, "%s\n", text);
-    json_decref(top);
-    free(text);
-    return text ? 0 : ds_fail(err, "out of memory for the figures");
+    return ds_json_print(top, b, err);
 }

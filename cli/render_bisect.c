@@ -5,7 +5,6 @@
 #include "cli/render_matrix.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const result_names[] = {"same", "found", "uncured", "unstable", "interrupted"};
@@ -192,6 +191,7 @@ static json_t *side_json(const struct ds_bisect *b, const uint8_t *set, const ch
 int ds_render_bisect_json(const struct ds_bisect_view *w, struct ds_buf *out, struct ds_error *err)
 {
     const struct ds_bisect *b = w->b;
+    ds_json_begin();
     json_t *j = json_object(), *condition = w->factor ? json_object() : json_null();
     if (w->factor) {
         json_object_set_new(condition, "factor", ds_json_text(w->factor));
@@ -213,12 +213,5 @@ int ds_render_bisect_json(const struct ds_bisect_view *w, struct ds_buf *out, st
     json_object_set_new(j, "sets_tried", json_integer(b->sets_tried));
     json_object_set_new(j, "sets_known", json_integer(b->sets_known));
     json_object_set_new(j, "passes", ds_json_whole(b->trials));
-    char *dump = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(j);
-    if (!dump)
-        return ds_fail(err, "out of memory for the JSON text");
-    ds_buf_puts(out, dump);
-    ds_buf_puts(out, "\n");
-    free(dump);
-    return out->failed ? ds_fail(err, "out of memory for the JSON text") : 0;
+    return ds_json_print(j, out, err);
 }

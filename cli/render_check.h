@@ -29,6 +29,7 @@ int64_t ds_checked_not_tried(const struct ds_checked *v, int property);
 void ds_render_check_text(const struct ds_options *o, struct ds_buf *b, const struct ds_checked *v,
                           size_t n);
 /* Schema driftscope.check/1. -1 = out of memory. */
-int ds_render_check_json(struct ds_buf *b, const struct ds_checked *v, size_t n);
+int ds_render_check_json(struct ds_buf *b, const struct ds_checked *v, size_t n,
+                         struct ds_error *err);
 
 #endif

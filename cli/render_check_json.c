@@ -1,44 +1,24 @@
 /* render_check_json.c: what `driftscope check` found as one JSON object, schema driftscope.check/1. */
+#include "cli/json.h"
 #include "cli/render_check.h"
 
 #include "kernels/registry.h"
 
-#include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* A value that could not be made is left out by jansson without a word. */
-static int failed;
 
 static void set(json_t *to, const char *name, json_t *value)
 {
-    failed |= !value || json_object_set_new(to, name, value) != 0;
+    json_object_set_new(to, name, value);
 }
 
 static void append(json_t *to, json_t *value)
 {
-    failed |= !value || json_array_append_new(to, value) != 0;
+    json_array_append_new(to, value);
 }
 
-static json_t *text(const char *s)
-{
-    struct ds_buf b = {0};
-    ds_buf_escape(&b, s, (size_t)-1);
-    json_t *j = b.failed ? NULL : json_string(b.data ? b.data : "");
-    ds_buf_free(&b);
-    return j;
-}
-
-static json_t *real(double x)
-{
-    return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Inf" : "-Inf");
-}
-
-static json_t *whole(uint64_t x)
-{
-    return json_integer(x > INT64_MAX ? INT64_MAX : (json_int_t)x);
-}
+static json_t *(*const text)(const char *) = ds_json_text;
+static json_t *(*const real)(double) = ds_json_real;
+static json_t *(*const whole)(uint64_t) = ds_json_whole;
 
 static json_t *shape_text(const struct ds_shape *s)
 {
@@ -206,11 +186,12 @@ static json_t *variant(const struct ds_checked *v)
     return j;
 }
 
-int ds_render_check_json(struct ds_buf *b, const struct ds_checked *v, size_t n)
+int ds_render_check_json(struct ds_buf *b, const struct ds_checked *v, size_t n,
+                         struct ds_error *err)
 {
+    ds_json_begin();
     json_t *top = json_object(), *list = json_array();
     size_t at, ran = 0, broken = 0;
-    failed = !top || !list;
     for (size_t i = 0; i < n; i++) {
         ran += (size_t)ds_checked_ran(&v[i]);
         broken += ds_checked_failure(&v[i], &at) >= 0;
@@ -219,11 +200,5 @@ int ds_render_check_json(struct ds_buf *b, const struct ds_checked *v, size_t n)
     set(top, "schema", json_string("driftscope.check/1"));
     set(top, "result", json_string(broken ? "broken" : ran ? "holds" : "nothing"));
     set(top, "variants", list);
-    char *dump = json_dumps(top, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    if (dump)
-        ds_buf_printf(b, "%s\n", dump);
-    failed |= !dump || b->failed;
-    free(dump);
-    json_decref(top);
-    return failed ? -1 : 0;
+    return ds_json_print(top, b, err);
 }

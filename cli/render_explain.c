@@ -1,12 +1,12 @@
 /* render_explain.c: see render_explain.h. Judges nothing. */
 #include "cli/render_explain.h"
 
+#include "cli/json.h"
 #include "cli/render_matrix.h"
 #include "kernels/lab/order.h"
 #include "kernels/registry.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -309,24 +309,9 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *text(const char *s)
-{
-    struct ds_buf b = {0};
-    ds_buf_escape(&b, s, strlen(s));
-    json_t *j = json_string(b.failed || !b.data ? "" : b.data);
-    ds_buf_free(&b);
-    return j;
-}
-
-static json_t *real(double v)
-{
-    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
-}
-
-static json_t *whole(uint64_t v)
-{
-    return json_integer((json_int_t)v);
-}
+static json_t *(*const text)(const char *) = ds_json_text;
+static json_t *(*const real)(double) = ds_json_real;
+static json_t *(*const whole)(uint64_t) = ds_json_whole;
 
 static json_t *match_json(const struct ds_explain_match *m)
 {
@@ -347,10 +332,9 @@ static json_t *replay_json(const struct ds_case_replay *r)
 
 static json_t *tree_json(const struct ds_explain_tree *t)
 {
-    char digest[17];
-    snprintf(digest, sizeof digest, "%016" PRIx64, t->tree.digest);
-    return json_pack("{s:s,s:s,s:s,s:i,s:o}", "sum", t->sum, "digest", digest, "words", t->words,
-                     "depth", (int)t->tree.depth, "elements", whole(t->elements));
+    return json_pack("{s:s,s:o,s:s,s:i,s:o}", "sum", t->sum, "digest",
+                     ds_json_digest(t->tree.digest), "words", t->words, "depth", (int)t->tree.depth,
+                     "elements", whole(t->elements));
 }
 
 static json_t *order_json(const struct ds_explain_order *o)

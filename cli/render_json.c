@@ -4,66 +4,14 @@
 #include "cli/render_verdict.h"
 
 #include "base/dtype.h"
-#include "base/mem.h"
 #include "dumps/validity.h"
 
-#include <jansson.h>
-
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A value that could not be made would be left out without a word: jansson's "set new" swallows it.
- * So its allocations are watched, and ours. */
-static int out_of_memory;
-
-/* Names come from records and may hold any byte: escaped text is always valid UTF-8. */
-static json_t *text(const char *s)
-{
-    struct ds_buf b = {0};
-    if (!s)
-        return json_null();
-    ds_buf_escape(&b, s, (size_t)-1);
-    out_of_memory |= b.failed;
-    json_t *j = json_string(b.failed || !b.data ? "" : b.data);
-    ds_buf_free(&b);
-    return j;
-}
-
-/* JSON has no NaN or Inf: they are strings. */
-static json_t *real(double x)
-{
-    return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Inf" : "-Inf");
-}
-
-static json_t *whole(uint64_t x)
-{
-    return json_integer(x > INT64_MAX ? INT64_MAX : (json_int_t)x);
-}
-
-static json_t *digest(uint64_t x)
-{
-    char hex[24];
-    snprintf(hex, sizeof hex, "%016" PRIx64, x);
-    return json_string(hex);
-}
-
-json_t *ds_json_text(const char *s)
-{
-    return text(s);
-}
-
-json_t *ds_json_real(double x)
-{
-    return real(x);
-}
-
-json_t *ds_json_whole(uint64_t x)
-{
-    return whole(x);
-}
+static json_t *(*const text)(const char *) = ds_json_text;
+static json_t *(*const real)(double) = ds_json_real;
+static json_t *(*const whole)(uint64_t) = ds_json_whole;
+static json_t *(*const digest)(uint64_t) = ds_json_digest;
 
 static json_t *launch_json(const struct ds_launch *l, const char *core)
 {
@@ -599,33 +547,6 @@ static json_t *verdict_json(const struct ds_render *r)
     if (r->diff)
         json_object_set_new(j, "diff", diff_json(r));
     return j;
-}
-
-static void *watched_malloc(size_t n)
-{
-    void *p = ds_calloc(n, 1, "JSON", NULL);
-    out_of_memory |= p == NULL;
-    return p;
-}
-
-void ds_json_begin(void)
-{
-    out_of_memory = 0;
-    json_set_alloc_funcs(watched_malloc, free);
-}
-
-int ds_json_print(json_t *j, struct ds_buf *out, struct ds_error *err)
-{
-    char *dump = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(j);
-    if (!dump || out_of_memory) {
-        free(dump);
-        return ds_fail(err, "out of memory for the JSON text");
-    }
-    ds_buf_puts(out, dump);
-    ds_buf_puts(out, "\n");
-    free(dump);
-    return out->failed ? ds_fail(err, "out of memory for the JSON text") : 0;
 }
 
 int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)

@@ -1,27 +1,8 @@
 /* render_order_json.c: measured orders as JSON (schema driftscope.order/1). Measures nothing. */
+#include "cli/json.h"
 #include "cli/render_order.h"
 
 #include "kernels/registry.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-static json_t *text(const char *s)
-{
-    struct ds_buf b = {0};
-    ds_buf_escape(&b, s, (size_t)-1);
-    json_t *j = b.failed ? NULL : json_string(b.data ? b.data : "");
-    ds_buf_free(&b);
-    return j;
-}
-
-static json_t *digest_json(const struct ds_tree *t)
-{
-    char hex[24];
-    snprintf(hex, sizeof hex, "%016" PRIx64, t->digest);
-    return json_string(hex);
-}
 
 static const char *join_name(const struct ds_tree *t)
 {
@@ -58,11 +39,12 @@ static json_t *tree_json(const struct ds_order_table *table, size_t i)
     char letter[8];
     ds_order_letter(i, letter);
     ds_tree_words(&words, t, unit_of(table, (int32_t)i));
-    json_t *j = json_pack(
-        "{s:s,s:o,s:I,s:i,s:i,s:s,s:s,s:s,s:b,s:o}", "name", letter, "digest", digest_json(t),
-        "terms", (json_int_t)t->terms, "depth", (int)t->depth, "multiway_nodes",
-        (int)ds_tree_multiway(t), "words", words.data ? words.data : "", "join", join_name(t),
-        "inputs", inputs[t->inputs], "starts_from_zero", t->zero_start, "postorder", postorder(t));
+    json_t *j =
+        json_pack("{s:s,s:o,s:I,s:i,s:i,s:s,s:s,s:s,s:b,s:o}", "name", letter, "digest",
+                  ds_json_digest(t->digest), "terms", (json_int_t)t->terms, "depth", (int)t->depth,
+                  "multiway_nodes", (int)ds_tree_multiway(t), "words", words.data ? words.data : "",
+                  "join", join_name(t), "inputs", inputs[t->inputs], "starts_from_zero",
+                  t->zero_start, "postorder", postorder(t));
     ds_buf_free(&words);
     return j;
 }
@@ -70,10 +52,10 @@ static json_t *tree_json(const struct ds_order_table *table, size_t i)
 static json_t *class_json(const struct ds_order_table *t, const struct ds_order_class *c)
 {
     return json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:o}", "tree",
-                     c->tree < 0 ? json_null() : digest_json(t->lib.tree[c->tree]), "outputs",
-                     (json_int_t)c->positions, "row", (json_int_t)c->row, "column",
+                     c->tree < 0 ? json_null() : ds_json_digest(t->lib.tree[c->tree]->digest),
+                     "outputs", (json_int_t)c->positions, "row", (json_int_t)c->row, "column",
                      (json_int_t)c->column, "compared", (json_int_t)c->compared, "reproduced",
-                     (json_int_t)c->reproduced, "why", text(c->why));
+                     (json_int_t)c->reproduced, "why", ds_json_text(c->why));
 }
 
 static json_t *share(uint64_t part, uint64_t of)

@@ -161,11 +161,11 @@ static int emit(const struct job *j, struct ds_error *err)
     struct ds_buf b = {0};
     int rc = 0;
     if (ds_opt_flag(j->o, "json"))
-        rc = ds_render_check_json(&b, j->done, j->n);
+        rc = ds_render_check_json(&b, j->done, j->n, err);
     else
         ds_render_check_text(j->o, &b, j->done, j->n);
-    rc = rc != 0 || b.failed ? ds_fail(err, "out of memory for the result")
-                             : ds_cli_emit(j->o, &b, err);
+    if (rc == 0)
+        rc = b.failed ? ds_fail(err, "out of memory for the result") : ds_cli_emit(j->o, &b, err);
     ds_buf_free(&b);
     return rc;
 }

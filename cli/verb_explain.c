@@ -2,6 +2,7 @@
  * record, the model and the lab; the lab does the work. */
 #include "cli/cli.h"
 #include "cli/explain_case.h"
+#include "cli/json.h"
 #include "cli/render_explain.h"
 
 #include "base/dtype.h"
@@ -144,19 +145,16 @@ static int judge(struct ds_explanation *x, struct ds_error *err)
 static int answer(const struct ds_explanation *x, struct ds_error *err)
 {
     struct ds_buf out = {0};
+    int rc = 0;
     if (ds_opt_flag(x->o, "json")) {
-        json_t *j = ds_render_explain_json(x);
-        char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-        json_decref(j);
-        if (!text)
-            return ds_fail(err, "out of memory for the result");
-        ds_buf_printf(&out, "%s\n", text);
-        free(text);
+        ds_json_begin();
+        rc = ds_json_print_line(ds_render_explain_json(x), &out, err);
     } else {
         ds_render_explain_text(x, &out);
+        rc = out.failed ? ds_fail(err, "out of memory for the result") : 0;
     }
-    int rc =
-        out.failed ? ds_fail(err, "out of memory for the result") : ds_cli_emit(x->o, &out, err);
+    if (rc == 0)
+        rc = ds_cli_emit(x->o, &out, err);
     ds_buf_free(&out);
     return rc;
 }

@@ -4,12 +4,12 @@
 #include "cli/options.h"
 
 #include "base/names.h"
+#include "cli/json.h"
 #include "kernels/cblas.h"
 #include "kernels/plugin.h"
 #include "kernels/registry.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,16 +180,6 @@ static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Text that a plugin wrote or is called: JSON holds UTF-8 only. */
-static json_t *json_text(const char *text)
-{
-    struct ds_buf b = {0};
-    ds_buf_escape(&b, text ? text : "", (size_t)-1);
-    json_t *out = json_string(b.data && !b.failed ? b.data : "");
-    ds_buf_free(&b);
-    return out;
-}
-
 static json_t *json_flags(uint32_t set, const struct flag *flags, int n)
 {
     json_t *out = json_array();
@@ -208,11 +198,11 @@ static json_t *json_entry(const struct entry *e)
         if (e->sets >> s & 1)
             json_array_append_new(sets, json_string(ds_kernel_set_name(s)));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "op", ds_op_name(k->op),
-                     "variant", k->name, "summary", json_text(k->summary), "claims",
+                     "variant", k->name, "summary", ds_json_text(k->summary), "claims",
                      json_flags(k->claims, claims, N_CLAIMS), "features",
                      json_flags(k->features, features, N_FEATURES), "sets", sets, "plugin",
-                     p ? json_text(p->file) : json_null(), "available", e->available, "reason",
-                     json_text(e->available ? "" : e->why));
+                     p ? ds_json_text(p->file) : json_null(), "available", e->available, "reason",
+                     ds_json_text(e->available ? "" : e->why));
 }
 
 static json_t *json_plugins(void)
@@ -220,19 +210,20 @@ static json_t *json_plugins(void)
     json_t *out = json_array();
     for (size_t i = 0; i < ds_plugin_count(); i++) {
         const struct ds_plugin *p = ds_plugin_at(i);
-        char digest[24], control[16];
-        snprintf(digest, sizeof digest, "%016" PRIx64, p->digest);
+        char control[16];
         snprintf(control, sizeof control, "0x%04x", (unsigned)p->fp_after);
         json_array_append_new(
-            out, json_pack("{s:o, s:s, s:I, s:o}", "file", json_text(p->file), "digest", digest,
-                           "variants", (json_int_t)p->n_kernels, "loading_set_mxcsr",
+            out, json_pack("{s:o, s:o, s:I, s:o}", "file", ds_json_text(p->file), "digest",
+                           ds_json_digest(p->digest), "variants", (json_int_t)p->n_kernels,
+                           "loading_set_mxcsr",
                            p->fp_after != p->fp_before ? json_string(control) : json_null()));
     }
     return out;
 }
 
-static int json_list(struct ds_buf *b, int only_op)
+static int json_list(struct ds_buf *b, int only_op, struct ds_error *err)
 {
+    ds_json_begin();
     json_t *kernels = json_array();
     for (int op = 0; op < DS_OP_COUNT; op++)
         for (size_t i = 0; i < ds_kernel_count(); i++) {
@@ -250,12 +241,7 @@ static int json_list(struct ds_buf *b, int only_op)
                              "cblas", cblas.data ? json_string(cblas.data) : json_null(), "plugins",
                              json_plugins(), "kernels", kernels);
     ds_buf_free(&cblas);
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (text)
-        ds_buf_printf(b, "%s\n", text);
-    json_decref(root);
-    free(text);
-    return text ? 0 : -1;
+    return ds_json_print(root, b, err);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -285,11 +271,9 @@ int ds_verb_kernels(const struct ds_options *o)
      * variant. */
     if (rc == 0)
         ds_blas_open(NULL, NULL);
-    if (rc == 0 && ds_opt_flag(o, "json")) {
-        rc = json_list(&b, op);
-        if (rc != 0)
-            ds_fail(&err, "out of memory for the list of kernels");
-    } else if (rc == 0)
+    if (rc == 0 && ds_opt_flag(o, "json"))
+        rc = json_list(&b, op, &err);
+    else if (rc == 0)
         text_list(&b, o, op);
     if (rc == 0)
         rc = ds_cli_emit(o, &b, &err);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "base/team.h"
+#include "cli/json.h"
 #include "cli/lab_shapes.h"
 #include "cli/render_order.h"
 #include "kernels/registry.h"
@@ -269,18 +270,14 @@ static int write_dot(const struct order *v, struct ds_error *err)
 static int write_json(struct order *v, struct ds_error *err)
 {
     const struct ds_order_total *t = &v->total;
+    ds_json_begin();
     json_t *top = json_pack("{s:s,s:s,s:b,s:o,s:s,s:O}", "schema", "driftscope.order/1", "result",
                             result(v), "fixed", t->unfixed == 0, "reproduced",
                             t->compared ? json_real((double)t->reproduced / (double)t->compared)
                                         : json_null(),
                             "model", v->model, "kernels", v->results);
-    char *dump = top ? json_dumps(top, JSON_COMPACT) : NULL;
     ds_buf_free(&v->text);
-    if (dump)
-        ds_buf_printf(&v->text, "%s\n", dump);
-    free(dump);
-    json_decref(top);
-    return dump ? 0 : ds_fail(err, "out of memory for the result");
+    return ds_json_print_line(top, &v->text, err);
 }
 
 static int answer(struct order *v, struct ds_error *err)

@@ -4,6 +4,7 @@
 #include "cli/case_expect.h"
 #include "cli/case_run.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 
 #include "base/mem.h"
 #include "base/names.h"
@@ -296,6 +297,7 @@ static void sum_up(const struct ds_case_setting *s, struct tally *t)
 static int as_json(const struct ds_case_setting *s, struct tally *t, struct ds_buf *out,
                    struct ds_error *err)
 {
+    ds_json_begin();
     json_t *j = json_object();
     json_object_set_new(j, "schema", json_string("driftscope.selftest/1"));
     json_object_set_new(j, "healthy", json_boolean(s->healthy));
@@ -303,14 +305,7 @@ static int as_json(const struct ds_case_setting *s, struct tally *t, struct ds_b
     json_object_set_new(j, "wrong", json_integer((json_int_t)t->wrong));
     json_object_set_new(j, "skipped", json_integer((json_int_t)t->skipped));
     json_object_set(j, "cases", t->list);
-    char *text = json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(j);
-    if (!text)
-        return ds_fail(err, "out of memory for the JSON text");
-    ds_buf_puts(out, text);
-    ds_buf_puts(out, "\n");
-    free(text);
-    return 0;
+    return ds_json_print(j, out, err);
 }
 
 static void list_cases(const struct cases *x, struct ds_buf *out)

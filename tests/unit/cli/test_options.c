@@ -147,6 +147,9 @@ static void test_mistakes_are_named(void **state)
         {"run --no-sutch", "unknown option '--no-sutch'", "lists the options"},
         {"run --no-batch", "unknown option '--no-batch'", "'--batch'"},
         {"show --no-help", "unknown option '--no-help'", "'--help'"},
+        {"run --no-help", "unknown option '--no-help'", "'--help'"},
+        {"run --no-hold", "unknown option '--no-hold'", "'--hold'"},
+        {"run --no-hael", "unknown option '--no-hael'", "'--no-heal'"},
         {"run -Z", "unknown option '-Z'", "lists the options"},
         {"run --batch", "needs a value", "--batch LIST"},
         {"run --batch --json", "'--json' follows", "--batch=--json"},
@@ -344,6 +347,29 @@ static void test_table_is_sound(void **state)
         }
 }
 
+/* An example is a command that the parser takes, up to where the shell reads on ("> FILE"). */
+static void test_examples_are_commands(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < ds_verb_count; v++)
+        for (const char *const *e = ds_verbs[v].examples; e[0]; e += 2) {
+            char line[512];
+            struct ds_options o;
+            struct ds_error err;
+            assert_non_null(e[1]);
+            snprintf(line, sizeof line, "%s", e[0] + strlen("driftscope "));
+            line[strcspn(line, ">")] = '\0';
+            /* A text in quotes with blanks in it: one word is enough here. */
+            for (char *q = strchr(line, '\''), *end; q && (end = strchr(q + 1, '\'')); q = NULL)
+                memset(q, 'x', (size_t)(end - q) + 1);
+            if (parse(line, &o, &err) != 0)
+                fail_msg("%s: %s", e[0], err.msg);
+            assert_int_equal(o.verb, ds_verbs[v].id);
+            assert_true(ds_opt_operands(&o) >= (size_t)ds_verbs[v].min_operands);
+            ds_options_free(&o);
+        }
+}
+
 /* Every option and verb appears in every text made from the table. */
 static void test_generated_texts_name_everything(void **state)
 {
@@ -410,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_huge_and_broken_arguments),
         cmocka_unit_test(test_allocation_failures_are_errors),
         cmocka_unit_test(test_table_is_sound),
+        cmocka_unit_test(test_examples_are_commands),
         cmocka_unit_test(test_generated_texts_name_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
