@@ -90,6 +90,7 @@ static void add_origin(const struct origin_work *w, struct ds_origin *o, uint32_
                        size_t kernel, uint64_t digests, const struct ds_finding *of)
 {
     const struct sum *z = &w->sites[site];
+    const int number = strcmp(w->a->h->sites[site].dtype, "i32") != 0; /* else no size */
     double rms = relative(z);
     o->digests += digests;
     const uint64_t bit = (uint64_t)1 << (kernel % 64);
@@ -103,12 +104,12 @@ static void add_origin(const struct origin_work *w, struct ds_origin *o, uint32_
         o->arm = of->arm;
         o->ref_arm = of->ref_arm;
     }
-    if (z->rows && (!o->sized || rms > o->relative_rms)) {
+    if (number && z->rows && (!o->sized || rms > o->relative_rms)) {
         o->relative_rms = rms;
         o->largest_layer = w->a->h->sites[site].layer;
     }
     o->max_ulp = z->max_ulp > o->max_ulp ? z->max_ulp : o->max_ulp;
-    o->sized |= z->rows != 0;
+    o->sized |= number && z->rows != 0;
 }
 
 int add_origins(struct ds_analysis *a, struct ds_verdict *v, const struct ds_finding *of,

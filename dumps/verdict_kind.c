@@ -389,7 +389,10 @@ int judge_choice(const struct ds_analysis *a, struct ds_finding *f)
         return 1;
     }
     if (!picks) {
-        say(f, DS_KIND_WRONG_DATA, "whole numbers differ: bookkeeping, not arithmetic");
+        say(f, DS_KIND_WRONG_DATA,
+            strcmp(s->op, "cache") == 0
+                ? "cache rows of earlier positions are overwritten by a write that is not theirs"
+                : "whole numbers differ: bookkeeping, not arithmetic");
         return 1;
     }
     const struct ds_step *mine = step_of(a->src->get(a->src->ctx, f->trial, NULL), f),
