@@ -18,7 +18,9 @@ struct sample { /* of one kernel in one setting at one size */
     uint16_t kernel;
     uint32_t group, size;
     uint8_t length; /* the size is of visible tokens, not of rows */
-    uint64_t judged, unstable;
+    /* Rows; and launches, each counted once: what goes wrong may go wrong in all rows of a launch at
+     * once, which is then one event, or in single rows. */
+    uint64_t judged, unstable, launches, unstable_launches;
 };
 
 struct samples {
@@ -38,6 +40,14 @@ static int sample_cmp(const void *pa, const void *pb)
     return (a->size > b->size) - (a->size < b->size);
 }
 
+static void merge_into(struct sample *s, const struct sample *x)
+{
+    s->judged += x->judged;
+    s->unstable += x->unstable;
+    s->launches += x->launches;
+    s->unstable_launches += x->unstable_launches;
+}
+
 static void tidy(struct samples *s)
 {
     size_t n = 0;
@@ -45,8 +55,7 @@ static void tidy(struct samples *s)
         qsort(s->x, s->n, sizeof *s->x, sample_cmp);
     for (size_t i = 0; i < s->n; i++) {
         if (n && sample_cmp(&s->x[n - 1], &s->x[i]) == 0) {
-            s->x[n - 1].judged += s->x[i].judged;
-            s->x[n - 1].unstable += s->x[i].unstable;
+            merge_into(&s->x[n - 1], &s->x[i]);
         } else {
             s->x[n++] = s->x[i];
         }
@@ -58,8 +67,7 @@ static void tidy(struct samples *s)
 static int add_sample(struct samples *s, struct sample x, struct ds_error *err)
 {
     if (s->n && sample_cmp(&s->x[s->n - 1], &x) == 0) {
-        s->x[s->n - 1].judged += x.judged;
-        s->x[s->n - 1].unstable += x.unstable;
+        merge_into(&s->x[s->n - 1], &x);
         return 0;
     }
     if (s->n && s->n >= s->tidy_at)
@@ -108,6 +116,11 @@ static int sample_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, stru
 {
     const struct arm_table *t = &a->arms[arm];
     uint32_t group = group_of(a, arm);
+    struct {
+        size_t site;
+        uint32_t capture;
+        int unstable;
+    } last = {SIZE_MAX, 0, 0}; /* the launch of the row before */
     label_pair(a, arm, arm, labels);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t label = labels[cell] & LABEL_MASK;
@@ -117,14 +130,25 @@ static int sample_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, stru
         uint8_t why = t->excluded[family(a, t, site, cell)];
         if (label != DS_LABEL_ORIGIN && (why == EXCLUDED_LUCK || why == EXCLUDED_ABSENT))
             continue;
-        struct sample x = {
-            t->kernel[cell],         group, capture_m(t, row, t->capture[cell]), 0, 1,
-            label == DS_LABEL_ORIGIN};
+        const int unstable = label == DS_LABEL_ORIGIN,
+                  again = last.site == site && last.capture == t->capture[cell];
+        struct sample x = {.kernel = t->kernel[cell],
+                           .group = group,
+                           .size = capture_m(t, row, t->capture[cell]),
+                           .judged = 1,
+                           .unstable = (uint64_t)unstable,
+                           .launches = !again,
+                           .unstable_launches = unstable && !(again && last.unstable)};
+        last.unstable = unstable || (again && last.unstable);
+        last.site = site;
+        last.capture = t->capture[cell];
         if (add_sample(s, x, err) != 0)
             return -1;
         if (!reads_earlier_rows(a, site) || a->keys[row].position < 0)
             continue;
-        x.length = 1;
+        x.length = 1; /* every row of a launch has its own: each counts */
+        x.launches = 1;
+        x.unstable_launches = (uint64_t)unstable;
         x.size = (uint32_t)a->keys[row].position + 1;
         if (add_sample(s, x, err) != 0)
             return -1;
@@ -150,11 +174,13 @@ static void say_setting(const struct ds_analysis *a, uint32_t arm, char *out, si
 static int judge(const struct ds_analysis *a, const struct sample *x, size_t n,
                  struct ds_census_threshold *out)
 {
-    uint64_t judged = 0, unstable = 0;
+    uint64_t judged = 0, unstable = 0, launches = 0, unstable_launches = 0;
     uint32_t lowest = UINT32_MAX, highest = 0, below = 0, above = 0, between = 0;
     for (size_t i = 0; i < n; i++) {
         judged += x[i].unstable ? x[i].judged : 0;
         unstable += x[i].unstable;
+        launches += x[i].unstable ? x[i].launches : 0;
+        unstable_launches += x[i].unstable_launches;
         if (!x[i].unstable)
             continue;
         lowest = x[i].size < lowest ? x[i].size : lowest;
@@ -163,7 +189,9 @@ static int judge(const struct ds_analysis *a, const struct sample *x, size_t n,
     if (!unstable)
         return 0;
     for (size_t i = 0; i < n; i++) {
-        double expected = (double)unstable / (double)judged * (double)x[i].judged;
+        double rows = (double)unstable / (double)judged * (double)x[i].judged,
+               calls = (double)unstable_launches / (double)launches * (double)x[i].launches,
+               expected = rows < calls ? rows : calls;
         if (x[i].unstable || !(expected >= ENOUGH_EXPECTED))
             continue;
         if (x[i].size < lowest)

@@ -199,7 +199,8 @@ static void count_row(const struct evidence *e, const struct evidence_row *r, ui
         if (x == y)
             continue;
         differ[k]++;
-        off[k] += !(fabs((double)b - (double)a) <= ds_structure_slack(&e->site, a, b, rms));
+        off[k] += !(isnan(a) && isnan(b)) && a != b &&
+                  !(fabs((double)b - (double)a) <= ds_structure_slack(&e->site, a, b, rms));
         uint64_t step = ds_ulp_distance(e->dtype, x, y);
         if (step != UINT64_MAX)
             steps[(*n_steps)++] = step;

@@ -73,6 +73,7 @@ struct size {
     uint32_t worst;                                        /* the worst row's number */
     uint64_t of_size[64]; /* rows by relative rms: from 2^(i - 63) to twice that */
     uint64_t width_sum;
+    uint64_t compared; /* rows compared on equal inputs, those that agree included */
 };
 /* rms of a difference relative to the reference's; infinite against zero. */
 double size_ratio(double diff_sq, double ref_sq);

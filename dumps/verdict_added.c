@@ -48,12 +48,16 @@ struct origin_work {
     struct ds_analysis *a;
     struct ds_verdict *v;
     const uint8_t *natural, *healed; /* labels; healed: NULL where there is no heal trial */
+    int repeats;                     /* of an arm against itself */
     struct sum *sites;
 };
 
-/* What the kernel did there on equal inputs: as the heal trial shows it, else the natural one. */
+/* What the kernel did there on equal inputs: as the heal trial shows it, else the natural one. A
+ * kernel that disagrees with itself now and then does so in the one or in the other. */
 static int is_origin(const struct origin_work *w, size_t cell)
 {
+    if (w->repeats && (w->natural[cell] & LABEL_MASK) == DS_LABEL_ORIGIN)
+        return 1;
     const uint8_t label =
         w->healed && w->healed[cell] & LABEL_JUDGED ? w->healed[cell] : w->natural[cell];
     return (label & LABEL_MASK) == DS_LABEL_ORIGIN;
@@ -86,6 +90,7 @@ static void add_origin(const struct origin_work *w, struct ds_origin *o, uint32_
                        size_t kernel, uint64_t digests, const struct ds_finding *of)
 {
     const struct sum *z = &w->sites[site];
+    const int number = strcmp(w->a->h->sites[site].dtype, "i32") != 0; /* else no size */
     double rms = relative(z);
     o->digests += digests;
     const uint64_t bit = (uint64_t)1 << (kernel % 64);
@@ -99,18 +104,19 @@ static void add_origin(const struct origin_work *w, struct ds_origin *o, uint32_
         o->arm = of->arm;
         o->ref_arm = of->ref_arm;
     }
-    if (z->rows && (!o->sized || rms > o->relative_rms)) {
+    if (number && z->rows && (!o->sized || rms > o->relative_rms)) {
         o->relative_rms = rms;
         o->largest_layer = w->a->h->sites[site].layer;
     }
     o->max_ulp = z->max_ulp > o->max_ulp ? z->max_ulp : o->max_ulp;
-    o->sized |= z->rows != 0;
+    o->sized |= number && z->rows != 0;
 }
 
 int add_origins(struct ds_analysis *a, struct ds_verdict *v, const struct ds_finding *of,
                 const uint8_t *natural, const uint8_t *healed, struct ds_error *err)
 {
-    struct origin_work w = {.a = a, .v = v, .natural = natural, .healed = healed};
+    struct origin_work w = {
+        .a = a, .v = v, .natural = natural, .healed = healed, .repeats = of->arm == of->ref_arm};
     const struct heal_table *h = healed_table(a, of->arm, of->ref_arm);
     const struct arm_table *t = &a->arms[of->arm];
     w.sites = ds_calloc(a->n_sites, sizeof *w.sites, "added errors", err);

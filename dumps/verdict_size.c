@@ -87,6 +87,19 @@ static void sum_evidence(const struct evidence *e, struct size *z)
     }
 }
 
+/* Rows that could have drifted as the finding's first one does: what agrees is evidence, too. */
+static uint64_t rows_compared(const struct ds_analysis *a, const struct ds_finding *f,
+                              const struct chosen *c)
+{
+    const struct arm_table *r = &a->arms[f->ref_arm];
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        uint8_t label = c->labels[(size_t)f->site * a->n_rows + i];
+        n += (label & LABEL_JUDGED) && (c->phase < 0 || (int)arm_call(r, i)->phase == c->phase);
+    }
+    return n;
+}
+
 /* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
  * kind is judged by the rows that drift as the first one does: one that inherited its difference
  * shows what came before, not what this kernel does. */
@@ -105,6 +118,7 @@ static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int pha
         sum_evidence(&e, &z);
         own = z;
     }
+    own.compared = rows_compared(a, f, &alike);
     int chosen = judge_choice(a, f);
     if (!chosen && z.rows == 0)
         snprintf(f->why, sizeof f->why, "%s",

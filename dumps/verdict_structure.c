@@ -304,6 +304,19 @@ static int gather(struct gathered *g, struct ds_error *err)
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
 }
 
+/* Whether any element differs by more than the sign of a zero or the bits of a NaN; where no values
+ * are at hand, it may. */
+static int values_differ(const struct evidence *e)
+{
+    for (size_t r = 0; r < e->n_rows; r++)
+        for (uint32_t i = 0; i < e->width; i++) {
+            float x = e->rows[r].mine.value[i], y = e->rows[r].ref.value[i];
+            if (x != y && !(isnan(x) && isnan(y)))
+                return 1;
+        }
+    return e->n_rows == 0;
+}
+
 int structure_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                       struct ds_structure *out, struct ds_error *err)
 {
@@ -327,7 +340,8 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     if (rc != 0)
         return -1;
     char place[DS_STRUCTURE_TEXT] = "";
-    if (!out->blank && !e->nonfinite)
+    /* Values that are equal, and NaNs, stand everywhere: their place says nothing. */
+    if (!out->blank && !e->nonfinite && values_differ(e))
         find_misplaced(e->a, f, c, place, sizeof place);
     if (place[0]) {
         out->found = 1;

@@ -295,6 +295,8 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
         return -1;
     if (make_map(f, err) != 0)
         return -1;
+    if (ds_forward_watch_cache(f, err) != 0)
+        return -1;
     f->own_schedule = ds_kernel_set_changes(&c->kernels, DS_OP_SCHEDULE);
     if (f->own_schedule &&
         !(f->page_table = ds_calloc((size_t)f->cache.pages, sizeof *f->page_table,
@@ -348,31 +350,20 @@ void ds_forward_free(struct ds_forward *f)
         return;
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
-    void *owned[] = {f->kv_back,
-                     f->head_in,
-                     f->logits_memory,
-                     f->half,
-                     f->half_row,
-                     f->seqs,
-                     f->seen,
-                     f->ids,
-                     f->positions,
-                     f->kv_len,
-                     f->cache_row,
-                     f->rec,
-                     f->logit_row,
-                     f->logit_rec,
-                     f->tokens,
-                     f->own_row,
-                     f->exec.scratch,
-                     f->own_slot,
-                     f->state,
-                     f->past,
-                     f->planned,
-                     f->page_table,
-                     f->processed_memory,
-                     f->history,
-                     f->choice.requests,
+    void *owned[] = {f->kv_back,       f->head_in,
+                     f->logits_memory, f->half,
+                     f->half_row,      f->seqs,
+                     f->seen,          f->ids,
+                     f->positions,     f->kv_len,
+                     f->cache_row,     f->rec,
+                     f->logit_row,     f->logit_rec,
+                     f->tokens,        f->own_row,
+                     f->exec.scratch,  f->own_slot,
+                     f->before,        f->written,
+                     f->changed,       f->state,
+                     f->past,          f->planned,
+                     f->page_table,    f->processed_memory,
+                     f->history,       f->choice.requests,
                      f->choice.tokens};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);

@@ -79,8 +79,12 @@ int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float
         ds_forward_enter(f, p.layer);
         name_writer(f, DS_ST_KV_WRITE_K);
         name_writer(f, DS_ST_KV_WRITE_V);
+        name_writer(f, DS_ST_KV_KEPT_K);
+        name_writer(f, DS_ST_KV_KEPT_V);
         if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->cache.k) != 0 ||
-            ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0)
+            ds_pass_show_kept(&p, DS_ST_KV_KEPT_K, n) != 0 ||
+            ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0 ||
+            ds_pass_show_kept(&p, DS_ST_KV_KEPT_V, n) != 0)
             return -1;
     }
     if (!results)

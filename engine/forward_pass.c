@@ -231,57 +231,6 @@ static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, flo
     return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * width)) != 0 ? -1 : emit(p, stage, y);
 }
 
-/* Shows what stands in the cache for this call's rows, read back through the page table, so that a
- * wrong write is seen. What a healing probe changed is written back. */
-int ds_pass_show_cache(struct ds_pass *p, int stage, float *base)
-{
-    struct ds_forward *f = p->f;
-    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
-    if (!p->probe || !f->n_rec)
-        return 0;
-    size_t width = (size_t)f->kv_dim;
-    for (uint32_t i = 0; i < f->n_rec; i++) {
-        size_t row = (size_t)f->rec[i].slot;
-        const float *there = cache + (size_t)f->cache_row[row] * width;
-        if (f->half)
-            ds_round_many(f->config.dtype, f->half + row * width, there, width);
-        else
-            memcpy(f->kv_back + row * width, there, width * sizeof *there);
-    }
-    if (ds_pass_show(p, stage, f->half ? (void *)f->half : f->kv_back,
-                     ds_dtype_size(f->config.dtype)) != 0)
-        return -1;
-    for (uint32_t i = 0; i < f->n_rec; i++) {
-        size_t row = (size_t)f->rec[i].slot;
-        float *there = cache + (size_t)f->cache_row[row] * width;
-        if (!f->half) {
-            memcpy(there, f->kv_back + row * width, width * sizeof *there);
-            continue;
-        }
-        ds_round_many(f->config.dtype, f->half_row, there, width);
-        if (memcmp(f->half_row, f->half + row * width, width * sizeof *f->half) != 0)
-            ds_widen_many(f->config.dtype, there, f->half + row * width, width);
-    }
-    return 0;
-}
-
-static int cache_write(struct ds_pass *p, int stage, const float *x, float *base)
-{
-    struct ds_forward *f = p->f;
-    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
-    struct ds_cache_args a = {.rows = f->rows,
-                              .width = f->kv_dim,
-                              .x = x,
-                              .ldx = f->kv_dim,
-                              .cache = cache,
-                              .page_size = f->cache.page_size,
-                              .pages = f->cache.pages,
-                              .sequences = f->seqs,
-                              .n_sequences = f->n_seqs,
-                              .head_dim = f->m->hp.head_dim};
-    return ds_pass_launch(p, stage, &a, NULL, 0) != 0 ? -1 : ds_pass_show_cache(p, stage, base);
-}
-
 void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                struct ds_attention_args *a)
 {
@@ -402,8 +351,8 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
     }
     failed = failed || rope(p, DS_ST_Q_ROPE, q, hp->n_heads, f->q_rope) ||
              rope(p, DS_ST_K_ROPE, k, hp->n_kv_heads, f->k_rope) ||
-             cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
-             cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
+             ds_pass_cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
+             ds_pass_cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
              ds_pass_matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
              add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
              rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||

@@ -75,7 +75,11 @@ struct ds_forward {
     struct {
         int32_t *requests, *positions, *steps, *cached, *n_tokens;
         const int32_t **tokens;
-    } choice;           /* of every logits row; one block of memory, and the tokens */
+    } choice; /* of every logits row; one block of memory, and the tokens */
+    /* NULL where no site shows them: what a write to the cache should have left alone. */
+    float *before;      /* [cache rows][kv_dim] a layer's rows before it, where they are watched */
+    uint8_t *written;   /* [cache rows] the call's own */
+    int32_t *changed;   /* [rows of a call, or kept] */
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
 
@@ -138,9 +142,15 @@ int ds_forward_plan(struct ds_forward *f, const struct ds_batch *batch, struct d
 /* The call is over: counts slots in use. */
 void ds_forward_count(struct ds_forward *f, const struct ds_batch *batch);
 
-/* forward_pass.c, for forward_kept.c, too. Shows the recorded rows at a site of this layer's cache
+/* forward_cache.c, for forward_kept.c, too. Shows the recorded rows at a site of this layer's cache
  * (base: f->cache.k or .v) as they stand there, in cache rows f->cache_row[slot]. */
 int ds_pass_show_cache(struct ds_pass *p, int stage, float *base);
+/* forward_cache.c: writes x to this layer's cache and shows the rows, and what else was changed. */
+int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *base);
+/* The same where this pass wrote nothing: of `rows` rows none changed another. */
+int ds_pass_show_kept(struct ds_pass *p, int stage, int32_t rows);
+/* Memory for that, where a site shows it. */
+int ds_forward_watch_cache(struct ds_forward *f, struct ds_error *err);
 /* Runs op process on all logits rows and shows the recorded ones among them. */
 int ds_pass_process(struct ds_pass *p, const float *logits);
 

@@ -192,6 +192,9 @@ uint32_t ds_site_parts(int stage, int32_t layer, const struct ds_hparams *hp,
     case DS_WHEN_BOUNDARY:
         there = wants->boundary && layer >= 0 && layer < hp->n_layers && wants->boundary[layer];
         break;
+    case DS_WHEN_WATCHED:
+        there = wants->watched;
+        break;
     case DS_WHEN_SLOTS:
         there = wants->slots;
         break;

@@ -24,6 +24,7 @@ struct ds_site_wants {
     int32_t ranks;      /* the most tensor parallel ranks; below 2: no partial sums */
     const uint8_t *boundary; /* [n_layers] not zero: the layer's input comes from another device;
                                 NULL: none does */
+    int watched;             /* cache rows that a write had no business with */
     int slots;               /* the rows' cache slots */
     int processed;           /* logits that somebody changes before the choice */
 };

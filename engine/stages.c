@@ -9,6 +9,7 @@
 #define ROW(s) {DS_ST_##s, DS_EDGE_ROW, 0}
 #define CAUSAL(s) {DS_ST_##s, DS_EDGE_CAUSAL, 0}
 #define MAYBE(s) {DS_ST_##s, DS_EDGE_ROW, 1}
+#define MAYBE_CAUSAL(s) {DS_ST_##s, DS_EDGE_CAUSAL, 1}
 
 enum { ENGINE = -1 };
 
@@ -42,10 +43,15 @@ static const struct ds_stage_info table[DS_ST_COUNT] = {
         READS(2, ROW(POSITIONS), ROW(K_NORM)),
     STAGE(KV_WRITE_K, "kv_write", "k", DS_OP_CACHE, KV, ACTIVATION, ALWAYS, ONE)
         READS(2, MAYBE(SLOTS), ROW(K_ROPE)),
+    STAGE(KV_KEPT_K, "kv_write", "k-kept", DS_OP_CACHE, ONE, I32, WATCHED, ONE)
+        READS(2, MAYBE(SLOTS), ROW(K_ROPE)),
     STAGE(KV_WRITE_V, "kv_write", "v", DS_OP_CACHE, KV, ACTIVATION, ALWAYS, ONE)
         READS(2, MAYBE(SLOTS), ROW(V_PROJ)),
+    STAGE(KV_KEPT_V, "kv_write", "v-kept", DS_OP_CACHE, ONE, I32, WATCHED, ONE)
+        READS(2, MAYBE(SLOTS), ROW(V_PROJ)),
     STAGE(ATTN_OUT, "attn_out", "", DS_OP_ATTENTION, Q, ACTIVATION, ALWAYS, ONE)
-        READS(4, ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), CAUSAL(KV_WRITE_V)),
+        READS(6, ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), CAUSAL(KV_WRITE_V),
+            MAYBE_CAUSAL(KV_KEPT_K), MAYBE_CAUSAL(KV_KEPT_V)),
     STAGE(O_PARTIAL, "o_proj", "", DS_OP_MATMUL, MODEL, ACTIVATION, RANKS, RANKS)
         READS(1, ROW(ATTN_OUT)),
     STAGE(O_ALLREDUCE, "allreduce", "o_proj", DS_OP_ALLREDUCE, MODEL, ACTIVATION, RANKS, ONE)

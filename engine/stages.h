@@ -25,7 +25,9 @@ enum ds_stage {
     DS_ST_Q_ROPE,
     DS_ST_K_ROPE,
     DS_ST_KV_WRITE_K,
+    DS_ST_KV_KEPT_K, /* cache rows that the write changed beside its own: none, when it is right */
     DS_ST_KV_WRITE_V,
+    DS_ST_KV_KEPT_V,
     DS_ST_ATTN_OUT,
     DS_ST_O_PARTIAL, /* a rank's share of o_proj's sum */
     DS_ST_O_ALLREDUCE,
@@ -93,6 +95,7 @@ enum ds_stage_when {
     DS_WHEN_QK_NORM,  /* q and k are normalised per head */
     DS_WHEN_RANKS,    /* tensor parallel */
     DS_WHEN_BOUNDARY, /* the layer's input comes from another device */
+    DS_WHEN_WATCHED,  /* a kernel that writes the cache and is not a built-in one */
     DS_WHEN_SLOTS,    /* a schedule that may move rows */
     DS_WHEN_PROCESSED /* logits are changed before the choice */
 };
@@ -101,7 +104,7 @@ enum ds_stage_when {
  * "r0", "r1", ... for the ranks. */
 enum ds_stage_parts { DS_PARTS_ONE, DS_PARTS_CHOSEN, DS_PARTS_RANKS };
 
-enum { DS_STAGE_MAX_INPUTS = 4 };
+enum { DS_STAGE_MAX_INPUTS = 6 };
 
 struct ds_stage_info {
     const char *name, *part;

@@ -700,6 +700,7 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
         if (s.dtype != DS_F32)
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
         wants->processed |= ds_kernel_set_changes(&s.kernels, DS_OP_PROCESS);
+        wants->watched |= ds_kernel_set_added(&s.kernels, DS_OP_CACHE);
         wants->slots |= ds_kernel_set_changes(&s.kernels, DS_OP_SCHEDULE);
         if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
             ds_ranks_check(&m->hp, s.ranks, err) != 0)

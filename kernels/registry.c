@@ -402,6 +402,16 @@ int ds_kernel_set_changes(const struct ds_kernel_set *set, int op)
     return k && plain && k->launch != plain->launch;
 }
 
+int ds_kernel_set_added(const struct ds_kernel_set *set, int op)
+{
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(set, op, i)); i++)
+        for (size_t a = 0; a < n_added; a++)
+            if (added[a] == k)
+                return 1;
+    return 0;
+}
+
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err)
 {
     char why[512];

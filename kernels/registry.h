@@ -62,6 +62,8 @@ int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size);
 /* Whether the set's variant of an op does something else than the built-in one: for ops whose built-in
  * variants do nothing (schedule, process). */
 int ds_kernel_set_changes(const struct ds_kernel_set *set, int op);
+/* Whether the set uses a variant of the op that was added: by a plugin, or a test. */
+int ds_kernel_set_added(const struct ds_kernel_set *set, int op);
 /* Checks that every variant of the set can run here. */
 int ds_kernel_set_available(const struct ds_kernel_set *set, struct ds_error *err);
 

@@ -165,6 +165,95 @@ static void test_kinds_need_evidence(void **state)
     }
 }
 
+/* What one position of q_proj, or all, does at batch 4. */
+static uint32_t one_position(const struct cell *c)
+{
+    return cell_number(c, "batch", 1) == 4 && cell_is(c, 0, "q_proj") && c->position == 4;
+}
+
+static uint32_t all_positions(const struct cell *c)
+{
+    return cell_number(c, "batch", 1) == 4 && cell_is(c, 0, "q_proj");
+}
+
+static void judge_stored(struct sweep *s, struct ds_verdict *v, const char *dtype, double relative,
+                         uint32_t elements, uint32_t (*tag)(const struct cell *))
+{
+    sweep_init(s, "batch", 1);
+    for (size_t i = 0; i < s->header.n_sites; i++)
+        if (strcmp(s->header.sites[i].dtype, "f32") == 0)
+            snprintf(s->header.sites[i].dtype, sizeof s->header.sites[i].dtype, "%s", dtype);
+    sweep_arm(s, "1");
+    sweep_arm(s, "4");
+    s->tag = tag;
+    s->relative = relative;
+    s->elements = elements;
+    sweep_run(s, 2);
+    run_verdict(s, v);
+}
+
+/* In 16 bits a reordering shows as an element here and there. The rows that differ were picked by
+ * it: one step in one row of nine is no other algorithm, a quarter of all elements is. */
+static void test_flips_of_storage_are_rounding(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dtype;
+        double relative;
+        uint32_t elements;
+        uint32_t (*tag)(const struct cell *);
+        int kind;
+    } cases[] = {
+        {"bf16", 3e-4, 1, one_position, DS_KIND_ROUNDING_ORDER},
+        {"bf16", 1e-8, 1, one_position, DS_KIND_ROUNDING_ORDER},
+        {"f16", 4e-5, 1, one_position, DS_KIND_ROUNDING_ORDER},
+        {"f16", 6e-5, 12, one_position, DS_KIND_ROUNDING_ORDER},
+        {"bf16", 2e-3, 150, all_positions, DS_KIND_UNKNOWN},
+        {"f16", 2e-2, 1, one_position, DS_KIND_WRONG_DATA},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep s;
+        struct ds_verdict v;
+        judge_stored(&s, &v, cases[i].dtype, cases[i].relative, cases[i].elements, cases[i].tag);
+        if (v.first.kind != cases[i].kind)
+            print_error("case %zu: %s (%s)\n", i, ds_kind_name(v.first.kind), v.first.why);
+        assert_int_equal(v.first.kind, cases[i].kind);
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
+static uint32_t router_moves(const struct cell *c)
+{
+    return cell_number(c, "batch", 1) == 4 && cell_is(c, 0, "router_ids");
+}
+
+/* The weights of a router's choices are numbers: other weights are no other choice. */
+static void test_router_weights_are_no_selection(void **state)
+{
+    (void)state;
+    for (int ids = 0; ids < 2; ids++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        struct ds_site *q = &s.header.sites[2];
+        assert_string_equal(q->stage, "q_proj");
+        snprintf(q->stage, sizeof q->stage, "router_ids");
+        snprintf(q->part, sizeof q->part, "%s", ids ? "" : "weights");
+        snprintf(q->dtype, sizeof q->dtype, "%s", ids ? "i32" : "f32");
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "4");
+        s.tag = router_moves;
+        s.relative = 0.5;
+        sweep_run(&s, 2);
+        run_verdict(&s, &v);
+        assert_string_equal(v.first.stage, "router_ids");
+        assert_int_equal(v.first.kind, ids ? DS_KIND_SELECTION_ONLY : DS_KIND_WRONG_DATA);
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 /* Makes the difference of one drifting row at the first site so much larger. */
 static void worsen(struct sweep *s, uint32_t arm, int32_t position, double relative)
 {
@@ -502,6 +591,8 @@ int main(void)
         cmocka_unit_test(test_whole_call_edges_are_unknown_unless_all_agree),
         cmocka_unit_test(test_independent_origins_by_kernel),
         cmocka_unit_test(test_kinds_need_evidence),
+        cmocka_unit_test(test_flips_of_storage_are_rounding),
+        cmocka_unit_test(test_router_weights_are_no_selection),
         cmocka_unit_test(test_one_wrong_row_does_not_hide),
         cmocka_unit_test(test_one_wrong_row_is_not_rounding),
         cmocka_unit_test(test_equal_values_and_nans_are_their_own_thing),

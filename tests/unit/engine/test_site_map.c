@@ -84,7 +84,7 @@ static void test_every_site_is_found_by_its_stage(void **state)
     const struct ds_site_wants wants[] = {
         {0},
         {.unrounded = DS_STAGE_BIT(DS_ST_RESID_FFN) | DS_STAGE_BIT(DS_ST_Q_PROJ)},
-        {.ranks = 4, .boundary = second_layer, .slots = 1, .processed = 1}};
+        {.ranks = 4, .boundary = second_layer, .watched = 1, .slots = 1, .processed = 1}};
     for (size_t m = 0; m < 2; m++)
         for (size_t w = 0; w < 3; w++) {
             struct list l;
@@ -121,6 +121,7 @@ static void test_inputs(void **state)
 {
     (void)state;
     static const struct ds_site_wants none,
+        watched = {.watched = 1},
         all = {.ranks = 2, .boundary = second_layer, .slots = 1, .processed = 1};
     const struct {
         int moe;
@@ -145,6 +146,10 @@ static void test_inputs(void **state)
         {0, &all, 2, "down", "r0", "act"},
         {0, &all, 2, "kv_write", "v", "-1,slots v_proj"},
         {0, &all, 3, "token", "", "logits_processed"},
+        {0, &none, 1, "attn_out", "", "-1,kv_len q_rope kv_write/k kv_write/v"},
+        {0, &watched, 1, "kv_write", "k-kept", "k_rope"},
+        {0, &watched, 1, "attn_out", "",
+         "-1,kv_len q_rope kv_write/k kv_write/v kv_write/k-kept kv_write/v-kept"},
         {1, &none, 1, "q_rope", "", "-1,positions q_norm"},
         {1, &none, 1, "k_norm", "", "k_proj"},
         {1, &none, 1, "router_ids", "", "router_logits"},
