@@ -285,6 +285,8 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
     at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
     at->n_sequences = call->sequences > INT32_MAX ? 0 : (int32_t)call->sequences;
     at->row = head_row(at, &r->key, call->m, call->sequences);
+    if (c->choice >= 0 && ds_case_place_in_expert(c, side, r, at, err) != 0)
+        return -1;
     if (at->row < 0 || at->row >= at->rows || at->rows > 1 << 20)
         return ds_fail(err, "a row stands at place %lld of a call of %lld rows", (long long)at->row,
                        (long long)at->rows);
@@ -312,6 +314,12 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
     for (int side = 0; side < DS_SIDES; side++)
         if (r[side]->key.position < 0 || r[side]->key.position > MOST_POSITION)
             return 0;
+    for (int side = 0; side < DS_SIDES && c->choice >= 0; side++) {
+        int rc = ds_case_same_expert(c, side, &r[side]->key, err);
+        c->other_experts += rc == 0;
+        if (rc != 1)
+            return rc;
+    }
     memset(row, 0, sizeof *row);
     for (int side = 0; side < DS_SIDES; side++) {
         float *y;
@@ -434,7 +442,9 @@ static int take_healed(struct ds_case *c, struct ds_error *err)
             continue;
         c->side[DS_SIDE_B].t = t;
         c->healed = 1;
-        c->drifting_rows = c->undumped = c->differing_inputs = 0;
+        c->drifting_rows = c->undumped = c->differing_inputs = c->other_experts = 0;
+        if (c->choice >= 0 && ds_case_bind(c, err) != 0) /* other rows are dumped there */
+            return -1;
         if (take_rows(c, err) != 0)
             return -1;
     }
@@ -494,6 +504,8 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
         c->side[s].rows_least = rows_of(c, s, 1);
         c->side[s].rows_most = rows_of(c, s, 0);
     }
+    if (c->heads > 1 && ds_case_split_heads(c, err) != 0)
+        return -1;
     return c->e.op == DS_OP_ROPE ? extend_table(c, err) : 0;
 }
 

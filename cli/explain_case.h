@@ -36,11 +36,15 @@ struct ds_case {
     struct ds_explain e;
     struct ds_case_side side[DS_SIDES];
     int32_t rank, ranks; /* of a partial sum: which, of how many; ranks 0: none */
+    int32_t expert;      /* whose weights the rows explained were multiplied with; -1: none */
+    int32_t choice;      /* of a part e0, e1, ...: which of a row's experts; -1: no such part */
+    int32_t heads;       /* of a norm of each head: so many a row; else 1 */
     int healed;          /* B is a trial whose rows were healed: its kernels read A's rows */
     int inputs_equal;    /* of every row explained */
     struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
     size_t drifting_rows;               /* of the site in this pair of trials */
     size_t differing_inputs, undumped;  /* rows left out, and why */
+    size_t other_experts;               /* of those, rows of another expert */
     void **owned;
     size_t n_owned, cap_owned;
 };
@@ -57,6 +61,16 @@ int ds_case_own(struct ds_case *c, void *p, struct ds_error *err);
 
 /* explain_model.c: fills e->shared for the site from the model. */
 int ds_case_bind(struct ds_case *c, struct ds_error *err);
+/* explain_parts.c: of a site of experts: takes the expert of the first row whose choice is dumped. */
+int ds_case_choose_expert(struct ds_case *c, struct ds_error *err);
+/* Whether a side's row passed the expert explained: 1, 0 another one or not dumped. */
+int ds_case_same_expert(struct ds_case *c, int side, const struct ds_row *key,
+                        struct ds_error *err);
+/* Where a row stood among those of its call that its expert was given. */
+int ds_case_place_in_expert(struct ds_case *c, int side, const struct ds_site_row *r,
+                            struct ds_explain_at *at, struct ds_error *err);
+/* Makes of every row of a norm of each head as many rows as it has heads. */
+int ds_case_split_heads(struct ds_case *c, struct ds_error *err);
 /* That the model is the record's; else an error that names the first weight that differs. */
 int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err);
 

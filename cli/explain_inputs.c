@@ -201,24 +201,39 @@ static int token_of(const struct ds_case *c, int side, const struct ds_row *key,
     return 0;
 }
 
-/* The next rank's row joins those before it, all in one array. */
-static int add_rank(struct ds_case *c, const float *y, size_t width, int *place,
-                    struct ds_explain_input *in, uint64_t digest, uint64_t *digests,
-                    struct ds_error *err)
+/* The next row joins those before it, all in one array of `most`. */
+static int add_row(struct ds_case *c, int64_t most, const float *y, size_t width, int *place,
+                   struct ds_explain_input *in, uint64_t digest, uint64_t *digests,
+                   struct ds_error *err)
 {
-    const int64_t ranks = c->e.shared.allreduce.ranks;
     float *all = (float *)(uintptr_t)in->in[0];
     if (!all) {
-        all = ds_alloc_aligned((size_t)ranks * width, sizeof *all, "ranks", err);
+        all = ds_alloc_aligned((size_t)most * width, sizeof *all, "addends", err);
         if (!all || ds_case_own(c, all, err) != 0)
             return -1;
         in->in[0] = all;
     }
-    if (*place >= ranks || (int64_t)width != c->e.shared.allreduce.width)
-        return ds_fail(err, "layer %d %.24s: it is not known how many ranks are added", c->f.layer,
+    if (*place >= most || (int64_t)width != ds_explain_width(c->e.op, &c->e.shared))
+        return ds_fail(err, "layer %d %.24s: it is not known how many rows are added", c->f.layer,
                        c->f.stage);
     memcpy(all + (size_t)*place * width, y, width * sizeof *all);
     *digests ^= digest * (uint64_t)(2 * ++*place + 1);
+    return 1;
+}
+
+/* What a combine reads: the weights of its addends, and the rows of all experts. */
+static int add_addend(struct ds_case *c, const struct ds_site *from, const float *y, int *place,
+                      struct ds_explain_input *in, uint64_t digest, uint64_t *digests,
+                      struct ds_error *err)
+{
+    const int64_t addends = c->e.shared.combine.top_k;
+    if (strcmp(from->op, "router") != 0)
+        return add_row(c, addends, y, from->width, place, in, digest, digests, err);
+    if (from->width != addends)
+        return ds_fail(err, "layer %d %.24s: %u weights for %lld rows", c->f.layer, c->f.stage,
+                       from->width, (long long)addends);
+    in->in[1] = y;
+    *digests ^= digest * 0x9e3779b97f4a7c15u;
     return 1;
 }
 
@@ -296,7 +311,10 @@ static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
     if (rc != 1)
         return rc;
     if (c->e.op == DS_OP_ALLREDUCE)
-        return add_rank(c, y, s->width, place, in, digest, digests, err);
+        return add_row(c, c->e.shared.allreduce.ranks, y, s->width, place, in, digest, digests,
+                       err);
+    if (c->e.op == DS_OP_COMBINE)
+        return add_addend(c, s, y, place, in, digest, digests, err);
     const int i = *place;
     if (c->ranks && (int64_t)s->width == c->ranks * c->e.shared.matmul.k)
         y += c->rank * c->e.shared.matmul.k;

@@ -39,10 +39,23 @@ struct stage_weights {
 
 static const struct stage_weights of_layer[] = {
     {"router_logits", AT(router), NONE}, {"attn_norm", AT(attn_norm), NONE},
+    {"q_norm", AT(q_norm), NONE},        {"k_norm", AT(k_norm), NONE},
     {"q_proj", AT(q), AT(q_bias)},       {"k_proj", AT(k), AT(k_bias)},
     {"v_proj", AT(v), AT(v_bias)},       {"o_proj", AT(o), AT(o_bias)},
     {"ffn_norm", AT(ffn_norm), NONE},    {"gate", AT(gate), AT(gate_bias)},
     {"up", AT(up), AT(up_bias)},         {"down", AT(down), AT(down_bias)},
+};
+
+/* Of stages with experts: the first expert's weight, those of others follow it; the one that every
+ * row passes. */
+static const struct {
+    const char *stage;
+    size_t chosen, shared;
+} of_experts[] = {
+    {"gate", AT(gate_exps), AT(gate_shared)},
+    {"up", AT(up_exps), AT(up_shared)},
+    {"expert_out", AT(down_exps), AT(down_shared)},
+    {"router_logits", NONE, AT(router_shared)},
 };
 
 static const struct ds_weight *member(const struct ds_layer *l, size_t offset)
@@ -53,17 +66,40 @@ static const struct ds_weight *member(const struct ds_layer *l, size_t offset)
     return w;
 }
 
+/* The weight of a part that is an expert's; NULL: it has none. */
+static const struct ds_weight *weight_of_expert(const struct ds_case *c, const struct ds_site *s)
+{
+    const struct ds_layer *l = &c->model->layers[s->layer];
+    const int shared = strcmp(s->part, "shared") == 0;
+    for (size_t i = 0; i < COUNT(of_experts); i++) {
+        if (strcmp(of_experts[i].stage, s->stage) != 0)
+            continue;
+        if (shared)
+            return member(l, of_experts[i].shared);
+        const struct ds_weight *first = member(l, of_experts[i].chosen);
+        return first && c->expert >= 0 && c->expert < c->model->hp.n_experts ? first + c->expert
+                                                                             : NULL;
+    }
+    return NULL;
+}
+
 /* The site's weight and bias; NULL where it has none. */
-static void weights_of(const struct ds_model *m, const struct ds_site *s,
+static void weights_of(const struct ds_case *c, const struct ds_site *s,
                        const struct ds_weight **weight, const struct ds_weight **bias)
 {
+    const struct ds_model *m = c->model;
     *weight = *bias = NULL;
     if (strcmp(s->stage, "final_norm") == 0)
         *weight = m->final_norm;
     if (strcmp(s->stage, "logits") == 0)
         *weight = m->head;
-    if (s->layer < 0 || s->layer >= m->hp.n_layers ||
-        (s->part[0] && s->part[0] != 'r' && strcmp(s->part, "unrounded") != 0))
+    if (s->layer < 0 || s->layer >= m->hp.n_layers)
+        return;
+    if (c->choice >= 0 || strcmp(s->part, "shared") == 0) {
+        *weight = weight_of_expert(c, s);
+        return;
+    }
+    if (s->part[0] && s->part[0] != 'r' && strcmp(s->part, "unrounded") != 0)
         return;
     for (size_t i = 0; i < COUNT(of_layer); i++)
         if (strcmp(of_layer[i].stage, s->stage) == 0) {
@@ -107,8 +143,13 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
     case DS_OP_RMSNORM:
         if (!w)
             return no_weight(s, err);
+        /* Of q_norm and k_norm each head is a row of its own: ds_case_split_heads. */
         a->rmsnorm =
-            (struct ds_rmsnorm_args){.width = w->cols, .weight = w->data, .eps = hp->rms_eps};
+            (struct ds_rmsnorm_args){.width = s->width, .weight = w->data, .eps = hp->rms_eps};
+        c->heads = (int32_t)(s->width / w->cols);
+        if (s->width % w->cols != 0)
+            return ds_fail(err, "layer %d %.24s has %u elements a row, its weight %lld", s->layer,
+                           s->stage, s->width, (long long)w->cols);
         return 0;
     case DS_OP_MATMUL:
         if (!w)
@@ -142,6 +183,10 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
         return 0;
     case DS_OP_ADD:
         a->add.width = s->width;
+        return 0;
+    case DS_OP_COMBINE:
+        a->combine =
+            (struct ds_combine_args){.width = s->width, .top_k = hp->top_k + (hp->d_ff_shared > 0)};
         return 0;
     case DS_OP_ALLREDUCE:
         a->allreduce = (struct ds_allreduce_args){.width = s->width, .ranks = ranks_of(c)};
@@ -183,7 +228,10 @@ int ds_case_bind(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_site *s = &c->h->sites[c->f.site];
     const struct ds_weight *w, *bias;
-    weights_of(c->model, s, &w, &bias);
+    c->heads = 1;
+    if (ds_case_choose_expert(c, err) != 0)
+        return -1;
+    weights_of(c, s, &w, &bias);
     if (bind_op(c, s, w, bias, err) != 0)
         return -1;
     if (c->e.op == DS_OP_MATMUL && s->part[0] == 'r' && cut_weights(c, s, err) != 0)

@@ -53,6 +53,12 @@ static void add_side(const struct ds_explanation *x, int side, struct ds_buf *ou
     }
 }
 
+/* As the record counts them: of a norm of each head there are as many times more. */
+static size_t rows_explained(const struct ds_case *c)
+{
+    return c->e.n_rows / (size_t)(c->heads > 1 ? c->heads : 1);
+}
+
 static void add_values(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_case *c = x->c;
@@ -62,7 +68,12 @@ static void add_values(const struct ds_explanation *x, struct ds_buf *out)
         drifting = x->replay[0].match[DS_SIDE_A].drifting;
     }
     head(x, "values", out);
-    ds_buf_printf(out, "%zu of %zu drifting rows are dumped", c->e.n_rows, c->drifting_rows);
+    ds_buf_printf(out, "%zu of %zu drifting rows are dumped", rows_explained(c), c->drifting_rows);
+    if (c->expert >= 0) {
+        ds_buf_printf(out, " and went to expert %d", c->expert);
+        if (c->other_experts)
+            ds_buf_printf(out, ", %zu went to others or are not known", c->other_experts);
+    }
     if (elements)
         ds_buf_printf(out, ": %" PRIu64 " elements, %" PRIu64 " differ", elements, drifting);
     ds_buf_puts(out, c->inputs_equal ? "; their inputs are equal\n" : "; their inputs differ\n");
@@ -407,7 +418,7 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "factor", text(f->factor));
     json_object_set_new(j, "label", json_string(ds_label_name(f->label)));
     json_object_set_new(j, "healed", json_boolean(x->c->healed));
-    json_object_set_new(j, "rows", whole(x->c->e.n_rows));
+    json_object_set_new(j, "rows", whole(rows_explained(x->c)));
     json_object_set_new(j, "rows_drifting", whole(x->c->drifting_rows));
     json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));
     json_object_set_new(j, "reproduced_a", json_boolean(ds_explanation_reproduced(x, DS_SIDE_A)));

@@ -220,6 +220,12 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
             "up to %.3g), and B - A (%.3g) is within what two orders differ by (up to %.3g)",
             n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most, n->difference,
             n->order_difference.most);
+    else if (n->terms <= 0)
+        claim(
+            v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
+            "both sides are as near to the exact result as f32 is (A %.3g, B %.3g), and nothing is "
+            "added up: the formula is evaluated in another way",
+            n->error[DS_SIDE_A], n->error[DS_SIDE_B]);
     else
         claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
               "both sides are as near to the exact result as f32 is (A %.3g, B %.3g), and B - A "

@@ -108,6 +108,27 @@ test_ranks() {
     has "$dir/out" '"words":"'
 }
 
+# Experts: a row of one expert's call, the sum of experts, the one that every row passes; norms of each head.
+test_experts() {
+    sizes=layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512,experts=8,top_k=2
+    record -m random:qwen3moe,$sizes --kernels pinned,split+rmsnorm=rows+combine=reference --batch 1,4
+    for site in 0,q_norm 0,k_norm 0,router_logits 0,gate/e0 1,up/e1 0,expert_out/e1 0,moe_combine; do
+        ds explain "$dir/r.h5" $site -m random:qwen3moe,$sizes --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+        has "$dir/out" '"kind":"rounding-order","why":"the measured orders, in f32 on the same inputs, give every bit'
+    done
+    ds explain "$dir/r.h5" 0,gate/e0 -m random:qwen3moe,$sizes
+    has "$dir/out" " and went to expert "
+    # Many rows of one expert in a call: each in its place.
+    record -m random:qwen2moe,$sizes --kernels pinned,pinned+matmul=stream-k --batch 4 --dump all --dump-rows 100 --force
+    for site in 0,gate/e0 0,expert_out/e1 0,gate/shared 0,act/e0 0,expert_out/shared 0,moe_combine; do
+        ds explain "$dir/r.h5" $site -m random:qwen2moe,$sizes --json
+        expect 0
+        has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    done
+}
+
 # Sites whose inputs differ already: B is the healed pass, and what only inherits has no reason of its own.
 test_healed() {
     record --kernels pinned,split --batch 1
