@@ -180,6 +180,18 @@ void ds_team_run(struct ds_team *t, void (*fn)(void *, int, int), void *arg)
     wait_members(t);
 }
 
+int ds_team_bind(struct ds_team *t, const int *cpus, int n)
+{
+    int bound = 0;
+    for (int i = 1; i < t->threads && n > 0; i++) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpus[i % n], &one);
+        bound += pthread_setaffinity_np(t->member[i].thread, sizeof one, &one) == 0;
+    }
+    return bound;
+}
+
 void ds_team_rest(void)
 {
     atomic_store_explicit(&resting, 1, memory_order_relaxed);

@@ -22,6 +22,10 @@ int ds_team_threads(const struct ds_team *team);
  */
 void ds_team_run(struct ds_team *team, void (*fn)(void *arg, int thread, int threads), void *arg);
 
+/* Binds member i, the caller left out, to cpus[i % n] for good; returns how many the system let it
+ * bind. */
+int ds_team_bind(struct ds_team *team, const int *cpus, int n);
+
 /* Sends all members that wait for a round, of every team in this process, to sleep now rather than
  * after their spin; the next round of any team lets them spin again. For callers about to use threads
  * that are not the team's: a member that spins on a core halves the library thread that was given the

@@ -13,8 +13,9 @@ struct ds_bench_row {
     char shape[64];   /* "n=576,k=576"; "prefill 128", "decode" */
     char where[64];   /* stages that have the shape, or the model */
     int rows, threads;
-    struct ds_timing time; /* rounds 0: left out, a call took too long */
-    double noise;          /* of its group: see timing.h */
+    struct ds_timing time;   /* rounds 0: left out, a call took too long */
+    double noise;            /* of its group: see timing.h */
+    struct ds_placed placed; /* where the threads ran */
     double work;      /* of one call, in units of 1e9 of `unit` per second, tokens for a pass */
     const char *unit; /* "GF/s", "GB/s", "tok/s" */
     double prepare;   /* seconds to pack the weights ahead; 0: none */
@@ -27,6 +28,7 @@ struct ds_bench_probe {
     const char *sites;
     int threads, rounds;
     struct ds_spread rate, account, paired;
+    struct ds_placed placed;
 };
 
 struct ds_bench_result {
@@ -34,7 +36,8 @@ struct ds_bench_result {
     size_t n_rows;
     struct ds_bench_probe *probes;
     size_t n_probes;
-    size_t too_big; /* settings left out because one call is too much work */
+    size_t too_big;  /* settings left out because one call is too much work */
+    size_t too_long; /* ... because they would have taken longer than a setting may */
     char model[256];
     double load, peak_bytes, weight_bytes; /* 0: no model was loaded */
 };
@@ -61,6 +64,8 @@ int ds_bench_probes(const struct ds_options *o, struct ds_model *m, struct ds_be
 /* Thread counts asked for: --threads, default 1 and all CPUs. *out: malloc'ed. */
 int ds_bench_threads(const struct ds_options *o, int **out, size_t *n, struct ds_error *err);
 
+/* --cpus: whether the system places the threads that are timed. */
+int ds_bench_anywhere(const struct ds_options *o);
 /* --seconds, or `otherwise`. */
 double ds_bench_seconds(const struct ds_options *o, double otherwise);
 

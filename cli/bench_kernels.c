@@ -17,6 +17,9 @@
  * reference variants need seconds there. */
 static const double MOST_WORK = 1.2e9;
 static const double SECONDS_A_VARIANT = 0.06;
+/* What all variants together may take at one setting before the slow ones are left out, or the
+ * setting; only --rows asks for more. */
+static const double MOST_SECONDS = 6;
 
 static const int32_t default_rows[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 /* Slots that a decode row of attention sees; 0: prefill. */
@@ -149,6 +152,7 @@ static int keep(struct plan *p, const struct ds_shape *shape, const struct ds_be
         row->threads = s->threads;
         row->time = f->time[i];
         row->noise = f->noise;
+        row->placed = f->placed;
         row->work = f->work;
         row->unit = f->unit;
         row->prepare = f->prepare[i];
@@ -158,33 +162,39 @@ static int keep(struct plan *p, const struct ds_shape *shape, const struct ds_be
     return 0;
 }
 
-static int one_setting(struct plan *p, const struct ds_shape *shape,
+static int one_setting(struct plan *p, struct ds_lab_bench *b, const struct ds_shape *shape,
                        const struct ds_bench_setting *s, struct ds_error *err)
 {
+    const struct ds_bench_limits limits = {
+        .seconds = ds_bench_seconds(p->o, SECONDS_A_VARIANT * (double)p->n_kernels),
+        .most = p->rows_given ? 0 : MOST_SECONDS,
+        .anywhere = ds_bench_anywhere(p->o)};
     struct ds_bench_figures f;
     ds_cli_progress(p->o, ds_op_name(shape->op), p->done++, p->total);
     if (!p->rows_given && ds_lab_bench_work(shape, s) > MOST_WORK) {
         p->r->too_big++;
         return 0;
     }
-    if (ds_lab_bench(p->kernels, p->n_kernels, shape, s,
-                     ds_bench_seconds(p->o, SECONDS_A_VARIANT * (double)p->n_kernels), &f,
-                     err) != 0)
+    int rc = ds_lab_bench(b, s, &limits, &f, err);
+    if (rc < 0)
         return ds_prefix(err, "%s, %d rows", ds_op_name(shape->op), (int)s->rows);
-    return keep(p, shape, s, &f, err);
+    p->r->too_long += rc == 1;
+    return rc == 1 ? 0 : keep(p, shape, s, &f, err);
 }
 
 static int one_shape(struct plan *p, const struct ds_shape *shape, struct ds_error *err)
 {
     const size_t n_kv =
         shape->op == DS_OP_ATTENTION ? sizeof attention_kv / sizeof attention_kv[0] : 1;
-    int rc = 0;
+    struct ds_lab_bench *b = ds_lab_bench_open(p->kernels, p->n_kernels, shape, err);
+    int rc = b ? 0 : ds_prefix(err, "%s", ds_op_name(shape->op));
     for (size_t t = 0; t < p->n_threads; t++)
         for (size_t k = 0; k < n_kv; k++)
             for (size_t i = 0; i < p->n_rows && rc == 0; i++) {
                 struct ds_bench_setting s = {p->rows[i], p->threads[t], attention_kv[k]};
-                rc = one_setting(p, shape, &s, err);
+                rc = one_setting(p, b, shape, &s, err);
             }
+    ds_lab_bench_close(b);
     return rc;
 }
 

@@ -58,9 +58,14 @@ static int run_unprobed(void *arg, struct ds_error *err)
     return ds_pass_bench_run(arg, 0, err);
 }
 
+static int bind_team(void *arg, const int *cpus, int n)
+{
+    return ds_pass_bench_bind(arg, cpus, n);
+}
+
 static int add_pass(struct ds_bench_result *r, const struct ds_model *m, const char *set,
                     const struct shape *s, int threads, const struct ds_timing *t, double noise,
-                    double tokens, struct ds_error *err)
+                    const struct ds_placed *placed, double tokens, struct ds_error *err)
 {
     struct ds_bench_row *row = ds_bench_add(r, err);
     if (!row)
@@ -73,6 +78,7 @@ static int add_pass(struct ds_bench_result *r, const struct ds_model *m, const c
     row->threads = threads;
     row->time = *t;
     row->noise = noise;
+    row->placed = *placed;
     row->work = tokens;
     row->unit = "tok/s";
     row->is_vendor = strcmp(set, "vendor") == 0;
@@ -90,11 +96,13 @@ static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_mo
                                         .seconds = ds_bench_seconds(o, PASS_SECONDS),
                                         .min_rounds = 5,
                                         .sample = 0.02,
-                                        .longest_call = 30};
+                                        .longest_call = 30,
+                                        .threads = ds_bench_anywhere(o) ? 0 : threads};
     struct ds_pass_config c;
     struct ds_pass_bench *bench[2] = {NULL, NULL};
     struct ds_contender both[2];
     struct ds_timing t[2];
+    struct ds_placed placed;
     double noise = 0;
     const size_t n = strcmp(set, "vendor") == 0 ? 1 : 2;
     const char *names[2] = {"vendor", set};
@@ -105,12 +113,13 @@ static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_mo
                      ds_pass_bench_new(models[i], &c, &bench[i], err) != 0
                  ? -1
                  : 0;
-        both[i] = (struct ds_contender){run_unprobed, bench[i]};
+        both[i] = (struct ds_contender){run_unprobed, bench[i], bind_team};
     }
     if (rc == 0)
-        rc = ds_time_side_by_side(both, n, &plan, t, &noise, err);
+        rc = ds_time_side_by_side(both, n, &plan, t, &noise, &placed, err);
     if (rc == 0)
-        rc = add_pass(r, m, set, s, threads, &t[n - 1], noise, ds_pass_bench_tokens(bench[0]), err);
+        rc = add_pass(r, m, set, s, threads, &t[n - 1], noise, &placed,
+                      ds_pass_bench_tokens(bench[0]), err);
     ds_pass_bench_free(bench[0]);
     ds_pass_bench_free(bench[1]);
     return rc;
@@ -164,13 +173,14 @@ static int one_pass(struct ds_pass_bench *b, int probed, struct cost *out, struc
 
 /* Passes with and without probes alternate, the order changing from round to round, so that a trend
  * of the machine favours neither side. */
-static int measure(struct ds_pass_bench *b, double seconds, struct ds_bench_probe *out,
-                   struct ds_error *err)
+static int measure(struct ds_pass_bench *b, double seconds, struct ds_placement *placement,
+                   struct ds_bench_probe *out, struct ds_error *err)
 {
     static double rate[MAX_ROUNDS], account[MAX_ROUNDS], paired[MAX_ROUNDS];
     struct cost off, on;
     int n = 0, rc = one_pass(b, 1, &on, err); /* warm-up */
     const double start = ds_seconds(CLOCK_MONOTONIC), tokens = ds_pass_bench_tokens(b);
+    ds_placement_sweep(placement);
     for (; rc == 0 && n < MAX_ROUNDS &&
            (n < MIN_ROUNDS || ds_seconds(CLOCK_MONOTONIC) - start < seconds);
          n++) {
@@ -193,6 +203,25 @@ static int measure(struct ds_pass_bench *b, double seconds, struct ds_bench_prob
     return 0;
 }
 
+/* The same with the threads where --cpus wants them. */
+static int measure_placed(const struct ds_options *o, struct ds_pass_bench *b, int threads,
+                          struct ds_bench_probe *out, struct ds_error *err)
+{
+    struct ds_placement *placement = NULL;
+    int n;
+    if (ds_bench_anywhere(o))
+        out->placed = (struct ds_placed){.why = "left to the system"};
+    else
+        placement = ds_placement_take(threads, &out->placed);
+    const int *cpus = ds_placement_cpus(placement, &n);
+    const int bound = n ? ds_pass_bench_bind(b, cpus, n) : 0;
+    out->placed.own += bound;
+    out->placed.others -= bound;
+    int rc = measure(b, ds_bench_seconds(o, PROBE_SECONDS), placement, out, err);
+    ds_placement_give_back(placement);
+    return rc;
+}
+
 static int probe_cost(const struct ds_options *o, struct ds_model *m, const char *set,
                       const struct shape *s, int threads, int sites, struct ds_bench_result *r,
                       struct ds_error *err)
@@ -206,7 +235,7 @@ static int probe_cost(const struct ds_options *o, struct ds_model *m, const char
     memset(p, 0, sizeof *p);
     int rc = pass_config(set, threads, s, sites, &c, err) != 0 ||
                      ds_pass_bench_new(m, &c, &b, err) != 0 ||
-                     measure(b, ds_bench_seconds(o, PROBE_SECONDS), p, err) != 0
+                     measure_placed(o, b, threads, p, err) != 0
                  ? -1
                  : 0;
     ds_pass_bench_free(b);

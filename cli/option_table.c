@@ -176,7 +176,8 @@ const struct ds_verb_def ds_verbs[] = {
      "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
      "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
      "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
-     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time.",
+     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time. "
+     "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted.",
      bench_examples},
     {DS_VERB_SELFTEST, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
      "run known faults and tell whether the answers name them",
@@ -336,6 +337,8 @@ const struct ds_option_def ds_option_defs[] = {
      "attention: new tokens of each request, of which the last is measured; 1: decode"},
     {"blas-core", 0, "CORE", ORDER | BENCH, NULL, 0, NULL, 0, 0,
      "OpenBLAS core, such as Haswell; without it the library chooses"},
+    {"cpus", 0, "WHICH", BENCH, "own", 0, "own|any", 0, 0,
+     "while it is timed, every thread has a CPU of its own, or the system places them as it likes"},
     {"seconds", 0, "N", BENCH, NULL, DS_OPT_NUMBER, NULL, 0, 3600,
      "least time for each setting; without it 3 s for passes, 4 s for probes, 0.06 s for every variant of a kernel"},
     {"dot", 0, "FILE", ORDER, NULL, DS_OPT_FILE, NULL, 0, 0,

@@ -13,12 +13,30 @@ static int noisy(const struct ds_bench_row *row)
     return !(row->noise < DS_BENCH_NOISY);
 }
 
+/* "2 threads on CPUs 0, 1", "1 thread anywhere (left to the system)". */
+static void where_text(struct ds_buf *b, int threads, const struct ds_placed *p)
+{
+    const char *before = " ";
+    ds_buf_printf(b, "%d thread%s", threads, threads == 1 ? "" : "s");
+    if (!p->n_cpus) {
+        ds_buf_printf(b, " anywhere (%s)", p->why);
+        return;
+    }
+    ds_buf_printf(b, " on CPU%s", p->n_cpus == 1 ? "" : "s");
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &p->cpus)) {
+            ds_buf_printf(b, "%s%d", before, cpu);
+            before = ", ";
+        }
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static int same_group(const struct ds_bench_row *a, const struct ds_bench_row *b)
 {
     return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 &&
-           strcmp(a->where, b->where) == 0 && a->threads == b->threads;
+           strcmp(a->where, b->where) == 0 && a->threads == b->threads &&
+           a->placed.n_cpus == b->placed.n_cpus && CPU_EQUAL(&a->placed.cpus, &b->placed.cpus);
 }
 
 static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
@@ -48,11 +66,12 @@ static void text_rows(struct ds_buf *b, const struct ds_options *o, const struct
 {
     for (size_t i = 0; i < r->n_rows; i++) {
         const struct ds_bench_row *row = &r->rows[i];
-        if (i == 0 || !same_group(row, &r->rows[i - 1]))
-            ds_buf_printf(b, "%s%s%s %s, %s, %d thread%s%s\n", i ? "\n" : "",
-                          ds_cli_color(o, DS_ROLE_HEAD), row->op, row->shape, row->where,
-                          row->threads, row->threads == 1 ? "" : "s",
-                          ds_cli_color(o, DS_ROLE_PLAIN));
+        if (i == 0 || !same_group(row, &r->rows[i - 1])) {
+            ds_buf_printf(b, "%s%s%s %s, %s, ", i ? "\n" : "", ds_cli_color(o, DS_ROLE_HEAD),
+                          row->op, row->shape, row->where);
+            where_text(b, row->threads, &row->placed);
+            ds_buf_printf(b, "%s\n", ds_cli_color(o, DS_ROLE_PLAIN));
+        }
         text_row(b, row);
     }
 }
@@ -65,11 +84,12 @@ static void text_probes(struct ds_buf *b, const struct ds_bench_result *r)
                     "the paired difference of passes with and without (median, quartiles)\n");
     for (size_t i = 0; i < r->n_probes; i++) {
         const struct ds_bench_probe *p = &r->probes[i];
+        ds_buf_printf(b, "  %-9s %-16s ", p->set, p->shape);
+        where_text(b, p->threads, &p->placed);
         ds_buf_printf(b,
-                      "  %-9s %-16s %d thread%s  %-14s %8.1f tok/s  probes %6.3f %% (%.3f..%.3f)  "
-                      "paired %+6.2f %% (%+.2f..%+.2f)\n",
-                      p->set, p->shape, p->threads, p->threads == 1 ? " " : "s", p->sites,
-                      p->rate.median, 100 * p->account.median, 100 * p->account.low,
+                      "  %-14s %8.1f tok/s  probes %6.3f %% (%.3f..%.3f)  paired %+6.2f %% "
+                      "(%+.2f..%+.2f)\n",
+                      p->sites, p->rate.median, 100 * p->account.median, 100 * p->account.low,
                       100 * p->account.high, 100 * p->paired.median, 100 * p->paired.low,
                       100 * p->paired.high);
     }
@@ -147,6 +167,34 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
                       "%zu settings not run: too much work for one call, or longer than the "
                       "model's context; --rows asks for them\n",
                       r->too_big);
+    if (r->too_long)
+        ds_buf_printf(b,
+                      "%zu settings not run: one would have taken longer than all variants of a "
+                      "setting may; --rows asks for them\n",
+                      r->too_long);
+}
+
+/* Counts over all figures: threads are confined for as long as one setting is timed. */
+static void text_placement(struct ds_buf *b, const struct ds_bench_result *r)
+{
+    size_t pinned = 0, anywhere = 0;
+    int others = 0;
+    for (size_t i = 0; i < r->n_rows + r->n_probes; i++) {
+        const struct ds_placed *p =
+            i < r->n_rows ? &r->rows[i].placed : &r->probes[i - r->n_rows].placed;
+        pinned += p->n_cpus > 0;
+        anywhere += p->n_cpus == 0;
+        others = p->others > others ? p->others : others;
+    }
+    if (pinned)
+        ds_buf_printf(b, "pinned while timed: every thread of a team to a CPU of its own");
+    if (pinned && others)
+        ds_buf_printf(b, ", other threads of the process (up to %d) to the same CPUs but the first",
+                      others);
+    if (pinned && anywhere)
+        ds_buf_printf(b, "; not in %zu of %zu figures (\"anywhere\")", anywhere, pinned + anywhere);
+    if (pinned)
+        ds_buf_puts(b, "\n\n");
 }
 
 void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r)
@@ -154,6 +202,7 @@ void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds
     if (r->n_rows)
         ds_buf_puts(b, "medians (min..max); a ratio is taken within each round to the vendor's "
                        "variant, above 1x is faster (quartiles)\n\n");
+    text_placement(b, r);
     text_rows(b, o, r);
     text_probes(b, r);
     if (r->weight_bytes > 0)
@@ -172,6 +221,19 @@ static json_t *spread_json(struct ds_spread s)
     return json_pack("{s:f,s:f,s:f}", "median", s.median, "low", s.low, "high", s.high);
 }
 
+/* {"cpus":[0,1],"own":2,"others":1}, or null where nothing was pinned. */
+static json_t *placed_json(const struct ds_placed *p)
+{
+    json_t *cpus = json_array();
+    for (int cpu = 0; p->n_cpus && cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &p->cpus))
+            json_array_append_new(cpus, json_integer(cpu));
+    if (p->n_cpus)
+        return json_pack("{s:o,s:i,s:i}", "cpus", cpus, "own", p->own, "others", p->others);
+    json_decref(cpus);
+    return json_null();
+}
+
 static json_t *row_json(const struct ds_bench_row *row)
 {
     const struct ds_timing *t = &row->time;
@@ -179,6 +241,8 @@ static json_t *row_json(const struct ds_bench_row *row)
                           row->variant, "shape", row->shape, "where", row->where, "rows", row->rows,
                           "threads", row->threads, "rounds", t->rounds, "vendor", row->is_vendor,
                           "noise", row->noise, "noisy", noisy(row), "unit", row->unit);
+    if (j)
+        json_object_set_new(j, "pinned", placed_json(&row->placed));
     if (!j || !t->rounds) /* left out: no figures rather than zeros */
         return j;
     json_object_set_new(j, "clock", json_string(row->threads > 1 || t->waits ? "wall" : "cpu"));
@@ -195,10 +259,10 @@ static json_t *row_json(const struct ds_bench_row *row)
 
 static json_t *probe_json(const struct ds_bench_probe *p)
 {
-    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:o,s:o,s:o}", "set", p->set, "shape", p->shape,
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:o,s:o,s:o,s:o}", "set", p->set, "shape", p->shape,
                      "threads", p->threads, "sites", p->sites, "rounds", p->rounds, "tokens_per_s",
                      spread_json(p->rate), "probe_share", spread_json(p->account), "probe_paired",
-                     spread_json(p->paired));
+                     spread_json(p->paired), "pinned", placed_json(&p->placed));
 }
 
 int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_error *err)
@@ -209,9 +273,9 @@ int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_e
         json_array_append_new(rows, row_json(&r->rows[i]));
     for (size_t i = 0; i < r->n_probes; i++)
         json_array_append_new(probes, probe_json(&r->probes[i]));
-    json_t *top =
-        json_pack("{s:s,s:s,s:o,s:o,s:I}", "schema", "driftscope.bench/1", "model", r->model,
-                  "rows", rows, "probes", probes, "not_run", (json_int_t)r->too_big);
+    json_t *top = json_pack("{s:s,s:s,s:o,s:o,s:I}", "schema", "driftscope.bench/1", "model",
+                            r->model, "rows", rows, "probes", probes, "not_run",
+                            (json_int_t)(r->too_big + r->too_long));
     if (top && r->weight_bytes > 0) {
         json_object_set_new(top, "load_s", json_real(r->load));
         json_object_set_new(top, "peak_bytes", json_real(r->peak_bytes));

@@ -46,6 +46,11 @@ double ds_bench_seconds(const struct ds_options *o, double otherwise)
                : otherwise;
 }
 
+int ds_bench_anywhere(const struct ds_options *o)
+{
+    return strcmp(ds_opt_text(o, "cpus"), "any") == 0;
+}
+
 static int has_operand(const struct ds_options *o, const char *word)
 {
     for (size_t i = 0; i < ds_opt_operands(o); i++)
@@ -118,11 +123,12 @@ static int whole_passes(const struct ds_options *o, struct ds_bench_result *r, s
 static int nothing_measured(const struct ds_bench_result *r, struct ds_error *err)
 {
     ds_fail(err, "nothing was measured");
-    return r->too_big ? ds_hint(err,
-                                "one call is too much work, or longer than the model's context, in "
-                                "all %zu settings; --rows asks for them",
-                                r->too_big)
-                      : ds_hint(err, "no variant of it can run here; see driftscope kernels");
+    const size_t n = r->too_big + r->too_long;
+    return n ? ds_hint(err,
+                       "one call is too much work, takes too long, or is longer than the model's "
+                       "context, in all %zu settings; --rows asks for them",
+                       n)
+             : ds_hint(err, "no variant of it can run here; see driftscope kernels");
 }
 
 int ds_verb_bench(const struct ds_options *o)

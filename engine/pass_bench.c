@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "engine/forward.h"
 #include "engine/sweep.h"
 
@@ -131,6 +132,11 @@ int ds_pass_bench_run(struct ds_pass_bench *b, int probed, struct ds_error *err)
     int rc = ds_probe_end_trial(b->probe, &data, err);
     ds_trial_data_free(&data);
     return rc;
+}
+
+int ds_pass_bench_bind(struct ds_pass_bench *b, const int *cpus, int n)
+{
+    return ds_team_bind(ds_forward_team(b->forward), cpus, n);
 }
 
 double ds_pass_bench_tokens(const struct ds_pass_bench *b)

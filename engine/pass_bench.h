@@ -31,6 +31,8 @@ void ds_pass_bench_free(struct ds_pass_bench *b);
 /* A prompt of `prefill` tokens, or DS_PASS_DECODE_STEPS decode steps, from an empty cache; with the
  * probe if `probed`. */
 int ds_pass_bench_run(struct ds_pass_bench *b, int probed, struct ds_error *err);
+/* Each thread of its team, the caller left out, to a CPU of its own: see ds_team_bind. */
+int ds_pass_bench_bind(struct ds_pass_bench *b, const int *cpus, int n);
 /* Tokens that one run computes. */
 double ds_pass_bench_tokens(const struct ds_pass_bench *b);
 /* CPU seconds that the probe has spent since the bench was made, by its own account. */

@@ -2,6 +2,7 @@
  * settings are worth timing. */
 #include "kernels/lab/bench.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "kernels/lab/subject.h"
 
@@ -43,6 +44,11 @@ static int launch(void *subject, struct ds_error *err)
     return ds_subject_again(subject, err);
 }
 
+static int bind_team(void *subject, const int *cpus, int n)
+{
+    return ds_subject_bind(subject, cpus, n);
+}
+
 /* The call as the lab's subjects take it. One page for each sequence, arrays on 64-byte
  * boundaries. */
 static int make_call(const struct ds_bench_setting *b, int per_sequence, struct ds_call *c,
@@ -61,52 +67,93 @@ static int make_call(const struct ds_bench_setting *b, int per_sequence, struct 
     return 0;
 }
 
-static int make_subjects(const struct ds_kernel *const *kernels, size_t n,
-                         const struct ds_shape *shape, const struct ds_call *call,
-                         struct ds_subject **subject, struct ds_bench_figures *out,
-                         struct ds_error *err)
+struct ds_lab_bench {
+    const struct ds_shape *shape;
+    size_t n;
+    struct ds_subject *subject[DS_TIMING_MAX_CONTENDERS];
+};
+
+void ds_lab_bench_close(struct ds_lab_bench *b)
 {
-    for (size_t i = 0; i < n; i++) {
-        subject[i] = ds_subject_new(kernels[i], shape, 1, err);
-        if (!subject[i] || ds_subject_ready(subject[i], call, err) != 0)
-            return ds_prefix(err, "%s", kernels[i]->name);
-        out->prepare[i] = ds_subject_prepare_seconds(subject[i]);
+    for (size_t i = 0; b && i < b->n; i++)
+        ds_subject_free(b->subject[i]);
+    free(b);
+}
+
+struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, size_t n,
+                                       const struct ds_shape *shape, struct ds_error *err)
+{
+    if (n < 1 || n > DS_TIMING_MAX_CONTENDERS) {
+        ds_fail(err, "bench: %zu variants of one op; 1..%d can be timed side by side", n,
+                DS_TIMING_MAX_CONTENDERS);
+        return NULL;
+    }
+    struct ds_lab_bench *b = ds_calloc(1, sizeof *b, "bench", err);
+    if (!b)
+        return NULL;
+    b->shape = shape;
+    for (; b->n < n; b->n++) {
+        b->subject[b->n] = ds_subject_new(kernels[b->n], shape, 1, err);
+        if (b->subject[b->n])
+            continue;
+        ds_prefix(err, "%s", kernels[b->n]->name);
+        ds_lab_bench_close(b);
+        return NULL;
+    }
+    return b;
+}
+
+/* Fills the arrays of the call for all variants; 1 when the first one's took so long that all would
+ * take longer than `most`. */
+static int fill(struct ds_lab_bench *b, const struct ds_call *call, double most,
+                struct ds_error *err)
+{
+    const double start = ds_seconds(CLOCK_MONOTONIC);
+    for (size_t i = 0; i < b->n; i++) {
+        if (i == 1 && most > 0 && (ds_seconds(CLOCK_MONOTONIC) - start) * (double)b->n > most)
+            return 1;
+        if (ds_subject_ready(b->subject[i], call, err) != 0)
+            return ds_prefix(err, "%s", ds_subject_kernel(b->subject[i])->name);
     }
     return 0;
 }
 
-int ds_lab_bench(const struct ds_kernel *const *kernels, size_t n, const struct ds_shape *shape,
-                 const struct ds_bench_setting *setting, double seconds,
-                 struct ds_bench_figures *out, struct ds_error *err)
+static int race(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
+                const struct ds_bench_limits *limits, struct ds_bench_figures *out,
+                struct ds_error *err)
 {
     const struct ds_timing_plan plan = {.clock = setting->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
                                                                        : CLOCK_MONOTONIC,
-                                        .seconds = seconds,
+                                        .seconds = limits->seconds,
                                         .min_rounds = 5,
                                         .sample = 2e-4,
-                                        .longest_call = 1.0};
-    struct ds_subject *subject[DS_TIMING_MAX_CONTENDERS] = {NULL};
+                                        .longest_call = 1.0,
+                                        .most_seconds = limits->most,
+                                        .threads = limits->anywhere ? 0 : setting->threads};
     struct ds_contender contender[DS_TIMING_MAX_CONTENDERS];
-    struct ds_call call;
-    const int sequences = shape->op == DS_OP_ATTENTION || shape->op == DS_OP_CACHE;
-    memset(out, 0, sizeof *out);
-    if (n < 1 || n > DS_TIMING_MAX_CONTENDERS)
-        return ds_fail(err, "bench: %zu variants of one op; 1..%d can be timed side by side", n,
-                       DS_TIMING_MAX_CONTENDERS);
-    if (make_call(setting, sequences, &call, err) != 0)
-        return -1;
-    int rc = make_subjects(kernels, n, shape, &call, subject, out, err);
-    for (size_t i = 0; i < n; i++)
-        contender[i] = (struct ds_contender){launch, subject[i]};
-    if (rc == 0) {
-        int flops = multiplies_matrices(shape->op);
-        out->unit = flops ? "GF/s" : "GB/s";
-        out->work = 1e-9 * (flops ? 2 * ds_lab_bench_work(shape, setting)
-                                  : ds_subject_bytes(subject[0], &call));
-        rc = ds_time_side_by_side(contender, n, &plan, out->time, &out->noise, err);
+    for (size_t i = 0; i < b->n; i++) {
+        contender[i] = (struct ds_contender){launch, b->subject[i], bind_team};
+        out->prepare[i] = ds_subject_prepare_seconds(b->subject[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        ds_subject_free(subject[i]);
+    return ds_time_side_by_side(contender, b->n, &plan, out->time, &out->noise, &out->placed, err);
+}
+
+int ds_lab_bench(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
+                 const struct ds_bench_limits *limits, struct ds_bench_figures *out,
+                 struct ds_error *err)
+{
+    const int op = b->shape->op, flops = multiplies_matrices(op);
+    struct ds_call call;
+    memset(out, 0, sizeof *out);
+    if (make_call(setting, op == DS_OP_ATTENTION || op == DS_OP_CACHE, &call, err) != 0)
+        return -1;
+    int rc = fill(b, &call, limits->most, err);
+    out->unit = flops ? "GF/s" : "GB/s";
+    if (rc == 0)
+        out->work = 1e-9 * (flops ? 2 * ds_lab_bench_work(b->shape, setting)
+                                  : ds_subject_bytes(b->subject[0], &call));
+    if (rc == 0)
+        rc = race(b, setting, limits, out, err);
     free((void *)call.segment);
     return rc;
 }

@@ -16,15 +16,32 @@ struct ds_bench_figures {
     struct ds_timing time[DS_TIMING_MAX_CONTENDERS];
     double prepare[DS_TIMING_MAX_CONTENDERS]; /* seconds to pack the weights; 0: no prepare */
     double noise;
+    struct ds_placed placed; /* where the threads ran */
     double work; /* of one call, in 1e9 units: FLOP where the op multiplies matrices, else bytes */
     const char *unit; /* "GF/s" or "GB/s" */
 };
 
-/* Times kernels[0..n-1], all of shape->op, on equal inputs; ratios refer to kernels[0]. Weights and
- * inputs are the same in every call, so they are as warm as their size allows. */
-int ds_lab_bench(const struct ds_kernel *const *kernels, size_t n, const struct ds_shape *shape,
-                 const struct ds_bench_setting *setting, double seconds,
-                 struct ds_bench_figures *out, struct ds_error *err);
+/* What bounds the measurement of one setting. */
+struct ds_bench_limits {
+    double seconds; /* at least so long, for all variants together */
+    double most;    /* at most about so long: variants whose calls take too long are left out; 0: no
+                       bound but one second a call */
+    int anywhere;   /* the system places the threads; 0: each has a CPU of its own */
+};
+
+/* Kernels[0..n-1], all of shape->op, with equal weights and inputs; what they are given is borrowed
+ * for its life. Weights and inputs are the same in every call, so they are as warm as their size
+ * allows. NULL and err on failure. */
+struct ds_lab_bench;
+struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, size_t n,
+                                       const struct ds_shape *shape, struct ds_error *err);
+void ds_lab_bench_close(struct ds_lab_bench *b);
+
+/* Times them; ratios refer to kernels[0]. 1: nothing was measured, as filling the arrays or kernels[0]
+ * alone takes longer than limits->most. */
+int ds_lab_bench(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
+                 const struct ds_bench_limits *limits, struct ds_bench_figures *out,
+                 struct ds_error *err);
 
 /* Multiply-adds of one call, for deciding what is too much. */
 double ds_lab_bench_work(const struct ds_shape *shape, const struct ds_bench_setting *setting);

@@ -77,10 +77,12 @@ struct ds_speed_point {
     int64_t rows;
     int threads;
     int32_t kv_len;     /* attention: the longest sequence */
-    double seconds;     /* a launch: median of the rounds' best */
+    double seconds;     /* a launch: median of the rounds; CPU time for one thread that waits for
+                           nothing, else wall time */
     double work, bytes; /* multiply-adds; least traffic */
     double ratio;       /* vendor's seconds over these; 0 = no vendor variant */
-    double low, high;   /* of the ratio, over the rounds */
+    double low, high;   /* of the ratio, its quartiles over the rounds */
+    double noise;       /* how far two runs of the vendor's lie apart: see timing.h */
 };
 enum { DS_MOST_SPEEDS = 4, DS_MOST_FAULTS = 8 };
 

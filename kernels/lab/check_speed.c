@@ -2,60 +2,60 @@
  * slows both. Figures, no judgement. */
 #include "kernels/lab/check_rows.h"
 
-#include "base/clock.h"
+#include "kernels/lab/timing.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { ROUNDS = 7 };
-static const double ROUND_SECONDS = 2e-3, MOST_SECONDS = 0.15;
+static const double SAMPLE_SECONDS = 2e-3, LONGEST_CALL = 0.15, MOST_SECONDS = 1.5;
+enum { ROUNDS = 5 };
 
-static int by_value(const void *a, const void *b)
+static int launch(void *subject, struct ds_error *err)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return ds_subject_again(subject, err);
 }
 
-static int times_for(double one)
+static int bind_team(void *subject, const int *cpus, int n)
 {
-    double n = one > 0 ? ROUND_SECONDS / one : 1;
-    return n < 1 ? 1 : n > 200 ? 200 : (int)n;
+    return ds_subject_bind(subject, cpus, n);
 }
 
-/* One point: 1 = measured, 0 = too slow to be worth it. */
+/* One point: 1 = measured, 0 = too slow to be worth it. The vendor's is the contender that ratios
+ * refer to. */
 static int measure(struct ds_check *c, const struct ds_call *call, struct ds_subject *vendor,
                    struct ds_speed_point *p)
 {
-    double mine[ROUNDS], ratio[ROUNDS], first, theirs = 0;
-    int rounds = ROUNDS;
-    if (ds_subject_time(c->subject, call, 1, &first, c->err) != 0)
-        return -1;
-    if (first > MOST_SECONDS)
-        return 0;
-    if (vendor && ds_subject_time(vendor, call, 1, &theirs, c->err) != 0)
-        return -1;
-    if (first + theirs > MOST_SECONDS / 10)
-        rounds = 3;
-    const int times = times_for(first), their_times = times_for(theirs);
-    for (int i = 0; i < rounds; i++) {
-        if (ds_subject_time(c->subject, call, times, &mine[i], c->err) != 0 ||
-            (vendor && ds_subject_time(vendor, call, their_times, &theirs, c->err) != 0))
+    const struct ds_timing_plan plan = {.clock = call->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
+                                                                    : CLOCK_MONOTONIC,
+                                        .min_rounds = ROUNDS,
+                                        .sample = SAMPLE_SECONDS,
+                                        .longest_call = LONGEST_CALL,
+                                        .most_seconds = MOST_SECONDS,
+                                        .threads = call->threads};
+    struct ds_subject *subject[2] = {vendor, c->subject};
+    struct ds_contender contender[2];
+    struct ds_timing time[2];
+    double noise;
+    const size_t first = vendor ? 0 : 1, n = 2 - first;
+    for (size_t i = 0; i < n; i++) {
+        if (ds_subject_ready(subject[first + i], call, c->err) != 0)
             return -1;
-        ratio[i] = mine[i] > 0 ? theirs / mine[i] : 0;
+        contender[i] = (struct ds_contender){launch, subject[first + i], bind_team};
     }
-    qsort(mine, (size_t)rounds, sizeof mine[0], by_value);
-    qsort(ratio, (size_t)rounds, sizeof ratio[0], by_value);
+    int rc = ds_time_side_by_side(contender, n, &plan, time, &noise, NULL, c->err);
+    const struct ds_timing *mine = &time[n - 1];
+    if (rc != 0 || !mine->rounds)
+        return rc < 0 ? -1 : 0;
     *p = (struct ds_speed_point){.rows = ds_call_rows(call),
                                  .threads = call->threads,
-                                 .seconds = mine[rounds / 2],
+                                 .seconds = mine->median,
                                  .work = ds_subject_work(c->subject, call),
                                  .bytes = ds_subject_bytes(c->subject, call)};
     if (vendor) {
-        p->ratio = ratio[rounds / 2];
-        p->low = ratio[0];
-        p->high = ratio[rounds - 1];
+        p->ratio = mine->ratio;
+        p->low = mine->ratio_low;
+        p->high = mine->ratio_high;
+        p->noise = noise;
     }
     return 1;
 }

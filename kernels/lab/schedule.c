@@ -178,6 +178,11 @@ void ds_schedule_exec(struct ds_schedule *s, uint64_t disturb, struct ds_exec *e
     exec->pause_arg = s;
 }
 
+int ds_schedule_bind(struct ds_schedule *s, const int *cpus, int n)
+{
+    return ds_team_bind(s->team, cpus, n);
+}
+
 int ds_schedule_fp_changed(struct ds_schedule *s)
 {
     return atomic_exchange(&s->fp_changed, 0);

@@ -18,6 +18,9 @@ void ds_schedule_free(struct ds_schedule *s);
  * until the next call with the same schedule. */
 void ds_schedule_exec(struct ds_schedule *s, uint64_t disturb, struct ds_exec *exec);
 
+/* Each thread but the caller to a CPU of its own, see ds_team_bind. Not for disturbed launches. */
+int ds_schedule_bind(struct ds_schedule *s, const int *cpus, int n);
+
 /* Whether a member left its floating-point control word changed since the last call (it was put
  * back). */
 int ds_schedule_fp_changed(struct ds_schedule *s);

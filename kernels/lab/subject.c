@@ -25,6 +25,7 @@ struct ds_subject {
     } schedules[MOST_SCHEDULES];
     uint64_t calls;
     struct ds_exec ready; /* of ds_subject_ready */
+    struct ds_schedule *ready_schedule;
     double prepare_seconds;
 };
 
@@ -278,26 +279,6 @@ void ds_output_free(struct ds_output *out)
     memset(out, 0, sizeof *out);
 }
 
-int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, double *best,
-                    struct ds_error *err)
-{
-    struct ds_exec exec;
-    struct ds_schedule *schedule;
-    char why[256] = "";
-    *best = 0;
-    if (build(s, c, &exec, &schedule, err) != 0)
-        return -1;
-    for (int i = 0; i < times; i++) {
-        double start = ds_seconds(CLOCK_MONOTONIC);
-        if (s->p.kernel->launch(&s->p.args, &exec, why, sizeof why - 1) != 0)
-            return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name, why);
-        double took = ds_seconds(CLOCK_MONOTONIC) - start;
-        if (i == 0 || took < *best)
-            *best = took;
-    }
-    return 0;
-}
-
 double ds_subject_prepare_seconds(const struct ds_subject *s)
 {
     return s->prepare_seconds;
@@ -305,8 +286,13 @@ double ds_subject_prepare_seconds(const struct ds_subject *s)
 
 int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err)
 {
-    struct ds_schedule *schedule;
-    return build(s, c, &s->ready, &schedule, err);
+    s->ready_schedule = NULL;
+    return build(s, c, &s->ready, &s->ready_schedule, err);
+}
+
+int ds_subject_bind(struct ds_subject *s, const int *cpus, int n)
+{
+    return s->ready_schedule ? ds_schedule_bind(s->ready_schedule, cpus, n) : 0;
 }
 
 int ds_subject_again(struct ds_subject *s, struct ds_error *err)

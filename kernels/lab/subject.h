@@ -112,16 +112,12 @@ void ds_output_free(struct ds_output *out);
 int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
                         struct ds_error *err);
 
-/* Prepares a call and launches it `times` times without any check; seconds a launch, least of them
- * in *best. For timing. */
-int ds_subject_time(struct ds_subject *s, const struct ds_call *c, int times, double *best,
-                    struct ds_error *err);
-
-/* The same in two steps, for timing several subjects in turn: the call's arrays are made and stay;
- * then each `again` launches it once more, unchecked, with another seed. Any other call of the
- * subject ends it. */
+/* For timing several subjects in turn: the call's arrays are made and stay; then each `again`
+ * launches it once more, unchecked, with another seed. Any other call of the subject ends it. */
 int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err);
 int ds_subject_again(struct ds_subject *s, struct ds_error *err);
+/* Each thread of the ready call's team, but the caller, to a CPU of its own; returns how many. */
+int ds_subject_bind(struct ds_subject *s, const int *cpus, int n);
 /* What the kernel's prepare took when the subject was made; 0 without one. */
 double ds_subject_prepare_seconds(const struct ds_subject *s);
 

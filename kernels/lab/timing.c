@@ -29,9 +29,12 @@ struct race {
     const struct ds_contender *contenders;
     const struct ds_timing_plan *plan;
     size_t n;
-    long calls[DS_TIMING_MAX_CONTENDERS]; /* calls that make a sample; 0: left out */
-    double *seconds;                      /* [n + 1][DS_TIMING_MAX_ROUNDS], of one call */
-    double *wall;                         /* the same by the monotonic clock */
+    long calls[DS_TIMING_MAX_CONTENDERS];  /* calls that make a sample; 0: left out */
+    double took[DS_TIMING_MAX_CONTENDERS]; /* one call, by the monotonic clock */
+    struct ds_placement *placement;
+    struct ds_placed *placed;
+    double *seconds; /* [n + 1][DS_TIMING_MAX_ROUNDS], of one call */
+    double *wall;    /* the same by the monotonic clock */
     int rounds;
     uint64_t shuffle;
 };
@@ -46,6 +49,18 @@ static long calls_of_slot(const struct race *r, size_t slot)
     return r->calls[slot == r->n ? 0 : slot];
 }
 
+static void place(struct race *r, const struct ds_contender *c)
+{
+    int n_cpus;
+    const int *cpus = ds_placement_cpus(r->placement, &n_cpus);
+    ds_placement_sweep(r->placement);
+    if (!n_cpus || !c->bind)
+        return;
+    const int bound = c->bind(c->arg, cpus, n_cpus);
+    r->placed->own += bound;
+    r->placed->others -= bound;
+}
+
 /* The first call warms caches and pages up; the second says how many make a sample. */
 static int size_up(struct race *r, size_t i, struct ds_error *err)
 {
@@ -56,11 +71,14 @@ static int size_up(struct race *r, size_t i, struct ds_error *err)
         if (c->run(c->arg, err) != 0)
             return -1;
         took = ds_seconds(CLOCK_MONOTONIC) - start;
+        if (!again)
+            place(r, c); /* a library has started its threads by now */
         if (i > 0 && took > r->plan->longest_call) {
             r->calls[i] = 0;
             return 0;
         }
     }
+    r->took[i] = took;
     double calls = took > 0 ? ceil(r->plan->sample / took) : 1000;
     r->calls[i] = calls < 1 ? 1 : calls > 100000 ? 100000 : (long)calls;
     return 0;
@@ -96,6 +114,41 @@ static int one_round(struct race *r, struct ds_error *err)
             return -1;
     r->rounds++;
     return 0;
+}
+
+/* Leaves out the slowest until the rounds that have to be fit; 1: not even contender 0 does. */
+static int leave_out(struct race *r)
+{
+    const double most = r->plan->most_seconds / r->plan->min_rounds;
+    for (;;) {
+        double round = r->took[0] * (double)r->calls[0];
+        size_t slowest = 0;
+        for (size_t i = 0; i < r->n; i++) {
+            round += r->took[i] * (double)r->calls[i];
+            if (i > 0 && r->calls[i] && (!slowest || r->took[i] > r->took[slowest]))
+                slowest = i;
+        }
+        if (round <= most || !(most > 0))
+            return 0;
+        if (!slowest)
+            return 1;
+        r->calls[slowest] = 0;
+    }
+}
+
+static int all_rounds(struct race *r, struct ds_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->n && rc == 0; i++)
+        rc = size_up(r, i, err);
+    if (rc == 0)
+        rc = leave_out(r);
+    const double start = ds_seconds(CLOCK_MONOTONIC);
+    while (
+        rc == 0 && r->rounds < DS_TIMING_MAX_ROUNDS &&
+        (r->rounds < r->plan->min_rounds || ds_seconds(CLOCK_MONOTONIC) - start < r->plan->seconds))
+        rc = one_round(r, err);
+    return rc;
 }
 
 static double least(const double *v, int n)
@@ -142,21 +195,26 @@ static void judge(const struct race *r, size_t slot, struct ds_timing *out)
 
 int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
                          const struct ds_timing_plan *plan, struct ds_timing *out, double *noise,
-                         struct ds_error *err)
+                         struct ds_placed *placed, struct ds_error *err)
 {
-    struct race r = {.contenders = contenders, .plan = plan, .n = n, .shuffle = 1};
+    struct ds_placed unseen;
+    struct race r = {.contenders = contenders,
+                     .plan = plan,
+                     .n = n,
+                     .shuffle = 1,
+                     .placed = placed ? placed : &unseen};
+    *r.placed = (struct ds_placed){.why = "left to the system"};
     if (n < 1 || n > DS_TIMING_MAX_CONTENDERS || plan->min_rounds < 1 ||
         plan->min_rounds > DS_TIMING_MAX_ROUNDS)
         return ds_fail(err, "timing: %zu contenders, %d rounds", n, plan->min_rounds);
     r.seconds = ds_calloc((n + 1) * DS_TIMING_MAX_ROUNDS, sizeof *r.seconds, "timings", err);
     r.wall = ds_calloc((n + 1) * DS_TIMING_MAX_ROUNDS, sizeof *r.wall, "timings", err);
     int rc = r.seconds && r.wall ? 0 : -1;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = size_up(&r, i, err);
-    const double start = ds_seconds(CLOCK_MONOTONIC);
-    while (rc == 0 && r.rounds < DS_TIMING_MAX_ROUNDS &&
-           (r.rounds < plan->min_rounds || ds_seconds(CLOCK_MONOTONIC) - start < plan->seconds))
-        rc = one_round(&r, err);
+    if (rc == 0 && plan->threads)
+        r.placement = ds_placement_take(plan->threads, r.placed);
+    if (rc == 0)
+        rc = all_rounds(&r, err);
+    ds_placement_give_back(r.placement);
     if (rc == 0) {
         struct ds_timing again;
         for (size_t i = 0; i < n; i++)

@@ -8,6 +8,7 @@
 #define DS_LAB_TIMING_H
 
 #include "base/error.h"
+#include "kernels/lab/placement.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -16,6 +17,9 @@
 struct ds_contender {
     int (*run)(void *arg, struct ds_error *err);
     void *arg;
+    /* Binds thread i of the team that run uses, the caller left out, to cpus[i % n]; returns how
+     * many it bound. NULL: it has no team. */
+    int (*bind)(void *arg, const int *cpus, int n);
 };
 
 struct ds_timing_plan {
@@ -24,6 +28,10 @@ struct ds_timing_plan {
     int min_rounds;      /* at least 3 */
     double sample;       /* a sample repeats the thing until it lasts about so long, seconds */
     double longest_call; /* a contender whose first call takes longer is left out */
+    double
+        most_seconds; /* 0, or: contenders are left out, the slowest first, until min_rounds fit */
+    int threads;      /* of the contenders: each gets a CPU of its own (placement.h); 0: nobody is
+                            told where to run */
 };
 
 /* Seconds of one call and ratios of contender 0's time to this one's, taken round by round: above 1
@@ -38,13 +46,14 @@ struct ds_timing {
 
 enum { DS_TIMING_MAX_ROUNDS = 200, DS_TIMING_MAX_CONTENDERS = 32 };
 
-/* Times contenders 0..n-1 (at most DS_TIMING_MAX_CONTENDERS). *noise: how far the two runs of
+/* Times contenders 0..n-1 (at most DS_TIMING_MAX_CONTENDERS). 1: not even contender 0 alone fits
+ * into most_seconds, and nothing was measured. *placed, which may be NULL: where threads ran. *noise: how far the two runs of
  * contender 0 in a round lie apart, as a share of its time: the larger of the median's distance
  * from 1 and half the distance of the quartiles; 0.1 and more is too much to judge by. Contender 0
- * is never left out. */
+ * is never left out alone. */
 int ds_time_side_by_side(const struct ds_contender *contenders, size_t n,
                          const struct ds_timing_plan *plan, struct ds_timing *out, double *noise,
-                         struct ds_error *err);
+                         struct ds_placed *placed, struct ds_error *err);
 
 /* Median and quartiles of v[0..n-1], n >= 1, which is sorted in place. */
 struct ds_spread {

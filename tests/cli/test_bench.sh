@@ -54,6 +54,37 @@ test_bench_of_attention_has_prefill_and_decode() {
     has "$dir/out" "given, decode at KV 4096"
 }
 
+test_bench_says_what_was_pinned() {
+    need_json
+    need taskset
+    [ "$(nproc)" -ge 2 ] || skip "one CPU"
+    first=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+    ds bench matmul/pinned --seconds 0 --shape n=32,k=64 --rows 2 --threads 2
+    expect 0
+    has "$dir/out" "pinned while timed: every thread of a team to a CPU of its own"
+    has "$dir/out" "given, 2 threads on CPUs "
+    ds bench matmul/pinned --seconds 0 --shape n=32,k=64 --rows 2 --threads 2 --json
+    expect 0
+    cp "$dir/out" "$dir/own"
+    ds bench matmul/pinned --seconds 0 --shape n=32,k=64 --rows 2 --threads 2 --json --cpus any
+    expect 0
+    run taskset -c "$first" "$driftscope" bench matmul/pinned --seconds 0 --shape n=32,k=64 --rows 2 --threads 2
+    expect 0
+    has "$dir/out" "2 threads anywhere (2 threads, 1 CPU)"
+    hasnt "$dir/out" "pinned while timed"
+    ds bench matmul/pinned --seconds 0 --shape n=32,k=64 --rows 2 --threads 2 --json --cpus any
+    python3 - "$dir/own" "$dir/out" <<'PY'
+import json, sys
+own, any_ = (json.load(open(f))["rows"] for f in sys.argv[1:])
+for r in own:
+    p = r["pinned"]
+    assert len(set(p["cpus"])) == 2 and p["own"] >= 2 and p["others"] >= 0, r
+assert all(r["pinned"] is None for r in any_)
+PY
+    ds bench matmul --cpus all
+    expect 2
+}
+
 test_bench_of_passes() {
     ds bench pass -m random:llama,layers=1,hidden=32,heads=2,kv_heads=1,ffn=64,vocab=64 \
         --kernels vendor,pinned --threads 1 --seconds 0
