@@ -59,6 +59,14 @@ const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm
     return s->dtype;
 }
 
+/* What travels is stored as it is there, so it is not a row before rounding. */
+int ds_site_copies(const struct ds_site *from, const struct ds_site *to, uint32_t kind)
+{
+    return kind == DS_EDGE_ROW && strcmp(to->stage, "transfer") == 0 &&
+           strcmp(from->part, "unrounded") != 0 && strcmp(from->dtype, to->dtype) == 0 &&
+           from->width == to->width;
+}
+
 void ds_trial_data_free(struct ds_trial_data *t)
 {
     if (!t)

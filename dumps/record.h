@@ -95,6 +95,9 @@ void ds_header_free(struct ds_header *h);
  * the factor dtype changes it, except where rows are not activations (whole numbers, logits, values
  * before rounding). */
 const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm);
+/* Whether the rows of `to` are meant to be those of its input `from` (an edge of that kind), bit for bit:
+ * a copy from one device to another. Where a run makes no such copy, `from` stands for it. */
+int ds_site_copies(const struct ds_site *from, const struct ds_site *to, uint32_t kind);
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 

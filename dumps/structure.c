@@ -231,6 +231,8 @@ static double rounded(double x, double slack)
 static int claim_ratio(struct task *t, double explained, const struct range *x)
 {
     double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
+    if (x->low == 0 && x->high == 0)
+        return 0; /* zeros: try_orders says so */
     if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
         return claim(t, explained, middle, "every value is %.6g times the reference's", middle);
     return claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g",
@@ -281,6 +283,7 @@ static void try_numbers(struct task *t)
 enum order {
     NEGATED,
     ZERO,
+    ZERO_SOMEWHERE,
     UNIFORM,
     HALVES,
     HEAD_HALVES,
@@ -297,6 +300,8 @@ static const struct {
 } orders[] = {
     {NEGATED, 0, "the sign is turned"},
     {ZERO, 0, "values are zero: not written, or cleared"},
+    {ZERO_SOMEWHERE, 0,
+     "values are zero, now on this side, now on the reference's: not written, or cleared"},
     {UNIFORM, 0, "all elements of a row have one value"},
     {HALVES, 0, "the two halves of the row are swapped"},
     {HEAD_HALVES, 1, "the two halves of each head are swapped"},
@@ -336,12 +341,22 @@ static int predict_order(const struct task *t, size_t r, const void *how)
     int order = *(const int *)how;
     for (uint32_t i = 0; i < t->s->width; i++) {
         float x = t->rows[r].ref[source_of(t->s, order, i)];
-        t->guess[i] = order == NEGATED   ? -x
-                      : order == ZERO    ? 0.0f
-                      : order == UNIFORM ? t->rows[r].mine[0]
-                                         : x;
+        t->guess[i] = order == NEGATED          ? -x
+                      : order == ZERO           ? 0.0f
+                      : order == ZERO_SOMEWHERE ? (x == 0 ? t->rows[r].mine[i] : 0.0f)
+                      : order == UNIFORM        ? t->rows[r].mine[0]
+                                                : x;
     }
     return 1;
+}
+
+/* Repeats that part have no right side: some rows are missing here, some there. */
+static int zero_on_this_side_too(const struct task *t)
+{
+    for (size_t r = 0; r < t->n_rows; r++)
+        if (t->off_in_row[r] && t->rms[r] > 0)
+            return 1;
+    return 0;
 }
 
 static int predict_shift(const struct task *t, size_t r, const void *how)
@@ -358,8 +373,11 @@ static void try_orders(struct task *t)
         int even = t->s->head_dim % 2 == 0 && t->s->width % 2 == 0;
         if ((orders[i].heads && !t->s->head_dim) || !even)
             continue;
+        if (orders[i].order == ZERO_SOMEWHERE && !zero_on_this_side_too(t))
+            continue;
         if (claim(t, explains(t, predict_order, &orders[i].order), 0, "%s", orders[i].text))
-            t->best->blank = orders[i].order == ZERO || orders[i].order == UNIFORM;
+            t->best->blank = orders[i].order == ZERO || orders[i].order == ZERO_SOMEWHERE ||
+                             orders[i].order == UNIFORM;
     }
     for (int64_t shift = -MOST_SHIFT; shift <= MOST_SHIFT; shift++)
         if (shift && t->s->width >= 8 * MOST_SHIFT)

@@ -32,15 +32,11 @@ void count_shares(const struct ds_analysis *a, struct arm_table *t)
     }
 }
 
-/* The site whose rows a copy copies, NONE if it has no such input: what travels is stored as it is
- * there, so not a row before rounding. */
+/* The site whose rows a copy copies, NONE if it has no such input. */
 static uint32_t copied_site(const struct ds_analysis *a, size_t site)
 {
-    if (strcmp(a->h->sites[site].stage, "transfer") != 0)
-        return NONE;
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
-        if (a->in_kind[e] == DS_EDGE_ROW &&
-            strcmp(a->h->sites[a->in_from[e]].part, "unrounded") != 0)
+        if (ds_site_copies(&a->h->sites[a->in_from[e]], &a->h->sites[site], a->in_kind[e]))
             return a->in_from[e];
     return NONE;
 }

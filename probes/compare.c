@@ -216,15 +216,15 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
                        uint32_t i, uint32_t held, int *dumped, struct ds_error *err)
 {
     struct ds_trial_data *t = &p->t;
-    uint32_t row = probe_row_number(r, i), n_held;
-    const struct ds_hold_row *entry = &ds_hold_rows(p->c.hold, ref->slot, r->site, &n_held)[held];
+    uint32_t row = probe_row_number(r, i), n_held, at = probe_held_at(p, ref, r->site);
+    const struct ds_hold_row *entry = &ds_hold_rows(p->c.hold, ref->slot, at, &n_held)[held];
     if (ds_grow(&t->drifts, &p->cap.drifts, t->n_drifts + 1, sizeof *t->drifts, "drifting rows",
                 err))
         return -1;
     struct ds_drift *d = &t->drifts[t->n_drifts++];
     *d = (struct ds_drift){.site = r->site, .row = p->call_first + row, .ref_arm = ref->arm};
     ds_stats_row(p->site[r->site].dtype, probe_row_bytes(p, r, i),
-                 ds_hold_bytes(p->c.hold, ref->slot, r->site, held), r->width, d);
+                 ds_hold_bytes(p->c.hold, ref->slot, at, held), r->width, d);
     d->digest = r->digests[i];
     d->ref_digest = entry->digest;
 
@@ -243,7 +243,8 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
 /* Overwrites row i of the set, which was digested, sized and dumped as the kernel left it. */
 static void heal_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i, uint32_t held)
 {
-    memcpy(probe_row_bytes(p, r, i), ds_hold_bytes(p->c.hold, p->refs[0].slot, r->site, held),
+    uint32_t at = probe_held_at(p, &p->refs[0], r->site);
+    memcpy(probe_row_bytes(p, r, i), ds_hold_bytes(p->c.hold, p->refs[0].slot, at, held),
            r->row_bytes);
 }
 
@@ -255,12 +256,13 @@ static int compare_row(struct ds_probe *p, const struct probe_rows *r, uint32_t 
     int differs = 0, equal = 0, dumped = 0;
     for (size_t k = 0; k < p->n_refs && p->site[r->site].held; k++) {
         struct probe_ref *ref = &p->refs[k];
-        long held = ds_hold_find(p->c.hold, ref->slot, r->site, key, ref->guess[r->site]);
+        uint32_t at = probe_held_at(p, ref, r->site);
+        long held = ds_hold_find(p->c.hold, ref->slot, at, key, ref->guess[r->site]);
         if (held < 0)
             continue;
         ref->guess[r->site] = (uint32_t)held + 1;
         uint32_t n;
-        if (ds_hold_rows(p->c.hold, ref->slot, r->site, &n)[held].digest == r->digests[i]) {
+        if (ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest == r->digests[i]) {
             equal = 1;
             continue;
         }

@@ -127,11 +127,11 @@ static int dump_input_row(struct ds_probe *p, const struct probe_ref *ref, uint3
                           uint32_t row, struct ds_error *err)
 {
     const struct ds_row *key = &p->t.rows[p->call_first + row];
+    uint32_t n, at = probe_held_at(p, ref, site);
     long held =
-        ds_hold_find(p->c.hold, ref->slot, site, key, ref->guess[site] ? ref->guess[site] - 1 : 0);
-    uint32_t n;
-    if (held >= 0 && add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, site, &n)[held].digest,
-                              ds_hold_bytes(p->c.hold, ref->slot, site, (uint32_t)held), err))
+        ds_hold_find(p->c.hold, ref->slot, at, key, ref->guess[site] ? ref->guess[site] - 1 : 0);
+    if (held >= 0 && add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest,
+                              ds_hold_bytes(p->c.hold, ref->slot, at, (uint32_t)held), err))
         return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++)
@@ -180,10 +180,10 @@ static int dump_input(struct ds_probe *p, const struct probe_ref *ref, const str
 int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,
                    uint32_t i, uint32_t held, struct ds_error *err)
 {
-    uint32_t n, row = probe_row_number(r, i);
-    uint64_t ref_digest = ds_hold_rows(p->c.hold, ref->slot, r->site, &n)[held].digest;
+    uint32_t n, row = probe_row_number(r, i), at = probe_held_at(p, ref, r->site);
+    uint64_t ref_digest = ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest;
     if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err) ||
-        add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, r->site, held), err))
+        add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, at, held), err))
         return -1;
     const struct probe_input *in = p->inputs + p->links[r->site].first_input;
     for (uint32_t k = 0; k < p->links[r->site].n_inputs; k++)

@@ -64,6 +64,19 @@ static int step_back(const struct ds_probe *p, const struct edge_table *e, struc
     return 0;
 }
 
+/* The site whose rows this one copies. Only a direct input: what stands before a site that is not looked
+ * at is another thing. */
+static uint32_t copied_site(const struct ds_probe *p, const struct edge_table *e, uint32_t site)
+{
+    for (uint32_t k = e->first[site]; k < e->first[site + 1]; k++) {
+        uint32_t from = e->in[k].from;
+        if (from < site && p->site[from].held &&
+            ds_site_copies(&p->c.sites[from], &p->c.sites[site], e->in[k].kind))
+            return from;
+    }
+    return NO_SITE;
+}
+
 static int collect(struct ds_probe *p, const struct edge_table *e, struct walk *w, uint32_t site,
                    struct ds_error *err)
 {
@@ -77,6 +90,7 @@ static int collect(struct ds_probe *p, const struct edge_table *e, struct walk *
     }
     struct probe_links *s = &p->links[site];
     s->first_input = (uint32_t)w->n_found;
+    s->copies = copied_site(p, e, site);
     for (uint32_t from = 0; from < p->c.n_sites; from++) {
         if (!w->widest[from] || !p->site[from].on || from == site)
             continue;

@@ -33,6 +33,7 @@ struct probe_links {
     uint32_t range;  /* 1 + its number in the trial's ranges; 0 none */
     uint32_t first_input, n_inputs;
     uint32_t last_reader; /* the last site that has it as an input */
+    uint32_t copies;      /* the site before whose rows it copies, or NO_SITE */
 };
 
 /* A reference arm of the running trial, and where this trial drifted from it. */
@@ -141,6 +142,19 @@ static inline char *probe_row_bytes(const struct ds_probe *p, const struct probe
 {
     size_t at = r->only ? i : (size_t)p->t.rows[p->call_first + i].slot;
     return r->data + at * r->stride;
+}
+
+/* Where a reference holds the rows that those of a site are compared with: there, or, where it makes no
+ * such copy, at the site that is copied. */
+static inline uint32_t probe_held_at(const struct ds_probe *p, const struct probe_ref *ref,
+                                     uint32_t site)
+{
+    uint32_t n;
+    for (;; site = p->links[site].copies) {
+        ds_hold_rows(p->c.hold, ref->slot, site, &n);
+        if (n || p->links[site].copies == NO_SITE)
+            return site;
+    }
 }
 
 /* probe.c: adds the time since `start` to the account. */

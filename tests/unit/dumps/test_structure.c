@@ -168,7 +168,19 @@ static void test_ratios_constants_signs(void **st)
         set_up(5, DS_STRUCTURE_OTHER, dtype);
         for (int r = 1; r < ROWS; r++)
             memset(mine[r], 0, sizeof mine[r]);
-        expect("values are zero");
+        expect("values are zero: not written");
+        set_up(5, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            memset(mine[r], 0, sizeof mine[r]);
+        expect("values are zero: not written"); /* and not: 0 times the reference's */
+        for (int r = 0; r < ROWS - 2; r++) {
+            memcpy(mine[r], ref[r], sizeof mine[r]);
+            memset(ref[r], 0, sizeof ref[r]);
+        }
+        expect("values are zero, now on this side");
+        for (int r = ROWS - 2; r < ROWS; r++)
+            memcpy(mine[r], ref[r], sizeof mine[r]);
+        expect_nothing("a reference that holds nothing");
     }
     set_up(5, DS_STRUCTURE_OTHER, DS_F32);
     for (int r = 0; r < ROWS; r++)
