@@ -306,6 +306,8 @@ const struct ds_option_def ds_option_defs[] = {
      "position of the first token of every request: far positions without a long prompt"},
     {"all-logits", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "logits and tokens of every prompt row of the subject, not of the last one alone"},
+    {"scores", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "also show attn_scores and attn_probs of every layer, recomputed beside the attention kernel, which does not read them"},
     {"poison", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
      "fill buffers with NaN first, so that a read of unwritten memory shows"},
     {"mutate", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,

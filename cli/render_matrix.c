@@ -250,6 +250,8 @@ static const char *short_stage(const struct ds_site *s)
                  {"k_rope", "", "kr"},
                  {"kv_write", "k", "ck"},
                  {"kv_write", "v", "cv"},
+                 {"attn_scores", "", "qk"},
+                 {"attn_probs", "", "p"},
                  {"attn_out", "", "attn"},
                  {"o_proj", "", "o"},
                  {"resid_attn", "", "add"},

@@ -39,6 +39,7 @@ static const struct {
     {"digest_packed", offsetof(struct ds_sweep_options, digest_packed)},
     {"position_offset", offsetof(struct ds_sweep_options, position_offset)},
     {"all_logits", offsetof(struct ds_sweep_options, all_logits)},
+    {"scores", offsetof(struct ds_sweep_options, scores)},
 };
 enum { MOST_REPEATS = 100000 };
 enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
@@ -118,6 +119,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     s->page_size = (int32_t)page;
     s->position_offset = (int32_t)offset;
     s->all_logits = ds_opt_flag(o, "all-logits");
+    s->scores = takes(o, "scores") && ds_opt_flag(o, "scores");
     s->free_run = takes(o, "free") && ds_opt_flag(o, "free");
     s->poison = ds_opt_flag(o, "poison");
     s->heal = takes(o, "no-heal") && !ds_opt_flag(o, "no-heal");
@@ -127,6 +129,9 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     for (int i = 0; takes(o, "dump") && i < 4; i++)
         if (strcmp(ds_opt_text(o, "dump"), dump_names[i]) == 0)
             s->dump = i;
+    if (s->scores && s->resid_only)
+        return ds_fail(err, "--scores and --sites resid exclude each other: with the latter, "
+                            "nothing within a layer is digested");
     return read_until_stable(o, s, err);
 }
 
@@ -331,6 +336,12 @@ static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int 
     return add_option(&p->header, "mutations", counts, err);
 }
 
+/* Keys in a row of scores: all tokens that the subject ever has. */
+static int32_t score_keys(const struct ds_run_plan *p)
+{
+    return p->options.scores ? p->requests[0].n_prompt + p->options.steps : 0;
+}
+
 /* Before a record is begun. */
 static int check_fit(const struct ds_run_plan *p, struct ds_error *err)
 {
@@ -363,7 +374,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         bind_requests(p, err) != 0 || check_fit(p, err) != 0)
         return -1;
     if (tokens_from(o, p, err) != 0 ||
-        ds_sweep_describe_model(p->model, dtype, &p->header, err) != 0)
+        ds_sweep_describe_model(p->model, dtype, score_keys(p), &p->header, err) != 0)
         return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
         return -1;

@@ -117,8 +117,11 @@ static int make_map(struct ds_forward *f, struct ds_error *err)
     uint32_t n_own = 0, n_edges;
     if (!c->sites && ds_forward_sites(f->m, c->dtype, &own, &n_own, &edges, &n_edges, err) != 0)
         return -1;
-    int rc = ds_site_map_new(own ? own : c->sites, own ? n_own : c->n_sites, f->m->hp.n_layers,
-                             &f->map, err);
+    const struct ds_site *sites = own ? own : c->sites;
+    const size_t n = own ? n_own : c->n_sites;
+    int rc = ds_site_map_new(sites, n, f->m->hp.n_layers, &f->map, err);
+    if (rc == 0)
+        rc = ds_forward_scores_new(f, sites, n, err);
     free(own);
     free(edges);
     f->config.sites = NULL;
@@ -350,6 +353,7 @@ void ds_forward_free(struct ds_forward *f)
         return;
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
+    ds_forward_scores_free(f);
     void *owned[] = {f->kv_back,       f->head_in,
                      f->logits_memory, f->half,
                      f->half_row,      f->seqs,

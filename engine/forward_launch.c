@@ -114,7 +114,8 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
     snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(stage));
     l->rows = launch_rows(f, stage);
     if (s->op < 0) {
-        snprintf(l->variant, sizeof l->variant, "engine");
+        snprintf(l->variant, sizeof l->variant, "%s",
+                 stage == DS_ST_ATTN_SCORES || stage == DS_ST_ATTN_PROBS ? "recomputed" : "engine");
         return;
     }
     const struct ds_kernel *k = f->kernel[s->op];

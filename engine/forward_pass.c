@@ -352,7 +352,8 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
     failed = failed || rope(p, DS_ST_Q_ROPE, q, hp->n_heads, f->q_rope) ||
              rope(p, DS_ST_K_ROPE, k, hp->n_kv_heads, f->k_rope) ||
              ds_pass_cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
-             ds_pass_cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || attention(p) ||
+             ds_pass_cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || ds_pass_scores(p) ||
+             attention(p) ||
              ds_pass_matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
              add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
              rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||

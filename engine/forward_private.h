@@ -80,6 +80,12 @@ struct ds_forward {
     float *before;      /* [cache rows][kv_dim] a layer's rows before it, where they are watched */
     uint8_t *written;   /* [cache rows] the call's own */
     int32_t *changed;   /* [rows of a call, or kept] */
+    /* Of the recorded rows, in their order: attention scores and what the softmax makes of them, if
+     * the probe has such sites. Made when first shown. */
+    int64_t score_keys; /* of a head in a row; 0: no such sites */
+    float *scores;      /* [recorded rows][heads][score_keys] */
+    uint16_t *half_scores;
+    size_t score_rows;  /* for which there is room */
     uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
     uint16_t *half_row; /* one cache row as stored */
 
@@ -219,6 +225,13 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
 /* A matmul of all rows, emitted. */
 int ds_pass_matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
                    const struct ds_weight *bias, float *y);
+
+/* forward_scores.c: attention scores and probabilities of the recorded rows, where their sites are.
+ * Finds out how many keys a row of them has. */
+int ds_forward_scores_new(struct ds_forward *f, const struct ds_site *sites, size_t n,
+                          struct ds_error *err);
+void ds_forward_scores_free(struct ds_forward *f);
+int ds_pass_scores(struct ds_pass *p);
 
 /* forward_moe.c. Memory; nothing for a model without experts. */
 int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err);

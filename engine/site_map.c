@@ -198,6 +198,9 @@ uint32_t ds_site_parts(int stage, int32_t layer, const struct ds_hparams *hp,
     case DS_WHEN_SLOTS:
         there = wants->slots;
         break;
+    case DS_WHEN_SCORES:
+        there = wants->score_keys > 0;
+        break;
     case DS_WHEN_PROCESSED:
         there = wants->processed;
         break;
@@ -256,6 +259,8 @@ static void fill_site(const struct unroll *u, uint32_t number, int stage, int32_
     snprintf(site->op, sizeof site->op, "%s", ds_stage_op_name(stage));
     snprintf(site->dtype, sizeof site->dtype, "%s", ds_dtype_name(stored));
     site->width = (uint32_t)ds_stage_width_of(stage, u->hp);
+    if (s->width == DS_WIDTH_SCORES)
+        site->width *= (uint32_t)u->wants->score_keys;
 }
 
 static void add_edge(struct unroll *u, uint32_t from, uint32_t to, uint8_t kind)
@@ -333,6 +338,9 @@ static int check_wants(const struct ds_hparams *hp, int dtype, const struct ds_s
     if (wants->ranks > MOST_PARTS || hp->top_k > MOST_PARTS)
         return ds_fail(err, "%d ranks, %d experts for a row: a stage has at most %d parts",
                        (int)wants->ranks, (int)hp->top_k, MOST_PARTS);
+    if (wants->score_keys < 0 || (int64_t)hp->n_heads * wants->score_keys > INT32_MAX)
+        return ds_fail(err, "scores of %d heads and %d keys do not fit a row", (int)hp->n_heads,
+                       (int)wants->score_keys);
     return 0;
 }
 

@@ -49,6 +49,11 @@ static const struct ds_stage_info table[DS_ST_COUNT] = {
         READS(2, MAYBE(SLOTS), ROW(V_PROJ)),
     STAGE(KV_KEPT_V, "kv_write", "v-kept", DS_OP_CACHE, ONE, I32, WATCHED, ONE)
         READS(2, MAYBE(SLOTS), ROW(V_PROJ)),
+    /* Nobody reads these two: a probe must not choose another kernel. */
+    STAGE(ATTN_SCORES, "attn_scores", "", ENGINE, SCORES, ACTIVATION, SCORES, ONE)
+        READS(4, ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), MAYBE_CAUSAL(KV_KEPT_K)),
+    STAGE(ATTN_PROBS, "attn_probs", "", ENGINE, SCORES, ACTIVATION, SCORES, ONE)
+        READS(2, ROW(KV_LEN), ROW(ATTN_SCORES)),
     STAGE(ATTN_OUT, "attn_out", "", DS_OP_ATTENTION, Q, ACTIVATION, ALWAYS, ONE)
         READS(6, ROW(KV_LEN), ROW(Q_ROPE), CAUSAL(KV_WRITE_K), CAUSAL(KV_WRITE_V),
             MAYBE_CAUSAL(KV_KEPT_K), MAYBE_CAUSAL(KV_KEPT_V)),
@@ -145,6 +150,8 @@ int64_t ds_stage_width_of(int s, const struct ds_hparams *hp)
         return hp->d_ff_expert;
     case DS_WIDTH_FFN_SHARED:
         return hp->d_ff_shared;
+    case DS_WIDTH_SCORES:
+        return hp->n_heads;
     default:
         return 1;
     }

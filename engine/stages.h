@@ -28,6 +28,8 @@ enum ds_stage {
     DS_ST_KV_KEPT_K, /* cache rows that the write changed beside its own: none, when it is right */
     DS_ST_KV_WRITE_V,
     DS_ST_KV_KEPT_V,
+    DS_ST_ATTN_SCORES, /* recomputed beside the attention kernel, which does not show its own */
+    DS_ST_ATTN_PROBS,
     DS_ST_ATTN_OUT,
     DS_ST_O_PARTIAL, /* a rank's share of o_proj's sum */
     DS_ST_O_ALLREDUCE,
@@ -80,7 +82,8 @@ enum ds_stage_width {
     DS_WIDTH_TOP_K,
     DS_WIDTH_ADDENDS, /* of moe_combine: top_k, one more with a shared expert */
     DS_WIDTH_FFN_EXPERT,
-    DS_WIDTH_FFN_SHARED
+    DS_WIDTH_FFN_SHARED,
+    DS_WIDTH_SCORES /* of one key: times ds_site_wants.score_keys */
 };
 /* How a stage's rows are stored: the activation dtype, always f32, or i32. */
 enum ds_stage_store { DS_STORE_ACTIVATION, DS_STORE_F32, DS_STORE_I32 };
@@ -97,6 +100,7 @@ enum ds_stage_when {
     DS_WHEN_BOUNDARY, /* the layer's input comes from another device */
     DS_WHEN_WATCHED,  /* a kernel that writes the cache and is not a built-in one */
     DS_WHEN_SLOTS,    /* a schedule that may move rows */
+    DS_WHEN_SCORES,   /* attention scores are asked for */
     DS_WHEN_PROCESSED /* logits are changed before the choice */
 };
 
@@ -125,7 +129,7 @@ struct ds_stage_info {
 const struct ds_stage_info *ds_stage(int s);
 /* "rmsnorm", "matmul", ...; "custom" for the whole-number stages that describe the call itself. */
 const char *ds_stage_op_name(int s);
-/* Elements of a row. */
+/* Elements of a row (of scores: see DS_WIDTH_SCORES). */
 int64_t ds_stage_width_of(int s, const struct ds_hparams *hp);
 
 #endif

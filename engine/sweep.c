@@ -192,8 +192,8 @@ static const struct ds_kernel *shared_packer(const struct sweep_state *st)
     const struct ds_kernel *found = NULL;
     for (size_t a = 0; a < st->s->header->n_arms; a++) {
         const struct ds_kernel *k;
-        for (int32_t i = 0;
-             (k = ds_kernel_set_used(&st->settings[a].kernels, DS_OP_MATMUL, i)); i++) {
+        for (int32_t i = 0; (k = ds_kernel_set_used(&st->settings[a].kernels, DS_OP_MATMUL, i));
+             i++) {
             if (k->prepare && found && found != k)
                 return NULL;
             if (k->prepare)
@@ -713,10 +713,10 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
     return 0;
 }
 
-int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
+int ds_sweep_describe_model(struct ds_model *m, int dtype, int32_t score_keys, struct ds_header *h,
                             struct ds_error *err)
 {
-    struct ds_site_wants wants = {0};
+    struct ds_site_wants wants = {.score_keys = score_keys};
     uint32_t n_sites, n_edges;
     snprintf(h->model_name, sizeof h->model_name, "%s", m->name);
     snprintf(h->model_arch, sizeof h->model_arch, "%s", m->hp.arch);

@@ -112,6 +112,7 @@ struct ds_sweep_options {
                  arm whose repeats part, as many as it has repeats */
     int32_t position_offset; /* position of every request's first token */
     int all_logits;          /* logits and tokens of every prompt row */
+    int scores;              /* attention scores and probabilities, recomputed beside the kernel */
     int digest_packed;       /* digests of what matmul kernels packed, for every trial */
     int weights;             /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;           /* memory for held reference rows, bytes */
@@ -174,8 +175,8 @@ int ds_sweep_missing(const struct ds_sweep *s, uint32_t *missing, struct ds_erro
 
 /* Fills sites and edges of a header, whose arms are planned, for the base arm's dtype and what the
  * arms' kernels read before rounding; layers and heads, weights and
- * hyperparameters. */
-int ds_sweep_describe_model(struct ds_model *m, int dtype, struct ds_header *h,
+ * hyperparameters. score_keys: see struct ds_site_wants. */
+int ds_sweep_describe_model(struct ds_model *m, int dtype, int32_t score_keys, struct ds_header *h,
                             struct ds_error *err);
 
 #endif

@@ -28,7 +28,7 @@ struct ask {
     struct ds_model *opened; /* NULL, or what is swept; it then belongs to the outcome */
     const char *factor[DS_FACTOR_COUNT];
     int repeats, steps, poison, dump, full, free_run, until_stable, load, no_heal, digest_packed;
-    int position_offset, all_logits;
+    int position_offset, all_logits, score_keys;
     const int32_t *prompt; /* [PROMPT] */
     const int32_t *forced;
     int32_t n_forced;
@@ -94,7 +94,7 @@ static void plan(struct outcome *x, const struct ask *q)
         x->header.factors[x->header.n_factors] = strdup(ds_factor_names[x->header.n_factors]);
     struct ds_setting base;
     assert_ok(ds_setting_parse(x->header.arms[0].values, &base, &err), err);
-    assert_ok(ds_sweep_describe_model(x->model, base.dtype, &x->header, &err), err);
+    assert_ok(ds_sweep_describe_model(x->model, base.dtype, q->score_keys, &x->header, &err), err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&v[f]);
 }

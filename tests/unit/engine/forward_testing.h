@@ -44,14 +44,12 @@ static inline char **row_at(const struct ds_probe *p, uint32_t site, int32_t req
                    (size_t)position];
 }
 
-/* unrounded: stages that have a site before rounding, too (DS_STAGE_BITs). */
-static inline struct ds_probe *keeper_new_with(const struct ds_model *m, int dtype,
-                                               uint64_t unrounded)
+static inline struct ds_probe *keeper_new_wanting(const struct ds_model *m, int dtype,
+                                                  struct ds_site_wants wants)
 {
     struct ds_error err;
     struct ds_probe *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    const struct ds_site_wants wants = {.unrounded = unrounded};
     assert_ok(
         ds_site_list(&m->hp, dtype, &wants, &p->sites, &p->n_sites, &p->edges, &p->n_edges, &err),
         err);
@@ -60,6 +58,13 @@ static inline struct ds_probe *keeper_new_with(const struct ds_model *m, int dty
     assert_true(p->row && p->launch);
     p->heal_all_but = p->fail_at = p->flip_at = -1;
     return p;
+}
+
+/* unrounded: stages that have a site before rounding, too (DS_STAGE_BITs). */
+static inline struct ds_probe *keeper_new_with(const struct ds_model *m, int dtype,
+                                               uint64_t unrounded)
+{
+    return keeper_new_wanting(m, dtype, (struct ds_site_wants){.unrounded = unrounded});
 }
 
 static inline struct ds_probe *keeper_new(const struct ds_model *m, int dtype)
@@ -179,7 +184,9 @@ struct setting {
     int32_t pads;
     int32_t page_size;
     int poison;
-    int all_logits; /* of every token, else of the last one */
+    int all_logits;     /* of every token, else of the last one */
+    int32_t score_keys; /* attention scores of so many keys; 0: none */
+    int flip_scores;    /* in layer 0, as a probe might that writes there */
 };
 
 static inline int32_t token_of(int32_t request, int32_t position, int32_t vocab)
@@ -212,8 +219,13 @@ static inline struct ds_probe *run_texts(struct ds_model *m, const struct settin
     struct ds_forward *f;
     struct ds_forward_config c =
         config_of(s, n * (length + s->pads), MAX_REQUESTS, length + s->pads);
+    struct ds_probe *p =
+        keeper_new_wanting(m, s->dtype, (struct ds_site_wants){.score_keys = s->score_keys});
+    c.sites = s->score_keys ? p->sites : NULL;
+    c.n_sites = p->n_sites;
     assert_ok(ds_forward_new(m, &c, &f, &err), err);
-    struct ds_probe *p = keeper_new(m, s->dtype);
+    if (s->flip_scores)
+        p->flip_at = site_of(p, 0, "attn_scores", "");
     int32_t *tokens = calloc((size_t)n * (size_t)(length + s->pads), sizeof *tokens);
     assert_non_null(tokens);
     int32_t chunk = s->chunk ? s->chunk : length;

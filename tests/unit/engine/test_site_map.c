@@ -84,9 +84,10 @@ static void test_every_site_is_found_by_its_stage(void **state)
     const struct ds_site_wants wants[] = {
         {0},
         {.unrounded = DS_STAGE_BIT(DS_ST_RESID_FFN) | DS_STAGE_BIT(DS_ST_Q_PROJ)},
-        {.ranks = 4, .boundary = second_layer, .watched = 1, .slots = 1, .processed = 1}};
+        {.ranks = 4, .boundary = second_layer, .watched = 1, .slots = 1, .processed = 1},
+        {.score_keys = 7}};
     for (size_t m = 0; m < 2; m++)
-        for (size_t w = 0; w < 3; w++) {
+        for (size_t w = 0; w < 4; w++) {
             struct list l;
             list_new(&l, &models[m], &wants[w]);
             uint32_t found = 0;
@@ -103,7 +104,12 @@ static void test_every_site_is_found_by_its_stage(void **state)
                         assert_true(at < l.n_sites);
                         assert_string_equal(l.sites[at].stage, ds_stage(s)->name);
                         assert_int_equal(l.sites[at].layer, layer);
-                        assert_int_equal(l.sites[at].width, ds_stage_width_of(s, &models[m]));
+                        const int64_t keys = strncmp(l.sites[at].stage, "attn_", 5) == 0 &&
+                                                     strcmp(l.sites[at].op, "custom") == 0
+                                                 ? 7
+                                                 : 1;
+                        assert_int_equal(l.sites[at].width,
+                                         keys * ds_stage_width_of(s, &models[m]));
                         found++;
                     }
                     assert_int_equal(ds_site_map_at(l.map, s, layer, n), DS_NO_SITE);
@@ -122,7 +128,8 @@ static void test_inputs(void **state)
     (void)state;
     static const struct ds_site_wants none,
         watched = {.watched = 1},
-        all = {.ranks = 2, .boundary = second_layer, .slots = 1, .processed = 1};
+        all = {.ranks = 2, .boundary = second_layer, .slots = 1, .processed = 1},
+        scores = {.score_keys = 7}, watched_scores = {.watched = 1, .score_keys = 7};
     const struct {
         int moe;
         const struct ds_site_wants *wants;
@@ -150,6 +157,10 @@ static void test_inputs(void **state)
         {0, &watched, 1, "kv_write", "k-kept", "k_rope"},
         {0, &watched, 1, "attn_out", "",
          "-1,kv_len q_rope kv_write/k kv_write/v kv_write/k-kept kv_write/v-kept"},
+        {0, &scores, 1, "attn_scores", "", "-1,kv_len q_rope kv_write/k"},
+        {0, &scores, 1, "attn_probs", "", "-1,kv_len attn_scores"},
+        {0, &scores, 1, "attn_out", "", "-1,kv_len q_rope kv_write/k kv_write/v"},
+        {0, &watched_scores, 1, "attn_scores", "", "-1,kv_len q_rope kv_write/k kv_write/k-kept"},
         {1, &none, 1, "q_rope", "", "-1,positions q_norm"},
         {1, &none, 1, "k_norm", "", "k_proj"},
         {1, &none, 1, "router_ids", "", "router_logits"},
@@ -207,6 +218,9 @@ static void test_formats_and_foreign_lists(void **state)
     assert_int_equal(ds_site_list(&hp, DS_I32, &wants, &sites, &n, &edges, &n_edges, &err), -1);
     const struct ds_site_wants many = {.ranks = 1 << 20};
     assert_int_equal(ds_site_list(&hp, DS_F32, &many, &sites, &n, &edges, &n_edges, &err), -1);
+    const struct ds_site_wants wide = {.score_keys = INT32_MAX};
+    assert_int_equal(ds_site_list(&hp, DS_F32, &wide, &sites, &n, &edges, &n_edges, &err), -1);
+    assert_non_null(strstr(err.msg, "do not fit a row"));
 }
 
 int main(void)

@@ -98,7 +98,7 @@ static void make(struct fixture *x, const char *const *texts)
         x->header.factors[x->header.n_factors] = strdup(ds_factor_names[x->header.n_factors]);
     struct ds_setting base;
     assert_ok(ds_setting_parse(x->header.arms[0].values, &base, &err), err);
-    assert_ok(ds_sweep_describe_model(x->model, base.dtype, &x->header, &err), err);
+    assert_ok(ds_sweep_describe_model(x->model, base.dtype, 0, &x->header, &err), err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&v[f]);
     static const int32_t lengths[] = {9, 4, 6, 1};
