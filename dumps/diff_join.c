@@ -47,16 +47,20 @@ static void site_name(const struct ds_site *s, char *text, size_t size)
     snprintf(text, size, "layer %d %s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
 }
 
-static int check_common(struct ds_diff *d, const struct ds_site *a, const struct ds_site *b)
+/* What is recomputed beside a kernel is as wide as its sweep has keys: from another prompt or other
+ * steps its rows are not compared, and everything else is. */
+static int check_common(struct ds_diff *d, const struct ds_site *a, const struct ds_site *b,
+                        struct ds_error *err)
 {
-    char name[80], x[16], y[16];
+    char name[80], x[32], y[32];
+    if (a->width == b->width || !a->width || !b->width)
+        return 0;
     site_name(a, name, sizeof name);
-    if (a->width != b->width && a->width && b->width) {
-        snprintf(x, sizeof x, "%u", a->width);
-        snprintf(y, sizeof y, "%u", b->width);
-        return refuse(d, "has rows of other widths", name, x, y);
-    }
-    return 0;
+    const int listed = ds_site_recomputed(a);
+    snprintf(x, sizeof x, "%s%u", listed ? "rows of " : "", a->width);
+    snprintf(y, sizeof y, "%s%u", listed ? "rows of " : "", b->width);
+    return listed ? diff_add(d, DS_DIFF_SITE, name, x, y, err)
+                  : refuse(d, "has rows of other widths", name, x, y);
 }
 
 static int add_site(struct ds_diff *d, const struct ds_site *s, int32_t n_layers, int only,
@@ -102,7 +106,7 @@ static int join_sites(struct ds_diff *d, const struct ds_header *a, const struct
         shared[hit->index] = 1;
         partner[j] = hit->index + 1;
         common++;
-        rc = check_common(d, &hit->site, &b->sites[j]);
+        rc = check_common(d, &hit->site, &b->sites[j], err);
     }
     for (size_t i = 0, j = 0; rc == 0 && (i < a->n_sites || j < b->n_sites);) {
         if (j < b->n_sites && !partner[j]) {

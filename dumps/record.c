@@ -47,6 +47,12 @@ void ds_header_free(struct ds_header *h)
     memset(h, 0, sizeof *h);
 }
 
+int ds_site_recomputed(const struct ds_site *s)
+{
+    return strcmp(s->op, "custom") == 0 &&
+           (strcmp(s->stage, "attn_scores") == 0 || strcmp(s->stage, "attn_probs") == 0);
+}
+
 const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm)
 {
     const struct ds_site *s = &h->sites[site];

@@ -98,6 +98,9 @@ const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm
 /* Whether the rows of `to` are meant to be those of its input `from` (an edge of that kind), bit for bit:
  * a copy from one device to another. Where a run makes no such copy, `from` stands for it. */
 int ds_site_copies(const struct ds_site *from, const struct ds_site *to, uint32_t kind);
+/* Whether the site is one of those that the engine recomputes beside a kernel and nobody reads:
+ * attn_scores, attn_probs. Its width is the sweep's, not the model's. */
+int ds_site_recomputed(const struct ds_site *s);
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 

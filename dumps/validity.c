@@ -124,6 +124,14 @@ static int is_whole_number(const struct ds_analysis *a, size_t site)
     return strcmp(a->h->sites[site].dtype, "i32") == 0;
 }
 
+/* Weights that a softmax gives keys may rightly be alike in all rows, and in all layers: all of it to
+ * the first key. */
+static int may_repeat(const struct ds_analysis *a, size_t site)
+{
+    return ds_site_recomputed(&a->h->sites[site]) &&
+           strcmp(a->h->sites[site].stage, "attn_probs") == 0;
+}
+
 /* What all rows of the site have in common; *varies: two rows differ. */
 static unsigned look_at(struct work *w, const struct arm_table *t, size_t site, uint32_t *rows,
                         struct ds_error *err)
@@ -371,7 +379,8 @@ static int judge_site(struct work *w, size_t site, struct ds_error *err)
                    : is & IS_NAN                                      ? DS_VALIDITY_NAN
                    : is & IS_ZERO && inputs_not_zero(w, t, site, err) ? DS_VALIDITY_ZERO
                    : is & IS_ZERO                                     ? -1
-                   : is & IS_CONSTANT && inputs_vary(a, t, site)      ? DS_VALIDITY_CONSTANT
+                   : is & IS_CONSTANT && !may_repeat(a, site) && inputs_vary(a, t, site)
+                       ? DS_VALIDITY_CONSTANT
                    : must_change(a->h->sites[site].op) && equal_input(a, t, site)
                        ? DS_VALIDITY_INPUT
                        : -1;
@@ -429,7 +438,7 @@ static int judge_all_layers(struct work *w, struct ds_error *err)
         last[a->stage_of[site]] = (uint32_t)site;
     }
     for (size_t site = 0; rc == 0 && site < a->n_sites; site++)
-        if (!is_whole_number(a, site) && a->h->sites[site].layer >= 0)
+        if (!is_whole_number(a, site) && !may_repeat(a, site) && a->h->sites[site].layer >= 0)
             rc = judge_layers(w, site, next, err);
     free(next);
     free(last);
