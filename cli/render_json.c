@@ -210,6 +210,25 @@ static json_t *unstable_json(const struct ds_render *r)
     return j;
 }
 
+/* Of what is recomputed beside a kernel and has the first NaN or Inf: the first that a kernel gave. */
+static json_t *own_nonfinite_json(const struct ds_render *r, const struct ds_finding *f)
+{
+    if (!f->found)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(f->layer));
+    json_object_set_new(j, "stage", text(f->stage));
+    json_object_set_new(j, "part", text(f->part));
+    json_object_set_new(j, "op", text(f->op));
+    json_object_set_new(j, "variant", text(f->variant));
+    json_object_set_new(j, "arm", json_integer(own_arm(r, f->arm)));
+    json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
+    json_object_set_new(j, "position", json_integer(f->position));
+    json_object_set_new(j, "rows", json_integer(f->rows));
+    json_object_set_new(j, "at_positions", text(f->at_positions));
+    return j;
+}
+
 static json_t *nonfinite_json(const struct ds_render *r)
 {
     const struct ds_nonfinite_finding *n = &r->v->nonfinite;
@@ -231,7 +250,11 @@ static json_t *nonfinite_json(const struct ds_render *r)
     json_object_set_new(j, "request", json_integer(n->at.request));
     json_object_set_new(j, "position", json_integer(n->at.position));
     json_object_set_new(j, "rows", json_integer(n->at.rows));
+    json_object_set_new(j, "at_positions", text(n->at.at_positions));
     json_object_set_new(j, "row_kind", text(ds_row_kind_name(n->at.row_kind)));
+    json_object_set_new(j, "recomputed",
+                        json_boolean(ds_site_recomputed(&r->header->sites[n->at.site])));
+    json_object_set_new(j, "kernel", own_nonfinite_json(r, &n->own));
     json_object_set_new(j, "only_padding", json_boolean(n->only_padding));
     json_object_set_new(j, "nan", json_integer(n->nan));
     json_object_set_new(j, "inf", json_integer(n->inf));

@@ -301,6 +301,7 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, "; NaN or Inf from ");
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
         ds_buf_puts(out, v->nonfinite.only_padding ? " in padding rows only" : "");
+        ds_buf_puts(out, v->nonfinite.own.found ? "" : ", which is recomputed: no kernel gave any");
     }
     if (r->diff && r->diff->excused)
         ds_buf_printf(out, "; %" PRIu64 " differing rows within the tolerance", r->diff->excused);

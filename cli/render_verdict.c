@@ -590,6 +590,47 @@ static void add_range(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
 }
 
+/* Which rows of the trial. */
+static void add_nonfinite_rows(const struct ds_finding *f, struct ds_buf *out)
+{
+    if (f->rows == 1)
+        ds_buf_printf(out, "1 row, position %d\n", f->position);
+    else
+        ds_buf_printf(out, "%u rows, positions %s\n", f->rows, f->at_positions);
+}
+
+static void add_nonfinite(const struct ds_render *r, struct ds_buf *out)
+{
+    const struct ds_nonfinite_finding *n = &r->v->nonfinite;
+    const struct ds_finding *own = &n->own;
+    ds_render_head(r, "non-finite", out);
+    ds_buf_puts(out, "first at ");
+    ds_render_place(out, n->at.layer, n->at.stage, n->at.part);
+    ds_buf_printf(out, ", %sposition %d, arm %u: %u NaN, %u Inf; inputs %s%s\n",
+                  n->at.row_kind == DS_ROW_PAD ? "a padding row, " : "", n->at.position, n->at.arm,
+                  n->nan, n->inf, n->inputs ? "finite" : "not finite",
+                  n->only_padding ? "; in padding rows only" : "");
+    ds_buf_printf(out, "%14s", "");
+    add_nonfinite_rows(&n->at, out);
+    if (!r->header || !ds_site_recomputed(&r->header->sites[n->at.site]))
+        return;
+    ds_buf_printf(out,
+                  "%14srecomputed beside the attention kernel, which may store none of it;\n%14s",
+                  "", "");
+    if (!own->found) {
+        ds_buf_puts(out, "all that the kernels gave is finite\n");
+        return;
+    }
+    ds_buf_puts(out, "first given by a kernel: ");
+    ds_render_place(out, own->layer, own->stage, own->part);
+    ds_buf_puts(out, ", ");
+    ds_render_name(out, own->op);
+    ds_buf_puts(out, "/");
+    ds_render_name(out, own->variant);
+    ds_buf_printf(out, ", arm %u, %s; ", own->arm, ds_phase_name(own->phase));
+    add_nonfinite_rows(own, out);
+}
+
 static void add_tokens(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
@@ -607,16 +648,8 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
     }
     if (v->expert_change.found)
         add_experts(r, &v->expert_change, out);
-    if (v->nonfinite.at.found) {
-        ds_render_head(r, "non-finite", out);
-        ds_buf_puts(out, "first at ");
-        ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
-        ds_buf_printf(out, ", %sposition %d, arm %u: %u NaN, %u Inf; inputs %s%s\n",
-                      v->nonfinite.at.row_kind == DS_ROW_PAD ? "a padding row, " : "",
-                      v->nonfinite.at.position, v->nonfinite.at.arm, v->nonfinite.nan,
-                      v->nonfinite.inf, v->nonfinite.inputs ? "finite" : "not finite",
-                      v->nonfinite.only_padding ? "; in padding rows only" : "");
-    }
+    if (v->nonfinite.at.found)
+        add_nonfinite(r, out);
 }
 
 static void add_probe(const struct ds_render *r, struct ds_buf *out)

@@ -43,10 +43,11 @@ static size_t add_range(char *text, size_t at, const int32_t *names, size_t from
 {
     size_t left = at < DS_PROFILE_TEXT ? DS_PROFILE_TEXT - at : 0;
     const char *comma = at ? ", " : "";
-    int n = open         ? snprintf(text + at, left, "%s%ld-", comma, name_of(names, from))
-            : from == to ? snprintf(text + at, left, "%s%ld", comma, name_of(names, from))
-                         : snprintf(text + at, left, "%s%ld-%ld", comma, name_of(names, from),
-                                    name_of(names, to));
+    int n = open ? snprintf(text + at, left, "%s%ld-", comma, name_of(names, from))
+            : from == to
+                ? snprintf(text + at, left, "%s%ld", comma, name_of(names, from))
+                : snprintf(text + at, left, name_of(names, to) < 0 ? "%s%ld to %ld" : "%s%ld-%ld",
+                           comma, name_of(names, from), name_of(names, to));
     return at + (n > 0 && (size_t)n < left ? (size_t)n : left);
 }
 

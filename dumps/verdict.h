@@ -247,8 +247,11 @@ struct ds_discrete {
 };
 
 struct ds_nonfinite_finding {
-    struct ds_finding at;
+    struct ds_finding at; /* at_positions: those of its trial's rows where this site has any */
     uint32_t nan, inf;
+    /* Where the first one is in what is only recomputed beside a kernel (ds_site_recomputed): the first
+     * that a kernel put out itself; not found when none did. Else the same as `at`. */
+    struct ds_finding own;
     int only_padding; /* every row with NaN or Inf in the record is a padding row */
     int inputs;       /* 1 inputs finite, 0 an input is non-finite too, -1 not known */
 };

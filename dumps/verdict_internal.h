@@ -254,7 +254,7 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
 int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
                  struct ds_error *err);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
-void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v);
+int find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_choices.c */
 void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,

@@ -1,4 +1,4 @@
-/* verdict_size.c: how large a drift is, how it grows with depth, and the first NaN or Inf. Uses only
+/* verdict_size.c: how large a drift is, and how it grows with depth. Uses only
  * the sizes that the probes stored (ds_drift); what kind it is says verdict_kind.c. */
 #include "dumps/evidence.h"
 #include "dumps/stats.h"
@@ -187,80 +187,4 @@ int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
                                .relative_rms = size_ratio(z.diff_sq, z.ref_sq)};
     }
     return 0;
-}
-
-/* ---- non-finite values ----------------------------------------------------------------------- */
-
-static int row_nonfinite(const struct ds_trial_data *d, uint32_t site, uint32_t row)
-{
-    for (size_t i = 0; i < d->n_nonfinites; i++)
-        if (d->nonfinites[i].site == site && d->nonfinites[i].row == row)
-            return 1;
-    return 0;
-}
-
-static int inputs_finite(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t site,
-                         uint32_t row)
-{
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        if (row_nonfinite(d, a->in_from[e], row))
-            return 0;
-        for (uint32_t r = 0; a->in_kind[e] != DS_EDGE_ROW && r < d->n_rows; r++)
-            if (d->rows[r].kind != DS_ROW_PAD && d->rows[r].request == d->rows[row].request &&
-                d->rows[r].position <= d->rows[row].position && row_nonfinite(d, a->in_from[e], r))
-                return 0;
-    }
-    return 1;
-}
-
-void find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v)
-{
-    struct ds_nonfinite_finding *out = &v->nonfinite;
-    const struct ds_trial_data *best = NULL;
-    uint32_t best_row = 0;
-    int only_padding = 1;
-    for (size_t i = 0; i < a->src->n_trials; i++) {
-        const struct ds_trial_data *d = a->src->info(a->src->ctx, i)->pass == DS_PASS_NATURAL
-                                            ? a->src->get(a->src->ctx, i, NULL)
-                                            : NULL;
-        for (size_t k = 0; d && k < d->n_nonfinites; k++) {
-            const struct ds_nonfinite *x = &d->nonfinites[k];
-            if (x->site >= a->n_sites || x->row >= d->n_rows)
-                continue;
-            const struct ds_row *r = &d->rows[x->row];
-            struct ds_finding f = {
-                .found = 1, .site = x->site, .step = r->step, .position = r->position};
-            only_padding &= r->kind == DS_ROW_PAD;
-            if (!finding_before(&f, &out->at))
-                continue;
-            const struct ds_site *s = &a->h->sites[x->site];
-            f.layer = s->layer;
-            f.stage = s->stage;
-            f.part = s->part;
-            f.op = s->op;
-            f.variant = "";
-            f.arm = f.ref_arm = d->info.arm;
-            f.trial = i;
-            f.request = r->request;
-            f.occurrence = r->occurrence;
-            f.row_kind = r->kind;
-            f.phase = d->calls[r->call].phase;
-            f.rows_in_call = d->calls[r->call].m;
-            f.kind = DS_KIND_NON_FINITE;
-            uint32_t row = row_of_key(a, r, 0);
-            size_t cell = x->site * a->n_rows + (row == NONE ? 0 : row);
-            if (row != NONE && a->arms[f.arm].state[cell] != CELL_ABSENT)
-                f.variant = a->kernels[a->arms[f.arm].kernel[cell]].variant;
-            *out = (struct ds_nonfinite_finding){.at = f, .nan = x->nan, .inf = x->inf};
-            best = d;
-            best_row = x->row;
-        }
-    }
-    if (!best)
-        return;
-    out->only_padding = only_padding;
-    out->inputs = inputs_finite(a, best, out->at.site, best_row);
-    for (size_t k = 0; k < best->n_nonfinites; k++)
-        if (best->nonfinites[k].site == out->at.site && best->nonfinites[k].row < best->n_rows)
-            out->at.rows++;
 }

@@ -14,6 +14,8 @@ struct head {
     int64_t slot;       /* of the query */
     int64_t begin, end; /* visible slots */
     int64_t parts;      /* into which the slots are cut: partial results, merged in order */
+    int halves;         /* scores are stored in f16 */
+    float factor;       /* of the scores; 0: none */
 };
 
 static int64_t cache_row(const struct head *h, int64_t slot)
@@ -49,7 +51,10 @@ struct partial {
 
 static float score(const struct head *h, int64_t slot)
 {
-    return specimen_chain(query(h), key(h, slot), 0, h->a->head_dim) * h->a->scale;
+    float x = specimen_chain(query(h), key(h, slot), 0, h->a->head_dim) * h->a->scale;
+    if (h->factor > 0.0f)
+        x *= h->factor;
+    return h->halves ? specimen_half(x) : x;
 }
 
 static void attend_part(const struct head *h, int64_t begin, int64_t end, struct partial *p)
@@ -239,6 +244,22 @@ static int split_by_threads(struct head *h)
 }
 ATTENTION(split_by_threads)
 
+/* O-29: requests of 8 rows or more take the path that stores the products of queries and keys in 16 bits. */
+static int f16_scores(struct head *h)
+{
+    h->halves = h->s->q_len >= 8;
+    return 0;
+}
+ATTENTION(f16_scores)
+
+/* The scale of another head size: 1 / head_dim instead of its root. */
+static int other_scale(struct head *h)
+{
+    h->factor = 1.0f / sqrtf((float)h->a->head_dim);
+    return 0;
+}
+ATTENTION(other_scale)
+
 /* O-30: the mask's fill became minus infinity: a row that sees nothing is 0/0. */
 static int masked_nan(struct head *h)
 {
@@ -249,6 +270,16 @@ static int masked_nan(struct head *h)
     return 1;
 }
 ATTENTION(masked_nan)
+
+/* The same, and rows that see something see the padding, too. */
+static int masked_nan_seen(struct head *h)
+{
+    if (masked_nan(h))
+        return 1;
+    h->begin = 0;
+    return 0;
+}
+ATTENTION(masked_nan_seen)
 
 /* O-32: as many KV heads as query heads were expected. */
 static int head_modulo(struct head *h)
@@ -316,8 +347,15 @@ const struct ds_kernel specimen_attention[] = {
              max_race_launch, DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "split-by-threads", "a part for every thread in decode",
              split_by_threads_launch, DOES_WINDOWS),
+    SPECIMEN(DS_OP_ATTENTION, "f16-scores", "scores are stored in f16 from 8 query rows on",
+             f16_scores_launch, DOES_WINDOWS),
+    SPECIMEN(DS_OP_ATTENTION, "other-scale", "scores are divided by head_dim, not by its root",
+             other_scale_launch, .claims = DS_CLAIM_ALL, DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "masked-nan", "a row that sees nothing is NaN", masked_nan_launch,
              DOES_WINDOWS),
+    SPECIMEN(DS_OP_ATTENTION, "masked-nan-seen",
+             "a row that sees nothing is NaN, and padding is seen by the others",
+             masked_nan_seen_launch, DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "head-modulo", "KV head h % kv_heads", head_modulo_launch,
              DOES_WINDOWS),
     SPECIMEN(DS_OP_ATTENTION, "window-5", "a window of 5", window_5_launch, DOES_WINDOWS),

@@ -43,6 +43,13 @@ static inline float specimen_short(float v, uint32_t dropped)
     return v;
 }
 
+/* v as f16 stores it (numbers below its smallest normal one are kept). */
+static inline float specimen_half(float v)
+{
+    float y = specimen_short(v, 13);
+    return fabsf(y) > 65504.0f ? copysignf(INFINITY, y) : y;
+}
+
 /* Products and sums rounded, in ascending k. */
 static inline float specimen_chain(const float *x, const float *w, int64_t begin, int64_t end)
 {

@@ -290,6 +290,47 @@ static void test_another_number_of_layers(void **state)
     }
 }
 
+/* Rows of scores are as wide as their sweep has keys: from other steps they are listed and left out. */
+static void test_scores_of_other_widths(void **state)
+{
+    (void)state;
+    for (int custom = 0; custom < 2; custom++) {
+        struct sweep s[2];
+        struct ds_diff d;
+        for (int k = 0; k < 2; k++) {
+            one_arm(&s[k], 2);
+            s[k].tag = k ? changed_resid : NULL;
+            sweep_run(&s[k], 1);
+            for (size_t i = 0; i < s[k].header.n_sites; i++) {
+                struct ds_site *x = &s[k].header.sites[i];
+                if (!is_stage(x, "kv_write"))
+                    continue;
+                snprintf(x->stage, sizeof x->stage, "attn_scores");
+                snprintf(x->op, sizeof x->op, "%s", custom ? "custom" : "attention");
+                x->width = 40 + 8 * (uint32_t)k;
+                for (size_t c = 0; c < s[k].trials[0].n_captures; c++)
+                    if (s[k].trials[0].captures[c].site == i)
+                        s[k].trials[0].captures[c].width = x->width;
+            }
+        }
+        make(&s[0], &s[1], &d);
+        if (custom) {
+            const struct ds_diff_item *x = item(&d, DS_DIFF_SITE, "layer 0 attn_scores/k");
+            assert_int_equal(count_items(&d, DS_DIFF_SITE), 2);
+            assert_true(x && strcmp(x->a, "rows of 40") == 0 && strcmp(x->b, "rows of 48") == 0);
+            assert_int_equal(d.verdict.result, DS_RESULT_DRIFT);
+            assert_string_equal(d.verdict.first.stage, "resid_ffn");
+            assert_int_equal(d.verdict.first.label, DS_LABEL_ORIGIN);
+        } else {
+            assert_int_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+            assert_non_null(strstr(d.verdict.reason, "rows of other widths"));
+        }
+        ds_diff_free(&d);
+        sweep_free(&s[0]);
+        sweep_free(&s[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_gap_blames_no_kernel_alone),
         cmocka_unit_test(test_partial_sites_of_one_side),
         cmocka_unit_test(test_another_number_of_layers),
+        cmocka_unit_test(test_scores_of_other_widths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,12 @@ static void test_names(void **state)
     char text[DS_PROFILE_TEXT];
     ds_profile_set(s, names, 3, 0, text);
     assert_string_equal(text, "7-9");
+    /* Rows of padding stand before position 0. */
+    const int32_t pads[] = {-3, -2, -1, 0};
+    const uint8_t before[] = {DS_MEMBER_DIFFERS, DS_MEMBER_DIFFERS, DS_MEMBER_DIFFERS,
+                              DS_MEMBER_SAME};
+    ds_profile_set(before, pads, 4, 0, text);
+    assert_string_equal(text, "-3 to -1");
 }
 
 static void test_heads_and_channels(void **state)

@@ -125,6 +125,28 @@ static void test_dead_captures(void **state)
     }
 }
 
+/* Where a softmax gives all weight to one key, its rows and its layers are alike: no dead buffer. What
+ * it is made of is no such thing. */
+static void test_probabilities_may_be_alike(void **state)
+{
+    (void)state;
+    for (int probs = 0; probs < 2; probs++) {
+        struct sweep s;
+        struct ds_verdict v;
+        start(&s);
+        for (int l = 0; l < 3; l++) {
+            struct ds_site *down = &s.header.sites[site_at(&s, l, "down")];
+            snprintf(down->stage, sizeof down->stage, "%s", probs ? "attn_probs" : "attn_scores");
+            snprintf(down->op, sizeof down->op, "custom");
+            write_site(&s, 3, l, down->stage, 4711);
+        }
+        run_verdict(&s, &v);
+        assert_string_equal(findings(&v, &s), probs ? "" : "!constant/attn_scores*3");
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 /* A constant input (one token, over and over) makes constant outputs: nothing is dead. */
 static void test_constant_inputs_explain_a_constant(void **state)
 {
@@ -298,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_healthy_record_has_none),
         cmocka_unit_test(test_dead_captures),
+        cmocka_unit_test(test_probabilities_may_be_alike),
         cmocka_unit_test(test_constant_inputs_explain_a_constant),
         cmocka_unit_test(test_one_buffer_for_all_layers),
         cmocka_unit_test(test_whole_layers_alike),
