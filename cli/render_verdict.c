@@ -71,7 +71,7 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, ", weights as in the file");
     ds_buf_printf(out, "\n%14s", "");
     ds_render_arms(v, out);
-    ds_buf_printf(out, ", %" PRIu64 " trials", v->counts.trials);
+    ds_buf_printf(out, ", %" PRIu64 " trial%s", v->counts.trials, v->counts.trials == 1 ? "" : "s");
     if (v->counts.heal_trials)
         ds_buf_printf(out, " (and %" PRIu64 " healed)", v->counts.heal_trials);
     ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64 " digests compared\n",

@@ -150,4 +150,39 @@ test_kernel_header_stands_alone() {
     g++ -std=c++11 -Wall -Wextra -Werror -x c++ -c -o "$dir/use.o" "$dir/use.c"
 }
 
+# must_not WHAT ROOM PATTERN: no source of the room has a line like this; what it would be is told.
+must_not() {
+    found=$(grep -nE "$3" "$2"/*.[ch] "$2"/*/*.[ch] 2>/dev/null | head -n 5)
+    [ -z "$found" ] && return 0
+    say "$2 $1:"
+    say "$found"
+    return 1
+}
+
+test_dependencies_point_one_way() {
+    must_not "includes a room above it" base '^#include "(kernels|dumps|probes|engine|cli|tests)/'
+    must_not "knows more than base" kernels '^#include "(dumps|probes|engine|cli|tests)/'
+    must_not "knows more than base" dumps '^#include "(kernels|probes|engine|cli|tests)/'
+    must_not "knows more than the record" probes '^#include "(kernels|engine|cli|tests)/'
+    must_not "knows the command line" engine '^#include "(cli|tests)/'
+    must_not "includes a test" cli '^#include "tests/'
+    must_not "includes more than the public header" tests/specimens '^#include "(base|kernels/[^d]|dumps|probes|engine|cli)'
+    for room in base kernels probes engine cli; do
+        must_not "calls HDF5 itself" $room '^#include <hdf5'
+    done
+    for room in base kernels probes dumps engine; do
+        must_not "makes JSON" $room '^#include <jansson'
+        must_not "prints or exits" $room '(^|[^_a-z0-9])(printf|fprintf|puts|putchar|perror|exit|abort)\('
+    done
+}
+
+test_program_links_no_blas() {
+    need readelf
+    run readelf -d "$driftscope"
+    expect 0
+    grep NEEDED "$dir/out" >"$dir/needed"
+    has "$dir/needed" libhdf5
+    ! grep -qiE 'blas|mkl|cuda|gomp|iomp' "$dir/needed"
+}
+
 run_tests
