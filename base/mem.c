@@ -69,6 +69,16 @@ void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *er
     return p;
 }
 
+void *ds_alloc(size_t bytes, const char *what, struct ds_error *err)
+{
+    void *p = injected() || bytes > PTRDIFF_MAX || ds_memory_lacks(bytes)
+                  ? NULL
+                  : malloc(bytes ? bytes : 1);
+    if (!p)
+        ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
+    return p;
+}
+
 int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,
             struct ds_error *err)
 {

@@ -24,6 +24,9 @@ int ds_grow_by_one(void *ptr, size_t n, size_t size, const char *what, struct ds
 /* Zeroed memory aligned to 64 bytes, released with free(). */
 void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_error *err);
 
+/* Memory that is not zeroed, for what fills all of it at once; released with free(). */
+void *ds_alloc(size_t bytes, const char *what, struct ds_error *err);
+
 /* Bytes that can be touched before the machine, or this process's group, runs out; UINT64_MAX where
  * nobody says. */
 uint64_t ds_memory_available(void);

@@ -259,10 +259,14 @@ static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *dama
     want = want < n ? n : want;
     if (n <= length && first <= length - n && want > length - first)
         want = length - first;
-    free(r->ahead.bytes);
     r->ahead.n = 0;
-    r->ahead.bytes = ds_record_rows(r, DS_TABLE_TENSOR_BYTES, first, want, damage, err);
-    if (!r->ahead.bytes)
+    if (want > r->ahead.cap) { /* kept from one stretch to the next: its pages are there */
+        free(r->ahead.bytes);
+        r->ahead.bytes = ds_alloc((size_t)want, "dumped rows", err);
+        r->ahead.cap = r->ahead.bytes ? want : 0;
+    }
+    if (!r->ahead.bytes || ds_record_rows_into(r, DS_TABLE_TENSOR_BYTES, first, want,
+                                               r->ahead.bytes, damage, err) != 0)
         return -1;
     r->ahead.first = first;
     r->ahead.n = want;
@@ -278,7 +282,7 @@ static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *
         r->ahead.n >= n && first >= r->ahead.first && first - r->ahead.first <= r->ahead.n - n;
     if (!held && read_ahead(r, first, n, damage, err) != 0)
         return NULL;
-    void *copy = ds_calloc((size_t)n, 1, "dumped row", err);
+    void *copy = ds_alloc((size_t)n, "dumped row", err);
     if (copy)
         memcpy(copy, (const char *)r->ahead.bytes + (first - r->ahead.first), (size_t)n);
     return copy;

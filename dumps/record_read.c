@@ -168,21 +168,37 @@ static int open_table(struct ds_record *r, int id, struct ds_error *err)
     return rc;
 }
 
+static int check_range(const struct ds_record *r, int id, uint64_t first, uint64_t n,
+                       struct ds_error *err)
+{
+    if (n <= r->length[id] && first <= r->length[id] - n)
+        return 0;
+    return ds_fail(err, "%s: /%s: rows %llu + %llu of %llu", r->path, ds_table(id)->name,
+                   (unsigned long long)first, (unsigned long long)n,
+                   (unsigned long long)r->length[id]);
+}
+
+int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n, void *packed,
+                        int *damage, struct ds_error *err)
+{
+    *damage = 1;
+    if (check_range(r, id, first, n, err) != 0)
+        return -1;
+    if (ds_h5_rows(0, r->dataset[id], r->type[id], first, n, packed) != 0)
+        return ds_h5_fail(err, "%s: /%s: cannot be read", r->path, ds_table(id)->name);
+    *damage = 0;
+    return 0;
+}
+
 void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,
                      struct ds_error *err)
 {
-    *damage = 0;
-    if (n > r->length[id] || first > r->length[id] - n) {
-        *damage = 1;
-        ds_fail(err, "%s: /%s: rows %llu + %llu of %llu", r->path, ds_table(id)->name,
-                (unsigned long long)first, (unsigned long long)n,
-                (unsigned long long)r->length[id]);
+    *damage = 1;
+    if (check_range(r, id, first, n, err) != 0)
         return NULL;
-    }
+    *damage = 0;
     void *packed = ds_calloc((size_t)n, ds_table_bytes(id), ds_table(id)->name, err);
-    if (packed && ds_h5_rows(0, r->dataset[id], r->type[id], first, n, packed) != 0) {
-        *damage = 1;
-        ds_h5_fail(err, "%s: /%s: cannot be read", r->path, ds_table(id)->name);
+    if (packed && ds_record_rows_into(r, id, first, n, packed, damage, err) != 0) {
         free(packed);
         return NULL;
     }

@@ -39,7 +39,7 @@ struct ds_record {
     int tensors_damaged;
     struct { /* rows of /tensor_bytes that were read last */
         void *bytes;
-        uint64_t first, n, most; /* most: that may be kept */
+        uint64_t first, n, most, cap; /* most: that may be kept; cap: room */
     } ahead;
     int claim; /* descriptor that holds the mark of ds_record_claim; -1 */
 };
@@ -48,5 +48,8 @@ struct ds_record {
  * memory. */
 void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,
                      struct ds_error *err);
+/* The same into memory that has room for them; 0 or -1. */
+int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n, void *packed,
+                        int *damage, struct ds_error *err);
 
 #endif

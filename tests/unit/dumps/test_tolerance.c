@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "dumps/tolerance.h"
+#include "dumps/tolerance_block.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,6 +78,53 @@ static void test_elements(void **state)
     }
 }
 
+/* Many values against many, one at each place of a row: the code for several at once, of every
+ * instruction set that is here, gives what one element alone gives. */
+static void test_at_once(void **state)
+{
+    enum { N = 68 };
+    (void)state;
+    static const uint32_t bits[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff,
+                                    0x00800000, 0x3f800000, 0x3f800001, 0x3f800005, 0xbf800000,
+                                    0x40490fdb, 0x40490fe0, 0x7f7fffff, 0xff7fffff, 0x7f800000,
+                                    0xff800000, 0x7fc00000, 0x7fc00001, 0xffc00000};
+    static const struct ds_tolerance given[] = {ULP(1),
+                                                ULP(5),
+                                                ULP(UINT64_MAX),
+                                                ATOL(1e-6),
+                                                ATOL(INFINITY),
+                                                RTOL(1e-7),
+                                                RTOL(2),
+                                                ATOL((double)NAN),
+                                                {.ulp = 2, .atol = 1e-30, .rtol = 1e-6},
+                                                {0}};
+    ds_tolerance_passes_fn *const code[] = {ds_tolerance_passes_base, ds_tolerance_passes()};
+    const size_t n_bits = sizeof bits / sizeof *bits;
+    for (size_t g = 0; g < sizeof given / sizeof *given; g++)
+        for (size_t i = 0; i < n_bits * n_bits; i++) {
+            const struct ds_tolerance *t = &given[g];
+            const struct ds_tolerance_limits limits = {
+                t->ulp > UINT32_MAX ? UINT32_MAX : (uint32_t)t->ulp, t->atol, t->rtol};
+            float a[N], ref[N], x = ds_f32_from_bits(bits[i / n_bits]),
+                                y = ds_f32_from_bits(bits[i % n_bits]);
+            const int want = ds_tolerance_row(t, DS_F32, &x, &y, 1);
+            for (int k = 0; k < N; k++)
+                a[k] = ref[k] = ds_f32_from_bits(bits[(size_t)k % n_bits]);
+            const size_t at = i % N;
+            a[at] = x;
+            ref[at] = y;
+            for (size_t c = 0; c < sizeof code / sizeof *code; c++)
+                if (code[c](&limits, a, ref, N) != want) {
+                    print_error("tolerance %zu, %08x against %08x at %zu: want %d\n", g,
+                                bits[i / n_bits], bits[i % n_bits], at, want);
+                    fail();
+                }
+            assert_int_equal(ds_tolerance_row(t, DS_F32, a, ref, N), want);
+            assert_int_equal(ds_tolerance_row(t, DS_F32, a + 1, ref + 1, N - 1),
+                             at == 0 ? 1 : want);
+        }
+}
+
 static void test_rows(void **state)
 {
     (void)state;
@@ -121,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_at_once),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_formats),
     };
