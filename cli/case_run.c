@@ -90,9 +90,11 @@ static void child(const struct ds_case_step *step, char **argv, const char *fold
     _exit(127);
 }
 
-/* Exit code of the process, 128 + signal, or -1 after the time is over. */
+/* Exit code of the process, 128 + signal, or -1 after the time is over. An interruption is passed on, and
+ * the process may end in its own way. */
 static int wait_child(pid_t pid, int timeout)
 {
+    int told = 0;
     double until = ds_seconds(CLOCK_MONOTONIC) + timeout;
     const struct timespec nap = {0, 2000000};
     int status;
@@ -107,6 +109,8 @@ static int wait_child(pid_t pid, int timeout)
             waitpid(pid, &status, 0);
             return -1;
         }
+        if (ds_cli_interrupted() && !told++)
+            kill(pid, SIGTERM);
         nanosleep(&nap, NULL);
     }
 }
@@ -177,10 +181,13 @@ int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
     struct ds_buf why = {0};
     double start = ds_seconds(CLOCK_MONOTONIC);
     memset(out, 0, sizeof *out);
-    if (make_folder(folder, sizeof folder, err) != 0)
+    ds_cli_tidying(1);
+    if (make_folder(folder, sizeof folder, err) != 0) {
+        ds_cli_tidying(0);
         return -1;
+    }
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < c->n_steps; i++) {
+    for (size_t i = 0; rc == 0 && i < c->n_steps && !ds_cli_interrupted(); i++) {
         int exit_code = -1;
         json_decref(out->answer);
         out->answer = NULL;
@@ -189,6 +196,7 @@ int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
             judge_step(&c->steps[i], s, folder, out->answer, exit_code, &why);
     }
     remove_folder(folder);
+    ds_cli_tidying(0);
     if (rc == 0 && why.failed)
         rc = ds_fail(err, "out of memory for the outcome of case %s", c->id);
     out->right = why.len == 0;

@@ -98,6 +98,9 @@ void ds_cli_catch(void (*handler)(int));
 void ds_cli_working(int pid);
 /* A signal was passed on. */
 int ds_cli_interrupted(void);
+/* on: from here an interruption is only noted, since there is something to put away; whoever does so asks
+ * ds_cli_interrupted and ends early. Off: the process ends here if there was one. */
+void ds_cli_tidying(int on);
 /* A file to be removed when a signal comes; NULL = none. */
 void ds_cli_temporary(const char *path);
 

@@ -11,6 +11,7 @@
 /* The process that speaks; children that inherit the handler end without a word. */
 static volatile pid_t owner;
 static volatile sig_atomic_t quiet, requests;
+static volatile sig_atomic_t tidying;  /* something has to be put away before the end */
 static volatile pid_t working;         /* the child that does this process's work; 0 = none */
 static const char *volatile temporary; /* what is not finished yet */
 
@@ -37,15 +38,15 @@ static void on_signal(int sig)
     (void)sig;
     if (getpid() != owner)
         _exit(DS_EXIT_INTERRUPTED);
-    if (!working)
+    if (!working && !tidying)
         leave();
-    /* The child tidies up first; one that does not is ended the second time. */
-    if (requests++ == 0)
-        kill(working, SIGTERM);
-    else {
-        kill(working, SIGKILL);
+    /* The child, or who has something to put away, tidies up first; one that does not is ended the
+     * second time. */
+    const int again = requests++ != 0;
+    if (working)
+        kill(working, again ? SIGKILL : SIGTERM);
+    if (again)
         leave();
-    }
 }
 
 /* A signal that is ignored at start stays so: nohup and a script's background jobs mean it. */
@@ -72,6 +73,13 @@ void ds_cli_interruptible(const struct ds_options *o)
 int ds_cli_interrupted(void)
 {
     return requests != 0;
+}
+
+void ds_cli_tidying(int on)
+{
+    tidying = on;
+    if (!on && requests && !working && getpid() == owner)
+        leave();
 }
 
 void ds_cli_working(int pid)

@@ -91,6 +91,8 @@ struct ds_header {
 };
 /* Frees everything inside; not h itself. */
 void ds_header_free(struct ds_header *h);
+/* Checks names, layers and edges, so that later code need not; -1 says which is wrong. */
+int ds_header_check(const struct ds_header *h, struct ds_error *err);
 /* The format in which an arm stores the rows of a site: what the site says is the base arm's, and
  * the factor dtype changes it, except where rows are not activations (whole numbers, logits, values
  * before rounding). */

@@ -135,7 +135,7 @@ static int check_edges(const struct ds_header *h, struct ds_error *err)
     return 0;
 }
 
-static int check_header(const struct ds_header *h, struct ds_error *err)
+int ds_header_check(const struct ds_header *h, struct ds_error *err)
 {
     if (h->n_arms > UINT32_MAX || h->n_factors > UINT32_MAX || h->n_sites > UINT32_MAX)
         return ds_fail(err, "too many arms, factors or sites");
@@ -216,7 +216,7 @@ int ds_header_pack(const struct ds_header *h, struct ds_header_image *image, str
         ended(id->start, sizeof id->start, "start", err) != 0 ||
         ended(id->model_name, sizeof id->model_name, "model name", err) != 0 ||
         ended(id->model_arch, sizeof id->model_arch, "model architecture", err) != 0 ||
-        check_header(h, err) != 0 || pack_tables(h, image, err) != 0) {
+        ds_header_check(h, err) != 0 || pack_tables(h, image, err) != 0) {
         ds_header_image_free(image);
         return ds_prefix(err, "record header");
     }
@@ -369,7 +369,7 @@ static int take_all(const struct ds_header_image *image, struct ds_header *h, st
     h->n_edges = image->table[DS_TABLE_EDGES].rows;
     if (take_factors(image, &cursor, h, err) != 0 || take_arms(image, &cursor, h, err) != 0)
         return -1;
-    return check_header(h, err);
+    return ds_header_check(h, err);
 }
 
 int ds_header_unpack(const struct ds_header_image *image, struct ds_header *h, struct ds_error *err)

@@ -26,7 +26,19 @@
 
 /* ---- measures -------------------------------------------------------------------------------- */
 
-/* Width of the widest input; behind a sum of ranks that of what the ranks read. */
+/* Width of the widest input. */
+static uint32_t widest_of(const struct ds_analysis *a, size_t site)
+{
+    uint32_t widest = 0;
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        const uint32_t width = a->h->sites[a->in_from[e]].width;
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+/* The same; behind a sum of ranks that of what the ranks read. One step back and no further: a record may
+ * have sums of sums, and as many ways through them as it likes. */
 static uint32_t widest_input(const struct ds_analysis *a, size_t site)
 {
     uint32_t widest = 0;
@@ -35,7 +47,7 @@ static uint32_t widest_input(const struct ds_analysis *a, size_t site)
         uint32_t width = a->h->sites[from].width;
         if (strcmp(a->h->sites[from].op, "allreduce") == 0 &&
             a->in_start[from] < a->in_start[from + 1])
-            width = widest_input(a, a->in_from[a->in_start[from]]);
+            width = widest_of(a, a->in_from[a->in_start[from]]);
         widest = width > widest ? width : widest;
     }
     return widest;

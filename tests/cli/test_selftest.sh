@@ -33,6 +33,39 @@ own_case() {
     cat >"$dir/own/own.case"
 }
 
+# Waits until the command of the case runs: its folder has its answer's file.
+wait_for_case() {
+    tries=0
+    until ls "$dir"/tmp/driftscope-case-*/out >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 3000 ] || { say "no command was started"; return 1; }
+        sleep 0.01
+    done
+}
+
+test_an_interruption_leaves_no_folder() {
+    own_case <<'END'
+case own
+$ run -m random:llama,layers=2,hidden=128,heads=4,kv_heads=2,ffn=128,vocab=64 --tokens 5,6,7 -n 8 --repeat 100000 \
+  --kernels pinned --batch 1,5 --slot first --threads 1 --mode prefill --no-record
+exit 0
+END
+    mkdir "$dir/tmp"
+    for signal in INT TERM HUP; do
+        TMPDIR=$dir/tmp python3 -c 'import os, signal, sys
+for s in (signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$driftscope" selftest -q --specimens "$dir/own" >"$dir/out" 2>"$dir/err" &
+        pid=$!
+        wait_for_case
+        kill -s $signal $pid
+        code=0
+        wait $pid || code=$?
+        expect 130
+        rmdir "$dir/tmp" || return 1
+        mkdir "$dir/tmp"
+    done
+}
+
 test_a_wrong_answer_is_told() {
     own_case <<'END'
 case own

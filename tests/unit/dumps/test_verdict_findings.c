@@ -584,6 +584,38 @@ static void test_every_allocation_may_fail(void **state)
     sweep_free(&s);
 }
 
+static uint32_t last_logits(const struct cell *c)
+{
+    return cell_number(c, "batch", 1) == 2 && cell_is(c, 40, "logits");
+}
+
+/* A record may call every site a sum of ranks and have two edges for each one: ways back through it double
+ * with every site. The verdict must not walk them all. */
+static void test_sums_of_sums_end(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_error err;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 40);
+    for (size_t i = 0; i + 2 < s.header.n_sites; i++)
+        snprintf(s.header.sites[i].op, sizeof s.header.sites[i].op, "allreduce");
+    const size_t n = s.header.n_edges;
+    s.header.edges = realloc(s.header.edges, 2 * n * sizeof *s.header.edges);
+    memcpy(s.header.edges + n, s.header.edges, n * sizeof *s.header.edges);
+    s.header.n_edges = 2 * n;
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "2");
+    s.tag = last_logits;
+    sweep_run(&s, 1);
+    struct ds_source src = sweep_source(&s);
+    assert_ok(ds_verdict_make(&src, &v, &err), err);
+    assert_true(v.first.found);
+    assert_string_equal(s.header.sites[v.first.site].stage, "logits");
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_a_partial_record_says_what_was_compared),
         cmocka_unit_test(test_bad_indices_are_errors),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_sums_of_sums_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
