@@ -533,11 +533,13 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
     }
     out->of = (uint64_t)n_rows * s->width;
     out->off = t.off;
+    measure_bits(s, rows, n_rows, out);
     if (rc == 0 && t.off >= LEAST_OFF) {
         if (s->op == DS_STRUCTURE_ROPE)
             try_rope(&t);
         if (s->op == DS_STRUCTURE_ATTENTION)
             try_attention(&t);
+        try_terms(&t);
         try_orders(&t);
         try_numbers(&t);
         try_heads(&t);

@@ -22,6 +22,8 @@ enum ds_structure_op {
     DS_STRUCTURE_ATTENTION
 };
 
+enum { DS_STRUCTURE_TERMS = 16, DS_STRUCTURE_NAME = 48 };
+
 struct ds_structure_site {
     int op;            /* enum ds_structure_op */
     int dtype;         /* enum ds_dtype, of the rows as stored */
@@ -31,6 +33,8 @@ struct ds_structure_site {
     double order;      /* size of reordering, relative */
     double eps;        /* norm: the reference's epsilon, 0: not known */
     double rope_base;  /* 0: not known */
+    uint32_t n_terms;  /* sums of a few rows: how many are known, and their names */
+    char term_name[DS_STRUCTURE_TERMS][DS_STRUCTURE_NAME];
     uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
 };
 
@@ -42,18 +46,22 @@ struct ds_structure_row {
      * row itself sees keys 0..position; later ones are there to be tried. NULL: not known. */
     const float *const *k, *const *v;
     uint32_t n_keys;
+    /* a sum's terms, [width] each, and their factors; NULL: not at hand */
+    const float *term[DS_STRUCTURE_TERMS];
+    float term_weight[DS_STRUCTURE_TERMS];
 };
 
 enum { DS_STRUCTURE_TEXT = 160 };
 struct ds_structure {
     int found;
-    double explained; /* share of the off elements that it brings back */
-    uint64_t off, of; /* elements that rounding does not explain, of all */
-    double worst;     /* the largest difference, relative to its row's rms */
-    double scale;     /* rows are scaled: the most that a ratio is away from 1, without a
+    double explained;        /* share of the off elements that it brings back */
+    uint64_t off, of;        /* elements that rounding does not explain, of all */
+    double worst;            /* the largest difference, relative to its row's rms */
+    double scale;            /* rows are scaled: the most that a ratio is away from 1, without a
                                   cause; else 0 */
-    int blank;        /* rows hold nothing: zeros, or one value */
-    double ratio;     /* a constant ratio of mine to the reference; 0: none */
+    int blank;               /* rows hold nothing: zeros, or one value */
+    int mine_bits, ref_bits; /* f32: the most mantissa bits that a value of each side uses */
+    double ratio;            /* a constant ratio of mine to the reference; 0: none */
     char text[DS_STRUCTURE_TEXT]; /* "every value is 1.00452 times the reference's" */
 };
 

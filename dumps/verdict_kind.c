@@ -289,6 +289,27 @@ static int judge_precision(const struct case_at_hand *c)
     return text != NULL;
 }
 
+/* Values that all fit a short mantissa, where the other side's do not, and differ by no more than a
+ * few roundings to it: results in another format, kept as f32. */
+static int judge_mantissa(const struct case_at_hand *c)
+{
+    enum { ENOUGH_VALUES = 64, SHORT = 12, FULL = 16, ROUNDINGS = 8 };
+    const struct ds_structure *s = c->structure;
+    const int mine = s->mine_bits < s->ref_bits, bits = mine ? s->mine_bits : s->ref_bits,
+              others = mine ? s->ref_bits : s->mine_bits;
+    if (s->of < ENOUGH_VALUES || bits > SHORT || bits < 1 || others < FULL || c->share < 0.5 ||
+        !(c->relative <= ROUNDINGS * ldexp(0.5, -bits)))
+        return 0;
+    say(c->f, DS_KIND_LOWER_PRECISION, "%s values fit in a %d-bit mantissa%s, %s do not",
+        mine ? "its" : "the reference's", bits,
+        bits == 7    ? " (bf16)"
+        : bits == 10 ? " (f16, TF32)"
+        : bits == 3  ? " (fp8)"
+                     : "",
+        mine ? "the reference's" : "its own");
+    return 1;
+}
+
 /* A cache adds nothing and moves whole rows: rows that went astray are off by as much as they are
  * large, and some are, not all. So a small difference in most elements of every row, alike in size,
  * is a format of fewer bits (four bits in a block are off by up to 1/8 of its largest). */
@@ -354,7 +375,7 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
     c.bound = c.terms > 0 ? reorder_bound(c.terms, c.dtype) : 0;
     c.share = z->width_sum ? (double)z->elements / (double)z->width_sum : 0;
     if (judge_bits(&c) || judge_data(&c) || judge_order(&c) || judge_partials(&c) ||
-        judge_precision(&c) || judge_cache(&c) || judge_algorithm(&c))
+        judge_mantissa(&c) || judge_precision(&c) || judge_cache(&c) || judge_algorithm(&c))
         return;
     if (c.bound > 0)
         say(f, DS_KIND_UNKNOWN, "relative rms %.3g, more than the %.3g of reordering", c.relative,

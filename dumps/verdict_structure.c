@@ -233,6 +233,41 @@ static int load_keys(struct gathered *g, struct ds_error *err)
     return 0;
 }
 
+/* What a sum of a few rows adds up, with the weights of experts where those are at hand. */
+static int load_terms(struct gathered *g, struct ds_error *err)
+{
+    const struct ds_analysis *a = g->e->a;
+    const uint32_t site = g->e->f->site;
+    uint32_t weights = NONE;
+    int weighted = strcmp(a->h->sites[site].op, "combine") == 0;
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        if (weighted && strcmp(a->h->sites[a->in_from[e]].part, "weights") == 0)
+            weights = a->in_from[e];
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
+        const struct ds_site *from = &a->h->sites[a->in_from[e]];
+        const uint32_t k = g->site.n_terms;
+        if (a->in_kind[e] != DS_EDGE_ROW || from->width != g->e->width ||
+            a->in_from[e] == weights || strcmp(from->dtype, "i32") == 0 || k == DS_STRUCTURE_TERMS)
+            continue;
+        snprintf(g->site.term_name[k], sizeof g->site.term_name[k], "%s%s%s", from->stage,
+                 from->part[0] ? "/" : "", from->part);
+        for (size_t r = 0; r < g->e->n_rows; r++) {
+            const float *weight = NULL;
+            const uint32_t row = g->e->rows[r].row;
+            if (load(g, a->in_from[e], row, g->e->width, &g->rows[r].term[k], err) != 0)
+                return -1;
+            if (weights != NONE &&
+                load(g, weights, row, a->h->sites[weights].width, &weight, err) != 0)
+                return -1;
+            if (weighted && (!weight || k >= a->h->sites[weights].width))
+                g->rows[r].term[k] = NULL;
+            g->rows[r].term_weight[k] = weighted && g->rows[r].term[k] ? weight[k] : 1.0f;
+        }
+        g->site.n_terms++;
+    }
+    return 0;
+}
+
 static double hparam(const struct ds_header *h, const char *name)
 {
     for (size_t i = 0; i < h->n_hparams; i++)
@@ -287,6 +322,12 @@ struct ds_structure_site structure_site(const struct evidence *e, double terms)
     };
 }
 
+static int adds_rows(const struct ds_site *s)
+{
+    return strcmp(s->op, "add") == 0 || strcmp(s->op, "allreduce") == 0 ||
+           strcmp(s->op, "combine") == 0;
+}
+
 static int gather(struct gathered *g, struct ds_error *err)
 {
     const struct evidence *e = g->e;
@@ -301,6 +342,8 @@ static int gather(struct gathered *g, struct ds_error *err)
         if (input != NONE && load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
             return -1;
     }
+    if (adds_rows(&a->h->sites[e->f->site]) && load_terms(g, err) != 0)
+        return -1;
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
 }
 

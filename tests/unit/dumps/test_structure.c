@@ -366,6 +366,68 @@ static void rope(int ref_neighbours, int neighbours, double away, double stretch
     jitter(5e-7);
 }
 
+/* A sum of three rows, the second with a weight: a term is missing, or there twice; or it is none of
+ * them. */
+static void test_terms_of_a_sum(void **state_)
+{
+    (void)state_;
+    static float terms[3][ROWS][WIDTH];
+    static const struct {
+        int term, times;
+        const char *text;
+    } cases[] = {{1, 0, "the sum lacks down"},
+                 {0, 2, "the sum has resid_attn once more than the reference's"},
+                 {2, 0, "the sum lacks o_proj/r3"},
+                 {2, 3, NULL}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        set_up(17 + c, DS_STRUCTURE_OTHER, DS_F32);
+        site.n_terms = 3;
+        snprintf(site.term_name[0], sizeof site.term_name[0], "resid_attn");
+        snprintf(site.term_name[1], sizeof site.term_name[1], "down");
+        snprintf(site.term_name[2], sizeof site.term_name[2], "o_proj/r3");
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++) {
+                ref[r][i] = mine[r][i] = 0;
+                for (int k = 0; k < 3; k++) {
+                    float weight = k == 1 ? 0.25f : 1.0f;
+                    terms[k][r][i] = normal();
+                    rows[r].term[k] = terms[k][r];
+                    rows[r].term_weight[k] = weight;
+                    ref[r][i] += weight * terms[k][r][i];
+                    mine[r][i] +=
+                        weight * terms[k][r][i] * (float)(cases[c].term == k ? cases[c].times : 1);
+                }
+            }
+        struct ds_structure s = find();
+        assert_int_equal(s.found, cases[c].text != NULL);
+        if (cases[c].text)
+            assert_string_equal(s.text, cases[c].text);
+        for (int r = 0; r < ROWS; r++)
+            rows[r].term[cases[c].term] = NULL; /* not dumped: nothing is claimed */
+        s = find();
+        assert_false(s.found);
+    }
+}
+
+static void test_bits_that_values_use(void **state_)
+{
+    (void)state_;
+    set_up(23, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] = ds_bf16_value(ds_bf16_round(ref[r][i]));
+    struct ds_structure s = find();
+    assert_int_equal(s.mine_bits, 7);
+    assert_true(s.ref_bits > 20);
+    mine[0][0] = NAN;
+    mine[0][1] = 0;
+    s = find();
+    assert_int_equal(s.mine_bits, 7);
+    site.dtype = DS_BF16; /* all values are short: nothing to see */
+    s = find();
+    assert_int_equal(s.mine_bits, 0);
+}
+
 static void test_rope(void **st)
 {
     (void)st;
@@ -520,6 +582,8 @@ int main(void)
         cmocka_unit_test(test_epsilon_is_fitted),
         cmocka_unit_test(test_permutations),
         cmocka_unit_test(test_rows_of_other_positions),
+        cmocka_unit_test(test_terms_of_a_sum),
+        cmocka_unit_test(test_bits_that_values_use),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_a_length_that_is_not_renewed),
