@@ -249,7 +249,7 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
      * one. */
     c.open_blas = ds_kernel_set_uses(&set->kernels, DS_OP_MATMUL, "openblas") || set->blas_core[0];
-    c.open_cblas = ds_kernel_set_uses(&set->kernels, DS_OP_MATMUL, "cblas");
+    c.open_cblas = ds_kernel_set_uses_cblas(&set->kernels);
     int n = snprintf(key, sizeof key, "%d %d %d %s", set->dtype, c.open_blas, c.open_cblas,
                      set->blas_core);
     if (set->processes > 1)

@@ -258,7 +258,7 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .threads_max = ds_team_threads(ds_forward_team(r->forward)),
                             .threads_seen = DS_UNKNOWN,
                             .blas_threads = DS_UNKNOWN};
-    if (ds_kernel_set_uses(&r->setting.kernels, DS_OP_MATMUL, "cblas")) {
+    if (ds_kernel_set_uses_cblas(&r->setting.kernels)) {
         snprintf(info.blas_config, sizeof info.blas_config, "%s", ds_cblas_config());
     } else if (ds_blas_is_open()) {
         info.blas_threads = ds_blas_max_threads();

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -17,7 +18,14 @@ static const char WHAT[] = "blas library";
 typedef void (*sgemm_fn)(int64_t order, int64_t trans_a, int64_t trans_b, int64_t m, int64_t n,
                          int64_t k, float alpha, const float *a, int64_t lda, const float *b,
                          int64_t ldb, float beta, float *c, int64_t ldc);
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+/* The three of MKL. m is no part of what is packed: every call brings its own. */
+typedef size_t (*pack_size_fn)(int64_t identifier, int64_t m, int64_t n, int64_t k);
+typedef void (*pack_fn)(int64_t order, int64_t identifier, int64_t trans, int64_t m, int64_t n,
+                        int64_t k, float alpha, const float *src, int64_t ld, float *packed);
+typedef void (*compute_fn)(int64_t order, int64_t trans_a, int64_t trans_b, int64_t m, int64_t n,
+                           int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                           float beta, float *c, int64_t ldc);
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, PACKED = 151, B_MATRIX = 162, PACK_ROWS = 64 };
 
 /* What the child that tries the library has to say. */
 struct report {
@@ -25,6 +33,7 @@ struct report {
     int failed;
     uint32_t fp_after;
     char config[80];
+    int packs;
 };
 
 static struct {
@@ -35,6 +44,9 @@ static struct {
     sgemm_fn sgemm;
     void (*set_threads)(int64_t threads);
     int (*get_threads)(void);
+    pack_size_fn pack_size;
+    pack_fn pack;
+    compute_fn compute;
 } lib;
 
 /* ---- families -------------------------------------------------------------------------------- */
@@ -116,21 +128,50 @@ static void describe(void *handle, char *out, size_t size)
         snprintf(out, size, "unknown");
 }
 
+/* All three or none. */
+static void find_packing(void *handle)
+{
+    void *size = dlsym(handle, "cblas_sgemm_pack_get_size"),
+         *pack = dlsym(handle, "cblas_sgemm_pack"), *compute = dlsym(handle, "cblas_sgemm_compute");
+    if (!size || !pack || !compute)
+        return;
+    memcpy(&lib.pack_size, &size, sizeof size);
+    memcpy(&lib.pack, &pack, sizeof pack);
+    memcpy(&lib.compute, &compute, sizeof compute);
+}
+
 /* ---- loading --------------------------------------------------------------------------------- */
+
+/* Row 1 is too far down to be read if rows and columns were mixed up. */
+static const float small_x[2][4] = {{1, 2, 3, 9}, {4, 5, 6, 9}},
+                   small_w[2][3] = {{7, 8, 9}, {1, 0, -1}},
+                   small_y[2][3] = {{50, -2, -1}, {122, -2, -1}};
 
 static int multiply_small(struct ds_error *err)
 {
-    /* Row 1 is too far down to be read if rows and columns were mixed up. */
-    static const float x[2][4] = {{1, 2, 3, 9}, {4, 5, 6, 9}}, w[2][3] = {{7, 8, 9}, {1, 0, -1}};
     float y[2][3] = {{-1, -1, -1}, {-1, -1, -1}};
-    static const float want[2][3] = {{50, -2, -1}, {122, -2, -1}};
     if (ds_cblas_set_threads(1) < 0)
         return ds_fail(err, "%s %s: does not take 1 thread", WHAT, lib.path);
-    lib.sgemm(ROW_MAJOR, NO_TRANS, TRANS, 2, 2, 3, 1.0f, x[0], 4, w[0], 3, 0.0f, y[0], 3);
-    if (memcmp(y, want, sizeof y) != 0)
+    lib.sgemm(ROW_MAJOR, NO_TRANS, TRANS, 2, 2, 3, 1.0f, small_x[0], 4, small_w[0], 3, 0.0f, y[0],
+              3);
+    if (memcmp(y, small_y, sizeof y) != 0)
         return ds_fail(err, "%s %s: its cblas_sgemm gives a wrong product of two small matrices",
                        WHAT, lib.path);
     return 0;
+}
+
+/* ds_cblas_packs of the library, by the same matrices. */
+static int pack_small(void)
+{
+    float y[2][3] = {{-1, -1, -1}, {-1, -1, -1}};
+    const size_t bytes = ds_cblas_packed_bytes(2, 3);
+    float *packed = bytes ? aligned_alloc(DS_CBLAS_PACKED_ALIGN, bytes) : NULL;
+    if (!packed)
+        return 0;
+    ds_cblas_pack(2, 3, small_w[0], 3, packed);
+    ds_cblas_sgemm_packed(2, 2, 3, small_x[0], 4, packed, y[0], 3);
+    free(packed);
+    return memcmp(y, small_y, sizeof y) == 0 ? 1 : -1;
 }
 
 int ds_cblas_open(struct ds_error *err)
@@ -154,6 +195,7 @@ int ds_cblas_open(struct ds_error *err)
         return ds_fail(err, "%s %s: has no function cblas_sgemm", WHAT, lib.path);
     memcpy(&lib.sgemm, &symbol, sizeof symbol);
     find_thread_functions(handle);
+    find_packing(handle);
     lib.handle = handle;
     return 0;
 }
@@ -164,8 +206,10 @@ static void rehearse(void *arg)
     struct report *r = arg;
     r->failed = ds_cblas_open(&r->err) != 0 || multiply_small(&r->err) != 0;
     r->fp_after = lib.report.fp_after;
-    if (!r->failed)
-        describe(lib.handle, r->config, sizeof r->config);
+    if (r->failed)
+        return;
+    describe(lib.handle, r->config, sizeof r->config);
+    r->packs = pack_small();
 }
 
 int ds_cblas_choose(const char *path, int seconds, struct ds_error *err)
@@ -235,4 +279,27 @@ int ds_cblas_sgemm_nt(int64_t m, int64_t n, int64_t k, const float *x, int64_t l
         return -1;
     lib.sgemm(ROW_MAJOR, NO_TRANS, TRANS, m, n, k, 1.0f, x, ldx, w, ldw, 0.0f, y, ldy);
     return 0;
+}
+
+int ds_cblas_packs(void)
+{
+    return lib.path ? lib.report.packs : 0;
+}
+
+size_t ds_cblas_packed_bytes(int64_t n, int64_t k)
+{
+    const size_t bytes = lib.pack_size ? lib.pack_size(B_MATRIX, PACK_ROWS, n, k) : 0,
+                 page = DS_CBLAS_PACKED_ALIGN;
+    return bytes > PTRDIFF_MAX - page ? 0 : (bytes + page - 1) / page * page;
+}
+
+void ds_cblas_pack(int64_t n, int64_t k, const float *w, int64_t ldw, float *packed)
+{
+    lib.pack(ROW_MAJOR, B_MATRIX, TRANS, PACK_ROWS, n, k, 1.0f, w, ldw, packed);
+}
+
+void ds_cblas_sgemm_packed(int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx,
+                           const float *packed, float *y, int64_t ldy)
+{
+    lib.compute(ROW_MAJOR, NO_TRANS, PACKED, m, n, k, x, ldx, packed, k, 0.0f, y, ldy);
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Chooses the library. It is loaded in a child process first, which may take so many seconds and
@@ -33,5 +34,19 @@ int ds_cblas_set_threads(int threads);
 /* Row-major: y[m][n] = x[m][k] * w[n][k]^T. Needs an open library. */
 int ds_cblas_sgemm_nt(int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
                       int64_t ldw, float *y, int64_t ldy);
+
+/* Whether the library packs weights ahead and multiplies by them as MKL does: cblas_sgemm_pack_get_size,
+ * cblas_sgemm_pack, cblas_sgemm_compute. 1; 0 when one of them is missing; -1 when the product of two
+ * small matrices is wrong. */
+int ds_cblas_packs(void);
+/* Packed weights may be copied to any other address that is a multiple of this; MKL's layout follows
+ * the address within a page. */
+enum { DS_CBLAS_PACKED_ALIGN = 4096 };
+/* Bytes for w[n][k], a multiple of DS_CBLAS_PACKED_ALIGN; 0 when it cannot. Needs an open library. */
+size_t ds_cblas_packed_bytes(int64_t n, int64_t k);
+void ds_cblas_pack(int64_t n, int64_t k, const float *w, int64_t ldw, float *packed);
+/* As ds_cblas_sgemm_nt, by packed weights. */
+void ds_cblas_sgemm_packed(int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx,
+                           const float *packed, float *y, int64_t ldy);
 
 #endif

@@ -26,7 +26,7 @@ static const struct ds_kernel *const table[] = {
     &ds_embed_pinned, &ds_embed_reference,
     &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
     &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
-    &ds_matmul_openblas, &ds_matmul_cblas,
+    &ds_matmul_openblas, &ds_matmul_cblas, &ds_matmul_cblas_packed,
     &ds_matmul_split_k, &ds_matmul_stream_k, &ds_matmul_atomic, &ds_matmul_ticket, &ds_matmul_bf16_partials,
     &ds_matmul_tf32, &ds_matmul_q8, &ds_matmul_pinned, &ds_matmul_reference,
     &ds_rope_pinned, &ds_rope_fused, &ds_rope_reference,
@@ -386,6 +386,12 @@ int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *vari
         if (strcmp(k->name, variant) == 0)
             return 1;
     return 0;
+}
+
+int ds_kernel_set_uses_cblas(const struct ds_kernel_set *set)
+{
+    return ds_kernel_set_uses(set, DS_OP_MATMUL, ds_matmul_cblas.name) ||
+           ds_kernel_set_uses(set, DS_OP_MATMUL, ds_matmul_cblas_packed.name);
 }
 
 int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size)

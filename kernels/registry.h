@@ -46,6 +46,8 @@ const struct ds_kernel *ds_kernel_set_in(const struct ds_kernel_set *set, int op
 const struct ds_kernel *ds_kernel_set_used(const struct ds_kernel_set *set, int op, int32_t i);
 /* Whether it uses op/variant anywhere. */
 int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *variant);
+/* Whether it uses a matmul of the library of --blas. */
+int ds_kernel_set_uses_cblas(const struct ds_kernel_set *set);
 
 /* The named sets, 0..count-1, in the order they are listed. */
 size_t ds_kernel_set_count(void);

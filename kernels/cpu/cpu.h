@@ -15,7 +15,7 @@ extern const struct ds_kernel ds_rmsnorm_split, ds_rmsnorm_tail, ds_rmsnorm_cast
 extern const struct ds_kernel ds_matmul_reference, ds_matmul_pinned, ds_matmul_openblas;
 extern const struct ds_kernel ds_matmul_split_k, ds_matmul_stream_k, ds_matmul_atomic;
 extern const struct ds_kernel ds_matmul_ticket, ds_matmul_bf16_partials, ds_matmul_tf32;
-extern const struct ds_kernel ds_matmul_q8, ds_matmul_cblas;
+extern const struct ds_kernel ds_matmul_q8, ds_matmul_cblas, ds_matmul_cblas_packed;
 extern const struct ds_kernel ds_rope_reference, ds_rope_pinned, ds_rope_fused;
 extern const struct ds_kernel ds_cache_reference, ds_cache_pinned, ds_cache_f16, ds_cache_bf16;
 extern const struct ds_kernel ds_cache_fp8_e4m3, ds_cache_q8, ds_cache_q4;

@@ -20,39 +20,23 @@
 #include "base/dtype.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul_parts.h"
+#include "kernels/cpu/pinned.h"
+#include "kernels/cpu/q8_tile.h"
 
-#include <emmintrin.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32, PANEL = 16, TILE_ROWS = 2, Q8_0 = 8, Q8_0_BYTES = 34 };
+enum { BLOCK = DS_Q8_BLOCK, PANEL = DS_Q8_PANEL, Q8_0 = 8, Q8_0_BYTES = 34 };
+
+/* The inner code, the same bits in both. */
+static const struct ds_q8_code *code(void)
+{
+    return ds_pinned_code() == &ds_pinned_scalar ? &ds_q8_plain : &ds_q8_avx2;
+}
 
 static int64_t blocks_of(int64_t k)
 {
     return (k + BLOCK - 1) / BLOCK;
-}
-
-/* Quantises n <= 32 values; q[n..31] = 0. */
-static float quantise(const float *v, int64_t n, int16_t *q)
-{
-    float amax = 0.0f;
-    int finite = 1;
-    memset(q, 0, BLOCK * sizeof *q);
-    for (int64_t i = 0; i < n; i++) {
-        const float size = fabsf(v[i]);
-        finite &= size <= 0x1.fffffep127f;
-        amax = size > amax ? size : amax;
-    }
-    if (!finite)
-        return ds_f32_from_bits(0x7fc00000u);
-    const float d = amax / 127.0f;
-    for (int64_t i = 0; d > 0.0f && i < n; i++) {
-        float t = v[i] / d;
-        t = t > 127.0f ? 127.0f : t < -127.0f ? -127.0f : t; /* d of a few subnormal units */
-        q[i] = (int16_t)((t + 12582912.0f) - 12582912.0f);   /* 1.5 * 2^23: ties to even */
-    }
-    return d;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -80,7 +64,7 @@ static float weight_block(const struct ds_weight_view *w, int64_t j, int64_t b, 
 {
     const int64_t left = w->k - b * BLOCK;
     if (!w->file_data || w->file_type != Q8_0 || w->k % BLOCK != 0)
-        return quantise(w->data + j * w->k + b * BLOCK, left < BLOCK ? left : BLOCK, q);
+        return ds_q8_quantise(w->data + j * w->k + b * BLOCK, left < BLOCK ? left : BLOCK, q);
     const uint8_t *at =
         (const uint8_t *)w->file_data + (size_t)(j * (w->k / BLOCK) + b) * Q8_0_BYTES;
     for (int i = 0; i < BLOCK; i++)
@@ -154,38 +138,16 @@ static void quantise_rows(const void *args, const struct ds_exec *exec, int thre
                           int64_t end)
 {
     const struct ds_matmul_args *a = args;
+    const struct ds_q8_code *c = code();
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         int16_t *q = integers_of(a, exec, r);
         float *d = scales_of(a, exec, r);
         for (int64_t b = 0; b < blocks_of(a->k); b++) {
+            const float *v = a->x + r * a->ldx + b * BLOCK;
             const int64_t left = a->k - b * BLOCK;
-            d[b] =
-                quantise(a->x + r * a->ldx + b * BLOCK, left < BLOCK ? left : BLOCK, q + b * BLOCK);
-        }
-    }
-}
-
-/* Two rows share each weight: 8 integers become 16-bit pairs, multiplied and added pairwise,
- * exactly, into four columns of 32 bits. sum[i][c]: row i, columns 4c..4c+3. */
-static void block_sums(const int16_t *const *x, int rows, const int8_t *w, __m128i sum[][4])
-{
-    for (int i = 0; i < TILE_ROWS; i++)
-        for (int c = 0; c < 4; c++)
-            sum[i][c] = _mm_setzero_si128();
-    for (int pair = 0; pair < BLOCK / 2; pair++, w += 2 * PANEL) {
-        const __m128i low = _mm_loadu_si128((const __m128i *)(const void *)w),
-                      high = _mm_loadu_si128((const __m128i *)(const void *)(w + PANEL));
-        const __m128i v[4] = {_mm_srai_epi16(_mm_unpacklo_epi8(low, low), 8),
-                              _mm_srai_epi16(_mm_unpackhi_epi8(low, low), 8),
-                              _mm_srai_epi16(_mm_unpacklo_epi8(high, high), 8),
-                              _mm_srai_epi16(_mm_unpackhi_epi8(high, high), 8)};
-        for (int i = 0; i < rows; i++) {
-            int32_t two;
-            memcpy(&two, x[i] + 2 * pair, sizeof two);
-            const __m128i xs = _mm_set1_epi32(two);
-            for (int c = 0; c < 4; c++)
-                sum[i][c] = _mm_add_epi32(sum[i][c], _mm_madd_epi16(v[c], xs));
+            d[b] = left < BLOCK ? ds_q8_quantise(v, left, q + b * BLOCK)
+                                : c->quantise(v, q + b * BLOCK);
         }
     }
 }
@@ -199,46 +161,28 @@ static void store(const struct ds_matmul_args *a, int64_t row, int64_t panel, co
     }
 }
 
-static void q8_tile(const struct ds_matmul_args *a, const struct ds_exec *exec, int64_t row,
-                    int rows, int64_t panel)
-{
-    const int64_t blocks = blocks_of(a->k);
-    const struct packed w = packed_of(a);
-    __m128 acc[TILE_ROWS][4];
-    for (int i = 0; i < TILE_ROWS; i++)
-        for (int c = 0; c < 4; c++)
-            acc[i][c] = _mm_setzero_ps();
-    for (int64_t b = 0; b < blocks; b++) {
-        const int64_t at = panel * blocks + b;
-        const int16_t *x[TILE_ROWS];
-        __m128i sum[TILE_ROWS][4];
-        for (int i = 0; i < rows; i++)
-            x[i] = integers_of(a, exec, row + i) + b * BLOCK;
-        block_sums(x, rows, w.q + at * PANEL * BLOCK, sum);
-        for (int i = 0; i < rows; i++) {
-            const __m128 dx = _mm_set1_ps(scales_of(a, exec, row + i)[b]);
-            for (int c = 0; c < 4; c++) {
-                const __m128 t = _mm_mul_ps(dx, _mm_loadu_ps(w.scale + at * PANEL + 4 * c));
-                acc[i][c] = _mm_add_ps(acc[i][c], _mm_mul_ps(_mm_cvtepi32_ps(sum[i][c]), t));
-            }
-        }
-    }
-    for (int i = 0; i < rows; i++) {
-        float s[PANEL];
-        for (int c = 0; c < 4; c++)
-            _mm_storeu_ps(s + 4 * c, acc[i][c]);
-        store(a, row + i, panel, s);
-    }
-}
-
 static void q8_panels(const void *args, const struct ds_exec *exec, int thread, int64_t begin,
                       int64_t end)
 {
     const struct ds_matmul_args *a = args;
+    const struct ds_q8_code *c = code();
+    const struct packed w = packed_of(a);
+    const int64_t blocks = blocks_of(a->k);
     (void)thread;
     for (int64_t panel = begin; panel < end; panel++)
-        for (int64_t r = 0; r < a->rows; r += TILE_ROWS)
-            q8_tile(a, exec, r, r + 1 < a->rows ? TILE_ROWS : 1, panel);
+        for (int64_t r = 0; r < a->rows; r += c->tile_rows) {
+            const int64_t left = a->rows - r;
+            struct ds_q8_rows x = {.n = left < c->tile_rows ? (int)left : c->tile_rows};
+            float s[DS_Q8_MOST_ROWS][PANEL];
+            for (int i = 0; i < x.n; i++) {
+                x.q[i] = integers_of(a, exec, r + i);
+                x.d[i] = scales_of(a, exec, r + i);
+            }
+            c->tile(&x, w.q + panel * blocks * PANEL * BLOCK, w.scale + panel * blocks * PANEL,
+                    blocks, s);
+            for (int i = 0; i < x.n; i++)
+                store(a, r + i, panel, s[i]);
+        }
 }
 
 static int q8_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -258,7 +202,7 @@ static int q8_describe(const void *args, const struct ds_exec *exec, struct ds_l
 {
     const struct ds_matmul_args *a = args;
     *out = (struct ds_launch_info){
-        .tile_rows = TILE_ROWS,
+        .tile_rows = code()->tile_rows,
         .tile_cols = PANEL,
         .tile_k = BLOCK,
         .split = (int32_t)blocks_of(a->k),

@@ -61,6 +61,31 @@ test_run_with_a_library() {
     expect 0
 }
 
+test_weights_packed_ahead() {
+    build mine
+    ds kernels matmul --blas "$dir/mine.so"
+    expect 0
+    has "$dir/out" "mine.so cannot pack weights ahead"
+    build wrong -DPACKS_WRONG
+    ds kernels matmul --blas "$dir/wrong.so"
+    expect 0
+    has "$dir/out" "wrong.so multiplies two small matrices wrongly with packed weights"
+    build packs -DPACKS
+    # Both figures beside ours; both trees, and both are the library's.
+    ds bench matmul --shape n=40,k=64 --rows 3 --threads 1 --seconds 0 --blas "$dir/packs.so"
+    expect 0
+    has "$dir/out" "matmul/cblas "
+    grep -Eq 'matmul/cblas-packed .* packed ahead in' "$dir/out"
+    ds check matmul/cblas-packed --shape n=40,k=64 --blas "$dir/packs.so"
+    expect 0
+    ds order matmul/cblas-packed --shape n=40,k=64 --blas "$dir/packs.so"
+    expect 0
+    has "$dir/out" "descending"
+    # shellcheck disable=SC2086
+    ds run -m $small --kernels pinned+matmul=cblas,pinned+matmul=cblas-packed --blas "$dir/packs.so" $short -q --no-record
+    expect 0
+}
+
 test_resume_wants_the_same_library() {
     build mine
     # shellcheck disable=SC2086

@@ -49,8 +49,8 @@ static int build_own(void **state)
     if (!mkdtemp(own))
         return -1;
     own[strlen(own)] = '/';
-    snprintf(command, sizeof command, "gcc -O1 -shared -fPIC -o %s tests/plugins/cblas.c 2>&1",
-             own);
+    snprintf(command, sizeof command,
+             "gcc -O1 -shared -fPIC -DPACKS -o %s tests/plugins/cblas.c 2>&1", own);
     if (system("command -v gcc >/dev/null 2>&1") == 0 && system(command) != 0)
         return -1;
     return 0;
@@ -224,6 +224,65 @@ static void test_is_a_matmul(void **state)
     in_child(is_a_matmul, library(*state));
 }
 
+/* Weights that the library packed ahead: the matmul it is, at every number of rows, moved as the lab
+ * moves them, and the bits of a second call. */
+static int packed_ahead(const char *path)
+{
+    struct ds_error err;
+    char why[200] = "";
+    const int is_own = strcmp(path, own) == 0;
+    const struct ds_kernel *kernel_packed = kernel(DS_OP_MATMUL, "cblas-packed");
+    CHECK(ds_cblas_choose(path, 60, &err) == 0);
+    if (ds_cblas_packs() == 0)
+        return CHILD_SKIP;
+    CHECK(ds_cblas_packs() == 1 && kernel_packed->available(why, sizeof why) == 0);
+    struct matrix x = matrix_random(MOST_ROWS, K, K, 0, 0), w = matrix_random(N, K, K, 0, 0);
+    struct ds_matmul_args a = {.n = N, .k = K, .x = x.p, .ldx = K, .ldy = N};
+    static float y[MOST_ROWS * N], again[MOST_ROWS * N];
+    void *packed = NULL;
+    size_t bytes = 0;
+    a.w = (struct ds_weight_view){.data = w.p, .n = N, .k = K};
+    CHECK(kernel_packed->prepare(&a.w, &packed, &bytes, why, sizeof why) == 0);
+    CHECK(bytes && bytes % DS_CBLAS_PACKED_ALIGN == 0);
+    void *moved = aligned_alloc(DS_CBLAS_PACKED_ALIGN, bytes);
+    memcpy(moved, packed, bytes);
+    memset(packed, 0xff, bytes);
+    a.prepared = moved;
+    for (int threads = 1; threads <= 2; threads++)
+        for (int64_t m = 1; m <= MOST_ROWS; m++) {
+            a.rows = m;
+            a.y = y;
+            launch_named(kernel_packed, &a, threads);
+            a.y = again;
+            launch_named(kernel_packed, &a, threads);
+            CHECK(memcmp(y, again, sizeof(float) * (size_t)(m * N)) == 0);
+            for (int64_t i = 0; i < m * N; i++) {
+                double exact = 0, size = 0;
+                float s = 0.0f;
+                for (int64_t k = K - 1; k >= 0; k--) {
+                    double term = (double)x.p[i / N * K + k] * (double)w.p[i % N * K + k];
+                    exact += term, size += fabs(term);
+                    s += x.p[i / N * K + k] * w.p[i % N * K + k];
+                }
+                CHECK(fabs((double)y[i] - exact) <= K * 0x1p-23 * size);
+                CHECK(!is_own || ds_f32_bits(y[i]) == ds_f32_bits(s));
+            }
+        }
+    struct ds_exec exec = {.threads = 1};
+    a.prepared = NULL;
+    CHECK(kernel_packed->launch(&a, &exec, why, sizeof why) == -1 && strstr(why, "not packed"));
+    a.prepared = (char *)packed + 64;
+    CHECK(kernel_packed->launch(&a, &exec, why, sizeof why) == -1 && strstr(why, "a page"));
+    a.w.data = NULL;
+    CHECK(kernel_packed->prepare(&a.w, &packed, &bytes, why, sizeof why) == -1);
+    return CHILD_OK;
+}
+
+static void test_packed_ahead(void **state)
+{
+    in_child(packed_ahead, library(*state));
+}
+
 static int nothing_chosen(const char *path)
 {
     struct ds_error err;
@@ -235,6 +294,8 @@ static int nothing_chosen(const char *path)
     (void)path;
     CHECK(kernel(DS_OP_MATMUL, "cblas")->available(why, sizeof why) == -1);
     CHECK(strstr(why, "--blas") != NULL);
+    CHECK(kernel(DS_OP_MATMUL, "cblas-packed")->available(why, sizeof why) == -1);
+    CHECK(strstr(why, "--blas") != NULL && ds_cblas_packs() == 0);
     CHECK(kernel(DS_OP_MATMUL, "cblas")->launch(&a, &exec, why, sizeof why) == -1);
     CHECK(strstr(why, "no library") != NULL);
     CHECK(ds_cblas_open(&err) == -1 && strstr(err.hint, "--blas") != NULL);
@@ -262,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EACH(test_two_libraries_in_one_process),
         EACH(test_is_a_matmul),
+        EACH(test_packed_ahead),
         cmocka_unit_test(test_nothing_chosen),
     };
     struct bits *shared =

@@ -4,6 +4,8 @@
 #include "tests/unit/kernels/harness.h"
 #include "tests/unit/kernels/oracle_parts.h"
 
+#include "kernels/cpu/q8_tile.h"
+
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -167,6 +169,71 @@ static void test_q8_takes_the_files_blocks(void **state)
 }
 
 /* As an ordinary quantiser writes them, the file's blocks and its values are the same weights. */
+/* Integers of full size and of any size, scales of any size, NaN among them; every number of rows. */
+static void test_q8_codes_agree_on_tiles(void **state)
+{
+    enum { BLOCKS = 9, TERMS = BLOCKS * DS_Q8_BLOCK };
+    static int8_t w[TERMS * DS_Q8_PANEL];
+    static int16_t q[DS_Q8_MOST_ROWS][TERMS];
+    static float d[DS_Q8_MOST_ROWS][BLOCKS], scale[BLOCKS * DS_Q8_PANEL];
+    (void)state;
+    if (!__builtin_cpu_supports("avx2"))
+        skip();
+    rng_state = 31;
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < TERMS * DS_Q8_PANEL; i++)
+            w[i] = (int8_t)(round == 0 ? 0x80u : rng() & 0xffu);
+        for (int i = 0; i < BLOCKS * DS_Q8_PANEL; i++)
+            scale[i] =
+                ds_f32_from_bits(round % 4 == 3 ? (uint32_t)rng() : 0x3c000000u + (uint32_t)i);
+        for (int r = 0; r < DS_Q8_MOST_ROWS; r++) {
+            for (int i = 0; i < TERMS; i++)
+                q[r][i] = (int16_t)(round == 0 ? (r % 2 ? 127 : -127) : (int)(rng() % 255) - 127);
+            for (int b = 0; b < BLOCKS; b++)
+                d[r][b] =
+                    ds_f32_from_bits(round % 4 == 3 ? (uint32_t)rng() : 0x3d000001u + (uint32_t)b);
+        }
+        for (int rows = 1; rows <= DS_Q8_MOST_ROWS; rows++) {
+            float s[DS_Q8_MOST_ROWS][DS_Q8_PANEL], one[DS_Q8_MOST_ROWS][DS_Q8_PANEL];
+            struct ds_q8_rows all = {.n = rows};
+            for (int r = 0; r < rows; r++)
+                all.q[r] = q[r], all.d[r] = d[r];
+            ds_q8_avx2.tile(&all, w, scale, BLOCKS, s);
+            for (int r = 0; r < rows; r++) {
+                struct ds_q8_rows single = {.q = {q[r]}, .d = {d[r]}, .n = 1};
+                ds_q8_plain.tile(&single, w, scale, BLOCKS, one);
+                for (int j = 0; j < DS_Q8_PANEL; j++) /* which NaN is settled when it is stored */
+                    if (s[r][j] == s[r][j] || one[0][j] == one[0][j])
+                        assert_bits_equal("q8 tile", r * DS_Q8_PANEL + j, s[r][j], one[0][j]);
+            }
+        }
+    }
+}
+
+static void test_q8_codes_agree_on_the_quantiser(void **state)
+{
+    (void)state;
+    if (!__builtin_cpu_supports("avx2"))
+        skip();
+    rng_state = 32;
+    for (int round = 0; round < 3000; round++) {
+        float v[DS_Q8_BLOCK];
+        int16_t fast[DS_Q8_BLOCK], slow[DS_Q8_BLOCK];
+        for (int i = 0; i < DS_Q8_BLOCK; i++) {
+            const uint32_t u = (uint32_t)rng();
+            const uint32_t bits = round % 3 ? u & 0x8000001fu : u; /* subnormals, zeros; anything */
+            v[i] = ds_f32_from_bits(bits);
+        }
+        if (round % 3 == 2) /* halves of d: ties */
+            for (int i = 0; i < DS_Q8_BLOCK; i++)
+                v[i] = i == 5 ? 127.0f : (float)((int)(rng() % 255) - 127) / 2;
+        memset(fast, 0x55, sizeof fast);
+        const float a = ds_q8_avx2.quantise(v, fast), b = ds_q8_plain.quantise(v, slow);
+        assert_bits_equal("q8 scale", round, a, b);
+        assert_memory_equal(fast, slow, sizeof fast);
+    }
+}
+
 static void test_q8_of_values_and_of_the_file(void **state)
 {
     enum { N = 18, K = 64, B = K / 32 };
@@ -516,6 +583,8 @@ int main(void)
         PER_ISA(test_atomic_adds_whole_parts_in_some_order),
         cmocka_unit_test(test_q8_takes_the_files_blocks),
         cmocka_unit_test(test_q8_of_values_and_of_the_file),
+        cmocka_unit_test(test_q8_codes_agree_on_tiles),
+        cmocka_unit_test(test_q8_codes_agree_on_the_quantiser),
         cmocka_unit_test(test_atomic_adds_by_arrival),
         cmocka_unit_test(test_claims_are_what_is_measured),
         cmocka_unit_test(test_split_k_classes),
