@@ -75,8 +75,11 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
     json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
     json_object_set_new(j, "beyond_rounding",
-                        f->value_rows ? json_boolean(f->beyond_rounding) : json_null());
+                        f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
+                                                      : json_null());
     json_object_set_new(j, "value_rows", json_integer(f->value_rows));
+    json_object_set_new(j, "profile_rows",
+                        json_integer(f->mask_rows ? f->mask_rows : f->value_rows));
     json_object_set_new(j, "values_equal",
                         json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
     json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));

@@ -201,6 +201,10 @@ static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, ui
     t->n_blobs = 0;
     t->ranges = NULL; /* their sites have other numbers */
     t->n_ranges = 0;
+    t->masks = NULL; /* as with sizes */
+    t->n_masks = 0;
+    t->mask_words = NULL;
+    t->n_mask_words = 0;
     size_t sites = s->header->n_sites;
     for (size_t k = 0; k < from->n_captures; k++) {
         captures[k] = from->captures[k];

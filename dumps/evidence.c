@@ -290,7 +290,10 @@ static int profile_positions(const struct evidence *e, const struct chosen *c, s
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err)
 {
+    const struct chosen alike = {c->labels, c->phase, f->label};
     if (e->n_rows && profile_values(e, f, err) != 0)
+        return -1;
+    if (profile_masks(e, e->a->src->get(e->a->src->ctx, f->trial, NULL), &alike, f, err) != 0)
         return -1;
     return profile_positions(e, c, f, err);
 }

@@ -64,6 +64,11 @@ uint32_t site_heads(const struct ds_header *h, uint32_t site);
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);
 
+/* The same heads and channels from the masks of a trial, if it has them of the chosen rows: sets
+ * f->mask_rows. */
+int profile_masks(const struct evidence *e, const struct ds_trial_data *d, const struct chosen *c,
+                  struct ds_finding *f, struct ds_error *err);
+
 /* Sizes of the drifting rows of a site, added up. */
 struct size {
     uint64_t rows, elements, max_ulp, nonfinite, ref_nonfinite,

@@ -85,6 +85,8 @@ void ds_trial_data_free(struct ds_trial_data *t)
     free(t->drifts);
     free(t->nonfinites);
     free(t->ranges);
+    free(t->masks);
+    free(t->mask_words);
     free(t->steps);
     free(t->packed);
     free(t->failures);
@@ -205,6 +207,43 @@ static int check_findings(const struct ds_header *h, const struct ds_trial_data 
     return 0;
 }
 
+/* Bits beyond the last element say nothing, and what is beyond rounding differs. */
+static int mask_is_sound(const struct ds_mask *m, const uint64_t *words)
+{
+    size_t n = ds_mask_words(m->width);
+    for (uint32_t plane = 0; plane < m->planes; plane++) {
+        if (m->width % 64 && words[plane * n + n - 1] >> m->width % 64)
+            return 0;
+        for (size_t i = 0; i < n; i++)
+            if (words[plane * n + i] & ~words[i])
+                return 0;
+    }
+    return 1;
+}
+
+static int check_masks(const struct ds_header *h, const struct ds_trial_data *t,
+                       struct ds_error *err)
+{
+    uint64_t total = 0; /* stays below n_mask_words + 2^28 */
+    for (size_t i = 0; i < t->n_masks; i++) {
+        const struct ds_mask *m = &t->masks[i];
+        if (m->site >= h->n_sites || m->ref_arm >= h->n_arms || m->phase > DS_PHASE_DECODE ||
+            m->rows > t->n_rows)
+            return ds_fail(err, "mask %zu: site %u of %zu, arm %u of %zu, phase %u, rows %u of %zu",
+                           i, m->site, h->n_sites, m->ref_arm, h->n_arms, m->phase, m->rows,
+                           t->n_rows);
+        if (m->planes < 1 || m->planes > 2 ||
+            !in_range(m->first, m->planes * ds_mask_words(m->width), t->n_mask_words))
+            return ds_fail(err, "mask %zu: %u planes of %u bits from word %llu of %zu", i,
+                           m->planes, m->width, (unsigned long long)m->first, t->n_mask_words);
+        /* As with digests: each word belongs to one mask. */
+        total += m->planes * ds_mask_words(m->width);
+        if (total > t->n_mask_words || !mask_is_sound(m, t->mask_words + m->first))
+            return ds_fail(err, "mask %zu: bits that are another mask's, or no element's", i);
+    }
+    return 0;
+}
+
 static int check_failures(const struct ds_header *h, const struct ds_trial_data *t,
                           struct ds_error *err)
 {
@@ -243,6 +282,8 @@ static int check_arrays(const struct ds_trial_data *t, struct ds_error *err)
         {"blobs", t->blobs, t->n_blobs},
         {"failures", t->failures, t->n_failures},
         {"ranges", t->ranges, t->n_ranges},
+        {"masks", t->masks, t->n_masks},
+        {"mask words", t->mask_words, t->n_mask_words},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].n && !arrays[i].data)
@@ -272,7 +313,9 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
                            t->packed[i].weight, h->n_weights);
     if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
         return -1;
-    return check_findings(h, t, err) != 0 ? -1 : check_failures(h, t, err);
+    if (check_findings(h, t, err) != 0 || check_masks(h, t, err) != 0)
+        return -1;
+    return check_failures(h, t, err);
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */

@@ -210,6 +210,23 @@ struct ds_range { /* the largest value of a site, over the rows that were looked
     float max_abs; /* finite */
 };
 
+/* Which elements of a site differ in any of the rows that drift there from one reference arm in one phase
+ * of a trial: in a natural trial the rows whose inputs are all equal, in a heal trial all. `planes` bit sets
+ * of `width` bits, each filled up to whole words: elements that differ, then (if there are any: 2 planes)
+ * those of them that do by more than rounding may (ds_structure_slack). */
+struct ds_mask {
+    uint32_t site, ref_arm, phase;
+    uint32_t rows;
+    uint32_t width, planes;
+    uint64_t first; /* in ds_trial_data.mask_words */
+};
+
+/* Words of one plane. */
+static inline size_t ds_mask_words(uint32_t width)
+{
+    return ((size_t)width + 63) / 64;
+}
+
 struct ds_step { /* token choice after a logits row */
     int32_t request, step;
     int32_t token;       /* the argmax */
@@ -279,6 +296,10 @@ struct ds_trial_data {
     size_t n_failures;
     struct ds_range *ranges;
     size_t n_ranges;
+    struct ds_mask *masks;
+    size_t n_masks;
+    uint64_t *mask_words;
+    size_t n_mask_words;
 };
 void ds_trial_data_free(struct ds_trial_data *t);
 

@@ -63,6 +63,10 @@ static const struct ds_field nonfinite[] = {U32(site), U32(row), U32(nan), U32(i
 #define ROW struct ds_range
 static const struct ds_field ranges[] = {U32(site), U32(row), F32(max_abs)};
 #undef ROW
+#define ROW struct ds_mask
+static const struct ds_field masks[] = {U32(site),  U32(ref_arm), U32(phase), U32(rows),
+                                        U32(width), U32(planes),  U64(first)};
+#undef ROW
 #define ROW struct ds_step
 static const struct ds_field steps[] = {I32(request),
                                         I32(step),
@@ -127,6 +131,8 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          RANGE("blobs", DS_TABLE_BLOBS),
                                          RANGE("failures", DS_TABLE_FAILURES),
                                          RANGE("ranges", DS_TABLE_RANGES),
+                                         RANGE("masks", DS_TABLE_MASKS),
+                                         RANGE("mask_words", DS_TABLE_MASK_WORDS),
                                          U64(tensors),
                                          U64(checksum),
                                          U64(row_checksum)};
@@ -184,10 +190,12 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
     TABLE(DS_TABLE_FAILURES, "failures", struct ds_failure, failures, 15),
     TABLE(DS_TABLE_RANGES, "ranges", struct ds_range, ranges, 341),
+    TABLE(DS_TABLE_MASKS, "masks", struct ds_mask, masks, 127),
+    TABLE(DS_TABLE_MASK_WORDS, "mask_words", uint64_t, plain_u64, 2048),
     TABLE(DS_TABLE_LAUNCHES, "launches", struct ds_launch, launches, 40),
     TABLE(DS_TABLE_TENSORS, "tensors", struct ds_tensor_row, tensors, 204),
     TABLE(DS_TABLE_TENSOR_BYTES, "tensor_bytes", uint8_t, plain_u8, 131072),
-    TABLE(DS_TABLE_TRIALS, "trials", struct ds_trial_row, trials, 12),
+    TABLE(DS_TABLE_TRIALS, "trials", struct ds_trial_row, trials, 8),
     TABLE(DS_TABLE_TEXTS, "texts", uint8_t, plain_u8, 0),
     TABLE(DS_TABLE_ENVIRONMENT, "environment", struct ds_text_row, texts_rows, 0),
     TABLE(DS_TABLE_HPARAMS, "hparams", struct ds_text_row, texts_rows, 0),

@@ -23,6 +23,8 @@ enum ds_table_id {
     DS_TABLE_BLOBS,
     DS_TABLE_FAILURES,
     DS_TABLE_RANGES,
+    DS_TABLE_MASKS,
+    DS_TABLE_MASK_WORDS,
     DS_RANGES, /* how many of them */
     /* shared by all trials, each different row once */
     DS_TABLE_LAUNCHES = DS_RANGES,

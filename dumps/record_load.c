@@ -134,6 +134,10 @@ static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
     t->n_failures = (size_t)row->count[DS_TABLE_FAILURES];
     t->ranges = arrays[DS_TABLE_RANGES];
     t->n_ranges = (size_t)row->count[DS_TABLE_RANGES];
+    t->masks = arrays[DS_TABLE_MASKS];
+    t->n_masks = (size_t)row->count[DS_TABLE_MASKS];
+    t->mask_words = arrays[DS_TABLE_MASK_WORDS];
+    t->n_mask_words = (size_t)row->count[DS_TABLE_MASK_WORDS];
 }
 
 static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,

@@ -359,7 +359,10 @@ static int add_payload(struct ds_writer *w, struct ds_trial_row *row, const stru
         add_table(w, row, DS_TABLE_FAILURES, t->failures, t->n_failures, &part[DS_TABLE_FAILURES],
                   err) != 0 ||
         add_table(w, row, DS_TABLE_RANGES, t->ranges, t->n_ranges, &part[DS_TABLE_RANGES], err) !=
-            0)
+            0 ||
+        add_table(w, row, DS_TABLE_MASKS, t->masks, t->n_masks, &part[DS_TABLE_MASKS], err) != 0 ||
+        finish_part(w, row, DS_TABLE_MASK_WORDS, t->mask_words, t->n_mask_words,
+                    &part[DS_TABLE_MASK_WORDS], err) != 0)
         return -1;
     row->checksum = ds_checksum_parts(part, DS_RANGES);
     return 0;

@@ -16,27 +16,6 @@ enum { LEAST_OFF = 8, MOST_SHIFT = 8, MOST_CHANNELS = 16384 };
 
 /* ---- the frame ------------------------------------------------------------------------------- */
 
-/* Half the distance between two stored numbers near x >= 0: what rounding one result costs. */
-static double half_step(int dtype, float x)
-{
-    int bits = dtype == DS_BF16 ? 8 : dtype == DS_F16 ? 11 : 24;
-    int lowest = dtype == DS_F16 ? -14 : -126, e = (int)(ds_f32_bits(x) >> 23) - 127;
-    uint64_t u = (uint64_t)(1023 + (e < lowest ? lowest : e) - bits) << 52;
-    double step;
-    memcpy(&step, &u, sizeof step);
-    return step;
-}
-
-double ds_structure_slack(const struct ds_structure_site *s, float ref, float mine, double rms)
-{
-    float larger = fabsf(mine) > fabsf(ref) ? fabsf(mine) : fabsf(ref);
-    int scales = s->op == DS_STRUCTURE_NORM;
-    /* One step from rounding, one more because both sides may lie near a border, and a third of f32
-     * for operations that round their parts first. */
-    return (s->dtype == DS_F32 ? 6 : 3) * half_step(s->dtype, larger) +
-           s->order * (scales ? (double)larger : rms);
-}
-
 int fits(const struct task *t, size_t r, uint32_t i, double value)
 {
     const struct ds_structure_row *row = &t->rows[r];

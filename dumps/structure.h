@@ -75,4 +75,9 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
  * rms: of the reference row. */
 double ds_structure_slack(const struct ds_structure_site *s, float ref, float mine, double rms);
 
+/* enum ds_structure_op of an op's name. */
+int ds_structure_op(const char *op);
+/* The size of reordering `terms` added terms, relative; rope: its table's at position `last`. */
+double ds_structure_order(int op, double terms, int32_t last);
+
 #endif

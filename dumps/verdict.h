@@ -105,10 +105,11 @@ struct ds_finding {
     double max_abs, rms,
         relative_rms; /* rms of the difference over all elements of the drifting rows */
     /* Where it differs (profile.h): heads, "" where the site has none; channels within a head, or of
-     * the row; positions. Heads, channels and p99 are those of `value_rows` rows whose values are
-     * dumped, "" and 0 without. */
+     * the row; positions. Heads and channels are those of all `mask_rows` rows that drift as the first
+     * one does, of which the probe gathered the elements; without (0) those of the `value_rows` rows
+     * whose values are dumped, as p99 always is; "" and 0 without both. */
     char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
-    uint32_t value_rows;
+    uint32_t value_rows, mask_rows;
     int beyond_rounding; /* heads, channels and positions are those where the difference is more than
                             rounding may be; 0: all that differ */
     uint64_t p99_ulp;    /* of the elements that differ */

@@ -276,46 +276,26 @@ static double hparam(const struct ds_header *h, const char *name)
     return 0;
 }
 
-/* What rounding may do here, relative: order of sums, and for functions of large arguments their
- * table. */
-static double order_at(const struct evidence *e, int op, double terms)
+static int32_t last_position(const struct evidence *e)
 {
-    double unit = 0x1p-24, reorder = 3 * unit * sqrt(terms);
     int32_t last = 0;
     for (size_t r = 0; r < e->n_rows; r++)
         last =
             e->a->keys[e->rows[r].row].position > last ? e->a->keys[e->rows[r].row].position : last;
-    switch (op) {
-    case DS_STRUCTURE_NORM: /* all terms have one sign, and the root halves it */
-        return unit * (0.5 * sqrt(terms) + 8);
-    case DS_STRUCTURE_ROPE:
-        return 16 * unit + 2 * unit * last;
-    case DS_STRUCTURE_ATTENTION:
-        return fmax(1e-5, 4 * reorder);
-    default:
-        return fmax(16 * unit, reorder);
-    }
-}
-
-static int op_of(const struct ds_site *s)
-{
-    return strcmp(s->op, "rmsnorm") == 0     ? DS_STRUCTURE_NORM
-           : strcmp(s->op, "rope") == 0      ? DS_STRUCTURE_ROPE
-           : strcmp(s->op, "attention") == 0 ? DS_STRUCTURE_ATTENTION
-                                             : DS_STRUCTURE_OTHER;
+    return last;
 }
 
 struct ds_structure_site structure_site(const struct evidence *e, double terms)
 {
     const struct ds_header *h = e->a->h;
-    int op = op_of(&h->sites[e->f->site]);
+    int op = ds_structure_op(h->sites[e->f->site].op);
     double dim = hparam(h, "rope_dim");
     return (struct ds_structure_site){
         .op = op,
         .dtype = e->dtype,
         .width = e->width,
         .head_dim = e->head_dim,
-        .order = order_at(e, op, terms),
+        .order = ds_structure_order(op, terms, last_position(e)),
         .eps = hparam(h, "rms_eps"),
         .rope_base = hparam(h, "rope_base"),
         .rope_dim = dim > 0 && dim <= e->head_dim ? (uint32_t)dim : 0,
@@ -332,7 +312,7 @@ static int gather(struct gathered *g, struct ds_error *err)
 {
     const struct evidence *e = g->e;
     const struct ds_analysis *a = e->a;
-    int op = op_of(&a->h->sites[e->f->site]);
+    int op = ds_structure_op(a->h->sites[e->f->site].op);
     uint32_t input = op == DS_STRUCTURE_OTHER ? NONE : main_input(a, e->f->site, e->width);
     g->site = e->site;
     for (size_t r = 0; r < e->n_rows; r++) {

@@ -15,7 +15,7 @@ struct part {
     size_t size;
 };
 
-enum { PARTS = 12 };
+enum { PARTS = 14 };
 
 /* The arrays of a trial, in their order in the block. */
 static void parts_of(struct ds_trial_data *t, struct part *p)
@@ -33,6 +33,8 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
         {(void **)&t->failures, &t->n_failures, sizeof *t->failures},
         {(void **)&t->blobs, &t->n_blobs, sizeof *t->blobs},
         {(void **)&t->ranges, &t->n_ranges, sizeof *t->ranges},
+        {(void **)&t->masks, &t->n_masks, sizeof *t->masks},
+        {(void **)&t->mask_words, &t->n_mask_words, sizeof *t->mask_words},
     };
     memcpy(p, all, sizeof all);
 }

@@ -20,6 +20,7 @@ void probe_refs_free(struct ds_probe *p)
         free(p->refs[i].call_drifts);
         free(p->refs[i].bits);
         free(p->refs[i].first_drift);
+        free(p->refs[i].mask);
     }
     free(p->refs);
 }
@@ -33,6 +34,8 @@ static int ref_begin(struct ds_probe *p, struct probe_ref *ref, struct ds_error 
                                                             "drifting rows", err)))
         return -1;
     memset(ref->guess, 0, p->c.n_sites * sizeof *ref->guess);
+    if (ref->mask)
+        memset(ref->mask, 0, (size_t)p->c.n_sites * 2 * sizeof *ref->mask);
     return 0;
 }
 
@@ -223,12 +226,14 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
         return -1;
     struct ds_drift *d = &t->drifts[t->n_drifts++];
     *d = (struct ds_drift){.site = r->site, .row = p->call_first + row, .ref_arm = ref->arm};
-    ds_stats_row(p->site[r->site].dtype, probe_row_bytes(p, r, i),
-                 ds_hold_bytes(p->c.hold, ref->slot, at, held), r->width, d);
+    const void *bytes = ds_hold_bytes(p->c.hold, ref->slot, at, held);
+    ds_stats_row(p->site[r->site].dtype, probe_row_bytes(p, r, i), bytes, r->width, d);
     d->digest = r->digests[i];
     d->ref_digest = entry->digest;
 
     int origin = is_origin(p, ref, r->site, row);
+    if ((origin || p->heal) && probe_mask_row(p, ref, r, i, bytes, d, err))
+        return -1;
     mark_drift(p, ref, r->site, row);
     if (p->first_site == NO_SITE)
         p->first_site = r->site;

@@ -64,6 +64,43 @@ static int step_back(const struct ds_probe *p, const struct edge_table *e, struc
     return 0;
 }
 
+/* Width of the widest input; behind a sum of ranks that of what the ranks read. */
+static uint32_t widest_input(const struct ds_probe *p, const struct edge_table *e, uint32_t site)
+{
+    uint32_t widest = 0;
+    for (uint32_t k = e->first[site]; k < e->first[site + 1]; k++) {
+        uint32_t from = e->in[k].from, width = p->c.sites[from].width;
+        if (strcmp(p->c.sites[from].op, "allreduce") == 0 && from < site &&
+            e->first[from] < e->first[from + 1] && e->in[e->first[from]].from < from)
+            width = widest_input(p, e, e->in[e->first[from]].from);
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+/* Attention: a score adds the products of one head, which is not wider than what is cached. */
+static uint32_t narrowest_input(const struct ds_probe *p, const struct edge_table *e, uint32_t site)
+{
+    uint32_t narrowest = 0;
+    for (uint32_t k = e->first[site]; k < e->first[site + 1]; k++) {
+        const struct ds_site *from = &p->c.sites[e->in[k].from];
+        if (strcmp(from->dtype, "i32") != 0 && from->width &&
+            (!narrowest || from->width < narrowest))
+            narrowest = from->width;
+    }
+    return narrowest;
+}
+
+static uint32_t count_terms(const struct ds_probe *p, const struct edge_table *e, uint32_t site)
+{
+    const char *op = p->c.sites[site].op;
+    if (strcmp(op, "allreduce") == 0)
+        return e->first[site + 1] - e->first[site];
+    if (strcmp(op, "matmul") == 0 || strcmp(op, "rmsnorm") == 0 || strcmp(op, "router") == 0)
+        return widest_input(p, e, site);
+    return strcmp(op, "attention") == 0 ? narrowest_input(p, e, site) : 0;
+}
+
 /* The site whose rows this one copies. Only a direct input: what stands before a site that is not looked
  * at is another thing. */
 static uint32_t copied_site(const struct ds_probe *p, const struct edge_table *e, uint32_t site)
@@ -91,6 +128,7 @@ static int collect(struct ds_probe *p, const struct edge_table *e, struct walk *
     struct probe_links *s = &p->links[site];
     s->first_input = (uint32_t)w->n_found;
     s->copies = copied_site(p, e, site);
+    s->terms = count_terms(p, e, site);
     for (uint32_t from = 0; from < p->c.n_sites; from++) {
         if (!w->widest[from] || !p->site[from].on || from == site)
             continue;

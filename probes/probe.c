@@ -202,6 +202,7 @@ int ds_probe_end_trial(struct ds_probe *p, struct ds_trial_data *out, struct ds_
     /* Only the site list matters for a digest; the record's owner knows the rest of the header. */
     struct ds_header h = {.sites = (struct ds_site *)(uintptr_t)p->c.sites,
                           .n_sites = p->c.n_sites};
+    probe_masks_finish(p);
     int rc = ds_trial_run_digest(&h, &p->t, &p->t.info.run_digest, err);
     if (!rc && p->filling >= 0) {
         rc = ds_hold_commit(p->c.hold, p->filling, err);

@@ -33,6 +33,7 @@ struct probe_links {
     uint32_t range;  /* 1 + its number in the trial's ranges; 0 none */
     uint32_t first_input, n_inputs;
     uint32_t last_reader; /* the last site that has it as an input */
+    uint32_t terms;       /* added for one element; of attention and softmax without the keys */
     uint32_t copies;      /* the site before whose rows it copies, or NO_SITE */
 };
 
@@ -47,6 +48,7 @@ struct probe_ref {
     int32_t *first_drift; /* [requests][sites] lowest position that drifted in this trial; INT32_MAX
                              none */
     size_t first_drift_cap;
+    uint32_t *mask; /* [2 phases][sites] 1 + its number in the trial's masks; NULL before any */
 };
 
 /* A drifting row of this trial whose bytes a later dump may need as an input. */
@@ -83,7 +85,8 @@ struct ds_probe {
     int team_threads;
     uint32_t *largest; /* [call_rows] magnitude bits of the rows of the site at hand */
     struct {
-        size_t captures, digests, calls, rows, launches, drifts, nonfinites, steps, blobs, ranges;
+        size_t captures, digests, calls, rows, launches, drifts, nonfinites, steps, blobs, ranges,
+            masks, mask_words;
     } cap;
 
     struct ds_trial_data t;
@@ -175,6 +178,12 @@ int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_
 
 /* range.c: the largest value of a site, and which rows hold a NaN or an Inf: p->largest is filled. */
 int probe_range(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
+
+/* mask.c: a row that differs from the held bytes, of which d are the sizes. */
+int probe_mask_row(struct ds_probe *p, struct probe_ref *ref, const struct probe_rows *r,
+                   uint32_t i, const void *held, const struct ds_drift *d, struct ds_error *err);
+/* At the end of a trial: leaves out planes that are empty. */
+void probe_masks_finish(struct ds_probe *p);
 
 /* dump.c */
 int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,

@@ -18,7 +18,8 @@ except ImportError as missing:
     print(f"check_record: {missing}", file=sys.stderr)
     sys.exit(2)
 
-RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "packed", "blobs", "failures", "ranges"]
+RANGES = ["calls", "rows", "launch_refs", "captures", "digests", "drift", "nonfinite", "steps", "packed", "blobs", "failures", "ranges",
+          "masks", "mask_words"]
 HEADER = ["texts", "environment", "hparams", "options", "weights", "prompts", "prompt_tokens", "sites", "edges", "factors", "arms"]
 IDENTITY = ["format", "version", "tool_version", "build", "start", "model_name", "model_arch", "model_digest", "n_layers",
             "n_heads", "n_kv_heads", "head_dim", "repeats", "n_arms", "command_at", "command_bytes"]
@@ -83,6 +84,23 @@ def trial_blocks(f, row):
     return blocks
 
 
+def check_masks(f, b, number):
+    words, used = b["mask_words"], 0
+    for m in b["masks"]:
+        width, planes, first = int(m["width"]), int(m["planes"]), int(m["first"])
+        n = (width + 63) // 64
+        require(m["site"] < len(f["sites"]) and int(m["ref_arm"]) < int(f.attrs["n_arms"]) and m["phase"] < 2,
+                f"trial {number}: mask")
+        require(int(m["rows"]) <= len(b["rows"]), f"trial {number}: mask: rows")
+        require(width in (int(f["sites"][int(m["site"])]["width"]), 0), f"trial {number}: mask: width")
+        require(planes in (1, 2) and first + planes * n <= len(words), f"trial {number}: mask: words")
+        bits = np.unpackbits(words[first:first + planes * n].view(np.uint8), bitorder="little").reshape(planes, n * 64)
+        require(not bits[:, width:].any(), f"trial {number}: mask: bits beyond the row")
+        require(bool(np.all(bits[-1] <= bits[0])), f"trial {number}: mask: beyond rounding, but equal")
+        used += planes * n
+    require(used == len(words), f"trial {number}: mask_words: {len(words)}, {used} used")
+
+
 def check_indices(f, b, number):
     calls, rows, captures = b["calls"], b["rows"], b["captures"]
     sites = len(f["sites"])
@@ -94,6 +112,7 @@ def check_indices(f, b, number):
         require(int(c["first_row"]) + int(c["rows"]) <= len(rows), f"trial {number}: capture: rows")
     for failure in b["failures"]:
         require(failure["site"] < sites or failure["site"] == 0xffffffff, f"trial {number}: failures: site")
+    check_masks(f, b, number)
     for name in ("drift", "nonfinite", "ranges"):
         require(bool(np.all(b[name]["site"] < sites) and np.all(b[name]["row"] < len(rows))), f"trial {number}: {name}")
 

@@ -219,6 +219,27 @@ static inline void fixture_findings(uint64_t *s, struct ds_trial_data *t)
         t->ranges[i] =
             (struct ds_range){rng_below(s, FIXTURE_SITES), rng_below(s, (uint32_t)t->n_rows),
                               (float)rng_below(s, 1000) / 7.0f};
+    t->n_masks = rng_below(s, 6);
+    t->masks = calloc(t->n_masks + 1, sizeof *t->masks);
+    t->mask_words = calloc(6 * 2 * 4, sizeof *t->mask_words);
+    for (size_t i = 0; i < t->n_masks; i++) {
+        struct ds_mask *m = &t->masks[i];
+        *m = (struct ds_mask){rng_below(s, FIXTURE_SITES),
+                              rng_below(s, FIXTURE_ARMS),
+                              rng_below(s, 2),
+                              rng_below(s, (uint32_t)t->n_rows + 1),
+                              rng_below(s, 257),
+                              1 + rng_below(s, 2),
+                              t->n_mask_words};
+        for (uint32_t k = 0; k < m->width; k++) {
+            uint32_t bits = rng_below(s, 4);
+            uint64_t *word = t->mask_words + m->first + k / 64;
+            *word |= (uint64_t)(bits & 1) << k % 64;
+            if (m->planes == 2)
+                word[ds_mask_words(m->width)] |= (uint64_t)(bits == 3) << k % 64;
+        }
+        t->n_mask_words += m->planes * ds_mask_words(m->width);
+    }
     t->n_blobs = rng_below(s, 12);
     t->blobs = calloc(t->n_blobs + 1, sizeof *t->blobs);
     for (size_t i = 0; i < t->n_blobs; i++) {
@@ -289,6 +310,8 @@ static inline const char *trial_difference(const struct ds_trial_data *a,
     REQUIRE(SAME_ARRAY(drifts, n_drifts));
     REQUIRE(SAME_ARRAY(nonfinites, n_nonfinites));
     REQUIRE(SAME_ARRAY(ranges, n_ranges));
+    REQUIRE(SAME_ARRAY(masks, n_masks));
+    REQUIRE(SAME_ARRAY(mask_words, n_mask_words));
     REQUIRE(SAME_ARRAY(steps, n_steps));
     REQUIRE(SAME_ARRAY(packed, n_packed));
     return NULL;

@@ -16,11 +16,10 @@ static void test_layout_covers_every_byte(void **state)
         int table;
         size_t padding; /* holes that the compiler leaves */
     } cases[] = {
-        {DS_TABLE_CALLS, 0},    {DS_TABLE_ROWS, 0},      {DS_TABLE_CAPTURES, 0},
-        {DS_TABLE_DRIFT, 0},    {DS_TABLE_NONFINITE, 0}, {DS_TABLE_STEPS, 0},
-        {DS_TABLE_LAUNCHES, 0}, {DS_TABLE_WEIGHTS, 0},   {DS_TABLE_SITES, 0},
-        {DS_TABLE_EDGES, 0},    {DS_TABLE_RANGES, 0},    {DS_TABLE_PACKED, 0},
-        {DS_TABLE_FAILURES, 0}, {DS_TABLE_TRIALS, 4},
+        {DS_TABLE_CALLS, 0},     {DS_TABLE_ROWS, 0},  {DS_TABLE_CAPTURES, 0}, {DS_TABLE_DRIFT, 0},
+        {DS_TABLE_NONFINITE, 0}, {DS_TABLE_STEPS, 0}, {DS_TABLE_LAUNCHES, 0}, {DS_TABLE_WEIGHTS, 0},
+        {DS_TABLE_SITES, 0},     {DS_TABLE_EDGES, 0}, {DS_TABLE_RANGES, 0},   {DS_TABLE_PACKED, 0},
+        {DS_TABLE_FAILURES, 0},  {DS_TABLE_MASKS, 0}, {DS_TABLE_TRIALS, 4},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         const struct ds_table *t = ds_table(cases[c].table);
@@ -293,8 +292,9 @@ static void test_refused_trials_leave_the_record_usable(void **state)
     const char *path = fixture_path("refuse.h5");
     fixture_header(8, &h);
     uint32_t n = 0;
-    for (fixture_trial(8, n, 5, &t);
-         t.n_blobs < 2 || !t.n_drifts || !t.n_nonfinites || !t.n_steps || !t.n_packed;) {
+    for (fixture_trial(8, n, 5, &t); t.n_blobs < 2 || !t.n_drifts || !t.n_nonfinites ||
+                                     !t.n_steps || !t.n_packed || t.n_masks < 2 ||
+                                     t.masks[0].width % 64 == 0 || t.masks[0].planes != 2;) {
         ds_trial_data_free(&t);
         fixture_trial(8, ++n, 5, &t);
     }
@@ -334,6 +334,21 @@ static void test_refused_trials_leave_the_record_usable(void **state)
     REFUSED(blobs[0].elements, t.blobs[0].elements + 1, "dumped row 0");
     REFUSED(blobs[0].dtype[0], 'q', "dumped row 0");
     REFUSED(blobs[1].digest, 1, "dumped row 1");
+    REFUSED(masks[0].site, FIXTURE_SITES, "mask 0");
+    REFUSED(masks[0].ref_arm, FIXTURE_ARMS, "mask 0");
+    REFUSED(masks[0].phase, 2, "mask 0");
+    REFUSED(masks[0].rows, (uint32_t)t.n_rows + 1, "mask 0");
+    REFUSED(masks[0].planes, 0, "mask 0");
+    REFUSED(masks[0].planes, 3, "mask 0");
+    REFUSED(masks[0].planes, UINT32_MAX, "mask 0");
+    REFUSED(masks[0].width, UINT32_MAX, "mask 0");
+    REFUSED(masks[0].first, UINT64_MAX, "mask 0");
+    REFUSED(masks[0].first, t.n_mask_words, "mask 0");
+    REFUSED(n_mask_words, t.n_mask_words - 1, "mask");
+    const size_t last = ds_mask_words(t.masks[0].width) - 1; /* of its first plane */
+    REFUSED(mask_words[last], t.mask_words[last] | (uint64_t)1 << 63, "no element's");
+    REFUSED(mask_words[2 * last + 1], ~t.mask_words[last], "mask 0");
+    REFUSED(mask_words, NULL, "mask words");
     REFUSED(steps, NULL, "steps");
     REFUSED(packed, NULL, "packed weights");
     REFUSED(packed[0].weight, (uint32_t)h.n_weights, "packed weight 0");

@@ -123,6 +123,46 @@ static void test_independent_origins_by_kernel(void **state)
     sweep_free(&s);
 }
 
+/* Heads and channels of all rows, which are not dumped here: from the trial's masks, if they are of just the
+ * rows that the finding is about. */
+static void test_channels_from_masks(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 4; wrong++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "2");
+        s.tag = one_row;
+        sweep_run(&s, 1);
+        struct ds_trial_data *t = &s.trials[1];
+        enum { SITE = 3, WIDTH = 192, WORDS = WIDTH / 64 };
+        t->masks = calloc(2, sizeof *t->masks);
+        t->mask_words = calloc(2 * WORDS, sizeof *t->mask_words);
+        t->n_masks = 2;
+        t->n_mask_words = 2 * WORDS;
+        t->masks[0] = (struct ds_mask){SITE, 0, DS_PHASE_PREFILL, 1, WIDTH, 1, 0};
+        t->masks[1] = (struct ds_mask){SITE + 1, 0, DS_PHASE_PREFILL, 1, WIDTH, 1, WORDS};
+        t->mask_words[1] = 0xe; /* elements 65..67: head 1 of 64 channels */
+        t->mask_words[WORDS] = ~(uint64_t)0;
+        if (wrong == 1)
+            t->masks[0].rows = 2;
+        if (wrong == 2)
+            t->masks[0].width = 64;
+        if (wrong == 3)
+            t->masks[0].ref_arm = 1;
+        run_verdict(&s, &v);
+        assert_int_equal(v.first.site, SITE);
+        assert_int_equal(v.first.mask_rows, !wrong);
+        assert_string_equal(v.first.channels, wrong ? "" : "1-3");
+        assert_string_equal(v.first.heads, wrong ? "" : "1");
+        assert_int_equal(v.first.beyond_rounding, 0);
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 /* ---- sizes and kinds ------------------------------------------------------------------------- */
 
 static void test_kinds_need_evidence(void **state)
@@ -619,6 +659,7 @@ static void test_sums_of_sums_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_channels_from_masks),
         cmocka_unit_test(test_inherited_along_edges_and_healed),
         cmocka_unit_test(test_whole_call_edges_are_unknown_unless_all_agree),
         cmocka_unit_test(test_independent_origins_by_kernel),
