@@ -74,6 +74,8 @@ void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_
     }
     if (b.failed)
         out->failed = 1;
+    else if (n == 1 && b.len > most)
+        ds_buf_puts(out, "alike");
     else if (b.len > most)
         ds_buf_printf(out, "%u classes", n);
     else if (b.len)

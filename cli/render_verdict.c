@@ -150,6 +150,16 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
+static void add_phase(const struct ds_factor_verdict *x, const char *name, int phase,
+                      struct ds_buf *out)
+{
+    ds_buf_puts(out, name);
+    if (x->phase[phase].compared == 0)
+        ds_buf_puts(out, "not compared");
+    else
+        ds_render_classes(x, x->phase[phase].class_of, 24, out);
+}
+
 static void add_factors(const struct ds_render *r, struct ds_buf *out)
 {
     for (size_t f = 0; f < r->v->n_factors; f++) {
@@ -172,10 +182,8 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         } else if (all->drifted == 0) {
             ds_buf_printf(out, "no difference over %" PRIu64 " comparisons", all->compared);
         } else {
-            ds_buf_puts(out, "prefill ");
-            ds_render_classes(x, x->phase[DS_VERDICT_PREFILL].class_of, 24, out);
-            ds_buf_puts(out, "  decode ");
-            ds_render_classes(x, x->phase[DS_VERDICT_DECODE].class_of, 24, out);
+            add_phase(x, "prefill ", DS_VERDICT_PREFILL, out);
+            add_phase(x, "  decode ", DS_VERDICT_DECODE, out);
             ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
                           all->compared, all->rows);
         }

@@ -424,7 +424,7 @@ int judge_choice(const struct ds_analysis *a, struct ds_finding *f)
     if (!picks) {
         say(f, DS_KIND_WRONG_DATA,
             strcmp(s->op, "cache") == 0
-                ? "cache rows of earlier positions are overwritten by a write that is not theirs"
+                ? "a write overwrites cache rows of earlier positions, on one side"
                 : "whole numbers differ: bookkeeping, not arithmetic");
         return 1;
     }

@@ -184,7 +184,8 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
         if (t->state[cell] == CELL_UNSTABLE || r->state[cell] == CELL_UNSTABLE)
             return DS_LABEL_UNSTABLE;
         differs = t->digest[cell] != r->digest[cell];
-        if (differs &&
+        const int own = t->has[site] == HAS_CAPTURES && r->has[site] == HAS_CAPTURES;
+        if (differs && own &&
             t->rep->captures[t->capture[cell]].width != r->rep->captures[r->capture[cell]].width) {
             a->shape_mismatch++;
             return DS_LABEL_ABSENT;

@@ -131,6 +131,10 @@ static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int pha
     if (rc == 0)
         rc = structure_finding(&e, &alike, f, &structure, err);
     evidence_close(&e);
+    if (rc == 0 && z.rows == 0 && !chosen && f->label == DS_LABEL_ORIGIN && structure.found) {
+        f->kind = DS_KIND_WRONG_DATA; /* digests alone show where the rows belong */
+        snprintf(f->why, sizeof f->why, "%s", structure.text);
+    }
     if (rc != 0 || z.rows == 0)
         return rc;
     f->sized = 1;

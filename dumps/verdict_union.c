@@ -3,6 +3,7 @@
 #include "dumps/verdict_internal.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 static int is_rank(const struct ds_site *s)
 {
@@ -61,6 +62,43 @@ static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, siz
     return 0;
 }
 
+/* ---- what nobody looked for ------------------------------------------------------------------- */
+
+static const char kept[] = "-kept";
+
+/* The site of the write whose harm this one counts; NONE if it is not such a count. */
+static uint32_t counted_write(const struct ds_analysis *a, size_t site)
+{
+    const struct ds_site *s = &a->h->sites[site];
+    size_t n = strlen(s->part), tail = sizeof kept - 1;
+    if (strcmp(s->dtype, "i32") != 0 || n <= tail || strcmp(s->part + n - tail, kept) != 0)
+        return NONE;
+    for (size_t i = site; i-- > 0 && a->h->sites[i].layer == s->layer;)
+        if (strcmp(a->h->sites[i].stage, s->stage) == 0 &&
+            strlen(a->h->sites[i].part) == n - tail &&
+            strncmp(a->h->sites[i].part, s->part, n - tail) == 0)
+            return (uint32_t)i;
+    return NONE;
+}
+
+/* Rows that a write spoilt besides its own are counted only where its kernel is a stranger. Where they
+ * are not, there were none. */
+static void stand_for_none(struct ds_analysis *a, struct arm_table *t, size_t site, size_t write)
+{
+    const int32_t none = 0;
+    const uint64_t digest = XXH3_64bits(&none, sizeof none);
+    const size_t n = a->n_rows;
+    for (size_t i = 0; i < n; i++) {
+        if (t->state[write * n + i] == CELL_ABSENT)
+            continue;
+        t->digest[site * n + i] = digest;
+        t->capture[site * n + i] = t->capture[write * n + i];
+        t->kernel[site * n + i] = t->kernel[write * n + i];
+        t->state[site * n + i] = CELL_STABLE;
+        t->has[site] = HAS_STAND_IN;
+    }
+}
+
 int fill_copies(struct ds_analysis *a, struct ds_error *err)
 {
     if (!(a->shown = ds_calloc(a->n_sites, 1, "sites", err)))
@@ -72,6 +110,9 @@ int fill_copies(struct ds_analysis *a, struct ds_error *err)
         for (size_t s = 0; a->arms[i].n_trials && s < a->n_sites; s++) {
             struct arm_table *t = &a->arms[i];
             const uint32_t from = !a->shown[s] || t->has[s] ? NONE : copied_site(a, s);
+            const uint32_t write = !a->shown[s] || t->has[s] ? NONE : counted_write(a, s);
+            if (write != NONE && t->has[write])
+                stand_for_none(a, t, s, write);
             if (from != NONE && t->has[from] && stand_in(a, t, s, from, err) != 0)
                 return -1;
         }
