@@ -3,7 +3,6 @@
 #include "cli/render_json.h"
 #include "cli/render_verdict.h"
 
-#include "base/dtype.h"
 #include "dumps/validity.h"
 
 #include <string.h>
@@ -29,7 +28,7 @@ static json_t *launch_json(const struct ds_launch *l, const char *core)
     return j;
 }
 
-static uint32_t own_arm(const struct ds_render *r, uint32_t arm)
+uint32_t ds_json_own_arm(const struct ds_render *r, uint32_t arm)
 {
     return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
 }
@@ -49,8 +48,8 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "factor", text(f->factor));
     json_object_set_new(j, "value", text(f->value));
     json_object_set_new(j, "reference_value", text(f->ref_value));
-    json_object_set_new(j, "arm", json_integer(own_arm(r, f->arm)));
-    json_object_set_new(j, "reference_arm", json_integer(own_arm(r, f->ref_arm)));
+    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, f->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(ds_json_own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
     json_object_set_new(j, "sites_between", json_integer(f->between));
@@ -224,7 +223,7 @@ static json_t *own_nonfinite_json(const struct ds_render *r, const struct ds_fin
     json_object_set_new(j, "part", text(f->part));
     json_object_set_new(j, "op", text(f->op));
     json_object_set_new(j, "variant", text(f->variant));
-    json_object_set_new(j, "arm", json_integer(own_arm(r, f->arm)));
+    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, f->arm)));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "position", json_integer(f->position));
     json_object_set_new(j, "rows", json_integer(f->rows));
@@ -243,7 +242,7 @@ static json_t *nonfinite_json(const struct ds_render *r)
     json_object_set_new(j, "part", text(n->at.part));
     json_object_set_new(j, "op", text(n->at.op));
     json_object_set_new(j, "variant", text(n->at.variant));
-    json_object_set_new(j, "arm", json_integer(own_arm(r, n->at.arm)));
+    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, n->at.arm)));
     if (r->diff)
         json_object_set_new(j, "record", text(n->at.arm % 2 ? "B" : "A"));
     json_object_set_new(j, "trial", whole(n->at.trial));
@@ -286,8 +285,8 @@ static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete
     json_object_set_new(j, "stage", text(d->stage));
     json_object_set_new(j, "factor", text(d->factor));
     json_object_set_new(j, "value", text(d->value));
-    json_object_set_new(j, "arm", json_integer(own_arm(r, d->arm)));
-    json_object_set_new(j, "reference_arm", json_integer(own_arm(r, d->ref_arm)));
+    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, d->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(ds_json_own_arm(r, d->ref_arm)));
     json_object_set_new(j, "request", json_integer(d->request));
     json_object_set_new(j, "step", json_integer(d->step));
     json_object_set_new(j, "a", json_integer(d->a));
@@ -308,124 +307,6 @@ static json_t *tokens_json(const struct ds_render *r)
     json_object_set_new(j, "same", whole(r->v->tokens_same));
     json_object_set_new(j, "compared", whole(r->v->tokens_compared));
     json_object_set_new(j, "first_divergence", discrete_json(r, &r->v->token_change));
-    return j;
-}
-
-static json_t *layer_added_json(const struct ds_verdict *v, const struct ds_growth *g)
-{
-    if (v->n_added == 0)
-        return json_null();
-    json_t *j = json_object();
-    json_object_set_new(j, "rows", json_integer(g->added_rows));
-    json_object_set_new(j, "stage", text(g->added_stage));
-    json_object_set_new(j, "part", text(g->added_part));
-    json_object_set_new(j, "max_ulp", whole(g->added_max_ulp));
-    json_object_set_new(j, "relative_rms", real(g->added_relative_rms));
-    return j;
-}
-
-static json_t *growth_json(const struct ds_verdict *v)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < v->n_growth; i++) {
-        json_t *j = json_object();
-        json_object_set_new(j, "layer", json_integer(v->growth[i].layer));
-        json_object_set_new(j, "rows", json_integer(v->growth[i].rows));
-        json_object_set_new(j, "max_ulp", whole(v->growth[i].max_ulp));
-        json_object_set_new(j, "relative_rms", real(v->growth[i].relative_rms));
-        json_object_set_new(j, "added", layer_added_json(v, &v->growth[i]));
-        json_array_append_new(list, j);
-    }
-    return list;
-}
-
-/* Of the pair of the first drift, site by site: what it adds on equal inputs, and what stands there. */
-static json_t *added_json(const struct ds_verdict *v)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < v->n_added; i++) {
-        const struct ds_added *x = &v->added[i];
-        json_t *j = json_object(), *natural = json_object();
-        json_object_set_new(j, "site", json_integer(x->site));
-        json_object_set_new(j, "layer", json_integer(x->layer));
-        json_object_set_new(j, "stage", text(x->stage));
-        json_object_set_new(j, "part", text(x->part));
-        json_object_set_new(j, "rows", json_integer(x->rows));
-        json_object_set_new(j, "max_ulp", whole(x->max_ulp));
-        json_object_set_new(j, "relative_rms", real(x->relative_rms));
-        json_object_set_new(natural, "rows", json_integer(x->natural_rows));
-        json_object_set_new(natural, "max_ulp", whole(x->natural_max_ulp));
-        json_object_set_new(natural, "relative_rms", real(x->natural_relative_rms));
-        json_object_set_new(j, "natural", natural);
-        json_array_append_new(list, j);
-    }
-    return list;
-}
-
-static json_t *origins_json(const struct ds_render *r)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < r->v->n_origins; i++) {
-        const struct ds_origin *o = &r->v->origins[i];
-        json_t *j = json_object(), *added = o->sized ? json_object() : json_null();
-        json_object_set_new(j, "op", text(o->op));
-        json_object_set_new(j, "variant", text(o->variant));
-        json_object_set_new(j, "stage", text(o->stage));
-        json_object_set_new(j, "part", text(o->part));
-        json_object_set_new(j, "digests", whole(o->digests));
-        json_object_set_new(j, "layers", json_integer(o->layers));
-        json_object_set_new(j, "site", json_integer(o->site));
-        json_object_set_new(j, "layer", json_integer(o->layer));
-        json_object_set_new(j, "factor", text(o->factor));
-        json_object_set_new(j, "value", text(o->value));
-        json_object_set_new(j, "arm", json_integer(own_arm(r, o->arm)));
-        json_object_set_new(j, "reference_arm", json_integer(own_arm(r, o->ref_arm)));
-        if (o->sized) {
-            json_object_set_new(added, "relative_rms", real(o->relative_rms));
-            json_object_set_new(added, "layer", json_integer(o->largest_layer));
-            json_object_set_new(added, "max_ulp", whole(o->max_ulp));
-        }
-        json_object_set_new(j, "added", added);
-        json_array_append_new(list, j);
-    }
-    return list;
-}
-
-static json_t *range_at_json(const struct ds_render *r, const struct ds_range_at *x)
-{
-    const struct ds_site *s = &r->header->sites[x->site];
-    json_t *j = json_object();
-    json_object_set_new(j, "layer", json_integer(s->layer));
-    json_object_set_new(j, "stage", text(s->stage));
-    json_object_set_new(j, "part", text(s->part));
-    json_object_set_new(j, "max_abs", real((double)x->max_abs));
-    json_object_set_new(j, "f16_headroom_bits", real(ds_headroom((double)x->max_abs, DS_F16)));
-    json_object_set_new(j, "request", json_integer(x->request));
-    json_object_set_new(j, "position", json_integer(x->position));
-    return j;
-}
-
-/* The largest value of all, and of each layer. */
-static json_t *range_json(const struct ds_render *r)
-{
-    const struct ds_verdict *v = r->v;
-    const struct ds_range_at *largest = NULL, *of_layer = NULL;
-    if (v->n_ranges == 0 || !r->header)
-        return json_null();
-    json_t *j = json_object(), *layers = json_array();
-    for (size_t i = 0; i < v->n_ranges; i++) {
-        const struct ds_range_at *x = &v->ranges[i];
-        int32_t layer = r->header->sites[x->site].layer;
-        if (of_layer && r->header->sites[of_layer->site].layer != layer) {
-            json_array_append_new(layers, range_at_json(r, of_layer));
-            of_layer = NULL;
-        }
-        of_layer = !of_layer || x->max_abs > of_layer->max_abs ? x : of_layer;
-        largest = !largest || x->max_abs > largest->max_abs ? x : largest;
-    }
-    json_array_append_new(layers, range_at_json(r, of_layer));
-    json_object_set_new(j, "largest", range_at_json(r, largest));
-    json_object_set_new(j, "layers", layers);
     return j;
 }
 
@@ -502,7 +383,7 @@ static json_t *validity_json(const struct ds_render *r)
         json_object_set_new(j, "stage", s ? text(s->stage) : json_null());
         json_object_set_new(j, "part", s ? text(s->part) : json_null());
         json_object_set_new(j, "layers", json_integer(x->sites));
-        json_object_set_new(j, "arm", json_integer(own_arm(r, x->arm)));
+        json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, x->arm)));
         if (r->diff)
             json_object_set_new(j, "record", text(x->arm % 2 ? "B" : "A"));
         json_object_set_new(j, "text", text(x->text));
@@ -517,7 +398,7 @@ static json_t *verdict_json(const struct ds_render *r)
     const struct ds_verdict *v = r->v;
     json_t *j = json_object(), *reference = json_object(), *counts = json_object(),
            *probe = json_object(), *notes = json_array();
-    json_object_set_new(reference, "arm", json_integer(own_arm(r, v->ref_arm)));
+    json_object_set_new(reference, "arm", json_integer(ds_json_own_arm(r, v->ref_arm)));
     json_object_set_new(reference, "trial", whole(v->ref_trial));
     json_object_set_new(counts, "arms", whole(v->counts.arms));
     json_object_set_new(counts, "arms_planned", whole(v->counts.arms_planned));
@@ -559,10 +440,10 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "bit_identical", identical_json(v));
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());
-    json_object_set_new(j, "growth", growth_json(v));
-    json_object_set_new(j, "added", added_json(v));
-    json_object_set_new(j, "independent_origins", origins_json(r));
-    json_object_set_new(j, "range", range_json(r));
+    json_object_set_new(j, "growth", ds_json_growth(v));
+    json_object_set_new(j, "added", ds_json_added(v));
+    json_object_set_new(j, "independent_origins", ds_json_origins(r));
+    json_object_set_new(j, "range", ds_json_range(r));
     json_object_set_new(j, "first_nonfinite", nonfinite_json(r));
     json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "failures", ds_json_failed(r));

@@ -8,6 +8,13 @@
 /* A finding of the verdict; null when nothing was found. */
 json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f);
 
+/* The arm's number in the record that it belongs to. */
+uint32_t ds_json_own_arm(const struct ds_render *r, uint32_t arm);
+/* render_json_sizes.c: growth by layer; error added, site by site; independent origins; range, or null. */
+json_t *ds_json_growth(const struct ds_verdict *v);
+json_t *ds_json_added(const struct ds_verdict *v);
+json_t *ds_json_origins(const struct ds_render *r);
+json_t *ds_json_range(const struct ds_render *r);
 /* render_census.c: the section "repeat"; null when no arm has two trials. */
 json_t *ds_json_census(const struct ds_render *r);
 /* render_failed.c: the arms that were lost, an array. */
