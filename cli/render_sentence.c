@@ -31,7 +31,7 @@ void ds_render_kernel(struct ds_buf *out, const char *op, const char *variant)
 
 void ds_render_head(const struct ds_render *r, const char *name, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%-14s%s", ds_render_color(r, DS_ROLE_HEAD), name,
+    ds_buf_printf(out, "%s%-13s%s ", ds_render_color(r, DS_ROLE_HEAD), name,
                   ds_render_color(r, DS_ROLE_PLAIN));
 }
 

@@ -333,7 +333,6 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     if (!f->found)
         return;
     ds_render_head(r, r->v->stable ? "first drift" : "first unstable", out);
-    ds_buf_puts(out, r->v->stable ? "" : " ");
     ds_render_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     ds_render_kernel(out, f->op, f->variant);
@@ -506,8 +505,8 @@ static int add_guilty(const struct ds_render *r, struct ds_buf *out)
         ds_render_kernel(&item, x->op, x->variant);
         if (x->origins)
             ds_buf_printf(&item, " %" PRIu64, x->origins);
-        else
-            ds_buf_puts(&item, " unstable");
+        else /* what differs across sites that only one side has is counted for no kernel */
+            ds_buf_puts(&item, x->unstable ? " unstable" : " or a kernel before it");
         add_stages(r, x, &item);
         ds_render_head(r, some++ ? "" : "origins", out);
         add_wrapped(item.data ? item.data : "", out);

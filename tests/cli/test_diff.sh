@@ -156,4 +156,19 @@ END
     has "$dir/err" "could not be believed; exit code 2"
 }
 
+test_what_differs_across_missing_sites_is_no_kernels_fault() {
+    # shellcheck disable=SC2086
+    record long $tokens
+    saved=$model
+    model=random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9
+    # shellcheck disable=SC2086
+    record short $tokens
+    model=$saved
+    ds diff "$dir/long.h5" "$dir/short.h5"
+    expect 1
+    has "$dir/out" "origins       rmsnorm/pinned or a kernel before it: final_norm in 1 layer"
+    has "$dir/out" "hyperparameter n_layers: 2 in A, 1 in B"
+    hasnt "$dir/out" "unstable:"
+}
+
 run_tests
