@@ -71,7 +71,8 @@ test_no_drift() {
 
 # Every op, also where inputs differ: each side's kernel gives its bits on its own inputs.
 test_every_op() {
-    record --kernels pinned,split+rope=fused+silu_mul=fused --batch 3 --slot middle --dump all --dump-rows 1000 --page-size 4
+    record --kernels pinned,split+rope=fused+silu_mul=fused --batch 3 --slot middle --dump all --dump-rows 1000 --page-size 4 \
+        --no-heal
     for site in 0,attn_norm 1,q_proj 1,q_rope 1,kv_write/k 1,attn_out 1,resid_attn 1,act 1,down logits; do
         ds explain "$dir/r.h5" $site -m $model --json
         expect 0
@@ -181,6 +182,12 @@ test_healed() {
         has "$dir/out" '"healed":true'
         has "$dir/out" '"kind":"rounding-order"'
     done
+    # Also where the rows of the pass that was not healed are dumped, with what their kernel read.
+    record --kernels pinned,split --batch 1 --dump all --dump-rows 1000 --force
+    ds explain "$dir/r.h5" 1,q_proj -m $model --json
+    has "$dir/out" '"healed":true'
+    has "$dir/out" '"kind":"rounding-order"'
+    record --kernels pinned,split --batch 1 --force
     ds explain "$dir/r.h5" 1,resid_attn -m $model
     expect 2
     has "$dir/err" "layer 1 resid_attn only inherits: in the pass that was healed"
