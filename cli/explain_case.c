@@ -425,12 +425,26 @@ static int saw_drift(const struct ds_trial_data *t, uint32_t site)
     return 0;
 }
 
+static int take_again(struct ds_case *c, const struct ds_trial_data *b, int healed,
+                      struct ds_error *err)
+{
+    c->side[DS_SIDE_B].t = b;
+    c->healed = healed;
+    c->e.n_rows = c->drifting_rows = c->undumped = c->differing_inputs = c->other_experts = 0;
+    if (c->choice >= 0 && ds_case_bind(c, err) != 0) /* other rows may be dumped there */
+        return -1;
+    return take_rows(c, err);
+}
+
 /* Rows that inherit a difference were healed in another trial of the arm, where the site's own error
- * shows: there its kernel read the reference's rows. */
+ * shows: there its kernel read the reference's rows. Rows that are explained by their own, unlike
+ * inputs (with_rows) are kept where no trial healed has any. */
 static int take_healed(struct ds_case *c, struct ds_error *err)
 {
+    const struct ds_trial_data *natural = c->side[DS_SIDE_B].t;
+    const int with_rows = c->e.n_rows > 0;
     size_t healed = 0;
-    for (size_t i = 0; i < c->s->n_trials && c->e.n_rows == 0; i++) {
+    for (size_t i = 0; i < c->s->n_trials && !(c->healed && c->e.n_rows); i++) {
         const struct ds_trial *info = c->s->info(c->s->ctx, i);
         if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm || info->healed_to != c->f.ref_arm)
             continue;
@@ -438,16 +452,11 @@ static int take_healed(struct ds_case *c, struct ds_error *err)
         if (!t)
             return -1;
         healed++;
-        if (!saw_drift(t, c->f.site))
-            continue;
-        c->side[DS_SIDE_B].t = t;
-        c->healed = 1;
-        c->drifting_rows = c->undumped = c->differing_inputs = c->other_experts = 0;
-        if (c->choice >= 0 && ds_case_bind(c, err) != 0) /* other rows are dumped there */
-            return -1;
-        if (take_rows(c, err) != 0)
+        if (saw_drift(t, c->f.site) && take_again(c, t, 1, err) != 0)
             return -1;
     }
+    if (with_rows && !(c->healed && c->e.n_rows))
+        return take_again(c, natural, 0, err);
     if (!healed || c->healed)
         return 0;
     ds_fail(err,
@@ -496,7 +505,8 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
         find_kernel(c, s);
         ds_case_look_for_ranks(c, s);
     }
-    if (take_rows(c, err) != 0 || (c->e.n_rows == 0 && take_healed(c, err) != 0))
+    if (take_rows(c, err) != 0 ||
+        ((c->e.n_rows == 0 || !c->inputs_equal) && take_healed(c, err) != 0))
         return -1;
     if (c->e.n_rows == 0)
         return not_dumped(c, err);

@@ -274,7 +274,8 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     if (x->judged) {
         ds_buf_printf(out, "%s: %s", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
         for (int s = 0; s < DS_SIDES; s++)
-            if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed)
+            if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed &&
+                !x->moved[s])
                 ds_buf_printf(out,
                               "; %c's own kernel does not give its bits from this row alone: they "
                               "depend on more",
@@ -369,6 +370,7 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "blas_core", text(c->e.side[side].core));
     json_object_set_new(j, "rows_in_call", json_integer(s->rows_least));
     json_object_set_new(j, "threads", json_integer(c->e.side[side].threads));
+    json_object_set_new(j, "moved_by_other_rows", whole(x->moved[side]));
     json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
     json_object_set_new(j, "order", order_json(&x->order[side]));
     if (!x->judged)

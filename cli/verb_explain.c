@@ -140,6 +140,37 @@ static int judge(struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
+/* Elements of a side that its own kernel gives otherwise when the other rows of the call hold
+ * something else. A kernel without a fixed order is not asked. */
+static int moved_by_others(struct ds_explanation *x, int side, struct ds_error *err)
+{
+    struct ds_explain e = x->c->e;
+    const size_t n = e.n_rows * (size_t)ds_explain_width(e.op, &e.shared);
+    char why[160];
+    if (!e.side[side].kernel || !x->order[side].fixed)
+        return 0;
+    float *y = ds_alloc_aligned(2 * n, sizeof *y, "replayed rows", err);
+    int rc = y ? 0 : -1;
+    for (e.others = 0; e.others < 2 && rc == 0; e.others++)
+        rc = ds_explain_replay(&e, side, e.side[side].kernel, 1, y + (size_t)e.others * n, why,
+                               sizeof why, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        x->moved[side] += ds_f32_bits(y[i]) != ds_f32_bits(y[n + i]);
+    free(y);
+    return rc < 0 ? -1 : 0;
+}
+
+static int ask_others(struct ds_explanation *x, struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++)
+        if (moved_by_others(x, s, err) != 0)
+            return -1;
+    for (int s = 0; s < DS_SIDES && x->judged; s++)
+        if (x->moved[s])
+            ds_explain_judge_others(&x->c->e, x->order, s, x->moved[s], &x->verdict);
+    return 0;
+}
+
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static int answer(const struct ds_explanation *x, struct ds_error *err)
@@ -181,6 +212,8 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         rc = measure_orders(&x, err);
     if (rc == 0)
         rc = judge(&x, err);
+    if (rc == 0)
+        rc = ask_others(&x, err);
     if (rc == 0 && x.reproducer)
         rc = ds_reproducer_write(&x, x.reproducer, ds_opt_flag(o, "force"), err);
     if (rc == 0)

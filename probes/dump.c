@@ -161,17 +161,42 @@ static int dump_causal_rows(struct ds_probe *p, const struct probe_ref *ref, uin
     return 0;
 }
 
+static int dump_inputs(struct ds_probe *p, const struct probe_ref *ref, uint32_t site, uint32_t row,
+                       struct ds_error *err);
+
+/* One side has no such row, as the sum of ranks where only one arm has ranks: there the kernel read
+ * what the other side's sum was made of. */
+static int is_one_sided(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
+                        uint32_t row)
+{
+    return p->site[site].launch == NO_LAUNCH ||
+           ds_hold_find(p->c.hold, ref->slot, site, &p->t.rows[p->call_first + row], 0) < 0;
+}
+
 static int dump_input(struct ds_probe *p, const struct probe_ref *ref, const struct probe_input *in,
                       uint32_t row, struct ds_error *err)
 {
     if (!p->site[in->from].held)
         return 0;
+    if (in->kind == DS_EDGE_ROW && is_one_sided(p, ref, in->from, row) &&
+        dump_inputs(p, ref, in->from, row, err) != 0)
+        return -1;
     if (in->kind == DS_EDGE_ROW)
         return dump_input_row(p, ref, in->from, row, err);
     if (in->kind == DS_EDGE_CAUSAL)
         return dump_causal_rows(p, ref, in->from, &p->t.rows[p->call_first + row], err);
     for (uint32_t i = 0; i < p->call_rows; i++)
         if (dump_input_row(p, ref, in->from, i, err))
+            return -1;
+    return 0;
+}
+
+static int dump_inputs(struct ds_probe *p, const struct probe_ref *ref, uint32_t site, uint32_t row,
+                       struct ds_error *err)
+{
+    const struct probe_input *in = p->inputs + p->links[site].first_input;
+    for (uint32_t k = 0; k < p->links[site].n_inputs; k++)
+        if (dump_input(p, ref, &in[k], row, err) != 0)
             return -1;
     return 0;
 }
@@ -185,11 +210,7 @@ int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct
     if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err) ||
         add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, at, held), err))
         return -1;
-    const struct probe_input *in = p->inputs + p->links[r->site].first_input;
-    for (uint32_t k = 0; k < p->links[r->site].n_inputs; k++)
-        if (dump_input(p, ref, &in[k], row, err))
-            return -1;
-    return 0;
+    return dump_inputs(p, ref, r->site, row, err);
 }
 
 int probe_dump_alone(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err)

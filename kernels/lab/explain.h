@@ -53,6 +53,7 @@ struct ds_explain {
     struct ds_explain_side side[DS_SIDES];
     struct ds_explain_row *rows;
     size_t n_rows;
+    int others; /* 1: the other rows of a call hold something else, four times as large */
 };
 
 /* Whether a row of this op can be brought into a call again. */
@@ -177,6 +178,7 @@ struct ds_explain_noise {
     uint64_t nonfinite[DS_SIDES];
     double
         ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
+    int block_bits[DS_SIDES], block_size[DS_SIDES]; /* ds_explain_blocks */
     char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
 };
 int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
@@ -187,6 +189,10 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
  * off f32 may be. text: "the terms k = 568..575 are missing", or "". */
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
                     char *text, size_t size, struct ds_error *err);
+
+/* explain_data.c: of a copy of rows (cache): whether all values of a side are whole steps of a scale
+ * that their block has, none further than a step from what was read. *bits 0: no. */
+void ds_explain_blocks(const struct ds_explain *e, int side, int *bits, int *size);
 
 /* ---- what follows (explain_judge.c; pure) ---------------------------------------------------- */
 
@@ -208,5 +214,9 @@ struct ds_explain_verdict {
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
                       const struct ds_explain_noise *noise, struct ds_explain_verdict *out);
+/* With other rows beside them, `moved` elements of a side came out otherwise: what replaces a claim
+ * that was made of the rows alone, unless the measured orders gave both sides. */
+void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,
+                             int side, uint64_t moved, struct ds_explain_verdict *out);
 
 #endif

@@ -153,6 +153,8 @@ static int fill_inputs(struct call *c, struct ds_error *err)
             return -1;
         for (int64_t r = 0; r < c->rows && n; r++)
             turned(c->in[i] + r * n, model->in[i], n, r);
+        for (int64_t j = 0; j < c->rows * n && e->others; j++)
+            c->in[i][j] *= 4.0f;
     }
     for (size_t j = 0; j < e->n_rows; j++) {
         const struct ds_explain_row *row = &e->rows[j];

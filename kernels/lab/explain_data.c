@@ -246,3 +246,60 @@ int ds_explain_data(const struct ds_explain *e, const double *exact, int side, d
         return 0;
     return other_terms(&l, err) < 0 ? -1 : 0;
 }
+
+/* ---- blocks of few bits ---------------------------------------------------------------------- */
+
+/* Scales by which the largest value, or the range, of a block may be cut into steps. */
+static const struct cut {
+    int bits, steps,
+        from_least; /* from_least: steps of (largest - least), counted from the least */
+} cuts[] = {{4, 7, 0}, {4, 8, 0}, {4, 15, 1}, {8, 127, 0}, {8, 128, 0}, {8, 255, 1}};
+
+/* Whether the block's values are whole steps, and within one step of x. */
+static int is_cut(const struct cut *c, const float *x, const float *y, int64_t n)
+{
+    double least = INFINITY, most = -INFINITY, largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(y[i]))
+            return 0;
+        least = fmin(least, (double)y[i]);
+        most = fmax(most, (double)y[i]);
+        largest = fmax(largest, fabs((double)y[i]));
+    }
+    const double base = c->from_least ? least : 0,
+                 step = (c->from_least ? most - least : largest) / c->steps;
+    for (int64_t i = 0; i < n && step > 0; i++) {
+        const double at = ((double)y[i] - base) / step;
+        if (!(fabs(at - rint(at)) <= 1e-3) || !(fabs((double)y[i] - (double)x[i]) <= 1.001 * step))
+            return 0;
+    }
+    return 1;
+}
+
+static int all_cut(const struct ds_explain *e, int side, const struct cut *c, int64_t size)
+{
+    const int64_t width = ds_explain_width(e->op, &e->shared);
+    int differs = 0;
+    for (size_t r = 0; r < e->n_rows; r++)
+        for (int64_t i = 0; i < width; i += size) {
+            const float *x = e->rows[r].input[side].in[0] + i, *y = e->rows[r].y[side] + i;
+            if (!is_cut(c, x, y, size))
+                return 0;
+            differs |= memcmp(x, y, (size_t)size * sizeof *x) != 0;
+        }
+    return differs;
+}
+
+void ds_explain_blocks(const struct ds_explain *e, int side, int *bits, int *size)
+{
+    const int64_t width = ds_explain_width(e->op, &e->shared);
+    *bits = *size = 0;
+    if (e->op != DS_OP_CACHE)
+        return;
+    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0] && *bits == 0; c++)
+        for (int64_t n = 256; n >= 8 && *bits == 0; n /= 2)
+            if (width % n == 0 && all_cut(e, side, &cuts[c], n)) {
+                *bits = cuts[c].bits;
+                *size = (int)n;
+            }
+}

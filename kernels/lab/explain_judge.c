@@ -120,13 +120,42 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
     return 0;
 }
 
-static int judge_sums(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+/* A copy into a format of blocks. */
+static int judge_blocks(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
+        if (!n->block_bits[s] || n->block_bits[DS_SIDE_A + DS_SIDE_B - s] == n->block_bits[s])
+            continue;
+        claim(
+            v, DS_EXPLAIN_LOWER_PRECISION, s,
+            "every value of %c is a whole number of steps of its block's scale, %d bits in blocks "
+            "of %d, and within a step of what was read",
+            name(s), n->block_bits[s], n->block_size[s]);
+        return 1;
+    }
+    return 0;
+}
+
+/* Partial sums in a format of so few bits show beside f32 orders: by far, or where the results are
+ * stored in 16 bits, so that every order is off by that, because orders alone change hardly any. */
+static int sums_show(const struct ds_explain *e, const struct ds_explain_noise *n,
+                     const struct ds_explain_range *r, int side)
+{
+    if (r->least > 8 * n->order_error.most)
+        return 1;
+    return e->side[side].dtype != DS_F32 && r->least > 1.25 * n->order_error.most &&
+           n->error[side] > 1.25 * n->order_error.most &&
+           n->difference > 4 * n->order_difference.most;
+}
+
+static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise *n,
+                      struct ds_explain_verdict *v)
 {
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--)
         for (int f = 0; f < DS_FORMAT_COUNT - DS_FORMAT_INPUTS; f++) {
             const struct ds_explain_range *r = &n->sums_error[f];
-            if (!(r->least > 8 * n->order_error.most) || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s) ||
-                n->beyond[s] || !(n->error[s] >= r->least / 2) || !(n->error[s] <= 2 * r->most))
+            if (!sums_show(e, n, r, s) || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s) || n->beyond[s] ||
+                !(n->error[s] >= r->least / 2) || !(n->error[s] <= 2 * r->most))
                 continue;
             claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
                   "%c is %.3g off the exact result: %s give %.3g to %.3g, f32 orders up to %.3g",
@@ -203,8 +232,8 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
                   (unsigned long long)n->nonfinite[s], n->elements, name(s));
             return;
         }
-    if (judge_unrounded(e, v) || judge_trees(order, v) || judge_few(n, v) ||
-        judge_formats(e->op, n, v) || judge_data(n, v) || judge_sums(n, v))
+    if (judge_unrounded(e, v) || judge_trees(order, v) || judge_blocks(n, v) || judge_few(n, v) ||
+        judge_formats(e->op, n, v) || judge_data(n, v) || judge_sums(e, n, v))
         return;
     if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
         claim(
@@ -232,4 +261,17 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
               "(%.3g) is more than two orders of addition differ by (up to %.3g): the formula is "
               "evaluated in another way",
               n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->difference, n->order_difference.most);
+}
+
+void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,
+                             int side, uint64_t moved, struct ds_explain_verdict *v)
+{
+    if (reproduced(&order[DS_SIDE_A], DS_SIDE_A) && reproduced(&order[DS_SIDE_B], DS_SIDE_B))
+        return;
+    claim(
+        v, DS_EXPLAIN_WRONG_DATA, side,
+        "a row of %c depends on what the other rows of its call hold: with others beside them %llu "
+        "of %llu elements come out otherwise",
+        name(side), (unsigned long long)moved,
+        (unsigned long long)(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared)));
 }

@@ -71,7 +71,8 @@ test_no_drift() {
 
 # Every op, also where inputs differ: each side's kernel gives its bits on its own inputs.
 test_every_op() {
-    record --kernels pinned,split+rope=fused+silu_mul=fused --batch 3 --slot middle --dump all --dump-rows 1000 --page-size 4
+    record --kernels pinned,split+rope=fused+silu_mul=fused --batch 3 --slot middle --dump all --dump-rows 1000 --page-size 4 \
+        --no-heal
     for site in 0,attn_norm 1,q_proj 1,q_rope 1,kv_write/k 1,attn_out 1,resid_attn 1,act 1,down logits; do
         ds explain "$dir/r.h5" $site -m $model --json
         expect 0
@@ -108,6 +109,47 @@ test_ranks() {
     has "$dir/out" '"words":"'
 }
 
+# A sum on one rank against the same on two: both sides' inputs are dumped, though only one has ranks.
+test_one_rank_against_two() {
+    four=random:llama,layers=1,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=512
+    for ranks in 1,2 2,1; do
+        record -m $four --kernels pinned --tp $ranks --batch 1 --force
+        ds explain "$dir/r.h5" -m $four
+        expect 0
+        has "$dir/out" "layer 0 o_proj: origin"
+        has "$dir/out" "their inputs are equal"
+        has "$dir/out" "explain: layer 0 o_proj: rounding-order: "
+    done
+    record -m $four --kernels pinned --tp 1,2 --batch 1 --dtype bf16 --force
+    ds explain "$dir/r.h5" -m $four
+    expect 0
+    has "$dir/out" "explain: layer 0 o_proj: lower-precision: B is "
+    has "$dir/out" ": bf16 partial sums give "
+}
+
+# A cache of blocks of few bits.
+test_blocks_of_few_bits() {
+    two=random:llama,layers=1,hidden=64,heads=2,kv_heads=2,ffn=128,vocab=512
+    for bits in 8 4; do
+        record -m $two --kernels pinned,pinned+cache=q$bits --batch 1 --force
+        ds explain "$dir/r.h5" -m $two
+        expect 0
+        has "$dir/out" "explain: layer 0 kv_write/k: lower-precision: every value of B is a whole number of steps of its block's scale, $bits bits in blocks of 32"
+    done
+}
+
+# One scale for the whole call: the row alone does not tell.
+test_row_depends_on_others() {
+    plugin=$(dirname "$driftscope")/specimens/specimens.so
+    [ -f "$plugin" ] || skip "the specimens are not built"
+    record --plugin "$plugin" --kernels pinned+matmul=call-scale --batch 1,2 --neighbours varied --tokens 30,31,32
+    ds explain "$dir/r.h5" -m $model --plugin "$plugin"
+    expect 0
+    has "$dir/out" "explain: layer 0 q_proj: wrong-data: a row of B depends on what the other rows of its call hold"
+    ds explain "$dir/r.h5" -m $model --plugin "$plugin" --json
+    has "$dir/out" '"kind":"wrong-data","why":"a row of B depends on'
+}
+
 # Experts: a row of one expert's call, the sum of experts, the one that every row passes; norms of each head.
 test_experts() {
     sizes=layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512,experts=8,top_k=2
@@ -140,6 +182,12 @@ test_healed() {
         has "$dir/out" '"healed":true'
         has "$dir/out" '"kind":"rounding-order"'
     done
+    # Also where the rows of the pass that was not healed are dumped, with what their kernel read.
+    record --kernels pinned,split --batch 1 --dump all --dump-rows 1000 --force
+    ds explain "$dir/r.h5" 1,q_proj -m $model --json
+    has "$dir/out" '"healed":true'
+    has "$dir/out" '"kind":"rounding-order"'
+    record --kernels pinned,split --batch 1 --force
     ds explain "$dir/r.h5" 1,resid_attn -m $model
     expect 2
     has "$dir/err" "layer 1 resid_attn only inherits: in the pass that was healed"
