@@ -163,21 +163,57 @@ static int same_choice(const struct ds_launch_info *a, const struct ds_launch_in
            strncmp(a->algo, b->algo, sizeof a->algo) == 0;
 }
 
+/* The launch choice for so many rows: 1; 0 when there is none that says anything. */
+static int choice_of(struct ds_check *c, int64_t rows, int threads, struct ds_launch_info *info)
+{
+    struct ds_segment seg;
+    struct ds_call call = ds_rows_call(c, &seg, 0, rows);
+    call.threads = threads;
+    int rc = ds_subject_describe(c->subject, &call, info, c->err);
+    return rc == 1 ? says_something(info) : rc;
+}
+
+/* The row counts between LISTED and MOST_ROWS where the choice changes: looked for in steps, then by
+ * halves, without launching. A change that is taken back within a step is not found. */
+static int add_far_boundaries(struct ds_check *c, int threads, struct counts *k)
+{
+    enum { STEP = 16, MOST = 12 };
+    struct ds_launch_info at[2], middle;
+    int rc = choice_of(c, LISTED, threads, &at[0]), found = 0;
+    for (int64_t low = LISTED; rc == 1 && low < MOST_ROWS && found < MOST; low += STEP) {
+        int64_t below = low, above = low + STEP;
+        rc = choice_of(c, above, threads, &at[1]);
+        if (rc != 1 || same_choice(&at[0], &at[1]))
+            continue;
+        while (above - below > 1 && rc == 1) {
+            const int64_t half = (below + above) / 2;
+            rc = choice_of(c, half, threads, &middle);
+            if (same_choice(&at[0], &middle))
+                below = half;
+            else
+                above = half;
+        }
+        add_count(k, below);
+        add_count(k, above);
+        found++;
+        at[0] = at[1];
+    }
+    return rc < 0 ? -1 : 0;
+}
+
 /* The boundaries of each launch choice first, then powers of two, then the rest in ascending order:
  * what the budget leaves out is what is least likely to matter. */
 static int order_counts(struct ds_check *c, int threads, struct counts *k)
 {
     struct ds_launch_info last, info;
+    const int describes = ds_subject_kernel(c->subject)->describe != NULL;
     k->n = 0;
     add_count(k, 1);
-    for (int i = 0; ds_subject_kernel(c->subject)->describe && i < N_COUNTS; i++) {
-        struct ds_segment seg;
-        struct ds_call call = ds_rows_call(c, &seg, 0, count_at(i));
-        call.threads = threads;
-        int rc = ds_subject_describe(c->subject, &call, &info, c->err);
+    for (int i = 0; describes && i < N_COUNTS; i++) {
+        int rc = choice_of(c, count_at(i), threads, &info);
         if (rc < 0)
             return -1;
-        if (rc == 0 || !says_something(&info))
+        if (rc == 0)
             break;
         if (i && !same_choice(&last, &info)) {
             add_count(k, count_at(i - 1));
@@ -187,6 +223,8 @@ static int order_counts(struct ds_check *c, int threads, struct counts *k)
     }
     for (int64_t rows = 1; rows <= MOST_ROWS; rows *= 2)
         add_count(k, rows);
+    if (describes && add_far_boundaries(c, threads, k) != 0)
+        return -1;
     for (int i = 0; i < N_COUNTS; i++)
         add_count(k, count_at(i));
     return 0;

@@ -67,12 +67,19 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
 struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
                                   uint64_t seed, struct ds_error *err)
 {
+    return ds_subject_new_weights(k, shape, seed, DS_CONTENT_PLAIN, err);
+}
+
+struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struct ds_shape *shape,
+                                          uint64_t seed, int weights, struct ds_error *err)
+{
     struct ds_subject *s = ds_calloc(1, sizeof *s, "subject", err);
     if (!s)
         return NULL;
     s->p.kernel = k;
     s->p.shape = shape;
     s->p.seed = seed;
+    s->p.weights = weights;
     s->ops = ops_of(k->op);
     ds_arena_begin(&s->p.arena, DS_POISON_NAN);
     if ((s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||

@@ -88,6 +88,9 @@ int ds_subject_known(int op);
  * borrowed for its life. seed: of the pool. */
 struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
                                   uint64_t seed, struct ds_error *err);
+/* The same with weights (matmul, rmsnorm) of another content than plain, row r that of slot r. */
+struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struct ds_shape *shape,
+                                          uint64_t seed, int weights, struct ds_error *err);
 void ds_subject_free(struct ds_subject *s);
 
 const struct ds_kernel *ds_subject_kernel(const struct ds_subject *s);
@@ -138,6 +141,7 @@ struct ds_subject_parts {
     const struct ds_kernel *kernel;
     const struct ds_shape *shape;
     uint64_t seed;
+    int weights; /* enum ds_content */
     struct ds_arena arena;
     union ds_any_args args;
     void *own; /* of the builder */

@@ -57,7 +57,7 @@ static float *shared(struct ds_subject_parts *p, const char *name, int64_t rows,
     float *w = ds_arena_place(&p->arena, name, DS_ARRAY_IN, 4, rows, cols, cols,
                               rows * cols % 16 ? DS_PLACE_END : 0, err);
     for (int64_t r = 0; w && r < rows; r++)
-        ds_content_row(w + r * cols, cols, p->seed, stream, -1, (int32_t)r, DS_CONTENT_PLAIN);
+        ds_content_row(w + r * cols, cols, p->seed, stream, -1, (int32_t)r, p->weights);
     return w;
 }
 

@@ -82,6 +82,8 @@ static void run_fakes(const struct fake *f, size_t n)
                               .launch = f[i].launch};
         if (k.op == DS_OP_CUSTOM)
             k.declare = declare_axpy;
+        if (f[i].launch == far_away)
+            k.describe = far_away_describe;
         if (f[i].launch == uses_scratch)
             k.scratch_bytes = some_scratch;
         struct ds_check_result r = check(&k, f[i].op == DS_OP_MATMUL ? "n=24,k=48" : "width=48");
@@ -112,6 +114,8 @@ static void test_other_bits(void **state)
          "row 0 of 1 row packed at a 64-byte boundary against offset 1, gap 0", NULL, 0},
         {"at-100-rows", at_100_rows, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_BATCH,
          DS_PROPERTY_BATCH, "of 100 rows against row", NULL, 0},
+        {"far-away", far_away, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_BATCH, DS_PROPERTY_BATCH,
+         "of 333 rows", NULL, 0},
         {"by-history", by_history, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_REPEAT,
          DS_PROPERTY_REPEAT, "row 0 of 1 row again, after a call with more rows", NULL,
          BIT(BATCH) | BIT(NEIGHBOURS) | BIT(THREADS) | BIT(ALIGNMENT)},
@@ -136,10 +140,14 @@ static void test_wrong_results(void **state)
          "tiny values: row 0 of 1", NULL, 0},
         {"gives-minus-zero", gives_minus_zero, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER,
          DS_PROPERTY_SPECIAL, "zero values: row 0 of 1, element 0 is -0 where 0 is exact", NULL, 0},
+        {"skips-zeros", skips_zeros, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, DS_PROPERTY_SPECIAL,
+         "zero values, NaN weights: row 0 of 1, element 0 is 0 where nan", NULL, 0},
+        {"flushes-weights", flushes_weights, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, DS_PROPERTY_SPECIAL,
+         "plain values, tiny weights: row 0 of 1", NULL, 0},
         {"loses-minus-zero", loses_minus_zero, DS_OP_ADD, DS_CLAIM_ALL, NEVER, DS_PROPERTY_SPECIAL,
          "is 0 where -0 is exact", NULL, 0},
         {"keeps-weights", keeps_weights, DS_OP_RMSNORM, DS_CLAIM_ALL, DS_PROPERTY_SIZES,
-         DS_PROPERTY_SIZES, "width=48: row 0 of 1, element", NULL, 0},
+         DS_PROPERTY_SIZES, "width=48: row 0 of 1, element", NULL, BIT(SPECIAL)},
     };
     (void)state;
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
