@@ -34,6 +34,27 @@ static uint32_t own_arm(const struct ds_render *r, uint32_t arm)
     return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
 }
 
+/* Where it differs, what it is and why; null where the values that tell it are not in the record. */
+static void add_evidence(json_t *j, const struct ds_finding *f)
+{
+    json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
+    json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
+    json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
+    json_object_set_new(j, "at_positions", text(f->at_positions));
+    json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
+    json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_object_set_new(j, "beyond_rounding",
+                        f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
+                                                      : json_null());
+    json_object_set_new(j, "value_rows", json_integer(f->value_rows));
+    json_object_set_new(j, "profile_rows",
+                        json_integer(f->mask_rows ? f->mask_rows : f->value_rows));
+    json_object_set_new(j, "values_equal",
+                        json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
+    json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
+    json_object_set_new(j, "evidence", text(f->why));
+}
+
 json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
 {
     if (!f->found)
@@ -68,22 +89,7 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());
     json_object_set_new(j, "rms", f->sized ? real(f->rms) : json_null());
     json_object_set_new(j, "relative_rms", f->sized ? real(f->relative_rms) : json_null());
-    json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
-    json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
-    json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
-    json_object_set_new(j, "at_positions", text(f->at_positions));
-    json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
-    json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
-    json_object_set_new(j, "beyond_rounding",
-                        f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
-                                                      : json_null());
-    json_object_set_new(j, "value_rows", json_integer(f->value_rows));
-    json_object_set_new(j, "profile_rows",
-                        json_integer(f->mask_rows ? f->mask_rows : f->value_rows));
-    json_object_set_new(j, "values_equal",
-                        json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
-    json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
-    json_object_set_new(j, "evidence", text(f->why));
+    add_evidence(j, f);
     json_object_set_new(j, "digest", digest(f->digest));
     json_object_set_new(j, "reference_digest", digest(f->ref_digest));
     json_object_set_new(j, "launch", launch_json(f->launch, f->blas_core));
@@ -386,6 +392,11 @@ static json_t *origins_json(const struct ds_render *r)
             json_object_set_new(added, "max_ulp", whole(o->max_ulp));
         }
         json_object_set_new(j, "added", added);
+        if (o->at.found) {
+            json_object_set_new(j, "evidence_pass", json_string(o->healed ? "heal" : "natural"));
+            json_object_set_new(j, "rows", json_integer(o->at.rows));
+            add_evidence(j, &o->at);
+        }
         json_array_append_new(list, j);
     }
     return list;

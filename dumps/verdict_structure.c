@@ -42,9 +42,10 @@ static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref,
 }
 
 static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
-                               uint32_t row, uint64_t digest)
+                               const struct chosen *c, uint32_t row, uint64_t digest)
 {
-    const struct arm_table *mine = &a->arms[f->arm], *ref = &a->arms[f->ref_arm];
+    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = &a->arms[f->ref_arm],
+                           *read = c->healed ? ref : mine; /* what the kernel was given */
     const struct ds_site *s = &a->h->sites[f->site];
     const struct ds_row_key *key = &a->keys[row];
     struct place best = {NOWHERE, 0};
@@ -52,7 +53,7 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
     for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
         if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
             both_have(mine, ref, a->in_from[e]) &&
-            has(mine, (size_t)a->in_from[e] * a->n_rows + row, digest))
+            has(read, (size_t)a->in_from[e] * a->n_rows + row, digest))
             return (struct place){INPUT, 0};
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
@@ -112,7 +113,7 @@ static void find_misplaced(const struct ds_analysis *a, const struct ds_finding 
         size_t cell = (size_t)f->site * a->n_rows + i;
         if ((c->labels[cell] & LABEL_MASK) != c->label)
             continue;
-        struct place p = find_place(a, f, i, a->arms[f->arm].digest[cell]);
+        struct place p = find_place(a, f, c, i, chosen_table(a, f->arm, c)->digest[cell]);
         size_t k = 0;
         rows++;
         while (k < n && (votes[k].what != p.what || votes[k].number != p.number))
