@@ -297,6 +297,11 @@ static int compare_row(struct ds_probe *p, const struct probe_rows *r, uint32_t 
         p->isa->nonfinite(p->site[r->site].dtype, probe_row_bytes(p, r, i), r->row_bytes) &&
         probe_nonfinite(p, r, i, err))
         return -1;
+    /* What padding left in a cache nobody should read: if the first drift is that somebody does, it is told
+     * from these bytes. */
+    if (!differs && !equal && key->kind == DS_ROW_PAD && p->site[r->site].causal_source &&
+        p->first_site == NO_SITE && p->c.dump != DS_DUMP_NONE && !p->heal)
+        return probe_keep_row(p, r, i, err);
     if (p->heal) {
         if (differs)
             heal_row(p, r, i, (uint32_t)healer);
