@@ -33,6 +33,27 @@ uint32_t ds_json_own_arm(const struct ds_render *r, uint32_t arm)
     return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
 }
 
+/* Where it differs, what it is and why; null where the values that tell it are not in the record. */
+void ds_json_evidence(json_t *j, const struct ds_finding *f)
+{
+    json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
+    json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
+    json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
+    json_object_set_new(j, "at_positions", text(f->at_positions));
+    json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
+    json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_object_set_new(j, "beyond_rounding",
+                        f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
+                                                      : json_null());
+    json_object_set_new(j, "value_rows", json_integer(f->value_rows));
+    json_object_set_new(j, "profile_rows",
+                        json_integer(f->mask_rows ? f->mask_rows : f->value_rows));
+    json_object_set_new(j, "values_equal",
+                        json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
+    json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
+    json_object_set_new(j, "evidence", text(f->why));
+}
+
 json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
 {
     if (!f->found)
@@ -67,22 +88,7 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());
     json_object_set_new(j, "rms", f->sized ? real(f->rms) : json_null());
     json_object_set_new(j, "relative_rms", f->sized ? real(f->relative_rms) : json_null());
-    json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
-    json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
-    json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());
-    json_object_set_new(j, "at_positions", text(f->at_positions));
-    json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
-    json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
-    json_object_set_new(j, "beyond_rounding",
-                        f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
-                                                      : json_null());
-    json_object_set_new(j, "value_rows", json_integer(f->value_rows));
-    json_object_set_new(j, "profile_rows",
-                        json_integer(f->mask_rows ? f->mask_rows : f->value_rows));
-    json_object_set_new(j, "values_equal",
-                        json_boolean(f->sized && (f->flags & DS_DRIFT_VALUES_EQUAL)));
-    json_object_set_new(j, "kind", text(ds_kind_name(f->kind)));
-    json_object_set_new(j, "evidence", text(f->why));
+    ds_json_evidence(j, f);
     json_object_set_new(j, "digest", digest(f->digest));
     json_object_set_new(j, "reference_digest", digest(f->ref_digest));
     json_object_set_new(j, "launch", launch_json(f->launch, f->blas_core));

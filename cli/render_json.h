@@ -11,6 +11,8 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f);
 /* The arm's number in the record that it belongs to. */
 uint32_t ds_json_own_arm(const struct ds_render *r, uint32_t arm);
 /* render_json_sizes.c: growth by layer; error added, site by site; independent origins; range, or null. */
+/* Adds where a finding differs, what it is and why. */
+void ds_json_evidence(json_t *j, const struct ds_finding *f);
 json_t *ds_json_growth(const struct ds_verdict *v);
 json_t *ds_json_added(const struct ds_verdict *v);
 json_t *ds_json_origins(const struct ds_render *r);

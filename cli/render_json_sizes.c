@@ -83,6 +83,11 @@ json_t *ds_json_origins(const struct ds_render *r)
             json_object_set_new(added, "max_ulp", whole(o->max_ulp));
         }
         json_object_set_new(j, "added", added);
+        if (o->at.found) {
+            json_object_set_new(j, "evidence_pass", json_string(o->healed ? "heal" : "natural"));
+            json_object_set_new(j, "rows", json_integer(o->at.rows));
+            ds_json_evidence(j, &o->at);
+        }
         json_array_append_new(list, j);
     }
     return list;

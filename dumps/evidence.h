@@ -8,11 +8,19 @@
 #include "dumps/verdict_internal.h"
 
 /* Which drift entries of a site are meant: those whose reference row has that phase (-1: any), and
- * that label (-1: every drift). labels NULL: all. */
+ * that label (-1: every drift). labels NULL: all. healed: those of these heal trials, where every row had
+ * the reference's inputs, and labels are theirs; NULL: of the arm's natural trials. */
 struct chosen {
     const uint8_t *labels;
     int phase, label;
+    const struct heal_table *healed;
 };
+
+static inline const struct arm_table *chosen_table(const struct ds_analysis *a, uint32_t arm,
+                                                   const struct chosen *c)
+{
+    return c->healed ? &c->healed->t : &a->arms[arm];
+}
 
 /* The number of the row that this entry of an arm's trial is about, if it is of the comparison of
  * `arm` with `ref` at `site` and is chosen; else NONE. */

@@ -46,6 +46,9 @@ struct ds_structure_row {
      * row itself sees keys 0..position; later ones are there to be tried. NULL: not known. */
     const float *const *k, *const *v;
     uint32_t n_keys;
+    /* Cached rows of padding before the first token, which nobody should see; in order. */
+    const float *const *pad_k, *const *pad_v;
+    uint32_t n_pads;
     /* a sum's terms, [width] each, and their factors; NULL: not at hand */
     const float *term[DS_STRUCTURE_TERMS];
     float term_weight[DS_STRUCTURE_TERMS];

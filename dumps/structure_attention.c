@@ -22,6 +22,7 @@ enum family {
     BUT_AT,  /* all but the one at n */
     BEYOND,  /* n more, of later positions */
     EMPTY,   /* n more that hold zeros */
+    PADS,    /* the last n of padding before the first token, too */
     ONE_HEAD /* all, but every head reads cached head n */,
     MODULO /* all; head h reads cached head h % kv_heads */,
     REVERSE, /* all; cached heads from the last to the first */
@@ -84,18 +85,21 @@ static int attend(const struct task *t, size_t r, uint32_t head, const struct ke
     const float *q = row->input + head * d;
     double sum = 0, most = -INFINITY, scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
     int64_t last = (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
-    if (last >= (int64_t)row->n_keys)
+    const int64_t pads = k->family == PADS ? k->n : 0;
+    if (last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
         return -1;
     for (uint32_t c = 0; c < d; c++)
         out[c] = 0;
-    for (int64_t key = 0; key <= last; key++) {
+    for (int64_t key = -pads; key <= last; key++) {
         double score = 0;
         if (!sees(k, row->position, key))
             continue;
-        if (!row->k[key] || !row->v[key])
+        const float *key_row = key < 0 ? row->pad_k[row->n_pads + key] : row->k[key],
+                    *value_row = key < 0 ? row->pad_v[row->n_pads + key] : row->v[key];
+        if (!key_row || !value_row)
             return -1;
         for (uint32_t c = 0; c < d; c++)
-            score += (double)q[c] * (double)row->k[key][at + c];
+            score += (double)q[c] * (double)key_row[at + c];
         score *= scale;
         if (score > most) { /* what was added so far shrinks */
             double shrink = exp(most - score);
@@ -107,7 +111,7 @@ static int attend(const struct task *t, size_t r, uint32_t head, const struct ke
         double weight = exp(score - most);
         sum += weight;
         for (uint32_t c = 0; c < d; c++)
-            out[c] += weight * (double)row->v[key][at + c];
+            out[c] += weight * (double)value_row[at + c];
     }
     if (k->family == EMPTY) {
         double top = most > 0 ? most : 0;
@@ -182,6 +186,12 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         break;
     case EMPTY:
         snprintf(text, size, "%lld empty key%s too", n, s);
+        break;
+    case PADS:
+        if (n == 1)
+            snprintf(text, size, "1 padding key too (position -1)");
+        else
+            snprintf(text, size, "%lld padding keys too (positions %lld to -1)", n, -n);
         break;
     case ONE_HEAD:
         snprintf(text, size, "every head reads cached head %lld", n);
@@ -347,6 +357,10 @@ static void try_sets(struct task *t, const struct keys *ref, size_t last)
     int64_t most = t->rows[last].position + 1;
     if (ref->family != ALL)
         claim_keys(t, &plain, ref);
+    for (int64_t n = t->rows[last].n_pads; n >= 1 && ref->family == ALL && !t->best->found; n--) {
+        struct keys padding = {PADS, n, 1};
+        claim_keys(t, &padding, ref);
+    }
     for (size_t f = 0; f < sizeof alone / sizeof *alone && most < MOST_KEYS; f++)
         for (int64_t n = alone[f] == BUT_AGO || alone[f] == BUT_AT ? 0 : 1;
              n <= most && !t->best->found; n++) {

@@ -190,6 +190,10 @@ struct ds_origin {
     double relative_rms; /* error added, at the site of a comparison where it is largest */
     int32_t largest_layer;
     uint64_t max_ulp;
+    /* At `site`: what it is, from the trials in which every row had the reference's inputs
+     * (healed) or from natural ones. found 0: no row there. */
+    struct ds_finding at;
+    int healed;
 };
 
 /* Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural

@@ -253,6 +253,10 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
 /* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
 int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
                  struct ds_error *err);
+/* Kind and evidence of every independent origin, from heal trials where there are any: the first drift is
+ * known. labels: scratch. */
+int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels,
+                 struct ds_error *err);
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 int find_nonfinite(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 

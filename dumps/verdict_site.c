@@ -114,7 +114,7 @@ static int profile_site(const struct ds_analysis *a, const uint8_t *labels,
                         struct ds_site_profile *out, struct ds_error *err)
 {
     struct evidence e;
-    const struct chosen alike = {labels, -1, out->at.label};
+    const struct chosen alike = {labels, -1, out->at.label, NULL};
     if (profile_rows(a, &out->at, &alike, out, err) != 0 ||
         evidence_open(a, &out->at, &alike, terms_added(a, &out->at), &e, err) != 0)
         return -1;

@@ -56,7 +56,8 @@ static void sum_site(const struct ds_analysis *a, const struct ds_trial_data *d,
     for (size_t i = 0; i < d->n_drifts; i++) {
         uint32_t row = chosen_row(a, d, &d->drifts[i], arm, ref, site, c);
         if (row != NONE)
-            add_drift(&d->drifts[i], row, row_width(&a->arms[arm], site * a->n_rows + row), z);
+            add_drift(&d->drifts[i], row,
+                      row_width(chosen_table(a, arm, c), site * a->n_rows + row), z);
     }
 }
 
@@ -67,8 +68,9 @@ static void sum_arm(const struct ds_analysis *a, uint32_t arm, uint32_t ref, uin
     memset(z, 0, sizeof *z);
     if (d)
         sum_site(a, d, arm, ref, site, c, z);
-    for (uint32_t k = 0; z->rows == 0 && k < a->arms[arm].n_trials; k++) {
-        d = a->src->get(a->src->ctx, a->arms[arm].trials[k], NULL);
+    const struct arm_table *t = chosen_table(a, arm, c);
+    for (uint32_t k = 0; z->rows == 0 && k < t->n_trials; k++) {
+        d = a->src->get(a->src->ctx, t->trials[k], NULL);
         if (d)
             sum_site(a, d, arm, ref, site, c, z);
     }
@@ -103,13 +105,14 @@ static uint64_t rows_compared(const struct ds_analysis *a, const struct ds_findi
 /* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
  * kind is judged by the rows that drift as the first one does: one that inherited its difference
  * shows what came before, not what this kernel does. */
-static int size_rows(const struct ds_analysis *a, const uint8_t *labels, int phase,
-                     struct ds_finding *f, struct ds_error *err)
+static int size_rows(const struct ds_analysis *a, const struct heal_table *healed,
+                     const uint8_t *labels, int phase, struct ds_finding *f, struct ds_error *err)
 {
     struct size z, own;
     struct ds_structure structure;
     struct evidence e;
-    const struct chosen all = {labels, phase, -1}, alike = {labels, phase, f->label};
+    const struct chosen all = {labels, phase, -1, healed},
+                        alike = {labels, phase, f->label, healed};
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &all, &z);
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &alike, &own);
     if (evidence_open(a, f, &alike, terms_added(a, f), &e, err) != 0)
@@ -162,14 +165,78 @@ int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_fi
     label_pair(a, f->arm, f->ref_arm, labels);
     a->shape_mismatch = shapes; /* counted when the pair was compared */
     a->tokens_cut = tokens;
-    return size_rows(a, labels, phase, f, err);
+    return size_rows(a, NULL, labels, phase, f, err);
+}
+
+/* ---- independent origins --------------------------------------------------------------------- */
+
+/* The first row at the origin's site that its kernel is to blame for. */
+static size_t origin_cell(const struct ds_analysis *a, const struct ds_origin *o,
+                          const uint8_t *labels)
+{
+    const struct arm_table *t = &a->arms[o->arm], *r = &a->arms[o->ref_arm];
+    for (size_t i = 0; i < a->n_rows; i++) {
+        size_t cell = o->site * a->n_rows + i;
+        if ((labels[cell] & LABEL_MASK) == DS_LABEL_ORIGIN && t->state[cell] != CELL_ABSENT &&
+            r->state[cell] != CELL_ABSENT &&
+            strcmp(a->kernels[t->kernel[cell]].variant, o->variant) == 0)
+            return cell;
+    }
+    return SIZE_MAX;
+}
+
+/* Labels of the pair on equal inputs where a heal trial has them, else the natural ones. */
+static const struct heal_table *label_origins(struct ds_analysis *a, uint32_t arm, uint32_t ref,
+                                              uint8_t *labels)
+{
+    const struct heal_table *h = healed_table(a, arm, ref);
+    uint64_t shapes = a->shape_mismatch, tokens = a->tokens_cut;
+    if (!h)
+        label_pair(a, arm, ref, labels);
+    else if (arm == ref)
+        label_unstable(a, h, labels);
+    else
+        label_healed(a, h, labels);
+    a->shape_mismatch = shapes; /* counted when the pair was compared */
+    a->tokens_cut = tokens;
+    return h;
+}
+
+int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, struct ds_error *err)
+{
+    const struct heal_table *h = NULL;
+    const struct ds_origin *last = NULL;
+    for (size_t i = 0; i < v->n_origins; i++) {
+        struct ds_origin *o = &v->origins[i];
+        if (v->first.found && o->site == v->first.site && o->arm == v->first.arm &&
+            o->ref_arm == v->first.ref_arm && strcmp(o->variant, v->first.variant) == 0 &&
+            v->first.kind != DS_KIND_UNKNOWN) {
+            o->at = v->first; /* one answer, not two */
+            continue;
+        }
+        if (!last || last->arm != o->arm || last->ref_arm != o->ref_arm)
+            h = label_origins(a, o->arm, o->ref_arm, labels);
+        last = o;
+        const size_t cell = origin_cell(a, o, labels);
+        if (cell == SIZE_MAX)
+            continue;
+        describe_cell(a, o->arm, o->ref_arm, labels, cell, -1, &o->at);
+        o->at.factor = o->factor;
+        o->at.value = o->value;
+        o->healed = h != NULL;
+        if (h)
+            o->at.trial = h->t.trials[0];
+        if (size_rows(a, h, labels, -1, &o->at, err) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
-    const struct chosen all = {NULL, -1, -1};
+    const struct chosen all = {NULL, -1, -1, NULL};
     if (!v->first.found || a->h->n_layers <= 0)
         return 0;
     /* A record may claim any number of layers; each that counts has a site. */

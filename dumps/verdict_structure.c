@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEYS = 2048, KEYS_AHEAD = 8, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
+enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 8, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
 
 /* ---- rows in the wrong place ----------------------------------------------------------------- */
 
@@ -42,9 +42,10 @@ static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref,
 }
 
 static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
-                               uint32_t row, uint64_t digest)
+                               const struct chosen *c, uint32_t row, uint64_t digest)
 {
-    const struct arm_table *mine = &a->arms[f->arm], *ref = &a->arms[f->ref_arm];
+    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = &a->arms[f->ref_arm],
+                           *read = c->healed ? ref : mine; /* what the kernel was given */
     const struct ds_site *s = &a->h->sites[f->site];
     const struct ds_row_key *key = &a->keys[row];
     struct place best = {NOWHERE, 0};
@@ -52,7 +53,7 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
     for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
         if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
             both_have(mine, ref, a->in_from[e]) &&
-            has(mine, (size_t)a->in_from[e] * a->n_rows + row, digest))
+            has(read, (size_t)a->in_from[e] * a->n_rows + row, digest))
             return (struct place){INPUT, 0};
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
@@ -112,7 +113,7 @@ static void find_misplaced(const struct ds_analysis *a, const struct ds_finding 
         size_t cell = (size_t)f->site * a->n_rows + i;
         if ((c->labels[cell] & LABEL_MASK) != c->label)
             continue;
-        struct place p = find_place(a, f, i, a->arms[f->arm].digest[cell]);
+        struct place p = find_place(a, f, c, i, chosen_table(a, f->arm, c)->digest[cell]);
         size_t k = 0;
         rows++;
         while (k < n && (votes[k].what != p.what || votes[k].number != p.number))
@@ -148,15 +149,16 @@ struct gathered {
     struct loaded *loaded;
     size_t n_loaded, cap_loaded;
     const float **keys[2]; /* cached rows of one request by position */
-    uint32_t n_keys;
+    const float **pads[2]; /* those of padding before it, which this side alone may have */
+    uint32_t n_keys, n_pads;
 };
 
-/* The values of a row at a site in the reference arm, as long as g. NULL: not at hand. */
-static int load(struct gathered *g, uint32_t site, uint32_t row, uint32_t width, const float **out,
-                struct ds_error *err)
+/* The values of a row at a site in an arm, as long as g. NULL: not at hand. */
+static int load_of(struct gathered *g, uint32_t arm, uint32_t site, uint32_t row, uint32_t width,
+                   const float **out, struct ds_error *err)
 {
     const struct ds_analysis *a = g->e->a;
-    const struct arm_table *t = &a->arms[g->e->f->ref_arm];
+    const struct arm_table *t = &a->arms[arm];
     size_t cell = (size_t)site * a->n_rows + row;
     *out = NULL;
     if (t->state[cell] != CELL_STABLE)
@@ -181,6 +183,13 @@ static int load(struct gathered *g, uint32_t site, uint32_t row, uint32_t width,
     return 0;
 }
 
+/* In the reference arm: what both read. */
+static int load(struct gathered *g, uint32_t site, uint32_t row, uint32_t width, const float **out,
+                struct ds_error *err)
+{
+    return load_of(g, g->e->f->ref_arm, site, row, width, out, err);
+}
+
 /* The input that has the output's shape: what is normalised, rotated, or asks for keys. */
 static uint32_t main_input(const struct ds_analysis *a, uint32_t site, uint32_t width)
 {
@@ -197,6 +206,37 @@ static uint32_t cached_input(const struct ds_analysis *a, uint32_t site, const c
         if (a->in_kind[e] == DS_EDGE_CAUSAL && strcmp(a->h->sites[a->in_from[e]].part, part) == 0)
             return a->in_from[e];
     return NONE;
+}
+
+static int is_pad_of(const struct ds_row_key *key, int32_t request)
+{
+    return key->request == request && key->position < 0 && key->occurrence == 0;
+}
+
+/* What padding before the request left in the cache of this side; keys are in ascending order. */
+static int load_pads(struct gathered *g, uint32_t k, uint32_t v, int32_t request,
+                     struct ds_error *err)
+{
+    const struct ds_analysis *a = g->e->a;
+    const uint32_t arm = g->e->f->arm, width = a->h->sites[k].width;
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        n += is_pad_of(&a->keys[i], request) && a->arms[arm].row[i] != NONE;
+    if (n == 0 || n > MOST_PADS)
+        return 0;
+    for (int side = 0; side < 2; side++)
+        if (!(g->pads[side] = ds_calloc(n, sizeof *g->pads[side], "cached rows", err)))
+            return -1;
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        if (!is_pad_of(&a->keys[i], request) || a->arms[arm].row[i] == NONE)
+            continue;
+        if (load_of(g, arm, k, i, width, &g->pads[0][at], err) != 0 ||
+            load_of(g, arm, v, i, width, &g->pads[1][at], err) != 0)
+            return -1;
+        at++;
+    }
+    g->n_pads = n;
+    return 0;
 }
 
 /* Keys and values of the first row's request. */
@@ -223,12 +263,17 @@ static int load_keys(struct gathered *g, struct ds_error *err)
             load(g, v, i, width, &g->keys[1][key->position], err) != 0)
             return -1;
     }
+    if (load_pads(g, k, v, request, err) != 0)
+        return -1;
     g->site.kv_heads = width / (uint32_t)a->h->head_dim;
     for (size_t r = 0; r < g->e->n_rows; r++)
         if (a->keys[g->e->rows[r].row].request == request) {
             g->rows[r].k = g->keys[0];
             g->rows[r].v = g->keys[1];
             g->rows[r].n_keys = g->n_keys;
+            g->rows[r].pad_k = g->pads[0];
+            g->rows[r].pad_v = g->pads[1];
+            g->rows[r].n_pads = g->n_pads;
         }
     return 0;
 }
@@ -359,6 +404,8 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     free(g->loaded);
     free(g->keys[0]);
     free(g->keys[1]);
+    free(g->pads[0]);
+    free(g->pads[1]);
     free(g);
     if (rc != 0)
         return -1;

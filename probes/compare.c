@@ -194,14 +194,31 @@ static int dump_wanted(const struct ds_probe *p, uint32_t site, int origin)
     }
 }
 
-/* Whether one more row of a site is dumped: the first dump_rows (when healing one: many sites drift
- * on their own, and a row of each shows what the others would), and after them one that is four
- * times as far off as all before it, at most as many again. One wrong row among many that are only
- * rounded otherwise must be there to be looked at. */
-static int has_room(const struct ds_probe *p, struct probe_links *s, const struct ds_drift *d)
+/* Whether a site is the first of its stage and part that drifts in this trial. */
+static int leads(const struct ds_probe *p, uint32_t site)
 {
+    struct probe_links *s = &p->links[site];
+    if (s->leads)
+        return s->leads == 1;
+    s->leads = 1;
+    for (uint32_t i = 0; i < site && s->leads == 1; i++)
+        if (p->links[i].leads == 1 && strcmp(p->c.sites[i].stage, p->c.sites[site].stage) == 0 &&
+            strcmp(p->c.sites[i].part, p->c.sites[site].part) == 0)
+            s->leads = 2;
+    return s->leads == 1;
+}
+
+/* Whether one more row of a site is dumped: the first dump_rows, and after them one that is four
+ * times as far off as all before it, at most as many again. One wrong row among many that are only
+ * rounded otherwise must be there to be looked at. When healing, many sites drift on their own: the
+ * first of a stage shows what its kernel does, and of the same stage in other layers a row is enough. */
+static int has_room(const struct ds_probe *p, uint32_t site, const struct ds_drift *d)
+{
+    struct probe_links *s = &p->links[site];
     double size = d->ref_sq > 0 ? d->diff_sq / d->ref_sq : d->diff_sq > 0 ? HUGE_VAL : 0;
-    uint32_t most = p->heal && p->c.dump != DS_DUMP_ALL && p->c.dump_rows > 1 ? 1 : p->c.dump_rows;
+    uint32_t most = p->c.dump_rows;
+    if (p->heal && p->c.dump != DS_DUMP_ALL && most > 1 && !leads(p, site))
+        most = 1;
     if (s->dumped >= most) {
         if (!(size > 16 * s->worst) || s->extra >= most)
             return 0;
@@ -239,7 +256,7 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
         p->first_site = r->site;
     if (!dump_wanted(p, r->site, origin))
         return 0;
-    if (!*dumped && !has_room(p, &p->links[r->site], d))
+    if (!*dumped && !has_room(p, r->site, d))
         return 0;
     *dumped = 1;
     return probe_dump_row(p, ref, r, i, held, err);
@@ -280,6 +297,11 @@ static int compare_row(struct ds_probe *p, const struct probe_rows *r, uint32_t 
         p->isa->nonfinite(p->site[r->site].dtype, probe_row_bytes(p, r, i), r->row_bytes) &&
         probe_nonfinite(p, r, i, err))
         return -1;
+    /* What padding left in a cache nobody should read: if the first drift is that somebody does, it is told
+     * from these bytes. */
+    if (!differs && !equal && key->kind == DS_ROW_PAD && p->site[r->site].causal_source &&
+        p->first_site == NO_SITE && p->c.dump != DS_DUMP_NONE && !p->heal)
+        return probe_keep_row(p, r, i, err);
     if (p->heal) {
         if (differs)
             heal_row(p, r, i, (uint32_t)healer);

@@ -151,6 +151,7 @@ int ds_probe_begin_trial(struct ds_probe *p, const struct ds_trial *info, const 
         p->site[i].launch = NO_LAUNCH;
         p->links[i].dumped = p->links[i].extra = p->links[i].range = 0;
         p->links[i].worst = 0;
+        p->links[i].leads = 0;
     }
     if (probe_refs_begin(p, refs, n_refs, err) || (p->heal && check_healing(p, err)) ||
         ds_grow(&p->t.captures, &p->cap.captures, p->last_captures, sizeof *p->t.captures,

@@ -28,6 +28,7 @@ _Static_assert(sizeof(struct probe_site) == 16, "four sites a cache line");
 /* What only a drift asks for. */
 struct probe_links {
     uint32_t dumped; /* rows dumped in this trial */
+    uint8_t leads;   /* healing: 1 the first of its stage that drifts in this trial, 2 another is */
     uint32_t extra;  /* of those, beyond the limit because they are so much worse */
     double worst;    /* the largest relative size of a dumped one, squared */
     uint32_t range;  /* 1 + its number in the trial's ranges; 0 none */

@@ -472,21 +472,28 @@ struct seen {
     int from, to, hole, empty; /* keys from..to but one; to counts from the position */
     int map;                   /* 0 right, 1 h % KV, 2 head 0 for all */
     double factor;
+    int pads; /* of padding before the first, the last so many */
 };
+
+enum { PADS = 4 };
+static float padding[2][PADS][KV * DIM];
+static const float *pad_keys[PADS], *pad_values[PADS];
 
 static void attend(int r, const struct seen *s, float *y)
 {
     for (int h = 0; h < HEADS; h++) {
         int g = s->map == 0 ? h / (HEADS / KV) : s->map == 1 ? h % KV : 0;
         double sum = s->empty, out[DIM] = {0};
-        for (int k = s->from > 0 ? s->from : 0; k <= rows[r].position + s->to; k++) {
+        for (int k = s->from > 0 ? s->from : -s->pads; k <= rows[r].position + s->to; k++) {
             double score = 0;
+            const float *key = k < 0 ? padding[0][PADS + k] : cached[0][k],
+                        *value = k < 0 ? padding[1][PADS + k] : cached[1][k];
             for (int c = 0; c < DIM; c++)
-                score += (double)input[r][h * DIM + c] * (double)cached[0][k][g * DIM + c];
+                score += (double)input[r][h * DIM + c] * (double)key[g * DIM + c];
             double weight = k == s->hole ? 0 : exp(score * s->factor / sqrt(DIM));
             sum += weight;
             for (int c = 0; c < DIM; c++)
-                out[c] += weight * (double)cached[1][k][g * DIM + c];
+                out[c] += weight * (double)value[g * DIM + c];
         }
         for (int c = 0; c < DIM; c++)
             y[h * DIM + c] = (float)(out[c] / sum);
@@ -497,7 +504,18 @@ static void attention(uint64_t seed, struct seen a, struct seen b, int window_a,
 {
     set_up(seed, DS_STRUCTURE_ATTENTION, DS_F32);
     site.order = 1e-5;
+    for (int k = 0; k < PADS; k++) {
+        for (int i = 0; i < KV * DIM; i++) {
+            padding[0][k][i] = normal();
+            padding[1][k][i] = normal();
+        }
+        pad_keys[k] = padding[0][k];
+        pad_values[k] = padding[1][k];
+    }
     for (int r = 0; r < ROWS; r++) {
+        rows[r].pad_k = pad_keys;
+        rows[r].pad_v = pad_values;
+        rows[r].n_pads = PADS;
         rows[r].k = key_rows;
         rows[r].v = value_rows;
         rows[r].n_keys = KEYS;
@@ -512,7 +530,7 @@ static void attention(uint64_t seed, struct seen a, struct seen b, int window_a,
 static void test_attention(void **st)
 {
     (void)st;
-    const struct seen all = {0, 0, -1, 0, 0, 1};
+    const struct seen all = {0, 0, -1, 0, 0, 1, 0};
     struct seen x = all;
     attention(70, all, all, 0, 0);
     expect_nothing("the same attention");
@@ -536,6 +554,17 @@ static void test_attention(void **st)
     attention(76, all, x, 0, 0);
     expect("attention sees 3 empty keys too");
     x = all;
+    x.hole = KEYS; /* none */
+    x.pads = 4;
+    attention(82, all, x, 0, 0);
+    expect(
+        "attention sees 4 padding keys too (positions -4 to -1) where the reference sees all keys");
+    x.pads = 1;
+    attention(83, all, x, 0, 0);
+    expect("attention sees 1 padding key too (position -1) where");
+    pad_keys[PADS - 1] = NULL; /* not dumped */
+    expect_nothing("padding that is not at hand");
+    x = all;
     x.map = 1;
     attention(77, all, x, 0, 0);
     expect("head h reads cached head h % kv_heads, not");
@@ -551,7 +580,7 @@ static void test_attention(void **st)
 static void test_a_length_that_is_not_renewed(void **st)
 {
     (void)st;
-    const struct seen all = {0, 0, -1, 0, 0, 1};
+    const struct seen all = {0, 0, -1, 0, 0, 1, 0};
     attention(81, all, all, 0, 0);
     for (int r = 0; r < ROWS; r++) {
         struct seen x = all;
@@ -565,7 +594,7 @@ static void test_a_length_that_is_not_renewed(void **st)
 static void test_attention_without_its_keys(void **st)
 {
     (void)st;
-    const struct seen all = {0, 0, -1, 0, 0, 1};
+    const struct seen all = {0, 0, -1, 0, 0, 1, 0};
     attention(80, all, all, 0, 4);
     key_rows[0] = NULL;
     expect_nothing("a missing key");

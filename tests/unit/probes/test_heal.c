@@ -176,22 +176,29 @@ static void test_origins_are_dumped_with_equal_inputs(void **state)
     struct ds_probe *p;
     struct ds_trial_data t;
     const int attn = FIRST_LAYER_SITE + ATTN, mix = FIRST_LAYER_SITE + MIX,
-              second = FIRST_LAYER_SITE + 5 + KEY;
+              second = FIRST_LAYER_SITE + 5 + KEY, third = FIRST_LAYER_SITE + 10 + KEY;
     (void)state;
     hold_base(&hold, &p, DS_DUMP_ORIGINS, net_whole, 1);
-    now.n_bumps = 4;
+    now.n_bumps = 7;
     now.bump[0] = (struct net_bump){attn, 0, 7, 1};
     now.bump[1] = (struct net_bump){mix, 1, 3, 1};
     now.bump[2] = (struct net_bump){second, 2, 5, 1};
     now.bump[3] = (struct net_bump){second, 2, 6, 1};
+    now.bump[4] = (struct net_bump){third, 2, 5, 1};
+    now.bump[5] = (struct net_bump){third, 2, 6, 1};
+    now.bump[6] = (struct net_bump){attn, 0, 8, 1};
     assert_ok(net_trial(&now, p, &healing, &arm0, 1, net_whole, 1, &t, &err), err);
-    assert_int_equal(t.n_drifts, 4);
+    assert_int_equal(t.n_drifts, 7);
+    assert_true(has_blob(&t, recorded(&t, attn, 0, 8)));
     assert_true(has_blob(&t, recorded(&t, attn, 0, 7)));
     assert_true(has_blob(&t, net_digest(&base, attn, 0, 7)));
     assert_true(has_blob(&t, net_digest(&base, FIRST_LAYER_SITE + KEY, 0, 7))); /* its input */
     assert_true(!has_blob(&t, recorded(&t, mix, 1, 3)));
     assert_true(has_blob(&t, recorded(&t, second, 2, 5)));
-    assert_true(!has_blob(&t, recorded(&t, second, 2, 6))); /* one row of a site is enough */
+    assert_true(
+        has_blob(&t, recorded(&t, second, 2, 6))); /* the first of its stage: more than one */
+    assert_true(has_blob(&t, recorded(&t, third, 2, 5)));
+    assert_true(!has_blob(&t, recorded(&t, third, 2, 6))); /* another layer: one is enough */
     ds_trial_data_free(&t);
     ds_probe_free(p);
     ds_hold_free(hold);
