@@ -232,10 +232,12 @@ static void find_kernel(struct ds_case *c, int side)
 
 /* ---- where a row stood ----------------------------------------------------------------------- */
 
-/* The rows of the request in the row's call, and all up to them. */
-static void own_sequence(const struct ds_case *c, int side, const struct ds_row *key,
-                         struct ds_explain_at *at, int32_t *kv_first)
+/* The rows of the request in the row's call, and all up to them. The record may claim any place: one
+ * that no call can have is refused before it is counted with. */
+static int own_sequence(const struct ds_case *c, int side, const struct ds_row *key,
+                        struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err)
 {
+    enum { FARTHEST = 1 << 28 };
     const struct ds_trial_data *t = c->side[side].t;
     int32_t pads =
         key->request == 0 ? (int32_t)factor_number(c->h, c->side[side].arm, "padding", 1 << 20) : 0;
@@ -247,6 +249,9 @@ static void own_sequence(const struct ds_case *c, int side, const struct ds_row 
         first_call &= r->call >= key->call;
         if (r->call != key->call)
             continue;
+        if (r->slot < 0 || r->slot > FARTHEST || r->position < -FARTHEST || r->position > FARTHEST)
+            return ds_fail(err, "a row stands at place %d of a call, at position %d", r->slot,
+                           r->position);
         low = r->slot < low ? r->slot : low;
         high = r->slot > high ? r->slot : high;
         last = r->position > last ? r->position : last;
@@ -255,6 +260,7 @@ static void own_sequence(const struct ds_case *c, int side, const struct ds_row 
     at->q_first = low - (first_call ? pads : 0);
     at->q_len = high + 1 - at->q_first;
     at->kv_len = pads + last + 1;
+    return 0;
 }
 
 /* The head sees one row of each sequence that has logits; the row's place among them is that of its
@@ -275,7 +281,10 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
     const struct ds_trial_data *t = c->side[side].t;
     const struct ds_call *call = &t->calls[r->key.call];
     const struct ds_launch *l = &t->launches[r->launch];
-    own_sequence(c, side, &r->key, at, kv_first);
+    if (call->sequences < 1 || call->sequences > call->m)
+        return ds_fail(err, "a call of %u rows cannot have %u sequences", call->m, call->sequences);
+    if (own_sequence(c, side, &r->key, at, kv_first, err) != 0)
+        return -1;
     /* Rows of one request in one call stand together. */
     at->call = (uint32_t)c->e.n_rows;
     for (size_t i = c->e.n_rows; i-- > 0;)
@@ -283,7 +292,7 @@ static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
             c->rows[side][i].key.request == r->key.request)
             at->call = c->e.rows[i].at[side].call;
     at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
-    at->n_sequences = call->sequences > INT32_MAX ? 0 : (int32_t)call->sequences;
+    at->n_sequences = call->sequences > INT32_MAX ? INT32_MAX : (int32_t)call->sequences;
     at->row = head_row(at, &r->key, call->m, call->sequences);
     if (c->choice >= 0 && ds_case_place_in_expert(c, side, r, at, err) != 0)
         return -1;

@@ -73,6 +73,8 @@ int main(int argc, char **argv)
     ds_cli_called(argc > 0 ? argv[0] : NULL);
     /* A reader that goes away shows as EPIPE at the write, which is quiet. */
     signal(SIGPIPE, SIG_IGN);
+    /* So does a limit on the size of files as EFBIG: like a full disk, it is told. */
+    signal(SIGXFSZ, SIG_IGN);
     /* Numbers are written and read in the C locale; only the character set is the user's. */
     setlocale(LC_CTYPE, "");
     if (ds_options_parse(argc, argv, &o, &err) != 0)

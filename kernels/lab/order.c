@@ -54,6 +54,9 @@ int ds_order_measure(const struct ds_order_setting *s, struct ds_order_library *
     if (terms_of(s) > MOST_TERMS)
         return ds_fail(err, "a sum of %lld terms is too long to be measured (at most %d)",
                        (long long)terms_of(s), MOST_TERMS);
+    if (s->rows < 1 || terms_of(s) < 1)
+        return ds_fail(err, "nothing to measure in %lld rows of %lld terms", (long long)s->rows,
+                       (long long)terms_of(s));
     if (s->kernel->op == DS_OP_ATTENTION && s->queries > s->visible)
         return ds_fail(err, "%lld new tokens do not fit in %lld KV slots", (long long)s->queries,
                        (long long)s->visible);

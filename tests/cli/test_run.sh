@@ -198,4 +198,15 @@ test_unknown_core_gets_a_suggestion() {
     has "$dir/err" "did you mean Haswell?"
 }
 
+# A limit on file sizes is told like a full disk; without care its signal ends the program without a word.
+test_a_limit_on_file_sizes_is_told() {
+    (
+        ulimit -f 64
+        ds run -m random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512 --tokens 5,6,7,8 -n 2 --repeat 3 \
+            --batch 1,4 --kernels split --dump all -o "$dir/r.h5" -q
+        expect 2
+    )
+    has "$dir/err" "driftscope:"
+}
+
 run_tests

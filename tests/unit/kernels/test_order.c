@@ -329,6 +329,10 @@ static void test_refused(void **state)
     assert_int_equal(ds_order_measure(&set, &lib, &o, &err), -1);
     assert_non_null(strstr(err.msg, "too long"));
     ds_order_free(&o);
+    set = setting(&fma_matmul, "n=1,k=70", 0);
+    assert_int_equal(ds_order_measure(&set, &lib, &o, &err), -1);
+    assert_non_null(strstr(err.msg, "nothing to measure in 0 rows of 70 terms"));
+    ds_order_free(&o);
     assert_int_equal(ds_order_knows(DS_OP_ADD), 0);
     assert_int_equal(ds_order_knows(DS_OP_ATTENTION), 1);
 }
