@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define DS_RECORD_FORMAT  "driftscope.record"
-#define DS_RECORD_VERSION 1
+#define DS_RECORD_VERSION 2
 
 /* ---- the header: everything known before the first trial ------------------------------------- */
 

@@ -72,7 +72,7 @@ test_cache_formats() {
     ds run -m $small $one --kernels pinned,pinned+cache=fp8-e4m3 --no-record
     expect 1
     has "$dir/out" "first drift   layer 0 kv_write/k, cache/fp8-e4m3: origin"
-    has "$dir/out" "lower-precision: another cache format"
+    has "$dir/out" "lower-precision: its values fit in a 3-bit mantissa (fp8)"
     # Heads of 16 channels: that arm is lost, and the others are told.
     # shellcheck disable=SC2086
     ds run -m $small $one --kernels pinned,pinned+cache=q8 --no-record
