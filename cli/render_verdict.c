@@ -262,9 +262,12 @@ static void add_size(const struct ds_render *r, const struct ds_finding *f, stru
     ds_buf_printf(out, "%14s%u row%s", "", f->rows, f->rows == 1 ? "" : "s");
     if (f->positions != f->rows)
         ds_buf_printf(out, " at %u position%s", f->positions, f->positions == 1 ? "" : "s");
-    if (f->sized)
-        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g",
-                      f->elements, f->max_ulp, f->max_abs, f->rms);
+    if (f->sized && f->nonfinite + f->ref_nonfinite && f->max_ulp == 0)
+        ds_buf_printf(out, ", %" PRIu64 " elements, NaN or Inf on one side", f->elements);
+    else if (f->sized)
+        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g%s",
+                      f->elements, f->max_ulp, f->max_abs, f->rms,
+                      f->nonfinite + f->ref_nonfinite ? " where finite" : "");
     else
         ds_buf_puts(out, r->diff ? "; sizes not recorded (run with --dump all to have them)"
                                  : "; sizes not recorded");
@@ -280,7 +283,7 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "; heads %s", f->heads);
     if (f->channels[0])
         ds_buf_printf(out, "; channels %s", f->channels);
-    if (f->value_rows)
+    if (f->value_rows && f->p99_ulp)
         ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
                       f->value_rows == 1 ? "" : "s");
     ds_buf_puts(out, "\n");
@@ -477,7 +480,8 @@ static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict
             ds_render_name(out, o->part);
         }
         layers = o->layers > layers ? o->layers : layers;
-        if (o->sized && (!largest || o->relative_rms > largest->relative_rms))
+        if (o->sized && o->relative_rms > 0 &&
+            (!largest || o->relative_rms > largest->relative_rms))
             largest = o;
     }
     if (n)

@@ -138,7 +138,7 @@ static void set_attribute(hid_t f, const char *name, hid_t type, const void *val
 
 static void forge_version(hid_t f)
 {
-    uint32_t version = 2;
+    uint32_t version = DS_RECORD_VERSION + 1;
     set_attribute(f, "version", H5T_NATIVE_UINT32, &version);
 }
 
@@ -192,7 +192,7 @@ static void test_forged_objects_are_refused(void **state)
         {forge_shuffle, "/digests: a filter"},
         {forge_external_storage, "/digests: its storage is external"},
         {forge_virtual, "/digests: a virtual"},
-        {forge_version, "version 2"},
+        {forge_version, "version 3"},
         {forge_arms, "checksum"},
         {forge_attribute_type, "attribute model_digest"},
         {forge_no_format, "no attribute format"},
