@@ -187,7 +187,10 @@ int ds_verb_diff(const struct ds_options *o)
     if (rc == 0) {
         rc = ds_record_open(ds_opt_operand(o, 1), &sides.record[1], &err);
         if (rc == 0) {
-            rc = diff(o, &sides, &exit_code, &err);
+            for (int side = 0; side < 2 && rc == 0 && ds_opt_flag(o, "verify"); side++)
+                rc = ds_cli_verify(sides.record[side], ds_opt_operand(o, (size_t)side), &err);
+            if (rc == 0)
+                rc = diff(o, &sides, &exit_code, &err);
             ds_record_close(sides.record[1]);
         }
         ds_record_close(sides.record[0]);

@@ -121,6 +121,23 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
     return rc;
 }
 
+int ds_cli_verify(struct ds_record *r, const char *path, struct ds_error *err)
+{
+    if (ds_record_verify(r, err) != 0)
+        return -1;
+    for (size_t i = 0; i < ds_record_trial_count(r); i++)
+        if (!ds_record_sound(r, i)) {
+            const struct ds_trial *t = ds_record_trial(r, i);
+            ds_fail(
+                err,
+                "%s: trial %zu (arm %u, repeat %u) is damaged: it, or a row dumped in it, does not "
+                "have its digest",
+                path, i, t->arm, t->repeat);
+            return ds_hint(err, "run --resume does such trials again");
+        }
+    return 0;
+}
+
 int ds_verb_show(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
@@ -138,7 +155,9 @@ int ds_verb_show(const struct ds_options *o)
     }
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
-    int rc = show(o, record, path, &exit_code, &err);
+    int rc = ds_opt_flag(o, "verify") ? ds_cli_verify(record, path, &err) : 0;
+    if (rc == 0)
+        rc = show(o, record, path, &exit_code, &err);
     ds_record_close(record);
     return rc != 0 ? ds_cli_error(o, &err) : exit_code;
 }

@@ -171,4 +171,37 @@ test_what_differs_across_missing_sites_is_no_kernels_fault() {
     hasnt "$dir/out" "unstable:"
 }
 
+# One bit of a dumped row: plain diff reads digests and no bytes behind equal ones; --verify reads all.
+test_verify_reads_every_dumped_row() {
+    need python3
+    # shellcheck disable=SC2086
+    ds run -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --tokens 5,6 -n 1 --batch 1 --threads 1 --chunk 0 \
+        --mode prefill --repeat 1 --kernels pinned --dump all -q -o "$dir/a.h5"
+    expect 0
+    value=$(python3 -c '
+import struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+# A dumped row is the longest run of finite f32 values below 16 in size that are not zero.
+best, start = (0, 0), None
+for i in range(0, len(data) - 3, 4):
+    v = struct.unpack_from("<f", data, i)[0]
+    good = v == v and 1e-6 < abs(v) < 16
+    start = i if good and start is None else start if good else None
+    if good and i - start > best[0]:
+        best = (i - start, start)
+data[best[1] + best[0] // 2] ^= 1
+open(sys.argv[2], "wb").write(data)
+print(best[0])' "$dir/a.h5" "$dir/b.h5")
+    [ "$value" -ge 64 ]
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 0
+    ds diff "$dir/a.h5" "$dir/b.h5" --verify
+    expect 2
+    has "$dir/err" "b.h5: trial 0 (arm 0, repeat 0) is damaged"
+    ds show "$dir/b.h5" --verify
+    expect 2
+    ds show "$dir/a.h5" --verify
+    expect 0
+}
+
 run_tests
