@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,6 +95,10 @@ int ds_cli_progress_shown(void);
 void ds_cli_interruptible(const struct ds_options *o);
 /* The handler for those of the three signals that are not ignored. */
 void ds_cli_catch(void (*handler)(int));
+/* For verbs that keep what is finished: from here on the first signal only sets *ds_cli_stop(), a second one
+ * ends the process. */
+void ds_cli_stop_on_signal(void);
+const volatile sig_atomic_t *ds_cli_stop(void);
 /* A child does the work: a signal goes to it, a second one ends both. 0 = it has ended. */
 void ds_cli_working(int pid);
 /* A signal was passed on. */

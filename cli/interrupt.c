@@ -1,11 +1,14 @@
 /* interrupt.c: Ctrl-C, SIGTERM and a lost terminal in verbs that keep nothing: the line of the progress
  * bar is erased, an unfinished file goes, exit code 130. Owns the handler, which does only what is
- * safe in one. `run` has a handler of its own: it keeps finished trials. */
+ * safe in one; and that of verbs that keep what is finished, which only notes the wish. */
 #include "cli/options.h"
+
+#include "base/clock.h"
 
 #include <signal.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The process that speaks; children that inherit the handler end without a word. */
@@ -90,4 +93,33 @@ void ds_cli_working(int pid)
 void ds_cli_temporary(const char *path)
 {
     temporary = path;
+}
+
+/* ---- verbs that keep what is finished -------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_requests;
+
+/* The second request aborts; but `timeout`, and a terminal that closes, send two signals at once and
+ * mean one. */
+static void on_stop(int sig)
+{
+    static const double AT_ONCE = 0.5; /* seconds */
+    static double first;
+    const double now = ds_seconds(CLOCK_MONOTONIC);
+    (void)sig;
+    if (stop_requests && now - first > AT_ONCE)
+        _exit(DS_EXIT_INTERRUPTED);
+    if (!stop_requests)
+        first = now;
+    stop_requests = 1;
+}
+
+void ds_cli_stop_on_signal(void)
+{
+    ds_cli_catch(on_stop);
+}
+
+const volatile sig_atomic_t *ds_cli_stop(void)
+{
+    return &stop_requests;
 }

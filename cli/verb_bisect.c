@@ -5,7 +5,6 @@
 #include "cli/render_bisect.h"
 #include "cli/run_plan.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
 
@@ -15,24 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t stop_requests;
-
-/* As in `run`: the second request aborts, two signals at once are one. */
-static void on_signal(int sig)
-{
-    static const double AT_ONCE = 0.5; /* seconds */
-    static double first;
-    const double now = ds_seconds(CLOCK_MONOTONIC);
-    (void)sig;
-    if (stop_requests && now - first > AT_ONCE)
-        _exit(DS_EXIT_INTERRUPTED);
-    if (!stop_requests)
-        first = now;
-    stop_requests = 1;
-}
 
 struct search {
     const struct ds_options *o;
@@ -217,7 +199,7 @@ static int set_up(struct search *s, struct ds_error *err)
                                  .n_requests = s->plan.n_requests,
                                  .forced = s->plan.n_forced ? s->plan.forced : NULL,
                                  .n_forced = s->plan.n_forced,
-                                 .stop = &stop_requests};
+                                 .stop = ds_cli_stop()};
     s->b.sweep = &s->sweep;
     s->b.ctx = s;
     s->b.tried = save_state;
@@ -284,7 +266,7 @@ int ds_verb_bisect(const struct ds_options *o)
 {
     struct search s = {.o = o};
     struct ds_error err = {{0}, {0}};
-    ds_cli_catch(on_signal);
+    ds_cli_stop_on_signal();
     int code = search(&s, &err);
     free(s.view.set_cause);
     free(s.view.set_cure);

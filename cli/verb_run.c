@@ -4,7 +4,6 @@
 #include "cli/render_verdict.h"
 #include "cli/run_plan.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "dumps/verdict.h"
 #include "engine/worker.h"
@@ -17,23 +16,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t stop_requests;
-
-/* The second request aborts; but `timeout`, and a terminal that closes, send two signals at once and
- * mean one. */
-static void on_signal(int sig)
-{
-    static const double AT_ONCE = 0.5; /* seconds */
-    static double first;
-    const double now = ds_seconds(CLOCK_MONOTONIC);
-    (void)sig;
-    if (stop_requests && now - first > AT_ONCE)
-        _exit(DS_EXIT_INTERRUPTED);
-    if (!stop_requests)
-        first = now;
-    stop_requests = 1;
-}
 
 /* Where trials go and come from while a sweep runs. */
 struct run {
@@ -317,7 +299,7 @@ static struct ds_sweep sweep_of(struct run *run)
                              .recall = recall,
                              .progress = progress,
                              .note = note,
-                             .stop = &stop_requests};
+                             .stop = ds_cli_stop()};
 }
 
 static int sweep(struct run *run, struct ds_sweep_result *result, struct ds_error *err)
@@ -415,7 +397,7 @@ int ds_verb_run(const struct ds_options *o)
     struct ds_error err = {{0}, {0}};
     struct ds_sweep_result result = {0};
     int code;
-    ds_cli_catch(on_signal);
+    ds_cli_stop_on_signal();
     if (start(&run, &err) != 0)
         code = ds_cli_error(o, &err);
     else if ((run.writer || !run.path[0]) && sweep(&run, &result, &err) != 0) {

@@ -253,6 +253,15 @@ LAUNCH(look_plain)
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
+/* Row r of a sequence goes to one of its slots. */
+static void write_slot(const struct ds_cache_args *a, const struct ds_sequence *s, int64_t r,
+                       int64_t slot)
+{
+    int64_t at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
+    memcpy(a->cache + at * a->width, a->x + (s->q_first + r) * a->ldx,
+           (size_t)a->width * sizeof *a->x);
+}
+
 /* The first row of a page, when it is written alone, goes to the last place of the page before. */
 LAUNCH(page_border)
 {
@@ -264,9 +273,7 @@ LAUNCH(page_border)
             int64_t slot = (int64_t)s->kv_len - s->q_len + r;
             if (s->q_len == 1 && slot > 0 && slot % a->page_size == 0)
                 slot--;
-            int64_t at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
-            memcpy(a->cache + at * a->width, a->x + (s->q_first + r) * a->ldx,
-                   (size_t)a->width * sizeof *a->x);
+            write_slot(a, s, r, slot);
         }
     }
     return 0;
@@ -282,12 +289,9 @@ LAUNCH(writes_twice)
         const struct ds_sequence *s = &a->sequences[i];
         for (int64_t r = 0; r < s->q_len; r++) {
             int64_t slot = (int64_t)s->kv_len - s->q_len + r;
-            for (int again = 0; again <= (s->q_len == 1 && slot >= 6); again++) {
-                int64_t to = slot - 2 * again;
-                int64_t at = s->pages[to / a->page_size] * a->page_size + to % a->page_size;
-                memcpy(a->cache + at * a->width, a->x + (s->q_first + r) * a->ldx,
-                       (size_t)a->width * sizeof *a->x);
-            }
+            write_slot(a, s, r, slot);
+            if (s->q_len == 1 && slot >= 6)
+                write_slot(a, s, r, slot - 2);
         }
     }
     return 0;
@@ -302,9 +306,7 @@ LAUNCH(writes_once)
         const struct ds_sequence *s = &a->sequences[i];
         for (int64_t r = 0; r < s->q_len; r++) {
             int64_t slot = (int64_t)s->kv_len - s->q_len + r;
-            int64_t at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
-            memcpy(a->cache + at * a->width, a->x + (s->q_first + r) * a->ldx,
-                   (size_t)a->width * sizeof *a->x);
+            write_slot(a, s, r, slot);
         }
     }
     return 0;
