@@ -299,7 +299,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"dump", 0, "WHICH", RUN_ALONE, "origins", 0, "none|first|origins|all", 0, 0,
      "which drifting rows are stored with their values and their kernel's inputs; all: rows of the base arm too"},
     {"dump-rows", 0, "N", RUN_ALONE, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
-     "at most so many dumped rows per site and trial"},
+     "so many dumped rows per site and trial; beyond it at most as many again that are far worse than all before"},
     {"page-size", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "tokens per page of the KV cache; 0 = one page per request"},
     {"position-offset", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
