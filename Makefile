@@ -31,7 +31,7 @@ $(error fast-math flag: $(FAST_FOUND). It changes the sums that driftscope judge
 endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
-ROOMS := base kernels probes dumps engine cli
+ROOMS := base kernels probes dumps report engine cli
 src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
 obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1)))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
@@ -41,12 +41,14 @@ BELOW_base    :=
 BELOW_kernels := base
 BELOW_dumps   := base
 BELOW_probes  := dumps base
+BELOW_report  := dumps base
 BELOW_engine  := probes kernels dumps base
-BELOW_cli     := engine probes kernels dumps base
+BELOW_cli     := report engine probes kernels dumps base
 EXT_base      := -lm
 EXT_kernels   := -lxxhash -ldl -lm
 EXT_dumps     := $(HDF5_LIBS) -lxxhash -lm
 EXT_probes    := $(EXT_dumps)
+EXT_report    := $(EXT_dumps)
 EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
 EXT_cli       := $(EXT_engine) -ljansson
 
