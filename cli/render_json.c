@@ -189,6 +189,24 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *bands_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_bands; i++) {
+        const struct ds_band *x = &v->bands[i];
+        json_t *j = json_object();
+        json_object_set_new(j, "op", text(x->op));
+        json_object_set_new(j, "variant", text(x->variant));
+        json_object_set_new(j, "factor", text(x->factor));
+        json_object_set_new(j, "phase", text(ds_phase_name(x->phase)));
+        json_object_set_new(j, "measure", text(x->measure));
+        json_object_set_new(j, "differ", text(x->differ));
+        json_object_set_new(j, "equal", text(x->equal));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 static json_t *unstable_json(const struct ds_report *r)
@@ -437,6 +455,7 @@ static json_t *verdict_json(const struct ds_report *r)
     json_object_set_new(j, "repeat", ds_json_census(r));
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
+    json_object_set_new(j, "bands", bands_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());

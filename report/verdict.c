@@ -231,6 +231,25 @@ static void add_switches(const struct ds_report *r, struct ds_buf *out)
                 add_one_switches(r, &r->v->kernels[k], &r->v->kernels[k].switches[i], out);
 }
 
+static void add_bands(const struct ds_render *r, struct ds_buf *out)
+{
+    static const char *const of[][2] = {{"keys", "visible keys"},
+                                        {"query-rows", "query rows of a request"},
+                                        {"rows", "rows in the call"}};
+    for (size_t i = 0; i < r->v->n_bands; i++) {
+        const struct ds_band *x = &r->v->bands[i];
+        const char *what = x->measure;
+        for (size_t k = 0; k < sizeof of / sizeof of[0]; k++)
+            what = strcmp(x->measure, of[k][0]) == 0 ? of[k][1] : what;
+        ds_render_head(r, "sizes", out);
+        ds_render_kernel(out, x->op, x->variant);
+        ds_buf_puts(out, ", ");
+        ds_render_name(out, x->factor);
+        ds_buf_printf(out, ": other bits in %s\n%14sonly with %s %s, not with %s\n",
+                      ds_phase_name(x->phase), "", x->differ, what, x->equal);
+    }
+}
+
 /* ---- the first drift ------------------------------------------------------------------------- */
 
 static void add_launch(const struct ds_launch *l, const char *core, struct ds_buf *out)
@@ -691,6 +710,7 @@ void ds_report_verdict(const struct ds_report *r, struct ds_buf *out)
     }
     add_factors(r, out);
     add_switches(r, out);
+    add_bands(r, out);
     add_terms(r, out);
     add_differences(r, out);
     add_unstable(r, out);
