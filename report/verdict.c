@@ -231,7 +231,7 @@ static void add_switches(const struct ds_report *r, struct ds_buf *out)
                 add_one_switches(r, &r->v->kernels[k], &r->v->kernels[k].switches[i], out);
 }
 
-static void add_bands(const struct ds_render *r, struct ds_buf *out)
+static void add_bands(const struct ds_report *r, struct ds_buf *out)
 {
     static const char *const of[][2] = {{"keys", "visible keys"},
                                         {"query-rows", "query rows of a request"},
@@ -241,10 +241,10 @@ static void add_bands(const struct ds_render *r, struct ds_buf *out)
         const char *what = x->measure;
         for (size_t k = 0; k < sizeof of / sizeof of[0]; k++)
             what = strcmp(x->measure, of[k][0]) == 0 ? of[k][1] : what;
-        ds_render_head(r, "sizes", out);
-        ds_render_kernel(out, x->op, x->variant);
+        ds_report_head(r, "sizes", out);
+        ds_report_kernel(out, x->op, x->variant);
         ds_buf_puts(out, ", ");
-        ds_render_name(out, x->factor);
+        ds_report_name(out, x->factor);
         ds_buf_printf(out, ": other bits in %s\n%14sonly with %s %s, not with %s\n",
                       ds_phase_name(x->phase), "", x->differ, what, x->equal);
     }
