@@ -21,9 +21,9 @@ static char test_folder[64];
 
 static inline const char *test_path(const char *name)
 {
-    static char path[4][128];
+    static char path[64][128];
     static int at;
-    at = (at + 1) % 4;
+    at = (at + 1) % 64;
     snprintf(path[at], sizeof path[at], "%s/%s", test_folder, name);
     return path[at];
 }
