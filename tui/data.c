@@ -215,7 +215,7 @@ const struct tui_steps *tui_data_steps(struct tui_data *d, uint32_t arm, uint32_
 
 static int is_pending(const struct tui_data *d)
 {
-    if (d->wants_verdict || d->cancelled || d->reload)
+    if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy)
         return 1;
     for (const struct entry *e = d->entries; e; e = e->next)
         if (e->queued)

@@ -115,6 +115,8 @@ struct tui_data {
     struct snapshot *gone;  /* to be released */
     struct result *gone_results;
     int quit, cancelled, reload;
+    int busy;      /* with one of these */
+    int throttled; /* a verdict is to be made, but not yet */
     int wants_judged,
         wants_verdict; /* to be made; the verdict after what was asked for meanwhile */
     int owed;          /* a turn that tui_data_wait made is still to be drawn */

@@ -268,21 +268,26 @@ static void cancel(struct tui_data *d)
         snprintf(d->error, sizeof d->error, "given up: R reads it again");
     d->wants_judged = d->wants_verdict = 0;
     atomic_store(&d->stop, 0);
+    d->busy = 1;
     pthread_mutex_unlock(&d->lock);
     publish(d);
     pthread_mutex_lock(&d->lock);
+    d->busy = 0;
 }
 
 static void look(struct tui_data *d, int now)
 {
-    d->reload = 0;
-    if (now)
+    if (now) {
+        d->reload = 0;
+        d->busy = 1;
         atomic_store(&d->stop, 0);
+    }
     pthread_mutex_unlock(&d->lock);
     int rc = data_follow(d, now);
     if (rc || now)
         publish(d);
     pthread_mutex_lock(&d->lock);
+    d->busy = 0;
     if ((rc & FOLLOW_TRIALS || now) && d->book)
         d->wants_judged = d->wants_verdict = 1;
 }
@@ -291,13 +296,15 @@ static void look(struct tui_data *d, int now)
 static int work(struct tui_data *d)
 {
     struct entry *e = newest(d);
+    d->throttled = d->wants_judged && !may_judge(d);
     if (d->cancelled) {
         cancel(d);
     } else if (d->reload) {
         look(d, 1);
-    } else if (e && (d->judged || !d->wants_judged || e->want.what == WANT_VALUES)) {
+    } else if (e &&
+               (d->judged || !d->wants_judged || d->throttled || e->want.what == WANT_VALUES)) {
         answer(d, &e->want);
-    } else if (d->wants_judged && may_judge(d)) {
+    } else if (d->wants_judged && !d->throttled) {
         pthread_mutex_unlock(&d->lock);
         judge_book(d);
         publish(d);
