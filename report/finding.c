@@ -12,8 +12,8 @@ static int is_first(const struct ds_report *r, const struct ds_finding *f)
            first->ref_arm == f->ref_arm;
 }
 
-static void add_size(const struct ds_report *r, const struct ds_finding *f, const char *indent,
-                     struct ds_buf *out)
+void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const char *indent,
+                    struct ds_buf *out)
 {
     ds_buf_printf(out, "%s%u row%s", indent, f->rows, f->rows == 1 ? "" : "s");
     if (f->positions != f->rows)
@@ -31,7 +31,7 @@ static void add_size(const struct ds_report *r, const struct ds_finding *f, cons
 }
 
 /* Where in the rows: nothing to tell when it is everywhere, or not known. */
-static void add_profile(const struct ds_finding *f, const char *indent, struct ds_buf *out)
+void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
     ds_buf_printf(out, "%s%spositions %s", indent, f->beyond_rounding ? "beyond rounding: " : "",
                   f->at_positions);
@@ -45,6 +45,13 @@ static void add_profile(const struct ds_finding *f, const char *indent, struct d
     ds_buf_puts(out, "\n");
     if (f->structure[0] && !strstr(f->why, f->structure))
         ds_buf_printf(out, "%s%s\n", indent, f->structure);
+}
+
+void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s%s%s", indent, ds_kind_name(f->kind), f->why[0] ? ": " : "");
+    ds_report_name(out, f->why);
+    ds_buf_puts(out, "\n");
 }
 
 /* "tile 64 against 128, threads 1 against 2"; 0 if there is nothing to tell. */
@@ -137,11 +144,9 @@ void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, co
                   "; %s, %u rows in the call (%u)\n%sfrom step %d, request %d, position %d on\n",
                   ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, indent, f->step,
                   f->request, f->position);
-    add_size(r, f, indent, out);
-    add_profile(f, indent, out);
-    ds_buf_printf(out, "%s%s%s", indent, ds_kind_name(f->kind), f->why[0] ? ": " : "");
-    ds_report_name(out, f->why);
-    ds_buf_puts(out, "\n");
+    ds_report_size(r, f, indent, out);
+    ds_report_where(f, indent, out);
+    ds_report_kind(f, indent, out);
     if (!is_first(r, f) || !add_launches(r, indent, out))
         add_both_launches(f, indent, out);
 }

@@ -135,6 +135,13 @@ size_t ds_report_stages(const struct ds_header *h, uint32_t *columns);
 void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, const char *indent,
                        struct ds_buf *out);
 
+/* Sentences of it, a line each: how large; where in the rows (heads, channels, positions) and what explains
+ * that; its kind and evidence. */
+void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const char *indent,
+                    struct ds_buf *out);
+void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+
 /* One launch: "openblas Haswell, tile 64x0x0, split 2, 4 threads"; "unknown" for NULL. core: what the BLAS library
  * called itself, for kernels that name no algorithm; may be NULL. */
 void ds_report_launch(const struct ds_launch *l, const char *core, struct ds_buf *out);
