@@ -317,6 +317,8 @@ static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete
     json_object_set_new(j, "b", json_integer(d->b));
     json_object_set_new(j, "margin", real(d->margin));
     json_object_set_new(j, "ties", json_integer(d->ties));
+    if (strcmp(d->stage, "token") == 0)
+        json_object_set_new(j, "drift", real(d->drift));
     if (strcmp(d->stage, "token") != 0) {
         json_object_set_new(j, "layer", json_integer(d->layer));
         json_object_set_new(j, "position", json_integer(d->position));

@@ -674,6 +674,10 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
                           d->step, d->b, d->a, d->margin);
             add_setting(d, out);
         }
+        if (d->found && d->drift > 0)
+            ds_buf_printf(out, "\n%14slogits there drift by up to %.3g", "", d->drift);
+        else if (d->found && isfinite(d->drift))
+            ds_buf_printf(out, "\n%14sfrom equal logits", "");
         ds_buf_puts(out, "\n");
     }
     if (v->expert_change.found)

@@ -252,6 +252,7 @@ struct ds_discrete {
     int32_t a, b;  /* reference side, this side: tokens, or the first two experts; -1 unknown */
     double margin; /* of the reference, nats */
     int32_t ties;
+    double drift; /* of a token: the largest change among the best logits of both; NaN not known */
     /* Experts: */
     int32_t layer, position;
     uint32_t site, row; /* row: of ds_analysis_row */

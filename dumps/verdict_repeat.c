@@ -143,7 +143,8 @@ int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         const struct heal_table *h = healed_table(a, arm, arm);
         if (h)
             label_unstable(a, h, healed);
-        if (add_origins(a, v, &of, labels, h ? healed : NULL, err) != 0) {
+        if (add_origins(a, v, &of, labels, h ? healed : NULL, err) != 0 ||
+            compare_repeated_tokens(a, arm, v, err) != 0) {
             free(drifts);
             free(healed);
             return -1;
