@@ -306,6 +306,10 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
                       f->value_rows == 1 ? "" : "s");
     ds_buf_puts(out, "\n");
+    if (f->concentrated[0])
+        ds_buf_printf(out, "%14s%.3g %% of the squared error in %u of %u elements of a row: %s\n",
+                      "", 100 * f->concentrated_share, f->concentrated_in, f->concentrated_of,
+                      f->concentrated);
     if (f->structure[0] && !strstr(f->why, f->structure))
         ds_buf_printf(out, "%14s%s\n", "", f->structure);
 }
@@ -482,6 +486,14 @@ static void add_innocent(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, some ? "\n" : "");
 }
 
+/* Parts of one stage are held against each other as in struct ds_added. */
+static int adds_more(const struct ds_origin *x, const struct ds_origin *most)
+{
+    if (strcmp(x->stage, most->stage) == 0 && x->at.found && most->at.found)
+        return x->at.rms > most->at.rms;
+    return x->relative_rms > most->relative_rms;
+}
+
 /* Where a kernel is an origin: its stages, and the largest error that it adds. */
 static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict *x,
                        struct ds_buf *out)
@@ -499,8 +511,7 @@ static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict
             ds_render_name(out, o->part);
         }
         layers = o->layers > layers ? o->layers : layers;
-        if (o->sized && o->relative_rms > 0 &&
-            (!largest || o->relative_rms > largest->relative_rms))
+        if (o->sized && o->relative_rms > 0 && (!largest || adds_more(o, largest)))
             largest = o;
     }
     if (n)

@@ -113,6 +113,11 @@ struct ds_finding {
     int beyond_rounding; /* heads, channels and positions are those where the difference is more than
                             rounding may be; 0: all that differ */
     uint64_t p99_ulp;    /* of the elements that differ */
+    /* Few elements of the row (`concentrated_in` of `concentrated_of`) that hold nearly all of the
+     * squared error; "" where it is not so. */
+    char concentrated[DS_PROFILE_TEXT];
+    uint32_t concentrated_in, concentrated_of;
+    double concentrated_share;
     char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
     double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;
@@ -196,7 +201,11 @@ struct ds_origin {
     int healed;
 };
 
-/* Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
+/* Of the parts of one stage of a layer (the keys and values that a cache is given) the one with the larger
+ * rms comes first, not relative to its values: an offset that all rows have in common makes keys large
+ * and carries nothing.
+ *
+ * Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
  * trial), of the pair of the first drift. */
 struct ds_added {
     uint32_t site;
@@ -205,6 +214,7 @@ struct ds_added {
     uint32_t rows, natural_rows;
     uint64_t max_ulp, natural_max_ulp;
     double relative_rms, natural_relative_rms;
+    double rms, natural_rms; /* of the difference, over all elements of those rows */
 };
 
 /* Sizes at which a factor changes a kernel's bits on equal inputs, and at which it does not, in one phase;
@@ -224,7 +234,7 @@ struct ds_growth {
     /* What the site of the layer that adds most adds; no rows: none does, or there is no heal trial. */
     uint32_t added_rows;
     uint64_t added_max_ulp;
-    double added_relative_rms;
+    double added_relative_rms, added_rms;
     const char *added_stage, *added_part;
 };
 
