@@ -126,6 +126,7 @@ int ds_cli_verify(struct ds_record *r, const char *path, struct ds_error *err);
 int ds_verb_run(const struct ds_options *o);
 int ds_verb_show(const struct ds_options *o);
 int ds_verb_diff(const struct ds_options *o);
+int ds_verb_tui(const struct ds_options *o);
 int ds_verb_kernels(const struct ds_options *o);
 int ds_verb_check(const struct ds_options *o);
 int ds_verb_bench(const struct ds_options *o);

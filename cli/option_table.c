@@ -47,6 +47,17 @@ static const char *const diff_examples[] = {
     "driftscope diff haswell.h5 skylakex.h5",
     "two records of the same sites: what differs first, and in which setting", NULL};
 
+static const char *const tui_examples[] = {
+    "driftscope tui sky.h5",
+    "walk through the record: e next drift, f first origin, Enter opens, ? help, q quits",
+    "driftscope tui haswell.h5 skylakex.h5",
+    "two records",
+    "driftscope tui --follow sky.h5",
+    "a record that another process is still writing",
+    "driftscope tui sky.h5 --script walk.txt --size 120x40",
+    "keys and commands of a file, without a terminal: save-display FILE writes what is on the screen",
+    NULL};
+
 static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON",
@@ -146,6 +157,12 @@ const struct ds_verb_def ds_verbs[] = {
      "first, then the first site whose output differs although its inputs do not; what has no partner is listed. "
      "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
      diff_examples},
+    {DS_VERB_TUI, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,
+     "look into a record on the terminal: from the verdict to the element",
+     "Shows the verdict, the map of layers and stages, one site, both sides of a row element by element, the tokens, the runs "
+     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict. "
+     "The exit code is 0 whatever the record holds, 2 for an error.",
+     tui_examples},
     {DS_VERB_KERNELS, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
@@ -207,6 +224,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define BISECT (1u << DS_VERB_BISECT)
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
+#define TUI (1u << DS_VERB_TUI)
 #define BENCH (1u << DS_VERB_BENCH)
 #define CHECK (1u << DS_VERB_CHECK)
 #define ORDER (1u << DS_VERB_ORDER)
@@ -350,6 +368,20 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the grid of layers and stages"},
+    {"follow", 0, NULL, TUI, NULL, 0, NULL, 0, 0,
+     "go on reading a record that another process is still writing, or is about to create"},
+    {"view", 0, "NAME", TUI, NULL, 0, "overview|layers|site|tensor|tokens|runs|environment", 0, 0,
+     "the view to begin with"},
+    {"site", 0, "SITE", TUI, NULL, 0, NULL, 0, 0,
+     "the site to begin at, as LAYER,STAGE or LAYER,STAGE/PART; without it the first drift"},
+    {"arm", 0, "N", TUI, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "the arm to begin with; without it that of the first drift"},
+    {"ascii", 0, NULL, TUI, NULL, 0, NULL, 0, 0,
+     "draw with ASCII only, as is done where the locale is not UTF-8"},
+    {"script", 0, "FILE", TUI, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "do the commands of a file, one a line, without a terminal: every command of the : prompt, key NAME, keys jj<Enter>"},
+    {"size", 0, "SIZE", TUI, "80x24", 0, NULL, 0, 0,
+     "columns and lines of the screen of a --script"},
     {"verify", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "first read every trial and dumped row and hold it against its digest; a damaged one is an error"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
