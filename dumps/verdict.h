@@ -361,6 +361,8 @@ struct ds_analysis_options {
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
     const struct ds_prompt *const *prompt_of;
+    uint64_t
+        memory; /* bytes that the tables may take: more is an error that says how many; 0: any */
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,
