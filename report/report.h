@@ -164,6 +164,11 @@ void ds_report_number(double x, struct ds_buf *out);
 void ds_report_ulp(uint64_t distance, struct ds_buf *out);
 void ds_report_digest(uint64_t digest, struct ds_buf *out);
 
+/* "matmul/mine only in calls from 4 rows, not with 3 (threads 2)": where repeats disagree. */
+struct ds_census_threshold;
+void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out);
+/* Where an arm was lost: "layer 0 q_proj, matmul/mine, 7 rows". */
+void ds_report_failed_place(const struct ds_failed_arm *f, struct ds_buf *out);
 /* How an arm was lost: "died", "late" or "refused". */
 const char *ds_report_failed_how(uint32_t how);
 /* The arm's number in the record that it belongs to. */
