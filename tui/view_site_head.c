@@ -261,8 +261,9 @@ static void add_healed(const struct site_own *o, struct ds_buf *out)
     if (!o->pair || !o->pair->healed || o->site->site >= o->pair->n_sites)
         return;
     const struct tui_site_sum *s = &o->pair->sites[o->site->site];
-    if (s->healed_label == DS_LABEL_ABSENT || o->site->profile->at.label == DS_LABEL_ORIGIN)
-        return; /* its inputs are equal as it is */
+    if (s->healed_label == DS_LABEL_ABSENT || o->site->profile->at.label == DS_LABEL_ORIGIN ||
+        (!o->site->profile->at.found && s->healed_label == DS_LABEL_SAME))
+        return; /* that says no more */
     ds_buf_printf(out, "on equal inputs: %s", ds_label_name(s->healed_label));
     if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
         ds_buf_printf(out, ", adds up to %" PRIu64 " ULP, relative rms %.3g", s->added_max_ulp,
@@ -284,8 +285,9 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
         ds_buf_puts(out, both ? "no row is compared: other tokens were fed before them"
                               : "no row is recorded on both sides: nothing to compare");
     else
-        ds_buf_printf(out, "no row differs: %zu same, %zu healed (an input differs)",
-                      by[DS_LABEL_SAME], by[DS_LABEL_HEALED]);
+        ds_buf_printf(out, "no row differs: %zu same", by[DS_LABEL_SAME]);
+    if (by[DS_LABEL_HEALED])
+        ds_buf_printf(out, ", %zu healed: an input differs", by[DS_LABEL_HEALED]);
     if (by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
         ds_buf_printf(out, ", %zu not compared", by[DS_LABEL_ABSENT]);
     ds_buf_puts(out, "\n");
