@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/case_expect.h"
+#include "cli/case_explain.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -174,6 +175,33 @@ static void judge_step(const struct ds_case_step *step, const struct ds_case_set
     }
 }
 
+/* What the step found, explained. */
+static int explain_step(const struct ds_case *c, size_t n, const struct ds_case_setting *s,
+                        const char *folder, json_t *answer, struct ds_buf *why,
+                        struct ds_error *err)
+{
+    struct ds_case_step step = {.line = c->steps[n].line};
+    struct ds_buf said = {0};
+    json_t *explanation = NULL;
+    int exit_code;
+    if (ds_case_explain_words(c, n, answer, &step.argv, err) != 0)
+        return -1;
+    while (step.argv && step.argv[step.argc])
+        step.argc++;
+    int rc = step.argv ? run_step(&step, s, folder, &explanation, &exit_code, err) : 0;
+    if (rc == 0 && step.argv) {
+        const size_t before = why->len;
+        first_line(folder, "err", &said);
+        ds_case_explain_holds(answer, explanation, said.data ? said.data : "", why);
+        if (why->len > before)
+            ds_buf_printf(why, " (of line %d)\n", step.line);
+    }
+    json_decref(explanation);
+    ds_buf_free(&said);
+    ds_case_words_free(step.argv);
+    return rc;
+}
+
 int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
                 struct ds_case_outcome *out, struct ds_error *err)
 {
@@ -194,6 +222,8 @@ int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
         rc = run_step(&c->steps[i], s, folder, &out->answer, &exit_code, err);
         if (rc == 0)
             judge_step(&c->steps[i], s, folder, out->answer, exit_code, &why);
+        if (rc == 0 && s->explain && !s->healthy)
+            rc = explain_step(c, i, s, folder, out->answer, &why, err);
     }
     remove_folder(folder);
     ds_cli_tidying(0);
