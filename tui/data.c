@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOLD = 96 << 20 };
+enum { HOLD = 116 << 20 }; /* with what the program takes beside it less than 200 MB */
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
