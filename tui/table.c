@@ -28,6 +28,11 @@ void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct 
     out->n_spans = out->n_spans < 0 ? 0 : out->n_spans > most ? most : out->n_spans;
 }
 
+const char *tui_cell_text(const struct tui_value *v)
+{
+    return v->full ? v->full : v->text;
+}
+
 size_t tui_row_section(const struct tui_source *s, size_t row)
 {
     if (!s->kind || row >= s->n_rows)

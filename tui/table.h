@@ -23,6 +23,9 @@ struct tui_column {
 
 struct tui_value {  /* one cell */
     char text[512]; /* UTF-8, may hold glyphs of canvas.h */
+    /* The whole text where `text` is only its beginning, for search, filter and export; borrowed until the next call.
+     * NULL: text is all. */
+    const char *full;
     int role, attr;
     double key;  /* what sorting compares */
     int numeric; /* 0: sort by text */

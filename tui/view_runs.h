@@ -53,6 +53,9 @@ uint32_t runs_class(const struct runs_own *o, const struct tui_whole *w, uint32_
 /* The arm's failure that a trial is; NULL: it is none, or nothing is known of it. */
 const struct ds_failed_arm *runs_failure(const struct tui_whole *w, const struct ds_trial *t);
 
+/* As tui_view_ops.request. */
+int runs_enter(const struct tui_view *v, const struct tui_context *c, int *next,
+               struct ds_error *err);
 void runs_source(struct runs_own *o, struct tui_source *out);
 
 #endif
