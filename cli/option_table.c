@@ -402,6 +402,10 @@ const struct ds_option_def ds_option_defs[] = {
      "let differences at these sites not count, in the same form; they still are inputs of what follows"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
+    {"against", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "with --arm, the arm that it is held against; without it the one that the verdict compares it with"},
+    {"arm", 0, "N", DIFF, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "with --site or --sites, the arm of the second record that is looked at"},
 
     {"healthy", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
      "put healthy kernels in the place of every specimen: any finding is wrong"},

@@ -36,6 +36,14 @@ void ds_json_evidence(json_t *j, const struct ds_finding *f)
     json_object_set_new(j, "at_positions", text(f->at_positions));
     json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
     json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_t *few = f->concentrated[0] ? json_object() : json_null();
+    if (f->concentrated[0]) {
+        json_object_set_new(few, "elements", text(f->concentrated));
+        json_object_set_new(few, "count", json_integer(f->concentrated_in));
+        json_object_set_new(few, "of", json_integer(f->concentrated_of));
+        json_object_set_new(few, "share", real(f->concentrated_share));
+    }
+    json_object_set_new(j, "concentrated", few);
     json_object_set_new(j, "beyond_rounding",
                         f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
                                                       : json_null());
@@ -311,6 +319,8 @@ static json_t *discrete_json(const struct ds_report *r, const struct ds_discrete
     json_object_set_new(j, "b", json_integer(d->b));
     json_object_set_new(j, "margin", real(d->margin));
     json_object_set_new(j, "ties", json_integer(d->ties));
+    if (strcmp(d->stage, "token") == 0)
+        json_object_set_new(j, "drift", real(d->drift));
     if (strcmp(d->stage, "token") != 0) {
         json_object_set_new(j, "layer", json_integer(d->layer));
         json_object_set_new(j, "position", json_integer(d->position));

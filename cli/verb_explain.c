@@ -122,10 +122,22 @@ static int measure_orders(struct ds_explanation *x, struct ds_error *err)
     return 0;
 }
 
+static int judge_choice(struct ds_explanation *x, struct ds_error *err)
+{
+    const struct ds_explain *e = &x->c->e;
+    if (ds_explain_choose(e, &x->choice, err) != 0)
+        return -1;
+    ds_explain_judge_choice(e, &x->choice, x->c->inputs_equal, &x->verdict);
+    x->chosen = 1;
+    return 0;
+}
+
 /* Where both sides read the same: against the exact result, and against what rounding does. */
 static int judge(struct ds_explanation *x, struct ds_error *err)
 {
     const struct ds_explain *e = &x->c->e;
+    if (ds_explain_chooses(e->op) && !e->weights)
+        return judge_choice(x, err);
     if (!x->c->inputs_equal)
         return 0;
     double *exact = ds_calloc(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
@@ -193,6 +205,14 @@ static int answer(const struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
+/* Both calls again. */
+static int look(struct ds_explanation *x, struct ds_error *err)
+{
+    if (replay_all(x, err) != 0 || measure_orders(x, err) != 0 || judge(x, err) != 0)
+        return -1;
+    return ask_others(x, err);
+}
+
 /* *known: a claim was made, or where the inputs differ already, both sides' bits came out again. */
 static int explain(struct ds_case *c, const struct ds_options *o, const struct ds_verdict *v,
                    int *known, struct ds_error *err)
@@ -200,23 +220,18 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
     struct ds_explanation x = {
         .o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
     int64_t arm = -1;
+    char ignored[160];
     const char *site = ds_opt_operands(o) > 1 ? ds_opt_operand(o, 1) : NULL;
     if (ds_opt_given(o, "arm") &&
         ds_opt_int(o, "arm", 0, (int64_t)c->h->n_arms - 1, &arm, err) != 0)
         return -1;
     int rc = ds_case_find(c, v, site, arm, err);
-    if (rc == 0)
+    if (rc == 0 && !ds_case_is_plain(c, ignored, sizeof ignored))
         rc = open_model(o, c, err);
     if (rc == 0)
         rc = ds_case_load(c, err);
-    if (rc == 0)
-        rc = replay_all(&x, err);
-    if (rc == 0)
-        rc = measure_orders(&x, err);
-    if (rc == 0)
-        rc = judge(&x, err);
-    if (rc == 0)
-        rc = ask_others(&x, err);
+    if (rc == 0 && !c->not_replayed[0])
+        rc = look(&x, err);
     if (rc == 0)
         rc = ds_explanation_settle(&x, c->a, err);
     if (rc == 0 && x.reproducer)

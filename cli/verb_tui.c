@@ -2,6 +2,7 @@
  * words. */
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/verdict.h"
 
 #include "tui/tui.h"
 
@@ -63,6 +64,7 @@ int ds_verb_tui(const struct ds_options *o)
     if (!t.script && !isatty(STDOUT_FILENO))
         return print_summary(o);
     ds_cli_program(&program);
+    t.caller = &ds_cli_caller;
     t.program = program.data && !program.failed ? program.data : "driftscope";
     int rc = ds_tui(&t, &err);
     ds_buf_free(&program);

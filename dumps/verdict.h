@@ -116,6 +116,11 @@ struct ds_finding {
     int beyond_rounding; /* heads, channels and positions are those where the difference is more than
                             rounding may be; 0: all that differ */
     uint64_t p99_ulp;    /* of the elements that differ */
+    /* Few elements of the row (`concentrated_in` of `concentrated_of`) that hold nearly all of the
+     * squared error; "" where it is not so. */
+    char concentrated[DS_PROFILE_TEXT];
+    uint32_t concentrated_in, concentrated_of;
+    double concentrated_share;
     char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
     double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;
@@ -199,7 +204,11 @@ struct ds_origin {
     int healed;
 };
 
-/* Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
+/* Of the parts of one stage of a layer (the keys and values that a cache is given) the one with the larger
+ * rms comes first, not relative to its values: an offset that all rows have in common makes keys large
+ * and carries nothing.
+ *
+ * Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
  * trial), of the pair of the first drift. */
 struct ds_added {
     uint32_t site;
@@ -208,6 +217,7 @@ struct ds_added {
     uint32_t rows, natural_rows;
     uint64_t max_ulp, natural_max_ulp;
     double relative_rms, natural_relative_rms;
+    double rms, natural_rms; /* of the difference, over all elements of those rows */
 };
 
 /* Sizes at which a factor changes a kernel's bits on equal inputs, and at which it does not, in one phase;
@@ -227,7 +237,7 @@ struct ds_growth {
     /* What the site of the layer that adds most adds; no rows: none does, or there is no heal trial. */
     uint32_t added_rows;
     uint64_t added_max_ulp;
-    double added_relative_rms;
+    double added_relative_rms, added_rms;
     const char *added_stage, *added_part;
 };
 
@@ -255,6 +265,7 @@ struct ds_discrete {
     int32_t a, b;  /* reference side, this side: tokens, or the first two experts; -1 unknown */
     double margin; /* of the reference, nats */
     int32_t ties;
+    double drift; /* of a token: the largest change among the best logits of both; NaN not known */
     /* Experts: */
     int32_t layer, position;
     uint32_t site, row; /* row: of ds_analysis_row */
@@ -350,6 +361,8 @@ struct ds_analysis_options {
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
     const struct ds_prompt *const *prompt_of;
+    uint64_t
+        memory; /* bytes that the tables may take: more is an error that says how many; 0: any */
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,

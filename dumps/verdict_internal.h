@@ -284,6 +284,9 @@ int find_ranges(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v);
+/* The same of an arm's repeats, against the first of them. */
+int compare_repeated_tokens(const struct ds_analysis *a, uint32_t arm, struct ds_verdict *v,
+                             struct ds_error *err);
 /* Whether both arms list the same steps, fed the same tokens: the usual case, and quick to see. */
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* Whether the arms may have prompts of other lengths. */

@@ -54,6 +54,14 @@ static void add_innocent(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, some ? "\n" : "");
 }
 
+/* Parts of one stage are held against each other as in struct ds_added. */
+static int adds_more(const struct ds_origin *x, const struct ds_origin *most)
+{
+    if (strcmp(x->stage, most->stage) == 0 && x->at.found && most->at.found)
+        return x->at.rms > most->at.rms;
+    return x->relative_rms > most->relative_rms;
+}
+
 /* Where a kernel is an origin: its stages, and the largest error that it adds. */
 static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict *x,
                        struct ds_buf *out)
@@ -71,8 +79,7 @@ static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict
             ds_report_name(out, o->part);
         }
         layers = o->layers > layers ? o->layers : layers;
-        if (o->sized && o->relative_rms > 0 &&
-            (!largest || o->relative_rms > largest->relative_rms))
+        if (o->sized && o->relative_rms > 0 && (!largest || adds_more(o, largest)))
             largest = o;
     }
     if (n)
@@ -246,6 +253,10 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
                           d->step, d->b, d->a, d->margin);
             add_setting(d, out);
         }
+        if (d->found && d->drift > 0)
+            ds_buf_printf(out, "\n%14slogits there drift by up to %.3g", "", d->drift);
+        else if (d->found && isfinite(d->drift))
+            ds_buf_printf(out, "\n%14sfrom equal logits", "");
         ds_buf_puts(out, "\n");
     }
     if (v->expert_change.found)

@@ -16,6 +16,7 @@ struct tui_data_options {
     const char *path, *path_b; /* path_b NULL: one record; else as `driftscope diff path path_b` */
     int follow;                /* the record is still being written, or not even there yet */
     uint64_t hold;             /* bytes that may be kept of trials, pairs and rows; 0: 96 MiB */
+    const struct ds_report_caller *caller; /* of tui_whole.report; outlives the data */
 };
 /* Reads the header and the index of trials before it returns (following: waits for nothing), starts the
  * thread. -1: the record cannot be shown at all. */

@@ -218,7 +218,8 @@ static void fill_report(struct snapshot *s, const struct tui_data *d)
                                          .path = d->path[0],
                                          .path_b = d->path[1],
                                          .incomplete = s->whole.incomplete,
-                                         .damaged = s->whole.damaged};
+                                         .damaged = s->whole.damaged,
+                                         .caller = d->caller};
 }
 
 struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err)

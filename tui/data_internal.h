@@ -101,6 +101,7 @@ struct snapshot {
 struct tui_data {
     char *path[2];
     int follow;
+    const struct ds_report_caller *caller;
     uint64_t hold;
     int event[2]; /* pipe */
     pthread_t thread;

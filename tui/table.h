@@ -80,13 +80,15 @@ struct tui_table {
     int (*stop)(void *ctx);
     void *stop_ctx;
     int stopped;
-    int panned;     /* since the cursor moved: it may be beside the screen */
-    int text_width; /* of the widest text row seen: so far one can pan */
+    uint64_t heading; /* of the columns' names */
+    int panned;       /* since the cursor moved: it may be beside the screen */
+    int text_width;   /* of the widest text row seen: so far one can pan */
 };
 
 /* Zero-initialise to start. Sets or replaces the source: cursor, scroll, sort, filter and marks stay where they
  * can (same numbers of rows and columns, or clamped); a filter that names a column that is no more is let go. Call
- * it too when the cells of a source changed. -1: the table is as it was. */
+ * it too when the cells of a source changed. What the source before pointed to may be gone already. -1: the table is as it
+ * was. */
 int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_error *err);
 void tui_table_free(struct tui_table *t);
 
