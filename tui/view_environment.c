@@ -273,6 +273,7 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         return TUI_READY;
     if (!o && !(v->own = o = ds_calloc(1, sizeof *o, "environment", &err)))
         return snprintf(why, 256, "%.250s", err.msg), TUI_EMPTY;
+    size_t row = tui_table_row(&v->table);
     struct env_own before = *o;
     *o = (struct env_own){.data = c->data,
                           .generation = w->generation,
@@ -290,6 +291,7 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         snprintf(why, 256, "%.250s", err.msg[0] ? err.msg : "out of memory");
         return TUI_EMPTY;
     }
+    tui_table_keep(&v->table, row, before.rows, before.n, o->rows, o->n, sizeof *o->rows);
     empty(&before);
     for (int side = 0; side <= o->two; side++)
         head_side(v, w, side);

@@ -21,11 +21,12 @@ enum env_list {
 };
 enum { ENV_NONE = UINT32_MAX };
 
-struct env_row {
+struct env_row { /* without padding: rows are compared as bytes */
     uint32_t at
         [2]; /* entry of each side's list, ENV_NONE where it has none; findings and items: at[0] */
     uint8_t list, kind; /* enum tui_row_kind; a heading: of a list, and items of the kind at[0] */
     uint8_t equal;      /* both sides have it, and it is the same */
+    uint8_t unused;
 };
 
 /* A row's name and both texts (of one record the first; NULL: that side has none). */

@@ -169,15 +169,15 @@ static int make_rows(struct runs_own *o, const struct tui_whole *w, struct ds_er
 {
     const struct ds_verdict *v = w->verdict;
     const struct ds_census *c = v ? v->census : NULL;
-    if (!v && w->n_trials && add_row(o, RUNS_WHY, TUI_ROW_TEXT, 0, 0, err))
-        return -1;
     if (add_rows(o, RUNS_TRIALS, TUI_ROW_HEADS, TUI_ROW, w->n_trials, err))
         return -1;
     if (c && (add_rows(o, RUNS_REPEATS, TUI_ROW_HEADS, TUI_ROW, c->n_arms, err) ||
               add_pairs(o, c, err) ||
               add_rows(o, RUNS_SIZES, TUI_ROW_SECTION, TUI_ROW_TEXT, c->n_thresholds, err)))
         return -1;
-    return v ? add_rows(o, RUNS_LOST, TUI_ROW_HEADS, TUI_ROW, v->n_failed, err) : 0;
+    if (!v)
+        return w->n_trials ? add_row(o, RUNS_WHY, TUI_ROW_TEXT, 0, 0, err) : 0;
+    return add_rows(o, RUNS_LOST, TUI_ROW_HEADS, TUI_ROW, v->n_failed, err);
 }
 
 static void empty(struct runs_own *o)
@@ -271,6 +271,7 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     struct runs_own made = {.data = c->data, .generation = w->generation};
     struct tui_source source;
     int rc = group_trials(&made, w, &err) || make_rows(&made, w, &err);
+    size_t row = tui_table_row(&v->table);
     /* The table asks for cells while it takes over its source. */
     struct runs_own before = *o;
     *o = made;
@@ -281,6 +282,7 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         snprintf(why, 256, "%.250s", err.msg[0] ? err.msg : "out of memory");
         return TUI_EMPTY;
     }
+    tui_table_keep(&v->table, row, before.rows, before.n, o->rows, o->n, sizeof *o->rows);
     empty(&before);
     head_counts(v, w);
     if (w->verdict)

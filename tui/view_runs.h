@@ -15,10 +15,11 @@ enum runs_section {
 };
 enum { RUNS_ALL_PAIRS = UINT32_MAX }; /* as `part`: the pairs that are not told one by one */
 
-struct runs_row {
+struct runs_row {          /* without padding: rows are compared as bytes */
     uint32_t at;           /* number in the section's list: a trial, an arm of the census, ... */
     uint32_t part;         /* RUNS_PAIRS: of its pairs */
     uint8_t section, kind; /* enum tui_row_kind */
+    uint16_t unused;
 };
 
 /* Trials of one arm and pass, in the order of their repeats. */
