@@ -28,6 +28,11 @@ void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct 
     out->n_spans = out->n_spans < 0 ? 0 : out->n_spans > most ? most : out->n_spans;
 }
 
+const char *tui_cell_text(const struct tui_value *v)
+{
+    return v->full ? v->full : v->text;
+}
+
 size_t tui_row_section(const struct tui_source *s, size_t row)
 {
     if (!s->kind || row >= s->n_rows)
@@ -222,6 +227,25 @@ int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_
         t->column = s->first_cell < s->n_columns ? s->first_cell : 0;
     tui_table_settle(t, row);
     return 0;
+}
+
+void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t n_before,
+                    const void *now, size_t n_now, size_t size)
+{
+    const char *x = before, *y = now;
+    size_t alike = 0;
+
+    while (alike < n_before && alike < n_now &&
+           memcmp(x + alike * size, y + alike * size, size) == 0)
+        alike++;
+    for (size_t i = alike; i < t->source.n_rows; i++)
+        t->marked[i] = 0;
+    count_marks(t);
+    for (size_t i = alike; row >= alike && row < n_before && i < n_now; i++)
+        if (memcmp(x + row * size, y + i * size, size) == 0) {
+            tui_table_go(t, i, t->column);
+            return;
+        }
 }
 
 void tui_table_free(struct tui_table *t)

@@ -15,10 +15,11 @@ enum runs_section {
 };
 enum { RUNS_ALL_PAIRS = UINT32_MAX }; /* as `part`: the pairs that are not told one by one */
 
-struct runs_row {
+struct runs_row {          /* without padding: rows are compared as bytes */
     uint32_t at;           /* number in the section's list: a trial, an arm of the census, ... */
     uint32_t part;         /* RUNS_PAIRS: of its pairs */
     uint8_t section, kind; /* enum tui_row_kind */
+    uint16_t unused;
 };
 
 /* Trials of one arm and pass, in the order of their repeats. */
@@ -53,6 +54,9 @@ uint32_t runs_class(const struct runs_own *o, const struct tui_whole *w, uint32_
 /* The arm's failure that a trial is; NULL: it is none, or nothing is known of it. */
 const struct ds_failed_arm *runs_failure(const struct tui_whole *w, const struct ds_trial *t);
 
+/* As tui_view_ops.request. */
+int runs_enter(const struct tui_view *v, const struct tui_context *c, int *next,
+               struct ds_error *err);
 void runs_source(struct runs_own *o, struct tui_source *out);
 
 #endif
