@@ -41,6 +41,7 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     o->n = n;
     o->at = *c->place;
     o->ascii = c->ascii;
+    o->alone = tui_alone(c->whole, c->place);
     o->requests = 0;
     o->same = o->differ = 0;
     int parted = 0; /* the request at hand has */
@@ -250,6 +251,10 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
     (void)c;
     if (!o || !o->n)
         return;
+    if (o->alone) {
+        ds_buf_printf(out, "%zu tokens", o->n);
+        return;
+    }
     ds_buf_printf(out, "%zu of %zu tokens equal", o->same, o->same + o->differ);
     if (o->n > o->same + o->differ)
         ds_buf_printf(out, ", %zu on one side only", o->n - o->same - o->differ);
