@@ -135,7 +135,10 @@ static void follow_row(struct tui_view *v, const struct tui_context *c)
 {
     const struct tokens_own *o = own(v);
     const struct tui_site *l = logits(v, c);
-    if (!l || c->place->row >= l->n_rows)
+    if (!l)
+        return;
+    own(v)->follow = 0;
+    if (c->place->row >= l->n_rows)
         return;
     for (size_t i = 0; i < o->n; i++) {
         const struct ds_step *x = tokens_side(&o->steps->steps[i]);
@@ -193,7 +196,8 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         snprintf(why, 256, "%.255s", err.msg[0] ? err.msg : "out of memory");
         return nothing(v, c, TUI_EMPTY);
     }
-    if (came)
+    o->follow |= came;
+    if (o->follow)
         follow_row(v, c);
     v->seen = c->whole->generation;
     v->at = *p;
