@@ -77,9 +77,9 @@ const struct tui_pair *tui_data_pair(struct tui_data *d, uint32_t arm, uint32_t 
                                      const char **error);
 
 /* One site: every row in every arm, and one pair's sizes and profile. */
-struct tui_row_fact { /* of the pair, a row each */
-    int has, ref_has; /* recorded */
-    uint64_t digest, ref_digest;
+struct tui_row_fact {            /* of the pair, a row each */
+    int has, ref_has;            /* recorded */
+    uint64_t digest, ref_digest; /* repeats of one arm: of the first that disagrees, where sized */
     struct ds_row row; /* of the arm's first trial, or the reference's where it has none */
     int sized;
     struct ds_drift drift; /* with `sized` */

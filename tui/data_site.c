@@ -91,6 +91,13 @@ static int add_entries(const struct site_work *s, struct ds_error *err)
                 continue;
             f->drift = *x;
             f->sized = 1;
+            if (s->w->arm ==
+                s->w->ref) { /* the repeat that disagrees, and what it was held against */
+                f->digest = x->digest;
+                f->ref_digest = x->ref_digest;
+                f->dumped = is_dumped(s->j->book, f->digest);
+                f->ref_dumped = is_dumped(s->j->book, f->ref_digest);
+            }
         }
     }
     return 0;
