@@ -1,6 +1,7 @@
 /* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not
  * judge anything. */
 #include "cli/render_json.h"
+#include "cli/render_damage.h"
 #include "cli/render_verdict.h"
 
 #include "dumps/validity.h"
@@ -456,6 +457,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "tokens", tokens_json(r));
     json_object_set_new(j, "probe", probe);
     json_object_set_new(j, "validity", validity_json(r));
+    json_object_set_new(j, "damage", ds_json_damage(r));
     json_object_set_new(j, "notes", notes);
     if (r->diff)
         json_object_set_new(j, "diff", diff_json(r));

@@ -2,6 +2,7 @@
  * comes next; and the names that all its parts share. Judges nothing. */
 #include "cli/render_verdict.h"
 
+#include "cli/render_damage.h"
 #include "cli/render_matrix.h"
 #include "dumps/census.h"
 #include "kernels/cblas.h"
@@ -114,6 +115,49 @@ static void add_run(struct ds_buf *out, const char *model)
     add_verb(out, "run", model);
 }
 
+/* Whether the command of the record has one of the options, each with the space before it. */
+static int was_given(const struct ds_header *h, const char *const *options, size_t n)
+{
+    for (size_t i = 0; h->command && i < n; i++)
+        if (strstr(h->command, options[i]))
+            return 1;
+    return 0;
+}
+
+/* The subject as it was given; the default prompt needs no option. The form of a chat is no text that -p
+ * would bring back, but its tokens are. */
+static void add_prompt(const struct ds_header *h, struct ds_buf *out)
+{
+    static const char *const prompts[] = {"-p",     "--prompt",  "-f",
+                                          "--file", "--tokens ", "--tokens="},
+                             *const chat[] = {"--chat"};
+    enum { MOST_TOKENS = 256 };
+    const struct ds_prompt *p = h->n_prompts ? &h->prompts[0] : NULL;
+    if (!p || !was_given(h, prompts, sizeof prompts / sizeof *prompts))
+        return;
+    if (p->text && p->text[0] && !was_given(h, chat, 1)) {
+        ds_buf_puts(out, "-p ");
+        ds_cli_quote(out, p->text);
+        ds_buf_puts(out, " ");
+    } else if (p->n_tokens <= MOST_TOKENS) {
+        ds_buf_puts(out, "--tokens ");
+        for (uint32_t i = 0; i < p->n_tokens; i++)
+            ds_buf_printf(out, "%s%d", i ? "," : "", p->tokens[i]);
+        ds_buf_puts(out, " ");
+    }
+}
+
+/* Kernels of the base arm that are not the default ones. */
+static void add_kernels(const struct ds_header *h, struct ds_buf *out)
+{
+    for (size_t f = 0; f < h->n_factors && h->n_arms; f++)
+        if (strcmp(h->factors[f], "kernels") == 0 && strcmp(h->arms[0].values[f], "vendor") != 0) {
+            ds_buf_puts(out, "--kernels ");
+            ds_cli_quote(out, h->arms[0].values[f]);
+            ds_buf_puts(out, " ");
+        }
+}
+
 /* Whether the record has values of the first drift, as far as its options tell. */
 static int has_values(const struct ds_render *r)
 {
@@ -144,7 +188,12 @@ void ds_render_next(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     struct ds_buf b = {0};
-    if (v->first.found && r->path) {
+    const int side = r->damage && !r->damage[0].n && r->damage[1].n; /* the one that is damaged */
+    if (r->damage && r->damage[side].n) {
+        add_run(&b, ds_record_header(r->damage[side].record)->model_name);
+        ds_buf_puts(&b, "--resume ");
+        ds_cli_quote(&b, side ? r->path_b : r->path);
+    } else if (v->first.found && r->path) {
         ds_cli_program(&b);
         ds_buf_puts(&b, r->path_b ? " diff " : " show ");
         ds_cli_quote(&b, r->path);
@@ -166,6 +215,8 @@ void ds_render_next(const struct ds_render *r, struct ds_buf *out)
         ds_render_resume(&b, r->header->model_name, r->path);
     } else if (v->result == DS_RESULT_RECORDED) {
         add_run(&b, r->header->model_name);
+        add_prompt(r->header, &b);
+        add_kernels(r->header, &b);
         ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_cli_program(&b);
@@ -316,6 +367,7 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
     if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
                       r->diff->unpaired[0], r->diff->unpaired[1]);
+    ds_render_damage_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
                       r->damaged == 1 ? "" : "s");

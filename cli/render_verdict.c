@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "cli/render_census.h"
+#include "cli/render_damage.h"
 #include "cli/render_matrix.h"
 #include "dumps/validity.h"
 
@@ -86,6 +87,7 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
         ds_render_name(out, r->header->options[i].value);
         ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
     }
+    ds_render_damage(r, out);
     add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_render_head(r, "note", out);
@@ -126,6 +128,8 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
         const struct ds_diff_item *x = &r->diff->items[i];
         if (x->kind == DS_DIFF_LAUNCH) /* told beside the first drift */
+            continue;
+        if (x->kind == DS_DIFF_DAMAGE && r->damage) /* told with what damage there is */
             continue;
         if (++of_kind[x->kind] > most_differences(x->kind))
             continue;
@@ -686,11 +690,15 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     add_record(r, out);
-    if (v->n_kernels && !out->failed) {
-        ds_buf_puts(out, "\n");
+    size_t before = out->len;
+    ds_buf_puts(out, "\n");
+    size_t start = out->len;
+    if (v->n_kernels && !out->failed)
         ds_render_matrix(r, out);
+    if (out->len > start)
         ds_buf_puts(out, "\n");
-    }
+    else if (!out->failed)
+        out->data[out->len = before] = '\0'; /* no blank lines around nothing */
     add_factors(r, out);
     add_switches(r, out);
     add_terms(r, out);

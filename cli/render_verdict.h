@@ -7,6 +7,8 @@
 #include "dumps/diff.h"
 #include "dumps/verdict.h"
 
+struct ds_damage_side; /* render_damage.h */
+
 struct ds_render {
     const struct ds_options *o;     /* NULL: no colour */
     const struct ds_header *header; /* model and sites */
@@ -14,7 +16,8 @@ struct ds_render {
     const struct ds_diff *diff; /* NULL: one record */
     const char *path, *path_b;  /* records on disk, for the suggested command; NULL: not on disk */
     size_t incomplete, damaged; /* trials left out */
-    const uint8_t *healed;      /* grid: labels of the heal trial; NULL: there is none */
+    const struct ds_damage_side *damage; /* of one or two records; NULL: not asked for */
+    const uint8_t *healed;               /* grid: labels of the heal trial; NULL: there is none */
 };
 
 /* The answer last. */
