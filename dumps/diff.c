@@ -12,8 +12,8 @@ const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
         "model",  "weight", "weight bytes", "packed weight", "hyperparameter", "option",
-        "prompt", "factor", "library",      "environment",   "site",           "arm",
-        "rows",   "launch", "damage"};
+        "prompt", "factor", "library",      "environment",   "history",        "site",
+        "arm",    "rows",   "launch",       "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -143,6 +143,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
         struct ds_analysis_options how = {.only_factor = "record",
                                           .data_differs = out->data_differs,
                                           .ignored = out->ignored,
+                                          .history = out->histories,
                                           .prompt_of = out->prompt_of};
         int changed = 0;
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
@@ -156,6 +157,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
         }
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
         rc = rc ? rc : add_sizes(out, options, err);
+        rc = rc ? rc : diff_note_histories(out, err);
         rc = rc ? rc : diff_note_rows(out, err);
         rc = rc ? rc : diff_note_launch(out, err);
     }
@@ -188,6 +190,7 @@ void ds_diff_free(struct ds_diff *d)
             free(d->own_digests[i]);
     }
     free(d->own_digests);
+    free(d->histories);
     free(d->ignored);
     for (size_t i = 0; i < d->header.n_arms; i++)
         free(d->header.arms[i].values);

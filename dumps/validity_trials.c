@@ -4,6 +4,7 @@
 
 #include "dumps/census.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int judge_probes(struct validity_work *w, const struct ds_verdict *v, struct ds_error *err)
@@ -40,38 +41,83 @@ static int judge_warm_up(struct validity_work *w, const struct ds_verdict *v, st
     return 0;
 }
 
-/* Trials that ran earlier in the process of this one. In a joined source arms of A are even, of B
- * odd, and the numbers of their processes mean nothing to each other. */
-static size_t trials_before(const struct ds_analysis *a, const struct ds_trial *t)
+static const struct ds_history *history_of(const struct ds_analysis *a, const struct arm_table *t,
+                                           uint32_t k)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < a->src->n_trials; i++) {
-        const struct ds_trial *x = a->src->info(a->src->ctx, i);
-        n += x->worker == t->worker && x->start_s < t->start_s && x->arm % 2 == t->arm % 2;
+    return &a->options.history[t->trials[k]];
+}
+
+/* 1: trials with unlike histories agree, so what ran before changes nothing there. */
+static int repeats_show(const struct ds_analysis *a, const struct arm_table *t)
+{
+    int unlike = 0;
+    for (uint32_t k = 1; k < t->n_trials; k++) {
+        if (t->hash[k][DS_VERDICT_ALL] != t->hash[0][DS_VERDICT_ALL])
+            return 0;
+        unlike |= history_of(a, t, k)->trials != history_of(a, t, 0)->trials;
     }
-    return n;
+    return unlike;
+}
+
+int ds_analysis_histories(const struct ds_analysis *a, uint32_t x, uint32_t y)
+{
+    const struct arm_table *t = &a->arms[x], *r = &a->arms[y];
+    int same_trials = 0;
+    if (!a->options.history || !t->n_trials || !r->n_trials)
+        return DS_HISTORY_ALIKE;
+    for (uint32_t i = 0; i < t->n_trials; i++)
+        for (uint32_t k = 0; k < r->n_trials && k < 64; k++) {
+            const struct ds_history *p = history_of(a, t, i), *q = history_of(a, r, k);
+            if (p->trials == q->trials && p->calls == q->calls)
+                return DS_HISTORY_ALIKE;
+            same_trials |= p->trials == q->trials;
+        }
+    return same_trials || (repeats_show(a, t) && repeats_show(a, r)) ? DS_HISTORY_HARMLESS
+                                                                     : DS_HISTORY_UNLIKE;
+}
+
+void ds_analysis_arm_name(const struct ds_analysis *a, uint32_t arm, char *text, size_t size)
+{
+    const struct ds_header *h = a->h;
+    size_t at = 0;
+    snprintf(text, size, "the only arm");
+    for (int all = 0; all < 2 && at == 0; all++)
+        for (size_t f = 0; f + 1 < h->n_factors && at < size; f++) /* the last one is the record */
+            if (all || strcmp(h->arms[arm].values[f], h->arms[arm % 2].values[f]) != 0)
+                at += (size_t)snprintf(text + at, size - at, "%s%s %s", at ? ", " : "",
+                                       h->factors[f], h->arms[arm].values[f]);
 }
 
 /* Of two records only: in a sweep one arm runs after the other, and repeats tell whether that
- * matters. */
+ * matters. Said of the pair of the first drift, else of the first pair. */
 static int judge_histories(struct validity_work *w, const struct ds_verdict *v,
                            struct ds_error *err)
 {
-    const struct ds_finding *f = &v->first;
-    if (!w->a->options.only_factor || !f->found || f->arm == f->ref_arm)
+    const struct ds_analysis *a = w->a;
+    uint32_t unlike = 0, pairs = 0, arm = 0;
+    for (uint32_t p = 0; a->options.history && p + 1 < a->h->n_arms; p += 2) {
+        pairs++;
+        if (ds_analysis_histories(a, p, p + 1) != DS_HISTORY_UNLIKE)
+            continue;
+        if (unlike++ == 0 || (v->first.found && v->first.arm / 2 == p / 2))
+            arm = p;
+    }
+    if (!unlike)
         return 0;
-    size_t mine = trials_before(w->a, &w->a->arms[f->arm].rep->info),
-           theirs = trials_before(w->a, &w->a->arms[f->ref_arm].rep->info);
-    if (mine == theirs)
-        return 0;
-    struct ds_validity_item *x = validity_add(
-        w, DS_VALIDITY_HISTORY, err,
-        "the two trials have unlike histories: %zu trials ran before in one process, %zu "
-        "in the other",
-        theirs, mine);
-    if (x)
-        x->arm = f->arm;
-    return x ? 0 : -1;
+    char name[96], some[48] = "";
+    const struct ds_history *x = history_of(a, &a->arms[arm], 0),
+                            *y = history_of(a, &a->arms[arm + 1], 0);
+    ds_analysis_arm_name(a, arm, name, sizeof name);
+    if (pairs > 1)
+        snprintf(some, sizeof some, " in %u of %u pairs of arms", unlike, pairs);
+    struct ds_validity_item *item =
+        validity_add(w, DS_VALIDITY_HISTORY, err,
+                     "unlike histories%s: %s ran after %u other trial%s in A's process and %u in "
+                     "B's; no repeats show that it does not matter",
+                     some, name, x->trials, x->trials == 1 ? "" : "s", y->trials);
+    if (item)
+        item->arm = arm + 1;
+    return item ? 0 : -1;
 }
 
 /* What the run found before its first trial, one mutation to a line. */

@@ -295,9 +295,9 @@ struct ds_verdict {
     struct ds_discrete discrete; /* the first of: */
     struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
-    struct ds_census *census; /* census.h; NULL: no complete trial */
+    struct ds_census *census;     /* census.h; NULL: no complete trial */
     struct ds_validity *validity; /* validity.h; NULL likewise */
-    struct ds_growth *growth; /* of the pair of the first drift, by layer */
+    struct ds_growth *growth;     /* of the pair of the first drift, by layer */
     size_t n_growth;
     struct ds_added *added; /* of the same pair, by site; none without a heal trial of it */
     size_t n_added;
@@ -311,8 +311,8 @@ struct ds_verdict {
      * rows, statistics and dumps included. */
     double overhead_prefill, overhead_decode;
     double total_prefill, total_decode;
-    int disturbs; /* 1, 0, -1 = not checked */
-    int disturber; /* DS_DISTURBS_* */
+    int disturbs;                 /* 1, 0, -1 = not checked */
+    int disturber;                /* DS_DISTURBS_* */
     struct ds_failed_arm *failed; /* by arm, as they were lost */
     size_t n_failed;
     char **notes; /* findings about the record itself, one sentence each */
@@ -325,6 +325,11 @@ void ds_verdict_free(struct ds_verdict *v);
 int ds_verdict_exit(const struct ds_verdict *v);
 
 struct ds_analysis;
+struct
+    ds_history { /* what ran before a trial in its process, heal trials and passes without probes left
+                       out */
+    uint32_t trials, calls;
+};
 struct ds_analysis_options {
     const char *only_factor; /* compare along this factor alone; NULL = all */
     const uint8_t
@@ -332,6 +337,9 @@ struct ds_analysis_options {
                           difference there is no evidence of reordering; NULL = nowhere */
     const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
                                input of what follows; NULL = nowhere */
+    const struct ds_history
+        *history; /* [n_trials], of two records: their trials may have unlike ones;
+                                         NULL = of no interest */
     /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
@@ -372,6 +380,13 @@ int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t sit
 /* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]
  * (y). */
 void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2]);
+/* Whether the trials of two arms had unlike histories (ds_analysis_options.history). HARMLESS: no two are
+ * alike, but on each side trials with unlike ones agree, or as many trials ran before. */
+enum { DS_HISTORY_ALIKE = 0, DS_HISTORY_HARMLESS, DS_HISTORY_UNLIKE };
+int ds_analysis_histories(const struct ds_analysis *a, uint32_t x, uint32_t y);
+/* "batch 2, threads 2": the factors of two records in which an arm differs from the first pair; where it
+ * differs in none, all of them. */
+void ds_analysis_arm_name(const struct ds_analysis *a, uint32_t arm, char *text, size_t size);
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);
