@@ -24,8 +24,13 @@ static void add_counts(const struct ds_render *r, const struct ds_census_arm *c,
 {
     ds_buf_printf(out, "%u trials, ", c->trials);
     if (c->distinct == 1) {
-        ds_buf_printf(out, "all alike; a flake rate above %.3g %% is excluded at 95 %%\n",
+        const struct ds_census *all = r->v->census;
+        ds_buf_printf(out, "all alike; a flake rate above %.3g %% is excluded at 95 %%",
                       100 * c->excluded);
+        if (all->asked_trials > c->trials)
+            ds_buf_printf(out, ", not the %.6g %%\n%14sthat was asked for, which takes %u",
+                          100 * all->asked, "", all->asked_trials);
+        ds_buf_puts(out, "\n");
         return;
     }
     ds_buf_printf(out, "%u different runs, the most frequent %u time%s\n", c->distinct, c->modal,
@@ -123,6 +128,13 @@ void ds_render_excluded(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(out,
                       ";\n%14sa flake rate above %.3g %% of an arm's trials is excluded at 95 %%",
                       "", 100 * excluded);
+    if (c && c->arms_short)
+        ds_buf_printf(
+            out,
+            ";\n%14snot the %.6g %% that --until-stable asked for: that takes %u equal trials, and "
+            "%u arm%s fewer",
+            "", 100 * c->asked, c->asked_trials, c->arms_short,
+            c->arms_short == 1 ? " has" : "s have");
 }
 
 /* An arm's number in its own record; *side: which of two records, "" for one. */
@@ -279,6 +291,14 @@ json_t *ds_json_census(const struct ds_render *r)
         json_object_set_new(one, "stable_at", json_integer(t->stable));
         json_array_append_new(thresholds, one);
     }
+    json_t *rate = c->asked > 0 ? json_object() : json_null();
+    if (c->asked > 0) {
+        json_object_set_new(rate, "rate", ds_json_real(c->asked));
+        json_object_set_new(rate, "trials", json_integer(c->asked_trials));
+        json_object_set_new(rate, "reached", json_boolean(c->arms_short == 0));
+        json_object_set_new(rate, "arms_short", json_integer(c->arms_short));
+    }
+    json_object_set_new(j, "until_stable", rate);
     json_object_set_new(j, "arms", arms);
     json_object_set_new(j, "thresholds", thresholds);
     return j;

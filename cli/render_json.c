@@ -427,6 +427,7 @@ static json_t *verdict_json(const struct ds_render *r)
                         v->total_decode < 0 ? json_null() : real(v->total_decode));
     json_object_set_new(probe, "disturbs",
                         v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
+    json_object_set_new(probe, "check", text(ds_check_name(v->check)));
     json_object_set_new(probe, "disturber",
                         v->disturber == DS_DISTURBS_NOTHING ? json_null()
                                                             : json_string(disturber[v->disturber]));

@@ -50,7 +50,7 @@ int ds_render_until_stable(const struct ds_render *r)
 {
     for (size_t i = 0; !r->diff && r->header && i < r->header->n_options; i++)
         if (strcmp(r->header->options[i].name, "until_stable") == 0)
-            return strcmp(r->header->options[i].value, "1") == 0;
+            return strcmp(r->header->options[i].value, "0") != 0;
     return 0;
 }
 
@@ -348,6 +348,10 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
     }
     if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
         add_setting(r, out);
+    if (v->census && v->census->arms_short && v->result == DS_RESULT_SAME)
+        ds_buf_printf(out,
+                      "; a flake rate of %.6g %% is not excluded: that takes %u trials of an arm",
+                      100 * v->census->asked, v->census->asked_trials);
     if (v->nonfinite.at.found) {
         ds_buf_puts(out, "; NaN or Inf from ");
         ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);

@@ -681,9 +681,17 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
     if (v->total_prefill > v->overhead_prefill && v->total_prefill >= 0)
         ds_buf_printf(out, "; %.2f %% and %.2f %% with held rows,\n%14sstatistics and dumps",
                       100 * v->total_prefill, 100 * v->total_decode, "");
-    ds_buf_puts(out, v->disturbs < 0 ? "; not checked against a run without them\n"
-                     : v->disturbs   ? "; THEY CHANGE THE ANSWER\n"
-                                     : "; the answer is the same without them\n");
+    ds_buf_puts(out, v->check == DS_CHECK_AGREES    ? "; the answer is the same without them\n"
+                     : v->check == DS_CHECK_DIFFERS ? "; THEY CHANGE THE ANSWER\n"
+                     : v->check == DS_CHECK_NOT_RUN ? "; not checked against a run without them\n"
+                                                    : ";\n");
+    if (v->check == DS_CHECK_AGREES_WITH_ONE)
+        ds_buf_printf(out, "%14sthe answer without them is that of some repeat\n", "");
+    if (v->check == DS_CHECK_UNSTABLE)
+        ds_buf_printf(out,
+                      "%14snot known whether they change the answer: repeats disagree, and none is "
+                      "like\n%14sthe pass without them\n",
+                      "", "");
 }
 
 void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)

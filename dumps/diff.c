@@ -200,6 +200,7 @@ void ds_diff_free(struct ds_diff *d)
     free(d->prompt_of);
     free(d->data_differs);
     free(d->site_only);
+    free(d->header.options); /* borrowed texts */
     free(d->header.arms);
     free(d->header.factors);
     free(d->header.sites);

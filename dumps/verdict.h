@@ -264,6 +264,16 @@ struct ds_nonfinite_finding {
 /* The least that probes did in a trial whose answer they changed. */
 enum { DS_DISTURBS_NOTHING = 0, DS_DISTURBS_DIGEST, DS_DISTURBS_DUMP, DS_DISTURBS_EITHER };
 
+/* The self-check against a pass without probes. Where repeats of its arm disagree: whether it is like one. */
+enum {
+    DS_CHECK_NOT_RUN = 0,
+    DS_CHECK_AGREES,
+    DS_CHECK_DIFFERS,
+    DS_CHECK_AGREES_WITH_ONE,
+    DS_CHECK_UNSTABLE
+};
+const char *ds_check_name(int check); /* "not-run" .. */
+
 struct ds_census;
 struct ds_validity;
 /* An arm without a trial that would be complete. */
@@ -311,7 +321,8 @@ struct ds_verdict {
      * rows, statistics and dumps included. */
     double overhead_prefill, overhead_decode;
     double total_prefill, total_decode;
-    int disturbs;                 /* 1, 0, -1 = not checked */
+    int disturbs;                 /* 1, 0, -1 = not known */
+    int check;                    /* DS_CHECK_*: what the self-check showed */
     int disturber;                /* DS_DISTURBS_* */
     struct ds_failed_arm *failed; /* by arm, as they were lost */
     size_t n_failed;
@@ -321,7 +332,7 @@ struct ds_verdict {
     size_t n_owned;
 };
 void ds_verdict_free(struct ds_verdict *v);
-/* 0 same or recorded, 1 drift, 2 incomparable. */
+/* 0 same or recorded, 1 drift, 2 incomparable, or the same over fewer trials than were asked for. */
 int ds_verdict_exit(const struct ds_verdict *v);
 
 struct ds_analysis;
