@@ -14,6 +14,8 @@ all: $(BUILD)/driftscope ## build driftscope and the specimens of its self test
 # ---- flags: the rules of numbers (no contraction, no reassociation) hold for every object ---------------------------------
 HDF5_CFLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null)
 HDF5_LIBS   := $(shell pkg-config --libs hdf5-serial 2>/dev/null)
+CURSES_CFLAGS := $(shell pkg-config --cflags ncursesw 2>/dev/null)
+CURSES_LIBS   := $(shell pkg-config --libs ncursesw 2>/dev/null)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wdouble-promotion -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
 NUMBERS := -O2 -ffp-contract=off
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -31,7 +33,7 @@ $(error fast-math flag: $(FAST_FOUND). It changes the sums that driftscope judge
 endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
-ROOMS := base kernels probes dumps engine cli
+ROOMS := base kernels probes dumps report tui engine cli
 src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
 obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1)))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
@@ -41,14 +43,18 @@ BELOW_base    :=
 BELOW_kernels := base
 BELOW_dumps   := base
 BELOW_probes  := dumps base
+BELOW_report  := dumps base
 BELOW_engine  := probes kernels dumps base
-BELOW_cli     := engine probes kernels dumps base
+BELOW_tui     := report dumps base
+BELOW_cli     := tui report engine probes kernels dumps base
 EXT_base      := -lm
 EXT_kernels   := -lxxhash -ldl -lm
 EXT_dumps     := $(HDF5_LIBS) -lxxhash -lm
 EXT_probes    := $(EXT_dumps)
+EXT_report    := $(EXT_dumps)
 EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
-EXT_cli       := $(EXT_engine) -ljansson
+EXT_tui       := $(EXT_dumps) $(CURSES_LIBS) -ljansson
+EXT_cli       := $(EXT_engine) $(CURSES_LIBS) -ljansson
 
 $(BUILD)/driftscope: $(LIBS)
 	$(CC) $(DS_LDFLAGS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
@@ -75,11 +81,11 @@ $(BUILD)/tests/$(1)/%: tests/$(1)/%.c $(LIBS)
 	$(CC) $$(DS_CFLAGS) $(HDF5_CFLAGS) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< \
 	    -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) -lcmocka $$(LDFLAGS)
 endef
-$(foreach kind,whole real tools,$(eval $(call program_rules,$(kind))))
+$(foreach kind,whole real tui tools,$(eval $(call program_rules,$(kind))))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BELOW_CLI)
 	@mkdir -p $(@D)
 	$(CC) $(DS_CFLAGS) $(HDF5_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/fuzz/standalone_main.o \
-	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_engine) -lcmocka $(LDFLAGS)
+	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_cli) -lcmocka $(LDFLAGS)
 
 .SECONDARY: $(BUILD)/tests/fuzz/standalone_main.o
 
@@ -88,6 +94,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BE
 $(BUILD)/kernels/%_avx2.o: ISA := -mavx2 -mfma -mf16c
 %_avx512.o: ISA := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 $(BUILD)/dumps/%.o: ROOM_CFLAGS := $(HDF5_CFLAGS)
+$(BUILD)/tui/%.o: ROOM_CFLAGS := $(CURSES_CFLAGS)
 $(BUILD)/cli/environment.o: ROOM_CFLAGS := $(HDF5_CFLAGS) -I$(BUILD)
 $(BUILD)/cli/environment.o: $(BUILD)/build_info.h
 $(BUILD)/cli/explain_reproduce.o: ROOM_CFLAGS := -I$(BUILD)
@@ -149,9 +156,9 @@ $(BUILD)/specimens/%.case: tests/specimens/%.case
 
 # ---- tests ------------------------------------------------------------------------------------------------------------------
 UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
-PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/whole/test_*.c tests/real/test_real_*.c))
+PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/whole/test_*.c tests/tui/test_*.c tests/real/test_real_*.c))
 FUZZ_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-CLI_TESTS  := $(wildcard tests/cli/test_*.sh)
+CLI_TESTS  := $(wildcard tests/cli/test_*.sh tests/tui/test_*.sh)
 
 .PHONY: unit tests test asan fuzz
 unit: $(UNIT_TESTS)
@@ -204,7 +211,7 @@ deps: ## install what building and testing need (Debian, Ubuntu; asks sudo when 
 
 # Without this a missing library shows as a page of compiler errors.
 ifneq ($(filter-out help deps demo model clean uninstall format,$(or $(MAKECMDGOALS),all)),)
-MISSING := $(shell for p in hdf5-serial libxxhash libpcre2-8 jansson; do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
+MISSING := $(shell for p in hdf5-serial libxxhash libpcre2-8 jansson ncursesw; do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 ifneq ($(MISSING),)
 $(error pkg-config does not find: $(MISSING). `make deps` installs what is missing)
 endif

@@ -90,6 +90,42 @@ void ds_buf_escape(struct ds_buf *b, const char *text, size_t n)
     }
 }
 
+/* Well-formed UTF-8 without control characters. */
+static int is_printable(const char *text)
+{
+    for (size_t i = 0, n = strlen(text), len; i < n; i += len) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        len = (size_t)ds_utf8_len(text + i, n - i);
+        if (len == 0 || p[0] < 0x20 || p[0] == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0))
+            return 0;
+    }
+    return 1;
+}
+
+void ds_buf_quote(struct ds_buf *b, const char *arg)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    if (arg[0] != '\0' && arg[strspn(arg, plain)] == '\0') {
+        ds_buf_puts(b, arg);
+        return;
+    }
+    struct ds_buf escaped = {0};
+    int printable = is_printable(arg);
+    if (!printable)
+        ds_buf_escape(&escaped, arg, (size_t)-1);
+    b->failed |= escaped.failed;
+    ds_buf_puts(b, printable ? "'" : "$'");
+    for (const char *p = printable ? arg : escaped.data; p && *p; p++) {
+        if (*p == '\'')
+            ds_buf_puts(b, printable ? "'\\''" : "\\'");
+        else
+            ds_buf_add(b, p, 1);
+    }
+    ds_buf_puts(b, "'");
+    ds_buf_free(&escaped);
+}
+
 void ds_buf_free(struct ds_buf *b)
 {
     free(b->data);

@@ -24,6 +24,10 @@ void ds_buf_printf(struct ds_buf *b, const char *fmt, ...) __attribute__((format
  * NUL. */
 void ds_buf_escape(struct ds_buf *b, const char *text, size_t n);
 
+/* Adds one argument of a command, quoted for a POSIX shell; for bytes that a terminal must not see,
+ * in the $'...' form of bash and zsh. */
+void ds_buf_quote(struct ds_buf *b, const char *arg);
+
 /* The number of bytes (1..4) of the well-formed UTF-8 sequence at p with n bytes left, or 0.
  * Rejects overlong forms, surrogates and values above U+10FFFF (RFC 3629). */
 int ds_utf8_len(const char *p, size_t n);

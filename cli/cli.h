@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "report/role.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -38,9 +39,6 @@ const char *ds_opt_operand(const struct ds_options *o, size_t i);
  * arguments hold. */
 const char *ds_opt_command(const struct ds_options *o);
 
-/* Adds one argument of a command, quoted for a POSIX shell; for bytes that a terminal must not see,
- * in the $'...' form of bash and zsh. */
-void ds_cli_quote(struct ds_buf *b, const char *arg);
 /* Adds the program as it was called, so that a suggested command can be pasted: a path if it was called by one, else
  * "driftscope". ds_cli_called is told argv[0] once, by main. */
 void ds_cli_program(struct ds_buf *b);
@@ -69,14 +67,6 @@ int ds_cli_check_output(const struct ds_options *o, struct ds_error *err);
 int ds_cli_check_file(const char *path, struct ds_error *err);
 
 /* Colour by role; "" when colour is off (--color, NO_COLOR, not a terminal). */
-enum ds_role {
-    DS_ROLE_PLAIN,
-    DS_ROLE_SAME,
-    DS_ROLE_DRIFT,
-    DS_ROLE_UNSTABLE,
-    DS_ROLE_DIM,
-    DS_ROLE_HEAD
-};
 const char *ds_cli_color(const struct ds_options *o, enum ds_role role);
 
 /* Columns of the terminal on stdout, 100 when it is none. */

@@ -1,6 +1,6 @@
 /* damage.c: what the verbs do about records that cannot be believed: --verify reads all of them, and where
  * something is damaged nothing is the same. */
-#include "cli/render_damage.h"
+#include "cli/damage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,10 +29,10 @@ void ds_damage_free(struct ds_damage_side *s)
     s->n = 0;
 }
 
-int ds_damage_judge(const struct ds_render *r, struct ds_verdict *v)
+int ds_damage_judge(const struct ds_report *r, struct ds_verdict *v)
 {
     char text[160];
-    if (!ds_damage_words(r, text, sizeof text))
+    if (!ds_report_damage_said(r, text, sizeof text))
         return 0;
     if (v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED) {
         v->result = DS_RESULT_INCOMPARABLE;

@@ -5,8 +5,8 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "cli/render_site.h"
 #include "kernels/registry.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -114,7 +114,7 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
         c->f = v->first;
         return 0;
     }
-    if (site && ds_parse_site(c->h, site, &s, err) != 0)
+    if (site && ds_report_find_site(c->h, "--site", site, &s, err) != 0)
         return -1;
     return find_site(c, s, arm, err);
 }

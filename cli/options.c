@@ -404,42 +404,6 @@ static int find_error_exit(int argc, char **argv)
     return code;
 }
 
-/* Well-formed UTF-8 without control characters. */
-static int is_printable(const char *text)
-{
-    for (size_t i = 0, n = strlen(text), len; i < n; i += len) {
-        const unsigned char *p = (const unsigned char *)text + i;
-        len = (size_t)ds_utf8_len(text + i, n - i);
-        if (len == 0 || p[0] < 0x20 || p[0] == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0))
-            return 0;
-    }
-    return 1;
-}
-
-void ds_cli_quote(struct ds_buf *b, const char *arg)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-    if (arg[0] != '\0' && arg[strspn(arg, plain)] == '\0') {
-        ds_buf_puts(b, arg);
-        return;
-    }
-    struct ds_buf escaped = {0};
-    int printable = is_printable(arg);
-    if (!printable)
-        ds_buf_escape(&escaped, arg, (size_t)-1);
-    b->failed |= escaped.failed;
-    ds_buf_puts(b, printable ? "'" : "$'");
-    for (const char *p = printable ? arg : escaped.data; p && *p; p++) {
-        if (*p == '\'')
-            ds_buf_puts(b, printable ? "'\\''" : "\\'");
-        else
-            ds_buf_add(b, p, 1);
-    }
-    ds_buf_puts(b, "'");
-    ds_buf_free(&escaped);
-}
-
 static const char *program = "driftscope";
 
 void ds_cli_called(const char *argv0)
@@ -450,7 +414,7 @@ void ds_cli_called(const char *argv0)
 
 void ds_cli_program(struct ds_buf *b)
 {
-    ds_cli_quote(b, program);
+    ds_buf_quote(b, program);
 }
 
 static int keep_command(struct ds_options *o, int argc, char **argv, struct ds_error *err)
@@ -459,7 +423,7 @@ static int keep_command(struct ds_options *o, int argc, char **argv, struct ds_e
     ds_buf_puts(&b, "driftscope");
     for (int i = 1; i < argc; i++) {
         ds_buf_puts(&b, " ");
-        ds_cli_quote(&b, argv[i]);
+        ds_buf_quote(&b, argv[i]);
     }
     if (b.failed) {
         ds_buf_free(&b);

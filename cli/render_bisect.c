@@ -2,7 +2,7 @@
 #include "cli/render_bisect.h"
 
 #include "cli/render_json.h"
-#include "cli/render_matrix.h"
+#include "report/report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -61,22 +61,22 @@ static void add_head(const char *name, struct ds_buf *out)
 static void add_arms(const struct ds_bisect_view *w, struct ds_buf *out)
 {
     if (w->factor) {
-        ds_render_name(out, w->factor);
+        ds_report_name(out, w->factor);
         ds_buf_puts(out, " ");
-        ds_render_name(out, w->value_b);
+        ds_report_name(out, w->value_b);
         ds_buf_puts(out, " against ");
-        ds_render_name(out, w->value_a);
+        ds_report_name(out, w->value_a);
     } else {
-        ds_render_name(out, w->to);
+        ds_report_name(out, w->to);
         ds_buf_puts(out, " against ");
-        ds_render_name(out, w->from);
+        ds_report_name(out, w->from);
     }
 }
 
 static void add_set(const char *label, const char *set, struct ds_buf *out)
 {
     ds_buf_printf(out, "%14s%s --kernels ", "", label);
-    ds_render_name(out, set ? set : "");
+    ds_report_name(out, set ? set : "");
     ds_buf_puts(out, "\n");
 }
 
@@ -90,7 +90,7 @@ static void add_found(const struct ds_bisect_view *w, struct ds_buf *out)
     add_head("cure", out);
     add_atoms(b, b->cure, 0, out);
     ds_buf_puts(out, " as in ");
-    ds_render_name(out, w->factor ? w->to : w->from);
+    ds_report_name(out, w->factor ? w->to : w->from);
     ds_buf_printf(out, ": the %s agree\n", what(b));
     add_set("shown by", w->set_cure, out);
     ds_buf_printf(out, "%14snone of either set can be left out: each was tried\n", "");
@@ -111,13 +111,13 @@ static void add_sentence(const struct ds_bisect_view *w, struct ds_buf *out)
         ds_buf_puts(out, " brings the difference in; with ");
         add_atoms(b, b->cure, 0, out);
         ds_buf_puts(out, " as in ");
-        ds_render_name(out, w->factor ? w->to : w->from);
+        ds_report_name(out, w->factor ? w->to : w->from);
         ds_buf_printf(out, " the %s agree", what(b));
         break;
     case DS_BISECT_UNCURED:
         if (w->factor) {
             ds_buf_printf(out, "the %s differ with every kernel of ", what(b));
-            ds_render_name(out, w->to);
+            ds_report_name(out, w->to);
             ds_buf_puts(out, " as well: no exchange can make them agree");
         } else {
             ds_buf_printf(out,
@@ -128,7 +128,7 @@ static void add_sentence(const struct ds_bisect_view *w, struct ds_buf *out)
         break;
     default:
         ds_buf_printf(out, "unstable: passes of one arm disagree with the kernels ");
-        ds_render_name(out, b->unstable_set ? b->unstable_set : "?");
+        ds_report_name(out, b->unstable_set ? b->unstable_set : "?");
         ds_buf_puts(out, "; driftscope run with them says where");
     }
     ds_buf_puts(out, "\n");
@@ -138,14 +138,14 @@ void ds_render_bisect_text(const struct ds_bisect_view *w, struct ds_buf *out)
 {
     const struct ds_bisect *b = w->b;
     add_head("bisect", out);
-    ds_render_name(out, w->model);
+    ds_report_name(out, w->model);
     ds_buf_printf(out, "\n%14s%s of ", "", what(b));
     add_arms(w, out);
     if (w->factor) {
         ds_buf_puts(out, "; kernels of ");
-        ds_render_name(out, w->from);
+        ds_report_name(out, w->from);
         ds_buf_puts(out, " exchanged for those of ");
-        ds_render_name(out, w->to);
+        ds_report_name(out, w->to);
     }
     ds_buf_puts(out, "\n");
     if (b->result == DS_BISECT_FOUND)

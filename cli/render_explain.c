@@ -2,7 +2,7 @@
 #include "cli/render_explain.h"
 
 #include "cli/json.h"
-#include "cli/render_matrix.h"
+#include "cli/verdict.h"
 #include "kernels/lab/order.h"
 #include "kernels/registry.h"
 
@@ -12,8 +12,9 @@
 
 static void head(const struct ds_explanation *x, const char *name, struct ds_buf *out)
 {
-    const struct ds_render r = {.o = x->o};
-    ds_render_head(&r, name, out);
+    struct ds_report r = {0};
+    ds_cli_report(x->o, &r);
+    ds_report_head(&r, name, out);
 }
 
 static void share(uint64_t part, uint64_t whole, char *text, size_t size)
@@ -32,14 +33,14 @@ static void add_side(const struct ds_explanation *x, int side, struct ds_buf *ou
     const struct ds_case_side *s = &c->side[side];
     const struct ds_explain_side *e = &c->e.side[side];
     head(x, side == DS_SIDE_A ? "A" : "B", out);
-    ds_render_name(out, c->f.factor);
+    ds_report_name(out, c->f.factor);
     ds_buf_puts(out, " ");
-    ds_render_name(out, side == DS_SIDE_A ? c->f.ref_value : c->f.value);
+    ds_report_name(out, side == DS_SIDE_A ? c->f.ref_value : c->f.value);
     ds_buf_puts(out, ": ");
-    ds_render_kernel(out, c->f.op, s->variant);
+    ds_report_kernel(out, c->f.op, s->variant);
     if (strcmp(s->variant, "openblas") == 0 && e->core[0]) {
         ds_buf_puts(out, ", core ");
-        ds_render_name(out, e->core);
+        ds_report_name(out, e->core);
     }
     ds_buf_printf(out, ", %" PRId64, s->rows_least);
     if (s->rows_most != s->rows_least)
@@ -48,7 +49,7 @@ static void add_side(const struct ds_explanation *x, int side, struct ds_buf *ou
                   e->threads, e->threads == 1 ? "" : "s");
     if (s->missing[0]) {
         ds_buf_printf(out, "%14snot replayed: ", "");
-        ds_render_name(out, s->missing);
+        ds_report_name(out, s->missing);
         ds_buf_puts(out, "\n");
     }
 }
@@ -99,7 +100,7 @@ static void add_replay(const struct ds_explanation *x, struct ds_buf *out)
         for (int s = 0; s < DS_SIDES; s++)
             if (!r->run[s] && r->why[s][0]) {
                 ds_buf_printf(out, "%16s", "");
-                ds_render_name(out, r->why[s]);
+                ds_report_name(out, r->why[s]);
                 ds_buf_puts(out, "\n");
                 break;
             }
@@ -171,7 +172,7 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
     head(x, side == DS_SIDE_A ? "order of A" : "order of B", out);
     if (o->why[0]) {
         ds_buf_puts(out, "not measured: ");
-        ds_render_name(out, o->why);
+        ds_report_name(out, o->why);
         ds_buf_puts(out, "\n");
         return;
     }
@@ -269,7 +270,7 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     const int a = ds_explanation_reproduced(x, DS_SIDE_A),
               b = ds_explanation_reproduced(x, DS_SIDE_B);
     ds_buf_puts(out, "explain: ");
-    ds_render_place(out, c->f.layer, c->f.stage, c->f.part);
+    ds_report_place(out, c->f.layer, c->f.stage, c->f.part);
     ds_buf_puts(out, ": ");
     if (x->judged) {
         ds_buf_printf(out, "%s: %s", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
@@ -294,7 +295,7 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_finding *f = &x->c->f;
     head(x, "place", out);
-    ds_render_place(out, f->layer, f->stage, f->part);
+    ds_report_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, f->arm == f->ref_arm ? ", repeats of one arm" : "");
     ds_buf_printf(out, ": %s%s\n", ds_label_name(f->label),
                   x->c->healed ? "; here from the pass that was healed, where its inputs are A's"
@@ -313,7 +314,7 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     }
     if (x->reproducer) {
         head(x, "reproducer", out);
-        ds_cli_quote(out, x->reproducer);
+        ds_buf_quote(out, x->reproducer);
         ds_buf_puts(out, "/reproduce.c: its first lines say how to compile it\n");
     }
     last_line(x, out);

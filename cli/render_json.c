@@ -1,8 +1,6 @@
 /* render_json.c: the verdict as one JSON object (DESIGN section 7: its names are fixed). Must not
  * judge anything. */
 #include "cli/render_json.h"
-#include "cli/render_damage.h"
-#include "cli/render_verdict.h"
 
 #include "dumps/validity.h"
 
@@ -29,11 +27,6 @@ static json_t *launch_json(const struct ds_launch *l, const char *core)
     return j;
 }
 
-uint32_t ds_json_own_arm(const struct ds_render *r, uint32_t arm)
-{
-    return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
-}
-
 /* Where it differs, what it is and why; null where the values that tell it are not in the record. */
 void ds_json_evidence(json_t *j, const struct ds_finding *f)
 {
@@ -55,7 +48,7 @@ void ds_json_evidence(json_t *j, const struct ds_finding *f)
     json_object_set_new(j, "evidence", text(f->why));
 }
 
-json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
+json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f)
 {
     if (!f->found)
         return json_null();
@@ -70,8 +63,8 @@ json_t *ds_json_finding(const struct ds_render *r, const struct ds_finding *f)
     json_object_set_new(j, "factor", text(f->factor));
     json_object_set_new(j, "value", text(f->value));
     json_object_set_new(j, "reference_value", text(f->ref_value));
-    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, f->arm)));
-    json_object_set_new(j, "reference_arm", json_integer(ds_json_own_arm(r, f->ref_arm)));
+    json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, f->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(ds_report_own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
     json_object_set_new(j, "sites_between", json_integer(f->between));
@@ -128,7 +121,7 @@ static json_t *switches_json(const struct ds_factor_verdict *f, const uint32_t *
     return list;
 }
 
-static json_t *factors_json(const struct ds_render *r)
+static json_t *factors_json(const struct ds_report *r)
 {
     static const char *const names[DS_VERDICT_PHASES] = {"all", "prefill", "decode"};
     json_t *list = json_array();
@@ -196,9 +189,27 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *bands_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_bands; i++) {
+        const struct ds_band *x = &v->bands[i];
+        json_t *j = json_object();
+        json_object_set_new(j, "op", text(x->op));
+        json_object_set_new(j, "variant", text(x->variant));
+        json_object_set_new(j, "factor", text(x->factor));
+        json_object_set_new(j, "phase", text(ds_phase_name(x->phase)));
+        json_object_set_new(j, "measure", text(x->measure));
+        json_object_set_new(j, "differ", text(x->differ));
+        json_object_set_new(j, "equal", text(x->equal));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static json_t *unstable_json(const struct ds_render *r)
+static json_t *unstable_json(const struct ds_report *r)
 {
     const struct ds_unstable *u = &r->v->unstable;
     if (r->v->stable)
@@ -220,7 +231,7 @@ static json_t *unstable_json(const struct ds_render *r)
 }
 
 /* Of what is recomputed beside a kernel and has the first NaN or Inf: the first that a kernel gave. */
-static json_t *own_nonfinite_json(const struct ds_render *r, const struct ds_finding *f)
+static json_t *own_nonfinite_json(const struct ds_report *r, const struct ds_finding *f)
 {
     if (!f->found)
         return json_null();
@@ -230,7 +241,7 @@ static json_t *own_nonfinite_json(const struct ds_render *r, const struct ds_fin
     json_object_set_new(j, "part", text(f->part));
     json_object_set_new(j, "op", text(f->op));
     json_object_set_new(j, "variant", text(f->variant));
-    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, f->arm)));
+    json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, f->arm)));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "position", json_integer(f->position));
     json_object_set_new(j, "rows", json_integer(f->rows));
@@ -238,7 +249,7 @@ static json_t *own_nonfinite_json(const struct ds_render *r, const struct ds_fin
     return j;
 }
 
-static json_t *nonfinite_json(const struct ds_render *r)
+static json_t *nonfinite_json(const struct ds_report *r)
 {
     const struct ds_nonfinite_finding *n = &r->v->nonfinite;
     if (!n->at.found)
@@ -249,7 +260,7 @@ static json_t *nonfinite_json(const struct ds_render *r)
     json_object_set_new(j, "part", text(n->at.part));
     json_object_set_new(j, "op", text(n->at.op));
     json_object_set_new(j, "variant", text(n->at.variant));
-    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, n->at.arm)));
+    json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, n->at.arm)));
     if (r->diff)
         json_object_set_new(j, "record", text(n->at.arm % 2 ? "B" : "A"));
     json_object_set_new(j, "trial", whole(n->at.trial));
@@ -284,7 +295,7 @@ static json_t *swapped_json(const struct ds_discrete *d)
     return list;
 }
 
-static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete *d)
+static json_t *discrete_json(const struct ds_report *r, const struct ds_discrete *d)
 {
     if (!d->found)
         return json_null();
@@ -292,8 +303,8 @@ static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete
     json_object_set_new(j, "stage", text(d->stage));
     json_object_set_new(j, "factor", text(d->factor));
     json_object_set_new(j, "value", text(d->value));
-    json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, d->arm)));
-    json_object_set_new(j, "reference_arm", json_integer(ds_json_own_arm(r, d->ref_arm)));
+    json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, d->arm)));
+    json_object_set_new(j, "reference_arm", json_integer(ds_report_own_arm(r, d->ref_arm)));
     json_object_set_new(j, "request", json_integer(d->request));
     json_object_set_new(j, "step", json_integer(d->step));
     json_object_set_new(j, "a", json_integer(d->a));
@@ -308,7 +319,7 @@ static json_t *discrete_json(const struct ds_render *r, const struct ds_discrete
     return j;
 }
 
-static json_t *tokens_json(const struct ds_render *r)
+static json_t *tokens_json(const struct ds_report *r)
 {
     json_t *j = json_object();
     json_object_set_new(j, "same", whole(r->v->tokens_same));
@@ -335,7 +346,7 @@ static json_t *tolerance_json(const struct ds_diff *d)
     return j;
 }
 
-static json_t *diff_json(const struct ds_render *r)
+static json_t *diff_json(const struct ds_report *r)
 {
     json_t *j = json_object(), *items = json_array();
     for (size_t i = 0; i < r->diff->n_items; i++) {
@@ -377,7 +388,7 @@ static json_t *identical_json(const struct ds_verdict *v)
     return list;
 }
 
-static json_t *validity_json(const struct ds_render *r)
+static json_t *validity_json(const struct ds_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; r->v->validity && i < r->v->validity->n_items; i++) {
@@ -390,7 +401,7 @@ static json_t *validity_json(const struct ds_render *r)
         json_object_set_new(j, "stage", s ? text(s->stage) : json_null());
         json_object_set_new(j, "part", s ? text(s->part) : json_null());
         json_object_set_new(j, "layers", json_integer(x->sites));
-        json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, x->arm)));
+        json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, x->arm)));
         if (r->diff)
             json_object_set_new(j, "record", text(x->arm % 2 ? "B" : "A"));
         json_object_set_new(j, "text", text(x->text));
@@ -399,13 +410,13 @@ static json_t *validity_json(const struct ds_render *r)
     return list;
 }
 
-static json_t *verdict_json(const struct ds_render *r)
+static json_t *verdict_json(const struct ds_report *r)
 {
     static const char *const disturber[] = {"", "digest", "dump", "digest or dump"};
     const struct ds_verdict *v = r->v;
     json_t *j = json_object(), *reference = json_object(), *counts = json_object(),
            *probe = json_object(), *notes = json_array();
-    json_object_set_new(reference, "arm", json_integer(ds_json_own_arm(r, v->ref_arm)));
+    json_object_set_new(reference, "arm", json_integer(ds_report_own_arm(r, v->ref_arm)));
     json_object_set_new(reference, "trial", whole(v->ref_trial));
     json_object_set_new(counts, "arms", whole(v->counts.arms));
     json_object_set_new(counts, "arms_planned", whole(v->counts.arms_planned));
@@ -445,6 +456,7 @@ static json_t *verdict_json(const struct ds_render *r)
     json_object_set_new(j, "repeat", ds_json_census(r));
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
+    json_object_set_new(j, "bands", bands_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());
@@ -465,7 +477,7 @@ static json_t *verdict_json(const struct ds_render *r)
     return j;
 }
 
-int ds_render_verdict_json(const struct ds_render *r, struct ds_buf *out, struct ds_error *err)
+int ds_render_verdict_json(const struct ds_report *r, struct ds_buf *out, struct ds_error *err)
 {
     ds_json_begin();
     return ds_json_print(verdict_json(r), out, err);

@@ -59,7 +59,7 @@ json_t *ds_json_added(const struct ds_verdict *v)
     return list;
 }
 
-json_t *ds_json_origins(const struct ds_render *r)
+json_t *ds_json_origins(const struct ds_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->v->n_origins; i++) {
@@ -75,8 +75,8 @@ json_t *ds_json_origins(const struct ds_render *r)
         json_object_set_new(j, "layer", json_integer(o->layer));
         json_object_set_new(j, "factor", text(o->factor));
         json_object_set_new(j, "value", text(o->value));
-        json_object_set_new(j, "arm", json_integer(ds_json_own_arm(r, o->arm)));
-        json_object_set_new(j, "reference_arm", json_integer(ds_json_own_arm(r, o->ref_arm)));
+        json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, o->arm)));
+        json_object_set_new(j, "reference_arm", json_integer(ds_report_own_arm(r, o->ref_arm)));
         if (o->sized) {
             json_object_set_new(added, "relative_rms", real(o->relative_rms));
             json_object_set_new(added, "layer", json_integer(o->largest_layer));
@@ -93,7 +93,7 @@ json_t *ds_json_origins(const struct ds_render *r)
     return list;
 }
 
-static json_t *range_at_json(const struct ds_render *r, const struct ds_range_at *x)
+static json_t *range_at_json(const struct ds_report *r, const struct ds_range_at *x)
 {
     const struct ds_site *s = &r->header->sites[x->site];
     json_t *j = json_object();
@@ -108,7 +108,7 @@ static json_t *range_at_json(const struct ds_render *r, const struct ds_range_at
 }
 
 /* The largest value of all, and of each layer. */
-json_t *ds_json_range(const struct ds_render *r)
+json_t *ds_json_range(const struct ds_report *r)
 {
     const struct ds_verdict *v = r->v;
     const struct ds_range_at *largest = NULL, *of_layer = NULL;

@@ -1,7 +1,8 @@
 /* verb_diff.c: `driftscope diff A B`: two records. Reads only. */
 #include "cli/cli.h"
-#include "cli/render_damage.h"
-#include "cli/render_profile.h"
+#include "cli/damage.h"
+#include "cli/render_json.h"
+#include "cli/verdict.h"
 
 #include "base/mem.h"
 #include "dumps/diff.h"
@@ -22,7 +23,7 @@ static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
     return ds_record_blob(((struct sides *)ctx)->record[side], digest, out, err);
 }
 
-static int render(const struct ds_options *o, const struct ds_render *r, const struct ds_diff *d,
+static int render(const struct ds_options *o, const struct ds_report *r, const struct ds_diff *d,
                   struct sides *sides, struct ds_buf *out, struct ds_error *err)
 {
     uint32_t site;
@@ -33,31 +34,31 @@ static int render(const struct ds_options *o, const struct ds_render *r, const s
     if (json && (!wants_site || !d->analysis))
         return ds_render_verdict_json(r, out, err);
     if (!d->analysis || (!wants_site && !wants_sites)) {
-        ds_render_verdict_text(r, out);
+        ds_report_verdict(r, out);
         return 0;
     }
-    struct ds_site_view w = {.r = r,
-                             .a = d->analysis,
-                             .s = &d->joined,
-                             .arm = 1,
-                             .ref = 0,
-                             .blob = side_blob,
-                             .ctx = sides};
+    struct ds_report_view w = {.r = r,
+                               .a = d->analysis,
+                               .s = &d->joined,
+                               .arm = 1,
+                               .ref = 0,
+                               .blob = side_blob,
+                               .ctx = sides};
     if (d->verdict.first.found && d->verdict.first.arm != d->verdict.first.ref_arm) {
         w.arm = d->verdict.first.arm;
         w.ref = d->verdict.first.ref_arm;
     }
     if (wants_site) {
-        if (ds_parse_site(&d->header, ds_opt_text(o, "site"), &site, err) != 0 ||
-            (json ? ds_render_site_json(&w, site, out, err) : ds_render_site(&w, site, out, err)) !=
+        if (ds_report_find_site(&d->header, "--site", ds_opt_text(o, "site"), &site, err) != 0 ||
+            (json ? ds_render_site_json(&w, site, out, err) : ds_report_site(&w, site, out, err)) !=
                 0)
             return -1;
         if (json)
             return 0;
-    } else if (ds_render_sites(&w, out, err) != 0) {
+    } else if (ds_report_sites(&w, out, err) != 0) {
         return -1;
     }
-    ds_render_sentence(r, out);
+    ds_report_sentence(r, out);
     ds_buf_puts(out, "\n");
     return 0;
 }
@@ -115,7 +116,7 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
 }
 
 /* What could not be believed may have differed: that is no pass. */
-static int exit_code_of(const struct ds_options *o, const struct ds_render *r,
+static int exit_code_of(const struct ds_options *o, const struct ds_report *r,
                         const struct ds_diff *d, int damaged)
 {
     int code = ds_verdict_exit(&d->verdict);
@@ -147,18 +148,18 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
     }
     struct ds_header header = d.header; /* names of the model come from A, sites from both */
     memcpy(header.model_name, a.header->model_name, sizeof header.model_name);
-    struct ds_render r = {
-        .o = o,
-        .header = &header,
-        .v = &d.verdict,
-        .diff = &d,
-        .path = ds_opt_operand(o, 0),
-        .path_b = ds_opt_operand(o, 1),
-        .incomplete =
-            ds_record_incomplete(sides->record[0]) + ds_record_incomplete(sides->record[1]),
-        .damaged = ds_record_damaged(sides->record[0]) + ds_record_damaged(sides->record[1]) -
-                   sides->damage[0].trials - sides->damage[1].trials,
-        .damage = sides->damage};
+    struct ds_report r = {.header = &header,
+                          .v = &d.verdict,
+                          .diff = &d,
+                          .path = ds_opt_operand(o, 0),
+                          .path_b = ds_opt_operand(o, 1),
+                          .incomplete = ds_record_incomplete(sides->record[0]) +
+                                        ds_record_incomplete(sides->record[1]),
+                          .damaged = ds_record_damaged(sides->record[0]) +
+                                     ds_record_damaged(sides->record[1]) - sides->damage[0].trials -
+                                     sides->damage[1].trials,
+                          .damage = sides->damage};
+    ds_cli_report(o, &r);
     int rc = 0;
     for (int side = 0; side < 2 && rc == 0; side++)
         rc = ds_damage_collect(&sides->damage[side], err);

@@ -1,8 +1,8 @@
 /* verb_run.c: `driftscope run`: plan, sweep, record, verdict. Owns signals and the record's life;
  * the sweep itself is the engine's. */
 #include "cli/cli.h"
-#include "cli/render_verdict.h"
 #include "cli/run_plan.h"
+#include "cli/verdict.h"
 
 #include "base/mem.h"
 #include "dumps/verdict.h"
@@ -330,7 +330,7 @@ static void tell_saved(struct run *run, const char *why)
     if (run->path[0]) {
         ds_buf_printf(&b, ": %zu of %s%zu trials are saved; go on with: ", saved,
                       run->plan.options.until_stable ? "at most " : "", planned);
-        ds_render_resume(&b, ds_opt_text(run->o, "model"), run->path);
+        ds_report_resume(&ds_cli_caller, ds_opt_text(run->o, "model"), run->path, &b);
     }
     ds_cli_note(run->o, "%s", b.data ? b.data : why);
     ds_buf_free(&b);

@@ -319,11 +319,11 @@ static void list_cases(const struct cases *x, struct ds_buf *out)
             for (size_t w = 0; w < c->steps[k].argc; w++) {
                 char *arg = ds_case_argument(c->steps[k].argv[w], 0);
                 ds_buf_puts(out, w == verb ? " driftscope " : " ");
-                ds_cli_quote(out, arg ? arg : "");
+                ds_buf_quote(out, arg ? arg : "");
                 free(arg);
             }
             ds_buf_puts(out, " --plugin ");
-            ds_cli_quote(out, x->plugin);
+            ds_buf_quote(out, x->plugin);
             ds_buf_puts(out, "\n");
         }
     }

@@ -1,9 +1,9 @@
 /* verb_show.c: `driftscope show`: the verdict of a record again, its grid of sites, or one site's
  * values. Reads only. */
 #include "cli/cli.h"
-#include "cli/render_census.h"
-#include "cli/render_damage.h"
-#include "cli/render_profile.h"
+#include "cli/damage.h"
+#include "cli/render_json.h"
+#include "cli/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int record_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out
 
 /* The pair to look at: --arm N with its reference, else the pair of the first drift, else the first
  * arm that has a reference. */
-static int choose_pair(const struct ds_options *o, struct ds_site_view *w,
+static int choose_pair(const struct ds_options *o, struct ds_report_view *w,
                        const struct ds_verdict *v, struct ds_error *err)
 {
     const char *factor, *value;
@@ -55,7 +55,7 @@ static int choose_pair(const struct ds_options *o, struct ds_site_view *w,
     return 0;
 }
 
-static int render(const struct ds_options *o, struct ds_site_view *w, const struct ds_verdict *v,
+static int render(const struct ds_options *o, struct ds_report_view *w, const struct ds_verdict *v,
                   struct ds_buf *out, struct ds_error *err)
 {
     uint32_t site;
@@ -65,33 +65,33 @@ static int render(const struct ds_options *o, struct ds_site_view *w, const stru
     if (json && !one)
         return ds_render_verdict_json(w->r, out, err);
     if (ds_opt_flag(o, "runs")) {
-        ds_render_runs(w->r, out);
-        ds_render_sentence(w->r, out);
+        ds_report_runs(w->r, out);
+        ds_report_sentence(w->r, out);
         ds_buf_puts(out, "\n");
         return 0;
     }
     if (!ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
-        ds_render_verdict_text(w->r, out);
+        ds_report_verdict(w->r, out);
         return 0;
     }
     if (choose_pair(o, w, v, err) != 0)
         return -1;
     if (ds_opt_given(o, "site")) {
-        if (ds_parse_site(w->s->header, ds_opt_text(o, "site"), &site, err) != 0 ||
-            (json ? ds_render_site_json(w, site, out, err) : ds_render_site(w, site, out, err)) !=
+        if (ds_report_find_site(w->s->header, "--site", ds_opt_text(o, "site"), &site, err) != 0 ||
+            (json ? ds_render_site_json(w, site, out, err) : ds_report_site(w, site, out, err)) !=
                 0)
             return -1;
         if (json)
             return 0;
-    } else if (ds_render_sites(w, out, err) != 0) {
+    } else if (ds_report_sites(w, out, err) != 0) {
         return -1;
     }
-    ds_render_sentence(w->r, out);
+    ds_report_sentence(w->r, out);
     ds_buf_puts(out, "\n");
     return 0;
 }
 
-static int render_all(const struct ds_options *o, struct ds_site_view *w,
+static int render_all(const struct ds_options *o, struct ds_report_view *w,
                       const struct ds_verdict *v, struct ds_error *err)
 {
     struct ds_buf out = {0};
@@ -101,7 +101,7 @@ static int render_all(const struct ds_options *o, struct ds_site_view *w,
     else if (ds_opt_flag(o, "json"))
         rc = ds_render_verdict_json(w->r, &out, err);
     else
-        ds_render_verdict_text(w->r, &out);
+        ds_report_verdict(w->r, &out);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
     ds_buf_free(&out);
@@ -124,14 +124,14 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
         ds_analysis_free(a);
         return ds_prefix(err, "%s", path);
     }
-    struct ds_render r = {.o = o,
-                          .header = s.header,
+    struct ds_report r = {.header = s.header,
                           .v = &v,
                           .path = path,
                           .incomplete = ds_record_incomplete(record),
                           .damaged = ds_record_damaged(record) - damage->trials,
                           .damage = damage};
-    struct ds_site_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
+    ds_cli_report(o, &r);
+    struct ds_report_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
     int rc = ds_damage_collect(damage, err), damaged = rc == 0 && ds_damage_judge(&r, &v);
     if (rc == 0)
         rc = render_all(o, &w, &v, err);

@@ -1,18 +1,22 @@
 /* census_threshold.c: from which size of a call on, or up to which, does a kernel disagree with
- * itself? Every row whose inputs were equal in all trials of its arm is evidence, in arms that share
- * everything but what changes the number of rows. A size at which few rows were judged, or only in
- * arms whose agreement may be luck, counts as unknown. */
+ * itself? Every row whose inputs were equal in all trials of its arm is evidence, in natural trials and in
+ * heal trials, at the stages where the kernel does, in arms that share everything but what changes the
+ * number of rows. Each trial beyond the first is a chance to disagree, each heal trial another. Sizes
+ * without a disagreement count as stable together, from the nearest one on, as soon as they had chances
+ * enough at the rate of those that have some; arms whose agreement may be luck say nothing. */
 #include "dumps/census.h"
 
 #include "dumps/verdict_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Disagreements that a size should have shown, at the rate of the sizes that show it, to count as
- * stable. */
+/* Disagreements that sizes should have shown, at the rate of the sizes that show it, to count as stable. */
 #define ENOUGH_EXPECTED 5.0
+/* Rows that disagree, below which their rate is not known. */
+enum { ENOUGH_UNSTABLE = 3 };
 
 struct sample { /* of one kernel in one setting at one size */
     uint16_t kernel;
@@ -21,6 +25,7 @@ struct sample { /* of one kernel in one setting at one size */
     /* Rows; and launches, each counted once: what goes wrong may go wrong in all rows of a launch at
      * once, which is then one event, or in single rows. */
     uint64_t judged, unstable, launches, unstable_launches;
+    uint64_t chances, launch_chances; /* of all judged rows, of all launches */
 };
 
 struct samples {
@@ -46,6 +51,8 @@ static void merge_into(struct sample *s, const struct sample *x)
     s->unstable += x->unstable;
     s->launches += x->launches;
     s->unstable_launches += x->unstable_launches;
+    s->chances += x->chances;
+    s->launch_chances += x->launch_chances;
 }
 
 static void tidy(struct samples *s)
@@ -111,49 +118,99 @@ static int reads_earlier_rows(const struct ds_analysis *a, size_t site)
     return 0;
 }
 
-static int sample_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struct samples *s,
-                      struct ds_error *err)
+/* Labels of some trials of an arm, as evidence: each judged row had so many chances to disagree. */
+struct shown {
+    const struct arm_table *t;
+    const uint8_t *labels;
+    const uint8_t *seen;     /* [n_families] unstable anywhere */
+    const uint8_t *excluded; /* of the arm */
+    int disagrees;           /* the label of a row that does */
+    uint32_t group, chances;
+};
+
+/* Whether the cell is evidence. */
+static int counts(const struct ds_analysis *a, const struct shown *x, size_t cell)
 {
-    const struct arm_table *t = &a->arms[arm];
-    uint32_t group = group_of(a, arm);
+    const size_t site = cell / a->n_rows;
+    const uint8_t label = x->labels[cell];
+    if (!(label & LABEL_JUDGED) || !x->seen[family(a, x->t, site, cell)])
+        return 0;
+    const uint8_t why = x->excluded[family(a, x->t, site, cell)];
+    return (label & LABEL_MASK) == x->disagrees || (why != EXCLUDED_LUCK && why != EXCLUDED_ABSENT);
+}
+
+static int sample_cells(const struct ds_analysis *a, const struct shown *from, struct samples *s,
+                        struct ds_error *err)
+{
+    const struct arm_table *t = from->t;
     struct {
         size_t site;
         uint32_t capture;
         int unstable;
     } last = {SIZE_MAX, 0, 0}; /* the launch of the row before */
-    label_pair(a, arm, arm, labels);
     for (size_t cell = 0; cell < a->cells; cell++) {
-        uint8_t label = labels[cell] & LABEL_MASK;
-        if (!(labels[cell] & LABEL_JUDGED) || !a->kernel_unstable[t->kernel[cell]])
+        if (!counts(a, from, cell))
             continue;
-        size_t site = cell / a->n_rows, row = cell % a->n_rows;
-        uint8_t why = t->excluded[family(a, t, site, cell)];
-        if (label != DS_LABEL_ORIGIN && (why == EXCLUDED_LUCK || why == EXCLUDED_ABSENT))
-            continue;
-        const int unstable = label == DS_LABEL_ORIGIN,
+        const size_t site = cell / a->n_rows, row = cell % a->n_rows;
+        const int unstable = (from->labels[cell] & LABEL_MASK) == from->disagrees,
                   again = last.site == site && last.capture == t->capture[cell];
         struct sample x = {.kernel = t->kernel[cell],
-                           .group = group,
+                           .group = from->group,
                            .size = capture_m(t, row, t->capture[cell]),
                            .judged = 1,
                            .unstable = (uint64_t)unstable,
                            .launches = !again,
-                           .unstable_launches = unstable && !(again && last.unstable)};
+                           .unstable_launches = unstable && !(again && last.unstable),
+                           .chances = from->chances,
+                           .launch_chances = again ? 0 : from->chances};
         last.unstable = unstable || (again && last.unstable);
         last.site = site;
         last.capture = t->capture[cell];
         if (add_sample(s, x, err) != 0)
             return -1;
-        if (!reads_earlier_rows(a, site) || a->keys[row].position < 0)
+        const struct ds_row *r = arm_row(t, row);
+        if (!reads_earlier_rows(a, site) || r->kind == DS_ROW_PAD || r->kv_len <= 0)
             continue;
         x.length = 1; /* every row of a launch has its own: each counts */
         x.launches = 1;
         x.unstable_launches = (uint64_t)unstable;
-        x.size = (uint32_t)a->keys[row].position + 1;
+        x.launch_chances = from->chances;
+        x.size = (uint32_t)r->kv_len;
         if (add_sample(s, x, err) != 0)
             return -1;
     }
     return 0;
+}
+
+/* An arm's natural trials against each other; heal trials against the rows that they were healed to where
+ * those are the arm's own, else against each other. */
+static int sample_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, const uint8_t *seen,
+                      struct samples *s, struct ds_error *err)
+{
+    struct shown x = {.t = &a->arms[arm],
+                      .labels = labels,
+                      .seen = seen,
+                      .excluded = a->arms[arm].excluded,
+                      .disagrees = DS_LABEL_ORIGIN,
+                      .group = group_of(a, arm),
+                      .chances = a->arms[arm].n_trials - 1};
+    label_pair(a, arm, arm, labels);
+    int rc = sample_cells(a, &x, s, err);
+    for (size_t i = 0; rc == 0 && i < a->n_healed; i++) {
+        const struct heal_table *h = &a->healed[i];
+        const int own = h->ref == arm;
+        if (h->arm != arm || (!own && h->t.n_trials < 2))
+            continue;
+        if (own)
+            label_unstable(a, h, labels);
+        else
+            label_healed(a, h, labels);
+        x.t = &h->t;
+        x.disagrees = own ? DS_LABEL_ORIGIN : DS_LABEL_UNSTABLE;
+        x.chances = h->t.n_trials - !own;
+        rc = sample_cells(a, &x, s, err);
+    }
+    return rc;
 }
 
 static void say_setting(const struct ds_analysis *a, uint32_t arm, char *out, size_t size)
@@ -169,59 +226,94 @@ static void say_setting(const struct ds_analysis *a, uint32_t arm, char *out, si
     }
 }
 
+/* How often one chance becomes a disagreement, where `unstable` of `judged` things with `chances` in all
+ * show one: one more that shows none is thought of, so that the rate stays below 1. */
+static double rate(uint64_t unstable, uint64_t judged, uint64_t chances)
+{
+    double share = (double)unstable / ((double)judged + 1);
+    return 1 - pow(1 - share, (double)judged / (double)chances);
+}
+
+struct rates {
+    double rows, launches;
+};
+
+static double expected(const struct rates *z, const struct sample *x)
+{
+    double rows = z->rows * (double)x->chances, calls = z->launches * (double)x->launch_chances;
+    return rows < calls ? rows : calls;
+}
+
+/* Index of the size at which those from `from` on, in steps of `step`, are stable together; n: they are
+ * not known to be. */
+static size_t stable_from(const struct sample *x, size_t n, size_t from, int step,
+                          const struct rates *z)
+{
+    double sum = 0;
+    for (size_t i = from; i < n && !x[i].unstable; i += (size_t)step) { /* below 0: past n */
+        sum += expected(z, &x[i]);
+        if (sum >= ENOUGH_EXPECTED)
+            return i;
+    }
+    return n;
+}
+
 /* One kernel, setting and measure: sizes ascending. A threshold is claimed only where all sizes on
  * one side are unstable and all known ones on the other are stable. */
 static int judge(const struct ds_analysis *a, const struct sample *x, size_t n,
                  struct ds_census_threshold *out)
 {
-    uint64_t judged = 0, unstable = 0, launches = 0, unstable_launches = 0;
-    uint32_t lowest = UINT32_MAX, highest = 0, below = 0, above = 0, between = 0;
+    struct sample all = {0};
+    size_t lowest = n, highest = 0;
     for (size_t i = 0; i < n; i++) {
-        judged += x[i].unstable ? x[i].judged : 0;
-        unstable += x[i].unstable;
-        launches += x[i].unstable ? x[i].launches : 0;
-        unstable_launches += x[i].unstable_launches;
         if (!x[i].unstable)
             continue;
-        lowest = x[i].size < lowest ? x[i].size : lowest;
-        highest = x[i].size;
+        merge_into(&all, &x[i]);
+        lowest = lowest == n ? i : lowest;
+        highest = i;
     }
-    if (!unstable)
+    if (all.unstable < ENOUGH_UNSTABLE)
         return 0;
-    for (size_t i = 0; i < n; i++) {
-        double rows = (double)unstable / (double)judged * (double)x[i].judged,
-               calls = (double)unstable_launches / (double)launches * (double)x[i].launches,
-               expected = rows < calls ? rows : calls;
-        if (x[i].unstable || !(expected >= ENOUGH_EXPECTED))
-            continue;
-        if (x[i].size < lowest)
-            below = x[i].size;
-        else if (x[i].size > highest)
-            above = above ? above : x[i].size;
-        else
-            between = 1;
-    }
-    if (between || (below && above) || (!below && !above))
+    const struct rates z = {rate(all.unstable, all.judged, all.chances),
+                            rate(all.unstable_launches, all.launches, all.launch_chances)};
+    for (size_t i = lowest; i < highest; i++)
+        if (!x[i].unstable && stable_from(x, n, i, 1, &z) < n)
+            return 0;
+    const size_t below = lowest ? stable_from(x, n, lowest - 1, -1, &z) : n,
+                 above = stable_from(x, n, highest + 1, 1, &z);
+    if ((below < n) == (above < n))
         return 0;
     *out = (struct ds_census_threshold){.op = a->kernels[x->kernel].op,
                                         .variant = a->kernels[x->kernel].variant,
                                         .measure = x->length ? "length" : "rows",
-                                        .edge = below ? DS_CENSUS_FROM : DS_CENSUS_UP_TO,
-                                        .at = below ? lowest : highest,
-                                        .stable = below ? below : above};
+                                        .edge = below < n ? DS_CENSUS_FROM : DS_CENSUS_UP_TO,
+                                        .at = x[below < n ? lowest : highest].size,
+                                        .stable = x[below < n ? below : above].size};
     say_setting(a, x->group, out->setting, sizeof out->setting);
     return 1;
+}
+
+/* Kernels at stages where some arm shows that they disagree with themselves. */
+static uint8_t *unstable_families(const struct ds_analysis *a, struct ds_error *err)
+{
+    uint8_t *seen = ds_calloc(a->n_families, 1, "kernels", err);
+    for (uint32_t arm = 0; seen && arm < a->h->n_arms; arm++)
+        for (size_t k = 0; a->arms[arm].n_trials && k < a->n_families; k++)
+            seen[k] |=
+                a->arms[arm].excluded[k] == EXCLUDED_SEEN && a->kernel_unstable[k / a->n_stages];
+    return seen;
 }
 
 int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *c,
                       struct ds_error *err)
 {
     struct samples s = {.tidy_at = 65536};
-    int rc = 0;
+    uint8_t *seen = unstable_families(a, err);
+    int rc = seen ? 0 : -1;
     size_t cap = 0;
     for (uint32_t arm = 0; rc == 0 && arm < a->h->n_arms; arm++)
         if (a->arms[arm].n_trials >= 2)
-            rc = sample_arm(a, arm, labels, &s, err);
+            rc = sample_arm(a, arm, labels, seen, &s, err);
     tidy(&s);
     for (size_t i = 0, j; rc == 0 && i < s.n; i = j) {
         struct ds_census_threshold t;
@@ -234,6 +326,7 @@ int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *
         if (rc == 0)
             c->thresholds[c->n_thresholds++] = t;
     }
+    free(seen);
     free(s.x);
     return rc;
 }

@@ -207,6 +207,15 @@ struct ds_added {
     double relative_rms, natural_relative_rms;
 };
 
+/* Sizes at which a factor changes a kernel's bits on equal inputs, and at which it does not, in one phase;
+ * of the arm that is not the reference. measure: "keys" that a row may see, "query-rows" of its request
+ * in the call, "rows" that the kernel is given. */
+struct ds_band {
+    const char *op, *variant, *factor, *measure;
+    uint32_t phase;
+    char differ[DS_PROFILE_TEXT], equal[DS_PROFILE_TEXT]; /* in ranges */
+};
+
 struct ds_growth {
     int32_t layer;
     uint64_t max_ulp;
@@ -307,7 +316,9 @@ struct ds_verdict {
     uint64_t tokens_same, tokens_compared;
     struct ds_census *census;     /* census.h; NULL: no complete trial */
     struct ds_validity *validity; /* validity.h; NULL likewise */
-    struct ds_growth *growth;     /* of the pair of the first drift, by layer */
+    struct ds_band *bands;        /* by factor, kernel, phase */
+    size_t n_bands;
+    struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
     struct ds_added *added; /* of the same pair, by site; none without a heal trial of it */
     size_t n_added;

@@ -29,6 +29,7 @@ struct tally { /* one factor at work */
     uint8_t *phase_of_row;                 /* [n_rows] of the pair at work */
     struct member *members;                /* by context, then value */
     size_t n_members;
+    struct band_work *bands;
 };
 
 int finding_before(const struct ds_finding *x, const struct ds_finding *y)
@@ -207,7 +208,8 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t b
     w->fv->arms++;
     const struct ds_finding of = {
         .arm = arm, .ref_arm = ref, .factor = w->fv->name, .value = w->fv->values[value]};
-    w->failed |= add_origins(a, w->v, &of, w->labels, w->healed, w->err) != 0;
+    w->failed |= add_origins(a, w->v, &of, w->labels, w->healed, w->err) != 0 ||
+                 count_bands(a, &w->bands, arm, w->fv->name, w->labels, w->healed, w->err) != 0;
     compare_tokens(a, arm, ref, w->fv->name, w->fv->values[value], w->v);
     compare_experts(a, arm, ref, w->labels, w->fv->name, w->fv->values[value], w->v);
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
@@ -348,6 +350,11 @@ static int judge_factor(struct tally *w, struct ds_error *err)
         (!a->options.only_factor || strcmp(a->options.only_factor, w->fv->name) == 0))
         walk_values(w, reps);
     rc = w->failed ? -1 : rc;
+    if (rc == 0)
+        rc = tell_bands(a, w->bands, w->fv->name, w->v, err);
+    else
+        free_bands(w->bands);
+    w->bands = NULL;
     for (int p = 0; rc == 0 && p < DS_VERDICT_PHASES; p++) {
         group_values(w, (size_t)p, w->fv->phase[p].class_of, &w->fv->phase[p].n_classes);
         for (size_t i = 0; i < a->n_rows; i++)

@@ -246,6 +246,16 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
 /* Whether x comes before y in execution order; an empty finding comes last. */
 int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 
+/* verdict_bands.c: sizes at which a factor changes a kernel's bits. *work: of one factor, NULL at first;
+ * count_bands for every arm against its reference, with its labels; tell_bands fills v->bands and frees. */
+struct band_work;
+int count_bands(const struct ds_analysis *a, struct band_work **work, uint32_t arm,
+                const char *factor, const uint8_t *natural, const uint8_t *healed,
+                struct ds_error *err);
+int tell_bands(const struct ds_analysis *a, struct band_work *work, const char *factor,
+               struct ds_verdict *v, struct ds_error *err);
+void free_bands(struct band_work *work);
+
 /* verdict_rows.c: switches in rows M. */
 int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 

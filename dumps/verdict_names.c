@@ -122,6 +122,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->growth);
     free(v->added);
     free(v->origins);
+    free(v->bands);
     free(v->failed);
     free(v->ranges);
     free(v->notes);

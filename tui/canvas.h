@@ -3,8 +3,9 @@
  * without a screen, at any size.
  *
  * Text is UTF-8 and untrusted: control characters, ill-formed bytes and combining marks never reach a cell
- * (they are shown as base/buf.h escapes them). A wide character takes two cells; one that would be cut is a
- * space. In ASCII mode every glyph has a plain stand-in. */
+ * (they are shown as base/buf.h escapes them). A backslash is drawn as it is, so that a text which was escaped
+ * before is not escaped twice. A wide character takes two cells; one that would be cut is a
+ * space. In ASCII mode every glyph has a plain stand-in, and other characters are shown by their bytes. */
 #ifndef DS_TUI_CANVAS_H
 #define DS_TUI_CANVAS_H
 
@@ -72,6 +73,10 @@ void tui_fill(struct tui_canvas *c, struct tui_rect r, int glyph, int role);
 void tui_mark_cells(struct tui_canvas *c, struct tui_rect r, int attr);
 /* How many cells a text takes when drawn. */
 int tui_text_width(const char *text, int ascii);
+/* Cells of a code point: 2, 1, or 0 for what joins others or is not drawn. */
+int tui_char_width(uint32_t ch);
+/* A code point as UTF-8. */
+void tui_encode(uint32_t ch, char out[5]);
 
 /* Glyphs with an ASCII stand-in. TUI_G_BAR + 0..8: a bar of so many eighths of a cell's height. TUI_G_SHADE +
  * 0..4: from empty to full. */

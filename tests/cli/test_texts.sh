@@ -31,7 +31,7 @@ test_readme_names_only_files_that_exist() {
 }
 
 test_every_folder_has_a_readme() {
-    for folder in base kernels probes dumps engine cli tests; do
+    for folder in base kernels probes dumps report engine cli tests; do
         [ -s "$folder/README.md" ] || {
             say "$folder has no README.md"
             exit 1

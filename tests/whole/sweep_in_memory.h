@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "cli/render_verdict.h"
+#include "cli/render_json.h"
 #include "dumps/diff.h"
 #include "dumps/verdict.h"
 #include "engine/sweep.h"
@@ -209,8 +209,8 @@ static inline int condition_of(const struct ds_verdict *v, const char *op, const
 static inline char *verdict_text(const struct outcome *x)
 {
     struct ds_buf out = {0};
-    struct ds_render r = {.header = &x->header, .v = &x->v};
-    ds_render_verdict_text(&r, &out);
+    struct ds_report r = {.header = &x->header, .v = &x->v};
+    ds_report_verdict(&r, &out);
     ds_buf_add(&out, "", 1);
     return out.data;
 }

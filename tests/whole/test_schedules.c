@@ -306,7 +306,7 @@ static void test_a_tail_that_cannot_be_launched_is_named(void **state)
     only_blames(&x, "tail", NULL, 0);
     struct ds_buf json = {0};
     struct ds_error err;
-    struct ds_render r = {.header = &x.header, .v = &x.v};
+    struct ds_report r = {.header = &x.header, .v = &x.v};
     assert_ok(ds_render_verdict_json(&r, &json, &err), err);
     ds_buf_add(&json, "", 1);
     check("tail", strstr(json.data, "\"how\": \"refused\"") != NULL);

@@ -10,8 +10,8 @@ static void done_diff(struct ds_diff *d, struct outcome *a, struct outcome *b)
     cut_short = 0;
     if (failed) {
         struct ds_buf out = {0};
-        struct ds_render r = {.header = &d->header, .v = &d->verdict, .diff = d};
-        ds_render_verdict_text(&r, &out);
+        struct ds_report r = {.header = &d->header, .v = &d->verdict, .diff = d};
+        ds_report_verdict(&r, &out);
         ds_buf_add(&out, "", 1);
         print_error("%s\n", out.data);
         ds_buf_free(&out);

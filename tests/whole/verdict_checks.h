@@ -129,7 +129,7 @@ static inline void healthy_words(const struct outcome *x, const char *what)
     char *text = verdict_text(x);
     struct ds_buf json = {0};
     struct ds_error err;
-    struct ds_render r = {.header = &x->header, .v = &x->v};
+    struct ds_report r = {.header = &x->header, .v = &x->v};
     assert_ok(ds_render_verdict_json(&r, &json, &err), err);
     ds_buf_add(&json, "", 1);
     check(what, !strstr(text, "invariant"));

@@ -39,6 +39,30 @@ static void test_escape_makes_text_safe_for_a_terminal(void **state)
     }
 }
 
+/* What a shell reads back: plain words as they are, the rest quoted, control characters in $'...'. */
+static void test_quote_for_a_shell(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"a/b-1.h5", "a/b-1.h5"},
+        {"", "''"},
+        {"my record.h5", "'my record.h5'"},
+        {"it's", "'it'\\''s'"},
+        {"caf\xc3\xa9", "'caf\xc3\xa9'"},
+        {"a\nb's", "$'a\\nb\\'s'"},
+        {"$(x)", "'$(x)'"},
+        {"\033[2J", "$'\\x1b[2J'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_buf b = {0};
+        ds_buf_quote(&b, cases[i].in);
+        assert_string_equal(b.data, cases[i].out);
+        ds_buf_free(&b);
+    }
+}
+
 static void test_nearest_name(void **state)
 {
     (void)state;
@@ -227,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escape_makes_text_safe_for_a_terminal),
+        cmocka_unit_test(test_quote_for_a_shell),
         cmocka_unit_test(test_nearest_name),
         cmocka_unit_test(test_f16_is_exhaustively_right),
         cmocka_unit_test(test_bf16_rounds_to_even),

@@ -199,7 +199,9 @@ static inline void sweep_plan_call(struct ds_trial_data *t, uint32_t phase, uint
                                              .position = (int32_t)(first + i),
                                              .step = step,
                                              .kind = step ? DS_ROW_GENERATED : DS_ROW_PROMPT,
-                                             .slot = slot0 + (int32_t)i};
+                                             .slot = slot0 + (int32_t)i,
+                                             .q_len = (int32_t)n,
+                                             .kv_len = (int32_t)(first + i) + 1};
     t->n_rows += n;
     t->n_calls++;
 }

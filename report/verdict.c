@@ -1,11 +1,8 @@
-/* render_verdict.c: the verdict as text: matrix first, the answer last. Lays out; judges nothing.
+/* verdict.c: the verdict as text: matrix first, the answer last. Lays out; judges nothing.
  */
-#include "cli/render_verdict.h"
+#include "report/report_internal.h"
 
 #include "base/dtype.h"
-#include "cli/render_census.h"
-#include "cli/render_damage.h"
-#include "cli/render_matrix.h"
 #include "dumps/validity.h"
 
 #include <inttypes.h>
@@ -31,7 +28,7 @@ static void add_item(struct ds_buf *out, const char *item, size_t len, int first
 /* ---- what was compared ----------------------------------------------------------------------- */
 
 /* What is wrong with captures; of one kind the first stages, for the rest follows from them as a rule. */
-static void add_validity(const struct ds_render *r, struct ds_buf *out)
+static void add_validity(const struct ds_report *r, struct ds_buf *out)
 {
     enum { MOST_OF_A_KIND = 4 };
     const struct ds_validity *w = r->v->validity;
@@ -46,8 +43,8 @@ static void add_validity(const struct ds_render *r, struct ds_buf *out)
             i += left - 1;
             continue;
         }
-        ds_render_head(r, x->proves_nothing ? "invalid" : "suspect", out);
-        ds_render_name(out, x->text);
+        ds_report_head(r, x->proves_nothing ? "invalid" : "suspect", out);
+        ds_report_name(out, x->text);
         if (x->sites > 1)
             ds_buf_printf(out, " (%u layers)", x->sites);
         ds_buf_puts(out, "\n");
@@ -63,15 +60,15 @@ static int keeps_file_weights(const struct ds_header *h)
     return 0;
 }
 
-static void add_record(const struct ds_render *r, struct ds_buf *out)
+static void add_record(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
-    ds_render_head(r, "record", out);
-    ds_render_name(out, r->header ? r->header->model_name : "");
+    ds_report_head(r, "record", out);
+    ds_report_name(out, r->header ? r->header->model_name : "");
     if (r->header && keeps_file_weights(r->header))
         ds_buf_puts(out, ", weights as in the file");
     ds_buf_printf(out, "\n%14s", "");
-    ds_render_arms(v, out);
+    ds_report_arms(v, out);
     ds_buf_printf(out, ", %" PRIu64 " trial%s", v->counts.trials, v->counts.trials == 1 ? "" : "s");
     if (v->counts.heal_trials)
         ds_buf_printf(out, " (and %" PRIu64 " healed)", v->counts.heal_trials);
@@ -83,15 +80,15 @@ static void add_record(const struct ds_render *r, struct ds_buf *out)
     for (size_t i = 0; r->header && !r->diff && i < r->header->n_options; i++) {
         if (strcmp(r->header->options[i].name, "mutations") != 0)
             continue;
-        ds_render_head(r, "fixture", out);
-        ds_render_name(out, r->header->options[i].value);
+        ds_report_head(r, "fixture", out);
+        ds_report_name(out, r->header->options[i].value);
         ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
     }
-    ds_render_damage(r, out);
+    ds_report_damage(r, out);
     add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
-        ds_render_head(r, "note", out);
-        ds_render_name(out, v->notes[i]);
+        ds_report_head(r, "note", out);
+        ds_report_name(out, v->notes[i]);
         ds_buf_puts(out, "\n");
     }
 }
@@ -102,17 +99,17 @@ static size_t most_differences(int kind)
 }
 
 /* What was left out of the comparison, or excused in it, by the options. */
-static void add_terms(const struct ds_render *r, struct ds_buf *out)
+static void add_terms(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_diff *d = r->diff;
     if (d && d->n_ignored) {
-        ds_render_head(r, "sites", out);
+        ds_report_head(r, "sites", out);
         ds_buf_printf(out, "%zu of %zu compared\n", d->header.n_sites - d->n_ignored,
                       d->header.n_sites);
     }
     if (!d || !ds_tolerance_given(&d->options.tolerance))
         return;
-    ds_render_head(r, "tolerance", out);
+    ds_report_head(r, "tolerance", out);
     ds_buf_printf(out, "%" PRIu64 " differing rows excused, %" PRIu64 " beyond it", d->excused,
                   d->exceeding);
     if (d->not_dumped)
@@ -122,7 +119,7 @@ static void add_terms(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
-static void add_differences(const struct ds_render *r, struct ds_buf *out)
+static void add_differences(const struct ds_report *r, struct ds_buf *out)
 {
     size_t of_kind[DS_DIFF_KINDS] = {0};
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
@@ -133,12 +130,12 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
             continue;
         if (++of_kind[x->kind] > most_differences(x->kind))
             continue;
-        ds_render_head(r, ds_diff_kind_name(x->kind), out);
-        ds_render_name(out, x->name);
+        ds_report_head(r, ds_diff_kind_name(x->kind), out);
+        ds_report_name(out, x->name);
         ds_buf_puts(out, ": ");
-        ds_render_name(out, x->a ? x->a : "none");
+        ds_report_name(out, x->a ? x->a : "none");
         ds_buf_puts(out, " in A, ");
-        ds_render_name(out, x->b ? x->b : "none");
+        ds_report_name(out, x->b ? x->b : "none");
         ds_buf_puts(out, " in B\n");
     }
     for (int k = 0; k < DS_DIFF_KINDS; k++)
@@ -146,7 +143,7 @@ static void add_differences(const struct ds_render *r, struct ds_buf *out)
             ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "",
                           of_kind[k] - most_differences(k), ds_diff_kind_name(k));
     if (r->diff && (r->diff->unpaired[0] || r->diff->unpaired[1])) {
-        ds_render_head(r, "unpaired", out);
+        ds_report_head(r, "unpaired", out);
         ds_buf_printf(out,
                       "%" PRIu64 " digests of A and %" PRIu64
                       " of B have no partner in the arms compared\n",
@@ -161,10 +158,10 @@ static void add_phase(const struct ds_factor_verdict *x, const char *name, int p
     if (x->phase[phase].compared == 0)
         ds_buf_puts(out, "not compared");
     else
-        ds_render_classes(x, x->phase[phase].class_of, 24, out);
+        ds_report_classes(x, x->phase[phase].class_of, 24, out);
 }
 
-static void add_factors(const struct ds_render *r, struct ds_buf *out)
+static void add_factors(const struct ds_report *r, struct ds_buf *out)
 {
     for (size_t f = 0; f < r->v->n_factors; f++) {
         const struct ds_factor_verdict *x = &r->v->factors[f];
@@ -175,9 +172,9 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
         char name[16];
         snprintf(name, sizeof name, "%.13s", x->name);
         struct ds_buf escaped = {0};
-        ds_render_name(&escaped, name);
+        ds_report_name(&escaped, name);
         out->failed |= escaped.failed;
-        ds_render_head(r, escaped.data ? escaped.data : "", out);
+        ds_report_head(r, escaped.data ? escaped.data : "", out);
         ds_buf_free(&escaped);
         if (formats) {
             ds_buf_puts(out, "unlike formats have no bits in common; each is judged on its own");
@@ -191,8 +188,8 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
             ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
                           all->compared, all->rows);
         }
-        if (f == 0 && ds_render_until_stable(r))
-            ds_render_excluded(r, out);
+        if (f == 0 && ds_report_until_stable(r))
+            ds_report_excluded(r, out);
         if (all->unstable)
             ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
         if (x->arms_alone)
@@ -201,23 +198,23 @@ static void add_factors(const struct ds_render *r, struct ds_buf *out)
     }
 }
 
-static void add_one_switches(const struct ds_render *r, const struct ds_kernel_verdict *x,
+static void add_one_switches(const struct ds_report *r, const struct ds_kernel_verdict *x,
                              const struct ds_switches *s, struct ds_buf *out)
 {
     struct ds_buf line = {0};
-    ds_render_kernel(&line, x->op, x->variant);
+    ds_report_kernel(&line, x->op, x->variant);
     ds_buf_puts(&line, " gives other bits from M = ");
     for (uint32_t j = 0; j < s->n && j < 12; j++)
         ds_buf_printf(&line, "%s%u", j ? ", " : "", s->rows[j]);
     ds_buf_puts(&line, s->n > 12 ? ", ... rows in the call" : " rows in the call");
     size_t column = 14 + line.len;
-    ds_render_head(r, "switches", out);
+    ds_report_head(r, "switches", out);
     ds_buf_add(out, line.data, line.len);
     out->failed |= line.failed;
     line.len = 0;
     if (s->setting[0]) {
         ds_buf_puts(&line, "(");
-        ds_render_name(&line, s->setting);
+        ds_report_name(&line, s->setting);
         ds_buf_puts(&line, ")");
         if (column + 1 + line.len > 100)
             ds_buf_printf(out, "\n%14s", "");
@@ -229,12 +226,31 @@ static void add_one_switches(const struct ds_render *r, const struct ds_kernel_v
     ds_buf_free(&line);
 }
 
-static void add_switches(const struct ds_render *r, struct ds_buf *out)
+static void add_switches(const struct ds_report *r, struct ds_buf *out)
 {
     for (size_t k = 0; k < r->v->n_kernels; k++)
         for (uint32_t i = 0; i < r->v->kernels[k].n_switches; i++)
             if (r->v->kernels[k].switches[i].n)
                 add_one_switches(r, &r->v->kernels[k], &r->v->kernels[k].switches[i], out);
+}
+
+static void add_bands(const struct ds_report *r, struct ds_buf *out)
+{
+    static const char *const of[][2] = {{"keys", "visible keys"},
+                                        {"query-rows", "query rows of a request"},
+                                        {"rows", "rows in the call"}};
+    for (size_t i = 0; i < r->v->n_bands; i++) {
+        const struct ds_band *x = &r->v->bands[i];
+        const char *what = x->measure;
+        for (size_t k = 0; k < sizeof of / sizeof of[0]; k++)
+            what = strcmp(x->measure, of[k][0]) == 0 ? of[k][1] : what;
+        ds_report_head(r, "sizes", out);
+        ds_report_kernel(out, x->op, x->variant);
+        ds_buf_puts(out, ", ");
+        ds_report_name(out, x->factor);
+        ds_buf_printf(out, ": other bits in %s\n%14sonly with %s %s, not with %s\n",
+                      ds_phase_name(x->phase), "", x->differ, what, x->equal);
+    }
 }
 
 /* ---- the first drift ------------------------------------------------------------------------- */
@@ -245,13 +261,13 @@ static void add_launch(const struct ds_launch *l, const char *core, struct ds_bu
         ds_buf_puts(out, "unknown");
         return;
     }
-    ds_render_name(out, l->variant);
+    ds_report_name(out, l->variant);
     if (l->algo[0]) {
         ds_buf_puts(out, " ");
-        ds_render_name(out, l->algo);
+        ds_report_name(out, l->algo);
     } else if (core && core[0] && strcmp(l->op, "matmul") == 0) {
         ds_buf_puts(out, " ");
-        ds_render_name(out, core);
+        ds_report_name(out, core);
     }
     if (l->tile_rows || l->tile_cols || l->tile_k)
         ds_buf_printf(out, ", tile %dx%dx%d", l->tile_rows, l->tile_cols, l->tile_k);
@@ -261,7 +277,7 @@ static void add_launch(const struct ds_launch *l, const char *core, struct ds_bu
         ds_buf_printf(out, ", %d thread%s", l->threads, l->threads == 1 ? "" : "s");
 }
 
-static void add_size(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+static void add_size(const struct ds_report *r, const struct ds_finding *f, struct ds_buf *out)
 {
     ds_buf_printf(out, "%14s%u row%s", "", f->rows, f->rows == 1 ? "" : "s");
     if (f->positions != f->rows)
@@ -296,7 +312,7 @@ static void add_profile(const struct ds_finding *f, struct ds_buf *out)
 }
 
 /* "tile 64 against 128, threads 1 against 2"; 0 if there is nothing to tell. */
-static int add_launches(const struct ds_render *r, struct ds_buf *out)
+static int add_launches(const struct ds_report *r, struct ds_buf *out)
 {
     size_t n = 0, column = 14;
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
@@ -304,11 +320,11 @@ static int add_launches(const struct ds_render *r, struct ds_buf *out)
         if (x->kind != DS_DIFF_LAUNCH)
             continue;
         struct ds_buf item = {0};
-        ds_render_name(&item, x->name);
+        ds_report_name(&item, x->name);
         ds_buf_puts(&item, " ");
-        ds_render_name(&item, x->a ? x->a : "none");
+        ds_report_name(&item, x->a ? x->a : "none");
         ds_buf_puts(&item, " against ");
-        ds_render_name(&item, x->b ? x->b : "none");
+        ds_report_name(&item, x->b ? x->b : "none");
         if (n == 0)
             ds_buf_printf(out, "%14s", "");
         add_item(out, item.data, item.len, n++ == 0, &column);
@@ -320,7 +336,7 @@ static int add_launches(const struct ds_render *r, struct ds_buf *out)
 }
 
 /* Where sites are missing on a side, the nearest ones before them are the inputs. */
-static void add_between(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+static void add_between(const struct ds_report *r, const struct ds_finding *f, struct ds_buf *out)
 {
     const struct ds_header *h = r->diff ? &r->diff->header : r->header;
     ds_buf_printf(out, "%14sor at one of %u sites before it that were not recorded on both sides",
@@ -328,21 +344,21 @@ static void add_between(const struct ds_render *r, const struct ds_finding *f, s
     if (f->between_first < h->n_sites) {
         const struct ds_site *s = &h->sites[f->between_first];
         ds_buf_printf(out, ",\n%14sfrom ", "");
-        ds_render_place(out, s->layer, s->stage, s->part);
+        ds_report_place(out, s->layer, s->stage, s->part);
         ds_buf_puts(out, " on; what they read is equal");
     }
     ds_buf_puts(out, "\n");
 }
 
-static void add_first(const struct ds_render *r, struct ds_buf *out)
+static void add_first(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
     if (!f->found)
         return;
-    ds_render_head(r, r->v->stable ? "first drift" : "first unstable", out);
-    ds_render_place(out, f->layer, f->stage, f->part);
+    ds_report_head(r, r->v->stable ? "first drift" : "first unstable", out);
+    ds_report_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
-    ds_render_kernel(out, f->op, f->variant);
+    ds_report_kernel(out, f->op, f->variant);
     ds_buf_printf(out, ": %s\n", ds_label_name(f->label));
     if (f->label == DS_LABEL_ORIGIN && f->between)
         add_between(r, f, out);
@@ -353,12 +369,12 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(
             out, "%14sits inputs were not compared: any kernel before it may be the cause\n", "");
     ds_buf_printf(out, "%14s", "");
-    ds_render_name(out, f->factor);
+    ds_report_name(out, f->factor);
     ds_buf_puts(out, " ");
-    ds_render_name(out, f->value);
+    ds_report_name(out, f->value);
     ds_buf_puts(out, " against ");
-    ds_render_name(out, f->ref_value);
-    ds_render_rest(r, f, out);
+    ds_report_name(out, f->ref_value);
+    ds_report_rest(r, f, out);
     ds_buf_printf(out,
                   "; %s, %u rows in the call (%u)\n%14sfrom step %d, request %d, position %d on\n",
                   ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, "", f->step,
@@ -366,7 +382,7 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     add_size(r, f, out);
     add_profile(f, out);
     ds_buf_printf(out, "%14s%s%s", "", ds_kind_name(f->kind), f->why[0] ? ": " : "");
-    ds_render_name(out, f->why);
+    ds_report_name(out, f->why);
     ds_buf_puts(out, "\n");
     if (add_launches(r, out))
         return;
@@ -384,12 +400,12 @@ static void add_first(const struct ds_render *r, struct ds_buf *out)
     ds_buf_free(&theirs);
 }
 
-static void add_unstable(const struct ds_render *r, struct ds_buf *out)
+static void add_unstable(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_unstable *u = &r->v->unstable;
     if (r->v->stable)
         return;
-    ds_render_head(r, "unstable", out);
+    ds_report_head(r, "unstable", out);
     ds_buf_printf(out,
                   "%u of %u trials disagree with the mode (%.0f %%, 95 %% interval %.0f to %.0f "
                   "%%)\n%14sin %u of the %u arms where they could: %" PRIu64 " of %" PRIu64
@@ -399,20 +415,20 @@ static void add_unstable(const struct ds_render *r, struct ds_buf *out)
 }
 
 /* First drift of each factor that is not the one told above. */
-static void add_other_firsts(const struct ds_render *r, struct ds_buf *out)
+static void add_other_firsts(const struct ds_report *r, struct ds_buf *out)
 {
     for (size_t i = 1; i < r->v->n_factors; i++) {
         const struct ds_finding *f = &r->v->factors[i].phase[DS_VERDICT_ALL].first;
         if (!f->found || (r->v->first.found && r->v->first.factor == f->factor))
             continue;
-        ds_render_head(r, "also", out);
-        ds_render_name(out, f->factor);
+        ds_report_head(r, "also", out);
+        ds_report_name(out, f->factor);
         ds_buf_puts(out, " ");
-        ds_render_name(out, f->value);
+        ds_report_name(out, f->value);
         ds_buf_puts(out, ": ");
-        ds_render_place(out, f->layer, f->stage, f->part);
+        ds_report_place(out, f->layer, f->stage, f->part);
         ds_buf_puts(out, ", ");
-        ds_render_kernel(out, f->op, f->variant);
+        ds_report_kernel(out, f->op, f->variant);
         ds_buf_printf(out, " (%s, M = %u): %s\n", ds_phase_name(f->phase), f->rows_in_call,
                       ds_kind_name(f->kind));
     }
@@ -448,7 +464,7 @@ static int is_innocent(const struct ds_kernel_verdict *x)
 }
 
 /* A list of kernels with a count each; nothing when there is none. */
-static void add_innocent(const struct ds_render *r, struct ds_buf *out)
+static void add_innocent(const struct ds_report *r, struct ds_buf *out)
 {
     size_t column = 14, some = 0;
     for (size_t k = 0; k < r->v->n_kernels; k++) {
@@ -456,10 +472,10 @@ static void add_innocent(const struct ds_render *r, struct ds_buf *out)
         struct ds_buf item = {0};
         if (!is_innocent(x))
             continue;
-        ds_render_kernel(&item, x->op, x->variant);
+        ds_report_kernel(&item, x->op, x->variant);
         ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
         if (some == 0)
-            ds_render_head(r, "bit-identical", out);
+            ds_report_head(r, "bit-identical", out);
         add_item(out, item.data, item.len, some++ == 0, &column);
         out->failed |= item.failed;
         ds_buf_free(&item);
@@ -468,7 +484,7 @@ static void add_innocent(const struct ds_render *r, struct ds_buf *out)
 }
 
 /* Where a kernel is an origin: its stages, and the largest error that it adds. */
-static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict *x,
+static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict *x,
                        struct ds_buf *out)
 {
     const struct ds_origin *largest = NULL;
@@ -478,10 +494,10 @@ static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict
         if (strcmp(o->op, x->op) != 0 || strcmp(o->variant, x->variant) != 0)
             continue;
         ds_buf_puts(out, n++ ? " " : ": ");
-        ds_render_name(out, o->stage);
+        ds_report_name(out, o->stage);
         if (o->part[0]) {
             ds_buf_puts(out, "/");
-            ds_render_name(out, o->part);
+            ds_report_name(out, o->part);
         }
         layers = o->layers > layers ? o->layers : layers;
         if (o->sized && o->relative_rms > 0 &&
@@ -492,13 +508,13 @@ static void add_stages(const struct ds_render *r, const struct ds_kernel_verdict
         ds_buf_printf(out, " in %u layer%s", layers, layers == 1 ? "" : "s");
     if (largest) {
         ds_buf_printf(out, ", adds up to %.1e (", largest->relative_rms);
-        ds_render_place(out, largest->largest_layer, largest->stage, largest->part);
+        ds_report_place(out, largest->largest_layer, largest->stage, largest->part);
         ds_buf_puts(out, ")");
     }
 }
 
 /* One line for each kernel that gave other bits on equal inputs, wrapped at spaces. */
-static int add_guilty(const struct ds_render *r, struct ds_buf *out)
+static int add_guilty(const struct ds_report *r, struct ds_buf *out)
 {
     int some = 0;
     for (size_t k = 0; k < r->v->n_kernels; k++) {
@@ -510,13 +526,13 @@ static int add_guilty(const struct ds_render *r, struct ds_buf *out)
                   strcmp(r->v->origins[i].variant, x->variant) == 0;
         if (!has)
             continue;
-        ds_render_kernel(&item, x->op, x->variant);
+        ds_report_kernel(&item, x->op, x->variant);
         if (x->origins)
             ds_buf_printf(&item, " %" PRIu64, x->origins);
         else /* what differs across sites that only one side has is counted for no kernel */
             ds_buf_puts(&item, x->unstable ? " unstable" : " or a kernel before it");
         add_stages(r, x, &item);
-        ds_render_head(r, some++ ? "" : "origins", out);
+        ds_report_head(r, some++ ? "" : "origins", out);
         add_wrapped(item.data ? item.data : "", out);
         out->failed |= item.failed;
         ds_buf_free(&item);
@@ -524,18 +540,18 @@ static int add_guilty(const struct ds_render *r, struct ds_buf *out)
     return some > 0;
 }
 
-static void add_origins(const struct ds_render *r, struct ds_buf *out)
+static void add_origins(const struct ds_report *r, struct ds_buf *out)
 {
     if (add_guilty(r, out))
         add_innocent(r, out);
 }
 
-static void add_growth(const struct ds_render *r, struct ds_buf *out)
+static void add_growth(const struct ds_report *r, struct ds_buf *out)
 {
     size_t n = r->v->n_growth, step = n > 6 ? (n + 4) / 5 : 1; /* six fit a line */
     if (n == 0)
         return;
-    ds_render_head(r, "growth", out);
+    ds_report_head(r, "growth", out);
     for (size_t i = 0; i < n; i += step)
         ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer,
                       r->v->growth[i].relative_rms);
@@ -545,7 +561,7 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
     if (r->v->n_added == 0)
         return;
-    ds_render_head(r, "added", out); /* of each layer the site that adds most */
+    ds_report_head(r, "added", out); /* of each layer the site that adds most */
     for (size_t i = 0; i < n; i++) {
         const struct ds_growth *g = &r->v->growth[i];
         if (i % step && i + 1 != n)
@@ -561,16 +577,16 @@ static void add_growth(const struct ds_render *r, struct ds_buf *out)
 
 static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
 {
-    ds_render_name(out, d->factor);
+    ds_report_name(out, d->factor);
     ds_buf_puts(out, " ");
-    ds_render_name(out, d->value);
+    ds_report_name(out, d->value);
     ds_buf_puts(out, ")");
 }
 
 /* The first row that passes other experts. */
-static void add_experts(const struct ds_render *r, const struct ds_discrete *d, struct ds_buf *out)
+static void add_experts(const struct ds_report *r, const struct ds_discrete *d, struct ds_buf *out)
 {
-    ds_render_head(r, "experts", out);
+    ds_report_head(r, "experts", out);
     ds_buf_printf(out, "first others at layer %d, position %d, step %d", d->layer, d->position,
                   d->step);
     for (uint32_t i = 0; i < d->n_swapped; i++) {
@@ -587,7 +603,7 @@ static void add_experts(const struct ds_render *r, const struct ds_discrete *d, 
 enum { TIGHT_BITS = 6 };
 
 /* The largest value, when f16 is near or something is not finite: told before it overflows. */
-static void add_range(const struct ds_render *r, struct ds_buf *out)
+static void add_range(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_range_at *x = NULL;
     for (size_t i = 0; i < r->v->n_ranges; i++)
@@ -596,9 +612,9 @@ static void add_range(const struct ds_render *r, struct ds_buf *out)
     if (!x || !r->header || (bits > TIGHT_BITS && !r->v->nonfinite.at.found))
         return;
     const struct ds_site *s = &r->header->sites[x->site];
-    ds_render_head(r, "range", out);
+    ds_report_head(r, "range", out);
     ds_buf_printf(out, "up to %.6g at ", (double)x->max_abs);
-    ds_render_place(out, s->layer, s->stage, s->part);
+    ds_report_place(out, s->layer, s->stage, s->part);
     if (bits < 0)
         ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
     else
@@ -614,13 +630,13 @@ static void add_nonfinite_rows(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "%u rows, positions %s\n", f->rows, f->at_positions);
 }
 
-static void add_nonfinite(const struct ds_render *r, struct ds_buf *out)
+static void add_nonfinite(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_nonfinite_finding *n = &r->v->nonfinite;
     const struct ds_finding *own = &n->own;
-    ds_render_head(r, "non-finite", out);
+    ds_report_head(r, "non-finite", out);
     ds_buf_puts(out, "first at ");
-    ds_render_place(out, n->at.layer, n->at.stage, n->at.part);
+    ds_report_place(out, n->at.layer, n->at.stage, n->at.part);
     ds_buf_printf(out, ", %sposition %d, arm %u: %u NaN, %u Inf; inputs %s%s\n",
                   n->at.row_kind == DS_ROW_PAD ? "a padding row, " : "", n->at.position, n->at.arm,
                   n->nan, n->inf, n->inputs ? "finite" : "not finite",
@@ -637,20 +653,20 @@ static void add_nonfinite(const struct ds_render *r, struct ds_buf *out)
         return;
     }
     ds_buf_puts(out, "first given by a kernel: ");
-    ds_render_place(out, own->layer, own->stage, own->part);
+    ds_report_place(out, own->layer, own->stage, own->part);
     ds_buf_puts(out, ", ");
-    ds_render_name(out, own->op);
+    ds_report_name(out, own->op);
     ds_buf_puts(out, "/");
-    ds_render_name(out, own->variant);
+    ds_report_name(out, own->variant);
     ds_buf_printf(out, ", arm %u, %s; ", own->arm, ds_phase_name(own->phase));
     add_nonfinite_rows(own, out);
 }
 
-static void add_tokens(const struct ds_render *r, struct ds_buf *out)
+static void add_tokens(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     if (v->tokens_compared) {
-        ds_render_head(r, "tokens", out);
+        ds_report_head(r, "tokens", out);
         ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
                       v->tokens_compared);
         const struct ds_discrete *d = &v->token_change;
@@ -667,12 +683,12 @@ static void add_tokens(const struct ds_render *r, struct ds_buf *out)
         add_nonfinite(r, out);
 }
 
-static void add_probe(const struct ds_render *r, struct ds_buf *out)
+static void add_probe(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     if (r->diff || (v->overhead_prefill < 0 && v->overhead_decode < 0))
         return;
-    ds_render_head(r, "probes", out);
+    ds_report_head(r, "probes", out);
     if (v->overhead_prefill >= 0)
         ds_buf_printf(out, "%.2f %% of prefill CPU time", 100 * v->overhead_prefill);
     if (v->overhead_decode >= 0)
@@ -694,7 +710,7 @@ static void add_probe(const struct ds_render *r, struct ds_buf *out)
                       "", "");
 }
 
-void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
+void ds_report_verdict(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     add_record(r, out);
@@ -702,64 +718,32 @@ void ds_render_verdict_text(const struct ds_render *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
     size_t start = out->len;
     if (v->n_kernels && !out->failed)
-        ds_render_matrix(r, out);
+        ds_report_matrix(r, out);
     if (out->len > start)
         ds_buf_puts(out, "\n");
     else if (!out->failed)
         out->data[out->len = before] = '\0'; /* no blank lines around nothing */
     add_factors(r, out);
     add_switches(r, out);
+    add_bands(r, out);
     add_terms(r, out);
     add_differences(r, out);
     add_unstable(r, out);
-    ds_render_census(r, out);
+    ds_report_census(r, out);
     add_first(r, out);
     add_other_firsts(r, out);
     add_origins(r, out);
     add_growth(r, out);
     add_range(r, out);
     add_tokens(r, out);
-    ds_render_failed(r, out);
+    ds_report_failed(r, out);
     add_probe(r, out);
-    ds_render_next(r, out);
-    ds_buf_puts(out, ds_render_color(r, v->result == DS_RESULT_DRIFT
+    ds_report_next(r, out);
+    ds_buf_puts(out, ds_report_color(r, v->result == DS_RESULT_DRIFT
                                             ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
                                         : v->result == DS_RESULT_SAME ? DS_ROLE_SAME
                                                                       : DS_ROLE_HEAD));
-    ds_render_sentence(r, out);
-    ds_buf_puts(out, ds_render_color(r, DS_ROLE_PLAIN));
+    ds_report_sentence(r, out);
+    ds_buf_puts(out, ds_report_color(r, DS_ROLE_PLAIN));
     ds_buf_puts(out, "\n");
-}
-
-int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct ds_record *record,
-                   const char *path, int *exit_code, struct ds_error *err)
-{
-    struct ds_verdict v;
-    struct ds_buf out = {0};
-    if (ds_verdict_make(s, &v, err) != 0)
-        return path ? ds_prefix(err, "%s", path) : -1;
-    struct ds_render r = {.o = o,
-                          .header = s->header,
-                          .v = &v,
-                          .path = path,
-                          .incomplete = record ? ds_record_incomplete(record) : 0,
-                          .damaged = record ? ds_record_damaged(record) : 0};
-    int rc = 0;
-    if (ds_opt_flag(o, "json"))
-        rc = ds_render_verdict_json(&r, &out, err);
-    else
-        ds_render_verdict_text(&r, &out);
-    if (rc == 0)
-        rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_cli_exit(o, ds_verdict_exit(&v));
-    if (r.damaged > 0 && *exit_code == DS_EXIT_SAME) {
-        /* What was left out may have differed: that is no pass. */
-        *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
-        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r.damaged, *exit_code);
-    }
-    if (v.n_failed > 0 && *exit_code == DS_EXIT_SAME) /* nor is an arm that was lost */
-        *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
-    ds_buf_free(&out);
-    ds_verdict_free(&v);
-    return rc;
 }

@@ -1,43 +1,37 @@
-/* render_sentence.c: the end of a verdict as text: the verdict in one sentence and the command that
+/* sentence.c: the end of a verdict as text: the verdict in one sentence and the command that
  * comes next; and the names that all its parts share. Judges nothing. */
-#include "cli/render_verdict.h"
+#include "report/report_internal.h"
 
-#include "cli/render_damage.h"
-#include "cli/render_matrix.h"
 #include "dumps/census.h"
-#include "kernels/cblas.h"
-#include "kernels/lab/explain.h"
-#include "kernels/plugin.h"
-#include "kernels/registry.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-void ds_render_place(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
+void ds_report_place(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
 {
     ds_buf_printf(out, "layer %d ", layer);
-    ds_render_name(out, stage);
+    ds_report_name(out, stage);
     if (part && part[0]) {
         ds_buf_puts(out, "/");
-        ds_render_name(out, part);
+        ds_report_name(out, part);
     }
 }
 
-void ds_render_kernel(struct ds_buf *out, const char *op, const char *variant)
+void ds_report_kernel(struct ds_buf *out, const char *op, const char *variant)
 {
-    ds_render_name(out, op);
+    ds_report_name(out, op);
     ds_buf_puts(out, "/");
-    ds_render_name(out, variant);
+    ds_report_name(out, variant);
 }
 
-void ds_render_head(const struct ds_render *r, const char *name, struct ds_buf *out)
+void ds_report_head(const struct ds_report *r, const char *name, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%-13s%s ", ds_render_color(r, DS_ROLE_HEAD), name,
-                  ds_render_color(r, DS_ROLE_PLAIN));
+    ds_buf_printf(out, "%s%-13s%s ", ds_report_color(r, DS_ROLE_HEAD), name,
+                  ds_report_color(r, DS_ROLE_PLAIN));
 }
 
 /* An arm without a trial was lost or not run yet: nothing is known of it. */
-void ds_render_arms(const struct ds_verdict *v, struct ds_buf *out)
+void ds_report_arms(const struct ds_verdict *v, struct ds_buf *out)
 {
     uint64_t arms = v->counts.arms, planned = v->counts.arms_planned;
     ds_buf_printf(out, "%" PRIu64, arms);
@@ -46,7 +40,7 @@ void ds_render_arms(const struct ds_verdict *v, struct ds_buf *out)
     ds_buf_puts(out, planned <= 1 && arms == 1 ? " arm" : " arms");
 }
 
-int ds_render_until_stable(const struct ds_render *r)
+int ds_report_until_stable(const struct ds_report *r)
 {
     for (size_t i = 0; !r->diff && r->header && i < r->header->n_options; i++)
         if (strcmp(r->header->options[i].name, "until_stable") == 0)
@@ -55,20 +49,20 @@ int ds_render_until_stable(const struct ds_render *r)
 }
 
 /* Trials that the record is to have in the end; 0 when that is not a question (diff). */
-uint64_t ds_render_planned(const struct ds_render *r)
+uint64_t ds_report_planned(const struct ds_report *r)
 {
     if (r->diff || !r->header)
         return 0;
     uint64_t planned = (uint64_t)r->header->n_arms * r->header->repeats;
     const struct ds_census *c = r->v->census;
-    for (size_t i = 0; c && ds_render_until_stable(r) && i < c->n_arms; i++)
+    for (size_t i = 0; c && ds_report_until_stable(r) && i < c->n_arms; i++)
         if (c->arms[i].distinct > 1 && c->arms[i].trials < r->header->repeats)
             planned -= r->header->repeats - c->arms[i].trials;
     return planned;
 }
 
 /* " with threads 2": what else is not as in the base arm. */
-void ds_render_rest(const struct ds_render *r, const struct ds_finding *f, struct ds_buf *out)
+void ds_report_rest(const struct ds_report *r, const struct ds_finding *f, struct ds_buf *out)
 {
     const struct ds_header *h = r->header;
     int first = 1;
@@ -77,42 +71,28 @@ void ds_render_rest(const struct ds_render *r, const struct ds_finding *f, struc
             strcmp(h->arms[f->arm].values[i], h->arms[0].values[i]) == 0)
             continue;
         ds_buf_puts(out, first ? " with " : ", ");
-        ds_render_name(out, h->factors[i]);
+        ds_report_name(out, h->factors[i]);
         ds_buf_puts(out, " ");
-        ds_render_name(out, h->arms[f->arm].values[i]);
+        ds_report_name(out, h->arms[f->arm].values[i]);
         first = 0;
     }
 }
 
-static int is_default_model(const char *model)
+/* "driftscope VERB ", with what the program needs to load the same model and kernels; model NULL: the
+ * verb loads none. */
+static void begin(const struct ds_report_caller *c, struct ds_buf *out, const char *verb,
+                  const char *model)
 {
-    return strcmp(model, "smollm2") == 0 || strcmp(model, "SmolLM2-135M-Instruct.Q4_1.gguf") == 0;
-}
-
-static void add_verb(struct ds_buf *out, const char *verb, const char *model)
-{
-    ds_cli_program(out);
-    ds_buf_printf(out, " %s ", verb);
-    if (model && model[0] && !is_default_model(model)) {
+    if (c) {
+        c->begin(out, verb, model);
+        return;
+    }
+    ds_buf_printf(out, "driftscope %s ", verb);
+    if (model && model[0]) {
         ds_buf_puts(out, "-m ");
-        ds_cli_quote(out, model);
+        ds_buf_quote(out, model);
         ds_buf_puts(out, " ");
     }
-    for (size_t i = 0; i < ds_plugin_count(); i++) {
-        ds_buf_puts(out, "--plugin ");
-        ds_cli_quote(out, ds_plugin_at(i)->path);
-        ds_buf_puts(out, " ");
-    }
-    if (*ds_cblas_path()) {
-        ds_buf_puts(out, "--blas ");
-        ds_cli_quote(out, ds_cblas_path());
-        ds_buf_puts(out, " ");
-    }
-}
-
-static void add_run(struct ds_buf *out, const char *model)
-{
-    add_verb(out, "run", model);
 }
 
 /* Whether the command of the record has one of the options, each with the space before it. */
@@ -128,16 +108,16 @@ static int was_given(const struct ds_header *h, const char *const *options, size
  * would bring back, but its tokens are. */
 static void add_prompt(const struct ds_header *h, struct ds_buf *out)
 {
-    static const char *const prompts[] = {"-p",     "--prompt",  "-f",
-                                          "--file", "--tokens ", "--tokens="},
-                             *const chat[] = {"--chat"};
+    static const char *const prompts[] = {" -p",     " --prompt",  " -f",
+                                          " --file", " --tokens ", " --tokens="},
+                             *const chat[] = {" --chat"};
     enum { MOST_TOKENS = 256 };
     const struct ds_prompt *p = h->n_prompts ? &h->prompts[0] : NULL;
     if (!p || !was_given(h, prompts, sizeof prompts / sizeof *prompts))
         return;
     if (p->text && p->text[0] && !was_given(h, chat, 1)) {
         ds_buf_puts(out, "-p ");
-        ds_cli_quote(out, p->text);
+        ds_buf_quote(out, p->text);
         ds_buf_puts(out, " ");
     } else if (p->n_tokens <= MOST_TOKENS) {
         ds_buf_puts(out, "--tokens ");
@@ -153,13 +133,13 @@ static void add_kernels(const struct ds_header *h, struct ds_buf *out)
     for (size_t f = 0; f < h->n_factors && h->n_arms; f++)
         if (strcmp(h->factors[f], "kernels") == 0 && strcmp(h->arms[0].values[f], "vendor") != 0) {
             ds_buf_puts(out, "--kernels ");
-            ds_cli_quote(out, h->arms[0].values[f]);
+            ds_buf_quote(out, h->arms[0].values[f]);
             ds_buf_puts(out, " ");
         }
 }
 
 /* Whether the record has values of the first drift, as far as its options tell. */
-static int has_values(const struct ds_render *r)
+static int has_values(const struct ds_report *r)
 {
     for (size_t i = 0; i < r->header->n_options; i++)
         if (strcmp(r->header->options[i].name, "dump") == 0)
@@ -168,68 +148,66 @@ static int has_values(const struct ds_render *r)
 }
 
 /* A second command, for the kernels whose calls can be made again. */
-static void add_explain(const struct ds_render *r, struct ds_buf *out)
+static void add_explain(const struct ds_report *r, struct ds_buf *out)
 {
-    if (r->path_b || !has_values(r) || !ds_explain_knows(ds_op_parse(r->v->first.op)))
+    if (r->path_b || !has_values(r) || !r->caller || !r->caller->explains(r->v->first.op))
         return;
     ds_buf_printf(out, "\n%14s", "");
-    add_verb(out, "explain", r->header->model_name);
-    ds_cli_quote(out, r->path);
+    begin(r->caller, out, "explain", r->header->model_name);
+    ds_buf_quote(out, r->path);
 }
 
-void ds_render_resume(struct ds_buf *out, const char *model, const char *path)
+void ds_report_resume(const struct ds_report_caller *caller, const char *model, const char *path,
+                      struct ds_buf *out)
 {
-    add_run(out, model);
+    begin(caller, out, "run", model ? model : "");
     ds_buf_puts(out, "--resume ");
-    ds_cli_quote(out, path);
+    ds_buf_quote(out, path);
 }
 
-void ds_render_next(const struct ds_render *r, struct ds_buf *out)
+void ds_report_next(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     struct ds_buf b = {0};
     const int side = r->damage && !r->damage[0].n && r->damage[1].n; /* the one that is damaged */
     if (r->damage && r->damage[side].n) {
-        add_run(&b, ds_record_header(r->damage[side].record)->model_name);
-        ds_buf_puts(&b, "--resume ");
-        ds_cli_quote(&b, side ? r->path_b : r->path);
+        ds_report_resume(r->caller, ds_record_header(r->damage[side].record)->model_name,
+                         side ? r->path_b : r->path, &b);
     } else if (v->first.found && r->path) {
-        ds_cli_program(&b);
-        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
-        ds_cli_quote(&b, r->path);
+        begin(r->caller, &b, r->path_b ? "diff" : "show", NULL);
+        ds_buf_quote(&b, r->path);
         ds_buf_puts(&b, " ");
         if (r->path_b) {
-            ds_cli_quote(&b, r->path_b);
+            ds_buf_quote(&b, r->path_b);
             ds_buf_puts(&b, " ");
         }
         ds_buf_printf(&b, "--site %d,", v->first.layer);
-        ds_render_name(&b, v->first.stage);
+        ds_report_name(&b, v->first.stage);
         if (v->first.part[0]) {
             ds_buf_puts(&b, "/");
-            ds_render_name(&b, v->first.part);
+            ds_report_name(&b, v->first.part);
         }
         if (!r->path_b && v->stable)
             ds_buf_printf(&b, " --arm %u", v->first.arm);
         add_explain(r, &b);
-    } else if (ds_render_planned(r) > v->counts.trials && r->path) {
-        ds_render_resume(&b, r->header->model_name, r->path);
+    } else if (ds_report_planned(r) > v->counts.trials && r->path) {
+        ds_report_resume(r->caller, r->header->model_name, r->path, &b);
     } else if (v->result == DS_RESULT_RECORDED) {
-        add_run(&b, r->header->model_name);
+        begin(r->caller, &b, "run", r->header->model_name);
         add_prompt(r->header, &b);
         add_kernels(r->header, &b);
         ds_buf_puts(&b, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
-        ds_cli_program(&b);
-        ds_buf_puts(&b, r->path_b ? " diff " : " show ");
-        ds_cli_quote(&b, r->path);
+        begin(r->caller, &b, r->path_b ? "diff" : "show", NULL);
+        ds_buf_quote(&b, r->path);
         if (r->path_b) {
             ds_buf_puts(&b, " ");
-            ds_cli_quote(&b, r->path_b);
+            ds_buf_quote(&b, r->path_b);
         }
         ds_buf_puts(&b, " --sites");
     }
     if (b.len) {
-        ds_render_head(r, "next", out);
+        ds_report_head(r, "next", out);
         ds_buf_add(out, b.data, b.len);
         ds_buf_puts(out, "\n");
     }
@@ -239,16 +217,16 @@ void ds_render_next(const struct ds_render *r, struct ds_buf *out)
 
 static void add_against(const struct ds_diff_item *x, struct ds_buf *out)
 {
-    ds_render_name(out, x->name);
+    ds_report_name(out, x->name);
     ds_buf_puts(out, " ");
-    ds_render_name(out, x->a ? x->a : "none");
+    ds_report_name(out, x->a ? x->a : "none");
     ds_buf_puts(out, " against ");
-    ds_render_name(out, x->b ? x->b : "none");
+    ds_report_name(out, x->b ? x->b : "none");
 }
 
 /* How the kernels at the first drift were launched, as far as it is not said yet: two fields at
  * most, and no names of variants, which stand beside the place. */
-static void add_launch(const struct ds_render *r, const struct ds_diff_item *told,
+static void add_launch(const struct ds_report *r, const struct ds_diff_item *told,
                        struct ds_buf *out)
 {
     for (size_t i = 0, n = 0; i < r->diff->n_items && n < 2; i++) {
@@ -267,7 +245,7 @@ static void add_launch(const struct ds_render *r, const struct ds_diff_item *tol
 
 /* The first differing setting of two records, and their launches: beside the place it is what one
  * looks for. */
-static void add_setting(const struct ds_render *r, struct ds_buf *out)
+static void add_setting(const struct ds_report *r, struct ds_buf *out)
 {
     static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
                                 DS_DIFF_FACTOR};
@@ -283,7 +261,7 @@ static void add_setting(const struct ds_render *r, struct ds_buf *out)
         }
     if (told && told->kind == DS_DIFF_WEIGHT) {
         ds_buf_puts(out, "; weight ");
-        ds_render_name(out, told->name);
+        ds_report_name(out, told->name);
         ds_buf_puts(out, " differs");
     } else if (told) {
         ds_buf_puts(out, told->kind == DS_DIFF_HPARAM ? "; hyperparameter " : "; ");
@@ -292,14 +270,14 @@ static void add_setting(const struct ds_render *r, struct ds_buf *out)
     add_launch(r, told, out);
 }
 
-static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
+static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     const struct ds_finding *f = &v->first;
     ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
-    ds_render_place(out, f->layer, f->stage, f->part);
+    ds_report_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
-    ds_render_kernel(out, f->op, f->variant);
+    ds_report_kernel(out, f->op, f->variant);
     if (f->label == DS_LABEL_UNKNOWN || f->between)
         ds_buf_puts(out, " or a kernel before it");
     if (!v->stable) {
@@ -309,10 +287,10 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
         return;
     }
     ds_buf_puts(out, ", ");
-    ds_render_name(out, f->factor);
+    ds_report_name(out, f->factor);
     ds_buf_puts(out, " ");
-    ds_render_name(out, f->value);
-    ds_render_rest(r, f, out);
+    ds_report_name(out, f->value);
+    ds_report_rest(r, f, out);
     ds_buf_printf(out, " (%s, %u rows in the call): %s; ", ds_phase_name(f->phase), f->rows_in_call,
                   ds_kind_name(f->kind));
     if (v->factors[0].arms)
@@ -321,7 +299,7 @@ static void add_drift_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_puts(out, "not repeated");
 }
 
-void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
+void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     if (v->result == DS_RESULT_DRIFT) {
@@ -330,21 +308,21 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
                              : v->counts.digests_compared;
         ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
-        ds_render_arms(v, out);
-        if (ds_render_planned(r) > v->counts.trials)
+        ds_report_arms(v, out);
+        if (ds_report_planned(r) > v->counts.trials)
             ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,
-                          ds_render_planned(r));
+                          ds_report_planned(r));
         else
             ds_buf_printf(out, ", %" PRIu64 " trials)", v->counts.trials);
     } else if (v->result == DS_RESULT_RECORDED) {
         ds_buf_puts(out, "recorded: one trial");
-        if (ds_render_planned(r) > v->counts.trials)
-            ds_buf_printf(out, " of %" PRIu64, ds_render_planned(r));
+        if (ds_report_planned(r) > v->counts.trials)
+            ds_buf_printf(out, " of %" PRIu64, ds_report_planned(r));
         ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
                       v->counts.sites, v->counts.rows);
     } else {
         ds_buf_puts(out, "incomparable: ");
-        ds_render_name(out, v->reason);
+        ds_report_name(out, v->reason);
     }
     if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
         add_setting(r, out);
@@ -354,7 +332,7 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
                       100 * v->census->asked, v->census->asked_trials);
     if (v->nonfinite.at.found) {
         ds_buf_puts(out, "; NaN or Inf from ");
-        ds_render_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
+        ds_report_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
         ds_buf_puts(out, v->nonfinite.only_padding ? " in padding rows only" : "");
         ds_buf_puts(out, v->nonfinite.own.found ? "" : ", which is recomputed: no kernel gave any");
     }
@@ -367,11 +345,11 @@ void ds_render_sentence(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(out, "; %zu of %zu sites compared",
                       r->diff->header.n_sites - r->diff->n_ignored, r->diff->header.n_sites);
     /* What the answer does not rest on belongs to the answer. */
-    ds_render_failed_words(r, out);
+    ds_report_failed_words(r, out);
     if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
                       r->diff->unpaired[0], r->diff->unpaired[1]);
-    ds_render_damage_words(r, out);
+    ds_report_damage_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
                       r->damaged == 1 ? "" : "s");

@@ -1,17 +1,17 @@
-/* render_matrix.c: the kernel x condition matrix and the layer x stage grid in text. Lays out what
+/* matrix.c: the kernel x condition matrix and the layer x stage grid in text. Lays out what
  * the verdict says; judges nothing. 100 columns; all names escaped. */
-#include "cli/render_matrix.h"
+#include "report/report_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *ds_render_color(const struct ds_render *r, enum ds_role role)
+const char *ds_report_color(const struct ds_report *r, enum ds_role role)
 {
-    return r->o ? ds_cli_color(r->o, role) : "";
+    return r->color ? r->color(r->color_ctx, role) : "";
 }
 
-void ds_render_name(struct ds_buf *out, const char *text)
+void ds_report_name(struct ds_buf *out, const char *text)
 {
     ds_buf_escape(out, text ? text : "", (size_t)-1);
 }
@@ -49,19 +49,19 @@ static void add_class(const struct ds_factor_verdict *f, const uint32_t *class_o
         while (end + 1 < f->n_values && class_of[end + 1] == c)
             end++;
         ds_buf_puts(out, some++ ? "," : "");
-        ds_render_name(out, f->values[i]);
+        ds_report_name(out, f->values[i]);
         if (end > i + 1 || (end == i + 1 && f->values[i][0] >= '0' && f->values[i][0] <= '9')) {
             ds_buf_puts(out, "-");
-            ds_render_name(out, f->values[end]);
+            ds_report_name(out, f->values[end]);
         } else if (end == i + 1) {
             ds_buf_puts(out, ",");
-            ds_render_name(out, f->values[end]);
+            ds_report_name(out, f->values[end]);
         }
         i = end + 1;
     }
 }
 
-void ds_render_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most,
+void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most,
                        struct ds_buf *out)
 {
     struct ds_buf b = {0};
@@ -106,7 +106,7 @@ static void cell_text(const struct ds_verdict *v, size_t k, size_t f, struct ds_
         ds_buf_puts(out, "?");
         break;
     case DS_COND_DRIFT:
-        ds_render_classes(&v->factors[f], x->class_of[f], CELL_MOST, out);
+        ds_report_classes(&v->factors[f], x->class_of[f], CELL_MOST, out);
         break;
     default:
         ds_buf_puts(out, "-");
@@ -147,21 +147,21 @@ static enum ds_role cell_role(int condition)
                                            : DS_ROLE_DIM;
 }
 
-static void matrix_row(const struct ds_render *r, size_t k, const size_t *columns,
+static void matrix_row(const struct ds_report *r, size_t k, const size_t *columns,
                        const size_t *widths, size_t n, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     size_t from = out->len;
-    ds_render_name(out, v->kernels[k].op);
+    ds_report_name(out, v->kernels[k].op);
     ds_buf_puts(out, "/");
-    ds_render_name(out, v->kernels[k].variant);
+    ds_report_name(out, v->kernels[k].variant);
     if (out->failed)
         return;
     pad_to(out, from, name_width(v));
     for (size_t c = 0; c < n; c++) {
         struct ds_buf b = {0};
         cell_text(v, k, columns[c], &b);
-        ds_buf_puts(out, ds_render_color(r, cell_role(v->kernels[k].condition[columns[c]])));
+        ds_buf_puts(out, ds_report_color(r, cell_role(v->kernels[k].condition[columns[c]])));
         from = out->len;
         out->failed |= b.failed;
         if (b.len)
@@ -172,17 +172,17 @@ static void matrix_row(const struct ds_render *r, size_t k, const size_t *column
         size_t end = out->len;
         if (c + 1 < n)
             pad_to(out, from, widths[c]);
-        if (r->o && end)
-            ds_buf_puts(out, ds_render_color(r, DS_ROLE_PLAIN));
+        if (end)
+            ds_buf_puts(out, ds_report_color(r, DS_ROLE_PLAIN));
     }
     ds_buf_puts(out, "\n");
 }
 
-static void matrix_block(const struct ds_render *r, const size_t *columns, const size_t *widths,
+static void matrix_block(const struct ds_report *r, const size_t *columns, const size_t *widths,
                          size_t n, struct ds_buf *out)
 {
     size_t from;
-    ds_buf_puts(out, ds_render_color(r, DS_ROLE_HEAD));
+    ds_buf_puts(out, ds_report_color(r, DS_ROLE_HEAD));
     from = out->len;
     ds_buf_puts(out, "kernel");
     if (out->failed)
@@ -190,17 +190,17 @@ static void matrix_block(const struct ds_render *r, const size_t *columns, const
     pad_to(out, from, name_width(r->v));
     for (size_t c = 0; c < n && !out->failed; c++) {
         from = out->len;
-        ds_render_name(out, r->v->factors[columns[c]].name);
+        ds_report_name(out, r->v->factors[columns[c]].name);
         if (c + 1 < n && !out->failed)
             pad_to(out, from, widths[c]);
     }
-    ds_buf_puts(out, ds_render_color(r, DS_ROLE_PLAIN));
+    ds_buf_puts(out, ds_report_color(r, DS_ROLE_PLAIN));
     ds_buf_puts(out, "\n");
     for (size_t k = 0; k < r->v->n_kernels && !out->failed; k++)
         matrix_row(r, k, columns, widths, n, out);
 }
 
-void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
+void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
@@ -230,7 +230,7 @@ void ds_render_matrix(const struct ds_render *r, struct ds_buf *out)
         ds_buf_printf(
             out,
             "%s(? = its inputs differed already or were not compared, so it was not judged)%s\n",
-            ds_render_color(r, DS_ROLE_DIM), ds_render_color(r, DS_ROLE_PLAIN));
+            ds_report_color(r, DS_ROLE_DIM), ds_report_color(r, DS_ROLE_PLAIN));
     free(columns);
     free(widths);
 }
@@ -242,34 +242,17 @@ static const char *short_stage(const struct ds_site *s)
 {
     static const struct {
         const char *stage, *part, *text;
-    } names[] = {{"attn_norm", "", "norm"},
-                 {"q_proj", "", "q"},
-                 {"k_proj", "", "k"},
-                 {"v_proj", "", "v"},
-                 {"q_norm", "", "qn"},
-                 {"k_norm", "", "kn"},
-                 {"q_rope", "", "qr"},
-                 {"k_rope", "", "kr"},
-                 {"kv_write", "k", "ck"},
-                 {"kv_write", "v", "cv"},
-                 {"attn_scores", "", "qk"},
-                 {"attn_probs", "", "p"},
-                 {"attn_out", "", "attn"},
-                 {"o_proj", "", "o"},
-                 {"resid_attn", "", "add"},
-                 {"ffn_norm", "", "norm"},
-                 {"gate", "", "gate"},
-                 {"up", "", "up"},
-                 {"act", "", "act"},
-                 {"down", "", "down"},
-                 {"resid_ffn", "", "add"},
-                 {"router_logits", "", "rl"},
-                 {"router_ids", "", "ri"},
-                 {"router_ids", "weights", "rw"},
-                 {"expert_out", "", "out"},
-                 {"moe_combine", "", "moe"},
-                 {"allreduce", "o_proj", "sum"},
-                 {"allreduce", "down", "sum"}};
+    } names[] = {
+        {"attn_norm", "", "norm"},   {"q_proj", "", "q"},        {"k_proj", "", "k"},
+        {"v_proj", "", "v"},         {"q_norm", "", "qn"},       {"k_norm", "", "kn"},
+        {"q_rope", "", "qr"},        {"k_rope", "", "kr"},       {"kv_write", "k", "ck"},
+        {"kv_write", "v", "cv"},     {"attn_scores", "", "qk"},  {"attn_probs", "", "p"},
+        {"attn_out", "", "attn"},    {"o_proj", "", "o"},        {"resid_attn", "", "add"},
+        {"ffn_norm", "", "norm"},    {"gate", "", "gate"},       {"up", "", "up"},
+        {"act", "", "act"},          {"down", "", "down"},       {"resid_ffn", "", "add"},
+        {"router_logits", "", "rl"}, {"router_ids", "", "ri"},   {"router_ids", "weights", "rw"},
+        {"expert_out", "", "out"},   {"moe_combine", "", "moe"}, {"allreduce", "o_proj", "sum"},
+        {"allreduce", "down", "sum"}};
     /* A chosen expert's sites have its number as their part: e0, e1, ... */
     int expert = s->part[0] == 'e' && s->part[1] >= '0' && s->part[1] <= '9';
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -282,7 +265,7 @@ static const char *short_stage(const struct ds_site *s)
 }
 
 /* The most telling label of a site's rows. */
-static char grid_cell(const struct ds_render *r, const struct ds_analysis *a, size_t site,
+static char grid_cell(const struct ds_report *r, const struct ds_analysis *a, size_t site,
                       const uint8_t *labels, const uint8_t *bad)
 {
     size_t rows = ds_analysis_rows(a);
@@ -314,10 +297,10 @@ static enum ds_role grid_role(char c)
                                               : DS_ROLE_PLAIN;
 }
 
-static void add_mark(const struct ds_render *r, char c, size_t width, struct ds_buf *out)
+static void add_mark(const struct ds_report *r, char c, size_t width, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%c%s%*s", ds_render_color(r, grid_role(c)), c,
-                  ds_render_color(r, DS_ROLE_PLAIN), (int)width - 1, "");
+    ds_buf_printf(out, "%s%c%s%*s", ds_report_color(r, grid_role(c)), c,
+                  ds_report_color(r, DS_ROLE_PLAIN), (int)width - 1, "");
 }
 
 static int same_stage(const struct ds_site *a, const struct ds_site *b)
@@ -327,7 +310,7 @@ static int same_stage(const struct ds_site *a, const struct ds_site *b)
 
 /* The stages of all layers as one list, each by one of its sites: those that only some layers have
  * (copies between devices, experts beside dense layers) stand where such a layer has them. */
-static size_t grid_columns(const struct ds_render *r, uint32_t *columns)
+static size_t grid_columns(const struct ds_report *r, uint32_t *columns)
 {
     const struct ds_site *sites = r->header->sites;
     size_t n = 0, at = 0;
@@ -349,7 +332,7 @@ static size_t grid_columns(const struct ds_render *r, uint32_t *columns)
     return n;
 }
 
-static void grid_layer(const struct ds_render *r, const struct ds_analysis *a,
+static void grid_layer(const struct ds_report *r, const struct ds_analysis *a,
                        const uint8_t *labels, const uint8_t *bad, const uint32_t *columns,
                        size_t n_columns, size_t at, struct ds_buf *out)
 {
@@ -372,7 +355,7 @@ static void grid_layer(const struct ds_render *r, const struct ds_analysis *a,
 }
 
 /* The sites before the layers, or those after them, by name. */
-static void grid_outside(const struct ds_render *r, const struct ds_analysis *a,
+static void grid_outside(const struct ds_report *r, const struct ds_analysis *a,
                          const uint8_t *labels, const uint8_t *bad, int after, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
@@ -380,12 +363,12 @@ static void grid_outside(const struct ds_render *r, const struct ds_analysis *a,
         if (after ? sites[s].layer >= r->header->n_layers : sites[s].layer < 0) {
             ds_buf_puts(out, "      ");
             add_mark(r, grid_cell(r, a, s, labels, bad), 2, out);
-            ds_render_name(out, sites[s].stage);
+            ds_report_name(out, sites[s].stage);
             ds_buf_puts(out, "\n");
         }
 }
 
-void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, const uint8_t *labels,
+void ds_report_grid(const struct ds_report *r, const struct ds_analysis *a, const uint8_t *labels,
                     const uint8_t *bad, struct ds_buf *out)
 {
     const struct ds_site *sites = r->header->sites;
@@ -396,12 +379,12 @@ void ds_render_grid(const struct ds_render *r, const struct ds_analysis *a, cons
     }
     const size_t n = grid_columns(r, columns);
     grid_outside(r, a, labels, bad, 0, out);
-    ds_buf_printf(out, "%s%-6s", ds_render_color(r, DS_ROLE_HEAD), "layer");
+    ds_buf_printf(out, "%s%-6s", ds_report_color(r, DS_ROLE_HEAD), "layer");
     for (size_t c = 0; c < n; c++) {
-        ds_render_name(out, short_stage(&sites[columns[c]]));
+        ds_report_name(out, short_stage(&sites[columns[c]]));
         ds_buf_puts(out, " ");
     }
-    ds_buf_printf(out, "%s\n", ds_render_color(r, DS_ROLE_PLAIN));
+    ds_buf_printf(out, "%s\n", ds_report_color(r, DS_ROLE_PLAIN));
     for (size_t s = 0; s < r->header->n_sites; s++)
         if (sites[s].layer >= 0 && sites[s].layer < r->header->n_layers &&
             (s == 0 || sites[s].layer != sites[s - 1].layer))

@@ -1,11 +1,10 @@
-/* render_site.c: see render_site.h. Reads dumped bytes by digest; judges nothing. */
-#include "cli/render_site.h"
-#include "cli/render_profile.h"
+/* site.c: one site of one arm: its rows, and the values of both sides where they are dumped. Reads dumped
+ * bytes by digest; judges nothing. */
+#include "report/report_internal.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/names.h"
-#include "cli/render_matrix.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,8 +15,8 @@ enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
 
 /* ---- naming a site --------------------------------------------------------------------------- */
 
-static int unknown_stage(const struct ds_header *h, const char *text, const char *stage,
-                         struct ds_error *err)
+static int unknown_stage(const struct ds_header *h, const char *what, const char *text,
+                         const char *stage, struct ds_error *err)
 {
     const char **names = ds_calloc(h->n_sites, sizeof *names, "stage names", err);
     if (!names)
@@ -25,7 +24,7 @@ static int unknown_stage(const struct ds_header *h, const char *text, const char
     for (size_t i = 0; i < h->n_sites; i++)
         names[i] = h->sites[i].stage;
     int near = ds_nearest(stage, names, h->n_sites);
-    ds_fail(err, "--site %s: the record has no such site", text);
+    ds_fail(err, "%s %s: the record has no such site", what, text);
     if (near >= 0 && strcmp(names[near], stage) != 0)
         ds_hint(err, "did you mean %d,%s?", h->sites[near].layer, names[near]);
     else if (near >= 0)
@@ -37,7 +36,8 @@ static int unknown_stage(const struct ds_header *h, const char *text, const char
     return -1;
 }
 
-int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, struct ds_error *err)
+int ds_report_find_site(const struct ds_header *h, const char *what, const char *text,
+                        uint32_t *site, struct ds_error *err)
 {
     const char *stage = text;
     char *end;
@@ -57,7 +57,7 @@ int ds_parse_site(const struct ds_header *h, const char *text, uint32_t *site, s
     }
     char name[64];
     snprintf(name, sizeof name, "%.*s", n < 60 ? (int)n : 60, stage);
-    return unknown_stage(h, text, name, err);
+    return unknown_stage(h, what, text, name, err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         ds_buf_printf(out, "    and %zu more of %zu elements differ\n", more, n);
 }
 
-static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t mine,
+static int add_row_values(const struct ds_report_view *w, uint64_t ref, uint64_t mine,
                           struct ds_buf *out, struct ds_error *err)
 {
     struct ds_blob x = {0}, y = {0};
@@ -142,7 +142,7 @@ static int add_row_values(const struct ds_site_view *w, uint64_t ref, uint64_t m
 
 /* The digest of the row in the first trial of the arm whose bits are not the modal ones; 0 if all
  * agree. */
-static int odd_digest(const struct ds_site_view *w, uint32_t site, const struct ds_row_key *k,
+static int odd_digest(const struct ds_report_view *w, uint32_t site, const struct ds_row_key *k,
                       uint64_t modal, uint64_t *out)
 {
     for (size_t i = 0; i < w->s->n_trials; i++) {
@@ -172,7 +172,7 @@ static int varied(const struct ds_header *h, size_t f)
     return 0;
 }
 
-static void add_pair(const struct ds_site_view *w, struct ds_buf *out)
+static void add_pair(const struct ds_report_view *w, struct ds_buf *out)
 {
     const struct ds_header *h = w->s->header;
     int some = 0;
@@ -181,9 +181,9 @@ static void add_pair(const struct ds_site_view *w, struct ds_buf *out)
         if (!varied(h, f))
             continue;
         ds_buf_puts(out, some++ ? ", " : " (");
-        ds_render_name(out, h->factors[f]);
+        ds_report_name(out, h->factors[f]);
         ds_buf_puts(out, " ");
-        ds_render_name(out, h->arms[w->arm].values[f]);
+        ds_report_name(out, h->arms[w->arm].values[f]);
     }
     ds_buf_puts(out, some ? ")" : "");
     if (w->arm == w->ref) {
@@ -194,15 +194,15 @@ static void add_pair(const struct ds_site_view *w, struct ds_buf *out)
     for (size_t f = 0, n = 0; f < h->n_factors; f++)
         if (strcmp(h->arms[w->arm].values[f], h->arms[w->ref].values[f]) != 0) {
             ds_buf_puts(out, n++ ? ", " : ": ");
-            ds_render_name(out, h->factors[f]);
+            ds_report_name(out, h->factors[f]);
             ds_buf_puts(out, " ");
-            ds_render_name(out, h->arms[w->ref].values[f]);
+            ds_report_name(out, h->arms[w->ref].values[f]);
         }
     ds_buf_puts(out, "\n");
 }
 
 /* Lists one row; 1 if it differs, with both digests. */
-static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int label, int print,
+static int add_row(const struct ds_report_view *w, uint32_t site, size_t row, int label, int print,
                    uint64_t digests[2], struct ds_buf *out)
 {
     const struct ds_row_key *k = ds_analysis_row(w->a, row);
@@ -234,19 +234,19 @@ static int add_row(const struct ds_site_view *w, uint32_t site, size_t row, int 
 static void add_site_head(const struct ds_site *s, struct ds_buf *out)
 {
     ds_buf_printf(out, "layer %d ", s->layer);
-    ds_render_name(out, s->stage);
+    ds_report_name(out, s->stage);
     ds_buf_puts(out, s->part[0] ? "/" : "");
-    ds_render_name(out, s->part);
+    ds_report_name(out, s->part);
     ds_buf_puts(out, " (");
-    ds_render_name(out, s->op);
+    ds_report_name(out, s->op);
     ds_buf_puts(out, ", ");
-    ds_render_name(out, s->dtype);
+    ds_report_name(out, s->dtype);
     ds_buf_printf(out, ", %u wide)\n", s->width);
 }
 
 /* The list of rows. Where it must be short it has only those that differ: they are what is looked
  * for. Returns how many differ. */
-static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+static size_t add_rows(const struct ds_report_view *w, uint32_t site, const uint8_t *labels,
                        struct ds_buf *out)
 {
     size_t rows = ds_analysis_rows(w->a), present = 0, differ = 0, listed = 0;
@@ -278,7 +278,8 @@ static size_t add_rows(const struct ds_site_view *w, uint32_t site, const uint8_
 }
 
 /* Whether both sides of a row are in the record: such rows are shown before the others. */
-static int has_values(const struct ds_site_view *w, const uint64_t digests[2], struct ds_error *err)
+static int has_values(const struct ds_report_view *w, const uint64_t digests[2],
+                      struct ds_error *err)
 {
     int have = 1;
     for (int side = 0; side < 2 && have > 0; side++) {
@@ -290,7 +291,7 @@ static int has_values(const struct ds_site_view *w, const uint64_t digests[2], s
 }
 
 /* Values of the first differing rows that have them; of the first rows at all when none has. */
-static int add_values(const struct ds_site_view *w, uint32_t site, const uint8_t *labels,
+static int add_values(const struct ds_report_view *w, uint32_t site, const uint8_t *labels,
                       size_t *shown, struct ds_buf *out, struct ds_error *err)
 {
     size_t rows = ds_analysis_rows(w->a);
@@ -313,7 +314,7 @@ static int add_values(const struct ds_site_view *w, uint32_t site, const uint8_t
     return 0;
 }
 
-int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *out,
+int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                    struct ds_error *err)
 {
     size_t rows = ds_analysis_rows(w->a), shown = 0;
@@ -330,7 +331,7 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
     if (differ > shown)
         ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
                       differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
-    if (ds_render_profile(w, site, out, err) != 0)
+    if (ds_report_profile(w, site, out, err) != 0)
         return -1;
     ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
     return 0;
@@ -340,7 +341,7 @@ int ds_render_site(const struct ds_site_view *w, uint32_t site, struct ds_buf *o
 
 /* Whether a trial says where the arm is not finite. A row that equals its reference's is not looked
  * at again, so the reference speaks for it, and the base arm for both. */
-static int watched(const struct ds_site_view *w, const struct ds_trial *info)
+static int watched(const struct ds_report_view *w, const struct ds_trial *info)
 {
     int speaks = info->arm == w->arm || info->arm == w->ref || (info->arm == 0 && !w->r->diff);
     return speaks && info->pass == DS_PASS_NATURAL;
@@ -353,7 +354,7 @@ static void mark_nonfinite(const struct ds_trial_data *t, uint8_t *bad, size_t n
             bad[t->nonfinites[k].site] = 1;
 }
 
-int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_error *err)
+int ds_report_sites(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err)
 {
     uint8_t *labels = NULL, *bad = ds_calloc(w->s->header->n_sites, 1, "sites", err);
     if (!bad || ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0) {
@@ -363,7 +364,7 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
     for (size_t i = 0; i < w->s->n_trials; i++)
         if (watched(w, w->s->info(w->s->ctx, i)))
             mark_nonfinite(w->s->get(w->s->ctx, i, NULL), bad, w->s->header->n_sites);
-    struct ds_render r = *w->r;
+    struct ds_report r = *w->r;
     uint8_t *healed = NULL;
     if (ds_analysis_healed(w->a, w->arm, w->ref, &healed, err) < 0) {
         free(labels);
@@ -372,7 +373,7 @@ int ds_render_sites(const struct ds_site_view *w, struct ds_buf *out, struct ds_
     }
     r.healed = healed;
     add_pair(w, out);
-    ds_render_grid(&r, w->a, labels, bad, out);
+    ds_report_grid(&r, w->a, labels, bad, out);
     free(healed);
     free(labels);
     free(bad);

@@ -1,0 +1,48 @@
+/* render_site_json.c: one site, driftscope.site/1: the finding, and sizes per head, channel and position.
+ * Judges nothing. */
+#include "cli/render_json.h"
+
+static json_t *parts_json(const char *name, const struct ds_profile_part *parts, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *j = json_object();
+        json_object_set_new(j, name, json_integer(parts[i].index));
+        json_object_set_new(j, "rows", json_integer(parts[i].rows));
+        json_object_set_new(j, "elements", ds_json_whole(parts[i].elements));
+        json_object_set_new(j, "max_ulp", ds_json_whole(parts[i].max_ulp));
+        json_object_set_new(j, "max_abs", ds_json_real(parts[i].max_abs));
+        json_object_set_new(j, "rms", ds_json_real(parts[i].rms));
+        json_object_set_new(j, "relative_rms", ds_json_real(parts[i].relative_rms));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
+                        struct ds_error *err)
+{
+    const struct ds_site *s = &w->s->header->sites[site];
+    struct ds_site_profile p;
+    if (ds_analysis_site(w->a, w->arm, w->ref, site, &p, err) != 0)
+        return -1;
+    ds_json_begin();
+    json_t *j = json_object();
+    json_object_set_new(j, "schema", json_string("driftscope.site/1"));
+    json_object_set_new(j, "layer", json_integer(s->layer));
+    json_object_set_new(j, "stage", ds_json_text(s->stage));
+    json_object_set_new(j, "part", ds_json_text(s->part));
+    json_object_set_new(j, "op", ds_json_text(s->op));
+    json_object_set_new(j, "dtype", ds_json_text(s->dtype));
+    json_object_set_new(j, "width", json_integer(s->width));
+    json_object_set_new(j, "max_abs", json_null());
+    for (size_t i = 0; i < w->r->v->n_ranges; i++)
+        if (w->r->v->ranges[i].site == site)
+            json_object_set_new(j, "max_abs", ds_json_real((double)w->r->v->ranges[i].max_abs));
+    json_object_set_new(j, "finding", ds_json_finding(w->r, &p.at));
+    json_object_set_new(j, "per_head", parts_json("head", p.heads, p.n_heads));
+    json_object_set_new(j, "per_channel", parts_json("channel", p.channels, p.n_channels));
+    json_object_set_new(j, "per_position", parts_json("position", p.positions, p.n_positions));
+    ds_site_profile_free(&p);
+    return ds_json_print(j, out, err);
+}

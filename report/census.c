@@ -1,0 +1,181 @@
+/* census.c: the census of repeats. Lays out; judges nothing. */
+#include "report/report_internal.h"
+
+#include "dumps/census.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void add_site(const struct ds_report *r, uint32_t site, struct ds_buf *out)
+{
+    const struct ds_site *s = &r->header->sites[site];
+    ds_report_place(out, s->layer, s->stage, s->part);
+}
+
+/* "9 runs, 3 different, 6 of them alike" */
+static void add_counts(const struct ds_report *r, const struct ds_census_arm *c, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%u trials, ", c->trials);
+    if (c->distinct == 1) {
+        const struct ds_census *all = r->v->census;
+        ds_buf_printf(out, "all alike; a flake rate above %.3g %% is excluded at 95 %%",
+                      100 * c->excluded);
+        if (all->asked_trials > c->trials)
+            ds_buf_printf(out, ", not the %.6g %%\n%14sthat was asked for, which takes %u",
+                          100 * all->asked, "", all->asked_trials);
+        ds_buf_puts(out, "\n");
+        return;
+    }
+    ds_buf_printf(out, "%u different runs, the most frequent %u time%s\n", c->distinct, c->modal,
+                  plural(c->modal));
+    ds_buf_printf(out,
+                  "%14s%u trial%s with the mode (%.3g %%, 95 %% Wilson interval %.3g to "
+                  "%.3g %%)\n",
+                  "", c->disagree, c->disagree == 1 ? " disagrees" : "s disagree",
+                  100.0 * c->disagree / c->trials, 100 * c->low, 100 * c->high);
+    if (ds_report_until_stable(r))
+        ds_buf_printf(out, "%14sit ended at the first of them, which makes the rate look larger\n",
+                      "");
+    ds_buf_printf(
+        out, "%14s%" PRIu64 " of %" PRIu64 " digests have several values, one row %s%u of them\n",
+        "", c->unstable, c->rows, c->counted ? "up to " : "at least ", c->most);
+}
+
+static void add_first(const struct ds_census_arm *c, struct ds_buf *out)
+{
+    const struct ds_finding *f = &c->first;
+    if (!f->found)
+        return;
+    ds_buf_printf(out, "%14sfirst at ", "");
+    ds_report_place(out, f->layer, f->stage, f->part);
+    ds_buf_puts(out, ", ");
+    ds_report_kernel(out, f->op, f->variant);
+    ds_buf_printf(out, ", position %d%s:\n%14s%u of %u trials agree there, %s%u values\n",
+                  f->position,
+                  f->label == DS_LABEL_ORIGIN ? ", its inputs equal in all trials" : "", "",
+                  c->agree, c->trials, c->counted ? "" : "at least ", c->values);
+    if (c->first_trial)
+        ds_buf_printf(out,
+                      "%14sonly the first trial that its process ran is unlike the others: what "
+                      "warms up?\n",
+                      "");
+}
+
+static void add_pairs(const struct ds_report *r, const struct ds_census_arm *c, uint32_t most,
+                      struct ds_buf *out)
+{
+    for (uint32_t i = 0; i < c->n_pairs && i < most; i++) {
+        const struct ds_census_pair *p = &c->pairs[i];
+        ds_buf_printf(out, "%14srepeats %u and %u first differ at ", "", p->a, p->b);
+        add_site(r, p->site, out);
+        ds_buf_printf(out, ", position %d; %" PRIu64 " digests\n", p->position, p->digests);
+    }
+    if (c->of_pairs <= most || !c->n_places)
+        return;
+    ds_buf_printf(out, "%14sof %" PRIu64 " pairs of different runs", "", c->of_pairs - c->unseen);
+    for (uint32_t i = 0; i < c->n_places && i < 3; i++) {
+        ds_buf_printf(out, "%s %" PRIu64 " at ", i ? "," : ",", c->places[i].pairs);
+        add_site(r, c->places[i].site, out);
+    }
+    uint64_t rest = c->elsewhere;
+    for (uint32_t i = 3; i < c->n_places; i++)
+        rest += c->places[i].pairs;
+    if (rest)
+        ds_buf_printf(out, ", %" PRIu64 " elsewhere", rest);
+    if (c->unseen)
+        ds_buf_printf(out, "; %" PRIu64 " not compared", c->unseen);
+    ds_buf_puts(out, "\n");
+}
+
+static void add_thresholds(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_census *c = r->v->census;
+    for (size_t i = 0; i < c->n_thresholds; i++) {
+        const struct ds_census_threshold *t = &c->thresholds[i];
+        int rows = strcmp(t->measure, "rows") == 0;
+        ds_report_head(r, "unstable", out);
+        ds_report_kernel(out, t->op, t->variant);
+        ds_buf_printf(out,
+                      rows ? " only in calls %s %u row%s, not with %u"
+                           : " only %s %u visible token%s, not with %u",
+                      t->edge == DS_CENSUS_FROM ? "from"
+                      : rows                    ? "of up to"
+                                                : "up to",
+                      t->at, plural(t->at), t->stable);
+        if (t->setting[0]) {
+            ds_buf_puts(out, " (");
+            ds_report_name(out, t->setting);
+            ds_buf_puts(out, ")");
+        }
+        ds_buf_puts(out, "\n");
+    }
+}
+
+void ds_report_excluded(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_census *c = r->v->census;
+    double excluded = 0;
+    for (size_t i = 0; c && i < c->n_arms; i++)
+        excluded = c->arms[i].excluded > excluded ? c->arms[i].excluded : excluded;
+    if (excluded > 0 && excluded < 1)
+        ds_buf_printf(out,
+                      ";\n%14sa flake rate above %.3g %% of an arm's trials is excluded at 95 %%",
+                      "", 100 * excluded);
+    if (c && c->arms_short)
+        ds_buf_printf(out,
+                      ";\n%14snot the %.6g %% that --until-stable asked for: that takes %u equal "
+                      "trials, and %u arm%s fewer",
+                      "", 100 * c->asked, c->asked_trials, c->arms_short,
+                      c->arms_short == 1 ? " has" : "s have");
+}
+
+uint32_t ds_report_own_arm(const struct ds_report *r, uint32_t arm)
+{
+    return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
+}
+
+static void add_arm(const struct ds_report *r, const struct ds_census_arm *c, uint32_t pairs,
+                    struct ds_buf *out)
+{
+    char name[32];
+    snprintf(name, sizeof name, "arm %u%s", ds_report_own_arm(r, c->arm),
+             !r->diff     ? ""
+             : c->arm % 2 ? " (B)"
+                          : " (A)");
+    ds_report_head(r, name, out);
+    add_counts(r, c, out);
+    add_first(c, out);
+    add_pairs(r, c, pairs, out);
+}
+
+void ds_report_census(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_census *c = r->v->census;
+    size_t unstable = 0;
+    if (!c || r->v->stable)
+        return;
+    for (size_t i = 0; i < c->n_arms; i++)
+        if (c->arms[i].distinct > 1 && unstable++ == 0)
+            add_arm(r, &c->arms[i], 2, out);
+    if (unstable > 1)
+        ds_buf_printf(out, "%14sand %zu more arm%s like it (show --runs)\n", "", unstable - 1,
+                      plural(unstable - 1));
+    add_thresholds(r, out);
+}
+
+void ds_report_runs(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_census *c = r->v->census;
+    if (!c || !c->n_arms)
+        ds_buf_puts(out, "no arm has two trials\n");
+    for (size_t i = 0; c && i < c->n_arms; i++)
+        add_arm(r, &c->arms[i], DS_CENSUS_PAIRS, out);
+    if (c)
+        add_thresholds(r, out);
+}

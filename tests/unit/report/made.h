@@ -1,0 +1,55 @@
+/* made.h: a report of a synthetic sweep. */
+#ifndef DS_MADE_H
+#define DS_MADE_H
+
+#include "tests/unit/testing.h"
+
+#include "report/report.h"
+#include "tests/unit/dumps/synthetic_sweep.h"
+
+static inline uint32_t openblas(const struct cell *c)
+{
+    return strcmp(c->site->op, "matmul") != 0 ? 0 : c->m < 4 ? 0 : c->m < 8 ? 1 : c->m < 12 ? 2 : 3;
+}
+
+static inline void usual(struct sweep *s)
+{
+    sweep_init(s, "batch slot threads", 2);
+    static const char *const arms[] = {"1 first 1", "2 first 1", "3 first 1", "4 first 1",
+                                       "8 first 1", "8 last 1",  "1 first 2"};
+    for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
+        sweep_arm(s, arms[i]);
+}
+
+struct made {
+    struct ds_source src;
+    struct ds_analysis *a;
+    struct ds_verdict v;
+    struct ds_report r;
+    struct ds_buf out;
+};
+
+static inline void make(struct sweep *s, struct made *m)
+{
+    struct ds_error err;
+    memset(m, 0, sizeof *m);
+    m->src = sweep_source(s);
+    assert_ok(ds_analysis_new(&m->src, NULL, &m->a, &err), err);
+    assert_ok(ds_analysis_verdict(m->a, &m->v, &err), err);
+    m->r = (struct ds_report){.header = &s->header, .v = &m->v, .path = "my record.h5"};
+}
+
+static inline void done(struct made *m)
+{
+    ds_buf_free(&m->out);
+    ds_verdict_free(&m->v);
+    ds_analysis_free(m->a);
+}
+
+/* Repeat 1 gives other bits in one row. */
+static inline uint32_t one_odd_run(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") && c->position == 3 && c->repeat == 1;
+}
+
+#endif
