@@ -351,7 +351,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the grid of layers and stages"},
     {"verify", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
-     "first read every trial and dumped row and hold it against its digest; each that is damaged is named, exit code 2"},
+     "first read every trial and dumped row and hold it against its digest; a damaged one is an error"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
     {"runs", 0, NULL, SHOW, NULL, 0, NULL, 0, 0,

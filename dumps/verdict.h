@@ -119,6 +119,7 @@ struct ds_finding {
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
     const char *blas_core, *ref_blas_core;
+    const struct ds_trial *info, *ref_info; /* the first trials of both arms */
     uint64_t digest, ref_digest;
 };
 
@@ -281,6 +282,11 @@ enum {
     DS_CHECK_AGREES_WITH_ONE,
     DS_CHECK_UNSTABLE
 };
+/* Threads seen in a trial against those asked for. A team and a library beside it may have asked - 1 each
+ * beside the caller, so up to 2 asked - 1 are no more than asked for. */
+enum { DS_THREADS_UNKNOWN = 0, DS_THREADS_AS_ASKED, DS_THREADS_FEWER, DS_THREADS_MORE };
+int ds_threads_used(const struct ds_trial *t);
+
 const char *ds_check_name(int check); /* "not-run" .. */
 
 struct ds_census;

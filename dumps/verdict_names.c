@@ -136,3 +136,12 @@ const char *ds_check_name(int check)
                                         "unstable"};
     return check >= 0 && check <= DS_CHECK_UNSTABLE ? names[check] : "unknown";
 }
+
+int ds_threads_used(const struct ds_trial *t)
+{
+    if (t->threads_asked < 1 || t->threads_seen < 0)
+        return DS_THREADS_UNKNOWN;
+    return t->threads_seen < t->threads_asked                          ? DS_THREADS_FEWER
+           : t->threads_seen - t->threads_asked > t->threads_asked - 1 ? DS_THREADS_MORE
+                                                                       : DS_THREADS_AS_ASKED;
+}
