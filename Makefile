@@ -72,6 +72,7 @@ endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
 CFLAGS_dumps := $(HDF5_CFLAGS)
+CFLAGS_tui := $(HDF5_CFLAGS)
 
 # Tests of the whole program and with the real model are linked with every room; fuzz targets with a main that feeds them seeded mutations, and all but cli.
 BELOW_CLI := $(BELOW_cli:%=$(BUILD)/lib%.a)

@@ -112,6 +112,7 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
                        v->result == DS_RESULT_INCOMPARABLE ? v->reason : "no row differs");
     if (!site && arm < 0) {
         c->f = v->first;
+        c->named = 1;
         return 0;
     }
     if (site && ds_report_find_site(c->h, "--site", site, &s, err) != 0)
@@ -193,6 +194,7 @@ static int find_repeats(struct ds_case *c, struct ds_error *err)
 static int find_trials(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_finding *f = &c->f;
+    c->read_from[DS_SIDE_B] = DS_SIDE_B;
     c->side[DS_SIDE_A].arm = f->ref_arm;
     c->side[DS_SIDE_B].arm = f->arm;
     c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
@@ -335,12 +337,8 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
         struct ds_explain_input *in = &row->input[side];
         int rc = ds_case_values(c, c->f.site, c->side[side].arm, r[side]->digest,
                                 c->h->sites[c->f.site].width, &y, err);
-        if (rc == 1 && side == DS_SIDE_B && c->healed) {
-            *in = row->input[DS_SIDE_A];
-            digests[DS_SIDE_B] = digests[DS_SIDE_A];
-        } else if (rc == 1) {
-            rc = ds_case_inputs(c, side, &r[side]->key, in, &digests[side], err);
-        }
+        if (rc == 1)
+            rc = ds_case_inputs(c, side, &r[c->read_from[side]]->key, in, &digests[side], err);
         if (rc != 1)
             return rc;
         row->y[side] = y;
@@ -439,6 +437,7 @@ static int take_again(struct ds_case *c, const struct ds_trial_data *b, int heal
 {
     c->side[DS_SIDE_B].t = b;
     c->healed = healed;
+    c->read_from[DS_SIDE_B] = healed ? DS_SIDE_A : DS_SIDE_B;
     c->e.n_rows = c->drifting_rows = c->undumped = c->differing_inputs = c->other_experts = 0;
     if (c->choice >= 0 && ds_case_bind(c, err) != 0) /* other rows may be dumped there */
         return -1;

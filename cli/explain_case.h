@@ -32,6 +32,7 @@ struct ds_case {
     struct ds_analysis *a;
     const struct ds_source *s;
     struct ds_finding f; /* the place */
+    int named;           /* it is the verdict's first drift: kind and evidence are filled in */
     struct ds_model *model;
     struct ds_explain e;
     struct ds_case_side side[DS_SIDES];
@@ -39,8 +40,9 @@ struct ds_case {
     int32_t expert;      /* whose weights the rows explained were multiplied with; -1: none */
     int32_t choice;      /* of a part e0, e1, ...: which of a row's experts; -1: no such part */
     int32_t heads;       /* of a norm of each head: so many a row; else 1 */
-    int healed;          /* B is a trial whose rows were healed: its kernels read A's rows */
-    int inputs_equal;    /* of every row explained */
+    int healed;          /* B is a trial whose rows were healed: its kernels read A's rows, from */
+    int read_from[DS_SIDES];            /* the trial of this side */
+    int inputs_equal;                   /* of every row explained */
     struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
     size_t drifting_rows;               /* of the site in this pair of trials */
     size_t differing_inputs, undumped;  /* rows left out, and why */

@@ -136,13 +136,19 @@ static int is_number(const struct ds_site *s)
     return ds_dtype_parse(s->dtype) == DS_I32;
 }
 
+/* The trial whose rows a side's kernel read. */
+static const struct ds_case_side *read_from(const struct ds_case *c, int side)
+{
+    return &c->side[c->read_from[side]];
+}
+
 /* The digest of the same row at another site of the trial; 1 found. */
 static int digest_at(const struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
                      uint64_t *digest, struct ds_error *err)
 {
     struct ds_site_row *rows;
     size_t n;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n, err) != 0)
+    if (ds_site_rows(read_from(c, side)->t, site, &rows, &n, err) != 0)
         return -1;
     const struct ds_site_row *r = ds_site_find_row(rows, n, key);
     if (r)
@@ -159,7 +165,7 @@ static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct 
     struct ds_site_row *rows;
     size_t n_rows;
     int rc = 1;
-    if (ds_site_rows(c->side[side].t, site, &rows, &n_rows, err) != 0)
+    if (ds_site_rows(read_from(c, side)->t, site, &rows, &n_rows, err) != 0)
         return -1;
     float *all = n <= n_rows ? ds_alloc_aligned(n * width, sizeof *all, "dumped rows", err) : NULL;
     rc = n > n_rows ? 0 : !all || ds_case_own(c, all, err) != 0 ? -1 : 1;
@@ -170,7 +176,8 @@ static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct 
                 rows[i].key.position >= 0 && rows[i].key.call <= key->call)
                 best = &rows[i];
         float *y;
-        rc = best ? ds_case_values(c, site, c->side[side].arm, best->digest, width, &y, err) : 0;
+        rc = best ? ds_case_values(c, site, read_from(c, side)->arm, best->digest, width, &y, err)
+                  : 0;
         if (rc == 1) {
             memcpy(all + p * width, y, width * sizeof *y);
             *digests ^= best->digest * (2 * p + 1);
@@ -184,7 +191,7 @@ static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct 
 /* The token that a row was made of. */
 static int token_of(const struct ds_case *c, int side, const struct ds_row *key, int32_t *id)
 {
-    const struct ds_trial_data *t = c->side[side].t;
+    const struct ds_trial_data *t = read_from(c, side)->t;
     for (size_t i = 0; key->kind == DS_ROW_GENERATED && i < t->n_steps; i++)
         if (t->steps[i].request == key->request && t->steps[i].step == key->step - 1) {
             *id = t->steps[i].forced;
@@ -240,7 +247,7 @@ static int add_addend(struct ds_case *c, const struct ds_site *from, const float
 /* Sites of another number of ranks than the arm has, say: the trial shows none of their rows. */
 static int never_shown(const struct ds_case *c, int side, uint32_t site)
 {
-    const struct ds_trial_data *t = c->side[side].t;
+    const struct ds_trial_data *t = read_from(c, side)->t;
     for (size_t i = 0; i < t->n_captures; i++)
         if (t->captures[i].site == site)
             return 0;
@@ -302,7 +309,7 @@ static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
     }
     int rc = digest_at(c, side, from, key, &digest, err);
     if (rc == 1)
-        rc = ds_case_values(c, from, c->side[side].arm, digest, s->width, &y, err);
+        rc = ds_case_values(c, from, read_from(c, side)->arm, digest, s->width, &y, err);
     if (is_number(s)) { /* known from the row's key, too */
         if (rc == 1 && strcmp(s->stage, "positions") == 0)
             memcpy(&in->number, y, sizeof in->number);
@@ -345,7 +352,8 @@ int ds_case_inputs(struct ds_case *c, int side, const struct ds_row *key,
             rc = read_input(c, side, e, key, &place, in, digests, err);
         else if ((rc = digest_at(c, side, e->from, key, &digest, err)) == 0)
             rc = 1; /* a twin that this kernel does not read */
-        *digests ^= digest * 0x9e3779b97f4a7c15u * (i + 1);
+        /* As of one that is read: sides that read other twins of equal rows have equal inputs. */
+        *digests ^= digest * 0x9e3779b97f4a7c15u * (read_site(c, e->from) + 1);
     }
     for (int i = 0; i < 2 && rc == 1; i++)
         if (ds_explain_width_in(c->e.op, &c->e.shared, i) > 0 && !in->in[i])

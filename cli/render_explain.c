@@ -198,6 +198,8 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
     }
     if (!lines)
         ds_buf_puts(out, "not found\n");
+    if (o->borrowed)
+        ds_buf_printf(out, "%14sas the other side adds: its own cannot be seen from outside\n", "");
     if (x->c->e.op == DS_OP_RMSNORM && o->replayed)
         ds_buf_printf(out, "%14s%s\n", "", ds_norm_form_text(o->form));
     if (o->replayed) {
@@ -264,6 +266,19 @@ static void add_noise(const struct ds_explanation *x, struct ds_buf *out)
                       n->sums_error[1].most);
 }
 
+/* What the record's verdict makes of the same rows. */
+static void add_said(const struct ds_explanation *x, struct ds_buf *out)
+{
+    if (!x->said.found)
+        return;
+    head(x, "verdict", out);
+    ds_buf_printf(out, "%s%s", ds_kind_name(x->said.kind), x->said.why[0] ? ": " : "");
+    ds_buf_escape(out, x->said.why, (size_t)-1);
+    ds_buf_puts(out, "\n");
+    if (x->overruled[0])
+        ds_buf_printf(out, "%14soverruled: %s\n", "", x->overruled);
+}
+
 static void last_line(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_case *c = x->c;
@@ -272,8 +287,9 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     ds_buf_puts(out, "explain: ");
     ds_report_place(out, c->f.layer, c->f.stage, c->f.part);
     ds_buf_puts(out, ": ");
-    if (x->judged) {
-        ds_buf_printf(out, "%s: %s", ds_explain_kind_name(x->verdict.kind), x->verdict.why);
+    if (x->judged || x->kind != DS_EXPLAIN_UNKNOWN) {
+        ds_buf_printf(out, "%s: ", ds_explain_kind_name(x->kind));
+        ds_buf_escape(out, x->why, (size_t)-1);
         for (int s = 0; s < DS_SIDES; s++)
             if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed &&
                 !x->moved[s])
@@ -312,6 +328,7 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
         add_exact(x, out);
         add_noise(x, out);
     }
+    add_said(x, out);
     if (x->reproducer) {
         head(x, "reproducer", out);
         ds_buf_quote(out, x->reproducer);
@@ -407,6 +424,16 @@ static json_t *noise_json(const struct ds_explain_noise *n)
                      range_json(&n->order_error), "formats", formats);
 }
 
+static json_t *said_json(const struct ds_explanation *x)
+{
+    if (!x->said.found)
+        return json_null();
+    return json_pack("{s:s,s:o,s:o,s:o}", "kind", ds_kind_name(x->said.kind), "evidence",
+                     text(x->said.why), "structure",
+                     x->said.structure[0] ? text(x->said.structure) : json_null(), "overruled",
+                     x->overruled[0] ? text(x->overruled) : json_null());
+}
+
 json_t *ds_render_explain_json(const struct ds_explanation *x)
 {
     const struct ds_finding *f = &x->c->f;
@@ -430,8 +457,8 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "a", side_json(x, DS_SIDE_A));
     json_object_set_new(j, "b", side_json(x, DS_SIDE_B));
     json_object_set_new(j, "noise", x->judged ? noise_json(&x->noise) : json_null());
-    json_object_set_new(j, "kind",
-                        json_string(x->judged ? ds_explain_kind_name(x->verdict.kind) : "unknown"));
-    json_object_set_new(j, "why", text(x->judged ? x->verdict.why : "its inputs differ already"));
+    json_object_set_new(j, "kind", json_string(ds_explain_kind_name(x->kind)));
+    json_object_set_new(j, "why", text(x->why));
+    json_object_set_new(j, "verdict", said_json(x));
     return j;
 }

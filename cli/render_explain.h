@@ -28,8 +28,15 @@ struct ds_explanation {
     struct ds_explain_accuracy accuracy;
     struct ds_explain_noise noise;
     struct ds_explain_verdict verdict;
+    struct ds_finding said; /* what the record's verdict says of the place; found 0: nothing */
+    int kind;               /* what follows from both (explain_kind.c), and the evidence: */
+    char why[400];
+    char overruled[256];    /* why the verdict's kind does not stand; "": it does, or has none */
     const char *reproducer; /* where one was written; NULL */
 };
+
+/* explain_kind.c: fills said, kind, why and overruled. */
+int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struct ds_error *err);
 
 /* The own kernel of a side, launched as that side's calls were, gives every bit of its rows. */
 int ds_explanation_reproduced(const struct ds_explanation *x, int side);

@@ -115,6 +115,9 @@ static int measure_orders(struct ds_explanation *x, struct ds_error *err)
         if (!x->order[s].fixed && launch_often(x, s, err) != 0)
             return -1;
     }
+    for (int s = 0; s < DS_SIDES; s++)
+        if (ds_explain_order_borrow(&x->c->e, s, &x->order[s], &x->order[DS_SIDE_B - s], err) != 0)
+            return -1;
     ds_cli_progress(x->o, "", -1, 0);
     return 0;
 }
@@ -214,13 +217,15 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         rc = judge(&x, err);
     if (rc == 0)
         rc = ask_others(&x, err);
+    if (rc == 0)
+        rc = ds_explanation_settle(&x, c->a, err);
     if (rc == 0 && x.reproducer)
         rc = ds_reproducer_write(&x, x.reproducer, ds_opt_flag(o, "force"), err);
     if (rc == 0)
         rc = answer(&x, err);
-    *known = rc == 0 && (x.judged ? x.verdict.kind != DS_EXPLAIN_UNKNOWN
-                                  : ds_explanation_reproduced(&x, DS_SIDE_A) &&
-                                        ds_explanation_reproduced(&x, DS_SIDE_B));
+    *known = rc == 0 && (x.kind != DS_EXPLAIN_UNKNOWN ||
+                         (!x.judged && ds_explanation_reproduced(&x, DS_SIDE_A) &&
+                          ds_explanation_reproduced(&x, DS_SIDE_B)));
     free(x.replay);
     for (int s = 0; s < DS_SIDES; s++)
         ds_explain_order_free(&x.order[s]);

@@ -15,43 +15,21 @@ static int record_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out
     return ds_record_blob(ctx, digest, out, err);
 }
 
-/* The pair to look at: --arm N with its reference, else the pair of the first drift, else the first
- * arm that has a reference. */
+/* The pair to look at: --arm N with its reference, else the one that the verdict is about. */
 static int choose_pair(const struct ds_options *o, struct ds_report_view *w,
                        const struct ds_verdict *v, struct ds_error *err)
 {
-    const char *factor, *value;
     int64_t arm;
-    if (ds_opt_given(o, "arm")) {
-        if (ds_opt_int(o, "arm", 0, (int64_t)w->s->header->n_arms - 1, &arm, err) != 0)
-            return -1;
-        w->arm = w->ref = (uint32_t)arm;
-        if (!ds_analysis_trials(w->a, w->arm))
-            return ds_fail(err, "arm %u has no complete trial", w->arm);
-        /* The factor whose first drift is in this arm, else the first factor it has a reference
-         * for, else its own repeats. */
-        for (size_t f = v->n_factors; f-- > 0;)
-            if (v->factors[f].phase[DS_VERDICT_ALL].first.found &&
-                v->factors[f].phase[DS_VERDICT_ALL].first.arm == w->arm) {
-                w->ref = v->factors[f].phase[DS_VERDICT_ALL].first.ref_arm;
-                return 0;
-            }
-        ds_analysis_pair(w->a, w->arm, &w->ref, &factor, &value);
-        return 0;
-    }
-    if (v->first.found) {
-        w->arm = v->first.arm;
-        w->ref = v->first.ref_arm;
-        return 0;
-    }
-    for (uint32_t i = 0; i < w->s->header->n_arms; i++)
-        if (ds_analysis_pair(w->a, i, &w->ref, &factor, &value)) {
-            w->arm = i;
-            return 0;
-        }
-    if (v->result == DS_RESULT_INCOMPARABLE)
-        return ds_fail(err, "nothing to show: %s", v->reason);
-    w->arm = w->ref = v->ref_arm;
+    if (!ds_opt_given(o, "arm"))
+        return ds_report_pair(v, w->a, w->s->header->n_arms, &w->arm, &w->ref)
+                   ? 0
+                   : ds_fail(err, "nothing to show: %s", v->reason);
+    if (ds_opt_int(o, "arm", 0, (int64_t)w->s->header->n_arms - 1, &arm, err) != 0)
+        return -1;
+    w->arm = (uint32_t)arm;
+    if (!ds_analysis_trials(w->a, w->arm))
+        return ds_fail(err, "arm %u has no complete trial", w->arm);
+    w->ref = ds_report_reference(v, w->a, w->arm);
     return 0;
 }
 

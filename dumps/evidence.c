@@ -62,19 +62,6 @@ int values_of(const struct ds_analysis *a, uint64_t digest, struct row_values *o
     return 1;
 }
 
-uint32_t site_heads(const struct ds_header *h, uint32_t site)
-{
-    static const char *const stages[] = {"q_proj", "k_proj", "v_proj",   "q_norm",  "k_norm",
-                                         "q_rope", "k_rope", "kv_write", "attn_out"};
-    const struct ds_site *s = &h->sites[site];
-    if (h->head_dim <= 0 || s->width == 0 || s->width % (uint32_t)h->head_dim)
-        return 0;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        if (strcmp(s->stage, stages[i]) == 0)
-            return s->width / (uint32_t)h->head_dim;
-    return 0;
-}
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static int add_row(struct evidence *e, uint32_t row, const struct ds_drift *x, struct ds_error *err)
@@ -151,7 +138,7 @@ int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const
         evidence_close(e);
         return -1;
     }
-    e->heads = site_heads(a->h, f->site);
+    e->heads = ds_site_heads(a->h, f->site);
     if (e->n_rows && e->width != a->h->sites[f->site].width)
         e->heads = 0;
     e->head_dim = e->heads ? (uint32_t)a->h->head_dim : 0;

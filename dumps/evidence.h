@@ -65,9 +65,6 @@ int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const
                   double terms, struct evidence *e, struct ds_error *err);
 void evidence_close(struct evidence *e);
 
-/* Heads in a row of this site, 0 for none; their width is the header's head_dim. */
-uint32_t site_heads(const struct ds_header *h, uint32_t site);
-
 /* Heads, channels and positions of the finding, its p99. member: [a->n_rows] scratch. */
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);

@@ -5,6 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
+uint32_t ds_site_heads(const struct ds_header *h, uint32_t site)
+{
+    static const char *const stages[] = {"q_proj", "k_proj", "v_proj",   "q_norm",  "k_norm",
+                                         "q_rope", "k_rope", "kv_write", "attn_out"};
+    const struct ds_site *s = &h->sites[site];
+    if (h->head_dim <= 0 || s->width == 0 || s->width % (uint32_t)h->head_dim)
+        return 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (strcmp(s->stage, stages[i]) == 0)
+            return s->width / (uint32_t)h->head_dim;
+    return 0;
+}
+
 enum { RANGES_TOLD = 4 };
 
 struct walk { /* the differing members, met in order */

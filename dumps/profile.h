@@ -1,10 +1,15 @@
 /* profile.h: where two results differ, told in few words: which heads, channels, positions. Pure
- * functions on counts and states; knows no record. */
+ * functions on counts and states. */
 #ifndef DS_PROFILE_H
 #define DS_PROFILE_H
 
+#include "dumps/record.h"
+
 #include <stddef.h>
 #include <stdint.h>
+
+/* Heads in a row of a site, 0 for none; their width is the header's head_dim. */
+uint32_t ds_site_heads(const struct ds_header *h, uint32_t site);
 
 enum { DS_PROFILE_TEXT = 64 };
 /* Of one member of a set: not compared, equal, or differing. */

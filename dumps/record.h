@@ -341,6 +341,14 @@ struct ds_record;
  * complete trials. */
 int ds_record_open(const char *path, struct ds_record **out, struct ds_error *err);
 void ds_record_close(struct ds_record *r);
+/* Reads again what lies at the record's path, after it has grown or was replaced. 1: it is this record,
+ * with all its trials and perhaps more; what was loaded stays valid (trials' rows may lie elsewhere: ask
+ * ds_record_trial again). 0: another one is there, it is *other, and `r` stays as it was. -1: nothing can
+ * be read there now; a later call may find it. After 0 and -1, if it is the same file that was
+ * overwritten or cut short, `r` has what was loaded and reads no more. */
+int ds_record_renew(struct ds_record *r, struct ds_record **other, struct ds_error *err);
+/* Whether another process is writing the record at `path`. */
+int ds_record_written(const char *path);
 const struct ds_header *ds_record_header(const struct ds_record *r);
 size_t ds_record_trial_count(const struct ds_record *r);
 /* The trial's row, without reading its payload. */
@@ -351,6 +359,8 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
  * (the bytes do not have that digest, say). */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+/* Whether a row is dumped, without reading it: 1, 0, -1 damage. */
+int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err);
 /* How many bytes of dumped rows may be read ahead and kept (default 1 MiB). Rows that are asked for in
  * the order of the file, as those of a trial are, come in few large reads. */
 void ds_record_hold(struct ds_record *r, uint64_t bytes);

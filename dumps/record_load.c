@@ -344,6 +344,16 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
     return ds_record_find_blob(r, digest, out, &damage, err);
 }
 
+int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err)
+{
+    int damage;
+    if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, &damage, err) != 0))
+        return -1;
+    if (*tensor_slot(r, digest))
+        return 1;
+    return r->tensors_damaged ? ds_fail(err, "%s: /tensors: damaged", r->path) : 0;
+}
+
 /* ---- copying --------------------------------------------------------------------------------- */
 
 static void free_blobs(struct ds_blob *blobs, size_t n)

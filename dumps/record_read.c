@@ -65,6 +65,11 @@ static uint64_t file_size(const char *path)
 
 static int open_file(struct ds_record *r, struct ds_error *err)
 {
+    struct stat st;
+    if (stat(r->path, &st) == 0) {
+        r->device = (uint64_t)st.st_dev;
+        r->inode = (uint64_t)st.st_ino;
+    }
     hid_t access = ds_h5_access();
     if (access < 0 || H5Pset_metadata_read_attempts(access, READ_ATTEMPTS) < 0)
         return ds_h5_fail(err, "%s: hdf5 has no file access", r->path);
@@ -181,6 +186,9 @@ static int check_range(const struct ds_record *r, int id, uint64_t first, uint64
 int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n, void *packed,
                         int *damage, struct ds_error *err)
 {
+    *damage = 0;
+    if (r->file < 0)
+        return ds_fail(err, "%s: is not open any more", r->path);
     *damage = 1;
     if (check_range(r, id, first, n, err) != 0)
         return -1;
@@ -273,6 +281,7 @@ static int read_header(struct ds_record *r, struct ds_error *err)
     }
     if (!failed && ds_header_unpack(&image, &r->header, err) != 0)
         failed = ds_prefix(err, "%s", r->path);
+    r->header_checksum = image.identity.header_checksum;
     ds_header_image_free(&image);
     return failed ? -1 : 0;
 }
@@ -421,10 +430,8 @@ int ds_record_claim(struct ds_record *r, struct ds_error *err)
     return r->claim < 0 ? -1 : 0;
 }
 
-void ds_record_close(struct ds_record *r)
+static void close_file(struct ds_record *r)
 {
-    if (!r)
-        return;
     struct ds_error ignored;
     /* After a failed write of this process the library is not called again: the file closes with
      * the process. */
@@ -435,6 +442,16 @@ void ds_record_close(struct ds_record *r)
         if (r->file >= 0)
             H5Fclose(r->file);
     }
+    r->file = -1;
+    for (int id = 0; id < DS_STORED; id++)
+        r->dataset[id] = r->type[id] = -1;
+}
+
+void ds_record_close(struct ds_record *r)
+{
+    if (!r)
+        return;
+    close_file(r);
     if (r->claim >= 0)
         close(r->claim);
     for (size_t i = 0; i < r->n_trials; i++)
@@ -454,6 +471,85 @@ void ds_record_close(struct ds_record *r)
     ds_header_free(&r->header);
     free(r->path);
     free(r);
+}
+
+/* ---- a file that another process is still writing -------------------------------------------- */
+
+/* Whether `now` is the record that `r` is, with all of its trials. */
+static int continues(const struct ds_record *r, const struct ds_record *now)
+{
+    if (now->header_checksum != r->header_checksum || now->n_trials < r->n_trials)
+        return 0;
+    for (size_t i = 0; i < r->n_trials; i++)
+        if (now->trials[i].row.row_checksum != r->trials[i].row.row_checksum)
+            return 0;
+    return 1;
+}
+
+/* r gets the file of `now` and the trials that it has not; what it has loaded stays. `now` is left with
+ * r's file. */
+static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error *err)
+{
+    struct ds_trial_slot *trials = ds_calloc(now->n_trials, sizeof *trials, "trials", err);
+    if (!trials)
+        return -1;
+    size_t damaged = 0;
+    for (size_t i = 0; i < now->n_trials; i++) {
+        trials[i] = i < r->n_trials ? r->trials[i] : now->trials[i];
+        damaged += trials[i].damaged != 0;
+    }
+    free(r->trials);
+    r->trials = trials;
+    r->n_trials = now->n_trials;
+    r->incomplete = now->incomplete;
+    r->damaged = now->damaged + damaged;
+    r->tensors_needed = now->tensors_needed;
+    r->device = now->device;
+    r->inode = now->inode;
+    memcpy(r->length, now->length, sizeof r->length);
+    const struct ds_record before = *r;
+    r->file = now->file;
+    memcpy(r->dataset, now->dataset, sizeof r->dataset);
+    memcpy(r->type, now->type, sizeof r->type);
+    now->file = before.file;
+    memcpy(now->dataset, before.dataset, sizeof r->dataset);
+    memcpy(now->type, before.type, sizeof r->type);
+    /* These are read whole, and have grown. */
+    free(r->launches);
+    free(r->launches_packed);
+    free(r->tensors);
+    free(r->tensor_at);
+    r->launches = NULL;
+    r->launches_packed = r->tensors = NULL;
+    r->tensor_at = NULL;
+    r->tensors_damaged = 0;
+    r->ahead.n = 0;
+    return 0;
+}
+
+int ds_record_renew(struct ds_record *r, struct ds_record **other, struct ds_error *err)
+{
+    struct ds_record *now;
+    struct stat st;
+    *other = NULL;
+    /* HDF5 gives a file that is open already as it was when it was opened. */
+    if (stat(r->path, &st) == 0 && (uint64_t)st.st_dev == r->device &&
+        (uint64_t)st.st_ino == r->inode)
+        close_file(r);
+    if (ds_record_open(r->path, &now, err) != 0)
+        return -1;
+    if (!continues(r, now)) {
+        *other = now;
+        return 0;
+    }
+    int rc = take_over(r, now, err);
+    ds_record_close(now);
+    return rc == 0 ? 1 : -1;
+}
+
+int ds_record_written(const char *path)
+{
+    return ds_place_unmarked(path, NULL) != 0;
 }
 
 const struct ds_header *ds_record_header(const struct ds_record *r)

@@ -30,7 +30,9 @@ struct ds_record {
     hid_t file, dataset[DS_STORED], type[DS_STORED];
     uint64_t length[DS_STORED]; /* rows that may be asked for: the extent, but never more than the
                                    file's size backs */
+    uint64_t device, inode;     /* of the file that is open */
     struct ds_header header;
+    uint64_t header_checksum;
     struct ds_trial_slot *trials;
     size_t n_trials, incomplete, damaged;
     uint64_t tensors_needed; /* rows of /tensors that the complete trials rely on */

@@ -65,6 +65,9 @@ enum ds_kind {
     DS_KIND_SELECTION_ONLY
 };
 const char *ds_kind_name(int kind); /* "rounding-order" .. */
+/* What a kind rests on, weakest first: sizes alone, held against a bound; something that accounts for
+ * the values themselves; what the bits are (NaN on one side, other choices, other weights). */
+enum { DS_KIND_BY_NOTHING = 0, DS_KIND_BY_SIZE, DS_KIND_BY_VALUES, DS_KIND_BY_FACT };
 
 enum ds_result { DS_RESULT_SAME = 0, DS_RESULT_DRIFT, DS_RESULT_RECORDED, DS_RESULT_INCOMPARABLE };
 const char *ds_result_name(int result);
@@ -88,8 +91,8 @@ struct ds_finding {
     const char *stage, *part, *op, *variant, *ref_variant;
     const char *factor, *value, *ref_value;
     uint32_t arm, ref_arm;
-    size_t trial; /* index in the source */
-    int label, kind;
+    size_t trial;           /* index in the source */
+    int label, kind, basis; /* basis: what the kind rests on, DS_KIND_BY_* */
     /* Sites between its nearest inputs that both sides recorded and itself, which one of them did not
      * record: the difference may have begun at any of them. `between_first`: the first of them. */
     uint32_t between, between_first;
@@ -436,6 +439,11 @@ struct ds_site_profile {
 int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
                      struct ds_site_profile *out, struct ds_error *err);
 void ds_site_profile_free(struct ds_site_profile *p);
+/* Kind and evidence of what drifts at one site of an arm against `ref` (they may be equal: repeats), as
+ * the verdict gives them of its findings; `healed`: of the trials in which every row had the
+ * reference's inputs. found 0: no row drifts there, or there is no such trial. */
+int ds_analysis_judged(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site, int healed,
+                       struct ds_finding *out, struct ds_error *err);
 /* What an arm is compared with: the first factor in which it has a reference with trials. 1 found,
  * 0 none. */
 int ds_analysis_pair(const struct ds_analysis *a, uint32_t arm, uint32_t *ref, const char **factor,

@@ -110,6 +110,7 @@ static void say(struct ds_finding *f, int kind, const char *fmt, ...)
 {
     va_list ap;
     f->kind = kind;
+    f->basis = kind == DS_KIND_UNKNOWN ? DS_KIND_BY_NOTHING : DS_KIND_BY_SIZE;
     va_start(ap, fmt);
     vsnprintf(f->why, sizeof f->why, fmt, ap);
     va_end(ap);
@@ -120,10 +121,11 @@ static int judge_bits(const struct case_at_hand *c)
 {
     struct ds_finding *f = c->f;
     const struct size *z = c->z;
-    if (z->one_sided)
+    if (z->one_sided) {
         say(f, DS_KIND_NON_FINITE, "%.0f rows are non-finite on one side only",
             (double)z->one_sided);
-    else if (z->flags & DS_DRIFT_VALUES_EQUAL)
+        f->basis = DS_KIND_BY_FACT;
+    } else if (z->flags & DS_DRIFT_VALUES_EQUAL)
         say(f, DS_KIND_UNKNOWN, "bits differ, values equal (-0 and +0)");
     else if (z->flags & DS_DRIFT_NAN_BITS)
         say(f, DS_KIND_UNKNOWN, "only the bits of NaNs differ");
@@ -170,7 +172,8 @@ static int judge_data(const struct case_at_hand *c)
     const struct ds_structure *s = c->structure;
     const struct ds_row_key *worst = c->z->rows ? &c->a->keys[c->z->worst] : NULL;
     int other = strcmp(f->variant, f->ref_variant) != 0;
-    if (c->a->options.data_differs && c->a->options.data_differs[f->site])
+    const int data_differs = c->a->options.data_differs && c->a->options.data_differs[f->site];
+    if (data_differs)
         say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g",
             c->relative);
     else if (s->found && other && s->scale > 0 && s->scale < 1e-3)
@@ -190,6 +193,7 @@ static int judge_data(const struct case_at_hand *c)
             s->of ? s->worst : c->relative);
     else
         return 0;
+    f->basis = data_differs ? DS_KIND_BY_FACT : s->found ? DS_KIND_BY_VALUES : DS_KIND_BY_SIZE;
     return 1;
 }
 
@@ -307,6 +311,7 @@ static int judge_mantissa(const struct case_at_hand *c)
         : bits == 3  ? " (fp8)"
                      : "",
         mine ? "the reference's" : "its own");
+    c->f->basis = DS_KIND_BY_VALUES;
     return 1;
 }
 
@@ -426,11 +431,13 @@ int judge_choice(const struct ds_analysis *a, struct ds_finding *f)
             strcmp(s->op, "cache") == 0
                 ? "a write overwrites cache rows of earlier positions, on one side"
                 : "whole numbers differ: bookkeeping, not arithmetic");
+        f->basis = DS_KIND_BY_FACT;
         return 1;
     }
     const struct ds_step *mine = step_of(a->src->get(a->src->ctx, f->trial, NULL), f),
                          *ref = step_of(a->arms[f->ref_arm].rep, f);
     f->kind = DS_KIND_SELECTION_ONLY;
+    f->basis = DS_KIND_BY_FACT;
     if (strcmp(s->op, "sample") == 0 && mine && ref && mine->token != ref->token)
         tell_ties(mine, ref, f->why, sizeof f->why);
     else

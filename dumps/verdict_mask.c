@@ -63,7 +63,7 @@ int profile_masks(const struct evidence *e, const struct ds_trial_data *d, const
                   struct ds_finding *f, struct ds_error *err)
 {
     const struct ds_analysis *a = e->a;
-    const uint32_t width = a->h->sites[f->site].width, heads = site_heads(a->h, f->site);
+    const uint32_t width = a->h->sites[f->site].width, heads = ds_site_heads(a->h, f->site);
     if (!d || d->n_masks == 0 || width == 0)
         return 0;
     uint32_t *counts = ds_calloc(2 * (size_t)width, sizeof *counts, "profile", err);

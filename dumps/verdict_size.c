@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 double size_ratio(double diff_sq, double ref_sq)
@@ -128,14 +129,17 @@ static int size_rows(const struct ds_analysis *a, const struct heal_table *heale
                  a->options.data_differs && a->options.data_differs[f->site]
                      ? "its weights or hyperparameters differ"
                      : "the record holds no sizes for these rows");
-    if (!chosen && z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site])
+    if (!chosen && z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site]) {
         f->kind = DS_KIND_WRONG_DATA;
+        f->basis = DS_KIND_BY_FACT;
+    }
     int rc = profile_finding(&e, &all, f, err);
     if (rc == 0)
         rc = structure_finding(&e, &alike, f, &structure, err);
     evidence_close(&e);
     if (rc == 0 && z.rows == 0 && !chosen && f->label == DS_LABEL_ORIGIN && structure.found) {
         f->kind = DS_KIND_WRONG_DATA; /* digests alone show where the rows belong */
+        f->basis = DS_KIND_BY_VALUES;
         snprintf(f->why, sizeof f->why, "%s", structure.text);
     }
     if (rc != 0 || z.rows == 0)
@@ -230,6 +234,50 @@ int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, s
             return -1;
     }
     return 0;
+}
+
+/* ---- any site -------------------------------------------------------------------------------- */
+
+static int is_cause(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const uint8_t *labels,
+                    size_t cell)
+{
+    const uint8_t label = labels[cell] & LABEL_MASK;
+    return a->arms[arm].state[cell] != CELL_ABSENT && a->arms[ref].state[cell] != CELL_ABSENT &&
+           (is_drift(label) || (arm == ref && label == DS_LABEL_UNSTABLE));
+}
+
+int ds_analysis_judged(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site, int healed,
+                       struct ds_finding *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    if (arm >= a->h->n_arms || ref >= a->h->n_arms || site >= a->n_sites ||
+        !a->arms[arm].n_trials || !a->arms[ref].n_trials)
+        return 0;
+    uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
+    const struct heal_table *h = NULL;
+    if (!labels)
+        return -1;
+    if (healed)
+        h = label_origins(a, arm, ref, labels);
+    else
+        label_pair(a, arm, ref, labels);
+    size_t first = SIZE_MAX;
+    for (size_t cell = site * a->n_rows; cell < (site + (size_t)1) * a->n_rows; cell++) {
+        const int origin = (labels[cell] & LABEL_MASK) == DS_LABEL_ORIGIN;
+        if (is_cause(a, arm, ref, labels, cell) && (first == SIZE_MAX || origin))
+            first = cell;
+        if (first == cell && origin)
+            break;
+    }
+    int rc = 0;
+    if (first != SIZE_MAX && (h || !healed)) {
+        describe_cell(a, arm, ref, labels, first, -1, out);
+        if (h)
+            out->trial = h->t.trials[0];
+        rc = size_rows(a, h, labels, -1, out, err);
+    }
+    free(labels);
+    return rc;
 }
 
 /* ---- growth ---------------------------------------------------------------------------------- */

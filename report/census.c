@@ -135,11 +135,6 @@ void ds_report_excluded(const struct ds_report *r, struct ds_buf *out)
                       c->arms_short == 1 ? " has" : "s have");
 }
 
-uint32_t ds_report_own_arm(const struct ds_report *r, uint32_t arm)
-{
-    return r->diff && r->diff->arm_of && arm < r->diff->header.n_arms ? r->diff->arm_of[arm] : arm;
-}
-
 static void add_arm(const struct ds_report *r, const struct ds_census_arm *c, uint32_t pairs,
                     struct ds_buf *out)
 {

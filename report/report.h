@@ -57,9 +57,18 @@ void ds_report_runs(const struct ds_report *r, struct ds_buf *out);
 void ds_report_grid(const struct ds_report *r, const struct ds_analysis *a, const uint8_t *labels,
                     const uint8_t *bad, struct ds_buf *out);
 
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* "driftscope VERB ", with what the program needs to load the same model and kernels; model NULL: the verb
+ * loads none. Arguments follow, each through ds_buf_quote. */
+void ds_report_command(const struct ds_report_caller *caller, const char *verb, const char *model,
+                       struct ds_buf *out);
 /* "driftscope run -m MODEL --resume PATH". model NULL: the default. */
 void ds_report_resume(const struct ds_report_caller *caller, const char *model, const char *path,
                       struct ds_buf *out);
+/* The commands that are useful next, a line each, without a newline at the end; nothing where there is
+ * none. */
+void ds_report_commands(const struct ds_report *r, struct ds_buf *out);
 
 /* ---- one pair of arms ------------------------------------------------------------------------ */
 
@@ -82,6 +91,16 @@ int ds_report_profile(const struct ds_report_view *w, uint32_t site, struct ds_b
                       struct ds_error *err);
 /* The grid of the pair with its heading. */
 int ds_report_sites(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err);
+
+/* The pair to look at first: that of the first drift, else the first arm that has a reference, else the
+ * verdict's reference with itself. 1, or 0 where there is nothing to look at (v->reason says why). */
+int ds_report_pair(const struct ds_verdict *v, const struct ds_analysis *a, size_t n_arms,
+                   uint32_t *arm, uint32_t *ref);
+/* What an arm is best held against: the reference of the factor whose first drift is in it, else of the first
+ * factor that it has one for, else itself (its repeats). */
+uint32_t ds_report_reference(const struct ds_verdict *v, const struct ds_analysis *a, uint32_t arm);
+/* "arm 3 (batch 4, threads 1) against arm 0: batch 1", with a newline. */
+void ds_report_pair_words(const struct ds_report_view *w, struct ds_buf *out);
 
 /* Reads "LAYER,STAGE[/PART]" or "STAGE[/PART]" (first layer that has it), which came from `what`
  * ("--site"). 0, or -1 with an error that names the nearest stage. */
@@ -106,6 +125,58 @@ void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_
 /* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
 int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
 void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
+/* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
+ * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
+void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,
+                    struct ds_buf *out);
+enum ds_role ds_report_cell_role(int condition); /* of ds_kernel_verdict.condition[f] */
+
+/* The mark of a site in the grid, by the most telling label of its rows: . same, # origin, o origin when healed,
+ * - inherited, x drift with unknown inputs, ~ unstable, ! non-finite, ? not compared. bad may be NULL. */
+char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size_t site,
+                    const uint8_t *labels, const uint8_t *bad);
+enum ds_role ds_report_mark_role(char mark);
+/* A short heading for a site's stage: "q", "ck", "gate"; not escaped. */
+const char *ds_report_stage_short(const struct ds_site *s);
+/* The stages of all layers as one list, each by one of its sites: those that only some layers have (copies
+ * between devices, experts beside dense layers) stand where such a layer has them. columns: [n_sites].
+ * Returns how many. */
+size_t ds_report_stages(const struct ds_header *h, uint32_t *columns);
+
+/* A finding in a few sentences, a line each: where and its label, what it reads, against what, how large, where
+ * in the rows, its kind and evidence, the launches. `indent` begins all lines but the first. */
+void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, const char *indent,
+                       struct ds_buf *out);
+
+/* Sentences of it, a line each: how large; where in the rows (heads, channels, positions) and what explains
+ * that; its kind and evidence. */
+void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const char *indent,
+                    struct ds_buf *out);
+void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+
+/* One launch: "openblas Haswell, tile 64x0x0, split 2, 4 threads"; "unknown" for NULL. core: what the BLAS library
+ * called itself, for kernels that name no algorithm; may be NULL. */
+void ds_report_launch(const struct ds_launch *l, const char *core, struct ds_buf *out);
+/* Two launches field by field, those that at least one of them tells. What is unknown on a side differs from
+ * nothing. Returns how many fields; a or b may be NULL. */
+enum { DS_REPORT_LAUNCH_FIELDS = 9 };
+struct ds_report_launch_field {
+    const char *name;
+    char text[2][136]; /* of a and of b, escaped */
+    int differs;
+};
+size_t ds_report_launch_fields(const struct ds_launch *a, const struct ds_launch *b,
+                               struct ds_report_launch_field fields[DS_REPORT_LAUNCH_FIELDS]);
+/* "tile 64 against 128, threads 1 against 2": what differs from a to b; returns how many fields. */
+size_t ds_report_launch_difference(const struct ds_launch *a, const struct ds_launch *b,
+                                   struct ds_buf *out);
+
+/* "%.9g", "NaN", "Inf", "-Inf"; a distance in ULP, "NaN" for UINT64_MAX; 16 hex digits. */
+void ds_report_number(double x, struct ds_buf *out);
+void ds_report_ulp(uint64_t distance, struct ds_buf *out);
+void ds_report_digest(uint64_t digest, struct ds_buf *out);
+
 /* How an arm was lost: "died", "late" or "refused". */
 const char *ds_report_failed_how(uint32_t how);
 /* The arm's number in the record that it belongs to. */

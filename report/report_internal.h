@@ -4,6 +4,14 @@
 
 #include "report/report.h"
 
+/* Further lines of a paragraph begin under the text beside its head. */
+#define DS_REPORT_INDENT "              "
+
+/* Adds one item of a list: after a comma where it fits in 100 columns, else on a line of its own. *column is
+ * where the line stands. */
+void ds_report_item(struct ds_buf *out, const char *indent, const struct ds_buf *item, int first,
+                    size_t *column);
+
 /* "7 of 9 arms". */
 void ds_report_arms(const struct ds_verdict *v, struct ds_buf *out);
 /* Whether arms end at their first trial that disagrees. */
@@ -22,6 +30,14 @@ void ds_report_damage(const struct ds_report *r, struct ds_buf *out);
 void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out);
 /* The first unstable arms in short, and thresholds; nothing when all is stable. */
 void ds_report_census(const struct ds_report *r, struct ds_buf *out);
+/* The first drift, and those of other factors in a line each. */
+void ds_report_firsts(const struct ds_report *r, struct ds_buf *out);
+/* Kernels at fault, with what they add, and the innocent ones; growth by layer; how near the end of f16 comes;
+ * tokens, experts, values that are not finite. */
+void ds_report_origins(const struct ds_report *r, struct ds_buf *out);
+void ds_report_growth(const struct ds_report *r, struct ds_buf *out);
+void ds_report_range(const struct ds_report *r, struct ds_buf *out);
+void ds_report_tokens(const struct ds_report *r, struct ds_buf *out);
 /* Which flake rate the agreeing trials of every arm exclude; nothing where an arm has none. */
 void ds_report_excluded(const struct ds_report *r, struct ds_buf *out);
 

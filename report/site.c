@@ -4,7 +4,6 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,53 +11,6 @@
 #include <string.h>
 
 enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
-
-/* ---- naming a site --------------------------------------------------------------------------- */
-
-static int unknown_stage(const struct ds_header *h, const char *what, const char *text,
-                         const char *stage, struct ds_error *err)
-{
-    const char **names = ds_calloc(h->n_sites, sizeof *names, "stage names", err);
-    if (!names)
-        return -1;
-    for (size_t i = 0; i < h->n_sites; i++)
-        names[i] = h->sites[i].stage;
-    int near = ds_nearest(stage, names, h->n_sites);
-    ds_fail(err, "%s %s: the record has no such site", what, text);
-    if (near >= 0 && strcmp(names[near], stage) != 0)
-        ds_hint(err, "did you mean %d,%s?", h->sites[near].layer, names[near]);
-    else if (near >= 0)
-        ds_hint(err, "layers go from %d to %d; some stages have parts: %d,%s%s%s",
-                h->sites[0].layer, h->n_sites ? h->sites[h->n_sites - 1].layer : 0,
-                h->sites[near].layer, names[near], h->sites[near].part[0] ? "/" : "",
-                h->sites[near].part);
-    free(names);
-    return -1;
-}
-
-int ds_report_find_site(const struct ds_header *h, const char *what, const char *text,
-                        uint32_t *site, struct ds_error *err)
-{
-    const char *stage = text;
-    char *end;
-    long layer = strtol(text, &end, 10);
-    int any_layer = end == text || *end != ',';
-    if (!any_layer)
-        stage = end + 1;
-    const char *slash = strchr(stage, '/');
-    size_t n = slash ? (size_t)(slash - stage) : strlen(stage);
-    for (size_t i = 0; i < h->n_sites; i++) {
-        const struct ds_site *s = &h->sites[i];
-        if (strlen(s->stage) == n && memcmp(s->stage, stage, n) == 0 &&
-            strcmp(s->part, slash ? slash + 1 : "") == 0 && (any_layer || s->layer == layer)) {
-            *site = (uint32_t)i;
-            return 0;
-        }
-    }
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", n < 60 ? (int)n : 60, stage);
-    return unknown_stage(h, what, text, name, err);
-}
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -111,10 +63,9 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         add_value(dtype, y, out);
         uint64_t ulp = dtype == DS_I32 ? (uint64_t)llabs((long long)(int32_t)y - (int32_t)x)
                                        : ds_ulp_distance(dtype, x, y);
-        if (ulp == UINT64_MAX)
-            ds_buf_puts(out, "  NaN\n");
-        else
-            ds_buf_printf(out, "  %" PRIu64 "\n", ulp);
+        ds_buf_puts(out, "  ");
+        ds_report_ulp(ulp, out);
+        ds_buf_puts(out, "\n");
     }
     if (more)
         ds_buf_printf(out, "    and %zu more of %zu elements differ\n", more, n);
@@ -162,43 +113,6 @@ static int odd_digest(const struct ds_report_view *w, uint32_t site, const struc
             }
     }
     return 0;
-}
-
-static int varied(const struct ds_header *h, size_t f)
-{
-    for (size_t i = 1; i < h->n_arms; i++)
-        if (strcmp(h->arms[i].values[f], h->arms[0].values[f]) != 0)
-            return 1;
-    return 0;
-}
-
-static void add_pair(const struct ds_report_view *w, struct ds_buf *out)
-{
-    const struct ds_header *h = w->s->header;
-    int some = 0;
-    ds_buf_printf(out, "arm %u", w->arm);
-    for (size_t f = 0; f < h->n_factors; f++) {
-        if (!varied(h, f))
-            continue;
-        ds_buf_puts(out, some++ ? ", " : " (");
-        ds_report_name(out, h->factors[f]);
-        ds_buf_puts(out, " ");
-        ds_report_name(out, h->arms[w->arm].values[f]);
-    }
-    ds_buf_puts(out, some ? ")" : "");
-    if (w->arm == w->ref) {
-        ds_buf_puts(out, ", its own repeats against each other\n");
-        return;
-    }
-    ds_buf_printf(out, " against arm %u", w->ref);
-    for (size_t f = 0, n = 0; f < h->n_factors; f++)
-        if (strcmp(h->arms[w->arm].values[f], h->arms[w->ref].values[f]) != 0) {
-            ds_buf_puts(out, n++ ? ", " : ": ");
-            ds_report_name(out, h->factors[f]);
-            ds_buf_puts(out, " ");
-            ds_report_name(out, h->arms[w->ref].values[f]);
-        }
-    ds_buf_puts(out, "\n");
 }
 
 /* Lists one row; 1 if it differs, with both digests. */
@@ -322,7 +236,7 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
     if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
         return -1;
     add_site_head(&w->s->header->sites[site], out);
-    add_pair(w, out);
+    ds_report_pair_words(w, out);
     size_t differ = add_rows(w, site, labels + site * rows, out);
     int rc = add_values(w, site, labels + site * rows, &shown, out, err);
     free(labels);
@@ -372,7 +286,7 @@ int ds_report_sites(const struct ds_report_view *w, struct ds_buf *out, struct d
         return -1;
     }
     r.healed = healed;
-    add_pair(w, out);
+    ds_report_pair_words(w, out);
     ds_report_grid(&r, w->a, labels, bad, out);
     free(healed);
     free(labels);

@@ -89,6 +89,12 @@ static uint32_t decode(const char *p, int len)
     return ch;
 }
 
+uint32_t tui_decode(const char *text)
+{
+    int len = ds_utf8_len(text, strlen(text));
+    return len ? decode(text, len) : 0;
+}
+
 static char stand_in(uint32_t ch)
 {
     for (int i = 0; i < TUI_GLYPHS; i++)

@@ -75,8 +75,9 @@ void tui_mark_cells(struct tui_canvas *c, struct tui_rect r, int attr);
 int tui_text_width(const char *text, int ascii);
 /* Cells of a code point: 2, 1, or 0 for what joins others or is not drawn. */
 int tui_char_width(uint32_t ch);
-/* A code point as UTF-8. */
+/* A code point as UTF-8, and the first one of a well-formed text. */
 void tui_encode(uint32_t ch, char out[5]);
+uint32_t tui_decode(const char *text);
 
 /* Glyphs with an ASCII stand-in. TUI_G_BAR + 0..8: a bar of so many eighths of a cell's height. TUI_G_SHADE +
  * 0..4: from empty to full. */

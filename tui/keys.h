@@ -75,6 +75,7 @@ struct tui_binding {
     int request;
     const char *keys[3]; /* "j", "Down", "^D": as shown; NULL-terminated within */
     const char *name;    /* one word with dashes: "next-drift" */
+    const char *label;   /* on the bottom line: "next drift" */
     const char *group;   /* heading of the help screen */
     const char *help;
 };

@@ -104,11 +104,12 @@ static int add_row(struct building *b, size_t row, struct ds_error *err)
             show_row(b, row);
         return 0;
     }
+    if (!fits) /* a text that is not shown parts no rows */
+        return 0;
     if (end_stretch(b, err))
         return -1;
     if (kind == TUI_ROW_TEXT) {
-        if (fits)
-            show_row(b, row);
+        show_row(b, row);
     } else if (b->terms.n) {
         b->heading = row;
         tui_terms_resolve(&b->terms, b->s, row);

@@ -40,8 +40,8 @@ enum tui_row_kind {
     TUI_ROW = 0,
     TUI_ROW_SECTION, /* a heading over all columns */
     TUI_ROW_TEXT,    /* one text over all columns */
-    TUI_ROW_HEADS    /* a section whose columns have names of their own: asked for every column; an empty
-                        one is not there in this section */
+    /* A section whose columns have names of their own: asked for every column; an empty one is not there. */
+    TUI_ROW_HEADS
 };
 
 struct tui_source {
@@ -69,8 +69,9 @@ struct tui_table {
     int sort;        /* column + 1; 0: as they come; negative: descending */
     uint8_t *marked; /* [source.n_rows] */
     size_t n_marked;
-    int *widths; /* [n_columns], as drawn last; they grow with what is seen, so that scrolling does not
-                    make columns jump, and begin anew with other columns */
+    /* [n_columns], as drawn last: as wide as the widest cell seen, so that scrolling does not make columns jump;
+     * other columns begin anew. */
+    int *widths;
     /* Asked once every few thousand rows by search, filter, sort and jump over many rows: not 0 ends them, and
      * they leave everything as it was, `stopped` set. NULL: never. */
     int (*stop)(void *ctx);

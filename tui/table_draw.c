@@ -15,11 +15,13 @@ struct drawing {
     struct tui_canvas *c;
     struct tui_rect rows; /* of the rows' texts: without the first cell and the bar */
     int heading_y;        /* -1: no line for it */
+    int bar;              /* whether there is one, behind the rows */
     size_t first;         /* place drawn in the first line */
     size_t heading;       /* heading row that the first line is under */
     size_t n_fixed;
     int fixed_cells, all_cells; /* of fixed columns with their gaps; of the others */
-    int *x; /* [n_columns] first cells, counted from the first column that moves (fixed ones: from the left) */
+    int *
+        x; /* [n_columns] first cells, counted from the first column that moves (fixed ones: from the left) */
     struct tui_terms search;
     struct tui_canvas line; /* one line to draw on before it is cut */
 };
@@ -70,8 +72,8 @@ static void place_rows(struct drawing *d, struct tui_rect r)
     d->heading_y = named ? r.y : -1;
     d->rows = (struct tui_rect){r.y + named, r.x + 1, r.h - named, r.w - 1};
     scroll(d->t, d->rows.h);
-    if (d->t->n_shown > (size_t)d->rows.h && d->rows.w > 2)
-        d->rows.w--; /* the bar's */
+    d->bar = d->t->n_shown > (size_t)d->rows.h && d->rows.w > 2;
+    d->rows.w -= d->bar;
     d->first = d->t->top;
     d->heading = TUI_NOWHERE;
     if (!d->t->n_shown || !named)
@@ -79,8 +81,7 @@ static void place_rows(struct drawing *d, struct tui_rect r)
     size_t row = d->t->shown[d->first];
     d->heading = tui_row_section(d->s, row);
     /* The heading line shows it already. */
-    if (d->heading == row && tui_row_kind(d->s, row) == TUI_ROW_HEADS &&
-        d->t->cursor != d->first)
+    if (d->heading == row && tui_row_kind(d->s, row) == TUI_ROW_HEADS && d->t->cursor != d->first)
         d->first++;
 }
 
@@ -173,8 +174,7 @@ static void pan(struct drawing *d)
     struct tui_table *t = d->t;
     int room = d->rows.w - d->fixed_cells, over = d->all_cells - room;
 
-    if (d->s->cell_cursor && !t->panned && t->column >= d->n_fixed &&
-        t->column < d->s->n_columns) {
+    if (d->s->cell_cursor && !t->panned && t->column >= d->n_fixed && t->column < d->s->n_columns) {
         int x = d->x[t->column], w = t->widths[t->column];
         if (x + w > t->pan + room)
             t->pan = x + w - room;
@@ -293,7 +293,7 @@ static int column_cells(const struct drawing *d, size_t column, int *x, int *w, 
     if (column + 1 == d->s->n_columns && d->s->columns[column].align == TUI_LEFT && *w > 0 &&
         *x >= *left && *x + *w < *right)
         *w = *right - *x < MOST_CELLS ? *right - *x : MOST_CELLS; /* takes what is left */
-    return *w > 0 && *x < *right && *x + *w > *left;
+    return *w > 0 && *x<*right && * x + *w> * left;
 }
 
 static void put_cell(struct drawing *d, int y, size_t column, const struct tui_value *v)
@@ -338,8 +338,7 @@ static void put_names(struct drawing *d, int y, size_t heading)
         memset(&v, 0, sizeof v);
         v.role = TUI_HEAD;
         int here = d->s->cell_cursor && i == d->t->column && d->t->n_shown;
-        v.attr = y != d->heading_y || here || d->t->sort == (int)i + 1 ||
-                         d->t->sort == -(int)i - 1
+        v.attr = y != d->heading_y || here || d->t->sort == (int)i + 1 || d->t->sort == -(int)i - 1
                      ? TUI_BOLD
                      : 0;
         heading_text(d, heading, i, v.text, sizeof v.text);
@@ -422,7 +421,7 @@ static void put_bar(const struct drawing *d)
     double n = (double)t->n_shown;
     int from = (int)((double)t->top / n * h), to = (int)((double)(t->top + (size_t)h) / n * h);
 
-    if (t->n_shown <= (size_t)h || d->rows.w < 2)
+    if (!d->bar)
         return;
     if (to <= from)
         to = from + 1;

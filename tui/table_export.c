@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct export {
+struct export
+{
     const struct tui_table *t;
     const struct tui_source *s;
     struct ds_buf *out;
     int sections; /* the table has any */
     size_t heading;
-    char (*names)[512]; /* [n_columns] under the heading; made unlike each other */
-    int *widths;        /* text */
-    int rows;           /* written so far: 0 or 1 */
+    char(*names)[512]; /* [n_columns] under the heading; made unlike each other */
+    int *widths;       /* text */
+    int rows;          /* written so far: 0 or 1 */
+    size_t named;      /* TSV: the heading row whose names stand above, with `rows` */
 };
 
 /* ---- which rows ------------------------------------------------------------------------------ */
@@ -97,8 +99,15 @@ static void put_number(struct ds_buf *out, const struct tui_value *v, const char
     char text[40];
 
     if (!isfinite(v->key)) {
-        ds_buf_printf(out, "%s%s%s", quote, isnan(v->key) ? "NaN" : v->key > 0 ? "Inf" : "-Inf",
+        ds_buf_printf(out, "%s%s%s", quote,
+                      isnan(v->key) ? "NaN"
+                      : v->key > 0  ? "Inf"
+                                    : "-Inf",
                       quote);
+        return;
+    }
+    if (v->key == 0 && signbit(v->key)) { /* "-0" would be read as the integer 0 */
+        ds_buf_puts(out, "-0.0");
         return;
     }
     if (whole_text(v)) {
@@ -246,17 +255,17 @@ static int under(struct export *x, size_t row)
 
 static void tsv_row(struct export *x, size_t row)
 {
-    size_t before = x->heading;
     struct tui_value v;
 
-    if (under(x, row)) {
-        if (tui_row_kind(x->s, row) == TUI_ROW_HEADS)
-            tsv_heads(x);
+    if (under(x, row))
         return;
-    }
-    if (x->t->n_marked && before != x->heading && x->heading != TUI_NOWHERE &&
-        tui_row_kind(x->s, x->heading) == TUI_ROW_HEADS)
-        tsv_heads(x); /* headings are not marked, so they did not come by */
+    size_t names = x->heading != TUI_NOWHERE && tui_row_kind(x->s, x->heading) == TUI_ROW_HEADS
+                       ? x->heading
+                       : TUI_NOWHERE;
+    if (!x->rows || names != x->named)
+        tsv_heads(x);
+    x->rows = 1;
+    x->named = names;
     if (x->sections) {
         heading_title(x, &v);
         ds_buf_escape(x->out, v.text, (size_t)-1);
@@ -344,10 +353,9 @@ void tui_table_export(const struct tui_table *t, int format, struct ds_buf *out)
         if (format == TUI_JSON) {
             export_json(&x);
         } else if (format == TUI_TSV) {
-            size_t first = t->n_shown ? t->shown[0] : 0;
-            if (!t->n_shown || t->n_marked || tui_row_kind(&t->source, first) != TUI_ROW_HEADS)
-                tsv_heads(&x);
             each_row(&x, tsv_row);
+            if (!x.rows)
+                tsv_heads(&x);
         } else {
             export_text(&x);
         }

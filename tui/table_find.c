@@ -57,8 +57,8 @@ static const char *read_word(const char *p, int stop, char out[128], int *quoted
 
 static void read_operator(const char *p, struct tui_term *term)
 {
-    term->op = p[0] == '>'   ? TUI_TERM_ABOVE
-               : p[0] == '<' ? TUI_TERM_BELOW
+    term->op = p[0] == '>'                  ? TUI_TERM_ABOVE
+               : p[0] == '<'                ? TUI_TERM_BELOW
                : p[1] == '=' && p[0] == '=' ? TUI_TERM_IS
                                             : TUI_TERM_HOLDS;
     term->or_equal = (p[0] == '<' || p[0] == '>') && p[1] == '=';
@@ -91,7 +91,8 @@ static int read_term(const char **p, int with_columns, struct tui_term *term, st
         *p = read_word(*p + op, 0, term->word, &quoted);
         if (!term->word[0] && !quoted) {
             ds_fail(err, "filter: a value is missing behind '%s'", term->name);
-            return ds_hint(err, "name=word, name>number; \"...\" around a word that holds = < or >");
+            return ds_hint(err,
+                           "name=word, name>number; \"...\" around a word that holds = < or >");
         }
     } else if (op) { /* a word that begins with an operator */
         *p = read_word(*p, 0, term->word, &quoted);
@@ -104,8 +105,7 @@ static int read_term(const char **p, int with_columns, struct tui_term *term, st
     return 0;
 }
 
-int tui_terms_parse(const char *text, int with_columns, struct tui_terms *out,
-                    struct ds_error *err)
+int tui_terms_parse(const char *text, int with_columns, struct tui_terms *out, struct ds_error *err)
 {
     const char *p = text;
 
@@ -208,8 +208,7 @@ static int no_column(const struct tui_source *s, const char *name, struct ds_err
     return -1;
 }
 
-int tui_terms_check(const struct tui_terms *terms, const struct tui_source *s,
-                    struct ds_error *err)
+int tui_terms_check(const struct tui_terms *terms, const struct tui_source *s, struct ds_error *err)
 {
     for (size_t i = 0; i < terms->n; i++) {
         const char *name = terms->term[i].name;
@@ -250,8 +249,7 @@ long tui_term_find(const struct tui_term *term, const char *text, size_t from)
 
 static int is_word(const struct tui_term *term, const char *text)
 {
-    return strlen(term->word) == strlen(text) &&
-           (!text[0] || tui_term_find(term, text, 0) == 0);
+    return strlen(term->word) == strlen(text) && (!text[0] || tui_term_find(term, text, 0) == 0);
 }
 
 static int cell_fits(const struct tui_term *term, const struct tui_value *v)

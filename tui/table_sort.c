@@ -50,10 +50,10 @@ static int read_keys(struct tui_table *t, const struct tui_source *s, const size
         tui_row_cell(s, rows[i], column, &v);
         k->row = rows[i];
         k->came = i;
-        k->group = v.null             ? GROUP_UNKNOWN
-                   : !v.numeric       ? GROUP_TEXT
+        k->group = v.null              ? GROUP_UNKNOWN
+                   : !v.numeric        ? GROUP_TEXT
                    : isnan(v.key) != 0 ? GROUP_NAN
-                                      : GROUP_NUMBER;
+                                       : GROUP_NUMBER;
         k->number = v.key;
         if (k->group == GROUP_TEXT) {
             k->number = (double)texts->len; /* exact: no texts are that long */

@@ -96,17 +96,20 @@ struct ds_explain_order {
     int fixed, repeats, agreeing; /* of calls repeated on the same data */
     struct ds_explain_tree *trees;
     size_t n_trees;
+    int borrowed;     /* the trees are the other side's: they give every bit of this side, too */
     int replayed;     /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
     float *y;         /* [n_rows][width]: each element added on the row's own inputs by its tree */
-    int form;         /* rmsnorm: enum ds_norm_form, how the output follows from the sum */
+    int form;         /* rmsnorm: how the output follows from the sum, ds_norm_finish */
     struct ds_explain_match match;
 };
 
 /* How rmsnorm gets from the sum s of squares to the output: the mean by division or by a product
- * with 1 / width, then one of three ways to scale. */
-enum { DS_NORM_FORMS = 6 };
-float ds_norm_finish(int form, float sum, int64_t width, float eps, float x, float weight);
+ * with 1 / width, then one of three ways to scale. Forms from DS_NORM_FORMS on are the same with the
+ * first product, or the quotient, rounded to `dtype` (enum ds_dtype) before it goes on. */
+enum { DS_NORM_FORMS = 6, DS_NORM_CAST_FORMS = 12 };
+float ds_norm_finish(int form, int dtype, float sum, int64_t width, float eps, float x,
+                     float weight);
 /* "x * (1 / sqrt(s / n + eps)) * w" */
 const char *ds_norm_form_text(int form);
 
@@ -114,6 +117,10 @@ const char *ds_norm_form_text(int form);
  * rows' inputs in that order. A kernel whose order cannot be measured is a result, not an error. */
 int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
                      struct ds_error *err);
+/* Of a side whose order cannot be seen from outside, as where a norm's output is rounded to few bits on
+ * the way: the other side's trees, if they give every bit of it. */
+int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                            const struct ds_explain_order *other, struct ds_error *err);
 void ds_explain_order_free(struct ds_explain_order *o);
 /* explain_add.c: fills o->y from trees and tree_of, on that side's inputs. */
 int ds_explain_add(const struct ds_explain *e, int side, struct ds_explain_order *o,
@@ -202,12 +209,17 @@ enum ds_explain_kind {
     DS_EXPLAIN_LOWER_PRECISION,
     DS_EXPLAIN_DIFFERENT_ALGORITHM,
     DS_EXPLAIN_WRONG_DATA,
-    DS_EXPLAIN_NON_FINITE
+    DS_EXPLAIN_NON_FINITE,
+    DS_EXPLAIN_SELECTION_ONLY
 };
+/* What a claim rests on, weakest first: the size of a difference; something that accounts for the
+ * values, and leaves only rounding over; bits, which a replay gives. */
+enum ds_explain_basis { DS_BASIS_NONE = 0, DS_BASIS_SIZE, DS_BASIS_FIT, DS_BASIS_BITS };
 const char *ds_explain_kind_name(int kind); /* "rounding-order" */
 
 struct ds_explain_verdict {
     int kind;
+    int basis;     /* enum ds_explain_basis */
     int side;      /* whose fault it is; -1: neither, or not known */
     char why[320]; /* the evidence, one sentence without a full stop */
 };

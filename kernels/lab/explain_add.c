@@ -12,29 +12,45 @@
 
 enum { LANES = DS_REPLAY_LANES };
 
-float ds_norm_finish(int form, float sum, int64_t width, float eps, float x, float weight)
+static float rounded(int dtype, float v)
 {
-    const float n = (float)width, mean = form >= DS_NORM_FORMS / 2 ? sum * (1.0f / n) : sum / n,
+    return dtype == DS_BF16  ? ds_bf16_value(ds_bf16_round(v))
+           : dtype == DS_F16 ? ds_f16_value(ds_f16_round(v))
+                             : v;
+}
+
+float ds_norm_finish(int form, int dtype, float sum, int64_t width, float eps, float x,
+                     float weight)
+{
+    const int way = form % DS_NORM_FORMS, cast = form >= DS_NORM_FORMS ? dtype : DS_F32;
+    const float n = (float)width, mean = way >= DS_NORM_FORMS / 2 ? sum * (1.0f / n) : sum / n,
                 root = sqrtf(mean + eps), inv = 1.0f / root;
-    switch (form % (DS_NORM_FORMS / 2)) {
+    switch (way % (DS_NORM_FORMS / 2)) {
     case 0:
-        return x * inv * weight;
+        return rounded(cast, x * inv) * weight;
     case 1:
-        return x * (inv * weight);
+        return x * rounded(cast, inv * weight);
     default:
-        return x / root * weight;
+        return rounded(cast, x / root) * weight;
     }
 }
 
 const char *ds_norm_form_text(int form)
 {
-    static const char *const text[DS_NORM_FORMS] = {"x * (1 / sqrt(s / n + eps)) * w",
-                                                    "x * (1 / sqrt(s / n + eps) * w)",
-                                                    "x / sqrt(s / n + eps) * w",
-                                                    "x * (1 / sqrt(s * (1 / n) + eps)) * w",
-                                                    "x * (1 / sqrt(s * (1 / n) + eps) * w)",
-                                                    "x / sqrt(s * (1 / n) + eps) * w"};
-    return form >= 0 && form < DS_NORM_FORMS ? text[form] : "";
+    static const char *const text[DS_NORM_CAST_FORMS] = {
+        "x * (1 / sqrt(s / n + eps)) * w",
+        "x * (1 / sqrt(s / n + eps) * w)",
+        "x / sqrt(s / n + eps) * w",
+        "x * (1 / sqrt(s * (1 / n) + eps)) * w",
+        "x * (1 / sqrt(s * (1 / n) + eps) * w)",
+        "x / sqrt(s * (1 / n) + eps) * w",
+        "round(x * (1 / sqrt(s / n + eps))) * w",
+        "x * round(1 / sqrt(s / n + eps) * w)",
+        "round(x / sqrt(s / n + eps)) * w",
+        "round(x * (1 / sqrt(s * (1 / n) + eps))) * w",
+        "x * round(1 / sqrt(s * (1 / n) + eps) * w)",
+        "round(x / sqrt(s * (1 / n) + eps)) * w"};
+    return form >= 0 && form < DS_NORM_CAST_FORMS ? text[form] : "";
 }
 
 struct adder {
@@ -72,9 +88,7 @@ static void transpose(const struct adder *a, const struct ds_explain_input *in, 
 static void store(int dtype, float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        y[i] = dtype == DS_BF16  ? ds_bf16_value(ds_bf16_round(y[i]))
-               : dtype == DS_F16 ? ds_f16_value(ds_f16_round(y[i]))
-                                 : y[i];
+        y[i] = rounded(dtype, y[i]);
 }
 
 /* Up to 16 columns of one row; every tree among them once. */
@@ -121,16 +135,18 @@ static void norm_row(const struct adder *a, size_t row, int form, float *y)
     const int32_t tree = a->o->tree_of[(int64_t)row * a->width];
     const float sum = tree < 0 ? NAN : ds_replay_one(&a->replay[tree], x, x, a->room);
     for (int64_t i = 0; i < a->width; i++)
-        y[i] = ds_norm_finish(form, sum, a->width, s->eps, x[i], s->weight[i]);
+        y[i] = ds_norm_finish(form, a->e->side[a->side].dtype, sum, a->width, s->eps, x[i],
+                              s->weight[i]);
     store(a->e->side[a->side].dtype, y, a->width);
 }
 
 /* The form that gives most of the side's bits. */
 static void add_norms(const struct adder *a)
 {
+    const int forms = a->e->side[a->side].dtype == DS_F32 ? DS_NORM_FORMS : DS_NORM_CAST_FORMS;
     uint64_t best = 0;
     struct ds_explain_match m;
-    for (int form = DS_NORM_FORMS; form >= 0; form--) {
+    for (int form = forms; form >= 0; form--) {
         const int use = form == 0 ? a->o->form : form - 1; /* the last turn: the best again */
         for (size_t r = 0; r < a->e->n_rows; r++)
             norm_row(a, r, use, a->o->y + (int64_t)r * a->width);

@@ -268,7 +268,9 @@ static int is_cut(const struct cut *c, const float *x, const float *y, int64_t n
     }
     const double base = c->from_least ? least : 0,
                  step = (c->from_least ? most - least : largest) / c->steps;
-    for (int64_t i = 0; i < n && step > 0; i++) {
+    if (!(step > 0)) /* all alike: whole steps of nothing, unless that is what was read */
+        return memcmp(x, y, (size_t)n * sizeof *x) == 0;
+    for (int64_t i = 0; i < n; i++) {
         const double at = ((double)y[i] - base) / step;
         if (!(fabs(at - rint(at)) <= 1e-3) || !(fabs((double)y[i] - (double)x[i]) <= 1.001 * step))
             return 0;

@@ -12,18 +12,19 @@
 
 const char *ds_explain_kind_name(int kind)
 {
-    static const char *const names[] = {"unknown",         "rounding-order",
-                                        "lower-precision", "different-algorithm",
-                                        "wrong-data",      "non-finite"};
-    return kind >= 0 && kind <= DS_EXPLAIN_NON_FINITE ? names[kind] : "unknown";
+    static const char *const names[] = {
+        "unknown",    "rounding-order", "lower-precision", "different-algorithm",
+        "wrong-data", "non-finite",     "selection-only"};
+    return kind >= 0 && kind <= DS_EXPLAIN_SELECTION_ONLY ? names[kind] : "unknown";
 }
 
-static void claim(struct ds_explain_verdict *v, int kind, int side, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static void claim(struct ds_explain_verdict *v, int kind, int side, const char *fmt, ...)
+static void claim(struct ds_explain_verdict *v, int kind, int basis, int side, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static void claim(struct ds_explain_verdict *v, int kind, int basis, int side, const char *fmt, ...)
 {
     va_list args;
     v->kind = kind;
+    v->basis = basis;
     v->side = side;
     va_start(args, fmt);
     vsnprintf(v->why, sizeof v->why, fmt, args);
@@ -87,19 +88,58 @@ static const char *which_text(int op, int which)
     return text[two ? 1 : attention ? 2 : 0][which - 1];
 }
 
-static int judge_trees(const struct ds_explain_order *order, struct ds_explain_verdict *v)
+/* Whether both sides use the same trees. */
+static int add_alike(const struct ds_explain_order *order)
+{
+    for (int s = 0; s < DS_SIDES; s++)
+        for (size_t i = 0; i < order[s].n_trees; i++) {
+            const struct ds_explain_order *o = &order[DS_SIDE_A + DS_SIDE_B - s];
+            size_t j = 0;
+            while (j < o->n_trees && (o->trees[j].tree.digest != order[s].trees[i].tree.digest ||
+                                      !o->trees[j].elements))
+                j++;
+            if (order[s].trees[i].elements && j == o->n_trees)
+                return 0;
+        }
+    return 1;
+}
+
+/* Every bit of both norms comes out: by another formula behind the same sum, or with a rounding that
+ * the other side does not make there. */
+static int judge_norm_forms(const struct ds_explain *e, const struct ds_explain_order *order,
+                            struct ds_explain_verdict *v)
+{
+    const int form[DS_SIDES] = {order[DS_SIDE_A].form, order[DS_SIDE_B].form},
+              cast[DS_SIDES] = {form[DS_SIDE_A] >= DS_NORM_FORMS, form[DS_SIDE_B] >= DS_NORM_FORMS};
+    if (e->op != DS_OP_RMSNORM || form[DS_SIDE_A] == form[DS_SIDE_B] ||
+        (cast[DS_SIDE_A] == cast[DS_SIDE_B] && !add_alike(order)))
+        return 0;
+    claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_BITS,
+          cast[DS_SIDE_A] == cast[DS_SIDE_B] ? -1
+          : cast[DS_SIDE_A]                  ? DS_SIDE_A
+                                             : DS_SIDE_B,
+          "every bit of both sides comes out when %s, and A is %s, B %s",
+          add_alike(order) ? "both add alike" : "each adds in its measured order",
+          ds_norm_form_text(form[DS_SIDE_A]), ds_norm_form_text(form[DS_SIDE_B]));
+    return 1;
+}
+
+static int judge_trees(const struct ds_explain *e, const struct ds_explain_order *order,
+                       struct ds_explain_verdict *v)
 {
     for (int s = 0; s < DS_SIDES; s++)
         if (!reproduced(&order[s], s))
             return 0;
+    if (judge_norm_forms(e, order, v))
+        return 1;
     for (int s = 0; s < DS_SIDES; s++)
         if (narrow(&order[s])[0]) {
-            claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+            claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_BITS, s,
                   "the measured orders give every bit of both sides, and %c's has %s", name(s),
                   narrow(&order[s]));
             return 1;
         }
-    claim(v, DS_EXPLAIN_ROUNDING_ORDER, -1,
+    claim(v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_BITS, -1,
           "the measured orders, in f32 on the same inputs, give every bit of both sides");
     return 1;
 }
@@ -110,7 +150,7 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
         const struct ds_explain_rounded *f = format_of(n, s);
         if (!f || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s))
             continue;
-        claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+        claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
               "%c is %.3g off the exact result, and %.3g off the one with %s in %s; f32 orders are "
               "up to %.3g off",
               name(s), n->error[s], f->rest[s], which_text(op, f->which),
@@ -127,7 +167,7 @@ static int judge_blocks(const struct ds_explain_noise *n, struct ds_explain_verd
         if (!n->block_bits[s] || n->block_bits[DS_SIDE_A + DS_SIDE_B - s] == n->block_bits[s])
             continue;
         claim(
-            v, DS_EXPLAIN_LOWER_PRECISION, s,
+            v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
             "every value of %c is a whole number of steps of its block's scale, %d bits in blocks "
             "of %d, and within a step of what was read",
             name(s), n->block_bits[s], n->block_size[s]);
@@ -157,7 +197,7 @@ static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise 
             if (!sums_show(e, n, r, s) || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s) || n->beyond[s] ||
                 !(n->error[s] >= r->least / 2) || !(n->error[s] <= 2 * r->most))
                 continue;
-            claim(v, DS_EXPLAIN_LOWER_PRECISION, s,
+            claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_SIZE, s,
                   "%c is %.3g off the exact result: %s give %.3g to %.3g, f32 orders up to %.3g",
                   name(s), n->error[s], ds_explain_format_name(DS_FORMAT_INPUTS + f), r->least,
                   r->most, n->order_error.most);
@@ -170,15 +210,16 @@ static int judge_data(const struct ds_explain_noise *n, struct ds_explain_verdic
 {
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
         if (n->data[s][0])
-            claim(v, DS_EXPLAIN_WRONG_DATA, s, "%c is explained when %s", name(s), n->data[s]);
+            claim(v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_FIT, s, "%c is explained when %s", name(s),
+                  n->data[s]);
         else if (n->ratio[s] != 0)
-            claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, s,
+            claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_FIT, s,
                   "each row of %c is the exact one times a factor, %.9g at most: another scale or "
                   "epsilon",
                   name(s), n->ratio[s]);
         else if (n->beyond[s] > 0)
             claim(
-                v, DS_EXPLAIN_WRONG_DATA, s,
+                v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_SIZE, s,
                 "%llu of %zu elements of %c are off by more than 8 times what any order or format "
                 "makes of them",
                 (unsigned long long)n->beyond[s], n->elements, name(s));
@@ -195,7 +236,7 @@ static int judge_few(const struct ds_explain_noise *n, struct ds_explain_verdict
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
         if (!n->outside[s] || n->typical[s] > 4)
             continue;
-        claim(v, DS_EXPLAIN_WRONG_DATA, s,
+        claim(v, DS_EXPLAIN_WRONG_DATA, n->data[s][0] ? DS_BASIS_FIT : DS_BASIS_SIZE, s,
               "%llu of %zu elements of %c are off by more than 16 times what f32 orders make of "
               "them, the others are not%s%s",
               (unsigned long long)n->outside[s], n->elements, name(s),
@@ -203,6 +244,22 @@ static int judge_few(const struct ds_explain_noise *n, struct ds_explain_verdict
         return 1;
     }
     return 0;
+}
+
+/* Neither side is what the formula gives, and they are as near to each other as f32 orders are: both add
+ * up the same other thing (a term more, rounded inputs), which is not what differs. */
+static int judge_common(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    if (n->terms <= 2 || is_f32(n, DS_SIDE_A) || is_f32(n, DS_SIDE_B) ||
+        !(n->difference <= 2 * n->order_difference.most))
+        return 0;
+    claim(
+        v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_SIZE, -1,
+        "neither side is what these inputs alone give (A is %.3g off, B %.3g), and B - A (%.3g) is "
+        "within what two f32 orders differ by (up to %.3g): both add up the same terms in another "
+        "order",
+        n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->difference, n->order_difference.most);
+    return 1;
 }
 
 /* One kernel is fused with the one before it: it reads what the other reads rounded. */
@@ -213,7 +270,7 @@ static int judge_unrounded(const struct ds_explain *e, struct ds_explain_verdict
         (e->side[DS_SIDE_A].dtype != DS_BF16 && e->side[DS_SIDE_A].dtype != DS_F16))
         return 0;
     const int side = b->features & DS_FEATURE_UNROUNDED ? DS_SIDE_B : DS_SIDE_A;
-    claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, side,
+    claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_FIT, side,
           "%c's kernel reads its inputs as they were before they were rounded to %s, the other as "
           "they are stored",
           name(side), ds_dtype_name(e->side[side].dtype));
@@ -227,36 +284,37 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
     v->side = -1;
     for (int s = 0; s < DS_SIDES; s++)
         if (n->nonfinite[s] && !n->nonfinite[DS_SIDE_A + DS_SIDE_B - s]) {
-            claim(v, DS_EXPLAIN_NON_FINITE, s,
+            claim(v, DS_EXPLAIN_NON_FINITE, DS_BASIS_BITS, s,
                   "%llu of %zu elements of %c are NaN or infinite where the exact result is not",
                   (unsigned long long)n->nonfinite[s], n->elements, name(s));
             return;
         }
-    if (judge_unrounded(e, v) || judge_trees(order, v) || judge_blocks(n, v) || judge_few(n, v) ||
-        judge_formats(e->op, n, v) || judge_data(n, v) || judge_sums(e, n, v))
+    if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_blocks(n, v) ||
+        judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) || judge_data(n, v) ||
+        judge_sums(e, n, v))
         return;
     if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
         claim(
-            v, DS_EXPLAIN_UNKNOWN, -1,
+            v, DS_EXPLAIN_UNKNOWN, DS_BASIS_NONE, -1,
             "A is %.3g off the exact result, B %.3g, f32 orders up to %.3g: no format explains it",
             n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most);
         return;
     }
     if (n->terms > 0 && n->difference <= 2 * n->order_difference.most)
         claim(
-            v, DS_EXPLAIN_ROUNDING_ORDER, -1,
+            v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_SIZE, -1,
             "both sides are as near to the exact result as f32 orders are (A %.3g, B %.3g, orders "
             "up to %.3g), and B - A (%.3g) is within what two orders differ by (up to %.3g)",
             n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->order_error.most, n->difference,
             n->order_difference.most);
     else if (n->terms <= 0)
         claim(
-            v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
+            v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_SIZE, -1,
             "both sides are as near to the exact result as f32 is (A %.3g, B %.3g), and nothing is "
             "added up: the formula is evaluated in another way",
             n->error[DS_SIDE_A], n->error[DS_SIDE_B]);
     else
-        claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, -1,
+        claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_SIZE, -1,
               "both sides are as near to the exact result as f32 is (A %.3g, B %.3g), and B - A "
               "(%.3g) is more than two orders of addition differ by (up to %.3g): the formula is "
               "evaluated in another way",
@@ -269,7 +327,7 @@ void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain
     if (reproduced(&order[DS_SIDE_A], DS_SIDE_A) && reproduced(&order[DS_SIDE_B], DS_SIDE_B))
         return;
     claim(
-        v, DS_EXPLAIN_WRONG_DATA, side,
+        v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_BITS, side,
         "a row of %c depends on what the other rows of its call hold: with others beside them %llu "
         "of %llu elements come out otherwise",
         name(side), (unsigned long long)moved,

@@ -221,8 +221,8 @@ static void norm_row(struct modeler *m, const struct spec *s, const float *x, do
     const double inv = 1 / sqrt(sum / (double)a->width + (double)a->eps);
     for (int64_t i = 0; i < a->width; i++)
         y[i] = s->in_double ? (double)x[i] * inv * (double)w[i]
-                            : (double)ds_norm_finish((int)(s->seed % DS_NORM_FORMS), (float)sum,
-                                                     a->width, a->eps, x[i], w[i]);
+                            : (double)ds_norm_finish((int)(s->seed % DS_NORM_FORMS), DS_F32,
+                                                     (float)sum, a->width, a->eps, x[i], w[i]);
 }
 
 /* Scores, weights, their sum; in `one` call for a head. */
@@ -615,7 +615,7 @@ static double ratio_of(const struct stats *t, int side, const struct ds_explain_
             worst = ratio;
     }
     left = sqrt(left / (double)t->n);
-    return n > 2 && isfinite(worst) && 4 * left <= noise->error[side] ? worst : 0;
+    return n > 2 && isfinite(worst) && worst != 1 && 4 * left <= noise->error[side] ? worst : 0;
 }
 
 static void gamma_share(const struct stats *t, struct ds_explain_noise *out)

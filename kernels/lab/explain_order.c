@@ -314,6 +314,50 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     return rc;
 }
 
+static int copy_trees(const struct ds_explain_order *from, size_t elements,
+                      struct ds_explain_order *to, struct ds_error *err)
+{
+    to->trees = ds_calloc(from->n_trees, sizeof *to->trees, "trees", err);
+    to->tree_of = ds_calloc(elements, sizeof *to->tree_of, "trees", err);
+    if (!to->trees || !to->tree_of)
+        return -1;
+    memcpy(to->tree_of, from->tree_of, elements * sizeof *to->tree_of);
+    for (; to->n_trees < from->n_trees; to->n_trees++) {
+        const struct ds_explain_tree *t = &from->trees[to->n_trees];
+        struct ds_explain_tree *mine = &to->trees[to->n_trees];
+        if (ds_tree_init(&mine->tree, t->tree.terms, err) != 0)
+            return -1;
+        struct ds_tree_node *node = mine->tree.node;
+        const int32_t cap = mine->tree.cap;
+        memcpy(node, t->tree.node, (size_t)t->tree.n * sizeof *node);
+        *mine = *t;
+        mine->tree.node = node;
+        mine->tree.cap = cap;
+    }
+    return 0;
+}
+
+int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                            const struct ds_explain_order *other, struct ds_error *err)
+{
+    const size_t n = e->n_rows * (size_t)ds_explain_width(e->op, &e->shared);
+    struct ds_explain_order mine = {
+        .fixed = 1, .borrowed = 1, .repeats = o->repeats, .agreeing = o->agreeing};
+    if (e->op != DS_OP_RMSNORM || o->why[0] || !o->fixed || o->n_trees || !other->replayed)
+        return 0;
+    if (copy_trees(other, n, &mine, err) != 0 || ds_explain_add(e, side, &mine, err) != 0) {
+        ds_explain_order_free(&mine);
+        return -1;
+    }
+    if (mine.match.same[side] != mine.match.elements) {
+        ds_explain_order_free(&mine);
+        return 0;
+    }
+    ds_explain_order_free(o);
+    *o = mine;
+    return 0;
+}
+
 void ds_explain_order_free(struct ds_explain_order *o)
 {
     for (size_t i = 0; i < o->n_trees; i++)

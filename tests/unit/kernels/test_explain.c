@@ -253,7 +253,7 @@ static void norm(const float *x, const float *w, float *y, int64_t n, float eps)
     for (int64_t i = 0; i < n; i++)
         sum = fmaf(x[i], x[i], sum);
     for (int64_t i = 0; i < n; i++)
-        y[i] = ds_norm_finish(0, sum, n, eps, x[i], w[i]);
+        y[i] = ds_norm_finish(0, DS_F32, sum, n, eps, x[i], w[i]);
 }
 
 /* rmsnorm with another epsilon: each row has a factor of its own. */
@@ -269,6 +269,44 @@ static void test_epsilon(void **state)
     }
     judge(s);
     expect(s, "epsilon", DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_SIDE_B);
+    free(s);
+}
+
+/* Both sides round their inputs, and add them up in other orders: what both do is not what differs. */
+static void test_what_both_sides_do(void **state)
+{
+    static const struct how one = {tf32, tf32, as_is, 1, 0}, four = {tf32, tf32, as_is, 4, 0};
+    struct world *s = world_new(48, 576, 3);
+    (void)state;
+    compute(s, DS_SIDE_A, &one);
+    compute(s, DS_SIDE_B, &four);
+    judge(s);
+    expect(s, "TF32 in two orders", DS_EXPLAIN_ROUNDING_ORDER, -1);
+    assert_non_null(strstr(s->verdict.why, "neither side is what these inputs alone give"));
+    free(s);
+}
+
+/* A copy whose rows are zero is no cut into steps, and a right side is no multiple of itself. */
+static void test_copies(void **state)
+{
+    struct world *s = world_new(64, 64, 9);
+    (void)state;
+    s->e.op = DS_OP_CACHE;
+    s->e.shared.cache = (struct ds_cache_args){.width = 64};
+    for (int r = 0; r < ROWS; r++) {
+        memcpy(s->y[DS_SIDE_A][r], s->x[r], 64 * sizeof(float));
+        memset(s->y[DS_SIDE_B][r], 0, 64 * sizeof(float));
+    }
+    judge(s);
+    expect(s, "zeros", DS_EXPLAIN_WRONG_DATA, DS_SIDE_B);
+    assert_int_equal(s->noise.block_bits[DS_SIDE_B], 0);
+    for (int r = 0; r < ROWS; r++) {
+        memcpy(s->y[DS_SIDE_B][r], s->x[r], 64 * sizeof(float));
+        for (int i = 0; i < 64; i++)
+            s->y[DS_SIDE_A][r][i] = s->x[r][63 - i];
+    }
+    judge(s);
+    expect(s, "A turned round", DS_EXPLAIN_WRONG_DATA, DS_SIDE_A);
     free(s);
 }
 
@@ -371,6 +409,8 @@ int main(void)
         cmocka_unit_test(test_what_was_wrong),
         cmocka_unit_test(test_wrong_row_scale_and_nan),
         cmocka_unit_test(test_epsilon),
+        cmocka_unit_test(test_what_both_sides_do),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_rows_in_their_call),
         cmocka_unit_test(test_bad_kernels),
     };

@@ -1,0 +1,255 @@
+/* consequences.c: what a drift leads to: kernels at fault and innocent ones, growth, experts, tokens, range and
+ * values that are not finite. Judges nothing. */
+#include "report/report_internal.h"
+
+#include "base/dtype.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Text under a head, broken at spaces to 100 columns. */
+static void add_wrapped(const char *text, struct ds_buf *out)
+{
+    size_t column = 14;
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column > 14 && column + 1 + word > 100) {
+            ds_buf_printf(out, "\n%14s", "");
+            column = 14;
+        } else if (column > 14) {
+            ds_buf_puts(out, " ");
+            column++;
+        }
+        ds_buf_add(out, text, word);
+        column += word;
+        text += word + (text[word] == ' ');
+    }
+    ds_buf_puts(out, "\n");
+}
+
+/* Whether a kernel was judged, and never found at fault. */
+static int is_innocent(const struct ds_kernel_verdict *x)
+{
+    return x->judged && !x->origins && !x->unknown && !x->unstable &&
+           x->condition[0] != DS_COND_UNSTABLE;
+}
+
+/* A list of kernels with a count each; nothing when there is none. */
+static void add_innocent(const struct ds_report *r, struct ds_buf *out)
+{
+    size_t column = 14, some = 0;
+    for (size_t k = 0; k < r->v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &r->v->kernels[k];
+        struct ds_buf item = {0};
+        if (!is_innocent(x))
+            continue;
+        ds_report_kernel(&item, x->op, x->variant);
+        ds_buf_printf(&item, " (%" PRIu64 ")", x->judged);
+        if (some == 0)
+            ds_report_head(r, "bit-identical", out);
+        ds_report_item(out, DS_REPORT_INDENT, &item, some++ == 0, &column);
+        ds_buf_free(&item);
+    }
+    ds_buf_puts(out, some ? "\n" : "");
+}
+
+/* Where a kernel is an origin: its stages, and the largest error that it adds. */
+static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict *x,
+                       struct ds_buf *out)
+{
+    const struct ds_origin *largest = NULL;
+    uint32_t layers = 0, n = 0;
+    for (size_t i = 0; i < r->v->n_origins; i++) {
+        const struct ds_origin *o = &r->v->origins[i];
+        if (strcmp(o->op, x->op) != 0 || strcmp(o->variant, x->variant) != 0)
+            continue;
+        ds_buf_puts(out, n++ ? " " : ": ");
+        ds_report_name(out, o->stage);
+        if (o->part[0]) {
+            ds_buf_puts(out, "/");
+            ds_report_name(out, o->part);
+        }
+        layers = o->layers > layers ? o->layers : layers;
+        if (o->sized && o->relative_rms > 0 &&
+            (!largest || o->relative_rms > largest->relative_rms))
+            largest = o;
+    }
+    if (n)
+        ds_buf_printf(out, " in %u layer%s", layers, layers == 1 ? "" : "s");
+    if (largest) {
+        ds_buf_printf(out, ", adds up to %.1e (", largest->relative_rms);
+        ds_report_place(out, largest->largest_layer, largest->stage, largest->part);
+        ds_buf_puts(out, ")");
+    }
+}
+
+/* One line for each kernel that gave other bits on equal inputs, wrapped at spaces. */
+static int add_guilty(const struct ds_report *r, struct ds_buf *out)
+{
+    int some = 0;
+    for (size_t k = 0; k < r->v->n_kernels; k++) {
+        const struct ds_kernel_verdict *x = &r->v->kernels[k];
+        struct ds_buf item = {0};
+        int has = x->origins != 0;
+        for (size_t i = 0; i < r->v->n_origins && !has; i++)
+            has = strcmp(r->v->origins[i].op, x->op) == 0 &&
+                  strcmp(r->v->origins[i].variant, x->variant) == 0;
+        if (!has)
+            continue;
+        ds_report_kernel(&item, x->op, x->variant);
+        if (x->origins)
+            ds_buf_printf(&item, " %" PRIu64, x->origins);
+        else /* what differs across sites that only one side has is counted for no kernel */
+            ds_buf_puts(&item, x->unstable ? " unstable" : " or a kernel before it");
+        add_stages(r, x, &item);
+        ds_report_head(r, some++ ? "" : "origins", out);
+        add_wrapped(item.data ? item.data : "", out);
+        out->failed |= item.failed;
+        ds_buf_free(&item);
+    }
+    return some > 0;
+}
+
+void ds_report_origins(const struct ds_report *r, struct ds_buf *out)
+{
+    if (add_guilty(r, out))
+        add_innocent(r, out);
+}
+
+void ds_report_growth(const struct ds_report *r, struct ds_buf *out)
+{
+    size_t n = r->v->n_growth, step = n > 6 ? (n + 4) / 5 : 1; /* six fit a line */
+    if (n == 0)
+        return;
+    ds_report_head(r, "growth", out);
+    for (size_t i = 0; i < n; i += step)
+        ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer,
+                      r->v->growth[i].relative_rms);
+    if ((n - 1) % step)
+        ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer,
+                      r->v->growth[n - 1].relative_rms);
+    ds_buf_puts(out, "\n");
+    if (r->v->n_added == 0)
+        return;
+    ds_report_head(r, "added", out); /* of each layer the site that adds most */
+    for (size_t i = 0; i < n; i++) {
+        const struct ds_growth *g = &r->v->growth[i];
+        if (i % step && i + 1 != n)
+            continue;
+        ds_buf_printf(out, "%sL%d ", i ? "  " : "", g->layer);
+        if (g->added_rows)
+            ds_buf_printf(out, "%.1e", g->added_relative_rms);
+        else
+            ds_buf_puts(out, "nothing");
+    }
+    ds_buf_puts(out, "\n");
+}
+
+static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
+{
+    ds_report_name(out, d->factor);
+    ds_buf_puts(out, " ");
+    ds_report_name(out, d->value);
+    ds_buf_puts(out, ")");
+}
+
+/* The first row that passes other experts. */
+static void add_experts(const struct ds_report *r, const struct ds_discrete *d, struct ds_buf *out)
+{
+    ds_report_head(r, "experts", out);
+    ds_buf_printf(out, "first others at layer %d, position %d, step %d", d->layer, d->position,
+                  d->step);
+    for (uint32_t i = 0; i < d->n_swapped; i++) {
+        ds_buf_printf(out, "%s expert %d instead of %d", i ? "," : ":", d->swapped[i].b,
+                      d->swapped[i].a);
+        if (isfinite(d->swapped[i].margin))
+            ds_buf_printf(out, ", margin %.9g nats", d->swapped[i].margin);
+    }
+    ds_buf_puts(out, d->n_swapped ? " (" : "; which ones was not dumped (");
+    add_setting(d, out);
+    ds_buf_puts(out, "\n");
+}
+
+enum { TIGHT_BITS = 6 };
+
+/* The largest value, when f16 is near or something is not finite: told before it overflows. */
+void ds_report_range(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_range_at *x = NULL;
+    for (size_t i = 0; i < r->v->n_ranges; i++)
+        x = !x || r->v->ranges[i].max_abs > x->max_abs ? &r->v->ranges[i] : x;
+    double bits = x ? ds_headroom((double)x->max_abs, DS_F16) : 0;
+    if (!x || !r->header || (bits > TIGHT_BITS && !r->v->nonfinite.at.found))
+        return;
+    const struct ds_site *s = &r->header->sites[x->site];
+    ds_report_head(r, "range", out);
+    ds_buf_printf(out, "up to %.6g at ", (double)x->max_abs);
+    ds_report_place(out, s->layer, s->stage, s->part);
+    if (bits < 0)
+        ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
+    else
+        ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
+}
+
+/* Which rows of the trial. */
+static void add_nonfinite_rows(const struct ds_finding *f, struct ds_buf *out)
+{
+    if (f->rows == 1)
+        ds_buf_printf(out, "1 row, position %d\n", f->position);
+    else
+        ds_buf_printf(out, "%u rows, positions %s\n", f->rows, f->at_positions);
+}
+
+static void add_nonfinite(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_nonfinite_finding *n = &r->v->nonfinite;
+    const struct ds_finding *own = &n->own;
+    ds_report_head(r, "non-finite", out);
+    ds_buf_puts(out, "first at ");
+    ds_report_place(out, n->at.layer, n->at.stage, n->at.part);
+    ds_buf_printf(out, ", %sposition %d, arm %u: %u NaN, %u Inf; inputs %s%s\n",
+                  n->at.row_kind == DS_ROW_PAD ? "a padding row, " : "", n->at.position, n->at.arm,
+                  n->nan, n->inf, n->inputs ? "finite" : "not finite",
+                  n->only_padding ? "; in padding rows only" : "");
+    ds_buf_printf(out, "%14s", "");
+    add_nonfinite_rows(&n->at, out);
+    if (!r->header || !ds_site_recomputed(&r->header->sites[n->at.site]))
+        return;
+    ds_buf_printf(out,
+                  "%14srecomputed beside the attention kernel, which may store none of it;\n%14s",
+                  "", "");
+    if (!own->found) {
+        ds_buf_puts(out, "all that the kernels gave is finite\n");
+        return;
+    }
+    ds_buf_puts(out, "first given by a kernel: ");
+    ds_report_place(out, own->layer, own->stage, own->part);
+    ds_buf_puts(out, ", ");
+    ds_report_name(out, own->op);
+    ds_buf_puts(out, "/");
+    ds_report_name(out, own->variant);
+    ds_buf_printf(out, ", arm %u, %s; ", own->arm, ds_phase_name(own->phase));
+    add_nonfinite_rows(own, out);
+}
+
+void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
+    if (v->tokens_compared) {
+        ds_report_head(r, "tokens", out);
+        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
+                      v->tokens_compared);
+        const struct ds_discrete *d = &v->token_change;
+        if (d->found) {
+            ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (",
+                          d->step, d->b, d->a, d->margin);
+            add_setting(d, out);
+        }
+        ds_buf_puts(out, "\n");
+    }
+    if (v->expert_change.found)
+        add_experts(r, &v->expert_change, out);
+    if (v->nonfinite.at.found)
+        add_nonfinite(r, out);
+}

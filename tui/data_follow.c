@@ -1,0 +1,134 @@
+/* data_follow.c: what happens to the files while they are shown: they grow, are cut short, replaced or
+ * deleted. What was read stays. Runs in the worker's thread. */
+#include "tui/data_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void look_at(const char *path, struct stat *st)
+{
+    if (stat(path, st) != 0)
+        memset(st, 0, sizeof *st);
+}
+
+void data_remember(struct tui_data *d)
+{
+    for (int k = 0; k < 2 && d->path[k]; k++)
+        look_at(d->path[k], &d->seen[k]);
+}
+
+static int is_alike(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void note(struct tui_data *d, const char *text)
+{
+    snprintf(d->note, sizeof d->note, "%.500s", text);
+}
+
+/* Whether anything came into the book's lists. */
+static int take_in(struct tui_data *d)
+{
+    struct ds_error ignored;
+    return book_sift(d->book, &ignored) == 1 ? FOLLOW_TRIALS | FOLLOW_NOTE : FOLLOW_NOTE;
+}
+
+/* Another record lies at a path: everything begins anew. */
+static int begin_anew(struct tui_data *d, const char *why)
+{
+    struct ds_error err;
+    struct book *b = book_open(d, &err);
+    if (!b) {
+        note(d, err.msg);
+        return FOLLOW_NOTE;
+    }
+    book_release(d->book);
+    d->book = b;
+    judged_release(d->judged);
+    judged_release(d->told);
+    d->judged = d->told = NULL;
+    d->since = d->judged_number + 1;
+    d->error[0] = '\0';
+    note(d, why);
+    return FOLLOW_NOTE | FOLLOW_TRIALS;
+}
+
+static int read_again(struct tui_data *d, int k)
+{
+    struct ds_error err;
+    struct ds_record *other;
+    int rc = ds_record_renew(d->book->side[k].record, &other, &err);
+    if (rc < 0) {
+        note(d, err.msg);
+        return FOLLOW_NOTE;
+    }
+    if (rc == 1) {
+        d->note[0] = '\0';
+        return take_in(d);
+    }
+    ds_record_close(other);
+    return begin_anew(d, "replaced by another record");
+}
+
+/* One side: its file before and now. */
+static int changed(struct tui_data *d, int k, const struct stat *was, const struct stat *is,
+                   int now)
+{
+    if (!is->st_ino) {
+        note(d, "deleted: showing what was read before");
+        return FOLLOW_NOTE;
+    }
+    const int same_file = is->st_ino == was->st_ino && is->st_dev == was->st_dev;
+    if (same_file && is->st_size < was->st_size && !now) {
+        note(d, "cut short: showing what was read before");
+        return FOLLOW_NOTE;
+    }
+    if (!d->follow && !now) {
+        note(d, same_file ? "the file has changed: R reads it again"
+                          : "the file was replaced: R reads it again");
+        return FOLLOW_NOTE;
+    }
+    return read_again(d, k);
+}
+
+static int look_for_writer(struct tui_data *d)
+{
+    int live = 0;
+    for (int k = 0; k < 2 && d->path[k]; k++)
+        live |= ds_record_written(d->path[k]);
+    if (live == d->live)
+        return FOLLOW_NOTHING;
+    d->live = live;
+    if (!live && !d->note[0])
+        note(d, "the writer has ended");
+    return FOLLOW_NOTE;
+}
+
+int data_follow(struct tui_data *d, int now)
+{
+    int rc = FOLLOW_NOTHING;
+    if (!d->book) {
+        char before[sizeof d->note];
+        memcpy(before, d->note, sizeof before);
+        data_remember(d);
+        rc = begin_anew(d, "");
+        if (rc == FOLLOW_NOTE && strcmp(before, d->note) == 0)
+            rc = FOLLOW_NOTHING;
+        return rc | look_for_writer(d);
+    }
+    if (now)
+        d->error[0] = '\0';
+    for (int k = 0; k < d->book->n_sides; k++) {
+        struct stat is;
+        look_at(d->path[k], &is);
+        if (!now && is_alike(&is, &d->seen[k]))
+            continue;
+        const struct stat was = d->seen[k];
+        d->seen[k] = is;
+        rc |= changed(d, k, &was, &is, now);
+    }
+    return d->follow ? rc | look_for_writer(d) : rc;
+}

@@ -1,0 +1,184 @@
+/* data_internal.h: what the files data*.c share. Not for others: use data.h.
+ *
+ * Two threads. The worker (data_worker.c) owns books and judgements: every call into dumps/ is its own, but
+ * for the opening of the records before it is started. The screen's thread asks (data.c) and takes over
+ * what came between two drawings. What one hands to the other is finished and never written again; where it
+ * is kept, and what is wanted, stands under one lock. Everything is released by the worker, since it closes
+ * files, or by tui_data_close after it has ended. */
+#ifndef DS_TUI_DATA_INTERNAL_H
+#define DS_TUI_DATA_INTERNAL_H
+
+#include "tui/data.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+/* ---- records: the worker's ------------------------------------------------------------------- */
+
+struct book_side {
+    struct tui_data *data;
+    struct ds_record *record;
+    size_t *use; /* [n_use] the record's trials that are sound so far */
+    size_t n_use;
+    struct ds_source source; /* of those */
+};
+
+/* The records behind one state of the screen, until another record lies at a path. */
+struct book {
+    int refs;
+    int n_sides;
+    struct book_side side[2];
+};
+
+/* A book's trials, compared. */
+struct judged {
+    int refs;
+    uint64_t number; /* grows: results say which one they are of */
+    struct book *book;
+    struct ds_source
+        source; /* that of the analysis: of one record as it was then, or the joined one */
+    struct ds_analysis *analysis; /* NULL: records that cannot be compared */
+    int has_verdict;
+    struct ds_verdict own;
+    int has_diff;
+    struct ds_diff diff;
+};
+
+static inline const struct ds_verdict *judged_verdict(const struct judged *j)
+{
+    return j->has_diff ? &j->diff.verdict : j->has_verdict ? &j->own : NULL;
+}
+
+/* ---- what is asked and answered -------------------------------------------------------------- */
+
+enum { WANT_PAIR = 0, WANT_SITE, WANT_VALUES, WANT_STEPS };
+
+struct want {
+    int what;
+    uint32_t arm, ref, site;
+    uint64_t digest, ref_digest;
+};
+
+struct result {
+    struct judged *from; /* NULL: an error, or nothing of it points there */
+    uint64_t number;     /* of the judgement it was made from */
+    uint64_t bytes;
+    char *error; /* what cannot be had, and why */
+    int what;
+    union {
+        struct tui_pair pair;
+        struct tui_site site;
+        struct tui_values values;
+        struct tui_steps steps;
+    } u;
+    struct ds_site_profile profile;
+    struct ds_launch launch[2];
+    struct result *next; /* in a list of those that go */
+};
+
+struct entry {
+    struct want want;
+    struct result *now, *fresh; /* shown; come since the last turn */
+    uint64_t asked;             /* turn in which it was asked for last */
+    uint64_t queued;            /* order of asking; 0: not in the queue */
+    struct entry *next;
+};
+
+struct snapshot {
+    struct tui_whole whole;
+    struct book *book;
+    struct judged *judged;
+    const struct ds_trial **list;
+    struct ds_trial *trials; /* copies */
+    char error[1536], note[512];
+    uint64_t since; /* judgements before this one are about another record */
+    struct snapshot *next;
+};
+
+struct tui_data {
+    char *path[2];
+    int follow;
+    uint64_t hold;
+    int event[2]; /* pipe */
+    pthread_t thread;
+    int started;
+    atomic_int stop; /* the work at hand is not wanted any more */
+
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* the worker has something to do */
+    struct entry *entries;
+    uint64_t turn, order;
+    struct snapshot *fresh; /* come since the last turn */
+    struct snapshot *gone;  /* to be released */
+    struct result *gone_results;
+    int quit, cancelled, reload;
+    int busy;      /* with one of these */
+    int throttled; /* a verdict is to be made, but not yet */
+    int wants_judged,
+        wants_verdict; /* to be made; the verdict after what was asked for meanwhile */
+    int owed;          /* a turn that tui_data_wait made is still to be drawn */
+    uint64_t latest;   /* number of the newest judgement */
+
+    struct snapshot *shown; /* the screen's thread only */
+    uint64_t generation;
+
+    /* The worker only. */
+    struct book *book;
+    struct judged *judged; /* the newest, which answers */
+    struct judged
+        *told; /* whose verdict is shown: the newest, or the one before while its verdict is made */
+    char error[1536], note[512];
+    int live;
+    int replaced; /* what was asked before is about another record */
+    uint64_t judged_number;
+    struct stat seen[2]; /* st_ino 0: there was no file */
+    uint64_t since;
+    double judged_at, judged_took;
+};
+
+/* data_worker.c */
+void *data_worker(void *data);
+void data_wake(struct tui_data *d); /* the screen: something came; with the lock held or not */
+void result_free(struct result *r);
+void snapshot_free(struct snapshot *s);
+
+/* data_book.c */
+struct book *book_open(struct tui_data *d, struct ds_error *err);
+void book_release(struct book *b);
+/* Leaves out the trials that turned out to be damaged, takes in those that came: 1 if the list changed, -1 no
+ * memory. */
+int book_sift(struct book *b, struct ds_error *err);
+int judged_new(struct tui_data *d, struct book *b, struct judged **out, struct ds_error *err);
+int judged_verdict_make(struct judged *j, struct ds_error *err);
+void judged_release(struct judged *j);
+/* Frees the tables behind a verdict that is only shown. */
+void judged_settle(struct judged *j);
+struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err);
+
+/* data_follow.c */
+enum { FOLLOW_NOTHING = 0, FOLLOW_NOTE = 1, FOLLOW_TRIALS = 2 };
+/* Looks whether the files have changed, and reads them again if they are followed, or `now`. NOTE: there is
+ * something to say; TRIALS: something to judge. */
+int data_follow(struct tui_data *d, int now);
+/* What the files are like before they are opened. */
+void data_remember(struct tui_data *d);
+
+/* data_pair.c, data_site.c, data_steps.c: 0 or -1. */
+int make_pair(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+int make_site(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+int make_steps(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+int make_values(const struct book *b, const struct want *w, struct result *out,
+                struct ds_error *err);
+/* The graver of two labels, for a site's rows. */
+int graver_label(int a, int b);
+/* Number of a row key among the analysis' rows; SIZE_MAX: not there. */
+size_t find_row(const struct ds_analysis *a, const struct ds_row *r, size_t guess);
+/* Dumped bytes of an arm's row (or of the other side, where two records are compared). */
+int blob_of(const struct book *b, uint32_t arm, uint64_t digest, struct ds_blob *out,
+            struct ds_error *err);
+int is_dumped(const struct book *b, uint64_t digest);
+
+#endif

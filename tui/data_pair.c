@@ -1,0 +1,311 @@
+/* data_pair.c: every site of one arm against another: labels from the analysis, sizes from the probes' entries.
+ * Runs in the worker's thread. */
+#include "tui/data_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double JUMP = 8; /* times the relative rms of the layer before */
+
+int graver_label(int a, int b)
+{
+    static const uint8_t gravity[] = {
+        [DS_LABEL_ABSENT] = 0,    [DS_LABEL_SAME] = 1,    [DS_LABEL_HEALED] = 2,
+        [DS_LABEL_INHERITED] = 3, [DS_LABEL_UNKNOWN] = 4, [DS_LABEL_ORIGIN] = 5,
+        [DS_LABEL_UNSTABLE] = 6,
+    };
+    return gravity[a] >= gravity[b] ? a : b;
+}
+
+static int key_cmp(const struct ds_row_key *a, const struct ds_row *b)
+{
+    if (a->request != b->request)
+        return a->request < b->request ? -1 : 1;
+    if (a->position != b->position)
+        return a->position < b->position ? -1 : 1;
+    return (a->occurrence > b->occurrence) - (a->occurrence < b->occurrence);
+}
+
+size_t find_row(const struct ds_analysis *a, const struct ds_row *r, size_t guess)
+{
+    size_t low = 0, high = ds_analysis_rows(a);
+    if (guess < high && key_cmp(ds_analysis_row(a, guess), r) == 0)
+        return guess;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int c = key_cmp(ds_analysis_row(a, middle), r);
+        if (c == 0)
+            return middle;
+        if (c < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return SIZE_MAX;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+struct size {
+    size_t trial; /* 1 + the number of the trial whose entries count */
+    double diff_sq, ref_sq;
+};
+
+struct pair_work {
+    struct judged *j;
+    const struct want *w;
+    size_t n_sites, n_rows;
+    const uint8_t *labels;
+    struct tui_site_sum *sites;
+    struct size *sizes;
+};
+
+static int is_drift(int label)
+{
+    return label == DS_LABEL_ORIGIN || label == DS_LABEL_INHERITED || label == DS_LABEL_UNKNOWN;
+}
+
+/* Entries that are of this comparison: of the digests that are compared, not of some other repeat's. */
+static int is_of_pair(const struct pair_work *p, const struct ds_drift *x, size_t row)
+{
+    const struct ds_analysis *a = p->j->analysis;
+    const int label = p->labels[x->site * p->n_rows + row];
+    uint64_t mine, ref;
+    if (p->w->arm == p->w->ref)
+        return is_drift(label) || label == DS_LABEL_UNSTABLE;
+    return is_drift(label) && ds_analysis_digest(a, p->w->arm, x->site, row, &mine) &&
+           ds_analysis_digest(a, p->w->ref, x->site, row, &ref) && x->digest == mine &&
+           x->ref_digest == ref;
+}
+
+static double relative_of(const struct size *z)
+{
+    if (z->ref_sq > 0)
+        return sqrt(z->diff_sq / z->ref_sq);
+    return z->diff_sq > 0 ? HUGE_VAL : 0;
+}
+
+/* Adds the entries of one trial at the sites that no earlier trial has any of. */
+static void add_trial(const struct pair_work *p, const struct ds_trial_data *t, size_t number)
+{
+    size_t row = SIZE_MAX;
+    for (size_t i = 0; i < t->n_drifts; i++) {
+        const struct ds_drift *x = &t->drifts[i];
+        if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
+            continue;
+        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        if (row == SIZE_MAX || !is_of_pair(p, x, row))
+            continue;
+        struct size *z = &p->sizes[x->site];
+        struct tui_site_sum *s = &p->sites[x->site];
+        if (z->trial && z->trial != number + 1)
+            continue;
+        z->trial = number + 1;
+        z->diff_sq += x->diff_sq;
+        z->ref_sq += x->ref_sq;
+        s->sized++;
+        s->elements += x->elements;
+        s->max_ulp = x->max_ulp != UINT64_MAX && x->max_ulp > s->max_ulp ? x->max_ulp : s->max_ulp;
+        s->max_abs = !(x->max_abs <= s->max_abs) ? x->max_abs : s->max_abs;
+    }
+}
+
+static int add_sizes(const struct pair_work *p, struct ds_error *err)
+{
+    const struct ds_source *s = &p->j->source;
+    for (size_t i = 0; i < s->n_trials; i++) {
+        const struct ds_trial *info = s->info(s->ctx, i);
+        if (!info || info->arm != p->w->arm || info->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *t = s->get(s->ctx, i, err);
+        if (!t)
+            return -1;
+        add_trial(p, t, i);
+    }
+    for (size_t k = 0; k < p->n_sites; k++)
+        p->sites[k].relative_rms = relative_of(&p->sizes[k]);
+    return 0;
+}
+
+/* What each site adds on equal inputs: entries of the heal trial at rows that are origins there. */
+static int add_healed(const struct pair_work *p, const uint8_t *healed, struct ds_error *err)
+{
+    const struct ds_source *s = &p->j->source;
+    size_t i = 0;
+    for (; healed && i < s->n_trials; i++) {
+        const struct ds_trial *info = s->info(s->ctx, i);
+        if (info && info->pass == DS_PASS_HEAL && info->arm == p->w->arm &&
+            info->healed_to == p->w->ref)
+            break;
+    }
+    for (size_t k = 0; k < p->n_sites; k++)
+        p->sites[k].added_relative_rms = healed && i < s->n_trials ? 0 : NAN;
+    if (!healed || i == s->n_trials)
+        return 0;
+    const struct ds_trial_data *t = s->get(s->ctx, i, err);
+    if (!t)
+        return -1;
+    memset(p->sizes, 0, p->n_sites * sizeof *p->sizes);
+    size_t row = SIZE_MAX;
+    for (size_t k = 0; k < t->n_drifts; k++) {
+        const struct ds_drift *x = &t->drifts[k];
+        if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
+            continue;
+        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        if (row == SIZE_MAX || healed[x->site * p->n_rows + row] != DS_LABEL_ORIGIN)
+            continue;
+        p->sizes[x->site].diff_sq += x->diff_sq;
+        p->sizes[x->site].ref_sq += x->ref_sq;
+        if (x->max_ulp != UINT64_MAX && x->max_ulp > p->sites[x->site].added_max_ulp)
+            p->sites[x->site].added_max_ulp = x->max_ulp;
+    }
+    for (size_t k = 0; k < p->n_sites; k++)
+        p->sites[k].added_relative_rms = relative_of(&p->sizes[k]);
+    return 0;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+static void count_labels(const struct pair_work *p, const uint8_t *healed)
+{
+    for (size_t site = 0; site < p->n_sites; site++) {
+        struct tui_site_sum *s = &p->sites[site];
+        for (size_t i = 0; i < p->n_rows; i++) {
+            const int label = p->labels[site * p->n_rows + i];
+            s->drift[label]++;
+            s->compared += label != DS_LABEL_ABSENT;
+            s->label = graver_label(s->label, label);
+            if (healed)
+                s->healed_label = graver_label(s->healed_label, healed[site * p->n_rows + i]);
+        }
+    }
+}
+
+enum { BAD = 1, REF_BAD = 2 };
+
+/* Rows with NaN or Inf of one arm's first trial, as its probes saw them. */
+static void mark_watched(const struct pair_work *p, uint32_t arm, uint8_t flag, uint8_t *bad)
+{
+    const struct ds_trial_data *t = ds_analysis_trial(p->j->analysis, arm);
+    for (size_t i = 0; t && i < t->n_nonfinites; i++) {
+        const struct ds_nonfinite *x = &t->nonfinites[i];
+        if (x->site >= p->n_sites || x->row >= t->n_rows)
+            continue;
+        size_t row = find_row(p->j->analysis, &t->rows[x->row], 0);
+        if (row != SIZE_MAX)
+            bad[x->site * p->n_rows + row] |= flag;
+    }
+}
+
+static void mark_sized(const struct pair_work *p, uint8_t *bad)
+{
+    const struct ds_trial_data *t = ds_analysis_trial(p->j->analysis, p->w->arm);
+    size_t row = SIZE_MAX;
+    for (size_t i = 0; t && i < t->n_drifts; i++) {
+        const struct ds_drift *x = &t->drifts[i];
+        if (x->site >= p->n_sites || x->row >= t->n_rows || x->ref_arm != p->w->ref ||
+            !(x->nonfinite || x->ref_nonfinite))
+            continue;
+        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        if (row == SIZE_MAX)
+            continue;
+        bad[x->site * p->n_rows + row] |=
+            (uint8_t)((x->nonfinite ? BAD : 0) | (x->ref_nonfinite ? REF_BAD : 0));
+    }
+}
+
+/* The probes watch rows that nothing equals: what equals a row with NaN has one, too. */
+static void count_nonfinite(const struct pair_work *p, uint8_t *bad)
+{
+    mark_watched(p, p->w->arm, BAD, bad);
+    mark_watched(p, p->w->ref, REF_BAD, bad);
+    mark_sized(p, bad);
+    for (size_t cell = 0; cell < p->n_sites * p->n_rows; cell++) {
+        if (!bad[cell])
+            continue;
+        const int label = p->labels[cell];
+        if (label == DS_LABEL_SAME || label == DS_LABEL_HEALED)
+            bad[cell] = BAD | REF_BAD;
+        p->sites[cell / p->n_rows].nonfinite += bad[cell] & BAD;
+        p->sites[cell / p->n_rows].ref_nonfinite += (bad[cell] & REF_BAD) != 0;
+    }
+}
+
+/* ---- jumps ----------------------------------------------------------------------------------- */
+
+/* A site is held against the one of the same stage and part in the layer before. Sites are in execution
+ * order, so that one is the last seen of its name. */
+static int find_jumps(const struct pair_work *p, struct ds_error *err)
+{
+    const struct ds_header *h = p->j->source.header;
+    size_t *first = ds_calloc(p->n_sites, sizeof *first, "stages", err), stages = 0;
+    size_t *last = first ? ds_calloc(p->n_sites, sizeof *last, "stages", err) : NULL;
+    for (size_t s = 0; last && s < p->n_sites; s++) {
+        const struct ds_site *x = &h->sites[s];
+        size_t k = 0;
+        while (k < stages && (strcmp(h->sites[first[k]].stage, x->stage) != 0 ||
+                              strcmp(h->sites[first[k]].part, x->part) != 0))
+            k++;
+        if (k == stages) {
+            first[stages++] = s;
+        } else {
+            const struct tui_site_sum *was = &p->sites[last[k]];
+            p->sites[s].jump = h->sites[last[k]].layer + 1 == x->layer && was->sized &&
+                               p->sites[s].sized && was->relative_rms > 0 &&
+                               p->sites[s].relative_rms >= JUMP * was->relative_rms;
+        }
+        last[k] = s;
+    }
+    free(first);
+    free(last);
+    return last ? 0 : -1;
+}
+
+/* ---- the pair -------------------------------------------------------------------------------- */
+
+static int copy_keys(const struct ds_analysis *a, const struct ds_row_key **out,
+                     struct ds_error *err)
+{
+    size_t n = ds_analysis_rows(a);
+    struct ds_row_key *keys = ds_calloc(n, sizeof *keys, "rows", err);
+    for (size_t i = 0; keys && i < n; i++)
+        keys[i] = *ds_analysis_row(a, i);
+    *out = keys;
+    return keys ? 0 : -1;
+}
+
+int make_pair(struct judged *j, const struct want *w, struct result *out, struct ds_error *err)
+{
+    struct tui_pair *pair = &out->u.pair;
+    struct pair_work p = {.j = j,
+                          .w = w,
+                          .n_sites = j->source.header->n_sites,
+                          .n_rows = ds_analysis_rows(j->analysis)};
+    uint8_t *labels = NULL, *healed = NULL, *bad = NULL;
+    *pair =
+        (struct tui_pair){.arm = w->arm, .ref = w->ref, .n_sites = p.n_sites, .n_rows = p.n_rows};
+    int rc = ds_analysis_labels(j->analysis, w->arm, w->ref, &labels, err);
+    pair->labels = p.labels = labels;
+    rc = rc == 0 && ds_analysis_healed(j->analysis, w->arm, w->ref, &healed, err) < 0 ? -1 : rc;
+    pair->healed = healed;
+    if (rc != 0 || copy_keys(j->analysis, &pair->keys, err) != 0 ||
+        !(p.sites = ds_calloc(p.n_sites, sizeof *p.sites, "sites", err)))
+        return -1;
+    pair->sites = p.sites;
+    p.sizes = ds_calloc(p.n_sites, sizeof *p.sizes, "sites", err);
+    bad = p.sizes ? ds_calloc(p.n_sites * p.n_rows, 1, "rows", err) : NULL;
+    rc = bad ? 0 : -1;
+    if (rc == 0) {
+        count_labels(&p, healed);
+        count_nonfinite(&p, bad);
+        rc = add_sizes(&p, err);
+    }
+    rc = rc == 0 ? add_healed(&p, healed, err) : rc;
+    rc = rc == 0 ? find_jumps(&p, err) : rc;
+    free(p.sizes);
+    free(bad);
+    out->bytes =
+        p.n_sites * (p.n_rows * (healed ? 2 : 1) + sizeof *p.sites) + p.n_rows * sizeof *pair->keys;
+    return rc;
+}

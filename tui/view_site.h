@@ -1,0 +1,94 @@
+/* view_site.h: what the files of the view Site share. */
+#ifndef DS_TUI_VIEW_SITE_H
+#define DS_TUI_VIEW_SITE_H
+
+#include "tui/view.h"
+
+/* The table's sections, in this order; one without lines is not there. */
+enum site_part {
+    SITE_ROWS = 0,
+    SITE_LAUNCH, /* both sides field by field */
+    SITE_INPUTS,
+    SITE_HEADS,
+    SITE_CHANNELS,
+    SITE_POSITIONS,
+    SITE_PARTS
+};
+/* Columns before and behind those of the arms. */
+enum {
+    SITE_KEY = 0,
+    SITE_KIND,
+    SITE_STEP,
+    SITE_LABEL,
+    SITE_SIZE, /* in the metric of the place */
+    SITE_BAR,
+    SITE_ARMS,                    /* the first arm's */
+    SITE_OTHERS = 3,              /* the other metrics */
+    SITE_BEHIND = SITE_OTHERS + 2 /* and both digests */
+};
+enum { SITE_HEAD = UINT32_MAX, SITE_FOLDED = UINT32_MAX - 1 }; /* of site_line.index */
+struct site_line {
+    uint32_t part,
+        index; /* SITE_HEAD: the section's heading; SITE_FOLDED: what stands for its lines */
+};
+struct site_own {
+    /* Asked anew before each use; NULL: not there (yet). */
+    const struct tui_site *site;
+    const struct tui_pair *pair;
+    const struct ds_header *h;
+    const struct tui_whole *whole;
+
+    struct tui_place at; /* what lines and names are made for */
+    int ascii;
+    struct site_line *lines;
+    size_t n_lines;
+    size_t count[SITE_PARTS]; /* lines that a section has, folded or not */
+    size_t first[SITE_PARTS]; /* where its lines begin; its heading stands before them */
+    uint8_t folded[SITE_PARTS];
+    uint32_t *rows; /* numbers of the rows that any arm has here */
+    size_t n_rows, n_drift;
+    uint8_t *jump; /* [n_rows] */
+    double most[SITE_PARTS];
+    struct tui_column *columns;
+    size_t n_columns, n_arms;
+    char (*arm_name)[24];
+    struct ds_report_launch_field
+        field[DS_REPORT_LAUNCH_FIELDS]; /* texts of the reference, of this side */
+    size_t n_fields;
+    char order[400]; /* the command that measures the tree; "": the op adds nothing up */
+};
+
+/* Fills lines, columns and counts from own->site. -1: no memory. */
+int site_lines_make(struct site_own *o, int columns, struct ds_error *err);
+void site_lines_free(struct site_own *o);
+void site_source(struct site_own *o, struct tui_source *out);
+/* The line of a row (number of its key); SIZE_MAX: none. */
+size_t site_line_of(const struct site_own *o, size_t row);
+/* The row that a line is about; for parts of a profile the first drifting one that can be, best with values. */
+size_t site_row_of(const struct site_own *o, size_t line);
+
+/* One size of a drifting row in a metric. */
+double site_drift_size(const struct ds_drift *d, int metric);
+void site_size_text(double size, int metric, char *out, size_t n);
+
+/* Lines above the table; `most` of them. */
+int site_head_make(struct tui_view *v, const struct site_own *o, int most);
+/* Launch fields and the command that measures the tree. */
+void site_launch_make(struct site_own *o, const struct tui_context *c);
+void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                struct tui_rect r);
+
+/* What the sides are called: "A" and "B" of two records, else "reference" and "this". */
+const char *tui_side_name(const struct tui_whole *w, int side);
+
+/* ---- shared with Tensor and Tokens ----------------------------------------------------------- */
+
+/* The command line that shows a site of the place in text; nothing where the record has no path. */
+void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out);
+/* The same stage and part in the next (1) or previous (-1) layer. 0, or -1 with a message. */
+int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t *out,
+                    struct ds_error *err);
+/* "3 q_proj", "0 kv_write/k". */
+void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n);
+
+#endif

@@ -1,0 +1,283 @@
+/* view_site_head.c: Site in words: the finding above the table, the launches, the command that measures the tree. The
+ * words themselves are report/'s. */
+#include "tui/view_site.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+const char *tui_side_name(const struct tui_whole *w, int side)
+{
+    static const char *const names[2][2] = {{"reference", "this"}, {"A", "B"}};
+    return names[w->diff != NULL][side != 0];
+}
+
+void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n)
+{
+    if (site >= h->n_sites) {
+        snprintf(out, n, "?");
+        return;
+    }
+    const struct ds_site *s = &h->sites[site];
+    snprintf(out, n, "%d %s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+}
+
+int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t *out,
+                    struct ds_error *err)
+{
+    if (site >= h->n_sites)
+        return ds_fail(err, "there is no such site");
+    const struct ds_site *s = &h->sites[site];
+    int found = 0;
+    for (size_t i = 0; i < h->n_sites; i++) {
+        const struct ds_site *x = &h->sites[i];
+        if (strcmp(x->stage, s->stage) != 0 || strcmp(x->part, s->part) != 0 ||
+            (step > 0 ? x->layer <= s->layer : x->layer >= s->layer))
+            continue;
+        /* The nearest layer; forward the first of them, back the last. */
+        if (!found || step < 0 || x->layer < h->sites[*out].layer)
+            *out = (uint32_t)i;
+        found = 1;
+    }
+    return found ? 0
+                 : ds_fail(err, "no layer %s %d has %s%s%s", step > 0 ? "after" : "before",
+                           s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* A site as the options of the program take it. */
+static void add_site(const struct ds_header *h, uint32_t site, struct ds_buf *out)
+{
+    struct ds_buf text = {0};
+    const struct ds_site *s = &h->sites[site];
+    ds_buf_printf(&text, "%d,%s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+    ds_buf_quote(out, text.data ? text.data : "");
+    out->failed |= text.failed;
+    ds_buf_free(&text);
+}
+
+static void add_paths(const struct ds_report *r, int first, int both, struct ds_buf *out)
+{
+    ds_buf_quote(out, first ? r->path_b : r->path);
+    if (both) {
+        ds_buf_puts(out, " ");
+        ds_buf_quote(out, first ? r->path : r->path_b);
+    }
+}
+
+/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff` shows, two arms of
+ * one record what `show` does; an arm of one and another arm of the other is shown by nothing. */
+void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out)
+{
+    const struct ds_report *r = &c->whole->report;
+    const struct ds_header *h = c->whole->header;
+    uint32_t arm = c->place->arm, ref = c->place->ref;
+    int pair = r->path_b && arm / 2 == ref / 2 && arm != ref;
+    if (!r->path || !h || site >= h->n_sites || arm >= h->n_arms || ref >= h->n_arms ||
+        (r->path_b && !pair && arm % 2 != ref % 2))
+        return;
+    ds_report_command(r->caller, pair ? "diff" : "show", NULL, out);
+    add_paths(r, r->path_b && (pair ? ref : arm) % 2, pair, out);
+    ds_buf_puts(out, " --site ");
+    add_site(h, site, out);
+    ds_buf_printf(out, " --arm %" PRIu32, ds_report_own_arm(r, arm));
+    if (!pair)
+        ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+static const char *factor_value(const struct ds_header *h, uint32_t arm, const char *factor)
+{
+    for (size_t f = 0; f < h->n_factors && arm < h->n_arms; f++)
+        if (strcmp(h->factors[f], factor) == 0)
+            return h->arms[arm].values[f];
+    return NULL;
+}
+
+/* Elements that one sum of a matmul has: the width of what its rows read. */
+static uint32_t read_width(const struct site_own *o)
+{
+    for (size_t i = 0; i < o->site->n_inputs; i++)
+        if (o->site->inputs[i].edge == DS_EDGE_ROW && o->site->inputs[i].site < o->h->n_sites)
+            return o->h->sites[o->site->inputs[i].site].width;
+    return 0;
+}
+
+/* The row whose calls the launches are of: the first drifting one, else the first. */
+static const struct ds_row *called_row(const struct site_own *o)
+{
+    for (size_t i = 0; i < o->n_rows; i++)
+        if (o->site->labels[o->rows[i]] >= DS_LABEL_ORIGIN)
+            return &o->site->facts[o->rows[i]].row;
+    return o->n_rows ? &o->site->facts[o->rows[0]].row : NULL;
+}
+
+/* 1: an order is measured of this op, and its sizes are added; 0: it adds nothing up. */
+static int add_shape(const struct site_own *o, const struct ds_site *s, const struct ds_row *row,
+                     struct ds_buf *out)
+{
+    const struct ds_header *h = o->h;
+    uint32_t k = read_width(o);
+    if (strcmp(s->op, "matmul") == 0) {
+        if (s->width && k)
+            ds_buf_printf(out, " --shape n=%" PRIu32 ",k=%" PRIu32, s->width, k);
+    } else if (strcmp(s->op, "rmsnorm") == 0 || strcmp(s->op, "softmax") == 0) {
+        uint32_t heads = ds_site_heads(h, o->site->site);
+        if (s->width)
+            ds_buf_printf(out, " --shape width=%" PRIu32, heads ? s->width / heads : s->width);
+    } else if (strcmp(s->op, "attention") == 0) {
+        if (h->n_heads > 0 && h->n_kv_heads > 0 && h->head_dim > 0)
+            ds_buf_printf(out, " --shape heads=%d,kv_heads=%d,head_dim=%d", h->n_heads,
+                          h->n_kv_heads, h->head_dim);
+        if (row && row->kv_len > 0)
+            ds_buf_printf(out, " --kv %d", row->kv_len);
+        if (row && row->q_len > 1 && row->q_len <= row->kv_len)
+            ds_buf_printf(out, " --qlen %d", row->q_len);
+    } else if (strcmp(s->op, "allreduce") == 0) {
+        if (s->width && o->site->n_inputs > 1)
+            ds_buf_printf(out, " --shape width=%" PRIu32 ",ranks=%zu", s->width, o->site->n_inputs);
+    } else {
+        return strcmp(s->op, "combine") == 0;
+    }
+    return 1;
+}
+
+static void make_order(struct site_own *o, const struct tui_context *c)
+{
+    const struct ds_launch *l = o->site->launch, *ref = o->site->ref_launch;
+    const struct ds_site *s = &o->h->sites[o->site->site];
+    struct ds_buf shape = {0}, b = {0}, name = {0};
+    o->order[0] = '\0';
+    if (l && strcmp(l->op, s->op) == 0 && add_shape(o, s, called_row(o), &shape)) {
+        const char *threads = factor_value(o->h, o->at.arm, "threads");
+        ds_report_command(c->whole->report.caller, "order",
+                          shape.len && strstr(shape.data, "--shape") ? "" : o->h->model_name, &b);
+        ds_buf_printf(&name, "%s/%s", l->op, l->variant);
+        ds_buf_quote(&b, name.data ? name.data : "");
+        ds_buf_add(&b, shape.data ? shape.data : "", shape.len);
+        if (strcmp(s->op, "attention") != 0 && l->rows > 0) {
+            ds_buf_printf(&b, " --rows %d", l->rows);
+            if (ref && ref->rows > 0 && ref->rows != l->rows &&
+                strcmp(ref->variant, l->variant) == 0)
+                ds_buf_printf(&b, ",%d", ref->rows);
+        }
+        if (threads && strcmp(threads, "1") != 0) {
+            ds_buf_puts(&b, " --threads ");
+            ds_buf_quote(&b, threads);
+        }
+        if (b.data && !b.failed && b.len < sizeof o->order)
+            memcpy(o->order, b.data, b.len + 1);
+    }
+    ds_buf_free(&shape);
+    ds_buf_free(&name);
+    ds_buf_free(&b);
+}
+
+void site_launch_make(struct site_own *o, const struct tui_context *c)
+{
+    const struct tui_site *s = o->site;
+    o->n_fields = s->launch || s->ref_launch
+                      ? ds_report_launch_fields(s->ref_launch, s->launch, o->field)
+                      : 0;
+    make_order(o, c);
+}
+
+/* ---- the head -------------------------------------------------------------------------------- */
+
+struct head { /* lines, the most telling first, so that a small screen has them */
+    struct tui_view *v;
+    int n, most;
+};
+
+/* A text of one line or more, each a head line. Texts of report/ are escaped already; nothing else gets
+ * here. */
+static void put(struct head *h, int role, const struct ds_buf *b)
+{
+    const char *at = b->data ? b->data : "";
+    while (*at && h->n < h->most) {
+        size_t n = strcspn(at, "\n"), lead = strspn(at, " ");
+        lead = lead < n ? lead : n;
+        if (n > lead)
+            tui_view_head(h->v, h->n++, role, "%.*s", (int)(n - lead < 511 ? n - lead : 511),
+                          at + lead);
+        at += n + (at[n] == '\n');
+    }
+}
+
+static void add_kind(const struct ds_finding *f, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s; ", ds_label_name(f->label));
+    ds_report_kind(f, "", out);
+}
+
+/* What the site does on equal inputs, where a heal trial tells. */
+static void add_healed(const struct site_own *o, struct ds_buf *out)
+{
+    if (!o->pair || !o->pair->healed || o->site->site >= o->pair->n_sites)
+        return;
+    const struct tui_site_sum *s = &o->pair->sites[o->site->site];
+    if (s->healed_label == DS_LABEL_ABSENT)
+        return;
+    ds_buf_printf(out, "on equal inputs: %s", ds_label_name(s->healed_label));
+    if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
+        ds_buf_printf(out, ", adds up to %" PRIu64 " ULP, relative rms %.3g", s->added_max_ulp,
+                      s->added_relative_rms);
+    ds_buf_puts(out, "\n");
+}
+
+static void add_same(const struct site_own *o, struct ds_buf *out)
+{
+    size_t by[DS_LABEL_UNSTABLE + 1] = {0}, both = 0;
+    for (size_t i = 0; i < o->n_rows; i++) {
+        size_t row = o->rows[i];
+        by[o->site->labels[row] <= DS_LABEL_UNSTABLE ? o->site->labels[row] : 0]++;
+        both += o->site->facts[row].has && o->site->facts[row].ref_has;
+    }
+    if (o->n_rows == 0)
+        ds_buf_puts(out, "no arm has a row of this site");
+    else if (by[DS_LABEL_SAME] + by[DS_LABEL_HEALED] == 0)
+        ds_buf_puts(out, both ? "no row is compared: other tokens were fed before them"
+                              : "no row is recorded on both sides: nothing to compare");
+    else
+        ds_buf_printf(out, "no row differs: %zu same, %zu healed (an input differs)",
+                      by[DS_LABEL_SAME], by[DS_LABEL_HEALED]);
+    if (by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
+        ds_buf_printf(out, ", %zu not compared", by[DS_LABEL_ABSENT]);
+    ds_buf_puts(out, "\n");
+}
+
+int site_head_make(struct tui_view *v, const struct site_own *o, int most)
+{
+    struct ds_buf b[5] = {{0}};
+    const struct ds_finding *f = &o->site->profile->at;
+    struct head h = {v, 0, most};
+    int lines = 0;
+    if (f->found) {
+        add_kind(f, &b[0]);
+        ds_report_size(&o->whole->report, f, "", &b[1]);
+        ds_report_where(f, "", &b[2]);
+    } else {
+        add_same(o, &b[0]);
+    }
+    add_healed(o, &b[3]);
+    if (f->found && ds_report_launch_difference(o->site->launch, o->site->ref_launch, &b[4]))
+        ds_buf_puts(&b[4], "\n");
+    for (size_t i = 0; i < 5; i++)
+        for (const char *p = b[i].data; p && *p; p++)
+            lines += *p == '\n';
+    int rc = tui_view_heads(v, lines < most ? lines : most);
+    for (size_t i = 0; i < 5; i++) {
+        if (rc == 0)
+            put(&h,
+                i == 0 && f->found ? tui_label_role(f->label)
+                : i                ? TUI_PLAIN
+                                   : TUI_SAME,
+                &b[i]);
+        ds_buf_free(&b[i]);
+    }
+    return rc;
+}

@@ -1,0 +1,307 @@
+/* view_tensor.c: Tensor: one row of a site on both sides, element by element. view_tensor_cells.c is its table,
+ * view_tensor_panel.c the histogram. */
+#include "tui/view_tensor.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "tui/number.h"
+#include "tui/view_site.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static struct tensor_own *own(const struct tui_view *v)
+{
+    return v->own;
+}
+
+static const struct tui_row_fact *fact(const struct tensor_own *o, const struct tui_place *p)
+{
+    return o->site && p->row < o->site->n_rows ? &o->site->facts[p->row] : NULL;
+}
+
+/* Pointers of the data live until the next turn only: they are asked for anew before each use. */
+static void refresh(const struct tui_view *v, const struct tui_context *c, const char **error)
+{
+    struct tensor_own *o = own(v);
+    const struct tui_place *p = c->place;
+    const struct ds_header *h = c->whole->header;
+    const struct tui_row_fact *f;
+    o->whole = c->whole;
+    o->h = h;
+    o->values = NULL;
+    o->site =
+        h && p->site < h->n_sites ? tui_data_site(c->data, p->arm, p->ref, p->site, error) : NULL;
+    if ((f = fact(o, p)) && (f->dumped || f->ref_dumped))
+        o->values = tui_data_values(c->data, p->arm, p->ref, f->has ? f->digest : 0,
+                                    f->ref_has ? f->ref_digest : 0, error);
+}
+
+/* The elements that a side really has bytes for. */
+static void look_at(struct tensor_own *o, int side, const struct ds_blob *b)
+{
+    o->dtype[side] = -1;
+    o->n[side] = 0;
+    int dtype = b->data ? ds_dtype_parse(b->dtype) : -1;
+    if (dtype < 0)
+        return;
+    o->dtype[side] = dtype;
+    o->n[side] = b->bytes / ds_dtype_size(dtype);
+    if (b->elements < o->n[side])
+        o->n[side] = b->elements;
+}
+
+/* 1 a line differs, 0 not: numbers, places and formats are those that were made before. */
+static int is_made(const struct tui_view *v, const struct tui_context *c)
+{
+    const struct tensor_own *o = own(v);
+    const struct tui_place *a = &o->at, *p = c->place;
+    return v->seen == c->whole->generation && a->arm == p->arm && a->ref == p->ref &&
+           a->site == p->site && a->row == p->row && a->metric == p->metric &&
+           a->number == p->number && o->ascii == c->ascii;
+}
+
+static int make(struct tui_view *v, const struct tui_context *c, struct ds_error *err)
+{
+    struct tensor_own *o = own(v);
+    struct tui_source source;
+    uint32_t width = o->h->sites[c->place->site].width;
+    o->at = *c->place;
+    o->ascii = c->ascii;
+    look_at(o, TENSOR_REF, &o->values->ref);
+    look_at(o, TENSOR_MINE, &o->values->mine);
+    o->comparable = o->dtype[0] >= 0 && o->dtype[0] == o->dtype[1];
+    o->heads = tensor_elements(o) == width ? ds_site_heads(o->h, c->place->site) : 0;
+    o->head_dim = o->heads ? width / o->heads : 0;
+    tensor_count(o);
+    tensor_source(o, &source);
+    return tui_table_source(&v->table, &source, err);
+}
+
+static const char *option(const struct ds_header *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, name) == 0)
+            return h->options[i].value;
+    return NULL;
+}
+
+/* Which option keeps what is not here. */
+static void tell_missing(const struct tensor_own *o, const struct tui_place *p, char why[256])
+{
+    const struct ds_row_key *k = &o->site->keys[p->row];
+    const struct tui_row_fact *f = fact(o, p);
+    const char *rows = option(o->h, "dump_rows");
+    if (!f->has && !f->ref_has)
+        snprintf(why, 256, "request %d, position %d: no side has this row here", k->request,
+                 k->position);
+    else
+        snprintf(why, 256,
+                 "request %d, position %d: its values are on neither side; run with --dump all "
+                 "--dump-rows N keeps N rows of a site (%s%.20s)",
+                 k->request, k->position, rows ? "here: " : "none here", rows ? rows : "");
+}
+
+static int nothing(struct tui_view *v, const struct tui_context *c, int state)
+{
+    struct tensor_own *o = own(v);
+    struct tui_source none = {.name = "elements"};
+    struct ds_error err;
+    if (o) {
+        o->values = NULL;
+        o->n[0] = o->n[1] = 0;
+    }
+    v->seen = 0;
+    v->at = *c->place;
+    tui_table_source(&v->table, &none, &err);
+    tui_view_heads(v, 0);
+    return state;
+}
+
+static int make_head(struct tui_view *v, const struct tui_context *c)
+{
+    const struct tensor_own *o = own(v);
+    const struct tui_row_fact *f = fact(o, c->place);
+    const struct ds_row_key *k = &o->site->keys[c->place->row];
+    int label = o->site->labels[c->place->row];
+    char abs[32];
+    tui_size_text(o->max_abs, abs, sizeof abs);
+    if (tui_view_heads(v, 1) != 0)
+        return -1;
+    struct ds_buf b = {0};
+    ds_buf_printf(&b, "request %d, position %d, %s row: %s; ", k->request, k->position,
+                  ds_row_kind_name(f->row.kind), ds_label_name(label));
+    if (o->dtype[0] < 0 || o->dtype[1] < 0)
+        ds_buf_printf(&b, "the values of %s are not dumped (run --dump all has both sides)",
+                      tui_side_name(o->whole, o->dtype[0] < 0 ? 0 : 1));
+    else if (!o->comparable)
+        ds_buf_printf(&b, "stored as %s and %s: not compared", ds_dtype_name(o->dtype[0]),
+                      ds_dtype_name(o->dtype[1]));
+    else if (o->differ == 0)
+        ds_buf_printf(&b, "all %zu elements (%s) have equal bits", tensor_elements(o),
+                      ds_dtype_name(o->dtype[0]));
+    else
+        ds_buf_printf(&b, "%zu of %zu elements (%s) differ, max %" PRIu64 " %s, max abs %s%s",
+                      o->differ, tensor_elements(o), ds_dtype_name(o->dtype[0]), o->max_ulp,
+                      o->dtype[0] == DS_I32 ? "apart" : "ULP", abs,
+                      o->bins[TENSOR_NAN] ? ", NaN on a side" : "");
+    if (o->n[0] != o->n[1] && o->dtype[0] >= 0 && o->dtype[1] >= 0)
+        ds_buf_printf(&b, "; lengths %zu and %zu", o->n[0], o->n[1]);
+    tui_view_head(v, 0, tui_label_role(label), "%s", b.data ? b.data : "");
+    ds_buf_free(&b);
+    return 0;
+}
+
+static int load(struct tui_view *v, const struct tui_context *c, char why[256])
+{
+    const char *error = NULL;
+    struct ds_error err = {"", ""};
+    why[0] = '\0';
+    if (!v->own && !(v->own = ds_calloc(1, sizeof(struct tensor_own), "the view", &err))) {
+        snprintf(why, 256, "out of memory");
+        return TUI_EMPTY;
+    }
+    struct tensor_own *o = own(v);
+    refresh(v, c, &error);
+    const struct tui_row_fact *f = fact(o, c->place);
+    if (!o->values && (error || !o->h || c->place->site >= o->h->n_sites)) {
+        snprintf(why, 256, "%.255s", error ? error : "the record has no such site");
+        return nothing(v, c, TUI_EMPTY);
+    }
+    if (!o->site || (f && !o->values && (f->dumped || f->ref_dumped))) {
+        tui_view_heads(v, 0);
+        return TUI_WAITING;
+    }
+    if (!f) {
+        snprintf(why, 256, "the site has no such row");
+        return nothing(v, c, TUI_EMPTY);
+    }
+    if (!o->values) {
+        tell_missing(o, c->place, why);
+        return nothing(v, c, TUI_EMPTY);
+    }
+    int went = !is_made(v, c) || v->at.element != c->place->element;
+    if ((!is_made(v, c) && make(v, c, &err) != 0) || make_head(v, c) != 0) {
+        snprintf(why, 256, "%.255s", err.msg[0] ? err.msg : "out of memory");
+        return nothing(v, c, TUI_EMPTY);
+    }
+    if (tensor_elements(o) == 0) {
+        snprintf(why, 256, "the row has no elements that can be shown");
+        return nothing(v, c, TUI_EMPTY);
+    }
+    if (went && c->place->element < tensor_elements(o))
+        tui_table_go(&v->table, c->place->element, 0);
+    v->seen = c->whole->generation;
+    v->at = *c->place;
+    return TUI_READY;
+}
+
+static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
+{
+    (void)v;
+    *out = (struct tui_want){.head_lines = 1,
+                             .panel_columns = 46,
+                             .panel_lines = c->lines >= 40   ? 18
+                                            : c->lines >= 22 ? 6
+                                                             : 0,
+                             .table_columns = 78};
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+static void moved(struct tui_view *v, const struct tui_context *c)
+{
+    size_t i = tui_table_row(&v->table);
+    if (!v->own || i == SIZE_MAX || i >= tensor_elements(own(v)))
+        return;
+    c->place->element = i;
+    v->at.element = i;
+}
+
+/* The next row of the site with values on a side: rows without have nothing to show here. */
+static int step_row(const struct tui_view *v, const struct tui_context *c, int step,
+                    struct ds_error *err)
+{
+    struct tensor_own *o = own(v);
+    if (o)
+        refresh(v, c, NULL);
+    if (!o || !o->site)
+        return ds_fail(err, "the site is still being read");
+    for (size_t i = c->place->row;
+         step < 0 ? i-- > 0 && i < o->site->n_rows : ++i < o->site->n_rows;)
+        if (o->site->facts[i].dumped || o->site->facts[i].ref_dumped) {
+            c->place->row = i;
+            return 1;
+        }
+    return ds_fail(err, "no row %s this one has values here", step < 0 ? "before" : "after");
+}
+
+static int request(struct tui_view *v, const struct tui_context *c, int r, int *next,
+                   struct ds_error *err)
+{
+    (void)next;
+    switch (r) {
+    case TUI_NEXT_ROW:
+        return step_row(v, c, 1, err);
+    case TUI_PREVIOUS_ROW:
+        return step_row(v, c, -1, err);
+    case TUI_NEXT_LAYER:
+    case TUI_PREVIOUS_LAYER:
+        if (!c->whole->header)
+            return 0;
+        return tui_site_beside(c->whole->header, c->place->site, r == TUI_NEXT_LAYER ? 1 : -1,
+                               &c->place->site, err) != 0
+                   ? -1
+                   : 1;
+    default:
+        return 0;
+    }
+}
+
+/* ---- what is said of it ---------------------------------------------------------------------- */
+
+static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
+{
+    (void)v;
+    tui_site_command(c, c->place->site, out);
+}
+
+static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
+{
+    const struct tensor_own *o = own(v);
+    static const char *const numbers[TUI_NUMBERS] = {"decimal", "%a", "hex"};
+    size_t nonfinite = 0;
+    if (!o || !tensor_elements(o))
+        return;
+    if (o->comparable)
+        ds_buf_printf(out, "%zu same, %zu differ, ", o->bins[TENSOR_EQUAL], o->differ);
+    nonfinite = o->bins[TENSOR_NAN];
+    if (nonfinite)
+        ds_buf_printf(out, "%zu with NaN, ", nonfinite);
+    ds_buf_puts(
+        out,
+        numbers[c->place->number >= 0 && c->place->number < TUI_NUMBERS ? c->place->number : 0]);
+}
+
+static void free_own(struct tui_view *v)
+{
+    free(v->own);
+    v->own = NULL;
+}
+
+const struct tui_view_ops tui_view_tensor = {
+    .name = "tensor",
+    .hints = "next-drift next-jump next-row next-layer number metric command help",
+    .load = load,
+    .want = want,
+    .panel = tensor_panel,
+    .moved = moved,
+    .request = request,
+    .command = command,
+    .status = status,
+    .free_own = free_own,
+};

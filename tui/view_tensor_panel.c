@@ -1,0 +1,168 @@
+/* view_tensor_panel.c: beside Tensor's table: the element under the cursor bit by bit, and how far elements are apart. */
+#include "tui/view_tensor.h"
+
+#include "base/dtype.h"
+#include "tui/number.h"
+#include "tui/view_site.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HIGH = 14 /* lines from which the histogram has a line a bin */, LABEL = 12, COUNT = 9 };
+
+struct page {
+    struct tui_canvas *canvas;
+    struct tui_rect r;
+    int y;
+};
+
+/* ---- one element ----------------------------------------------------------------------------- */
+
+/* The sides' bits under each other, those that differ marked below without a colour. */
+static void draw_bits(struct page *p, const struct tensor_own *o, size_t i)
+{
+    char text[2][48] = {"", ""};
+    uint32_t bits[2] = {0};
+    int have[2];
+    for (int side = 0; side < 2; side++)
+        if ((have[side] = tensor_bits(o, side, i, &bits[side])))
+            tui_value_binary(o->dtype[side], bits[side], text[side]);
+    for (int side = 0; side < 2 && p->y < p->r.h; side++) {
+        int y = p->r.y + p->y++, x = p->r.x + 2;
+        tui_put(p->canvas, y, p->r.x, 2, TUI_DIM, 0,
+                side ? (o->whole->diff ? "B" : "t") : (o->whole->diff ? "A" : "r"));
+        if (!have[side]) {
+            tui_put(p->canvas, y, x, p->r.w - 2, TUI_MISSING, 0, "not dumped");
+            continue;
+        }
+        for (size_t k = 0; text[side][k] && (int)k < p->r.w - 2; k++) {
+            char one[2] = {text[side][k], '\0'};
+            int differs = o->comparable && text[0][k] != text[1][k];
+            tui_put(p->canvas, y, x + (int)k, 1, differs ? TUI_DIFFERS : TUI_PLAIN,
+                    differs ? TUI_BOLD : 0, one);
+        }
+    }
+    if (!o->comparable || !have[0] || !have[1] || p->y >= p->r.h || bits[0] == bits[1])
+        return;
+    for (size_t k = 0; text[0][k] && (int)k < p->r.w - 2; k++)
+        if (text[0][k] != text[1][k])
+            tui_put(p->canvas, p->r.y + p->y, p->r.x + 2 + (int)k, 1, TUI_DIFFERS, 0, "^");
+    p->y++;
+}
+
+static void draw_element(struct page *p, const struct tensor_own *o, size_t i)
+{
+    if (p->y >= p->r.h)
+        return;
+    int y = p->r.y + p->y++;
+    if (o->heads)
+        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0,
+                 "element %zu (head %zu, channel %zu), bits", i, i / o->head_dim, i % o->head_dim);
+    else
+        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0, "element %zu, bits", i);
+    draw_bits(p, o, i);
+}
+
+/* ---- the histogram --------------------------------------------------------------------------- */
+
+static void bin_name(const struct tensor_own *o, int bin, char *out, size_t n)
+{
+    int k = bin - TENSOR_ONE;
+    if (bin == TENSOR_EQUAL)
+        snprintf(out, n, "=");
+    else if (bin == TENSOR_ZERO)
+        snprintf(out, n, o->dtype[0] == DS_I32 ? "0" : "0 (-0, +0)");
+    else if (bin == TENSOR_NAN)
+        snprintf(out, n, "NaN");
+    else if (k == 0)
+        snprintf(out, n, "1");
+    else if (k < 16)
+        snprintf(out, n, "%d-%d", 1 << k, (1 << (k + 1)) - 1);
+    else
+        snprintf(out, n, "2^%d-", k);
+}
+
+/* Bins that are shown: the first ones, up to the largest that has an element, and NaN where there is one. */
+static int shown(const struct tensor_own *o, int bin, int last)
+{
+    return bin == TENSOR_NAN ? o->bins[bin] > 0
+                             : bin <= last && (bin != TENSOR_ZERO || o->bins[bin] > 0);
+}
+
+static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t most, int here)
+{
+    char name[24], bar[256];
+    int wide = p->r.w - LABEL - COUNT - 4, y = p->r.y + p->y++;
+    bin_name(o, bin, name, sizeof name);
+    tui_put(p->canvas, y, p->r.x, 1, TUI_KEY, 0, here ? ">" : " ");
+    tui_put_right(p->canvas, y, p->r.x + 1, LABEL, here ? TUI_HEAD : TUI_PLAIN, 0, name);
+    tui_putf(p->canvas, y, p->r.x + LABEL + 2, COUNT, bin ? TUI_PLAIN : TUI_SAME, 0, "%*zu", COUNT,
+             o->bins[bin]);
+    if (wide <= 0 || bin == TENSOR_EQUAL)
+        return;
+    tui_bar_text((double)o->bins[bin], (double)most, wide > 60 ? 60 : wide, o->ascii, bar,
+                 sizeof bar);
+    tui_put(p->canvas, y, p->r.x + LABEL + COUNT + 3, wide,
+            bin == TENSOR_NAN ? TUI_NONFINITE : TUI_DIFFERS, 0, bar);
+}
+
+/* In a few lines: "= 12  1: 20  [2-3: 15]  4-7: 1". */
+static void draw_short(struct page *p, const struct tensor_own *o, int last, int here)
+{
+    int x = p->r.x;
+    for (int bin = 0; bin < TENSOR_BINS && p->y < p->r.h; bin++) {
+        char name[24], text[64];
+        if (!shown(o, bin, last))
+            continue;
+        bin_name(o, bin, name, sizeof name);
+        snprintf(text, sizeof text, bin == here ? "[%s: %zu]" : "%s: %zu", name, o->bins[bin]);
+        int wide = tui_text_width(text, o->ascii);
+        if (x > p->r.x && x + wide > p->r.x + p->r.w) {
+            x = p->r.x;
+            if (++p->y >= p->r.h)
+                break;
+        }
+        tui_put(p->canvas, p->r.y + p->y, x, p->r.x + p->r.w - x,
+                bin == here ? TUI_HEAD : TUI_PLAIN, 0, text);
+        x += wide + 2;
+    }
+    p->y++;
+}
+
+static void draw_histogram(struct page *p, const struct tensor_own *o, size_t i)
+{
+    int last = TENSOR_ONE, here = tensor_bin(o, i), lines = 0;
+    size_t most = 0;
+    if (!o->comparable || p->y >= p->r.h)
+        return;
+    for (int bin = TENSOR_ZERO; bin < TENSOR_BINS; bin++) {
+        most = o->bins[bin] > most ? o->bins[bin] : most;
+        if (o->bins[bin] && bin != TENSOR_NAN)
+            last = bin > last ? bin : last;
+    }
+    for (int bin = 0; bin < TENSOR_BINS; bin++)
+        lines += shown(o, bin, last);
+    tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "elements by %s",
+             o->dtype[0] == DS_I32 ? "distance" : "ULP");
+    if (p->r.h - p->y < lines || p->r.h < HIGH) {
+        draw_short(p, o, last, here);
+        return;
+    }
+    for (int bin = 0; bin < TENSOR_BINS; bin++)
+        if (shown(o, bin, last))
+            draw_bin(p, o, bin, most, bin == here);
+}
+
+void tensor_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                  struct tui_rect r)
+{
+    const struct tensor_own *o = v->own;
+    struct page p = {canvas, r, 0};
+    size_t i = tui_table_row(&v->table);
+    (void)c;
+    if (!o || !o->values || i >= tensor_elements(o))
+        return;
+    draw_element(&p, o, i);
+    draw_histogram(&p, o, i);
+}

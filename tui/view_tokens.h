@@ -1,0 +1,34 @@
+/* view_tokens.h: what the files of the view Tokens share. */
+#ifndef DS_TUI_VIEW_TOKENS_H
+#define DS_TUI_VIEW_TOKENS_H
+
+#include "tui/view.h"
+
+enum { TOKENS_COLUMNS = 12 };
+struct tokens_own {
+    /* Asked anew before each use; NULL: not there (yet). */
+    const struct tui_steps *steps;
+    const struct ds_header *h;
+    const struct tui_whole *whole;
+
+    struct tui_place at; /* what the rest is made for */
+    int ascii, requests; /* requests: steps of more than one */
+    uint8_t *first;      /* [n] 1: the first step of its request with another token */
+    size_t n;            /* lines */
+    size_t same, differ;
+    struct tui_column columns[TOKENS_COLUMNS];
+};
+
+/* The step of a line that both sides have; NULL: a side has none. */
+int tokens_both(const struct tui_step *s);
+/* The side that a step is told from: the reference, or this one where it has none. */
+const struct ds_step *tokens_side(const struct tui_step *s);
+/* How many times as large the drift must be before the token can change: margin / (2 max abs), since both logits
+ * move at most so far; 0: it did change; infinite: nothing drifts; NaN: not known. */
+double tokens_room(const struct tui_step *s);
+
+void tokens_source(struct tokens_own *o, struct tui_source *out);
+void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                  struct tui_rect r);
+
+#endif

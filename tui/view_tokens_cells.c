@@ -1,0 +1,345 @@
+/* view_tokens_cells.c: the table of Tokens: a step a line, and beside it the top of both sides' logits. */
+#include "tui/view_tokens.h"
+
+#include "tui/number.h"
+#include "tui/view_site.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STEP = 0, REF, IS, MINE, MARGIN, DRIFT, ROOM, BAR, TIES, FORCED, LABEL, NOTE };
+enum { BAR_CELLS = 8 };
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+int tokens_both(const struct tui_step *s)
+{
+    return s->mine.request != DS_UNKNOWN && s->ref.request != DS_UNKNOWN;
+}
+
+const struct ds_step *tokens_side(const struct tui_step *s)
+{
+    return s->ref.request != DS_UNKNOWN ? &s->ref : &s->mine;
+}
+
+static int other_token(const struct tui_step *s)
+{
+    return tokens_both(s) && s->mine.token != s->ref.token;
+}
+
+double tokens_room(const struct tui_step *s)
+{
+    if (!tokens_both(s))
+        return (double)NAN;
+    if (other_token(s))
+        return 0;
+    if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED)
+        return (double)INFINITY;
+    if (!s->sized || isnan(s->max_abs))
+        return (double)NAN;
+    return (double)s->ref.margin / (2 * s->max_abs);
+}
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+static void put(struct tui_value *v, int role, const char *text)
+{
+    snprintf(v->text, sizeof v->text, "%s", text);
+    v->role = role;
+}
+
+static void missing(struct tui_value *v)
+{
+    put(v, TUI_MISSING, ".");
+    v->null = 1;
+}
+
+static void number(struct tui_value *v, int role, double x)
+{
+    tui_size_text(x, v->text, sizeof v->text);
+    v->role = role;
+    v->numeric = 1;
+    v->key = x;
+}
+
+static void whole(struct tui_value *v, int role, int64_t x)
+{
+    snprintf(v->text, sizeof v->text, "%" PRId64, x);
+    v->role = role;
+    v->numeric = 1;
+    v->key = (double)x;
+}
+
+static void token_cell(const struct tui_step *s, int mine, int first, struct tui_value *v)
+{
+    const struct ds_step *x = mine ? &s->mine : &s->ref;
+    if (x->request == DS_UNKNOWN) {
+        missing(v);
+        return;
+    }
+    whole(v, other_token(s) ? TUI_DIFFERS : TUI_PLAIN, x->token);
+    v->attr = first ? TUI_BOLD : 0;
+}
+
+static void drift_cell(const struct tui_step *s, struct tui_value *v)
+{
+    if (!tokens_both(s) || s->label == DS_LABEL_ABSENT) {
+        missing(v);
+    } else if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED) {
+        put(v, TUI_SAME, "=");
+        v->numeric = 1;
+    } else if (!s->sized) {
+        put(v, TUI_UNKNOWN, "?");
+        v->null = 1;
+    } else {
+        number(v, isfinite(s->max_abs) ? TUI_PLAIN : TUI_NONFINITE, s->max_abs);
+    }
+}
+
+/* "12.3x": the drift must be so many times as large; "within": it is large enough. */
+static void room_cell(const struct tui_step *s, struct tui_value *v)
+{
+    double room = tokens_room(s);
+    if (isnan(room)) {
+        missing(v);
+        return;
+    }
+    v->numeric = 1;
+    v->key = room;
+    if (other_token(s))
+        put(v, TUI_ORIGIN, "flipped");
+    else if (isinf(room))
+        put(v, TUI_SAME, "=");
+    else if (room <= 1)
+        put(v, TUI_JUMP, "within");
+    else
+        snprintf(v->text, sizeof v->text, "%.3gx", room);
+}
+
+/* Full at a flip, a cell less for every half decade of room. */
+static void bar_cell(const struct tokens_own *o, const struct tui_step *s, struct tui_value *v)
+{
+    double room = tokens_room(s);
+    v->null = 1;
+    if (isnan(room) || isinf(room))
+        return;
+    double part = room <= 1 ? BAR_CELLS : BAR_CELLS - 2 * log10(room);
+    tui_bar_text(part > 0 ? part : 0, BAR_CELLS, BAR_CELLS, o->ascii, v->text, sizeof v->text);
+    v->role = room <= 1 ? TUI_ORIGIN : TUI_PLAIN;
+}
+
+static void ties_cell(const struct tui_step *s, struct tui_value *v)
+{
+    const struct ds_step *x = tokens_side(s);
+    if (tokens_both(s) && s->mine.ties != s->ref.ties) {
+        put(v, TUI_DIFFERS, "");
+        snprintf(v->text, sizeof v->text, "%d/%d", s->ref.ties, s->mine.ties);
+    } else if (x->ties > 1) {
+        whole(v, TUI_JUMP, x->ties);
+    } else {
+        v->numeric = 1;
+        v->key = x->ties;
+    }
+}
+
+/* What was fed next: "=" the chosen token, another one where it was forced, nothing at the end. */
+static void forced_cell(const struct tui_step *s, struct tui_value *v)
+{
+    const struct ds_step *x = s->mine.request != DS_UNKNOWN ? &s->mine : &s->ref;
+    if (x->forced < 0)
+        missing(v);
+    else if (x->forced == x->token)
+        put(v, TUI_DIM, "=");
+    else
+        whole(v, TUI_DIFFERS, x->forced);
+}
+
+static void note_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
+{
+    const struct tui_step *s = &o->steps->steps[i];
+    double room = tokens_room(s);
+    if (!tokens_both(s))
+        snprintf(v->text, sizeof v->text, "%s only",
+                 tui_side_name(o->whole, s->mine.request != DS_UNKNOWN));
+    else if (o->first[i])
+        put(v, TUI_ORIGIN, "first other token");
+    else if (other_token(s))
+        put(v, TUI_DIFFERS, "other token");
+    else if (s->label == DS_LABEL_ABSENT)
+        put(v, TUI_MISSING, "logits not compared");
+    else if (s->ref.ties > 1 || s->mine.ties > 1)
+        put(v, TUI_JUMP, "tied");
+    else if (room <= 1)
+        put(v, TUI_JUMP, "can flip");
+}
+
+static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
+{
+    const struct tokens_own *o = ctx;
+    if (!o->steps || i >= o->n || i >= o->steps->n)
+        return;
+    const struct tui_step *s = &o->steps->steps[i];
+    const struct ds_step *x = tokens_side(s);
+    switch (column) {
+    case STEP:
+        if (o->requests)
+            snprintf(v->text, sizeof v->text, "%d:%d", x->request, x->step);
+        else
+            whole(v, TUI_PLAIN, x->step);
+        break;
+    case REF:
+    case MINE:
+        token_cell(s, column == MINE, o->first[i], v);
+        break;
+    case IS:
+        if (tokens_both(s))
+            put(v, other_token(s) ? TUI_DIFFERS : TUI_SAME, other_token(s) ? "!=" : "=");
+        break;
+    case MARGIN:
+        number(v, x->margin > 0 ? TUI_PLAIN : TUI_JUMP, (double)x->margin);
+        break;
+    case DRIFT:
+        drift_cell(s, v);
+        break;
+    case ROOM:
+        room_cell(s, v);
+        break;
+    case BAR:
+        bar_cell(o, s, v);
+        break;
+    case TIES:
+        ties_cell(s, v);
+        break;
+    case FORCED:
+        forced_cell(s, v);
+        break;
+    case LABEL:
+        put(v, tui_label_role(s->label), ds_label_name(s->label));
+        break;
+    default:
+        note_cell(o, i, v);
+    }
+}
+
+static int is(void *ctx, size_t i, size_t column)
+{
+    const struct tokens_own *o = ctx;
+    (void)column;
+    if (!o->steps || i >= o->n || i >= o->steps->n)
+        return 0;
+    const struct tui_step *s = &o->steps->steps[i];
+    return (other_token(s) || s->label >= DS_LABEL_ORIGIN ? TUI_IS_DRIFT : 0) |
+           (o->first[i] ? TUI_IS_ORIGIN : 0) | (tokens_room(s) <= 1 ? TUI_IS_JUMP : 0);
+}
+
+void tokens_source(struct tokens_own *o, struct tui_source *out)
+{
+    const struct tui_column columns[TOKENS_COLUMNS] = {
+        [STEP] = {"step", TUI_RIGHT, TUI_COLUMN_FIXED, 4, 0},
+        [REF] = {tui_side_name(o->whole, 0), TUI_RIGHT, 0, 6, 0},
+        [IS] = {"is", TUI_LEFT, 0, 2, 2},
+        [MINE] = {tui_side_name(o->whole, 1), TUI_RIGHT, 0, 6, 0},
+        [MARGIN] = {"margin", TUI_RIGHT, 0, 8, 0},
+        [DRIFT] = {"drift", TUI_RIGHT, 0, 8, 0},
+        [ROOM] = {"to flip", TUI_RIGHT, 0, 7, 0},
+        [BAR] = {"bar", TUI_LEFT, 0, BAR_CELLS, BAR_CELLS},
+        [TIES] = {"ties", TUI_RIGHT, 0, 0, 0},
+        [FORCED] = {"forced", TUI_RIGHT, 0, 0, 0},
+        [LABEL] = {"label", TUI_LEFT, 0, 0, 0},
+        [NOTE] = {"note", TUI_LEFT, 0, 0, 0},
+    };
+    memcpy(o->columns, columns, sizeof columns);
+    *out = (struct tui_source){.ctx = o,
+                               .columns = o->columns,
+                               .n_columns = TOKENS_COLUMNS,
+                               .n_rows = o->n,
+                               .cell = cell,
+                               .is = is,
+                               .name = "steps"};
+}
+
+/* ---- the panel ------------------------------------------------------------------------------- */
+
+/* This side's logit of an id, where it is among its top. */
+static int logit_of(const struct ds_step *s, int32_t id, float *out)
+{
+    for (int i = 0; i < DS_TOP; i++)
+        if (s->ids[i] == id && id >= 0) {
+            *out = s->logits[i];
+            return 1;
+        }
+    return 0;
+}
+
+static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const struct tui_step *s,
+                      int i)
+{
+    const struct ds_step *side[2] = {&s->ref, &s->mine};
+    int wide = (r.w - 18) / 2, x = r.x + 4;
+    int other = tokens_both(s) && s->ref.ids[i] != s->mine.ids[i];
+    float mine;
+    tui_putf(canvas, y, r.x, 3, TUI_DIM, 0, "%d%s", i + 1, other ? " !" : "");
+    for (int k = 0; k < 2; k++, x += wide + 1) {
+        if (side[k]->request == DS_UNKNOWN || side[k]->ids[i] < 0)
+            tui_put(canvas, y, x, wide, TUI_MISSING, 0, ".");
+        else
+            tui_putf(canvas, y, x, wide, other ? TUI_DIFFERS : TUI_PLAIN, 0, "%-6d %.9g",
+                     side[k]->ids[i], (double)side[k]->logits[i]);
+    }
+    if (!tokens_both(s) || s->ref.ids[i] < 0)
+        return;
+    if (!logit_of(&s->mine, s->ref.ids[i], &mine))
+        tui_put_right(canvas, y, x, r.x + r.w - x, TUI_DIM, 0, "below top 8");
+    else if (memcmp(&mine, &s->ref.logits[i], sizeof mine) == 0)
+        tui_put_right(canvas, y, x, r.x + r.w - x, TUI_SAME, 0, "=");
+    else {
+        char text[32];
+        tui_size_text((double)mine - (double)s->ref.logits[i], text, sizeof text);
+        tui_put_right(canvas, y, x, r.x + r.w - x, TUI_PLAIN, 0, text);
+    }
+}
+
+static int draw_words(struct tui_canvas *canvas, int y, struct tui_rect r, const struct tui_step *s)
+{
+    char drift[32];
+    double room = tokens_room(s);
+    if (tokens_both(s) && y < r.y + r.h)
+        tui_putf(canvas, y++, r.x, r.w, TUI_PLAIN, 0, "margin %.9g against %.9g",
+                 (double)s->ref.margin, (double)s->mine.margin);
+    if (y >= r.y + r.h || !tokens_both(s))
+        return y;
+    tui_size_text(s->max_abs, drift, sizeof drift);
+    if (room <= 0 && s->mine.token != s->ref.token)
+        tui_putf(canvas, y++, r.x, r.w, TUI_ORIGIN, 0, "the token changed");
+    else if (isinf(room))
+        tui_putf(canvas, y++, r.x, r.w, TUI_SAME, 0, "the logits have equal bits");
+    else if (isnan(room))
+        tui_putf(canvas, y++, r.x, r.w, TUI_UNKNOWN, 0, "how far the logits drift is not known");
+    else
+        tui_putf(canvas, y++, r.x, r.w, room <= 1 ? TUI_JUMP : TUI_PLAIN, 0,
+                 room <= 1 ? "logits drift by %s: enough to flip it (2 x drift)"
+                           : "logits drift by %s; %.3g times that flips it",
+                 drift, room);
+    return y;
+}
+
+void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                  struct tui_rect r)
+{
+    const struct tokens_own *o = v->own;
+    size_t i = tui_table_row(&v->table);
+    (void)c;
+    if (!o || !o->steps || i >= o->n || i >= o->steps->n || r.w < 30)
+        return;
+    const struct tui_step *s = &o->steps->steps[i];
+    int wide = (r.w - 18) / 2, y = r.y;
+    tui_put(canvas, y, r.x, 3, TUI_HEAD, 0, "top");
+    tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, 0));
+    tui_put(canvas, y, r.x + 5 + wide, wide, TUI_HEAD, 0, tui_side_name(o->whole, 1));
+    tui_put_right(canvas, y++, r.x + 6 + 2 * wide, r.w - 6 - 2 * wide, TUI_HEAD, 0, "difference");
+    for (int k = 0; k < DS_TOP && y < r.y + r.h; k++)
+        draw_rank(canvas, y++, r, s, k);
+    draw_words(canvas, y, r, s);
+}
