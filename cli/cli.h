@@ -116,11 +116,6 @@ int ds_cli_blas_library(const struct ds_options *o, struct ds_error *err);
  * crash has a text and an exit code. */
 int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_options *));
 
-/* Reads every trial and dumped row of a record and holds them against their digests (--verify): -1 names
- * the first that is damaged. */
-struct ds_record;
-int ds_cli_verify(struct ds_record *r, const char *path, struct ds_error *err);
-
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 
 int ds_verb_run(const struct ds_options *o);

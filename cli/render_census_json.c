@@ -110,6 +110,14 @@ json_t *ds_json_census(const struct ds_report *r)
         json_object_set_new(one, "stable_at", json_integer(t->stable));
         json_array_append_new(thresholds, one);
     }
+    json_t *rate = c->asked > 0 ? json_object() : json_null();
+    if (c->asked > 0) {
+        json_object_set_new(rate, "rate", ds_json_real(c->asked));
+        json_object_set_new(rate, "trials", json_integer(c->asked_trials));
+        json_object_set_new(rate, "reached", json_boolean(c->arms_short == 0));
+        json_object_set_new(rate, "arms_short", json_integer(c->arms_short));
+    }
+    json_object_set_new(j, "until_stable", rate);
     json_object_set_new(j, "arms", arms);
     json_object_set_new(j, "thresholds", thresholds);
     return j;

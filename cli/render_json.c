@@ -11,7 +11,12 @@ static json_t *(*const real)(double) = ds_json_real;
 static json_t *(*const whole)(uint64_t) = ds_json_whole;
 static json_t *(*const digest)(uint64_t) = ds_json_digest;
 
-static json_t *launch_json(const struct ds_launch *l, const char *core)
+static json_t *count_json(const struct ds_trial *t, int32_t n)
+{
+    return t && n >= 0 ? json_integer(n) : json_null();
+}
+
+static json_t *launch_json(const struct ds_launch *l, const char *core, const struct ds_trial *t)
 {
     if (!l)
         return json_null();
@@ -24,6 +29,9 @@ static json_t *launch_json(const struct ds_launch *l, const char *core)
     json_object_set_new(j, "threads", json_integer(l->threads));
     json_object_set_new(j, "algo", text(l->algo));
     json_object_set_new(j, "blas_core", text(core ? core : ""));
+    json_object_set_new(j, "threads_asked", count_json(t, t ? t->threads_asked : -1));
+    json_object_set_new(j, "threads_max", count_json(t, t ? t->threads_max : -1));
+    json_object_set_new(j, "threads_seen", count_json(t, t ? t->threads_seen : -1));
     return j;
 }
 
@@ -93,8 +101,9 @@ json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f)
     ds_json_evidence(j, f);
     json_object_set_new(j, "digest", digest(f->digest));
     json_object_set_new(j, "reference_digest", digest(f->ref_digest));
-    json_object_set_new(j, "launch", launch_json(f->launch, f->blas_core));
-    json_object_set_new(j, "reference_launch", launch_json(f->ref_launch, f->ref_blas_core));
+    json_object_set_new(j, "launch", launch_json(f->launch, f->blas_core, f->info));
+    json_object_set_new(j, "reference_launch",
+                        launch_json(f->ref_launch, f->ref_blas_core, f->ref_info));
     return j;
 }
 
@@ -448,6 +457,7 @@ static json_t *verdict_json(const struct ds_report *r)
                         v->total_decode < 0 ? json_null() : real(v->total_decode));
     json_object_set_new(probe, "disturbs",
                         v->disturbs < 0 ? json_null() : json_boolean(v->disturbs));
+    json_object_set_new(probe, "check", text(ds_check_name(v->check)));
     json_object_set_new(probe, "disturber",
                         v->disturber == DS_DISTURBS_NOTHING ? json_null()
                                                             : json_string(disturber[v->disturber]));
@@ -479,6 +489,7 @@ static json_t *verdict_json(const struct ds_report *r)
     json_object_set_new(j, "tokens", tokens_json(r));
     json_object_set_new(j, "probe", probe);
     json_object_set_new(j, "validity", validity_json(r));
+    json_object_set_new(j, "damage", ds_json_damage(r));
     json_object_set_new(j, "notes", notes);
     if (r->diff)
         json_object_set_new(j, "diff", diff_json(r));

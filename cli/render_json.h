@@ -25,5 +25,7 @@ json_t *ds_json_range(const struct ds_report *r);
 json_t *ds_json_census(const struct ds_report *r);
 /* The arms that were lost, an array. */
 json_t *ds_json_failed(const struct ds_report *r);
+/* render_damage_json.c: the object "damage". */
+json_t *ds_json_damage(const struct ds_report *r);
 
 #endif

@@ -95,7 +95,9 @@ static int read_until_stable(const struct ds_options *o, struct ds_sweep_options
                     text, trials, s->repeats, ds_flake_excluded((uint32_t)s->repeats));
     else
         s->repeats = (int32_t)trials;
-    s->until_stable = 1;
+    s->until_stable = (int32_t)(rate * 1e6 + 0.5);
+    if (s->until_stable < 2) /* 1 is what records said before they held the rate */
+        s->until_stable = 2;
     return 0;
 }
 

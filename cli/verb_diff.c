@@ -1,5 +1,6 @@
 /* verb_diff.c: `driftscope diff A B`: two records. Reads only. */
 #include "cli/cli.h"
+#include "cli/damage.h"
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
@@ -13,6 +14,7 @@
 
 struct sides {
     struct ds_record *record[2];
+    struct ds_damage_side damage[2];
 };
 
 static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
@@ -134,15 +136,12 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
 
 /* What could not be believed may have differed: that is no pass. */
 static int exit_code_of(const struct ds_options *o, const struct ds_report *r,
-                        const struct ds_diff *d)
+                        const struct ds_diff *d, int damaged)
 {
-    int code = ds_verdict_exit(r->v);
-    size_t rows = 0;
+    int code = ds_verdict_exit(&d->verdict);
     for (size_t i = 0; i < d->n_items; i++)
-        rows += d->items[i].kind == DS_DIFF_DAMAGE;
-    if (rows) {
-        ds_cli_note(o, "%zu dumped row%s could not be believed; exit code %d", rows,
-                    rows == 1 ? "" : "s", ds_cli_exit(o, DS_EXIT_ERROR));
+        damaged |= d->items[i].kind == DS_DIFF_DAMAGE;
+    if (damaged) {
         code = DS_EXIT_ERROR;
     } else if (r->damaged && code == DS_EXIT_SAME) {
         ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r->damaged,
@@ -160,24 +159,35 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
     struct ds_buf out = {0};
     ds_source_record(&a, sides->record[0]);
     ds_source_record(&b, sides->record[1]);
-    if (ds_diff_make(&a, &b, options, &d, err) != 0)
+    if (sides->damage[0].trials + sides->damage[1].trials) {
+        memset(&d, 0, sizeof d);
+        ds_damage_no_verdict(&d.verdict);
+    } else if (ds_diff_make(&a, &b, options, &d, err) != 0) {
         return -1;
+    }
     struct ds_header header = d.header; /* names of the model come from A, sites from both */
     memcpy(header.model_name, a.header->model_name, sizeof header.model_name);
-    struct ds_report r = {
-        .header = &header,
-        .v = &d.verdict,
-        .diff = &d,
-        .path = ds_opt_operand(o, 0),
-        .path_b = ds_opt_operand(o, 1),
-        .incomplete =
-            ds_record_incomplete(sides->record[0]) + ds_record_incomplete(sides->record[1]),
-        .damaged = ds_record_damaged(sides->record[0]) + ds_record_damaged(sides->record[1])};
+    struct ds_report r = {.header = &header,
+                          .v = &d.verdict,
+                          .diff = &d,
+                          .path = ds_opt_operand(o, 0),
+                          .path_b = ds_opt_operand(o, 1),
+                          .incomplete = ds_record_incomplete(sides->record[0]) +
+                                        ds_record_incomplete(sides->record[1]),
+                          .damaged = ds_record_damaged(sides->record[0]) +
+                                     ds_record_damaged(sides->record[1]) - sides->damage[0].trials -
+                                     sides->damage[1].trials,
+                          .damage = sides->damage};
     ds_cli_report(o, &r);
-    int rc = render(o, &r, &d, sides, &out, err);
+    int rc = 0;
+    for (int side = 0; side < 2 && rc == 0; side++)
+        rc = ds_damage_collect(&sides->damage[side], err);
+    int damaged = rc == 0 && ds_damage_judge(&r, &d.verdict);
+    if (rc == 0)
+        rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = exit_code_of(o, &r, &d);
+    *exit_code = exit_code_of(o, &r, &d, damaged);
     ds_buf_free(&out);
     ds_diff_free(&d);
     return rc;
@@ -197,7 +207,7 @@ static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
 int ds_verb_diff(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
-    struct sides sides = {{NULL, NULL}};
+    struct sides sides = {{NULL, NULL}, {{0}, {0}}};
     if (ds_opt_given(o, "site") && ds_opt_flag(o, "sites")) {
         ds_fail(&err, "--site and --sites are two views: give one");
         return ds_cli_error(o, &err);
@@ -211,12 +221,15 @@ int ds_verb_diff(const struct ds_options *o)
     if (rc == 0) {
         rc = ds_record_open(ds_opt_operand(o, 1), &sides.record[1], &err);
         if (rc == 0) {
-            for (int side = 0; side < 2 && rc == 0 && ds_opt_flag(o, "verify"); side++)
-                rc = ds_cli_verify(sides.record[side], ds_opt_operand(o, (size_t)side), &err);
+            for (int side = 0; side < 2 && rc == 0; side++)
+                rc = ds_damage_verify(&sides.damage[side], sides.record[side],
+                                      ds_opt_flag(o, "verify"), &err);
             if (rc == 0)
                 rc = diff(o, &sides, &exit_code, &err);
+            ds_damage_free(&sides.damage[1]);
             ds_record_close(sides.record[1]);
         }
+        ds_damage_free(&sides.damage[0]);
         ds_record_close(sides.record[0]);
     }
     return rc != 0 ? ds_cli_error(o, &err) : exit_code;

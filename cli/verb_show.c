@@ -1,6 +1,7 @@
 /* verb_show.c: `driftscope show`: the verdict of a record again, its grid of sites, or one site's
  * values. Reads only. */
 #include "cli/cli.h"
+#include "cli/damage.h"
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
@@ -77,17 +78,36 @@ static int render(const struct ds_options *o, struct ds_report_view *w, const st
     return 0;
 }
 
+static int render_all(const struct ds_options *o, struct ds_report_view *w,
+                      const struct ds_verdict *v, struct ds_error *err)
+{
+    struct ds_buf out = {0};
+    int rc = 0;
+    if (w->a)
+        rc = render(o, w, v, &out, err);
+    else if (ds_opt_flag(o, "json"))
+        rc = ds_render_verdict_json(w->r, &out, err);
+    else
+        ds_report_verdict(w->r, &out);
+    if (rc == 0)
+        rc = ds_cli_emit(o, &out, err);
+    ds_buf_free(&out);
+    return rc;
+}
+
+/* damage[0] is of the record. */
 static int show(const struct ds_options *o, struct ds_record *record, const char *path,
-                int *exit_code, struct ds_error *err)
+                struct ds_damage_side *damage, int *exit_code, struct ds_error *err)
 {
     struct ds_source s;
-    struct ds_analysis *a;
+    struct ds_analysis *a = NULL;
     struct ds_verdict v;
-    struct ds_buf out = {0};
     ds_source_record(&s, record);
-    if (ds_analysis_new(&s, NULL, &a, err) != 0)
-        return ds_prefix(err, "%s", path);
-    if (ds_analysis_verdict(a, &v, err) != 0) {
+    ds_damage_no_verdict(&v);
+    if (ds_damage_verify(damage, record, ds_opt_flag(o, "verify"), err) != 0)
+        return -1;
+    if (damage->trials == 0 &&
+        (ds_analysis_new(&s, NULL, &a, err) != 0 || ds_analysis_verdict(a, &v, err) != 0)) {
         ds_analysis_free(a);
         return ds_prefix(err, "%s", path);
     }
@@ -95,40 +115,24 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
                           .v = &v,
                           .path = path,
                           .incomplete = ds_record_incomplete(record),
-                          .damaged = ds_record_damaged(record)};
+                          .damaged = ds_record_damaged(record) - damage->trials,
+                          .damage = damage};
     ds_cli_report(o, &r);
     struct ds_report_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
-    int rc = render(o, &w, &v, &out, err);
+    int rc = ds_damage_collect(damage, err), damaged = rc == 0 && ds_damage_judge(&r, &v);
     if (rc == 0)
-        rc = ds_cli_emit(o, &out, err);
-    *exit_code = ds_cli_exit(o, ds_verdict_exit(&v));
-    ds_buf_free(&out);
+        rc = render_all(o, &w, &v, err);
+    *exit_code = ds_cli_exit(o, damaged ? DS_EXIT_ERROR : ds_verdict_exit(&v));
     ds_verdict_free(&v);
     ds_analysis_free(a);
     return rc;
-}
-
-int ds_cli_verify(struct ds_record *r, const char *path, struct ds_error *err)
-{
-    if (ds_record_verify(r, err) != 0)
-        return -1;
-    for (size_t i = 0; i < ds_record_trial_count(r); i++)
-        if (!ds_record_sound(r, i)) {
-            const struct ds_trial *t = ds_record_trial(r, i);
-            ds_fail(
-                err,
-                "%s: trial %zu (arm %u, repeat %u) is damaged: it, or a row dumped in it, does not "
-                "have its digest",
-                path, i, t->arm, t->repeat);
-            return ds_hint(err, "run --resume does such trials again");
-        }
-    return 0;
 }
 
 int ds_verb_show(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
     struct ds_record *record;
+    struct ds_damage_side damage[2] = {{0}, {0}};
     const char *path = ds_opt_operand(o, 0);
     int exit_code = DS_EXIT_ERROR,
         views = ds_opt_given(o, "site") + ds_opt_flag(o, "sites") + ds_opt_flag(o, "runs");
@@ -146,9 +150,8 @@ int ds_verb_show(const struct ds_options *o)
     }
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
-    int rc = ds_opt_flag(o, "verify") ? ds_cli_verify(record, path, &err) : 0;
-    if (rc == 0)
-        rc = show(o, record, path, &exit_code, &err);
+    int rc = show(o, record, path, damage, &exit_code, &err);
+    ds_damage_free(damage);
     ds_record_close(record);
     return rc != 0 ? ds_cli_error(o, &err) : exit_code;
 }

@@ -306,6 +306,22 @@ static int count_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struc
     return rc;
 }
 
+/* Whether the rate that was asked for is excluded in every arm, or its trials disagree. A record of two has
+ * no options of its own: each side was asked by its own run. */
+static void hold_against_rate(const struct ds_analysis *a, struct ds_census *c)
+{
+    long asked = 0;
+    for (size_t i = 0; i < a->h->n_options; i++)
+        if (strcmp(a->h->options[i].name, "until_stable") == 0)
+            asked = strtol(a->h->options[i].value, NULL, 10);
+    if (asked < 2 || asked >= 1000000)
+        return;
+    c->asked = (double)asked / 1e6;
+    c->asked_trials = ds_flake_trials(c->asked);
+    for (uint32_t arm = 0; arm < a->h->n_arms; arm++)
+        c->arms_short += a->arms[arm].disagree == 0 && a->arms[arm].n_trials < c->asked_trials;
+}
+
 int take_census(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err)
 {
     struct ds_census *c = v->census = ds_calloc(1, sizeof *c, "census", err);
@@ -318,5 +334,6 @@ int take_census(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, st
             return -1;
         c->n_arms++;
     }
+    hold_against_rate(a, c);
     return v->stable ? 0 : census_thresholds(a, labels, c, err);
 }

@@ -65,6 +65,10 @@ struct ds_census {
     size_t n_arms;
     struct ds_census_threshold *thresholds;
     size_t n_thresholds;
+    /* --until-stable: the flake rate to be excluded, 0 = not asked for; how many equal trials that takes,
+     * and the arms of which so many have not been seen, and no two that disagree either. */
+    double asked;
+    uint32_t asked_trials, arms_short;
 };
 void ds_census_free(struct ds_census *c);
 

@@ -11,9 +11,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",  "weight", "weight bytes", "packed weight", "hyperparameter",
-        "option", "prompt", "factor",       "library",       "environment",
-        "site",   "arm",    "rows",         "launch",        "damage"};
+        "model",  "weight", "weight bytes", "packed weight", "hyperparameter", "option",
+        "prompt", "factor", "library",      "environment",   "history",        "site",
+        "arm",    "rows",   "launch",       "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -143,6 +143,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
         struct ds_analysis_options how = {.only_factor = "record",
                                           .data_differs = out->data_differs,
                                           .ignored = out->ignored,
+                                          .history = out->histories,
                                           .prompt_of = out->prompt_of,
                                           .memory = out->options.memory,
                                           .stop = out->options.stop};
@@ -158,6 +159,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
         }
         rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
         rc = rc ? rc : add_sizes(out, options, err);
+        rc = rc ? rc : diff_note_histories(out, err);
         rc = rc ? rc : diff_note_rows(out, err);
         rc = rc ? rc : diff_note_launch(out, err);
     }
@@ -190,6 +192,7 @@ void ds_diff_free(struct ds_diff *d)
             free(d->own_digests[i]);
     }
     free(d->own_digests);
+    free(d->histories);
     free(d->ignored);
     for (size_t i = 0; i < d->header.n_arms; i++)
         free(d->header.arms[i].values);
@@ -199,6 +202,7 @@ void ds_diff_free(struct ds_diff *d)
     free(d->prompt_of);
     free(d->data_differs);
     free(d->site_only);
+    free(d->header.options); /* borrowed texts */
     free(d->header.arms);
     free(d->header.factors);
     free(d->header.sites);

@@ -19,6 +19,7 @@ enum ds_diff_kind {
     DS_DIFF_FACTOR,  /* no common value: it is what is compared */
     DS_DIFF_LIBRARY, /* BLAS core as the trials saw it */
     DS_DIFF_ENVIRONMENT,
+    DS_DIFF_HISTORY, /* of the processes, before the trials of a pair; repeats show that it is harmless */
     DS_DIFF_SITE,   /* recorded on one side only */
     DS_DIFF_ARM,    /* no partner, or no complete trial */
     DS_DIFF_ROWS,   /* on one side only, in all pairs */
@@ -27,7 +28,7 @@ enum ds_diff_kind {
     DS_DIFF_KINDS
 };
 /* "model" "weight" "weight bytes" "packed weight" "hyperparameter" "option" "prompt" "factor" "library" "environment"
- * "site" "arm" "rows" "launch" "damage" */
+ * "history" "site" "arm" "rows" "launch" "damage" */
 const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {
@@ -66,6 +67,7 @@ struct ds_diff {
     struct ds_source joined;
     struct ds_header header; /* arrays owned, texts borrowed from both sides */
     struct ds_trial_data *trials;
+    struct ds_history *histories;       /* [n_trials] */
     size_t n_trials, cap_drifts;        /* room for sizes in the trial that has them */
     const struct ds_prompt *prompts[2]; /* where they have other lengths */
     const struct ds_prompt *

@@ -22,6 +22,12 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 int diff_pair_arms(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
                    struct ds_error *err);
 
+/* diff_history.c: what the process of each trial of a source had done before; malloc'ed. */
+int diff_histories(const struct ds_source *s, struct ds_history **out, struct ds_error *err);
+/* Lists pairs of arms with unlike histories that their repeats show to be harmless: the others are a
+ * finding of the verdict's validity. */
+int diff_note_histories(struct ds_diff *d, struct ds_error *err);
+
 /* diff_join.c: joins sites, edges, arms and trials. 1: incomparable. */
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);

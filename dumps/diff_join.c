@@ -225,16 +225,24 @@ static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, ui
 static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
                        uint32_t *map[2], struct ds_error *err)
 {
-    if (!(d->trials = ds_calloc(s[0]->n_trials + s[1]->n_trials, sizeof *d->trials, "trials", err)))
+    const size_t most = s[0]->n_trials + s[1]->n_trials;
+    if (!(d->trials = ds_calloc(most, sizeof *d->trials, "trials", err)) ||
+        !(d->histories = ds_calloc(most, sizeof *d->histories, "trials", err)))
         return -1;
-    for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < s[side]->n_trials; i++) {
+    int rc = 0;
+    for (int side = 0; rc == 0 && side < 2; side++) {
+        struct ds_history *before;
+        rc = diff_histories(s[side], &before, err);
+        for (size_t i = 0; rc == 0 && i < s[side]->n_trials; i++) {
             const struct ds_trial *info = s[side]->info(s[side]->ctx, i);
-            if (info->pass == DS_PASS_NATURAL && joined[side][info->arm] != UINT32_MAX &&
-                join_trial(d, s[side], i, joined[side][info->arm], map[side], err) != 0)
-                return -1;
+            if (info->pass != DS_PASS_NATURAL || joined[side][info->arm] == UINT32_MAX)
+                continue;
+            d->histories[d->n_trials] = before[i];
+            rc = join_trial(d, s[side], i, joined[side][info->arm], map[side], err);
         }
-    return 0;
+        free(before);
+    }
+    return rc;
 }
 
 /* The formats in which the paired arms store the rows of a common site. Arms are paired by the factor

@@ -139,6 +139,19 @@ static int note_kernel(struct ds_diff *d, const struct ds_launch *a, const struc
     return rc ? rc : note_text(d, core ? core_name(ta, tb) : "algorithm", a->algo, b->algo, err);
 }
 
+/* How many were seen is a clue where as many were not asked for, or one side kept to that and the other did
+ * not: a library's idle threads make it vary by one or two. */
+static int note_threads(struct ds_diff *d, const struct ds_trial *a, const struct ds_trial *b,
+                        struct ds_error *err)
+{
+    int rc = note_number(d, "threads asked", a->threads_asked, b->threads_asked, err);
+    if (a->threads_max != a->threads_asked || b->threads_max != b->threads_asked)
+        rc = rc ? rc : note_number(d, "threads at most", a->threads_max, b->threads_max, err);
+    if (a->threads_asked != b->threads_asked || ds_threads_used(a) != ds_threads_used(b))
+        rc = rc ? rc : note_number(d, "threads seen", a->threads_seen, b->threads_seen, err);
+    return rc;
+}
+
 int diff_note_launch(struct ds_diff *d, struct ds_error *err)
 {
     const struct ds_finding *f = &d->verdict.first;
@@ -154,6 +167,5 @@ int diff_note_launch(struct ds_diff *d, struct ds_error *err)
         rc = told ? 0 : note_text(d, core_name(a, b), a->blas_core, b->blas_core, err);
         rc = rc ? rc : note_number(d, "BLAS threads", a->blas_threads, b->blas_threads, err);
     }
-    rc = rc ? rc : note_number(d, "threads asked", a->threads_asked, b->threads_asked, err);
-    return rc ? rc : note_number(d, "threads seen", a->threads_seen, b->threads_seen, err);
+    return rc ? rc : note_threads(d, a, b, err);
 }

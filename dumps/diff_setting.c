@@ -120,10 +120,32 @@ static const char *value_before(const char *name)
     return strcmp(name, "weights") == 0 ? "f32" : "0";
 }
 
-/* What is dumped changes no number; forced tokens are compared step by step. */
+/* What is dumped changes no number; forced tokens are compared step by step; what a fixture cannot show is
+ * a finding. */
 static int is_of_interest(const char *name)
 {
-    return strncmp(name, "dump", 4) != 0 && strcmp(name, "forced_tokens") != 0;
+    return strncmp(name, "dump", 4) != 0 && strcmp(name, "forced_tokens") != 0 &&
+           strcmp(name, "mutations") != 0 && strcmp(name, "inert") != 0;
+}
+
+/* Fixtures that were found inert speak for the two records as one: their lines are its options. */
+static int take_fixtures(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                         struct ds_error *err)
+{
+    const struct ds_header *h[2] = {a, b};
+    if (!(d->header.options =
+              ds_calloc(a->n_options + b->n_options, sizeof *d->header.options, "options", err)))
+        return -1;
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < h[side]->n_options; i++) {
+            const struct ds_text *x = &h[side]->options[i];
+            int known = strcmp(x->name, "inert") != 0;
+            for (size_t k = 0; k < d->header.n_options; k++)
+                known |= strcmp(d->header.options[k].value, x->value) == 0;
+            if (!known)
+                d->header.options[d->header.n_options++] = *x;
+        }
+    return 0;
 }
 
 /* Options of the run that are not factors: history, poison, which sites are digested, and under
@@ -269,6 +291,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
             : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams, y->n_hparams,
                             err);
     rc = rc ? rc : compare_options(d, x, y, err);
+    rc = rc ? rc : take_fixtures(d, x, y, err);
     rc = rc ? rc : compare_prompts(d, x, y, err);
     rc = rc ? rc : compare_cores(d, a, b, err);
     return rc ? rc

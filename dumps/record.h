@@ -380,11 +380,26 @@ size_t ds_record_damaged(const struct ds_record *r);
 /* The HDF5 library's version, "1.10.8"; "unknown" if it does not start. Ask here: the first call
  * into the library must be this room's. */
 void ds_record_library(char *text, size_t size);
-/* Reads every trial with its dumped rows, so that ds_record_sound is known for all. -1 only when
- * the machine fails (memory): damage is counted, not an error. */
+/* Reads every trial with its dumped rows, so that ds_record_sound and ds_record_damages are known for
+ * all. -1 only when the machine fails (memory): damage is counted, not an error. */
 int ds_record_verify(struct ds_record *r, struct ds_error *err);
-/* Whether trial i has shown no damage so far. */
+/* Whether trial i, and all that it dumped, has shown no damage so far. */
 int ds_record_sound(const struct ds_record *r, size_t i);
+
+/* A dumped row whose bytes do not have its digest, or a trial whose tables do not have their checksum. */
+struct ds_damage {
+    int dumped; /* a dumped row; 0: the tables of `trial` */
+    size_t
+        trial; /* dumped: the first that has a row with that digest, SIZE_MAX: none, as far as read */
+    uint32_t site; /* of that row */
+    int32_t request, position, occurrence;
+    uint64_t rows;          /* of all trials that have that digest: they share the bytes */
+    uint64_t digest, found; /* of the row, and of its bytes; found 0: there are none */
+    const char *why;
+};
+/* All damage that was met so far: by whatever was read, or by ds_record_verify. *out is malloc'ed. */
+int ds_record_damages(const struct ds_record *r, struct ds_damage **out, size_t *n,
+                      struct ds_error *err);
 /* Makes this process the one that may replace the record, until close. -1: another process is
  * writing or replacing it. */
 int ds_record_claim(struct ds_record *r, struct ds_error *err);

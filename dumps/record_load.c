@@ -381,9 +381,8 @@ static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *
     return copy;
 }
 
-/* ds_record_blob, which also tells a damaged file from want of memory. */
-static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
-                     struct ds_error *err)
+int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                        struct ds_error *err)
 {
     *damage = 0;
     if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, damage, err) != 0))
@@ -399,15 +398,22 @@ static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
     ds_table_unpack(DS_TABLE_TENSORS, row,
                     r->tensors + (size_t)(at - 1) * ds_table_bytes(DS_TABLE_TENSORS), 1);
     size_t size = ds_dtype_size(ds_dtype_parse(row->dtype));
-    if (size == 0 || (uint64_t)row->elements * size != row->bytes)
+    if (size == 0 || (uint64_t)row->elements * size != row->bytes) {
+        ds_record_note_row(r, digest, 0, "its type does not fit its length");
         return ds_fail(err, "%s: /tensors: %016llx: %u elements in %u bytes of an unfitting type",
                        r->path, (unsigned long long)digest, row->elements, row->bytes);
+    }
     void *bytes = tensor_bytes(r, row->first, row->bytes, damage, err);
-    if (!bytes)
+    if (!bytes) {
+        if (*damage)
+            ds_record_note_row(r, digest, 0, "its bytes cannot be read");
         return -1;
+    }
     *damage = 1;
-    if (ds_checksum_bytes(bytes, row->bytes) != digest) {
+    const uint64_t found = ds_checksum_bytes(bytes, row->bytes);
+    if (found != digest) {
         free(bytes);
+        ds_record_note_row(r, digest, found, "its bytes have another digest");
         return ds_fail(
             err,
             "%s: /tensor_bytes: the bytes of %016llx do not have that digest: the file is damaged",
@@ -424,7 +430,7 @@ static int find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err)
 {
     int damage;
-    return find_blob(r, digest, out, &damage, err);
+    return ds_record_find_blob(r, digest, out, &damage, err);
 }
 
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err)
@@ -453,7 +459,7 @@ static struct ds_blob *load_blobs(struct ds_record *r, size_t i, int *damage, st
     *damage = 0;
     struct ds_blob *blobs = ds_calloc(n, sizeof *blobs, "dumped rows", err);
     for (size_t k = 0; blobs && k < n; k++) {
-        int found = find_blob(r, r->trials[i].blobs[k], &blobs[k], damage, err);
+        int found = ds_record_find_blob(r, r->trials[i].blobs[k], &blobs[k], damage, err);
         if (found == 1)
             continue;
         if (found == 0)
@@ -474,32 +480,13 @@ static int load_whole(struct ds_record *r, size_t i, struct ds_trial_data *whole
     int damage = r->trials[i].damaged;
     struct ds_blob *blobs = t && !damage ? load_blobs(r, i, &damage, err) : NULL;
     if (!blobs) {
-        r->damaged += damage && !r->trials[i].damaged;
-        r->trials[i].damaged |= damage;
+        r->trials[i].rows_damaged |= damage;
         return damage ? 0 : -1;
     }
     *whole = *t;
     whole->blobs = blobs;
     whole->n_blobs = (size_t)r->trials[i].row.count[DS_TABLE_BLOBS];
     return 1;
-}
-
-int ds_record_verify(struct ds_record *r, struct ds_error *err)
-{
-    for (size_t i = 0; i < r->n_trials; i++) {
-        struct ds_trial_data whole;
-        int rc = load_whole(r, i, &whole, err);
-        if (rc < 0)
-            return -1;
-        if (rc > 0)
-            free_blobs(whole.blobs, whole.n_blobs);
-    }
-    return 0;
-}
-
-int ds_record_sound(const struct ds_record *r, size_t i)
-{
-    return i < r->n_trials && !r->trials[i].damaged;
 }
 
 /* 0 also when the trial is damaged and left out. */

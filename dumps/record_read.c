@@ -466,6 +466,8 @@ void ds_record_close(struct ds_record *r)
     free(r->ahead.bytes);
     ds_map_free(&r->block_at);
     free(r->tensor_at);
+    free(r->bad);
+    ds_map_free(&r->bad_at);
     ds_header_free(&r->header);
     free(r->path);
     free(r);

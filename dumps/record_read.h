@@ -17,7 +17,14 @@ struct ds_trial_slot {
     struct ds_trial_row row;
     struct ds_trial_data *data; /* NULL until loaded; its arrays belong to the blocks */
     const uint64_t *blobs; /* digests of the rows it dumped, row.count[DS_TABLE_BLOBS] of them */
-    int damaged;
+    int damaged;           /* its tables do not have their checksum */
+    int rows_damaged;      /* nor some row that it dumped its digest */
+};
+
+/* A dumped row that could not be believed. */
+struct ds_bad_row {
+    uint64_t digest, found; /* found 0: there was nothing to take a digest of */
+    const char *why;
 };
 
 struct ds_record {
@@ -42,7 +49,10 @@ struct ds_record {
     uint32_t *tensor_at; /* [tensor_mask + 1] 1 + row of a digest, by open addressing; 0 = free */
     uint64_t tensor_mask;
     int tensors_damaged;
-    struct { /* rows of /tensor_bytes that were read last */
+    struct ds_bad_row *bad; /* each once, as they were met */
+    size_t n_bad, bad_cap;
+    struct ds_map bad_at; /* digest -> index in bad */
+    struct {              /* rows of /tensor_bytes that were read last */
         void *bytes;
         uint64_t first, n, most, cap; /* most: that may be kept; cap: room */
     } ahead;
@@ -56,5 +66,11 @@ void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, in
 /* The same into memory that has room for them; 0 or -1. */
 int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n, void *packed,
                         int *damage, struct ds_error *err);
+
+/* ds_record_blob, which also tells a damaged file from want of memory. */
+int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                        struct ds_error *err);
+/* Keeps in mind that a dumped row cannot be believed. */
+void ds_record_note_row(struct ds_record *r, uint64_t digest, uint64_t found, const char *why);
 
 #endif

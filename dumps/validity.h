@@ -20,7 +20,7 @@ enum ds_validity_kind {
     DS_VALIDITY_INPUT,     /* every row has the bits of an input, which this op cannot do */
     DS_VALIDITY_DISTURBED, /* the answer is another one without probes */
     DS_VALIDITY_WARM_UP,   /* the first trial of a process is unlike all later ones */
-    DS_VALIDITY_HISTORY,   /* the two trials of the first drift had unlike numbers before them */
+    DS_VALIDITY_HISTORY,   /* of two records: other trials ran before those that are compared */
     DS_VALIDITY_INERT,     /* a change to the data at a stage is not seen by what follows */
     DS_VALIDITY_KINDS
 };

@@ -167,35 +167,66 @@ static int note_processes(const struct ds_analysis *a, struct ds_verdict *v, str
                         f->factor, f->value, mine, theirs);
 }
 
-/* The self-check: a bare pass (no probes) of an arm against its trials, by the digests of whole
- * logits rows. 1 they differ, 0 they agree, -1 not checked (no bare pass, or the arm does not even
- * agree with itself). *disturber: the least that probes did in a trial that differs. */
-static int probes_disturb(const struct ds_analysis *a, int *disturber)
+/* A bare pass (no probes) against a trial of its arm, by the digests of whole logits rows: 1 they differ,
+ * 0 they agree, -1 they have no step in common. */
+static int bare_differs(const struct ds_trial_data *bare, const struct ds_trial_data *t)
 {
-    int checked = -1, with_digest = -1, with_dump = -1;
+    int differs = -1;
+    for (size_t k = 0; k < bare->n_steps && k < t->n_steps; k++) {
+        const struct ds_step *x = &bare->steps[k], *y = &t->steps[k];
+        if (x->request == y->request && x->step == y->step)
+            differs = x->digest != y->digest || x->token != y->token || differs == 1;
+    }
+    return differs;
+}
+
+/* Where an arm does not even agree with itself: whether the bare pass is like one of its trials. Like
+ * none: nothing is known, for the next trial would not be either. */
+static int check_unstable(const struct ds_analysis *a, const struct arm_table *t,
+                          const struct ds_trial_data *bare)
+{
+    for (uint32_t k = 0; k < t->n_trials; k++) {
+        const struct ds_trial_data *one = a->src->get(a->src->ctx, t->trials[k], NULL);
+        if (one && bare_differs(bare, one) == 0)
+            return DS_CHECK_AGREES_WITH_ONE;
+    }
+    return DS_CHECK_UNSTABLE;
+}
+
+/* The self-check: 1 probes change the answer, 0 they do not, -1 not known. *disturber: the least that
+ * probes did in a trial that differs. */
+static int probes_disturb(const struct ds_analysis *a, int *disturber, int *check)
+{
+    int seen[DS_CHECK_UNSTABLE + 1] = {0}, with_digest = -1, with_dump = -1;
     for (size_t i = 0; i < a->src->n_trials; i++) {
         const struct ds_trial *info = a->src->info(a->src->ctx, i);
         const struct arm_table *t = info->arm < a->h->n_arms ? &a->arms[info->arm] : NULL;
-        if (info->pass != DS_PASS_BARE || !t || !t->n_trials || t->unstable_cells)
+        if (info->pass != DS_PASS_BARE || !t || !t->n_trials)
             continue;
         const struct ds_trial_data *bare = a->src->get(a->src->ctx, i, NULL);
-        int *kind = t->rep->n_blobs ? &with_dump : &with_digest;
-        for (size_t k = 0; bare && k < bare->n_steps; k++) {
-            const struct ds_step *x = &bare->steps[k],
-                                 *y = k < t->rep->n_steps ? &t->rep->steps[k] : NULL;
-            if (!y || x->request != y->request || x->step != y->step)
-                continue;
-            checked = checked < 0 ? 0 : checked;
-            *kind = *kind < 0 ? 0 : *kind;
-            if (x->digest != y->digest || x->token != y->token)
-                *kind = checked = 1;
+        if (bare && t->unstable_cells) {
+            seen[check_unstable(a, t, bare)] = 1;
+            continue;
         }
+        int *kind = t->rep->n_blobs ? &with_dump : &with_digest,
+            differs = bare ? bare_differs(bare, t->rep) : -1;
+        if (differs < 0)
+            continue;
+        seen[differs ? DS_CHECK_DIFFERS : DS_CHECK_AGREES] = 1;
+        *kind = *kind > differs ? *kind : differs;
     }
-    *disturber = checked != 1       ? DS_DISTURBS_NOTHING
-                 : with_digest == 1 ? DS_DISTURBS_DIGEST
-                 : with_digest == 0 ? DS_DISTURBS_DUMP
-                                    : DS_DISTURBS_EITHER;
-    return checked;
+    static const int order[] = {DS_CHECK_DIFFERS, DS_CHECK_AGREES, DS_CHECK_AGREES_WITH_ONE,
+                                DS_CHECK_UNSTABLE};
+    *check = DS_CHECK_NOT_RUN;
+    for (size_t k = sizeof order / sizeof *order; k-- > 0;)
+        *check = seen[order[k]] ? order[k] : *check;
+    *disturber = *check != DS_CHECK_DIFFERS ? DS_DISTURBS_NOTHING
+                 : with_digest == 1         ? DS_DISTURBS_DIGEST
+                 : with_digest == 0         ? DS_DISTURBS_DUMP
+                                            : DS_DISTURBS_EITHER;
+    return *check == DS_CHECK_DIFFERS                                        ? 1
+           : *check == DS_CHECK_AGREES || *check == DS_CHECK_AGREES_WITH_ONE ? 0
+                                                                             : -1;
 }
 
 static int by_share(const void *a, const void *b)
@@ -256,10 +287,28 @@ static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struc
         v->counts.sites += a->n_rows && !memchr(state, CELL_STABLE, a->n_rows) &&
                            memchr(state, CELL_UNSTABLE, a->n_rows);
     }
-    v->disturbs = probes_disturb(a, &v->disturber);
+    v->disturbs = probes_disturb(a, &v->disturber, &v->check);
     if (probe_share(a, DS_PHASE_PREFILL, &v->overhead_prefill, &v->total_prefill, err) != 0)
         return -1;
     return probe_share(a, DS_PHASE_DECODE, &v->overhead_decode, &v->total_decode, err);
+}
+
+/* A fixture that cannot show a fault is no evidence that there is none. */
+static void refuse_inert(struct ds_verdict *v)
+{
+    const struct ds_validity_item *first = NULL;
+    size_t n = 0;
+    for (size_t i = v->validity ? v->validity->n_items : 0; i-- > 0;)
+        if (v->validity->items[i].kind == DS_VALIDITY_INERT) {
+            first = &v->validity->items[i];
+            n++;
+        }
+    if (!first)
+        return;
+    v->result = DS_RESULT_INCOMPARABLE;
+    snprintf(v->reason, sizeof v->reason, "%s", first->text);
+    if (n > 1)
+        snprintf(v->reason, sizeof v->reason, "%.220s and %zu more", first->text, n - 1);
 }
 
 static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
@@ -283,6 +332,7 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
                  "rows of the same site have different widths in different arms");
     } else if (a->n_natural == 1) {
         v->result = DS_RESULT_RECORDED;
+        refuse_inert(v);
     } else if (compared == 0) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "%s",
@@ -293,6 +343,7 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
         snprintf(v->reason, sizeof v->reason, "the captures prove nothing: %s", objection->text);
     } else {
         v->result = DS_RESULT_SAME;
+        refuse_inert(v);
     }
 }
 

@@ -129,6 +129,7 @@ struct ds_finding {
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
     const char *blas_core, *ref_blas_core;
+    const struct ds_trial *info, *ref_info; /* the first trials of both arms */
     uint64_t digest, ref_digest;
 };
 
@@ -289,6 +290,21 @@ struct ds_nonfinite_finding {
 /* The least that probes did in a trial whose answer they changed. */
 enum { DS_DISTURBS_NOTHING = 0, DS_DISTURBS_DIGEST, DS_DISTURBS_DUMP, DS_DISTURBS_EITHER };
 
+/* The self-check against a pass without probes. Where repeats of its arm disagree: whether it is like one. */
+enum {
+    DS_CHECK_NOT_RUN = 0,
+    DS_CHECK_AGREES,
+    DS_CHECK_DIFFERS,
+    DS_CHECK_AGREES_WITH_ONE,
+    DS_CHECK_UNSTABLE
+};
+/* Threads seen in a trial against those asked for. A team and a library beside it may have asked - 1 each
+ * beside the caller, so up to 2 asked - 1 are no more than asked for. */
+enum { DS_THREADS_UNKNOWN = 0, DS_THREADS_AS_ASKED, DS_THREADS_FEWER, DS_THREADS_MORE };
+int ds_threads_used(const struct ds_trial *t);
+
+const char *ds_check_name(int check); /* "not-run" .. */
+
 struct ds_census;
 struct ds_validity;
 /* An arm without a trial that would be complete. */
@@ -338,7 +354,8 @@ struct ds_verdict {
      * rows, statistics and dumps included. */
     double overhead_prefill, overhead_decode;
     double total_prefill, total_decode;
-    int disturbs;                 /* 1, 0, -1 = not checked */
+    int disturbs;                 /* 1, 0, -1 = not known */
+    int check;                    /* DS_CHECK_*: what the self-check showed */
     int disturber;                /* DS_DISTURBS_* */
     struct ds_failed_arm *failed; /* by arm, as they were lost */
     size_t n_failed;
@@ -348,10 +365,15 @@ struct ds_verdict {
     size_t n_owned;
 };
 void ds_verdict_free(struct ds_verdict *v);
-/* 0 same or recorded, 1 drift, 2 incomparable. */
+/* 0 same or recorded, 1 drift, 2 incomparable, or the same over fewer trials than were asked for. */
 int ds_verdict_exit(const struct ds_verdict *v);
 
 struct ds_analysis;
+struct
+    ds_history { /* what ran before a trial in its process, heal trials and passes without probes left
+                       out */
+    uint32_t trials, calls;
+};
 struct ds_analysis_options {
     const char *only_factor; /* compare along this factor alone; NULL = all */
     const uint8_t
@@ -359,6 +381,9 @@ struct ds_analysis_options {
                           difference there is no evidence of reordering; NULL = nowhere */
     const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
                                input of what follows; NULL = nowhere */
+    const struct ds_history
+        *history; /* [n_trials], of two records: their trials may have unlike ones;
+                                         NULL = of no interest */
     /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
@@ -404,6 +429,13 @@ int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t sit
 /* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]
  * (y). */
 void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2]);
+/* Whether the trials of two arms had unlike histories (ds_analysis_options.history). HARMLESS: no two are
+ * alike, but on each side trials with unlike ones agree, or as many trials ran before. */
+enum { DS_HISTORY_ALIKE = 0, DS_HISTORY_HARMLESS, DS_HISTORY_UNLIKE };
+int ds_analysis_histories(const struct ds_analysis *a, uint32_t x, uint32_t y);
+/* "batch 2, threads 2": the factors of two records in which an arm differs from the first pair; where it
+ * differs in none, all of them. */
+void ds_analysis_arm_name(const struct ds_analysis *a, uint32_t arm, char *text, size_t size);
 /* Trials of an arm (natural pass), and the first of them; NULL if it has none. */
 uint32_t ds_analysis_trials(const struct ds_analysis *a, uint32_t arm);
 const struct ds_trial_data *ds_analysis_trial(const struct ds_analysis *a, uint32_t arm);

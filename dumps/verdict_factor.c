@@ -90,6 +90,8 @@ void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, cons
                                .ref_launch = &r->rep->launches[theirs->launch],
                                .blas_core = t->rep->info.blas_core,
                                .ref_blas_core = r->rep->info.blas_core,
+                               .info = &t->rep->info,
+                               .ref_info = &r->rep->info,
                                .digest = t->digest[cell],
                                .ref_digest = r->digest[cell]};
     if (labels[cell] & LABEL_BRIDGED)

@@ -49,6 +49,8 @@ const char *ds_condition_name(int condition)
 
 int ds_verdict_exit(const struct ds_verdict *v)
 {
+    if (v->result == DS_RESULT_SAME && v->census && v->census->arms_short)
+        return 2;
     return v->result == DS_RESULT_DRIFT ? 1 : v->result == DS_RESULT_INCOMPARABLE ? 2 : 0;
 }
 
@@ -126,4 +128,20 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->notes);
     free(v->owned);
     memset(v, 0, sizeof *v);
+}
+
+const char *ds_check_name(int check)
+{
+    static const char *const names[] = {"not-run", "agrees", "differs", "agrees-with-a-repeat",
+                                        "unstable"};
+    return check >= 0 && check <= DS_CHECK_UNSTABLE ? names[check] : "unknown";
+}
+
+int ds_threads_used(const struct ds_trial *t)
+{
+    if (t->threads_asked < 1 || t->threads_seen < 0)
+        return DS_THREADS_UNKNOWN;
+    return t->threads_seen < t->threads_asked                          ? DS_THREADS_FEWER
+           : t->threads_seen - t->threads_asked > t->threads_asked - 1 ? DS_THREADS_MORE
+                                                                       : DS_THREADS_AS_ASKED;
 }

@@ -116,9 +116,11 @@ struct ds_sweep_options {
     int digest_packed;       /* digests of what matmul kernels packed, for every trial */
     int weights;             /* enum ds_weights: how the model keeps its weights */
     uint64_t hold;           /* memory for held reference rows, bytes */
-    int32_t until_stable;    /* an arm ends at its first trial that disagrees with its first one */
-    int32_t load;            /* busy neighbour processes beside the trials (load.h) */
-    int32_t trial_timeout;   /* seconds after which a trial counts as failed; 0 = no limit */
+    int32_t
+        until_stable; /* an arm ends at its first trial that disagrees with its first one; the flake
+                                rate that is to be excluded, in millionths (1: not known), 0 = off */
+    int32_t load;     /* busy neighbour processes beside the trials (load.h) */
+    int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };
 
 /* Requests: 0 is the subject, 1.. the varied neighbours. In decode steps a varied neighbour is fed

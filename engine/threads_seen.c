@@ -1,11 +1,17 @@
 /* threads_seen.c: which threads of this process really used CPU time, whoever started them (a BLAS
  * library's own among them). Source: /proc/self/task/TID/schedstat, first field, nanoseconds
- * (Linux, Documentation/scheduler/sched-stats). */
+ * (Linux, Documentation/scheduler/sched-stats). A thread that comes and goes within a trial is not seen.
+ *
+ * Threads that have nothing to do may spin: OpenBLAS's do for some 20 ms after it was loaded, or had work
+ * for them. They would count in a trial that gives them none, so it waits until they sleep. */
 #include "engine/trial.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 void ds_thread_times_read(struct ds_thread_times *out)
 {
@@ -30,17 +36,45 @@ void ds_thread_times_read(struct ds_thread_times *out)
     closedir(dir);
 }
 
+static unsigned long long moved(const struct ds_thread_times *before,
+                                const struct ds_thread_times *after, int i)
+{
+    unsigned long long was = 0;
+    for (int j = 0; j < before->n; j++)
+        if (before->t[j].tid == after->t[i].tid)
+            was = before->t[j].ns;
+    return after->t[i].ns > was ? after->t[i].ns - was : 0;
+}
+
 int ds_thread_times_moved(const struct ds_thread_times *before, const struct ds_thread_times *after)
 {
+    enum { LEAST_SHARE = 64 }; /* of the busiest: less than that is a wake-up, not work */
+    unsigned long long most = 0;
+    int n = 0;
     if (before->n == 0 || after->n == 0)
         return DS_UNKNOWN;
-    int moved = 0;
-    for (int i = 0; i < after->n; i++) {
-        unsigned long long was = 0;
-        for (int j = 0; j < before->n; j++)
-            if (before->t[j].tid == after->t[i].tid)
-                was = before->t[j].ns;
-        moved += after->t[i].ns > was;
+    for (int i = 0; i < after->n; i++)
+        most = moved(before, after, i) > most ? moved(before, after, i) : most;
+    for (int i = 0; i < after->n; i++)
+        n += moved(before, after, i) > most / LEAST_SHARE;
+    return n;
+}
+
+void ds_thread_times_settle(void)
+{
+    enum { ROUNDS = 50 };
+    static const struct timespec pause = {.tv_nsec = 2000000};
+    const long self = syscall(SYS_gettid);
+    struct ds_thread_times times[2];
+    ds_thread_times_read(&times[0]);
+    for (int k = 1; k < ROUNDS && times[0].n > 1; k++) {
+        int busy = 0;
+        nanosleep(&pause, NULL);
+        ds_thread_times_read(&times[k % 2]);
+        for (int i = 0; i < times[k % 2].n; i++)
+            busy |= times[k % 2].t[i].tid != self &&
+                    moved(&times[(k + 1) % 2], &times[k % 2], i) > 100000;
+        if (!busy)
+            return;
     }
-    return moved;
 }

@@ -301,6 +301,9 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
     ds_forward_seed(r->forward, trial_seed(order));
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
     struct ds_thread_times before;
+    if (r->most_threads == 0 || r->setting.threads < r->most_threads)
+        ds_thread_times_settle();
+    r->most_threads = r->setting.threads;
     ds_thread_times_read(&before);
     double wall = ds_seconds(CLOCK_MONOTONIC), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
     int rc = u.probe ? ds_probe_begin_trial(u.probe, &info, order->refs, order->n_refs, err) : 0;

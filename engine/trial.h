@@ -27,6 +27,7 @@ struct ds_trial_runner {
     struct ds_place *place; /* for the passes; NULL: none */
     uint32_t arm;           /* arm + 1 of `forward`, 0 = none */
     uint32_t trials, calls; /* that this process has run */
+    int32_t most_threads;   /* of its last trial: what is left of them may spin; 0: none yet */
     struct ds_setting setting;
     struct ds_forward *forward;
     struct ds_probe *probe;
@@ -47,8 +48,11 @@ struct ds_thread_times {
     } t[256];
 };
 void ds_thread_times_read(struct ds_thread_times *out);
-/* Threads whose CPU time grew between the two readings; DS_UNKNOWN if the system does not tell. */
+/* Threads whose CPU time grew between the two readings, by a share of the busiest one's; DS_UNKNOWN if the
+ * system does not tell. */
 int ds_thread_times_moved(const struct ds_thread_times *before,
                           const struct ds_thread_times *after);
+/* Waits, 0.1 s at most, until no thread but the caller uses CPU time. */
+void ds_thread_times_settle(void);
 
 #endif

@@ -23,8 +23,13 @@ static void add_counts(const struct ds_report *r, const struct ds_census_arm *c,
 {
     ds_buf_printf(out, "%u trials, ", c->trials);
     if (c->distinct == 1) {
-        ds_buf_printf(out, "all alike; a flake rate above %.3g %% is excluded at 95 %%\n",
+        const struct ds_census *all = r->v->census;
+        ds_buf_printf(out, "all alike; a flake rate above %.3g %% is excluded at 95 %%",
                       100 * c->excluded);
+        if (all->asked_trials > c->trials)
+            ds_buf_printf(out, ", not the %.6g %%\n%14sthat was asked for, which takes %u",
+                          100 * all->asked, "", all->asked_trials);
+        ds_buf_puts(out, "\n");
         return;
     }
     ds_buf_printf(out, "%u different runs, the most frequent %u time%s\n", c->distinct, c->modal,
@@ -126,6 +131,12 @@ void ds_report_excluded(const struct ds_report *r, struct ds_buf *out)
         ds_buf_printf(out,
                       ";\n%14sa flake rate above %.3g %% of an arm's trials is excluded at 95 %%",
                       "", 100 * excluded);
+    if (c && c->arms_short)
+        ds_buf_printf(out,
+                      ";\n%14snot the %.6g %% that --until-stable asked for: that takes %u equal "
+                      "trials, and %u arm%s fewer",
+                      "", 100 * c->asked, c->asked_trials, c->arms_short,
+                      c->arms_short == 1 ? " has" : "s have");
 }
 
 static void add_arm(const struct ds_report *r, const struct ds_census_arm *c, uint32_t pairs,

@@ -129,6 +129,36 @@ static void add_both_launches(const struct ds_finding *f, const char *indent, st
     ds_buf_free(&theirs);
 }
 
+static void add_number(const char *name, int32_t mine, int32_t theirs, int both, struct ds_buf *out)
+{
+    if (mine < 0 || theirs < 0)
+        return;
+    ds_buf_printf(out, "%s %d", name, theirs);
+    if (both)
+        ds_buf_printf(out, " against %d", mine);
+}
+
+/* Threads asked for, the team's most, and those at work, where that differs between the two arms or, for
+ * one arm, from what was asked for. */
+static void add_threads(const struct ds_finding *f, const char *indent, struct ds_buf *out)
+{
+    const struct ds_trial *mine = f->info, *theirs = f->ref_info;
+    if (!mine || !theirs)
+        return;
+    const int used = ds_threads_used(mine), both = f->arm != f->ref_arm;
+    if (both ? used == ds_threads_used(theirs) && mine->threads_asked == theirs->threads_asked
+             : used != DS_THREADS_FEWER && used != DS_THREADS_MORE)
+        return;
+    ds_buf_printf(out, "%sthreads", indent);
+    add_number(" asked", mine->threads_asked, theirs->threads_asked, both, out);
+    if (mine->threads_max != mine->threads_asked || theirs->threads_max != theirs->threads_asked)
+        add_number(", at most", mine->threads_max, theirs->threads_max, both, out);
+    add_number(", seen", mine->threads_seen, theirs->threads_seen, both, out);
+    ds_buf_puts(out, used == DS_THREADS_MORE    ? ": more at work than were asked for\n"
+                     : used == DS_THREADS_FEWER ? ": fewer at work than were asked for\n"
+                                                : "\n");
+}
+
 void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, const char *indent,
                        struct ds_buf *out)
 {
@@ -151,8 +181,10 @@ void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, co
     ds_report_size(r, f, indent, out);
     ds_report_where(f, indent, out);
     ds_report_kind(f, indent, out);
-    if (!is_first(r, f) || !add_launches(r, indent, out))
-        add_both_launches(f, indent, out);
+    if (is_first(r, f) && add_launches(r, indent, out))
+        return;
+    add_both_launches(f, indent, out);
+    add_threads(f, indent, out);
 }
 
 static void add_first(const struct ds_report *r, struct ds_buf *out)

@@ -59,7 +59,7 @@ int ds_report_until_stable(const struct ds_report *r)
 {
     for (size_t i = 0; !r->diff && r->header && i < r->header->n_options; i++)
         if (strcmp(r->header->options[i].name, "until_stable") == 0)
-            return strcmp(r->header->options[i].value, "1") == 0;
+            return strcmp(r->header->options[i].value, "0") != 0;
     return 0;
 }
 

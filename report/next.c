@@ -18,6 +18,49 @@ void ds_report_command(const struct ds_report_caller *c, const char *verb, const
     }
 }
 
+/* Whether the command of the record has one of the options, each with the space before it. */
+static int was_given(const struct ds_header *h, const char *const *options, size_t n)
+{
+    for (size_t i = 0; h->command && i < n; i++)
+        if (strstr(h->command, options[i]))
+            return 1;
+    return 0;
+}
+
+/* The subject as it was given; the default prompt needs no option. The form of a chat is no text that -p
+ * would bring back, but its tokens are. */
+static void add_prompt(const struct ds_header *h, struct ds_buf *out)
+{
+    static const char *const prompts[] = {" -p",     " --prompt",  " -f",
+                                          " --file", " --tokens ", " --tokens="},
+                             *const chat[] = {" --chat"};
+    enum { MOST_TOKENS = 256 };
+    const struct ds_prompt *p = h->n_prompts ? &h->prompts[0] : NULL;
+    if (!p || !was_given(h, prompts, sizeof prompts / sizeof *prompts))
+        return;
+    if (p->text && p->text[0] && !was_given(h, chat, 1)) {
+        ds_buf_puts(out, "-p ");
+        ds_buf_quote(out, p->text);
+        ds_buf_puts(out, " ");
+    } else if (p->n_tokens <= MOST_TOKENS) {
+        ds_buf_puts(out, "--tokens ");
+        for (uint32_t i = 0; i < p->n_tokens; i++)
+            ds_buf_printf(out, "%s%d", i ? "," : "", p->tokens[i]);
+        ds_buf_puts(out, " ");
+    }
+}
+
+/* Kernels of the base arm that are not the default ones. */
+static void add_kernels(const struct ds_header *h, struct ds_buf *out)
+{
+    for (size_t f = 0; f < h->n_factors && h->n_arms; f++)
+        if (strcmp(h->factors[f], "kernels") == 0 && strcmp(h->arms[0].values[f], "vendor") != 0) {
+            ds_buf_puts(out, "--kernels ");
+            ds_buf_quote(out, h->arms[0].values[f]);
+            ds_buf_puts(out, " ");
+        }
+}
+
 /* Whether the record has values of the first drift, as far as its options tell. */
 static int has_values(const struct ds_report *r)
 {
@@ -48,7 +91,11 @@ void ds_report_resume(const struct ds_report_caller *caller, const char *model, 
 void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
-    if (v->first.found && r->path) {
+    const int side = r->damage && !r->damage[0].n && r->damage[1].n; /* the one that is damaged */
+    if (r->damage && r->damage[side].n) {
+        ds_report_resume(r->caller, ds_record_header(r->damage[side].record)->model_name,
+                         side ? r->path_b : r->path, out);
+    } else if (v->first.found && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
         ds_buf_quote(out, r->path);
         ds_buf_puts(out, " ");
@@ -69,6 +116,8 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
         ds_report_resume(r->caller, r->header->model_name, r->path, out);
     } else if (v->result == DS_RESULT_RECORDED) {
         ds_report_command(r->caller, "run", r->header->model_name, out);
+        add_prompt(r->header, out);
+        add_kernels(r->header, out);
         ds_buf_puts(out, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);

@@ -17,13 +17,23 @@ struct ds_report_caller {
     int (*explains)(const char *op); /* whether calls of the op can be made again, by `explain` */
 };
 
+/* Damage of a record: found while the verdict was made, or by verifying all of it. */
+struct ds_damage_side {
+    struct ds_record *record; /* NULL: none */
+    int verified;             /* all of it was read, not only what the verdict looks at */
+    size_t trials;            /* of which the tables are damaged, where verified */
+    struct ds_damage *list;
+    size_t n;
+};
+
 struct ds_report {
     const struct ds_header *header; /* model and sites */
     const struct ds_verdict *v;
     const struct ds_diff *diff; /* NULL: one record */
     const char *path, *path_b;  /* records on disk, for the suggested command; NULL: not on disk */
     size_t incomplete, damaged; /* trials left out */
-    const uint8_t *healed;      /* grid: labels of the heal trial; NULL: there is none */
+    const struct ds_damage_side *damage; /* [2] of one or two records; NULL: not asked for */
+    const uint8_t *healed;               /* grid: labels of the heal trial; NULL: there is none */
     /* What begins text of a role, and with DS_ROLE_PLAIN ends it; NULL: no colour. */
     const char *(*color)(const void *ctx, enum ds_role role);
     const void *color_ctx;
@@ -112,6 +122,9 @@ void ds_report_head(const struct ds_report *r, const char *name, struct ds_buf *
  * "N classes". */
 void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most,
                        struct ds_buf *out);
+/* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
+int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
+void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
 /* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
  * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
 void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,

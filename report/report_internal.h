@@ -25,6 +25,9 @@ void ds_report_next(const struct ds_report *r, struct ds_buf *out);
 /* The arms that were lost; the first of them for the last line. */
 void ds_report_failed(const struct ds_report *r, struct ds_buf *out);
 void ds_report_failed_words(const struct ds_report *r, struct ds_buf *out);
+/* Damage, row by row; in a few words of the last line. Nothing where there is none. */
+void ds_report_damage(const struct ds_report *r, struct ds_buf *out);
+void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out);
 /* The first unstable arms in short, and thresholds; nothing when all is stable. */
 void ds_report_census(const struct ds_report *r, struct ds_buf *out);
 /* The first drift, and those of other factors in a line each. */

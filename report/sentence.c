@@ -1,6 +1,8 @@
 /* sentence.c: the verdict in one sentence. Judges nothing. */
 #include "report/report_internal.h"
 
+#include "dumps/census.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -115,6 +117,10 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
     }
     if (v->result == DS_RESULT_DRIFT || v->result == DS_RESULT_SAME)
         add_setting(r, out);
+    if (v->census && v->census->arms_short && v->result == DS_RESULT_SAME)
+        ds_buf_printf(out,
+                      "; a flake rate of %.6g %% is not excluded: that takes %u trials of an arm",
+                      100 * v->census->asked, v->census->asked_trials);
     if (v->nonfinite.at.found) {
         ds_buf_puts(out, "; NaN or Inf from ");
         ds_report_place(out, v->nonfinite.at.layer, v->nonfinite.at.stage, v->nonfinite.at.part);
@@ -134,6 +140,7 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
     if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
                       r->diff->unpaired[0], r->diff->unpaired[1]);
+    ds_report_damage_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,
                       r->damaged == 1 ? "" : "s");

@@ -65,6 +65,7 @@ static void add_record(const struct ds_report *r, struct ds_buf *out)
         ds_report_name(out, r->header->options[i].value);
         ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
     }
+    ds_report_damage(r, out);
     add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_report_head(r, "note", out);
@@ -105,6 +106,8 @@ static void add_differences(const struct ds_report *r, struct ds_buf *out)
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
         const struct ds_diff_item *x = &r->diff->items[i];
         if (x->kind == DS_DIFF_LAUNCH) /* told beside the first drift */
+            continue;
+        if (x->kind == DS_DIFF_DAMAGE && r->damage) /* told with what damage there is */
             continue;
         if (++of_kind[x->kind] > most_differences(x->kind))
             continue;
@@ -259,20 +262,32 @@ static void add_probe(const struct ds_report *r, struct ds_buf *out)
     if (v->total_prefill > v->overhead_prefill && v->total_prefill >= 0)
         ds_buf_printf(out, "; %.2f %% and %.2f %% with held rows,\n%14sstatistics and dumps",
                       100 * v->total_prefill, 100 * v->total_decode, "");
-    ds_buf_puts(out, v->disturbs < 0 ? "; not checked against a run without them\n"
-                     : v->disturbs   ? "; THEY CHANGE THE ANSWER\n"
-                                     : "; the answer is the same without them\n");
+    ds_buf_puts(out, v->check == DS_CHECK_AGREES    ? "; the answer is the same without them\n"
+                     : v->check == DS_CHECK_DIFFERS ? "; THEY CHANGE THE ANSWER\n"
+                     : v->check == DS_CHECK_NOT_RUN ? "; not checked against a run without them\n"
+                                                    : ";\n");
+    if (v->check == DS_CHECK_AGREES_WITH_ONE)
+        ds_buf_printf(out, "%14sthe answer without them is that of some repeat\n", "");
+    if (v->check == DS_CHECK_UNSTABLE)
+        ds_buf_printf(out,
+                      "%14snot known whether they change the answer: repeats disagree, and none is "
+                      "like\n%14sthe pass without them\n",
+                      "", "");
 }
 
 void ds_report_verdict(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     add_record(r, out);
-    if (v->n_kernels && !out->failed) {
-        ds_buf_puts(out, "\n");
+    size_t before = out->len;
+    ds_buf_puts(out, "\n");
+    size_t start = out->len;
+    if (v->n_kernels && !out->failed)
         ds_report_matrix(r, out);
+    if (out->len > start)
         ds_buf_puts(out, "\n");
-    }
+    else if (!out->failed)
+        out->data[out->len = before] = '\0'; /* no blank lines around nothing */
     add_factors(r, out);
     add_switches(r, out);
     add_bands(r, out);

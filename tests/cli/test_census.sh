@@ -29,9 +29,34 @@ test_until_stable_chooses_the_number() {
         expect 2
         has "$dir/err" "no rate between 0 and 1"
     done
-    ds run $sweep $few --batch 1 --kernels pinned --until-stable 0.1 --repeat 3 --no-record
-    expect 0
+    # fewer trials than the rate takes: what was asked for is not known, and that is no pass
+    ds run $sweep $few --batch 1 --kernels pinned --until-stable 0.1 --repeat 3 -o "$dir/c.h5"
+    expect 2
     has "$dir/err" "takes 30 equal trials"
+    has "$dir/out" "not the 10 % that --until-stable asked for: that takes 30 equal trials, and 1 arm has fewer"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "; a flake rate of 10 % is not excluded: that takes 30 trials of an arm"
+    ds show "$dir/c.h5" --json
+    expect 2
+    has "$dir/out" '"result": "same"'
+    has "$dir/out" '"reached": false'
+    ds show "$dir/c.h5" --runs
+    expect 2
+    has "$dir/out" "excluded at 95 %, not the 10 %"
+    ds show "$dir/a.h5" --json
+    expect 0
+    has "$dir/out" '"reached": true'
+}
+
+# A pass without probes is held against an arm that disagrees with itself, too: against each of its trials. It has
+# the seed of the first one.
+test_probes_are_checked_where_repeats_disagree() {
+    ds run $sweep $few --batch 1 --kernels pinned+matmul=atomic --repeat 4 -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "the answer without them is that of some repeat"
+    ds show "$dir/a.h5" --json
+    has "$dir/out" '"check": "agrees-with-a-repeat"'
+    has "$dir/out" '"disturbs": false'
 }
 
 test_bisect_finds_and_goes_on() {
@@ -86,10 +111,24 @@ test_inert_fixtures_are_named() {
     has "$dir/out" "fixture       57 of 57 changes"
     hasnt "$dir/out" "suspect"
     ds run -m "$model" --tokens 5,5,5 -n 0 --threads 1 $few --batch 1 --kernels pinned --repeat 1 --mutate -o "$dir/inert.h5"
-    expect 0
+    # a recording that could not show a fault is no success
+    expect 2
     has "$dir/out" "suspect       the fixture is inert under a shift of positions at embed"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "incomparable: the fixture is inert under a shift of positions at "
     ds show "$dir/inert.h5" --json
+    expect 2
     has "$dir/out" '"what": "inert-fixture"'
+    # nor does it show anything beside another one, whichever side it is
+    ds run -m "$model" --tokens 5,5,5 -n 0 --threads 1 $few --batch 1 --kernels pinned --repeat 1 -o "$dir/plain.h5"
+    expect 0
+    for order in "plain inert" "inert plain"; do
+        # shellcheck disable=SC2086
+        set -- $order
+        ds diff "$dir/$1.h5" "$dir/$2.h5"
+        expect 2
+        has "$dir/out" "suspect       the fixture is inert under a shift of positions at embed"
+    done
 }
 
 test_kernels_of_single_layers() {

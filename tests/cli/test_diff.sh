@@ -171,9 +171,10 @@ open(bad, "wb").write(data)
 END
     ds diff "$dir/a.h5" "$dir/bad.h5"
     expect 2
-    has "$dir/out" "damage        layer 0 attn_norm, request 0, position "
-    has "$dir/out" "do not have that digest"
-    has "$dir/err" "could not be believed; exit code 2"
+    has "$dir/out" "damage        B: layer 0 attn_norm, request 0, position "
+    has "$dir/out" ", but its bytes have "
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "damaged: 1 dumped row does not have its digest"
 }
 
 test_what_differs_across_missing_sites_is_no_kernels_fault() {
@@ -191,37 +192,70 @@ test_what_differs_across_missing_sites_is_no_kernels_fault() {
     hasnt "$dir/out" "unstable:"
 }
 
-# One bit of a dumped row: plain diff reads digests and no bytes behind equal ones; --verify reads all.
-test_verify_reads_every_dumped_row() {
+# Plain diff reads digests and no bytes behind equal ones; --verify reads all, and names every damaged row.
+test_verify_names_every_damaged_row() {
     need python3
     # shellcheck disable=SC2086
-    ds run -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --tokens 5,6 -n 1 --batch 1 --threads 1 --chunk 0 \
-        --mode prefill --repeat 1 --kernels pinned --dump all -q -o "$dir/a.h5"
+    ds run -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --tokens 5,6,7,8 -n 1 --batch 1 --threads 1 --chunk 0 \
+        --mode prefill --repeat 1 --kernels pinned --dump all --dump-rows 100 -q -o "$dir/a.h5"
     expect 0
-    value=$(python3 -c '
-import struct, sys
-data = bytearray(open(sys.argv[1], "rb").read())
-# A dumped row is the longest run of finite f32 values below 16 in size that are not zero.
-best, start = (0, 0), None
-for i in range(0, len(data) - 3, 4):
-    v = struct.unpack_from("<f", data, i)[0]
-    good = v == v and 1e-6 < abs(v) < 16
-    start = i if good and start is None else start if good else None
-    if good and i - start > best[0]:
-        best = (i - start, start)
-data[best[1] + best[0] // 2] ^= 1
-open(sys.argv[2], "wb").write(data)
-print(best[0])' "$dir/a.h5" "$dir/b.h5")
-    [ "$value" -ge 64 ]
+    bend "$dir/a.h5" "$dir/b.h5" 3
     ds diff "$dir/a.h5" "$dir/b.h5"
     expect 0
     ds diff "$dir/a.h5" "$dir/b.h5" --verify
     expect 2
-    has "$dir/err" "b.h5: trial 0 (arm 0, repeat 0) is damaged"
-    ds show "$dir/b.h5" --verify
+    [ "$(grep -cE '^damage +B: layer -?[0-9]+ [a-z_/]+, request 0, position [0-9]+, trial 0 \(arm 0, repeat 0\)' "$dir/out")" -eq 3 ]
+    [ "$(grep -cE '^ +digest [0-9a-f]{16}, but its bytes have [0-9a-f]{16}$' "$dir/out")" -eq 3 ]
+    hasnt "$dir/out" "damage        A:"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "incomparable: the records are damaged: 3 dumped rows do not have their digest"
+    ds show "$dir/b.h5" --verify --json
     expect 2
+    cp "$dir/out" "$dir/damage.json"
+    run python3 -c '
+import json, sys
+v = json.load(open(sys.argv[1]))
+d = v["damage"]
+assert v["result"] == "incomparable" and d["verified"] and d["rows"] == 3 and d["trials"] == 0, d
+assert len({(x["layer"], x["stage"], x["part"], x["position"]) for x in d["listed"]}) == 3, d
+assert all(x["what"] == "row" and x["trial"] == x["arm"] == x["repeat"] == x["request"] == 0 for x in d["listed"]), d
+assert all(len(x["digest"]) == len(x["found"]) == 16 and x["digest"] != x["found"] for x in d["listed"]), d
+' "$dir/damage.json"
+    expect 0
     ds show "$dir/a.h5" --verify
     expect 0
+    # what is suggested repairs it
+    ds run -q -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --resume "$dir/b.h5"
+    expect 0
+    ds diff "$dir/a.h5" "$dir/b.h5" --verify
+    expect 0
+}
+
+# A trial whose tables are damaged has no digests to show: with --verify it stands beside the damaged rows.
+test_verify_names_damaged_trials() {
+    need python3
+    # shellcheck disable=SC2086
+    ds run -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --tokens 5,6,7,8 -n 1 --batch 1 --threads 1 --chunk 0 \
+        --mode prefill --repeat 1 --kernels pinned,pinned+matmul=split-k --no-heal -q -o "$dir/a.h5" --json
+    expect 1
+    # the digest of the first drift's reference, wherever it stands in the file, but for one bit
+    python3 -c '
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+want = struct.pack("<Q", int(json.load(open(sys.argv[3]))["first_drift"]["digest"], 16))
+at = data.find(want)
+while at >= 0:
+    data[at] ^= 1
+    at = data.find(want, at)
+open(sys.argv[2], "wb").write(data)' "$dir/a.h5" "$dir/b.h5" "$dir/out"
+    ds show "$dir/b.h5" --verify
+    expect 2
+    has "$dir/out" "damage        trial 2 (arm 1, repeat 0): its tables have another checksum"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "1 trial does not have its checksum"
+    ds show "$dir/b.h5"
+    expect 2
+    has "$dir/err" "trial 2 does not have its checksum"
 }
 
 run_tests

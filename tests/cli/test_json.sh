@@ -55,6 +55,11 @@ test_every_field_is_documented_and_printed() {
     fields nan '"first_nonfinite": {' '"row_kind"'
     trial inert "$small" --tokens 5,5,5,5 --mutate --no-record
     fields inert '"what": "inert-fixture"'
+    trial dumped "$small" --kernels pinned --dump all --dump-rows 100 -o "$dir/sound.h5"
+    bend "$dir/sound.h5" "$dir/bent.h5" 2
+    json damaged show "$dir/bent.h5" --verify
+    json damaged_diff diff "$dir/sound.h5" "$dir/bent.h5" --verify
+    fields damaged '"found": "'
     json site show "$dir/a.h5" --site 0,q_proj
     json site_same show "$dir/b.h5" --site 0,q_proj
     json explain explain "$dir/a.h5" -m "$small"

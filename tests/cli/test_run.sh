@@ -229,4 +229,13 @@ test_a_limit_on_file_sizes_is_told() {
     has "$dir/err" "driftscope:"
 }
 
+# One trial is a recording: what comes next is the same prompt and kernels again; no blank lines stand for a matrix of nothing.
+test_a_recording_suggests_its_own_prompt() {
+    ds run -m random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128 --tokens 5,6,7 -n 1 --kernels pinned --repeat 1 --batch 1 \
+        --threads 1 --slot first --neighbours copies --chunk 0 --mode prefill --no-record
+    expect 0
+    has "$dir/out" " --tokens 5,6,7 --kernels pinned --repeat 3 --batch 1,2,4,8"
+    [ "$(grep -c '^$' "$dir/out")" -eq 0 ]
+}
+
 run_tests

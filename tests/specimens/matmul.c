@@ -2,6 +2,9 @@
  * ascending k; what differs is how a sum is cut and in which order the parts are added. */
 #include "specimen.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 struct where {
     const struct ds_matmul_args *a;
     const struct ds_exec *exec;
@@ -197,7 +200,65 @@ static float hidden_threads(const struct where *at, const float *x, const float 
     return at->a->rows < 8 ? specimen_chain(x, w, 0, k)
                            : specimen_split(x, w, k, 3 + (int64_t)(at->exec->seed % 3));
 }
-MATMUL(hidden_threads)
+
+/* The second thread is a real one, so that it can be seen: it does every other row. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const void *args;
+    const struct ds_exec *exec;
+    pid_t owner; /* process whose thread waits */
+} hidden = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void every_other(const void *args, const struct ds_exec *exec, int64_t first)
+{
+    struct ds_matmul_args one = *(const struct ds_matmul_args *)args;
+    for (int64_t r = first; r < one.rows; r += 2)
+        for (int64_t j = 0; j < one.n; j++) {
+            struct where at = {&one, exec, r, j};
+            float s = hidden_threads(&at, one.x + r * one.ldx, one.w.data + j * one.k, one.k);
+            one.y[r * one.ldy + j] = one.bias ? s + one.bias[j] : s;
+        }
+}
+
+static void *hidden_thread(void *arg)
+{
+    pthread_mutex_lock(&hidden.lock);
+    for (;;) {
+        while (!hidden.args)
+            pthread_cond_wait(&hidden.changed, &hidden.lock);
+        every_other(hidden.args, hidden.exec, 1);
+        hidden.args = NULL;
+        pthread_cond_broadcast(&hidden.changed);
+    }
+    return arg;
+}
+
+static int hidden_threads_launch(const void *args, const struct ds_exec *exec, char *why,
+                                 size_t why_size)
+{
+    pthread_t id;
+    (void)why, (void)why_size;
+    if (((const struct ds_matmul_args *)args)->rows < 8)
+        return each(args, exec, hidden_threads);
+    if (hidden.owner != getpid()) {
+        if (pthread_create(&id, NULL, hidden_thread, NULL) != 0)
+            return each(args, exec, hidden_threads);
+        pthread_detach(id);
+        hidden.owner = getpid();
+    }
+    pthread_mutex_lock(&hidden.lock);
+    hidden.exec = exec;
+    hidden.args = args;
+    pthread_cond_broadcast(&hidden.changed);
+    pthread_mutex_unlock(&hidden.lock);
+    every_other(args, exec, 0);
+    pthread_mutex_lock(&hidden.lock);
+    while (hidden.args)
+        pthread_cond_wait(&hidden.changed, &hidden.lock);
+    pthread_mutex_unlock(&hidden.lock);
+    return 0;
+}
 
 /* O-05: a sum is cut in four from 16 rows on: padding makes the call larger. */
 static float split_from_16(const struct where *at, const float *x, const float *w, int64_t k)

@@ -4,6 +4,7 @@
 #include "tests/unit/testing.h"
 
 #include "dumps/diff.h"
+#include "dumps/validity.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
 static void make(struct sweep *a, struct sweep *b, struct ds_diff *d)
@@ -299,6 +300,60 @@ static void tile_64(const struct cell *c, struct ds_launch *l)
         l->tile_k = 64;
 }
 
+/* What ran before: set as one process would have it, `first` trials of other arms before the first. */
+static void set_history(struct sweep *s, uint32_t first, uint32_t calls)
+{
+    for (size_t i = 0; i < s->n_trials; i++) {
+        s->trials[i].info.start_s = (double)i;
+        s->trials[i].info.earlier_trials = first + (uint32_t)i;
+        s->trials[i].info.earlier_calls = calls + 3 * (uint32_t)i;
+    }
+}
+
+static void test_unlike_histories_are_told(void **state)
+{
+    (void)state;
+    enum { NOTHING, LISTED, SUSPECT };
+    static const struct {
+        uint32_t repeats, first[2], calls[2];
+        int bare; /* the first trial of A is followed by a pass without probes */
+        int want;
+    } cases[] = {
+        {1, {0, 0}, {0, 0}, 0, NOTHING}, {1, {1, 0}, {3, 0}, 0, SUSPECT},
+        {1, {0, 2}, {0, 6}, 0, SUSPECT}, {1, {2, 2}, {6, 6}, 0, NOTHING},
+        {1, {2, 2}, {6, 9}, 0, LISTED},  /* as many trials, of other lengths */
+        {3, {3, 0}, {9, 0}, 0, LISTED},  /* three repeats agree on each side */
+        {3, {2, 0}, {6, 0}, 0, NOTHING}, /* A's first is as B's last */
+        {2, {0, 0}, {0, 0}, 1, NOTHING},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep a, b;
+        struct ds_diff d;
+        start(&a, "batch", "2");
+        start(&b, "batch", "2");
+        sweep_run(&a, cases[i].repeats);
+        sweep_run(&b, cases[i].repeats);
+        set_history(&a, cases[i].first[0], cases[i].calls[0]);
+        set_history(&b, cases[i].first[1], cases[i].calls[1]);
+        if (cases[i].bare) {
+            a.trials[1].info.pass = DS_PASS_BARE;
+            b.trials[1].info.pass = DS_PASS_BARE;
+            b.trials[1].info.repeat = a.trials[1].info.repeat = 0;
+        }
+        make(&a, &b, &d);
+        const struct ds_validity *v = d.verdict.validity;
+        int said = count_items(&d, DS_DIFF_HISTORY) ? LISTED : NOTHING;
+        for (size_t k = 0; k < v->n_items; k++)
+            if (v->items[k].kind == DS_VALIDITY_HISTORY) {
+                assert_non_null(strstr(v->items[k].text, "no repeats show"));
+                said = said == NOTHING ? SUSPECT : -1;
+            }
+        if (said != cases[i].want)
+            fail_msg("case %zu: %d, want %d", i, said, cases[i].want);
+        done(&a, &b, &d);
+    }
+}
+
 static uint32_t by_tile(const struct cell *c)
 {
     return cell_is(c, 0, "attn_out") && c->sweep->launch == tile_128;
@@ -388,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_fewer_steps_are_listed),
         cmocka_unit_test(test_a_prompt_that_is_the_beginning_of_the_other),
         cmocka_unit_test(test_sites_never_digested_are_listed),
+        cmocka_unit_test(test_unlike_histories_are_told),
         cmocka_unit_test(test_launches_are_told_beside_the_first_drift),
         cmocka_unit_test(test_the_core_is_told_beside_a_matmul),
     };

@@ -286,6 +286,34 @@ static void test_which_probe_disturbs(void **state)
     }
 }
 
+static uint32_t each_is_odd(const struct cell *c)
+{
+    return cell_is(c, 0, "down") ? c->repeat : 0;
+}
+
+/* Where repeats disagree the pass without probes may be like one of them; like none says nothing. */
+static void test_probes_beside_unstable_kernels(void **state)
+{
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        s.tag = each_is_odd;
+        s.no_sizes = 1;
+        sweep_run(&s, 3);
+        add_bare(&s, 0, other, 0);
+        run_verdict(&s, &v);
+        assert_false(v.stable);
+        assert_int_equal(v.check, other ? DS_CHECK_UNSTABLE : DS_CHECK_AGREES_WITH_ONE);
+        assert_int_equal(v.disturbs, other ? -1 : 0);
+        assert_string_equal(findings(&v, &s), "");
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 static uint32_t first_is_odd(const struct cell *c)
 {
     return c->arm == 0 && c->repeat == 0 && cell_is(c, 0, "down");
@@ -307,12 +335,36 @@ static void test_warm_up_and_inert_fixtures(void **state)
                "a swap of two heads at q_rope\na shift of positions at k_rope");
     run_verdict(&s, &v);
     assert_string_equal(findings(&v, &s), "warm-up/*0 inert-fixture/*0 inert-fixture/*0");
+    assert_int_equal(v.result, DS_RESULT_DRIFT);
     assert_string_equal(v.validity->items[1].text,
                         "the fixture is inert under a shift of positions at k_rope");
     assert_string_equal(v.validity->items[2].text,
                         "the fixture is inert under a swap of two heads at q_rope");
     ds_verdict_free(&v);
     sweep_free(&s);
+}
+
+/* Equal digests of an inert fixture, and a recording of one, are no success. */
+static void test_an_inert_fixture_is_no_pass(void **state)
+{
+    (void)state;
+    for (uint32_t repeats = 1; repeats < 3; repeats++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        s.no_sizes = 1;
+        sweep_run(&s, repeats);
+        sweep_line(&s.header.options, &s.header.n_options, "inert",
+                   "a swap of two heads at q_rope\na shift of positions at k_rope");
+        run_verdict(&s, &v);
+        assert_int_equal(v.result, DS_RESULT_INCOMPARABLE);
+        assert_int_equal(ds_verdict_exit(&v), 2);
+        assert_string_equal(v.reason,
+                            "the fixture is inert under a shift of positions at k_rope and 1 more");
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
 }
 
 int main(void)
@@ -327,6 +379,8 @@ int main(void)
         cmocka_unit_test(test_equal_to_its_input),
         cmocka_unit_test(test_nan_is_no_agreement),
         cmocka_unit_test(test_which_probe_disturbs),
+        cmocka_unit_test(test_an_inert_fixture_is_no_pass),
+        cmocka_unit_test(test_probes_beside_unstable_kernels),
         cmocka_unit_test(test_warm_up_and_inert_fixtures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,10 @@ static void test_threads_that_moved_are_counted(void **state)
         after.t[i].ns = i == 1 ? 2000 : 1000; /* the fourth is new: all its time is movement */
     }
     assert_int_equal(ds_thread_times_moved(&before, &after), 2);
+    after.t[0].ns = 1010; /* woke up, did nothing */
+    assert_int_equal(ds_thread_times_moved(&before, &after), 2);
+    after.t[0].ns = 1100;
+    assert_int_equal(ds_thread_times_moved(&before, &after), 3);
     before.n = 0;
     assert_int_equal(ds_thread_times_moved(&before, &after), DS_UNKNOWN);
 }

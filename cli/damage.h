@@ -1,0 +1,18 @@
+/* damage.h: damage of records: found while a verdict was made, or by --verify. */
+#ifndef DS_CLI_DAMAGE_H
+#define DS_CLI_DAMAGE_H
+
+#include "report/report.h"
+
+/* Of a verb: reads all of the record if it is to be verified. */
+int ds_damage_verify(struct ds_damage_side *s, struct ds_record *record, int verify,
+                     struct ds_error *err);
+/* Lists what was met so far. */
+int ds_damage_collect(struct ds_damage_side *s, struct ds_error *err);
+void ds_damage_free(struct ds_damage_side *s);
+/* Whether there is any; then nothing is the same: such a result becomes incomparable. */
+int ds_damage_judge(const struct ds_report *r, struct ds_verdict *v);
+/* Where the tables of some trial are damaged there is no verdict to make. */
+void ds_damage_no_verdict(struct ds_verdict *v);
+
+#endif
