@@ -206,6 +206,29 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *precisions_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_precisions; i++) {
+        const struct ds_precisions *x = &v->precisions[i];
+        json_t *j = json_object(), *of = json_array();
+        for (uint32_t k = 0; k < x->n; k++) {
+            json_t *one = json_object();
+            json_object_set_new(one, "dtype", text(x->of[k].dtype));
+            json_object_set_new(one, "arms", json_integer(x->of[k].arms));
+            json_object_set_new(one, "rows", json_integer(x->of[k].rows));
+            json_object_set_new(one, "relative_rms", real(x->of[k].relative_rms));
+            json_array_append_new(of, one);
+        }
+        json_object_set_new(j, "factor", text(x->factor));
+        json_object_set_new(j, "site", json_integer(x->site));
+        json_object_set_new(j, "verdict", text(ds_precision_name(x->verdict)));
+        json_object_set_new(j, "formats", of);
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 static json_t *bands_json(const struct ds_verdict *v)
 {
     json_t *list = json_array();
@@ -476,6 +499,7 @@ static json_t *verdict_json(const struct ds_report *r)
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
     json_object_set_new(j, "bands", bands_json(v));
+    json_object_set_new(j, "precisions", precisions_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());

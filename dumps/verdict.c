@@ -405,7 +405,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         rc = find_nonfinite(a, v, err) != 0 || size_origins(a, v, labels, err) != 0 ||
                      find_growth(a, v, err) != 0 || find_added(a, v, labels, err) != 0 ||
                      find_ranges(a, v, err) != 0 || judge_validity(a, v, err) != 0 ||
-                     note_processes(a, v, err) != 0 || note_packed(a, v, err) != 0
+                     note_processes(a, v, err) != 0 || note_packed(a, v, err) != 0 ||
+                     note_findings(a, v, err) != 0 || find_precisions(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)

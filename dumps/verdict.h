@@ -232,6 +232,22 @@ struct ds_band {
     char differ[DS_PROFILE_TEXT], equal[DS_PROFILE_TEXT]; /* in ranges */
 };
 
+/* How large a factor's difference is in each format of the sweep, at the last stage that is shown. */
+enum { DS_MOST_FORMATS = 4 };
+enum { DS_PRECISION_UNKNOWN = 0, DS_PRECISION_SHRINKS, DS_PRECISION_ALIKE };
+const char *ds_precision_name(int verdict); /* "unknown", "shrinks", "alike" */
+struct ds_precision {
+    const char *dtype;
+    uint32_t arms, rows; /* compared; drifting rows */
+    double relative_rms; /* 0: none drifts */
+};
+struct ds_precisions {
+    const char *factor;
+    uint32_t site, n;
+    struct ds_precision of[DS_MOST_FORMATS];
+    int verdict; /* shrinks with the format's step: rounding; alike in all: no rounding */
+};
+
 struct ds_growth {
     int32_t layer;
     uint64_t max_ulp;
@@ -336,9 +352,11 @@ struct ds_verdict {
     struct ds_discrete discrete; /* the first of: */
     struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
-    struct ds_census *census;     /* census.h; NULL: no complete trial */
-    struct ds_validity *validity; /* validity.h; NULL likewise */
-    struct ds_band *bands;        /* by factor, kernel, phase */
+    struct ds_census *census;         /* census.h; NULL: no complete trial */
+    struct ds_validity *validity;     /* validity.h; NULL likewise */
+    struct ds_precisions *precisions; /* by factor; none where one format was run */
+    size_t n_precisions;
+    struct ds_band *bands; /* by factor, kernel, phase */
     size_t n_bands;
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;

@@ -258,6 +258,12 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
 /* Whether x comes before y in execution order; an empty finding comes last. */
 int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 
+/* verdict_notes.c: after the origins are known. */
+int note_findings(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
+/* verdict_precision.c: fills v->precisions, after the factors are judged. */
+int find_precisions(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
 /* verdict_bands.c: sizes at which a factor changes a kernel's bits. *work: of one factor, NULL at first;
  * count_bands for every arm against its reference, with its labels; tell_bands fills v->bands and frees. */
 struct band_work;

@@ -40,6 +40,13 @@ const char *ds_result_name(int result)
                                                                        : "incomparable";
 }
 
+const char *ds_precision_name(int verdict)
+{
+    return verdict == DS_PRECISION_SHRINKS ? "shrinks"
+           : verdict == DS_PRECISION_ALIKE ? "alike"
+                                           : "unknown";
+}
+
 const char *ds_condition_name(int condition)
 {
     static const char *const names[] = {"not-run", "same", "drift", "unstable", "unknown"};
@@ -123,6 +130,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->added);
     free(v->origins);
     free(v->bands);
+    free(v->precisions);
     free(v->failed);
     free(v->ranges);
     free(v->notes);

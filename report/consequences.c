@@ -153,6 +153,30 @@ void ds_report_growth(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+void ds_report_precisions(const struct ds_report *r, struct ds_buf *out)
+{
+    for (size_t i = 0; i < r->v->n_precisions; i++) {
+        const struct ds_precisions *x = &r->v->precisions[i];
+        ds_report_head(r, "formats", out);
+        ds_report_name(out, x->factor);
+        for (uint32_t k = 0; k < x->n; k++) {
+            ds_buf_puts(out, k ? ", " : ": ");
+            ds_report_name(out, x->of[k].dtype);
+            if (x->of[k].rows)
+                ds_buf_printf(out, " %.1e", x->of[k].relative_rms);
+            else
+                ds_buf_puts(out, " no difference");
+        }
+        if (r->header && x->site < r->header->n_sites)
+            ds_buf_printf(out, " at %s", r->header->sites[x->site].stage);
+        ds_buf_puts(out, x->verdict == DS_PRECISION_SHRINKS
+                             ? ": shrinks with the format, as rounding does\n"
+                         : x->verdict == DS_PRECISION_ALIKE
+                             ? ": as large in every format, which rounding is not\n"
+                             : "\n");
+    }
+}
+
 static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
 {
     ds_report_name(out, d->factor);
@@ -180,6 +204,32 @@ static void add_experts(const struct ds_report *r, const struct ds_discrete *d, 
 
 enum { TIGHT_BITS = 6 };
 
+/* Between which layers the largest value grows most, where it grows by much. */
+static void add_jump(const struct ds_report *r, struct ds_buf *out)
+{
+    enum { MUCH = 8 };
+    double before = 0, most = 0, low = 0, high = 0;
+    int32_t layer = 0, at = 0;
+    for (size_t i = 0; i <= r->v->n_ranges; i++) {
+        const struct ds_range_at *x = i < r->v->n_ranges ? &r->v->ranges[i] : NULL;
+        const int32_t next = x ? r->header->sites[x->site].layer : INT32_MAX;
+        if (next != layer) {
+            if (before > 0 && most > MUCH * before && (low <= 0 || most / before > high / low)) {
+                low = before;
+                high = most;
+                at = layer;
+            }
+            before = layer >= 0 ? most : before;
+            most = 0;
+            layer = next;
+        }
+        most = x && (double)x->max_abs > most ? (double)x->max_abs : most;
+    }
+    if (low > 0)
+        ds_buf_printf(out, "%14sit jumps in layer %d: %.3g before, %.3g there\n", "", at, low,
+                      high);
+}
+
 /* The largest value, when f16 is near or something is not finite: told before it overflows. */
 void ds_report_range(const struct ds_report *r, struct ds_buf *out)
 {
@@ -197,6 +247,8 @@ void ds_report_range(const struct ds_report *r, struct ds_buf *out)
         ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
     else
         ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
+    if (r->v->nonfinite.at.found)
+        add_jump(r, out);
 }
 
 /* Which rows of the trial. */

@@ -298,6 +298,7 @@ void ds_report_verdict(const struct ds_report *r, struct ds_buf *out)
     ds_report_firsts(r, out);
     ds_report_origins(r, out);
     ds_report_growth(r, out);
+    ds_report_precisions(r, out);
     ds_report_range(r, out);
     ds_report_tokens(r, out);
     ds_report_failed(r, out);
