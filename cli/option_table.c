@@ -344,6 +344,8 @@ const struct ds_option_def ds_option_defs[] = {
      "overwrite an existing record; with --resume, go on although the environment is another one"},
     {"resume", 0, "RECORD", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
+    {"tui", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "show the record in the terminal UI while the sweep runs; what the run prints comes when the UI has ended"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},

@@ -277,8 +277,7 @@ static void end(struct tui_app *a)
 {
     if (a->o->running && a->o->running(a->o->ctx)) {
         a->asking = 1;
-        tui_app_say(a, TUI_UNSTABLE,
-                    "the sweep is still running: end it? y ends it, any other key goes on");
+        tui_app_say(a, TUI_UNSTABLE, "end the sweep? y yes, n no: it goes on; other keys stay");
     } else {
         a->quit = 1;
     }
@@ -434,11 +433,9 @@ void tui_app_key(struct tui_app *a, const char *key)
     a->message[0] = '\0';
     if (a->asking) {
         a->asking = 0;
-        if (strcmp(key, "y") == 0) {
-            if (a->o->stop)
-                a->o->stop(a->o->ctx);
-            a->quit = 1;
-        }
+        if (strcmp(key, "y") == 0 && a->o->stop)
+            a->o->stop(a->o->ctx);
+        a->quit = strcmp(key, "y") == 0 || strcmp(key, "n") == 0;
         return;
     }
     if (a->prompt.kind != TUI_PROMPT_OFF) {

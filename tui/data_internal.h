@@ -82,7 +82,7 @@ struct result {
     struct book *book; /* whose texts it points to; NULL: none's */
     uint64_t number;   /* of the judgement it was made from */
     uint64_t bytes;
-    int unfinished; /* sizes are still to be read from dumped rows */
+    int unfinished; /* what takes long is still to be read */
     char *error;    /* what cannot be had, and why */
     int what;
     union {
@@ -197,10 +197,12 @@ int data_follow(struct tui_data *d, int now);
 void data_remember(struct tui_data *d);
 
 /* data_pair.c, data_site.c, data_steps.c: 0 or -1. */
-/* finish: with sizes of rows that no probe held the other side of, from dumped rows. */
+/* finish: with what takes long: sizes from dumped rows, where no probe held the other side; classes of arms
+ * that the analysis does not have. Without, out->unfinished says whether there is any. */
 int make_pair(struct judged *j, const struct want *w, int finish, struct result *out,
               struct ds_error *err);
-int make_site(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+int make_site(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err);
 int make_steps(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
 /* finding: the texts that it points to become the result's own. */
 int keep_finding(struct result *r, struct ds_finding *f, struct ds_error *err);

@@ -43,6 +43,7 @@ int make_values(const struct book *b, const struct want *w, struct result *out,
 struct site_work {
     struct judged *j;
     const struct want *w;
+    int finish; /* the arms that the analysis does not have are read, too */
     size_t n_rows, n_arms;
     const struct ds_row_key *keys;
     uint8_t *labels; /* [n_sites][n_rows] */
@@ -215,7 +216,7 @@ static uint32_t *make_classes(const struct site_work *s, struct ds_error *err)
     uint32_t *class_of = ds_calloc(cells, sizeof *class_of, "classes", err);
     uint64_t *digests = ds_calloc(s->n_arms, sizeof *digests, "classes", err);
     struct arm_digests all = {0};
-    if (class_of && digests && s->j->partial && read_arms(s, &all, err) != 0) {
+    if (class_of && digests && s->finish && read_arms(s, &all, err) != 0) {
         free(digests);
         digests = NULL;
     }
@@ -349,13 +350,16 @@ static int copy_rows(struct site_work *s, struct tui_site *site, struct ds_error
     return 0;
 }
 
-int make_site(struct judged *j, const struct want *w, struct result *out, struct ds_error *err)
+int make_site(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err)
 {
     struct tui_site *site = &out->u.site;
     struct site_work s = {.j = j,
                           .w = w,
+                          .finish = finish && j->partial,
                           .n_rows = ds_analysis_rows(j->analysis),
                           .n_arms = j->source.header->n_arms};
+    out->unfinished = j->partial && !finish;
     if (w->site >= j->source.header->n_sites)
         return ds_fail(err, "site %u of %zu", w->site, j->source.header->n_sites);
     *site = (struct tui_site){.arm = w->arm,

@@ -156,7 +156,7 @@ static int make(struct tui_data *d, const struct want *w, int finish, struct res
         return make_pair(j, w, finish, out, err);
     if (w->what == WANT_STEPS)
         return make_steps(j, w, out, err);
-    return make_site(j, w, out, err);
+    return make_site(j, w, finish, out, err);
 }
 
 static void set_error(struct result *r, const struct ds_error *err)
@@ -185,7 +185,7 @@ static struct entry *entry_of(struct tui_data *d, const struct want *w)
     return NULL;
 }
 
-/* What lacks sizes stays as it is. */
+/* What lacks something stays as it is. */
 static void accept(struct entry *e)
 {
     if (e->now)
@@ -226,7 +226,7 @@ static void answer(struct tui_data *d, const struct want *w, int finish)
         e->queued = 0;
 }
 
-/* A result on the screen that lacks sizes. */
+/* A result on the screen that lacks something. */
 static struct entry *unfinished(const struct tui_data *d)
 {
     for (struct entry *e = d->entries; e; e = e->next) {
