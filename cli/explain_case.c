@@ -36,6 +36,9 @@ static void find_kernel(struct ds_case *c, int side)
         snprintf(s->missing, sizeof s->missing, "this processor cannot run the core %s", core);
     else if (ds_kernel_available(e->kernel, why, sizeof why) != 0)
         snprintf(s->missing, sizeof s->missing, "it cannot run here: %.200s", why);
+    if (side == DS_SIDE_B && ds_case_other_data(c))
+        snprintf(s->missing, sizeof s->missing,
+                 "its weights or hyperparameters are others than those of A, which -m has");
     if (s->missing[0])
         e->kernel = NULL;
 }
@@ -112,6 +115,10 @@ static int not_dumped(const struct ds_case *c, struct ds_error *err)
     ds_fail(err,
             "layer %d %.24s: the record has no values of both sides and of what the kernel read",
             c->f.layer, c->f.stage);
+    if (c->records->joined)
+        return ds_hint(err,
+                       "record both runs with --dump all, and --dump-rows for more rows: alone, "
+                       "a run keeps only rows that drift in itself");
     return ds_hint(
         err, c->f.arm == c->f.ref_arm
                  ? "repeats of one setting: record with --dump all, and --dump-rows for more rows"
@@ -225,7 +232,7 @@ static int64_t page_size_of(const struct ds_header *h)
 
 /* Which kernel it was must be known before its inputs are read; all rows of a site in a trial are of one
  * variant. */
-static int find_kernels(struct ds_case *c, struct ds_error *err)
+static int find_kernels(struct ds_case *c, int plain, struct ds_error *err)
 {
     for (int s = 0; s < DS_SIDES; s++) {
         struct ds_site_row *rows;
@@ -235,6 +242,12 @@ static int find_kernels(struct ds_case *c, struct ds_error *err)
         if (n)
             c->side[s].launch = &c->side[s].t->launches[rows[0].launch];
         free(rows);
+        if (!n && plain) { /* where only one side has rows, that is what differs */
+            const char *name = s == DS_SIDE_A ? c->f.ref_variant : c->f.variant;
+            snprintf(c->side[s].variant, sizeof c->side[s].variant, "%.31s", name ? name : "");
+            snprintf(c->side[s].missing, sizeof c->side[s].missing, "it has no such row");
+            continue;
+        }
         if (!n)
             return ds_fail(err, "the record has no row of that site in arm %u", c->side[s].arm);
         find_kernel(c, s);
@@ -251,15 +264,18 @@ static int take_values_alone(struct ds_case *c, struct ds_error *err)
         snprintf(why, sizeof why, "rows of padding are not brought into a call again");
     else
         snprintf(why, sizeof why,
-                 "the record does not have what its kernel read: --dump all keeps it");
+                 "what both sides put out and what their kernel read is not in the record%s: "
+                 "`run --dump all` keeps it",
+                 c->records->joined ? "s" : "");
     if (ds_case_load_plain(c, why, err) != 0)
         return -1;
-    return c->e.n_rows ? 0 : not_dumped(c, err);
+    /* Without values there is the verdict, where it rests on more than sizes. */
+    return c->e.n_rows || (c->named && c->f.basis >= DS_KIND_BY_VALUES) ? 0 : not_dumped(c, err);
 }
 
 static int load_replayed(struct ds_case *c, struct ds_error *err)
 {
-    if (ds_case_bind(c, err) != 0 || find_kernels(c, err) != 0 || take_rows(c, err) != 0 ||
+    if (ds_case_bind(c, err) != 0 || find_kernels(c, 0, err) != 0 || take_rows(c, err) != 0 ||
         ((c->e.n_rows == 0 || !c->inputs_equal) && take_healed(c, err) != 0))
         return -1;
     if (c->e.n_rows == 0)
@@ -271,7 +287,7 @@ static int load_replayed(struct ds_case *c, struct ds_error *err)
 
 static int load_plain(struct ds_case *c, const char *why, struct ds_error *err)
 {
-    if (find_kernels(c, err) != 0 || ds_case_load_plain(c, why, err) != 0)
+    if (find_kernels(c, 1, err) != 0 || ds_case_load_plain(c, why, err) != 0)
         return -1;
     return c->e.n_rows || c->f.why[0] ? 0 : not_dumped(c, err);
 }
@@ -280,7 +296,7 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
 {
     char why[sizeof c->not_replayed];
     c->e.op = ds_op_parse(c->f.op);
-    c->e.page_size = page_size_of(c->h);
+    c->e.page_size = page_size_of(ds_case_header(c, c->f.ref_arm));
     c->e.rows = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof *c->e.rows, "rows", err);
     for (int s = 0; s < DS_SIDES && c->e.rows; s++)
         c->rows[s] = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof **c->rows, "rows", err);

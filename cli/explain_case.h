@@ -4,7 +4,8 @@
 #define DS_EXPLAIN_CASE_H
 
 #include "cli/cli.h"
-#include "dumps/verdict.h"
+#include "dumps/diff.h"
+#include "dumps/record.h"
 #include "engine/model.h"
 #include "kernels/lab/explain.h"
 
@@ -35,9 +36,19 @@ struct ds_case_numbers {
     int32_t number[DS_SIDES], right_number;
 };
 
+/* explain_records.c: what is explained is read from: one record, or two that are joined. */
+struct ds_explain_records {
+    struct ds_record *record[DS_SIDES]; /* [1]: NULL where there is one */
+    struct ds_source source[DS_SIDES];
+    int joined;
+    struct ds_diff diff; /* of two */
+    struct ds_analysis *alone;
+    struct ds_verdict verdict;
+};
+
 struct ds_case {
     const struct ds_header *h;
-    struct ds_record *record;
+    struct ds_explain_records *records;
     struct ds_analysis *a;
     const struct ds_source *s;
     struct ds_finding f; /* the place */
@@ -62,6 +73,20 @@ struct ds_case {
     size_t n_owned, cap_owned;
 };
 
+int ds_is_record(const char *path);
+/* n: 1 or 2 paths. To be closed also after -1. */
+int ds_explain_records_open(struct ds_explain_records *r, const char *const *paths, int n,
+                            struct ds_error *err);
+void ds_explain_records_close(struct ds_explain_records *r);
+/* Fills in what c reads from; the verdict of it. */
+const struct ds_verdict *ds_explain_records_case(struct ds_explain_records *r, struct ds_case *c);
+/* Of an arm: the header of its own record, its number there, and the value of a factor as it has it. */
+const struct ds_header *ds_case_header(const struct ds_case *c, uint32_t arm);
+uint32_t ds_case_own_arm(const struct ds_case *c, uint32_t arm);
+const char *ds_case_setting(const struct ds_case *c, uint32_t arm, const char *factor);
+/* Whether the place's kernel was given other weights or hyperparameters in the second record. */
+int ds_case_other_data(const struct ds_case *c);
+
 /* The place to explain: `site` as "L,STAGE", NULL for the first drift; `arm` -1: the first one in
  * which that site is an origin. */
 int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site, int64_t arm,
@@ -69,7 +94,7 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
 /* explain_place.c: the trials of the pair. */
 int ds_case_find_trials(struct ds_case *c, struct ds_error *err);
 /* The factor's value as a number in 0..most; else 0. */
-int64_t ds_case_number(const struct ds_header *h, uint32_t arm, const char *factor, int64_t most);
+int64_t ds_case_number(const struct ds_case *c, uint32_t arm, const char *factor, int64_t most);
 /* explain_stand.c: where a row of that side stood in its call. */
 int ds_case_stand(struct ds_case *c, int side, const struct ds_site_row *r,
                   struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err);

@@ -61,8 +61,7 @@ int ds_case_own(struct ds_case *c, void *p, struct ds_error *err)
 int ds_case_stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
 {
     const struct ds_site *s = &c->h->sites[site];
-    int dtype = ds_dtype_parse(s->dtype),
-        factor = ds_dtype_parse(ds_case_factor(c->h, arm, "dtype"));
+    int dtype = ds_dtype_parse(s->dtype), factor = ds_dtype_parse(ds_case_setting(c, arm, "dtype"));
     if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
         return dtype;
     return factor >= 0 && factor != DS_I32 ? factor : dtype;
@@ -74,7 +73,7 @@ int ds_case_values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t dige
 {
     struct ds_blob b = {0};
     const int dtype = ds_case_stored_as(c, site, arm);
-    int rc = ds_record_blob(c->record, digest, &b, err);
+    int rc = c->s->blob(c->s->ctx, digest, &b, err);
     if (rc != 1)
         return rc;
     if (dtype < 0 || b.bytes != width * ds_dtype_size(dtype)) {

@@ -218,8 +218,8 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
 static int cut_weights(struct ds_case *c, const struct ds_site *s, struct ds_error *err)
 {
     struct ds_matmul_args *a = &c->e.shared.matmul;
-    const long tp[DS_SIDES] = {strtol(ds_case_factor(c->h, c->f.ref_arm, "tp"), NULL, 10),
-                               strtol(ds_case_factor(c->h, c->f.arm, "tp"), NULL, 10)};
+    const long tp[DS_SIDES] = {strtol(ds_case_setting(c, c->f.ref_arm, "tp"), NULL, 10),
+                               strtol(ds_case_setting(c, c->f.arm, "tp"), NULL, 10)};
     const long rank = strtol(s->part + 1, NULL, 10), ranks = tp[DS_SIDE_A];
     if (ranks != tp[DS_SIDE_B] || ranks < 2 || rank < 0 || rank >= ranks || a->k % ranks != 0)
         return ds_fail(err, "layer %d %.24s/%.12s: both sides cut the sum into other ranks",

@@ -18,10 +18,10 @@ const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *
     return "";
 }
 
-int64_t ds_case_number(const struct ds_header *h, uint32_t arm, const char *factor, int64_t most)
+int64_t ds_case_number(const struct ds_case *c, uint32_t arm, const char *factor, int64_t most)
 {
     char *end;
-    const char *text = ds_case_factor(h, arm, factor);
+    const char *text = ds_case_setting(c, arm, factor);
     errno = 0;
     long long v = strtoll(text, &end, 10);
     return errno || end == text || *end || v < 0 || v > most ? 0 : v;
@@ -75,10 +75,12 @@ static int find_in_arm(struct ds_case *c, uint32_t site, uint32_t arm, uint32_t 
 static int find_site(struct ds_case *c, uint32_t site, int64_t only, struct ds_error *err)
 {
     struct ds_finding inherited = {0};
+    /* Of two records an arm is the second one's. */
     for (uint32_t arm = 0; arm < c->h->n_arms; arm++) {
         uint32_t ref;
         const char *factor, *value;
-        if ((only >= 0 && arm != only) || !ds_analysis_pair(c->a, arm, &ref, &factor, &value))
+        if ((only >= 0 && ds_case_own_arm(c, arm) != only) ||
+            !ds_analysis_pair(c->a, arm, &ref, &factor, &value))
             continue;
         int rc = find_in_arm(c, site, arm, ref, factor, value, err);
         if (rc < 0 || rc == 2)
@@ -108,7 +110,7 @@ int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site
         c->named = 1;
         return 0;
     }
-    if (site && ds_report_find_site(c->h, "--site", site, &s, err) != 0)
+    if (site && ds_report_find_site(c->h, "SITE", site, &s, err) != 0)
         return -1;
     return find_site(c, s, arm, err);
 }

@@ -12,9 +12,8 @@ static int own_sequence(const struct ds_case *c, int side, const struct ds_row *
 {
     enum { FARTHEST = 1 << 28 };
     const struct ds_trial_data *t = c->side[side].t;
-    int32_t pads = key->request == 0
-                       ? (int32_t)ds_case_number(c->h, c->side[side].arm, "padding", 1 << 20)
-                       : 0;
+    int32_t pads =
+        key->request == 0 ? (int32_t)ds_case_number(c, c->side[side].arm, "padding", 1 << 20) : 0;
     int32_t low = key->slot, high = key->slot, most = key->kv_len, first_call = 1;
     for (size_t i = 0; i < t->n_rows; i++) {
         const struct ds_row *r = &t->rows[i];

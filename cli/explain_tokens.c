@@ -3,11 +3,12 @@
 
 #include "base/mem.h"
 
-static const struct ds_prompt *prompt_of(const struct ds_case *c, int32_t request)
+static const struct ds_prompt *prompt_of(const struct ds_case *c, uint32_t arm, int32_t request)
 {
-    for (size_t i = 0; i < c->h->n_prompts; i++)
-        if (c->h->prompts[i].request == request)
-            return &c->h->prompts[i];
+    const struct ds_header *h = ds_case_header(c, arm);
+    for (size_t i = 0; i < h->n_prompts; i++)
+        if (h->prompts[i].request == request)
+            return &h->prompts[i];
     return NULL;
 }
 
@@ -15,7 +16,7 @@ int ds_case_token(const struct ds_case *c, int side, const struct ds_row *key, i
                   int32_t *id)
 {
     const struct ds_trial_data *t = c->side[c->read_from[side]].t;
-    const struct ds_prompt *p = prompt_of(c, key->request);
+    const struct ds_prompt *p = prompt_of(c, c->side[c->read_from[side]].arm, key->request);
     if (!p || at < 0)
         return 0;
     if ((uint32_t)at < p->n_tokens) {

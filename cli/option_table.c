@@ -68,6 +68,8 @@ static const char *const explain_examples[] = {
     "the first drift of the record",
     "driftscope explain a.h5 3,attn_out --arm 4",
     "one site, in one arm",
+    "driftscope explain a.h5 b.h5 0,q_proj",
+    "one site of two records, both made with --dump all",
     "driftscope explain a.h5 --reproducer drift",
     "and a small program that shows it, in the folder drift",
     "driftscope explain a.h5 -m random:llama,layers=2,seed=9 --plugin mine.so",
@@ -168,12 +170,14 @@ const struct ds_verb_def ds_verbs[] = {
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
      "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
      kernels_examples},
-    {DS_VERB_EXPLAIN, "explain", "RECORD [SITE]", NULL, 1, 2, 0,
+    {DS_VERB_EXPLAIN, "explain", "RECORD [RECORD2] [SITE]", NULL, 1, 3, 0,
      "tell why the bits of one place differ: replay both sides",
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
      "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
      "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
-     "random orders and rounded inputs do to these rows. The last line is the claim. Exit code 0: there is one; 1: there is not.",
+     "random orders and rounded inputs do to these rows. Of two records A is the first and B the second, paired as `diff` does; both want "
+     "`run --dump all`, which keeps rows that drift nowhere in their own run. What the record's verdict says is evidence like the "
+     "rest, and the last line is the one claim from all of it. Exit code 0: there is one; 1: there is not.",
      explain_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",
@@ -407,6 +411,8 @@ const struct ds_option_def ds_option_defs[] = {
     {"arm", 0, "N", DIFF, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm of the second record that is looked at"},
 
+    {"explain", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
+     "explain every finding, too: both must end in one kind, or say why the verdict's does not stand"},
     {"healthy", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
      "put healthy kernels in the place of every specimen: any finding is wrong"},
     {"shuffle", 0, "SEED", SELFTEST, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
@@ -467,7 +473,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         const char *first, *heading;
     } sections[] = {
         {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"healthy", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
+        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"explain", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

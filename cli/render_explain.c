@@ -330,6 +330,21 @@ static void add_said(const struct ds_explanation *x, struct ds_buf *out)
         ds_buf_printf(out, "%14soverruled: %s\n", "", x->overruled);
 }
 
+/* Whether the bits of this side come from its own kernel only where it was launched: not from the row's
+ * inputs, and its launches on those agree. */
+static int depends_on_more(const struct ds_explanation *x, int side)
+{
+    return own_replay(x, side) && !ds_explanation_reproduced(x, side) && x->order[side].fixed &&
+           !x->moved[side];
+}
+
+/* Repeats that disagreed in the run, and do not on what it recorded. */
+static int only_in_situ(const struct ds_explanation *x)
+{
+    return x->c->f.arm == x->c->f.ref_arm &&
+           (depends_on_more(x, DS_SIDE_A) || depends_on_more(x, DS_SIDE_B));
+}
+
 static void last_line(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_case *c = x->c;
@@ -342,8 +357,12 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
         ds_buf_printf(out, "%s: ", ds_explain_kind_name(x->kind));
         ds_buf_escape(out, x->why, (size_t)-1);
         for (int s = 0; s < DS_SIDES; s++)
-            if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed &&
-                !x->moved[s])
+            if (depends_on_more(x, s) && only_in_situ(x))
+                ds_buf_printf(out,
+                              "; unstable only in situ: on the recorded inputs %d of %d launches "
+                              "agree, and none gives %c's bits",
+                              x->order[s].agreeing, x->order[s].repeats, 'A' + s);
+            else if (depends_on_more(x, s))
                 ds_buf_printf(out,
                               "; %c's own kernel does not give its bits from this row alone: they "
                               "depend on more",
@@ -542,6 +561,7 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));
     json_object_set_new(j, "reproduced_a", json_boolean(ds_explanation_reproduced(x, DS_SIDE_A)));
     json_object_set_new(j, "reproduced_b", json_boolean(ds_explanation_reproduced(x, DS_SIDE_B)));
+    json_object_set_new(j, "only_in_situ", json_boolean(only_in_situ(x)));
     json_object_set_new(j, "not_replayed",
                         x->c->not_replayed[0] ? text(x->c->not_replayed) : json_null());
     json_object_set_new(j, "numbers", numbers_json(x));

@@ -17,7 +17,6 @@ struct ds_case_replay {
 struct ds_explanation {
     const struct ds_options *o;
     const struct ds_case *c;
-    const char *path;
     struct ds_case_replay *replay;
     size_t n_replays;
     struct ds_explain_order order[DS_SIDES];

@@ -11,9 +11,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",  "weight", "weight bytes", "packed weight", "hyperparameter", "option",
-        "prompt", "factor", "library",      "environment",   "site",           "arm",
-        "rows",   "launch", "damage"};
+        "model",  "weight", "weight bytes", "packed weight", "hyperparameter",
+        "option", "prompt", "factor",       "library",       "environment",
+        "site",   "arm",    "rows",         "launch",        "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -143,7 +143,9 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
         struct ds_analysis_options how = {.only_factor = "record",
                                           .data_differs = out->data_differs,
                                           .ignored = out->ignored,
-                                          .prompt_of = out->prompt_of};
+                                          .prompt_of = out->prompt_of,
+                                          .memory = out->options.memory,
+                                          .stop = out->options.stop};
         int changed = 0;
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
                                          joined_get,   out,           joined_blob};

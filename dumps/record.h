@@ -361,6 +361,8 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
  * reads it again. */
 enum { DS_FORGET_DIGESTS = 0, DS_FORGET_ALL = 1 };
 void ds_record_forget(struct ds_record *r, size_t i, int what);
+/* Bytes that trial i takes when loaded, if it shares nothing. */
+uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i);
 /* Bytes that are kept of loaded trials. */
 uint64_t ds_record_loaded(const struct ds_record *r);
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage

@@ -225,6 +225,16 @@ void ds_record_forget(struct ds_record *r, size_t i, int what)
     slot->blobs = NULL;
 }
 
+uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i)
+{
+    uint64_t bytes = 0;
+    for (int id = 0; i < r->n_trials && id < DS_RANGES; id++)
+        bytes +=
+            r->trials[i].row.count[id] *
+            (id == DS_TABLE_LAUNCH_REFS ? sizeof(struct ds_launch) : ds_table(id)->struct_bytes);
+    return bytes;
+}
+
 uint64_t ds_record_loaded(const struct ds_record *r)
 {
     return r->loaded;

@@ -22,6 +22,8 @@ int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options 
     if (analysis_build(a, err) == 0) {
         uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
         int rc = labels ? find_unstable_kernels(a, labels, err) : -1;
+        if (rc == 0 && is_stopped(a))
+            rc = ds_fail(err, "given up");
         free(labels);
         if (rc == 0) {
             *out = a;
@@ -87,6 +89,7 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->gap);
     free(a->open);
     free(a->marks);
+    free(a->last.labels);
     free(a);
 }
 
@@ -363,6 +366,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                               "rows after a step at which other tokens were fed are not compared");
     }
     free(labels);
+    if (rc == 0 && is_stopped(a))
+        rc = ds_fail(err, "given up");
     if (rc != 0) {
         ds_verdict_free(v);
         return -1;

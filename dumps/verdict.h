@@ -11,6 +11,8 @@
 #include "dumps/profile.h"
 #include "dumps/record.h"
 
+#include <stdatomic.h>
+
 /* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as
  * the source; NULL with err. */
 struct ds_source {
@@ -361,8 +363,11 @@ struct ds_analysis_options {
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
     const struct ds_prompt *const *prompt_of;
-    uint64_t
-        memory; /* bytes that the tables may take: more is an error that says how many; 0: any */
+    /* Bytes that the tables may take: more is an error that says how many; 0: any. */
+    uint64_t memory;
+    /* Set by another thread: the questions at work give up soon, with an error. What ds_analysis_labels
+     * and its like return while it is set is not to be used. NULL: never. */
+    const atomic_int *stop;
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,

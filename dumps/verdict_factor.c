@@ -191,6 +191,8 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t b
                          uint32_t rep)
 {
     struct ds_analysis *a = w->a;
+    if (is_stopped(a))
+        return;
     if (base == NONE || !judge_healed_pair(a, arm, ref, base, w->healed, w->other))
         memset(w->healed, 0, a->cells);
     label_pair(a, arm, ref, w->labels);

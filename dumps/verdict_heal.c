@@ -177,9 +177,10 @@ void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *la
     const struct arm_table *t = &h->t, *r = &a->arms[h->ref];
     uint64_t cut = a->tokens_cut;
     const struct pair p = {.t = t, .r = r, .healed = h, .arm = h->arm, .ref = h->ref};
+    a->last.known = 0;
     find_skipped(a, &p);
     a->tokens_cut = cut; /* counted when the arms were compared */
-    for (size_t site = 0; site < a->n_sites; site++) {
+    for (size_t site = 0; site < a->n_sites && !is_stopped(a); site++) {
         size_t first = site * a->n_rows;
         const uint8_t bridged = gather_inputs(a, &p, site);
         const int shared = a->open[site] == SITE_SHARED &&

@@ -96,6 +96,8 @@ void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out)
 void tui_row_text(const struct ds_row_key *key, struct ds_buf *out);
 /* The letter of a class, a..z then A..Z then 0..9 then '*'; '.' for one that is not recorded. */
 char tui_class_letter(uint32_t class_of);
+/* 1: an arm against itself, with one trial: nothing is compared with anything. */
+int tui_alone(const struct tui_whole *w, const struct tui_place *p);
 /* The mark and role of a label, as the map of layers shows it. */
 char tui_label_mark(int label);
 int tui_label_role(int label);

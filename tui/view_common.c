@@ -91,6 +91,14 @@ char tui_class_letter(uint32_t class_of)
     return class_of < sizeof letters - 1 ? letters[class_of] : '*';
 }
 
+int tui_alone(const struct tui_whole *w, const struct tui_place *p)
+{
+    size_t trials = 0;
+    for (size_t i = 0; i < w->n_trials && p->arm == p->ref; i++)
+        trials += w->trials[i]->arm == p->arm && w->trials[i]->pass == DS_PASS_NATURAL;
+    return p->arm == p->ref && trials < 2;
+}
+
 char tui_label_mark(int label)
 {
     switch (label) {

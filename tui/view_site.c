@@ -61,6 +61,7 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     o->site = s;
     o->at = *c->place;
     o->ascii = c->ascii;
+    o->alone = tui_alone(c->whole, c->place);
     site_launch_make(o, c);
     if (site_lines_make(o, c->columns, err) != 0)
         return -1;
@@ -266,6 +267,10 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
         const struct tui_row_fact *f = &o->site->facts[o->rows[i]];
         missing += o->site->labels[o->rows[i]] == DS_LABEL_ABSENT;
         nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
+    }
+    if (o->alone) {
+        ds_buf_printf(out, "%zu recorded", o->n_rows);
+        return;
     }
     ds_buf_printf(out, "%zu same, %zu drift", o->n_rows - o->n_drift - missing, o->n_drift);
     if (nonfinite)

@@ -40,7 +40,7 @@ struct site_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what lines and names are made for */
-    int ascii;
+    int ascii, alone;    /* alone: one trial, compared with nothing */
     struct site_line *lines;
     size_t n_lines;
     size_t count[SITE_PARTS]; /* lines that a section has, folded or not */

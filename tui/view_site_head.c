@@ -281,14 +281,17 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
     }
     if (o->n_rows == 0)
         ds_buf_puts(out, "no arm has a row of this site");
+    else if (o->alone)
+        ds_buf_printf(out, "%zu rows recorded; one trial of this arm, nothing to compare it with",
+                      o->n_rows);
     else if (by[DS_LABEL_SAME] + by[DS_LABEL_HEALED] == 0)
         ds_buf_puts(out, both ? "no row is compared: other tokens were fed before them"
                               : "no row is recorded on both sides: nothing to compare");
     else
         ds_buf_printf(out, "no row differs: %zu same", by[DS_LABEL_SAME]);
-    if (by[DS_LABEL_HEALED])
+    if (by[DS_LABEL_HEALED] && !o->alone)
         ds_buf_printf(out, ", %zu healed: an input differs", by[DS_LABEL_HEALED]);
-    if (by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
+    if (!o->alone && by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
         ds_buf_printf(out, ", %zu not compared", by[DS_LABEL_ABSENT]);
     ds_buf_puts(out, "\n");
 }

@@ -314,7 +314,7 @@ static void row_size(const struct site_own *o, size_t row, int metric, struct tu
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     int label = o->site->labels[row];
-    if (label == DS_LABEL_ABSENT) {
+    if (label == DS_LABEL_ABSENT || o->alone) {
         put_nothing(v);
         put_text(v, TUI_MISSING, ".");
     } else if (!drifts(label)) {
@@ -336,7 +336,9 @@ static void row_label(const struct site_own *o, size_t row, struct tui_value *v)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     int label = o->site->labels[row];
-    if (label != DS_LABEL_ABSENT) {
+    if (o->alone && f->has) {
+        put_text(v, TUI_PLAIN, "recorded");
+    } else if (label != DS_LABEL_ABSENT) {
         put_text(v, tui_label_role(label), ds_label_name(label));
     } else if (f->has && f->ref_has) {
         put_text(v, TUI_MISSING, "not compared");

@@ -102,8 +102,9 @@ static void tell_missing(const struct tensor_own *o, const struct tui_place *p, 
     else
         snprintf(why, 256,
                  "request %d, position %d: its values are on neither side; run with --dump all "
-                 "--dump-rows N keeps N rows of a site (%s%.20s)",
-                 k->request, k->position, rows ? "here: " : "none here", rows ? rows : "");
+                 "--dump-rows N keeps N rows of a site%s%.20s%s",
+                 k->request, k->position, rows ? " (here: " : "", rows ? rows : "",
+                 rows ? ")" : "");
 }
 
 static int nothing(struct tui_view *v, const struct tui_context *c, int state)
@@ -206,7 +207,7 @@ static void want(const struct tui_view *v, const struct tui_context *c, struct t
                              .panel_lines = c->lines >= 40   ? 18
                                             : c->lines >= 22 ? 6
                                                              : 0,
-                             .table_columns = 78};
+                             .table_columns = 92};
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */

@@ -115,11 +115,21 @@ static void bin_name(const struct tensor_own *o, int bin, char *out, size_t n)
         snprintf(out, n, "2^%d-", k);
 }
 
-/* Bins that are shown: the first ones, up to the largest that has an element, and NaN where there is one. */
+enum { BIN_HIDDEN = 0, BIN_SHOWN, BIN_GAP };
+
+/* Bins up to the largest that has an element are shown, but of more than two empty ones in a row one line tells. */
 static int shown(const struct tensor_own *o, int bin, int last)
 {
-    return bin == TENSOR_NAN ? o->bins[bin] > 0
-                             : bin <= last && (bin != TENSOR_ZERO || o->bins[bin] > 0);
+    if (o->bins[bin] || bin == TENSOR_EQUAL)
+        return BIN_SHOWN;
+    if (bin < TENSOR_ONE || bin > last)
+        return BIN_HIDDEN;
+    int before = 0, after = 0; /* empty ones */
+    while (bin - before - 1 >= TENSOR_ONE && !o->bins[bin - before - 1])
+        before++;
+    while (bin + after + 1 < last && !o->bins[bin + after + 1])
+        after++;
+    return before + after < 2 ? BIN_SHOWN : before == 0 ? BIN_GAP : BIN_HIDDEN;
 }
 
 static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t most, int here)
@@ -139,13 +149,13 @@ static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t
             bin == TENSOR_NAN ? TUI_NONFINITE : TUI_DIFFERS, 0, bar);
 }
 
-/* In a few lines: "= 12  1: 20  [2-3: 15]  4-7: 1". */
-static void draw_short(struct page *p, const struct tensor_own *o, int last, int here)
+/* In a few lines, without empty bins: "=: 12  1: 20  [2-3: 15]  512-1023: 1". */
+static void draw_short(struct page *p, const struct tensor_own *o, int here)
 {
     int x = p->r.x;
     for (int bin = 0; bin < TENSOR_BINS && p->y < p->r.h; bin++) {
         char name[24], text[64];
-        if (!shown(o, bin, last))
+        if (o->bins[bin] == 0)
             continue;
         bin_name(o, bin, name, sizeof name);
         snprintf(text, sizeof text, bin == here ? "[%s: %zu]" : "%s: %zu", name, o->bins[bin]);
@@ -174,15 +184,17 @@ static void draw_histogram(struct page *p, const struct tensor_own *o, size_t i)
             last = bin > last ? bin : last;
     }
     for (int bin = 0; bin < TENSOR_BINS; bin++)
-        lines += shown(o, bin, last);
+        lines += shown(o, bin, last) != BIN_HIDDEN;
     tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "elements by %s",
              o->dtype[0] == DS_I32 ? "distance" : "ULP");
     if (p->r.h - p->y < lines || p->r.h < HIGH) {
-        draw_short(p, o, last, here);
+        draw_short(p, o, here);
         return;
     }
     for (int bin = 0; bin < TENSOR_BINS; bin++)
-        if (shown(o, bin, last))
+        if (shown(o, bin, last) == BIN_GAP)
+            tui_put_right(p->canvas, p->r.y + p->y++, p->r.x + 1, LABEL, TUI_DIM, 0, "...");
+        else if (shown(o, bin, last) == BIN_SHOWN)
             draw_bin(p, o, bin, most, bin == here);
 }
 

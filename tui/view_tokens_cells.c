@@ -182,6 +182,10 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         return;
     const struct tui_step *s = &o->steps->steps[i];
     const struct ds_step *x = tokens_side(s);
+    if (o->alone && (column == IS || column == DRIFT || column == ROOM || column == BAR)) {
+        missing(v);
+        return;
+    }
     switch (column) {
     case STEP:
         if (o->requests)
@@ -219,7 +223,8 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         note_cell(o, i, v);
         break;
     default:
-        put(v, tui_label_role(s->label), ds_label_name(s->label));
+        put(v, o->alone ? TUI_PLAIN : tui_label_role(s->label),
+            o->alone ? "recorded" : ds_label_name(s->label));
     }
 }
 
@@ -341,5 +346,6 @@ void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     tui_put_right(canvas, y++, r.x + 6 + 2 * wide, r.w - 6 - 2 * wide, TUI_HEAD, 0, "difference");
     for (int k = 0; k < DS_TOP && y < r.y + r.h; k++)
         draw_rank(canvas, y++, r, s, k);
-    draw_words(canvas, y, r, s);
+    if (!o->alone)
+        draw_words(canvas, y, r, s);
 }

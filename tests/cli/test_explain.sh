@@ -235,6 +235,35 @@ test_between_kernels() {
     has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
 }
 
+# Two records: B is the second one's arm with the same setting. A run alone keeps no row, unless it is told to.
+test_two_records() {
+    for side in a b; do
+        set -- pinned all
+        [ $side = a ] || set -- pinned+matmul=split-k all
+        ds run -m $model --tokens $prompt -n 2 --repeat 1 --batch 1 --threads 1 --kernels $1 --dump $2 --dump-rows 200 -o "$dir/$side.h5" -q
+        ds run -m $model --tokens $prompt -n 2 --repeat 1 --batch 1 --threads 1 --kernels $1 -o "$dir/$side-bare.h5" -q
+    done
+    ds explain "$dir/a.h5" "$dir/b.h5" -m $model --json
+    expect 0
+    has "$dir/out" '"factor":"record"'
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    has "$dir/out" '"kind":"rounding-order","why":"the measured orders, in f32 on the same inputs, give every bit'
+    ds explain "$dir/b.h5" "$dir/a.h5" 0,k_proj -m $model
+    expect 0
+    has "$dir/out" "A             record A: matmul/split-k, "
+    has "$dir/out" "B             record B: matmul/pinned, "
+    has "$dir/out" "explain: layer 0 k_proj: rounding-order"
+    ds explain "$dir/a-bare.h5" "$dir/b-bare.h5" -m $model
+    expect 2
+    has "$dir/err" "record both runs with --dump all"
+    ds explain "$dir/a.h5" "$dir/gone.h5" 0,q_proj -m $model
+    expect 2
+    has "$dir/err" "gone.h5' is no record"
+    ds explain "$dir/a.h5" "$dir/a.h5" -m $model
+    expect 2
+    has "$dir/err" "nothing to explain: no row differs"
+}
+
 # A kernel without an order: what its launches give is counted.
 test_repeats() {
     ds run -m $model --tokens $prompt -n 2 --repeat 4 --threads 2 --slot first --chunk 0 --mode prefill --batch 1 \
