@@ -352,8 +352,11 @@ static int next_section(struct tui_view *v, int step, struct ds_error *err)
         return 1;
     for (size_t i = t->cursor + (size_t)step; i < t->n_shown; i += (size_t)step) {
         int first = i > 0 && o->rows[t->shown[i - 1]].kind == TUI_ROW_SECTION;
-        if (first && o->rows[t->shown[i]].kind != TUI_ROW_SECTION)
-            return tui_table_go(t, t->shown[i], 0) == 0;
+        if (first && o->rows[t->shown[i]].kind != TUI_ROW_SECTION) {
+            tui_table_go(t, t->shown[i], 0);
+            t->top = i - (i > 0); /* with its heading */
+            return 1;
+        }
     }
     return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
 }
@@ -402,7 +405,7 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
 
 const struct tui_view_ops tui_view_environment = {
     .name = "environment",
-    .hints = "enter search filter-prompt next-layer command",
+    .hints = "enter next-drift search filter-prompt command",
     .load = load,
     .want = want,
     .panel = env_panel,

@@ -315,8 +315,11 @@ static int next_section(struct tui_view *v, int step, struct ds_error *err)
         const struct runs_row *at = &o->rows[t->shown[i]];
         int first = i == 0 || o->rows[t->shown[i - 1]].kind == TUI_ROW_HEADS ||
                     o->rows[t->shown[i - 1]].kind == TUI_ROW_SECTION;
-        if (i != t->cursor && first && at->kind != TUI_ROW_HEADS && at->kind != TUI_ROW_SECTION)
-            return tui_table_go(t, t->shown[i], 0) == 0;
+        if (i != t->cursor && first && at->kind != TUI_ROW_HEADS && at->kind != TUI_ROW_SECTION) {
+            tui_table_go(t, t->shown[i], 0);
+            t->top = i - (i > 0); /* with its heading */
+            return 1;
+        }
     }
     return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
 }
