@@ -193,7 +193,7 @@ static void growth_text(const struct layers_own *o, const struct layers_line *l,
     size_t len = 0;
     out[0] = '\0';
     if (mark == '!' || mark == '?' || (layers_is_drift(mark) && l->size < 0)) {
-        snprintf(out, n, "%s", mark == '!' ? "NaN, Inf" : mark == '?' ? "?" : "no size");
+        snprintf(out, n, "%s", mark == '!' ? "NaN" : mark == '?' ? "?" : "n/a");
         return;
     }
     for (int i = 1; (i <= all || i <= at) && len + 4 < n; i++)
