@@ -31,6 +31,9 @@ static void name_pair(struct layers_own *o, const struct tui_context *c)
     snprintf(o->pair, sizeof o->pair, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"),
              b.data ? b.data : "");
     ds_buf_free(&b);
+    if (o->alone)
+        snprintf(o->pair, sizeof o->pair, "arm %" PRIu32 ", one trial: nothing to compare it with",
+                 o->at.arm);
 }
 
 static int make(struct tui_view *v, const struct tui_context *c, const struct tui_pair *pair,
@@ -41,6 +44,7 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     o->at = *c->place;
     o->ascii = c->ascii;
     o->screen = c->columns;
+    o->alone = tui_alone(c->whole, c->place);
     if (layers_make(o, c->whole->header, pair, err) != 0)
         return -1;
     name_pair(o, c);

@@ -7,12 +7,8 @@
 
 /* ---- one site (view_layers_mark.c; pure) ------------------------------------------------------- */
 
-/* What a site's cell says first, the gravest before the others: as report/ marks sites, and beside that ',' for
- * healed, and '@' 'O' '^' 'X' for '#' 'o' '-' 'x' with a jump in size. */
-#define LAYERS_MARKS "!~@#OoX^x-,.?"
+/* One of TUI_MARKS: what a site's cell says first. */
 char layers_mark(const struct tui_pair *pair, size_t site);
-int layers_mark_role(char mark);
-const char *layers_mark_words(char mark);
 /* Whether the rows of a site with this mark differ. */
 int layers_is_drift(char mark);
 /* Its size in a metric; negative: not known. */
@@ -47,6 +43,7 @@ struct layers_column {
 struct layers_own {
     struct tui_place at;
     int ascii, screen; /* columns of the screen it was made for */
+    int alone;         /* one trial: nothing is compared */
     int unfolded, parts_folded;
 
     size_t n_sites;

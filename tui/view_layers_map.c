@@ -68,7 +68,8 @@ static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct 
     memset(o->of, 0, sizeof o->of);
     for (size_t i = 0; i < n; i++) {
         o->sums[i] = pair->sites[i];
-        char mark = o->marks[i] = layers_mark(pair, i);
+        char mark = layers_mark(pair, i);
+        mark = o->marks[i] = o->alone && mark != '!' ? '?' : mark;
         o->of[mark == '.'             ? 0
               : mark == ','           ? 1
               : layers_is_drift(mark) ? 2
@@ -221,7 +222,7 @@ static uint32_t site_of(const struct layers_own *o, const struct layers_line *l,
 
 static int graver(const struct layers_own *o, uint32_t a, uint32_t b)
 {
-    const char *all = LAYERS_MARKS;
+    const char *all = TUI_MARKS;
     long x = strchr(all, o->marks[a]) - all, y = strchr(all, o->marks[b]) - all;
     if (x != y)
         return x < y;
@@ -442,7 +443,7 @@ static void outside_cell(const struct layers_own *o, const struct layers_line *l
     v->n_spans = 1;
     v->span[0].begin = (uint16_t)(o->growth_cells + 7);
     v->span[0].end = (uint16_t)(o->growth_cells + 7 + (int)strlen(text));
-    v->span_role = layers_mark_role(o->marks[l->first]);
+    v->span_role = tui_mark_role(o->marks[l->first]);
 }
 
 static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
@@ -471,7 +472,7 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
             return;
         site_text(o, site, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->role = layers_mark_role(o->marks[site]);
+        v->role = tui_mark_role(o->marks[site]);
         v->key = cell_size(o, site);
         v->numeric = v->key >= 0;
     } else if (column - LAYERS_FIRST - o->n_columns == 0) {

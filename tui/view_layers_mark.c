@@ -17,7 +17,7 @@ char layers_mark(const struct tui_pair *pair, size_t site)
     return is ? jump[is - plain] : mark;
 }
 
-int layers_mark_role(char mark)
+int tui_mark_role(char mark)
 {
     switch (mark) {
     case '.':
@@ -45,7 +45,7 @@ int layers_mark_role(char mark)
     }
 }
 
-const char *layers_mark_words(char mark)
+const char *tui_mark_words(char mark)
 {
     static const struct {
         char mark;

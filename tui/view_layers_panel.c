@@ -43,8 +43,8 @@ static void draw_what(struct page *p, const struct ds_header *h, const struct la
 {
     struct ds_buf name = {0};
     tui_site_text(h, site, &name);
-    line(p, layers_mark_role(o->marks[site]), "%s (%s): %s", name.data ? name.data : "",
-         h->sites[site].op, layers_mark_words(o->marks[site]));
+    line(p, tui_mark_role(o->marks[site]), "%s (%s): %s", name.data ? name.data : "",
+         h->sites[site].op, tui_mark_words(o->marks[site]));
     ds_buf_free(&name);
 }
 
