@@ -162,11 +162,21 @@ struct ds_switches {
     uint32_t n;
 };
 
+/* Where a kernel first gives other bits along a factor, in execution order; of equals in the arm nearest to the base
+ * arm. Against the factor's first value where that differs. unstable: where repeats of an arm disagree
+ * (arm and ref_arm are that arm, if it is one), told where nothing else is found. */
+struct ds_kernel_first {
+    int found, unstable;
+    uint32_t site, arm, ref_arm;
+    int32_t step, request, position;
+};
+
 struct ds_kernel_verdict {
     const char *op, *variant;
     uint8_t *condition; /* [n_factors] enum ds_condition */
     uint32_t *
         *class_of; /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
+    struct ds_kernel_first *first; /* [n_factors]; none of factor 0, repeat */
     uint64_t origins, healed, inherited, unknown,
         unstable;      /* digests, against the factors' references */
     uint64_t compared; /* digests compared, any label but unstable */

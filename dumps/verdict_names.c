@@ -98,6 +98,7 @@ static void free_kernel(const struct ds_verdict *v, struct ds_kernel_verdict *kv
     for (uint32_t i = 0; i < kv->n_switches; i++)
         free(kv->switches[i].rows);
     free(kv->class_of);
+    free(kv->first);
     free(kv->condition);
     free(kv->switches);
 }

@@ -101,8 +101,9 @@ static int loop(struct tui_app *a, struct ds_error *err)
         if (n > 0 && (p[0].revents & (POLLHUP | POLLERR | POLLNVAL)))
             a->quit = 1;
         signals(a);
-        if (n > 0 && p[2].revents)
-            tui_app_turn(a);
+        /* Views show what came before keys work on them: what they showed until then may be gone. */
+        if (n > 0 && p[2].revents && tui_app_turn(a) && tui_app_draw(a, err) != 0)
+            return -1;
         if (n > 0 && (p[0].revents & POLLIN) && keys(a, err) != 0)
             return -1;
         if (a->suspend)

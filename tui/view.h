@@ -98,8 +98,11 @@ void tui_row_text(const struct ds_row_key *key, struct ds_buf *out);
 char tui_class_letter(uint32_t class_of);
 /* 1: an arm against itself, with one trial: nothing is compared with anything. */
 int tui_alone(const struct tui_whole *w, const struct tui_place *p);
-/* The mark and role of a label, as the map of layers shows it. */
-char tui_label_mark(int label);
 int tui_label_role(int label);
+/* What a site is marked with, the gravest first: as report/ marks sites, and beside that ',' for healed, and '@' 'O' '^'
+ * 'X' for '#' 'o' '-' 'x' with a jump in size. */
+#define TUI_MARKS "!~@#OoX^x-,.?"
+int tui_mark_role(char mark);
+const char *tui_mark_words(char mark);
 
 #endif

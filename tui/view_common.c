@@ -99,26 +99,6 @@ int tui_alone(const struct tui_whole *w, const struct tui_place *p)
     return p->arm == p->ref && trials < 2;
 }
 
-char tui_label_mark(int label)
-{
-    switch (label) {
-    case DS_LABEL_SAME:
-        return '.';
-    case DS_LABEL_HEALED:
-        return ',';
-    case DS_LABEL_ORIGIN:
-        return '#';
-    case DS_LABEL_INHERITED:
-        return '-';
-    case DS_LABEL_UNKNOWN:
-        return '?';
-    case DS_LABEL_UNSTABLE:
-        return '~';
-    default:
-        return ' ';
-    }
-}
-
 int tui_label_role(int label)
 {
     switch (label) {

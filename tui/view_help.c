@@ -8,19 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    int label;
-    const char *text;
-} marks[] = {
-    {DS_LABEL_SAME, "bit for bit equal"},
-    {DS_LABEL_ORIGIN, "origin: the output differs and all inputs are equal"},
-    {DS_LABEL_INHERITED, "inherited: the output differs, and so does an input"},
-    {DS_LABEL_HEALED, "healed: an input differs and the output is equal"},
-    {DS_LABEL_UNKNOWN, "differs, and an input is not recorded"},
-    {DS_LABEL_UNSTABLE, "unstable: repeats of one arm disagree"},
-    {DS_LABEL_ABSENT, "(blank) not recorded on both sides"},
-};
-enum { N_MARKS = sizeof marks / sizeof marks[0] };
+enum { N_MARKS = sizeof TUI_MARKS - 1 };
 
 struct line {
     const char *section;
@@ -54,12 +42,12 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *out)
         snprintf(out->text, sizeof out->text, "%s", l->section);
         out->role = TUI_HEAD;
     } else if (l->mark) {
-        int label = marks[l->mark - 1].label;
+        char mark = TUI_MARKS[N_MARKS - l->mark];
         if (column == 0) {
-            snprintf(out->text, sizeof out->text, "%c", tui_label_mark(label));
-            out->role = tui_label_role(label);
+            snprintf(out->text, sizeof out->text, "%c", mark);
+            out->role = tui_mark_role(mark);
         } else if (column == 2) {
-            snprintf(out->text, sizeof out->text, "%s", marks[l->mark - 1].text);
+            snprintf(out->text, sizeof out->text, "%s", tui_mark_words(mark));
         }
     } else if (column == 0) {
         out->role = TUI_KEY;
