@@ -4,12 +4,15 @@
  * that works otherwise.
  *
  * Sums in double, keys in ascending position. */
+#include "dumps/profile.h"
 #include "dumps/structure_internal.h"
+
+#include "base/dtype.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST_KEYS = 2048, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
+enum { MOST_KEYS = 2048, FEW_KEYS = 512, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
 
 /* Which keys. Numbers are relative to the row's own position, so that one hypothesis can hold for
  * all rows. */
@@ -26,16 +29,25 @@ enum family {
     ONE_HEAD /* all, but every head reads cached head n */,
     MODULO /* all; head h reads cached head h % kv_heads */,
     REVERSE, /* all; cached heads from the last to the first */
-    SCALED   /* all; scores times a number */
+    SCALED,  /* all; scores times a number */
+    CAPPED,  /* all; scores bent to stay below a number */
+    COARSE   /* all; scores or weights rounded, n: enum coarse */
 };
+
+/* What is rounded, to bf16 or to f16: the weights that values are multiplied with (their sum is not, or
+ * is), the weights when they are divided by their sum, the scores. */
+enum coarse { WEIGHTS, WEIGHTS_AND_SUM, SHARES, SCORES, COARSE_WAYS };
+static const char *const coarse_text[COARSE_WAYS] = {
+    "weights of the values", "weights of the values", "probabilities", "scores"};
 
 struct keys {
     int family;
     int64_t n;
-    double factor; /* SCALED */
+    double factor; /* SCALED, CAPPED */
+    int dtype;     /* COARSE */
 };
 
-static const struct keys plain = {ALL, 0, 1};
+static const struct keys plain = {ALL, 0, 1, 0};
 
 static uint32_t heads_of(const struct task *t)
 {
@@ -77,10 +89,64 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
     }
 }
 
+static double rounded(const struct keys *k, int way, double x)
+{
+    if (k->family != COARSE || k->n != way)
+        return x;
+    return k->dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round((float)x))
+                               : (double)ds_f16_value(ds_f16_round((float)x));
+}
+
+/* The score of a row's head with one cached key. */
+static double score_of(const struct task *t, const struct ds_structure_row *row, uint32_t head,
+                       const struct keys *k, int64_t key)
+{
+    const uint32_t d = t->s->head_dim;
+    const float *q = row->input + head * d, *x = row->k[key] + cached_head(t, k, head) * d;
+    double score = 0;
+    for (uint32_t c = 0; c < d; c++)
+        score += (double)q[c] * (double)x[c];
+    score = rounded(k, SCORES, score / sqrt(d));
+    return k->family == CAPPED ? k->factor * tanh(score / k->factor) : score;
+}
+
+/* The same in two passes, where the largest score is known before anything is rounded: all keys. */
+static int attend_twice(const struct task *t, size_t r, uint32_t head, const struct keys *k,
+                        double *out)
+{
+    const struct ds_structure_row *row = &t->rows[r];
+    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
+    double most = -INFINITY, all = 0, sum = 0;
+    if (row->position >= (int64_t)row->n_keys)
+        return -1;
+    for (int64_t key = 0; key <= row->position; key++) {
+        if (!row->k[key] || !row->v[key])
+            return -1;
+        most = fmax(most, score_of(t, row, head, k, key));
+    }
+    for (int64_t key = 0; key <= row->position; key++)
+        all += exp(score_of(t, row, head, k, key) - most);
+    for (uint32_t c = 0; c < d; c++)
+        out[c] = 0;
+    for (int64_t key = 0; key <= row->position; key++) {
+        double exact = exp(score_of(t, row, head, k, key) - most), weight = exact;
+        weight = rounded(k, WEIGHTS, rounded(k, WEIGHTS_AND_SUM, weight));
+        weight = k->family == COARSE && k->n == SHARES ? rounded(k, SHARES, weight / all) : weight;
+        sum += k->family == COARSE && k->n == WEIGHTS ? exact : weight;
+        for (uint32_t c = 0; c < d; c++)
+            out[c] += weight * (double)row->v[key][at + c];
+    }
+    for (uint32_t c = 0; c < d && !(k->family == COARSE && k->n == SHARES); c++)
+        out[c] /= sum;
+    return 0;
+}
+
 /* One head of row r over the keys, into out[head_dim]. -1: a key is not at hand. */
 static int attend(const struct task *t, size_t r, uint32_t head, const struct keys *k, double *out)
 {
     const struct ds_structure_row *row = &t->rows[r];
+    if (k->family == COARSE || k->family == CAPPED)
+        return attend_twice(t, r, head, k, out);
     uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
     const float *q = row->input + head * d;
     double sum = 0, most = -INFINITY, scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
@@ -222,18 +288,73 @@ static int is_plausible(const struct task *t, size_t r, const struct keys *k)
     return 10 * back >= 8 * off;
 }
 
+/* The row that is looked at first: the last one whose keys are at hand. */
+static size_t probe_for(const struct task *t, const struct keys *k)
+{
+    const struct ds_structure_row *row = &t->rows[t->probe];
+    size_t best = t->probe;
+    int32_t last = -1;
+    if (k->family != BEYOND || row->position + k->n < row->n_keys)
+        if (k->family != BEYOND || row->k[row->position + k->n])
+            return best;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        row = &t->rows[r];
+        if (t->off_in_row[r] && row->input && row->k && row->position > last &&
+            row->position + k->n < row->n_keys && row->k[row->position + k->n]) {
+            best = r;
+            last = row->position;
+        }
+    }
+    return best;
+}
+
+/* Where one cached head explains it and not all heads that should read another are off: which do. */
+static int claim_heads(struct task *t, const struct keys *mine, double share)
+{
+    enum { MOST_HEADS = 256 };
+    const uint32_t heads = heads_of(t), group = heads / t->s->kv_heads, d = t->s->head_dim;
+    uint8_t state[MOST_HEADS];
+    uint32_t off = 0, others = 0;
+    char which[DS_PROFILE_TEXT];
+    if (heads > MOST_HEADS)
+        return 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        uint32_t n = 0;
+        for (size_t r = 0; r < t->n_rows; r++)
+            for (uint32_t c = 0; c < d; c++)
+                n += (uint32_t)is_off(t, r, h * d + c);
+        state[h] = n ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
+        off += n != 0;
+        others += h / group != (uint32_t)mine->n;
+    }
+    if (off >= others)
+        return 0;
+    ds_profile_set(state, NULL, heads, 0, which);
+    claim(t, share, 0, "head%s %s read%s cached head %lld, not that of %s group",
+          off == 1 ? "" : "s", which, off == 1 ? "s" : "", (long long)mine->n,
+          off == 1 ? "its" : "their");
+    return 1;
+}
+
 static void claim_keys(struct task *t, const struct keys *mine, const struct keys *ref)
 {
     char seen[64], instead[64];
-    if (!is_plausible(t, t->probe, mine))
+    if (!is_plausible(t, probe_for(t, mine), mine))
         return;
     double share = explains(t, predict_keys, mine);
     tell_keys(mine, seen, sizeof seen);
     tell_keys(ref, instead, sizeof instead);
+    if (mine->family == ONE_HEAD && claim_heads(t, mine, share))
+        return;
     if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE)
         claim(t, share, 0, "%s, not that of its group", seen);
     else if (mine->family == SCALED)
         claim(t, share, 0, "attention multiplies its scores by %.4g", mine->factor);
+    else if (mine->family == CAPPED)
+        claim(t, share, 0, "attention caps its scores at %.4g, by a tanh", mine->factor);
+    else if (mine->family == COARSE)
+        t->best->precision |= claim(t, share, 0, "attention rounds the %s to %s",
+                                    coarse_text[mine->n], ds_dtype_name(mine->dtype));
     else
         claim(t, share, 0, "attention sees %s where the reference sees %s", seen, instead);
 }
@@ -259,7 +380,7 @@ static int find_reference(struct task *t, struct keys *ref)
     if (is_reference(t, ref))
         return 1;
     for (int64_t n = 1; n <= t->rows[r].position; n++) {
-        *ref = (struct keys){WINDOW, n, 1};
+        *ref = (struct keys){WINDOW, n, 1, 0};
         if (is_reference(t, ref))
             return 1;
     }
@@ -268,9 +389,9 @@ static int find_reference(struct task *t, struct keys *ref)
 
 /* The factor on the scores: the difference shrinks towards it from both sides, so it is found by
  * halving in the first head that is off. Squared distance at this factor: */
-static double distance(const struct task *t, size_t r, double factor)
+static double distance(const struct task *t, size_t r, double factor, int family)
 {
-    struct keys k = {SCALED, 0, factor};
+    struct keys k = {family, 0, factor, 0};
     double sum = 0;
     if (predict_keys(t, r, &k) != 1)
         return INFINITY;
@@ -281,11 +402,11 @@ static double distance(const struct task *t, size_t r, double factor)
     return sum;
 }
 
-static double find_factor(const struct task *t, size_t r)
+static double find_factor(const struct task *t, size_t r, int family)
 {
     double best = 1, least = INFINITY, step = 2;
     for (int e = -16; e <= 16; e++) {
-        double x = distance(t, r, exp2(e / 4.0));
+        double x = distance(t, r, exp2(e / 4.0), family);
         if (x < least) {
             least = x;
             best = exp2(e / 4.0);
@@ -293,7 +414,7 @@ static double find_factor(const struct task *t, size_t r)
     }
     for (step = exp2(0.125); step > 1 + 1e-9; step = sqrt(step))
         for (int side = -1; side <= 1; side += 2) {
-            double f = side < 0 ? best / step : best * step, x = distance(t, r, f);
+            double f = side < 0 ? best / step : best * step, x = distance(t, r, f, family);
             if (x < least) {
                 least = x;
                 best = f;
@@ -317,7 +438,7 @@ static size_t last_row(const struct task *t, size_t first)
 static int64_t length_seen(const struct task *t, size_t r)
 {
     for (int64_t n = t->rows[r].position; n >= 1; n--) {
-        struct keys k = {FIRST, n, 1};
+        struct keys k = {FIRST, n, 1, 0};
         if (is_plausible(t, r, &k))
             return n;
     }
@@ -327,7 +448,7 @@ static int64_t length_seen(const struct task *t, size_t r)
 static int predict_length(const struct task *t, size_t r, const void *how)
 {
     (void)how;
-    struct keys k = {FIRST, t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0, 1};
+    struct keys k = {FIRST, t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0, 1, 0};
     return k.n ? predict_keys(t, r, &k) : 0;
 }
 
@@ -373,21 +494,34 @@ static void try_sets(struct task *t, const struct keys *ref, size_t last)
     if (ref->family != ALL)
         claim_keys(t, &plain, ref);
     for (int64_t n = t->rows[last].n_pads; n >= 1 && ref->family == ALL && !t->best->found; n--) {
-        struct keys padding = {PADS, n, 1};
+        struct keys padding = {PADS, n, 1, 0};
         claim_keys(t, &padding, ref);
     }
     for (size_t f = 0; f < sizeof alone / sizeof *alone && most < MOST_KEYS; f++)
         for (int64_t n = alone[f] == BUT_AGO || alone[f] == BUT_AT ? 0 : 1;
              n <= most && !t->best->found; n++) {
-            struct keys k = {alone[f], n, 1};
+            struct keys k = {alone[f], n, 1, 0};
             if (k.family != ref->family || k.n != ref->n)
                 claim_keys(t, &k, ref);
         }
     for (int64_t n = 1; n <= MOST_EMPTY && !t->best->found; n++) {
-        struct keys empty = {EMPTY, n, 1}, beyond = {BEYOND, n, 1};
+        struct keys empty = {EMPTY, n, 1, 0}, beyond = {BEYOND, n, 1, 0};
         claim_keys(t, &beyond, ref);
         claim_keys(t, &empty, ref);
     }
+}
+
+/* Another arithmetic between scores and values. */
+static void try_scores(struct task *t, const struct keys *ref, size_t last)
+{
+    static const int dtypes[] = {DS_BF16, DS_F16};
+    struct keys capped = {CAPPED, 0, find_factor(t, last, CAPPED), 0};
+    claim_keys(t, &capped, ref);
+    for (size_t d = 0; d < 2; d++)
+        for (int way = 0; way < COARSE_WAYS && !t->best->found; way++) {
+            struct keys coarse = {COARSE, way, 1, dtypes[d]};
+            claim_keys(t, &coarse, ref);
+        }
 }
 
 void try_attention(struct task *t)
@@ -400,17 +534,19 @@ void try_attention(struct task *t)
     t->probe = last;
     if (ref.family == ALL) {
         for (uint32_t n = 0; n < t->s->kv_heads && t->s->kv_heads > 1; n++) {
-            struct keys one = {ONE_HEAD, n, 1};
+            struct keys one = {ONE_HEAD, n, 1, 0};
             claim_keys(t, &one, &ref);
         }
-        struct keys modulo = {MODULO, 0, 1}, reverse = {REVERSE, 0, 1};
+        struct keys modulo = {MODULO, 0, 1, 0}, reverse = {REVERSE, 0, 1, 0};
         if (t->s->kv_heads > 1) {
             claim_keys(t, &modulo, &ref);
             claim_keys(t, &reverse, &ref);
         }
-        struct keys scaled = {SCALED, 0, find_factor(t, last)};
+        struct keys scaled = {SCALED, 0, find_factor(t, last, SCALED), 0};
         if (fabs(scaled.factor - 1) > 1e-3)
             claim_keys(t, &scaled, &ref);
+        if (!t->best->found && t->rows[last].position < FEW_KEYS)
+            try_scores(t, &ref, last);
     }
     if (!t->best->found)
         try_sets(t, &ref, last);

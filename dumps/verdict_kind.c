@@ -179,7 +179,7 @@ static int judge_data(const struct case_at_hand *c)
     else if (s->found && other && s->scale > 0 && s->scale < 1e-3)
         say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division", s->text);
     else if (s->found)
-        say(f, DS_KIND_WRONG_DATA, "%s", s->text);
+        say(f, s->precision ? DS_KIND_LOWER_PRECISION : DS_KIND_WRONG_DATA, "%s", s->text);
     else if (c->relative >= NO_PRECISION)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", c->relative);
     else if (is_outlier(c))
