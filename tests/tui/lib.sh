@@ -61,7 +61,7 @@ terminal() {
     trap 'tm kill-server 2>/dev/null || true' EXIT
     env -i PATH="$PATH" HOME="$dir" LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -L "driftscope-test-$$" -f /dev/null \
         new-session -d -s t -x "$columns" -y "$lines" \
-        "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' driftscope='$driftscope' $* sh -i" 2>"$dir/tmux" ||
+        "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' TERM=screen LC_ALL=C.UTF-8 driftscope='$driftscope' $* sh -i" 2>"$dir/tmux" ||
         skip "tmux does not start here: $(head -n 1 "$dir/tmux")"
     shows 'ready>'
 }
@@ -71,10 +71,9 @@ capture() { tm capture-pane -p -t t "$@"; }
 
 # eventually COMMAND...: until it holds, for half a minute at most.
 eventually() {
-    tries=0
+    until_when=$(($(date +%s) + 30))
     until "$@" >/dev/null 2>&1; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || { say "it never held: $*; the terminal shows:"; capture >&2; return 1; }
+        [ "$(date +%s)" -lt "$until_when" ] || { say "it never held: $*; the terminal shows:"; capture >&2; return 1; }
         sleep 0.05
     done
 }
