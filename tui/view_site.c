@@ -61,6 +61,7 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     o->site = s;
     o->at = *c->place;
     o->ascii = c->ascii;
+    o->screen = c->columns;
     o->alone = tui_alone(c->whole, c->place);
     site_launch_make(o, c);
     if (site_lines_make(o, c->columns, err) != 0)
@@ -106,7 +107,8 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     struct site_own *o = own(v);
     const struct tui_place *p = c->place;
     int went = !o->site || v->at.row != p->row || v->at.site != p->site,
-        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii || !o->lines;
+        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii ||
+                o->screen != c->columns || !o->lines;
     if (other && make(v, c, s, &err) != 0) {
         snprintf(why, 256, "%.255s", err.msg);
         return empty(v, c, TUI_EMPTY);

@@ -40,6 +40,7 @@ struct site_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what lines and names are made for */
+    int screen;          /* its columns: how much of the arms' names there is room for */
     int ascii, alone;    /* alone: one trial, compared with nothing */
     struct site_line *lines;
     size_t n_lines;
