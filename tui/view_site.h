@@ -61,6 +61,7 @@ struct site_own {
     struct {
         const char *name;
         char text[480];
+        size_t verb; /* where it begins behind the program, which is as it was called */
     } command[SITE_COMMANDS]; /* that tell more of the kernel here than a record can */
     size_t n_commands;
 };

@@ -443,7 +443,8 @@ static void launch_text(const struct site_own *o, uint32_t index, struct tui_val
     if (index >= o->n_fields) {
         size_t k = index - o->n_fields;
         if (k < o->n_commands)
-            snprintf(v->text, sizeof v->text, "%-12s %s", o->command[k].name, o->command[k].text);
+            snprintf(v->text, sizeof v->text, "%-12s driftscope %s", o->command[k].name,
+                     o->command[k].text + o->command[k].verb);
         v->role = TUI_DIM;
         return;
     }
