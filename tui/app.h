@@ -84,6 +84,9 @@ void tui_app_say(struct tui_app *a, int role, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void tui_app_say_error(struct tui_app *a, const struct ds_error *err);
 
+/* How many of the first `end` lines shown are rows, not headings. */
+size_t tui_app_lines(const struct tui_table *t, size_t end);
+
 /* ---- app_place.c: going somewhere ------------------------------------------------------------- */
 
 struct tui_view *tui_app_view(struct tui_app *a);

@@ -35,9 +35,11 @@ static void draw_title(struct tui_app *a)
     struct tui_rect r = a->layout.title;
     struct ds_buf left = {0}, right = {0};
     tui_fill(c, r, TUI_G_SPACE, TUI_TITLE);
-    ds_buf_printf(&left, " driftscope  %s", base_name(a->o->path));
+    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ", base_name(a->o->path));
     if (a->o->path_b)
         ds_buf_printf(&left, "  %s", base_name(a->o->path_b));
+    if (h && r.w >= 100)
+        ds_buf_printf(&left, "  %s", h->model_name);
     if (h && h->n_sites)
         place_text(a, &right);
     /* The place is what changes: it is what stays when both do not fit. */
@@ -54,15 +56,33 @@ static void draw_title(struct tui_app *a)
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
+static int is_line(const struct tui_table *t, size_t row)
+{
+    return !t->source.kind || t->source.kind(t->source.ctx, row) == TUI_ROW;
+}
+
+size_t tui_app_lines(const struct tui_table *t, size_t end)
+{
+    size_t n = 0;
+    if (!t->source.kind)
+        return end < t->n_shown ? end : t->n_shown;
+    for (size_t i = 0; i < end && i < t->n_shown; i++)
+        n += (size_t)is_line(t, t->shown[i]);
+    return n;
+}
+
 static void position_text(const struct tui_table *t, struct ds_buf *b)
 {
-    size_t marks = tui_table_marks(t);
+    size_t marks = tui_table_marks(t), all = 0;
     if (t->source.n_rows == 0)
         ds_buf_puts(b, "no lines");
     else
-        ds_buf_printf(b, "%zu/%zu", t->n_shown ? t->cursor + 1 : 0, t->n_shown);
-    if (t->filter[0])
-        ds_buf_printf(b, " of %zu, filter %s", t->source.n_rows, t->filter);
+        ds_buf_printf(b, "%zu/%zu", tui_app_lines(t, t->cursor + 1), tui_app_lines(t, t->n_shown));
+    if (t->filter[0]) {
+        for (size_t i = 0; i < t->source.n_rows; i++)
+            all += (size_t)is_line(t, i);
+        ds_buf_printf(b, " of %zu, filter %s", all, t->filter);
+    }
     if (marks)
         ds_buf_printf(b, "  %zu marked", marks);
 }

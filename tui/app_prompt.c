@@ -254,7 +254,7 @@ int tui_app_export(struct tui_app *a, const char *path, const char *format, int 
     int rc = tui_write_file(full, force, &out, err);
     ds_buf_free(&out);
     if (rc == 0) {
-        size_t marks = tui_table_marks(t), lines = marks ? marks : t->n_shown;
+        size_t marks = tui_table_marks(t), lines = marks ? marks : tui_app_lines(t, t->n_shown);
         tui_app_say(a, TUI_PLAIN, "%zu %sline%s in %.300s", lines, marks ? "marked " : "",
                     lines == 1 ? "" : "s", path);
     }
