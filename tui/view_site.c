@@ -43,6 +43,24 @@ static int head_lines(const struct tui_context *c)
     return c->lines < 20 ? 2 : c->lines < 30 ? 4 : 9;
 }
 
+static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
+{
+    *out = (struct tui_want){.head_lines = v->n_head,
+                             .panel_columns = 48,
+                             .panel_lines = c->lines >= 40 ? 14 : 0,
+                             .table_columns = 64};
+}
+
+/* Columns that the table will have. */
+static int table_width(const struct tui_view *v, const struct tui_context *c)
+{
+    struct tui_want wanted;
+    struct tui_layout layout;
+    want(v, c, &wanted);
+    tui_layout(c->lines, c->columns, &wanted, &layout);
+    return layout.too_small ? c->columns : layout.table.w;
+}
+
 /* A table that cannot have its new source has none. */
 static int set_source(struct tui_view *v, const struct tui_source *source, struct ds_error *err)
 {
@@ -61,10 +79,10 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     o->site = s;
     o->at = *c->place;
     o->ascii = c->ascii;
-    o->screen = c->columns;
     o->alone = tui_alone(c->whole, c->place);
+    o->width = table_width(v, c);
     site_launch_make(o, c);
-    if (site_lines_make(o, c->columns, err) != 0)
+    if (site_lines_make(o, err) != 0)
         return -1;
     site_source(o, &source);
     return set_source(v, &source, err);
@@ -107,8 +125,8 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     struct site_own *o = own(v);
     const struct tui_place *p = c->place;
     int went = !o->site || v->at.row != p->row || v->at.site != p->site,
-        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii ||
-                o->screen != c->columns || !o->lines;
+        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii || !o->lines ||
+                o->width != table_width(v, c);
     if (other && make(v, c, s, &err) != 0) {
         snprintf(why, 256, "%.255s", err.msg);
         return empty(v, c, TUI_EMPTY);
@@ -123,14 +141,6 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         return empty(v, c, TUI_EMPTY);
     }
     return TUI_READY;
-}
-
-static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
-{
-    *out = (struct tui_want){.head_lines = v->n_head,
-                             .panel_columns = 48,
-                             .panel_lines = c->lines >= 40 ? 14 : 0,
-                             .table_columns = 64};
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */

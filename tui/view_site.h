@@ -40,7 +40,7 @@ struct site_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what lines and names are made for */
-    int screen;          /* its columns: how much of the arms' names there is room for */
+    int width;           /* of the table, likewise */
     int ascii, alone;    /* alone: one trial, compared with nothing */
     struct site_line *lines;
     size_t n_lines;
@@ -62,12 +62,13 @@ struct site_own {
     struct {
         const char *name;
         char text[480];
+        size_t verb;          /* where it begins behind the program, which is as it was called */
     } command[SITE_COMMANDS]; /* that tell more of the kernel here than a record can */
     size_t n_commands;
 };
 
 /* Fills lines, columns and counts from own->site. -1: no memory. */
-int site_lines_make(struct site_own *o, int columns, struct ds_error *err);
+int site_lines_make(struct site_own *o, struct ds_error *err);
 void site_lines_free(struct site_own *o);
 /* Once the table has another source, or none. */
 void site_old_free(struct site_own *o);
