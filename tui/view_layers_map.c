@@ -23,6 +23,7 @@ void layers_free(struct layers_own *o)
 {
     free(o->sums);
     free(o->marks);
+    free(o->kinds);
     free(o->stage);
     free(o->order);
     free(o->line_of);
@@ -32,7 +33,7 @@ void layers_free(struct layers_own *o)
     free(o->columns);
     free(o->heads);
     o->sums = NULL;
-    o->marks = NULL;
+    o->marks = o->kinds = NULL;
     o->stage = o->order = o->line_of = o->stages = NULL;
     o->lines = NULL;
     o->rows = NULL;
@@ -53,6 +54,7 @@ static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct 
     size_t n = pair->n_sites;
     o->sums = ds_calloc(n, sizeof *o->sums, "map", err);
     o->marks = ds_calloc(n, 1, "map", err);
+    o->kinds = ds_calloc(n, 1, "map", err);
     o->stage = ds_calloc(n, sizeof *o->stage, "map", err);
     o->order = ds_calloc(n, sizeof *o->order, "map", err);
     o->line_of = ds_calloc(n, sizeof *o->line_of, "map", err);
@@ -61,15 +63,16 @@ static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct 
     o->stages = ds_calloc(n + 1, sizeof *o->stages, "map", err);
     o->columns = ds_calloc(n + 1, sizeof *o->columns, "map", err);
     o->heads = ds_calloc(n + LAYERS_FIRST + 3, sizeof *o->heads, "map", err);
-    if (!o->sums || !o->marks || !o->stage || !o->order || !o->line_of || !o->lines || !o->rows ||
-        !o->stages || !o->columns || !o->heads)
+    if (!o->sums || !o->marks || !o->kinds || !o->stage || !o->order || !o->line_of || !o->lines ||
+        !o->rows || !o->stages || !o->columns || !o->heads)
         return -1;
     o->n_sites = n;
     memset(o->of, 0, sizeof o->of);
     for (size_t i = 0; i < n; i++) {
         o->sums[i] = pair->sites[i];
-        char mark = layers_mark(pair, i);
-        mark = o->marks[i] = o->alone && mark != '!' ? '?' : mark;
+        const struct tui_site_sum *x = &o->sums[i];
+        char mark = o->kinds[i] = o->alone ? '?' : layers_mark(pair, i);
+        mark = o->marks[i] = x->nonfinite || x->ref_nonfinite ? '!' : mark;
         o->of[mark == '.'             ? 0
               : mark == ','           ? 1
               : layers_is_drift(mark) ? 2
@@ -157,6 +160,7 @@ static void widen(struct layers_own *o, double size)
 
 static void find_growth(struct layers_own *o)
 {
+    o->adds = 0;
     o->low = INFINITY;
     o->high = -INFINITY;
     for (size_t i = 0; i < o->n_lines; i++) {
@@ -169,8 +173,11 @@ static void find_growth(struct layers_own *o)
             double added = added_size(&o->sums[l->first + s], o->at.metric);
             l->added = added > l->added ? added : l->added;
         }
+        if (l->name[0] || o->marks[l->last] == '!' || l->size < 0)
+            continue; /* no bar there */
         widen(o, l->size);
         widen(o, l->added);
+        o->adds |= l->added > 0;
     }
     if (o->high <= o->low)
         o->high = o->low + 1;
@@ -226,6 +233,10 @@ static int graver(const struct layers_own *o, uint32_t a, uint32_t b)
     long x = strchr(all, o->marks[a]) - all, y = strchr(all, o->marks[b]) - all;
     if (x != y)
         return x < y;
+    x = strchr(all, o->kinds[a]) - all;
+    y = strchr(all, o->kinds[b]) - all;
+    if (x != y)
+        return x < y;
     return layers_size(&o->sums[a], o->at.metric) > layers_size(&o->sums[b], o->at.metric);
 }
 
@@ -251,10 +262,9 @@ static void site_text(const struct layers_own *o, uint32_t site, char out[32])
 {
     char mark = o->marks[site], number[16];
     double size = cell_size(o, site);
-    int one_side = mark == '!' ? !o->sums[site].ref_nonfinite - !o->sums[site].nonfinite : 0;
     layers_number(size, o->at.metric, number);
     if (mark == '!')
-        snprintf(out, 32, "!%s", one_side > 0 ? "+" : one_side < 0 ? "-" : "");
+        snprintf(out, 32, "!%c", o->kinds[site]);
     else if (o->wide && layers_digit(size, o->at.metric) != '=')
         snprintf(out, 32, "%c%s", mark, number);
     else
@@ -488,17 +498,20 @@ static int kind(void *ctx, size_t row)
     return row < o->n_rows && o->lines[o->rows[row].line].name[0] ? TUI_ROW_TEXT : TUI_ROW;
 }
 
-static int is(void *ctx, size_t row, size_t column)
+int layers_is(const struct layers_own *o, size_t row, size_t column)
 {
-    const struct layers_own *o = ctx;
     uint32_t site = column >= LAYERS_FIRST + o->n_columns
                         ? UINT32_MAX
                         : layers_site_at(o, row, column, UINT32_MAX);
-    char mark = site == UINT32_MAX ? ' ' : o->marks[site];
-    int nonfinite = mark == '!' && o->sums[site].label >= DS_LABEL_ORIGIN;
-    return (layers_is_drift(mark) || nonfinite ? TUI_IS_DRIFT : 0) |
-           (mark == '#' || mark == '@' ? TUI_IS_ORIGIN : 0) |
+    char kind = site == UINT32_MAX ? ' ' : o->kinds[site];
+    return (layers_is_drift(kind) ? TUI_IS_DRIFT : 0) |
+           (kind == '#' || kind == '@' ? TUI_IS_ORIGIN : 0) |
            (site != UINT32_MAX && o->sums[site].jump ? TUI_IS_JUMP : 0);
+}
+
+static int is(void *ctx, size_t row, size_t column)
+{
+    return layers_is(ctx, row, column);
 }
 
 void layers_source(struct layers_own *o, struct tui_source *out)

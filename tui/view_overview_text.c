@@ -218,7 +218,7 @@ static void add_key(struct overview_own *o, const struct ds_verdict *v, struct d
     } else if (!v->stable) {
         goal.view = VIEW_RUNS;
         ds_buf_puts(b, "6             runs: how often repeats disagree, and where they part");
-    } else if (v->result == DS_RESULT_DRIFT) {
+    } else if (o->of[DS_COND_DRIFT]) {
         ds_buf_puts(b, "e Enter       the next cell that drifts, and the layers of its arm");
     } else {
         goal.view = VIEW_LAYERS;
