@@ -184,10 +184,22 @@ static void add_tree(const struct ds_explain_tree *t, uint64_t elements, struct 
     ds_buf_puts(out, "\n");
 }
 
+/* Of sums whose length differs from row to row the longest one of each name stands for all. */
+static int is_shown(const struct ds_explanation *x, const struct ds_explain_order *o, size_t i)
+{
+    for (size_t k = 0; k < o->n_trees && ds_explain_weighs(x->c->e.op); k++)
+        if (k != i && strcmp(o->trees[k].sum, o->trees[i].sum) == 0 &&
+            (o->trees[k].tree.terms > o->trees[i].tree.terms ||
+             (o->trees[k].tree.terms == o->trees[i].tree.terms && k < i)))
+            return 0;
+    return 1;
+}
+
 static void add_order(const struct ds_explanation *x, int side, struct ds_buf *out)
 {
     const struct ds_explain_order *o = &x->order[side];
     const struct ds_explain_match *m = &o->match;
+    const int weighs = ds_explain_weighs(x->c->e.op);
     int lines = 0;
     head(x, side == DS_SIDE_A ? "order of A" : "order of B", out);
     if (o->why[0]) {
@@ -210,11 +222,11 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
         return;
     }
     for (size_t i = 0; i < o->n_trees; i++) {
-        if (o->replayed && !o->trees[i].elements)
+        if ((o->replayed && !o->trees[i].elements) || !is_shown(x, o, i))
             continue;
         if (lines++)
             ds_buf_printf(out, "%14s", "");
-        add_tree(&o->trees[i], o->replayed ? m->elements : 0, out);
+        add_tree(&o->trees[i], o->replayed && !weighs ? m->elements : 0, out);
     }
     if (!lines)
         ds_buf_puts(out, "not found\n");
@@ -222,6 +234,15 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
         ds_buf_printf(out, "%14sas the other side adds: its own cannot be seen from outside\n", "");
     if (x->c->e.op == DS_OP_RMSNORM && o->replayed)
         ds_buf_printf(out, "%14s%s\n", "", ds_norm_form_text(o->form));
+    if (ds_explain_weighs(x->c->e.op) && o->replayed) {
+        char way[160];
+        ds_weigh_form_text(o->form, way, sizeof way);
+        ds_buf_printf(out, "%14s%s\n", "", way);
+    }
+    if (lines && !o->replayed)
+        ds_buf_printf(out, "%14snot replayed: %s\n", "",
+                      o->not_replayed[0] ? o->not_replayed
+                                         : "no element follows from these sums alone");
     if (o->replayed) {
         char a[24], b[24];
         share(m->drift_same[DS_SIDE_A], m->drifting, a, sizeof a);
@@ -447,7 +468,8 @@ static json_t *order_json(const struct ds_explain_order *o)
     json_t *trees = json_array();
     for (size_t i = 0; i < o->n_trees; i++)
         json_array_append_new(trees, tree_json(&o->trees[i]));
-    return json_pack("{s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+    return json_pack("{s:o,s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+                     "not_replayed", o->not_replayed[0] ? text(o->not_replayed) : json_null(),
                      "fixed", o->fixed, "trees", trees, "gives",
                      o->replayed ? match_json(&o->match) : json_null());
 }

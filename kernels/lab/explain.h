@@ -107,8 +107,12 @@ struct ds_explain_order {
     int borrowed;     /* the trees are the other side's: they give every bit of this side, too */
     int replayed;     /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
-    float *y;         /* [n_rows][width]: each element added on the row's own inputs by its tree */
-    int form;         /* rmsnorm: how the output follows from the sum, ds_norm_finish */
+    int32_t *den_of,
+        *scores_of;         /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+    char not_replayed[128]; /* why y is not filled although there are trees; "" */
+    float *y; /* [n_rows][width]: each element added on the row's own inputs by its tree */
+    int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax,
+                         attention: from the scores, ds_weigh_form_text */
     struct ds_explain_match match;
 };
 
@@ -133,6 +137,14 @@ void ds_explain_order_free(struct ds_explain_order *o);
 /* explain_add.c: fills o->y from trees and tree_of, on that side's inputs. */
 int ds_explain_add(const struct ds_explain *e, int side, struct ds_explain_order *o,
                    struct ds_error *err);
+
+/* explain_weigh.c: of softmax and attention: looks for the way from scores to outputs that gives this
+ * side's bits along its trees, and fills o->y only if it gives all of them. */
+int ds_explain_weighs(int op);
+int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                     struct ds_error *err);
+/* "exp of libm, one maximum, divided by the sum" */
+void ds_weigh_form_text(int form, char *text, size_t size);
 
 /* ---- against the exact result (explain_exact.c) ---------------------------------------------- */
 
@@ -229,7 +241,7 @@ struct ds_explain_verdict {
     int kind;
     int basis;     /* enum ds_explain_basis */
     int side;      /* whose fault it is; -1: neither, or not known */
-    char why[320]; /* the evidence, one sentence without a full stop */
+    char why[400]; /* the evidence, one sentence without a full stop */
 };
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,

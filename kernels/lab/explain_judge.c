@@ -124,13 +124,34 @@ static int judge_norm_forms(const struct ds_explain *e, const struct ds_explain_
     return 1;
 }
 
+/* The same of softmax and attention: the way from scores to outputs. */
+static int judge_weigh_forms(const struct ds_explain *e, const struct ds_explain_order *order,
+                             struct ds_explain_verdict *v)
+{
+    char a[160], b[160];
+    if (!ds_explain_weighs(e->op) || order[DS_SIDE_A].form == order[DS_SIDE_B].form)
+        return 0;
+    ds_weigh_form_text(order[DS_SIDE_A].form, a, sizeof a);
+    ds_weigh_form_text(order[DS_SIDE_B].form, b, sizeof b);
+    if (add_alike(order))
+        claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_BITS, -1,
+              "every bit of both sides comes out when both add alike, A with %s, B with %s", a, b);
+    else
+        claim(
+            v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_BITS, -1,
+            "the measured orders, in f32 on the same inputs, give every bit of both sides, A with "
+            "%s, B with %s",
+            a, b);
+    return 1;
+}
+
 static int judge_trees(const struct ds_explain *e, const struct ds_explain_order *order,
                        struct ds_explain_verdict *v)
 {
     for (int s = 0; s < DS_SIDES; s++)
         if (!reproduced(&order[s], s))
             return 0;
-    if (judge_norm_forms(e, order, v))
+    if (judge_norm_forms(e, order, v) || judge_weigh_forms(e, order, v))
         return 1;
     for (int s = 0; s < DS_SIDES; s++)
         if (narrow(&order[s])[0]) {

@@ -235,6 +235,19 @@ test_between_kernels() {
     has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
 }
 
+# Attention along the measured trees of its scores, denominator and values: every variant, one against the other.
+test_attention_orders() {
+    for pair in pinned,vendor tile-by-qlen,stock split-kv,reference; do
+        record --kernels "pinned+attention=${pair%,*},pinned+attention=${pair#*,}" --batch 1 --force
+        ds explain "$dir/r.h5" -m $model
+        expect 0
+        has "$dir/out" "explain: layer 0 attn_out: rounding-order: the measured orders, in f32 on the same inputs, give every bit of both sides, A with "
+        hasnt "$dir/out" "not replayed"
+    done
+    ds explain "$dir/r.h5" -m $model --json
+    has "$dir/out" '"not_replayed":null'
+}
+
 # Two records: B is the second one's arm with the same setting. A run alone keeps no row, unless it is told to.
 test_two_records() {
     for side in a b; do
