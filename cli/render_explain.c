@@ -45,8 +45,14 @@ static void add_side(const struct ds_explanation *x, int side, struct ds_buf *ou
     ds_buf_printf(out, ", %" PRId64, s->rows_least);
     if (s->rows_most != s->rows_least)
         ds_buf_printf(out, " to %" PRId64, s->rows_most);
-    ds_buf_printf(out, " row%s in the call, %d thread%s\n", s->rows_most == 1 ? "" : "s",
-                  e->threads, e->threads == 1 ? "" : "s");
+    ds_buf_printf(out, " row%s in the call, %d thread%s", s->rows_most == 1 ? "" : "s", e->threads,
+                  e->threads == 1 ? "" : "s");
+    if (e->ranks) {
+        ds_buf_printf(out, ", shared among %d ranks, which ", (int)e->ranks);
+        ds_report_kernel(out, "allreduce", e->reduce->name);
+        ds_buf_puts(out, " adds");
+    }
+    ds_buf_puts(out, "\n");
     if (s->missing[0]) {
         ds_buf_printf(out, "%14snot replayed: ", "");
         ds_report_name(out, s->missing);

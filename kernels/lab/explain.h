@@ -48,6 +48,8 @@ struct ds_explain_side {
     int threads;
     int dtype;     /* enum ds_dtype to which outputs are rounded */
     char core[24]; /* OpenBLAS core; "" = the library's choice */
+    int32_t ranks; /* matmul: that share K, each with a partial sum of its own; 0: none */
+    const struct ds_kernel *reduce; /* what adds those up */
 };
 
 struct ds_explain {
@@ -104,8 +106,10 @@ struct ds_explain_order {
     int fixed, repeats, agreeing; /* of calls repeated on the same data */
     struct ds_explain_tree *trees;
     size_t n_trees;
-    int borrowed;     /* the trees are the other side's: they give every bit of this side, too */
-    int replayed;     /* y is filled */
+    int borrowed; /* the trees are the other side's: they give every bit of this side, too */
+    int ranks;    /* of a matmul that ranks share: the trees are of one rank, then of their sum */
+    int rounded;  /* there: the format of partial sums, enum ds_dtype */
+    int replayed; /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
     int32_t *den_of,
         *scores_of;         /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
@@ -134,6 +138,13 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
 int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_explain_order *o,
                             const struct ds_explain_order *other, struct ds_error *err);
 void ds_explain_order_free(struct ds_explain_order *o);
+int ds_explain_order_copy(const struct ds_explain_order *from, size_t elements,
+                          struct ds_explain_order *to, struct ds_error *err);
+/* explain_ranks.c: the two above for a side whose matmul is shared among ranks. */
+int ds_explain_ranks_run(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
+                         uint64_t seed, float *y, struct ds_error *err);
+int ds_explain_ranks_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
+                           struct ds_error *err);
 /* explain_add.c: fills o->y from trees and tree_of, on that side's inputs. */
 int ds_explain_add(const struct ds_explain *e, int side, struct ds_explain_order *o,
                    struct ds_error *err);

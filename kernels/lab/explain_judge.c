@@ -44,6 +44,9 @@ static int reproduced(const struct ds_explain_order *o, int side)
 /* What a side's trees round to fewer bits than f32; "" for nothing. */
 static const char *narrow(const struct ds_explain_order *o)
 {
+    if (o->ranks && o->rounded != DS_F32)
+        return o->rounded == DS_BF16 ? "partial sums of ranks rounded to bf16"
+                                     : "partial sums of ranks rounded to f16";
     for (size_t i = 0; i < o->n_trees; i++) {
         const struct ds_tree *t = &o->trees[i].tree;
         if (!o->trees[i].elements)

@@ -337,6 +337,8 @@ static size_t rounded_up(size_t n)
 int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
                      struct ds_error *err)
 {
+    if (e->side[side].ranks && e->side[side].kernel)
+        return ds_explain_ranks_order(e, side, out, err);
     memset(out, 0, sizeof *out);
     out->fixed = 1;
     if (!e->side[side].kernel || !ds_order_knows(e->op)) {
@@ -373,8 +375,8 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     return rc;
 }
 
-static int copy_trees(const struct ds_explain_order *from, size_t elements,
-                      struct ds_explain_order *to, struct ds_error *err)
+int ds_explain_order_copy(const struct ds_explain_order *from, size_t elements,
+                          struct ds_explain_order *to, struct ds_error *err)
 {
     to->trees = ds_calloc(from->n_trees, sizeof *to->trees, "trees", err);
     to->tree_of = ds_calloc(elements, sizeof *to->tree_of, "trees", err);
@@ -404,7 +406,8 @@ int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_expl
         .fixed = 1, .borrowed = 1, .repeats = o->repeats, .agreeing = o->agreeing};
     if (e->op != DS_OP_RMSNORM || o->why[0] || !o->fixed || o->n_trees || !other->replayed)
         return 0;
-    if (copy_trees(other, n, &mine, err) != 0 || ds_explain_add(e, side, &mine, err) != 0) {
+    if (ds_explain_order_copy(other, n, &mine, err) != 0 ||
+        ds_explain_add(e, side, &mine, err) != 0) {
         ds_explain_order_free(&mine);
         return -1;
     }
