@@ -322,6 +322,18 @@ static void add_choice(const struct ds_explanation *x, struct ds_buf *out)
                       "", c->b, c->a, c->margin, c->tied, c->differing);
 }
 
+/* Of a copy: what of each side is not what was read. */
+static void add_copy(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_explain *e = &x->c->e;
+    for (int s = 0; s < DS_SIDES; s++) {
+        char words[160];
+        ds_explain_copy_text(e, &x->noise.copy[s], words, sizeof words);
+        head(x, s ? "copy of B" : "copy of A", out);
+        ds_buf_printf(out, "%s\n", words);
+    }
+}
+
 static void add_noise(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_explain_noise *n = &x->noise;
@@ -426,6 +438,8 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     }
     if (x->chosen)
         add_choice(x, out);
+    if (x->judged && ds_explain_copies(x->c->e.op))
+        add_copy(x, out);
     if (x->judged) {
         add_exact(x, out);
         add_noise(x, out);
@@ -480,6 +494,14 @@ static json_t *order_json(const struct ds_explain_order *o)
                      o->replayed ? match_json(&o->match) : json_null());
 }
 
+static json_t *copy_json(const struct ds_explain_copy *c)
+{
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "elements", whole(c->elements), "others",
+                     whole(c->others), "rows", whole(c->rows), "first",
+                     c->others ? json_integer(c->first) : json_null(), "last",
+                     c->others ? json_integer(c->last) : json_null(), "zeros", whole(c->zeros));
+}
+
 static json_t *side_json(const struct ds_explanation *x, int side)
 {
     const struct ds_case *c = x->c;
@@ -501,6 +523,8 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "nearer", whole(x->accuracy.nearer[side]));
     json_object_set_new(j, "error_rms", real(x->noise.error[side]));
     json_object_set_new(j, "gamma_share", real(x->noise.gamma[side]));
+    if (ds_explain_copies(c->e.op))
+        json_object_set_new(j, "copy", copy_json(&x->noise.copy[side]));
     return j;
 }
 

@@ -171,6 +171,18 @@ struct ds_explain_accuracy {
 void ds_explain_accuracy(const struct ds_explain *e, const double *exact,
                          struct ds_explain_accuracy *out);
 
+/* explain_copy.c: ops that hand rows on as they are: elements of a side that are not what was read. */
+struct ds_explain_copy {
+    uint64_t elements, others, rows; /* rows: with others */
+    int64_t first, last;             /* columns of the others */
+    uint64_t zeros, bf16, f16;       /* of the others: 0; what was read, rounded */
+};
+int ds_explain_copies(int op);
+void ds_explain_copied(const struct ds_explain *e, int side, struct ds_explain_copy *out);
+/* "128 of 768 elements are not what was read: in 2 of 8 rows, elements 0 to 63; they are 0" */
+void ds_explain_copy_text(const struct ds_explain *e, const struct ds_explain_copy *c, char *text,
+                          size_t size);
+
 /* ---- how large a difference other orders and other formats make (explain_model.c) ------------- */
 
 /* How factors are rounded before they are multiplied; the last two round partial sums instead. */
@@ -217,6 +229,7 @@ struct ds_explain_noise {
     double
         ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
     int block_bits[DS_SIDES], block_size[DS_SIDES]; /* ds_explain_blocks */
+    struct ds_explain_copy copy[DS_SIDES];          /* where the op copies */
     char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
 };
 int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
@@ -265,8 +278,10 @@ struct ds_explain_choice {
                                         there have equal logits on A's side */
     uint64_t given[DS_SIDES]
                   [DS_CHOICE_RULES]; /* rows whose ids a rule gives, from that side's logits */
-    int rule[DS_SIDES];              /* the simplest rule that gives all rows; -1: none */
-    size_t row;                      /* the first row that differs: A chose a where B chose b */
+    /* Rows whose choices have the values of the largest, whatever wins a tie. */
+    uint64_t by_value[DS_SIDES];
+    int rule[DS_SIDES]; /* the simplest rule that gives all rows; -1: none */
+    size_t row;         /* the first row that differs: A chose a where B chose b */
     int32_t a, b;
     double margin; /* of their logits, A's side */
 };

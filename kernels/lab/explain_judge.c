@@ -184,6 +184,27 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
     return 0;
 }
 
+/* One side handed its rows on, the other did not: zeros in their place, or rounded ones. */
+static int judge_copy(const struct ds_explain *e, const struct ds_explain_noise *n,
+                      struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A && ds_explain_copies(e->op); s--) {
+        const struct ds_explain_copy *c = &n->copy[s];
+        char text[160];
+        if (!c->others || n->copy[DS_SIDE_A + DS_SIDE_B - s].others)
+            continue;
+        const int zeros = c->zeros == c->others,
+                  rounded = c->bf16 == c->others || c->f16 == c->others;
+        if (!zeros && !rounded)
+            continue;
+        ds_explain_copy_text(e, c, text, sizeof text);
+        claim(v, zeros ? DS_EXPLAIN_WRONG_DATA : DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
+              "of %c %s", name(s), text);
+        return 1;
+    }
+    return 0;
+}
+
 /* A copy into a format of blocks. */
 static int judge_blocks(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
@@ -313,9 +334,9 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
                   (unsigned long long)n->nonfinite[s], n->elements, name(s));
             return;
         }
-    if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_blocks(n, v) ||
-        judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) || judge_data(n, v) ||
-        judge_sums(e, n, v))
+    if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_copy(e, n, v) ||
+        judge_blocks(n, v) || judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) ||
+        judge_data(n, v) || judge_sums(e, n, v))
         return;
     if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
         claim(

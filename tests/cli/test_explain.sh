@@ -222,7 +222,8 @@ test_between_kernels() {
     ds explain "$dir/r.h5" -m $model --plugin "$plugin"
     expect 0
     has "$dir/out" "bf16-copy          A none, B all            A none, B all"
-    has "$dir/out" "explain: layer 1 transfer/dst: lower-precision:"
+    has "$dir/out" "copy of A     all 512 elements are what was read"
+    has "$dir/out" "explain: layer 1 transfer/dst: lower-precision: of B 512 of 512 elements are not what was read"
     record --plugin "$plugin" --kernels pinned,pinned+process=penalty --batch 1 --force
     ds explain "$dir/r.h5" -m $model --plugin "$plugin" --json
     expect 0

@@ -299,6 +299,8 @@ static void test_copies(void **state)
     }
     judge(s);
     expect(s, "zeros", DS_EXPLAIN_WRONG_DATA, DS_SIDE_B);
+    assert_string_equal(s->verdict.why, "of B 192 of 192 elements are not what was read: in 3 of 3 "
+                                        "rows, elements 0 to 63; they are 0");
     assert_int_equal(s->noise.block_bits[DS_SIDE_B], 0);
     for (int r = 0; r < ROWS; r++) {
         memcpy(s->y[DS_SIDE_B][r], s->x[r], 64 * sizeof(float));
