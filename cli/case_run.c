@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/case_expect.h"
+#include "cli/case_explain.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -151,6 +152,13 @@ static int run_step(const struct ds_case_step *step, const struct ds_case_settin
 
 /* ---- a case ---------------------------------------------------------------------------------- */
 
+/* `explain` needs a drift. */
+static int asks_for_drift(const struct ds_case_step *step)
+{
+    const size_t verb = ds_case_verb(step);
+    return verb < step->argc && strcmp(step->argv[verb], "explain") == 0;
+}
+
 static void judge_step(const struct ds_case_step *step, const struct ds_case_setting *s,
                        const char *folder, json_t *answer, int exit_code, struct ds_buf *why)
 {
@@ -159,7 +167,11 @@ static void judge_step(const struct ds_case_step *step, const struct ds_case_set
         ds_buf_printf(why, "line %d: not done after %d seconds\n", step->line, s->timeout);
         return;
     }
-    if (s->healthy) {
+    if (s->healthy && asks_for_drift(step)) { /* and there must be none */
+        if (exit_code != DS_EXIT_ERROR || answer)
+            ds_buf_printf(why, "line %d: healthy kernels, and there is something to explain\n",
+                          step->line);
+    } else if (s->healthy) {
         if (!ds_case_healthy(answer, exit_code, why))
             ds_buf_printf(why, " (the command of line %d)\n", step->line);
     } else {
@@ -172,6 +184,33 @@ static void judge_step(const struct ds_case_step *step, const struct ds_case_set
         first_line(folder, "err", why);
         ds_buf_puts(why, "\n");
     }
+}
+
+/* What the step found, explained. */
+static int explain_step(const struct ds_case *c, size_t n, const struct ds_case_setting *s,
+                        const char *folder, json_t *answer, struct ds_buf *why,
+                        struct ds_error *err)
+{
+    struct ds_case_step step = {.line = c->steps[n].line};
+    struct ds_buf said = {0};
+    json_t *explanation = NULL;
+    int exit_code;
+    if (ds_case_explain_words(c, n, answer, &step.argv, err) != 0)
+        return -1;
+    while (step.argv && step.argv[step.argc])
+        step.argc++;
+    int rc = step.argv ? run_step(&step, s, folder, &explanation, &exit_code, err) : 0;
+    if (rc == 0 && step.argv) {
+        const size_t before = why->len;
+        first_line(folder, "err", &said);
+        ds_case_explain_holds(answer, explanation, said.data ? said.data : "", why);
+        if (why->len > before)
+            ds_buf_printf(why, " (of line %d)\n", step.line);
+    }
+    json_decref(explanation);
+    ds_buf_free(&said);
+    ds_case_words_free(step.argv);
+    return rc;
 }
 
 int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
@@ -189,11 +228,18 @@ int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->n_steps && !ds_cli_interrupted(); i++) {
         int exit_code = -1;
-        json_decref(out->answer);
-        out->answer = NULL;
-        rc = run_step(&c->steps[i], s, folder, &out->answer, &exit_code, err);
+        json_t *answer = NULL;
+        rc = run_step(&c->steps[i], s, folder, &answer, &exit_code, err);
         if (rc == 0)
-            judge_step(&c->steps[i], s, folder, out->answer, exit_code, &why);
+            judge_step(&c->steps[i], s, folder, answer, exit_code, &why);
+        if (rc == 0 && s->explain && !s->healthy && !asks_for_drift(&c->steps[i]))
+            rc = explain_step(c, i, s, folder, answer, &why, err);
+        if (out->answer && asks_for_drift(&c->steps[i])) {
+            json_decref(answer); /* the verdict before it is the case's answer */
+            continue;
+        }
+        json_decref(out->answer);
+        out->answer = answer;
     }
     remove_folder(folder);
     ds_cli_tidying(0);

@@ -9,6 +9,7 @@
 
 struct ds_case_setting {
     const char *plugin; /* the specimens */
+    int explain;        /* what is found is explained, too: one kind of both, or why not */
     int healthy;        /* every {sick|healthy} takes the second side */
     int timeout;        /* seconds a command may take */
 };

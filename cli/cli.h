@@ -121,6 +121,7 @@ int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_opt
 int ds_verb_run(const struct ds_options *o);
 int ds_verb_show(const struct ds_options *o);
 int ds_verb_diff(const struct ds_options *o);
+int ds_verb_tui(const struct ds_options *o);
 int ds_verb_kernels(const struct ds_options *o);
 int ds_verb_check(const struct ds_options *o);
 int ds_verb_bench(const struct ds_options *o);

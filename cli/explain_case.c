@@ -1,210 +1,18 @@
-/* explain_case.c: see explain_case.h. Owns the choice of place, trials and rows, and where a row stood in
- * its call; explain_inputs.c reads values. A record is hostile: every number that becomes an index or
- * a size is checked here or was by the reader. */
+/* explain_case.c: see explain_case.h. Owns the choice of rows and of the pass they are taken from, and the
+ * kernels of both sides; explain_place.c finds the place, explain_stand.c where a row stood,
+ * explain_inputs.c reads values. A record is hostile: every number that becomes an index or a size is
+ * checked here or was by the reader. */
 #include "cli/explain_case.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "kernels/registry.h"
-#include "report/report.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_POSITION = 1 << 24 };
-
-const char *ds_case_factor(const struct ds_header *h, uint32_t arm, const char *factor)
-{
-    for (size_t f = 0; f < h->n_factors && arm < h->n_arms; f++)
-        if (strcmp(h->factors[f], factor) == 0)
-            return h->arms[arm].values[f];
-    return "";
-}
-
-static int64_t factor_number(const struct ds_header *h, uint32_t arm, const char *factor,
-                             int64_t most)
-{
-    char *end;
-    const char *text = ds_case_factor(h, arm, factor);
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    return errno || end == text || *end || v < 0 || v > most ? 0 : v;
-}
-
-/* ---- the place ------------------------------------------------------------------------------- */
-
-static int is_drift(int label)
-{
-    return label == DS_LABEL_ORIGIN || label == DS_LABEL_INHERITED || label == DS_LABEL_UNKNOWN;
-}
-
-/* Fills c->f with the first row of `site` in `arm` against `ref` that differs; origins first. 1
- * found, 0 none. */
-static int find_in_arm(struct ds_case *c, uint32_t site, uint32_t arm, uint32_t ref,
-                       const char *factor, const char *value, struct ds_error *err)
-{
-    uint8_t *labels;
-    const size_t rows = ds_analysis_rows(c->a);
-    if (ds_analysis_labels(c->a, arm, ref, &labels, err) != 0)
-        return -1;
-    int best = -1;
-    for (size_t i = 0; i < rows; i++) {
-        int label = labels[(size_t)site * rows + i];
-        if (!is_drift(label) || (best >= 0 && (label != DS_LABEL_ORIGIN || best == label)))
-            continue;
-        const struct ds_row_key *k = ds_analysis_row(c->a, i);
-        best = label;
-        c->f.request = k->request;
-        c->f.position = k->position;
-        c->f.occurrence = k->occurrence;
-    }
-    free(labels);
-    if (best < 0)
-        return 0;
-    c->f.found = 1;
-    c->f.label = best;
-    c->f.site = site;
-    c->f.layer = c->h->sites[site].layer;
-    c->f.stage = c->h->sites[site].stage;
-    c->f.part = c->h->sites[site].part;
-    c->f.op = c->h->sites[site].op;
-    c->f.arm = arm;
-    c->f.ref_arm = ref;
-    c->f.factor = factor;
-    c->f.value = value;
-    c->f.ref_value = ds_case_factor(c->h, ref, factor);
-    return best == DS_LABEL_ORIGIN ? 2 : 1;
-}
-
-static int find_site(struct ds_case *c, uint32_t site, int64_t only, struct ds_error *err)
-{
-    struct ds_finding inherited = {0};
-    for (uint32_t arm = 0; arm < c->h->n_arms; arm++) {
-        uint32_t ref;
-        const char *factor, *value;
-        if ((only >= 0 && arm != only) || !ds_analysis_pair(c->a, arm, &ref, &factor, &value))
-            continue;
-        int rc = find_in_arm(c, site, arm, ref, factor, value, err);
-        if (rc < 0 || rc == 2)
-            return rc < 0 ? -1 : 0;
-        if (rc == 1 && !inherited.found)
-            inherited = c->f;
-    }
-    c->f = inherited;
-    if (inherited.found)
-        return 0;
-    const struct ds_site *s = &c->h->sites[site];
-    if (only >= 0)
-        return ds_fail(err, "layer %d %.24s: no row differs in arm %" PRId64, s->layer, s->stage,
-                       only);
-    return ds_fail(err, "layer %d %.24s: no row differs in any arm", s->layer, s->stage);
-}
-
-int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site, int64_t arm,
-                 struct ds_error *err)
-{
-    uint32_t s = v->first.site;
-    if (!site && !v->first.found)
-        return ds_fail(err, "nothing to explain: %s",
-                       v->result == DS_RESULT_INCOMPARABLE ? v->reason : "no row differs");
-    if (!site && arm < 0) {
-        c->f = v->first;
-        c->named = 1;
-        return 0;
-    }
-    if (site && ds_report_find_site(c->h, "--site", site, &s, err) != 0)
-        return -1;
-    return find_site(c, s, arm, err);
-}
-
-/* ---- both sides ------------------------------------------------------------------------------ */
-
-/* The digest of a row at the explained site in a natural trial of the arm: 1 found. *t: the trial. */
-static int digest_in(struct ds_case *c, size_t i, const struct ds_row *key,
-                     const struct ds_trial_data **t, uint64_t *digest, struct ds_error *err)
-{
-    const struct ds_trial *info = c->s->info(c->s->ctx, i);
-    struct ds_site_row *rows;
-    size_t n;
-    if (info->arm != c->f.arm || info->pass != DS_PASS_NATURAL)
-        return 0;
-    *t = c->s->get(c->s->ctx, i, err);
-    if (!*t || ds_site_rows(*t, c->f.site, &rows, &n, err) != 0)
-        return -1;
-    const struct ds_site_row *r = ds_site_find_row(rows, n, key);
-    if (r)
-        *digest = r->digest;
-    free(rows);
-    return r != NULL;
-}
-
-/* Repeats of one arm against each other: two trials in which the row has these digests. 1 found. */
-static int take_pair(struct ds_case *c, const struct ds_row *key, uint64_t a, uint64_t b,
-                     struct ds_error *err)
-{
-    const struct ds_trial_data *t, *side[DS_SIDES] = {NULL, NULL};
-    for (size_t i = 0; i < c->s->n_trials; i++) {
-        uint64_t digest;
-        int rc = digest_in(c, i, key, &t, &digest, err);
-        if (rc < 0)
-            return -1;
-        if (rc == 1 && digest == a && !side[DS_SIDE_A])
-            side[DS_SIDE_A] = t;
-        else if (rc == 1 && digest == b && !side[DS_SIDE_B])
-            side[DS_SIDE_B] = t;
-    }
-    if (!side[DS_SIDE_A] || !side[DS_SIDE_B])
-        return 0;
-    c->side[DS_SIDE_A].t = side[DS_SIDE_A];
-    c->side[DS_SIDE_B].t = side[DS_SIDE_B];
-    return 1;
-}
-
-/* A trial that was sized against another one of its arm is best: both sides' values are dumped for
- * those. */
-static int find_repeats(struct ds_case *c, struct ds_error *err)
-{
-    const struct ds_finding *f = &c->f;
-    for (size_t i = 0; i < c->s->n_trials; i++) {
-        const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->arm != f->arm || info->pass != DS_PASS_NATURAL)
-            continue;
-        const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
-        for (size_t d = 0; t && d < t->n_drifts; d++) {
-            if (t->drifts[d].site != f->site || t->drifts[d].ref_arm != f->arm)
-                continue;
-            int rc = take_pair(c, &t->rows[t->drifts[d].row], t->drifts[d].ref_digest,
-                               t->drifts[d].digest, err);
-            if (rc != 0)
-                return rc < 0 ? -1 : 0;
-            break;
-        }
-        if (!t)
-            return -1;
-    }
-    const struct ds_row key = {
-        .request = f->request, .position = f->position, .occurrence = f->occurrence};
-    return take_pair(c, &key, f->ref_digest, f->digest, err) < 0 ? -1 : 0;
-}
-
-/* The trials of the pair. */
-static int find_trials(struct ds_case *c, struct ds_error *err)
-{
-    const struct ds_finding *f = &c->f;
-    c->read_from[DS_SIDE_B] = DS_SIDE_B;
-    c->side[DS_SIDE_A].arm = f->ref_arm;
-    c->side[DS_SIDE_B].arm = f->arm;
-    c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
-    c->side[DS_SIDE_B].t = ds_analysis_trial(c->a, f->arm);
-    if (f->arm == f->ref_arm && find_repeats(c, err) != 0)
-        return -1;
-    if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
-        return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
-    return 0;
-}
 
 /* The kernel of a side, from the launch of its rows. */
 static void find_kernel(struct ds_case *c, int side)
@@ -228,80 +36,11 @@ static void find_kernel(struct ds_case *c, int side)
         snprintf(s->missing, sizeof s->missing, "this processor cannot run the core %s", core);
     else if (ds_kernel_available(e->kernel, why, sizeof why) != 0)
         snprintf(s->missing, sizeof s->missing, "it cannot run here: %.200s", why);
+    if (side == DS_SIDE_B && ds_case_other_data(c))
+        snprintf(s->missing, sizeof s->missing,
+                 "its weights or hyperparameters are others than those of A, which -m has");
     if (s->missing[0])
         e->kernel = NULL;
-}
-
-/* ---- where a row stood ----------------------------------------------------------------------- */
-
-/* The rows of the request in the row's call, and all up to them. The record may claim any place: one
- * that no call can have is refused before it is counted with. */
-static int own_sequence(const struct ds_case *c, int side, const struct ds_row *key,
-                        struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err)
-{
-    enum { FARTHEST = 1 << 28 };
-    const struct ds_trial_data *t = c->side[side].t;
-    int32_t pads =
-        key->request == 0 ? (int32_t)factor_number(c->h, c->side[side].arm, "padding", 1 << 20) : 0;
-    int32_t low = key->slot, high = key->slot, last = key->position, first_call = 1;
-    for (size_t i = 0; i < t->n_rows; i++) {
-        const struct ds_row *r = &t->rows[i];
-        if (r->request != key->request)
-            continue;
-        first_call &= r->call >= key->call;
-        if (r->call != key->call)
-            continue;
-        if (r->slot < 0 || r->slot > FARTHEST || r->position < -FARTHEST || r->position > FARTHEST)
-            return ds_fail(err, "a row stands at place %d of a call, at position %d", r->slot,
-                           r->position);
-        low = r->slot < low ? r->slot : low;
-        high = r->slot > high ? r->slot : high;
-        last = r->position > last ? r->position : last;
-    }
-    *kv_first = pads;
-    at->q_first = low - (first_call ? pads : 0);
-    at->q_len = high + 1 - at->q_first;
-    at->kv_len = pads + last + 1;
-    return 0;
-}
-
-/* The head sees one row of each sequence that has logits; the row's place among them is that of its
- * sequence in the call. */
-static int64_t head_row(const struct ds_explain_at *at, const struct ds_row *key, uint32_t m,
-                        uint32_t sequences)
-{
-    if (at->rows == m)
-        return key->slot;
-    int64_t others = (int64_t)sequences - 1, rest = (int64_t)m - at->q_len;
-    int64_t place = rest > 0 ? (at->q_first * others + rest / 2) / rest : 0;
-    return place < at->rows ? place : at->rows - 1;
-}
-
-static int place_row(struct ds_case *c, int side, const struct ds_site_row *r,
-                     struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err)
-{
-    const struct ds_trial_data *t = c->side[side].t;
-    const struct ds_call *call = &t->calls[r->key.call];
-    const struct ds_launch *l = &t->launches[r->launch];
-    if (call->sequences < 1 || call->sequences > call->m)
-        return ds_fail(err, "a call of %u rows cannot have %u sequences", call->m, call->sequences);
-    if (own_sequence(c, side, &r->key, at, kv_first, err) != 0)
-        return -1;
-    /* Rows of one request in one call stand together. */
-    at->call = (uint32_t)c->e.n_rows;
-    for (size_t i = c->e.n_rows; i-- > 0;)
-        if (c->rows[side][i].key.call == r->key.call &&
-            c->rows[side][i].key.request == r->key.request)
-            at->call = c->e.rows[i].at[side].call;
-    at->rows = l->rows > 0 ? l->rows : (int64_t)call->m;
-    at->n_sequences = call->sequences > INT32_MAX ? INT32_MAX : (int32_t)call->sequences;
-    at->row = head_row(at, &r->key, call->m, call->sequences);
-    if (c->choice >= 0 && ds_case_place_in_expert(c, side, r, at, err) != 0)
-        return -1;
-    if (at->row < 0 || at->row >= at->rows || at->rows > 1 << 20)
-        return ds_fail(err, "a row stands at place %lld of a call of %lld rows", (long long)at->row,
-                       (long long)at->rows);
-    return 0;
 }
 
 /* ---- the rows -------------------------------------------------------------------------------- */
@@ -323,7 +62,9 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
     struct ds_explain_row *row = &c->e.rows[c->e.n_rows];
     uint64_t digests[DS_SIDES] = {0, 0};
     for (int side = 0; side < DS_SIDES; side++)
-        if (r[side]->key.position < 0 || r[side]->key.position > MOST_POSITION)
+        if (r[side]->key.kind == DS_ROW_PAD || r[side]->key.position < 0 ||
+            r[side]->key.position > MOST_POSITION || r[side]->key.kv_len < 1 ||
+            r[side]->key.kv_len > r[side]->key.position + 1)
             return 0;
     for (int side = 0; side < DS_SIDES && c->choice >= 0; side++) {
         int rc = ds_case_same_expert(c, side, &r[side]->key, err);
@@ -343,9 +84,9 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
             return rc;
         row->y[side] = y;
         if (check_number(c, in->number, err) != 0 ||
-            place_row(c, side, r[side], &row->at[side], &in->kv_first, err) != 0)
+            ds_case_stand(c, side, r[side], &row->at[side], &in->kv_first, err) != 0)
             return -1;
-        in->slot = in->kv_first + r[side]->key.position;
+        in->slot = in->kv_first + r[side]->key.kv_len - 1;
         c->rows[side][c->e.n_rows] = *r[side];
         c->side[side].launch = &c->side[side].t->launches[r[side]->launch];
     }
@@ -374,6 +115,10 @@ static int not_dumped(const struct ds_case *c, struct ds_error *err)
     ds_fail(err,
             "layer %d %.24s: the record has no values of both sides and of what the kernel read",
             c->f.layer, c->f.stage);
+    if (c->records->joined)
+        return ds_hint(err,
+                       "record both runs with --dump all, and --dump-rows for more rows: alone, "
+                       "a run keeps only rows that drift in itself");
     return ds_hint(
         err, c->f.arm == c->f.ref_arm
                  ? "repeats of one setting: record with --dump all, and --dump-rows for more rows"
@@ -485,21 +230,10 @@ static int64_t page_size_of(const struct ds_header *h)
     return 0;
 }
 
-int ds_case_load(struct ds_case *c, struct ds_error *err)
+/* Which kernel it was must be known before its inputs are read; all rows of a site in a trial are of one
+ * variant. */
+static int find_kernels(struct ds_case *c, int plain, struct ds_error *err)
 {
-    c->e.op = ds_op_parse(c->f.op);
-    c->e.page_size = page_size_of(c->h);
-    if (!ds_explain_knows(c->e.op))
-        return ds_fail(err, "layer %d %.24s: %.16s is nothing that can be replayed", c->f.layer,
-                       c->f.stage, c->f.op);
-    c->e.rows = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof *c->e.rows, "rows", err);
-    for (int s = 0; s < DS_SIDES && c->e.rows; s++)
-        c->rows[s] = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof **c->rows, "rows", err);
-    if (!c->e.rows || !c->rows[0] || !c->rows[1] || find_trials(c, err) != 0 ||
-        ds_case_bind(c, err) != 0)
-        return -1;
-    /* Which kernel it was must be known before its inputs are read; all rows of a site in a trial
-     * are of one variant. */
     for (int s = 0; s < DS_SIDES; s++) {
         struct ds_site_row *rows;
         size_t n;
@@ -508,23 +242,72 @@ int ds_case_load(struct ds_case *c, struct ds_error *err)
         if (n)
             c->side[s].launch = &c->side[s].t->launches[rows[0].launch];
         free(rows);
+        if (!n && plain) { /* where only one side has rows, that is what differs */
+            const char *name = s == DS_SIDE_A ? c->f.ref_variant : c->f.variant;
+            snprintf(c->side[s].variant, sizeof c->side[s].variant, "%.31s", name ? name : "");
+            snprintf(c->side[s].missing, sizeof c->side[s].missing, "it has no such row");
+            continue;
+        }
         if (!n)
             return ds_fail(err, "the record has no row of that site in arm %u", c->side[s].arm);
         find_kernel(c, s);
         ds_case_look_for_ranks(c, s);
     }
-    if (take_rows(c, err) != 0 ||
+    return 0;
+}
+
+/* Values without inputs are looked at, too. */
+static int take_values_alone(struct ds_case *c, struct ds_error *err)
+{
+    char why[sizeof c->not_replayed];
+    if (c->f.row_kind == DS_ROW_PAD)
+        snprintf(why, sizeof why, "rows of padding are not brought into a call again");
+    else
+        snprintf(why, sizeof why,
+                 "what both sides put out and what their kernel read is not in the record%s: "
+                 "`run --dump all` keeps it",
+                 c->records->joined ? "s" : "");
+    if (ds_case_load_plain(c, why, err) != 0)
+        return -1;
+    /* Without values there is the verdict, where it rests on more than sizes. */
+    return c->e.n_rows || (c->named && c->f.basis >= DS_KIND_BY_VALUES) ? 0 : not_dumped(c, err);
+}
+
+static int load_replayed(struct ds_case *c, struct ds_error *err)
+{
+    if (ds_case_bind(c, err) != 0 || find_kernels(c, 0, err) != 0 || take_rows(c, err) != 0 ||
         ((c->e.n_rows == 0 || !c->inputs_equal) && take_healed(c, err) != 0))
         return -1;
     if (c->e.n_rows == 0)
-        return not_dumped(c, err);
-    for (int s = 0; s < DS_SIDES; s++) {
-        c->side[s].rows_least = rows_of(c, s, 1);
-        c->side[s].rows_most = rows_of(c, s, 0);
-    }
+        return take_values_alone(c, err);
     if (c->heads > 1 && ds_case_split_heads(c, err) != 0)
         return -1;
     return c->e.op == DS_OP_ROPE ? extend_table(c, err) : 0;
+}
+
+static int load_plain(struct ds_case *c, const char *why, struct ds_error *err)
+{
+    if (find_kernels(c, 1, err) != 0 || ds_case_load_plain(c, why, err) != 0)
+        return -1;
+    return c->e.n_rows || c->f.why[0] ? 0 : not_dumped(c, err);
+}
+
+int ds_case_load(struct ds_case *c, struct ds_error *err)
+{
+    char why[sizeof c->not_replayed];
+    c->e.op = ds_op_parse(c->f.op);
+    c->e.page_size = page_size_of(ds_case_header(c, c->f.ref_arm));
+    c->e.rows = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof *c->e.rows, "rows", err);
+    for (int s = 0; s < DS_SIDES && c->e.rows; s++)
+        c->rows[s] = ds_calloc(DS_EXPLAIN_MOST_ROWS, sizeof **c->rows, "rows", err);
+    if (!c->e.rows || !c->rows[0] || !c->rows[1] || ds_case_find_trials(c, err) != 0)
+        return -1;
+    int rc = ds_case_is_plain(c, why, sizeof why) ? load_plain(c, why, err) : load_replayed(c, err);
+    for (int s = 0; s < DS_SIDES && rc == 0 && c->e.n_rows; s++) {
+        c->side[s].rows_least = rows_of(c, s, 1) / (c->heads > 1 ? c->heads : 1);
+        c->side[s].rows_most = rows_of(c, s, 0) / (c->heads > 1 ? c->heads : 1);
+    }
+    return rc;
 }
 
 void ds_case_free(struct ds_case *c)

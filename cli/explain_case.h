@@ -4,7 +4,8 @@
 #define DS_EXPLAIN_CASE_H
 
 #include "cli/cli.h"
-#include "dumps/verdict.h"
+#include "dumps/diff.h"
+#include "dumps/record.h"
 #include "engine/model.h"
 #include "kernels/lab/explain.h"
 
@@ -26,9 +27,28 @@ struct ds_case_side {
     char missing[256];             /* why it cannot be replayed here; "" */
 };
 
+/* Whole numbers of which a row has one: rows, those in which each side says what it should, and the
+ * first row. */
+struct ds_case_numbers {
+    size_t rows, right[DS_SIDES];
+    struct ds_row first;
+    int known; /* what it should be: right_number */
+    int32_t number[DS_SIDES], right_number;
+};
+
+/* explain_records.c: what is explained is read from: one record, or two that are joined. */
+struct ds_explain_records {
+    struct ds_record *record[DS_SIDES]; /* [1]: NULL where there is one */
+    struct ds_source source[DS_SIDES];
+    int joined;
+    struct ds_diff diff; /* of two */
+    struct ds_analysis *alone;
+    struct ds_verdict verdict;
+};
+
 struct ds_case {
     const struct ds_header *h;
-    struct ds_record *record;
+    struct ds_explain_records *records;
     struct ds_analysis *a;
     const struct ds_source *s;
     struct ds_finding f; /* the place */
@@ -47,19 +67,47 @@ struct ds_case {
     size_t drifting_rows;               /* of the site in this pair of trials */
     size_t differing_inputs, undumped;  /* rows left out, and why */
     size_t other_experts;               /* of those, rows of another expert */
+    char not_replayed[160];             /* why its calls are not made again; "" they are */
+    struct ds_case_numbers numbers;
     void **owned;
     size_t n_owned, cap_owned;
 };
+
+int ds_is_record(const char *path);
+/* n: 1 or 2 paths. To be closed also after -1. */
+int ds_explain_records_open(struct ds_explain_records *r, const char *const *paths, int n,
+                            struct ds_error *err);
+void ds_explain_records_close(struct ds_explain_records *r);
+/* Fills in what c reads from; the verdict of it. */
+const struct ds_verdict *ds_explain_records_case(struct ds_explain_records *r, struct ds_case *c);
+/* Of an arm: the header of its own record, its number there, and the value of a factor as it has it. */
+const struct ds_header *ds_case_header(const struct ds_case *c, uint32_t arm);
+uint32_t ds_case_own_arm(const struct ds_case *c, uint32_t arm);
+const char *ds_case_setting(const struct ds_case *c, uint32_t arm, const char *factor);
+/* Whether the place's kernel was given other weights or hyperparameters in the second record. */
+int ds_case_other_data(const struct ds_case *c);
 
 /* The place to explain: `site` as "L,STAGE", NULL for the first drift; `arm` -1: the first one in
  * which that site is an origin. */
 int ds_case_find(struct ds_case *c, const struct ds_verdict *v, const char *site, int64_t arm,
                  struct ds_error *err);
+/* explain_place.c: the trials of the pair. */
+int ds_case_find_trials(struct ds_case *c, struct ds_error *err);
+/* The factor's value as a number in 0..most; else 0. */
+int64_t ds_case_number(const struct ds_case *c, uint32_t arm, const char *factor, int64_t most);
+/* explain_stand.c: where a row of that side stood in its call. */
+int ds_case_stand(struct ds_case *c, int side, const struct ds_site_row *r,
+                  struct ds_explain_at *at, int32_t *kv_first, struct ds_error *err);
 /* Reads rows and inputs and binds the model's weights. */
 int ds_case_load(struct ds_case *c, struct ds_error *err);
 void ds_case_free(struct ds_case *c);
 /* Frees p with the case, or now after -1. */
 int ds_case_own(struct ds_case *c, void *p, struct ds_error *err);
+
+/* explain_plain.c: whether calls at the place cannot be made again at all, and why. */
+int ds_case_is_plain(const struct ds_case *c, char *why, size_t size);
+/* Takes what both sides put out, without inputs; there may be no row. */
+int ds_case_load_plain(struct ds_case *c, const char *why, struct ds_error *err);
 
 /* explain_model.c: fills e->shared for the site from the model. */
 int ds_case_bind(struct ds_case *c, struct ds_error *err);
@@ -91,6 +139,12 @@ int ds_case_values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t dige
  * that is equal for equal inputs. */
 int ds_case_inputs(struct ds_case *c, int side, const struct ds_row *key,
                    struct ds_explain_input *in, uint64_t *digests, struct ds_error *err);
+/* explain_tokens.c: token number `at` of the row's request, from its prompt on: 1 found. */
+int ds_case_token(const struct ds_case *c, int side, const struct ds_row *key, int32_t at,
+                  int32_t *id);
+/* What op process knows of a row: 1, 0 some token is not known. */
+int ds_case_tokens(struct ds_case *c, int side, const struct ds_row *key,
+                   struct ds_explain_input *in, struct ds_error *err);
 /* Takes the kernel from a side whose output is the sum of ranks. */
 void ds_case_look_for_ranks(struct ds_case *c, int side);
 const struct ds_site_row *ds_site_find_row(const struct ds_site_row *rows, size_t n,

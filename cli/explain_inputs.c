@@ -61,8 +61,7 @@ int ds_case_own(struct ds_case *c, void *p, struct ds_error *err)
 int ds_case_stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
 {
     const struct ds_site *s = &c->h->sites[site];
-    int dtype = ds_dtype_parse(s->dtype),
-        factor = ds_dtype_parse(ds_case_factor(c->h, arm, "dtype"));
+    int dtype = ds_dtype_parse(s->dtype), factor = ds_dtype_parse(ds_case_setting(c, arm, "dtype"));
     if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
         return dtype;
     return factor >= 0 && factor != DS_I32 ? factor : dtype;
@@ -74,7 +73,7 @@ int ds_case_values(struct ds_case *c, uint32_t site, uint32_t arm, uint64_t dige
 {
     struct ds_blob b = {0};
     const int dtype = ds_case_stored_as(c, site, arm);
-    int rc = ds_record_blob(c->record, digest, &b, err);
+    int rc = c->s->blob(c->s->ctx, digest, &b, err);
     if (rc != 1)
         return rc;
     if (dtype < 0 || b.bytes != width * ds_dtype_size(dtype)) {
@@ -161,7 +160,8 @@ static int digest_at(const struct ds_case *c, int side, uint32_t site, const str
 static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct ds_row *key,
                        uint64_t *digests, float **out, struct ds_error *err)
 {
-    const size_t n = (size_t)key->position + 1, width = c->h->sites[site].width;
+    const size_t n = (size_t)key->kv_len, width = c->h->sites[site].width;
+    const int32_t first = key->position + 1 - key->kv_len;
     struct ds_site_row *rows;
     size_t n_rows;
     int rc = 1;
@@ -172,8 +172,8 @@ static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct 
     for (size_t p = 0; p < n && rc == 1; p++) {
         const struct ds_site_row *best = NULL;
         for (size_t i = 0; i < n_rows; i++)
-            if (rows[i].key.request == key->request && (size_t)rows[i].key.position == p &&
-                rows[i].key.position >= 0 && rows[i].key.call <= key->call)
+            if (rows[i].key.request == key->request && rows[i].key.position == first + (int32_t)p &&
+                rows[i].key.kv_len > 0 && rows[i].key.call <= key->call)
                 best = &rows[i];
         float *y;
         rc = best ? ds_case_values(c, site, read_from(c, side)->arm, best->digest, width, &y, err)
@@ -186,26 +186,6 @@ static int causal_rows(struct ds_case *c, int side, uint32_t site, const struct 
     free(rows);
     *out = all;
     return rc;
-}
-
-/* The token that a row was made of. */
-static int token_of(const struct ds_case *c, int side, const struct ds_row *key, int32_t *id)
-{
-    const struct ds_trial_data *t = read_from(c, side)->t;
-    for (size_t i = 0; key->kind == DS_ROW_GENERATED && i < t->n_steps; i++)
-        if (t->steps[i].request == key->request && t->steps[i].step == key->step - 1) {
-            *id = t->steps[i].forced;
-            return 1;
-        }
-    for (size_t i = 0; key->kind == DS_ROW_PROMPT && i < c->h->n_prompts; i++) {
-        const struct ds_prompt *p = &c->h->prompts[i];
-        if (p->request == key->request && key->position >= 0 &&
-            (uint32_t)key->position < p->n_tokens) {
-            *id = p->tokens[key->position];
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* The next row joins those before it, all in one array of `most`. */
@@ -313,10 +293,15 @@ static int read_input(struct ds_case *c, int side, const struct ds_edge *e,
     if (is_number(s)) { /* known from the row's key, too */
         if (rc == 1 && strcmp(s->stage, "positions") == 0)
             memcpy(&in->number, y, sizeof in->number);
+        *digests ^= digest * 0x9e3779b97f4a7c15u * (from + 1);
         return rc < 0 ? -1 : 1;
     }
     if (rc != 1)
         return rc;
+    if (c->e.op == DS_OP_ROUTER && s->width != c->e.shared.router.experts) {
+        *digests ^= digest * 0x9e3779b97f4a7c15u * (from + 1); /* of the expert that all pass */
+        return 1;
+    }
     if (c->e.op == DS_OP_ALLREDUCE)
         return add_row(c, c->e.shared.allreduce.ranks, y, s->width, place, in, digest, digests,
                        err);
@@ -342,7 +327,9 @@ int ds_case_inputs(struct ds_case *c, int side, const struct ds_row *key,
     const uint32_t site = reading_site(c);
     in->number = key->position;
     if (c->e.op == DS_OP_EMBED)
-        return token_of(c, side, key, &in->number);
+        return ds_case_token(c, side, key, key->kv_len - 1, &in->number);
+    if (c->e.op == DS_OP_PROCESS && (rc = ds_case_tokens(c, side, key, in, err)) != 1)
+        return rc;
     for (size_t i = 0; i < c->h->n_edges && rc == 1; i++) {
         const struct ds_edge *e = &c->h->edges[i];
         uint64_t digest = 0;

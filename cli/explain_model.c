@@ -188,6 +188,20 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
         a->combine =
             (struct ds_combine_args){.width = s->width, .top_k = hp->top_k + (hp->d_ff_shared > 0)};
         return 0;
+    case DS_OP_TRANSFER:
+        a->transfer.width = s->width;
+        return 0;
+    case DS_OP_PROCESS:
+        a->process.vocab = s->width;
+        return 0;
+    case DS_OP_SAMPLE:
+        a->sample.vocab = hp->vocab;
+        return 0;
+    case DS_OP_ROUTER:
+        c->e.weights = strcmp(s->part, "weights") == 0;
+        a->router = (struct ds_router_args){
+            .experts = hp->n_experts, .top_k = hp->top_k, .normalise = hp->norm_top_k};
+        return 0;
     case DS_OP_ALLREDUCE:
         a->allreduce = (struct ds_allreduce_args){.width = s->width, .ranks = ranks_of(c)};
         if (a->allreduce.ranks > 0)
@@ -204,8 +218,8 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
 static int cut_weights(struct ds_case *c, const struct ds_site *s, struct ds_error *err)
 {
     struct ds_matmul_args *a = &c->e.shared.matmul;
-    const long tp[DS_SIDES] = {strtol(ds_case_factor(c->h, c->f.ref_arm, "tp"), NULL, 10),
-                               strtol(ds_case_factor(c->h, c->f.arm, "tp"), NULL, 10)};
+    const long tp[DS_SIDES] = {strtol(ds_case_setting(c, c->f.ref_arm, "tp"), NULL, 10),
+                               strtol(ds_case_setting(c, c->f.arm, "tp"), NULL, 10)};
     const long rank = strtol(s->part + 1, NULL, 10), ranks = tp[DS_SIDE_A];
     if (ranks != tp[DS_SIDE_B] || ranks < 2 || rank < 0 || rank >= ranks || a->k % ranks != 0)
         return ds_fail(err, "layer %d %.24s/%.12s: both sides cut the sum into other ranks",
@@ -237,7 +251,8 @@ int ds_case_bind(struct ds_case *c, struct ds_error *err)
     if (c->e.op == DS_OP_MATMUL && s->part[0] == 'r' && cut_weights(c, s, err) != 0)
         return -1;
     const int64_t width = ds_explain_width(c->e.op, &c->e.shared);
-    if (width != s->width)
+    /* Behind a router's weights may stand the one of the expert that every row passes. */
+    if (width != s->width && !(c->e.weights && width + 1 == s->width))
         return ds_fail(err, "layer %d %.24s has %u elements a row, the model makes %lld", s->layer,
                        s->stage, s->width, (long long)width);
     return 0;

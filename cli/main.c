@@ -42,6 +42,8 @@ static int verb(const struct ds_options *o)
         return ds_verb_show(o);
     case DS_VERB_DIFF:
         return ds_verb_diff(o);
+    case DS_VERB_TUI:
+        return ds_verb_tui(o);
     case DS_VERB_KERNELS:
         return ds_verb_kernels(o);
     case DS_VERB_CHECK:

@@ -47,6 +47,17 @@ static const char *const diff_examples[] = {
     "driftscope diff haswell.h5 skylakex.h5",
     "two records of the same sites: what differs first, and in which setting", NULL};
 
+static const char *const tui_examples[] = {
+    "driftscope tui sky.h5",
+    "walk through the record: e next drift, f first origin, Enter opens, ? help, q quits",
+    "driftscope tui haswell.h5 skylakex.h5",
+    "two records",
+    "driftscope tui --follow sky.h5",
+    "a record that another process is still writing",
+    "driftscope tui sky.h5 --script walk.txt --size 120x40",
+    "keys and commands of a file, without a terminal: save-display FILE writes what is on the screen",
+    NULL};
+
 static const char *const kernels_examples[] = {
     "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
     "driftscope kernels --json matmul", "the matmul variants as JSON",
@@ -57,6 +68,8 @@ static const char *const explain_examples[] = {
     "the first drift of the record",
     "driftscope explain a.h5 3,attn_out --arm 4",
     "one site, in one arm",
+    "driftscope explain a.h5 b.h5 0,q_proj",
+    "one site of two records, both made with --dump all",
     "driftscope explain a.h5 --reproducer drift",
     "and a small program that shows it, in the folder drift",
     "driftscope explain a.h5 -m random:llama,layers=2,seed=9 --plugin mine.so",
@@ -146,17 +159,25 @@ const struct ds_verb_def ds_verbs[] = {
      "first, then the first site whose output differs although its inputs do not; what has no partner is listed. "
      "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
      diff_examples},
+    {DS_VERB_TUI, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,
+     "look into a record on the terminal: from the verdict to the element",
+     "Shows the verdict, the map of layers and stages, one site, both sides of a row element by element, the tokens, the runs "
+     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict. "
+     "The exit code is 0 whatever the record holds, 2 for an error.",
+     tui_examples},
     {DS_VERB_KERNELS, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
      "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
      kernels_examples},
-    {DS_VERB_EXPLAIN, "explain", "RECORD [SITE]", NULL, 1, 2, 0,
+    {DS_VERB_EXPLAIN, "explain", "RECORD [RECORD2] [SITE]", NULL, 1, 3, 0,
      "tell why the bits of one place differ: replay both sides",
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
      "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
      "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
-     "random orders and rounded inputs do to these rows. The last line is the claim. Exit code 0: there is one; 1: there is not.",
+     "random orders and rounded inputs do to these rows. Of two records A is the first and B the second, paired as `diff` does; both want "
+     "`run --dump all`, which keeps rows that drift nowhere in their own run. What the record's verdict says is evidence like the "
+     "rest, and the last line is the one claim from all of it. Exit code 0: there is one; 1: there is not.",
      explain_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",
@@ -207,6 +228,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define BISECT (1u << DS_VERB_BISECT)
 #define SHOW (1u << DS_VERB_SHOW)
 #define DIFF (1u << DS_VERB_DIFF)
+#define TUI (1u << DS_VERB_TUI)
 #define BENCH (1u << DS_VERB_BENCH)
 #define CHECK (1u << DS_VERB_CHECK)
 #define ORDER (1u << DS_VERB_ORDER)
@@ -322,6 +344,8 @@ const struct ds_option_def ds_option_defs[] = {
      "overwrite an existing record; with --resume, go on although the environment is another one"},
     {"resume", 0, "RECORD", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
      "do the trials that this record is missing"},
+    {"tui", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "show the record in the terminal UI while the sweep runs; what the run prints comes when the UI has ended"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
@@ -350,6 +374,20 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"sites", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the grid of layers and stages"},
+    {"follow", 0, NULL, TUI, NULL, 0, NULL, 0, 0,
+     "go on reading a record that another process is still writing, or is about to create"},
+    {"view", 0, "NAME", TUI, NULL, 0, "overview|layers|site|tensor|tokens|runs|environment", 0, 0,
+     "the view to begin with"},
+    {"site", 0, "SITE", TUI, NULL, 0, NULL, 0, 0,
+     "the site to begin at, as LAYER,STAGE or LAYER,STAGE/PART; without it the first drift"},
+    {"arm", 0, "N", TUI, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "the arm to begin with; without it that of the first drift"},
+    {"ascii", 0, NULL, TUI, NULL, 0, NULL, 0, 0,
+     "draw with ASCII only, as is done where the locale is not UTF-8"},
+    {"script", 0, "FILE", TUI, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "do the commands of a file, one a line, without a terminal: every command of the : prompt, key NAME, keys jj<Enter>"},
+    {"size", 0, "SIZE", TUI, "80x24", 0, NULL, 0, 0,
+     "columns and lines of the screen of a --script"},
     {"verify", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "first read every trial and dumped row and hold it against its digest; a damaged one is an error"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
@@ -370,7 +408,13 @@ const struct ds_option_def ds_option_defs[] = {
      "let differences at these sites not count, in the same form; they still are inputs of what follows"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site or --sites, the arm that is looked at"},
+    {"against", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "with --arm, the arm that it is held against; without it the one that the verdict compares it with"},
+    {"arm", 0, "N", DIFF, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "with --site or --sites, the arm of the second record that is looked at"},
 
+    {"explain", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
+     "explain every finding, too: both must end in one kind, or say why the verdict's does not stand"},
     {"healthy", 0, NULL, SELFTEST, NULL, 0, NULL, 0, 0,
      "put healthy kernels in the place of every specimen: any finding is wrong"},
     {"shuffle", 0, "SEED", SELFTEST, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
@@ -431,7 +475,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         const char *first, *heading;
     } sections[] = {
         {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"healthy", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
+        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"explain", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

@@ -12,6 +12,7 @@ enum ds_verb_id {
     DS_VERB_RUN,
     DS_VERB_SHOW,
     DS_VERB_DIFF,
+    DS_VERB_TUI,
     DS_VERB_KERNELS,
     DS_VERB_CHECK,
     DS_VERB_BENCH,

@@ -64,10 +64,10 @@ static void add_values(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_case *c = x->c;
     uint64_t elements = 0, drifting = 0;
-    if (x->n_replays && x->replay[0].run[DS_SIDE_A]) {
-        elements = x->replay[0].match[DS_SIDE_A].elements;
-        drifting = x->replay[0].match[DS_SIDE_A].drifting;
-    }
+    struct ds_explain_match m;
+    ds_explain_match(&c->e, NULL, &m);
+    elements = m.elements;
+    drifting = m.drifting;
     head(x, "values", out);
     ds_buf_printf(out, "%zu of %zu drifting rows are dumped", rows_explained(c), c->drifting_rows);
     if (c->expert >= 0) {
@@ -78,6 +78,26 @@ static void add_values(const struct ds_explanation *x, struct ds_buf *out)
     if (elements)
         ds_buf_printf(out, ": %" PRIu64 " elements, %" PRIu64 " differ", elements, drifting);
     ds_buf_puts(out, c->inputs_equal ? "; their inputs are equal\n" : "; their inputs differ\n");
+}
+
+/* A place whose calls are not made again. */
+static void add_plain(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_case_numbers *n = &x->c->numbers;
+    head(x, "replay", out);
+    ds_buf_printf(out, "not replayed: %s\n", x->c->not_replayed);
+    if (!n->rows)
+        return;
+    head(x, "numbers", out);
+    ds_buf_printf(out, "request %d, position %d: A %d, B %d", n->first.request, n->first.position,
+                  n->number[DS_SIDE_A], n->number[DS_SIDE_B]);
+    if (n->known)
+        ds_buf_printf(
+            out,
+            ", where the row stands %d\n%14sas the rows stand: A in %zu of %zu rows, B in "
+            "%zu",
+            n->right_number, "", n->right[DS_SIDE_A], n->rows, n->right[DS_SIDE_B]);
+    ds_buf_puts(out, "\n");
 }
 
 static void add_replay(const struct ds_explanation *x, struct ds_buf *out)
@@ -244,6 +264,37 @@ static void add_formats(const struct ds_explain_noise *n, struct ds_buf *out)
     ds_buf_puts(out, some ? "\n" : "none changes anything\n");
 }
 
+/* Which rules give the choices of each side, from the logits that it read. */
+static void add_choice(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_explain_choice *c = &x->choice;
+    const int64_t n = ds_explain_width(x->c->e.op, &x->c->e.shared);
+    for (int s = 0; s < DS_SIDES; s++) {
+        char rule[96];
+        int shown = 0;
+        head(x, s ? "choice of B" : "choice of A", out);
+        for (int i = 0; i < DS_CHOICE_RULES; i++) {
+            if (c->given[s][i] != c->rows)
+                continue;
+            ds_explain_rule_text(i, n, rule, sizeof rule);
+            ds_buf_printf(out, "%s%s", shown++ ? "; or " : "", rule);
+            if (shown == 2)
+                break; /* of rounded logits there may be many */
+        }
+        if (!shown) {
+            ds_explain_rule_text(0, n, rule, sizeof rule);
+            ds_buf_printf(out, "no rule gives all rows; %s: %" PRIu64 " of %" PRIu64, rule,
+                          c->given[s][0], c->rows);
+        }
+        ds_buf_puts(out, "\n");
+    }
+    if (c->differing)
+        ds_buf_printf(out,
+                      "%14sfirst other choice: %d instead of %d, whose logits are %.9g apart; "
+                      "%" PRIu64 " of %" PRIu64 " rows exchange equal logits\n",
+                      "", c->b, c->a, c->margin, c->tied, c->differing);
+}
+
 static void add_noise(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_explain_noise *n = &x->noise;
@@ -279,6 +330,21 @@ static void add_said(const struct ds_explanation *x, struct ds_buf *out)
         ds_buf_printf(out, "%14soverruled: %s\n", "", x->overruled);
 }
 
+/* Whether the bits of this side come from its own kernel only where it was launched: not from the row's
+ * inputs, and its launches on those agree. */
+static int depends_on_more(const struct ds_explanation *x, int side)
+{
+    return own_replay(x, side) && !ds_explanation_reproduced(x, side) && x->order[side].fixed &&
+           !x->moved[side];
+}
+
+/* Repeats that disagreed in the run, and do not on what it recorded. */
+static int only_in_situ(const struct ds_explanation *x)
+{
+    return x->c->f.arm == x->c->f.ref_arm &&
+           (depends_on_more(x, DS_SIDE_A) || depends_on_more(x, DS_SIDE_B));
+}
+
 static void last_line(const struct ds_explanation *x, struct ds_buf *out)
 {
     const struct ds_case *c = x->c;
@@ -287,12 +353,16 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     ds_buf_puts(out, "explain: ");
     ds_report_place(out, c->f.layer, c->f.stage, c->f.part);
     ds_buf_puts(out, ": ");
-    if (x->judged || x->kind != DS_EXPLAIN_UNKNOWN) {
+    if (x->judged || x->chosen || x->kind != DS_EXPLAIN_UNKNOWN) {
         ds_buf_printf(out, "%s: ", ds_explain_kind_name(x->kind));
         ds_buf_escape(out, x->why, (size_t)-1);
         for (int s = 0; s < DS_SIDES; s++)
-            if (own_replay(x, s) && !ds_explanation_reproduced(x, s) && x->order[s].fixed &&
-                !x->moved[s])
+            if (depends_on_more(x, s) && only_in_situ(x))
+                ds_buf_printf(out,
+                              "; unstable only in situ: on the recorded inputs %d of %d launches "
+                              "agree, and none gives %c's bits",
+                              x->order[s].agreeing, x->order[s].repeats, 'A' + s);
+            else if (depends_on_more(x, s))
                 ds_buf_printf(out,
                               "; %c's own kernel does not give its bits from this row alone: they "
                               "depend on more",
@@ -319,11 +389,16 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     add_side(x, DS_SIDE_A, out);
     add_side(x, DS_SIDE_B, out);
     add_values(x, out);
-    add_replay(x, out);
+    if (x->c->not_replayed[0])
+        add_plain(x, out);
+    else
+        add_replay(x, out);
     if (ds_order_knows(x->c->e.op)) {
         add_order(x, DS_SIDE_A, out);
         add_order(x, DS_SIDE_B, out);
     }
+    if (x->chosen)
+        add_choice(x, out);
     if (x->judged) {
         add_exact(x, out);
         add_noise(x, out);
@@ -424,6 +499,39 @@ static json_t *noise_json(const struct ds_explain_noise *n)
                      range_json(&n->order_error), "formats", formats);
 }
 
+static json_t *numbers_json(const struct ds_explanation *x)
+{
+    const struct ds_case_numbers *n = &x->c->numbers;
+    if (!n->rows)
+        return json_null();
+    return json_pack("{s:o,s:o,s:o,s:i,s:i,s:i,s:i,s:o}", "rows", whole(n->rows), "right_a",
+                     n->known ? whole(n->right[DS_SIDE_A]) : json_null(), "right_b",
+                     n->known ? whole(n->right[DS_SIDE_B]) : json_null(), "request",
+                     n->first.request, "position", n->first.position, "a", n->number[DS_SIDE_A],
+                     "b", n->number[DS_SIDE_B], "right",
+                     n->known ? json_integer(n->right_number) : json_null());
+}
+
+static json_t *choice_json(const struct ds_explanation *x)
+{
+    const struct ds_explain_choice *c = &x->choice;
+    const int64_t n = ds_explain_width(x->c->e.op, &x->c->e.shared);
+    json_t *rule[DS_SIDES], *same = json_object();
+    if (!x->chosen)
+        return json_null();
+    for (int s = 0; s < DS_SIDES; s++) {
+        char words[96];
+        ds_explain_rule_text(c->rule[s], n, words, sizeof words);
+        rule[s] = c->rule[s] < 0 ? json_null() : text(words);
+    }
+    json_object_set_new(same, "a", whole(c->given[DS_SIDE_A][0]));
+    json_object_set_new(same, "b", whole(c->given[DS_SIDE_B][0]));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:o,s:o}", "rows", whole(c->rows), "rule_a",
+                     rule[DS_SIDE_A], "rule_b", rule[DS_SIDE_B], "largest", same, "differing",
+                     whole(c->differing), "instead_of", c->a, "chosen", c->b, "margin",
+                     real(c->margin), "tied", whole(c->tied));
+}
+
 static json_t *said_json(const struct ds_explanation *x)
 {
     if (!x->said.found)
@@ -453,10 +561,15 @@ json_t *ds_render_explain_json(const struct ds_explanation *x)
     json_object_set_new(j, "inputs_equal", json_boolean(x->c->inputs_equal));
     json_object_set_new(j, "reproduced_a", json_boolean(ds_explanation_reproduced(x, DS_SIDE_A)));
     json_object_set_new(j, "reproduced_b", json_boolean(ds_explanation_reproduced(x, DS_SIDE_B)));
+    json_object_set_new(j, "only_in_situ", json_boolean(only_in_situ(x)));
+    json_object_set_new(j, "not_replayed",
+                        x->c->not_replayed[0] ? text(x->c->not_replayed) : json_null());
+    json_object_set_new(j, "numbers", numbers_json(x));
     json_object_set_new(j, "replays", list);
     json_object_set_new(j, "a", side_json(x, DS_SIDE_A));
     json_object_set_new(j, "b", side_json(x, DS_SIDE_B));
     json_object_set_new(j, "noise", x->judged ? noise_json(&x->noise) : json_null());
+    json_object_set_new(j, "choice", choice_json(x));
     json_object_set_new(j, "kind", json_string(ds_explain_kind_name(x->kind)));
     json_object_set_new(j, "why", text(x->why));
     json_object_set_new(j, "verdict", said_json(x));

@@ -17,14 +17,15 @@ struct ds_case_replay {
 struct ds_explanation {
     const struct ds_options *o;
     const struct ds_case *c;
-    const char *path;
     struct ds_case_replay *replay;
     size_t n_replays;
     struct ds_explain_order order[DS_SIDES];
     int launches;                 /* of each side's kernel where its order is not fixed; 0 */
     uint64_t seen_once[DS_SIDES]; /* differing elements whose bits came out in one of them */
     uint64_t moved[DS_SIDES];     /* elements that depend on the other rows of the call */
-    int judged;                   /* what follows is filled: the inputs of both sides are equal */
+    int chosen;                   /* the op chooses: choice and verdict are filled */
+    struct ds_explain_choice choice;
+    int judged; /* what follows is filled: the inputs of both sides are equal */
     struct ds_explain_accuracy accuracy;
     struct ds_explain_noise noise;
     struct ds_explain_verdict verdict;

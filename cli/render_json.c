@@ -44,6 +44,14 @@ void ds_json_evidence(json_t *j, const struct ds_finding *f)
     json_object_set_new(j, "at_positions", text(f->at_positions));
     json_object_set_new(j, "structure", f->structure[0] ? text(f->structure) : json_null());
     json_object_set_new(j, "ratio", f->ratio != 0 ? real(f->ratio) : json_null());
+    json_t *few = f->concentrated[0] ? json_object() : json_null();
+    if (f->concentrated[0]) {
+        json_object_set_new(few, "elements", text(f->concentrated));
+        json_object_set_new(few, "count", json_integer(f->concentrated_in));
+        json_object_set_new(few, "of", json_integer(f->concentrated_of));
+        json_object_set_new(few, "share", real(f->concentrated_share));
+    }
+    json_object_set_new(j, "concentrated", few);
     json_object_set_new(j, "beyond_rounding",
                         f->value_rows || f->mask_rows ? json_boolean(f->beyond_rounding)
                                                       : json_null());
@@ -199,6 +207,29 @@ static json_t *kernels_json(const struct ds_verdict *v)
     return list;
 }
 
+static json_t *precisions_json(const struct ds_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < v->n_precisions; i++) {
+        const struct ds_precisions *x = &v->precisions[i];
+        json_t *j = json_object(), *of = json_array();
+        for (uint32_t k = 0; k < x->n; k++) {
+            json_t *one = json_object();
+            json_object_set_new(one, "dtype", text(x->of[k].dtype));
+            json_object_set_new(one, "arms", json_integer(x->of[k].arms));
+            json_object_set_new(one, "rows", json_integer(x->of[k].rows));
+            json_object_set_new(one, "relative_rms", real(x->of[k].relative_rms));
+            json_array_append_new(of, one);
+        }
+        json_object_set_new(j, "factor", text(x->factor));
+        json_object_set_new(j, "site", json_integer(x->site));
+        json_object_set_new(j, "verdict", text(ds_precision_name(x->verdict)));
+        json_object_set_new(j, "formats", of);
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 static json_t *bands_json(const struct ds_verdict *v)
 {
     json_t *list = json_array();
@@ -321,6 +352,8 @@ static json_t *discrete_json(const struct ds_report *r, const struct ds_discrete
     json_object_set_new(j, "b", json_integer(d->b));
     json_object_set_new(j, "margin", real(d->margin));
     json_object_set_new(j, "ties", json_integer(d->ties));
+    if (strcmp(d->stage, "token") == 0)
+        json_object_set_new(j, "drift", real(d->drift));
     if (strcmp(d->stage, "token") != 0) {
         json_object_set_new(j, "layer", json_integer(d->layer));
         json_object_set_new(j, "position", json_integer(d->position));
@@ -467,6 +500,7 @@ static json_t *verdict_json(const struct ds_report *r)
     json_object_set_new(j, "factors", factors_json(r));
     json_object_set_new(j, "kernels", kernels_json(v));
     json_object_set_new(j, "bands", bands_json(v));
+    json_object_set_new(j, "precisions", precisions_json(v));
     json_object_set_new(j, "bit_identical", identical_json(v));
     json_object_set_new(j, "sites_before_first_drift",
                         v->first.found ? json_integer(v->sites_before) : json_null());

@@ -18,6 +18,7 @@ static json_t *layer_added_json(const struct ds_verdict *v, const struct ds_grow
     json_object_set_new(j, "part", text(g->added_part));
     json_object_set_new(j, "max_ulp", whole(g->added_max_ulp));
     json_object_set_new(j, "relative_rms", real(g->added_relative_rms));
+    json_object_set_new(j, "rms", real(g->added_rms));
     return j;
 }
 
@@ -50,9 +51,11 @@ json_t *ds_json_added(const struct ds_verdict *v)
         json_object_set_new(j, "rows", json_integer(x->rows));
         json_object_set_new(j, "max_ulp", whole(x->max_ulp));
         json_object_set_new(j, "relative_rms", real(x->relative_rms));
+        json_object_set_new(j, "rms", real(x->rms));
         json_object_set_new(natural, "rows", json_integer(x->natural_rows));
         json_object_set_new(natural, "max_ulp", whole(x->natural_max_ulp));
         json_object_set_new(natural, "relative_rms", real(x->natural_relative_rms));
+        json_object_set_new(natural, "rms", real(x->natural_rms));
         json_object_set_new(j, "natural", natural);
         json_array_append_new(list, j);
     }

@@ -23,6 +23,32 @@ static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
     return ds_record_blob(((struct sides *)ctx)->record[side], digest, out, err);
 }
 
+/* The pair to look at: of --arm N of the second record, else that of the first drift, else the first. */
+static int choose_pair(const struct ds_options *o, const struct ds_diff *d,
+                       struct ds_report_view *w, struct ds_error *err)
+{
+    int64_t arm;
+    w->arm = 1;
+    w->ref = 0;
+    if (!ds_opt_given(o, "arm")) {
+        if (d->verdict.first.found && d->verdict.first.arm != d->verdict.first.ref_arm) {
+            w->arm = d->verdict.first.arm;
+            w->ref = d->verdict.first.ref_arm;
+        }
+        return 0;
+    }
+    if (ds_opt_int(o, "arm", 0, INT32_MAX, &arm, err) != 0)
+        return -1;
+    for (uint32_t i = 1; i < d->header.n_arms; i += 2)
+        if (d->arm_of[i] == (uint32_t)arm) {
+            w->arm = i;
+            w->ref = i - 1;
+            return 0;
+        }
+    ds_fail(err, "arm %d of the second record is compared with no arm of the first", (int)arm);
+    return ds_hint(err, "arms with equal factor values are compared");
+}
+
 static int render(const struct ds_options *o, const struct ds_report *r, const struct ds_diff *d,
                   struct sides *sides, struct ds_buf *out, struct ds_error *err)
 {
@@ -37,17 +63,10 @@ static int render(const struct ds_options *o, const struct ds_report *r, const s
         ds_report_verdict(r, out);
         return 0;
     }
-    struct ds_report_view w = {.r = r,
-                               .a = d->analysis,
-                               .s = &d->joined,
-                               .arm = 1,
-                               .ref = 0,
-                               .blob = side_blob,
-                               .ctx = sides};
-    if (d->verdict.first.found && d->verdict.first.arm != d->verdict.first.ref_arm) {
-        w.arm = d->verdict.first.arm;
-        w.ref = d->verdict.first.ref_arm;
-    }
+    struct ds_report_view w = {
+        .r = r, .a = d->analysis, .s = &d->joined, .blob = side_blob, .ctx = sides};
+    if (choose_pair(o, d, &w, err) != 0)
+        return -1;
     if (wants_site) {
         if (ds_report_find_site(&d->header, "--site", ds_opt_text(o, "site"), &site, err) != 0 ||
             (json ? ds_render_site_json(&w, site, out, err) : ds_report_site(&w, site, out, err)) !=
@@ -191,6 +210,10 @@ int ds_verb_diff(const struct ds_options *o)
     struct sides sides = {{NULL, NULL}, {{0}, {0}}};
     if (ds_opt_given(o, "site") && ds_opt_flag(o, "sites")) {
         ds_fail(&err, "--site and --sites are two views: give one");
+        return ds_cli_error(o, &err);
+    }
+    if (ds_opt_given(o, "arm") && !ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
+        ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
         return ds_cli_error(o, &err);
     }
     int exit_code = DS_EXIT_ERROR,

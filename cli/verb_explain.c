@@ -23,7 +23,7 @@ static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_e
                                   : (int)cpus,
                       &c->model, err) != 0)
         return -1;
-    return ds_case_same_model(c->h, c->model, err);
+    return ds_case_same_model(ds_case_header(c, c->f.ref_arm), c->model, err);
 }
 
 /* ---- replay through the variants ------------------------------------------------------------- */
@@ -122,10 +122,22 @@ static int measure_orders(struct ds_explanation *x, struct ds_error *err)
     return 0;
 }
 
+static int judge_choice(struct ds_explanation *x, struct ds_error *err)
+{
+    const struct ds_explain *e = &x->c->e;
+    if (ds_explain_choose(e, &x->choice, err) != 0)
+        return -1;
+    ds_explain_judge_choice(e, &x->choice, x->c->inputs_equal, &x->verdict);
+    x->chosen = 1;
+    return 0;
+}
+
 /* Where both sides read the same: against the exact result, and against what rounding does. */
 static int judge(struct ds_explanation *x, struct ds_error *err)
 {
     const struct ds_explain *e = &x->c->e;
+    if (ds_explain_chooses(e->op) && !e->weights)
+        return judge_choice(x, err);
     if (!x->c->inputs_equal)
         return 0;
     double *exact = ds_calloc(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
@@ -193,30 +205,34 @@ static int answer(const struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
+/* Both calls again. */
+static int look(struct ds_explanation *x, struct ds_error *err)
+{
+    if (replay_all(x, err) != 0 || measure_orders(x, err) != 0 || judge(x, err) != 0)
+        return -1;
+    return ask_others(x, err);
+}
+
 /* *known: a claim was made, or where the inputs differ already, both sides' bits came out again. */
 static int explain(struct ds_case *c, const struct ds_options *o, const struct ds_verdict *v,
                    int *known, struct ds_error *err)
 {
-    struct ds_explanation x = {
-        .o = o, .c = c, .path = ds_opt_operand(o, 0), .reproducer = ds_opt_text(o, "reproducer")};
+    struct ds_explanation x = {.o = o, .c = c, .reproducer = ds_opt_text(o, "reproducer")};
     int64_t arm = -1;
-    const char *site = ds_opt_operands(o) > 1 ? ds_opt_operand(o, 1) : NULL;
+    char ignored[160];
+    const size_t records = c->records->joined ? 2 : 1;
+    const char *site = ds_opt_operands(o) > records ? ds_opt_operand(o, records) : NULL;
+    const struct ds_header *last = c->records->source[records - 1].header;
     if (ds_opt_given(o, "arm") &&
-        ds_opt_int(o, "arm", 0, (int64_t)c->h->n_arms - 1, &arm, err) != 0)
+        ds_opt_int(o, "arm", 0, (int64_t)last->n_arms - 1, &arm, err) != 0)
         return -1;
     int rc = ds_case_find(c, v, site, arm, err);
-    if (rc == 0)
+    if (rc == 0 && !ds_case_is_plain(c, ignored, sizeof ignored))
         rc = open_model(o, c, err);
     if (rc == 0)
         rc = ds_case_load(c, err);
-    if (rc == 0)
-        rc = replay_all(&x, err);
-    if (rc == 0)
-        rc = measure_orders(&x, err);
-    if (rc == 0)
-        rc = judge(&x, err);
-    if (rc == 0)
-        rc = ask_others(&x, err);
+    if (rc == 0 && !c->not_replayed[0])
+        rc = look(&x, err);
     if (rc == 0)
         rc = ds_explanation_settle(&x, c->a, err);
     if (rc == 0 && x.reproducer)
@@ -232,43 +248,48 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
     return rc;
 }
 
-static int with_verdict(const struct ds_options *o, struct ds_record *record, int *known,
-                        struct ds_error *err)
+/* The second operand is a record, or a place in the first. */
+static int count_records(const struct ds_options *o, struct ds_error *err)
 {
-    struct ds_source s;
-    struct ds_verdict v;
-    struct ds_case c = {.record = record, .s = &s};
-    ds_source_record(&s, record);
-    c.h = s.header;
-    if (ds_analysis_new(&s, NULL, &c.a, err) != 0)
+    const size_t n = ds_opt_operands(o);
+    if (n < 2)
+        return 1;
+    if (ds_is_record(ds_opt_operand(o, 1)))
+        return 2;
+    return n == 2 ? 1 : ds_fail(err, "'%s' is no record", ds_opt_operand(o, 1));
+}
+
+static int with_records(const struct ds_options *o, int *known, struct ds_error *err)
+{
+    struct ds_explain_records r = {0};
+    struct ds_case c = {.records = &r};
+    const int n = count_records(o, err);
+    const char *paths[DS_SIDES] = {ds_opt_operand(o, 0), n == 2 ? ds_opt_operand(o, 1) : NULL};
+    if (n < 0)
         return -1;
-    int rc = ds_analysis_verdict(c.a, &v, err);
+    int rc = ds_explain_records_open(&r, paths, n, err);
     if (rc == 0) {
-        rc = explain(&c, o, &v, known, err);
-        ds_verdict_free(&v);
+        const struct ds_verdict *v = ds_explain_records_case(&r, &c);
+        rc = explain(&c, o, v, known, err);
+        if (rc != 0)
+            ds_prefix(err, "%s", paths[n - 1]);
+        ds_case_free(&c);
+        ds_model_close(c.model);
     }
-    ds_case_free(&c);
-    ds_model_close(c.model);
-    ds_analysis_free(c.a);
+    ds_explain_records_close(&r);
     return rc;
 }
 
 int ds_verb_explain(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
-    struct ds_record *record;
-    const char *path = ds_opt_operand(o, 0), *dir = ds_opt_text(o, "reproducer");
+    const char *dir = ds_opt_text(o, "reproducer");
     if (!dir && ds_opt_flag(o, "force"))
         ds_fail(&err, "--force is for --reproducer: there is nothing to be overwritten");
     if (err.msg[0] || (dir && ds_reproducer_check(dir, ds_opt_flag(o, "force"), &err) != 0))
         return ds_cli_error(o, &err);
-    if (ds_record_open(path, &record, &err) != 0)
+    int known = 0;
+    if (with_records(o, &known, &err) != 0)
         return ds_cli_error(o, &err);
-    int known = 0, rc = with_verdict(o, record, &known, &err);
-    ds_record_close(record);
-    if (rc != 0) {
-        ds_prefix(&err, "%s", path);
-        return ds_cli_error(o, &err);
-    }
     return known ? DS_EXIT_SAME : DS_EXIT_DRIFT;
 }

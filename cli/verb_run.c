@@ -2,6 +2,7 @@
  * the sweep itself is the engine's. */
 #include "cli/cli.h"
 #include "cli/run_plan.h"
+#include "cli/run_tui.h"
 #include "cli/verdict.h"
 
 #include "base/mem.h"
@@ -391,7 +392,20 @@ static int start(struct run *run, struct ds_error *err)
     return missing ? continue_record(run, err) : 0;
 }
 
-int ds_verb_run(const struct ds_options *o)
+/* Where the record that is being written can be read. */
+static const char *where_it_grows(const struct run *run)
+{
+    return run->old && !run->beside[0] ? run->path : ds_writer_path(run->writer);
+}
+
+static int watched_sweep(struct run *run, struct ds_sweep_result *result, struct ds_error *err)
+{
+    if (run->writer)
+        ds_run_tui_started(run->o, where_it_grows(run));
+    return sweep(run, result, err);
+}
+
+static int run_sweep(const struct ds_options *o)
 {
     struct run run = {.o = o};
     struct ds_error err = {{0}, {0}};
@@ -400,7 +414,7 @@ int ds_verb_run(const struct ds_options *o)
     ds_cli_stop_on_signal();
     if (start(&run, &err) != 0)
         code = ds_cli_error(o, &err);
-    else if ((run.writer || !run.path[0]) && sweep(&run, &result, &err) != 0) {
+    else if ((run.writer || !run.path[0]) && watched_sweep(&run, &result, &err) != 0) {
         code = ds_cli_error(o, &err);
         clean_up(&run, &result);
     } else
@@ -415,4 +429,9 @@ int ds_verb_run(const struct ds_options *o)
     if (run.old)
         ds_record_close(run.old);
     return code;
+}
+
+int ds_verb_run(const struct ds_options *o)
+{
+    return ds_opt_flag(o, "tui") ? ds_run_tui(o, run_sweep) : run_sweep(o);
 }

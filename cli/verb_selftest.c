@@ -349,7 +349,8 @@ static int selftest(const struct ds_options *o, struct cases *x, int *code, stru
             return -1;
         shuffle(x, (uint64_t)seed);
     }
-    struct ds_case_setting s = {x->plugin, ds_opt_flag(o, "healthy"), STEP_SECONDS};
+    struct ds_case_setting s = {x->plugin, ds_opt_flag(o, "explain"), ds_opt_flag(o, "healthy"),
+                                STEP_SECONDS};
     struct tally t = {.list = json_array()};
     ds_buf_printf(&t.text, "%-7s %-7s %-42s %-19s %s\n", "case", "named", "first drift", "kind",
                   "what");

@@ -5,6 +5,7 @@
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,22 +16,30 @@ static int record_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out
     return ds_record_blob(ctx, digest, out, err);
 }
 
-/* The pair to look at: --arm N with its reference, else the one that the verdict is about. */
+static int read_arm(const struct ds_options *o, const char *name, const struct ds_report_view *w,
+                    uint32_t *out, struct ds_error *err)
+{
+    int64_t arm;
+    if (ds_opt_int(o, name, 0, (int64_t)w->s->header->n_arms - 1, &arm, err) != 0)
+        return -1;
+    *out = (uint32_t)arm;
+    return ds_analysis_trials(w->a, *out)
+               ? 0
+               : ds_fail(err, "arm %" PRIu32 " has no complete trial", *out);
+}
+
+/* The pair to look at: --arm N with --against M or its reference, else the one that the verdict is about. */
 static int choose_pair(const struct ds_options *o, struct ds_report_view *w,
                        const struct ds_verdict *v, struct ds_error *err)
 {
-    int64_t arm;
     if (!ds_opt_given(o, "arm"))
         return ds_report_pair(v, w->a, w->s->header->n_arms, &w->arm, &w->ref)
                    ? 0
                    : ds_fail(err, "nothing to show: %s", v->reason);
-    if (ds_opt_int(o, "arm", 0, (int64_t)w->s->header->n_arms - 1, &arm, err) != 0)
+    if (read_arm(o, "arm", w, &w->arm, err) != 0)
         return -1;
-    w->arm = (uint32_t)arm;
-    if (!ds_analysis_trials(w->a, w->arm))
-        return ds_fail(err, "arm %u has no complete trial", w->arm);
     w->ref = ds_report_reference(v, w->a, w->arm);
-    return 0;
+    return ds_opt_given(o, "against") ? read_arm(o, "against", w, &w->ref, err) : 0;
 }
 
 static int render(const struct ds_options *o, struct ds_report_view *w, const struct ds_verdict *v,
@@ -133,6 +142,10 @@ int ds_verb_show(const struct ds_options *o)
     }
     if ((views == 0 || ds_opt_flag(o, "runs")) && ds_opt_given(o, "arm")) {
         ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
+        return ds_cli_error(o, &err);
+    }
+    if (ds_opt_given(o, "against") && !ds_opt_given(o, "arm")) {
+        ds_fail(&err, "--against needs --arm: the arm that is held against it");
         return ds_cli_error(o, &err);
     }
     if (ds_record_open(path, &record, &err) != 0)

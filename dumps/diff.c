@@ -137,7 +137,9 @@ static int analyse(struct ds_diff *d, struct ds_error *err)
                                             .ignored = d->ignored,
                                             .history = d->histories,
                                             .healed_to = d->healed_to,
-                                            .prompt_of = d->prompt_of};
+                                            .prompt_of = d->prompt_of,
+                                            .memory = d->options.memory,
+                                            .stop = d->options.stop};
     ds_analysis_free(d->analysis);
     d->analysis = NULL;
     d->joined =

@@ -47,6 +47,8 @@ struct ds_diff_options {
     const char *const *only, *const *ignore;
     size_t n_only, n_ignore;
     struct ds_tolerance tolerance; /* none set: bits */
+    uint64_t memory;               /* as in ds_analysis_options */
+    const atomic_int *stop;
 };
 
 struct ds_diff {

@@ -194,6 +194,60 @@ static void count_row(const struct evidence *e, const struct evidence_row *r, ui
     }
 }
 
+struct part_of_error { /* of one element, over the rows */
+    double squares;
+    uint32_t element;
+};
+
+static int by_squares(const void *a, const void *b)
+{
+    const struct part_of_error *x = a, *y = b;
+    if (x->squares > y->squares || x->squares < y->squares)
+        return x->squares > y->squares ? -1 : 1;
+    return (x->element > y->element) - (x->element < y->element);
+}
+
+/* Whether few elements of the row, each far above the middle one, hold nearly all of the squared error. */
+static int find_concentrated(const struct evidence *e, struct ds_finding *f, struct ds_error *err)
+{
+    enum { LEAST_WIDTH = 16, ONE_IN = 4, FAR_ABOVE = 10 };
+    static const double nearly = 0.9;
+    double all = 0, sum = 0;
+    uint32_t n = 0;
+    if (e->width < LEAST_WIDTH)
+        return 0;
+    struct part_of_error *x = ds_calloc(e->width, sizeof *x, "profile", err);
+    uint8_t *state = ds_calloc(e->width, 1, "profile", err);
+    int rc = x && state ? 0 : -1;
+    for (uint32_t k = 0; rc == 0 && k < e->width; k++) {
+        x[k].element = k;
+        for (size_t i = 0; i < e->n_rows; i++) {
+            double d = (double)e->rows[i].mine.value[k] - (double)e->rows[i].ref.value[k];
+            x[k].squares += isfinite(d) ? d * d : 0;
+        }
+        all += x[k].squares;
+    }
+    if (rc == 0 && all > 0 && isfinite(all)) {
+        qsort(x, e->width, sizeof *x, by_squares);
+        const double middle = x[e->width / 2].squares;
+        memset(state, DS_MEMBER_SAME, e->width);
+        for (; n < e->width && x[n].squares > FAR_ABOVE * middle; n++) {
+            sum += x[n].squares;
+            state[x[n].element] = DS_MEMBER_DIFFERS;
+        }
+        /* where no other element differs, heads and channels tell it */
+        if (n * ONE_IN <= e->width && sum >= nearly * all && n < e->width && x[n].squares > 0) {
+            f->concentrated_in = n;
+            f->concentrated_of = e->width;
+            f->concentrated_share = sum / all;
+            ds_profile_set(state, NULL, e->width, 0, f->concentrated);
+        }
+    }
+    free(x);
+    free(state);
+    return rc;
+}
+
 /* Heads and channels: those beyond rounding if any are, for rounding is everywhere. */
 static int profile_values(const struct evidence *e, struct ds_finding *f, struct ds_error *err)
 {
@@ -278,7 +332,7 @@ int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_
                     struct ds_error *err)
 {
     const struct chosen alike = {c->labels, c->phase, f->label, c->healed};
-    if (e->n_rows && profile_values(e, f, err) != 0)
+    if (e->n_rows && (profile_values(e, f, err) != 0 || find_concentrated(e, f, err) != 0))
         return -1;
     if (profile_masks(e, e->a->src->get(e->a->src->ctx, f->trial, NULL), &alike, f, err) != 0)
         return -1;

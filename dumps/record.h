@@ -353,9 +353,18 @@ const struct ds_header *ds_record_header(const struct ds_record *r);
 size_t ds_record_trial_count(const struct ds_record *r);
 /* The trial's row, without reading its payload. */
 const struct ds_trial *ds_record_trial(const struct ds_record *r, size_t i);
-/* Reads, verifies (checksum) and caches trial i without blobs; valid until close. NULL with err on
- * damage. */
+/* Reads, verifies (checksum) and caches trial i without blobs; valid until close or ds_record_forget. NULL
+ * with err on damage. */
 const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct ds_error *err);
+/* Lets go of what is kept of a loaded trial: of its digests, everything else of it stays where it is; or of
+ * all, and then no pointer to it may be used again. What other loaded trials share stays. ds_record_load
+ * reads it again. */
+enum { DS_FORGET_DIGESTS = 0, DS_FORGET_ALL = 1 };
+void ds_record_forget(struct ds_record *r, size_t i, int what);
+/* Bytes that trial i takes when loaded, if it shares nothing. */
+uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i);
+/* Bytes that are kept of loaded trials. */
+uint64_t ds_record_loaded(const struct ds_record *r);
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
  * (the bytes do not have that digest, say). */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);

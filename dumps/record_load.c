@@ -74,13 +74,33 @@ static int read_block(struct ds_record *r, int id, uint64_t first, uint64_t n,
     }
     block->hash = ds_checksum_bytes(packed, (size_t)n * ds_table_bytes(id));
     block->structs = structs;
+    block->bytes = n * ds_table(id)->struct_bytes;
     ds_table_unpack(id, structs, packed, (size_t)n);
     free(packed);
     if (id != DS_TABLE_LAUNCH_REFS)
         return 0;
+    block->bytes = n * sizeof(struct ds_launch);
     int rc = resolve_launches(r, structs, n, block, damage, err);
     free(structs);
     return rc;
+}
+
+/* A block that was let go of: it must be what it was, since nobody asks for its trial's checksum again. */
+static int read_once_more(struct ds_record *r, int id, uint64_t first, uint64_t n,
+                          struct ds_block *block, int *damage, struct ds_error *err)
+{
+    struct ds_block now = {.structs = NULL};
+    if (read_block(r, id, first, n, &now, damage, err) != 0)
+        return -1;
+    if (now.hash != block->hash) {
+        free(now.structs);
+        *damage = 1;
+        return ds_fail(err, "%s: /%s: rows %llu + %llu are not what they were", r->path,
+                       ds_table(id)->name, (unsigned long long)first, (unsigned long long)n);
+    }
+    block->structs = now.structs;
+    r->loaded += block->bytes;
+    return 0;
 }
 
 /* The block's index in r->blocks, read at first use; -1. Sound or not: that is seen from a trial's
@@ -92,8 +112,11 @@ static int64_t get_block(struct ds_record *r, int id, uint64_t first, uint64_t n
     const uint64_t *known = ds_map_get(&r->block_at, &key);
     *damage = 0;
     if (known)
-        return (int64_t)*known;
-    struct ds_block block = {NULL, 0};
+        return r->blocks[*known].structs ||
+                       read_once_more(r, id, n ? first : 0, n, &r->blocks[*known], damage, err) == 0
+                   ? (int64_t)*known
+                   : -1;
+    struct ds_block block = {.structs = NULL};
     if (ds_grow(&r->blocks, &r->blocks_cap, r->n_blocks + 1, sizeof *r->blocks, "blocks", err) !=
             0 ||
         read_block(r, id, n ? first : 0, n, &block, damage, err) != 0)
@@ -103,7 +126,15 @@ static int64_t get_block(struct ds_record *r, int id, uint64_t first, uint64_t n
         return -1;
     }
     r->blocks[r->n_blocks] = block;
+    r->loaded += block.bytes;
     return (int64_t)r->n_blocks++;
+}
+
+static struct ds_block *block_of(struct ds_record *r, const struct ds_trial_row *row, int id)
+{
+    const uint64_t n = row->count[id];
+    const struct ds_map_key key = {n ? row->first[id] : 0, 0, n, (uint32_t)id};
+    return &r->blocks[*ds_map_get(&r->block_at, &key)];
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -162,9 +193,65 @@ static int load_trial(struct ds_record *r, size_t i, struct ds_trial_data *t,
     }
     fill_arrays(t, row, arrays);
     *blobs = arrays[DS_TABLE_BLOBS];
-    return ds_trial_data_check(&r->header, t, err) != 0
-               ? ds_prefix(err, "%s: trial %zu", r->path, i)
-               : 0;
+    if (ds_trial_data_check(&r->header, t, err) != 0)
+        return ds_prefix(err, "%s: trial %zu", r->path, i);
+    for (int id = 0; id < DS_RANGES; id++)
+        block_of(r, row, id)->users++;
+    return 0;
+}
+
+static void let_go(struct ds_record *r, struct ds_block *block)
+{
+    if (block->users == 0 || --block->users > 0)
+        return;
+    free(block->structs);
+    block->structs = NULL;
+    r->loaded -= block->bytes;
+}
+
+void ds_record_forget(struct ds_record *r, size_t i, int what)
+{
+    struct ds_trial_slot *slot = i < r->n_trials ? &r->trials[i] : NULL;
+    if (!slot || !slot->data)
+        return;
+    for (int id = 0; id < DS_RANGES; id++)
+        if (id == DS_TABLE_DIGESTS ? slot->data->digests != NULL : what == DS_FORGET_ALL)
+            let_go(r, block_of(r, &slot->row, id));
+    slot->data->digests = NULL;
+    if (what != DS_FORGET_ALL)
+        return;
+    free(slot->data);
+    slot->data = NULL;
+    slot->blobs = NULL;
+}
+
+uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i)
+{
+    uint64_t bytes = 0;
+    for (int id = 0; i < r->n_trials && id < DS_RANGES; id++)
+        bytes +=
+            r->trials[i].row.count[id] *
+            (id == DS_TABLE_LAUNCH_REFS ? sizeof(struct ds_launch) : ds_table(id)->struct_bytes);
+    return bytes;
+}
+
+uint64_t ds_record_loaded(const struct ds_record *r)
+{
+    return r->loaded;
+}
+
+/* Digests that were let go of. */
+static int load_digests(struct ds_record *r, struct ds_trial_slot *slot, struct ds_error *err)
+{
+    const struct ds_trial_row *row = &slot->row;
+    int damage;
+    int64_t at = get_block(r, DS_TABLE_DIGESTS, row->first[DS_TABLE_DIGESTS],
+                           row->count[DS_TABLE_DIGESTS], &damage, err);
+    if (at < 0)
+        return -1;
+    r->blocks[at].users++;
+    slot->data->digests = r->blocks[at].structs;
+    return 0;
 }
 
 const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct ds_error *err)
@@ -174,10 +261,12 @@ const struct ds_trial_data *ds_record_load(struct ds_record *r, size_t i, struct
         return NULL;
     }
     struct ds_trial_slot *slot = &r->trials[i];
-    if (slot->data)
+    if (slot->data && slot->data->digests)
         return slot->data;
     if (ds_h5_enter(err) != 0)
         return NULL;
+    if (slot->data)
+        return load_digests(r, slot, err) == 0 ? slot->data : NULL;
     struct ds_trial_data *t = ds_calloc(1, sizeof *t, "trial", err);
     int damage = 0;
     if (t && load_trial(r, i, t, &slot->blobs, &damage, err) == 0) {

@@ -7,8 +7,10 @@
 
 /* One stored block of a table, unpacked, shared by all trials that point to it. */
 struct ds_block {
-    void *structs;
+    void *structs; /* NULL: let go of */
     uint64_t hash; /* XXH3-64 of its packed bytes */
+    uint64_t bytes;
+    size_t users; /* loaded trials that point to it */
 };
 
 struct ds_trial_slot {
@@ -40,6 +42,7 @@ struct ds_record {
     struct ds_map block_at; /* (table, first, count) -> index in blocks */
     struct ds_block *blocks;
     size_t n_blocks, blocks_cap;
+    uint64_t loaded;            /* bytes of them that are in memory */
     struct ds_launch *launches; /* all of /launches, and their packed bytes; NULL until needed */
     char *launches_packed;
     char *tensors;       /* all of /tensors, packed; NULL until needed */

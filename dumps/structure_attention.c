@@ -331,10 +331,17 @@ static int predict_length(const struct task *t, size_t r, const void *how)
     return k.n ? predict_keys(t, r, &k) : 0;
 }
 
+struct kept { /* the longest run of rows that saw one number of keys */
+    int64_t n;
+    int32_t from, to; /* positions */
+    uint32_t rows;
+};
+
 /* A length that was true once and is not renewed: the same for some rows, then another. */
 static void try_lengths(struct task *t, const struct keys *ref)
 {
     int64_t least = INT64_MAX, most = 0;
+    struct kept run = {0}, longest = {0};
     for (size_t r = 0; r < t->n_rows; r++) {
         if (!t->off_in_row[r])
             continue;
@@ -343,12 +350,20 @@ static void try_lengths(struct task *t, const struct keys *ref)
             return;
         least = n < least ? n : least;
         most = n > most ? n : most;
+        if (n != run.n)
+            run = (struct kept){.n = n, .from = t->rows[r].position};
+        run.to = t->rows[r].position;
+        run.rows++;
+        longest = run.rows > longest.rows ? run : longest;
     }
-    char instead[64];
+    char instead[64], still[80] = "";
     tell_keys(ref, instead, sizeof instead);
+    if (longest.rows > 1 && longest.to > longest.from)
+        snprintf(still, sizeof still, ": %lld at positions %d to %d, the length of an earlier call",
+                 (long long)longest.n, longest.from, longest.to);
     claim(t, explains(t, predict_length, NULL), 0,
-          "attention sees only the first %lld to %lld keys where the reference sees %s",
-          (long long)least, (long long)most, instead);
+          "attention sees only the first %lld to %lld keys where the reference sees %s%s",
+          (long long)least, (long long)most, instead, still);
 }
 
 static void try_sets(struct task *t, const struct keys *ref, size_t last)

@@ -89,16 +89,22 @@ struct how {
     int nothing;     /* not rotated at all */
     double distance; /* positions that this side is away; rows of another one by `round` */
     int round;       /* 0, or enum ds_dtype that positions are rounded to */
+    int coarse;      /* the same of frequencies */
     double base;
 };
 
-static double shifted(const struct how *h, int32_t position)
+static double rounded_to(int dtype, double x)
 {
-    if (h->round == DS_BF16)
-        return (double)ds_bf16_value(ds_bf16_round((float)position)) - position;
-    if (h->round == DS_F16)
-        return (double)ds_f16_value(ds_f16_round((float)position)) - position;
-    return h->distance;
+    return dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round((float)x))
+                            : (double)ds_f16_value(ds_f16_round((float)x));
+}
+
+/* By how much further this side turns a pair of a row at that position. */
+static double turned_on(const struct how *h, int32_t position, double frequency)
+{
+    if (h->coarse)
+        return position * (rounded_to(h->coarse, frequency) - frequency);
+    return (h->round ? rounded_to(h->round, position) - position : h->distance) * frequency;
 }
 
 static int predict_turn(const struct task *t, size_t r, const void *how)
@@ -114,9 +120,8 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
     }
     read_turn(t->s, h->own ? h->to : h->from, row->input, h->own ? row->mine : row->ref, &turn);
     uint32_t dim = rotated(t->s);
-    double away = h->base > 0 ? shifted(h, row->position) : 0;
     for (uint32_t p = 0; p < dim / 2; p++) {
-        double angle = away * pow(h->base > 0 ? h->base : 1, -2.0 * p / dim);
+        double angle = h->base > 0 ? turned_on(h, row->position, pow(h->base, -2.0 * p / dim)) : 0;
         double c = turn.cosine[p], s = h->backwards ? -turn.sine[p] : turn.sine[p];
         turn.cosine[p] = c * cos(angle) - s * sin(angle);
         turn.sine[p] = s * cos(angle) + c * sin(angle);
@@ -144,7 +149,42 @@ static void try_positions(struct task *t, int pairing)
             .from = pairing, .to = pairing, .round = rounds[i].dtype, .base = t->s->rope_base};
         claim(t, explains(t, predict_turn, &how), 0, "positions were rounded to %s",
               rounds[i].text);
+        how.round = 0;
+        how.coarse = rounds[i].dtype;
+        claim(t, explains(t, predict_turn, &how), 0,
+              "frequencies were rounded to %s: the angle's error grows with the position",
+              rounds[i].text);
     }
+}
+
+/* Of how many rows the errors of the angles were seen, and, pair by pair, between what they lie when
+ * divided by the position. */
+struct growth {
+    uint32_t rows[MOST_PAIRS];
+    double low[MOST_PAIRS], high[MOST_PAIRS];
+};
+
+static void add_growth(struct growth *g, uint32_t pair, double error, int32_t position)
+{
+    double x = remainder(error, 2 * acos(-1.0)) / position;
+    g->low[pair] = g->rows[pair] ? fmin(g->low[pair], x) : x;
+    g->high[pair] = g->rows[pair] ? fmax(g->high[pair], x) : x;
+    g->rows[pair]++;
+}
+
+/* Whether every pair's error grows with the position: another frequency. */
+static int grows(const struct growth *g, uint32_t n)
+{
+    uint32_t seen = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        double most = fmax(fabs(g->low[p]), fabs(g->high[p]));
+        if (g->rows[p] < 2)
+            continue;
+        if (!(g->high[p] - g->low[p] <= 0.2 * most))
+            return 0;
+        seen++;
+    }
+    return seen > 0;
 }
 
 /* This side is a rotation, by other angles: how they relate to the reference's, pair by pair, in
@@ -152,6 +192,7 @@ static void try_positions(struct task *t, int pairing)
 static void tell_angles(struct task *t, int pairing, double explained)
 {
     double low = INFINITY, high = -INFINITY;
+    struct growth growth = {.rows = {0}};
     uint32_t first = UINT32_MAX, last = 0, n = rotated(t->s) / 2;
     for (size_t r = 0; r < t->n_rows; r++) {
         struct turn mine, ref;
@@ -165,6 +206,9 @@ static void tell_angles(struct task *t, int pairing, double explained)
                 continue;
             first = p < first ? p : first;
             last = p > last ? p : last;
+            /* where it is well above what can be read */
+            if (t->rows[r].position > 0 && fabs(a - b) > 10 * (4 * t->s->order + 1e-5))
+                add_growth(&growth, p, a - b, t->rows[r].position);
             double expected = t->s->rope_base > 0
                                   ? t->rows[r].position * pow(t->s->rope_base, -2.0 * p / (2.0 * n))
                                   : (double)INFINITY;
@@ -180,8 +224,8 @@ static void tell_angles(struct task *t, int pairing, double explained)
         claim(t, explained, 0, "rotated by %.4g times the angle in frequencies %u to %u of %u",
               0.5 * (low + high), first, last, n);
     else
-        claim(t, explained, 0, "rotated by other angles in frequencies %u to %u of %u", first, last,
-              n);
+        claim(t, explained, 0, "rotated by other angles in frequencies %u to %u of %u%s", first,
+              last, n, grows(&growth, n) ? ": their error grows with the position" : "");
 }
 
 void try_rope(struct task *t)

@@ -22,6 +22,8 @@ int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options 
     if (analysis_build(a, err) == 0) {
         uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
         int rc = labels ? find_unstable_kernels(a, labels, err) : -1;
+        if (rc == 0 && is_stopped(a))
+            rc = ds_fail(err, "given up");
         free(labels);
         if (rc == 0) {
             *out = a;
@@ -87,6 +89,7 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->gap);
     free(a->open);
     free(a->marks);
+    free(a->last.labels);
     free(a);
 }
 
@@ -130,6 +133,7 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         kv->op = a->kernels[k].op;
         kv->variant = a->kernels[k].variant;
         if (!(kv->condition = ds_calloc(v->n_factors, 1, "conditions", err)) ||
+            !(kv->first = ds_calloc(v->n_factors, sizeof *kv->first, "conditions", err)) ||
             !(kv->class_of = ds_calloc(v->n_factors, sizeof *kv->class_of, "classes", err)))
             return -1;
         for (size_t f = 0; f < v->n_factors; f++) {
@@ -412,7 +416,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         rc = find_nonfinite(a, v, err) != 0 || size_origins(a, v, labels, err) != 0 ||
                      find_growth(a, v, err) != 0 || find_added(a, v, labels, err) != 0 ||
                      find_ranges(a, v, err) != 0 || judge_validity(a, v, err) != 0 ||
-                     note_processes(a, v, err) != 0 || note_packed(a, v, err) != 0
+                     note_processes(a, v, err) != 0 || note_packed(a, v, err) != 0 ||
+                     note_findings(a, v, err) != 0 || find_precisions(a, v, err) != 0
                  ? -1
                  : 0;
         if (rc == 0 && a->shape_mismatch)
@@ -424,6 +429,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
                               "rows after a step at which other tokens were fed are not compared");
     }
     free(labels);
+    if (rc == 0 && is_stopped(a))
+        rc = ds_fail(err, "given up");
     if (rc != 0) {
         ds_verdict_free(v);
         return -1;

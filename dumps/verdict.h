@@ -11,6 +11,8 @@
 #include "dumps/profile.h"
 #include "dumps/record.h"
 
+#include <stdatomic.h>
+
 /* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as
  * the source; NULL with err. */
 struct ds_source {
@@ -117,6 +119,11 @@ struct ds_finding {
     int beyond_rounding; /* heads, channels and positions are those where the difference is more than
                             rounding may be; 0: all that differ */
     uint64_t p99_ulp;    /* of the elements that differ */
+    /* Few elements of the row (`concentrated_in` of `concentrated_of`) that hold nearly all of the
+     * squared error; "" where it is not so. */
+    char concentrated[DS_PROFILE_TEXT];
+    uint32_t concentrated_in, concentrated_of;
+    double concentrated_share;
     char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
     double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
     uint64_t nonfinite, ref_nonfinite;
@@ -156,11 +163,21 @@ struct ds_switches {
     uint32_t n;
 };
 
+/* Where a kernel first gives other bits along a factor, in execution order; of equals in the arm nearest to the base
+ * arm. Against the factor's first value where that differs. unstable: where repeats of an arm disagree
+ * (arm and ref_arm are that arm, if it is one), told where nothing else is found. */
+struct ds_kernel_first {
+    int found, unstable;
+    uint32_t site, arm, ref_arm;
+    int32_t step, request, position;
+};
+
 struct ds_kernel_verdict {
     const char *op, *variant;
     uint8_t *condition; /* [n_factors] enum ds_condition */
     uint32_t *
         *class_of; /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
+    struct ds_kernel_first *first; /* [n_factors]; none of factor 0, repeat */
     uint64_t origins, healed, inherited, unknown,
         unstable;      /* digests, against the factors' references */
     uint64_t compared; /* digests compared, any label but unstable */
@@ -201,7 +218,11 @@ struct ds_origin {
     int healed;
 };
 
-/* Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
+/* Of the parts of one stage of a layer (the keys and values that a cache is given) the one with the larger
+ * rms comes first, not relative to its values: an offset that all rows have in common makes keys large
+ * and carries nothing.
+ *
+ * Error that a site adds on equal inputs (heal trial) beside all the error that stands there (natural
  * trial), of the pair of the first drift. */
 struct ds_added {
     uint32_t site;
@@ -210,6 +231,7 @@ struct ds_added {
     uint32_t rows, natural_rows;
     uint64_t max_ulp, natural_max_ulp;
     double relative_rms, natural_relative_rms;
+    double rms, natural_rms; /* of the difference, over all elements of those rows */
 };
 
 /* Sizes at which a factor changes a kernel's bits on equal inputs, and at which it does not, in one phase;
@@ -221,6 +243,22 @@ struct ds_band {
     char differ[DS_PROFILE_TEXT], equal[DS_PROFILE_TEXT]; /* in ranges */
 };
 
+/* How large a factor's difference is in each format of the sweep, at the last stage that is shown. */
+enum { DS_MOST_FORMATS = 4 };
+enum { DS_PRECISION_UNKNOWN = 0, DS_PRECISION_SHRINKS, DS_PRECISION_ALIKE };
+const char *ds_precision_name(int verdict); /* "unknown", "shrinks", "alike" */
+struct ds_precision {
+    const char *dtype;
+    uint32_t arms, rows; /* compared; drifting rows */
+    double relative_rms; /* 0: none drifts */
+};
+struct ds_precisions {
+    const char *factor;
+    uint32_t site, n;
+    struct ds_precision of[DS_MOST_FORMATS];
+    int verdict; /* shrinks with the format's step: rounding; alike in all: no rounding */
+};
+
 struct ds_growth {
     int32_t layer;
     uint64_t max_ulp;
@@ -229,7 +267,7 @@ struct ds_growth {
     /* What the site of the layer that adds most adds; no rows: none does, or there is no heal trial. */
     uint32_t added_rows;
     uint64_t added_max_ulp;
-    double added_relative_rms;
+    double added_relative_rms, added_rms;
     const char *added_stage, *added_part;
 };
 
@@ -257,6 +295,7 @@ struct ds_discrete {
     int32_t a, b;  /* reference side, this side: tokens, or the first two experts; -1 unknown */
     double margin; /* of the reference, nats */
     int32_t ties;
+    double drift; /* of a token: the largest change among the best logits of both; NaN not known */
     /* Experts: */
     int32_t layer, position;
     uint32_t site, row; /* row: of ds_analysis_row */
@@ -324,9 +363,11 @@ struct ds_verdict {
     struct ds_discrete discrete; /* the first of: */
     struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
-    struct ds_census *census;     /* census.h; NULL: no complete trial */
-    struct ds_validity *validity; /* validity.h; NULL likewise */
-    struct ds_band *bands;        /* by factor, kernel, phase */
+    struct ds_census *census;         /* census.h; NULL: no complete trial */
+    struct ds_validity *validity;     /* validity.h; NULL likewise */
+    struct ds_precisions *precisions; /* by factor; none where one format was run */
+    size_t n_precisions;
+    struct ds_band *bands; /* by factor, kernel, phase */
     size_t n_bands;
     struct ds_growth *growth; /* of the pair of the first drift, by layer */
     size_t n_growth;
@@ -379,6 +420,11 @@ struct ds_analysis_options {
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
     const struct ds_prompt *const *prompt_of;
+    /* Bytes that the tables may take: more is an error that says how many; 0: any. */
+    uint64_t memory;
+    /* Set by another thread: the questions at work give up soon, with an error. What ds_analysis_labels
+     * and its like return while it is set is not to be used. NULL: never. */
+    const atomic_int *stop;
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,

@@ -20,6 +20,13 @@ static double relative(const struct sum *z)
     return z->diff_sq > 0 ? HUGE_VAL : 0;
 }
 
+/* Of a site whose rows have one width. */
+static double absolute(const struct ds_analysis *a, size_t site, const struct sum *z)
+{
+    const double n = (double)z->rows * a->h->sites[site].width;
+    return n > 0 ? sqrt(z->diff_sq / n) : 0;
+}
+
 /* Adds the entries against `ref` of one trial to the sums of their sites: all, or those whose label is
  * that of an origin. */
 static void add_up(const struct ds_analysis *a, const struct ds_trial_data *d, uint32_t ref,
@@ -160,14 +167,26 @@ void sort_origins(struct ds_verdict *v)
 
 /* ---- added against inherited ------------------------------------------------------------------ */
 
+/* Whether x adds more to its layer than what was found so far. Parts of one stage are held against each
+ * other by rms: relative to its values a part that has a large common offset would look exact. */
+static int adds_more(const struct ds_added *x, const struct ds_growth *g)
+{
+    if (!g->added_rows)
+        return 1;
+    if (strcmp(x->stage, g->added_stage) == 0)
+        return x->rms > g->added_rms;
+    return x->relative_rms > g->added_relative_rms;
+}
+
 static void add_to_growth(struct ds_verdict *v, const struct ds_added *x)
 {
     for (size_t i = 0; i < v->n_growth; i++) {
         struct ds_growth *g = &v->growth[i];
-        if (g->layer != x->layer || (g->added_rows && !(x->relative_rms > g->added_relative_rms)))
+        if (g->layer != x->layer || !adds_more(x, g))
             continue;
         g->added_rows = x->rows;
         g->added_relative_rms = x->relative_rms;
+        g->added_rms = x->rms;
         g->added_max_ulp = x->max_ulp;
         g->added_stage = x->stage;
         g->added_part = x->part;
@@ -201,6 +220,8 @@ int find_added(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, str
                                .rows = added[s].rows,
                                .max_ulp = added[s].max_ulp,
                                .relative_rms = relative(&added[s]),
+                               .rms = absolute(a, s, &added[s]),
+                               .natural_rms = absolute(a, s, &natural[s]),
                                .natural_rows = natural[s].rows,
                                .natural_max_ulp = natural[s].max_ulp,
                                .natural_relative_rms = relative(&natural[s])};

@@ -55,6 +55,7 @@ void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, co
                                     .a = -1,
                                     .b = -1,
                                     .margin = (double)NAN,
+                                    .drift = (double)NAN,
                                     .digest = t->digest[cell],
                                     .ref_digest = r->digest[cell]};
             if (comes_before(&d, &v->expert_change))

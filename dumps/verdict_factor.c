@@ -25,9 +25,11 @@ struct tally { /* one factor at work */
     uint8_t *labels, *healed, *other; /* [cells] natural; on equal inputs; scratch */
     uint8_t *seen; /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
     uint8_t *kernel_run, *kernel_unstable; /* [n_kernels] */
-    uint8_t *row_drifts;                   /* [n_rows] bit per phase */
-    uint8_t *phase_of_row;                 /* [n_rows] of the pair at work */
-    struct member *members;                /* by context, then value */
+    uint8_t
+        *first_other; /* [n_kernels] the first place is not of a comparison with the first value */
+    uint8_t *row_drifts;    /* [n_rows] bit per phase */
+    uint8_t *phase_of_row;  /* [n_rows] of the pair at work */
+    struct member *members; /* by context, then value */
     size_t n_members;
     struct band_work *bands;
 };
@@ -129,6 +131,23 @@ static uint8_t *seen_at(const struct tally *w, size_t what, uint32_t value, uint
     return &w->seen[(what * w->fv->n_values + value) * w->fv->n_values + rep];
 }
 
+/* Keeps the first place of a kernel along this factor: drift before instability, a comparison with the first
+ * value before others, then in execution order, then by arm. */
+static void keep_first(struct tally *w, size_t k, const struct ds_kernel_first *now, int other)
+{
+    struct ds_kernel_first *f = &w->v->kernels[k].first[w->factor + 1];
+    int rank = now->unstable << 1 | other, held = f->unstable << 1 | w->first_other[k];
+    int later = held != rank                   ? held < rank
+                : f->site != now->site         ? f->site < now->site
+                : f->step != now->step         ? f->step < now->step
+                : f->position != now->position ? f->position < now->position
+                                               : f->arm <= now->arm;
+    if (f->found && later)
+        return;
+    *f = *now;
+    w->first_other[k] = (uint8_t)other;
+}
+
 /* What a kernel did there on equal inputs: as its heal trial shows it, else as the natural one does if
  * its inputs happened to be equal. Counts a comparison, which `natural` is the label of. */
 static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm, uint32_t ref,
@@ -141,16 +160,31 @@ static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm,
             label = flagged & LABEL_MASK;
     size_t k = t->kernel[cell];
     struct ds_kernel_verdict *kv = &w->v->kernels[k];
+    struct ds_kernel_first at = {.found = 1,
+                                 .site = (uint32_t)site,
+                                 .arm = arm,
+                                 .ref_arm = ref,
+                                 .step = arm_row(t, row)->step,
+                                 .request = w->a->keys[row].request,
+                                 .position = w->a->keys[row].position};
     w->kernel_run[k] = 1;
     if (label == DS_LABEL_UNSTABLE) {
         kv->unstable += rep == 0;
-        if (flagged & LABEL_JUDGED || t->excluded[family(w->a, t, site, cell)] ||
-            r->excluded[family(w->a, r, site, cell)])
+        int mine = t->excluded[family(w->a, t, site, cell)],
+            theirs = r->excluded[family(w->a, r, site, cell)];
+        if (flagged & LABEL_JUDGED || mine || theirs) {
             w->kernel_unstable[k] = 1;
+            at.unstable = 1;
+            at.arm = mine || !theirs ? arm : ref;
+            at.ref_arm = mine ? arm : ref;
+            keep_first(w, k, &at, rep != 0);
+        }
         return;
     }
     if (flagged & LABEL_JUDGED)
         *seen_at(w, DS_VERDICT_PHASES + k, value, rep) |= is_drift(label) ? SEEN_DIFF : SEEN_SAME;
+    if (flagged & LABEL_JUDGED && is_drift(label))
+        keep_first(w, k, &at, rep != 0);
     if (rep != 0)
         return;
     kv->compared++;
@@ -193,6 +227,8 @@ static void compare_arms(struct tally *w, uint32_t arm, uint32_t ref, uint32_t b
                          uint32_t rep)
 {
     struct ds_analysis *a = w->a;
+    if (is_stopped(a))
+        return;
     if (base == NONE || !judge_healed_pair(a, arm, ref, base, w->healed, w->other))
         memset(w->healed, 0, a->cells);
     label_pair(a, arm, ref, w->labels);
@@ -381,6 +417,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
     if (!(w.healed = ds_calloc(a->cells, 1, "labels", err)) ||
         !(w.other = ds_calloc(a->cells, 1, "labels", err)) ||
         !(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
+        !(w.first_other = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) ||
         !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
@@ -393,6 +430,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         w.n_members = 0;
         memset(w.kernel_run, 0, a->n_kernels);
         memset(w.kernel_unstable, 0, a->n_kernels);
+        memset(w.first_other, 0, a->n_kernels);
         memset(w.row_drifts, 0, a->n_rows);
         rc = judge_factor(&w, err);
         v->counts.digests_compared += w.fv->phase[DS_VERDICT_ALL].compared;
@@ -401,6 +439,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
     free(w.other);
     free(w.kernel_run);
     free(w.kernel_unstable);
+    free(w.first_other);
     free(w.row_drifts);
     free(w.phase_of_row);
     return rc;

@@ -162,26 +162,37 @@ void add_neighbours(struct ds_analysis *a, const struct heal_table *h, size_t fr
             a->inputs[i] = a->call_status[arm_row(&h->t, i)->call];
 }
 
+/* A site that the reference has not cannot be healed: where it is not the same in every trial, what reads
+ * it has had no equal inputs. */
+static void taint_unhealed(struct ds_analysis *a, const struct heal_table *h, size_t site)
+{
+    uint8_t *status = a->status + site * a->n_rows;
+    for (size_t i = 0; i < a->n_rows; i++)
+        if (h->t.state[site * a->n_rows + i] == CELL_UNSTABLE && status[i] < IN_UNKNOWN)
+            status[i] = IN_UNKNOWN;
+}
+
 void label_healed(struct ds_analysis *a, const struct heal_table *h, uint8_t *labels)
 {
     const struct arm_table *t = &h->t, *r = &a->arms[h->ref];
     uint64_t cut = a->tokens_cut;
     const struct pair p = {.t = t, .r = r, .healed = h, .arm = h->arm, .ref = h->ref};
+    a->last.known = 0;
     find_skipped(a, &p);
     a->tokens_cut = cut; /* counted when the arms were compared */
-    for (size_t site = 0; site < a->n_sites; site++) {
+    for (size_t site = 0; site < a->n_sites && !is_stopped(a); site++) {
         size_t first = site * a->n_rows;
         const uint8_t bridged = gather_inputs(a, &p, site);
-        const int shared =
-            a->open[site] == SITE_SHARED &&
-            (t->has[site] == HAS_CAPTURES || r->has[site] == HAS_CAPTURES);
-        if (a->open[site] != SITE_SHARED)
+        const int shared = a->open[site] == SITE_SHARED &&
+                           (t->has[site] == HAS_CAPTURES || r->has[site] == HAS_CAPTURES);
+        if (a->open[site] != SITE_SHARED) {
             pass_through(a, site, labels);
+            taint_unhealed(a, h, site);
+        }
         for (size_t i = 0; a->open[site] == SITE_SHARED && i < a->n_rows; i++) {
-            labels[first + i] =
-                a->skip[i] || !shared
-                    ? DS_LABEL_ABSENT
-                    : label_healed_cell(a, h, site, first + i, a->inputs[i], bridged);
+            labels[first + i] = a->skip[i] || !shared ? DS_LABEL_ABSENT
+                                                      : label_healed_cell(a, h, site, first + i,
+                                                                          a->inputs[i], bridged);
             a->status[first + i] = a->skip[i] ? IN_UNKNOWN : status_after(a, h, first + i);
         }
         if (a->feeds_causal[site])

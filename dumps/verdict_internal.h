@@ -106,6 +106,13 @@ struct ds_analysis {
     uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; for the last pair */
     uint8_t *open;  /* [n_sites] SITE_*; for the last pair */
     uint8_t *marks; /* [n_sites] scratch of sites_between */
+    /* Labels of one pair for ds_analysis_site, which is asked for one site after another; [cells], NULL until
+     * then. known: the scratch above is still that pair's. */
+    struct {
+        uint8_t *labels;
+        uint32_t arm, ref;
+        int known;
+    } last;
     uint64_t shape_mismatch, tokens_cut;
     size_t n_natural;
 };
@@ -114,6 +121,11 @@ struct ds_analysis {
 static inline int both_have(const struct arm_table *t, const struct arm_table *r, size_t site)
 {
     return t->has[site] && r->has[site] && t->shares[site] == r->shares[site];
+}
+
+static inline int is_stopped(const struct ds_analysis *a)
+{
+    return a->options.stop && atomic_load_explicit(a->options.stop, memory_order_relaxed);
 }
 
 static inline int is_ignored(const struct ds_analysis *a, size_t site)
@@ -246,6 +258,12 @@ int first_drift(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const u
 /* Whether x comes before y in execution order; an empty finding comes last. */
 int finding_before(const struct ds_finding *x, const struct ds_finding *y);
 
+/* verdict_notes.c: after the origins are known. */
+int note_findings(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
+/* verdict_precision.c: fills v->precisions, after the factors are judged. */
+int find_precisions(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
+
 /* verdict_bands.c: sizes at which a factor changes a kernel's bits. *work: of one factor, NULL at first;
  * count_bands for every arm against its reference, with its labels; tell_bands fills v->bands and frees. */
 struct band_work;
@@ -263,6 +281,11 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
 /* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
 int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
                  struct ds_error *err);
+/* verdict_site.c: labels of the pair (label_pair), kept until another one is asked for. NULL: no memory. */
+const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, struct ds_error *err);
+/* The same with the labels of its pair, which was the last to be labelled. */
+int size_labelled(struct ds_analysis *a, const uint8_t *labels, int phase, struct ds_finding *f,
+                  struct ds_error *err);
 /* Kind and evidence of every independent origin, from heal trials where there are any: the first drift is
  * known. labels: scratch. */
 int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels,
@@ -284,6 +307,9 @@ int find_ranges(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
 /* verdict_tokens.c */
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v);
+/* The same of an arm's repeats, against the first of them. */
+int compare_repeated_tokens(const struct ds_analysis *a, uint32_t arm, struct ds_verdict *v,
+                            struct ds_error *err);
 /* Whether both arms list the same steps, fed the same tokens: the usual case, and quick to see. */
 int fed_alike(const struct arm_table *arm, const struct arm_table *ref);
 /* Whether the arms may have prompts of other lengths. */

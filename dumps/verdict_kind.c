@@ -243,8 +243,9 @@ static int judge_partials(const struct case_at_hand *c)
     if (!(c->relative <= most) || most == 0)
         return 0;
     say(c->f, DS_KIND_LOWER_PRECISION,
-        "partial sums of %u ranks are rounded to %s: relative rms %.3g, they give up to %.3g",
-        (unsigned)ranks, c->dtype, c->relative, most);
+        "partial sums of %u ranks are rounded to %s: relative rms %.3g in %.0f %% of the elements, "
+        "they give up to %.3g",
+        (unsigned)ranks, c->dtype, c->relative, 100 * c->share, most);
     return 1;
 }
 

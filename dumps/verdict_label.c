@@ -216,8 +216,9 @@ static void label_all(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     const struct pair p = {.t = t, .r = r, .arm = arm, .ref = ref};
+    a->last.known = 0;
     find_skipped(a, &p);
-    for (size_t site = 0; site < a->n_sites; site++) {
+    for (size_t site = 0; site < a->n_sites && !is_stopped(a); site++) {
         size_t first = site * a->n_rows;
         const uint8_t bridged = gather_inputs(a, &p, site);
         const int neither = t->has[site] != HAS_CAPTURES && r->has[site] != HAS_CAPTURES;
@@ -435,9 +436,11 @@ int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
     uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     if (!labels)
         return -1;
-    label_all(a, arm, ref, labels);
+    const uint8_t *known = a->options.ignored ? NULL : last_labels(a, arm, ref, err);
+    if (!known)
+        label_all(a, arm, ref, labels);
     for (size_t i = 0; i < a->cells; i++)
-        labels[i] &= LABEL_MASK;
+        labels[i] = (known ? known[i] : labels[i]) & LABEL_MASK;
     *out = labels;
     return 0;
 }

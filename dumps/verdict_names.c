@@ -40,6 +40,13 @@ const char *ds_result_name(int result)
                                                                        : "incomparable";
 }
 
+const char *ds_precision_name(int verdict)
+{
+    return verdict == DS_PRECISION_SHRINKS ? "shrinks"
+           : verdict == DS_PRECISION_ALIKE ? "alike"
+                                           : "unknown";
+}
+
 const char *ds_condition_name(int condition)
 {
     static const char *const names[] = {"not-run", "same", "drift", "unstable", "unknown"};
@@ -91,6 +98,7 @@ static void free_kernel(const struct ds_verdict *v, struct ds_kernel_verdict *kv
     for (uint32_t i = 0; i < kv->n_switches; i++)
         free(kv->switches[i].rows);
     free(kv->class_of);
+    free(kv->first);
     free(kv->condition);
     free(kv->switches);
 }
@@ -123,6 +131,7 @@ void ds_verdict_free(struct ds_verdict *v)
     free(v->added);
     free(v->origins);
     free(v->bands);
+    free(v->precisions);
     free(v->failed);
     free(v->ranges);
     free(v->notes);

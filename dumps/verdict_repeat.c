@@ -6,6 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the kernel of a cell said of its launch in one trial; NULL: that trial has no such row. */
+static const struct ds_launch *launch_in(const struct ds_analysis *a, size_t trial, uint32_t site,
+                                         size_t row)
+{
+    struct ds_error ignored;
+    const struct ds_trial_data *d = a->src->get(a->src->ctx, trial, &ignored);
+    for (size_t i = 0; d && i < d->n_captures; i++) {
+        const struct ds_capture *c = &d->captures[i];
+        for (uint32_t j = 0; c->site == site && j < c->rows; j++)
+            if (row_of_key(a, &d->rows[c->first_row + j], (uint32_t)row) == row)
+                return &d->launches[c->launch];
+    }
+    return NULL;
+}
+
 static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_t arm,
                       const uint8_t *labels)
 {
@@ -24,6 +39,8 @@ static void add_first(const struct ds_analysis *a, struct ds_verdict *v, uint32_
         const struct odd_one *odd = &t->odd[f.site * a->n_rows + row];
         f.trial = t->trials[odd->trial ? odd->trial - 1 : 0];
         f.digest = odd->trial ? odd->digest : f.digest;
+        f.launch = launch_in(a, f.trial, f.site, row);
+        f.ref_launch = launch_in(a, t->trials[odd->mode_trial], f.site, row);
         uint32_t repeat = a->src->info(a->src->ctx, f.trial)->repeat,
                  base = a->src->info(a->src->ctx, t->trials[odd->mode_trial])->repeat;
         f.factor = fv->name;
@@ -143,7 +160,8 @@ int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         const struct heal_table *h = healed_table(a, arm, arm);
         if (h)
             label_unstable(a, h, healed);
-        if (add_origins(a, v, &of, labels, h ? healed : NULL, err) != 0) {
+        if (add_origins(a, v, &of, labels, h ? healed : NULL, err) != 0 ||
+            compare_repeated_tokens(a, arm, v, err) != 0) {
             free(drifts);
             free(healed);
             return -1;

@@ -439,7 +439,7 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
         group_arms(&w);
         for (size_t k = 0; k < a->n_healed; k++)
             label_healed(a, &a->healed[k], w.healed + k * a->cells);
-        for (size_t s = 0; rc == 0 && s < a->n_sites; s++)
+        for (size_t s = 0; rc == 0 && s < a->n_sites && !is_stopped(a); s++)
             rc = visit_site(&w, s, err);
         explain_changes(&w);
     }

@@ -127,6 +127,20 @@ static int profile_site(const struct ds_analysis *a, const uint8_t *labels,
     return rc;
 }
 
+const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref,
+                                  struct ds_error *err)
+{
+    if (!a->last.labels && !(a->last.labels = ds_calloc(a->cells, 1, "labels", err)))
+        return NULL;
+    if (a->last.known && a->last.arm == arm && a->last.ref == ref)
+        return a->last.labels;
+    label_pair(a, arm, ref, a->last.labels);
+    a->last.arm = arm;
+    a->last.ref = ref;
+    a->last.known = !is_stopped(a);
+    return a->last.labels;
+}
+
 int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t site,
                      struct ds_site_profile *out, struct ds_error *err)
 {
@@ -134,10 +148,9 @@ int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t
     if (arm >= a->h->n_arms || ref >= a->h->n_arms || site >= a->n_sites ||
         !a->arms[arm].n_trials || !a->arms[ref].n_trials)
         return 0;
-    uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
+    const uint8_t *labels = last_labels(a, arm, ref, err);
     if (!labels)
         return -1;
-    label_pair(a, arm, ref, labels);
     size_t first = SIZE_MAX;
     for (size_t cell = site * a->n_rows; cell < (site + (size_t)1) * a->n_rows; cell++) {
         int drifts = is_drift(labels[cell]) ||
@@ -151,10 +164,11 @@ int ds_analysis_site(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t
     int rc = 0;
     if (first != SIZE_MAX) {
         describe_cell(a, arm, ref, labels, first, -1, &out->at);
-        rc = size_finding(a, labels, -1, &out->at, err);
+        rc = size_labelled(a, labels, -1, &out->at, err);
         rc = rc ? rc : profile_site(a, labels, out, err);
     }
-    free(labels);
+    if (rc == 0 && is_stopped(a))
+        rc = ds_fail(err, "given up");
     if (rc != 0)
         ds_site_profile_free(out);
     return rc;

@@ -173,6 +173,12 @@ int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_fi
     return size_rows(a, NULL, labels, phase, f, err);
 }
 
+int size_labelled(struct ds_analysis *a, const uint8_t *labels, int phase, struct ds_finding *f,
+                  struct ds_error *err)
+{
+    return f->found ? size_rows(a, NULL, labels, phase, f, err) : 0;
+}
+
 /* ---- independent origins --------------------------------------------------------------------- */
 
 /* The first row at the origin's site that its kernel is to blame for. */

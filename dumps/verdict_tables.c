@@ -109,6 +109,23 @@ static int index_repeats(struct ds_analysis *a, struct ds_error *err)
     return 0;
 }
 
+/* Bytes a cell: of one table, and beside them: status, prefix, labels, and what repeats are counted with. */
+enum { TABLE_BYTES = 15, SCRATCH_BYTES = 18 };
+
+static int check_memory(const struct ds_analysis *a, uint64_t tables, struct ds_error *err)
+{
+    uint64_t need;
+    if (!a->options.memory)
+        return 0;
+    if (__builtin_mul_overflow(a->cells, tables * TABLE_BYTES + SCRATCH_BYTES, &need))
+        need = UINT64_MAX;
+    if (need <= a->options.memory)
+        return 0;
+    return ds_fail(err, "%llu tables of %zu sites and %zu rows take %llu MB of memory",
+                   (unsigned long long)tables, a->n_sites, a->n_rows,
+                   (unsigned long long)(need / 1000000 + 1));
+}
+
 /* The distinct row keys of all trials, ascending. */
 static int collect_keys(struct ds_analysis *a, struct ds_error *err)
 {
@@ -152,7 +169,7 @@ static int collect_keys(struct ds_analysis *a, struct ds_error *err)
         return ds_fail(
             err, "record: %zu sites, %zu distinct rows and %llu arms for only %llu digests",
             a->n_sites, a->n_rows, (unsigned long long)tables, (unsigned long long)digests);
-    return 0;
+    return check_memory(a, tables, err);
 }
 
 int kernel_index(struct ds_analysis *a, const struct ds_launch *l, uint16_t *out,

@@ -2,6 +2,8 @@
  * fed different tokens. */
 #include "dumps/verdict_internal.h"
 
+#include <math.h>
+
 static const struct ds_step *find_step(const struct ds_trial_data *t, int32_t request, int32_t step,
                                        size_t guess)
 {
@@ -76,12 +78,58 @@ int32_t place_in_stream(const struct ds_analysis *a, uint32_t arm, const struct 
                : r->position;
 }
 
+/* The logit of an id, as far as it is among the best; NaN. */
+static double logit_of(const struct ds_step *s, int32_t id)
+{
+    for (int i = 0; i < DS_TOP; i++)
+        if (s->ids[i] == id)
+            return (double)s->logits[i];
+    return (double)NAN;
+}
+
+/* The largest change of a logit that is among the best of both; NaN: none is, or none is a number. */
+static double logits_drift(const struct ds_step *s, const struct ds_step *b)
+{
+    double most = (double)NAN;
+    for (int i = 0; i < DS_TOP; i++) {
+        double d =
+            s->ids[i] >= 0 ? fabs((double)s->logits[i] - logit_of(b, s->ids[i])) : (double)NAN;
+        most = d > most || most != most ? d : most;
+    }
+    return most;
+}
+
+/* One choice `s` beside the reference's `b`; where: the arms, the factor and its value. */
+static void compare_choice(struct ds_verdict *v, const struct ds_step *s, const struct ds_step *b,
+                           const struct ds_discrete *where)
+{
+    v->tokens_compared++;
+    if (s->token == b->token) {
+        v->tokens_same++;
+        return;
+    }
+    struct ds_discrete *d = &v->token_change;
+    if (d->found && (d->step < s->step || (d->step == s->step && d->request <= s->request)))
+        return;
+    *d = *where;
+    d->found = 1;
+    d->stage = "token";
+    d->request = s->request;
+    d->step = s->step;
+    d->a = b->token;
+    d->b = s->token;
+    d->margin = (double)b->margin;
+    d->ties = b->ties;
+    d->drift = logits_drift(s, b);
+}
+
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v)
 {
     const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
     int32_t request = -1, until = INT32_MAX;
     int vary = prompts_vary(a), alike = !vary && fed_alike(t, r);
+    const struct ds_discrete where = {.factor = factor, .value = value, .arm = arm, .ref_arm = ref};
     int64_t shift = 0; /* from this arm's steps to the reference's */
     if (vary)
         shift = (int64_t)a->options.prompt_of[arm]->n_tokens - a->options.prompt_of[ref]->n_tokens;
@@ -101,25 +149,34 @@ void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, con
         }
         if (!b || s->step > until)
             continue;
-        v->tokens_compared++;
-        if (s->token == b->token) {
-            v->tokens_same++;
-            continue;
-        }
-        struct ds_discrete *d = &v->token_change;
-        if (d->found && (d->step < s->step || (d->step == s->step && d->request <= s->request)))
-            continue;
-        *d = (struct ds_discrete){.found = 1,
-                                  .stage = "token",
-                                  .factor = factor,
-                                  .value = value,
-                                  .arm = arm,
-                                  .ref_arm = ref,
-                                  .request = s->request,
-                                  .step = s->step,
-                                  .a = b->token,
-                                  .b = s->token,
-                                  .margin = (double)b->margin,
-                                  .ties = b->ties};
+        compare_choice(v, s, b, &where);
     }
+}
+
+/* Choices from the same logits are no news: only those whose logits differ, or that do themselves. */
+int compare_repeated_tokens(const struct ds_analysis *a, uint32_t arm, struct ds_verdict *v,
+                            struct ds_error *err)
+{
+    const struct arm_table *t = &a->arms[arm];
+    const struct ds_factor_verdict *fv = &v->factors[0];
+    for (uint32_t k = 1; k < t->n_trials; k++) {
+        const struct ds_trial_data *d = a->src->get(a->src->ctx, t->trials[k], err);
+        const struct ds_discrete where = {
+            .factor = fv->name, .value = fv->values[t->value_of[k]], .arm = arm, .ref_arm = arm};
+        int32_t request = -1;
+        int parted = 0; /* other tokens were fed before */
+        if (!d)
+            return -1;
+        for (size_t i = 0; i < d->n_steps; i++) {
+            const struct ds_step *s = &d->steps[i], *b = find_step(t->rep, s->request, s->step, i);
+            parted = parted && s->request == request;
+            request = s->request;
+            if (!b || parted)
+                continue;
+            if (s->digest != b->digest || s->token != b->token)
+                compare_choice(v, s, b, &where);
+            parted = s->forced != b->forced;
+        }
+    }
+    return 0;
 }

@@ -177,8 +177,6 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     }
     f->exec.seed = next_seed(f);
     f->exec.shown = p->probe != NULL;
-    if (p->probe && !f->launch_known[stage])
-        ds_pass_describe(f, stage, args);
     char why[256] = "";
     if (k->launch(args, &f->exec, why, sizeof why - 1) != 0) {
         ds_fp_restore(p->fp_control);
@@ -196,5 +194,8 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
                 changed);
         return ds_pass_blame(p, stage);
     }
+    /* Afterwards: a kernel that tunes itself makes its choice when it is first launched. */
+    if (p->probe && !f->launch_known[stage])
+        ds_pass_describe(f, stage, args);
     return 0;
 }

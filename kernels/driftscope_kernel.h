@@ -372,7 +372,8 @@ struct ds_kernel {
 
     int (*launch)(const void *args, const struct ds_exec *exec, char *why, size_t why_size);
 
-    /* The choice launch would make for these arguments; does not run anything. */
+    /* The choice launch would make for these arguments; does not run anything. Asked after a launch with
+     * them, so that a kernel that tunes itself then knows what it chose; and without one. */
     int (*describe)(const void *args, const struct ds_exec *exec, struct ds_launch_info *out);
 
     /* custom only, and needed there: the tensors and scalars of a call of so many rows. `width` is

@@ -93,26 +93,30 @@ static void add_pairs(const struct ds_report *r, const struct ds_census_arm *c, 
     ds_buf_puts(out, "\n");
 }
 
+void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out)
+{
+    int rows = strcmp(t->measure, "rows") == 0;
+    ds_report_kernel(out, t->op, t->variant);
+    ds_buf_printf(out,
+                  rows ? " only in calls %s %u row%s, not with %u"
+                       : " only %s %u visible token%s, not with %u",
+                  t->edge == DS_CENSUS_FROM ? "from"
+                  : rows                    ? "of up to"
+                                            : "up to",
+                  t->at, plural(t->at), t->stable);
+    if (t->setting[0]) {
+        ds_buf_puts(out, " (");
+        ds_report_name(out, t->setting);
+        ds_buf_puts(out, ")");
+    }
+}
+
 static void add_thresholds(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_census *c = r->v->census;
     for (size_t i = 0; i < c->n_thresholds; i++) {
-        const struct ds_census_threshold *t = &c->thresholds[i];
-        int rows = strcmp(t->measure, "rows") == 0;
         ds_report_head(r, "unstable", out);
-        ds_report_kernel(out, t->op, t->variant);
-        ds_buf_printf(out,
-                      rows ? " only in calls %s %u row%s, not with %u"
-                           : " only %s %u visible token%s, not with %u",
-                      t->edge == DS_CENSUS_FROM ? "from"
-                      : rows                    ? "of up to"
-                                                : "up to",
-                      t->at, plural(t->at), t->stable);
-        if (t->setting[0]) {
-            ds_buf_puts(out, " (");
-            ds_report_name(out, t->setting);
-            ds_buf_puts(out, ")");
-        }
+        ds_report_threshold(&c->thresholds[i], out);
         ds_buf_puts(out, "\n");
     }
 }

@@ -54,6 +54,14 @@ static void add_innocent(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, some ? "\n" : "");
 }
 
+/* Parts of one stage are held against each other as in struct ds_added. */
+static int adds_more(const struct ds_origin *x, const struct ds_origin *most)
+{
+    if (strcmp(x->stage, most->stage) == 0 && x->at.found && most->at.found)
+        return x->at.rms > most->at.rms;
+    return x->relative_rms > most->relative_rms;
+}
+
 /* Where a kernel is an origin: its stages, and the largest error that it adds. */
 static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict *x,
                        struct ds_buf *out)
@@ -71,8 +79,7 @@ static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict
             ds_report_name(out, o->part);
         }
         layers = o->layers > layers ? o->layers : layers;
-        if (o->sized && o->relative_rms > 0 &&
-            (!largest || o->relative_rms > largest->relative_rms))
+        if (o->sized && o->relative_rms > 0 && (!largest || adds_more(o, largest)))
             largest = o;
     }
     if (n)
@@ -161,6 +168,30 @@ void ds_report_growth(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+void ds_report_precisions(const struct ds_report *r, struct ds_buf *out)
+{
+    for (size_t i = 0; i < r->v->n_precisions; i++) {
+        const struct ds_precisions *x = &r->v->precisions[i];
+        ds_report_head(r, "formats", out);
+        ds_report_name(out, x->factor);
+        for (uint32_t k = 0; k < x->n; k++) {
+            ds_buf_puts(out, k ? ", " : ": ");
+            ds_report_name(out, x->of[k].dtype);
+            if (x->of[k].rows)
+                ds_buf_printf(out, " %.1e", x->of[k].relative_rms);
+            else
+                ds_buf_puts(out, " no difference");
+        }
+        if (r->header && x->site < r->header->n_sites)
+            ds_buf_printf(out, " at %s", r->header->sites[x->site].stage);
+        ds_buf_puts(out, x->verdict == DS_PRECISION_SHRINKS
+                             ? ": shrinks with the format, as rounding does\n"
+                         : x->verdict == DS_PRECISION_ALIKE
+                             ? ": as large in every format, which rounding is not\n"
+                             : "\n");
+    }
+}
+
 static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
 {
     ds_report_name(out, d->factor);
@@ -188,6 +219,32 @@ static void add_experts(const struct ds_report *r, const struct ds_discrete *d, 
 
 enum { TIGHT_BITS = 6 };
 
+/* Between which layers the largest value grows most, where it grows by much. */
+static void add_jump(const struct ds_report *r, struct ds_buf *out)
+{
+    enum { MUCH = 8 };
+    double before = 0, most = 0, low = 0, high = 0;
+    int32_t layer = 0, at = 0;
+    for (size_t i = 0; i <= r->v->n_ranges; i++) {
+        const struct ds_range_at *x = i < r->v->n_ranges ? &r->v->ranges[i] : NULL;
+        const int32_t next = x ? r->header->sites[x->site].layer : INT32_MAX;
+        if (next != layer) {
+            if (before > 0 && most > MUCH * before && (low <= 0 || most / before > high / low)) {
+                low = before;
+                high = most;
+                at = layer;
+            }
+            before = layer >= 0 ? most : before;
+            most = 0;
+            layer = next;
+        }
+        most = x && (double)x->max_abs > most ? (double)x->max_abs : most;
+    }
+    if (low > 0)
+        ds_buf_printf(out, "%14sit jumps in layer %d: %.3g before, %.3g there\n", "", at, low,
+                      high);
+}
+
 /* The largest value, when f16 is near or something is not finite: told before it overflows. */
 void ds_report_range(const struct ds_report *r, struct ds_buf *out)
 {
@@ -205,6 +262,8 @@ void ds_report_range(const struct ds_report *r, struct ds_buf *out)
         ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
     else
         ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
+    if (r->v->nonfinite.at.found)
+        add_jump(r, out);
 }
 
 /* Which rows of the trial. */
@@ -261,6 +320,10 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
                           d->step, d->b, d->a, d->margin);
             add_setting(d, out);
         }
+        if (d->found && d->drift > 0)
+            ds_buf_printf(out, "\n%14slogits there drift by up to %.3g", "", d->drift);
+        else if (d->found && isfinite(d->drift))
+            ds_buf_printf(out, "\n%14sfrom equal logits", "");
         ds_buf_puts(out, "\n");
     }
     if (v->expert_change.found)

@@ -8,8 +8,7 @@ const char *ds_report_failed_how(uint32_t how)
     return how == DS_FAILED_DIED ? "died" : how == DS_FAILED_LATE ? "late" : "refused";
 }
 
-/* "layer 0 q_proj, matmul/mine, 7 rows" */
-static void add_place(const struct ds_failed_arm *f, struct ds_buf *out)
+void ds_report_failed_place(const struct ds_failed_arm *f, struct ds_buf *out)
 {
     if (f->site) {
         ds_report_place(out, f->site->layer, f->site->stage, f->site->part);
@@ -30,7 +29,7 @@ void ds_report_failed(const struct ds_report *r, struct ds_buf *out)
     for (size_t i = 0; i < v->n_failed && i < MOST; i++) {
         const struct ds_failed_arm *f = &v->failed[i];
         ds_report_head(r, i ? "" : "lost", out);
-        add_place(f, out);
+        ds_report_failed_place(f, out);
         ds_buf_puts(out, ": ");
         ds_report_name(out, f->at->why);
         ds_buf_puts(out, "\n");
@@ -61,5 +60,5 @@ void ds_report_failed_words(const struct ds_report *r, struct ds_buf *out)
     if (v->n_failed == 0)
         return;
     ds_buf_printf(out, "; %zu arm%s lost in ", v->n_failed, v->n_failed == 1 ? "" : "s");
-    add_place(&v->failed[0], out);
+    ds_report_failed_place(&v->failed[0], out);
 }

@@ -46,6 +46,10 @@ void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_b
         ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
                       f->value_rows == 1 ? "" : "s");
     ds_buf_puts(out, "\n");
+    if (f->concentrated[0])
+        ds_buf_printf(out, "%s%.3g %% of the squared error in %u of %u elements of a row: %s\n",
+                      indent, 100 * f->concentrated_share, f->concentrated_in, f->concentrated_of,
+                      f->concentrated);
     if (f->structure[0] && !strstr(f->why, f->structure))
         ds_buf_printf(out, "%s%s\n", indent, f->structure);
 }

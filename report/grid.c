@@ -31,28 +31,34 @@ const char *ds_report_stage_short(const struct ds_site *s)
     return s->part[0] ? s->part : s->stage;
 }
 
-char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size_t site,
-                    const uint8_t *labels, const uint8_t *bad)
+char ds_report_rows_mark(const uint8_t *labels, const uint8_t *healed, size_t rows, int bad)
 {
-    size_t rows = ds_analysis_rows(a);
-    int seen[8] = {0}, healed = 0; /* it gives other bits on equal inputs, too */
+    int seen[8] = {0}, own = 0; /* it gives other bits on equal inputs, too */
     for (size_t i = 0; i < rows; i++) {
-        seen[labels[site * rows + i] & 7] = 1;
-        healed |= r->healed && r->healed[site * rows + i] == DS_LABEL_ORIGIN;
+        seen[labels[i] & 7] = 1;
+        own |= healed && healed[i] == DS_LABEL_ORIGIN;
     }
-    if (bad && bad[site])
+    if (bad)
         return '!';
     if (seen[DS_LABEL_UNSTABLE])
         return '~';
     if (seen[DS_LABEL_ORIGIN])
         return '#';
-    if (healed)
+    if (own)
         return 'o';
     if (seen[DS_LABEL_INHERITED])
         return '-';
     if (seen[DS_LABEL_UNKNOWN])
         return 'x';
     return seen[DS_LABEL_SAME] || seen[DS_LABEL_HEALED] ? '.' : '?';
+}
+
+char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size_t site,
+                    const uint8_t *labels, const uint8_t *bad)
+{
+    size_t rows = ds_analysis_rows(a), at = site * rows;
+    return ds_report_rows_mark(labels + at, r->healed ? r->healed + at : NULL, rows,
+                               bad && bad[site]);
 }
 
 enum ds_role ds_report_mark_role(char c)

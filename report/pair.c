@@ -113,7 +113,9 @@ void ds_report_pair_words(const struct ds_report_view *w, struct ds_buf *out)
     }
     ds_buf_puts(out, some ? ")" : "");
     if (w->arm == w->ref) {
-        ds_buf_puts(out, ", its own repeats against each other\n");
+        ds_buf_puts(out, w->a && ds_analysis_trials(w->a, w->arm) < 2
+                             ? ", one trial: nothing to compare it with\n"
+                             : ", its own repeats against each other\n");
         return;
     }
     ds_buf_printf(out, " against arm %u", w->ref);

@@ -43,6 +43,32 @@ struct ds_report {
 
 /* ---- the whole and its parts ----------------------------------------------------------------- */
 
+/* A paragraph each, in the order of the whole; of many there is nothing to say: then nothing is added. Lines
+ * fit 100 columns; the first begins with the paragraph's name, the others, unless they have a name, too, with 14
+ * spaces. */
+enum ds_report_part {
+    DS_REPORT_RECORD = 0, /* model, counts, what was left out */
+    DS_REPORT_VALIDITY,   /* captures that prove nothing or are suspect; notes about the record */
+    DS_REPORT_MATRIX,     /* beside it an empty line before and behind */
+    DS_REPORT_FACTORS,
+    DS_REPORT_SWITCHES,
+    DS_REPORT_BANDS,
+    DS_REPORT_TERMS,
+    DS_REPORT_DIFFERENCES, /* of two records */
+    DS_REPORT_UNSTABLE,
+    DS_REPORT_FIRSTS,
+    DS_REPORT_ORIGINS,
+    DS_REPORT_GROWTH,
+    DS_REPORT_PRECISIONS, /* the same difference in several formats */
+    DS_REPORT_RANGE,
+    DS_REPORT_TOKENS, /* experts and values that are not finite, too */
+    DS_REPORT_FAILED,
+    DS_REPORT_PROBES,
+    DS_REPORT_NEXT,
+    DS_REPORT_PARTS
+};
+void ds_report_paragraph(const struct ds_report *r, int part, struct ds_buf *out);
+
 /* The verdict, the answer last. */
 void ds_report_verdict(const struct ds_report *r, struct ds_buf *out);
 /* Its last line: the verdict in one sentence, without newline and colour. */
@@ -135,6 +161,8 @@ enum ds_role ds_report_cell_role(int condition); /* of ds_kernel_verdict.conditi
  * - inherited, x drift with unknown inputs, ~ unstable, ! non-finite, ? not compared. bad may be NULL. */
 char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size_t site,
                     const uint8_t *labels, const uint8_t *bad);
+/* The same of one site's rows; healed may be NULL. */
+char ds_report_rows_mark(const uint8_t *labels, const uint8_t *healed, size_t rows, int bad);
 enum ds_role ds_report_mark_role(char mark);
 /* A short heading for a site's stage: "q", "ck", "gate"; not escaped. */
 const char *ds_report_stage_short(const struct ds_site *s);
@@ -177,6 +205,11 @@ void ds_report_number(double x, struct ds_buf *out);
 void ds_report_ulp(uint64_t distance, struct ds_buf *out);
 void ds_report_digest(uint64_t digest, struct ds_buf *out);
 
+/* "matmul/mine only in calls from 4 rows, not with 3 (threads 2)": where repeats disagree. */
+struct ds_census_threshold;
+void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out);
+/* Where an arm was lost: "layer 0 q_proj, matmul/mine, 7 rows". */
+void ds_report_failed_place(const struct ds_failed_arm *f, struct ds_buf *out);
 /* How an arm was lost: "died", "late" or "refused". */
 const char *ds_report_failed_how(uint32_t how);
 /* The arm's number in the record that it belongs to. */

@@ -36,6 +36,7 @@ void ds_report_firsts(const struct ds_report *r, struct ds_buf *out);
  * tokens, experts, values that are not finite. */
 void ds_report_origins(const struct ds_report *r, struct ds_buf *out);
 void ds_report_growth(const struct ds_report *r, struct ds_buf *out);
+void ds_report_precisions(const struct ds_report *r, struct ds_buf *out);
 void ds_report_range(const struct ds_report *r, struct ds_buf *out);
 void ds_report_tokens(const struct ds_report *r, struct ds_buf *out);
 /* Which flake rate the agreeing trials of every arm exclude; nothing where an arm has none. */

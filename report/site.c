@@ -286,6 +286,8 @@ int ds_report_sites(const struct ds_report_view *w, struct ds_buf *out, struct d
         return -1;
     }
     r.healed = healed;
+    if (w->arm == w->ref && ds_analysis_trials(w->a, w->arm) < 2) /* one trial is no comparison */
+        memset(labels, DS_LABEL_ABSENT, r.header->n_sites * ds_analysis_rows(w->a));
     ds_report_pair_words(w, out);
     ds_report_grid(&r, w->a, labels, bad, out);
     free(healed);

@@ -65,6 +65,11 @@ static void add_record(const struct ds_report *r, struct ds_buf *out)
         ds_report_name(out, r->header->options[i].value);
         ds_buf_puts(out, " changes to the data of a stage were seen by what reads it\n");
     }
+}
+
+static void add_findings(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_verdict *v = r->v;
     ds_report_damage(r, out);
     add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
@@ -77,6 +82,19 @@ static void add_record(const struct ds_report *r, struct ds_buf *out)
 static size_t most_differences(int kind)
 {
     return kind == DS_DIFF_ARM ? 3 : 8;
+}
+
+static void add_matrix(const struct ds_report *r, struct ds_buf *out)
+{
+    const size_t before = out->len;
+    ds_buf_puts(out, "\n");
+    const size_t start = out->len;
+    if (r->v->n_kernels && !out->failed)
+        ds_report_matrix(r, out);
+    if (out->len > start)
+        ds_buf_puts(out, "\n");
+    else if (!out->failed)
+        out->data[out->len = before] = '\0'; /* no empty lines around nothing */
 }
 
 /* What was left out of the comparison, or excused in it, by the options. */
@@ -275,34 +293,43 @@ static void add_probe(const struct ds_report *r, struct ds_buf *out)
                       "", "");
 }
 
+static void add_instability(const struct ds_report *r, struct ds_buf *out)
+{
+    add_unstable(r, out);
+    ds_report_census(r, out);
+}
+
+void ds_report_paragraph(const struct ds_report *r, int part, struct ds_buf *out)
+{
+    static void (*const add[DS_REPORT_PARTS])(const struct ds_report *, struct ds_buf *) = {
+        [DS_REPORT_RECORD] = add_record,
+        [DS_REPORT_VALIDITY] = add_findings,
+        [DS_REPORT_MATRIX] = add_matrix,
+        [DS_REPORT_FACTORS] = add_factors,
+        [DS_REPORT_SWITCHES] = add_switches,
+        [DS_REPORT_BANDS] = add_bands,
+        [DS_REPORT_TERMS] = add_terms,
+        [DS_REPORT_DIFFERENCES] = add_differences,
+        [DS_REPORT_UNSTABLE] = add_instability,
+        [DS_REPORT_FIRSTS] = ds_report_firsts,
+        [DS_REPORT_ORIGINS] = ds_report_origins,
+        [DS_REPORT_GROWTH] = ds_report_growth,
+        [DS_REPORT_PRECISIONS] = ds_report_precisions,
+        [DS_REPORT_RANGE] = ds_report_range,
+        [DS_REPORT_TOKENS] = ds_report_tokens,
+        [DS_REPORT_FAILED] = ds_report_failed,
+        [DS_REPORT_PROBES] = add_probe,
+        [DS_REPORT_NEXT] = ds_report_next,
+    };
+    if (part >= 0 && part < DS_REPORT_PARTS)
+        add[part](r, out);
+}
+
 void ds_report_verdict(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
-    add_record(r, out);
-    size_t before = out->len;
-    ds_buf_puts(out, "\n");
-    size_t start = out->len;
-    if (v->n_kernels && !out->failed)
-        ds_report_matrix(r, out);
-    if (out->len > start)
-        ds_buf_puts(out, "\n");
-    else if (!out->failed)
-        out->data[out->len = before] = '\0'; /* no blank lines around nothing */
-    add_factors(r, out);
-    add_switches(r, out);
-    add_bands(r, out);
-    add_terms(r, out);
-    add_differences(r, out);
-    add_unstable(r, out);
-    ds_report_census(r, out);
-    ds_report_firsts(r, out);
-    ds_report_origins(r, out);
-    ds_report_growth(r, out);
-    ds_report_range(r, out);
-    ds_report_tokens(r, out);
-    ds_report_failed(r, out);
-    add_probe(r, out);
-    ds_report_next(r, out);
+    for (int part = 0; part < DS_REPORT_PARTS; part++)
+        ds_report_paragraph(r, part, out);
     ds_buf_puts(out, ds_report_color(r, v->result == DS_RESULT_DRIFT
                                             ? (v->stable ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE)
                                         : v->result == DS_RESULT_SAME ? DS_ROLE_SAME

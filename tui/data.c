@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOLD = 96 << 20 };
+enum { HOLD = 116 << 20 }; /* with what the program takes beside it less than 200 MB */
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
@@ -30,6 +30,7 @@ static int set_up(struct tui_data *d, const struct tui_data_options *o, struct d
     pthread_condattr_t attr;
     d->event[0] = d->event[1] = -1;
     d->follow = o->follow;
+    d->caller = o->caller;
     d->hold = o->hold ? o->hold : HOLD;
     pthread_mutex_init(&d->lock, NULL);
     pthread_condattr_init(&attr);
@@ -108,6 +109,7 @@ void tui_data_close(struct tui_data *d)
     snapshot_free(d->fresh);
     snapshot_free(d->shown);
     judged_release(d->judged);
+    judged_release(d->partial);
     judged_release(d->told);
     book_release(d->book);
     for (int i = 0; i < 2; i++) {
@@ -145,7 +147,7 @@ static const struct result *ask(struct tui_data *d, const struct want *w, const 
     if (e) {
         e->asked = d->turn;
         found = e->now;
-        const int stale = !found || found->number != d->latest;
+        const int stale = !found || found->number < d->latest;
         if (stale && !e->queued && !e->fresh) {
             e->queued = ++d->order;
             pthread_cond_signal(&d->wake);
@@ -213,12 +215,17 @@ const struct tui_steps *tui_data_steps(struct tui_data *d, uint32_t arm, uint32_
 
 /* ---- taking over ----------------------------------------------------------------------------- */
 
+static int is_unfinished(const struct result *r)
+{
+    return r && r->unfinished;
+}
+
 static int is_pending(const struct tui_data *d)
 {
-    if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy)
+    if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy || d->finishing)
         return 1;
     for (const struct entry *e = d->entries; e; e = e->next)
-        if (e->queued)
+        if (e->queued || (e->asked + 1 >= d->turn && is_unfinished(e->fresh ? e->fresh : e->now)))
             return 1;
     return 0;
 }
@@ -286,7 +293,7 @@ static uint64_t held(const struct tui_data *d)
 /* Lets go of what was asked for longest ago until the rest fits; what the last drawing used stays. */
 static void evict(struct tui_data *d)
 {
-    while (held(d) > d->hold) {
+    while (held(d) > d->hold / 4) {
         struct entry **oldest = NULL;
         for (struct entry **e = &d->entries; *e; e = &(*e)->next)
             if (!(*e)->queued && (*e)->asked < d->turn &&

@@ -15,7 +15,9 @@ struct tui_data;
 struct tui_data_options {
     const char *path, *path_b; /* path_b NULL: one record; else as `driftscope diff path path_b` */
     int follow;                /* the record is still being written, or not even there yet */
-    uint64_t hold;             /* bytes that may be kept of trials, pairs and rows; 0: 96 MiB */
+    uint64_t
+        hold; /* bytes that trials and tables may take, and a quarter of it pairs and rows; 0: 116 MiB */
+    const struct ds_report_caller *caller; /* of tui_whole.report; outlives the data */
 };
 /* Reads the header and the index of trials before it returns (following: waits for nothing), starts the
  * thread. -1: the record cannot be shown at all. */
@@ -75,9 +77,9 @@ const struct tui_pair *tui_data_pair(struct tui_data *d, uint32_t arm, uint32_t 
                                      const char **error);
 
 /* One site: every row in every arm, and one pair's sizes and profile. */
-struct tui_row_fact { /* of the pair, a row each */
-    int has, ref_has; /* recorded */
-    uint64_t digest, ref_digest;
+struct tui_row_fact {            /* of the pair, a row each */
+    int has, ref_has;            /* recorded */
+    uint64_t digest, ref_digest; /* repeats of one arm: of the first that disagrees, where sized */
     struct ds_row row; /* of the arm's first trial, or the reference's where it has none */
     int sized;
     struct ds_drift drift; /* with `sized` */

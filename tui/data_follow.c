@@ -45,11 +45,12 @@ static int begin_anew(struct tui_data *d, const char *why)
         note(d, err.msg);
         return FOLLOW_NOTE;
     }
+    judged_release(d->judged);
+    judged_release(d->partial);
+    judged_release(d->told);
+    d->judged = d->partial = d->told = NULL;
     book_release(d->book);
     d->book = b;
-    judged_release(d->judged);
-    judged_release(d->told);
-    d->judged = d->told = NULL;
     d->since = d->judged_number + 1;
     d->error[0] = '\0';
     note(d, why);

@@ -23,7 +23,12 @@ struct book_side {
     struct ds_record *record;
     size_t *use; /* [n_use] the record's trials that are sound so far */
     size_t n_use;
-    struct ds_source source; /* of those */
+    /* Of every trial of the record: when it was used last (0: it is not in memory), and whether it must
+     * stay. */
+    uint64_t *used;
+    uint16_t *pinned; /* by how many verdicts */
+    size_t n_trials, cap_used, cap_pinned;
+    uint64_t clock;
 };
 
 /* The records behind one state of the screen, until another record lies at a path. */
@@ -33,14 +38,25 @@ struct book {
     struct book_side side[2];
 };
 
-/* A book's trials, compared. */
+/* Trials of a side, as a source for the verdict. */
+struct trial_list {
+    struct book_side *side;
+    size_t *use, n;
+    uint8_t *pin; /* [n] what the verdict points into */
+    int keep;     /* what was handed out must stay: two records borrow from each other */
+};
+
+/* A book's trials, compared: all of them, or those of two arms. */
 struct judged {
     int refs;
     uint64_t number; /* grows: results say which one they are of */
     struct book *book;
-    struct ds_source
-        source; /* that of the analysis: of one record as it was then, or the joined one */
+    struct trial_list list[2];
+    struct ds_source own_source[2],
+        source;                   /* source: that of the analysis; of two records the joined one */
     struct ds_analysis *analysis; /* NULL: records that cannot be compared */
+    int partial;                  /* of two arms: */
+    uint32_t arm, ref;
     int has_verdict;
     struct ds_verdict own;
     int has_diff;
@@ -63,10 +79,11 @@ struct want {
 };
 
 struct result {
-    struct judged *from; /* NULL: an error, or nothing of it points there */
-    uint64_t number;     /* of the judgement it was made from */
+    struct book *book; /* whose texts it points to; NULL: none's */
+    uint64_t number;   /* of the judgement it was made from */
     uint64_t bytes;
-    char *error; /* what cannot be had, and why */
+    int unfinished; /* what takes long is still to be read */
+    char *error;    /* what cannot be had, and why */
     int what;
     union {
         struct tui_pair pair;
@@ -75,8 +92,9 @@ struct result {
         struct tui_steps steps;
     } u;
     struct ds_site_profile profile;
-    struct ds_launch launch[2];
-    struct result *next; /* in a list of those that go */
+    struct ds_launch launch[4]; /* of the site; of its profile's finding */
+    char *texts;                /* of that finding */
+    struct result *next;        /* in a list of those that go */
 };
 
 struct entry {
@@ -101,6 +119,7 @@ struct snapshot {
 struct tui_data {
     char *path[2];
     int follow;
+    const struct ds_report_caller *caller;
     uint64_t hold;
     int event[2]; /* pipe */
     pthread_t thread;
@@ -116,6 +135,7 @@ struct tui_data {
     struct result *gone_results;
     int quit, cancelled, reload;
     int busy;      /* with one of these */
+    int finishing; /* with sizes of a pair */
     int throttled; /* a verdict is to be made, but not yet */
     int wants_judged,
         wants_verdict; /* to be made; the verdict after what was asked for meanwhile */
@@ -127,15 +147,15 @@ struct tui_data {
 
     /* The worker only. */
     struct book *book;
-    struct judged *judged; /* the newest, which answers */
-    struct judged
-        *told; /* whose verdict is shown: the newest, or the one before while its verdict is made */
+    struct judged *judged;  /* the newest, which answers */
+    struct judged *partial; /* where the whole does not fit into memory: of two arms */
+    struct judged *told;    /* whose verdict is shown */
     char error[1536], note[512];
     int live;
-    int replaced; /* what was asked before is about another record */
-    uint64_t judged_number;
-    struct stat seen[2]; /* st_ino 0: there was no file */
-    uint64_t since;
+    int indexed;                           /* the table of dumped rows is in memory */
+    uint64_t judged_number, judged_latest; /* of any; of the whole */
+    struct stat seen[2];                   /* st_ino 0: there was no file */
+    uint64_t since;                        /* see struct snapshot */
     double judged_at, judged_took;
 };
 
@@ -151,12 +171,22 @@ void book_release(struct book *b);
 /* Leaves out the trials that turned out to be damaged, takes in those that came: 1 if the list changed, -1 no
  * memory. */
 int book_sift(struct book *b, struct ds_error *err);
+struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err);
+
+/* data_judge.c */
 int judged_new(struct tui_data *d, struct book *b, struct judged **out, struct ds_error *err);
+/* Of two arms alone, from one record. */
+int judged_pair(struct tui_data *d, struct book *b, uint32_t arm, uint32_t ref, struct judged **out,
+                struct ds_error *err);
 int judged_verdict_make(struct judged *j, struct ds_error *err);
 void judged_release(struct judged *j);
 /* Frees the tables behind a verdict that is only shown. */
 void judged_settle(struct judged *j);
-struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err);
+/* A trial of the side by its number in the record; NULL with err. keep: see struct trial_list. */
+const struct ds_trial_data *side_load(struct book_side *s, size_t trial, int keep,
+                                      struct ds_error *err);
+/* Lets go of all trials that no verdict points into. */
+void side_let_go(struct book_side *s);
 
 /* data_follow.c */
 enum { FOLLOW_NOTHING = 0, FOLLOW_NOTE = 1, FOLLOW_TRIALS = 2 };
@@ -167,9 +197,15 @@ int data_follow(struct tui_data *d, int now);
 void data_remember(struct tui_data *d);
 
 /* data_pair.c, data_site.c, data_steps.c: 0 or -1. */
-int make_pair(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
-int make_site(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+/* finish: with what takes long: sizes from dumped rows, where no probe held the other side; classes of arms
+ * that the analysis does not have. Without, out->unfinished says whether there is any. */
+int make_pair(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err);
+int make_site(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err);
 int make_steps(struct judged *j, const struct want *w, struct result *out, struct ds_error *err);
+/* finding: the texts that it points to become the result's own. */
+int keep_finding(struct result *r, struct ds_finding *f, struct ds_error *err);
 int make_values(const struct book *b, const struct want *w, struct result *out,
                 struct ds_error *err);
 /* The graver of two labels, for a site's rows. */
@@ -179,6 +215,9 @@ size_t find_row(const struct ds_analysis *a, const struct ds_row *r, size_t gues
 /* Dumped bytes of an arm's row (or of the other side, where two records are compared). */
 int blob_of(const struct book *b, uint32_t arm, uint64_t digest, struct ds_blob *out,
             struct ds_error *err);
+/* Sizes of a row whose bytes are there on both sides: 1, or 0. */
+int size_from_dumps(const struct book *b, const struct want *w, uint64_t mine, uint64_t ref,
+                    struct ds_drift *out);
 int is_dumped(const struct book *b, uint64_t digest);
 
 #endif

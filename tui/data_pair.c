@@ -2,6 +2,9 @@
  * Runs in the worker's thread. */
 #include "tui/data_internal.h"
 
+#include "base/dtype.h"
+#include "dumps/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +89,18 @@ static double relative_of(const struct size *z)
     return z->diff_sq > 0 ? HUGE_VAL : 0;
 }
 
+static void add_row(const struct pair_work *p, const struct ds_drift *x)
+{
+    struct size *z = &p->sizes[x->site];
+    struct tui_site_sum *s = &p->sites[x->site];
+    z->diff_sq += x->diff_sq;
+    z->ref_sq += x->ref_sq;
+    s->sized++;
+    s->elements += x->elements;
+    s->max_ulp = x->max_ulp != UINT64_MAX && x->max_ulp > s->max_ulp ? x->max_ulp : s->max_ulp;
+    s->max_abs = !(x->max_abs <= s->max_abs) ? x->max_abs : s->max_abs;
+}
+
 /* Adds the entries of one trial at the sites that no earlier trial has any of. */
 static void add_trial(const struct pair_work *p, const struct ds_trial_data *t, size_t number)
 {
@@ -98,16 +113,10 @@ static void add_trial(const struct pair_work *p, const struct ds_trial_data *t, 
         if (row == SIZE_MAX || !is_of_pair(p, x, row))
             continue;
         struct size *z = &p->sizes[x->site];
-        struct tui_site_sum *s = &p->sites[x->site];
         if (z->trial && z->trial != number + 1)
             continue;
         z->trial = number + 1;
-        z->diff_sq += x->diff_sq;
-        z->ref_sq += x->ref_sq;
-        s->sized++;
-        s->elements += x->elements;
-        s->max_ulp = x->max_ulp != UINT64_MAX && x->max_ulp > s->max_ulp ? x->max_ulp : s->max_ulp;
-        s->max_abs = !(x->max_abs <= s->max_abs) ? x->max_abs : s->max_abs;
+        add_row(p, x);
     }
 }
 
@@ -125,6 +134,65 @@ static int add_sizes(const struct pair_work *p, struct ds_error *err)
     }
     for (size_t k = 0; k < p->n_sites; k++)
         p->sites[k].relative_rms = relative_of(&p->sizes[k]);
+    return 0;
+}
+
+/* Bytes of both sides of a row: 1 and its sizes, or 0. */
+int size_from_dumps(const struct book *b, const struct want *w, uint64_t mine, uint64_t ref,
+                    struct ds_drift *out)
+{
+    struct ds_blob x = {0}, y = {0};
+    struct ds_error ignored; /* a damaged dump has no size */
+    int rc = is_dumped(b, mine) && is_dumped(b, ref) ? blob_of(b, w->arm, mine, &x, &ignored) : 0;
+    rc = rc == 1 ? blob_of(b, w->ref, ref, &y, &ignored) : rc;
+    const int dtype = rc == 1 ? ds_dtype_parse(x.dtype) : -1;
+    const size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0;
+    rc = size && strcmp(x.dtype, y.dtype) == 0 && x.elements == y.elements &&
+         x.elements <= x.bytes / size && y.elements <= y.bytes / size;
+    if (rc)
+        ds_stats_row(dtype, x.data, y.data, x.elements, out);
+    free(x.data);
+    free(y.data);
+    return rc;
+}
+
+/* Drifting rows of a site whose bytes are there on both sides; with `finish` their sizes are added. */
+static size_t dumped_rows(const struct pair_work *p, uint32_t site, int finish)
+{
+    const struct ds_analysis *a = p->j->analysis;
+    const struct book *b = p->j->book;
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        uint64_t mine, ref;
+        if (!is_drift(p->labels[site * p->n_rows + i]) ||
+            !ds_analysis_digest(a, p->w->arm, site, i, &mine) ||
+            !ds_analysis_digest(a, p->w->ref, site, i, &ref))
+            continue;
+        struct ds_drift x = {.site = site};
+        if (!finish && is_dumped(b, mine) && is_dumped(b, ref))
+            return 1;
+        if (!finish || !size_from_dumps(b, p->w, mine, ref, &x))
+            continue;
+        add_row(p, &x);
+        n++;
+    }
+    return n;
+}
+
+/* Sites without any size. 1: some of them could have. */
+static int add_from_dumps(const struct pair_work *p, int finish, struct ds_error *err)
+{
+    for (uint32_t s = 0; s < p->n_sites; s++) {
+        const uint32_t *drift = p->sites[s].drift;
+        if (p->sites[s].sized || p->w->arm == p->w->ref ||
+            !(drift[DS_LABEL_ORIGIN] + drift[DS_LABEL_INHERITED] + drift[DS_LABEL_UNKNOWN]))
+            continue;
+        if (atomic_load(&p->j->book->side[0].data->stop))
+            return ds_fail(err, "given up");
+        if (dumped_rows(p, s, finish) && !finish)
+            return 1;
+        p->sites[s].relative_rms = relative_of(&p->sizes[s]);
+    }
     return 0;
 }
 
@@ -275,7 +343,8 @@ static int copy_keys(const struct ds_analysis *a, const struct ds_row_key **out,
     return keys ? 0 : -1;
 }
 
-int make_pair(struct judged *j, const struct want *w, struct result *out, struct ds_error *err)
+int make_pair(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err)
 {
     struct tui_pair *pair = &out->u.pair;
     struct pair_work p = {.j = j,
@@ -287,6 +356,8 @@ int make_pair(struct judged *j, const struct want *w, struct result *out, struct
         (struct tui_pair){.arm = w->arm, .ref = w->ref, .n_sites = p.n_sites, .n_rows = p.n_rows};
     int rc = ds_analysis_labels(j->analysis, w->arm, w->ref, &labels, err);
     pair->labels = p.labels = labels;
+    if (rc == 0 && atomic_load(&j->book->side[0].data->stop))
+        rc = ds_fail(err, "given up");
     rc = rc == 0 && ds_analysis_healed(j->analysis, w->arm, w->ref, &healed, err) < 0 ? -1 : rc;
     pair->healed = healed;
     if (rc != 0 || copy_keys(j->analysis, &pair->keys, err) != 0 ||
@@ -301,6 +372,9 @@ int make_pair(struct judged *j, const struct want *w, struct result *out, struct
         count_nonfinite(&p, bad);
         rc = add_sizes(&p, err);
     }
+    rc = rc == 0 ? add_from_dumps(&p, finish, err) : rc;
+    out->unfinished = rc == 1;
+    rc = rc == 1 ? 0 : rc;
     rc = rc == 0 ? add_healed(&p, healed, err) : rc;
     rc = rc == 0 ? find_jumps(&p, err) : rc;
     free(p.sizes);

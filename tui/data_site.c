@@ -2,9 +2,6 @@
  * worker's thread. */
 #include "tui/data_internal.h"
 
-#include "base/dtype.h"
-#include "dumps/stats.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +43,7 @@ int make_values(const struct book *b, const struct want *w, struct result *out,
 struct site_work {
     struct judged *j;
     const struct want *w;
+    int finish; /* the arms that the analysis does not have are read, too */
     size_t n_rows, n_arms;
     const struct ds_row_key *keys;
     uint8_t *labels; /* [n_sites][n_rows] */
@@ -94,6 +92,13 @@ static int add_entries(const struct site_work *s, struct ds_error *err)
                 continue;
             f->drift = *x;
             f->sized = 1;
+            if (s->w->arm ==
+                s->w->ref) { /* the repeat that disagrees, and what it was held against */
+                f->digest = x->digest;
+                f->ref_digest = x->ref_digest;
+                f->dumped = is_dumped(s->j->book, f->digest);
+                f->ref_dumped = is_dumped(s->j->book, f->ref_digest);
+            }
         }
     }
     return 0;
@@ -108,40 +113,89 @@ static int add_from_dumps(const struct site_work *s, struct ds_error *err)
             continue;
         if (atomic_load(&s->j->book->side[0].data->stop))
             return ds_fail(err, "given up");
-        struct ds_blob x = {0}, y = {0};
-        struct ds_error ignored; /* a damaged dump has no size */
-        int rc = blob_of(s->j->book, s->w->arm, f->digest, &x, &ignored);
-        rc = rc == 1 ? blob_of(s->j->book, s->w->ref, f->ref_digest, &y, &ignored) : rc;
-        int dtype = rc == 1 ? ds_dtype_parse(x.dtype) : -1;
-        size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0;
-        if (size && strcmp(x.dtype, y.dtype) == 0 && x.elements == y.elements &&
-            x.elements <= x.bytes / size && y.elements <= y.bytes / size) {
-            f->drift = (struct ds_drift){.site = s->w->site,
-                                         .ref_arm = s->w->ref,
-                                         .digest = f->digest,
-                                         .ref_digest = f->ref_digest};
-            ds_stats_row(dtype, x.data, y.data, x.elements, &f->drift);
-            f->sized = 1;
-        }
-        free(x.data);
-        free(y.data);
+        f->drift = (struct ds_drift){.site = s->w->site,
+                                     .ref_arm = s->w->ref,
+                                     .digest = f->digest,
+                                     .ref_digest = f->ref_digest};
+        f->sized = size_from_dumps(s->j->book, s->w, f->digest, f->ref_digest, &f->drift);
     }
     return 0;
 }
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
+/* Of a record whose verdict does not fit into memory: the site's rows in the first trial of every arm. */
+struct arm_digests {
+    uint64_t *digest; /* [n_rows][n_arms]; NULL: the analysis has them */
+    uint8_t *has;
+};
+
+static void read_arm(const struct site_work *s, const struct ds_trial_data *t,
+                     const struct arm_digests *all)
+{
+    size_t row = SIZE_MAX;
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        for (uint32_t k = 0; c->site == s->w->site && k < c->rows; k++) {
+            row =
+                find_row(s->j->analysis, &t->rows[c->first_row + k], row == SIZE_MAX ? 0 : row + 1);
+            const size_t cell = row * s->n_arms + t->info.arm;
+            if (row == SIZE_MAX || all->has[cell])
+                continue;
+            all->has[cell] = 1;
+            all->digest[cell] = t->digests[c->first_digest + k];
+        }
+    }
+}
+
+static int read_arms(const struct site_work *s, struct arm_digests *all, struct ds_error *err)
+{
+    struct book_side *side = &s->j->book->side[0];
+    const size_t cells = s->n_rows * s->n_arms; /* fits: see make_classes */
+    uint8_t *seen = ds_calloc(s->n_arms, 1, "arms", err);
+    all->digest = seen ? ds_calloc(cells, sizeof *all->digest, "classes", err) : NULL;
+    all->has = all->digest ? ds_calloc(cells, 1, "classes", err) : NULL;
+    int rc = all->has ? 0 : -1;
+    for (size_t i = 0; rc == 0 && i < side->n_use; i++) {
+        const struct ds_trial *info = ds_record_trial(side->record, side->use[i]);
+        if (info->pass != DS_PASS_NATURAL || seen[info->arm])
+            continue;
+        if (atomic_load(&side->data->stop)) {
+            rc = ds_fail(err, "given up");
+            break;
+        }
+        seen[info->arm] = 1;
+        const struct ds_trial_data *t = side_load(side, side->use[i], 0, err);
+        if (t)
+            read_arm(s, t, all);
+        else
+            rc = -1;
+    }
+    free(seen);
+    return rc;
+}
+
+static int digest_of(const struct site_work *s, const struct arm_digests *all, uint32_t arm,
+                     size_t row, uint64_t *digest)
+{
+    if (!all->digest)
+        return ds_analysis_digest(s->j->analysis, arm, s->w->site, row, digest);
+    *digest = all->digest[row * s->n_arms + arm];
+    return all->has[row * s->n_arms + arm];
+}
+
 /* Class 0 is the base arm's; without it the first arm's that has the row is 1. */
-static void class_row(const struct site_work *s, size_t row, uint32_t *class_of, uint64_t *digests)
+static void class_row(const struct site_work *s, const struct arm_digests *all, size_t row,
+                      uint32_t *class_of, uint64_t *digests)
 {
     uint64_t digest;
     uint32_t n = 0;
-    if (ds_analysis_digest(s->j->analysis, 0, s->w->site, row, &digest))
+    if (digest_of(s, all, 0, row, &digest))
         digests[n++] = digest;
     const uint32_t base = n ? 0 : 1;
     for (uint32_t arm = 0; arm < s->n_arms; arm++) {
         class_of[arm] = UINT32_MAX;
-        if (!ds_analysis_digest(s->j->analysis, arm, s->w->site, row, &digest))
+        if (!digest_of(s, all, arm, row, &digest))
             continue;
         uint32_t k = 0;
         while (k < n && digests[k] != digest)
@@ -161,8 +215,15 @@ static uint32_t *make_classes(const struct site_work *s, struct ds_error *err)
     }
     uint32_t *class_of = ds_calloc(cells, sizeof *class_of, "classes", err);
     uint64_t *digests = ds_calloc(s->n_arms, sizeof *digests, "classes", err);
+    struct arm_digests all = {0};
+    if (class_of && digests && s->finish && read_arms(s, &all, err) != 0) {
+        free(digests);
+        digests = NULL;
+    }
     for (size_t i = 0; class_of && digests && i < s->n_rows; i++)
-        class_row(s, i, class_of + i * s->n_arms, digests);
+        class_row(s, &all, i, class_of + i * s->n_arms, digests);
+    free(all.digest);
+    free(all.has);
     if (!digests) {
         free(class_of);
         class_of = NULL;
@@ -236,6 +297,41 @@ static int fill_inputs(const struct site_work *s, struct tui_site *site, struct 
     return 0;
 }
 
+/* ---- the profile's finding ------------------------------------------------------------------- */
+
+static void keep_text(const char **text, char **at)
+{
+    if (!*text)
+        return;
+    size_t n = strlen(*text) + 1;
+    memcpy(*at, *text, n);
+    *text = *at;
+    *at += n;
+}
+
+int keep_finding(struct result *r, struct ds_finding *f, struct ds_error *err)
+{
+    const char **texts[] = {&f->stage,  &f->part,  &f->op,        &f->variant,   &f->ref_variant,
+                            &f->factor, &f->value, &f->ref_value, &f->blas_core, &f->ref_blas_core};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        bytes += *texts[i] ? strlen(*texts[i]) + 1 : 0;
+    if (!(r->texts = ds_alloc(bytes + 1, "texts", err)))
+        return -1;
+    char *at = r->texts;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        keep_text(texts[i], &at);
+    if (f->launch) {
+        r->launch[2] = *f->launch;
+        f->launch = &r->launch[2];
+    }
+    if (f->ref_launch) {
+        r->launch[3] = *f->ref_launch;
+        f->ref_launch = &r->launch[3];
+    }
+    return 0;
+}
+
 /* ---- the site -------------------------------------------------------------------------------- */
 
 static int copy_rows(struct site_work *s, struct tui_site *site, struct ds_error *err)
@@ -254,13 +350,16 @@ static int copy_rows(struct site_work *s, struct tui_site *site, struct ds_error
     return 0;
 }
 
-int make_site(struct judged *j, const struct want *w, struct result *out, struct ds_error *err)
+int make_site(struct judged *j, const struct want *w, int finish, struct result *out,
+              struct ds_error *err)
 {
     struct tui_site *site = &out->u.site;
     struct site_work s = {.j = j,
                           .w = w,
+                          .finish = finish && j->partial,
                           .n_rows = ds_analysis_rows(j->analysis),
                           .n_arms = j->source.header->n_arms};
+    out->unfinished = j->partial && !finish;
     if (w->site >= j->source.header->n_sites)
         return ds_fail(err, "site %u of %zu", w->site, j->source.header->n_sites);
     *site = (struct tui_site){.arm = w->arm,
@@ -280,6 +379,7 @@ int make_site(struct judged *j, const struct want *w, struct result *out, struct
     rc = rc == 0 ? add_from_dumps(&s, err) : rc;
     rc = rc == 0 ? fill_inputs(&s, site, err) : rc;
     rc = rc == 0 ? ds_analysis_site(j->analysis, w->arm, w->ref, w->site, &out->profile, err) : rc;
+    rc = rc == 0 ? keep_finding(out, &out->profile.at, err) : rc;
     if (rc == 0)
         fill_launches(&s, out);
     free(s.labels);

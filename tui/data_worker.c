@@ -50,7 +50,8 @@ void result_free(struct result *r)
     default:
         break;
     }
-    judged_release(r->from);
+    book_release(r->book);
+    free(r->texts);
     free(r->error);
     free(r);
 }
@@ -101,7 +102,7 @@ static void publish(struct tui_data *d)
     pthread_mutex_lock(&d->lock);
     old = d->fresh;
     d->fresh = s;
-    d->latest = d->judged ? d->judged->number : 0;
+    d->latest = d->judged_latest;
     if (old) {
         old->next = d->gone;
         d->gone = old;
@@ -112,29 +113,50 @@ static void publish(struct tui_data *d)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static int make(const struct tui_data *d, const struct want *w, struct result *out,
+/* What answers a question about two arms: the whole, or where that does not fit those two. */
+static struct judged *judged_for(struct tui_data *d, const struct want *w, struct ds_error *err)
+{
+    if (d->judged && d->judged->analysis)
+        return d->judged;
+    if (d->judged) {
+        ds_fail(err, "nothing to compare: %s", judged_verdict(d->judged)->reason);
+        return NULL;
+    }
+    if (d->book->n_sides == 2) {
+        ds_fail(err, "%s", d->error[0] ? d->error : "nothing was read");
+        return NULL;
+    }
+    struct judged *p = d->partial;
+    if (p && p->arm == w->arm && p->ref == w->ref)
+        return p;
+    judged_release(p);
+    d->partial = NULL;
+    return judged_pair(d, d->book, w->arm, w->ref, &d->partial, err) == 0 ? d->partial : NULL;
+}
+
+static int make(struct tui_data *d, const struct want *w, int finish, struct result *out,
                 struct ds_error *err)
 {
-    struct judged *j = d->judged;
     if (!d->book)
         return ds_fail(err, "nothing could be read yet");
     if (w->what == WANT_VALUES)
         return make_values(d->book, w, out, err);
+    struct judged *j = judged_for(d, w, err);
     if (!j)
-        return ds_fail(err, "%s", d->error[0] ? d->error : "nothing could be read yet");
-    if (!j->analysis)
-        return ds_fail(err, "nothing to compare: %s", judged_verdict(j)->reason);
-    if (w->arm >= j->source.header->n_arms || w->ref >= j->source.header->n_arms)
-        return ds_fail(err, "arm %u of %zu", w->arm > w->ref ? w->arm : w->ref,
-                       j->source.header->n_arms);
+        return -1;
+    const size_t n_arms = j->source.header->n_arms;
+    if (w->arm >= n_arms || w->ref >= n_arms)
+        return ds_fail(err, "arm %u of %zu", w->arm > w->ref ? w->arm : w->ref, n_arms);
     if (!ds_analysis_trials(j->analysis, w->arm) || !ds_analysis_trials(j->analysis, w->ref))
         return ds_fail(err, "arm %u has no complete trial",
                        ds_analysis_trials(j->analysis, w->arm) ? w->ref : w->arm);
+    out->book = d->book;
+    out->book->refs++;
     if (w->what == WANT_PAIR)
-        return make_pair(j, w, out, err);
+        return make_pair(j, w, finish, out, err);
     if (w->what == WANT_STEPS)
         return make_steps(j, w, out, err);
-    return make_site(j, w, out, err);
+    return make_site(j, w, finish, out, err);
 }
 
 static void set_error(struct result *r, const struct ds_error *err)
@@ -163,8 +185,17 @@ static struct entry *entry_of(struct tui_data *d, const struct want *w)
     return NULL;
 }
 
+/* What lacks something stays as it is. */
+static void accept(struct entry *e)
+{
+    if (e->now)
+        e->now->unfinished = 0;
+    if (e->fresh)
+        e->fresh->unfinished = 0;
+}
+
 /* With the lock held; lets go of it meanwhile. */
-static void answer(struct tui_data *d, const struct want *w)
+static void answer(struct tui_data *d, const struct want *w, int finish)
 {
     const struct want want = *w;
     struct ds_error err = {{0}, {0}};
@@ -172,17 +203,15 @@ static void answer(struct tui_data *d, const struct want *w)
     struct result *r = ds_calloc(1, sizeof *r, "result", &err);
     if (r) {
         r->what = want.what;
-        if (make(d, &want, r, &err) != 0)
+        if (make(d, &want, finish, r, &err) != 0)
             set_error(r, &err);
-        r->number = d->judged ? d->judged->number : 0;
-        if (!r->error && d->judged && !r->from) {
-            r->from = d->judged;
-            r->from->refs++;
-        }
+        r->number = d->judged_number;
     }
     pthread_mutex_lock(&d->lock);
     struct entry *e = entry_of(d, &want);
-    if (r && e && !atomic_load(&d->stop)) {
+    if (e && finish)
+        accept(e);
+    if (r && e && !atomic_load(&d->stop) && !(finish && r->error)) {
         if (e->fresh) {
             e->fresh->next = d->gone_results;
             d->gone_results = e->fresh;
@@ -193,11 +222,28 @@ static void answer(struct tui_data *d, const struct want *w)
         r->next = d->gone_results;
         d->gone_results = r;
     }
-    if (e)
+    if (e && !finish)
         e->queued = 0;
 }
 
+/* A result on the screen that lacks something. */
+static struct entry *unfinished(const struct tui_data *d)
+{
+    for (struct entry *e = d->entries; e; e = e->next) {
+        const struct result *r = e->fresh ? e->fresh : e->now;
+        if (r && r->unfinished && e->asked + 1 >= d->turn)
+            return e;
+    }
+    return NULL;
+}
+
 /* ---- the verdict ----------------------------------------------------------------------------- */
+
+static void tell_why_not(struct tui_data *d, const struct ds_error *err)
+{
+    snprintf(d->error, sizeof d->error, "%.1200s%s", err->msg,
+             d->book->n_sides == 1 ? "; two arms at a time are shown all the same" : "");
+}
 
 /* The screen keeps the verdict that it has until the new one is there. */
 static void judge_book(struct tui_data *d)
@@ -205,20 +251,23 @@ static void judge_book(struct tui_data *d)
     struct ds_error err = {{0}, {0}};
     struct judged *j = NULL;
     const double begun = ds_seconds(CLOCK_MONOTONIC);
+    /* Two analyses do not fit beside each other. */
+    judged_settle(d->told);
+    judged_release(d->judged);
+    d->judged = NULL;
     int rc = judged_new(d, d->book, &j, &err);
     if (atomic_load(&d->stop)) {
         judged_release(j);
         return;
     }
     d->error[0] = '\0';
-    if (rc == 0) {
-        if (d->judged == d->told)
-            judged_settle(d->told);
-        judged_release(d->judged);
+    d->judged_latest = d->judged_number;
+    judged_release(d->partial);
+    d->partial = NULL;
+    if (rc == 0)
         d->judged = j;
-    } else {
-        snprintf(d->error, sizeof d->error, "%.1500s", err.msg);
-    }
+    else
+        tell_why_not(d, &err);
     d->judged_at = ds_seconds(CLOCK_MONOTONIC);
     d->judged_took = d->judged_at - begun;
 }
@@ -235,7 +284,7 @@ static void tell_verdict(struct tui_data *d)
         d->told = d->judged;
         d->told->refs++;
     } else if (rc != 0 && d->judged) {
-        snprintf(d->error, sizeof d->error, "%.1500s", err.msg);
+        tell_why_not(d, &err);
     }
     d->judged_at = ds_seconds(CLOCK_MONOTONIC);
     d->judged_took += d->judged_at - begun;
@@ -262,8 +311,10 @@ static void sleep_for(struct tui_data *d, double seconds)
 static void cancel(struct tui_data *d)
 {
     d->cancelled = 0;
-    for (struct entry *e = d->entries; e; e = e->next)
+    for (struct entry *e = d->entries; e; e = e->next) {
         e->queued = 0;
+        accept(e);
+    }
     if ((d->wants_judged || d->wants_verdict) && !d->told)
         snprintf(d->error, sizeof d->error, "given up: R reads it again");
     d->wants_judged = d->wants_verdict = 0;
@@ -284,6 +335,7 @@ static void look(struct tui_data *d, int now)
     }
     pthread_mutex_unlock(&d->lock);
     int rc = data_follow(d, now);
+    d->indexed &= !(rc & FOLLOW_TRIALS);
     if (rc || now)
         publish(d);
     pthread_mutex_lock(&d->lock);
@@ -303,7 +355,7 @@ static int work(struct tui_data *d)
         look(d, 1);
     } else if (e &&
                (d->judged || !d->wants_judged || d->throttled || e->want.what == WANT_VALUES)) {
-        answer(d, &e->want);
+        answer(d, &e->want, 0);
     } else if (d->wants_judged && !d->throttled) {
         pthread_mutex_unlock(&d->lock);
         judge_book(d);
@@ -316,6 +368,15 @@ static int work(struct tui_data *d)
         publish(d);
         pthread_mutex_lock(&d->lock);
         d->wants_verdict = atomic_load(&d->stop) != 0;
+    } else if ((e = unfinished(d))) {
+        d->finishing = 1;
+        answer(d, &e->want, 1);
+        d->finishing = 0;
+    } else if (d->book && !d->indexed) {
+        d->indexed = 1;
+        pthread_mutex_unlock(&d->lock);
+        is_dumped(d->book, 0); /* read now, it is there when a row is asked for */
+        pthread_mutex_lock(&d->lock);
     } else {
         return 0;
     }

@@ -28,6 +28,11 @@ void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct 
     out->n_spans = out->n_spans < 0 ? 0 : out->n_spans > most ? most : out->n_spans;
 }
 
+const char *tui_cell_text(const struct tui_value *v)
+{
+    return v->full ? v->full : v->text;
+}
+
 size_t tui_row_section(const struct tui_source *s, size_t row)
 {
     if (!s->kind || row >= s->n_rows)
@@ -150,16 +155,17 @@ static int build_shown(struct tui_table *t, const struct tui_source *s, const ch
     return 0;
 }
 
-/* Other columns, another table: widths seen before mean nothing. */
-static int same_columns(const struct tui_source *a, const struct tui_source *b)
+/* Of the columns' names, by which other columns are known: those of the source before may be gone. */
+static uint64_t heading_of(const struct tui_source *s)
 {
-    if (a->n_columns != b->n_columns)
-        return 0;
-    for (size_t i = 0; i < a->n_columns && a->columns != b->columns; i++)
-        if (strcmp(a->columns[i].name ? a->columns[i].name : "",
-                   b->columns[i].name ? b->columns[i].name : "") != 0)
-            return 0;
-    return 1;
+    uint64_t h = UINT64_C(14695981039346656037) + s->n_columns;
+    for (size_t i = 0; i < s->n_columns; i++)
+        for (const char *p = s->columns[i].name ? s->columns[i].name : "";; p++) {
+            h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
+            if (!*p)
+                break;
+        }
+    return h;
 }
 
 static void count_marks(struct tui_table *t)
@@ -202,12 +208,14 @@ int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_
     size_t keep = t->source.n_rows < s->n_rows ? t->source.n_rows : s->n_rows;
     if (t->marked && keep)
         memcpy(marked, t->marked, keep);
-    if (t->widths && s->n_columns && same_columns(&t->source, s))
+    /* Other columns, another table: widths seen before mean nothing. */
+    if (t->widths && s->n_columns && t->heading == heading_of(s))
         memcpy(widths, t->widths, s->n_columns * sizeof *widths);
     free(t->shown);
     free(t->marked);
     free(t->widths);
     t->source = *s;
+    t->heading = heading_of(s);
     t->shown = shown;
     t->n_shown = n;
     t->marked = marked;
@@ -219,6 +227,25 @@ int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_
         t->column = s->first_cell < s->n_columns ? s->first_cell : 0;
     tui_table_settle(t, row);
     return 0;
+}
+
+void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t n_before,
+                    const void *now, size_t n_now, size_t size)
+{
+    const char *x = before, *y = now;
+    size_t alike = 0;
+
+    while (alike < n_before && alike < n_now &&
+           memcmp(x + alike * size, y + alike * size, size) == 0)
+        alike++;
+    for (size_t i = alike; i < t->source.n_rows; i++)
+        t->marked[i] = 0;
+    count_marks(t);
+    for (size_t i = alike; row >= alike && row < n_before && i < n_now; i++)
+        if (memcmp(x + row * size, y + i * size, size) == 0) {
+            tui_table_go(t, i, t->column);
+            return;
+        }
 }
 
 void tui_table_free(struct tui_table *t)

@@ -23,6 +23,9 @@ struct tui_column {
 
 struct tui_value {  /* one cell */
     char text[512]; /* UTF-8, may hold glyphs of canvas.h */
+    /* The whole text where `text` is only its beginning, for search, filter and export; borrowed until the next call.
+     * NULL: text is all. */
+    const char *full;
     int role, attr;
     double key;  /* what sorting compares */
     int numeric; /* 0: sort by text */
@@ -77,15 +80,21 @@ struct tui_table {
     int (*stop)(void *ctx);
     void *stop_ctx;
     int stopped;
-    int panned;     /* since the cursor moved: it may be beside the screen */
-    int text_width; /* of the widest text row seen: so far one can pan */
+    uint64_t heading; /* of the columns' names */
+    int panned;       /* since the cursor moved: it may be beside the screen */
+    int text_width;   /* of the widest text row seen: so far one can pan */
 };
 
 /* Zero-initialise to start. Sets or replaces the source: cursor, scroll, sort, filter and marks stay where they
  * can (same numbers of rows and columns, or clamped); a filter that names a column that is no more is let go. Call
- * it too when the cells of a source changed. -1: the table is as it was. */
+ * it too when the cells of a source changed. What the source before pointed to may be gone already. -1: the table is as it
+ * was. */
 int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_error *err);
 void tui_table_free(struct tui_table *t);
+/* After a new source whose rows are numbered anew: each is known by `size` bytes, before and now. The cursor, which was on
+ * source row `row`, goes to the same one; marks behind the first row that is another one are taken away. */
+void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t n_before,
+                    const void *now, size_t n_now, size_t size);
 
 /* The source row under the cursor; SIZE_MAX: none. */
 size_t tui_table_row(const struct tui_table *t);

@@ -106,6 +106,7 @@ static void widen(struct drawing *d, size_t column, const char *text)
     cells = of->max && cells > of->max ? of->max : cells;
     cells = cells > MOST_CELLS ? MOST_CELLS : cells;
     *w = *w < cells ? cells : *w;
+    *w = of->max && *w > of->max ? of->max : *w; /* it may be less than before */
 }
 
 static void measure_row(struct drawing *d, size_t row)

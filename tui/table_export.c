@@ -153,7 +153,7 @@ static void measure_row(struct export *x, size_t row)
 
     for (size_t i = 0; i < x->s->n_columns && (kind == TUI_ROW || kind == TUI_ROW_HEADS); i++) {
         tui_row_cell(x->s, row, i, &v);
-        widen(x, i, v.text);
+        widen(x, i, tui_cell_text(&v));
     }
 }
 
@@ -193,11 +193,11 @@ static void text_row(struct export *x, size_t row)
     x->rows = 1;
     if (kind == TUI_ROW_SECTION || kind == TUI_ROW_TEXT) {
         tui_row_cell(x->s, row, 0, &v);
-        ds_buf_escape(x->out, v.text, (size_t)-1);
+        ds_buf_escape(x->out, tui_cell_text(&v), (size_t)-1);
     }
     for (size_t i = 0; i < x->s->n_columns && (kind == TUI_ROW || kind == TUI_ROW_HEADS); i++) {
         tui_row_cell(x->s, row, i, &v);
-        put_aligned(x, i, v.text, &held);
+        put_aligned(x, i, tui_cell_text(&v), &held);
     }
     ds_buf_puts(x->out, "\n");
 }
@@ -268,7 +268,7 @@ static void tsv_row(struct export *x, size_t row)
     x->named = names;
     if (x->sections) {
         heading_title(x, &v);
-        ds_buf_escape(x->out, v.text, (size_t)-1);
+        ds_buf_escape(x->out, tui_cell_text(&v), (size_t)-1);
     }
     size_t n = tui_row_kind(x->s, row) == TUI_ROW_TEXT ? 1 : x->s->n_columns;
     for (size_t i = 0; i < n; i++) {
@@ -279,7 +279,7 @@ static void tsv_row(struct export *x, size_t row)
         if (v.numeric)
             put_number(x->out, &v, "");
         else
-            ds_buf_escape(x->out, v.text, (size_t)-1);
+            ds_buf_escape(x->out, tui_cell_text(&v), (size_t)-1);
     }
     ds_buf_puts(x->out, "\n");
 }
@@ -297,7 +297,7 @@ static void json_member(struct export *x, const char *name, const struct tui_val
     else if (v->numeric)
         put_number(x->out, v, "\"");
     else
-        put_json_text(x->out, v->text);
+        put_json_text(x->out, tui_cell_text(v));
 }
 
 static void json_row(struct export *x, size_t row)

@@ -262,9 +262,9 @@ static int cell_fits(const struct tui_term *term, const struct tui_value *v)
         return number && (v->key < term->number || (term->or_equal && v->key == term->number));
     if (number)
         return v->key == term->number || (isnan(v->key) && isnan(term->number)) ||
-               is_word(term, v->text);
-    return term->op == TUI_TERM_IS ? is_word(term, v->text)
-                                   : !term->word[0] || tui_term_find(term, v->text, 0) >= 0;
+               is_word(term, tui_cell_text(v));
+    return term->op == TUI_TERM_IS ? is_word(term, tui_cell_text(v))
+                                   : !term->word[0] || tui_term_find(term, tui_cell_text(v), 0) >= 0;
 }
 
 /* The conditions on single columns, which need one cell each. */
@@ -303,7 +303,7 @@ int tui_terms_fit(const struct tui_terms *terms, const struct tui_source *s, siz
     for (size_t c = 0; c < columns && (open & ~found); c++) {
         tui_row_cell(s, row, c, &v);
         for (size_t i = 0; i < terms->n; i++)
-            if ((open & ~found) >> i & 1 && tui_term_find(&terms->term[i], v.text, 0) >= 0)
+            if ((open & ~found) >> i & 1 && tui_term_find(&terms->term[i], tui_cell_text(&v), 0) >= 0)
                 found |= UINT32_C(1) << i;
     }
     for (size_t i = 0; i < terms->n; i++)
@@ -332,7 +332,7 @@ static void to_column_found(struct tui_table *t, const struct tui_terms *terms)
 
     for (size_t c = t->source.first_cell; t->source.cell_cursor && c < t->source.n_columns; c++) {
         tui_row_cell(&t->source, t->shown[t->cursor], c, &v);
-        if (tui_term_find(&terms->term[0], v.text, 0) < 0)
+        if (tui_term_find(&terms->term[0], tui_cell_text(&v), 0) < 0)
             continue;
         t->column = c;
         return;

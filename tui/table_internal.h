@@ -11,6 +11,8 @@ int tui_row_kind(const struct tui_source *s, size_t row);
 int tui_row_is_heading(const struct tui_source *s, size_t row);
 /* Zeroes *out and asks the source; what comes back is made safe to use (terminated, spans in range). */
 void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct tui_value *out);
+/* All of its text. */
+const char *tui_cell_text(const struct tui_value *v);
 /* The heading row that a row is under, at or above it; TUI_NOWHERE: none. */
 size_t tui_row_section(const struct tui_source *s, size_t row);
 /* The name of a column under a heading row (TUI_NOWHERE: none). */

@@ -7,13 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ds_report_caller;
+
 struct ds_tui_options {
     const char *path, *path_b; /* path_b NULL: one record */
     int follow;
-    const char *program; /* as called, for the commands that `y` shows */
-    const char *extra;   /* arguments that such commands need; "" */
-    int ascii;           /* --ascii; also where the locale is not UTF-8 */
-    int colour;          /* 0: none (NO_COLOR, --color=never) */
+    const char *program;                   /* as called, for the commands that `y` shows */
+    const struct ds_report_caller *caller; /* of such commands (report/report.h); NULL: as there */
+    int ascii;                             /* --ascii; also where the locale is not UTF-8 */
+    int colour;                            /* 0: none (NO_COLOR, --color=never) */
     uint64_t hold;
     /* Script mode: commands and keys of a file, no terminal. */
     const char *script; /* NULL: interactive */

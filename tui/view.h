@@ -19,6 +19,8 @@ enum tui_metric {
 };
 enum tui_number { TUI_NUMBER_DECIMAL = 0, TUI_NUMBER_A, TUI_NUMBER_HEX, TUI_NUMBERS };
 const char *tui_metric_name(int metric); /* "elements", "max ULP", "max abs", "rel rms" */
+const char *tui_metric_word(int metric); /* for `:set metric`: "bits", "ulp", "abs", "rel" */
+const char *tui_number_name(int number); /* "decimal", "%a", "hex" */
 
 /* Where the user is. Shared by all views: going to a site in one is being there in the others. */
 struct tui_place {
@@ -77,7 +79,8 @@ struct tui_view_ops {
     void (*free_own)(struct tui_view *v);
 };
 enum { TUI_VIEWS = 7 };
-extern const struct tui_view_ops *const tui_views[TUI_VIEWS];
+extern const struct tui_view_ops *const tui_views[TUI_VIEWS]; /* views.c */
+extern const struct tui_view_ops tui_view_help;
 extern const struct tui_view_ops tui_view_overview, tui_view_layers, tui_view_site, tui_view_tensor,
     tui_view_tokens, tui_view_runs, tui_view_environment;
 
@@ -87,10 +90,19 @@ void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* "batch 4", "base arm", of an arm: the factor values that are not the base arm's. */
 void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out);
+/* "L00 q_proj", "L03 kv_write/k", "final_norm". */
+void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out);
+/* "0:12" request and position, "0:12#1" when it was computed again. */
+void tui_row_text(const struct ds_row_key *key, struct ds_buf *out);
 /* The letter of a class, a..z then A..Z then 0..9 then '*'; '.' for one that is not recorded. */
 char tui_class_letter(uint32_t class_of);
-/* The mark and role of a label, as the map of layers shows it. */
-char tui_label_mark(int label);
+/* 1: an arm against itself, with one trial: nothing is compared with anything. */
+int tui_alone(const struct tui_whole *w, const struct tui_place *p);
 int tui_label_role(int label);
+/* What a site is marked with, the gravest first: as report/ marks sites, and beside that ',' for healed, and '@' 'O' '^'
+ * 'X' for '#' 'o' '-' 'x' with a jump in size. */
+#define TUI_MARKS "!~@#OoX^x-,.?"
+int tui_mark_role(char mark);
+const char *tui_mark_words(char mark);
 
 #endif

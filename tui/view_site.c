@@ -43,6 +43,16 @@ static int head_lines(const struct tui_context *c)
     return c->lines < 20 ? 2 : c->lines < 30 ? 4 : 9;
 }
 
+/* A table that cannot have its new source has none. */
+static int set_source(struct tui_view *v, const struct tui_source *source, struct ds_error *err)
+{
+    int rc = tui_table_source(&v->table, source, err);
+    if (rc != 0)
+        tui_table_free(&v->table);
+    site_old_free(own(v));
+    return rc;
+}
+
 static int make(struct tui_view *v, const struct tui_context *c, const struct tui_site *s,
                 struct ds_error *err)
 {
@@ -51,11 +61,12 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     o->site = s;
     o->at = *c->place;
     o->ascii = c->ascii;
+    o->alone = tui_alone(c->whole, c->place);
     site_launch_make(o, c);
     if (site_lines_make(o, c->columns, err) != 0)
         return -1;
     site_source(o, &source);
-    return tui_table_source(&v->table, &source, err);
+    return set_source(v, &source, err);
 }
 
 /* An empty table: nothing of another place may stand under the new title. */
@@ -68,7 +79,7 @@ static int empty(struct tui_view *v, const struct tui_context *c, int state)
     o->site = NULL;
     v->seen = 0;
     v->at = *c->place;
-    tui_table_source(&v->table, &none, &err);
+    set_source(v, &none, &err);
     tui_view_heads(v, 0);
     return state;
 }
@@ -237,8 +248,13 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    (void)v;
-    tui_site_command(c, c->place->site, out);
+    const struct site_own *o = own(v);
+    size_t line = tui_table_row(&v->table);
+    if (o && o->site && line < o->n_lines && o->lines[line].part == SITE_LAUNCH &&
+        o->lines[line].index >= o->n_fields && o->lines[line].index - o->n_fields < o->n_commands)
+        ds_buf_puts(out, o->command[o->lines[line].index - o->n_fields].text);
+    else
+        tui_site_command(c, c->place->site, out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
@@ -252,18 +268,23 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
         missing += o->site->labels[o->rows[i]] == DS_LABEL_ABSENT;
         nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
     }
+    if (o->alone) {
+        ds_buf_printf(out, "%zu recorded", o->n_rows);
+        return;
+    }
     ds_buf_printf(out, "%zu same, %zu drift", o->n_rows - o->n_drift - missing, o->n_drift);
     if (nonfinite)
         ds_buf_printf(out, ", %zu non-finite", nonfinite);
     if (missing)
         ds_buf_printf(out, ", %zu not compared", missing);
-    ds_buf_printf(out, ", %s", tui_metric_name(c->place->metric));
 }
 
 static void free_own(struct tui_view *v)
 {
-    if (v->own)
+    if (v->own) {
         site_lines_free(v->own);
+        site_old_free(v->own);
+    }
     free(v->own);
     v->own = NULL;
 }

@@ -26,6 +26,7 @@ enum {
     SITE_OTHERS = 3,              /* the other metrics */
     SITE_BEHIND = SITE_OTHERS + 2 /* and both digests */
 };
+enum { SITE_COMMANDS = 2 };
 enum { SITE_HEAD = UINT32_MAX, SITE_FOLDED = UINT32_MAX - 1 }; /* of site_line.index */
 struct site_line {
     uint32_t part,
@@ -39,7 +40,7 @@ struct site_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what lines and names are made for */
-    int ascii;
+    int ascii, alone;    /* alone: one trial, compared with nothing */
     struct site_line *lines;
     size_t n_lines;
     size_t count[SITE_PARTS]; /* lines that a section has, folded or not */
@@ -52,15 +53,23 @@ struct site_own {
     struct tui_column *columns;
     size_t n_columns, n_arms;
     char (*arm_name)[24];
+    struct tui_column *old_columns; /* the table looks at them until it has the new source */
+    char (*old_names)[24];
     struct ds_report_launch_field
         field[DS_REPORT_LAUNCH_FIELDS]; /* texts of the reference, of this side */
     size_t n_fields;
-    char order[400]; /* the command that measures the tree; "": the op adds nothing up */
+    struct {
+        const char *name;
+        char text[480];
+    } command[SITE_COMMANDS]; /* that tell more of the kernel here than a record can */
+    size_t n_commands;
 };
 
 /* Fills lines, columns and counts from own->site. -1: no memory. */
 int site_lines_make(struct site_own *o, int columns, struct ds_error *err);
 void site_lines_free(struct site_own *o);
+/* Once the table has another source, or none. */
+void site_old_free(struct site_own *o);
 void site_source(struct site_own *o, struct tui_source *out);
 /* The line of a row (number of its key); SIZE_MAX: none. */
 size_t site_line_of(const struct site_own *o, size_t row);
@@ -73,7 +82,7 @@ void site_size_text(double size, int metric, char *out, size_t n);
 
 /* Lines above the table; `most` of them. */
 int site_head_make(struct tui_view *v, const struct site_own *o, int most);
-/* Launch fields and the command that measures the tree. */
+/* Launch fields and commands. */
 void site_launch_make(struct site_own *o, const struct tui_context *c);
 void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                 struct tui_rect r);

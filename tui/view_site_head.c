@@ -146,35 +146,74 @@ static int add_shape(const struct site_own *o, const struct ds_site *s, const st
     return 1;
 }
 
+/* Takes the text over and frees it; one that is too long is no command. */
+static void put_command(struct site_own *o, const char *name, struct ds_buf *b)
+{
+    if (b->data && !b->failed && b->len < sizeof o->command[0].text &&
+        o->n_commands < SITE_COMMANDS) {
+        o->command[o->n_commands].name = name;
+        memcpy(o->command[o->n_commands++].text, b->data, b->len + 1);
+    }
+    ds_buf_free(b);
+}
+
+/* The tree is in no record: what measures it. */
 static void make_order(struct site_own *o, const struct tui_context *c)
 {
     const struct ds_launch *l = o->site->launch, *ref = o->site->ref_launch;
     const struct ds_site *s = &o->h->sites[o->site->site];
     struct ds_buf shape = {0}, b = {0}, name = {0};
-    o->order[0] = '\0';
-    if (l && strcmp(l->op, s->op) == 0 && add_shape(o, s, called_row(o), &shape)) {
-        const char *threads = factor_value(o->h, o->at.arm, "threads");
-        ds_report_command(c->whole->report.caller, "order",
-                          shape.len && strstr(shape.data, "--shape") ? "" : o->h->model_name, &b);
-        ds_buf_printf(&name, "%s/%s", l->op, l->variant);
-        ds_buf_quote(&b, name.data ? name.data : "");
-        ds_buf_add(&b, shape.data ? shape.data : "", shape.len);
-        if (strcmp(s->op, "attention") != 0 && l->rows > 0) {
-            ds_buf_printf(&b, " --rows %d", l->rows);
-            if (ref && ref->rows > 0 && ref->rows != l->rows &&
-                strcmp(ref->variant, l->variant) == 0)
-                ds_buf_printf(&b, ",%d", ref->rows);
-        }
-        if (threads && strcmp(threads, "1") != 0) {
-            ds_buf_puts(&b, " --threads ");
-            ds_buf_quote(&b, threads);
-        }
-        if (b.data && !b.failed && b.len < sizeof o->order)
-            memcpy(o->order, b.data, b.len + 1);
+    if (!l || strcmp(l->op, s->op) != 0 || !add_shape(o, s, called_row(o), &shape))
+        return;
+    const char *threads = factor_value(o->h, o->at.arm, "threads");
+    int given = shape.data && strstr(shape.data, "--shape");
+    ds_report_command(c->whole->report.caller, "order", given ? "" : o->h->model_name, &b);
+    ds_buf_printf(&name, "%s/%s", l->op, l->variant);
+    ds_buf_quote(&b, name.data ? name.data : "");
+    ds_buf_add(&b, shape.data ? shape.data : "", shape.len);
+    if (strcmp(s->op, "attention") != 0 && l->rows > 0) {
+        ds_buf_printf(&b, " --rows %d", l->rows);
+        if (ref && ref->rows > 0 && ref->rows != l->rows && strcmp(ref->variant, l->variant) == 0)
+            ds_buf_printf(&b, ",%d", ref->rows);
     }
+    if (threads && strcmp(threads, "1") != 0) {
+        ds_buf_puts(&b, " --threads ");
+        ds_buf_quote(&b, threads);
+    }
+    put_command(o, "its tree", &b);
     ds_buf_free(&shape);
     ds_buf_free(&name);
-    ds_buf_free(&b);
+}
+
+/* `explain` holds an arm against the reference that one of its factors gives it. */
+static int is_reference(const struct ds_header *h, uint32_t arm, uint32_t ref)
+{
+    for (uint32_t f = 0; f < h->n_factors; f++)
+        if (ds_arm_reference(h, arm, f) == (int64_t)ref)
+            return 1;
+    return 0;
+}
+
+/* It launches the kernels again, with the rows that they read. */
+static void make_explain(struct site_own *o, const struct tui_context *c)
+{
+    const struct ds_report *r = &c->whole->report;
+    const struct ds_finding *f = &o->site->profile->at;
+    struct ds_buf b = {0};
+    int dumped = 0;
+    for (size_t i = 0; i < o->site->n_rows && !dumped; i++)
+        dumped = o->site->labels[i] >= DS_LABEL_ORIGIN && o->site->facts[i].dumped &&
+                 o->site->facts[i].ref_dumped;
+    if (!f->found || !dumped || !r->path || r->path_b || !r->caller ||
+        !r->caller->explains(o->h->sites[o->site->site].op) ||
+        !is_reference(o->h, o->at.arm, o->at.ref))
+        return;
+    ds_report_command(r->caller, "explain", o->h->model_name, &b);
+    ds_buf_quote(&b, r->path);
+    ds_buf_puts(&b, " ");
+    add_site(o->h, o->site->site, &b);
+    ds_buf_printf(&b, " --arm %" PRIu32, o->at.arm);
+    put_command(o, "why", &b);
 }
 
 void site_launch_make(struct site_own *o, const struct tui_context *c)
@@ -183,6 +222,8 @@ void site_launch_make(struct site_own *o, const struct tui_context *c)
     o->n_fields = s->launch || s->ref_launch
                       ? ds_report_launch_fields(s->ref_launch, s->launch, o->field)
                       : 0;
+    o->n_commands = 0;
+    make_explain(o, c);
     make_order(o, c);
 }
 
@@ -220,8 +261,9 @@ static void add_healed(const struct site_own *o, struct ds_buf *out)
     if (!o->pair || !o->pair->healed || o->site->site >= o->pair->n_sites)
         return;
     const struct tui_site_sum *s = &o->pair->sites[o->site->site];
-    if (s->healed_label == DS_LABEL_ABSENT)
-        return;
+    if (s->healed_label == DS_LABEL_ABSENT || o->site->profile->at.label == DS_LABEL_ORIGIN ||
+        (!o->site->profile->at.found && s->healed_label == DS_LABEL_SAME))
+        return; /* that says no more */
     ds_buf_printf(out, "on equal inputs: %s", ds_label_name(s->healed_label));
     if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
         ds_buf_printf(out, ", adds up to %" PRIu64 " ULP, relative rms %.3g", s->added_max_ulp,
@@ -239,13 +281,17 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
     }
     if (o->n_rows == 0)
         ds_buf_puts(out, "no arm has a row of this site");
+    else if (o->alone)
+        ds_buf_printf(out, "%zu rows recorded; one trial of this arm, nothing to compare it with",
+                      o->n_rows);
     else if (by[DS_LABEL_SAME] + by[DS_LABEL_HEALED] == 0)
         ds_buf_puts(out, both ? "no row is compared: other tokens were fed before them"
                               : "no row is recorded on both sides: nothing to compare");
     else
-        ds_buf_printf(out, "no row differs: %zu same, %zu healed (an input differs)",
-                      by[DS_LABEL_SAME], by[DS_LABEL_HEALED]);
-    if (by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
+        ds_buf_printf(out, "no row differs: %zu same", by[DS_LABEL_SAME]);
+    if (by[DS_LABEL_HEALED] && !o->alone)
+        ds_buf_printf(out, ", %zu healed: an input differs", by[DS_LABEL_HEALED]);
+    if (!o->alone && by[DS_LABEL_ABSENT] && by[DS_LABEL_SAME] + by[DS_LABEL_HEALED])
         ds_buf_printf(out, ", %zu not compared", by[DS_LABEL_ABSENT]);
     ds_buf_puts(out, "\n");
 }

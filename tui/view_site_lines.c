@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BAR = 10, WIDE_NAMES = 16, JUMP = 8 };
+enum { BAR = 10, WIDE_NAMES = 20, JUMP = 8 };
 
 static const char *const metric_names[TUI_METRICS] = {"elements", "ULP", "abs", "rel"};
 static const char *const part_names[SITE_PARTS] = {"row",  "launch",  "input",
@@ -64,13 +64,26 @@ static int metric_at(const struct site_own *o, size_t other)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
+void site_old_free(struct site_own *o)
+{
+    free(o->old_columns);
+    free(o->old_names);
+    o->old_columns = NULL;
+    o->old_names = NULL;
+}
+
 void site_lines_free(struct site_own *o)
 {
     free(o->lines);
     free(o->rows);
     free(o->jump);
-    free(o->columns);
-    free(o->arm_name);
+    if (o->old_columns) { /* the table does not know those yet that come after */
+        free(o->columns);
+        free(o->arm_name);
+    } else {
+        o->old_columns = o->columns;
+        o->old_names = o->arm_name;
+    }
     o->lines = NULL;
     o->rows = NULL;
     o->jump = NULL;
@@ -139,7 +152,7 @@ static size_t profile_parts(const struct tui_site *s, uint32_t part,
 static void count_lines(struct site_own *o)
 {
     o->count[SITE_ROWS] = o->n_rows;
-    o->count[SITE_LAUNCH] = o->n_fields ? o->n_fields + (o->order[0] != '\0') : 0;
+    o->count[SITE_LAUNCH] = o->n_fields ? o->n_fields + o->n_commands : 0;
     o->count[SITE_INPUTS] = o->site->n_inputs;
     for (uint32_t part = SITE_HEADS; part < SITE_PARTS; part++) {
         const struct ds_profile_part *p;
@@ -301,7 +314,7 @@ static void row_size(const struct site_own *o, size_t row, int metric, struct tu
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     int label = o->site->labels[row];
-    if (label == DS_LABEL_ABSENT) {
+    if (label == DS_LABEL_ABSENT || o->alone) {
         put_nothing(v);
         put_text(v, TUI_MISSING, ".");
     } else if (!drifts(label)) {
@@ -323,7 +336,9 @@ static void row_label(const struct site_own *o, size_t row, struct tui_value *v)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     int label = o->site->labels[row];
-    if (label != DS_LABEL_ABSENT) {
+    if (o->alone && f->has) {
+        put_text(v, TUI_PLAIN, "recorded");
+    } else if (label != DS_LABEL_ABSENT) {
         put_text(v, tui_label_role(label), ds_label_name(label));
     } else if (f->has && f->ref_has) {
         put_text(v, TUI_MISSING, "not compared");
@@ -426,8 +441,9 @@ static void input_cell(const struct site_own *o, uint32_t index, size_t column, 
 static void launch_text(const struct site_own *o, uint32_t index, struct tui_value *v)
 {
     if (index >= o->n_fields) {
-        snprintf(v->text, sizeof v->text, "tree         not in a record; measured by %.400s",
-                 o->order);
+        size_t k = index - o->n_fields;
+        if (k < o->n_commands)
+            snprintf(v->text, sizeof v->text, "%-12s %s", o->command[k].name, o->command[k].text);
         v->role = TUI_DIM;
         return;
     }

@@ -63,8 +63,11 @@ static void draw_sizes(struct page *p, const struct site_own *o, size_t row)
     const struct ds_drift *d = &f->drift;
     char text[4][32];
     int label = o->site->labels[row];
+    if (o->alone)
+        return;
     line(p, tui_label_role(label), "%s", ds_label_name(label));
-    if (o->pair && o->pair->healed && o->site->site < o->pair->n_sites && row < o->pair->n_rows &&
+    if (label != DS_LABEL_ORIGIN && o->pair && o->pair->healed &&
+        o->site->site < o->pair->n_sites && row < o->pair->n_rows &&
         o->pair->healed[o->site->site * o->pair->n_rows + row] != DS_LABEL_ABSENT)
         line(p, TUI_PLAIN, "on equal inputs: %s",
              ds_label_name(o->pair->healed[o->site->site * o->pair->n_rows + row]));

@@ -102,8 +102,9 @@ static void tell_missing(const struct tensor_own *o, const struct tui_place *p, 
     else
         snprintf(why, 256,
                  "request %d, position %d: its values are on neither side; run with --dump all "
-                 "--dump-rows N keeps N rows of a site (%s%.20s)",
-                 k->request, k->position, rows ? "here: " : "none here", rows ? rows : "");
+                 "--dump-rows N keeps N rows of a site%s%.20s%s",
+                 k->request, k->position, rows ? " (here: " : "", rows ? rows : "",
+                 rows ? ")" : "");
 }
 
 static int nothing(struct tui_view *v, const struct tui_context *c, int state)
@@ -126,15 +127,13 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
 {
     const struct tensor_own *o = own(v);
     const struct tui_row_fact *f = fact(o, c->place);
-    const struct ds_row_key *k = &o->site->keys[c->place->row];
     int label = o->site->labels[c->place->row];
     char abs[32];
     tui_size_text(o->max_abs, abs, sizeof abs);
     if (tui_view_heads(v, 1) != 0)
         return -1;
     struct ds_buf b = {0};
-    ds_buf_printf(&b, "request %d, position %d, %s row: %s; ", k->request, k->position,
-                  ds_row_kind_name(f->row.kind), ds_label_name(label));
+    ds_buf_printf(&b, "%s, %s row: ", ds_label_name(label), ds_row_kind_name(f->row.kind));
     if (o->dtype[0] < 0 || o->dtype[1] < 0)
         ds_buf_printf(&b, "the values of %s are not dumped (run --dump all has both sides)",
                       tui_side_name(o->whole, o->dtype[0] < 0 ? 0 : 1));
@@ -208,7 +207,7 @@ static void want(const struct tui_view *v, const struct tui_context *c, struct t
                              .panel_lines = c->lines >= 40   ? 18
                                             : c->lines >= 22 ? 6
                                                              : 0,
-                             .table_columns = 78};
+                             .table_columns = 92};
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -240,11 +239,27 @@ static int step_row(const struct tui_view *v, const struct tui_context *c, int s
     return ds_fail(err, "no row %s this one has values here", step < 0 ? "before" : "after");
 }
 
+/* The element that differs most; where several do alike, the next of them, and after the last the first again. */
+static int go_largest(struct tui_view *v, const struct tui_context *c, int step,
+                      struct ds_error *err)
+{
+    if (!own(v) || !own(v)->differ)
+        return ds_fail(err, "no element differs");
+    if (tui_table_jump(&v->table, TUI_IS_JUMP, step) != 0 &&
+        tui_table_jump(&v->table, TUI_IS_JUMP, 0) != 0)
+        return ds_fail(err, "the filter hides the element that differs most");
+    moved(v, c);
+    return 1;
+}
+
 static int request(struct tui_view *v, const struct tui_context *c, int r, int *next,
                    struct ds_error *err)
 {
     (void)next;
     switch (r) {
+    case TUI_NEXT_JUMP:
+    case TUI_PREVIOUS_JUMP:
+        return go_largest(v, c, r == TUI_NEXT_JUMP ? 1 : -1, err);
     case TUI_NEXT_ROW:
         return step_row(v, c, 1, err);
     case TUI_PREVIOUS_ROW:
@@ -273,18 +288,12 @@ static void command(const struct tui_view *v, const struct tui_context *c, struc
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
     const struct tensor_own *o = own(v);
-    static const char *const numbers[TUI_NUMBERS] = {"decimal", "%a", "hex"};
-    size_t nonfinite = 0;
-    if (!o || !tensor_elements(o))
+    (void)c;
+    if (!o || !o->comparable || !tensor_elements(o))
         return;
-    if (o->comparable)
-        ds_buf_printf(out, "%zu same, %zu differ, ", o->bins[TENSOR_EQUAL], o->differ);
-    nonfinite = o->bins[TENSOR_NAN];
-    if (nonfinite)
-        ds_buf_printf(out, "%zu with NaN, ", nonfinite);
-    ds_buf_puts(
-        out,
-        numbers[c->place->number >= 0 && c->place->number < TUI_NUMBERS ? c->place->number : 0]);
+    ds_buf_printf(out, "%zu same, %zu differ", o->bins[TENSOR_EQUAL], o->differ);
+    if (o->bins[TENSOR_NAN])
+        ds_buf_printf(out, ", %zu with NaN", o->bins[TENSOR_NAN]);
 }
 
 static void free_own(struct tui_view *v)

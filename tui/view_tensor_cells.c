@@ -46,7 +46,8 @@ double tensor_difference(const struct tensor_own *o, size_t i, int relative)
     if (!tensor_bits(o, TENSOR_MINE, i, &mine) || !tensor_bits(o, TENSOR_REF, i, &ref))
         return (double)NAN;
     double x = tui_value_number(o->dtype[1], mine), y = tui_value_number(o->dtype[0], ref);
-    return relative ? (x - y) / fabs(y) : x - y;
+    double d = x == y ? 0 : x - y; /* no sign where there is no difference */
+    return relative ? d / fabs(y) : d;
 }
 
 /* Of an element that differs, in the metric of the place: what `w` takes for large. NaN on one side is more than

@@ -9,7 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HIGH = 14 /* lines from which the histogram has a line a bin */, LABEL = 12, COUNT = 9 };
+enum {
+    HIGH = 14 /* lines from which the histogram has a line a bin */,
+    LABEL = 12,
+    COUNT = 9,
+    NAME = 5
+};
 
 struct page {
     struct tui_canvas *canvas;
@@ -19,36 +24,61 @@ struct page {
 
 /* ---- one element ----------------------------------------------------------------------------- */
 
-/* The sides' bits under each other, those that differ marked below without a colour. */
+static const char *short_name(const struct tensor_own *o, int side)
+{
+    static const char *const names[2][2] = {{"ref", "this"}, {"A", "B"}};
+    return names[o->whole->diff != NULL][side];
+}
+
+static void draw_digits(struct page *p, const struct tensor_own *o, int side,
+                        const char text[2][48])
+{
+    int y = p->r.y + p->y++, x = p->r.x + NAME;
+    tui_put(p->canvas, y, p->r.x, NAME - 1, TUI_DIM, 0, short_name(o, side));
+    if (!text[side][0])
+        tui_put(p->canvas, y, x, p->r.w - NAME, TUI_MISSING, 0, "not dumped");
+    for (size_t k = 0; text[side][k] && (int)k < p->r.w - NAME; k++) {
+        char one[2] = {text[side][k], '\0'};
+        int differs = o->comparable && text[!side][0] && text[0][k] != text[1][k];
+        tui_put(p->canvas, y, x + (int)k, 1, differs ? TUI_DIFFERS : TUI_PLAIN,
+                differs ? TUI_BOLD : 0, one);
+    }
+}
+
+/* The sides' bits under each other; those that differ are marked below, for eyes without colours. */
 static void draw_bits(struct page *p, const struct tensor_own *o, size_t i)
 {
     char text[2][48] = {"", ""};
-    uint32_t bits[2] = {0};
-    int have[2];
+    uint32_t bits;
     for (int side = 0; side < 2; side++)
-        if ((have[side] = tensor_bits(o, side, i, &bits[side])))
-            tui_value_binary(o->dtype[side], bits[side], text[side]);
-    for (int side = 0; side < 2 && p->y < p->r.h; side++) {
-        int y = p->r.y + p->y++, x = p->r.x + 2;
-        tui_put(p->canvas, y, p->r.x, 2, TUI_DIM, 0,
-                side ? (o->whole->diff ? "B" : "t") : (o->whole->diff ? "A" : "r"));
-        if (!have[side]) {
-            tui_put(p->canvas, y, x, p->r.w - 2, TUI_MISSING, 0, "not dumped");
+        if (tensor_bits(o, side, i, &bits))
+            tui_value_binary(o->dtype[side], bits, text[side]);
+    for (int side = 0; side < 2 && p->y < p->r.h; side++)
+        draw_digits(p, o, side, (const char(*)[48])text);
+    if (!o->comparable || p->y >= p->r.h || !text[0][0] || !text[1][0] ||
+        strcmp(text[0], text[1]) == 0)
+        return;
+    for (size_t k = 0; text[0][k] && (int)k < p->r.w - NAME; k++)
+        if (text[0][k] != text[1][k])
+            tui_put(p->canvas, p->r.y + p->y, p->r.x + NAME + (int)k, 1, TUI_DIFFERS, 0, "^");
+    p->y++;
+}
+
+/* The number formats that the table does not show. */
+static void draw_formats(struct page *p, const struct tensor_own *o, size_t i)
+{
+    for (int number = 0; number < TUI_NUMBERS && p->y < p->r.h; number++) {
+        if (number == o->at.number)
             continue;
-        }
-        for (size_t k = 0; text[side][k] && (int)k < p->r.w - 2; k++) {
-            char one[2] = {text[side][k], '\0'};
-            int differs = o->comparable && text[0][k] != text[1][k];
-            tui_put(p->canvas, y, x + (int)k, 1, differs ? TUI_DIFFERS : TUI_PLAIN,
-                    differs ? TUI_BOLD : 0, one);
+        int y = p->r.y + p->y++, x = p->r.x + NAME, wide = (p->r.w - NAME) / 2;
+        for (int side = 0; side < 2; side++, x += wide) {
+            char text[TUI_VALUE_TEXT] = ".";
+            uint32_t bits;
+            if (tensor_bits(o, side, i, &bits))
+                tui_value_text(o->dtype[side], bits, number, text);
+            tui_put(p->canvas, y, x, wide - 1, TUI_DIM, 0, text);
         }
     }
-    if (!o->comparable || !have[0] || !have[1] || p->y >= p->r.h || bits[0] == bits[1])
-        return;
-    for (size_t k = 0; text[0][k] && (int)k < p->r.w - 2; k++)
-        if (text[0][k] != text[1][k])
-            tui_put(p->canvas, p->r.y + p->y, p->r.x + 2 + (int)k, 1, TUI_DIFFERS, 0, "^");
-    p->y++;
 }
 
 static void draw_element(struct page *p, const struct tensor_own *o, size_t i)
@@ -57,11 +87,13 @@ static void draw_element(struct page *p, const struct tensor_own *o, size_t i)
         return;
     int y = p->r.y + p->y++;
     if (o->heads)
-        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0,
-                 "element %zu (head %zu, channel %zu), bits", i, i / o->head_dim, i % o->head_dim);
+        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0, "element %zu (head %zu, channel %zu)",
+                 i, i / o->head_dim, i % o->head_dim);
     else
-        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0, "element %zu, bits", i);
+        tui_putf(p->canvas, y, p->r.x, p->r.w, TUI_HEAD, 0, "element %zu", i);
     draw_bits(p, o, i);
+    if (p->r.h >= HIGH)
+        draw_formats(p, o, i);
 }
 
 /* ---- the histogram --------------------------------------------------------------------------- */
@@ -83,11 +115,21 @@ static void bin_name(const struct tensor_own *o, int bin, char *out, size_t n)
         snprintf(out, n, "2^%d-", k);
 }
 
-/* Bins that are shown: the first ones, up to the largest that has an element, and NaN where there is one. */
+enum { BIN_HIDDEN = 0, BIN_SHOWN, BIN_GAP };
+
+/* Bins up to the largest that has an element are shown, but of more than two empty ones in a row one line tells. */
 static int shown(const struct tensor_own *o, int bin, int last)
 {
-    return bin == TENSOR_NAN ? o->bins[bin] > 0
-                             : bin <= last && (bin != TENSOR_ZERO || o->bins[bin] > 0);
+    if (o->bins[bin] || bin == TENSOR_EQUAL)
+        return BIN_SHOWN;
+    if (bin < TENSOR_ONE || bin > last)
+        return BIN_HIDDEN;
+    int before = 0, after = 0; /* empty ones */
+    while (bin - before - 1 >= TENSOR_ONE && !o->bins[bin - before - 1])
+        before++;
+    while (bin + after + 1 < last && !o->bins[bin + after + 1])
+        after++;
+    return before + after < 2 ? BIN_SHOWN : before == 0 ? BIN_GAP : BIN_HIDDEN;
 }
 
 static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t most, int here)
@@ -107,13 +149,13 @@ static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t
             bin == TENSOR_NAN ? TUI_NONFINITE : TUI_DIFFERS, 0, bar);
 }
 
-/* In a few lines: "= 12  1: 20  [2-3: 15]  4-7: 1". */
-static void draw_short(struct page *p, const struct tensor_own *o, int last, int here)
+/* In a few lines, without empty bins: "=: 12  1: 20  [2-3: 15]  512-1023: 1". */
+static void draw_short(struct page *p, const struct tensor_own *o, int here)
 {
     int x = p->r.x;
     for (int bin = 0; bin < TENSOR_BINS && p->y < p->r.h; bin++) {
         char name[24], text[64];
-        if (!shown(o, bin, last))
+        if (o->bins[bin] == 0)
             continue;
         bin_name(o, bin, name, sizeof name);
         snprintf(text, sizeof text, bin == here ? "[%s: %zu]" : "%s: %zu", name, o->bins[bin]);
@@ -142,15 +184,17 @@ static void draw_histogram(struct page *p, const struct tensor_own *o, size_t i)
             last = bin > last ? bin : last;
     }
     for (int bin = 0; bin < TENSOR_BINS; bin++)
-        lines += shown(o, bin, last);
+        lines += shown(o, bin, last) != BIN_HIDDEN;
     tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "elements by %s",
              o->dtype[0] == DS_I32 ? "distance" : "ULP");
     if (p->r.h - p->y < lines || p->r.h < HIGH) {
-        draw_short(p, o, last, here);
+        draw_short(p, o, here);
         return;
     }
     for (int bin = 0; bin < TENSOR_BINS; bin++)
-        if (shown(o, bin, last))
+        if (shown(o, bin, last) == BIN_GAP)
+            tui_put_right(p->canvas, p->r.y + p->y++, p->r.x + 1, LABEL, TUI_DIM, 0, "...");
+        else if (shown(o, bin, last) == BIN_SHOWN)
             draw_bin(p, o, bin, most, bin == here);
 }
 

@@ -41,6 +41,7 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     o->n = n;
     o->at = *c->place;
     o->ascii = c->ascii;
+    o->alone = tui_alone(c->whole, c->place);
     o->requests = 0;
     o->same = o->differ = 0;
     int parted = 0; /* the request at hand has */
@@ -134,7 +135,10 @@ static void follow_row(struct tui_view *v, const struct tui_context *c)
 {
     const struct tokens_own *o = own(v);
     const struct tui_site *l = logits(v, c);
-    if (!l || c->place->row >= l->n_rows)
+    if (!l)
+        return;
+    own(v)->follow = 0;
+    if (c->place->row >= l->n_rows)
         return;
     for (size_t i = 0; i < o->n; i++) {
         const struct ds_step *x = tokens_side(&o->steps->steps[i]);
@@ -192,7 +196,8 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         snprintf(why, 256, "%.255s", err.msg[0] ? err.msg : "out of memory");
         return nothing(v, c, TUI_EMPTY);
     }
-    if (came)
+    o->follow |= came;
+    if (o->follow)
         follow_row(v, c);
     v->seen = c->whole->generation;
     v->at = *p;
@@ -250,6 +255,10 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
     (void)c;
     if (!o || !o->n)
         return;
+    if (o->alone) {
+        ds_buf_printf(out, "%zu tokens", o->n);
+        return;
+    }
     ds_buf_printf(out, "%zu of %zu tokens equal", o->same, o->same + o->differ);
     if (o->n > o->same + o->differ)
         ds_buf_printf(out, ", %zu on one side only", o->n - o->same - o->differ);

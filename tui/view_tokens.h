@@ -12,7 +12,9 @@ struct tokens_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what the rest is made for */
-    int ascii, requests; /* requests: steps of more than one */
+    int ascii, alone;    /* alone: one trial, compared with nothing */
+    int requests;        /* steps of more than one */
+    int follow;          /* the cursor has yet to go to the step of the place's row */
     uint8_t *first;      /* [n] 1: the first step of its request with another token */
     size_t n;            /* lines */
     size_t same, differ;

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP = 0, REF, IS, MINE, MARGIN, DRIFT, ROOM, BAR, TIES, FORCED, LABEL, NOTE };
-enum { BAR_CELLS = 8 };
+enum { STEP = 0, REF, IS, MINE, MARGIN, DRIFT, ROOM, BAR, NOTE, TIES, FORCED, LABEL };
+enum { BAR_CELLS = 6 };
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
@@ -111,21 +111,21 @@ static void room_cell(const struct tui_step *s, struct tui_value *v)
     if (other_token(s))
         put(v, TUI_ORIGIN, "flipped");
     else if (isinf(room))
-        put(v, TUI_SAME, "=");
+        put(v, TUI_SAME, s->sized ? "0 drift" : "=");
     else if (room <= 1)
         put(v, TUI_JUMP, "within");
     else
         snprintf(v->text, sizeof v->text, "%.3gx", room);
 }
 
-/* Full at a flip, a cell less for every half decade of room. */
+/* Full at a flip, a cell less for every decade of room. */
 static void bar_cell(const struct tokens_own *o, const struct tui_step *s, struct tui_value *v)
 {
     double room = tokens_room(s);
     v->null = 1;
     if (isnan(room) || isinf(room))
         return;
-    double part = room <= 1 ? BAR_CELLS : BAR_CELLS - 2 * log10(room);
+    double part = room <= 1 ? BAR_CELLS : BAR_CELLS - log10(room);
     tui_bar_text(part > 0 ? part : 0, BAR_CELLS, BAR_CELLS, o->ascii, v->text, sizeof v->text);
     v->role = room <= 1 ? TUI_ORIGIN : TUI_PLAIN;
 }
@@ -182,6 +182,10 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         return;
     const struct tui_step *s = &o->steps->steps[i];
     const struct ds_step *x = tokens_side(s);
+    if (o->alone && (column == IS || column == DRIFT || column == ROOM || column == BAR)) {
+        missing(v);
+        return;
+    }
     switch (column) {
     case STEP:
         if (o->requests)
@@ -215,11 +219,12 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
     case FORCED:
         forced_cell(s, v);
         break;
-    case LABEL:
-        put(v, tui_label_role(s->label), ds_label_name(s->label));
+    case NOTE:
+        note_cell(o, i, v);
         break;
     default:
-        note_cell(o, i, v);
+        put(v, o->alone ? TUI_PLAIN : tui_label_role(s->label),
+            o->alone ? "recorded" : ds_label_name(s->label));
     }
 }
 
@@ -341,5 +346,6 @@ void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     tui_put_right(canvas, y++, r.x + 6 + 2 * wide, r.w - 6 - 2 * wide, TUI_HEAD, 0, "difference");
     for (int k = 0; k < DS_TOP && y < r.y + r.h; k++)
         draw_rank(canvas, y++, r, s, k);
-    draw_words(canvas, y, r, s);
+    if (!o->alone)
+        draw_words(canvas, y, r, s);
 }

@@ -17,11 +17,15 @@ enum { DS_SIDE_A = 0, DS_SIDE_B, DS_SIDES };
 /* What a kernel reads for one row, beside what all rows share. Borrowed. */
 struct ds_explain_input {
     const float *in[2]; /* x; or gate and up, a and b, q; combine: x and weights */
-    int32_t number;     /* rope: position in the table; embed: token id */
+    int32_t number;     /* rope: position in the table; embed: token id; process: position */
     const float *k,
         *v;           /* attention: visible slots kv_first .. slot, [slots][kv_heads * head_dim] */
     int32_t slot;     /* attention: of the row, pads counted */
     int32_t kv_first; /* attention: its pads */
+    /* process: the tokens of the row's request up to the row itself; 1: the row was not computed in
+     * this call but is in the cache of prefixes */
+    const int32_t *tokens;
+    int32_t n_tokens, request, step, cached;
 };
 
 /* Where the row stood in one side's call. */
@@ -53,11 +57,14 @@ struct ds_explain {
     struct ds_explain_side side[DS_SIDES];
     struct ds_explain_row *rows;
     size_t n_rows;
-    int others; /* 1: the other rows of a call hold something else, four times as large */
+    int weights; /* router: the outputs are the weights of its choices, not their ids */
+    int others;  /* 1: the other rows of a call hold something else, four times as large */
 };
 
 /* Whether a row of this op can be brought into a call again. */
 int ds_explain_knows(int op);
+/* Whether its outputs are choices: ids (as bits), not values. */
+int ds_explain_chooses(int op);
 /* Elements of input i of a row (0: the op has no such input), and of the output. */
 int64_t ds_explain_width_in(int op, const union ds_any_args *shared, int i);
 int64_t ds_explain_width(int op, const union ds_any_args *shared);
@@ -80,6 +87,7 @@ struct ds_explain_match {
     uint64_t same[DS_SIDES];       /* of all elements: those with A's bits, with B's bits */
     uint64_t drift_same[DS_SIDES]; /* of the drifting ones */
 };
+/* y NULL: only counts the elements. */
 void ds_explain_match(const struct ds_explain *e, const float *y, struct ds_explain_match *out);
 
 /* ---- in which order a side added (explain_order.c) ------------------------------------------- */
@@ -226,6 +234,27 @@ struct ds_explain_verdict {
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
                       const struct ds_explain_noise *noise, struct ds_explain_verdict *out);
+/* ---- choices (explain_choice.c; pure) --------------------------------------------------------- */
+
+enum { DS_CHOICE_RULES = 12 };
+struct ds_explain_choice {
+    uint64_t rows, differing, tied; /* rows whose choices differ; tied: the first ids exchanged
+                                        there have equal logits on A's side */
+    uint64_t given[DS_SIDES]
+                  [DS_CHOICE_RULES]; /* rows whose ids a rule gives, from that side's logits */
+    int rule[DS_SIDES];              /* the simplest rule that gives all rows; -1: none */
+    size_t row;                      /* the first row that differs: A chose a where B chose b */
+    int32_t a, b;
+    double margin; /* of their logits, A's side */
+};
+/* Of ops that choose (ds_explain_chooses). */
+int ds_explain_choose(const struct ds_explain *e, struct ds_explain_choice *out,
+                      struct ds_error *err);
+/* "the 2 largest of the logits rounded to bf16" */
+void ds_explain_rule_text(int rule, int64_t n, char *text, size_t size);
+void ds_explain_judge_choice(const struct ds_explain *e, const struct ds_explain_choice *c,
+                             int inputs_equal, struct ds_explain_verdict *out);
+
 /* With other rows beside them, `moved` elements of a side came out otherwise: what replaces a claim
  * that was made of the rows alone, unless the measured orders gave both sides. */
 void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,

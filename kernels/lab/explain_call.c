@@ -1,8 +1,7 @@
 /* explain_call.c: given rows in a call again: as many rows as it had, each given one in its place.
- * Owns how a row of each op is laid out; judges nothing. What stands in the other rows is the given
- * one with its elements turned, so of its size: the bits of a row depend on its neighbours' number
- * only, not on what they hold (`check` tests that: "neighbours"). */
-#include "kernels/lab/explain.h"
+ * Owns the sizes of each op, the launch, and what is compared with it; judges nothing. explain_bind.c and
+ * explain_sequences.c lay out the arguments. */
+#include "kernels/lab/explain_call.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -28,10 +27,17 @@ int ds_explain_knows(int op)
     case DS_OP_ADD:
     case DS_OP_COMBINE:
     case DS_OP_ALLREDUCE:
+    case DS_OP_TRANSFER:
+    case DS_OP_PROCESS:
         return 1;
     default:
-        return 0;
+        return ds_explain_chooses(op);
     }
+}
+
+int ds_explain_chooses(int op)
+{
+    return op == DS_OP_ROUTER || op == DS_OP_SAMPLE;
 }
 
 int64_t ds_explain_width_in(int op, const union ds_any_args *s, int i)
@@ -57,6 +63,14 @@ int64_t ds_explain_width_in(int op, const union ds_any_args *s, int i)
         return i == 0 ? s->combine.top_k * s->combine.width : s->combine.top_k;
     case DS_OP_ALLREDUCE:
         return i == 0 ? s->allreduce.ranks * s->allreduce.width : 0;
+    case DS_OP_TRANSFER:
+        return i == 0 ? s->transfer.width : 0;
+    case DS_OP_PROCESS:
+        return i == 0 ? s->process.vocab : 0;
+    case DS_OP_ROUTER:
+        return i == 0 ? s->router.experts : 0;
+    case DS_OP_SAMPLE:
+        return i == 0 ? s->sample.vocab : 0;
     default:
         return 0;
     }
@@ -73,29 +87,18 @@ int64_t ds_explain_width(int op, const union ds_any_args *s)
         return s->combine.width;
     case DS_OP_ALLREDUCE:
         return s->allreduce.width;
+    case DS_OP_ROUTER:
+        return s->router.top_k;
+    case DS_OP_SAMPLE:
+        return 1;
+    case DS_OP_CUSTOM: /* only its outputs are given */
+        return s->custom.tensor[0].cols;
     default:
         return ds_explain_width_in(op, s, 0);
     }
 }
 
-/* ---- one call -------------------------------------------------------------------------------- */
-
-struct call {
-    const struct ds_explain *e;
-    int side;
-    const struct ds_kernel *kernel;
-    const struct ds_explain_row *first; /* of this call */
-    int64_t rows, in_width[2], width;
-    float *in[2], *y, *k, *v;
-    int32_t *numbers;
-    const float **ranks;
-    struct ds_sequence *sequences;
-    int32_t *pages;
-    void *prepared, *scratch;
-    union ds_any_args args;
-};
-
-static void call_free(struct call *c)
+static void call_free(struct ds_explain_call *c)
 {
     for (int i = 0; i < 2; i++)
         free(c->in[i]);
@@ -103,306 +106,15 @@ static void call_free(struct call *c)
     free(c->k);
     free(c->v);
     free(c->numbers);
+    free(c->ids);
+    free(c->facts);
+    free(c->weights);
+    free((void *)c->tokens);
     free((void *)c->ranks);
     free(c->sequences);
     free(c->pages);
     free(c->prepared);
     free(c->scratch);
-}
-
-static int in_call(const struct call *c, const struct ds_explain_row *r)
-{
-    return r->at[c->side].call == c->first->at[c->side].call;
-}
-
-/* Row `to` of n elements: those of `from`, turned by the row's number. */
-static void turned(float *to, const float *from, int64_t n, int64_t row)
-{
-    int64_t by = n > 1 ? (row * 7 + 1) % n : 0;
-    memcpy(to, from + by, (size_t)(n - by) * sizeof *to);
-    memcpy(to + (n - by), from, (size_t)by * sizeof *to);
-}
-
-/* Rope: positions that a call would have, one after the other from the first of the row's own
- * sequence on. */
-static int32_t other_number(const struct call *c, const struct ds_explain_input *model, int64_t row)
-{
-    const struct ds_explain_at *at = &c->first->at[c->side];
-    if (c->e->op != DS_OP_ROPE || at->q_len < 1)
-        return model->number;
-    const int64_t first = model->number - (at->row - at->q_first),
-                  number = first + (row + at->q_len - at->q_first % at->q_len) % at->q_len;
-    return number < 0 || number >= c->e->shared.rope.table_positions ? model->number
-                                                                     : (int32_t)number;
-}
-
-static int fill_inputs(struct call *c, struct ds_error *err)
-{
-    const struct ds_explain *e = c->e;
-    const struct ds_explain_input *model = &c->first->input[c->side];
-    c->numbers = ds_calloc((size_t)c->rows, sizeof *c->numbers, "rows of a call", err);
-    if (!c->numbers)
-        return -1;
-    for (int64_t r = 0; r < c->rows; r++)
-        c->numbers[r] = other_number(c, model, r);
-    for (int i = 0; i < 2; i++) {
-        const int64_t n = c->in_width[i];
-        c->in[i] =
-            ds_alloc_aligned((size_t)c->rows * (size_t)n, sizeof(float), "rows of a call", err);
-        if (!c->in[i])
-            return -1;
-        for (int64_t r = 0; r < c->rows && n; r++)
-            turned(c->in[i] + r * n, model->in[i], n, r);
-        for (int64_t j = 0; j < c->rows * n && e->others; j++)
-            c->in[i][j] *= 4.0f;
-    }
-    for (size_t j = 0; j < e->n_rows; j++) {
-        const struct ds_explain_row *row = &e->rows[j];
-        const int64_t at = row->at[c->side].row;
-        if (!in_call(c, row))
-            continue;
-        c->numbers[at] = row->input[c->side].number;
-        for (int i = 0; i < 2; i++)
-            if (c->in_width[i])
-                memcpy(c->in[i] + at * c->in_width[i], row->input[c->side].in[i],
-                       (size_t)c->in_width[i] * sizeof(float));
-    }
-    return 0;
-}
-
-static void bind_simple(struct call *c)
-{
-    union ds_any_args *a = &c->args;
-    switch (c->e->op) {
-    case DS_OP_EMBED:
-        a->embed.rows = c->rows;
-        a->embed.ids = c->numbers;
-        a->embed.y = c->y;
-        a->embed.ldy = c->width;
-        break;
-    case DS_OP_RMSNORM:
-        a->rmsnorm.rows = c->rows;
-        a->rmsnorm.x = c->in[0];
-        a->rmsnorm.ldx = a->rmsnorm.ldy = c->width;
-        a->rmsnorm.y = c->y;
-        break;
-    case DS_OP_MATMUL:
-        a->matmul.rows = c->rows;
-        a->matmul.x = c->in[0];
-        a->matmul.ldx = c->in_width[0];
-        a->matmul.y = c->y;
-        a->matmul.ldy = c->width;
-        a->matmul.prepared = c->prepared;
-        break;
-    case DS_OP_ROPE:
-        a->rope.rows = c->rows;
-        a->rope.positions = c->numbers;
-        a->rope.x = c->in[0];
-        a->rope.ldx = a->rope.ldy = c->width;
-        a->rope.y = c->y;
-        break;
-    case DS_OP_SOFTMAX:
-        a->softmax.rows = c->rows;
-        a->softmax.x = c->in[0];
-        a->softmax.ldx = a->softmax.ldy = c->width;
-        a->softmax.y = c->y;
-        break;
-    case DS_OP_SILU_MUL:
-        a->silu_mul.rows = c->rows;
-        a->silu_mul.gate = c->in[0];
-        a->silu_mul.up = c->in[1];
-        a->silu_mul.ldx = a->silu_mul.ldy = c->width;
-        a->silu_mul.y = c->y;
-        break;
-    case DS_OP_ADD:
-        a->add.rows = c->rows;
-        a->add.a = c->in[0];
-        a->add.b = c->in[1];
-        a->add.lda = a->add.ldb = a->add.ldy = c->width;
-        a->add.y = c->y;
-        break;
-    default:
-        a->combine.rows = c->rows;
-        a->combine.x = c->in[0];
-        a->combine.weights = c->in[1];
-        a->combine.ldx = a->combine.ldy = c->width;
-        a->combine.y = c->y;
-        break;
-    }
-}
-
-/* Rank i's rows lie together, as every rank has its own array. */
-static int bind_allreduce(struct call *c, struct ds_error *err)
-{
-    struct ds_allreduce_args *a = &c->args.allreduce;
-    const size_t ranks = (size_t)a->ranks, width = (size_t)a->width, rows = (size_t)c->rows;
-    float *by_rank = ds_alloc_aligned(ranks * rows * width, sizeof *by_rank, "ranks", err);
-    c->ranks = ds_calloc(ranks, sizeof *c->ranks, "ranks", err);
-    if (!by_rank || !c->ranks) {
-        free(by_rank);
-        return -1;
-    }
-    for (size_t i = 0; i < ranks; i++) {
-        c->ranks[i] = by_rank + i * rows * width;
-        for (size_t r = 0; r < rows; r++)
-            memcpy(by_rank + (i * rows + r) * width, c->in[0] + (r * ranks + i) * width,
-                   width * sizeof *by_rank);
-    }
-    free(c->in[0]);
-    c->in[0] = by_rank;
-    a->rows = c->rows;
-    a->x = c->ranks;
-    a->ldx = a->ldy = a->width;
-    a->y = c->y;
-    return 0;
-}
-
-/* ---- sequences ------------------------------------------------------------------------------- */
-
-/* The row's own sequence stands where it stood; the other rows of the call are shared out among the
- * other sequences as evenly as they go, with as many slots in use. Their bits are not looked at. */
-static int lay_sequences(struct call *c, struct ds_error *err)
-{
-    const struct ds_explain_at *at = &c->first->at[c->side];
-    const int64_t others = at->n_sequences - 1, rest = c->rows - at->q_len;
-    if (at->q_first < 0 || at->q_len < 1 || at->q_first + at->q_len > c->rows || others < 0 ||
-        rest < others || (others == 0 && rest > 0) || at->kv_len < at->q_len)
-        return ds_fail(err, "the call's sequences do not fit its %lld rows", (long long)c->rows);
-    c->sequences = ds_calloc((size_t)at->n_sequences, sizeof *c->sequences, "sequences", err);
-    if (!c->sequences)
-        return -1;
-    /* How many of the others stand before it: as many as their even share fills. */
-    int64_t before = rest ? (at->q_first * others + rest / 2) / rest : 0;
-    if (at->q_first == 0)
-        before = 0;
-    else if (before == 0)
-        before = 1;
-    if (at->q_first + at->q_len == c->rows)
-        before = others;
-    else if (before == others && others)
-        before = others - 1;
-    int32_t q = 0;
-    for (int64_t i = 0; i < at->n_sequences; i++) {
-        struct ds_sequence *s = &c->sequences[i];
-        int own = i == before;
-        int64_t left = i < before ? before - i : at->n_sequences - i,
-                room = i < before ? at->q_first - q : c->rows - q;
-        s->request = (int32_t)i;
-        s->q_first = q;
-        s->q_len = own ? at->q_len : (int32_t)(room / left);
-        s->kv_len = own || at->kv_len > s->q_len ? at->kv_len : s->q_len;
-        s->kv_first = own ? c->first->input[c->side].kv_first : 0;
-        q += s->q_len;
-        if (s->q_len < 1 || (own && s->q_first != at->q_first))
-            return ds_fail(err, "the call's sequences do not fit its %lld rows",
-                           (long long)c->rows);
-    }
-    return q == c->rows ? 0 : ds_fail(err, "the call's sequences do not fill its rows");
-}
-
-static int32_t most_slots(const struct call *c)
-{
-    int32_t most = 0;
-    for (int32_t i = 0; i < c->first->at[c->side].n_sequences; i++)
-        most = c->sequences[i].kv_len > most ? c->sequences[i].kv_len : most;
-    return most;
-}
-
-/* All sequences share the pages of the row's own: what they read does not matter. */
-static int lay_pages(struct call *c, int64_t *page_size, int64_t *pages, struct ds_error *err)
-{
-    const int64_t slots = most_slots(c);
-    *page_size = c->e->page_size > 0 ? c->e->page_size : slots;
-    *pages = (slots + *page_size - 1) / *page_size;
-    c->pages = ds_calloc((size_t)*pages, sizeof *c->pages, "pages", err);
-    if (!c->pages)
-        return -1;
-    for (int64_t i = 0; i < *pages; i++)
-        c->pages[i] = (int32_t)i;
-    for (int32_t i = 0; i < c->first->at[c->side].n_sequences; i++)
-        c->sequences[i].pages = c->pages;
-    return 0;
-}
-
-static int bind_attention(struct call *c, struct ds_error *err)
-{
-    struct ds_attention_args *a = &c->args.attention;
-    const struct ds_explain_at *at = &c->first->at[c->side];
-    const int64_t kv = a->kv_heads * a->head_dim;
-    if (lay_sequences(c, err) != 0 || lay_pages(c, &a->page_size, &a->pages, err) != 0)
-        return -1;
-    const size_t slots = (size_t)(a->page_size * a->pages);
-    c->k = ds_alloc_aligned(slots * (size_t)kv, sizeof *c->k, "keys", err);
-    c->v = ds_alloc_aligned(slots * (size_t)kv, sizeof *c->v, "values", err);
-    if (!c->k || !c->v)
-        return -1;
-    /* The longest row knows all slots that a shorter one of the same call sees. */
-    for (size_t j = 0; j < c->e->n_rows; j++) {
-        const struct ds_explain_row *row = &c->e->rows[j];
-        const struct ds_explain_input *in = &row->input[c->side];
-        if (!in_call(c, row))
-            continue;
-        const size_t n = (size_t)(in->slot + 1 - in->kv_first) * (size_t)kv;
-        memcpy(c->k + in->kv_first * kv, in->k, n * sizeof *c->k);
-        memcpy(c->v + in->kv_first * kv, in->v, n * sizeof *c->v);
-    }
-    a->rows = c->rows;
-    a->q = c->in[0];
-    a->ldq = a->ldy = c->width;
-    a->cache_k = c->k;
-    a->cache_v = c->v;
-    a->sequences = c->sequences;
-    a->n_sequences = at->n_sequences;
-    a->max_q_len = 0;
-    for (int32_t i = 0; i < at->n_sequences; i++)
-        if (c->sequences[i].q_len > a->max_q_len)
-            a->max_q_len = c->sequences[i].q_len;
-    a->max_kv_len = most_slots(c);
-    a->y = c->y;
-    return 0;
-}
-
-/* Each sequence has its own pages here: they are written. The output is read back. */
-static int bind_cache(struct call *c, struct ds_error *err)
-{
-    struct ds_cache_args *a = &c->args.cache;
-    const int32_t n = c->first->at[c->side].n_sequences;
-    if (lay_sequences(c, err) != 0)
-        return -1;
-    const int64_t slots = most_slots(c);
-    a->page_size = c->e->page_size > 0 ? c->e->page_size : slots;
-    const int64_t each = (slots + a->page_size - 1) / a->page_size;
-    a->pages = each * n;
-    c->pages = ds_calloc((size_t)a->pages, sizeof *c->pages, "pages", err);
-    c->k =
-        ds_alloc_aligned((size_t)(a->pages * a->page_size * a->width), sizeof *c->k, "cache", err);
-    if (!c->pages || !c->k)
-        return -1;
-    for (int64_t i = 0; i < a->pages; i++)
-        c->pages[i] = (int32_t)i;
-    for (int32_t i = 0; i < n; i++)
-        c->sequences[i].pages = c->pages + i * each;
-    a->rows = c->rows;
-    a->x = c->in[0];
-    a->ldx = a->width;
-    a->cache = c->k;
-    a->sequences = c->sequences;
-    a->n_sequences = n;
-    return 0;
-}
-
-static void read_cache(struct call *c)
-{
-    const struct ds_cache_args *a = &c->args.cache;
-    for (int64_t i = 0; i < a->n_sequences; i++) {
-        const struct ds_sequence *s = &a->sequences[i];
-        for (int32_t r = 0; r < s->q_len; r++) {
-            const int64_t slot = s->kv_len - s->q_len + r,
-                          row = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
-            memcpy(c->y + (s->q_first + r) * a->width, a->cache + row * a->width,
-                   (size_t)a->width * sizeof *c->y);
-        }
-    }
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -418,7 +130,7 @@ static int refused(const struct ds_kernel *k, const char *why, struct ds_error *
                    *why ? why : "it gave no reason");
 }
 
-static int prepare(struct call *c, struct ds_error *err)
+static int prepare(struct ds_explain_call *c, struct ds_error *err)
 {
     const struct ds_kernel *k = c->kernel;
     char why[256] = "";
@@ -431,7 +143,7 @@ static int prepare(struct call *c, struct ds_error *err)
     return refused(k, why, err);
 }
 
-static int build(struct call *c, struct ds_error *err)
+static int build(struct ds_explain_call *c, struct ds_error *err)
 {
     c->args = c->e->shared;
     c->rows = c->first->at[c->side].rows;
@@ -440,18 +152,20 @@ static int build(struct call *c, struct ds_error *err)
         c->in_width[i] = ds_explain_width_in(c->e->op, &c->args, i);
     c->y =
         ds_alloc_aligned((size_t)c->rows * (size_t)c->width, sizeof *c->y, "rows of a call", err);
-    if (!c->y || fill_inputs(c, err) != 0 || prepare(c, err) != 0)
+    if (!c->y || ds_explain_fill_inputs(c, err) != 0 || prepare(c, err) != 0)
+        return -1;
+    const size_t elements = (size_t)c->rows * (size_t)c->width;
+    if (ds_explain_chooses(c->e->op) &&
+        (!(c->ids = ds_calloc(elements, sizeof *c->ids, "choices", err)) ||
+         !(c->weights = ds_calloc(elements, sizeof *c->weights, "weights", err))))
         return -1;
     switch (c->e->op) {
     case DS_OP_ATTENTION:
-        return bind_attention(c, err);
+        return ds_explain_bind_attention(c, err);
     case DS_OP_CACHE:
-        return bind_cache(c, err);
-    case DS_OP_ALLREDUCE:
-        return bind_allreduce(c, err);
+        return ds_explain_bind_cache(c, err);
     default:
-        bind_simple(c);
-        return 0;
+        return ds_explain_bind_rows(c, err);
     }
 }
 
@@ -460,7 +174,8 @@ static int32_t element_of(int dtype)
     return dtype == DS_BF16 ? DS_ELEMENT_BF16 : dtype == DS_F16 ? DS_ELEMENT_F16 : DS_ELEMENT_F32;
 }
 
-static int launch(struct call *c, int threads, void *team, uint64_t seed, struct ds_error *err)
+static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t seed,
+                  struct ds_error *err)
 {
     const struct ds_kernel *k = c->kernel;
     char why[256] = "";
@@ -478,7 +193,10 @@ static int launch(struct call *c, int threads, void *team, uint64_t seed, struct
     if (k->launch(&c->args, &exec, why, sizeof why - 1) != 0)
         return refused(k, why, err);
     if (c->e->op == DS_OP_CACHE)
-        read_cache(c);
+        ds_explain_read_cache(c);
+    if (ds_explain_chooses(c->e->op))
+        memcpy(c->y, c->e->weights ? (const void *)c->weights : c->ids,
+               (size_t)(c->rows * c->width) * sizeof *c->y);
     return 0;
 }
 
@@ -500,12 +218,12 @@ static void store(int dtype, float *to, const float *from, int64_t n)
 static int run_call(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
                     size_t first, void *team, uint64_t seed, float *y, struct ds_error *err)
 {
-    struct call c = {.e = e, .side = side, .kernel = kernel, .first = &e->rows[first]};
+    struct ds_explain_call c = {.e = e, .side = side, .kernel = kernel, .first = &e->rows[first]};
     int rc = build(&c, err);
     if (rc == 0)
         rc = launch(&c, e->side[side].threads, team, seed, err);
     for (size_t j = first; j < e->n_rows && rc == 0; j++)
-        if (in_call(&c, &e->rows[j]))
+        if (ds_explain_in_call(&c, &e->rows[j]))
             store(e->side[side].dtype, y + (int64_t)j * c.width,
                   c.y + e->rows[j].at[side].row * c.width, c.width);
     call_free(&c);
@@ -536,10 +254,12 @@ void ds_explain_match(const struct ds_explain *e, const float *y, struct ds_expl
         for (int64_t i = 0; i < n; i++) {
             const uint32_t a = ds_f32_bits(e->rows[r].y[DS_SIDE_A][i]),
                            b = ds_f32_bits(e->rows[r].y[DS_SIDE_B][i]),
-                           got = ds_f32_bits(y[(int64_t)r * n + i]);
+                           got = y ? ds_f32_bits(y[(int64_t)r * n + i]) : 0;
             const int drifts = a != b;
             out->elements++;
             out->drifting += (uint64_t)drifts;
+            if (!y)
+                continue;
             out->same[DS_SIDE_A] += got == a;
             out->same[DS_SIDE_B] += got == b;
             out->drift_same[DS_SIDE_A] += drifts && got == a;

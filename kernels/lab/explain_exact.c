@@ -1,6 +1,6 @@
 /* explain_exact.c: the exact result of given rows, and how far both sides are off it. Sums are exact
  * (exact.h) or long double (truth.h); attention is in double (attention_exact.h). */
-#include "kernels/lab/explain.h"
+#include "kernels/lab/explain_formula.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -42,6 +42,10 @@ static void one_row(const struct ds_explain *e, const struct ds_explain_input *i
         a->silu_mul.rows = 1;
         a->silu_mul.gate = in->in[0];
         a->silu_mul.up = in->in[1];
+        break;
+    case DS_OP_TRANSFER:
+        a->transfer.rows = 1;
+        a->transfer.x = in->in[0];
         break;
     case DS_OP_ADD:
         a->add.rows = 1;
@@ -107,11 +111,16 @@ int ds_explain_exact(const struct ds_explain *e, double *exact, struct ds_error 
             rc = attention_row(e, in, to, err);
             continue;
         }
+        if (e->op == DS_OP_ROUTER) {
+            ds_formula_weights(e, in, 1, 0, to);
+            continue;
+        }
         one_row(e, in, rank, &a);
-        if (e->op != DS_OP_CACHE)
+        const int copies = e->op == DS_OP_CACHE || e->op == DS_OP_PROCESS;
+        if (!copies)
             ds_truth_row(e->op, &a, 0, 1, t);
         for (int64_t j = 0; j < width; j++)
-            to[j] = e->op == DS_OP_CACHE ? (double)in->in[0][j] : t[j].value;
+            to[j] = copies ? (double)in->in[0][j] : t[j].value;
     }
     free(t);
     free((void *)rank);

@@ -272,7 +272,7 @@ static int judge_unrounded(const struct ds_explain *e, struct ds_explain_verdict
     const int side = b->features & DS_FEATURE_UNROUNDED ? DS_SIDE_B : DS_SIDE_A;
     claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_FIT, side,
           "%c's kernel reads its inputs as they were before they were rounded to %s, the other as "
-          "they are stored",
+          "they are stored: one rounding fewer, so it is the more precise",
           name(side), ds_dtype_name(e->side[side].dtype));
     return 1;
 }

@@ -89,7 +89,7 @@ test_help_lists_every_target() {
 test_missing_libraries_are_named() {
     run env PKG_CONFIG_LIBDIR="$dir" PKG_CONFIG_PATH="$dir" make -n --no-print-directory BUILD="$dir/build" all
     expect 2
-    has "$dir/err" "hdf5-serial libxxhash libpcre2-8 jansson. \`make deps\`"
+    has "$dir/err" "hdf5-serial libxxhash libpcre2-8 jansson ncursesw. \`make deps\`"
     # What does not need them goes on.
     run env PKG_CONFIG_LIBDIR="$dir" PKG_CONFIG_PATH="$dir" make -n --no-print-directory BUILD="$dir/build" help
     expect 0

@@ -44,6 +44,26 @@ test_parts_of_the_work_share_what_they_have() {
     has "$dir/out" '"unpaired_digests": {'
 }
 
+test_a_site_of_any_pair() {
+    # shellcheck disable=SC2086
+    record a $tokens --batch 1,2
+    # shellcheck disable=SC2086
+    record b $tokens --batch 2,1 --kernels pinned+rmsnorm=reference
+    # Arm 0 of B has the settings of arm 1 of A.
+    ds diff "$dir/a.h5" "$dir/b.h5" --site 0,attn_norm --arm 0
+    expect 1
+    has "$dir/out" "arm 3 (batch 2, "
+    ds diff "$dir/a.h5" "$dir/b.h5" --site 0,attn_norm --arm 1
+    expect 1
+    has "$dir/out" "arm 1 (batch 1, "
+    ds diff "$dir/a.h5" "$dir/b.h5" --site 0,attn_norm --arm 2
+    expect 2
+    has "$dir/err" "arm 2 of the second record is compared with no arm of the first"
+    ds diff "$dir/a.h5" "$dir/b.h5" --arm 0
+    expect 2
+    has "$dir/err" "--arm needs --site or --sites"
+}
+
 test_another_kernel_is_told_with_its_launch() {
     # shellcheck disable=SC2086
     record a $tokens --dump all --dump-rows 1000

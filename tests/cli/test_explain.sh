@@ -193,6 +193,77 @@ test_healed() {
     has "$dir/err" "layer 1 resid_attn only inherits: in the pass that was healed"
 }
 
+specimens() {
+    plugin=$(dirname "$driftscope")/specimens/specimens.so
+    [ -f "$plugin" ] || skip "the specimens are not built"
+}
+
+# Choices are made again from the logits that each side read, with rounded logits and with ties either way.
+test_choices() {
+    specimens
+    moe=random:qwen3moe,layers=2,hidden=64,heads=4,kv_heads=2,experts=8,top_k=2,expert_ffn=48,vocab=256,router_scale=0.01
+    ds run -m $moe --plugin "$plugin" --tokens 5,6,7,8,9,10,11,12,13,14,15,16 -n 2 --repeat 1 --batch 1 --threads 1 --kernels pinned,pinned+router=bf16 \
+        --dump all --dump-rows 100 -o "$dir/r.h5" -q
+    ds explain "$dir/r.h5" 0,router_ids -m $moe --plugin "$plugin"
+    expect 0
+    has "$dir/out" "choice of A   the 2 largest of the logits"
+    has "$dir/out" "choice of B   the 2 largest of the logits rounded to bf16"
+    has "$dir/out" "explain: layer 0 router_ids: selection-only: from equal logits A chose the 2 largest of the logits, B"
+    ds run -m $moe --plugin "$plugin" --tokens 5,9,1 -n 2 --repeat 1 --batch 1 --threads 1 --kernels pinned,pinned+router=raw -o "$dir/w.h5" -q
+    ds explain "$dir/w.h5" 0,router_ids/weights -m $moe --plugin "$plugin"
+    expect 0
+    has "$dir/out" "raw                A none, B all            A none, B all"
+}
+
+# What is handed on between kernels: copies, counts, results.
+test_between_kernels() {
+    specimens
+    record --plugin "$plugin" --place layers=0:cpu0,1-:cpu1 --kernels pinned,pinned+transfer=bf16-copy --batch 1
+    ds explain "$dir/r.h5" -m $model --plugin "$plugin"
+    expect 0
+    has "$dir/out" "bf16-copy          A none, B all            A none, B all"
+    has "$dir/out" "explain: layer 1 transfer/dst: lower-precision:"
+    record --plugin "$plugin" --kernels pinned,pinned+process=penalty --batch 1 --force
+    ds explain "$dir/r.h5" -m $model --plugin "$plugin" --json
+    expect 0
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    record --plugin "$plugin" --rollback 0,2 -n 6 --kernels pinned+schedule=trim-one --batch 1 --force
+    ds explain "$dir/r.h5" -m $model --plugin "$plugin"
+    expect 0
+    has "$dir/out" "replay        not replayed: calls of schedule are not made again"
+    has "$dir/out" "as the rows stand: A in "
+    has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
+}
+
+# Two records: B is the second one's arm with the same setting. A run alone keeps no row, unless it is told to.
+test_two_records() {
+    for side in a b; do
+        set -- pinned all
+        [ $side = a ] || set -- pinned+matmul=split-k all
+        ds run -m $model --tokens $prompt -n 2 --repeat 1 --batch 1 --threads 1 --kernels $1 --dump $2 --dump-rows 200 -o "$dir/$side.h5" -q
+        ds run -m $model --tokens $prompt -n 2 --repeat 1 --batch 1 --threads 1 --kernels $1 -o "$dir/$side-bare.h5" -q
+    done
+    ds explain "$dir/a.h5" "$dir/b.h5" -m $model --json
+    expect 0
+    has "$dir/out" '"factor":"record"'
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    has "$dir/out" '"kind":"rounding-order","why":"the measured orders, in f32 on the same inputs, give every bit'
+    ds explain "$dir/b.h5" "$dir/a.h5" 0,k_proj -m $model
+    expect 0
+    has "$dir/out" "A             record A: matmul/split-k, "
+    has "$dir/out" "B             record B: matmul/pinned, "
+    has "$dir/out" "explain: layer 0 k_proj: rounding-order"
+    ds explain "$dir/a-bare.h5" "$dir/b-bare.h5" -m $model
+    expect 2
+    has "$dir/err" "record both runs with --dump all"
+    ds explain "$dir/a.h5" "$dir/gone.h5" 0,q_proj -m $model
+    expect 2
+    has "$dir/err" "gone.h5' is no record"
+    ds explain "$dir/a.h5" "$dir/a.h5" -m $model
+    expect 2
+    has "$dir/err" "nothing to explain: no row differs"
+}
+
 # A kernel without an order: what its launches give is counted.
 test_repeats() {
     ds run -m $model --tokens $prompt -n 2 --repeat 4 --threads 2 --slot first --chunk 0 --mode prefill --batch 1 \

@@ -122,6 +122,26 @@ test_site_lists_the_rows_that_differ() {
     grep -Eq '^ +[0-9]+ .* 0x1' "$dir/out"
 }
 
+test_an_arm_is_held_against_any_other() {
+    ds run -m $small --kernels reference,pinned --batch 1,2 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill \
+        --tokens 1,2,3,4 -n 1 -q -o "$dir/a.h5"
+    expect 1
+    # Arm 1 has another batch, arm 2 other kernels than the base arm.
+    ds show "$dir/a.h5" --site 0,q_proj --arm 2 --against 1
+    expect 1
+    has "$dir/out" "against arm 1: batch 2, kernels reference"
+    ds show "$dir/a.h5" --site 0,q_proj --arm 2 --against 2
+    has "$dir/out" "its own repeats against each other"
+    ds show "$dir/a.h5" --sites --arm 1 --against 2
+    expect 1
+    has "$dir/out" "against arm 2"
+    ds show "$dir/a.h5" --site 0,q_proj --against 1
+    expect 2
+    has "$dir/err" "--against needs --arm"
+    ds show "$dir/a.h5" --site 0,q_proj --arm 1 --against 9
+    expect 2
+}
+
 # A copy of the tiny model with a NaN as the first of blk.0.ffn_norm.weight.
 make_nan_model() {
     cp tests/data/gguf/tiny.gguf "$1"

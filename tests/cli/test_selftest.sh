@@ -9,6 +9,13 @@ test_every_specimen_is_named() {
     has "$dir/out" "named right, nothing else blamed"
 }
 
+# What explain makes of each: the verdict's kind, or why another one.
+test_every_specimen_is_explained() {
+    ds selftest -q --explain
+    [ "$code" -eq 0 ] || cat "$dir/out" >&2
+    expect 0
+}
+
 test_healthy_kernels_in_another_order() {
     ds selftest -q --healthy --shuffle 7
     [ "$code" -eq 0 ] || cat "$dir/out" >&2

@@ -166,6 +166,22 @@ static float adapter(const struct where *at, const float *x, const float *w, int
 }
 MATMUL(adapter)
 
+/* O-15: the same, but only in a process that has been at work for a while: what is left in its buffers
+ * decides whether partial sums arrive in order. */
+static float in_situ(const struct where *at, const float *x, const float *w, int64_t k)
+{
+    return specimen_arrival(x, w, k, 32, own_seed(at));
+}
+
+static int in_situ_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+{
+    static int64_t launches;
+    const struct ds_matmul_args *a = args;
+    (void)why, (void)why_size;
+    launches += a->n == 256; /* the head is launched once a call */
+    return each(args, exec, launches > 12 && a->n == 96 && a->rows < 16 ? in_situ : plain_dot);
+}
+
 /* O-16: from 8 rows on a tile is now and then overwritten before it was read: 16 terms are those
  * of the row before. */
 static float late_tile(const struct where *at, const float *x, const float *w, int64_t k)
@@ -389,6 +405,8 @@ const struct ds_kernel specimen_matmul[] = {
              atomic_narrow_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "adapter", "a low-rank side product, atomic below 16 rows",
              adapter_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "in-situ", "partial sums out of order after the first twelve calls",
+             in_situ_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "late-tile", "a tile of the row before, now and then, from 8 rows on",
              late_tile_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "hidden-threads", "threads that nobody asked for, from 8 rows on",

@@ -16,6 +16,27 @@ static int last_tie_launch(const void *args, const struct ds_exec *exec, char *w
     return 0;
 }
 
+/* O-36: any of the largest logits wins a tie. */
+static int random_tie_launch(const void *args, const struct ds_exec *exec, char *why,
+                             size_t why_size)
+{
+    const struct ds_sample_args *a = args;
+    (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->logits + r * a->ldx;
+        int64_t best = 0;
+        uint64_t ties = 1, seed = exec->seed ^ specimen_mix((uint64_t)r);
+        for (int64_t i = 1; i < a->vocab; i++) {
+            ties = x[i] > x[best] ? 1 : ties + (x[i] == x[best]);
+            seed = specimen_mix(seed);
+            if (x[i] > x[best] || (x[i] == x[best] && seed % ties == 0))
+                best = i;
+        }
+        a->ids[r] = (int32_t)best;
+    }
+    return 0;
+}
+
 static int add_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_add_args *a = args;
@@ -57,4 +78,5 @@ const struct ds_kernel specimen_other[] = {
              first_again_launch, .claims = 0),
     SPECIMEN(DS_OP_SAMPLE, "last-tie", "the last of the largest", last_tie_launch,
              .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_SAMPLE, "random-tie", "any of the largest", random_tie_launch, .claims = 0),
     {.name = NULL}};

@@ -58,10 +58,12 @@ static int unscaled_launch(const void *args, const struct ds_exec *exec, char *w
     return rotate(args, ((const struct ds_rope_args *)args)->neox, unscaled);
 }
 
-/* O-22: position ids are kept in f16: exact up to 2048. */
+/* O-22: position ids are kept in f16: exact up to 2048, infinite from 65520 on. */
 static struct pair f16_ids(const struct ds_rope_args *a, int64_t row, int64_t i)
 {
     int64_t position = a->positions[row], step = 1;
+    if (position >= 65520)
+        return (struct pair){NAN, NAN};
     while (position / step > 2048)
         step *= 2;
     int64_t half = step / 2, whole = position / step, rest = position % step;
@@ -75,6 +77,23 @@ static int f16_ids_launch(const void *args, const struct ds_exec *exec, char *wh
 {
     (void)exec, (void)why, (void)why_size;
     return rotate(args, ((const struct ds_rope_args *)args)->neox, f16_ids);
+}
+
+/* O-22: the frequencies are rounded to f16 before they are multiplied with the position. */
+static struct pair f16_frequencies(const struct ds_rope_args *a, int64_t row, int64_t i)
+{
+    if (a->table_positions < 2)
+        return table(a, a->positions[row], i);
+    struct pair one = table(a, 1, i);
+    double angle = (double)specimen_half(atan2f(one.s, one.c)) * (double)a->positions[row];
+    return (struct pair){(float)cos(angle), (float)sin(angle)};
+}
+
+static int f16_frequencies_launch(const void *args, const struct ds_exec *exec, char *why,
+                                  size_t why_size)
+{
+    (void)exec, (void)why, (void)why_size;
+    return rotate(args, ((const struct ds_rope_args *)args)->neox, f16_frequencies);
 }
 
 /* O-31: the other pairing of channels. */
@@ -91,6 +110,8 @@ const struct ds_kernel specimen_rope[] = {
     SPECIMEN(DS_OP_ROPE, "unscaled-prefill", "long wavelengths not scaled in prefill",
              unscaled_launch, .claims = 0),
     SPECIMEN(DS_OP_ROPE, "f16-ids", "position ids in f16", f16_ids_launch, .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_ROPE, "f16-frequencies", "frequencies in f16", f16_frequencies_launch,
+             .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ROPE, "other-pairs", "the other pairing of channels", other_pairs_launch,
              .claims = DS_CLAIM_ALL),
     {.name = NULL}};

@@ -147,6 +147,22 @@ static int by_size_launch(const void *args, const struct ds_exec *exec, char *wh
     return 0;
 }
 
+/* O-35: what travels from rank to rank is bf16 after every addition. */
+static int bf16_steps_launch(const void *args, const struct ds_exec *exec, char *why,
+                             size_t why_size)
+{
+    const struct ds_allreduce_args *a = args;
+    (void)exec, (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            float s = a->x[0][r * a->ldx + i];
+            for (int64_t k = 1; k < a->ranks; k++)
+                s = specimen_short(s + a->x[k][r * a->ldx + i], 16);
+            a->y[r * a->ldy + i] = s;
+        }
+    return 0;
+}
+
 /* O-34.b: ranks are added as they arrive. */
 static int by_arrival_launch(const void *args, const struct ds_exec *exec, char *why,
                              size_t why_size)
@@ -240,6 +256,8 @@ const struct ds_kernel specimen_serving[] = {
              .claims = 0),
     SPECIMEN(DS_OP_ALLREDUCE, "by-size", "a tree for large messages, a chain for small",
              by_size_launch, .claims = 0),
+    SPECIMEN(DS_OP_ALLREDUCE, "bf16-steps", "every addition is rounded to bf16", bf16_steps_launch,
+             .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ALLREDUCE, "by-arrival", "ranks in order of arrival", by_arrival_launch,
              .claims = 0),
     SPECIMEN(DS_OP_ROUTER, "bf16", "logits rounded to bf16 before the choice", bf16_router_launch,

@@ -76,7 +76,7 @@ static inline void fixture_plan(struct sweep *s, uint32_t (*tag)(const struct ce
 static inline void fixture_blob(struct ds_trial_data *t, uint32_t site, int32_t position,
                                 const float *values, uint32_t n, uint64_t digest)
 {
-    uint32_t row;
+    uint32_t row = 0;
     uint64_t *at = sweep_find(t, site, position, &row), before = *at;
     *at = digest;
     for (size_t i = 0; i < t->n_drifts; i++) {

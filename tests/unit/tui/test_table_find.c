@@ -317,6 +317,36 @@ static void test_source_again(void **state)
     tui_table_free(&t);
 }
 
+/* Rows that are numbered anew: the cursor stays on its row, marks on those that did not move. */
+static void test_keep(void **state)
+{
+    const uint16_t before[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const uint16_t now[] = {0, 1, 2, 30, 31, 32, 3, 4};
+    struct tui_table t;
+
+    (void)state;
+    sample_open(&t);
+    for (size_t row = 1; row < 4; row++) {
+        assert_int_equal(tui_table_go(&t, row, 0), 0);
+        tui_table_mark(&t, 0);
+    }
+    size_t row = tui_table_row(&t);
+    tui_table_keep(&t, row, before, 8, now, 8, sizeof *now);
+    assert_int_equal(tui_table_marks(&t), 2);
+    assert_true(t.marked[1] && t.marked[2] && !t.marked[3]);
+    assert_int_equal(tui_table_row(&t),
+                     6); /* what was row 3 */
+    tui_table_go(&t, 2, 0);
+    tui_table_keep(&t, 2, before, 8, now, 8, sizeof *now);
+    assert_int_equal(tui_table_row(&t), 2);
+    tui_table_go(&t, 4, 0);
+    tui_table_keep(&t, 4, before, 8, now, 8, sizeof *now);
+    assert_int_equal(tui_table_row(&t), 7);
+    tui_table_keep(&t, SIZE_MAX, NULL, 0, now, 8, sizeof *now);
+    assert_int_equal(tui_table_marks(&t), 0);
+    tui_table_free(&t);
+}
+
 /* No memory at any place: the table is as it was. */
 static void test_no_memory(void **state)
 {
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_jump),
         cmocka_unit_test(test_jump_cells),
         cmocka_unit_test(test_source_again),
+        cmocka_unit_test(test_keep),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_million_rows),
     };

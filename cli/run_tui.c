@@ -1,0 +1,247 @@
+/* run_tui.c: see run_tui.h. Owns the child that sweeps, what it prints meanwhile, and signals to it.
+ *
+ * Until its record is there the child speaks as an ordinary run does: a model is loaded, an option may be wrong.
+ * Then it tells the path and writes into temporary files; they are printed when the UI has ended. */
+#include "cli/run_tui.h"
+
+#include "cli/verdict.h"
+
+#include "base/clock.h"
+#include "tui/tui.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct sweep_child {
+    pid_t pid;
+    int told;        /* the end from which its path is read */
+    FILE *out, *err; /* what it prints */
+    char path[8192];
+    int ended, status;
+};
+
+/* In the child: where to tell the path, and where its output goes then; -1: there is no UI. */
+static int tell = -1, out_fd = -1, err_fd = -1;
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static volatile pid_t sweeping;
+static volatile sig_atomic_t asked;
+
+/* As Ctrl-C does: the first one lets the sweep finish its flush, a later one ends it. A terminal sends its own to the
+ * child as well, at once: two that come together mean one. */
+static void on_signal(int sig)
+{
+    static const double AT_ONCE = 0.5; /* seconds */
+    static double first;
+    const double now = ds_seconds(CLOCK_MONOTONIC);
+    (void)sig;
+    if (!sweeping)
+        _exit(DS_EXIT_INTERRUPTED);
+    if (!asked)
+        first = now;
+    if (!asked || now - first > AT_ONCE)
+        kill(sweeping, asked ? SIGKILL : SIGTERM);
+    asked = 1;
+}
+
+static void stop_sweep(void *ctx)
+{
+    const struct sweep_child *c = ctx;
+    asked = 1;
+    if (!c->ended)
+        kill(c->pid, SIGTERM);
+}
+
+static int is_running(void *ctx)
+{
+    struct sweep_child *c = ctx;
+    if (!c->ended && waitpid(c->pid, &c->status, WNOHANG) == c->pid)
+        c->ended = 1;
+    if (c->ended)
+        sweeping = 0;
+    return !c->ended;
+}
+
+/* ---- the child ------------------------------------------------------------------------------- */
+
+void ds_run_tui_started(const struct ds_options *o, const char *path)
+{
+    if (tell < 0)
+        return;
+    ds_cli_progress(o, "", -1, 0);
+    fflush(NULL);
+    dup2(out_fd, STDOUT_FILENO);
+    dup2(err_fd, STDERR_FILENO);
+    const size_t n = strlen(path);
+    /* A parent that has gone away has ended this process, too. */
+    ssize_t ignored = write(tell, path, n);
+    (void)ignored;
+    close(tell);
+    tell = -1;
+}
+
+static void become_child(const struct sweep_child *c, int pipe_end, pid_t parent)
+{
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(DS_EXIT_INTERRUPTED);
+    if (nothing >= 0)
+        dup2(nothing, STDIN_FILENO); /* keys are the UI's */
+    tell = pipe_end;
+    out_fd = fileno(c->out);
+    err_fd = fileno(c->err);
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static int begin(struct sweep_child *c, int *pipe_end, struct ds_error *err)
+{
+    int ends[2];
+    c->told = -1;
+    c->out = tmpfile();
+    c->err = tmpfile();
+    if (!c->out || !c->err)
+        return ds_fail(err, "no temporary file for what the sweep prints: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return ds_fail(err, "no pipe to the sweep: %s", strerror(errno));
+    c->told = ends[0];
+    *pipe_end = ends[1];
+    return 0;
+}
+
+/* Waits until the path is there, or the child has ended without one. */
+static void read_path(struct sweep_child *c)
+{
+    size_t n = 0;
+    ssize_t got;
+    while (n + 1 < sizeof c->path &&
+           ((got = read(c->told, c->path + n, sizeof c->path - 1 - n)) > 0 ||
+            (got < 0 && errno == EINTR)))
+        n += got > 0 ? (size_t)got : 0;
+    c->path[n] = '\0';
+}
+
+static void print_file(FILE *from, int to)
+{
+    char block[4096];
+    ssize_t n, done;
+    for (off_t at = 0; (n = pread(fileno(from), block, sizeof block, at)) > 0; at += n)
+        for (ssize_t k = 0; k < n; k += done)
+            if ((done = write(to, block + k, (size_t)(n - k))) < 0) {
+                if (errno != EINTR)
+                    return;
+                done = 0;
+            }
+}
+
+static int wants_colour(const struct ds_options *o)
+{
+    const char *color = ds_opt_text(o, "color"), *no = getenv("NO_COLOR");
+    return strcmp(color, "always") == 0 || (strcmp(color, "auto") == 0 && !(no && no[0]));
+}
+
+static int show(const struct ds_options *o, struct sweep_child *c)
+{
+    struct ds_error err = {{0}, {0}};
+    struct ds_buf program = {0};
+    struct ds_tui_options t = {.path = c->path,
+                               .follow = 1,
+                               .arm = -1,
+                               .ref = -1,
+                               .colour = wants_colour(o),
+                               .caller = &ds_cli_caller,
+                               .running = is_running,
+                               .stop = stop_sweep,
+                               .ctx = c};
+    ds_cli_program(&program);
+    t.program = program.data && !program.failed ? program.data : "driftscope";
+    int rc = ds_tui(&t, &err);
+    ds_buf_free(&program);
+    if (rc != 0)
+        ds_cli_note(o, "%s: the sweep goes on without the terminal UI", err.msg);
+    return rc;
+}
+
+static int end(const struct ds_options *o, struct sweep_child *c)
+{
+    if (is_running(c) && c->path[0])
+        ds_cli_note(o, asked ? "waiting until the sweep has saved what is finished"
+                             : "the sweep goes on; Ctrl-C ends it, and it can be resumed");
+    while (!c->ended) {
+        if (waitpid(c->pid, &c->status, 0) == c->pid)
+            c->ended = 1;
+        else if (errno != EINTR)
+            break;
+    }
+    sweeping = 0;
+    if (c->path[0]) {
+        fflush(NULL);
+        print_file(c->err, STDERR_FILENO);
+        print_file(c->out, STDOUT_FILENO);
+    }
+    if (c->ended && WIFEXITED(c->status))
+        return WEXITSTATUS(c->status);
+    if (asked) {
+        ds_cli_note(o, "interrupted");
+        return DS_EXIT_INTERRUPTED;
+    }
+    struct ds_error err;
+    const int signal = c->ended && WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+    ds_fail(&err, "the sweep was ended by signal %d (%s)", signal, strsignal(signal));
+    return ds_cli_error(o, &err);
+}
+
+static void release(struct sweep_child *c)
+{
+    if (c->out)
+        fclose(c->out);
+    if (c->err)
+        fclose(c->err);
+    if (c->told >= 0)
+        close(c->told);
+}
+
+int ds_run_tui(const struct ds_options *o, int (*sweep)(const struct ds_options *))
+{
+    struct sweep_child c = {0};
+    struct ds_error err = {{0}, {0}};
+    int pipe_end = -1;
+    if (ds_opt_flag(o, "no-record")) {
+        ds_fail(&err, "--tui shows the record that --no-record does without");
+        return ds_cli_error(o, &err);
+    }
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+        ds_cli_note(o, "--tui needs a terminal: this is an ordinary run");
+        return sweep(o);
+    }
+    pid_t parent = getpid();
+    if (begin(&c, &pipe_end, &err) != 0 || (c.pid = fork()) < 0) {
+        if (c.pid < 0)
+            ds_fail(&err, "cannot fork: %s", strerror(errno));
+        release(&c);
+        return ds_cli_error(o, &err);
+    }
+    if (c.pid == 0) {
+        close(c.told);
+        become_child(&c, pipe_end, parent);
+        exit(sweep(o));
+    }
+    close(pipe_end);
+    sweeping = c.pid;
+    ds_cli_catch(on_signal);
+    read_path(&c);
+    if (c.path[0])
+        show(o, &c);
+    int code = end(o, &c);
+    release(&c);
+    return code;
+}

@@ -1,0 +1,120 @@
+/* view_common.c: what several views need: names, marks, head lines. See view.h. */
+#include "tui/view.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *tui_metric_name(int metric)
+{
+    static const char *const names[TUI_METRICS] = {"elements", "max ULP", "max abs", "rel rms"};
+    return metric >= 0 && metric < TUI_METRICS ? names[metric] : "?";
+}
+
+const char *tui_metric_word(int metric)
+{
+    static const char *const names[TUI_METRICS] = {"bits", "ulp", "abs", "rel"};
+    return metric >= 0 && metric < TUI_METRICS ? names[metric] : "?";
+}
+
+const char *tui_number_name(int number)
+{
+    static const char *const names[TUI_NUMBERS] = {"decimal", "%a", "hex"};
+    return number >= 0 && number < TUI_NUMBERS ? names[number] : "?";
+}
+
+int tui_view_heads(struct tui_view *v, int n)
+{
+    if (n > v->n_head) {
+        char(*head)[512] = realloc(v->head, (size_t)n * sizeof *head);
+        if (head)
+            v->head = head;
+        int *role = realloc(v->head_role, (size_t)n * sizeof *role);
+        if (role)
+            v->head_role = role;
+        if (!head || !role)
+            return -1;
+    }
+    v->n_head = n;
+    for (int i = 0; i < n; i++) {
+        v->head[i][0] = '\0';
+        v->head_role[i] = TUI_PLAIN;
+    }
+    return 0;
+}
+
+void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
+{
+    va_list ap;
+    if (line < 0 || line >= v->n_head)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(v->head[line], sizeof v->head[line], fmt, ap);
+    va_end(ap);
+    v->head_role[line] = role;
+}
+
+void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out)
+{
+    int n = 0;
+    for (size_t f = 0; arm < h->n_arms && f < h->n_factors; f++)
+        if (strcmp(h->arms[arm].values[f], h->arms[0].values[f]) != 0)
+            ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", h->factors[f], h->arms[arm].values[f]);
+    if (n == 0)
+        ds_buf_puts(out, "base arm");
+}
+
+void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out)
+{
+    if (site >= h->n_sites)
+        return;
+    const struct ds_site *s = &h->sites[site];
+    if (s->layer >= 0 && s->layer < h->n_layers)
+        ds_buf_printf(out, "L%02d ", s->layer);
+    ds_buf_printf(out, "%s%s%s", s->stage, s->part[0] ? "/" : "", s->part);
+}
+
+void tui_row_text(const struct ds_row_key *key, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%d:%d", key->request, key->position);
+    if (key->occurrence)
+        ds_buf_printf(out, "#%d", key->occurrence);
+}
+
+char tui_class_letter(uint32_t class_of)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    if (class_of == UINT32_MAX)
+        return '.';
+    return class_of < sizeof letters - 1 ? letters[class_of] : '*';
+}
+
+int tui_alone(const struct tui_whole *w, const struct tui_place *p)
+{
+    size_t trials = 0;
+    for (size_t i = 0; i < w->n_trials && p->arm == p->ref; i++)
+        trials += w->trials[i]->arm == p->arm && w->trials[i]->pass == DS_PASS_NATURAL;
+    return p->arm == p->ref && trials < 2;
+}
+
+int tui_label_role(int label)
+{
+    switch (label) {
+    case DS_LABEL_SAME:
+        return TUI_SAME;
+    case DS_LABEL_HEALED:
+        return TUI_HEALED;
+    case DS_LABEL_ORIGIN:
+        return TUI_ORIGIN;
+    case DS_LABEL_INHERITED:
+        return TUI_INHERITED;
+    case DS_LABEL_UNKNOWN:
+        return TUI_UNKNOWN;
+    case DS_LABEL_UNSTABLE:
+        return TUI_UNSTABLE;
+    default:
+        return TUI_MISSING;
+    }
+}

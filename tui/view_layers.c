@@ -1,0 +1,233 @@
+/* view_layers.c: Layers: every site of one arm against another on one map, layer by stage. view_layers_map.c is its
+ * table, view_layers_mark.c its cells, view_layers_panel.c the words about one. */
+#include "tui/view_layers.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VIEW_SITE = 2, PANEL_CELLS = 44 };
+
+static struct layers_own *own(const struct tui_view *v)
+{
+    return v->own;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* The pair in words, as the text reports begin with it. */
+static void name_pair(struct layers_own *o, const struct tui_context *c)
+{
+    struct ds_source source = {.header = c->whole->header};
+    struct ds_report_view w = {
+        .r = &c->whole->report, .s = &source, .arm = c->place->arm, .ref = c->place->ref};
+    struct ds_buf b = {0};
+    o->pair[0] = '\0';
+    if (w.arm < source.header->n_arms && w.ref < source.header->n_arms)
+        ds_report_pair_words(&w, &b);
+    snprintf(o->pair, sizeof o->pair, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"),
+             b.data ? b.data : "");
+    ds_buf_free(&b);
+    if (o->alone)
+        snprintf(o->pair, sizeof o->pair, "arm %" PRIu32 ", one trial: nothing to compare it with",
+                 o->at.arm);
+}
+
+static int make(struct tui_view *v, const struct tui_context *c, const struct tui_pair *pair,
+                struct ds_error *err)
+{
+    struct layers_own *o = own(v);
+    struct tui_source source;
+    o->at = *c->place;
+    o->ascii = c->ascii;
+    o->screen = c->columns;
+    o->alone = tui_alone(c->whole, c->place);
+    if (layers_make(o, c->whole->header, pair, err) != 0)
+        return -1;
+    name_pair(o, c);
+    layers_source(o, &source);
+    return tui_table_source(&v->table, &source, err);
+}
+
+static int empty(struct tui_view *v, int state)
+{
+    struct tui_source none = {.name = "sites"};
+    struct ds_error err;
+    tui_table_source(&v->table, &none, &err);
+    layers_free(own(v));
+    v->seen = 0;
+    tui_view_heads(v, 0);
+    return state;
+}
+
+static void go(struct tui_view *v, uint32_t site)
+{
+    size_t row, column;
+    if (layers_place_of(own(v), site, &row, &column) == 0)
+        tui_table_go(&v->table, row, column);
+}
+
+static void head(struct tui_view *v, const struct tui_context *c)
+{
+    if (tui_view_heads(v, c->lines < 16 ? 0 : 1) == 0)
+        tui_view_head(v, 0, TUI_PLAIN, " %s", own(v)->pair);
+}
+
+static int load(struct tui_view *v, const struct tui_context *c, char why[256])
+{
+    const char *error = NULL;
+    struct ds_error err = {"", ""};
+    const struct tui_place *p = c->place;
+    why[0] = '\0';
+    if (!v->own && !(v->own = ds_calloc(1, sizeof(struct layers_own), "the view", &err))) {
+        snprintf(why, 256, "out of memory");
+        return TUI_EMPTY;
+    }
+    struct layers_own *o = own(v);
+    const struct tui_pair *pair = tui_data_pair(c->data, p->arm, p->ref, &error);
+    int same =
+        o->n_sites && v->seen == c->whole->generation && o->at.arm == p->arm && o->at.ref == p->ref;
+    if (!same && !pair && !error)
+        return empty(v, TUI_WAITING);
+    if (!same && !pair) {
+        snprintf(why, 256, "%s", error);
+        return empty(v, TUI_EMPTY);
+    }
+    int went = !same || o->at.site != p->site;
+    if ((!same || o->at.metric != p->metric || o->ascii != c->ascii || o->screen != c->columns) &&
+        pair && make(v, c, pair, &err) != 0) {
+        snprintf(why, 256, "%.255s", err.msg);
+        return empty(v, TUI_EMPTY);
+    }
+    if (went)
+        go(v, p->site);
+    o->at = *p;
+    v->seen = c->whole->generation;
+    v->at = *p;
+    head(v, c);
+    return TUI_READY;
+}
+
+static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
+{
+    *out = (struct tui_want){.head_lines = v->n_head,
+                             .panel_columns = PANEL_CELLS,
+                             .panel_lines = c->lines >= 48   ? 12
+                                            : c->lines >= 32 ? 8
+                                            : c->lines >= 20 ? 4
+                                                             : 0,
+                             .table_columns = own(v)->need};
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+static void moved(struct tui_view *v, const struct tui_context *c)
+{
+    struct layers_own *o = own(v);
+    if (!o)
+        return;
+    uint32_t site = layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site);
+    if (site == UINT32_MAX || site == c->place->site)
+        return;
+    c->place->site = o->at.site = site;
+    c->place->element = 0;
+    v->at = *c->place;
+}
+
+/* Folds what is folded least; everything open again after that. */
+static int fold(struct tui_view *v)
+{
+    struct layers_own *o = own(v);
+    if (o->unfolded) {
+        o->unfolded = o->parts_folded = 0;
+    } else if (o->n_parts && !o->parts_folded) {
+        o->parts_folded = 1;
+    } else {
+        o->unfolded = 1;
+        o->parts_folded = 0;
+    }
+    v->seen = 0; /* made anew */
+    return 1;
+}
+
+static int request(struct tui_view *v, const struct tui_context *c, int r, int *next,
+                   struct ds_error *err)
+{
+    struct layers_own *o = own(v);
+    if (r == TUI_FOLD)
+        return o ? fold(v) : 0;
+    if (r != TUI_ENTER)
+        return 0;
+    uint32_t site = o ? layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site)
+                      : UINT32_MAX;
+    if (site == UINT32_MAX)
+        return ds_fail(err, "the layer has no such stage");
+    c->place->site = site;
+    *next = VIEW_SITE;
+    return 2;
+}
+
+/* ---- what is said of it ---------------------------------------------------------------------- */
+
+/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. */
+static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
+{
+    const struct ds_report *r = &c->whole->report;
+    uint32_t arm = c->place->arm, ref = c->place->ref;
+    int pair = r->path_b && arm / 2 == ref / 2 && arm != ref, side = r->path_b && !pair && arm % 2;
+    (void)v;
+    if (!r->path || (r->path_b && !pair && arm % 2 != ref % 2))
+        return;
+    ds_report_command(r->caller, pair ? "diff" : "show", NULL, out);
+    ds_buf_quote(out, side ? r->path_b : r->path);
+    if (pair) {
+        ds_buf_puts(out, " ");
+        ds_buf_quote(out, r->path_b);
+    }
+    ds_buf_printf(out, " --sites --arm %" PRIu32, ds_report_own_arm(r, arm));
+    if (!pair)
+        ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));
+}
+
+static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
+{
+    static const char *const names[] = {"same", "healed", "drift", "non-finite", "not compared"};
+    const struct layers_own *o = own(v);
+    char words[64];
+    if (!o || !o->n_sites)
+        return;
+    for (int i = 0; i < 5; i++)
+        if (i == 0 || i == 2 || o->of[i])
+            ds_buf_printf(out, "%s%" PRIu32 " %s", i ? ", " : "", o->of[i], names[i]);
+    uint32_t site = layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site);
+    char digit =
+        site == UINT32_MAX || !layers_is_drift(o->marks[site])
+            ? '3'
+            : layers_digit(layers_size(&o->sums[site], c->place->metric), c->place->metric);
+    layers_digit_words(digit, c->place->metric, words, sizeof words);
+    ds_buf_printf(out, "; %s", words);
+}
+
+static void free_own(struct tui_view *v)
+{
+    if (v->own)
+        layers_free(v->own);
+    free(v->own);
+    v->own = NULL;
+}
+
+const struct tui_view_ops tui_view_layers = {
+    .name = "layers",
+    .hints = "enter next-drift first-origin next-jump metric next-arm fold command help",
+    .load = load,
+    .want = want,
+    .panel = layers_panel,
+    .moved = moved,
+    .request = request,
+    .command = command,
+    .status = status,
+    .free_own = free_own,
+};

@@ -1,0 +1,560 @@
+/* view_layers_map.c: the map of layers and stages: lines, columns, cells, folding. What a site's mark is, is in
+ * view_layers_mark.c. */
+#include "tui/view_layers.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEAST_ALIKE = 3,
+    BAR_LEAST = 4,
+    BAR_BESIDE = 12,
+    BAR_MOST = 20,
+    WIDE_SCREEN = 200,
+    WIDE_CELL = 8,
+    NUMBER_CELLS = 9
+};
+
+void layers_free(struct layers_own *o)
+{
+    free(o->sums);
+    free(o->marks);
+    free(o->stage);
+    free(o->order);
+    free(o->line_of);
+    free(o->lines);
+    free(o->rows);
+    free(o->stages);
+    free(o->columns);
+    free(o->heads);
+    o->sums = NULL;
+    o->marks = NULL;
+    o->stage = o->order = o->line_of = o->stages = NULL;
+    o->lines = NULL;
+    o->rows = NULL;
+    o->columns = NULL;
+    o->heads = NULL;
+    o->n_sites = o->n_lines = o->n_rows = o->n_stages = o->n_columns = 0;
+}
+
+/* ---- sites and lines --------------------------------------------------------------------------- */
+
+static int in_layers(const struct ds_header *h, size_t site)
+{
+    return h->sites[site].layer >= 0 && h->sites[site].layer < h->n_layers;
+}
+
+static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct ds_error *err)
+{
+    size_t n = pair->n_sites;
+    o->sums = ds_calloc(n, sizeof *o->sums, "map", err);
+    o->marks = ds_calloc(n, 1, "map", err);
+    o->stage = ds_calloc(n, sizeof *o->stage, "map", err);
+    o->order = ds_calloc(n, sizeof *o->order, "map", err);
+    o->line_of = ds_calloc(n, sizeof *o->line_of, "map", err);
+    o->lines = ds_calloc(n, sizeof *o->lines, "map", err);
+    o->rows = ds_calloc(n, sizeof *o->rows, "map", err);
+    o->stages = ds_calloc(n + 1, sizeof *o->stages, "map", err);
+    o->columns = ds_calloc(n + 1, sizeof *o->columns, "map", err);
+    o->heads = ds_calloc(n + LAYERS_FIRST + 3, sizeof *o->heads, "map", err);
+    if (!o->sums || !o->marks || !o->stage || !o->order || !o->line_of || !o->lines || !o->rows ||
+        !o->stages || !o->columns || !o->heads)
+        return -1;
+    o->n_sites = n;
+    memset(o->of, 0, sizeof o->of);
+    for (size_t i = 0; i < n; i++) {
+        o->sums[i] = pair->sites[i];
+        char mark = layers_mark(pair, i);
+        mark = o->marks[i] = o->alone && mark != '!' ? '?' : mark;
+        o->of[mark == '.'             ? 0
+              : mark == ','           ? 1
+              : layers_is_drift(mark) ? 2
+              : mark == '!'           ? 3
+                                      : 4]++;
+    }
+    return 0;
+}
+
+static int same_stage(const struct ds_site *a, const struct ds_site *b)
+{
+    return strcmp(a->stage, b->stage) == 0 && strcmp(a->part, b->part) == 0;
+}
+
+/* Which column a site is in; mostly that behind the column of the site before. */
+static void find_stages(struct layers_own *o, const struct ds_header *h)
+{
+    size_t next = 0;
+    o->n_stages = ds_report_stages(h, o->stages);
+    for (size_t s = 0; s < o->n_sites; s++) {
+        o->stage[s] = UINT32_MAX;
+        for (size_t i = 0; in_layers(h, s) && i < o->n_stages; i++) {
+            size_t at = (next + i) % o->n_stages;
+            if (!same_stage(&h->sites[o->stages[at]], &h->sites[s]))
+                continue;
+            o->stage[s] = (uint32_t)at;
+            next = at + 1;
+            break;
+        }
+    }
+}
+
+static void end_line(struct layers_own *o, struct layers_line *l)
+{
+    for (uint32_t i = 1; i < l->n; i++) /* nearly sorted */
+        for (uint32_t j = l->first + i;
+             j > l->first && o->stage[o->order[j]] < o->stage[o->order[j - 1]]; j--) {
+            uint32_t swap = o->order[j];
+            o->order[j] = o->order[j - 1];
+            o->order[j - 1] = swap;
+        }
+}
+
+static void make_lines(struct layers_own *o, const struct ds_header *h)
+{
+    struct layers_line *l = NULL;
+    for (uint32_t s = 0; s < o->n_sites; s++) {
+        const struct ds_site *x = &h->sites[s];
+        o->order[s] = s;
+        if (!l || !in_layers(h, s) || l->name[0] || l->layer != x->layer) {
+            if (l)
+                end_line(o, l);
+            l = &o->lines[o->n_lines++];
+            *l = (struct layers_line){.layer = x->layer, .first = s, .last = s};
+            if (!in_layers(h, s))
+                snprintf(l->name, sizeof l->name, "%s%s%s", x->stage, x->part[0] ? "/" : "",
+                         x->part);
+        }
+        l->n++;
+        o->line_of[s] = (uint32_t)(o->n_lines - 1);
+        /* Growth is of the last residual. */
+        if (strcmp(x->op, "add") == 0 || strcmp(h->sites[l->last].op, "add") != 0)
+            l->last = s;
+    }
+    if (l)
+        end_line(o, l);
+}
+
+/* ---- growth ------------------------------------------------------------------------------------ */
+
+static double added_size(const struct tui_site_sum *s, int metric)
+{
+    if (s->healed_label != DS_LABEL_ORIGIN || metric == TUI_METRIC_BITS || metric == TUI_METRIC_ABS)
+        return -1;
+    return metric == TUI_METRIC_ULP ? (double)s->added_max_ulp : s->added_relative_rms;
+}
+
+static void widen(struct layers_own *o, double size)
+{
+    if (!(size > 0) || !isfinite(size))
+        return;
+    o->low = fmin(o->low, floor(log10(size)));
+    o->high = fmax(o->high, ceil(log10(size)));
+}
+
+static void find_growth(struct layers_own *o)
+{
+    o->low = INFINITY;
+    o->high = -INFINITY;
+    for (size_t i = 0; i < o->n_lines; i++) {
+        struct layers_line *l = &o->lines[i];
+        l->size = layers_is_drift(o->marks[l->last]) || o->marks[l->last] == '!'
+                      ? layers_size(&o->sums[l->last], o->at.metric)
+                      : 0;
+        l->added = -1;
+        for (uint32_t s = 0; s < l->n; s++) {
+            double added = added_size(&o->sums[l->first + s], o->at.metric);
+            l->added = added > l->added ? added : l->added;
+        }
+        widen(o, l->size);
+        widen(o, l->added);
+    }
+    if (o->high <= o->low)
+        o->high = o->low + 1;
+}
+
+/* Cells of a bar of powers of ten; at least one. */
+static int bar_cells(const struct layers_own *o, double size)
+{
+    double share = (log10(size) - o->low) / (o->high - o->low);
+    int cells = isfinite(size) ? (int)lround(share * o->growth_cells) : o->growth_cells;
+    return cells < 1 ? 1 : cells > o->growth_cells ? o->growth_cells : cells;
+}
+
+/* A bar for all that differs at the layer's last residual, in it or behind it "+" for what one of its sites adds. */
+static void growth_text(const struct layers_own *o, const struct layers_line *l, char *out,
+                        size_t n)
+{
+    char mark = o->marks[l->last];
+    int all = l->size > 0 ? bar_cells(o, l->size) : 0,
+        at = l->added > 0 ? bar_cells(o, l->added) : 0;
+    size_t len = 0;
+    out[0] = '\0';
+    if (mark == '!' || mark == '?' || (layers_is_drift(mark) && l->size < 0)) {
+        snprintf(out, n, "%s", mark == '!' ? "NaN" : mark == '?' ? "?" : "n/a");
+        return;
+    }
+    for (int i = 1; (i <= all || i <= at) && len + 4 < n; i++)
+        len += (size_t)snprintf(out + len, n - len, "%s",
+                                i == at    ? "+"
+                                : i <= all ? tui_glyph(TUI_G_SHADE + (o->ascii ? 4 : 3), o->ascii)
+                                           : " ");
+}
+
+/* ---- cells ------------------------------------------------------------------------------------- */
+
+/* The site of a line in one column of the record. */
+static uint32_t site_of(const struct layers_own *o, const struct layers_line *l, uint32_t stage)
+{
+    uint32_t low = l->first, high = l->first + l->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (o->stage[o->order[middle]] < stage)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < l->first + l->n && o->stage[o->order[low]] == stage ? o->order[low] : UINT32_MAX;
+}
+
+static int graver(const struct layers_own *o, uint32_t a, uint32_t b)
+{
+    const char *all = TUI_MARKS;
+    long x = strchr(all, o->marks[a]) - all, y = strchr(all, o->marks[b]) - all;
+    if (x != y)
+        return x < y;
+    return layers_size(&o->sums[a], o->at.metric) > layers_size(&o->sums[b], o->at.metric);
+}
+
+/* The gravest of a cell's sites. */
+static uint32_t cell_site(const struct layers_own *o, const struct layers_line *l, size_t column)
+{
+    const struct layers_column *c = &o->columns[column];
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t s = site_of(o, l, c->stage + i);
+        if (s != UINT32_MAX && (best == UINT32_MAX || graver(o, s, best)))
+            best = s;
+    }
+    return best;
+}
+
+static double cell_size(const struct layers_own *o, uint32_t site)
+{
+    return layers_is_drift(o->marks[site]) ? layers_size(&o->sums[site], o->at.metric) : -1;
+}
+
+static void site_text(const struct layers_own *o, uint32_t site, char out[32])
+{
+    char mark = o->marks[site], number[16];
+    double size = cell_size(o, site);
+    int one_side = mark == '!' ? !o->sums[site].ref_nonfinite - !o->sums[site].nonfinite : 0;
+    layers_number(size, o->at.metric, number);
+    if (mark == '!')
+        snprintf(out, 32, "!%s", one_side > 0 ? "+" : one_side < 0 ? "-" : "");
+    else if (o->wide && layers_digit(size, o->at.metric) != '=')
+        snprintf(out, 32, "%c%s", mark, number);
+    else
+        snprintf(out, 32, layers_is_drift(mark) ? "%c%c" : "%c", mark,
+                 layers_digit(size, o->at.metric));
+}
+
+/* ---- folding ----------------------------------------------------------------------------------- */
+
+/* Whether two lines look the same in every cell. */
+static int alike(const struct layers_own *o, const struct layers_line *a,
+                 const struct layers_line *b)
+{
+    char x[256], y[256];
+    if (a->name[0] || b->name[0] || a->n != b->n || a->layer + 1 != b->layer)
+        return 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint32_t s = o->order[a->first + i], t = o->order[b->first + i];
+        if (o->stage[s] != o->stage[t])
+            return 0;
+        site_text(o, s, x);
+        site_text(o, t, y);
+        if (strcmp(x, y) != 0)
+            return 0;
+    }
+    if ((a->size > 0 || b->size > 0 || a->added > 0 || b->added > 0) && (o->numbers || o->wide) &&
+        (a->size != b->size || a->added != b->added))
+        return 0;
+    growth_text(o, a, x, sizeof x);
+    growth_text(o, b, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
+static void make_rows(struct layers_own *o)
+{
+    o->n_rows = 0;
+    for (size_t i = 0, n; i < o->n_lines; i += n) {
+        n = 1;
+        while (!o->unfolded && i + n < o->n_lines &&
+               alike(o, &o->lines[i + n - 1], &o->lines[i + n]))
+            n++;
+        n = n < LEAST_ALIKE ? 1 : n;
+        o->rows[o->n_rows++] = (struct layers_row){(uint32_t)i, (uint32_t)n};
+    }
+}
+
+static void row_name(const struct layers_own *o, size_t row, char out[48])
+{
+    const struct layers_row *r = &o->rows[row];
+    const struct layers_line *l = &o->lines[r->line];
+    if (r->n > 1)
+        snprintf(out, 48, "L%02d-%02d", l->layer, o->lines[r->line + r->n - 1].layer);
+    else
+        snprintf(out, 48, "L%02d", l->layer);
+}
+
+/* ---- columns ----------------------------------------------------------------------------------- */
+
+/* One of many alike: an expert "e3", a rank "r1". */
+static int is_numbered(const struct ds_site *s)
+{
+    return (s->part[0] == 'e' || s->part[0] == 'r') && s->part[1] >= '0' && s->part[1] <= '9';
+}
+
+static void add_column(struct layers_own *o, const struct ds_header *h, uint32_t stage, uint32_t n)
+{
+    struct layers_column *c = &o->columns[o->n_columns];
+    const struct ds_site *s = &h->sites[o->stages[stage]];
+    const char *name = ds_report_stage_short(s);
+    *c = (struct layers_column){.stage = stage, .n = n};
+    if (n > 1)
+        snprintf(c->name, sizeof c->name, "%.14s*%u", s->part[0] == 'r' ? s->stage : name, n);
+    else if (is_numbered(s) && s->part[0] == 'e')
+        snprintf(c->name, sizeof c->name, "%.12s%.8s", name, s->part + 1);
+    else
+        snprintf(c->name, sizeof c->name, "%.20s", name);
+    c->width = tui_text_width(c->name, o->ascii);
+    c->width = c->width < (o->wide ? WIDE_CELL : 2) ? (o->wide ? WIDE_CELL : 2) : c->width;
+    o->n_columns++;
+}
+
+/* Numbered parts beside each other are one column when they are folded. */
+static int make_columns(struct layers_own *o, const struct ds_header *h, int folded, int wide)
+{
+    int cells = 0;
+    o->n_columns = o->n_parts = 0;
+    o->wide = wide;
+    for (uint32_t i = 0, n; i < o->n_stages; i += n) {
+        const struct ds_site *s = &h->sites[o->stages[i]], *t;
+        n = 1;
+        while (is_numbered(s) && i + n < o->n_stages && (t = &h->sites[o->stages[i + n]]) &&
+               is_numbered(t) && strcmp(t->stage, s->stage) == 0)
+            n++;
+        o->n_parts += n > 1 ? n : 0;
+        for (uint32_t k = 0; k < n; k += folded ? n : 1)
+            add_column(o, h, i + k, folded ? n : 1);
+    }
+    for (size_t i = 0; i < o->n_columns; i++)
+        cells += o->columns[i].width + 1;
+    return cells;
+}
+
+/* What the layers' names and the lines' own cells take. */
+static int fixed_cells(const struct layers_own *o)
+{
+    char name[48];
+    int cells = 5;
+    for (size_t i = 0; i < o->n_rows; i++) {
+        if (o->lines[o->rows[i].line].name[0])
+            continue;
+        row_name(o, i, name);
+        cells = (int)strlen(name) > cells ? (int)strlen(name) : cells;
+    }
+    return 1 + cells + 1 + 1; /* first cell, gaps */
+}
+
+static void fit(struct layers_own *o, const struct ds_header *h)
+{
+    int wide = o->screen >= WIDE_SCREEN && make_columns(o, h, o->parts_folded, 1) + 40 <= o->screen;
+    int cells = make_columns(o, h, o->parts_folded, wide), room;
+    if (!wide && !o->unfolded && o->n_parts && cells + 8 + BAR_LEAST > o->screen) {
+        o->parts_folded = 1;
+        cells = make_columns(o, h, 1, 0);
+    }
+    o->growth_cells = BAR_LEAST;
+    o->numbers = 0;
+    make_rows(o); /* for the names' width */
+    cells += fixed_cells(o);
+    room = o->screen - cells - 1;
+    o->growth_cells = room < BAR_LEAST ? BAR_LEAST : room > BAR_MOST ? BAR_MOST : room;
+    o->numbers = room >= BAR_BESIDE + 2 * (NUMBER_CELLS + 1);
+    if (o->numbers)
+        o->growth_cells = BAR_BESIDE;
+    make_rows(o);
+    o->need = cells + o->growth_cells + (o->numbers ? 2 * (NUMBER_CELLS + 1) : 0) + 1;
+}
+
+static void make_heads(struct layers_own *o)
+{
+    struct tui_column *c = o->heads;
+    *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, 5, 0};
+    *c++ = (struct tui_column){o->growth_cells < 6 ? "grow" : "growth", TUI_LEFT, TUI_COLUMN_FIXED,
+                               o->growth_cells, o->growth_cells};
+    for (size_t i = 0; i < o->n_columns; i++)
+        *c++ = (struct tui_column){o->columns[i].name, TUI_LEFT, 0, o->columns[i].width, 0};
+    if (!o->numbers)
+        return;
+    *c++ = (struct tui_column){tui_metric_name(o->at.metric), TUI_RIGHT, 0, NUMBER_CELLS, 0};
+    *c++ = (struct tui_column){"added", TUI_RIGHT, 0, NUMBER_CELLS, 0};
+}
+
+int layers_make(struct layers_own *o, const struct ds_header *h, const struct tui_pair *pair,
+                struct ds_error *err)
+{
+    layers_free(o);
+    if (pair->n_sites != h->n_sites)
+        return ds_fail(err, "the record has changed");
+    if (copy_sites(o, pair, err) != 0)
+        return -1;
+    find_stages(o, h);
+    make_lines(o, h);
+    find_growth(o);
+    fit(o, h);
+    make_heads(o);
+    return 0;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static void number_cell(const struct layers_own *o, double size, struct tui_value *v)
+{
+    char text[16];
+    v->null = size < 0;
+    v->numeric = size >= 0;
+    v->key = size;
+    layers_number(size, o->at.metric, text);
+    snprintf(v->text, sizeof v->text, "%s", text);
+}
+
+static void outside_cell(const struct layers_own *o, const struct layers_line *l,
+                         struct tui_value *v)
+{
+    char text[32];
+    site_text(o, l->first, text);
+    snprintf(v->text, sizeof v->text, "%-*s%-3s %s", o->growth_cells + 7, "", text, l->name);
+    v->n_spans = 1;
+    v->span[0].begin = (uint16_t)(o->growth_cells + 7);
+    v->span[0].end = (uint16_t)(o->growth_cells + 7 + (int)strlen(text));
+    v->span_role = tui_mark_role(o->marks[l->first]);
+}
+
+static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
+{
+    const struct layers_own *o = ctx;
+    char text[64];
+    if (row >= o->n_rows)
+        return;
+    const struct layers_line *l = &o->lines[o->rows[row].line];
+    if (l->name[0]) {
+        outside_cell(o, l, v);
+    } else if (column == LAYERS_NAME) {
+        row_name(o, row, text);
+        snprintf(v->text, sizeof v->text, "%s", text);
+        v->numeric = 1;
+        v->key = l->layer;
+    } else if (column == LAYERS_GROWTH) {
+        growth_text(o, l, v->text, sizeof v->text);
+        v->role = o->marks[l->last] == '!' ? TUI_NONFINITE : TUI_DIM;
+        v->numeric = l->size >= 0;
+        v->key = l->size;
+    } else if (column - LAYERS_FIRST < o->n_columns) {
+        uint32_t site = cell_site(o, l, column - LAYERS_FIRST);
+        v->null = site == UINT32_MAX;
+        if (v->null)
+            return;
+        site_text(o, site, text);
+        snprintf(v->text, sizeof v->text, "%s", text);
+        v->role = tui_mark_role(o->marks[site]);
+        v->key = cell_size(o, site);
+        v->numeric = v->key >= 0;
+    } else if (column - LAYERS_FIRST - o->n_columns == 0) {
+        number_cell(o, layers_is_drift(o->marks[l->last]) ? l->size : -1, v);
+    } else {
+        number_cell(o, l->added, v);
+    }
+}
+
+static int kind(void *ctx, size_t row)
+{
+    const struct layers_own *o = ctx;
+    return row < o->n_rows && o->lines[o->rows[row].line].name[0] ? TUI_ROW_TEXT : TUI_ROW;
+}
+
+static int is(void *ctx, size_t row, size_t column)
+{
+    const struct layers_own *o = ctx;
+    uint32_t site = column >= LAYERS_FIRST + o->n_columns
+                        ? UINT32_MAX
+                        : layers_site_at(o, row, column, UINT32_MAX);
+    char mark = site == UINT32_MAX ? ' ' : o->marks[site];
+    int nonfinite = mark == '!' && o->sums[site].label >= DS_LABEL_ORIGIN;
+    return (layers_is_drift(mark) || nonfinite ? TUI_IS_DRIFT : 0) |
+           (mark == '#' || mark == '@' ? TUI_IS_ORIGIN : 0) |
+           (site != UINT32_MAX && o->sums[site].jump ? TUI_IS_JUMP : 0);
+}
+
+void layers_source(struct layers_own *o, struct tui_source *out)
+{
+    *out = (struct tui_source){.ctx = o,
+                               .columns = o->heads,
+                               .n_columns = LAYERS_FIRST + o->n_columns + (o->numbers ? 2 : 0),
+                               .n_rows = o->n_rows,
+                               .cell = cell,
+                               .kind = kind,
+                               .is = is,
+                               .cell_cursor = 1,
+                               .first_cell = LAYERS_FIRST,
+                               .name = "sites"};
+}
+
+/* ---- where a site is --------------------------------------------------------------------------- */
+
+uint32_t layers_site_at(const struct layers_own *o, size_t row, size_t column, uint32_t site)
+{
+    if (row >= o->n_rows)
+        return UINT32_MAX;
+    const struct layers_row *r = &o->rows[row];
+    const struct layers_line *l = &o->lines[r->line];
+    if (l->name[0])
+        return l->first;
+    if (column < LAYERS_FIRST)
+        return UINT32_MAX;
+    column -= LAYERS_FIRST;
+    int known =
+        site < o->n_sites && o->line_of[site] >= r->line && o->line_of[site] < r->line + r->n;
+    if (column >= o->n_columns)
+        return known && o->lines[o->line_of[site]].last == site ? site : l->last;
+    const struct layers_column *c = &o->columns[column];
+    if (known && o->stage[site] >= c->stage && o->stage[site] < c->stage + c->n)
+        return site;
+    return cell_site(o, l, column);
+}
+
+int layers_place_of(const struct layers_own *o, uint32_t site, size_t *row, size_t *column)
+{
+    if (site >= o->n_sites)
+        return -1;
+    size_t low = 0, high = o->n_rows;
+    while (low + 1 < high) {
+        size_t middle = low + (high - low) / 2;
+        if (o->rows[middle].line <= o->line_of[site])
+            low = middle;
+        else
+            high = middle;
+    }
+    *row = low;
+    *column = LAYERS_FIRST;
+    for (size_t i = 0; i < o->n_columns; i++)
+        if (o->stage[site] >= o->columns[i].stage &&
+            o->stage[site] < o->columns[i].stage + o->columns[i].n)
+            *column = LAYERS_FIRST + i;
+    return o->n_rows ? 0 : -1;
+}

@@ -1,0 +1,149 @@
+/* view_layers_panel.c: beside the map: the site under the cursor in words, and what the marks mean. */
+#include "tui/view_layers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct page { /* where the next line goes */
+    struct tui_canvas *canvas;
+    struct tui_rect r;
+    int y;
+};
+
+static void line(struct page *p, int role, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A text, over as many lines as it needs; further ones are indented. */
+static void line(struct page *p, int role, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    int indent = 0;
+    for (char *at = text; *at && p->y < p->r.h; indent = 2) {
+        size_t room = (size_t)(p->r.w - indent > 8 ? p->r.w - indent : 8), n = strlen(at);
+        if (n > room) {
+            for (n = room; n > room / 2 && at[n] != ' '; n--)
+                continue;
+            n = at[n] == ' ' ? n : room;
+        }
+        tui_putf(p->canvas, p->r.y + p->y++, p->r.x + indent, p->r.w - indent, role, 0, "%.*s",
+                 (int)n, at);
+        at += n + strspn(at + n, " ");
+    }
+}
+
+static void draw_what(struct page *p, const struct ds_header *h, const struct layers_own *o,
+                      uint32_t site)
+{
+    struct ds_buf name = {0};
+    tui_site_text(h, site, &name);
+    line(p, tui_mark_role(o->marks[site]), "%s (%s): %s", name.data ? name.data : "",
+         h->sites[site].op, tui_mark_words(o->marks[site]));
+    ds_buf_free(&name);
+}
+
+static void draw_rows(struct page *p, const struct layers_own *o, uint32_t site)
+{
+    const struct tui_site_sum *s = &o->sums[site];
+    struct ds_buf b = {0};
+    uint32_t drift = s->drift[DS_LABEL_ORIGIN] + s->drift[DS_LABEL_INHERITED] +
+                     s->drift[DS_LABEL_UNKNOWN] + s->drift[DS_LABEL_UNSTABLE];
+    ds_buf_printf(&b, "%" PRIu32 " of %" PRIu32 " rows differ", drift, s->compared);
+    for (int i = DS_LABEL_HEALED, n = 0; i <= DS_LABEL_UNSTABLE; i++)
+        if (s->drift[i])
+            ds_buf_printf(&b, "%s%" PRIu32 " %s", n++ ? ", " : ": ", s->drift[i], ds_label_name(i));
+    if (s->drift[DS_LABEL_ABSENT])
+        ds_buf_printf(&b, "; %" PRIu32 " not compared", s->drift[DS_LABEL_ABSENT]);
+    line(p, TUI_PLAIN, "%s", b.data ? b.data : "");
+    ds_buf_free(&b);
+    if (s->nonfinite || s->ref_nonfinite)
+        line(p, TUI_NONFINITE, "NaN or Inf in %" PRIu32 " rows, in %" PRIu32 " of the reference",
+             s->nonfinite, s->ref_nonfinite);
+    if (s->sized)
+        line(p, TUI_PLAIN,
+             "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
+             s->elements, s->max_ulp, s->max_abs, s->relative_rms);
+    if (drift > s->sized)
+        line(p, TUI_UNKNOWN, s->sized ? "sizes of %" PRIu32 " rows only" : "no sizes recorded",
+             s->sized);
+}
+
+static void draw_added(struct page *p, const struct layers_own *o, uint32_t site)
+{
+    const struct tui_site_sum *s = &o->sums[site];
+    if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
+        line(p, TUI_ORIGIN, "adds %" PRIu64 " ULP, relative rms %.3g, on equal inputs",
+             s->added_max_ulp, s->added_relative_rms);
+    else if (s->healed_label == DS_LABEL_SAME && layers_is_drift(o->marks[site]))
+        line(p, TUI_SAME, "adds nothing: same bits on equal inputs");
+    else if (isnan(s->added_relative_rms) && layers_is_drift(o->marks[site]))
+        line(p, TUI_DIM, "what it adds is not known: no healed trial of this pair");
+}
+
+/* What it reads, as far as it fits. */
+static void draw_inputs(struct page *p, const struct ds_header *h, const struct layers_own *o,
+                        uint32_t site)
+{
+    struct ds_buf b = {0};
+    for (size_t i = 0, n = 0; i < h->n_edges; i++) {
+        const struct ds_edge *e = &h->edges[i];
+        if (e->to != site || e->from >= o->n_sites)
+            continue;
+        ds_buf_printf(&b, "%s%c ", n++ ? ", " : "reads ", o->marks[e->from]);
+        tui_site_text(h, e->from, &b);
+    }
+    if (b.len)
+        line(p, TUI_PLAIN, "%s", b.data);
+    ds_buf_free(&b);
+}
+
+static void draw_launch(struct page *p, const struct tui_context *c, uint32_t site)
+{
+    struct ds_buf b = {0};
+    const struct tui_site *s =
+        p->y < p->r.h ? tui_data_site(c->data, c->place->arm, c->place->ref, site, NULL) : NULL;
+    if (!s || (!s->launch && !s->ref_launch))
+        return;
+    if (ds_report_launch_difference(s->launch, s->ref_launch, &b)) {
+        line(p, TUI_DIFFERS, "launched with %s", b.data ? b.data : "");
+    } else {
+        ds_report_launch(s->launch ? s->launch : s->ref_launch, NULL, &b);
+        line(p, TUI_PLAIN, "launched alike: %s", b.data ? b.data : "");
+    }
+    ds_buf_free(&b);
+}
+
+static void draw_legend(struct page *p)
+{
+    if (p->y + 1 >= p->r.h)
+        return;
+    p->y = p->r.h - 2 > p->y ? p->r.h - 2 : p->y;
+    if (p->r.w < 76) {
+        p->y = p->r.h - 4 > p->y ? p->r.h - 4 : p->y;
+    }
+    line(p, TUI_DIM, ". same  , healed  # origin  o own origin  - inherited  x inputs unknown");
+    line(p, TUI_DIM, "~ unstable  ! NaN, Inf  ? not compared  @ O ^ X the same with a jump");
+}
+
+void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                  struct tui_rect r)
+{
+    const struct layers_own *o = v->own;
+    const struct ds_header *h = c->whole->header;
+    struct page p = {canvas, r, 0};
+    uint32_t site = c->place->site;
+    if (!o || !h || site >= o->n_sites || o->n_sites != h->n_sites)
+        return;
+    draw_what(&p, h, o, site);
+    draw_rows(&p, o, site);
+    draw_added(&p, o, site);
+    draw_inputs(&p, h, o, site);
+    draw_launch(&p, c, site);
+    draw_legend(&p);
+}
