@@ -93,6 +93,7 @@ json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f)
     json_object_set_new(j, "occurrence", json_integer(f->occurrence));
     json_object_set_new(j, "rows", json_integer(f->rows));
     json_object_set_new(j, "positions", json_integer(f->positions));
+    json_object_set_new(j, "sized_rows", f->sized ? json_integer(f->sized_rows) : json_null());
     json_object_set_new(j, "elements", f->sized ? whole(f->elements) : json_null());
     json_object_set_new(j, "max_ulp", f->sized ? whole(f->max_ulp) : json_null());
     json_object_set_new(j, "max_abs", f->sized ? real(f->max_abs) : json_null());

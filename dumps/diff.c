@@ -129,6 +129,39 @@ static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct 
     return ds_analysis_verdict(d->analysis, v, err);
 }
 
+/* Makes the analysis, or makes it again. */
+static int analyse(struct ds_diff *d, struct ds_error *err)
+{
+    const struct ds_analysis_options how = {.only_factor = "record",
+                                            .data_differs = d->data_differs,
+                                            .ignored = d->ignored,
+                                            .history = d->histories,
+                                            .healed_to = d->healed_to,
+                                            .prompt_of = d->prompt_of,
+                                            .memory = d->options.memory,
+                                            .stop = d->options.stop};
+    ds_analysis_free(d->analysis);
+    d->analysis = NULL;
+    d->joined =
+        (struct ds_source){&d->header, d->n_trials, joined_info, joined_get, d, joined_blob};
+    return ds_analysis_new(&d->joined, &how, &d->analysis, err);
+}
+
+static int judge(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                 struct ds_error *err)
+{
+    int changed = 0, rc = analyse(d, err);
+    rc = rc ? rc : diff_excuse(d, &changed, err);
+    rc = rc || !changed ? rc : analyse(d, err);
+    rc = rc ? rc : ds_analysis_verdict(d->analysis, &d->verdict, err);
+    rc = rc ? rc : diff_heal(d, a, b, &changed, err);
+    if (rc != 0 || !changed || !d->healed_to)
+        return rc;
+    ds_verdict_free(&d->verdict);
+    rc = analyse(d, err);
+    return rc ? rc : ds_analysis_verdict(d->analysis, &d->verdict, err);
+}
+
 int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                  const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err)
 {
@@ -139,30 +172,11 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_join(out, a, b, err);
     rc = rc ? rc : diff_mark_sites(out, err);
     rc = rc ? rc : diff_filter(out, err);
-    if (rc == 0) {
-        struct ds_analysis_options how = {.only_factor = "record",
-                                          .data_differs = out->data_differs,
-                                          .ignored = out->ignored,
-                                          .history = out->histories,
-                                          .prompt_of = out->prompt_of,
-                                          .memory = out->options.memory,
-                                          .stop = out->options.stop};
-        int changed = 0;
-        out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
-                                         joined_get,   out,           joined_blob};
-        rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
-        rc = rc ? rc : diff_excuse(out, &changed, err);
-        if (rc == 0 && changed) {
-            ds_analysis_free(out->analysis);
-            out->analysis = NULL;
-            rc = ds_analysis_new(&out->joined, &how, &out->analysis, err);
-        }
-        rc = rc ? rc : ds_analysis_verdict(out->analysis, &out->verdict, err);
-        rc = rc ? rc : add_sizes(out, options, err);
-        rc = rc ? rc : diff_note_histories(out, err);
-        rc = rc ? rc : diff_note_rows(out, err);
-        rc = rc ? rc : diff_note_launch(out, err);
-    }
+    rc = rc ? rc : judge(out, a, b, err);
+    rc = rc ? rc : add_sizes(out, options, err);
+    rc = rc ? rc : diff_note_histories(out, err);
+    rc = rc ? rc : diff_note_rows(out, err);
+    rc = rc ? rc : diff_note_launch(out, err);
     if (rc == 1) { /* incomparable: the reason is already there */
         out->verdict.result = DS_RESULT_INCOMPARABLE;
         out->verdict.stable = 1;
@@ -198,6 +212,9 @@ void ds_diff_free(struct ds_diff *d)
         free(d->header.arms[i].values);
     free(d->items);
     free(d->trials);
+    free(d->site_map[0]);
+    free(d->site_map[1]);
+    free(d->healed_to);
     free(d->arm_of);
     free(d->prompt_of);
     free(d->data_differs);

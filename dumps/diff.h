@@ -71,7 +71,11 @@ struct ds_diff {
     size_t n_trials, cap_drifts;        /* room for sizes in the trial that has them */
     const struct ds_prompt *prompts[2]; /* where they have other lengths */
     const struct ds_prompt *
-        *prompt_of;         /* [header.n_arms] the subject's prompt; NULL when both are the same */
+        *prompt_of;        /* [header.n_arms] the subject's prompt; NULL when both are the same */
+    uint32_t *site_map[2]; /* [own n_sites] number of a site in the joined header */
+    uint32_t
+        *healed_to; /* [2 pairs] arm of the same side to which its heal trials went, and whose pair
+                               agrees; UINT32_MAX: none. NULL: no use */
     uint32_t *arm_of;       /* [header.n_arms] number in its own record */
     uint8_t *site_only;     /* [header.n_sites] 1: only A knows the site, 2: only B */
     uint8_t *ignored;       /* [header.n_sites] NULL: every site counts */

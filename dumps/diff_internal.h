@@ -32,6 +32,15 @@ int diff_note_histories(struct ds_diff *d, struct ds_error *err);
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
               struct ds_error *err);
 
+/* Adds trial i of a source as one of the joined arm; map: its sites in the joined header. */
+int diff_join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm,
+                    const uint32_t *map, struct ds_error *err);
+
+/* diff_heal.c: joins the heal trials that judge what two arms do behind their first difference, and fills
+ * d->healed_to. Needs d->verdict; *changed tells that the analysis is to be made again. */
+int diff_heal(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b, int *changed,
+              struct ds_error *err);
+
 /* verdict_packed.c: lists weights of equal numbers that the same kernel packed into other bytes. */
 int diff_packed(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
                 struct ds_error *err);

@@ -173,8 +173,8 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
 
 /* Borrows everything but captures and non-finite rows, whose sites are renumbered. Sizes compare
  * arms of one record: left out. */
-static int join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm,
-                      const uint32_t *map, struct ds_error *err)
+int diff_join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm,
+                    const uint32_t *map, struct ds_error *err)
 {
     const struct ds_trial_data *from = s->get(s->ctx, i, err);
     if (!from)
@@ -238,7 +238,7 @@ static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t
             if (info->pass != DS_PASS_NATURAL || joined[side][info->arm] == UINT32_MAX)
                 continue;
             d->histories[d->n_trials] = before[i];
-            rc = join_trial(d, s[side], i, joined[side][info->arm], map[side], err);
+            rc = diff_join_trial(d, s[side], i, joined[side][info->arm], map[side], err);
         }
         free(before);
     }
@@ -279,7 +279,7 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     rc = rc ? rc : check_formats(d, s, map);
     rc = rc ? rc : join_trials(d, s, joined, map, err);
     for (int side = 0; side < 2; side++) {
-        free(map[side]);
+        d->site_map[side] = map[side];
         free(joined[side]);
     }
     d->header.n_heads = a->header->n_heads;

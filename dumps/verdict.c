@@ -194,6 +194,16 @@ static int check_unstable(const struct ds_analysis *a, const struct arm_table *t
     return DS_CHECK_UNSTABLE;
 }
 
+/* Whether drifting rows were dumped in the trial, not only a sample: `dump` of the options is 3 for all. */
+static int dumps_drifts(const struct ds_analysis *a, const struct ds_trial_data *t)
+{
+    int all = 0;
+    for (size_t i = 0; i < a->h->n_options; i++)
+        all |= strcmp(a->h->options[i].name, "dump") == 0 &&
+               strcmp(a->h->options[i].value, "3") == 0;
+    return t->n_blobs && (t->n_drifts || all);
+}
+
 /* The self-check: 1 probes change the answer, 0 they do not, -1 not known. *disturber: the least that
  * probes did in a trial that differs. */
 static int probes_disturb(const struct ds_analysis *a, int *disturber, int *check)
@@ -209,7 +219,7 @@ static int probes_disturb(const struct ds_analysis *a, int *disturber, int *chec
             seen[check_unstable(a, t, bare)] = 1;
             continue;
         }
-        int *kind = t->rep->n_blobs ? &with_dump : &with_digest,
+        int *kind = dumps_drifts(a, t->rep) ? &with_dump : &with_digest,
             differs = bare ? bare_differs(bare, t->rep) : -1;
         if (differs < 0)
             continue;

@@ -106,6 +106,7 @@ struct ds_finding {
     uint32_t rows,
         positions; /* rows that drift at this site in this arm, and their distinct positions */
     int sized;     /* whether the record holds sizes for it: */
+    uint32_t sized_rows; /* of so many of the rows */
     uint64_t elements, max_ulp;
     double max_abs, rms,
         relative_rms; /* rms of the difference over all elements of the drifting rows */
@@ -412,6 +413,9 @@ struct ds_analysis_options {
     const struct ds_history
         *history; /* [n_trials], of two records: their trials may have unlike ones;
                                          NULL = of no interest */
+    const uint32_t
+        *healed_to; /* [n_arms], of two records: the arm of its own to which an arm's heal trials
+                                  went, where both records' agree; UINT32_MAX none; NULL = for no arm */
     /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */

@@ -227,21 +227,15 @@ static void view_of(struct ds_analysis *a, uint32_t arm, uint32_t base, uint8_t 
     a->tokens_cut = tokens;
 }
 
-int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
-                      uint8_t *labels, uint8_t *other)
+/* base, ref_base: to which arm and ref were healed; the same one, or two that agree in every row. */
+static int judge_both(struct ds_analysis *a, uint32_t arm, uint32_t base, uint32_t ref,
+                      uint32_t ref_base, uint8_t *labels, uint8_t *other)
 {
-    if (base == ref) {
-        const struct heal_table *h = healed_table(a, arm, ref);
-        if (h)
-            label_healed(a, h, labels);
-        return h != NULL;
-    }
-    if (a->arms[base].unstable_cells ||
-        (!healed_table(a, arm, base) && !healed_table(a, ref, base)))
-        return 0;
     const uint64_t *mine, *theirs;
+    if (!healed_table(a, arm, base) && !healed_table(a, ref, ref_base))
+        return 0;
     view_of(a, arm, base, labels, &mine);
-    view_of(a, ref, base, other, &theirs);
+    view_of(a, ref, ref_base, other, &theirs);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t x = labels[cell], y = other[cell];
         int judged = x & y & LABEL_JUDGED && (x & LABEL_MASK) != DS_LABEL_UNSTABLE &&
@@ -251,6 +245,22 @@ int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_
                                                     : DS_LABEL_ORIGIN | LABEL_JUDGED;
     }
     return 1;
+}
+
+int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
+                      uint8_t *labels, uint8_t *other)
+{
+    const uint32_t *to = a->options.healed_to;
+    if (to)
+        return to[arm] != NONE && to[ref] != NONE &&
+               judge_both(a, arm, to[arm], ref, to[ref], labels, other);
+    if (base == ref) {
+        const struct heal_table *h = healed_table(a, arm, ref);
+        if (h)
+            label_healed(a, h, labels);
+        return h != NULL;
+    }
+    return !a->arms[base].unstable_cells && judge_both(a, arm, base, ref, base, labels, other);
 }
 
 int ds_analysis_healed(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,

@@ -145,6 +145,7 @@ static int size_rows(const struct ds_analysis *a, const struct heal_table *heale
     if (rc != 0 || z.rows == 0)
         return rc;
     f->sized = 1;
+    f->sized_rows = z.rows;
     f->elements = z.elements;
     f->max_ulp = z.max_ulp;
     f->max_abs = z.max_abs;

@@ -198,7 +198,8 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
         return lost(st, want, rc, err);
     }
     rc = want->pass != DS_PASS_BARE ? ds_trial_data_check(s->header, &t, err) : 0;
-    if (st->dumping == 0 && t.n_blobs > 0)
+    /* A sample of the base arm's rows is no dump of drifting ones. */
+    if (st->dumping == 0 && t.n_blobs > 0 && (t.n_drifts > 0 || s->options.dump == DS_DUMP_ALL))
         st->dumping = arm + 1;
     if (rc == 0 && arm == 0 && want->pass == DS_PASS_NATURAL)
         rc = keep_tokens(st, &t, err);

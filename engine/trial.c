@@ -184,6 +184,7 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_tria
                                  .dump_rows = (uint32_t)sw->options.dump_rows,
                                  .hold = r->hold,
                                  .team = ds_forward_team(r->forward)};
+    ds_sample_plan(sw, r->sites, &pc.sample);
     if (ds_probe_new(&pc, &r->probe, err) != 0) {
         ds_trial_runner_free(r);
         return -1;

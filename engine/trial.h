@@ -39,6 +39,10 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
                  const int32_t *forced, struct ds_trial_data *out, struct ds_error *err);
 void ds_trial_runner_free(struct ds_trial_runner *r);
 
+/* Which rows of a trial without references are dumped (sample.c). sites: the header's, with the arm's
+ * dtype. */
+void ds_sample_plan(const struct ds_sweep *s, const struct ds_site *sites, struct ds_sample *out);
+
 /* CPU time of every thread of this process, to count those that moved. */
 struct ds_thread_times {
     int n;

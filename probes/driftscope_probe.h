@@ -52,6 +52,14 @@ int ds_hold_has(const struct ds_hold *h, uint32_t arm);
 
 enum ds_dump { DS_DUMP_NONE = 0, DS_DUMP_FIRST, DS_DUMP_ORIGINS, DS_DUMP_ALL };
 
+/* Rows of request 0 that are dumped from a trial without references, at the first `outer` positions where a
+ * site is in the first layer, before or after the layers, at the first `inner` ones elsewhere. */
+enum { DS_SAMPLE_ROWS = 4 };
+struct ds_sample {
+    int32_t position[DS_SAMPLE_ROWS], n_layers;
+    uint32_t n, outer, inner;
+};
+
 /* Which sites are looked at. */
 struct ds_probe_config {
     const struct ds_site *sites; /* borrowed */
@@ -61,6 +69,7 @@ struct ds_probe_config {
     const uint8_t *site_on; /* [n_sites] 0 = not digested; NULL = all on */
     enum ds_dump dump;
     uint32_t dump_rows;   /* at most so many rows dumped a site and trial */
+    struct ds_sample sample;
     struct ds_hold *hold; /* NULL: digests only */
     struct ds_team *team; /* borrowed; NULL = caller's thread alone */
     int no_watch; /* 1: rows without a reference are not searched for NaN and Inf: digests alone */

@@ -46,8 +46,8 @@ static int grow_index(struct ds_probe *p, struct ds_error *err)
     return 0;
 }
 
-static int add_blob(struct ds_probe *p, uint32_t site, uint64_t digest, const void *bytes,
-                    struct ds_error *err)
+int probe_add_blob(struct ds_probe *p, uint32_t site, uint64_t digest, const void *bytes,
+                   struct ds_error *err)
 {
     struct ds_trial_data *t = &p->t;
     if (grow_index(p, err))
@@ -60,7 +60,7 @@ static int add_blob(struct ds_probe *p, uint32_t site, uint64_t digest, const vo
     size_t n = p->c.sites[site].width * p->site[site].element_size;
     if (n > UINT32_MAX)
         return ds_fail(err, "dump: a row of %s has %zu bytes", p->c.sites[site].stage, n);
-    void *data = ds_calloc(1, n, "dumped row", err);
+    void *data = ds_alloc(n, "dumped row", err); /* written in full, and once */
     if (!data)
         return -1;
     memcpy(data, bytes, n);
@@ -130,13 +130,13 @@ static int dump_input_row(struct ds_probe *p, const struct probe_ref *ref, uint3
     uint32_t n, at = probe_held_at(p, ref, site);
     long held =
         ds_hold_find(p->c.hold, ref->slot, at, key, ref->guess[site] ? ref->guess[site] - 1 : 0);
-    if (held >= 0 && add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest,
+    if (held >= 0 && probe_add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest,
                               ds_hold_bytes(p->c.hold, ref->slot, at, (uint32_t)held), err))
         return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++)
         if (k->rows[i].row == p->call_first + row &&
-            add_blob(p, site, k->rows[i].digest, k->rows[i].bytes, err))
+            probe_add_blob(p, site, k->rows[i].digest, k->rows[i].bytes, err))
             return -1;
     return 0;
 }
@@ -149,13 +149,13 @@ static int dump_causal_rows(struct ds_probe *p, const struct probe_ref *ref, uin
     const struct ds_hold_row *held = ds_hold_rows(p->c.hold, ref->slot, site, &n);
     for (uint32_t i = 0; i < n; i++)
         if (held[i].request == key->request && held[i].position <= key->position &&
-            add_blob(p, site, held[i].digest, ds_hold_bytes(p->c.hold, ref->slot, site, i), err))
+            probe_add_blob(p, site, held[i].digest, ds_hold_bytes(p->c.hold, ref->slot, site, i), err))
             return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++) {
         const struct ds_row *row = &p->t.rows[k->rows[i].row];
         if (row->request == key->request && row->position <= key->position &&
-            add_blob(p, site, k->rows[i].digest, k->rows[i].bytes, err))
+            probe_add_blob(p, site, k->rows[i].digest, k->rows[i].bytes, err))
             return -1;
     }
     return 0;
@@ -207,8 +207,8 @@ int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct
 {
     uint32_t n, row = probe_row_number(r, i), at = probe_held_at(p, ref, r->site);
     uint64_t ref_digest = ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest;
-    if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err) ||
-        add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, at, held), err))
+    if (probe_add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err) ||
+        probe_add_blob(p, r->site, ref_digest, ds_hold_bytes(p->c.hold, ref->slot, at, held), err))
         return -1;
     return dump_inputs(p, ref, r->site, row, err);
 }
@@ -219,7 +219,7 @@ int probe_dump_alone(struct ds_probe *p, const struct probe_rows *r, struct ds_e
     if (p->c.sites[r->site].width == 0)
         return 0; /* rows of any length: add_blob takes the site's width */
     for (uint32_t i = 0; i < r->n && *dumped < p->c.dump_rows; i++, ++*dumped)
-        if (add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err))
+        if (probe_add_blob(p, r->site, r->digests[i], probe_row_bytes(p, r, i), err))
             return -1;
     return 0;
 }

@@ -186,7 +186,13 @@ int probe_mask_row(struct ds_probe *p, struct probe_ref *ref, const struct probe
 /* At the end of a trial: leaves out planes that are empty. */
 void probe_masks_finish(struct ds_probe *p);
 
+/* sample.c: the chosen rows of a set. */
+int probe_sample(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
+
 /* dump.c */
+/* Adds a row's bytes to the trial's, each content once. */
+int probe_add_blob(struct ds_probe *p, uint32_t site, uint64_t digest, const void *bytes,
+                   struct ds_error *err);
 int probe_dump_row(struct ds_probe *p, const struct probe_ref *ref, const struct probe_rows *r,
                    uint32_t i, uint32_t held, struct ds_error *err);
 /* With dump=all, rows that have no reference: a record is then told apart from another one not only by

@@ -182,6 +182,8 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
         return -1;
     if (p->n_refs == 0 && p->c.dump == DS_DUMP_ALL && probe_dump_alone(p, r, err))
         return -1;
+    if (p->n_refs == 0 && p->c.sample.n && probe_sample(p, r, err))
+        return -1;
     return p->n_refs || p->filling >= 0 ? probe_compare(p, r, err) : 0;
 }
 

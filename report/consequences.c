@@ -118,10 +118,25 @@ static int add_guilty(const struct ds_report *r, struct ds_buf *out)
     return some > 0;
 }
 
+/* What two records would need to say more than where the first difference is. */
+static void add_depth_hint(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_finding *f = &r->v->first;
+    if (!r->diff || !r->v->stable || !f->found || f->label != DS_LABEL_ORIGIN ||
+        r->v->counts.heal_trials || ds_tolerance_given(&r->diff->options.tolerance))
+        return;
+    ds_report_head(r, "hint", out);
+    ds_buf_printf(out,
+                  "behind it inputs differ: where both records have a base arm that agrees, as of\n%s"
+                  "`run --kernels pinned,vendor`, their heal trials judge every kernel at every depth\n",
+                  DS_REPORT_INDENT);
+}
+
 void ds_report_origins(const struct ds_report *r, struct ds_buf *out)
 {
     if (add_guilty(r, out))
         add_innocent(r, out);
+    add_depth_hint(r, out);
 }
 
 void ds_report_growth(const struct ds_report *r, struct ds_buf *out)

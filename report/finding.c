@@ -18,14 +18,17 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
     ds_buf_printf(out, "%s%u row%s", indent, f->rows, f->rows == 1 ? "" : "s");
     if (f->positions != f->rows)
         ds_buf_printf(out, " at %u position%s", f->positions, f->positions == 1 ? "" : "s");
+    if (f->sized && f->sized_rows < f->rows)
+        ds_buf_printf(out, "; in %u of them", f->sized_rows);
     if (f->sized && f->nonfinite + f->ref_nonfinite && f->max_ulp == 0)
-        ds_buf_printf(out, ", %" PRIu64 " elements, NaN or Inf on one side", f->elements);
+        ds_buf_printf(out, "%s %" PRIu64 " elements, NaN or Inf on one side",
+                      f->sized_rows < f->rows ? "" : ",", f->elements);
     else if (f->sized)
-        ds_buf_printf(out, ", %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g%s",
-                      f->elements, f->max_ulp, f->max_abs, f->rms,
-                      f->nonfinite + f->ref_nonfinite ? " where finite" : "");
+        ds_buf_printf(out, "%s %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g%s",
+                      f->sized_rows < f->rows ? "" : ",", f->elements, f->max_ulp, f->max_abs,
+                      f->rms, f->nonfinite + f->ref_nonfinite ? " where finite" : "");
     else
-        ds_buf_puts(out, r->diff ? "; sizes not recorded (run with --dump all to have them)"
+        ds_buf_puts(out, r->diff ? "; sizes not recorded (run both with --dump all --dump-rows 1000000)"
                                  : "; sizes not recorded");
     ds_buf_puts(out, "\n");
 }

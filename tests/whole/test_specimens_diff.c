@@ -124,6 +124,56 @@ static void test_one_unstable_side(void **state)
     }
 }
 
+/* Layers in which a stage of the matmul is found to be at fault. */
+static uint32_t guilty_layers(const struct ds_verdict *v, const char *stage)
+{
+    for (size_t i = 0; i < v->n_origins; i++)
+        if (strcmp(v->origins[i].stage, stage) == 0)
+            return v->origins[i].layers;
+    return 0;
+}
+
+/* Base arms that agree and heal trials on both sides: every kernel is judged at every depth, as in a sweep. One
+ * side may equal its base, and so have no heal trial. Without heal trials only the first layer is. */
+static void test_kernels_are_judged_behind_the_first_difference(void **state)
+{
+    static const struct {
+        const char *what;
+        int64_t from_rows[2]; /* from which on the matmul splits: 1000 is never, which is a chain */
+        int no_heal, tolerance;
+        int deep;
+    } cases[] = {{"both healed", {2, 1000}, 0, 0, 1},
+                 {"swapped", {1000, 2}, 0, 0, 1},
+                 {"no heal trials", {2, 1000}, 1, 0, 0},
+                 {"with a tolerance", {2, 1000}, 0, 1, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *what = cases[i].what;
+        struct outcome a, b;
+        struct ds_diff d;
+        struct ds_error err;
+        struct ask q = ask("pinned,pinned+matmul=split", "1");
+        struct ds_diff_options options = {.tolerance = {.ulp = (uint64_t)cases[i].tolerance}};
+        q.no_heal = cases[i].no_heal;
+        specimen.from_rows = cases[i].from_rows[0];
+        sweep(&a, &q);
+        specimen.from_rows = cases[i].from_rows[1];
+        sweep(&b, &q);
+        assert_ok(ds_diff_make(&a.source, &b.source, &options, &d, &err), err);
+        const struct ds_verdict *v = &d.verdict;
+        check(what, v->result == DS_RESULT_DRIFT && d.pairs == 2 && v->first.layer == 0);
+        check_text(what, v->first.stage, "q_proj");
+        check(what, (v->counts.heal_trials > 0) == cases[i].deep);
+        check(what, guilty_layers(v, "q_proj") == (cases[i].deep ? 2u : 1u));
+        check(what, (guilty_layers(v, "down") == 2) == cases[i].deep);
+        for (size_t k = 0; k < v->n_kernels; k++) {
+            const struct ds_kernel_verdict *x = &v->kernels[k];
+            check(what, x->origins == 0 || strcmp(x->variant, "split") == 0);
+        }
+        done_diff(&d, &a, &b);
+    }
+}
+
 static void test_what_cannot_be_compared(void **state)
 {
     static const int32_t other_prompt[PROMPT] = {5, 9, 1, 44, 23, 8, 2, 60, 32};
@@ -294,6 +344,8 @@ int main(void)
         cmocka_unit_test_teardown(test_the_same_record_twice, forget_specimen),
         cmocka_unit_test_teardown(test_arms_of_one_side_only, forget_specimen),
         cmocka_unit_test_teardown(test_one_unstable_side, forget_specimen),
+        cmocka_unit_test_teardown(test_kernels_are_judged_behind_the_first_difference,
+                                  forget_specimen),
         cmocka_unit_test_teardown(test_what_cannot_be_compared, forget_specimen),
         cmocka_unit_test_teardown(test_a_model_with_one_layer_more, forget_specimen),
         cmocka_unit_test_teardown(test_a_weight_that_nothing_reads, forget_specimen),

@@ -276,6 +276,7 @@ static void test_which_probe_disturbs(void **state)
         if (cases[i].digest >= 0)
             add_bare(&s, 0, cases[i].digest, 0);
         add_bare(&s, 1, cases[i].dump, 1);
+        sweep_line(&s.header.options, &s.header.n_options, "dump", "3"); /* all: no mere sample */
         run_verdict(&s, &v);
         assert_int_equal(v.disturbs, cases[i].disturbs);
         assert_int_equal(v.disturber, cases[i].disturber);
