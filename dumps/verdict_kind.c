@@ -60,6 +60,8 @@ double terms_added(const struct ds_analysis *a, const struct ds_finding *f)
     const uint32_t widest = widest_input(a, f->site);
     if (strcmp(s->op, "allreduce") == 0)
         return (double)ranks_of(a, f);
+    if (strcmp(s->op, "combine") == 0) /* of a few rows, or of ranks' sums of them */
+        return (double)(a->in_start[f->site + 1] - a->in_start[f->site]) + (double)ranks_of(a, f);
     if (strcmp(s->op, "matmul") == 0 || strcmp(s->op, "rmsnorm") == 0 ||
         strcmp(s->op, "router") == 0)
         return (double)widest;
