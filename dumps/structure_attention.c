@@ -21,6 +21,7 @@ enum family {
     WINDOW,  /* the last n */
     SHORTER, /* all but the last n */
     FIRST,   /* the first n, whatever the position */
+    SINCE,   /* from position n on */
     BUT_AGO, /* all but the one n positions ago */
     BUT_AT,  /* all but the one at n */
     BEYOND,  /* n more, of later positions */
@@ -78,6 +79,8 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
         return key <= position - k->n;
     case FIRST:
         return key <= position && key < k->n;
+    case SINCE:
+        return key <= position && key >= k->n;
     case BUT_AGO:
         return key <= position && key != position - k->n;
     case BUT_AT:
@@ -240,6 +243,9 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         break;
     case FIRST:
         snprintf(text, size, "only the first %lld key%s", n, s);
+        break;
+    case SINCE:
+        snprintf(text, size, "only keys from position %lld on", n);
         break;
     case BUT_AGO:
         snprintf(text, size, "all keys but the one %lld before", n);
@@ -434,21 +440,23 @@ static size_t last_row(const struct task *t, size_t first)
     return best;
 }
 
-/* How many keys, from the first on, row r seems to have seen; 0: no number fits. */
-static int64_t length_seen(const struct task *t, size_t r)
+/* The number that a family has for row r, as it seems: how many keys from the first on (FIRST), or from
+ * which position on (SINCE); 0: none fits. */
+static int64_t number_seen(const struct task *t, size_t r, int family)
 {
     for (int64_t n = t->rows[r].position; n >= 1; n--) {
-        struct keys k = {FIRST, n, 1, 0};
+        struct keys k = {family, n, 1, 0};
         if (is_plausible(t, r, &k))
             return n;
     }
     return 0;
 }
 
-static int predict_length(const struct task *t, size_t r, const void *how)
+static int predict_numbers(const struct task *t, size_t r, const void *how)
 {
-    (void)how;
-    struct keys k = {FIRST, t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0, 1, 0};
+    const int family = *(const int *)how;
+    struct keys k = {family, t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0, 1,
+                     0};
     return k.n ? predict_keys(t, r, &k) : 0;
 }
 
@@ -458,38 +466,63 @@ struct kept { /* the longest run of rows that saw one number of keys */
     uint32_t rows;
 };
 
-/* A length that was true once and is not renewed: the same for some rows, then another. */
-static void try_lengths(struct task *t, const struct keys *ref)
+/* The numbers of all rows that are off. 0: one has none. */
+static int all_numbers(const struct task *t, int family, int64_t *least, int64_t *most,
+                       struct kept *longest)
 {
-    int64_t least = INT64_MAX, most = 0;
-    struct kept run = {0}, longest = {0};
+    struct kept run = {0};
+    *least = INT64_MAX;
+    *most = 0;
     for (size_t r = 0; r < t->n_rows; r++) {
         if (!t->off_in_row[r])
             continue;
-        int64_t n = t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0;
+        int64_t n = t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0;
         if (n == 0)
-            return;
-        least = n < least ? n : least;
-        most = n > most ? n : most;
+            return 0;
+        *least = n < *least ? n : *least;
+        *most = n > *most ? n : *most;
         if (n != run.n)
             run = (struct kept){.n = n, .from = t->rows[r].position};
         run.to = t->rows[r].position;
         run.rows++;
-        longest = run.rows > longest.rows ? run : longest;
+        *longest = run.rows > longest->rows ? run : *longest;
     }
+    return 1;
+}
+
+/* A length that was true once and is not renewed, the same for some rows, then another; or a beginning:
+ * rows of a chunk that see nothing of those before it. */
+static void try_lengths(struct task *t, const struct keys *ref)
+{
+    int64_t least, most;
+    struct kept longest = {0};
+    int family = FIRST;
     char instead[64], still[80] = "";
     tell_keys(ref, instead, sizeof instead);
-    if (longest.rows > 1 && longest.to > longest.from)
-        snprintf(still, sizeof still, ": %lld at positions %d to %d, the length of an earlier call",
-                 (long long)longest.n, longest.from, longest.to);
-    claim(t, explains(t, predict_length, NULL), 0,
-          "attention sees only the first %lld to %lld keys where the reference sees %s%s",
-          (long long)least, (long long)most, instead, still);
+    if (all_numbers(t, family, &least, &most, &longest)) {
+        if (longest.rows > 1 && longest.to > longest.from)
+            snprintf(still, sizeof still,
+                     ": %lld at positions %d to %d, the length of an earlier call",
+                     (long long)longest.n, longest.from, longest.to);
+        claim(t, explains(t, predict_numbers, &family), 0,
+              "attention sees only the first %lld to %lld keys where the reference sees %s%s",
+              (long long)least, (long long)most, instead, still);
+        return;
+    }
+    family = SINCE;
+    longest = (struct kept){0};
+    if (all_numbers(t, family, &least, &most, &longest) && longest.rows > 1)
+        claim(
+            t, explains(t, predict_numbers, &family), 0,
+            "attention sees only keys from position %lld on at positions %d to %d (elsewhere from "
+            "%lld to %lld) where the reference sees %s",
+            (long long)longest.n, longest.from, longest.to, (long long)least, (long long)most,
+            instead);
 }
 
 static void try_sets(struct task *t, const struct keys *ref, size_t last)
 {
-    static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT};
+    static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT, SINCE};
     int64_t most = t->rows[last].position + 1;
     if (ref->family != ALL)
         claim_keys(t, &plain, ref);

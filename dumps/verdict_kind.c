@@ -134,7 +134,8 @@ static int judge_bits(const struct case_at_hand *c)
     else if (z->nonfinite || z->ref_nonfinite)
         say(f, DS_KIND_UNKNOWN, "both sides hold non-finite values");
     else if (!isfinite(c->relative) && !c->structure->found)
-        say(f, DS_KIND_UNKNOWN, "the reference rows are zero");
+        say(f, DS_KIND_WRONG_DATA,
+            "the reference's values are zero, these are not: not written there, or cleared");
     else if (f->label == DS_LABEL_INHERITED)
         say(f, DS_KIND_UNKNOWN, "an input differs already; relative rms %.3g", c->relative);
     else
