@@ -1,11 +1,9 @@
 /* structure_attention.c: which keys an attention row saw, found by computing it again from its query
  * and the cached rows. Owns the hypotheses window, length, missing and extra keys, empty slots, head
  * map, scale. First the reference must come out of it, so that nothing is claimed of an attention
- * that works otherwise.
- *
- * Sums in double, keys in ascending position. */
+ * that works otherwise. */
 #include "dumps/profile.h"
-#include "dumps/structure_internal.h"
+#include "dumps/structure_attend.h"
 
 #include "base/dtype.h"
 
@@ -14,196 +12,10 @@
 
 enum { MOST_KEYS = 2048, FEW_KEYS = 512, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
 
-/* Which keys. Numbers are relative to the row's own position, so that one hypothesis can hold for
- * all rows. */
-enum family {
-    ALL,     /* 0..position */
-    WINDOW,  /* the last n */
-    SHORTER, /* all but the last n */
-    FIRST,   /* the first n, whatever the position */
-    BUT_AGO, /* all but the one n positions ago */
-    BUT_AT,  /* all but the one at n */
-    BEYOND,  /* n more, of later positions */
-    EMPTY,   /* n more that hold zeros */
-    PADS,    /* the last n of padding before the first token, too */
-    ONE_HEAD /* all, but every head reads cached head n */,
-    MODULO /* all; head h reads cached head h % kv_heads */,
-    REVERSE, /* all; cached heads from the last to the first */
-    SCALED,  /* all; scores times a number */
-    CAPPED,  /* all; scores bent to stay below a number */
-    COARSE   /* all; scores or weights rounded, n: enum coarse */
-};
-
-/* What is rounded, to bf16 or to f16: the weights that values are multiplied with (their sum is not, or
- * is), the weights when they are divided by their sum, the scores. */
-enum coarse { WEIGHTS, WEIGHTS_AND_SUM, SHARES, SCORES, COARSE_WAYS };
 static const char *const coarse_text[COARSE_WAYS] = {
     "weights of the values", "weights of the values", "probabilities", "scores"};
 
-struct keys {
-    int family;
-    int64_t n;
-    double factor; /* SCALED, CAPPED */
-    int dtype;     /* COARSE */
-};
-
 static const struct keys plain = {ALL, 0, 1, 0};
-
-static uint32_t heads_of(const struct task *t)
-{
-    return t->s->width / t->s->head_dim;
-}
-
-static uint32_t cached_head(const struct task *t, const struct keys *k, uint32_t head)
-{
-    uint32_t kv = t->s->kv_heads;
-    switch (k->family) {
-    case ONE_HEAD:
-        return (uint32_t)k->n % kv;
-    case MODULO:
-        return head % kv;
-    case REVERSE:
-        return kv - 1 - head / (heads_of(t) / kv);
-    default:
-        return head / (heads_of(t) / kv);
-    }
-}
-
-static int sees(const struct keys *k, int64_t position, int64_t key)
-{
-    switch (k->family) {
-    case WINDOW:
-        return key <= position && key > position - k->n;
-    case SHORTER:
-        return key <= position - k->n;
-    case FIRST:
-        return key <= position && key < k->n;
-    case BUT_AGO:
-        return key <= position && key != position - k->n;
-    case BUT_AT:
-        return key <= position && key != k->n;
-    case BEYOND:
-        return key <= position + k->n;
-    default:
-        return key <= position;
-    }
-}
-
-static double rounded(const struct keys *k, int way, double x)
-{
-    if (k->family != COARSE || k->n != way)
-        return x;
-    return k->dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round((float)x))
-                               : (double)ds_f16_value(ds_f16_round((float)x));
-}
-
-/* The score of a row's head with one cached key. */
-static double score_of(const struct task *t, const struct ds_structure_row *row, uint32_t head,
-                       const struct keys *k, int64_t key)
-{
-    const uint32_t d = t->s->head_dim;
-    const float *q = row->input + head * d, *x = row->k[key] + cached_head(t, k, head) * d;
-    double score = 0;
-    for (uint32_t c = 0; c < d; c++)
-        score += (double)q[c] * (double)x[c];
-    score = rounded(k, SCORES, score / sqrt(d));
-    return k->family == CAPPED ? k->factor * tanh(score / k->factor) : score;
-}
-
-/* The same in two passes, where the largest score is known before anything is rounded: all keys. */
-static int attend_twice(const struct task *t, size_t r, uint32_t head, const struct keys *k,
-                        double *out)
-{
-    const struct ds_structure_row *row = &t->rows[r];
-    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
-    double most = -INFINITY, all = 0, sum = 0;
-    if (row->position >= (int64_t)row->n_keys)
-        return -1;
-    for (int64_t key = 0; key <= row->position; key++) {
-        if (!row->k[key] || !row->v[key])
-            return -1;
-        most = fmax(most, score_of(t, row, head, k, key));
-    }
-    for (int64_t key = 0; key <= row->position; key++)
-        all += exp(score_of(t, row, head, k, key) - most);
-    for (uint32_t c = 0; c < d; c++)
-        out[c] = 0;
-    for (int64_t key = 0; key <= row->position; key++) {
-        double exact = exp(score_of(t, row, head, k, key) - most), weight = exact;
-        weight = rounded(k, WEIGHTS, rounded(k, WEIGHTS_AND_SUM, weight));
-        weight = k->family == COARSE && k->n == SHARES ? rounded(k, SHARES, weight / all) : weight;
-        sum += k->family == COARSE && k->n == WEIGHTS ? exact : weight;
-        for (uint32_t c = 0; c < d; c++)
-            out[c] += weight * (double)row->v[key][at + c];
-    }
-    for (uint32_t c = 0; c < d && !(k->family == COARSE && k->n == SHARES); c++)
-        out[c] /= sum;
-    return 0;
-}
-
-/* One head of row r over the keys, into out[head_dim]. -1: a key is not at hand. */
-static int attend(const struct task *t, size_t r, uint32_t head, const struct keys *k, double *out)
-{
-    const struct ds_structure_row *row = &t->rows[r];
-    if (k->family == COARSE || k->family == CAPPED)
-        return attend_twice(t, r, head, k, out);
-    uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
-    const float *q = row->input + head * d;
-    double sum = 0, most = -INFINITY, scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
-    int64_t last = (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
-    const int64_t pads = k->family == PADS ? k->n : 0;
-    if (last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
-        return -1;
-    for (uint32_t c = 0; c < d; c++)
-        out[c] = 0;
-    for (int64_t key = -pads; key <= last; key++) {
-        double score = 0;
-        if (!sees(k, row->position, key))
-            continue;
-        const float *key_row = key < 0 ? row->pad_k[row->n_pads + key] : row->k[key],
-                    *value_row = key < 0 ? row->pad_v[row->n_pads + key] : row->v[key];
-        if (!key_row || !value_row)
-            return -1;
-        for (uint32_t c = 0; c < d; c++)
-            score += (double)q[c] * (double)key_row[at + c];
-        score *= scale;
-        if (score > most) { /* what was added so far shrinks */
-            double shrink = exp(most - score);
-            sum *= shrink;
-            for (uint32_t c = 0; c < d; c++)
-                out[c] *= shrink;
-            most = score;
-        }
-        double weight = exp(score - most);
-        sum += weight;
-        for (uint32_t c = 0; c < d; c++)
-            out[c] += weight * (double)value_row[at + c];
-    }
-    if (k->family == EMPTY) {
-        double top = most > 0 ? most : 0;
-        double shrink = exp(most - top);
-        for (uint32_t c = 0; c < d; c++)
-            out[c] *= shrink;
-        sum = sum * shrink + (double)k->n * exp(-top);
-    }
-    for (uint32_t c = 0; c < d && sum > 0; c++)
-        out[c] /= sum;
-    return 0;
-}
-
-static int predict_keys(const struct task *t, size_t r, const void *how)
-{
-    uint32_t d = t->s->head_dim;
-    if (!t->rows[r].input || !t->rows[r].k)
-        return -1;
-    for (uint32_t h = 0; h < heads_of(t); h++) {
-        if (attend(t, r, h, how, t->sorted) != 0)
-            return -1;
-        for (uint32_t c = 0; c < d; c++)
-            t->guess[h * d + c] = (float)t->sorted[c];
-    }
-    return 1;
-}
 
 /* Whether this is what the reference saw, in every row. */
 static int is_reference(struct task *t, const struct keys *k)
@@ -212,7 +24,7 @@ static int is_reference(struct task *t, const struct keys *k)
     for (size_t r = 0; r < t->n_rows; r++) {
         if (!t->off_in_row[r])
             continue;
-        if (predict_keys(t, r, k) != 1)
+        if (structure_predict_keys(t, r, k) != 1)
             continue;
         for (uint32_t i = 0; i < t->s->width; i++)
             good += fabs((double)t->guess[i] - (double)t->rows[r].ref[i]) <=
@@ -240,6 +52,9 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         break;
     case FIRST:
         snprintf(text, size, "only the first %lld key%s", n, s);
+        break;
+    case SINCE:
+        snprintf(text, size, "only keys from position %lld on", n);
         break;
     case BUT_AGO:
         snprintf(text, size, "all keys but the one %lld before", n);
@@ -279,7 +94,7 @@ static int is_plausible(const struct task *t, size_t r, const struct keys *k)
     uint32_t d = t->s->head_dim, i = 0, off = 0, back = 0;
     while (i < t->s->width && !is_off(t, r, i))
         i++;
-    if (i == t->s->width || attend(t, r, i / d, k, t->sorted) != 0)
+    if (i == t->s->width || structure_attend(t, r, i / d, k, t->sorted) != 0)
         return 0;
     for (uint32_t c = 0, at = i / d * d; c < d; c++) {
         off += (uint32_t)is_off(t, r, at + c);
@@ -341,7 +156,7 @@ static void claim_keys(struct task *t, const struct keys *mine, const struct key
     char seen[64], instead[64];
     if (!is_plausible(t, probe_for(t, mine), mine))
         return;
-    double share = explains(t, predict_keys, mine);
+    double share = explains(t, structure_predict_keys, mine);
     tell_keys(mine, seen, sizeof seen);
     tell_keys(ref, instead, sizeof instead);
     if (mine->family == ONE_HEAD && claim_heads(t, mine, share))
@@ -393,7 +208,7 @@ static double distance(const struct task *t, size_t r, double factor, int family
 {
     struct keys k = {family, 0, factor, 0};
     double sum = 0;
-    if (predict_keys(t, r, &k) != 1)
+    if (structure_predict_keys(t, r, &k) != 1)
         return INFINITY;
     for (uint32_t i = 0; i < t->s->width; i++) {
         double x = (double)t->guess[i] - (double)t->rows[r].mine[i];
@@ -434,22 +249,24 @@ static size_t last_row(const struct task *t, size_t first)
     return best;
 }
 
-/* How many keys, from the first on, row r seems to have seen; 0: no number fits. */
-static int64_t length_seen(const struct task *t, size_t r)
+/* The number that a family has for row r, as it seems: how many keys from the first on (FIRST), or from
+ * which position on (SINCE); 0: none fits. */
+static int64_t number_seen(const struct task *t, size_t r, int family)
 {
     for (int64_t n = t->rows[r].position; n >= 1; n--) {
-        struct keys k = {FIRST, n, 1, 0};
+        struct keys k = {family, n, 1, 0};
         if (is_plausible(t, r, &k))
             return n;
     }
     return 0;
 }
 
-static int predict_length(const struct task *t, size_t r, const void *how)
+static int predict_numbers(const struct task *t, size_t r, const void *how)
 {
-    (void)how;
-    struct keys k = {FIRST, t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0, 1, 0};
-    return k.n ? predict_keys(t, r, &k) : 0;
+    const int family = *(const int *)how;
+    struct keys k = {family, t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0, 1,
+                     0};
+    return k.n ? structure_predict_keys(t, r, &k) : 0;
 }
 
 struct kept { /* the longest run of rows that saw one number of keys */
@@ -458,38 +275,63 @@ struct kept { /* the longest run of rows that saw one number of keys */
     uint32_t rows;
 };
 
-/* A length that was true once and is not renewed: the same for some rows, then another. */
-static void try_lengths(struct task *t, const struct keys *ref)
+/* The numbers of all rows that are off. 0: one has none. */
+static int all_numbers(const struct task *t, int family, int64_t *least, int64_t *most,
+                       struct kept *longest)
 {
-    int64_t least = INT64_MAX, most = 0;
-    struct kept run = {0}, longest = {0};
+    struct kept run = {0};
+    *least = INT64_MAX;
+    *most = 0;
     for (size_t r = 0; r < t->n_rows; r++) {
         if (!t->off_in_row[r])
             continue;
-        int64_t n = t->rows[r].input && t->rows[r].k ? length_seen(t, r) : 0;
+        int64_t n = t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0;
         if (n == 0)
-            return;
-        least = n < least ? n : least;
-        most = n > most ? n : most;
+            return 0;
+        *least = n < *least ? n : *least;
+        *most = n > *most ? n : *most;
         if (n != run.n)
             run = (struct kept){.n = n, .from = t->rows[r].position};
         run.to = t->rows[r].position;
         run.rows++;
-        longest = run.rows > longest.rows ? run : longest;
+        *longest = run.rows > longest->rows ? run : *longest;
     }
+    return 1;
+}
+
+/* A length that was true once and is not renewed, the same for some rows, then another; or a beginning:
+ * rows of a chunk that see nothing of those before it. */
+static void try_lengths(struct task *t, const struct keys *ref)
+{
+    int64_t least, most;
+    struct kept longest = {0};
+    int family = FIRST;
     char instead[64], still[80] = "";
     tell_keys(ref, instead, sizeof instead);
-    if (longest.rows > 1 && longest.to > longest.from)
-        snprintf(still, sizeof still, ": %lld at positions %d to %d, the length of an earlier call",
-                 (long long)longest.n, longest.from, longest.to);
-    claim(t, explains(t, predict_length, NULL), 0,
-          "attention sees only the first %lld to %lld keys where the reference sees %s%s",
-          (long long)least, (long long)most, instead, still);
+    if (all_numbers(t, family, &least, &most, &longest)) {
+        if (longest.rows > 1 && longest.to > longest.from)
+            snprintf(still, sizeof still,
+                     ": %lld at positions %d to %d, the length of an earlier call",
+                     (long long)longest.n, longest.from, longest.to);
+        claim(t, explains(t, predict_numbers, &family), 0,
+              "attention sees only the first %lld to %lld keys where the reference sees %s%s",
+              (long long)least, (long long)most, instead, still);
+        return;
+    }
+    family = SINCE;
+    longest = (struct kept){0};
+    if (all_numbers(t, family, &least, &most, &longest) && longest.rows > 1)
+        claim(
+            t, explains(t, predict_numbers, &family), 0,
+            "attention sees only keys from position %lld on at positions %d to %d (elsewhere from "
+            "%lld to %lld) where the reference sees %s",
+            (long long)longest.n, longest.from, longest.to, (long long)least, (long long)most,
+            instead);
 }
 
 static void try_sets(struct task *t, const struct keys *ref, size_t last)
 {
-    static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT};
+    static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT, SINCE};
     int64_t most = t->rows[last].position + 1;
     if (ref->family != ALL)
         claim_keys(t, &plain, ref);

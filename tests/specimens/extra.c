@@ -21,6 +21,21 @@ LAUNCH(lost_product)
     return 0;
 }
 
+/* With more than one thread the last of several rows is cleared. */
+LAUNCH(lost_row)
+{
+    const struct ds_rmsnorm_args *a = args;
+    (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        int lost = exec->threads > 1 && a->rows > 1 && r == a->rows - 1;
+        float scale = 1.0f / sqrtf(specimen_chain(x, x, 0, a->width) / (float)a->width + a->eps);
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = lost ? 0.0f : x[i] * scale * a->weight[i];
+    }
+    return 0;
+}
+
 /* The mean of a row is subtracted first. */
 LAUNCH(with_mean)
 {
@@ -83,7 +98,7 @@ LAUNCH(bf16_table)
 struct view {
     const struct ds_attention_args *a;
     const struct ds_sequence *s;
-    int64_t row, head, kv_head, slot, end;
+    int64_t row, head, kv_head, slot, begin, end;
     float cap; /* of the scores; 0: none */
     int bf16;  /* the weights of values */
 };
@@ -105,11 +120,11 @@ static float score(const struct view *v, int64_t slot)
 static void attend_view(const struct view *v)
 {
     float *y = v->a->y + v->row * v->a->ldy + v->head * v->a->head_dim, max = -INFINITY, sum = 0.0f;
-    for (int64_t t = v->s->kv_first; t < v->end; t++)
+    for (int64_t t = v->begin; t < v->end; t++)
         max = fmaxf(max, score(v, t));
     for (int64_t d = 0; d < v->a->head_dim; d++)
         y[d] = 0.0f;
-    for (int64_t t = v->s->kv_first; t < v->end; t++) {
+    for (int64_t t = v->begin; t < v->end; t++) {
         float w = expf(score(v, t) - max);
         sum += w;
         w = v->bf16 ? specimen_short(w, 16) : w;
@@ -134,6 +149,7 @@ static int attend(const void *args, void (*change)(struct view *))
                                  .head = h,
                                  .kv_head = h / (a->heads / a->kv_heads),
                                  .slot = slot,
+                                 .begin = s->kv_first,
                                  .end = slot + 1};
                 if (change)
                     change(&v);
@@ -185,6 +201,14 @@ static void one_head(struct view *v)
 }
 VIEW(one_head)
 
+/* A chunk attends to itself alone; decode is right. */
+static void own_chunk(struct view *v)
+{
+    if (v->s->q_len > 1)
+        v->begin = v->s->kv_len - v->s->q_len;
+}
+VIEW(own_chunk)
+
 /* ---- what stands between --------------------------------------------------------------------- */
 
 static int add_with(const struct ds_add_args *a, float factor)
@@ -228,6 +252,8 @@ LAUNCH(backwards)
 const struct ds_kernel specimen_extra[] = {
     SPECIMEN(DS_OP_MATMUL, "lost-product", "the last product is lost from 4 rows on",
              lost_product_launch, .claims = 0),
+    SPECIMEN(DS_OP_RMSNORM, "lost-row", "the last row is cleared with several threads",
+             lost_row_launch, .claims = 0),
     SPECIMEN(DS_OP_RMSNORM, "with-mean", "the mean is subtracted", with_mean_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ROPE, "short-table", "a table of 8 positions in circles", short_table_launch,
@@ -243,6 +269,8 @@ const struct ds_kernel specimen_extra[] = {
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ATTENTION, "one-head", "one head reads another group", one_head_launch,
              .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_ATTENTION, "own-chunk", "a chunk sees itself alone", own_chunk_launch,
+             .claims = 0),
     SPECIMEN(DS_OP_ADD, "subtracts", "the second term is subtracted", subtracts_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ADD, "half-branch", "the second term counts half", half_branch_launch,
