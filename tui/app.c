@@ -95,6 +95,8 @@ int tui_app_turn(struct tui_app *a)
     tui_app_begin(a);
     const char *note = a->whole->note ? a->whole->note : "";
     if (strncmp(a->noted, note, sizeof a->noted - 1) != 0) {
+        if (strcmp(a->message, a->noted) == 0)
+            a->message[0] = '\0';
         snprintf(a->noted, sizeof a->noted, "%s", note);
         if (note[0])
             tui_app_say(a, TUI_UNSTABLE, "%s", note);
@@ -333,6 +335,7 @@ static int frame_request(struct tui_app *a, int request)
     case TUI_RELOAD:
         a->given_up = 0;
         tui_data_reload(a->data);
+        tui_app_say(a, TUI_PLAIN, "reading the record again");
         return 1;
     case TUI_CANCEL:
         if (tui_app_waits(a))
