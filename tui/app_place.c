@@ -23,7 +23,7 @@ static void keep(struct tui_app *a, const struct tui_place *left)
 
 void tui_app_open(struct tui_app *a, int view, int beside, const struct tui_place *left)
 {
-    if (!a->views[view].ops || a->stack[a->depth - 1].view == view)
+    if (a->stack[a->depth - 1].view == view)
         return;
     keep(a, left);
     if (beside && a->depth > 1)
