@@ -29,8 +29,9 @@ struct tui_app {
     int entered; /* it has just been: its cursor is to be put back (2) or asked where it stands (1) */
 
     struct tui_place place;
-    int placed; /* 1 by a guess, 2 by the verdict, 3 by the user */
-    int seek;   /* the row is to be found by: */
+    int placed;             /* 1 by a guess, 2 by the verdict, 3 by the user */
+    struct tui_place begun; /* where the verdict put it */
+    int seek;               /* the row is to be found by: */
     int32_t seek_request, seek_position;
 
     int lines, columns, ascii;

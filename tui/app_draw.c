@@ -87,17 +87,23 @@ static void position_text(const struct tui_table *t, struct ds_buf *b)
         ds_buf_printf(b, "  %zu marked", marks);
 }
 
-static void state_text(const struct tui_app *a, struct ds_buf *b)
+/* What happened to the file has been a message; here its first words stay. */
+static void state_text(const struct tui_app *a, int room, struct ds_buf *b)
 {
+    char measure[64];
+    int note = (int)strcspn(a->noted, ":");
+    snprintf(measure, sizeof measure, " %s, %s ", tui_metric_name(a->place.metric),
+             tui_number_name(a->place.number));
+    room -= tui_text_width(measure, a->ascii) + 9;
     if (tui_data_pending(a->data))
-        ds_buf_puts(b, "reading  ");
+        ds_buf_puts(b, " reading ");
     if (a->whole->live)
-        ds_buf_printf(b, "following, %zu trials  ", a->whole->n_trials);
-    else if (a->noted[0])
-        ds_buf_printf(b, "%.60s  ", a->noted);
+        ds_buf_printf(b, " following, %zu trials ", a->whole->n_trials);
+    else if (a->whole->header && note && note + 2 <= room)
+        ds_buf_printf(b, " %.*s ", note, a->noted);
     if (a->whole->damaged)
-        ds_buf_printf(b, "%zu damaged  ", a->whole->damaged);
-    ds_buf_printf(b, "%s, %s", tui_metric_name(a->place.metric), tui_number_name(a->place.number));
+        ds_buf_printf(b, " %zu damaged ", a->whole->damaged);
+    ds_buf_puts(b, measure);
 }
 
 static void draw_status(struct tui_app *a)
@@ -115,9 +121,7 @@ static void draw_status(struct tui_app *a)
         }
     }
     ds_buf_puts(&left, " ");
-    ds_buf_puts(&right, " ");
-    state_text(a, &right);
-    ds_buf_puts(&right, " ");
+    state_text(a, r.w / 2, &right);
     int width = right.data && !right.failed ? tui_text_width(right.data, a->ascii) : 0;
     if (left.data)
         tui_put(&a->canvas, r.y, r.x, width < r.w / 2 ? r.w - width - 1 : r.w / 2, TUI_PLAIN, 0,

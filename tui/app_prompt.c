@@ -34,7 +34,7 @@ static const char *name_of(void *ctx, int kind, const char *before, size_t i)
     case TUI_WORD_SITE:
         return site_name(n, i);
     case TUI_WORD_VIEW:
-        return i < TUI_VIEWS ? (tui_views[i] ? tui_views[i]->name : "") : NULL;
+        return i < TUI_VIEWS ? tui_views[i]->name : NULL;
     case TUI_WORD_COLUMN:
         if (i >= t->source.n_columns)
             return NULL;

@@ -275,7 +275,7 @@ static void free_own(struct tui_view *v)
 
 const struct tui_view_ops tui_view_tokens = {
     .name = "tokens",
-    .hints = "enter next-drift first-origin next-jump next-arm swap command help",
+    .hints = "enter next-drift first-origin next-jump next-arm next-reference command help",
     .load = load,
     .want = want,
     .panel = tokens_panel,

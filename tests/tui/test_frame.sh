@@ -16,7 +16,7 @@ help
 save
 END
     expect 0
-    for text in 'next-drift' 'S-Tab' '^Z' ':goto' ':save-display' 'bit for bit equal'; do
+    for text in 'next-drift' 'S-Tab' '^Z' ':goto' ':save-display' 'Marks'; do
         has "$dir/screen" "$text"
     done
     [ "$(grep -c 'Space' "$dir/screen")" -eq 1 ]
