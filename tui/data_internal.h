@@ -129,9 +129,9 @@ struct tui_data {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* the worker has something to do */
     struct entry *entries;
-    uint64_t turn, order;
-    struct snapshot *fresh; /* come since the last turn */
-    struct snapshot *gone;  /* to be released */
+    uint64_t turn, order, last_asked; /* last_asked: the turn in which the screen was drawn last */
+    struct snapshot *fresh;           /* come since the last turn */
+    struct snapshot *gone;            /* to be released */
     struct result *gone_results;
     int quit, cancelled, reload;
     int busy;      /* with one of these */

@@ -231,7 +231,7 @@ static struct entry *unfinished(const struct tui_data *d)
 {
     for (struct entry *e = d->entries; e; e = e->next) {
         const struct result *r = e->fresh ? e->fresh : e->now;
-        if (r && r->unfinished && e->asked + 1 >= d->turn)
+        if (r && r->unfinished && e->asked == d->last_asked)
             return e;
     }
     return NULL;

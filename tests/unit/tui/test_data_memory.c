@@ -111,15 +111,27 @@ static void test_pairs_without_the_whole(void **state)
     struct ds_record *r;
     struct ds_source s;
     struct ds_analysis *a;
-    assert_ok(ds_record_open(test_path("many.h5"), &r, &err), err);
+    enum { ARMS = 40 };
+    struct sweep wide;
+    sweep_init(&wide, "batch", 4);
+    for (int i = 1; i <= ARMS; i++) {
+        char value[8];
+        snprintf(value, sizeof value, "%d", i);
+        sweep_arm(&wide, value);
+    }
+    wide.tag = two_faults;
+    sweep_run(&wide, 1);
+    write_sweep(&wide, test_path("wide.h5"), wide.n_trials);
+    sweep_free(&wide);
+    assert_ok(ds_record_open(test_path("wide.h5"), &r, &err), err);
     ds_source_record(&s, r);
     assert_ok(ds_analysis_new(&s, NULL, &a, &err), err);
     const size_t rows = ds_analysis_rows(a), sites = s.header->n_sites;
-    struct tui_data *d = open_too_small(test_path("many.h5"));
+    struct tui_data *d = open_too_small(test_path("wide.h5"));
     const struct tui_whole *w = tui_data_whole(d);
     assert_non_null(strstr(w->error, "MB of memory; two arms at a time"));
-    assert_int_equal(w->n_trials, 20);
-    for (uint32_t arm = 1; arm < 4; arm++) {
+    assert_int_equal(w->n_trials, ARMS);
+    for (uint32_t arm = 1; arm < ARMS; arm++) {
         uint8_t *labels;
         const struct tui_pair *p = get_pair(d, arm, 0);
         assert_ok(ds_analysis_labels(a, arm, 0, &labels, &err), err);
@@ -127,13 +139,13 @@ static void test_pairs_without_the_whole(void **state)
         free(labels);
     }
     for (uint32_t site = 0; site < sites; site += 3) {
-        const struct tui_site *x = get_site(d, 2, 0, site);
+        const struct tui_site *x = get_site(d, 3, 0, site);
         for (size_t i = 0; i < rows; i++)
-            for (uint32_t arm = 0; arm < 4;
+            for (uint32_t arm = 0; arm < ARMS;
                  arm++) { /* arms that are not compared have classes, too */
                 uint64_t base, mine;
                 const int has = ds_analysis_digest(a, arm, site, i, &mine);
-                const uint32_t c = x->class_of[i * 4 + arm];
+                const uint32_t c = x->class_of[i * ARMS + arm];
                 assert_int_equal(c == UINT32_MAX, !has);
                 if (has && ds_analysis_digest(a, 0, site, i, &base))
                     assert_int_equal(c == 0, mine == base);
