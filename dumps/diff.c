@@ -146,7 +146,8 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                                           .history = out->histories,
                                           .prompt_of = out->prompt_of,
                                           .memory = out->options.memory,
-                                          .stop = out->options.stop};
+                                          .stop = out->options.stop,
+                                          .ctx = out->options.stop_ctx};
         int changed = 0;
         out->joined = (struct ds_source){&out->header, out->n_trials, joined_info,
                                          joined_get,   out,           joined_blob};

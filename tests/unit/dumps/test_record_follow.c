@@ -6,7 +6,6 @@
 
 #include "dumps/record_read.h"
 
-#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -303,6 +302,11 @@ static void test_a_bounded_verdict(void **state)
     ds_analysis_free(a);
 }
 
+static int is_set(void *ctx)
+{
+    return *(const int *)ctx;
+}
+
 static void test_a_verdict_given_up(void **state)
 {
     (void)state;
@@ -310,8 +314,8 @@ static void test_a_verdict_given_up(void **state)
     struct ds_analysis *a;
     struct ds_verdict v;
     struct ds_site_profile p;
-    atomic_int stop = 1;
-    const struct ds_analysis_options o = {.stop = &stop};
+    int stop = 1;
+    const struct ds_analysis_options o = {.stop = is_set, .ctx = &stop};
     const struct ds_source s = sweep_source(&sweep);
     assert_int_equal(ds_analysis_new(&s, &o, &a, &err), -1);
     assert_string_equal(err.msg, "given up");
