@@ -205,6 +205,10 @@ bench: all ## time kernels, passes and probes on this machine
 benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside h5diff if it is here
 	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records
 
+.PHONY: benchtui
+benchtui: $(addprefix $(BUILD)/tests/tools/,bench_screen make_big_records make_wide_record) ## time the terminal UI on large records
+	@tests/tools/bench_tui $(BUILD)/tests/tools
+
 # ---- the machine --------------------------------------------------------------------------------------------------------------
 .PHONY: deps
 deps: ## install what building and testing need (Debian, Ubuntu; asks sudo when not root)
