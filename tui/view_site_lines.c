@@ -226,8 +226,8 @@ static int make_columns(struct site_own *o, struct ds_error *err)
     c += SITE_ARMS + o->n_arms;
     for (size_t i = 0; i < SITE_OTHERS; i++)
         *c++ = (struct tui_column){metric_names[metric_at(o, i)], TUI_RIGHT, 0, 0, 0};
-    *c++ = (struct tui_column){tui_side_name(o->whole, 0), TUI_LEFT, 0, 0, 0};
-    *c = (struct tui_column){tui_side_name(o->whole, 1), TUI_LEFT, 0, 0, 0};
+    *c++ = (struct tui_column){tui_side_name(o->whole, &o->at, 0), TUI_LEFT, 0, 0, 0};
+    *c = (struct tui_column){tui_side_name(o->whole, &o->at, 1), TUI_LEFT, 0, 0, 0};
     return 0;
 }
 
@@ -344,7 +344,7 @@ static void row_label(const struct site_own *o, size_t row, struct tui_value *v)
         put_text(v, TUI_MISSING, "not compared");
     } else if (f->has || f->ref_has) {
         put_text(v, TUI_MISSING, "");
-        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, f->has));
+        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, &o->at, f->has));
     } else {
         put_text(v, TUI_MISSING, "absent");
     }
@@ -475,8 +475,8 @@ static void head_cell(const struct site_own *o, uint32_t part, size_t column, st
     v->role = TUI_HEAD;
     if (part == SITE_LAUNCH) {
         if (column == SITE_KEY)
-            snprintf(v->text, sizeof v->text, "launch       %s != %s", tui_side_name(o->whole, 0),
-                     tui_side_name(o->whole, 1));
+            snprintf(v->text, sizeof v->text, "launch       %s != %s",
+                     tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1));
         return;
     }
     if (column == SITE_KEY)

@@ -136,7 +136,7 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
     ds_buf_printf(&b, "%s, %s row: ", ds_label_name(label), ds_row_kind_name(f->row.kind));
     if (o->dtype[0] < 0 || o->dtype[1] < 0)
         ds_buf_printf(&b, "the values of %s are not dumped (run --dump all has both sides)",
-                      tui_side_name(o->whole, o->dtype[0] < 0 ? 0 : 1));
+                      tui_side_name(o->whole, &o->at, o->dtype[0] < 0 ? 0 : 1));
     else if (!o->comparable)
         ds_buf_printf(&b, "stored as %s and %s: not compared", ds_dtype_name(o->dtype[0]),
                       ds_dtype_name(o->dtype[1]));

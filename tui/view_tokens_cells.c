@@ -162,7 +162,7 @@ static void note_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
     double room = tokens_room(s);
     if (!tokens_both(s))
         snprintf(v->text, sizeof v->text, "%s only",
-                 tui_side_name(o->whole, s->mine.request != DS_UNKNOWN));
+                 tui_side_name(o->whole, &o->at, s->mine.request != DS_UNKNOWN));
     else if (o->first[i])
         put(v, TUI_ORIGIN, "first other token");
     else if (other_token(s))
@@ -243,9 +243,9 @@ void tokens_source(struct tokens_own *o, struct tui_source *out)
 {
     const struct tui_column columns[TOKENS_COLUMNS] = {
         [STEP] = {"step", TUI_RIGHT, TUI_COLUMN_FIXED, 4, 0},
-        [REF] = {tui_side_name(o->whole, 0), TUI_RIGHT, 0, 6, 0},
+        [REF] = {tui_side_name(o->whole, &o->at, 0), TUI_RIGHT, 0, 6, 0},
         [IS] = {"is", TUI_LEFT, 0, 2, 2},
-        [MINE] = {tui_side_name(o->whole, 1), TUI_RIGHT, 0, 6, 0},
+        [MINE] = {tui_side_name(o->whole, &o->at, 1), TUI_RIGHT, 0, 6, 0},
         [MARGIN] = {"margin", TUI_RIGHT, 0, 8, 0},
         [DRIFT] = {"drift", TUI_RIGHT, 0, 8, 0},
         [ROOM] = {"to flip", TUI_RIGHT, 0, 7, 0},
@@ -341,8 +341,8 @@ void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     const struct tui_step *s = &o->steps->steps[i];
     int wide = (r.w - 18) / 2, y = r.y;
     tui_put(canvas, y, r.x, 3, TUI_HEAD, 0, "top");
-    tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, 0));
-    tui_put(canvas, y, r.x + 5 + wide, wide, TUI_HEAD, 0, tui_side_name(o->whole, 1));
+    tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, &o->at, 0));
+    tui_put(canvas, y, r.x + 5 + wide, wide, TUI_HEAD, 0, tui_side_name(o->whole, &o->at, 1));
     tui_put_right(canvas, y++, r.x + 6 + 2 * wide, r.w - 6 - 2 * wide, TUI_HEAD, 0, "difference");
     for (int k = 0; k < DS_TOP && y < r.y + r.h; k++)
         draw_rank(canvas, y++, r, s, k);

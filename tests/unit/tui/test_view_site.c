@@ -197,7 +197,12 @@ static void test_commands(void **state)
     shown_command(&s, text);
     snprintf(want, sizeof want, "driftscope diff %s %s --site -1,embed --arm 2", two, two);
     assert_string_equal(text, want);
-    s.place.ref = 1;
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 0), "A");
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "B");
+    s.place = (struct tui_place){.arm = 4, .ref = 5};
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 0), "B");
+    s.place = (struct tui_place){.arm = 5, .ref = 1};
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "this");
     shown_command(&s, text);
     snprintf(want, sizeof want, "driftscope show %s --site -1,embed --arm 2 --against 0", two);
     assert_string_equal(text, want);
