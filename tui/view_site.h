@@ -48,7 +48,7 @@ struct site_own {
     size_t first[SITE_PARTS]; /* where its lines begin; its heading stands before them */
     uint8_t folded[SITE_PARTS];
     uint32_t *rows; /* numbers of the rows that any arm has here */
-    size_t n_rows, n_drift;
+    size_t n_rows, n_drift, n_missing, n_nonfinite;
     uint8_t *jump; /* [n_rows] */
     double most[SITE_PARTS];
     struct tui_column *columns;

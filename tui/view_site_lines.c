@@ -115,13 +115,15 @@ static int make_rows(struct site_own *o, struct ds_error *err)
     o->jump = ds_calloc(s->n_rows, 1, "rows", err);
     if (!o->rows || !o->jump)
         return -1;
-    o->n_rows = o->n_drift = 0;
+    o->n_rows = o->n_drift = o->n_missing = o->n_nonfinite = 0;
     for (size_t i = 0; i < s->n_rows; i++) {
         const struct tui_row_fact *f = &s->facts[i];
         if (!f->has && !f->ref_has && !any_arm(s, i))
             continue;
         o->rows[o->n_rows++] = (uint32_t)i;
         o->n_drift += (size_t)drifts(s->labels[i]);
+        o->n_missing += s->labels[i] == DS_LABEL_ABSENT;
+        o->n_nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
         if (!f->sized || !drifts(s->labels[i]))
             continue;
         double size = site_drift_size(&f->drift, o->at.metric),

@@ -70,6 +70,9 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     struct tensor_own *o = own(v);
     struct tui_source source;
     uint32_t width = o->h->sites[c->place->site].width;
+    if (v->seen != c->whole->generation || o->at.arm != c->place->arm ||
+        o->at.ref != c->place->ref || o->at.site != c->place->site || o->at.row != c->place->row)
+        tui_table_mark(&v->table, 1); /* of another row */
     o->at = *c->place;
     o->ascii = c->ascii;
     look_at(o, TENSOR_REF, &o->values->ref);
