@@ -328,8 +328,10 @@ int tui_data_turn(struct tui_data *d)
     if (came & 1)
         d->generation++;
     d->shown->whole.generation = d->generation;
-    evict(d);
-    d->turn++;
+    if (came) { /* else nothing is drawn anew, and what was drawn last is still in use */
+        evict(d);
+        d->turn++;
+    }
     came |= d->owed;
     d->owed = 0;
     if (d->gone || d->gone_results)

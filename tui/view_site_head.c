@@ -8,10 +8,13 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-const char *tui_side_name(const struct tui_whole *w, int side)
+/* Arm 2p of two records is of A, 2p + 1 of B. */
+const char *tui_side_name(const struct tui_whole *w, const struct tui_place *p, int side)
 {
-    static const char *const names[2][2] = {{"reference", "this"}, {"A", "B"}};
-    return names[w->diff != NULL][side != 0];
+    static const char *const names[2] = {"reference", "this"}, *const records[2] = {"A", "B"};
+    if (!w->diff || (p->arm & 1) == (p->ref & 1))
+        return names[side != 0];
+    return records[(side ? p->arm : p->ref) & 1];
 }
 
 void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n)

@@ -115,13 +115,15 @@ static int make_rows(struct site_own *o, struct ds_error *err)
     o->jump = ds_calloc(s->n_rows, 1, "rows", err);
     if (!o->rows || !o->jump)
         return -1;
-    o->n_rows = o->n_drift = 0;
+    o->n_rows = o->n_drift = o->n_missing = o->n_nonfinite = 0;
     for (size_t i = 0; i < s->n_rows; i++) {
         const struct tui_row_fact *f = &s->facts[i];
         if (!f->has && !f->ref_has && !any_arm(s, i))
             continue;
         o->rows[o->n_rows++] = (uint32_t)i;
         o->n_drift += (size_t)drifts(s->labels[i]);
+        o->n_missing += s->labels[i] == DS_LABEL_ABSENT;
+        o->n_nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
         if (!f->sized || !drifts(s->labels[i]))
             continue;
         double size = site_drift_size(&f->drift, o->at.metric),
@@ -226,8 +228,8 @@ static int make_columns(struct site_own *o, struct ds_error *err)
     c += SITE_ARMS + o->n_arms;
     for (size_t i = 0; i < SITE_OTHERS; i++)
         *c++ = (struct tui_column){metric_names[metric_at(o, i)], TUI_RIGHT, 0, 0, 0};
-    *c++ = (struct tui_column){tui_side_name(o->whole, 0), TUI_LEFT, 0, 0, 0};
-    *c = (struct tui_column){tui_side_name(o->whole, 1), TUI_LEFT, 0, 0, 0};
+    *c++ = (struct tui_column){tui_side_name(o->whole, &o->at, 0), TUI_LEFT, 0, 0, 0};
+    *c = (struct tui_column){tui_side_name(o->whole, &o->at, 1), TUI_LEFT, 0, 0, 0};
     return 0;
 }
 
@@ -344,7 +346,7 @@ static void row_label(const struct site_own *o, size_t row, struct tui_value *v)
         put_text(v, TUI_MISSING, "not compared");
     } else if (f->has || f->ref_has) {
         put_text(v, TUI_MISSING, "");
-        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, f->has));
+        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, &o->at, f->has));
     } else {
         put_text(v, TUI_MISSING, "absent");
     }
@@ -475,8 +477,8 @@ static void head_cell(const struct site_own *o, uint32_t part, size_t column, st
     v->role = TUI_HEAD;
     if (part == SITE_LAUNCH) {
         if (column == SITE_KEY)
-            snprintf(v->text, sizeof v->text, "launch       %s != %s", tui_side_name(o->whole, 0),
-                     tui_side_name(o->whole, 1));
+            snprintf(v->text, sizeof v->text, "launch       %s != %s",
+                     tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1));
         return;
     }
     if (column == SITE_KEY)
