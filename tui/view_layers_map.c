@@ -471,8 +471,6 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
     } else if (column == LAYERS_NAME) {
         row_name(o, row, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->numeric = 1;
-        v->key = l->layer;
     } else if (column == LAYERS_GROWTH) {
         growth_text(o, l, v->text, sizeof v->text);
         v->role = o->marks[l->last] == '!' ? TUI_NONFINITE : TUI_DIM;
@@ -485,9 +483,7 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
             return;
         site_text(o, site, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->role = tui_mark_role(o->marks[site]);
-        v->key = cell_size(o, site);
-        v->numeric = v->key >= 0;
+        v->role = tui_mark_role(o->marks[site]); /* no number: exports must have the mark */
     } else if (column - LAYERS_FIRST - o->n_columns == 0) {
         number_cell(o, layers_is_drift(o->marks[l->last]) ? l->size : -1, v);
     } else {
