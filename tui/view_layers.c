@@ -56,11 +56,12 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     if (layers_make(o, c->whole->header, pair, err) != 0)
         return -1;
     name_pair(o, c);
+    o->pan = &v->table.pan;
     layers_source(o, &source);
     return tui_table_source(&v->table, &source, err);
 }
 
-static int empty(struct tui_view *v, int state)
+static int empty(struct tui_view *v)
 {
     struct tui_source none = {.name = "sites"};
     struct ds_error err;
@@ -68,7 +69,7 @@ static int empty(struct tui_view *v, int state)
     layers_free(own(v));
     v->seen = 0;
     tui_view_heads(v, 0);
-    return state;
+    return TUI_EMPTY;
 }
 
 static void go(struct tui_view *v, uint32_t site)
@@ -99,16 +100,16 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     int same =
         o->n_sites && v->seen == c->whole->generation && o->at.arm == p->arm && o->at.ref == p->ref;
     if (!same && !pair && !error)
-        return empty(v, TUI_WAITING);
+        return TUI_WAITING; /* the table stays, with its filter, order and marks */
     if (!same && !pair) {
         snprintf(why, 256, "%s", error);
-        return empty(v, TUI_EMPTY);
+        return empty(v);
     }
     int went = !same || o->at.site != p->site;
     if ((!same || o->at.metric != p->metric || o->ascii != c->ascii || o->screen != c->columns) &&
         pair && make(v, c, pair, &err) != 0) {
         snprintf(why, 256, "%.255s", err.msg);
-        return empty(v, TUI_EMPTY);
+        return empty(v);
     }
     if (went)
         go(v, p->site);

@@ -47,6 +47,7 @@ struct layers_own {
     int adds;          /* some line's sites add something */
     int unfolded, parts_folded;
 
+    const int *pan; /* of the table: lines of sites in no layer stay where they are */
     size_t n_sites;
     struct tui_site_sum *sums; /* [n_sites] */
     char *marks;               /* [n_sites] what a cell says first */
@@ -63,11 +64,11 @@ struct layers_own {
     struct layers_column *columns; /* shown */
     size_t n_columns;
     struct tui_column *heads;
-    int wide, numbers;      /* sizes in cells; columns for growth's numbers */
-    int growth_cells, need; /* of its bar; cells that the whole table takes */
-    double low, high;       /* powers of ten that its bars go from and to */
-    uint32_t of[5];         /* sites same, healed, drift, non-finite, not compared */
-    char pair[512];         /* the pair in words */
+    int wide, numbers;                  /* sizes in cells; columns for growth's numbers */
+    int name_cells, growth_cells, need; /* of a layer's name, of its bar, of the whole table */
+    double low, high;                   /* powers of ten that its bars go from and to */
+    uint32_t of[5];                     /* sites same, healed, drift, non-finite, not compared */
+    char pair[512];                     /* the pair in words */
 };
 
 /* Fills everything but `at` from the pair. -1: no memory. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum {
+    LAYER_LEAST = 5,
     LEAST_ALIKE = 3,
     BAR_LEAST = 4,
     BAR_BESIDE = 12,
@@ -265,8 +266,8 @@ static void site_text(const struct layers_own *o, uint32_t site, char out[32])
     layers_number(size, o->at.metric, number);
     if (mark == '!')
         snprintf(out, 32, "!%c", o->kinds[site]);
-    else if (o->wide && layers_digit(size, o->at.metric) != '=')
-        snprintf(out, 32, "%c%s", mark, number);
+    else if (o->wide && size > 0)
+        snprintf(out, 32, "%c %s", mark, number); /* apart: '-' is no sign */
     else
         snprintf(out, 32, layers_is_drift(mark) ? "%c%c" : "%c", mark,
                  layers_digit(size, o->at.metric));
@@ -368,16 +369,17 @@ static int make_columns(struct layers_own *o, const struct ds_header *h, int fol
 }
 
 /* What the layers' names and the lines' own cells take. */
-static int fixed_cells(const struct layers_own *o)
+static int fixed_cells(struct layers_own *o)
 {
     char name[48];
-    int cells = 5;
+    int cells = LAYER_LEAST;
     for (size_t i = 0; i < o->n_rows; i++) {
         if (o->lines[o->rows[i].line].name[0])
             continue;
         row_name(o, i, name);
         cells = (int)strlen(name) > cells ? (int)strlen(name) : cells;
     }
+    o->name_cells = cells;
     return 1 + cells + 1 + 1; /* first cell, gaps */
 }
 
@@ -405,7 +407,7 @@ static void fit(struct layers_own *o, const struct ds_header *h)
 static void make_heads(struct layers_own *o)
 {
     struct tui_column *c = o->heads;
-    *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, 5, 0};
+    *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, o->name_cells, 0};
     *c++ = (struct tui_column){o->growth_cells < 6 ? "grow" : "growth", TUI_LEFT, TUI_COLUMN_FIXED,
                                o->growth_cells, o->growth_cells};
     for (size_t i = 0; i < o->n_columns; i++)
@@ -448,11 +450,12 @@ static void outside_cell(const struct layers_own *o, const struct layers_line *l
                          struct tui_value *v)
 {
     char text[32];
+    int at = o->growth_cells + o->name_cells + 2 + (o->pan && *o->pan < 200 ? *o->pan : 0);
     site_text(o, l->first, text);
-    snprintf(v->text, sizeof v->text, "%-*s%-3s %s", o->growth_cells + 7, "", text, l->name);
+    snprintf(v->text, sizeof v->text, "%*s%-3s %s", at, "", text, l->name);
     v->n_spans = 1;
-    v->span[0].begin = (uint16_t)(o->growth_cells + 7);
-    v->span[0].end = (uint16_t)(o->growth_cells + 7 + (int)strlen(text));
+    v->span[0].begin = (uint16_t)at;
+    v->span[0].end = (uint16_t)(at + (int)strlen(text));
     v->span_role = tui_mark_role(o->marks[l->first]);
 }
 
@@ -468,8 +471,6 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
     } else if (column == LAYERS_NAME) {
         row_name(o, row, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->numeric = 1;
-        v->key = l->layer;
     } else if (column == LAYERS_GROWTH) {
         growth_text(o, l, v->text, sizeof v->text);
         v->role = o->marks[l->last] == '!' ? TUI_NONFINITE : TUI_DIM;
@@ -482,9 +483,7 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
             return;
         site_text(o, site, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->role = tui_mark_role(o->marks[site]);
-        v->key = cell_size(o, site);
-        v->numeric = v->key >= 0;
+        v->role = tui_mark_role(o->marks[site]); /* no number: exports must have the mark */
     } else if (column - LAYERS_FIRST - o->n_columns == 0) {
         number_cell(o, layers_is_drift(o->marks[l->last]) ? l->size : -1, v);
     } else {

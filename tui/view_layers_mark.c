@@ -51,7 +51,7 @@ const char *tui_mark_words(char mark)
         char mark;
         const char *words;
     } all[] = {
-        {'.', "same bits"},
+        {'.', "bit for bit equal"},
         {',', "healed: an input differs, the output does not"},
         {'#', "origin: equal inputs, other bits"},
         {'o', "inherited, and an origin of its own on equal inputs"},

@@ -77,8 +77,8 @@ static void draw_rows(struct page *p, const struct layers_own *o, uint32_t site)
     line(p, TUI_PLAIN, "%s", b.data ? b.data : "");
     ds_buf_free(&b);
     if (s->nonfinite || s->ref_nonfinite)
-        line(p, TUI_NONFINITE, "NaN or Inf in %" PRIu32 " rows, in %" PRIu32 " of the reference",
-             s->nonfinite, s->ref_nonfinite);
+        line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " row%s, %" PRIu32 " of the reference",
+             s->nonfinite, s->nonfinite == 1 ? "" : "s", s->ref_nonfinite);
     if (s->sized)
         line(p, TUI_PLAIN,
              "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
@@ -135,12 +135,10 @@ static void draw_launch(struct page *p, const struct tui_context *c, uint32_t si
 
 static void draw_legend(struct page *p)
 {
-    if (p->y + 1 >= p->r.h)
+    int lines = p->r.w < 76 ? 4 : 2;
+    if (p->y + lines > p->r.h)
         return;
-    p->y = p->r.h - 2 > p->y ? p->r.h - 2 : p->y;
-    if (p->r.w < 76) {
-        p->y = p->r.h - 4 > p->y ? p->r.h - 4 : p->y;
-    }
+    p->y = p->r.h - lines;
     line(p, TUI_DIM, ". same  , healed  # origin  o own origin  - inherited  x inputs unknown");
     line(p, TUI_DIM, "~ unstable  ! NaN, Inf  ? not compared  @ O ^ X the same with a jump");
 }

@@ -23,8 +23,11 @@ static const char *site_cell(const struct shown *s, uint32_t site)
     struct tui_value v = shown_value(s, row, shown_kind(s, row) == TUI_ROW_TEXT ? 0 : column);
     next = !next;
     snprintf(text[next], sizeof text[next], "%s", v.text + strspn(v.text, " "));
-    if (shown_kind(s, row) == TUI_ROW_TEXT)
-        text[next][strcspn(text[next], " ")] = '\0';
+    char *name = shown_kind(s, row) == TUI_ROW_TEXT ? strrchr(text[next], ' ') : NULL;
+    while (name && name > text[next] && name[-1] == ' ')
+        name--;
+    if (name)
+        *name = '\0';
     return text[next];
 }
 
@@ -93,12 +96,12 @@ static void check_cells(struct shown *s)
 static void check_folds(struct shown *s)
 {
     enum { MOST = 20000 };
-    static char folded[MOST][8];
+    static char folded[MOST][16];
     int next;
     size_t n = own(s)->n_sites;
     assert_true(n <= MOST);
     for (uint32_t site = 0; site < n; site++)
-        snprintf(folded[site], sizeof *folded, "%.7s", site_cell(s, site));
+        snprintf(folded[site], sizeof *folded, "%.15s", site_cell(s, site));
     while (!own(s)->unfolded) {
         assert_int_equal(shown_request(s, TUI_FOLD, &next), 1);
         assert_int_equal(shown_load(s), TUI_READY);
@@ -464,11 +467,11 @@ static void test_wide(void **state)
     assert_int_equal(shown_load(&s), TUI_READY);
     uint32_t q = site_of(s.c.whole->header, 1, "q_proj");
     char want[32];
-    snprintf(want, sizeof want, "#%u", 3 + q);
+    snprintf(want, sizeof want, "# %u", 3 + q);
     assert_string_equal(site_cell(&s, q), want);
     s.place.metric = TUI_METRIC_REL;
     assert_int_equal(shown_load(&s), TUI_READY);
-    assert_string_equal(site_cell(&s, q), "#3.0e-7");
+    assert_string_equal(site_cell(&s, q), "# 3.0e-7");
     check_folds(&s);
     shown_close(&s);
 }
