@@ -211,11 +211,11 @@ static int take_sum(const struct job *j, const struct ds_order_library *lib,
     for (size_t c = 0; c < sum->n_classes; c++)
         handed[c] =
             sum->classes[c].tree < 0 ? -1 : hand_over(j, lib->tree[sum->classes[c].tree], sum);
-    if (!sum->fixed) {
-        j->h->fixed = 0;
+    if (sum->repeats > 0 && (j->h->fixed || !sum->fixed)) {
         j->h->agreeing = sum->agreeing;
+        j->h->repeats = sum->repeats;
     }
-    j->h->repeats = sum->repeats;
+    j->h->fixed &= sum->fixed;
     if (is_added(j->e->op) && sum->fixed && sum->class_of)
         assign(j, sum, handed, rows);
     if (ds_explain_weighs(j->e->op) && sum->fixed && sum->class_of)

@@ -304,6 +304,7 @@ test_repeats() {
     expect 0
     has "$dir/out" "order of A    none: "
     has "$dir/out" "in 32 launches "
+    has "$dir/out" "4 trials gave these "
 }
 
 real_model() {
