@@ -284,7 +284,11 @@ test_two_records() {
     has "$dir/out" "A             record A: matmul/split-k, "
     has "$dir/out" "B             record B: matmul/pinned, "
     has "$dir/out" "explain: layer 0 k_proj: rounding-order"
-    ds explain "$dir/a-bare.h5" "$dir/b-bare.h5" -m $model
+    ds explain "$dir/a-bare.h5" "$dir/b-bare.h5" -m $model # a few rows of a run without a reference are kept
+    expect 0
+    has "$dir/out" "explain: layer 0 q_proj: rounding-order: the measured orders"
+    ds run -m $model --tokens $prompt -n 2 --repeat 1 --batch 1 --threads 1 --kernels pinned --dump none -o "$dir/none.h5" -q
+    ds explain "$dir/none.h5" "$dir/b.h5" -m $model
     expect 2
     has "$dir/err" "record both runs with --dump all"
     ds explain "$dir/a.h5" "$dir/gone.h5" 0,q_proj -m $model
