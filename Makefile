@@ -163,7 +163,7 @@ CLI_TESTS  := $(wildcard tests/cli/test_*.sh tests/tui/test_*.sh)
 
 .PHONY: unit tests test asan fuzz
 unit: $(UNIT_TESTS)
-tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS)
+tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records
 # tests/cli makes the same variant again (install): they must use the same variables.
 SAME_MAKE = $(MAKE) --no-print-directory BUILD='$(BUILD)' SAN='$(SAN)' WERROR='$(WERROR)' CC='$(CC)' CFLAGS='$(CFLAGS)' \
     CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)'
@@ -204,6 +204,10 @@ bench: all ## time kernels, passes and probes on this machine
 .PHONY: benchdiff
 benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside h5diff if it is here
 	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records
+
+.PHONY: benchtui
+benchtui: $(addprefix $(BUILD)/tests/tools/,bench_screen make_big_records make_wide_record) ## time the terminal UI on large records
+	@tests/tools/bench_tui $(BUILD)/tests/tools
 
 # ---- the machine --------------------------------------------------------------------------------------------------------------
 .PHONY: deps

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "kernels/registry.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -256,15 +257,37 @@ static uint32_t read_site(const struct ds_case *c, uint32_t from)
     return from;
 }
 
-/* A side whose output is the sum of ranks is no launch of its kernel. */
+/* What added up the partial sums at an allreduce, and how many there were. */
+static const struct ds_kernel *reduce_of(const struct ds_case *c, int side, uint32_t site,
+                                         int32_t *ranks)
+{
+    const struct ds_trial_data *t = c->side[side].t;
+    const char *variant = "";
+    for (size_t i = 0; i < t->n_captures; i++)
+        if (t->captures[i].site == site)
+            variant = t->launches[t->captures[i].launch].variant;
+    *ranks = 0;
+    for (size_t i = 0; i < c->h->n_edges; i++)
+        *ranks += c->h->edges[i].to == site && !never_shown(c, side, c->h->edges[i].from);
+    char name[32];
+    snprintf(name, sizeof name, "%.31s", variant);
+    return ds_kernel_find(DS_OP_ALLREDUCE, name);
+}
+
+/* A side whose output is the sum of ranks is several launches of its kernel, and one that adds. */
 void ds_case_look_for_ranks(struct ds_case *c, int side)
 {
+    struct ds_explain_side *e = &c->e.side[side];
     for (size_t i = 0; i < c->h->n_edges; i++) {
         const struct ds_site *s = &c->h->sites[c->h->edges[i].from];
         if (c->h->edges[i].to != c->f.site || c->e.op != DS_OP_MATMUL ||
             strcmp(s->op, "allreduce") != 0 || never_shown(c, side, c->h->edges[i].from))
             continue;
-        c->e.side[side].kernel = NULL;
+        e->reduce = reduce_of(c, side, c->h->edges[i].from, &e->ranks);
+        if (e->reduce && e->ranks >= 2 && c->e.shared.matmul.k % e->ranks == 0)
+            return;
+        e->kernel = NULL;
+        e->ranks = 0;
         snprintf(c->side[side].missing, sizeof c->side[side].missing,
                  "it is a sum over ranks, each with a matmul of its own: explain %d,%.24s/r0 and "
                  "%d,allreduce/%.12s look at those",

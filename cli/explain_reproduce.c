@@ -450,6 +450,12 @@ static int check(const struct ds_explanation *x, struct ds_error *err)
     if (!x->c->inputs_equal)
         return ds_fail(err, "--reproducer: the inputs of both sides differ already");
     for (int s = 0; s < DS_SIDES; s++)
+        if (x->order[s].ranks)
+            return ds_fail(err,
+                           "--reproducer: %c is a sum over ranks, which is not shown; the site's "
+                           "allreduce is",
+                           'A' + s);
+    for (int s = 0; s < DS_SIDES; s++)
         if (!x->order[s].replayed) {
             ds_fail(err, "--reproducer: %c has no order of addition that could be shown: %s",
                     'A' + s,

@@ -45,8 +45,14 @@ static void add_side(const struct ds_explanation *x, int side, struct ds_buf *ou
     ds_buf_printf(out, ", %" PRId64, s->rows_least);
     if (s->rows_most != s->rows_least)
         ds_buf_printf(out, " to %" PRId64, s->rows_most);
-    ds_buf_printf(out, " row%s in the call, %d thread%s\n", s->rows_most == 1 ? "" : "s",
-                  e->threads, e->threads == 1 ? "" : "s");
+    ds_buf_printf(out, " row%s in the call, %d thread%s", s->rows_most == 1 ? "" : "s", e->threads,
+                  e->threads == 1 ? "" : "s");
+    if (e->ranks) {
+        ds_buf_printf(out, ", shared among %d ranks, which ", (int)e->ranks);
+        ds_report_kernel(out, "allreduce", e->reduce->name);
+        ds_buf_puts(out, " adds");
+    }
+    ds_buf_puts(out, "\n");
     if (s->missing[0]) {
         ds_buf_printf(out, "%14snot replayed: ", "");
         ds_report_name(out, s->missing);
@@ -184,10 +190,22 @@ static void add_tree(const struct ds_explain_tree *t, uint64_t elements, struct 
     ds_buf_puts(out, "\n");
 }
 
+/* Of sums whose length differs from row to row the longest one of each name stands for all. */
+static int is_shown(const struct ds_explanation *x, const struct ds_explain_order *o, size_t i)
+{
+    for (size_t k = 0; k < o->n_trees && ds_explain_weighs(x->c->e.op); k++)
+        if (k != i && strcmp(o->trees[k].sum, o->trees[i].sum) == 0 &&
+            (o->trees[k].tree.terms > o->trees[i].tree.terms ||
+             (o->trees[k].tree.terms == o->trees[i].tree.terms && k < i)))
+            return 0;
+    return 1;
+}
+
 static void add_order(const struct ds_explanation *x, int side, struct ds_buf *out)
 {
     const struct ds_explain_order *o = &x->order[side];
     const struct ds_explain_match *m = &o->match;
+    const int weighs = ds_explain_weighs(x->c->e.op);
     int lines = 0;
     head(x, side == DS_SIDE_A ? "order of A" : "order of B", out);
     if (o->why[0]) {
@@ -210,11 +228,11 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
         return;
     }
     for (size_t i = 0; i < o->n_trees; i++) {
-        if (o->replayed && !o->trees[i].elements)
+        if ((o->replayed && !o->trees[i].elements) || !is_shown(x, o, i))
             continue;
         if (lines++)
             ds_buf_printf(out, "%14s", "");
-        add_tree(&o->trees[i], o->replayed ? m->elements : 0, out);
+        add_tree(&o->trees[i], o->replayed && !weighs ? m->elements : 0, out);
     }
     if (!lines)
         ds_buf_puts(out, "not found\n");
@@ -222,6 +240,15 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
         ds_buf_printf(out, "%14sas the other side adds: its own cannot be seen from outside\n", "");
     if (x->c->e.op == DS_OP_RMSNORM && o->replayed)
         ds_buf_printf(out, "%14s%s\n", "", ds_norm_form_text(o->form));
+    if (ds_explain_weighs(x->c->e.op) && o->replayed) {
+        char way[160];
+        ds_weigh_form_text(o->form, way, sizeof way);
+        ds_buf_printf(out, "%14s%s\n", "", way);
+    }
+    if (lines && !o->replayed)
+        ds_buf_printf(out, "%14snot replayed: %s\n", "",
+                      o->not_replayed[0] ? o->not_replayed
+                                         : "no element follows from these sums alone");
     if (o->replayed) {
         char a[24], b[24];
         share(m->drift_same[DS_SIDE_A], m->drifting, a, sizeof a);
@@ -293,6 +320,18 @@ static void add_choice(const struct ds_explanation *x, struct ds_buf *out)
                       "%14sfirst other choice: %d instead of %d, whose logits are %.9g apart; "
                       "%" PRIu64 " of %" PRIu64 " rows exchange equal logits\n",
                       "", c->b, c->a, c->margin, c->tied, c->differing);
+}
+
+/* Of a copy: what of each side is not what was read. */
+static void add_copy(const struct ds_explanation *x, struct ds_buf *out)
+{
+    const struct ds_explain *e = &x->c->e;
+    for (int s = 0; s < DS_SIDES; s++) {
+        char words[160];
+        ds_explain_copy_text(e, &x->noise.copy[s], words, sizeof words);
+        head(x, s ? "copy of B" : "copy of A", out);
+        ds_buf_printf(out, "%s\n", words);
+    }
 }
 
 static void add_noise(const struct ds_explanation *x, struct ds_buf *out)
@@ -399,6 +438,8 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     }
     if (x->chosen)
         add_choice(x, out);
+    if (x->judged && ds_explain_copies(x->c->e.op))
+        add_copy(x, out);
     if (x->judged) {
         add_exact(x, out);
         add_noise(x, out);
@@ -447,9 +488,18 @@ static json_t *order_json(const struct ds_explain_order *o)
     json_t *trees = json_array();
     for (size_t i = 0; i < o->n_trees; i++)
         json_array_append_new(trees, tree_json(&o->trees[i]));
-    return json_pack("{s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+    return json_pack("{s:o,s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+                     "not_replayed", o->not_replayed[0] ? text(o->not_replayed) : json_null(),
                      "fixed", o->fixed, "trees", trees, "gives",
                      o->replayed ? match_json(&o->match) : json_null());
+}
+
+static json_t *copy_json(const struct ds_explain_copy *c)
+{
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "elements", whole(c->elements), "others",
+                     whole(c->others), "rows", whole(c->rows), "first",
+                     c->others ? json_integer(c->first) : json_null(), "last",
+                     c->others ? json_integer(c->last) : json_null(), "zeros", whole(c->zeros));
 }
 
 static json_t *side_json(const struct ds_explanation *x, int side)
@@ -473,6 +523,8 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "nearer", whole(x->accuracy.nearer[side]));
     json_object_set_new(j, "error_rms", real(x->noise.error[side]));
     json_object_set_new(j, "gamma_share", real(x->noise.gamma[side]));
+    if (ds_explain_copies(c->e.op))
+        json_object_set_new(j, "copy", copy_json(&x->noise.copy[side]));
     return j;
 }
 

@@ -31,7 +31,7 @@ struct ds_explanation {
     struct ds_explain_verdict verdict;
     struct ds_finding said; /* what the record's verdict says of the place; found 0: nothing */
     int kind;               /* what follows from both (explain_kind.c), and the evidence: */
-    char why[400];
+    char why[480];
     char overruled[256];    /* why the verdict's kind does not stand; "": it does, or has none */
     const char *reproducer; /* where one was written; NULL */
 };

@@ -1,5 +1,5 @@
 /* run_plan.c: see run_plan.h. */
-#include "cli/run_plan.h"
+#include "cli/run_plan_internal.h"
 
 #include "cli/options.h"
 
@@ -17,15 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const weights_names[] = {"f32", "file"}; /* enum ds_weights */
+const char *const ds_plan_weights[] = {"f32", "file"};
 static const char *const dump_names[] = {"none", "first", "origins", "all"};
 
-/* Options of a sweep as lines of the environment, so that a resume does the rest in the same way.
- */
-static const struct {
-    const char *name;
-    size_t offset;
-} kept[] = {
+const struct ds_plan_kept ds_plan_kept[] = {
     {"steps", offsetof(struct ds_sweep_options, steps)},
     {"free", offsetof(struct ds_sweep_options, free_run)},
     {"dump", offsetof(struct ds_sweep_options, dump)},
@@ -42,11 +37,11 @@ static const struct {
     {"scores", offsetof(struct ds_sweep_options, scores)},
 };
 enum { MOST_REPEATS = 100000 };
-enum { KEPT = sizeof kept / sizeof kept[0], FIRST_NEWER = 7 };
+_Static_assert(sizeof ds_plan_kept / sizeof ds_plan_kept[0] == DS_PLAN_KEPT, "all that are kept");
 
-static int32_t *option_field(struct ds_sweep_options *s, size_t i)
+int32_t *ds_plan_option(struct ds_sweep_options *s, size_t i)
 {
-    return (int32_t *)((char *)s + kept[i].offset);
+    return (int32_t *)((char *)s + ds_plan_kept[i].offset);
 }
 
 /* Some options are those of `run` alone. */
@@ -55,8 +50,7 @@ static int takes(const struct ds_options *o, const char *name)
     return ds_option_find(o->verb, name, strlen(name)) != NULL;
 }
 
-/* What belongs to this process and not to the sweep: a resume may have others. */
-static int read_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
+int ds_plan_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err)
 {
     int64_t seconds;
     if (ds_opt_size(o, "hold", &s->hold, err) != 0 ||
@@ -105,7 +99,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
                         struct ds_error *err)
 {
     int64_t repeat, steps, dump_rows = 0, page, load, offset;
-    if (read_limits(o, s, err) != 0)
+    if (ds_plan_limits(o, s, err) != 0)
         return -1;
     if (ds_opt_int(o, "repeat", 1, MOST_REPEATS, &repeat, err) != 0 ||
         ds_opt_int(o, "load", 0, DS_MOST_LOAD, &load, err) != 0 ||
@@ -185,14 +179,14 @@ static int add_option(struct ds_header *h, const char *name, char *value, struct
 /* The options, and the tokens forced from outside if there are any ("" = the base arm's own). */
 static int keep_options(struct ds_run_plan *p, struct ds_error *err)
 {
-    for (size_t i = 0; i < KEPT; i++) {
+    for (size_t i = 0; i < DS_PLAN_KEPT; i++) {
         char *value = NULL;
-        if (asprintf(&value, "%d", *option_field(&p->options, i)) < 0)
+        if (asprintf(&value, "%d", *ds_plan_option(&p->options, i)) < 0)
             value = NULL;
-        if (add_option(&p->header, kept[i].name, value, err) != 0)
+        if (add_option(&p->header, ds_plan_kept[i].name, value, err) != 0)
             return -1;
     }
-    if (add_option(&p->header, "weights", strdup(weights_names[p->options.weights]), err) != 0)
+    if (add_option(&p->header, "weights", strdup(ds_plan_weights[p->options.weights]), err) != 0)
         return -1;
     struct ds_buf list = {0};
     ds_buf_puts(&list, "");
@@ -216,7 +210,7 @@ static int fill_identity(const struct ds_options *o, struct ds_header *h, struct
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
-static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = cpus < 1 ? 1 : cpus > 16 ? 16 : (int)cpus;
@@ -230,8 +224,7 @@ static int open_model(const struct ds_options *o, struct ds_run_plan *p, struct 
     return 0;
 }
 
-/* Requests of the sweep, borrowed from the header's prompts. */
-static int bind_requests(struct ds_run_plan *p, struct ds_error *err)
+int ds_plan_requests(struct ds_run_plan *p, struct ds_error *err)
 {
     p->requests = ds_calloc(p->header.n_prompts, sizeof *p->requests, "requests", err);
     if (!p->requests)
@@ -252,10 +245,8 @@ static int check_kernels(int weights, const struct ds_kernel_set *set, struct ds
     return 0;
 }
 
-/* How many varied neighbours the arms need, and the base arm's dtype. An arm whose kernel could not
- * read the weights is refused before anything runs. */
-static int needed_neighbours(const struct ds_header *h, int weights, int32_t *neighbours,
-                             int *dtype, struct ds_error *err)
+int ds_plan_neighbours(const struct ds_header *h, int weights, int32_t *neighbours, int *dtype,
+                       struct ds_error *err)
 {
     *neighbours = 0;
     for (size_t a = 0; a < h->n_arms; a++) {
@@ -369,11 +360,11 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     int32_t neighbours;
     int dtype;
     if (read_options(o, &p->options, err) != 0 || read_arms(o, kernels, &p->header, err) != 0 ||
-        needed_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0)
+        ds_plan_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
-    if (open_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
-        bind_requests(p, err) != 0 || check_fit(p, err) != 0)
+    if (ds_plan_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
+        ds_plan_requests(p, err) != 0 || check_fit(p, err) != 0)
         return -1;
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, score_keys(p), &p->header, err) != 0)
@@ -383,189 +374,6 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     if (fill_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
-}
-
-/* ---- resume ---------------------------------------------------------------------------------- */
-
-static const char *kept_option(const struct ds_header *h, const char *name)
-{
-    for (size_t i = 0; i < h->n_options; i++)
-        if (strcmp(h->options[i].name, name) == 0)
-            return h->options[i].value;
-    return NULL;
-}
-
-static int options_from_record(const struct ds_header *h, struct ds_sweep_options *s,
-                               struct ds_error *err)
-{
-    s->repeats = (int32_t)h->repeats;
-    for (size_t i = 0; i < KEPT; i++) {
-        const char *text = kept_option(h, kept[i].name);
-        char *end;
-        if (!text && i >= FIRST_NEWER) { /* a record of a version that did not have it */
-            *option_field(s, i) = 0;
-            continue;
-        }
-        long v = text ? strtol(text, &end, 10) : 0;
-        if (!text || end == text || *end || v < 0 || v > 1000000)
-            return ds_fail(err, "the record does not say its option %s: it cannot be resumed",
-                           kept[i].name);
-        *option_field(s, i) = (int32_t)v;
-    }
-    const char *weights = kept_option(h, "weights");
-    s->weights = weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
-    return s->repeats >= 1 && s->dump <= DS_DUMP_ALL && s->load <= DS_MOST_LOAD &&
-                   (!weights || strcmp(weights, weights_names[s->weights]) == 0)
-               ? 0
-               : ds_fail(err, "the record's options are out of range");
-}
-
-/* "1,2,3" */
-static int parse_tokens(const char *text, struct ds_run_plan *p, struct ds_error *err)
-{
-    size_t cap = 0;
-    for (const char *s = text;; s++) {
-        char *end;
-        errno = 0;
-        long v = strtol(s, &end, 10);
-        if (end == s || errno || v < 0 || v > INT32_MAX || (*end && *end != ',') ||
-            p->n_forced >= 1000001)
-            return ds_fail(err, "the record's forced tokens are no token ids");
-        if (ds_grow(&p->forced, &cap, (size_t)p->n_forced + 1, sizeof *p->forced, "forced tokens",
-                    err) != 0)
-            return -1;
-        p->forced[p->n_forced++] = (int32_t)v;
-        s = end;
-        if (!*s)
-            return 0;
-    }
-}
-
-/* Trials of another machine, build or library would show as instability: a resumed record is made
- * in one environment. */
-static int check_environment(const struct ds_options *o, const struct ds_header *h,
-                             struct ds_error *err)
-{
-    struct ds_header now = {0};
-    int rc = ds_cli_environment(&now.environment, &now.n_environment, err);
-    for (size_t i = 0; rc == 0 && i < now.n_environment + h->n_environment; i++) {
-        const struct ds_text *t =
-            i < now.n_environment ? &now.environment[i] : &h->environment[i - now.n_environment];
-        const char *was = NULL, *is = NULL;
-        for (size_t k = 0; k < h->n_environment; k++)
-            was = strcmp(h->environment[k].name, t->name) == 0 ? h->environment[k].value : was;
-        for (size_t k = 0; k < now.n_environment; k++)
-            is = strcmp(now.environment[k].name, t->name) == 0 ? now.environment[k].value : is;
-        if (was && is && strcmp(was, is) == 0)
-            continue;
-        if (ds_opt_flag(o, "force"))
-            ds_cli_note(o, "resumed in another environment: %s was %.100s, is %.100s", t->name,
-                        was ? was : "unset", is ? is : "unset");
-        else {
-            rc = ds_fail(err,
-                         "the record was made in another environment: %.60s was %.200s, is %.200s",
-                         t->name, was ? was : "unset", is ? is : "unset");
-            if (strncmp(t->name, "plugin_", 7) == 0)
-                ds_hint(err, "give the files that it was made with, in the same order: --plugin "
-                             "FILE.so; --force does without");
-            else if (strcmp(t->name, "cblas") == 0)
-                ds_hint(err, "give the library that it was made with: --blas FILE.so; --force does "
-                             "without");
-            else
-                ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
-        }
-    }
-    ds_header_free(&now);
-    return rc;
-}
-
-/* The record is hostile: its prompts must fit the model before they are fed to it. */
-static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
-{
-    if (p->header.n_prompts == 0 || p->header.n_prompts < (size_t)neighbours + 1)
-        return ds_fail(err, "the record has %zu prompts; its arms need %d", p->header.n_prompts,
-                       neighbours + 1);
-    for (size_t i = 0; i < p->header.n_prompts; i++) {
-        const struct ds_prompt *q = &p->header.prompts[i];
-        if (q->n_tokens == 0 || q->n_tokens > (uint32_t)p->model->hp.context)
-            return ds_fail(err, "prompt %zu of the record has %u tokens", i, q->n_tokens);
-        for (uint32_t k = 0; k < q->n_tokens; k++)
-            if (q->tokens[k] < 0 || q->tokens[k] >= p->model->hp.vocab)
-                return ds_fail(err, "prompt %zu of the record has token %d, outside the vocabulary",
-                               i, q->tokens[k]);
-    }
-    return 0;
-}
-
-/* What the trials were fed, from any sound one: for a record whose base trial is damaged. */
-static int tokens_fed(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err)
-{
-    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
-        if (!ds_record_sound(r, i) || ds_record_trial(r, i)->pass != DS_PASS_NATURAL)
-            continue;
-        const struct ds_trial_data *d = ds_record_load(r, i, err);
-        if (!d || !(*tokens = ds_calloc(d->n_steps, sizeof **tokens, "tokens", err)))
-            return -1;
-        for (size_t k = 0; k < d->n_steps; k++)
-            if (d->steps[k].step == *n && d->steps[k].forced >= 0)
-                (*tokens)[(*n)++] = d->steps[k].forced;
-        return 0;
-    }
-    return 0;
-}
-
-/* The base arm's first trial, if it is there and sound. */
-static int has_base_trial(struct ds_record *r)
-{
-    for (size_t i = 0; i < ds_record_trial_count(r); i++) {
-        const struct ds_trial *t = ds_record_trial(r, i);
-        if (t->arm == 0 && t->repeat == 0 && t->pass == DS_PASS_NATURAL && ds_record_sound(r, i))
-            return 1;
-    }
-    return 0;
-}
-
-/* The tokens that the missing trials are fed, as the others were: those forced from outside, else
- * those of the base trial, else what any sound trial was fed. None at all: the base arm runs again
- * and chooses. */
-static int tokens_to_resume(struct ds_record *r, struct ds_run_plan *p, struct ds_error *err)
-{
-    const char *text = kept_option(ds_record_header(r), "forced_tokens");
-    if (!text)
-        return ds_fail(err,
-                       "the record does not say its option forced_tokens: it cannot be resumed");
-    int rc = 0;
-    if (*text)
-        rc = parse_tokens(text, p, err);
-    else if (has_base_trial(r))
-        rc = ds_run_tokens_of(r, &p->forced, &p->n_forced, err);
-    else if (!p->options.free_run)
-        rc = tokens_fed(r, &p->forced, &p->n_forced, err);
-    for (int32_t i = 0; rc == 0 && i < p->n_forced; i++)
-        if (p->forced[i] < 0 || p->forced[i] >= p->model->hp.vocab)
-            rc = ds_fail(err, "token %d of the record is outside the vocabulary", p->forced[i]);
-    return rc;
-}
-
-int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
-                       struct ds_error *err)
-{
-    memset(p, 0, sizeof *p);
-    const struct ds_header *h = ds_record_header(r);
-    int32_t neighbours;
-    int dtype;
-    if (options_from_record(h, &p->options, err) != 0 || read_limits(o, &p->options, err) != 0 ||
-        check_environment(o, h, err) != 0 || open_model(o, p, err) != 0)
-        return -1;
-    if (p->model->digest != h->model_digest) {
-        ds_fail(err, "the record was made with another model ('%s')", h->model_name);
-        return ds_hint(err, "give that model with -m");
-    }
-    p->header = *h; /* borrowed from the record: see ds_run_plan_free */
-    if (needed_neighbours(h, p->options.weights, &neighbours, &dtype, err) != 0 ||
-        check_prompts(p, neighbours, err) != 0)
-        return -1;
-    return bind_requests(p, err) != 0 ? -1 : tokens_to_resume(r, p, err);
 }
 
 void ds_run_plan_free(struct ds_run_plan *p)

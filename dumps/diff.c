@@ -139,7 +139,8 @@ static int analyse(struct ds_diff *d, struct ds_error *err)
                                             .healed_to = d->healed_to,
                                             .prompt_of = d->prompt_of,
                                             .memory = d->options.memory,
-                                            .stop = d->options.stop};
+                                            .stop = d->options.stop,
+                                           .ctx = d->options.stop_ctx};
     ds_analysis_free(d->analysis);
     d->analysis = NULL;
     d->joined =

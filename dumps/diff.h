@@ -49,8 +49,9 @@ struct ds_diff_options {
     const char *const *only, *const *ignore;
     size_t n_only, n_ignore;
     struct ds_tolerance tolerance; /* none set: bits */
-    uint64_t memory;               /* as in ds_analysis_options */
-    const atomic_int *stop;
+    uint64_t memory;               /* this and what follows as in ds_analysis_options */
+    int (*stop)(void *ctx);
+    void *stop_ctx;
 };
 
 struct ds_diff {

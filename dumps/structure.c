@@ -71,6 +71,7 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     t->best->ratio = ratio;
     t->best->scale = 0;
     t->best->blank = 0;
+    t->best->precision = 0;
     va_start(ap, fmt);
     vsnprintf(t->best->text, sizeof t->best->text, fmt, ap);
     va_end(ap);
@@ -518,6 +519,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             try_rope(&t);
         if (s->op == DS_STRUCTURE_ATTENTION)
             try_attention(&t);
+        if (s->op == DS_STRUCTURE_NORM)
+            try_mean(&t);
         try_terms(&t);
         try_orders(&t);
         try_numbers(&t);
@@ -525,6 +528,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
         try_rows(&t);
         if (!out->found)
             try_shuffle(&t);
+        if (!out->found)
+            try_one_vector(&t);
     }
     free(t.rms);
     free(t.guess);

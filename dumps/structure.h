@@ -62,6 +62,7 @@ struct ds_structure {
     double worst;            /* the largest difference, relative to its row's rms */
     double scale;            /* rows are scaled: the most that a ratio is away from 1, without a
                                   cause; else 0 */
+    int precision;           /* it is a format of fewer bits on the way, no other data */
     int blank;               /* rows hold nothing: zeros, or one value */
     int mine_bits, ref_bits; /* f32: the most mantissa bits that a value of each side uses */
     double ratio;            /* a constant ratio of mine to the reference; 0: none */

@@ -33,6 +33,8 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
 void try_rope(struct task *t);
 void try_attention(struct task *t);
 void try_terms(struct task *t);
+void try_mean(struct task *t);
+void try_one_vector(struct task *t);
 void measure_bits(const struct ds_structure_site *s, const struct ds_structure_row *rows,
                   size_t n_rows, struct ds_structure *out);
 

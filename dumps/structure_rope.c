@@ -90,6 +90,7 @@ struct how {
     double distance; /* positions that this side is away; rows of another one by `round` */
     int round;       /* 0, or enum ds_dtype that positions are rounded to */
     int coarse;      /* the same of frequencies */
+    int table;       /* the same of sines and cosines */
     double base;
 };
 
@@ -125,9 +126,24 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
         double c = turn.cosine[p], s = h->backwards ? -turn.sine[p] : turn.sine[p];
         turn.cosine[p] = c * cos(angle) - s * sin(angle);
         turn.sine[p] = s * cos(angle) + c * sin(angle);
+        if (h->table) {
+            turn.cosine[p] = rounded_to(h->table, turn.cosine[p]);
+            turn.sine[p] = rounded_to(h->table, turn.sine[p]);
+        }
     }
     turn_row(t->s, h->to, row->input, &turn, t->guess);
     return 1;
+}
+
+static void try_tables(struct task *t, int pairing)
+{
+    static const int dtypes[] = {DS_F16, DS_BF16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        struct how how = {.from = pairing, .to = pairing, .table = dtypes[i]};
+        t->best->precision |=
+            claim(t, explains(t, predict_turn, &how), 0, "sines and cosines are rounded to %s",
+                  ds_dtype_name(dtypes[i]));
+    }
 }
 
 static void try_positions(struct task *t, int pairing)
@@ -241,6 +257,7 @@ void try_rope(struct task *t)
         struct how same = {.from = from, .to = from, .backwards = 1};
         claim(t, explains(t, predict_turn, &same), 0, "rotated the other way round");
         try_positions(t, from);
+        try_tables(t, from);
         struct how other = {.from = from, .to = 1 - from};
         claim(t, explains(t, predict_turn, &other), 0, "RoPE pairs %s instead of %s",
               pairing_names[1 - from], pairing_names[from]);

@@ -11,8 +11,6 @@
 #include "dumps/profile.h"
 #include "dumps/record.h"
 
-#include <stdatomic.h>
-
 /* Where the trials come from: a record, or memory (tests). get returns trial i, valid as long as
  * the source; NULL with err. */
 struct ds_source {
@@ -422,9 +420,10 @@ struct ds_analysis_options {
     const struct ds_prompt *const *prompt_of;
     /* Bytes that the tables may take: more is an error that says how many; 0: any. */
     uint64_t memory;
-    /* Set by another thread: the questions at work give up soon, with an error. What ds_analysis_labels
-     * and its like return while it is set is not to be used. NULL: never. */
-    const atomic_int *stop;
+    /* Asked now and then by what takes long: not 0, and the question at work gives up soon, with an error. What
+     * ds_analysis_labels and its like return then is not to be used. NULL: never. */
+    int (*stop)(void *ctx);
+    void *ctx;
 };
 /* options may be NULL. The source must outlive the analysis. */
 int ds_analysis_new(const struct ds_source *s, const struct ds_analysis_options *options,

@@ -125,7 +125,7 @@ static inline int both_have(const struct arm_table *t, const struct arm_table *r
 
 static inline int is_stopped(const struct ds_analysis *a)
 {
-    return a->options.stop && atomic_load_explicit(a->options.stop, memory_order_relaxed);
+    return a->options.stop && a->options.stop(a->options.ctx);
 }
 
 static inline int is_ignored(const struct ds_analysis *a, size_t site)

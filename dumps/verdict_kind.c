@@ -60,6 +60,8 @@ double terms_added(const struct ds_analysis *a, const struct ds_finding *f)
     const uint32_t widest = widest_input(a, f->site);
     if (strcmp(s->op, "allreduce") == 0)
         return (double)ranks_of(a, f);
+    if (strcmp(s->op, "combine") == 0) /* of a few rows, or of ranks' sums of them */
+        return (double)(a->in_start[f->site + 1] - a->in_start[f->site]) + (double)ranks_of(a, f);
     if (strcmp(s->op, "matmul") == 0 || strcmp(s->op, "rmsnorm") == 0 ||
         strcmp(s->op, "router") == 0)
         return (double)widest;
@@ -132,7 +134,8 @@ static int judge_bits(const struct case_at_hand *c)
     else if (z->nonfinite || z->ref_nonfinite)
         say(f, DS_KIND_UNKNOWN, "both sides hold non-finite values");
     else if (!isfinite(c->relative) && !c->structure->found)
-        say(f, DS_KIND_UNKNOWN, "the reference rows are zero");
+        say(f, DS_KIND_WRONG_DATA,
+            "the reference's values are zero, these are not: not written there, or cleared");
     else if (f->label == DS_LABEL_INHERITED)
         say(f, DS_KIND_UNKNOWN, "an input differs already; relative rms %.3g", c->relative);
     else
@@ -179,7 +182,7 @@ static int judge_data(const struct case_at_hand *c)
     else if (s->found && other && s->scale > 0 && s->scale < 1e-3)
         say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division", s->text);
     else if (s->found)
-        say(f, DS_KIND_WRONG_DATA, "%s", s->text);
+        say(f, s->precision ? DS_KIND_LOWER_PRECISION : DS_KIND_WRONG_DATA, "%s", s->text);
     else if (c->relative >= NO_PRECISION)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", c->relative);
     else if (is_outlier(c))

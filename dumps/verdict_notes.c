@@ -13,11 +13,12 @@ static int is_tied(const struct ds_header *h)
     return 0;
 }
 
-/* The head's own fault where it shares its numbers with the embedding. */
+/* A head in fewer bits that shares its numbers with the embedding. */
 static int note_tied(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
     for (size_t i = 0; is_tied(a->h) && i < v->n_origins; i++)
-        if (strcmp(v->origins[i].stage, "logits") == 0)
+        if (strcmp(v->origins[i].stage, "logits") == 0 &&
+            v->origins[i].at.kind == DS_KIND_LOWER_PRECISION)
             return verdict_note(v, err,
                                 "the output head is the embedding table (tied): to keep the one in "
                                 "another format is to keep the other in it");

@@ -98,9 +98,9 @@ static void tell_place(const struct place *p, uint64_t n, uint64_t of, char *tex
     }
 }
 
-/* The place that most of the drifting rows have in common. */
-static void find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
-                           const struct chosen *c, char *text, size_t size)
+/* The place that most of the drifting rows have in common. Returns the share of the rows. */
+static double find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
+                             const struct chosen *c, char *text, size_t size)
 {
     const struct ds_site *s = &a->h->sites[f->site];
     struct place votes[16];
@@ -108,7 +108,7 @@ static void find_misplaced(const struct ds_analysis *a, const struct ds_finding 
     size_t n = 0, best = 0;
     if (f->arm == f->ref_arm || strcmp(s->dtype, "i32") == 0 ||
         (s->width && s->width < LEAST_WIDTH))
-        return;
+        return 0;
     for (uint32_t i = 0; i < a->n_rows && rows < ROWS_LOOKED_UP; i++) {
         size_t cell = (size_t)f->site * a->n_rows + i;
         if ((c->labels[cell] & LABEL_MASK) != c->label)
@@ -124,14 +124,22 @@ static void find_misplaced(const struct ds_analysis *a, const struct ds_finding 
         n += k == n;
         count[k]++;
     }
-    uint64_t most = 0;
-    for (size_t k = 0; k < n; k++)
+    uint64_t most = 0, moved = 0;
+    for (size_t k = 0; k < n; k++) {
+        moved += votes[k].what == OTHER_POSITION ? count[k] : 0;
         if (votes[k].what != NOWHERE && count[k] > most) {
             best = k;
             most = count[k];
         }
+    }
+    if (moved > 2 * most) { /* each as far as it likes */
+        snprintf(text, size, "%llu of %llu rows hold the values of other positions",
+                 (unsigned long long)moved, (unsigned long long)rows);
+        return (double)moved / (double)rows;
+    }
     if (most)
         tell_place(&votes[best], most, rows, text, size);
+    return rows ? (double)most / (double)rows : 0;
 }
 
 /* ---- what the kernel read -------------------------------------------------------------------- */
@@ -411,9 +419,12 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
         return -1;
     char place[DS_STRUCTURE_TEXT] = "";
     /* Values that are equal, and NaNs, stand everywhere: their place says nothing. */
+    double share = 0;
     if (!out->blank && !e->nonfinite && values_differ(e))
-        find_misplaced(e->a, f, c, place, sizeof place);
-    if (place[0]) {
+        share = find_misplaced(e->a, f, c, place, sizeof place);
+    /* What holds for some rows by chance does not outweigh what explains them all. */
+    if (place[0] && (!out->found || share > 0.5)) {
+        out->precision = 0;
         out->found = 1;
         out->ratio = 0;
         memcpy(out->text, place, sizeof out->text);

@@ -35,6 +35,7 @@ int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err)
         {&e->logits, rows, hp->n_experts, "router logits"},
         {&e->chosen, rows, hp->top_k, "router weights"},
         {&e->weights, rows, e->addends, "router weights"},
+        {&e->on_rank, rows, f->config.ranks > 1 ? e->addends : 0, "router weights"},
         {&e->x, pairs, f->d, "rows of experts"},
         {&e->gate, pairs, hp->d_ff_expert, "gate rows of experts"},
         {&e->up, pairs, hp->d_ff_expert, "up rows of experts"},
@@ -81,7 +82,7 @@ void ds_forward_moe_free(struct ds_forward *f)
         e->x,      e->gate,          e->up,        e->act,         e->y,      e->sum_of,
         e->shown,  e->gate_shared,   e->up_shared, e->act_shared,  e->ids,    e->two_ids,
         e->pair,   e->place,         e->only,      e->from,        e->rec_of, e->first,
-        e->launch};
+        e->launch, e->on_rank};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
 }
@@ -331,6 +332,38 @@ static int shared_expert(struct ds_pass *p, const struct ds_layer *w)
     return 0;
 }
 
+/* Whether a choice of a row belongs to a rank: experts live there in contiguous shares; the one that every
+ * row passes is the first rank's. */
+static int lives_on(const struct ds_forward *f, int32_t row, int64_t choice, int32_t rank)
+{
+    const struct ds_hparams *hp = &f->m->hp;
+    if (choice >= hp->top_k)
+        return rank == 0;
+    const int64_t id = f->moe.ids[(int64_t)row * hp->top_k + choice];
+    return id * f->config.ranks / hp->n_experts == rank;
+}
+
+/* Every rank's share of the sums, then their sum. What lives elsewhere has weight 0, as where ranks mask
+ * their router's weights. */
+static int combine_ranks(struct ds_pass *p, struct ds_combine_args a)
+{
+    struct ds_forward *f = p->f;
+    struct ds_moe *e = &f->moe;
+    float *sum = a.y;
+    for (int32_t rank = 0; rank < f->config.ranks; rank++) {
+        for (int32_t r = 0; r < f->rows; r++)
+            for (int64_t k = 0; k < e->addends; k++)
+                e->on_rank[r * e->addends + k] =
+                    lives_on(f, r, k, rank) ? e->weights[r * e->addends + k] : 0.0f;
+        a.weights = e->on_rank;
+        a.y = f->partial[rank];
+        if (ds_pass_launch(p, DS_ST_MOE_PARTIAL, &a, a.y, (size_t)(f->rows * f->d)) != 0 ||
+            ds_pass_emit(p, DS_ST_MOE_PARTIAL, (uint32_t)rank, a.y) != 0)
+            return -1;
+    }
+    return ds_pass_allreduce(p, DS_ST_MOE_COMBINE, DS_ST_MOE_PARTIAL, DS_ST_MOE_ALLREDUCE, sum);
+}
+
 static int combine(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
@@ -347,6 +380,8 @@ static int combine(struct ds_pass *p)
                                 .weights = e->weights,
                                 .y = f->proj,
                                 .ldy = f->d};
+    if (f->config.ranks > 1)
+        return combine_ranks(p, a);
     return ds_pass_launch(p, DS_ST_MOE_COMBINE, &a, a.y, (size_t)(f->rows * f->d)) != 0
                ? -1
                : ds_pass_emit(p, DS_ST_MOE_COMBINE, 0, f->proj);

@@ -29,6 +29,7 @@ struct ds_moe {
     int64_t addends;         /* of a row's sum: top_k, one more with an expert for all rows */
     float *logits;           /* [rows][experts] */
     float *chosen, *weights; /* [rows][top_k], [rows][addends] */
+    float *on_rank;          /* [rows][addends]: the weights of one rank's experts, 0 for others */
     float *x, *gate, *up, *act, *y;           /* [pairs][...], gathered */
     float *sum_of;                            /* [rows][addends][d] */
     float *shown;                             /* rows of one site, as a probe sees them */
@@ -77,9 +78,9 @@ struct ds_forward {
         const int32_t **tokens;
     } choice; /* of every logits row; one block of memory, and the tokens */
     /* NULL where no site shows them: what a write to the cache should have left alone. */
-    float *before;      /* [cache rows][kv_dim] a layer's rows before it, where they are watched */
-    uint8_t *written;   /* [cache rows] the call's own */
-    int32_t *changed;   /* [rows of a call, or kept] */
+    float *before;    /* [cache rows][kv_dim] a layer's rows before it, where they are watched */
+    uint8_t *written; /* [cache rows] the call's own */
+    int32_t *changed; /* [rows of a call, or kept] */
     /* Of the recorded rows, in their order: attention scores and what the softmax makes of them, if
      * the probe has such sites. Made when first shown. */
     int64_t score_keys; /* of a head in a row; 0: no such sites */
@@ -213,6 +214,8 @@ int ds_pass_enter_layer(struct ds_pass *p);
 /* forward_ranks.c: a matmul whose sum is cut over ranks: partial sums, their sum, the stage. */
 int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err);
 void ds_forward_ranks_free(struct ds_forward *f);
+/* Adds the partial sums and shows the sum and the stage. */
+int ds_pass_allreduce(struct ds_pass *p, int stage, int partial, int sum, float *y);
 int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
                   const struct ds_weight *bias, float *y);
 /* Shows all recorded rows of a stage's site. */

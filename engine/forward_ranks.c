@@ -6,6 +6,10 @@
  * rank 0, the partial sums are rounded to the activation type, as they are when they travel, and the
  * allreduce kernel adds them.
  *
+ * Experts are dealt to the ranks whole, in equal, contiguous shares (forward_moe.c): each rank adds up
+ * those of a row's experts that live on it, the expert that every row passes on rank 0, and the allreduce
+ * kernel adds these sums.
+ *
  * Owns the ranks' columns of the weights and the partial sums; must not know what is between them. */
 #include "engine/forward_private.h"
 
@@ -27,7 +31,8 @@ struct ds_rank_weight { /* a rank's columns of one weight */
 
 static int divides(const struct ds_hparams *hp, int32_t ranks)
 {
-    return hp->n_heads % ranks == 0 && hp->d_ff % ranks == 0 &&
+    const int32_t share = hp->n_experts > 0 ? hp->n_experts : hp->d_ff;
+    return hp->n_heads % ranks == 0 && share % ranks == 0 &&
            (hp->n_kv_heads % ranks == 0 || ranks % hp->n_kv_heads == 0);
 }
 
@@ -35,13 +40,12 @@ int ds_ranks_check(const struct ds_hparams *hp, int32_t ranks, struct ds_error *
 {
     if (ranks <= 1)
         return 0;
-    if (hp->n_experts > 0)
-        return ds_fail(err, "--tp %d: tensor parallelism of a model with experts is not supported",
-                       (int)ranks);
     if (divides(hp, ranks))
         return 0;
-    ds_fail(err, "--tp %d: does not divide %d heads, %d key-value heads and %d FFN columns",
-            (int)ranks, (int)hp->n_heads, (int)hp->n_kv_heads, (int)hp->d_ff);
+    ds_fail(err, "--tp %d: does not divide %d heads, %d key-value heads and %d %s", (int)ranks,
+            (int)hp->n_heads, (int)hp->n_kv_heads,
+            (int)(hp->n_experts > 0 ? hp->n_experts : hp->d_ff),
+            hp->n_experts > 0 ? "experts" : "FFN columns");
     char fits[64] = "1";
     for (int32_t n = 2; n <= DS_MOST_RANKS; n++)
         if (divides(hp, n))
@@ -122,7 +126,7 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
     for (int32_t l = 0; l < f->m->hp.n_layers; l++) {
         const struct ds_weight *w[SPLIT_WEIGHTS] = {f->m->layers[l].o, f->m->layers[l].down};
         for (int which = 0; which < SPLIT_WEIGHTS; which++)
-            for (int32_t r = 0; r < ranks; r++) {
+            for (int32_t r = 0; r < ranks && w[which]; r++) { /* experts are not cut */
                 struct ds_rank_weight *part = weight_of(f, l, which, r);
                 const int64_t k = w[which]->cols / ranks;
                 if (cut(w[which], r * k, k, part, err) != 0 ||
@@ -193,6 +197,27 @@ static void say_split(struct ds_forward *f, int stage, int from)
     f->launch_known[stage] = 1;
 }
 
+int ds_pass_allreduce(struct ds_pass *p, int stage, int partial, int sum, float *y)
+{
+    struct ds_forward *f = p->f;
+    const float *parts[DS_MOST_RANKS];
+    for (int32_t r = 0; r < f->config.ranks; r++)
+        parts[r] = f->partial[r];
+    struct ds_allreduce_args a = {.rows = f->rows,
+                                  .width = f->d,
+                                  .ranks = f->config.ranks,
+                                  .x = parts,
+                                  .ldx = f->d,
+                                  .y = y,
+                                  .ldy = f->d};
+    if (ds_pass_launch(p, sum, &a, y, (size_t)(f->rows * f->d)) != 0)
+        return -1;
+    say_split(f, stage, partial);
+    /* Rounded and shown as the sum, then shown again as what the stage gives: rounding once more
+     * changes nothing. */
+    return ds_pass_emit(p, sum, 0, y) != 0 ? -1 : ds_pass_emit(p, stage, 0, y);
+}
+
 int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
                   const struct ds_weight *bias, float *y)
 {
@@ -200,7 +225,7 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
     const int which = stage == DS_ST_DOWN ? OF_DOWN : OF_O_PROJ,
               partial = which == OF_DOWN ? DS_ST_DOWN_PARTIAL : DS_ST_O_PARTIAL,
               sum = which == OF_DOWN ? DS_ST_DOWN_ALLREDUCE : DS_ST_O_ALLREDUCE;
-    const float *in = ds_forward_input(f, stage, x), *parts[DS_MOST_RANKS];
+    const float *in = ds_forward_input(f, stage, x);
     const size_t n = (size_t)(f->rows * w->rows);
     for (int32_t r = 0; r < f->config.ranks; r++) {
         const struct ds_rank_weight *part = weight_of(f, p->layer, which, r);
@@ -217,19 +242,6 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
         if (ds_pass_launch(p, partial, &a, a.y, n) != 0 ||
             ds_pass_emit(p, partial, (uint32_t)r, a.y) != 0)
             return -1;
-        parts[r] = a.y;
     }
-    struct ds_allreduce_args a = {.rows = f->rows,
-                                  .width = w->rows,
-                                  .ranks = f->config.ranks,
-                                  .x = parts,
-                                  .ldx = w->rows,
-                                  .y = y,
-                                  .ldy = w->rows};
-    if (ds_pass_launch(p, sum, &a, y, n) != 0)
-        return -1;
-    say_split(f, stage, partial);
-    /* Rounded and shown as the sum, then shown again as what the stage gives: rounding once more
-     * changes nothing. */
-    return ds_pass_emit(p, sum, 0, y) != 0 ? -1 : ds_pass_emit(p, stage, 0, y);
+    return ds_pass_allreduce(p, stage, partial, sum, y);
 }

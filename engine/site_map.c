@@ -187,7 +187,7 @@ uint32_t ds_site_parts(int stage, int32_t layer, const struct ds_hparams *hp,
         there = hp->qk_norm;
         break;
     case DS_WHEN_RANKS:
-        there = wants->ranks > 1 && !(moe && stage >= DS_ST_FFN_NORM);
+        there = wants->ranks > 1 && (stage < DS_ST_FFN_NORM || moe == (stage > DS_ST_DOWN));
         break;
     case DS_WHEN_BOUNDARY:
         there = wants->boundary && layer >= 0 && layer < hp->n_layers && wants->boundary[layer];

@@ -54,6 +54,8 @@ enum ds_stage {
     DS_ST_UP_SHARED,
     DS_ST_ACT_SHARED,
     DS_ST_EXPERT_OUT_SHARED,
+    DS_ST_MOE_PARTIAL, /* a rank's share: the experts that live on it */
+    DS_ST_MOE_ALLREDUCE,
     DS_ST_MOE_COMBINE,
     DS_ST_RESID_FFN,
     /* after the layers */

@@ -12,7 +12,7 @@
 static int view_of_name(const char *name)
 {
     for (int i = 0; name && i < TUI_VIEWS; i++)
-        if (tui_views[i] && strcmp(tui_views[i]->name, name) == 0)
+        if (strcmp(tui_views[i]->name, name) == 0)
             return i;
     return -1;
 }
@@ -23,10 +23,7 @@ static int first_view(const struct ds_tui_options *o, struct ds_error *err)
         int view = view_of_name(o->view);
         return view >= 0 ? view : ds_fail(err, "there is no view '%.60s'", o->view);
     }
-    for (int i = 0; i < TUI_VIEWS; i++)
-        if (tui_views[i])
-            return i;
-    return TUI_HELP_VIEW;
+    return 0;
 }
 
 int tui_app_new(const struct ds_tui_options *o, struct tui_data *data, struct tui_app **out,
@@ -95,6 +92,8 @@ int tui_app_turn(struct tui_app *a)
     tui_app_begin(a);
     const char *note = a->whole->note ? a->whole->note : "";
     if (strncmp(a->noted, note, sizeof a->noted - 1) != 0) {
+        if (strcmp(a->message, a->noted) == 0)
+            a->message[0] = '\0';
         snprintf(a->noted, sizeof a->noted, "%s", note);
         if (note[0])
             tui_app_say(a, TUI_UNSTABLE, "%s", note);
@@ -304,13 +303,7 @@ static void next_view(struct tui_app *a, int step)
     int view = a->stack[a->depth - 1].view;
     if (view == TUI_HELP_VIEW)
         view = step > 0 ? -1 : TUI_VIEWS;
-    for (int i = 0; i < TUI_VIEWS; i++) {
-        view = (view + step + TUI_VIEWS) % TUI_VIEWS;
-        if (tui_views[view])
-            break;
-    }
-    if (tui_views[view])
-        tui_app_open(a, view, 1, &a->place);
+    tui_app_open(a, (view + step + TUI_VIEWS) % TUI_VIEWS, 1, &a->place);
 }
 
 /* The program's own requests; 0: it is none. */
@@ -333,6 +326,7 @@ static int frame_request(struct tui_app *a, int request)
     case TUI_RELOAD:
         a->given_up = 0;
         tui_data_reload(a->data);
+        tui_app_say(a, TUI_PLAIN, "reading the record again");
         return 1;
     case TUI_CANCEL:
         if (tui_app_waits(a))

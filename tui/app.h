@@ -29,8 +29,9 @@ struct tui_app {
     int entered; /* it has just been: its cursor is to be put back (2) or asked where it stands (1) */
 
     struct tui_place place;
-    int placed; /* 1 by a guess, 2 by the verdict, 3 by the user */
-    int seek;   /* the row is to be found by: */
+    int placed;             /* 1 by a guess, 2 by the verdict, 3 by the user */
+    struct tui_place begun; /* where the verdict put it */
+    int seek;               /* the row is to be found by: */
     int32_t seek_request, seek_position;
 
     int lines, columns, ascii;
@@ -83,6 +84,9 @@ int tui_app_do(struct tui_app *a, const struct tui_line *line, struct ds_error *
 void tui_app_say(struct tui_app *a, int role, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void tui_app_say_error(struct tui_app *a, const struct ds_error *err);
+
+/* How many of the first `end` lines shown are rows, not headings. */
+size_t tui_app_lines(const struct tui_table *t, size_t end);
 
 /* ---- app_place.c: going somewhere ------------------------------------------------------------- */
 

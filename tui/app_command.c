@@ -42,16 +42,12 @@ static int one_of(const char *what, const char *word, const char *const *names, 
 static int to_view(struct tui_app *a, const char *word, struct ds_error *err)
 {
     const char *names[TUI_ALL_VIEWS];
-    int view[TUI_ALL_VIEWS], n = 0;
     for (int i = 0; i < TUI_ALL_VIEWS; i++)
-        if (a->views[i].ops) {
-            view[n] = i;
-            names[n++] = a->views[i].ops->name;
-        }
-    int i = one_of("view", word, names, (size_t)n, err);
-    if (i < 0)
+        names[i] = a->views[i].ops->name;
+    int view = one_of("view", word, names, TUI_ALL_VIEWS, err);
+    if (view < 0)
         return -1;
-    tui_app_open(a, view[i], view[i] != TUI_HELP_VIEW, &a->place);
+    tui_app_open(a, view, view != TUI_HELP_VIEW, &a->place);
     return 0;
 }
 

@@ -35,9 +35,11 @@ static void draw_title(struct tui_app *a)
     struct tui_rect r = a->layout.title;
     struct ds_buf left = {0}, right = {0};
     tui_fill(c, r, TUI_G_SPACE, TUI_TITLE);
-    ds_buf_printf(&left, " driftscope  %s", base_name(a->o->path));
+    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ", base_name(a->o->path));
     if (a->o->path_b)
         ds_buf_printf(&left, "  %s", base_name(a->o->path_b));
+    if (h && r.w >= 100)
+        ds_buf_printf(&left, "  %s", h->model_name);
     if (h && h->n_sites)
         place_text(a, &right);
     /* The place is what changes: it is what stays when both do not fit. */
@@ -54,30 +56,54 @@ static void draw_title(struct tui_app *a)
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
+static int is_line(const struct tui_table *t, size_t row)
+{
+    return !t->source.kind || t->source.kind(t->source.ctx, row) == TUI_ROW;
+}
+
+size_t tui_app_lines(const struct tui_table *t, size_t end)
+{
+    size_t n = 0;
+    if (!t->source.kind)
+        return end < t->n_shown ? end : t->n_shown;
+    for (size_t i = 0; i < end && i < t->n_shown; i++)
+        n += (size_t)is_line(t, t->shown[i]);
+    return n;
+}
+
 static void position_text(const struct tui_table *t, struct ds_buf *b)
 {
-    size_t marks = tui_table_marks(t);
+    size_t marks = tui_table_marks(t), all = 0;
     if (t->source.n_rows == 0)
         ds_buf_puts(b, "no lines");
     else
-        ds_buf_printf(b, "%zu/%zu", t->n_shown ? t->cursor + 1 : 0, t->n_shown);
-    if (t->filter[0])
-        ds_buf_printf(b, " of %zu, filter %s", t->source.n_rows, t->filter);
+        ds_buf_printf(b, "%zu/%zu", tui_app_lines(t, t->cursor + 1), tui_app_lines(t, t->n_shown));
+    if (t->filter[0]) {
+        for (size_t i = 0; i < t->source.n_rows; i++)
+            all += (size_t)is_line(t, i);
+        ds_buf_printf(b, " of %zu, filter %s", all, t->filter);
+    }
     if (marks)
         ds_buf_printf(b, "  %zu marked", marks);
 }
 
-static void state_text(const struct tui_app *a, struct ds_buf *b)
+/* What happened to the file has been a message; here its first words stay. */
+static void state_text(const struct tui_app *a, int room, struct ds_buf *b)
 {
+    char measure[64];
+    int note = (int)strcspn(a->noted, ":");
+    snprintf(measure, sizeof measure, " %s, %s ", tui_metric_name(a->place.metric),
+             tui_number_name(a->place.number));
+    room -= tui_text_width(measure, a->ascii) + 9;
     if (tui_data_pending(a->data))
-        ds_buf_puts(b, "reading  ");
+        ds_buf_puts(b, " reading ");
     if (a->whole->live)
-        ds_buf_printf(b, "following, %zu trials  ", a->whole->n_trials);
-    else if (a->noted[0])
-        ds_buf_printf(b, "%.60s  ", a->noted);
+        ds_buf_printf(b, " following, %zu trials ", a->whole->n_trials);
+    else if (a->whole->header && note && note + 2 <= room)
+        ds_buf_printf(b, " %.*s ", note, a->noted);
     if (a->whole->damaged)
-        ds_buf_printf(b, "%zu damaged  ", a->whole->damaged);
-    ds_buf_printf(b, "%s, %s", tui_metric_name(a->place.metric), tui_number_name(a->place.number));
+        ds_buf_printf(b, " %zu damaged ", a->whole->damaged);
+    ds_buf_puts(b, measure);
 }
 
 static void draw_status(struct tui_app *a)
@@ -95,9 +121,7 @@ static void draw_status(struct tui_app *a)
         }
     }
     ds_buf_puts(&left, " ");
-    ds_buf_puts(&right, " ");
-    state_text(a, &right);
-    ds_buf_puts(&right, " ");
+    state_text(a, r.w / 2, &right);
     int width = right.data && !right.failed ? tui_text_width(right.data, a->ascii) : 0;
     if (left.data)
         tui_put(&a->canvas, r.y, r.x, width < r.w / 2 ? r.w - width - 1 : r.w / 2, TUI_PLAIN, 0,

@@ -23,7 +23,7 @@ static void keep(struct tui_app *a, const struct tui_place *left)
 
 void tui_app_open(struct tui_app *a, int view, int beside, const struct tui_place *left)
 {
-    if (!a->views[view].ops || a->stack[a->depth - 1].view == view)
+    if (a->stack[a->depth - 1].view == view)
         return;
     keep(a, left);
     if (beside && a->depth > 1)
@@ -176,9 +176,14 @@ void tui_app_begin(struct tui_app *a)
         a->place.site = 0;
     if (a->place.arm >= w->header->n_arms || a->place.ref >= w->header->n_arms)
         a->place.arm = a->place.ref = 0;
-    if (a->placed < 2 && w->verdict) {
-        if (w->verdict->first.found)
-            at_finding(a, &w->verdict->first);
+    /* While a record is followed, the first drift may turn out to be another one. */
+    const struct ds_finding *f = w->verdict ? &w->verdict->first : NULL;
+    int other = f && f->found &&
+                (f->arm != a->begun.arm || f->ref_arm != a->begun.ref || f->site != a->begun.site);
+    if (f && (a->placed < 2 || (a->placed == 2 && other))) {
+        a->begun = (struct tui_place){.arm = f->arm, .ref = f->ref_arm, .site = f->site};
+        if (f->found)
+            at_finding(a, f);
         else
             guess(a);
         a->placed = 2;

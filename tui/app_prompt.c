@@ -34,7 +34,7 @@ static const char *name_of(void *ctx, int kind, const char *before, size_t i)
     case TUI_WORD_SITE:
         return site_name(n, i);
     case TUI_WORD_VIEW:
-        return i < TUI_VIEWS ? (tui_views[i] ? tui_views[i]->name : "") : NULL;
+        return i < TUI_VIEWS ? tui_views[i]->name : NULL;
     case TUI_WORD_COLUMN:
         if (i >= t->source.n_columns)
             return NULL;
@@ -254,7 +254,7 @@ int tui_app_export(struct tui_app *a, const char *path, const char *format, int 
     int rc = tui_write_file(full, force, &out, err);
     ds_buf_free(&out);
     if (rc == 0) {
-        size_t marks = tui_table_marks(t), lines = marks ? marks : t->n_shown;
+        size_t marks = tui_table_marks(t), lines = marks ? marks : tui_app_lines(t, t->n_shown);
         tui_app_say(a, TUI_PLAIN, "%zu %sline%s in %.300s", lines, marks ? "marked " : "",
                     lines == 1 ? "" : "s", path);
     }

@@ -145,7 +145,7 @@ static const struct result *ask(struct tui_data *d, const struct want *w, const 
         d->entries = e;
     }
     if (e) {
-        e->asked = d->turn;
+        e->asked = d->last_asked = d->turn;
         found = e->now;
         const int stale = !found || found->number < d->latest;
         if (stale && !e->queued && !e->fresh) {
@@ -225,7 +225,7 @@ static int is_pending(const struct tui_data *d)
     if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy || d->finishing)
         return 1;
     for (const struct entry *e = d->entries; e; e = e->next)
-        if (e->queued || (e->asked + 1 >= d->turn && is_unfinished(e->fresh ? e->fresh : e->now)))
+        if (e->queued || (e->asked == d->last_asked && is_unfinished(e->fresh ? e->fresh : e->now)))
             return 1;
     return 0;
 }
@@ -296,7 +296,7 @@ static void evict(struct tui_data *d)
     while (held(d) > d->hold / 4) {
         struct entry **oldest = NULL;
         for (struct entry **e = &d->entries; *e; e = &(*e)->next)
-            if (!(*e)->queued && (*e)->asked < d->turn &&
+            if (!(*e)->queued && (*e)->asked < d->last_asked &&
                 (!oldest || (*e)->asked < (*oldest)->asked))
                 oldest = e;
         if (!oldest)
@@ -328,8 +328,10 @@ int tui_data_turn(struct tui_data *d)
     if (came & 1)
         d->generation++;
     d->shown->whole.generation = d->generation;
-    evict(d);
-    d->turn++;
+    if (came) { /* else nothing is drawn anew, and what was drawn last is still in use */
+        evict(d);
+        d->turn++;
+    }
     came |= d->owed;
     d->owed = 0;
     if (d->gone || d->gone_results)

@@ -37,7 +37,7 @@ struct tui_whole {
     const struct ds_verdict *verdict; /* NULL: being made, or `error` says why there is none */
     const struct ds_diff *diff;       /* NULL: one record */
     const struct ds_header *sides[2]; /* the records' own headers; sides[1] NULL: one record */
-    const char *error;                /* NULL, or why the verdict cannot be made */
+    const char *error; /* NULL, or why the verdict cannot be made: pairs may be had all the same */
     const char
         *note; /* NULL, or what happened to the file: "replaced", "cut short: showing what was read
                             before", "deleted", "the writer has ended", "written by driftscope 0.9: some of it may
@@ -97,7 +97,7 @@ struct tui_site {
     const uint8_t *labels; /* [n_rows] of the pair */
     const uint32_t *
         class_of; /* [n_rows][n_arms]: settings of equal number share bits, 0 the base arm's if it has the row;
-                                       UINT32_MAX: not recorded */
+                                       UINT32_MAX: not recorded (without a verdict: or not read yet) */
     const struct tui_row_fact *facts; /* [n_rows] */
     const struct ds_site_profile *profile;
     const struct ds_launch *launch,

@@ -57,7 +57,7 @@ static int begin_anew(struct tui_data *d, const char *why)
     return FOLLOW_NOTE | FOLLOW_TRIALS;
 }
 
-static int read_again(struct tui_data *d, int k)
+static int read_again(struct tui_data *d, int k, int how)
 {
     struct ds_error err;
     struct ds_record *other;
@@ -71,28 +71,32 @@ static int read_again(struct tui_data *d, int k)
         return take_in(d);
     }
     ds_record_close(other);
+    if (how == LOOK_ONLY_GROWN) {
+        memset(&d->seen[k], 0, sizeof d->seen[k]); /* so that it is seen again */
+        return FOLLOW_NOTHING;
+    }
     return begin_anew(d, "replaced by another record");
 }
 
 /* One side: its file before and now. */
 static int changed(struct tui_data *d, int k, const struct stat *was, const struct stat *is,
-                   int now)
+                   int how)
 {
     if (!is->st_ino) {
         note(d, "deleted: showing what was read before");
         return FOLLOW_NOTE;
     }
     const int same_file = is->st_ino == was->st_ino && is->st_dev == was->st_dev;
-    if (same_file && is->st_size < was->st_size && !now) {
+    if (same_file && is->st_size < was->st_size && how != LOOK_NOW) {
         note(d, "cut short: showing what was read before");
         return FOLLOW_NOTE;
     }
-    if (!d->follow && !now) {
+    if (!d->follow && how != LOOK_NOW) {
         note(d, same_file ? "the file has changed: R reads it again"
                           : "the file was replaced: R reads it again");
         return FOLLOW_NOTE;
     }
-    return read_again(d, k);
+    return read_again(d, k, how);
 }
 
 static int look_for_writer(struct tui_data *d)
@@ -108,7 +112,7 @@ static int look_for_writer(struct tui_data *d)
     return FOLLOW_NOTE;
 }
 
-int data_follow(struct tui_data *d, int now)
+int data_follow(struct tui_data *d, int how)
 {
     int rc = FOLLOW_NOTHING;
     if (!d->book) {
@@ -120,16 +124,19 @@ int data_follow(struct tui_data *d, int now)
             rc = FOLLOW_NOTHING;
         return rc | look_for_writer(d);
     }
-    if (now)
+    if (how == LOOK_NOW)
         d->error[0] = '\0';
     for (int k = 0; k < d->book->n_sides; k++) {
         struct stat is;
         look_at(d->path[k], &is);
-        if (!now && is_alike(&is, &d->seen[k]))
+        if (how != LOOK_NOW && is_alike(&is, &d->seen[k]))
             continue;
         const struct stat was = d->seen[k];
+        if (how == LOOK_ONLY_GROWN && is.st_ino && was.st_ino &&
+            (is.st_ino != was.st_ino || is.st_dev != was.st_dev))
+            continue;
         d->seen[k] = is;
-        rc |= changed(d, k, &was, &is, now);
+        rc |= changed(d, k, &was, &is, how);
     }
     return d->follow ? rc | look_for_writer(d) : rc;
 }

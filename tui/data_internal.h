@@ -42,8 +42,9 @@ struct book {
 struct trial_list {
     struct book_side *side;
     size_t *use, n;
-    uint8_t *pin; /* [n] what the verdict points into */
-    int keep;     /* what was handed out must stay: two records borrow from each other */
+    struct ds_trial *info; /* [n] copies: the record's own move when it grows */
+    uint8_t *pin;          /* [n] what the verdict points into */
+    int keep;              /* what was handed out must stay: two records borrow from each other */
 };
 
 /* A book's trials, compared: all of them, or those of two arms. */
@@ -129,9 +130,9 @@ struct tui_data {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* the worker has something to do */
     struct entry *entries;
-    uint64_t turn, order;
-    struct snapshot *fresh; /* come since the last turn */
-    struct snapshot *gone;  /* to be released */
+    uint64_t turn, order, last_asked; /* last_asked: the turn in which the screen was drawn last */
+    struct snapshot *fresh;           /* come since the last turn */
+    struct snapshot *gone;            /* to be released */
     struct result *gone_results;
     int quit, cancelled, reload;
     int busy;      /* with one of these */
@@ -152,6 +153,8 @@ struct tui_data {
     struct judged *told;    /* whose verdict is shown */
     char error[1536], note[512];
     int live;
+    int came;                              /* trials came while a verdict was made */
+    double looked;                         /* at the files, last */
     int indexed;                           /* the table of dumped rows is in memory */
     uint64_t judged_number, judged_latest; /* of any; of the whole */
     struct stat seen[2];                   /* st_ino 0: there was no file */
@@ -161,6 +164,9 @@ struct tui_data {
 
 /* data_worker.c */
 void *data_worker(void *data);
+/* Whether what is at work is not wanted any more; asked by all that takes long. Looks at the files meanwhile: what is
+ * being judged is not touched by what comes. data: struct tui_data. */
+int data_stopped(void *data);
 void data_wake(struct tui_data *d); /* the screen: something came; with the lock held or not */
 void result_free(struct result *r);
 void snapshot_free(struct snapshot *s);
@@ -190,9 +196,11 @@ void side_let_go(struct book_side *s);
 
 /* data_follow.c */
 enum { FOLLOW_NOTHING = 0, FOLLOW_NOTE = 1, FOLLOW_TRIALS = 2 };
-/* Looks whether the files have changed, and reads them again if they are followed, or `now`. NOTE: there is
- * something to say; TRIALS: something to judge. */
-int data_follow(struct tui_data *d, int now);
+enum { LOOK_ONLY_GROWN = 0, LOOK = 1, LOOK_NOW = 2 };
+/* Looks whether the files have changed, and reads them again if they are followed, or with LOOK_NOW. ONLY_GROWN: leaves
+ * alone what would put another record in the place of this one. NOTE: there is something to say; TRIALS:
+ * something to judge. */
+int data_follow(struct tui_data *d, int how);
 /* What the files are like before they are opened. */
 void data_remember(struct tui_data *d);
 

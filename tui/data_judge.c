@@ -92,13 +92,13 @@ const struct ds_trial_data *side_load(struct book_side *s, size_t trial, int kee
 static const struct ds_trial *list_info(void *ctx, size_t i)
 {
     const struct trial_list *l = ctx;
-    return i < l->n ? ds_record_trial(l->side->record, l->use[i]) : NULL;
+    return i < l->n ? &l->info[i] : NULL;
 }
 
 static const struct ds_trial_data *list_get(void *ctx, size_t i, struct ds_error *err)
 {
     const struct trial_list *l = ctx;
-    if (atomic_load(&l->side->data->stop)) {
+    if (data_stopped(l->side->data)) {
         ds_fail(err, "given up");
         return NULL;
     }
@@ -112,7 +112,7 @@ static const struct ds_trial_data *list_get(void *ctx, size_t i, struct ds_error
 static int list_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
 {
     const struct trial_list *l = ctx;
-    if (atomic_load(&l->side->data->stop))
+    if (data_stopped(l->side->data))
         return ds_fail(err, "given up");
     return ds_record_blob(l->side->record, digest, out, err);
 }
@@ -126,16 +126,15 @@ static int is_wanted(const struct judged *j, const struct ds_trial *t)
  * repeats; and the lost ones. */
 static int comes_first(const struct trial_list *l, size_t x, size_t y)
 {
-    const struct ds_trial *a = ds_record_trial(l->side->record, l->use[x]),
-                          *b = ds_record_trial(l->side->record, l->use[y]);
+    const struct ds_trial *a = &l->info[x], *b = &l->info[y];
     return a->repeat != b->repeat ? a->repeat < b->repeat : x < y;
 }
 
 static int speaks_for_pair(const struct trial_list *l, size_t i)
 {
-    const struct ds_trial *t = ds_record_trial(l->side->record, l->use[i]);
+    const struct ds_trial *t = &l->info[i];
     for (size_t k = 0; k < l->n; k++) {
-        const struct ds_trial *x = ds_record_trial(l->side->record, l->use[k]);
+        const struct ds_trial *x = &l->info[k];
         if (x->pass == DS_PASS_HEAL && x->arm == t->arm && x->healed_to == t->healed_to &&
             comes_first(l, k, i))
             return 0;
@@ -151,7 +150,7 @@ static int choose_pins(struct trial_list *l, size_t n_arms, struct ds_error *err
         return -1;
     }
     for (size_t i = 0; i < l->n; i++) {
-        const struct ds_trial *t = ds_record_trial(l->side->record, l->use[i]);
+        const struct ds_trial *t = &l->info[i];
         if (t->pass == DS_PASS_NATURAL && (!first[t->arm] || comes_first(l, i, first[t->arm] - 1)))
             first[t->arm] = i + 1;
         l->pin[i] = l->keep || t->pass == DS_PASS_FAILED ||
@@ -175,6 +174,7 @@ static void list_free(struct trial_list *l)
 {
     count_pins(l, -1);
     free(l->use);
+    free(l->info);
     free(l->pin);
     memset(l, 0, sizeof *l);
 }
@@ -185,11 +185,16 @@ static int list_side(struct judged *j, int k, struct ds_error *err)
     struct trial_list *l = &j->list[k];
     list_free(l);
     *l = (struct trial_list){.side = s, .keep = j->book->n_sides == 2};
-    if (!(l->use = ds_calloc(s->n_use, sizeof *l->use, "trials", err)))
+    if (!(l->use = ds_calloc(s->n_use, sizeof *l->use, "trials", err)) ||
+        !(l->info = ds_calloc(s->n_use, sizeof *l->info, "trials", err)))
         return -1;
-    for (size_t i = 0; i < s->n_use; i++)
-        if (is_wanted(j, ds_record_trial(s->record, s->use[i])))
-            l->use[l->n++] = s->use[i];
+    for (size_t i = 0; i < s->n_use; i++) {
+        const struct ds_trial *t = ds_record_trial(s->record, s->use[i]);
+        if (!is_wanted(j, t))
+            continue;
+        l->info[l->n] = *t;
+        l->use[l->n++] = s->use[i];
+    }
     if (choose_pins(l, ds_record_header(s->record)->n_arms, err) != 0)
         return -1;
     count_pins(l, 1);
@@ -211,10 +216,13 @@ static int diff_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
     return list_blob(&j->list[side], digest, out, err);
 }
 
-static int judge_two(const struct tui_data *d, struct judged *j, struct ds_error *err)
+static int judge_two(struct tui_data *d, struct judged *j, struct ds_error *err)
 {
-    const struct ds_diff_options options = {
-        .blob = diff_blob, .ctx = j, .memory = room_for_tables(d), .stop = &d->stop};
+    const struct ds_diff_options options = {.blob = diff_blob,
+                                            .ctx = j,
+                                            .memory = room_for_tables(d),
+                                            .stop = data_stopped,
+                                            .stop_ctx = d};
     if (ds_diff_make(&j->own_source[0], &j->own_source[1], &options, &j->diff, err) != 0)
         return -1;
     j->has_diff = 1;
@@ -223,14 +231,15 @@ static int judge_two(const struct tui_data *d, struct judged *j, struct ds_error
     return 0;
 }
 
-static int judge(const struct tui_data *d, struct judged *j, struct ds_error *err)
+static int judge(struct tui_data *d, struct judged *j, struct ds_error *err)
 {
     for (int k = 0; k < j->book->n_sides; k++)
         if (list_side(j, k, err) != 0)
             return -1;
     if (j->book->n_sides == 2)
         return judge_two(d, j, err);
-    const struct ds_analysis_options options = {.memory = room_for_tables(d), .stop = &d->stop};
+    const struct ds_analysis_options options = {
+        .memory = room_for_tables(d), .stop = data_stopped, .ctx = d};
     j->source = j->own_source[0];
     return ds_analysis_new(&j->source, &options, &j->analysis, err);
 }

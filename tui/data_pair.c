@@ -187,7 +187,7 @@ static int add_from_dumps(const struct pair_work *p, int finish, struct ds_error
         if (p->sites[s].sized || p->w->arm == p->w->ref ||
             !(drift[DS_LABEL_ORIGIN] + drift[DS_LABEL_INHERITED] + drift[DS_LABEL_UNKNOWN]))
             continue;
-        if (atomic_load(&p->j->book->side[0].data->stop))
+        if (data_stopped(p->j->book->side[0].data))
             return ds_fail(err, "given up");
         if (dumped_rows(p, s, finish) && !finish)
             return 1;
@@ -356,7 +356,7 @@ int make_pair(struct judged *j, const struct want *w, int finish, struct result 
         (struct tui_pair){.arm = w->arm, .ref = w->ref, .n_sites = p.n_sites, .n_rows = p.n_rows};
     int rc = ds_analysis_labels(j->analysis, w->arm, w->ref, &labels, err);
     pair->labels = p.labels = labels;
-    if (rc == 0 && atomic_load(&j->book->side[0].data->stop))
+    if (rc == 0 && data_stopped(j->book->side[0].data))
         rc = ds_fail(err, "given up");
     rc = rc == 0 && ds_analysis_healed(j->analysis, w->arm, w->ref, &healed, err) < 0 ? -1 : rc;
     pair->healed = healed;

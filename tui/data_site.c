@@ -111,7 +111,7 @@ static int add_from_dumps(const struct site_work *s, struct ds_error *err)
         struct tui_row_fact *f = &s->facts[i];
         if (f->sized || !f->dumped || !f->ref_dumped || f->digest == f->ref_digest)
             continue;
-        if (atomic_load(&s->j->book->side[0].data->stop))
+        if (data_stopped(s->j->book->side[0].data))
             return ds_fail(err, "given up");
         f->drift = (struct ds_drift){.site = s->w->site,
                                      .ref_arm = s->w->ref,
@@ -160,7 +160,7 @@ static int read_arms(const struct site_work *s, struct arm_digests *all, struct 
         const struct ds_trial *info = ds_record_trial(side->record, side->use[i]);
         if (info->pass != DS_PASS_NATURAL || seen[info->arm])
             continue;
-        if (atomic_load(&side->data->stop)) {
+        if (data_stopped(side->data)) {
             rc = ds_fail(err, "given up");
             break;
         }

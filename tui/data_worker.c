@@ -111,6 +111,20 @@ static void publish(struct tui_data *d)
     data_wake(d);
 }
 
+int data_stopped(void *data)
+{
+    struct tui_data *d = data;
+    const double now = ds_seconds(CLOCK_MONOTONIC);
+    if (now - d->looked >= LOOK_EVERY && d->book && !atomic_load(&d->stop)) {
+        int rc = data_follow(d, LOOK_ONLY_GROWN);
+        d->came |= rc & FOLLOW_TRIALS;
+        d->looked = ds_seconds(CLOCK_MONOTONIC);
+        if (rc)
+            publish(d);
+    }
+    return atomic_load(&d->stop);
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* What answers a question about two arms: the whole, or where that does not fit those two. */
@@ -231,7 +245,7 @@ static struct entry *unfinished(const struct tui_data *d)
 {
     for (struct entry *e = d->entries; e; e = e->next) {
         const struct result *r = e->fresh ? e->fresh : e->now;
-        if (r && r->unfinished && e->asked + 1 >= d->turn)
+        if (r && r->unfinished && e->asked == d->last_asked)
             return e;
     }
     return NULL;
@@ -334,14 +348,16 @@ static void look(struct tui_data *d, int now)
         atomic_store(&d->stop, 0);
     }
     pthread_mutex_unlock(&d->lock);
-    int rc = data_follow(d, now);
+    int rc = data_follow(d, now ? LOOK_NOW : LOOK);
     d->indexed &= !(rc & FOLLOW_TRIALS);
     if (rc || now)
         publish(d);
     pthread_mutex_lock(&d->lock);
     d->busy = 0;
-    if ((rc & FOLLOW_TRIALS || now) && d->book)
+    d->looked = ds_seconds(CLOCK_MONOTONIC);
+    if ((rc & FOLLOW_TRIALS || now || d->came) && d->book)
         d->wants_judged = d->wants_verdict = 1;
+    d->came = 0;
 }
 
 /* One piece of work; 0: there is none. With the lock held; lets go of it meanwhile. */
@@ -386,16 +402,14 @@ static int work(struct tui_data *d)
 void *data_worker(void *data)
 {
     struct tui_data *d = data;
-    double looked = ds_seconds(CLOCK_MONOTONIC);
+    d->looked = ds_seconds(CLOCK_MONOTONIC);
     pthread_mutex_lock(&d->lock);
     while (!d->quit) {
         release_gone(d);
-        if (ds_seconds(CLOCK_MONOTONIC) - looked >= LOOK_EVERY && !d->cancelled) {
+        if (ds_seconds(CLOCK_MONOTONIC) - d->looked >= LOOK_EVERY && !d->cancelled)
             look(d, 0);
-            looked = ds_seconds(CLOCK_MONOTONIC);
-        } else if (!work(d) && !d->gone && !d->gone_results && !d->quit) {
+        else if (!work(d) && !d->gone && !d->gone_results && !d->quit)
             sleep_for(d, LOOK_EVERY);
-        }
     }
     pthread_mutex_unlock(&d->lock);
     return NULL;

@@ -15,10 +15,14 @@ int tui_app_settle(struct tui_app *a, struct ds_error *err)
         tui_app_turn(a);
         if (tui_app_draw(a, err) != 0)
             return -1;
-        if (!a->o->script || !tui_data_pending(a->data))
+        if (!a->o->script)
             return 0;
-        if (tui_data_wait(a->data, PATIENCE_MS) != 0)
-            break;
+        if (tui_data_pending(a->data)) {
+            if (tui_data_wait(a->data, PATIENCE_MS) != 0)
+                break;
+        } else if (!tui_app_turn(a)) { /* nothing came while this was drawn */
+            return 0;
+        }
     }
     return ds_fail(err, "still reading after %d s", PATIENCE_MS / 1000);
 }

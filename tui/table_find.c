@@ -263,8 +263,9 @@ static int cell_fits(const struct tui_term *term, const struct tui_value *v)
     if (number)
         return v->key == term->number || (isnan(v->key) && isnan(term->number)) ||
                is_word(term, tui_cell_text(v));
-    return term->op == TUI_TERM_IS ? is_word(term, tui_cell_text(v))
-                                   : !term->word[0] || tui_term_find(term, tui_cell_text(v), 0) >= 0;
+    return term->op == TUI_TERM_IS
+               ? is_word(term, tui_cell_text(v))
+               : !term->word[0] || tui_term_find(term, tui_cell_text(v), 0) >= 0;
 }
 
 /* The conditions on single columns, which need one cell each. */
@@ -303,7 +304,8 @@ int tui_terms_fit(const struct tui_terms *terms, const struct tui_source *s, siz
     for (size_t c = 0; c < columns && (open & ~found); c++) {
         tui_row_cell(s, row, c, &v);
         for (size_t i = 0; i < terms->n; i++)
-            if ((open & ~found) >> i & 1 && tui_term_find(&terms->term[i], tui_cell_text(&v), 0) >= 0)
+            if ((open & ~found) >> i & 1 &&
+                tui_term_find(&terms->term[i], tui_cell_text(&v), 0) >= 0)
                 found |= UINT32_C(1) << i;
     }
     for (size_t i = 0; i < terms->n; i++)

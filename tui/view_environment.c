@@ -405,7 +405,7 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
 
 const struct tui_view_ops tui_view_environment = {
     .name = "environment",
-    .hints = "enter next-drift search filter-prompt command",
+    .hints = "enter next-drift search-prompt filter-prompt command",
     .load = load,
     .want = want,
     .panel = env_panel,

@@ -129,7 +129,7 @@ static void free_own(struct tui_view *v)
 
 const struct tui_view_ops tui_view_help = {
     .name = "help",
-    .hints = "search-prompt filter-prompt page-down page-up export",
+    .hints = "search-prompt filter-prompt page-down page-up",
     .load = load,
     .free_own = free_own,
 };

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +19,29 @@ static struct layers_own *own(const struct tui_view *v)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The pair in words, as the text reports begin with it. */
+/* "arm 5 (batch 4, threads 2) against arm 3: batch 1" */
 static void name_pair(struct layers_own *o, const struct tui_context *c)
 {
-    struct ds_source source = {.header = c->whole->header};
-    struct ds_report_view w = {
-        .r = &c->whole->report, .s = &source, .arm = c->place->arm, .ref = c->place->ref};
+    const struct ds_header *h = c->whole->header;
+    uint32_t arm = c->place->arm, ref = c->place->ref;
     struct ds_buf b = {0};
     o->pair[0] = '\0';
-    if (w.arm < source.header->n_arms && w.ref < source.header->n_arms)
-        ds_report_pair_words(&w, &b);
-    snprintf(o->pair, sizeof o->pair, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"),
-             b.data ? b.data : "");
+    if (arm >= h->n_arms || ref >= h->n_arms)
+        return;
+    ds_buf_printf(&b, "arm %" PRIu32 " (", arm);
+    tui_arm_text(h, arm, &b);
+    if (arm == ref)
+        ds_buf_puts(&b, o->alone ? "), one trial: nothing to compare it with"
+                                 : "), its own repeats against each other");
+    else
+        ds_buf_printf(&b, ") against arm %" PRIu32, ref);
+    for (size_t f = 0, n = 0; f < h->n_factors; f++)
+        if (strcmp(h->arms[arm].values[f], h->arms[ref].values[f]) != 0)
+            ds_buf_printf(&b, "%s%s %s", n++ ? ", " : ": ", h->factors[f], h->arms[ref].values[f]);
+    if (isfinite(o->low))
+        ds_buf_printf(&b, "; bars 1e%.0f to 1e%.0f%s", o->low, o->high, o->adds ? ", + added" : "");
+    snprintf(o->pair, sizeof o->pair, "%s", b.data ? b.data : "");
     ds_buf_free(&b);
-    if (o->alone)
-        snprintf(o->pair, sizeof o->pair, "arm %" PRIu32 ", one trial: nothing to compare it with",
-                 o->at.arm);
 }
 
 static int make(struct tui_view *v, const struct tui_context *c, const struct tui_pair *pair,
@@ -48,11 +56,12 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     if (layers_make(o, c->whole->header, pair, err) != 0)
         return -1;
     name_pair(o, c);
+    o->pan = &v->table.pan;
     layers_source(o, &source);
     return tui_table_source(&v->table, &source, err);
 }
 
-static int empty(struct tui_view *v, int state)
+static int empty(struct tui_view *v)
 {
     struct tui_source none = {.name = "sites"};
     struct ds_error err;
@@ -60,7 +69,7 @@ static int empty(struct tui_view *v, int state)
     layers_free(own(v));
     v->seen = 0;
     tui_view_heads(v, 0);
-    return state;
+    return TUI_EMPTY;
 }
 
 static void go(struct tui_view *v, uint32_t site)
@@ -91,16 +100,16 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     int same =
         o->n_sites && v->seen == c->whole->generation && o->at.arm == p->arm && o->at.ref == p->ref;
     if (!same && !pair && !error)
-        return empty(v, TUI_WAITING);
+        return TUI_WAITING; /* the table stays, with its filter, order and marks */
     if (!same && !pair) {
         snprintf(why, 256, "%s", error);
-        return empty(v, TUI_EMPTY);
+        return empty(v);
     }
     int went = !same || o->at.site != p->site;
     if ((!same || o->at.metric != p->metric || o->ascii != c->ascii || o->screen != c->columns) &&
         pair && make(v, c, pair, &err) != 0) {
         snprintf(why, 256, "%.255s", err.msg);
-        return empty(v, TUI_EMPTY);
+        return empty(v);
     }
     if (went)
         go(v, p->site);
@@ -153,16 +162,66 @@ static int fold(struct tui_view *v)
     return 1;
 }
 
+/* The next cell, in the order shown, whose site fits; sites in no layer are lines of their own, which tables do not ask
+ * about. */
+static int step_to(struct tui_view *v, const struct tui_context *c, int what, int step,
+                   struct ds_error *err)
+{
+    const struct layers_own *o = own(v);
+    struct tui_table *t = &v->table;
+    size_t place = t->cursor, column = t->column;
+    while (t->n_shown) {
+        int text = o->lines[o->rows[t->shown[place]].line].name[0];
+        size_t first = LAYERS_FIRST, last = LAYERS_FIRST + o->n_columns - 1;
+        if (text || o->n_columns == 0 || (step > 0 ? column >= last : column <= first)) {
+            if (step > 0 ? place + 1 >= t->n_shown : place == 0)
+                break;
+            place += step > 0 ? 1 : (size_t)-1;
+            column = step > 0 ? first : last;
+        } else {
+            column += step > 0 ? 1 : (size_t)-1;
+        }
+        if (!(layers_is(o, t->shown[place], column) & what))
+            continue;
+        text = o->lines[o->rows[t->shown[place]].line].name[0];
+        tui_table_go(t, t->shown[place], text ? t->column : column);
+        moved(v, c);
+        return 1;
+    }
+    return ds_fail(err, "no %s further %s", what == TUI_IS_DRIFT ? "drift" : "jump in size",
+                   step > 0 ? "down" : "up");
+}
+
+/* In execution order; what has none has the record's first drift, which the frame knows. */
+static int first_origin(struct tui_view *v, const struct tui_context *c)
+{
+    const struct layers_own *o = own(v);
+    for (uint32_t s = 0; s < o->n_sites; s++)
+        if (o->kinds[s] == '#' || o->kinds[s] == '@') {
+            c->place->site = s;
+            c->place->element = 0;
+            return 1;
+        }
+    return 0;
+}
+
 static int request(struct tui_view *v, const struct tui_context *c, int r, int *next,
                    struct ds_error *err)
 {
     struct layers_own *o = own(v);
+    if (!o || !o->n_sites)
+        return 0;
+    if (r == TUI_NEXT_DRIFT || r == TUI_PREVIOUS_DRIFT)
+        return step_to(v, c, TUI_IS_DRIFT, r == TUI_NEXT_DRIFT ? 1 : -1, err);
+    if (r == TUI_NEXT_JUMP || r == TUI_PREVIOUS_JUMP)
+        return step_to(v, c, TUI_IS_JUMP, r == TUI_NEXT_JUMP ? 1 : -1, err);
+    if (r == TUI_FIRST_ORIGIN)
+        return first_origin(v, c);
     if (r == TUI_FOLD)
-        return o ? fold(v) : 0;
+        return fold(v);
     if (r != TUI_ENTER)
         return 0;
-    uint32_t site = o ? layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site)
-                      : UINT32_MAX;
+    uint32_t site = layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site);
     if (site == UINT32_MAX)
         return ds_fail(err, "the layer has no such stage");
     c->place->site = site;

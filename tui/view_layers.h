@@ -7,7 +7,7 @@
 
 /* ---- one site (view_layers_mark.c; pure) ------------------------------------------------------- */
 
-/* One of TUI_MARKS: what a site's cell says first. */
+/* One of TUI_MARKS, of the rows' labels and the jump; never '!', which stands before it where there is NaN or Inf. */
 char layers_mark(const struct tui_pair *pair, size_t site);
 /* Whether the rows of a site with this mark differ. */
 int layers_is_drift(char mark);
@@ -44,11 +44,14 @@ struct layers_own {
     struct tui_place at;
     int ascii, screen; /* columns of the screen it was made for */
     int alone;         /* one trial: nothing is compared */
+    int adds;          /* some line's sites add something */
     int unfolded, parts_folded;
 
+    const int *pan; /* of the table: lines of sites in no layer stay where they are */
     size_t n_sites;
     struct tui_site_sum *sums; /* [n_sites] */
-    char *marks;               /* [n_sites] */
+    char *marks;               /* [n_sites] what a cell says first */
+    char *kinds;               /* [n_sites] the same, and behind '!' what else is known */
     uint32_t *stage;           /* [n_sites] column as in the record; UINT32_MAX: in no layer */
     uint32_t *order;           /* [n_sites] sites; those of a line by stage */
     uint32_t *line_of;         /* [n_sites] */
@@ -61,17 +64,18 @@ struct layers_own {
     struct layers_column *columns; /* shown */
     size_t n_columns;
     struct tui_column *heads;
-    int wide, numbers;      /* sizes in cells; columns for growth's numbers */
-    int growth_cells, need; /* of its bar; cells that the whole table takes */
-    double low, high;       /* powers of ten that its bars go from and to */
-    uint32_t of[5];         /* sites same, healed, drift, non-finite, not compared */
-    char pair[512];         /* the pair in words */
+    int wide, numbers;                  /* sizes in cells; columns for growth's numbers */
+    int name_cells, growth_cells, need; /* of a layer's name, of its bar, of the whole table */
+    double low, high;                   /* powers of ten that its bars go from and to */
+    uint32_t of[5];                     /* sites same, healed, drift, non-finite, not compared */
+    char pair[512];                     /* the pair in words */
 };
 
 /* Fills everything but `at` from the pair. -1: no memory. */
 int layers_make(struct layers_own *o, const struct ds_header *h, const struct tui_pair *pair,
                 struct ds_error *err);
 void layers_free(struct layers_own *o);
+int layers_is(const struct layers_own *o, size_t row, size_t column); /* TUI_IS_* */
 void layers_source(struct layers_own *o, struct tui_source *out);
 /* The site of a cell; if `site` is one of several there, then that. UINT32_MAX: none. */
 uint32_t layers_site_at(const struct layers_own *o, size_t row, size_t column, uint32_t site);

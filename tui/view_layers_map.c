@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum {
+    LAYER_LEAST = 5,
     LEAST_ALIKE = 3,
     BAR_LEAST = 4,
     BAR_BESIDE = 12,
@@ -23,6 +24,7 @@ void layers_free(struct layers_own *o)
 {
     free(o->sums);
     free(o->marks);
+    free(o->kinds);
     free(o->stage);
     free(o->order);
     free(o->line_of);
@@ -32,7 +34,7 @@ void layers_free(struct layers_own *o)
     free(o->columns);
     free(o->heads);
     o->sums = NULL;
-    o->marks = NULL;
+    o->marks = o->kinds = NULL;
     o->stage = o->order = o->line_of = o->stages = NULL;
     o->lines = NULL;
     o->rows = NULL;
@@ -53,6 +55,7 @@ static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct 
     size_t n = pair->n_sites;
     o->sums = ds_calloc(n, sizeof *o->sums, "map", err);
     o->marks = ds_calloc(n, 1, "map", err);
+    o->kinds = ds_calloc(n, 1, "map", err);
     o->stage = ds_calloc(n, sizeof *o->stage, "map", err);
     o->order = ds_calloc(n, sizeof *o->order, "map", err);
     o->line_of = ds_calloc(n, sizeof *o->line_of, "map", err);
@@ -61,15 +64,16 @@ static int copy_sites(struct layers_own *o, const struct tui_pair *pair, struct 
     o->stages = ds_calloc(n + 1, sizeof *o->stages, "map", err);
     o->columns = ds_calloc(n + 1, sizeof *o->columns, "map", err);
     o->heads = ds_calloc(n + LAYERS_FIRST + 3, sizeof *o->heads, "map", err);
-    if (!o->sums || !o->marks || !o->stage || !o->order || !o->line_of || !o->lines || !o->rows ||
-        !o->stages || !o->columns || !o->heads)
+    if (!o->sums || !o->marks || !o->kinds || !o->stage || !o->order || !o->line_of || !o->lines ||
+        !o->rows || !o->stages || !o->columns || !o->heads)
         return -1;
     o->n_sites = n;
     memset(o->of, 0, sizeof o->of);
     for (size_t i = 0; i < n; i++) {
         o->sums[i] = pair->sites[i];
-        char mark = layers_mark(pair, i);
-        mark = o->marks[i] = o->alone && mark != '!' ? '?' : mark;
+        const struct tui_site_sum *x = &o->sums[i];
+        char mark = o->kinds[i] = o->alone ? '?' : layers_mark(pair, i);
+        mark = o->marks[i] = x->nonfinite || x->ref_nonfinite ? '!' : mark;
         o->of[mark == '.'             ? 0
               : mark == ','           ? 1
               : layers_is_drift(mark) ? 2
@@ -157,6 +161,7 @@ static void widen(struct layers_own *o, double size)
 
 static void find_growth(struct layers_own *o)
 {
+    o->adds = 0;
     o->low = INFINITY;
     o->high = -INFINITY;
     for (size_t i = 0; i < o->n_lines; i++) {
@@ -169,8 +174,11 @@ static void find_growth(struct layers_own *o)
             double added = added_size(&o->sums[l->first + s], o->at.metric);
             l->added = added > l->added ? added : l->added;
         }
+        if (l->name[0] || o->marks[l->last] == '!' || l->size < 0)
+            continue; /* no bar there */
         widen(o, l->size);
         widen(o, l->added);
+        o->adds |= l->added > 0;
     }
     if (o->high <= o->low)
         o->high = o->low + 1;
@@ -226,6 +234,10 @@ static int graver(const struct layers_own *o, uint32_t a, uint32_t b)
     long x = strchr(all, o->marks[a]) - all, y = strchr(all, o->marks[b]) - all;
     if (x != y)
         return x < y;
+    x = strchr(all, o->kinds[a]) - all;
+    y = strchr(all, o->kinds[b]) - all;
+    if (x != y)
+        return x < y;
     return layers_size(&o->sums[a], o->at.metric) > layers_size(&o->sums[b], o->at.metric);
 }
 
@@ -251,12 +263,11 @@ static void site_text(const struct layers_own *o, uint32_t site, char out[32])
 {
     char mark = o->marks[site], number[16];
     double size = cell_size(o, site);
-    int one_side = mark == '!' ? !o->sums[site].ref_nonfinite - !o->sums[site].nonfinite : 0;
     layers_number(size, o->at.metric, number);
     if (mark == '!')
-        snprintf(out, 32, "!%s", one_side > 0 ? "+" : one_side < 0 ? "-" : "");
-    else if (o->wide && layers_digit(size, o->at.metric) != '=')
-        snprintf(out, 32, "%c%s", mark, number);
+        snprintf(out, 32, "!%c", o->kinds[site]);
+    else if (o->wide && size > 0)
+        snprintf(out, 32, "%c %s", mark, number); /* apart: '-' is no sign */
     else
         snprintf(out, 32, layers_is_drift(mark) ? "%c%c" : "%c", mark,
                  layers_digit(size, o->at.metric));
@@ -358,16 +369,17 @@ static int make_columns(struct layers_own *o, const struct ds_header *h, int fol
 }
 
 /* What the layers' names and the lines' own cells take. */
-static int fixed_cells(const struct layers_own *o)
+static int fixed_cells(struct layers_own *o)
 {
     char name[48];
-    int cells = 5;
+    int cells = LAYER_LEAST;
     for (size_t i = 0; i < o->n_rows; i++) {
         if (o->lines[o->rows[i].line].name[0])
             continue;
         row_name(o, i, name);
         cells = (int)strlen(name) > cells ? (int)strlen(name) : cells;
     }
+    o->name_cells = cells;
     return 1 + cells + 1 + 1; /* first cell, gaps */
 }
 
@@ -395,7 +407,7 @@ static void fit(struct layers_own *o, const struct ds_header *h)
 static void make_heads(struct layers_own *o)
 {
     struct tui_column *c = o->heads;
-    *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, 5, 0};
+    *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, o->name_cells, 0};
     *c++ = (struct tui_column){o->growth_cells < 6 ? "grow" : "growth", TUI_LEFT, TUI_COLUMN_FIXED,
                                o->growth_cells, o->growth_cells};
     for (size_t i = 0; i < o->n_columns; i++)
@@ -438,11 +450,12 @@ static void outside_cell(const struct layers_own *o, const struct layers_line *l
                          struct tui_value *v)
 {
     char text[32];
+    int at = o->growth_cells + o->name_cells + 2 + (o->pan && *o->pan < 200 ? *o->pan : 0);
     site_text(o, l->first, text);
-    snprintf(v->text, sizeof v->text, "%-*s%-3s %s", o->growth_cells + 7, "", text, l->name);
+    snprintf(v->text, sizeof v->text, "%*s%-3s %s", at, "", text, l->name);
     v->n_spans = 1;
-    v->span[0].begin = (uint16_t)(o->growth_cells + 7);
-    v->span[0].end = (uint16_t)(o->growth_cells + 7 + (int)strlen(text));
+    v->span[0].begin = (uint16_t)at;
+    v->span[0].end = (uint16_t)(at + (int)strlen(text));
     v->span_role = tui_mark_role(o->marks[l->first]);
 }
 
@@ -458,8 +471,6 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
     } else if (column == LAYERS_NAME) {
         row_name(o, row, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->numeric = 1;
-        v->key = l->layer;
     } else if (column == LAYERS_GROWTH) {
         growth_text(o, l, v->text, sizeof v->text);
         v->role = o->marks[l->last] == '!' ? TUI_NONFINITE : TUI_DIM;
@@ -472,9 +483,7 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *v)
             return;
         site_text(o, site, text);
         snprintf(v->text, sizeof v->text, "%s", text);
-        v->role = tui_mark_role(o->marks[site]);
-        v->key = cell_size(o, site);
-        v->numeric = v->key >= 0;
+        v->role = tui_mark_role(o->marks[site]); /* no number: exports must have the mark */
     } else if (column - LAYERS_FIRST - o->n_columns == 0) {
         number_cell(o, layers_is_drift(o->marks[l->last]) ? l->size : -1, v);
     } else {
@@ -488,17 +497,20 @@ static int kind(void *ctx, size_t row)
     return row < o->n_rows && o->lines[o->rows[row].line].name[0] ? TUI_ROW_TEXT : TUI_ROW;
 }
 
-static int is(void *ctx, size_t row, size_t column)
+int layers_is(const struct layers_own *o, size_t row, size_t column)
 {
-    const struct layers_own *o = ctx;
     uint32_t site = column >= LAYERS_FIRST + o->n_columns
                         ? UINT32_MAX
                         : layers_site_at(o, row, column, UINT32_MAX);
-    char mark = site == UINT32_MAX ? ' ' : o->marks[site];
-    int nonfinite = mark == '!' && o->sums[site].label >= DS_LABEL_ORIGIN;
-    return (layers_is_drift(mark) || nonfinite ? TUI_IS_DRIFT : 0) |
-           (mark == '#' || mark == '@' ? TUI_IS_ORIGIN : 0) |
+    char kind = site == UINT32_MAX ? ' ' : o->kinds[site];
+    return (layers_is_drift(kind) ? TUI_IS_DRIFT : 0) |
+           (kind == '#' || kind == '@' ? TUI_IS_ORIGIN : 0) |
            (site != UINT32_MAX && o->sums[site].jump ? TUI_IS_JUMP : 0);
+}
+
+static int is(void *ctx, size_t row, size_t column)
+{
+    return layers_is(ctx, row, column);
 }
 
 void layers_source(struct layers_own *o, struct tui_source *out)

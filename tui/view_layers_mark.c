@@ -10,7 +10,7 @@ char layers_mark(const struct tui_pair *pair, size_t site)
     const struct tui_site_sum *s = &pair->sites[site];
     size_t at = site * pair->n_rows;
     char mark = ds_report_rows_mark(pair->labels + at, pair->healed ? pair->healed + at : NULL,
-                                    pair->n_rows, s->nonfinite || s->ref_nonfinite);
+                                    pair->n_rows, 0);
     if (mark == '.' && s->drift[DS_LABEL_HEALED])
         return ',';
     const char *plain = "#o-x", *jump = "@O^X", *is = s->jump ? strchr(plain, mark) : NULL;
@@ -51,7 +51,7 @@ const char *tui_mark_words(char mark)
         char mark;
         const char *words;
     } all[] = {
-        {'.', "same bits"},
+        {'.', "bit for bit equal"},
         {',', "healed: an input differs, the output does not"},
         {'#', "origin: equal inputs, other bits"},
         {'o', "inherited, and an origin of its own on equal inputs"},

@@ -38,13 +38,27 @@ static void line(struct page *p, int role, const char *fmt, ...)
     }
 }
 
+/* An origin whose inputs are not there: it may as well be a site before it. */
+static int is_bridged(const struct ds_header *h, const struct layers_own *o, uint32_t site)
+{
+    if (o->kinds[site] != '#' && o->kinds[site] != '@')
+        return 0;
+    for (size_t i = 0; i < h->n_edges; i++)
+        if (h->edges[i].to == site && h->edges[i].from < o->n_sites &&
+            o->sums[h->edges[i].from].compared == 0)
+            return 1;
+    return 0;
+}
+
 static void draw_what(struct page *p, const struct ds_header *h, const struct layers_own *o,
                       uint32_t site)
 {
     struct ds_buf name = {0};
     tui_site_text(h, site, &name);
-    line(p, tui_mark_role(o->marks[site]), "%s (%s): %s", name.data ? name.data : "",
-         h->sites[site].op, tui_mark_words(o->marks[site]));
+    line(p, tui_mark_role(o->marks[site]), "%s (%s): %s%s", name.data ? name.data : "",
+         h->sites[site].op, o->marks[site] == '!' ? "NaN or Inf; " : "",
+         is_bridged(h, o, site) ? "origin, or one of the sites before it that are not compared"
+                                : tui_mark_words(o->kinds[site]));
     ds_buf_free(&name);
 }
 
@@ -63,8 +77,8 @@ static void draw_rows(struct page *p, const struct layers_own *o, uint32_t site)
     line(p, TUI_PLAIN, "%s", b.data ? b.data : "");
     ds_buf_free(&b);
     if (s->nonfinite || s->ref_nonfinite)
-        line(p, TUI_NONFINITE, "NaN or Inf in %" PRIu32 " rows, in %" PRIu32 " of the reference",
-             s->nonfinite, s->ref_nonfinite);
+        line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " row%s, %" PRIu32 " of the reference",
+             s->nonfinite, s->nonfinite == 1 ? "" : "s", s->ref_nonfinite);
     if (s->sized)
         line(p, TUI_PLAIN,
              "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
@@ -80,9 +94,9 @@ static void draw_added(struct page *p, const struct layers_own *o, uint32_t site
     if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
         line(p, TUI_ORIGIN, "adds %" PRIu64 " ULP, relative rms %.3g, on equal inputs",
              s->added_max_ulp, s->added_relative_rms);
-    else if (s->healed_label == DS_LABEL_SAME && layers_is_drift(o->marks[site]))
+    else if (s->healed_label == DS_LABEL_SAME && layers_is_drift(o->kinds[site]))
         line(p, TUI_SAME, "adds nothing: same bits on equal inputs");
-    else if (isnan(s->added_relative_rms) && layers_is_drift(o->marks[site]))
+    else if (isnan(s->added_relative_rms) && layers_is_drift(o->kinds[site]))
         line(p, TUI_DIM, "what it adds is not known: no healed trial of this pair");
 }
 
@@ -121,12 +135,10 @@ static void draw_launch(struct page *p, const struct tui_context *c, uint32_t si
 
 static void draw_legend(struct page *p)
 {
-    if (p->y + 1 >= p->r.h)
+    int lines = p->r.w < 76 ? 4 : 2;
+    if (p->y + lines > p->r.h)
         return;
-    p->y = p->r.h - 2 > p->y ? p->r.h - 2 : p->y;
-    if (p->r.w < 76) {
-        p->y = p->r.h - 4 > p->y ? p->r.h - 4 : p->y;
-    }
+    p->y = p->r.h - lines;
     line(p, TUI_DIM, ". same  , healed  # origin  o own origin  - inherited  x inputs unknown");
     line(p, TUI_DIM, "~ unstable  ! NaN, Inf  ? not compared  @ O ^ X the same with a jump");
 }

@@ -218,13 +218,35 @@ static void add_key(struct overview_own *o, const struct ds_verdict *v, struct d
     } else if (!v->stable) {
         goal.view = VIEW_RUNS;
         ds_buf_puts(b, "6             runs: how often repeats disagree, and where they part");
-    } else if (v->result == DS_RESULT_DRIFT) {
+    } else if (o->of[DS_COND_DRIFT]) {
         ds_buf_puts(b, "e Enter       the next cell that drifts, and the layers of its arm");
     } else {
         goal.view = VIEW_LAYERS;
         ds_buf_puts(b, "2             layers: every site");
     }
     add_line(o, TUI_PLAIN, b->data ? b->data : "", b->len, &goal);
+}
+
+/* Never broken: they are there to be copied. The program by its name; `y` gives it as it was called. */
+static void add_commands(struct overview_own *o, const struct tui_whole *w)
+{
+    struct ds_buf b = {0}, called = {0}, text = {0};
+    ds_report_commands(&w->report, &b);
+    ds_report_command(w->report.caller, "", NULL, &called);
+    size_t n_called = called.len && !called.failed ? called.len - 1 : 0; /* a space for the verb */
+    for (const char *line = b.len ? b.data : ""; *line;) {
+        size_t n = strcspn(line, "\n"), skip = 0;
+        if (n_called && n > n_called && memcmp(line, called.data, n_called) == 0)
+            skip = n_called;
+        text.len = 0;
+        ds_buf_printf(&text, "%s%.*s", skip ? "driftscope " : "", (int)(n - skip), line + skip);
+        if (text.data && !text.failed)
+            overview_add(o, TUI_ROW_TEXT, TUI_KEY, text.data, NULL);
+        line += n + (line[n] == '\n');
+    }
+    ds_buf_free(&b);
+    ds_buf_free(&called);
+    ds_buf_free(&text);
 }
 
 /* Keys and commands, the most useful first. */
@@ -244,16 +266,8 @@ static void add_next(struct overview_own *o, const struct tui_whole *w)
     }
     add_key(o, v, &b);
     b.len = 0;
-    ds_report_commands(&w->report, &b);
-    for (const char *line = b.len ? b.data : ""; *line;) {
-        size_t n = strcspn(line, "\n");
-        char *end = b.data + (line - b.data) + n, was = *end;
-        *end = '\0'; /* never broken: it is there to be copied */
-        overview_add(o, TUI_ROW_TEXT, TUI_KEY, line, NULL);
-        *end = was;
-        line += n + (line[n] == '\n');
-    }
     ds_buf_free(&b);
+    add_commands(o, w);
 }
 
 static void add_parts(struct overview_own *o, const struct tui_whole *w, const char *name, int role,

@@ -43,6 +43,24 @@ static int head_lines(const struct tui_context *c)
     return c->lines < 20 ? 2 : c->lines < 30 ? 4 : 9;
 }
 
+static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
+{
+    *out = (struct tui_want){.head_lines = v->n_head,
+                             .panel_columns = 48,
+                             .panel_lines = c->lines >= 40 ? 14 : 0,
+                             .table_columns = 64};
+}
+
+/* Columns that the table will have. */
+static int table_width(const struct tui_view *v, const struct tui_context *c)
+{
+    struct tui_want wanted;
+    struct tui_layout layout;
+    want(v, c, &wanted);
+    tui_layout(c->lines, c->columns, &wanted, &layout);
+    return layout.too_small ? c->columns : layout.table.w;
+}
+
 /* A table that cannot have its new source has none. */
 static int set_source(struct tui_view *v, const struct tui_source *source, struct ds_error *err)
 {
@@ -54,16 +72,21 @@ static int set_source(struct tui_view *v, const struct tui_source *source, struc
 }
 
 static int make(struct tui_view *v, const struct tui_context *c, const struct tui_site *s,
-                struct ds_error *err)
+                int refold, struct ds_error *err)
 {
     struct site_own *o = own(v);
     struct tui_source source;
+    /* Other lines than those that were marked. */
+    if (o->at.arm != c->place->arm || o->at.ref != c->place->ref || o->at.site != c->place->site ||
+        v->seen != c->whole->generation || refold)
+        tui_table_mark(&v->table, 1);
     o->site = s;
     o->at = *c->place;
     o->ascii = c->ascii;
     o->alone = tui_alone(c->whole, c->place);
+    o->width = table_width(v, c);
     site_launch_make(o, c);
-    if (site_lines_make(o, c->columns, err) != 0)
+    if (site_lines_make(o, err) != 0)
         return -1;
     site_source(o, &source);
     return set_source(v, &source, err);
@@ -106,8 +129,9 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     struct site_own *o = own(v);
     const struct tui_place *p = c->place;
     int went = !o->site || v->at.row != p->row || v->at.site != p->site,
-        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii || !o->lines;
-    if (other && make(v, c, s, &err) != 0) {
+        other = !o->site || o->at.metric != p->metric || o->ascii != c->ascii || !o->lines ||
+                o->width != table_width(v, c);
+    if (other && make(v, c, s, 0, &err) != 0) {
         snprintf(why, 256, "%.255s", err.msg);
         return empty(v, c, TUI_EMPTY);
     }
@@ -121,14 +145,6 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         return empty(v, c, TUI_EMPTY);
     }
     return TUI_READY;
-}
-
-static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
-{
-    *out = (struct tui_want){.head_lines = v->n_head,
-                             .panel_columns = 48,
-                             .panel_lines = c->lines >= 40 ? 14 : 0,
-                             .table_columns = 64};
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -192,8 +208,7 @@ static int fold(struct tui_view *v, const struct tui_context *c, size_t line, st
     struct site_own *o = own(v);
     uint32_t part = o->lines[line].part;
     o->folded[part] = !o->folded[part];
-    o->at.metric = -1; /* made anew */
-    if (make(v, c, o->site, err) != 0)
+    if (make(v, c, o->site, 1, err) != 0)
         return -1;
     tui_table_go(&v->table, o->first[part], 0);
     return 1;
@@ -262,21 +277,15 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
     const struct site_own *o = own(v);
     if (!refresh(v, c, NULL) || !o->site)
         return;
-    size_t missing = 0, nonfinite = 0;
-    for (size_t i = 0; i < o->n_rows; i++) {
-        const struct tui_row_fact *f = &o->site->facts[o->rows[i]];
-        missing += o->site->labels[o->rows[i]] == DS_LABEL_ABSENT;
-        nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
-    }
     if (o->alone) {
         ds_buf_printf(out, "%zu recorded", o->n_rows);
         return;
     }
-    ds_buf_printf(out, "%zu same, %zu drift", o->n_rows - o->n_drift - missing, o->n_drift);
-    if (nonfinite)
-        ds_buf_printf(out, ", %zu non-finite", nonfinite);
-    if (missing)
-        ds_buf_printf(out, ", %zu not compared", missing);
+    ds_buf_printf(out, "%zu same, %zu drift", o->n_rows - o->n_drift - o->n_missing, o->n_drift);
+    if (o->n_nonfinite)
+        ds_buf_printf(out, ", %zu non-finite", o->n_nonfinite);
+    if (o->n_missing)
+        ds_buf_printf(out, ", %zu not compared", o->n_missing);
 }
 
 static void free_own(struct tui_view *v)

@@ -40,6 +40,7 @@ struct site_own {
     const struct tui_whole *whole;
 
     struct tui_place at; /* what lines and names are made for */
+    int width;           /* of the table, likewise */
     int ascii, alone;    /* alone: one trial, compared with nothing */
     struct site_line *lines;
     size_t n_lines;
@@ -47,7 +48,7 @@ struct site_own {
     size_t first[SITE_PARTS]; /* where its lines begin; its heading stands before them */
     uint8_t folded[SITE_PARTS];
     uint32_t *rows; /* numbers of the rows that any arm has here */
-    size_t n_rows, n_drift;
+    size_t n_rows, n_drift, n_missing, n_nonfinite;
     uint8_t *jump; /* [n_rows] */
     double most[SITE_PARTS];
     struct tui_column *columns;
@@ -61,12 +62,13 @@ struct site_own {
     struct {
         const char *name;
         char text[480];
+        size_t verb;          /* where it begins behind the program, which is as it was called */
     } command[SITE_COMMANDS]; /* that tell more of the kernel here than a record can */
     size_t n_commands;
 };
 
 /* Fills lines, columns and counts from own->site. -1: no memory. */
-int site_lines_make(struct site_own *o, int columns, struct ds_error *err);
+int site_lines_make(struct site_own *o, struct ds_error *err);
 void site_lines_free(struct site_own *o);
 /* Once the table has another source, or none. */
 void site_old_free(struct site_own *o);
@@ -87,8 +89,9 @@ void site_launch_make(struct site_own *o, const struct tui_context *c);
 void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                 struct tui_rect r);
 
-/* What the sides are called: "A" and "B" of two records, else "reference" and "this". */
-const char *tui_side_name(const struct tui_whole *w, int side);
+/* What the sides of a pair are called, the reference's (0) and this one's (1): "A" and "B" if they are of two
+ * records, else "reference" and "this". */
+const char *tui_side_name(const struct tui_whole *w, const struct tui_place *p, int side);
 
 /* ---- shared with Tensor and Tokens ----------------------------------------------------------- */
 

@@ -8,10 +8,13 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-const char *tui_side_name(const struct tui_whole *w, int side)
+/* Arm 2p of two records is of A, 2p + 1 of B. */
+const char *tui_side_name(const struct tui_whole *w, const struct tui_place *p, int side)
 {
-    static const char *const names[2][2] = {{"reference", "this"}, {"A", "B"}};
-    return names[w->diff != NULL][side != 0];
+    static const char *const names[2] = {"reference", "this"}, *const records[2] = {"A", "B"};
+    if (!w->diff || (p->arm & 1) == (p->ref & 1))
+        return names[side != 0];
+    return records[(side ? p->arm : p->ref) & 1];
 }
 
 void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n)
@@ -147,13 +150,18 @@ static int add_shape(const struct site_own *o, const struct ds_site *s, const st
 }
 
 /* Takes the text over and frees it; one that is too long is no command. */
-static void put_command(struct site_own *o, const char *name, struct ds_buf *b)
+static void put_command(struct site_own *o, const struct ds_report_caller *caller, const char *name,
+                        const char *verb, struct ds_buf *b)
 {
-    if (b->data && !b->failed && b->len < sizeof o->command[0].text &&
-        o->n_commands < SITE_COMMANDS) {
+    struct ds_buf begin = {0};
+    ds_report_command(caller, verb, NULL, &begin); /* "PROGRAM VERB " */
+    if (b->data && !b->failed && !begin.failed && b->len < sizeof o->command[0].text &&
+        begin.len <= b->len && begin.len > strlen(verb) && o->n_commands < SITE_COMMANDS) {
         o->command[o->n_commands].name = name;
+        o->command[o->n_commands].verb = begin.len - strlen(verb) - 1;
         memcpy(o->command[o->n_commands++].text, b->data, b->len + 1);
     }
+    ds_buf_free(&begin);
     ds_buf_free(b);
 }
 
@@ -180,7 +188,7 @@ static void make_order(struct site_own *o, const struct tui_context *c)
         ds_buf_puts(&b, " --threads ");
         ds_buf_quote(&b, threads);
     }
-    put_command(o, "its tree", &b);
+    put_command(o, c->whole->report.caller, "its tree", "order", &b);
     ds_buf_free(&shape);
     ds_buf_free(&name);
 }
@@ -213,7 +221,7 @@ static void make_explain(struct site_own *o, const struct tui_context *c)
     ds_buf_puts(&b, " ");
     add_site(o->h, o->site->site, &b);
     ds_buf_printf(&b, " --arm %" PRIu32, o->at.arm);
-    put_command(o, "why", &b);
+    put_command(o, r->caller, "why", "explain", &b);
 }
 
 void site_launch_make(struct site_own *o, const struct tui_context *c)

@@ -115,13 +115,15 @@ static int make_rows(struct site_own *o, struct ds_error *err)
     o->jump = ds_calloc(s->n_rows, 1, "rows", err);
     if (!o->rows || !o->jump)
         return -1;
-    o->n_rows = o->n_drift = 0;
+    o->n_rows = o->n_drift = o->n_missing = o->n_nonfinite = 0;
     for (size_t i = 0; i < s->n_rows; i++) {
         const struct tui_row_fact *f = &s->facts[i];
         if (!f->has && !f->ref_has && !any_arm(s, i))
             continue;
         o->rows[o->n_rows++] = (uint32_t)i;
         o->n_drift += (size_t)drifts(s->labels[i]);
+        o->n_missing += s->labels[i] == DS_LABEL_ABSENT;
+        o->n_nonfinite += f->sized && (f->drift.nonfinite || f->drift.ref_nonfinite);
         if (!f->sized || !drifts(s->labels[i]))
             continue;
         double size = site_drift_size(&f->drift, o->at.metric),
@@ -182,7 +184,7 @@ static void put_section(struct site_own *o, uint32_t part)
 
 /* Arms are named by their values where there is room for that, else by their numbers. The pair's are marked: ">" this
  * side, "<" the reference. */
-static void name_arms(struct site_own *o, int columns)
+static void name_arms(struct site_own *o)
 {
     size_t total = 0;
     for (uint32_t arm = 0; arm < o->n_arms; arm++) {
@@ -197,7 +199,7 @@ static void name_arms(struct site_own *o, int columns)
         total += strlen(o->arm_name[arm]) + 1;
         ds_buf_free(&text);
     }
-    for (size_t arm = 0; total + 48 > (size_t)columns && arm < o->n_arms; arm++)
+    for (size_t arm = 0; total + 48 > (size_t)o->width && arm < o->n_arms; arm++)
         snprintf(o->arm_name[arm], sizeof o->arm_name[arm], "%s%zu",
                  arm == o->at.arm   ? ">"
                  : arm == o->at.ref ? "<"
@@ -205,7 +207,7 @@ static void name_arms(struct site_own *o, int columns)
                  arm);
 }
 
-static int make_columns(struct site_own *o, int columns, struct ds_error *err)
+static int make_columns(struct site_own *o, struct ds_error *err)
 {
     o->n_arms = o->site->n_arms < o->h->n_arms ? o->site->n_arms : o->h->n_arms;
     o->n_columns = SITE_ARMS + o->n_arms + SITE_BEHIND;
@@ -213,7 +215,7 @@ static int make_columns(struct site_own *o, int columns, struct ds_error *err)
     o->arm_name = ds_calloc(o->n_arms, sizeof *o->arm_name, "columns", err);
     if (!o->columns || !o->arm_name)
         return -1;
-    name_arms(o, columns);
+    name_arms(o);
     struct tui_column *c = o->columns;
     c[SITE_KEY] = (struct tui_column){"row", TUI_LEFT, TUI_COLUMN_FIXED, 6, 28};
     c[SITE_KIND] = (struct tui_column){"kind", TUI_LEFT, 0, 0, 0};
@@ -226,17 +228,17 @@ static int make_columns(struct site_own *o, int columns, struct ds_error *err)
     c += SITE_ARMS + o->n_arms;
     for (size_t i = 0; i < SITE_OTHERS; i++)
         *c++ = (struct tui_column){metric_names[metric_at(o, i)], TUI_RIGHT, 0, 0, 0};
-    *c++ = (struct tui_column){tui_side_name(o->whole, 0), TUI_LEFT, 0, 0, 0};
-    *c = (struct tui_column){tui_side_name(o->whole, 1), TUI_LEFT, 0, 0, 0};
+    *c++ = (struct tui_column){tui_side_name(o->whole, &o->at, 0), TUI_LEFT, 0, 0, 0};
+    *c = (struct tui_column){tui_side_name(o->whole, &o->at, 1), TUI_LEFT, 0, 0, 0};
     return 0;
 }
 
-int site_lines_make(struct site_own *o, int columns, struct ds_error *err)
+int site_lines_make(struct site_own *o, struct ds_error *err)
 {
     size_t most = 0;
     site_lines_free(o);
     memset(o->most, 0, sizeof o->most);
-    if (make_rows(o, err) != 0 || make_columns(o, columns, err) != 0)
+    if (make_rows(o, err) != 0 || make_columns(o, err) != 0)
         return -1;
     count_lines(o);
     for (uint32_t part = 0; part < SITE_PARTS; part++)
@@ -344,7 +346,7 @@ static void row_label(const struct site_own *o, size_t row, struct tui_value *v)
         put_text(v, TUI_MISSING, "not compared");
     } else if (f->has || f->ref_has) {
         put_text(v, TUI_MISSING, "");
-        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, f->has));
+        snprintf(v->text, sizeof v->text, "%s only", tui_side_name(o->whole, &o->at, f->has));
     } else {
         put_text(v, TUI_MISSING, "absent");
     }
@@ -443,7 +445,8 @@ static void launch_text(const struct site_own *o, uint32_t index, struct tui_val
     if (index >= o->n_fields) {
         size_t k = index - o->n_fields;
         if (k < o->n_commands)
-            snprintf(v->text, sizeof v->text, "%-12s %s", o->command[k].name, o->command[k].text);
+            snprintf(v->text, sizeof v->text, "%-12s driftscope %s", o->command[k].name,
+                     o->command[k].text + o->command[k].verb);
         v->role = TUI_DIM;
         return;
     }
@@ -474,8 +477,8 @@ static void head_cell(const struct site_own *o, uint32_t part, size_t column, st
     v->role = TUI_HEAD;
     if (part == SITE_LAUNCH) {
         if (column == SITE_KEY)
-            snprintf(v->text, sizeof v->text, "launch       %s != %s", tui_side_name(o->whole, 0),
-                     tui_side_name(o->whole, 1));
+            snprintf(v->text, sizeof v->text, "launch       %s != %s",
+                     tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1));
         return;
     }
     if (column == SITE_KEY)

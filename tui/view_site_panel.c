@@ -49,7 +49,7 @@ static void draw_key(struct page *p, const struct site_own *o, size_t row)
 static void draw_side(struct page *p, const struct site_own *o, size_t row, int mine)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
-    const char *name = tui_side_name(o->whole, mine);
+    const char *name = tui_side_name(o->whole, &o->at, mine);
     if (mine ? f->has : f->ref_has)
         line(p, TUI_PLAIN, "%-9s %016" PRIx64 "%s", name, mine ? f->digest : f->ref_digest,
              (mine ? f->dumped : f->ref_dumped) ? "  dumped" : "");
@@ -88,7 +88,7 @@ static void draw_sizes(struct page *p, const struct site_own *o, size_t row)
         line(p, TUI_DIFFERS, "only bits of NaN differ");
     if (d->nonfinite || d->ref_nonfinite)
         line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " %s, %" PRIu32 " %s", d->ref_nonfinite,
-             tui_side_name(o->whole, 0), d->nonfinite, tui_side_name(o->whole, 1));
+             tui_side_name(o->whole, &o->at, 0), d->nonfinite, tui_side_name(o->whole, &o->at, 1));
 }
 
 /* "a  base arm; threads 2", a line a class; as many arms as fit. */
@@ -138,8 +138,8 @@ static void draw_launches(struct page *p, const struct site_own *o)
     int wide = (p->r.w - 16) / 2;
     if (o->n_fields == 0 || wide < 4)
         return;
-    line(p, TUI_HEAD, "%-12s   %-*s %s", "launch", wide, tui_side_name(o->whole, 0),
-         tui_side_name(o->whole, 1));
+    line(p, TUI_HEAD, "%-12s   %-*s %s", "launch", wide, tui_side_name(o->whole, &o->at, 0),
+         tui_side_name(o->whole, &o->at, 1));
     for (size_t i = 0; i < o->n_fields && p->y < p->r.h; i++) {
         const struct ds_report_launch_field *f = &o->field[i];
         int y = p->r.y + p->y++, role = f->differs ? TUI_DIFFERS : TUI_DIM;

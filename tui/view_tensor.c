@@ -70,6 +70,9 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     struct tensor_own *o = own(v);
     struct tui_source source;
     uint32_t width = o->h->sites[c->place->site].width;
+    if (v->seen != c->whole->generation || o->at.arm != c->place->arm ||
+        o->at.ref != c->place->ref || o->at.site != c->place->site || o->at.row != c->place->row)
+        tui_table_mark(&v->table, 1); /* of another row */
     o->at = *c->place;
     o->ascii = c->ascii;
     look_at(o, TENSOR_REF, &o->values->ref);
@@ -136,7 +139,7 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
     ds_buf_printf(&b, "%s, %s row: ", ds_label_name(label), ds_row_kind_name(f->row.kind));
     if (o->dtype[0] < 0 || o->dtype[1] < 0)
         ds_buf_printf(&b, "the values of %s are not dumped (run --dump all has both sides)",
-                      tui_side_name(o->whole, o->dtype[0] < 0 ? 0 : 1));
+                      tui_side_name(o->whole, &o->at, o->dtype[0] < 0 ? 0 : 1));
     else if (!o->comparable)
         ds_buf_printf(&b, "stored as %s and %s: not compared", ds_dtype_name(o->dtype[0]),
                       ds_dtype_name(o->dtype[1]));

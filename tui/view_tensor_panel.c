@@ -24,10 +24,11 @@ struct page {
 
 /* ---- one element ----------------------------------------------------------------------------- */
 
+/* As much of it as stands before the bits. */
 static const char *short_name(const struct tensor_own *o, int side)
 {
-    static const char *const names[2][2] = {{"ref", "this"}, {"A", "B"}};
-    return names[o->whole->diff != NULL][side];
+    const char *name = tui_side_name(o->whole, &o->at, side);
+    return strcmp(name, "reference") == 0 ? "ref" : name;
 }
 
 static void draw_digits(struct page *p, const struct tensor_own *o, int side,

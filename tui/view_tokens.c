@@ -33,26 +33,28 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     struct tokens_own *o = own(v);
     struct tui_source source;
     size_t n = o->steps->n;
-    uint8_t *first = ds_calloc(n, 1, "steps", err);
-    if (!first)
+    uint8_t *is = ds_calloc(n, 1, "steps", err);
+    if (!is)
         return -1;
-    free(o->first);
-    o->first = first;
+    free(o->is);
+    o->is = is;
     o->n = n;
     o->at = *c->place;
     o->ascii = c->ascii;
     o->alone = tui_alone(c->whole, c->place);
     o->requests = 0;
     o->same = o->differ = 0;
-    int parted = 0; /* the request at hand has */
+    int parted = 0, fed = 0; /* whether the request at hand had another token, and was fed one */
     for (size_t i = 0; i < n; i++) {
         const struct tui_step *s = &o->steps->steps[i];
         int next = i == 0 || tokens_side(s)->request != tokens_side(s - 1)->request;
         o->requests |= i > 0 && next;
         parted = next ? 0 : parted;
+        fed = next ? 0 : fed;
         int other = tokens_both(s) && s->mine.token != s->ref.token;
-        first[i] = (uint8_t)(other && !parted);
+        is[i] = (uint8_t)((other && !parted ? TOKENS_FIRST : 0) | (fed ? TOKENS_AFTER : 0));
         parted |= other;
+        fed |= tokens_both(s) && s->mine.forced != s->ref.forced;
         o->differ += (size_t)other;
         o->same += (size_t)(tokens_both(s) && !other);
     }
@@ -80,10 +82,11 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
     const struct ds_prompt *list[4];
     int most = c->lines < 24 ? 1 : 3, n = 0;
     const struct ds_header *sides[2] = {c->whole->sides[0], c->whole->sides[1]};
-    for (size_t i = 0; i < o->h->n_prompts && n < most; i++)
+    const struct ds_header *h = sides[0] ? sides[0] : o->h;
+    for (size_t i = 0; i < h->n_prompts && n < most; i++)
         for (size_t k = 0; k < o->n; k++)
-            if (tokens_side(&o->steps->steps[k])->request == o->h->prompts[i].request) {
-                list[n++] = &o->h->prompts[i];
+            if (tokens_side(&o->steps->steps[k])->request == h->prompts[i].request) {
+                list[n++] = &h->prompts[i];
                 break;
             }
     if (n > 0 && n < most && sides[0] && sides[1] && sides[1]->n_prompts > 0 &&
@@ -268,14 +271,14 @@ static void free_own(struct tui_view *v)
 {
     struct tokens_own *o = own(v);
     if (o)
-        free(o->first);
+        free(o->is);
     free(o);
     v->own = NULL;
 }
 
 const struct tui_view_ops tui_view_tokens = {
     .name = "tokens",
-    .hints = "enter next-drift first-origin next-jump next-arm swap command help",
+    .hints = "enter next-drift first-origin next-jump next-arm next-reference command help",
     .load = load,
     .want = want,
     .panel = tokens_panel,

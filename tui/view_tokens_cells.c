@@ -29,9 +29,10 @@ static int other_token(const struct tui_step *s)
     return tokens_both(s) && s->mine.token != s->ref.token;
 }
 
-double tokens_room(const struct tui_step *s)
+double tokens_room(const struct tokens_own *o, size_t i)
 {
-    if (!tokens_both(s))
+    const struct tui_step *s = &o->steps->steps[i];
+    if (!tokens_both(s) || (o->is[i] & TOKENS_AFTER))
         return (double)NAN;
     if (other_token(s))
         return 0;
@@ -99,9 +100,10 @@ static void drift_cell(const struct tui_step *s, struct tui_value *v)
 }
 
 /* "12.3x": the drift must be so many times as large; "within": it is large enough. */
-static void room_cell(const struct tui_step *s, struct tui_value *v)
+static void room_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
-    double room = tokens_room(s);
+    const struct tui_step *s = &o->steps->steps[i];
+    double room = tokens_room(o, i);
     if (isnan(room)) {
         missing(v);
         return;
@@ -119,9 +121,9 @@ static void room_cell(const struct tui_step *s, struct tui_value *v)
 }
 
 /* Full at a flip, a cell less for every decade of room. */
-static void bar_cell(const struct tokens_own *o, const struct tui_step *s, struct tui_value *v)
+static void bar_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
-    double room = tokens_room(s);
+    double room = tokens_room(o, i);
     v->null = 1;
     if (isnan(room) || isinf(room))
         return;
@@ -159,11 +161,13 @@ static void forced_cell(const struct tui_step *s, struct tui_value *v)
 static void note_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
     const struct tui_step *s = &o->steps->steps[i];
-    double room = tokens_room(s);
+    double room = tokens_room(o, i);
     if (!tokens_both(s))
         snprintf(v->text, sizeof v->text, "%s only",
-                 tui_side_name(o->whole, s->mine.request != DS_UNKNOWN));
-    else if (o->first[i])
+                 tui_side_name(o->whole, &o->at, s->mine.request != DS_UNKNOWN));
+    else if (o->is[i] & TOKENS_AFTER)
+        put(v, TUI_MISSING, "after other tokens");
+    else if (o->is[i] & TOKENS_FIRST)
         put(v, TUI_ORIGIN, "first other token");
     else if (other_token(s))
         put(v, TUI_DIFFERS, "other token");
@@ -195,7 +199,7 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         break;
     case REF:
     case MINE:
-        token_cell(s, column == MINE, o->first[i], v);
+        token_cell(s, column == MINE, o->is[i] & TOKENS_FIRST, v);
         break;
     case IS:
         if (tokens_both(s))
@@ -208,10 +212,10 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         drift_cell(s, v);
         break;
     case ROOM:
-        room_cell(s, v);
+        room_cell(o, i, v);
         break;
     case BAR:
-        bar_cell(o, s, v);
+        bar_cell(o, i, v);
         break;
     case TIES:
         ties_cell(s, v);
@@ -236,16 +240,17 @@ static int is(void *ctx, size_t i, size_t column)
         return 0;
     const struct tui_step *s = &o->steps->steps[i];
     return (other_token(s) || s->label >= DS_LABEL_ORIGIN ? TUI_IS_DRIFT : 0) |
-           (o->first[i] ? TUI_IS_ORIGIN : 0) | (tokens_room(s) <= 1 ? TUI_IS_JUMP : 0);
+           (o->is[i] & TOKENS_FIRST ? TUI_IS_ORIGIN : 0) |
+           (tokens_room(o, i) <= 1 ? TUI_IS_JUMP : 0);
 }
 
 void tokens_source(struct tokens_own *o, struct tui_source *out)
 {
     const struct tui_column columns[TOKENS_COLUMNS] = {
         [STEP] = {"step", TUI_RIGHT, TUI_COLUMN_FIXED, 4, 0},
-        [REF] = {tui_side_name(o->whole, 0), TUI_RIGHT, 0, 6, 0},
+        [REF] = {tui_side_name(o->whole, &o->at, 0), TUI_RIGHT, 0, 6, 0},
         [IS] = {"is", TUI_LEFT, 0, 2, 2},
-        [MINE] = {tui_side_name(o->whole, 1), TUI_RIGHT, 0, 6, 0},
+        [MINE] = {tui_side_name(o->whole, &o->at, 1), TUI_RIGHT, 0, 6, 0},
         [MARGIN] = {"margin", TUI_RIGHT, 0, 8, 0},
         [DRIFT] = {"drift", TUI_RIGHT, 0, 8, 0},
         [ROOM] = {"to flip", TUI_RIGHT, 0, 7, 0},
@@ -306,18 +311,22 @@ static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const
     }
 }
 
-static int draw_words(struct tui_canvas *canvas, int y, struct tui_rect r, const struct tui_step *s)
+static void draw_words(struct tui_canvas *canvas, int y, struct tui_rect r,
+                       const struct tokens_own *o, size_t i)
 {
+    const struct tui_step *s = &o->steps->steps[i];
     char drift[32];
-    double room = tokens_room(s);
+    double room = tokens_room(o, i);
     if (tokens_both(s) && y < r.y + r.h)
         tui_putf(canvas, y++, r.x, r.w, TUI_PLAIN, 0, "margin %.9g against %.9g",
                  (double)s->ref.margin, (double)s->mine.margin);
     if (y >= r.y + r.h || !tokens_both(s))
-        return y;
+        return;
     tui_size_text(s->max_abs, drift, sizeof drift);
-    if (room <= 0 && s->mine.token != s->ref.token)
-        tui_putf(canvas, y++, r.x, r.w, TUI_ORIGIN, 0, "the token changed");
+    if (o->is[i] & TOKENS_AFTER)
+        tui_putf(canvas, y++, r.x, r.w, TUI_MISSING, 0, "other tokens were fed before it");
+    else if (room <= 0 && s->mine.token != s->ref.token)
+        tui_putf(canvas, y, r.x, r.w, TUI_ORIGIN, 0, "the token changed");
     else if (isinf(room))
         tui_putf(canvas, y++, r.x, r.w, TUI_SAME, 0, "the logits have equal bits");
     else if (isnan(room))
@@ -327,7 +336,6 @@ static int draw_words(struct tui_canvas *canvas, int y, struct tui_rect r, const
                  room <= 1 ? "logits drift by %s: enough to flip it (2 x drift)"
                            : "logits drift by %s; %.3g times that flips it",
                  drift, room);
-    return y;
 }
 
 void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
@@ -341,11 +349,11 @@ void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     const struct tui_step *s = &o->steps->steps[i];
     int wide = (r.w - 18) / 2, y = r.y;
     tui_put(canvas, y, r.x, 3, TUI_HEAD, 0, "top");
-    tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, 0));
-    tui_put(canvas, y, r.x + 5 + wide, wide, TUI_HEAD, 0, tui_side_name(o->whole, 1));
+    tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, &o->at, 0));
+    tui_put(canvas, y, r.x + 5 + wide, wide, TUI_HEAD, 0, tui_side_name(o->whole, &o->at, 1));
     tui_put_right(canvas, y++, r.x + 6 + 2 * wide, r.w - 6 - 2 * wide, TUI_HEAD, 0, "difference");
     for (int k = 0; k < DS_TOP && y < r.y + r.h; k++)
         draw_rank(canvas, y++, r, s, k);
     if (!o->alone)
-        draw_words(canvas, y, r, s);
+        draw_words(canvas, y, r, o, i);
 }

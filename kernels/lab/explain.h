@@ -48,6 +48,8 @@ struct ds_explain_side {
     int threads;
     int dtype;     /* enum ds_dtype to which outputs are rounded */
     char core[24]; /* OpenBLAS core; "" = the library's choice */
+    int32_t ranks; /* matmul: that share K, each with a partial sum of its own; 0: none */
+    const struct ds_kernel *reduce; /* what adds those up */
 };
 
 struct ds_explain {
@@ -104,11 +106,17 @@ struct ds_explain_order {
     int fixed, repeats, agreeing; /* of calls repeated on the same data */
     struct ds_explain_tree *trees;
     size_t n_trees;
-    int borrowed;     /* the trees are the other side's: they give every bit of this side, too */
-    int replayed;     /* y is filled */
+    int borrowed; /* the trees are the other side's: they give every bit of this side, too */
+    int ranks;    /* of a matmul that ranks share: the trees are of one rank, then of their sum */
+    int rounded;  /* there: the format of partial sums, enum ds_dtype */
+    int replayed; /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
-    float *y;         /* [n_rows][width]: each element added on the row's own inputs by its tree */
-    int form;         /* rmsnorm: how the output follows from the sum, ds_norm_finish */
+    int32_t *den_of,
+        *scores_of;         /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+    char not_replayed[128]; /* why y is not filled although there are trees; "" */
+    float *y; /* [n_rows][width]: each element added on the row's own inputs by its tree */
+    int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax,
+                         attention: from the scores, ds_weigh_form_text */
     struct ds_explain_match match;
 };
 
@@ -130,9 +138,24 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
 int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_explain_order *o,
                             const struct ds_explain_order *other, struct ds_error *err);
 void ds_explain_order_free(struct ds_explain_order *o);
+int ds_explain_order_copy(const struct ds_explain_order *from, size_t elements,
+                          struct ds_explain_order *to, struct ds_error *err);
+/* explain_ranks.c: the two above for a side whose matmul is shared among ranks. */
+int ds_explain_ranks_run(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
+                         uint64_t seed, float *y, struct ds_error *err);
+int ds_explain_ranks_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
+                           struct ds_error *err);
 /* explain_add.c: fills o->y from trees and tree_of, on that side's inputs. */
 int ds_explain_add(const struct ds_explain *e, int side, struct ds_explain_order *o,
                    struct ds_error *err);
+
+/* explain_weigh.c: of softmax and attention: looks for the way from scores to outputs that gives this
+ * side's bits along its trees, and fills o->y only if it gives all of them. */
+int ds_explain_weighs(int op);
+int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                     struct ds_error *err);
+/* "exp of libm, one maximum, divided by the sum" */
+void ds_weigh_form_text(int form, char *text, size_t size);
 
 /* ---- against the exact result (explain_exact.c) ---------------------------------------------- */
 
@@ -147,6 +170,18 @@ struct ds_explain_accuracy {
 };
 void ds_explain_accuracy(const struct ds_explain *e, const double *exact,
                          struct ds_explain_accuracy *out);
+
+/* explain_copy.c: ops that hand rows on as they are: elements of a side that are not what was read. */
+struct ds_explain_copy {
+    uint64_t elements, others, rows; /* rows: with others */
+    int64_t first, last;             /* columns of the others */
+    uint64_t zeros, bf16, f16;       /* of the others: 0; what was read, rounded */
+};
+int ds_explain_copies(int op);
+void ds_explain_copied(const struct ds_explain *e, int side, struct ds_explain_copy *out);
+/* "128 of 768 elements are not what was read: in 2 of 8 rows, elements 0 to 63; they are 0" */
+void ds_explain_copy_text(const struct ds_explain *e, const struct ds_explain_copy *c, char *text,
+                          size_t size);
 
 /* ---- how large a difference other orders and other formats make (explain_model.c) ------------- */
 
@@ -194,6 +229,7 @@ struct ds_explain_noise {
     double
         ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
     int block_bits[DS_SIDES], block_size[DS_SIDES]; /* ds_explain_blocks */
+    struct ds_explain_copy copy[DS_SIDES];          /* where the op copies */
     char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
 };
 int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
@@ -229,7 +265,7 @@ struct ds_explain_verdict {
     int kind;
     int basis;     /* enum ds_explain_basis */
     int side;      /* whose fault it is; -1: neither, or not known */
-    char why[320]; /* the evidence, one sentence without a full stop */
+    char why[400]; /* the evidence, one sentence without a full stop */
 };
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
@@ -242,8 +278,10 @@ struct ds_explain_choice {
                                         there have equal logits on A's side */
     uint64_t given[DS_SIDES]
                   [DS_CHOICE_RULES]; /* rows whose ids a rule gives, from that side's logits */
-    int rule[DS_SIDES];              /* the simplest rule that gives all rows; -1: none */
-    size_t row;                      /* the first row that differs: A chose a where B chose b */
+    /* Rows whose choices have the values of the largest, whatever wins a tie. */
+    uint64_t by_value[DS_SIDES];
+    int rule[DS_SIDES]; /* the simplest rule that gives all rows; -1: none */
+    size_t row;         /* the first row that differs: A chose a where B chose b */
     int32_t a, b;
     double margin; /* of their logits, A's side */
 };

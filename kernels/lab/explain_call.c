@@ -233,6 +233,8 @@ static int run_call(const struct ds_explain *e, int side, const struct ds_kernel
 int ds_explain_run(const struct ds_explain *e, int side, const struct ds_kernel *kernel,
                    uint64_t seed, float *y, struct ds_error *err)
 {
+    if (e->side[side].ranks)
+        return ds_explain_ranks_run(e, side, kernel, seed, y, err);
     struct ds_team *team = ds_team_new(e->side[side].threads, err);
     int rc = team ? 0 : -1;
     for (size_t i = 0; i < e->n_rows && rc == 0; i++) {

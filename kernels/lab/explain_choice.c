@@ -108,6 +108,19 @@ static void look_at_row(const struct ds_explain *e, size_t row, int64_t n, int64
     }
 }
 
+/* Whether a row's choices are of the same values as those of the first rule. */
+static int by_value(const struct ds_explain_row *r, int side, const int32_t *ids, int64_t n,
+                    int64_t top)
+{
+    const float *x = r->input[side].in[0];
+    for (int64_t k = 0; k < top; k++) {
+        const int32_t id = id_of(r, side, k);
+        if (id < 0 || id >= n || x[id] != x[ids[k]])
+            return 0;
+    }
+    return 1;
+}
+
 /* Rows of both sides that each rule gives. */
 static void count_rules(const struct ds_explain *e, int64_t n, int64_t top, float *seen,
                         int32_t *ids, struct ds_explain_choice *out)
@@ -119,6 +132,8 @@ static void count_rules(const struct ds_explain *e, int64_t n, int64_t top, floa
                 if (rule % 2 == 0)
                     see(rule / 2, e->rows[r].input[s].in[0], n, seen);
                 choose(seen, n, top, rule % 2, ids);
+                if (rule == 0)
+                    out->by_value[s] += (uint64_t)by_value(&e->rows[r], s, ids, n, top);
                 for (int64_t k = 0; k < top && same; k++)
                     same = id_of(&e->rows[r], s, k) == ids[k];
                 out->given[s][rule] += (uint64_t)same;
@@ -182,6 +197,15 @@ void ds_explain_judge_choice(const struct ds_explain *e, const struct ds_explain
     for (int s = 0; s < DS_SIDES; s++)
         if (c->rule[s] < 0) {
             v->side = s;
+            if (c->by_value[s] == c->rows) {
+                v->basis = DS_BASIS_BITS;
+                snprintf(v->why, sizeof v->why,
+                         "from equal logits %c chose the largest, of equal ones now the lowest "
+                         "index, now "
+                         "another%s",
+                         s ? 'B' : 'A', tie);
+                return;
+            }
             v->basis = DS_BASIS_FIT;
             snprintf(
                 v->why, sizeof v->why,

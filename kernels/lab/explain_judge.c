@@ -44,6 +44,9 @@ static int reproduced(const struct ds_explain_order *o, int side)
 /* What a side's trees round to fewer bits than f32; "" for nothing. */
 static const char *narrow(const struct ds_explain_order *o)
 {
+    if (o->ranks && o->rounded != DS_F32)
+        return o->rounded == DS_BF16 ? "partial sums of ranks rounded to bf16"
+                                     : "partial sums of ranks rounded to f16";
     for (size_t i = 0; i < o->n_trees; i++) {
         const struct ds_tree *t = &o->trees[i].tree;
         if (!o->trees[i].elements)
@@ -124,13 +127,34 @@ static int judge_norm_forms(const struct ds_explain *e, const struct ds_explain_
     return 1;
 }
 
+/* The same of softmax and attention: the way from scores to outputs. */
+static int judge_weigh_forms(const struct ds_explain *e, const struct ds_explain_order *order,
+                             struct ds_explain_verdict *v)
+{
+    char a[160], b[160];
+    if (!ds_explain_weighs(e->op) || order[DS_SIDE_A].form == order[DS_SIDE_B].form)
+        return 0;
+    ds_weigh_form_text(order[DS_SIDE_A].form, a, sizeof a);
+    ds_weigh_form_text(order[DS_SIDE_B].form, b, sizeof b);
+    if (add_alike(order))
+        claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_BITS, -1,
+              "every bit of both sides comes out when both add alike, A with %s, B with %s", a, b);
+    else
+        claim(
+            v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_BITS, -1,
+            "the measured orders, in f32 on the same inputs, give every bit of both sides, A with "
+            "%s, B with %s",
+            a, b);
+    return 1;
+}
+
 static int judge_trees(const struct ds_explain *e, const struct ds_explain_order *order,
                        struct ds_explain_verdict *v)
 {
     for (int s = 0; s < DS_SIDES; s++)
         if (!reproduced(&order[s], s))
             return 0;
-    if (judge_norm_forms(e, order, v))
+    if (judge_norm_forms(e, order, v) || judge_weigh_forms(e, order, v))
         return 1;
     for (int s = 0; s < DS_SIDES; s++)
         if (narrow(&order[s])[0]) {
@@ -155,6 +179,27 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
               "up to %.3g off",
               name(s), n->error[s], f->rest[s], which_text(op, f->which),
               ds_explain_format_name(f->format), n->order_error.most);
+        return 1;
+    }
+    return 0;
+}
+
+/* One side handed its rows on, the other did not: zeros in their place, or rounded ones. */
+static int judge_copy(const struct ds_explain *e, const struct ds_explain_noise *n,
+                      struct ds_explain_verdict *v)
+{
+    for (int s = DS_SIDE_B; s >= DS_SIDE_A && ds_explain_copies(e->op); s--) {
+        const struct ds_explain_copy *c = &n->copy[s];
+        char text[160];
+        if (!c->others || n->copy[DS_SIDE_A + DS_SIDE_B - s].others)
+            continue;
+        const int zeros = c->zeros == c->others,
+                  rounded = c->bf16 == c->others || c->f16 == c->others;
+        if (!zeros && !rounded)
+            continue;
+        ds_explain_copy_text(e, c, text, sizeof text);
+        claim(v, zeros ? DS_EXPLAIN_WRONG_DATA : DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
+              "of %c %s", name(s), text);
         return 1;
     }
     return 0;
@@ -289,9 +334,9 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
                   (unsigned long long)n->nonfinite[s], n->elements, name(s));
             return;
         }
-    if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_blocks(n, v) ||
-        judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) || judge_data(n, v) ||
-        judge_sums(e, n, v))
+    if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_copy(e, n, v) ||
+        judge_blocks(n, v) || judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) ||
+        judge_data(n, v) || judge_sums(e, n, v))
         return;
     if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
         claim(

@@ -347,6 +347,8 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
         if (out->error[s] > 2 * out->order_error.most || out->outside[s])
             rc = ds_explain_data(e, exact, s, out->order_error.most, out->data[s],
                                  sizeof out->data[s], err);
+    for (int s = 0; s < DS_SIDES && ds_explain_copies(e->op); s++)
+        ds_explain_copied(e, s, &out->copy[s]);
     for (int s = 0; s < DS_SIDES; s++)
         ds_explain_blocks(e, s, &out->block_bits[s], &out->block_size[s]);
     return rc;

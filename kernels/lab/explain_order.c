@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TREES = 32, HANG_SECONDS = 300, MOST_SETTINGS = 16 };
+enum { MOST_TREES = 64, HANG_SECONDS = 300, MOST_SETTINGS = 16 };
 static const size_t MOST_NODE_BYTES = (size_t)256 << 20;
 
 /* ---- what the child hands over --------------------------------------------------------------- */
@@ -34,7 +34,7 @@ struct job {
     const struct ds_explain *e;
     int side;
     struct handed *h; /* shared, and what follows: */
-    int32_t *tree_of;
+    int32_t *tree_of, *den_of, *scores_of;
     struct ds_tree_node *nodes;
 };
 
@@ -90,8 +90,7 @@ static void shape_of(const struct ds_explain *e, struct ds_shape *shape)
     }
 }
 
-/* Attention is measured for the last new token of each request: the row's own place in its chunk is
- * made the last. */
+/* Attention is measured for one new token of each request: the one at the place of the row in its chunk. */
 static struct ds_order_setting setting_of(const struct job *j, const struct ds_explain_row *row,
                                           void *team)
 {
@@ -107,6 +106,8 @@ static struct ds_order_setting setting_of(const struct job *j, const struct ds_e
         s.queries = at->row - at->q_first + 1;
         if (s.queries > s.visible)
             s.queries = s.visible;
+        s.after = at->q_len - (at->row - at->q_first + 1);
+        s.after = s.after > 0 ? s.after : 0;
     }
     return s;
 }
@@ -163,8 +164,46 @@ static void assign(const struct job *j, const struct ds_order_sum *sum, const in
     }
 }
 
+/* Whether one measurement holds for both rows. */
+static int same_setting(const struct job *j, const struct ds_explain_row *a,
+                        const struct ds_explain_row *b)
+{
+    const struct ds_order_setting x = setting_of(j, a, NULL), y = setting_of(j, b, NULL);
+    return x.rows == y.rows && x.visible == y.visible && x.queries == y.queries &&
+           x.after == y.after;
+}
+
+/* The place of a row among what was measured: attention looks at one row of each request. */
+static int64_t measured_row(const struct job *j, const struct ds_explain_row *row, int64_t rows)
+{
+    const struct ds_explain_at *at = &row->at[j->side];
+    const int64_t n =
+        j->e->op == DS_OP_ATTENTION ? at->q_first / (at->q_len > 0 ? at->q_len : 1) : at->row;
+    return n < rows ? n : rows - 1;
+}
+
+/* Sums of a softmax, of the rows that the setting of `row` holds for. */
+static void assign_weighed(const struct job *j, const struct ds_order_sum *sum, const int *handed,
+                           const struct ds_explain_row *row)
+{
+    const int64_t width = ds_explain_width(j->e->op, &j->e->shared);
+    for (size_t r = 0; r < j->e->n_rows; r++) {
+        if (!same_setting(j, row, &j->e->rows[r]))
+            continue;
+        const int64_t at = measured_row(j, &j->e->rows[r], sum->rows) * sum->columns;
+        if (strcmp(sum->name, "denominator") == 0)
+            j->den_of[r] = handed[sum->class_of[at]];
+        else if (strcmp(sum->name, "scores") == 0)
+            j->scores_of[r] = handed[sum->class_of[at]];
+        else
+            for (int64_t c = 0; c < width; c++)
+                j->tree_of[(int64_t)r * width + c] = handed[sum->class_of[at + c]];
+    }
+}
+
 static int take_sum(const struct job *j, const struct ds_order_library *lib,
-                    const struct ds_order_sum *sum, int64_t rows, struct ds_error *err)
+                    const struct ds_order_sum *sum, int64_t rows, const struct ds_explain_row *row,
+                    struct ds_error *err)
 {
     int *handed = ds_calloc(sum->n_classes, sizeof *handed, "trees", err);
     if (!handed)
@@ -179,6 +218,8 @@ static int take_sum(const struct job *j, const struct ds_order_library *lib,
     j->h->repeats = sum->repeats;
     if (is_added(j->e->op) && sum->fixed && sum->class_of)
         assign(j, sum, handed, rows);
+    if (ds_explain_weighs(j->e->op) && sum->fixed && sum->class_of)
+        assign_weighed(j, sum, handed, row);
     free(handed);
     return 0;
 }
@@ -190,12 +231,12 @@ static int measure_setting(const struct job *j, const struct ds_explain_row *row
     struct ds_order order;
     int rc = ds_order_measure(&s, lib, &order, err);
     for (int i = 0; i < order.n_sums && rc == 0; i++)
-        rc = take_sum(j, lib, &order.sum[i], s.rows, err);
+        rc = take_sum(j, lib, &order.sum[i], s.rows, row, err);
     ds_order_free(&order);
     return rc;
 }
 
-/* Every row count once; of attention, whose settings differ from row to row, the first row alone. */
+/* Every setting once. */
 static int child(void *arg, struct ds_contained *c, struct ds_error *err)
 {
     const struct job *j = arg;
@@ -208,9 +249,9 @@ static int child(void *arg, struct ds_contained *c, struct ds_error *err)
     if (rc == 0)
         rc = (team = ds_team_new(side->threads, err)) ? 0 : -1;
     for (size_t r = 0; r < j->e->n_rows && rc == 0 && settings < MOST_SETTINGS; r++) {
-        int done = r > 0 && j->e->op == DS_OP_ATTENTION;
+        int done = 0;
         for (size_t i = 0; i < r; i++)
-            done |= j->e->rows[i].at[j->side].rows == j->e->rows[r].at[j->side].rows;
+            done |= same_setting(j, &j->e->rows[i], &j->e->rows[r]);
         if (done)
             continue;
         settings++;
@@ -255,15 +296,27 @@ static int take_over(const struct job *j, struct ds_explain_order *out, struct d
     out->agreeing = h->agreeing;
     out->trees = ds_calloc((size_t)h->n_trees, sizeof *out->trees, "trees", err);
     out->tree_of = ds_calloc(n, sizeof *out->tree_of, "trees", err);
-    if (!out->trees || !out->tree_of)
+    out->den_of = ds_calloc(j->e->n_rows, sizeof *out->den_of, "trees", err);
+    out->scores_of = ds_calloc(j->e->n_rows, sizeof *out->scores_of, "trees", err);
+    if (!out->trees || !out->tree_of || !out->den_of || !out->scores_of)
         return -1;
     memcpy(out->tree_of, j->tree_of, n * sizeof *out->tree_of);
+    memcpy(out->den_of, j->den_of, j->e->n_rows * sizeof *out->den_of);
+    memcpy(out->scores_of, j->scores_of, j->e->n_rows * sizeof *out->scores_of);
     for (; out->n_trees < (size_t)h->n_trees; out->n_trees++)
         if (take_tree(&h->tree[out->n_trees], j->nodes, &out->trees[out->n_trees], err) != 0)
             return -1;
     for (size_t i = 0; i < n; i++)
         if (out->tree_of[i] >= 0)
             out->trees[out->tree_of[i]].elements++;
+    for (size_t r = 0; r < j->e->n_rows; r++) {
+        if (out->den_of[r] >= 0)
+            out->trees[out->den_of[r]].elements += n / j->e->n_rows;
+        if (out->scores_of[r] >= 0)
+            out->trees[out->scores_of[r]].elements += n / j->e->n_rows;
+    }
+    if (h->fixed && ds_explain_weighs(j->e->op))
+        return ds_explain_weigh(j->e, j->side, out, err);
     return h->fixed && is_added(j->e->op) ? ds_explain_add(j->e, j->side, out, err) : 0;
 }
 
@@ -284,6 +337,8 @@ static size_t rounded_up(size_t n)
 int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
                      struct ds_error *err)
 {
+    if (e->side[side].ranks && e->side[side].kernel)
+        return ds_explain_ranks_order(e, side, out, err);
     memset(out, 0, sizeof *out);
     out->fixed = 1;
     if (!e->side[side].kernel || !ds_order_knows(e->op)) {
@@ -293,18 +348,24 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     }
     const size_t head = rounded_up(sizeof(struct handed)),
                  elements = e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
-                 map = rounded_up(elements * sizeof(int32_t));
+                 map = rounded_up((elements + 2 * e->n_rows) * sizeof(int32_t));
     size_t nodes = (size_t)terms_of(e, side) * 2 * MOST_TREES * sizeof(struct ds_tree_node);
     nodes = nodes < MOST_NODE_BYTES ? nodes : MOST_NODE_BYTES;
     char *shared = ds_contain_map(head + map + nodes, err);
     if (!shared)
         return -1;
-    struct job j = {e, side, (struct handed *)(void *)shared, (int32_t *)(void *)(shared + head),
+    int32_t *of = (int32_t *)(void *)(shared + head);
+    struct job j = {e,
+                    side,
+                    (struct handed *)(void *)shared,
+                    of,
+                    of + elements,
+                    of + elements + e->n_rows,
                     (struct ds_tree_node *)(void *)(shared + head + map)};
     j.h->cap_nodes = nodes / sizeof(struct ds_tree_node);
     j.h->fixed = 1;
-    for (size_t i = 0; i < elements; i++)
-        j.tree_of[i] = -1;
+    for (size_t i = 0; i < elements + 2 * e->n_rows; i++)
+        of[i] = -1;
     int rc = ds_contain(&j.h->contained, child, &j, HANG_SECONDS, err);
     if (rc == 0 && (j.h->contained.fault.kind != DS_FAULT_NONE || j.h->contained.rc != 0))
         why_not(j.h, out->why, sizeof out->why);
@@ -314,8 +375,8 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     return rc;
 }
 
-static int copy_trees(const struct ds_explain_order *from, size_t elements,
-                      struct ds_explain_order *to, struct ds_error *err)
+int ds_explain_order_copy(const struct ds_explain_order *from, size_t elements,
+                          struct ds_explain_order *to, struct ds_error *err)
 {
     to->trees = ds_calloc(from->n_trees, sizeof *to->trees, "trees", err);
     to->tree_of = ds_calloc(elements, sizeof *to->tree_of, "trees", err);
@@ -345,7 +406,8 @@ int ds_explain_order_borrow(const struct ds_explain *e, int side, struct ds_expl
         .fixed = 1, .borrowed = 1, .repeats = o->repeats, .agreeing = o->agreeing};
     if (e->op != DS_OP_RMSNORM || o->why[0] || !o->fixed || o->n_trees || !other->replayed)
         return 0;
-    if (copy_trees(other, n, &mine, err) != 0 || ds_explain_add(e, side, &mine, err) != 0) {
+    if (ds_explain_order_copy(other, n, &mine, err) != 0 ||
+        ds_explain_add(e, side, &mine, err) != 0) {
         ds_explain_order_free(&mine);
         return -1;
     }
@@ -364,6 +426,8 @@ void ds_explain_order_free(struct ds_explain_order *o)
         ds_tree_free(&o->trees[i].tree);
     free(o->trees);
     free(o->tree_of);
+    free(o->den_of);
+    free(o->scores_of);
     free(o->y);
     memset(o, 0, sizeof *o);
 }

@@ -17,23 +17,25 @@ int ds_order_attention_open(const struct ds_order_setting *s, int64_t rows, int6
                             struct ds_order_attention *at, struct ds_error *err)
 {
     const int64_t heads = s->shape.heads, kv = s->shape.kv_heads, dim = s->shape.head_dim;
-    const int64_t queries = s->queries > 1 ? s->queries : 1, all = rows * queries;
+    const int64_t queries = s->queries > 1 ? s->queries : 1, each = queries + s->after,
+                  all = rows * each, kept = slots + s->after;
     memset(at, 0, sizeof *at);
     at->call = (struct ds_order_call){.kernel = s->kernel, .threads = s->threads, .team = s->team};
     at->slots = slots;
     at->queries = queries;
+    at->each = each;
     at->q = ds_alloc_aligned((size_t)(all * heads * dim), sizeof *at->q, "queries", err);
-    at->k = ds_alloc_aligned((size_t)(slots * kv * dim), sizeof *at->k, "keys", err);
-    at->v = ds_alloc_aligned((size_t)(slots * kv * dim), sizeof *at->v, "values", err);
+    at->k = ds_alloc_aligned((size_t)(kept * kv * dim), sizeof *at->k, "keys", err);
+    at->v = ds_alloc_aligned((size_t)(kept * kv * dim), sizeof *at->v, "values", err);
     at->y = ds_alloc_aligned((size_t)(all * heads * dim), sizeof *at->y, "outputs", err);
     at->sequences = ds_calloc((size_t)rows, sizeof *at->sequences, "sequences", err);
     if (!at->q || !at->k || !at->v || !at->y || !at->sequences)
         return -1;
     for (int64_t r = 0; r < rows; r++)
         at->sequences[r] = (struct ds_sequence){.request = (int32_t)r,
-                                                .q_first = (int32_t)(r * queries),
-                                                .q_len = (int32_t)queries,
-                                                .kv_len = (int32_t)slots,
+                                                .q_first = (int32_t)(r * each),
+                                                .q_len = (int32_t)each,
+                                                .kv_len = (int32_t)kept,
                                                 .pages = &at->page};
     for (int64_t i = 0; i < all * heads; i++)
         at->q[i * dim] = 1.0f;
@@ -46,12 +48,12 @@ int ds_order_attention_open(const struct ds_order_setting *s, int64_t rows, int6
                                        .ldq = heads * dim,
                                        .cache_k = at->k,
                                        .cache_v = at->v,
-                                       .page_size = slots,
+                                       .page_size = kept,
                                        .pages = 1,
                                        .sequences = at->sequences,
                                        .n_sequences = rows,
-                                       .max_q_len = (int32_t)queries,
-                                       .max_kv_len = (int32_t)slots,
+                                       .max_q_len = (int32_t)each,
+                                       .max_kv_len = (int32_t)kept,
                                        .y = at->y,
                                        .ldy = heads * dim};
     return 0;
@@ -76,7 +78,7 @@ int ds_order_attention_launch(struct ds_order_attention *at, struct ds_error *er
 
 const float *ds_order_attention_seen(const struct ds_order_attention *at, int64_t request)
 {
-    return at->y + ((request + 1) * at->queries - 1) * at->a.ldy;
+    return at->y + (request * at->each + at->queries - 1) * at->a.ldy;
 }
 
 void ds_order_attention_score(struct ds_order_attention *at, int64_t slot, float score)

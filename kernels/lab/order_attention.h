@@ -5,14 +5,15 @@
 
 #include "kernels/lab/order_ops.h"
 
-/* All requests share one page of keys and values. Of their query rows the last is looked at. */
+/* All requests share one page of keys and values. Of their query rows one is looked at. */
 struct ds_order_attention {
     struct ds_order_call call;
     struct ds_attention_args a;
     struct ds_sequence *sequences;
     int32_t page;
     float *q, *k, *v, *y;
-    int64_t slots, queries; /* of a request */
+    int64_t slots, queries,
+        each; /* of a request: seen by the row that is measured; up to it; all */
     uint64_t launches;
 };
 /* `rows` requests. */
@@ -20,7 +21,7 @@ int ds_order_attention_open(const struct ds_order_setting *s, int64_t rows, int6
                             struct ds_order_attention *out, struct ds_error *err);
 void ds_order_attention_close(struct ds_order_attention *at);
 int ds_order_attention_launch(struct ds_order_attention *at, struct ds_error *err);
-/* The output of a request's last query row, heads side by side. */
+/* The output of a request's query row that is measured, heads side by side. */
 const float *ds_order_attention_seen(const struct ds_order_attention *at, int64_t request);
 /* The score of a slot for every row and head, exact. */
 void ds_order_attention_score(struct ds_order_attention *at, int64_t slot, float score);

@@ -123,8 +123,8 @@ test_one_rank_against_two() {
     record -m $four --kernels pinned --tp 1,2 --batch 1 --dtype bf16 --force
     ds explain "$dir/r.h5" -m $four
     expect 0
-    has "$dir/out" "explain: layer 0 o_proj: lower-precision: B is "
-    has "$dir/out" ": bf16 partial sums give "
+    has "$dir/out" "explain: layer 0 o_proj: lower-precision: the measured orders give every bit of both sides"
+    has "$dir/out" ", and B's has partial sums of ranks rounded to bf16"
 }
 
 # A cache of blocks of few bits.
@@ -222,7 +222,8 @@ test_between_kernels() {
     ds explain "$dir/r.h5" -m $model --plugin "$plugin"
     expect 0
     has "$dir/out" "bf16-copy          A none, B all            A none, B all"
-    has "$dir/out" "explain: layer 1 transfer/dst: lower-precision:"
+    has "$dir/out" "copy of A     all 512 elements are what was read"
+    has "$dir/out" "explain: layer 1 transfer/dst: lower-precision: of B 512 of 512 elements are not what was read"
     record --plugin "$plugin" --kernels pinned,pinned+process=penalty --batch 1 --force
     ds explain "$dir/r.h5" -m $model --plugin "$plugin" --json
     expect 0
@@ -233,6 +234,36 @@ test_between_kernels() {
     has "$dir/out" "replay        not replayed: calls of schedule are not made again"
     has "$dir/out" "as the rows stand: A in "
     has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
+}
+
+# Attention along the measured trees of its scores, denominator and values: every variant, one against the other.
+test_attention_orders() {
+    for pair in pinned,vendor tile-by-qlen,stock split-kv,reference; do
+        record --kernels "pinned+attention=${pair%,*},pinned+attention=${pair#*,}" --batch 1 --force
+        ds explain "$dir/r.h5" -m $model
+        expect 0
+        has "$dir/out" "explain: layer 0 attn_out: rounding-order: the measured orders, in f32 on the same inputs, give every bit of both sides, A with "
+        hasnt "$dir/out" "not replayed"
+    done
+    ds explain "$dir/r.h5" -m $model --json
+    has "$dir/out" '"not_replayed":null'
+}
+
+# A sum over ranks is made again of the ranks' matmuls and their allreduce.
+test_sum_over_ranks() {
+    wide=random:llama,layers=2,hidden=96,heads=6,kv_heads=3,ffn=192,vocab=512
+    for dtype in f32 bf16; do
+        record -m $wide --tp 1,3 --batch 1 --dtype $dtype --kernels pinned --force
+        ds explain "$dir/r.h5" -m $wide
+        expect 0
+        has "$dir/out" "1 thread, shared among 3 ranks, which allreduce/pinned adds"
+        has "$dir/out" "ranks: one chain of 3 ranks in ascending order"
+        has "$dir/out" "pinned             A all, B none            A none, B all"
+        [ $dtype = f32 ] || has "$dir/out" "lower-precision: the measured orders give every bit of both sides, and B's has partial sums of ranks"
+    done
+    ds explain "$dir/r.h5" -m $wide --reproducer "$dir/ranks"
+    expect 2
+    has "$dir/err" "B is a sum over ranks"
 }
 
 # Two records: B is the second one's arm with the same setting. A run alone keeps no row, unless it is told to.
@@ -275,19 +306,50 @@ test_repeats() {
     has "$dir/out" "in 32 launches "
 }
 
-# OpenBLAS on the real model's weights: two orders, each of two trees, that give all elements of both sides.
-test_real_model() {
+real_model() {
     [ -f "${DRIFTSCOPE_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/driftscope}/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
         skip "the real model is not in the cache"
-    ds run --tokens 504,2365,6354,16438 -n 1 --repeat 1 --batch 1,4,8 --threads 1 --slot first --chunk 0 --mode prefill \
-        --blas-core Haswell -o "$dir/real.h5" -q
-    [ "$code" -eq 1 ] || skip "no OpenBLAS with the core Haswell here"
-    for arm in 1 2; do
-        ds explain "$dir/real.h5" 0,q_proj --arm $arm --json
+}
+
+# real NAME OPTION...: a record of the real model; 1 when nothing drifts, or it cannot be run here.
+real() {
+    name=$1
+    shift
+    ds run --tokens 504,2365,6354,16438 -n 1 --repeat 1 --threads 1 --slot first --chunk 0 --mode prefill "$@" -o "$dir/$name.h5" -q
+    [ "$code" -eq 1 ]
+}
+
+# every_bit NAME ARM SITE...: both sides of every site come out bit for bit, from the kernel and from the measured orders.
+every_bit() {
+    name=$1 arm=$2
+    shift 2
+    for site in "$@"; do
+        ds explain "$dir/$name.h5" "$site" --arm "$arm" --json
         expect 0
         has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
         has "$dir/out" '"kind":"rounding-order","why":"the measured orders, in f32 on the same inputs, give every bit'
     done
+}
+
+# Matmuls of the real model, some of each shape: OpenBLAS by batch on each core that this processor runs, one core against
+# another, pinned against split.
+test_real_model() {
+    real_model
+    cores=
+    for core in Haswell Zen; do
+        real $core --batch 1,4,8 --blas-core $core || continue
+        cores="$cores $core"
+        every_bit $core 1 0,q_proj
+        every_bit $core 2 14,down
+    done
+    [ -n "$cores" ] || skip "no OpenBLAS here whose bits depend on the batch"
+    ! real two --batch 1 --blas-core Haswell,Sandybridge || every_bit two 1 29,gate logits
+}
+
+test_real_model_pinned_against_split() {
+    real_model
+    real own --batch 1 --kernels pinned,split
+    every_bit own 1 12,up 29,o_proj
 }
 
 # Compiled and run with nothing but libhdf5; what it prints are both sides' bits.

@@ -1,14 +1,9 @@
 /* test_random_keys.c: keys at random, with sizes at random between them, on several records: nothing crashes, what is drawn
  * is well-formed, and the place is one that exists. Each record gets a few thousand keys; under the sanitizers
  * 100,000 in all. DS_TEST_KEYS=N another number, DS_TEST_SEED=N other keys. */
-#include "tests/unit/testing.h"
+#include "tests/tui/app_fixture.h"
 
-#include "tests/tui/records.h"
-#include "tui/app.h"
 #include "tui/term.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
 enum { KEYS = 100000 };
@@ -184,39 +179,15 @@ static void press(struct tui_app *a, long keys)
 static void walk(const char *path, const char *path_b, long keys)
 {
     struct ds_error err;
-    struct tui_data *data;
-    struct tui_app *a;
-    struct tui_data_options d = {.path = path, .path_b = path_b};
-    struct ds_tui_options o = {.path = path, .path_b = path_b, .script = "", .arm = -1, .ref = -1};
     struct tui_term_options t = {.script = 1, .lines = 24, .columns = 80, .colour = 1};
-    assert_ok(tui_data_open(&d, &data, &err), err);
     assert_ok(tui_term_open(&t, &err), err);
-    assert_ok(tui_app_new(&o, data, &a, &err), err);
-    tui_app_size(a, 24, 80);
-    assert_ok(tui_app_settle(a, &err), err);
-    press(a, keys);
-    tui_app_free(a);
+    struct opened *x = open_app(path, path_b, NULL);
+    press(x->a, keys);
+    close_app(x);
     tui_term_close();
-    tui_data_close(data);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
-
-static char folder[64];
-
-static const char *record(const char *name)
-{
-    static char path[4][128];
-    static int at;
-    struct ds_error err;
-    struct stat st;
-    at = (at + 1) % 4;
-    snprintf(path[at], sizeof path[at], "%s/%s.h5", folder, name);
-    for (size_t i = 0; i < RECORDS; i++)
-        if (strcmp(records_all[i].name, name) == 0 && stat(path[at], &st) != 0)
-            assert_ok(records_write(i, path[at], &err), err);
-    return path[at];
-}
 
 static void walk_record(const char *name, const char *other)
 {
@@ -243,24 +214,6 @@ RANDOM_KEYS(names, NULL)
 RANDOM_KEYS(long, NULL)
 RANDOM_KEYS(second, "drift")
 
-static int set_up(void **state)
-{
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/driftscope-test.XXXXXX",
-             tmp && strlen(tmp) < 30 ? tmp : "/tmp");
-    /* Files that random commands write lie there, too. */
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return chdir("/") == 0 ? system(command) : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,5 +221,5 @@ int main(void)
         cmocka_unit_test(test_unstable), cmocka_unit_test(test_wide), cmocka_unit_test(test_one),
         cmocka_unit_test(test_names),    cmocka_unit_test(test_long), cmocka_unit_test(test_second),
     };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -159,9 +159,87 @@ static void test_healthy_kernels_are_not_blamed(void **state)
         }
 }
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+/* The values of a site's row in one trial: 0 not shown. */
+static int values_at(const struct outcome *x, const struct ds_trial_data *t, int32_t layer,
+                     const char *stage, const char *part, uint32_t row, void *out, size_t bytes)
+{
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        const struct ds_site *s = &x->header.sites[c->site];
+        if (s->layer != layer || strcmp(s->stage, stage) != 0 || strcmp(s->part, part) != 0 ||
+            row < c->first_row || row >= c->first_row + c->rows)
+            continue;
+        struct ds_blob b = {0};
+        struct ds_error err;
+        int found = ds_trials_blob(x->trials, x->n_trials,
+                                   t->digests[c->first_digest + row - c->first_row], &b, &err);
+        assert_int_equal(found, 1);
+        assert_true(b.bytes <= bytes);
+        memcpy(out, b.data, b.bytes);
+        free(b.data);
+        return 1;
+    }
+    return 0;
+}
+
+/* Each rank's share is the weighted sum of the experts that live on it, and the shares' sum is what the
+ * stage gives: computed here from the experts' outputs. */
+static void test_experts_live_on_ranks(void **state)
+{
+    enum { WIDTH = 64, TOP = 3, ALL = 8, RANKS = 2 };
+    (void)state;
+    struct outcome x;
+    struct ask q = {.model =
+                        "random:llama,layers=2,hidden=64,heads=4,ffn=96,vocab=128,ctx=64,seed=9,"
+                        "experts=8,top_k=3",
+                    .repeats = 1,
+                    .dump = DS_DUMP_ALL,
+                    .factor = {[DS_FACTOR_KERNELS] = "reference", [DS_FACTOR_TP] = "2"}};
+    judge(&x, &q);
+    uint32_t looked = 0;
+    for (uint32_t r = 0; r < x.trials[0].n_rows; r++)
+        for (int32_t layer = 0; layer < 2; layer++) {
+            const struct ds_trial_data *t = &x.trials[0];
+            int32_t ids[TOP];
+            float weights[TOP], out[TOP][WIDTH], share[RANKS][WIDTH], sum[WIDTH], stage[WIDTH];
+            if (!values_at(&x, t, layer, "router_ids", "", r, ids, sizeof ids) ||
+                !values_at(&x, t, layer, "router_ids", "weights", r, weights, sizeof weights))
+                continue;
+            for (int k = 0; k < TOP; k++) {
+                const char *const names[] = {"e0", "e1", "e2"};
+                assert_true(
+                    values_at(&x, t, layer, "expert_out", names[k], r, out[k], sizeof out[k]));
+            }
+            for (int rank = 0; rank < RANKS; rank++) {
+                assert_true(values_at(&x, t, layer, "moe_combine", rank ? "r1" : "r0", r,
+                                      share[rank], sizeof share[rank]));
+                for (int i = 0; i < WIDTH; i++) {
+                    double want = 0;
+                    for (int k = 0; k < TOP; k++)
+                        want += ids[k] / (ALL / RANKS) == rank
+                                    ? (double)weights[k] * (double)out[k][i]
+                                    : 0;
+                    assert_close("a rank's share", i, (double)share[rank][i], want, 1e-7);
+                }
+            }
+            assert_true(values_at(&x, t, layer, "allreduce", "moe_combine", r, sum, sizeof sum));
+            assert_true(values_at(&x, t, layer, "moe_combine", "", r, stage, sizeof stage));
+            for (int i = 0; i < WIDTH; i++) {
+                assert_true(sum[i] == share[0][i] + share[1][i]);
+                assert_true(stage[i] == sum[i]);
+            }
+            looked++;
+        }
+    assert_true(looked >= 10);
+    drop(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_experts_live_on_ranks),
         cmocka_unit_test(test_a_router_that_rounds_is_named),
         cmocka_unit_test(test_experts_that_follow_a_drift_are_told),
         cmocka_unit_test(test_healthy_kernels_are_not_blamed),

@@ -366,8 +366,8 @@ static void rope(int ref_neighbours, int neighbours, double away, double stretch
     jitter(5e-7);
 }
 
-/* A sum of three rows, the second with a weight: a term is missing, or there twice; or it is none of
- * them. */
+/* A sum of three rows, the second with a weight: a term is missing, or there twice, or has a factor; or it is
+ * none of them. */
 static void test_terms_of_a_sum(void **state_)
 {
     (void)state_;
@@ -378,7 +378,9 @@ static void test_terms_of_a_sum(void **state_)
     } cases[] = {{1, 0, "the sum lacks down"},
                  {0, 2, "the sum has resid_attn once more than the reference's"},
                  {2, 0, "the sum lacks o_proj/r3"},
-                 {2, 3, NULL}};
+                 {2, 3, "the sum has o_proj/r3 times 3"},
+                 {1, -1, "the sum has down with the other sign"},
+                 {0, 1, NULL}}; /* something else is added */
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         set_up(17 + c, DS_STRUCTURE_OTHER, DS_F32);
         site.n_terms = 3;
@@ -397,6 +399,7 @@ static void test_terms_of_a_sum(void **state_)
                     mine[r][i] +=
                         weight * terms[k][r][i] * (float)(cases[c].term == k ? cases[c].times : 1);
                 }
+                mine[r][i] += cases[c].text ? 0 : normal();
             }
         struct ds_structure s = find();
         assert_int_equal(s.found, cases[c].text != NULL);

@@ -317,6 +317,54 @@ static uint32_t split_attention(const struct cell *c)
                : 0;
 }
 
+/* Of each kernel and factor the first place of its own drift, whoever drifted before it. */
+static uint32_t two_kernels(const struct cell *c)
+{
+    int batch = cell_number(c, "batch", 1), threads = cell_number(c, "threads", 1);
+    if (strcmp(c->site->op, "matmul") == 0)
+        return (cell_is(c, 1, "q_proj") && batch >= 4) || (cell_is(c, 0, "down") && threads == 2);
+    /* Where its inputs are equal, too: before q_proj of its layer, and at the same place later. */
+    return cell_is(c, 1, "attn_norm") && batch == 8 && c->position >= 3 ? 5 : 0;
+}
+
+static void test_first_place_of_each_kernel_and_factor(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch threads", 3);
+    sweep_arm(&s, "1 1");
+    sweep_arm(&s, "4 1");
+    sweep_arm(&s, "8 1");
+    sweep_arm(&s, "1 2");
+    s.tag = two_kernels;
+    sweep_run(&s, 2);
+    run_verdict(&s, &v);
+    size_t batch = (size_t)(factor(&v, "batch") - v.factors),
+           threads = (size_t)(factor(&v, "threads") - v.factors);
+    const struct ds_kernel_first *f = &kernel(&v, "matmul")->first[batch];
+    assert_true(f->found && !f->unstable);
+    assert_int_equal(f->arm, 1); /* arm 2 has it there as well */
+    assert_int_equal(f->ref_arm, 0);
+    assert_int_equal(s.header.sites[f->site].layer, 1);
+    assert_string_equal(s.header.sites[f->site].stage, "q_proj");
+    assert_int_equal(f->position, 0);
+    f = &kernel(&v, "rmsnorm")->first[batch];
+    assert_true(f->found);
+    assert_int_equal(f->arm, 2);
+    assert_int_equal(f->position, 3);
+    assert_string_equal(s.header.sites[f->site].stage, "attn_norm");
+    f = &kernel(&v, "matmul")->first[threads];
+    assert_int_equal(f->arm, 3);
+    assert_int_equal(s.header.sites[f->site].layer, 0);
+    assert_string_equal(s.header.sites[f->site].stage, "down");
+    assert_false(kernel(&v, "rmsnorm")->first[threads].found);
+    assert_false(kernel(&v, "add")->first[batch].found);
+    assert_false(kernel(&v, "matmul")->first[0].found);
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
 static void test_threads_drift_in_decode_attention(void **state)
 {
     (void)state;
@@ -450,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_thresholds_are_not_invented),
         cmocka_unit_test(test_rows_of_a_launch_count_not_rows_of_the_call),
         cmocka_unit_test(test_first_drift_in_execution_order_over_factors),
+        cmocka_unit_test(test_first_place_of_each_kernel_and_factor),
         cmocka_unit_test(test_threads_drift_in_decode_attention),
         cmocka_unit_test(test_slot_drift_is_not_blamed_on_batch),
         cmocka_unit_test(test_no_factor_is_blamed_for_another),

@@ -44,6 +44,11 @@ static void test_arrival_order_is_unstable_and_not_batch_drift(void **state)
         assert_int_equal(condition(&v, "matmul", "batch"), DS_COND_UNSTABLE);
         assert_int_equal(condition(&v, "rmsnorm", "batch"), DS_COND_SAME);
         assert_string_equal(switches(&v, "matmul"), ":");
+        const struct ds_kernel_first *f =
+            &kernel(&v, "matmul")->first[factor(&v, "batch") - v.factors];
+        assert_true(f->found && f->unstable && f->arm == f->ref_arm);
+        assert_int_equal(f->site, v.first.site);
+        assert_false(kernel(&v, "rmsnorm")->first[factor(&v, "batch") - v.factors].found);
         ds_verdict_free(&v);
         sweep_free(&s);
     }

@@ -100,7 +100,8 @@ static void test_models_that_do_not_fit(void **state)
                   {9, 3, 1536, 0, 2, "can have 1, 3 ranks"},
                   {4, 4, 98, 0, 4, "can have 1, 2 ranks"},
                   {6, 3, 96, 0, 2, "can have 1, 3, 6 ranks"},
-                  {4, 4, 96, 8, 2, "experts"}};
+                  {4, 4, 98, 8, 2, NULL}, /* experts live on ranks whole: columns do not count */
+                  {6, 6, 96, 8, 3, "does not divide 6 heads, 6 key-value heads and 8 experts"}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct ds_error err = {0};
         const struct ds_hparams hp = {.n_heads = models[i].heads,

@@ -299,6 +299,8 @@ static void test_copies(void **state)
     }
     judge(s);
     expect(s, "zeros", DS_EXPLAIN_WRONG_DATA, DS_SIDE_B);
+    assert_string_equal(s->verdict.why, "of B 192 of 192 elements are not what was read: in 3 of 3 "
+                                        "rows, elements 0 to 63; they are 0");
     assert_int_equal(s->noise.block_bits[DS_SIDE_B], 0);
     for (int r = 0; r < ROWS; r++) {
         memcpy(s->y[DS_SIDE_B][r], s->x[r], 64 * sizeof(float));
@@ -359,6 +361,76 @@ static void test_rows_in_their_call(void **state)
     }
 }
 
+/* Softmax along the tree of its denominator: with the exp of libm and with the pinned one. */
+static void test_softmax_orders(void **state)
+{
+    static const char *const variants[] = {"pinned", "reference"};
+    (void)state;
+    for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
+        struct world *s = world_new(MOST_N, MOST_N, 31);
+        struct ds_explain_order o;
+        struct ds_error err;
+        const struct ds_kernel *k = ds_kernel_find(DS_OP_SOFTMAX, variants[v]);
+        char way[160];
+        assert_non_null(k);
+        s->e.op = DS_OP_SOFTMAX;
+        s->e.shared.softmax = (struct ds_softmax_args){.width = MOST_N};
+        s->e.side[DS_SIDE_B].kernel = k;
+        assert_ok(ds_explain_run(&s->e, DS_SIDE_B, k, 1, s->y[DS_SIDE_B][0], &err), err);
+        assert_ok(ds_explain_order(&s->e, DS_SIDE_B, &o, &err), err);
+        assert_string_equal(o.why, "");
+        assert_string_equal(o.not_replayed, "");
+        assert_true(o.replayed);
+        assert_int_equal(o.match.same[DS_SIDE_B], ROWS * MOST_N);
+        ds_weigh_form_text(o.form, way, sizeof way);
+        assert_non_null(strstr(way, v == 0 ? "the pinned exp" : "exp of libm"));
+        ds_explain_order_free(&o);
+        /* One bit that no way gives: then there is no replay, and it is said. */
+        s->y[DS_SIDE_B][1][5] = nextafterf(s->y[DS_SIDE_B][1][5], 1);
+        assert_ok(ds_explain_order(&s->e, DS_SIDE_B, &o, &err), err);
+        assert_false(o.replayed);
+        assert_non_null(strstr(o.not_replayed, "no known way"));
+        ds_explain_order_free(&o);
+        free(s);
+    }
+}
+
+/* Choices by rule: ties either way, logits rounded first; and one that no rule gives. */
+static void test_choices(void **state)
+{
+    static const float logits[ROWS][4] = {
+        {1.0f, 3.0f, 3.0f, -1.0f}, {1.0f, 1.0009766f, 0, -NAN}, {-1.0f, -2.0f, -0.5f, -0.5f}};
+    static const int32_t lowest[ROWS] = {1, 1, 2}, highest[ROWS] = {2, 1, 3},
+                         in_bf16[ROWS] = {1, 0, 2}, wrong[ROWS] = {3, 1, 2};
+    static const struct {
+        const int32_t *b;
+        int rule;
+        const char *text;
+    } cases[] = {{highest, 1, "the highest index where they tie"},
+                 {in_bf16, 4, "the largest of the logits rounded to bf16"},
+                 {wrong, -1, "B chose what no rule gives"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world *s = world_new(4, 4, 1);
+        struct ds_explain_choice c;
+        struct ds_error err;
+        s->e.op = DS_OP_SAMPLE;
+        s->e.shared.sample.vocab = 4;
+        for (int r = 0; r < ROWS; r++) {
+            memcpy(s->x[r], logits[r], sizeof logits[r]);
+            s->y[DS_SIDE_A][r][0] = ds_f32_from_bits((uint32_t)lowest[r]);
+            s->y[DS_SIDE_B][r][0] = ds_f32_from_bits((uint32_t)cases[i].b[r]);
+        }
+        assert_ok(ds_explain_choose(&s->e, &c, &err), err);
+        assert_int_equal(c.rule[DS_SIDE_A], 0);
+        assert_int_equal(c.rule[DS_SIDE_B], cases[i].rule);
+        ds_explain_judge_choice(&s->e, &c, 1, &s->verdict);
+        assert_int_equal(s->verdict.kind, DS_EXPLAIN_SELECTION_ONLY);
+        assert_non_null(strstr(s->verdict.why, cases[i].text));
+        free(s);
+    }
+}
+
 /* A kernel that refuses or crashes is said, and is no failure of the lab. */
 static int refuse(const void *args, const struct ds_exec *exec, char *why, size_t size)
 {
@@ -412,6 +484,8 @@ int main(void)
         cmocka_unit_test(test_what_both_sides_do),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_rows_in_their_call),
+        cmocka_unit_test(test_softmax_orders),
+        cmocka_unit_test(test_choices),
         cmocka_unit_test(test_bad_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,7 +166,12 @@ static void test_folding(void **state)
     assert_int_equal(shown_load(&s), TUI_READY);
     size_t lines = s.view.table.source.n_rows, rows = SWEEP_PROMPT + SWEEP_STEPS;
     tui_table_go(&s.view.table, shown_line(&s, "row", "0:3"), 0);
+    tui_table_mark(&s.view.table, 0);
+    s.place.metric = TUI_METRIC_ABS; /* the same lines in another metric stay marked */
+    assert_int_equal(shown_load(&s), TUI_READY);
+    assert_int_equal(tui_table_marks(&s.view.table), 1);
     assert_int_equal(shown_request(&s, TUI_FOLD, &next), 1);
+    assert_int_equal(tui_table_marks(&s.view.table), 0);
     assert_int_equal(s.view.table.source.n_rows, lines - rows + 1);
     assert_int_equal(shown_line(&s, "row", "0:3"), SIZE_MAX);
     /* On the line that stands for them, Enter and the same key bring them back. */
@@ -197,7 +202,12 @@ static void test_commands(void **state)
     shown_command(&s, text);
     snprintf(want, sizeof want, "driftscope diff %s %s --site -1,embed --arm 2", two, two);
     assert_string_equal(text, want);
-    s.place.ref = 1;
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 0), "A");
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "B");
+    s.place = (struct tui_place){.arm = 4, .ref = 5};
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 0), "B");
+    s.place = (struct tui_place){.arm = 5, .ref = 1};
+    assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "this");
     shown_command(&s, text);
     snprintf(want, sizeof want, "driftscope show %s --site -1,embed --arm 2 --against 0", two);
     assert_string_equal(text, want);

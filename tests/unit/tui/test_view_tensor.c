@@ -173,8 +173,13 @@ static void test_other_formats(void **state)
     assert_string_equal(shown_cell(&s, "1", "this"), "2147483647");
     assert_string_equal(shown_cell(&s, "1", "distance"), "2147483654");
     assert_string_equal(shown_cell(&s, "1", "difference"), "2.14748e+09");
-    s.place.row = EQUAL;
+    tui_table_mark(&s.view.table, 0);
+    s.place.number = TUI_NUMBER_HEX;
     assert_int_equal(shown_load(&s), TUI_READY);
+    assert_int_equal(tui_table_marks(&s.view.table), 1);
+    s.place.row = EQUAL; /* of which no element was marked */
+    assert_int_equal(shown_load(&s), TUI_READY);
+    assert_int_equal(tui_table_marks(&s.view.table), 0);
     assert_non_null(strstr(s.view.head[0], "all 4 elements (f32) have equal bits"));
     shown_close(&s);
 }

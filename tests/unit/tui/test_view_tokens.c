@@ -203,6 +203,36 @@ static void test_one_sided_steps(void **state)
     sweep_free(&few);
 }
 
+/* Each side feeds its own token: what follows the first other one is no flip. */
+static void test_after_other_tokens(void **state)
+{
+    (void)state;
+    struct shown s;
+    struct sweep own;
+    fixture_plan(&own, no_fault);
+    own.token = token;
+    sweep_run(&own, 1);
+    for (size_t i = 0; i < own.n_trials; i++)
+        for (size_t k = 0; k < own.trials[i].n_steps; k++) {
+            struct ds_step *x = &own.trials[i].steps[k];
+            x->forced = x->token;
+            if (own.trials[i].info.arm == 2 && x->step == 3)
+                x->token = x->forced = 888;
+        }
+    write_sweep(&own, test_path("own.h5"), own.n_trials);
+    shown_open(&s, &tui_view_tokens, test_path("own.h5"), NULL, 2, 0);
+    assert_int_equal(shown_load(&s), TUI_READY);
+    assert_string_equal(shown_cell(&s, "1", "to flip"), "=");
+    assert_string_equal(shown_cell(&s, "2", "to flip"), "flipped");
+    assert_string_equal(shown_cell(&s, "2", "note"), "first other token");
+    assert_string_equal(shown_cell(&s, "3", "is"), "!=");
+    assert_string_equal(shown_cell(&s, "3", "to flip"), ".");
+    assert_string_equal(shown_cell(&s, "3", "note"), "after other tokens");
+    assert_int_equal(shown_is(&s, 3) & (TUI_IS_ORIGIN | TUI_IS_JUMP), 0);
+    shown_close(&s);
+    sweep_free(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_to_the_logits_and_back),
         cmocka_unit_test(test_nothing_to_compare_with),
         cmocka_unit_test(test_one_sided_steps),
+        cmocka_unit_test(test_after_other_tokens),
     };
     return cmocka_run_group_tests(tests, make, clean);
 }

@@ -1,0 +1,31 @@
+/* run_plan_internal.h: what planning a sweep and resuming one share. For run_plan.c and run_resume.c. */
+#ifndef DS_RUN_PLAN_INTERNAL_H
+#define DS_RUN_PLAN_INTERNAL_H
+
+#include "cli/run_plan.h"
+
+#include <stddef.h>
+
+extern const char *const ds_plan_weights[]; /* by enum ds_weights */
+
+/* Options of a sweep as lines of the environment, so that a resume does the rest in the same way. */
+struct ds_plan_kept {
+    const char *name;
+    size_t offset; /* of an int32_t in struct ds_sweep_options */
+};
+/* From the second number on: not in records of all versions. */
+enum { DS_PLAN_KEPT = 14, DS_PLAN_FIRST_NEWER = 7 };
+extern const struct ds_plan_kept ds_plan_kept[DS_PLAN_KEPT];
+int32_t *ds_plan_option(struct ds_sweep_options *s, size_t i);
+
+/* What belongs to this process and not to the sweep: a resume may have others. */
+int ds_plan_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err);
+int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err);
+/* Requests of the sweep, borrowed from the header's prompts. */
+int ds_plan_requests(struct ds_run_plan *p, struct ds_error *err);
+/* How many varied neighbours the arms need, and the base arm's dtype. An arm whose kernel could not
+ * read the weights is refused before anything runs. */
+int ds_plan_neighbours(const struct ds_header *h, int weights, int32_t *neighbours, int *dtype,
+                       struct ds_error *err);
+
+#endif

@@ -1,0 +1,82 @@
+# lib.sh: what every script in tests/tui includes: `. tests/tui/lib.sh`; tests/cli/lib.sh with records that are the same on every
+# machine, golden screens of scripts, and a terminal in tmux.
+. tests/cli/lib.sh
+
+tools=${TUI_TOOLS:-$(dirname "$driftscope")/tests/tools}
+golden=$root/tests/tui/golden
+records=$(mktemp -d "${TMPDIR:-/tmp}/driftscope-test.XXXXXX") || exit 1
+trap 'rm -rf "$records"' EXIT
+
+# record NAME...: makes sure that $records/NAME.h5 is there.
+record() {
+    for name; do
+        [ -f "$records/$name.h5" ] || "$tools/make_tui_records" "$records" "$name"
+    done
+}
+
+# tui LOCALE SIZE RECORD... with a script on stdin: the screen that it saves last is $dir/screen ("save" stands for that).
+tui() {
+    locale=$1 size=$2
+    shift 2
+    sed "s|^save\$|save-display $dir/screen|; s|^save attributes\$|save-display $dir/screen attributes|" >"$dir/script"
+    # As it would be with an empty environment: TERM is not needed.
+    run env -i PATH="$PATH" LC_ALL="$locale" "$driftscope" tui --script "$dir/script" --size "$size" "$@"
+}
+
+# same_screen NAME: $dir/screen is tests/tui/golden/NAME.txt; DS_UPDATE_GOLDEN=1 writes it (read the difference first).
+same_screen() {
+    [ "$code" -eq 0 ] || expect 0
+    if [ -n "${DS_UPDATE_GOLDEN:-}" ]; then
+        mkdir -p "$golden"
+        cp "$dir/screen" "$golden/$1.txt"
+        return 0
+    fi
+    [ -f "$golden/$1.txt" ] || { say "no $golden/$1.txt"; return 1; }
+    same_files "$golden/$1.txt" "$dir/screen"
+}
+
+# screens NAME RECORD... with a script on stdin: the same in two sizes and the least one, and in ASCII. The script's
+# last line is `save`.
+screens() {
+    screens_name=$1
+    shift
+    cat >"$dir/steps"
+    for of in C.UTF-8:80x24 C.UTF-8:120x40 C.UTF-8:60x12 C:80x24; do
+        size=${of#*:}
+        tui "${of%:*}" "$size" "$@" <"$dir/steps"
+        case $of in C:*) size=$size-ascii ;; esac
+        same_screen "$screens_name-$size"
+    done
+}
+
+# ---- a terminal: tmux with a server of its own, without the user's settings ---------------------------------------
+
+tm() { tmux -L "driftscope-test-$$" -f /dev/null "$@"; }
+
+# terminal SIZE VARIABLES...: an interactive shell in it that knows $driftscope and has $dir as its folder.
+terminal() {
+    need tmux
+    columns=${1%x*} lines=${1#*x}
+    shift
+    trap 'tm kill-server 2>/dev/null || true' EXIT
+    env -i PATH="$PATH" HOME="$dir" LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -L "driftscope-test-$$" -f /dev/null \
+        new-session -d -s t -x "$columns" -y "$lines" \
+        "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' TERM=screen LC_ALL=C.UTF-8 driftscope='$driftscope' $* sh -i" 2>"$dir/tmux" ||
+        skip "tmux does not start here: $(head -n 1 "$dir/tmux")"
+    shows 'ready>'
+}
+keys() { tm send-keys -t t "$@"; }
+type_line() { tm send-keys -t t -l "$1" && keys Enter; }
+capture() { tm capture-pane -p -t t "$@"; }
+
+# eventually COMMAND...: until it holds, for half a minute at most.
+eventually() {
+    until_when=$(($(date +%s) + 30))
+    until "$@" >/dev/null 2>&1; do
+        [ "$(date +%s)" -lt "$until_when" ] || { say "it never held: $*; the terminal shows:"; capture >&2; return 1; }
+        sleep 0.05
+    done
+}
+screen_has() { capture | grep -qF -e "$1"; }
+screen_lacks() { ! capture | grep -qF -e "$1"; }
+shows() { eventually screen_has "$1"; }

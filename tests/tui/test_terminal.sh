@@ -1,0 +1,214 @@
+# test_terminal.sh: a real terminal (tmux): resizing, stopping, signals, colours, and that all is as it was afterwards.
+. tests/tui/lib.sh
+
+# The terminal's settings and cursor are those from before the program ran: call once before and once after.
+settings() {
+    rm -f "$dir/settings"
+    type_line 'stty -a | sed 1d > settings.new; mv settings.new settings'
+    eventually test -s "$dir/settings"
+    { cat "$dir/settings" && tm display-message -p -t t 'cursor #{cursor_flag} screen #{alternate_on} keypad #{keypad_flag}'; } >"$dir/$1"
+}
+
+# Runs the program on the drifting record, as the job of the shell.
+begin() {
+    record drift
+    ln -s "$records/drift.h5" "$dir/drift.h5"
+    terminal "$@"
+    settings before
+    type_line '"$driftscope" tui drift.h5 --view '"${view:-site}"'; echo ended with $?'
+    shows 'L01 q_proj'
+}
+as_before() {
+    settings after
+    same_files "$dir/before" "$dir/after"
+    # The shell's lines are there again, the program's are gone.
+    screen_has 'ready> '
+    screen_lacks 'L01 q_proj'
+}
+process() { tm list-panes -t t -F '#{pane_pid}' | xargs -I{} ps -o pid= --ppid {} | tr -d ' '; }
+
+test_quit_restores() {
+    begin 80x24
+    keys q
+    shows 'ended with 0'
+    as_before
+}
+
+test_signals_restore() {
+    begin 80x24
+    for signal in TERM HUP INT; do
+        kill -s "$signal" "$(process)"
+        shows 'ended with 130'
+        as_before
+        type_line 'clear; "$driftscope" tui drift.h5 --view site; echo ended with $?'
+        shows 'L01 q_proj'
+    done
+    keys Q
+    shows 'ended with 0'
+}
+
+test_crash_restores() {
+    begin 80x24
+    for signal in SEGV ABRT; do
+        kill -s "$signal" "$(process)"
+        shows 'ended with 1'
+        as_before
+        type_line 'clear; ulimit -c 0; "$driftscope" tui drift.h5 --view site; echo ended with $?'
+        shows 'L01 q_proj'
+    done
+    keys Q
+    shows 'ended with 0'
+}
+
+test_suspend_and_resume() {
+    begin 80x24
+    keys C-z
+    eventually screen_has 'ready> '
+    settings after
+    same_files "$dir/before" "$dir/after"
+    type_line 'fg'
+    shows 'L01 q_proj'
+    keys '}'
+    shows 'L02 q_proj'
+    # From outside, and resized meanwhile.
+    pid=$(process)
+    kill -s TSTP "$pid"
+    shows 'ready> '
+    tm resize-window -t t -x 100 -y 30
+    type_line 'fg; echo back with $?'
+    shows 'L02 q_proj'
+    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed -n 29p | grep -q '^ site '"
+    # Stopped without notice: the shell finds the terminal as the program left it, where only ^J ends a line.
+    kill -s STOP "$pid"
+    shows 'topped (signal)'
+    keys -l fg
+    keys C-j
+    eventually screen_lacks 'topped (signal)'
+    shows 'L02 q_proj'
+    keys q
+    shows 'ready> '
+    settings after
+    same_files "$dir/before" "$dir/after"
+}
+
+# What the terminal shows after many sizes is what a script shows at the last one.
+test_resize_storm() {
+    begin 80x24
+    for round in 1 2 3; do
+        for size in 20x5 200x60 59x12 60x12 1x1 300x100 61x13 80x24 132x43 10x40 100x4 $((70 + round))x24; do
+            tm resize-window -t t -x "${size%x*}" -y "${size#*x}"
+        done
+    done
+    keys '}'
+    shows 'L02 q_proj'
+    # Columns grow with what was seen: the largest size counts, which a storm may have left out.
+    tm resize-window -t t -x 300 -y 100
+    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed -n 99p | grep -q '^ site '"
+    tm resize-window -t t -x 73 -y 24
+    tui C.UTF-8 80x24 "$dir/drift.h5" <<'END'
+view site
+keys }
+size 300x100
+size 73x24
+save
+END
+    expect 0
+    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed 's/ *\$//' | cmp -s - '$dir/screen'"
+    tm resize-window -t t -x 40 -y 24
+    shows 'driftscope needs 60x12'
+    keys Q
+    shows 'ended with 0'
+}
+
+test_colours() {
+    begin 80x24
+    capture -e >"$dir/screen"
+    LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*3[1-6]m" "$dir/screen"
+    keys q
+    shows 'ended with 0'
+    type_line 'clear; NO_COLOR=1 "$driftscope" tui drift.h5 --view site'
+    shows 'L01 q_proj'
+    capture -e >"$dir/screen"
+    ! LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*3[0-7]m" "$dir/screen"
+    LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*7m" "$dir/screen"
+    keys q
+}
+
+test_ascii_locale() {
+    begin 80x24 LC_ALL=C
+    capture >"$dir/screen"
+    ! LC_ALL=C grep -q '[^ -~]' "$dir/screen"
+    keys q
+    shows 'ended with 0'
+}
+
+test_unknown_terminals() {
+    begin 80x24
+    keys q
+    shows 'ended with 0'
+    type_line 'TERM=dumb "$driftscope" tui drift.h5; echo "dumb $?"'
+    shows 'dumb 2'
+    type_line 'TERM=no-such-terminal "$driftscope" tui drift.h5; echo "unknown $?"'
+    shows 'unknown 2'
+    type_line 'env -u TERM "$driftscope" tui drift.h5; echo "unset $?"'
+    shows 'unset 2'
+    settings after
+    same_files "$dir/before" "$dir/after"
+}
+
+# Keys that arrive in one piece are all obeyed, and characters of more than a byte are.
+test_fast_typing() {
+    begin 80x24
+    keys -l '}}{]]:goto 0,attn_o'
+    keys Tab
+    keys Enter
+    shows 'L00 attn_out'
+    keys -l '/日é'
+    shows '/日é'
+    keys Escape
+    eventually screen_lacks '/日é'
+    keys -l 'q'
+    shows 'ended with 0'
+}
+
+# Esc is a key of its own at once, and arrows are not torn apart.
+test_escape() {
+    begin 80x24
+    keys '?'
+    shows 'Moving'
+    keys Down Down
+    shows '>^D'
+    keys Escape
+    eventually screen_lacks 'Moving'
+    shows 'L01 q_proj'
+    keys Q
+    shows 'ended with 0'
+}
+
+# Where stdin is no terminal the keys come from the terminal all the same.
+test_stdin_elsewhere() {
+    begin 80x24
+    keys q
+    shows 'ended with 0'
+    type_line 'clear; "$driftscope" tui drift.h5 --view site </dev/null; echo then $?'
+    shows 'L01 q_proj'
+    keys '}'
+    shows 'L02 q_proj'
+    keys q
+    shows 'then 0'
+}
+
+# The terminal goes away: so does the program.
+test_hang_up() {
+    begin 80x24
+    pid=$(process)
+    tm kill-server
+    tries=0
+    while kill -0 "$pid" 2>/dev/null && [ "$tries" -lt 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    ! kill -0 "$pid" 2>/dev/null
+}
+
+run_tests
