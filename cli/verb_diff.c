@@ -17,6 +17,12 @@ struct sides {
     struct ds_damage_side damage[2];
 };
 
+static int side_view(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                     struct ds_error *err)
+{
+    return ds_record_view(((struct sides *)ctx)->record[side], digest, out, err);
+}
+
 static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
                      struct ds_error *err)
 {
@@ -196,7 +202,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
 static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
                 struct ds_error *err)
 {
-    struct ds_diff_options options = {.blob = side_blob, .ctx = sides};
+    struct ds_diff_options options = {.blob = side_blob, .view = side_view, .ctx = sides};
     int rc = read_options(o, &options, sides, err);
     rc = rc ? rc : compare(o, &options, sides, exit_code, err);
     free((void *)options.only);

@@ -40,6 +40,8 @@ struct ds_diff_options {
     /* Dumped bytes by digest, of side 0 (A) or 1 (B): 1 found (out->data malloc'ed), 0 not dumped,
      * -1 error. NULL: no sizes. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+    /* The same, borrowed until the side's next call; NULL: blob is asked. */
+    int (*view)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
     void *ctx;
     /* Which sites count, each text like "layers=0-3,5,stages=attn_out,kv_write/k,parts=k,ops=matmul":
      * a site fits a text if it fits every key in it. With `only`, the sites that fit one of its texts;

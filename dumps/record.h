@@ -370,7 +370,9 @@ uint64_t ds_record_loaded(const struct ds_record *r);
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
 /* Whether a row is dumped, without reading it: 1, 0, -1 damage. */
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err);
-/* How many bytes of dumped rows may be read ahead and kept (default 1 MiB). Rows that are asked for in
+/* The same without a copy: out->data is the record's, until its next row is asked for. */
+int ds_record_view(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+/* How many bytes of dumped rows may be read ahead and kept (1 MiB at most, and by default). Rows that are asked for in
  * the order of the file, as those of a trial are, come in few large reads. */
 void ds_record_hold(struct ds_record *r, uint64_t bytes);
 /* How many trials were begun in the file but are not complete (cut short), and how many failed

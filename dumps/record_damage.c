@@ -108,7 +108,7 @@ int ds_record_damages(const struct ds_record *r, struct ds_damage **out, size_t 
                                      .found = r->bad[k].found,
                                      .why = r->bad[k].why};
     for (size_t i = 0; r->n_bad && i < r->n_trials; i++)
-        if (r->trials[i].data)
+        if (r->trials[i].data && r->trials[i].data->digests)
             place_rows(r, i, list);
     struct ds_damage *next = list + r->n_bad;
     for (size_t i = 0; i < r->n_trials; i++)

@@ -299,40 +299,66 @@ static uint32_t *tensor_slot(const struct ds_record *r, uint64_t digest)
     return &r->tensor_at[at];
 }
 
-/* Reads /tensors and finds each digest's row. A row that does not have its own checksum is passed
- * over; if a complete trial may rely on it, the table counts as damaged, and a digest that is not
- * found may have been there. */
-static int index_tensors(struct ds_record *r, int *damage, struct ds_error *err)
+static int is_sound(const struct ds_record *r, size_t i)
 {
-    size_t n = (size_t)r->length[DS_TABLE_TENSORS], bytes = ds_table_bytes(DS_TABLE_TENSORS);
-    uint64_t slots = 16;
+    const size_t bytes = ds_table_bytes(DS_TABLE_TENSORS);
+    const char *packed = r->tensors + i * bytes;
+    uint64_t check;
+    memcpy(&check, packed + bytes - sizeof check, sizeof check);
+    return check == ds_checksum_bytes(packed, bytes - sizeof check);
+}
+
+/* Reads /tensors. A row that does not have its own checksum is passed over; if a complete trial may rely
+ * on it, the table counts as damaged, and a digest that is not found may have been there. */
+static int read_tensors(struct ds_record *r, int *damage, struct ds_error *err)
+{
+    const size_t n = (size_t)r->length[DS_TABLE_TENSORS];
     if (n >= UINT32_MAX / 4)
         return ds_fail(err, "%s: /tensors: %zu rows are too many", r->path, n);
+    if (!(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err)))
+        return -1;
+    for (size_t i = 0; i < n && i < r->tensors_needed && !r->tensors_damaged; i++)
+        r->tensors_damaged = !is_sound(r, i);
+    return 0;
+}
+
+/* Finds each digest's row; once rows are asked for in another order than the table's. */
+static int index_tensors(struct ds_record *r, struct ds_error *err)
+{
+    const size_t n = (size_t)r->length[DS_TABLE_TENSORS];
+    uint64_t slots = 16;
     while (slots < 2 * (uint64_t)n)
         slots *= 2;
-    r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err);
-    r->tensor_at =
-        r->tensors ? ds_calloc((size_t)slots, sizeof *r->tensor_at, "dumped rows", err) : NULL;
-    if (!r->tensor_at) {
-        free(r->tensors);
-        r->tensors = NULL;
+    if (!(r->tensor_at = ds_calloc((size_t)slots, sizeof *r->tensor_at, "dumped rows", err)))
         return -1;
-    }
     r->tensor_mask = slots - 1;
     for (size_t i = 0; i < n; i++) {
-        const char *packed = r->tensors + i * bytes;
-        uint64_t check;
-        memcpy(&check, packed + bytes - sizeof check, sizeof check);
         uint32_t *slot = tensor_slot(r, tensor_digest(r, i));
-        if (check != ds_checksum_bytes(packed, bytes - sizeof check))
-            r->tensors_damaged |= i < r->tensors_needed;
-        else if (!*slot)
+        if (!*slot && is_sound(r, i))
             *slot = (uint32_t)i + 1;
     }
     return 0;
 }
 
-enum { USUAL_AHEAD = 1 << 20, MOST_AHEAD = 16 << 20 };
+/* 1 + the row of a digest, 0: there is none, -1. The rows of a trial lie in the order in which they are
+ * asked for, as a rule: the one after the last is looked at first. */
+static int64_t find_tensor(struct ds_record *r, uint64_t digest, struct ds_error *err)
+{
+    const uint64_t next = r->tensor_next;
+    if (next < r->length[DS_TABLE_TENSORS] && tensor_digest(r, (size_t)next) == digest &&
+        is_sound(r, (size_t)next)) {
+        r->tensor_next = next + 1;
+        return (int64_t)next + 1;
+    }
+    if (!r->tensor_at && index_tensors(r, err) != 0)
+        return -1;
+    const uint32_t at = *tensor_slot(r, digest);
+    r->tensor_next = at ? at : r->tensor_next;
+    return at;
+}
+
+/* More than this does not stay in a cache until it is looked at. */
+enum { MOST_AHEAD = 1 << 20 };
 
 void ds_record_hold(struct ds_record *r, uint64_t bytes)
 {
@@ -345,7 +371,7 @@ static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *dama
                       struct ds_error *err)
 {
     uint64_t length = r->length[DS_TABLE_TENSOR_BYTES],
-             most = r->ahead.most ? r->ahead.most : USUAL_AHEAD, end = r->ahead.first + r->ahead.n,
+             most = r->ahead.most ? r->ahead.most : MOST_AHEAD, end = r->ahead.first + r->ahead.n,
              want = n;
     if (r->ahead.n && first >= r->ahead.first && first <= end + n)
         want = 2 * r->ahead.n > most ? most : 2 * r->ahead.n;
@@ -366,7 +392,7 @@ static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *dama
     return 0;
 }
 
-/* A copy of n bytes of /tensor_bytes. */
+/* n bytes of /tensor_bytes, until the next are asked for. */
 static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
                           struct ds_error *err)
 {
@@ -375,20 +401,20 @@ static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *
         r->ahead.n >= n && first >= r->ahead.first && first - r->ahead.first <= r->ahead.n - n;
     if (!held && read_ahead(r, first, n, damage, err) != 0)
         return NULL;
-    void *copy = ds_alloc((size_t)n, "dumped row", err);
-    if (copy)
-        memcpy(copy, (const char *)r->ahead.bytes + (first - r->ahead.first), (size_t)n);
-    return copy;
+    return (char *)r->ahead.bytes + (first - r->ahead.first);
 }
 
-int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
-                        struct ds_error *err)
+/* As ds_record_view, which also tells a damaged file from want of memory. */
+static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                     struct ds_error *err)
 {
     *damage = 0;
-    if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, damage, err) != 0))
+    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, damage, err) != 0))
+        return -1;
+    const int64_t at = find_tensor(r, digest, err);
+    if (at < 0)
         return -1;
     *damage = 1;
-    const uint32_t at = *tensor_slot(r, digest);
     struct ds_tensor_row tensor, *row = &tensor;
     if (!at && r->tensors_damaged)
         return ds_fail(err, "%s: /tensors: damaged; %016llx may have been in it", r->path,
@@ -412,7 +438,6 @@ int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *ou
     *damage = 1;
     const uint64_t found = ds_checksum_bytes(bytes, row->bytes);
     if (found != digest) {
-        free(bytes);
         ds_record_note_row(r, digest, found, "its bytes have another digest");
         return ds_fail(
             err,
@@ -427,6 +452,30 @@ int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *ou
     return 1;
 }
 
+int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                        struct ds_error *err)
+{
+    struct ds_blob view;
+    int rc = view_blob(r, digest, &view, damage, err);
+    if (rc != 1)
+        return rc;
+    void *copy = ds_alloc(view.bytes, "dumped row", err);
+    if (!copy) {
+        *damage = 0;
+        return -1;
+    }
+    memcpy(copy, view.data, view.bytes);
+    *out = view;
+    out->data = copy;
+    return 1;
+}
+
+int ds_record_view(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    int damage;
+    return view_blob(r, digest, out, &damage, err);
+}
+
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err)
 {
     int damage;
@@ -436,10 +485,11 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err)
 {
     int damage;
-    if (ds_h5_enter(err) != 0 || (!r->tensors && index_tensors(r, &damage, err) != 0))
+    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
         return -1;
-    if (*tensor_slot(r, digest))
-        return 1;
+    const int64_t at = find_tensor(r, digest, err);
+    if (at != 0)
+        return at < 0 ? -1 : 1;
     return r->tensors_damaged ? ds_fail(err, "%s: /tensors: damaged", r->path) : 0;
 }
 

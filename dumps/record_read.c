@@ -522,6 +522,7 @@ static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error
     r->launches = NULL;
     r->launches_packed = r->tensors = NULL;
     r->tensor_at = NULL;
+    r->tensor_next = 0;
     r->tensors_damaged = 0;
     r->ahead.n = 0;
     return 0;

@@ -48,6 +48,7 @@ struct ds_record {
     char *tensors;       /* all of /tensors, packed; NULL until needed */
     uint32_t *tensor_at; /* [tensor_mask + 1] 1 + row of a digest, by open addressing; 0 = free */
     uint64_t tensor_mask;
+    uint64_t tensor_next; /* the row after the last that was found */
     int tensors_damaged;
     struct ds_bad_row *bad; /* each once, as they were met */
     size_t n_bad, bad_cap;
