@@ -15,10 +15,11 @@ static void run_team(void *team, void (*fn)(void *arg, int thread, int threads),
     ds_team_run(team, fn, arg);
 }
 
-/* The window as the attention kernel is given it: 0 where no slot can be outside it. */
+/* The window as the attention kernel is given it, in the layers that have one: 0 where no slot can be
+ * outside it. */
 static int32_t window_of(const struct ds_model *m, const struct ds_forward_config *c)
 {
-    return m->hp.window < c->capacity ? m->hp.window : 0;
+    return m->hp.window < c->capacity && m->hp.window_every != 1 ? m->hp.window : 0;
 }
 
 static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,

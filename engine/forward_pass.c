@@ -250,7 +250,7 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .n_sequences = f->n_seqs,
                                     .max_q_len = f->max_q_len,
                                     .max_kv_len = f->max_kv_len,
-                                    .window = f->window,
+                                    .window = f->window ? ds_window_of_layer(hp, layer) : 0,
                                     .soft_cap = f->m->hp.soft_cap,
                                     .y = f->attn_out,
                                     .ldy = f->q_dim};

@@ -53,12 +53,20 @@ struct ds_hparams {
     int32_t n_experts; /* 0: one feed-forward part for all rows, of width d_ff */
     int32_t top_k;     /* experts of a row */
     int32_t d_ff_expert;
-    int32_t d_ff_shared; /* of the expert that every row passes; 0 = none */
-    int32_t norm_top_k;  /* the weights of a row's experts are divided by their sum */
-    int32_t qk_norm;     /* q and k are normalised per head */
-    int32_t window;      /* a query sees so many slots, its own included; 0 = all */
-    float soft_cap;      /* of attention's scores; 0 = none */
+    int32_t d_ff_shared;  /* of the expert that every row passes; 0 = none */
+    int32_t norm_top_k;   /* the weights of a row's experts are divided by their sum */
+    int32_t qk_norm;      /* q and k are normalised per head */
+    int32_t window;       /* a query sees so many slots, its own included; 0 = all */
+    int32_t window_every; /* of so many layers the last has no window; 0: every layer has it */
+    float soft_cap;       /* of attention's scores; 0 = none */
 };
+
+/* The window of one layer. */
+static inline int32_t ds_window_of_layer(const struct ds_hparams *hp, int32_t layer)
+{
+    return hp->window_every > 0 && layer % hp->window_every == hp->window_every - 1 ? 0
+                                                                                    : hp->window;
+}
 
 struct ds_model {
     char name[256];  /* short: file name or the random: spec */

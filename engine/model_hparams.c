@@ -43,6 +43,7 @@ static const struct {
     {"norm_top_k", WHOLE, offsetof(struct ds_hparams, norm_top_k)},
     {"qk_norm", WHOLE, offsetof(struct ds_hparams, qk_norm)},
     {"window", WHOLE, offsetof(struct ds_hparams, window)},
+    {"window_every", WHOLE, offsetof(struct ds_hparams, window_every)},
     {"soft_cap", REAL, offsetof(struct ds_hparams, soft_cap)},
 };
 enum { FIRST_OPTIONAL = 15 };
@@ -197,7 +198,6 @@ static int refuse_others(struct reader *r)
         {"expert_gating_func", 1, "another choice of experts than by softmax is"},
         {"leading_dense_block_count", 0, "layers without experts before those with are"},
         {"interleave_moe_layer_step", 1, "layers without experts between those with are"},
-        {"attention.sliding_window_pattern", 0, "a window in some layers only is"},
         {"attention.causal", 1, "attention that is not causal is"},
         {"attention.max_alibi_bias", 0, "an attention bias by distance is"},
         {"attention.clamp_kqv", 0, "clamping of q, k and v is"},
@@ -279,7 +279,7 @@ static int read_expert_widths(struct reader *r, const struct model_arch *arch,
                                : 0;
 }
 
-/* A query sees so many slots; scores are capped. */
+/* A query sees so many slots, in all layers or but for one in so many; scores are capped. */
 static int read_attention_form(struct reader *r, struct ds_hparams *hp)
 {
     uint64_t window = 0;
@@ -289,6 +289,14 @@ static int read_attention_form(struct reader *r, struct ds_hparams *hp)
         return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
                        r->key, window, INT32_MAX);
     hp->window = (int32_t)window;
+    uint64_t every = 0;
+    if (ds_gguf_get_u64(r->g, full_key(r, "attention.sliding_window_pattern"), &every, NULL) < 0)
+        return ds_fail(r->err, "%s: %s: a list of the layers that have a window is not supported",
+                       ds_gguf_name(r->g), r->key);
+    if (every > INT32_MAX)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
+                       r->key, every, INT32_MAX);
+    hp->window_every = (int32_t)every;
     return read_real(r, "attn_logit_softcapping", &hp->soft_cap) < 0 ? -1 : 0;
 }
 

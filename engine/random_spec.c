@@ -33,16 +33,17 @@ static const struct {
     {"shared_ffn", 1, 1 << 22, -1},
     {"norm_top_k", 0, 1, -1},
     {"window", 0, 1 << 30, 0},
+    {"window_every", 0, 1 << 30, 0},
     {"heads_alike", 0, 1, 0},
     {"head_seed", 0, 1 << 30, 0},
 };
 
 static const char *const key_names[K_COUNT] = {
-    "layers",       "hidden",     "heads",      "kv_heads",   "head_dim", "ffn",
-    "vocab",        "ctx",        "rope_dim",   "tied",       "bias",     "experts",
-    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike", "head_seed",
-    "seed",         "rope_base",  "rope_scale", "eps",        "softcap",  "embed_scale",
-    "router_scale", "loud",       "k_bias"};
+    "layers",      "hidden",      "heads",        "kv_heads",   "head_dim",   "ffn",
+    "vocab",       "ctx",         "rope_dim",     "tied",       "bias",       "experts",
+    "top_k",       "expert_ffn",  "shared_ffn",   "norm_top_k", "window",     "window_every",
+    "heads_alike", "head_seed",   "seed",         "rope_base",  "rope_scale", "eps",
+    "softcap",     "embed_scale", "router_scale", "loud",       "k_bias"};
 
 /* ---- reading the spec ------------------------------------------------------------------------ */
 
@@ -280,6 +281,7 @@ int ds_random_spec_hparams(const struct spec *s, const struct model_arch *arch,
     hp->rms_eps = s->real[K_EPS - K_ROPE_BASE];
     hp->qk_norm = arch->qk_norm;
     hp->window = v[K_WINDOW];
+    hp->window_every = v[K_WINDOW_EVERY];
     hp->soft_cap = s->real[K_SOFTCAP - K_ROPE_BASE];
     return spec_experts(s, arch, hp, err) != 0 || spec_knobs(s, hp, err) != 0
                ? -1

@@ -30,6 +30,7 @@ MODELS = {
     "qwen3": dict(arch="qwen3", neox=True, qk_norm=True, dim=16),
     "qwen2moe": dict(arch="qwen2moe", neox=True, bias=True, experts=4, top_k=3, expert_ff=32, shared_ff=64),
     "qwen3moe": dict(arch="qwen3moe", neox=True, qk_norm=True, dim=16, experts=5, top_k=2, expert_ff=32, norm=True),
+    "windows": dict(arch="llama", window=4, every=2),
 }
 
 
@@ -97,6 +98,8 @@ def write(path, m, seed, full=False):
         w.add_value_length(m["dim"])
     if "window" in m:
         w.add_sliding_window(m["window"])
+    if "every" in m:
+        w.add_uint32(f"{m['arch']}.attention.sliding_window_pattern", m["every"])
     if "experts" in m:
         w.add_expert_count(m["experts"])
         w.add_expert_used_count(m["top_k"])
@@ -155,7 +158,8 @@ def forward(m, weight):
         q, k = rotate(q, dim, m.get("neox", False)), rotate(k, dim, m.get("neox", False))
         out = np.zeros((n, HEADS, dim))
         for t in range(n):
-            begin = max(0, t + 1 - m.get("window", n))
+            full = "every" in m and layer % m["every"] == m["every"] - 1
+            begin = 0 if full else max(0, t + 1 - m.get("window", n))
             for head in range(HEADS):
                 g = head * KV // HEADS
                 p = softmax(k[begin:t + 1, g] @ q[t, head] / np.sqrt(dim))
