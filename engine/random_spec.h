@@ -24,6 +24,7 @@ enum {
     K_NORM_TOP_K,
     K_WINDOW,
     K_WINDOW_EVERY,
+    K_DENSE_LAYERS,
     K_HEADS_ALIKE,
     K_HEAD_SEED,
     K_INTEGERS,

@@ -31,6 +31,7 @@ MODELS = {
     "qwen2moe": dict(arch="qwen2moe", neox=True, bias=True, experts=4, top_k=3, expert_ff=32, shared_ff=64),
     "qwen3moe": dict(arch="qwen3moe", neox=True, qk_norm=True, dim=16, experts=5, top_k=2, expert_ff=32, norm=True),
     "windows": dict(arch="llama", window=4, every=2),
+    "mixed": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, dense=1),
 }
 
 
@@ -52,7 +53,7 @@ def shapes(m):
             yield b + "attn_q_norm.weight", (dim,), T.F32
             yield b + "attn_k_norm.weight", (dim,), T.F32
         yield b + "ffn_norm.weight", (HIDDEN,), T.F32
-        if not m.get("experts"):
+        if not m.get("experts") or i < m.get("dense", 0):
             yield b + "ffn_gate.weight", (FF, HIDDEN), kind
             yield b + "ffn_up.weight", (FF, HIDDEN), kind
             yield b + "ffn_down.weight", (HIDDEN, FF), kind
@@ -105,6 +106,8 @@ def write(path, m, seed, full=False):
         w.add_expert_used_count(m["top_k"])
         if m["arch"] != "llama":
             w.add_expert_feed_forward_length(m["expert_ff"])
+    if "dense" in m:
+        w.add_leading_dense_block_count(m["dense"])
     if "shared_ff" in m:
         w.add_expert_shared_feed_forward_length(m["shared_ff"])
     for name, shape, qtype in shapes(m):
@@ -168,7 +171,7 @@ def forward(m, weight):
         yield layer, "attn_out", out
         x = x + out @ at("attn_output.weight").T
         h = norm(x, at("ffn_norm.weight"))
-        if "experts" not in m:
+        if "experts" not in m or layer < m.get("dense", 0):
             x = x + gated(h, at("ffn_gate.weight"), at("ffn_up.weight"), at("ffn_down.weight"))
             yield layer, "resid_ffn", x
             continue

@@ -9,8 +9,8 @@
 
 #define DATA "tests/data/arch/"
 
-static const char *const names[] = {"mixtral", "window",   "windows", "qwen2",
-                                    "qwen3",   "qwen2moe", "qwen3moe"};
+static const char *const names[] = {"mixtral", "mixed", "window",   "windows",
+                                    "qwen2",   "qwen3", "qwen2moe", "qwen3moe"};
 enum { N_NAMES = sizeof names / sizeof names[0], LENGTH = 12 };
 
 static struct ds_model *open_fixture(const char *name, int keep)
