@@ -32,6 +32,8 @@ MODELS = {
     "qwen3moe": dict(arch="qwen3moe", neox=True, qk_norm=True, dim=16, experts=5, top_k=2, expert_ff=32, norm=True),
     "windows": dict(arch="llama", window=4, every=2),
     "mixed": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, dense=1),
+    # the tensors of "mixtral", one for each expert, as older files have them
+    "split": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, split=True, seed=20),
 }
 
 
@@ -114,7 +116,11 @@ def write(path, m, seed, full=False):
         raw = quantize(values(rng, name, shape), qtype)
         if full and qtype != T.F32:
             raw, qtype = np.asarray(dequantize(raw, qtype), np.float32).reshape(shape), T.F32
-        w.add_tensor(name, raw, raw_dtype=None if qtype in (T.F32, T.F16) else qtype)
+        parts = [(name, raw)]
+        if m.get("split") and "_exps" in name:
+            parts = [(name.replace("_exps", f".{e}"), raw[e]) for e in range(m["experts"])]
+        for part, data in parts:
+            w.add_tensor(part, np.ascontiguousarray(data), raw_dtype=None if qtype in (T.F32, T.F16) else qtype)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -199,6 +205,8 @@ def expect(path, m, gguf):
     tensors = {t.name: t for t in GGUFReader(gguf).tensors}
 
     def weight(name):
+        if name not in tensors:
+            return np.stack([weight(name.replace("_exps", f".{e}")) for e in range(m["experts"])])
         t = tensors[name]
         shape = tuple(int(d) for d in reversed(t.shape))
         return np.asarray(dequantize(t.data, t.tensor_type), np.float32).astype(np.float64).reshape(shape)
@@ -247,11 +255,11 @@ if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
     for seed, (name, m) in enumerate(MODELS.items()):
         gguf = f"{sys.argv[1]}/{name}.gguf"
-        write(gguf, m, 20 + seed)
+        write(gguf, m, m.get("seed", 20 + seed))
         logits = expect(f"{sys.argv[1]}/{name}.expect", m, gguf)
         if len(sys.argv) == 3:
             with tempfile.NamedTemporaryFile(suffix=".gguf") as plain:
-                write(plain.name, m, 20 + seed, full=True)
+                write(plain.name, m, m.get("seed", 20 + seed), full=True)
                 other = llama_logits(plain.name)
             print(name, "llama.cpp does not load it" if other is None else
                   f"llama.cpp differs by at most {abs(other - logits).max():.3g} of {abs(logits).max():.3g}")
