@@ -6,7 +6,7 @@ tiny=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128
 # Hundreds of trials: it does not end by itself while a test looks.
 long="-m random:llama,layers=4,hidden=256,heads=4,kv_heads=2,ffn=512,vocab=512 --batch 1,2,4,8 --repeat 200 -n 8"
 
-mux() { tmux -L "driftscope-test-$$" -f /dev/null "$@"; }
+mux() { tmux -L "driftscope-test-${dir##*.}" -f /dev/null "$@"; }
 
 # in_terminal ARGUMENT...: starts driftscope in a terminal of 100 columns; its exit code comes to $dir/code.
 in_terminal() {
