@@ -344,6 +344,7 @@ static void look(struct tui_data *d, int now)
 {
     if (now) {
         d->reload = 0;
+        d->judged_took = 0; /* who asks for it does not wait */
         d->busy = 1;
         atomic_store(&d->stop, 0);
     }
