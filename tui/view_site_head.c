@@ -318,7 +318,11 @@ int site_head_make(struct tui_view *v, const struct site_own *o, int most)
         add_same(o, &b[0]);
     }
     add_healed(o, &b[3]);
-    if (f->found && ds_report_launch_difference(o->site->launch, o->site->ref_launch, &b[4]))
+    /* "batch 4 against 1", but of two records A first, as everywhere. */
+    int a_first = strcmp(tui_side_name(o->whole, &o->at, 0), "A") == 0;
+    if (f->found &&
+        ds_report_launch_difference(a_first ? o->site->ref_launch : o->site->launch,
+                                    a_first ? o->site->launch : o->site->ref_launch, &b[4]))
         ds_buf_puts(&b[4], "\n");
     for (size_t i = 0; i < 5; i++)
         for (const char *p = b[i].data; p && *p; p++)
