@@ -1,5 +1,5 @@
-/* view_site.c: Site: one site of one arm against another: its rows in every arm as class letters, sizes, profile, launches,
- * inputs. view_site_lines.c is its table, view_site_head.c its words. */
+/* view_site.c: Site: one site of one arm against another: its rows in every arm as class letters,
+ * sizes, profile, launches, inputs. view_site_lines.c is its table, view_site_head.c its words. */
 #include "tui/view_site.h"
 
 #include "base/mem.h"
@@ -182,7 +182,8 @@ static int step_row(struct tui_view *v, const struct tui_context *c, int step, s
     return 1;
 }
 
-/* Enter on a row, or on a part of the profile: its values, from the first element that differs or of the part on. */
+/* Enter on a row, or on a part of the profile: its values, from the first element that differs or
+ * of the part on. */
 static int open_row(const struct site_own *o, const struct tui_context *c, size_t line, int *next,
                     struct ds_error *err)
 {

@@ -1,5 +1,5 @@
-/* view_site_head.c: Site in words: the finding above the table, the launches, the command that measures the tree. The
- * words themselves are report/'s. */
+/* view_site_head.c: Site in words: the finding above the table, the launches, the command that
+ * measures the tree. The words themselves are report/'s. */
 #include "tui/view_site.h"
 
 #include <inttypes.h>
@@ -71,8 +71,9 @@ static void add_paths(const struct ds_report *r, int first, int both, struct ds_
     }
 }
 
-/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff` shows, two arms of
- * one record what `show` does; an arm of one and another arm of the other is shown by nothing. */
+/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff`
+ * shows, two arms of one record what `show` does; an arm of one and another arm of the other is
+ * shown by nothing. */
 void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out)
 {
     const struct ds_report *r = &c->whole->report;
@@ -242,8 +243,8 @@ struct head { /* lines, the most telling first, so that a small screen has them 
     int n, most;
 };
 
-/* A text of one line or more, each a head line. Texts of report/ are escaped already; nothing else gets
- * here. */
+/* A text of one line or more, each a head line. Texts of report/ are escaped already; nothing else
+ * gets here. */
 static void put(struct head *h, int role, const struct ds_buf *b)
 {
     const char *at = b->data ? b->data : "";

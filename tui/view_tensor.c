@@ -1,5 +1,5 @@
-/* view_tensor.c: Tensor: one row of a site on both sides, element by element. view_tensor_cells.c is its table,
- * view_tensor_panel.c the histogram. */
+/* view_tensor.c: Tensor: one row of a site on both sides, element by element. view_tensor_cells.c
+ * is its table, view_tensor_panel.c the histogram. */
 #include "tui/view_tensor.h"
 
 #include "base/dtype.h"
@@ -243,7 +243,8 @@ static int step_row(const struct tui_view *v, const struct tui_context *c, int s
     return ds_fail(err, "no row %s this one has values here", step < 0 ? "before" : "after");
 }
 
-/* The element that differs most; where several do alike, the next of them, and after the last the first again. */
+/* The element that differs most; where several do alike, the next of them, and after the last the
+ * first again. */
 static int go_largest(struct tui_view *v, const struct tui_context *c, int step,
                       struct ds_error *err)
 {

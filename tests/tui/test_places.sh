@@ -5,7 +5,7 @@
 # Screens show the record's path in commands: it is the file alone.
 with() {
     record "$1"
-    cd "$records"
+    cd "$records" || return
 }
 
 test_site_screens() {
