@@ -11,6 +11,8 @@
 
 enum {
     LAYER_LEAST = 5,
+    MOST_PAN = 400,
+    NEED_LEAST = 40,
     LEAST_ALIKE = 3,
     BAR_LEAST = 4,
     BAR_BESIDE = 12,
@@ -396,12 +398,15 @@ static void fit(struct layers_own *o, const struct ds_header *h)
     make_rows(o); /* for the names' width */
     cells += fixed_cells(o);
     room = o->screen - cells - 1;
-    o->growth_cells = room < BAR_LEAST ? BAR_LEAST : room > BAR_MOST ? BAR_MOST : room;
-    o->numbers = room >= BAR_BESIDE + 2 * (NUMBER_CELLS + 1);
+    o->growth_cells = room < BAR_LEAST || !o->n_columns ? BAR_LEAST
+                      : room > BAR_MOST                 ? BAR_MOST
+                                                        : room;
+    o->numbers = o->n_columns && room >= BAR_BESIDE + 2 * (NUMBER_CELLS + 1);
     if (o->numbers)
         o->growth_cells = BAR_BESIDE;
     make_rows(o);
     o->need = cells + o->growth_cells + (o->numbers ? 2 * (NUMBER_CELLS + 1) : 0) + 1;
+    o->need = o->need < NEED_LEAST ? NEED_LEAST : o->need;
 }
 
 static void make_heads(struct layers_own *o)
@@ -450,7 +455,11 @@ static void outside_cell(const struct layers_own *o, const struct layers_line *l
                          struct tui_value *v)
 {
     char text[32];
-    int at = o->growth_cells + o->name_cells + 2 + (o->pan && *o->pan < 200 ? *o->pan : 0);
+    const struct tui_table *t = o->table;
+    int at = t && t->widths && t->source.n_columns > LAYERS_GROWTH
+                 ? t->widths[LAYERS_NAME] + 1 + t->widths[LAYERS_GROWTH] + 1 +
+                       (t->pan < MOST_PAN ? t->pan : MOST_PAN)
+                 : 0;
     site_text(o, l->first, text);
     snprintf(v->text, sizeof v->text, "%*s%-3s %s", at, "", text, l->name);
     v->n_spans = 1;
