@@ -289,12 +289,13 @@ static void give_up(struct tui_app *a)
     tui_data_cancel(a->data);
     a->given_up = 1;
     a->given_up_at = a->place;
+    a->given_up_seen = a->whole->generation;
     tui_app_say(a, TUI_PLAIN, "given up; R reads again");
 }
 
 static void back(struct tui_app *a)
 {
-    if (a->state == TUI_WAITING && !a->given_up)
+    if (a->state == TUI_WAITING && !a->given_up && tui_data_pending(a->data))
         give_up(a);
     else if (!tui_app_back(a))
         tui_app_say(a, TUI_PLAIN, "this is the first view: q ends the program");

@@ -43,6 +43,7 @@ struct tui_app {
     char why[256];
     int given_up; /* Esc: the view asks for nothing until something changes */
     struct tui_place given_up_at;
+    uint64_t given_up_seen; /* generation of the data then */
 
     struct tui_prompt prompt;
     size_t search_from, search_top; /* the cursor before an incremental search */

@@ -269,7 +269,8 @@ static void load(struct tui_app *a)
 {
     struct tui_view *v = tui_app_view(a);
     a->why[0] = '\0';
-    if (a->given_up && !same_place(&a->given_up_at, &a->place))
+    if (a->given_up &&
+        (!same_place(&a->given_up_at, &a->place) || a->given_up_seen != a->whole->generation))
         a->given_up = 0;
     if (a->given_up) {
         a->state = TUI_WAITING;

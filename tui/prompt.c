@@ -60,12 +60,10 @@ void tui_prompt_free(struct tui_prompt *p)
 
 static size_t before(const struct tui_prompt *p, size_t at)
 {
-    if (at == 0)
-        return 0;
-    do
-        at--;
-    while (at > 0 && ((unsigned char)p->text[at] & 0xc0) == 0x80);
-    return at;
+    size_t i = at ? at - 1 : 0;
+    while (i > 0 && ((unsigned char)p->text[i] & 0xc0) == 0x80)
+        i--;
+    return i;
 }
 
 static size_t after(const struct tui_prompt *p, size_t at)

@@ -185,6 +185,9 @@ int tui_guard_take(void)
 void tui_guard_stop(void)
 {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < N_ASKED; i++)
+        if (asked[i] == SIGTSTP && guard.old_asked[i].sa_handler == SIG_IGN)
+            return; /* whoever started this could not make it run on */
     sigaction(SIGTSTP, &by_default, NULL);
     /* The whole job stops, as it does when the terminal sends the signal. */
     kill(0, SIGTSTP);

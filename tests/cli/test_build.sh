@@ -160,19 +160,23 @@ must_not() {
 }
 
 test_dependencies_point_one_way() {
-    must_not "includes a room above it" base '^#include "(kernels|dumps|report|probes|engine|cli|tests)/'
-    must_not "knows more than base" kernels '^#include "(dumps|report|probes|engine|cli|tests)/'
-    must_not "knows more than base" dumps '^#include "(kernels|report|probes|engine|cli|tests)/'
-    must_not "knows more than the record" probes '^#include "(kernels|report|engine|cli|tests)/'
-    must_not "knows more than the record" report '^#include "(kernels|probes|engine|cli|tests)/'
-    must_not "knows the command line" engine '^#include "(report|cli|tests)/'
+    must_not "includes a room above it" base '^#include "(kernels|dumps|report|tui|probes|engine|cli|tests)/'
+    must_not "knows more than base" kernels '^#include "(dumps|report|tui|probes|engine|cli|tests)/'
+    must_not "knows more than base" dumps '^#include "(kernels|report|tui|probes|engine|cli|tests)/'
+    must_not "knows more than the record" probes '^#include "(kernels|report|tui|engine|cli|tests)/'
+    must_not "knows more than the record" report '^#include "(kernels|tui|probes|engine|cli|tests)/'
+    must_not "knows the command line" engine '^#include "(report|tui|cli|tests)/'
+    must_not "knows more than records and their words" tui '^#include "(kernels|probes|engine|cli|tests)/'
     must_not "includes a test" cli '^#include "tests/'
     must_not "includes more than the public header" tests/specimens '^#include "(base|kernels/[^d]|dumps|report|probes|engine|cli)'
-    for room in base kernels probes report engine cli; do
+    for room in base kernels probes report tui engine cli; do
         must_not "calls HDF5 itself" $room '^#include <hdf5'
     done
     for room in base kernels probes dumps report engine; do
         must_not "makes JSON" $room '^#include <jansson'
+    done
+    [ "$(grep -l '^#include <\(n\?curses\|term\)\.h' tui/*.[ch])" = tui/term.c ]
+    for room in base kernels probes dumps report tui engine; do
         must_not "prints or exits" $room '(^|[^_a-z0-9])(printf|fprintf|puts|putchar|perror|exit|abort)\('
     done
 }

@@ -174,6 +174,18 @@ END
     hasnt "$dir/screen" 'cccc'
 }
 
+# What roles look like: with colours and without, each told from the others.
+test_roles() {
+    record drift
+    tui C.UTF-8 80x24 "$records/drift.h5" <<'END'
+view layers
+save attributes
+END
+    same_screen roles-80x24
+    run env -i PATH="$PATH" NO_COLOR=1 LC_ALL=C.UTF-8 "$driftscope" tui --script "$dir/script" "$records/drift.h5"
+    same_screen roles-mono-80x24
+}
+
 test_ascii() {
     record names
     for arguments in "C 80x24" "C.UTF-8 80x24 --ascii"; do
