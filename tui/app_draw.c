@@ -170,25 +170,6 @@ static void draw_hints(struct tui_app *a)
     }
 }
 
-/* Bytes of `text` that fill at most `w` cells, broken at a space where one is near. */
-static size_t wrapped_part(const char *text, int w, int ascii)
-{
-    size_t n = 0, space = 0, len = strlen(text);
-    char part[5];
-    for (int used = 0; n < len;) {
-        int bytes = ds_utf8_len(text + n, len - n);
-        bytes = bytes ? bytes : 1;
-        snprintf(part, sizeof part, "%.*s", bytes, text + n);
-        used += tui_text_width(part, ascii);
-        if (used > w)
-            return space > n / 2 ? space : n ? n : (size_t)bytes;
-        n += (size_t)bytes;
-        if (text[n - 1] == ' ')
-            space = n;
-    }
-    return n;
-}
-
 /* A message takes the bottom line, and as many lines above it as it needs. */
 static void draw_message(struct tui_app *a, const char *text, int role)
 {
@@ -201,7 +182,7 @@ static void draw_message(struct tui_app *a, const char *text, int role)
     int n = 0;
     for (const char *p = text; *p && n < MOST; n++) {
         line[n].at = p;
-        line[n].n = wrapped_part(p, r.w - 2, a->ascii);
+        line[n].n = tui_text_break(p, r.w - 2, a->ascii);
         p += line[n].n;
         if (n == MOST - 1 && *p)
             line[n].n += strlen(p); /* cut where it is drawn */
@@ -236,7 +217,7 @@ static void draw_text(struct tui_app *a, struct tui_rect r, int role, const char
 {
     int y = r.y + (r.h > 2);
     for (const char *p = text; *p && y < r.y + r.h; y++) {
-        size_t n = wrapped_part(p, r.w - 4, a->ascii);
+        size_t n = tui_text_break(p, r.w - 4, a->ascii);
         tui_putf(&a->canvas, y, r.x + 2, r.w - 3, role, 0, "%.*s", (int)n, p);
         p += n;
     }
@@ -326,7 +307,7 @@ static void draw_too_small(struct tui_app *a)
     struct tui_rect r = {0, -1, a->lines, a->columns + 2};
     int y = 0;
     for (const char *p = text; *p && y < r.h; y++) {
-        size_t n = wrapped_part(p, a->columns, a->ascii);
+        size_t n = tui_text_break(p, a->columns, a->ascii);
         tui_putf(&a->canvas, y, 0, a->columns, TUI_PLAIN, 0, "%.*s", (int)n, p);
         p += n;
     }

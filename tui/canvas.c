@@ -160,6 +160,24 @@ int tui_text_width(const char *text, int ascii)
     return width_up_to(text, ascii, 1 << 20);
 }
 
+size_t tui_text_break(const char *text, int w, int ascii)
+{
+    size_t n = 0, space = 0, len = strlen(text);
+    char part[5];
+    for (int used = 0; n < len;) {
+        int bytes = ds_utf8_len(text + n, len - n);
+        bytes = bytes ? bytes : 1;
+        snprintf(part, sizeof part, "%.*s", bytes, text + n);
+        used += tui_text_width(part, ascii);
+        if (used > w)
+            return space > n / 2 ? space : n ? n : (size_t)bytes;
+        n += (size_t)bytes;
+        if (text[n - 1] == ' ')
+            space = n;
+    }
+    return n;
+}
+
 /* Draws from cell `skip` of the text on, `limit` cells at most; returns how many. */
 static int draw(struct tui_canvas *c, int y, int x, int skip, int limit, int role, int attr,
                 const char *text)

@@ -73,6 +73,9 @@ void tui_fill(struct tui_canvas *c, struct tui_rect r, int glyph, int role);
 void tui_mark_cells(struct tui_canvas *c, struct tui_rect r, int attr);
 /* How many cells a text takes when drawn. */
 int tui_text_width(const char *text, int ascii);
+/* Bytes of a text that fill at most w cells, broken behind a space where one is near, never inside a character; at
+ * least one character. */
+size_t tui_text_break(const char *text, int w, int ascii);
 /* Cells of a code point: 2, 1, or 0 for what joins others or is not drawn. */
 int tui_char_width(uint32_t ch);
 /* A code point as UTF-8, and the first one of a well-formed text. */

@@ -65,12 +65,7 @@ void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
     va_end(args);
     int indent = 0;
     for (char *at = text; *at && p->y < p->r.h; indent = 2) {
-        size_t room = (size_t)(p->r.w - indent > 8 ? p->r.w - indent : 8), n = strlen(at);
-        if (n > room) {
-            for (n = room; n > room / 2 && at[n] != ' '; n--)
-                continue;
-            n = at[n] == ' ' ? n : room;
-        }
+        size_t n = tui_text_break(at, p->r.w - indent, p->canvas->ascii);
         tui_putf(p->canvas, p->r.y + p->y++, p->r.x + indent, p->r.w - indent, role, 0, "%.*s",
                  (int)n, at);
         at += n + strspn(at + n, " ");

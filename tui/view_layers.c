@@ -205,6 +205,23 @@ static int first_origin(struct tui_view *v, const struct tui_context *c)
     return 0;
 }
 
+/* Opens a site at a row of it that differs, if any does: the one where the user is, else the first. */
+static int open_site(const struct tui_context *c, uint32_t site, int *next)
+{
+    const struct tui_pair *p = tui_data_pair(c->data, c->place->arm, c->place->ref, NULL);
+    const uint8_t *labels = p && site < p->n_sites ? p->labels + (size_t)site * p->n_rows : NULL;
+    c->place->site = site;
+    if (labels && (c->place->row >= p->n_rows || labels[c->place->row] < DS_LABEL_ORIGIN))
+        for (size_t i = 0; i < p->n_rows; i++)
+            if (labels[i] >= DS_LABEL_ORIGIN) {
+                c->place->row = i;
+                c->place->element = 0;
+                break;
+            }
+    *next = VIEW_SITE;
+    return 2;
+}
+
 static int request(struct tui_view *v, const struct tui_context *c, int r, int *next,
                    struct ds_error *err)
 {
@@ -224,9 +241,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
     uint32_t site = layers_site_at(o, tui_table_row(&v->table), v->table.column, c->place->site);
     if (site == UINT32_MAX)
         return ds_fail(err, "the layer has no such stage");
-    c->place->site = site;
-    *next = VIEW_SITE;
-    return 2;
+    return open_site(c, site, next);
 }
 
 /* ---- what is said of it ---------------------------------------------------------------------- */

@@ -313,8 +313,8 @@ static void make_heads(struct layers_own *o)
 {
     struct tui_column *c = o->heads;
     *c++ = (struct tui_column){"layer", TUI_LEFT, TUI_COLUMN_FIXED, o->name_cells, 0};
-    *c++ = (struct tui_column){o->growth_cells < 6 ? "grow" : "growth", TUI_LEFT, TUI_COLUMN_FIXED,
-                               o->growth_cells, o->growth_cells};
+    *c++ =
+        (struct tui_column){"grow", TUI_LEFT, TUI_COLUMN_FIXED, o->growth_cells, o->growth_cells};
     for (size_t i = 0; i < o->n_columns; i++)
         *c++ = (struct tui_column){o->columns[i].name, TUI_LEFT, 0, o->columns[i].width, 0};
     if (!o->numbers)

@@ -29,34 +29,21 @@ static struct overview_goal goal_of(const struct ds_finding *f, int view)
 
 /* ---- laying out -------------------------------------------------------------------------------- */
 
-/* Adds a line of report/, over as many lines as the screen needs; further ones indented. */
+/* Adds a line of report/ (n bytes), over as many lines as the screen needs; further ones indented. */
 static void add_line(struct overview_own *o, int role, const char *text, size_t n,
                      const struct overview_goal *goal)
 {
-    size_t room = o->screen > 40 ? (size_t)o->screen - 4 : 36, indent = 0;
-    while (n > 0) {
+    int room = o->screen > 40 ? o->screen - 4 : 36, indent = 0;
+    char *copy = strndup(text, n);
+    for (const char *at = copy ? copy : ""; *at; indent = INDENT + 2) {
+        size_t take = tui_text_break(at, room - indent, o->ascii);
         char part[640];
-        size_t take = n;
-        if (n + indent > room) {
-            for (take = room - indent; take > room / 2 && text[take] != ' '; take--)
-                continue;
-            if (text[take] != ' ') {
-                take = room - indent;
-                while (take > 1 && ((unsigned char)text[take] & 0xc0) == 0x80)
-                    take--;
-            }
-        }
         take = take < 512 ? take : 512;
-        snprintf(part, sizeof part, "%*s%.*s", (int)indent, "", (int)take, text);
+        snprintf(part, sizeof part, "%*s%.*s", indent, "", (int)take, at);
         overview_add(o, TUI_ROW_TEXT, role, part, goal);
-        text += take;
-        n -= take;
-        while (n > 0 && *text == ' ') {
-            text++;
-            n--;
-        }
-        indent = INDENT + 2;
+        at += take + strspn(at + take, " ");
     }
+    free(copy);
 }
 
 static void title(struct overview_own *o, const char *text)
@@ -352,23 +339,14 @@ static int result_role(const struct ds_verdict *v)
 }
 
 /* Puts text into head lines from *at on, at most `most` of them. */
-static void head_text(struct tui_view *v, int *at, int most, int role, int w, const char *text)
+static void head_text(struct tui_view *v, int *at, int most, int role, int w, int ascii,
+                      const char *text)
 {
-    size_t n = strlen(text), room = w > 20 ? (size_t)w - 2 : 18;
-    for (int i = 0; i < most && n > 0; i++) {
-        size_t take = n;
-        if (n > room && i + 1 < most) {
-            for (take = room; take > room / 2 && text[take] != ' '; take--)
-                continue;
-            take = text[take] == ' ' ? take : room;
-        }
+    int room = w > 20 ? w - 2 : 18;
+    for (int i = 0; i < most && *text; i++) {
+        size_t take = i + 1 < most ? tui_text_break(text, room, ascii) : strlen(text);
         tui_view_head(v, (*at)++, role, " %.*s", (int)(take < 500 ? take : 500), text);
-        text += take;
-        n -= take;
-        while (n > 0 && *text == ' ') {
-            text++;
-            n--;
-        }
+        text += take + strspn(text + take, " ");
     }
 }
 
@@ -420,14 +398,15 @@ int overview_head(struct tui_view *v, const struct overview_own *o, const struct
         size_t n = strcspn(line, "\n");
         char *next = line + n + (line[n] == '\n');
         line[n] = '\0';
-        head_text(v, &at, 1, begins(line, "note") ? TUI_UNSTABLE : TUI_ERROR, o->screen, line);
+        head_text(v, &at, 1, begins(line, "note") ? TUI_UNSTABLE : TUI_ERROR, o->screen, o->ascii,
+                  line);
         line = next;
     }
     if (w->verdict)
-        head_text(v, &at, most, result_role(w->verdict), o->screen,
+        head_text(v, &at, most, result_role(w->verdict), o->screen, o->ascii,
                   sentence.data ? sentence.data : "");
     else
-        head_text(v, &at, most, w->error ? TUI_ERROR : TUI_DIM, o->screen,
+        head_text(v, &at, most, w->error ? TUI_ERROR : TUI_DIM, o->screen, o->ascii,
                   w->error ? w->error : "the verdict is being made ...");
     model_words(w->sides[0] ? w->sides[0] : w->header, &model);
     if (w->sides[1] && strcmp(w->sides[0]->model_name, w->sides[1]->model_name) != 0) {
@@ -435,7 +414,7 @@ int overview_head(struct tui_view *v, const struct overview_own *o, const struct
         model_words(w->sides[1], &model);
     }
     if (!small)
-        head_text(v, &at, 1, TUI_DIM, o->screen, model.data ? model.data : "");
+        head_text(v, &at, 1, TUI_DIM, o->screen, o->ascii, model.data ? model.data : "");
     ds_buf_free(&sentence);
     ds_buf_free(&model);
     ds_buf_free(&validity);

@@ -169,12 +169,34 @@ static void test_any_bytes(void **state)
     tui_canvas_free(&c);
 }
 
+static void test_breaking_text(void **state)
+{
+    (void)state;
+    assert_int_equal(tui_text_break("one two", 20, 0), 7);
+    assert_int_equal(tui_text_break("one two", 5, 0), 4);    /* behind the space */
+    assert_int_equal(tui_text_break("a abcdefgh", 6, 0), 6); /* no space is near */
+    assert_int_equal(tui_text_break("", 5, 0), 0);
+    assert_int_equal(tui_text_break("\303\251\303\251\303\251", 2, 0),
+                     4);                                        /* e acute, three times */
+    assert_int_equal(tui_text_break("\346\227\245x", 1, 0), 3); /* wider than there is room */
+    /* Every part goes on until the text is done. */
+    const char *text = "\346\227\245\346\234\254 a\377b \303\251";
+    for (int w = 1; w < 12; w++)
+        for (int ascii = 0; ascii < 2; ascii++)
+            for (size_t at = 0, n; at < strlen(text); at += n) {
+                n = tui_text_break(text + at, w, ascii);
+                assert_true(n >= 1 && at + n <= strlen(text));
+                assert_int_not_equal(text[at + n] & 0xc0, 0x80);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),  cmocka_unit_test(test_untrusted),
-        cmocka_unit_test(test_wide),  cmocka_unit_test(test_right),
-        cmocka_unit_test(test_cells), cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_text),          cmocka_unit_test(test_untrusted),
+        cmocka_unit_test(test_wide),          cmocka_unit_test(test_right),
+        cmocka_unit_test(test_cells),         cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_breaking_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

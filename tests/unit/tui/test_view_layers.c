@@ -312,6 +312,17 @@ static void test_walk(void **state)
     assert_int_equal(shown_request(&s, TUI_ENTER, &next), 2);
     assert_int_equal(next, SITE);
     assert_int_equal(s.place.site, first);
+    /* At a row that differs there. */
+    const struct tui_pair *p = get_pair(s.data, 2, 0);
+    uint32_t logits = site_of(s.c.whole->header, 4, "logits");
+    assert_int_equal(p->labels[first * p->n_rows + s.place.row], DS_LABEL_ORIGIN);
+    assert_int_equal(p->labels[logits * p->n_rows + 0], DS_LABEL_ABSENT);
+    s.place.site = logits;
+    s.place.row = 0;
+    assert_int_equal(shown_load(&s), TUI_READY);
+    assert_int_equal(shown_request(&s, TUI_ENTER, &next), 2);
+    assert_int_equal(s.place.site, logits);
+    assert_true(p->labels[logits * p->n_rows + s.place.row] >= DS_LABEL_ORIGIN);
     shown_close(&s);
 }
 
