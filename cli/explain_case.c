@@ -116,9 +116,7 @@ static int not_dumped(const struct ds_case *c, struct ds_error *err)
             "layer %d %.24s: the record has no values of both sides and of what the kernel read",
             c->f.layer, c->f.stage);
     if (c->records->joined)
-        return ds_hint(err,
-                       "record both runs with --dump all, and --dump-rows for more rows: alone, "
-                       "a run keeps only rows that drift in itself");
+        return ds_hint(err, "record both runs with --dump all, and --dump-rows for more rows");
     return ds_hint(
         err, c->f.arm == c->f.ref_arm
                  ? "repeats of one setting: record with --dump all, and --dump-rows for more rows"

@@ -172,7 +172,7 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
                                        .kv_heads = hp->n_kv_heads,
                                        .head_dim = hp->head_dim,
                                        .scale = (float)(1.0 / sqrt((double)hp->head_dim)),
-                                       .window = hp->window,
+                                       .window = ds_window_of_layer(hp, s->layer),
                                        .soft_cap = hp->soft_cap};
         return 0;
     case DS_OP_SOFTMAX:

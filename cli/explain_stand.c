@@ -58,7 +58,7 @@ int ds_case_stand(struct ds_case *c, int side, const struct ds_site_row *r,
         at->call = r->key.call;
         at->rows = l->rows > 0 ? l->rows : (int64_t)call->rows;
         at->row = r->key.slot;
-        return at->row >= 0 && at->row < at->rows
+        return at->row >= 0 && at->row < at->rows && at->rows <= 1 << 20
                    ? 0
                    : ds_fail(err, "a row stands at place %lld of %lld", (long long)at->row,
                              (long long)at->rows);

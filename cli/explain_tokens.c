@@ -38,9 +38,14 @@ int ds_case_tokens(struct ds_case *c, int side, const struct ds_row *key,
     int32_t *tokens = ds_calloc((size_t)key->kv_len, sizeof *tokens, "tokens", err);
     if (!tokens || ds_case_own(c, tokens, err) != 0)
         return -1;
-    for (int32_t i = 0; i < key->kv_len; i++)
+    for (int32_t i = 0; i < key->kv_len; i++) {
         if (!ds_case_token(c, side, key, i, &tokens[i]))
             return 0;
+        if (tokens[i] < 0 ||
+            tokens[i] >= c->e.shared.process.vocab) /* kernels use it as an index */
+            return ds_fail(err, "request %d: token %d at %d is not in the vocabulary", key->request,
+                           tokens[i], i);
+    }
     in->tokens = tokens;
     in->n_tokens = key->kv_len;
     in->request = key->request;

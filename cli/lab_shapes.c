@@ -71,6 +71,10 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
         put_matmul(l, "gate", ffn, d);
         put_matmul(l, "up", ffn, d);
         put_matmul(l, hp->n_experts ? "expert_out" : "down", d, ffn);
+        if (hp->n_experts && hp->dense_layers) {
+            put_matmul(l, "gate", hp->d_ff, d);
+            put_matmul(l, "down", d, hp->d_ff);
+        }
         put_matmul(l, "logits", hp->vocab, d);
         return 0;
     case DS_OP_RMSNORM:

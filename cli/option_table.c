@@ -175,8 +175,8 @@ const struct ds_verb_def ds_verbs[] = {
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
      "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
      "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
-     "random orders and rounded inputs do to these rows. Of two records A is the first and B the second, paired as `diff` does; both want "
-     "`run --dump all`, which keeps rows that drift nowhere in their own run. What the record's verdict says is evidence like the "
+     "random orders and rounded inputs do to these rows. Of two records A is the first and B the second, paired as `diff` does: a run "
+     "keeps a few rows of what has no reference in it, with --dump all all of them. What the record's verdict says is evidence like the "
      "rest, and the last line is the one claim from all of it. Exit code 0: there is one; 1: there is not.",
      explain_examples},
     {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,

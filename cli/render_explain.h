@@ -12,7 +12,27 @@ struct ds_case_replay {
     int run[DS_SIDES]; /* 0: `why` says why not */
     char why[DS_SIDES][160];
     struct ds_explain_match match[DS_SIDES];
+    uint64_t given; /* digests of repeats that it gives in A's call */
 };
+
+/* Rows as the record counts them: of a norm of each head the lab is given as many times more. */
+size_t ds_explanation_rows(const struct ds_case *c);
+
+/* explain_repeats.c: repeats of one setting: the distinct digests of the rows explained. */
+struct ds_case_repeats {
+    size_t trials, n; /* n 0: the place is not about repeats */
+    uint32_t *row;    /* [n] */
+    uint64_t *digest;
+    uint8_t *seen;                      /* since ds_repeats_seen was asked last */
+    uint64_t launched, along[DS_SIDES]; /* that launches of A's kernel give; that its order gives */
+};
+int ds_repeats_collect(struct ds_case_repeats *p, const struct ds_case *c, struct ds_error *err);
+void ds_repeats_free(struct ds_case_repeats *p);
+/* How many of them the rows y [n_rows][width] are. */
+int ds_repeats_count(struct ds_case_repeats *p, const struct ds_case *c, const float *y,
+                     uint64_t *given, struct ds_error *err);
+/* How many were given at least once since the last time. */
+uint64_t ds_repeats_seen(struct ds_case_repeats *p);
 
 struct ds_explanation {
     const struct ds_options *o;
@@ -20,6 +40,7 @@ struct ds_explanation {
     struct ds_case_replay *replay;
     size_t n_replays;
     struct ds_explain_order order[DS_SIDES];
+    struct ds_case_repeats repeats;
     int launches;                 /* of each side's kernel where its order is not fixed; 0 */
     uint64_t seen_once[DS_SIDES]; /* differing elements whose bits came out in one of them */
     uint64_t moved[DS_SIDES];     /* elements that depend on the other rows of the call */
@@ -35,6 +56,9 @@ struct ds_explanation {
     char overruled[256];    /* why the verdict's kind does not stand; "": it does, or has none */
     const char *reproducer; /* where one was written; NULL */
 };
+
+/* Repeats that disagreed in the run, and do not on what it recorded. */
+int ds_explanation_in_situ(const struct ds_explanation *x);
 
 /* explain_kind.c: fills said, kind, why and overruled. */
 int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struct ds_error *err);

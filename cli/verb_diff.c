@@ -29,7 +29,8 @@ static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
     return ds_record_blob(((struct sides *)ctx)->record[side], digest, out, err);
 }
 
-/* The pair to look at: of --arm N of the second record, else that of the first drift, else the first. */
+/* The pair to look at: of --arm N of the second record, else that of the first drift, else the
+ * first. */
 static int choose_pair(const struct ds_options *o, const struct ds_diff *d,
                        struct ds_report_view *w, struct ds_error *err)
 {

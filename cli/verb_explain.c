@@ -43,9 +43,10 @@ static int lacks(const struct ds_case *c, const struct ds_kernel *k)
             (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP)));
 }
 
-static int replay_one(const struct ds_case *c, struct ds_case_replay *r, float *y,
+static int replay_one(struct ds_explanation *x, struct ds_case_replay *r, float *y,
                       struct ds_error *err)
 {
+    const struct ds_case *c = x->c;
     for (int s = 0; s < DS_SIDES; s++) {
         int rc = ds_explain_replay(&c->e, s, r->kernel, 1, y, r->why[s], sizeof r->why[s], err);
         if (rc < 0)
@@ -53,6 +54,8 @@ static int replay_one(const struct ds_case *c, struct ds_case_replay *r, float *
         r->run[s] = rc == 0;
         if (r->run[s])
             ds_explain_match(&c->e, y, &r->match[s]);
+        if (r->run[s] && s == DS_SIDE_A && ds_repeats_count(&x->repeats, c, y, &r->given, err) != 0)
+            return -1;
     }
     return 0;
 }
@@ -73,7 +76,7 @@ static int replay_all(struct ds_explanation *x, struct ds_error *err)
                 continue;
             ds_cli_progress(x->o, k->name, (double)i, (double)ds_kernel_count());
             x->replay[x->n_replays].kernel = k;
-            rc = replay_one(c, &x->replay[x->n_replays++], y, err);
+            rc = replay_one(x, &x->replay[x->n_replays++], y, err);
         }
     ds_cli_progress(x->o, "", -1, 0);
     free(y);
@@ -91,12 +94,17 @@ static int launch_often(struct ds_explanation *x, int side, struct ds_error *err
     float *y = ds_alloc_aligned(n, sizeof *y, "replayed rows", err);
     uint8_t *seen = ds_calloc(n, 1, "replayed rows", err);
     int rc = y && seen ? 0 : -1;
+    uint64_t given;
+    ds_repeats_seen(&x->repeats);
     for (uint64_t seed = 2; seed < 2 + LAUNCHES && rc == 0; seed++) {
         char why[160];
         rc = ds_explain_replay(e, side, e->side[side].kernel, seed, y, why, sizeof why, err);
         for (size_t i = 0; i < n && rc == 0; i++)
             seen[i] |= ds_f32_bits(y[i]) == ds_f32_bits(e->rows[i / width].y[side][i % width]);
+        if (rc == 0)
+            rc = ds_repeats_count(&x->repeats, x->c, y, &given, err);
     }
+    x->repeats.launched = ds_repeats_seen(&x->repeats);
     for (size_t i = 0; i < n && rc == 0; i++)
         x->seen_once[side] += seen[i] && ds_f32_bits(e->rows[i / width].y[0][i % width]) !=
                                              ds_f32_bits(e->rows[i / width].y[1][i % width]);
@@ -117,6 +125,10 @@ static int measure_orders(struct ds_explanation *x, struct ds_error *err)
     }
     for (int s = 0; s < DS_SIDES; s++)
         if (ds_explain_order_borrow(&x->c->e, s, &x->order[s], &x->order[DS_SIDE_B - s], err) != 0)
+            return -1;
+    for (int s = 0; s < DS_SIDES; s++)
+        if (x->order[s].replayed &&
+            ds_repeats_count(&x->repeats, x->c, x->order[s].y, &x->repeats.along[s], err) != 0)
             return -1;
     ds_cli_progress(x->o, "", -1, 0);
     return 0;
@@ -208,7 +220,8 @@ static int answer(const struct ds_explanation *x, struct ds_error *err)
 /* Both calls again. */
 static int look(struct ds_explanation *x, struct ds_error *err)
 {
-    if (replay_all(x, err) != 0 || measure_orders(x, err) != 0 || judge(x, err) != 0)
+    if (ds_repeats_collect(&x->repeats, x->c, err) != 0 || replay_all(x, err) != 0 ||
+        measure_orders(x, err) != 0 || judge(x, err) != 0)
         return -1;
     return ask_others(x, err);
 }
@@ -242,6 +255,7 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
     *known = rc == 0 && (x.kind != DS_EXPLAIN_UNKNOWN ||
                          (!x.judged && ds_explanation_reproduced(&x, DS_SIDE_A) &&
                           ds_explanation_reproduced(&x, DS_SIDE_B)));
+    ds_repeats_free(&x.repeats);
     free(x.replay);
     for (int s = 0; s < DS_SIDES; s++)
         ds_explain_order_free(&x.order[s]);

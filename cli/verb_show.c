@@ -28,7 +28,8 @@ static int read_arm(const struct ds_options *o, const char *name, const struct d
                : ds_fail(err, "arm %" PRIu32 " has no complete trial", *out);
 }
 
-/* The pair to look at: --arm N with --against M or its reference, else the one that the verdict is about. */
+/* The pair to look at: --arm N with --against M or its reference, else the one that the verdict is
+ * about. */
 static int choose_pair(const struct ds_options *o, struct ds_report_view *w,
                        const struct ds_verdict *v, struct ds_error *err)
 {

@@ -274,6 +274,8 @@ static int profile_values(const struct evidence *e, struct ds_finding *f, struct
     return 0;
 }
 
+enum { SIZE_UNKNOWN = 0, SIZE_QUIET, SIZE_LOUD };
+
 /* Which rows differ by more than rounding, as far as their sizes tell: the largest difference
  * against what one step of the largest element may be. */
 static void mark_loud(const struct evidence *e, const struct chosen *c, uint8_t *loud)
@@ -285,9 +287,10 @@ static void mark_loud(const struct evidence *e, const struct chosen *c, uint8_t 
         const struct ds_drift *x = &d->drifts[i];
         uint32_t row = chosen_row(e->a, d, x, f->arm, f->ref_arm, f->site, c);
         double rms = sqrt(x->ref_sq / width), top = rms * sqrt(width);
-        if (row != NONE &&
-            !(x->max_abs <= ds_structure_slack(&e->site, (float)top, (float)top, rms)))
-            loud[row] = 1;
+        if (row != NONE)
+            loud[row] = x->max_abs <= ds_structure_slack(&e->site, (float)top, (float)top, rms)
+                            ? SIZE_QUIET
+                            : SIZE_LOUD;
     }
 }
 
@@ -308,15 +311,15 @@ static int profile_positions(const struct evidence *e, const struct chosen *c, s
     uint8_t *loud = state + a->n_rows;
     if (f->beyond_rounding)
         mark_loud(e, c, loud);
-    int some = a->n_rows && memchr(loud, 1, a->n_rows) != NULL;
+    int some = a->n_rows && memchr(loud, SIZE_LOUD, a->n_rows) != NULL;
     for (size_t i = 0; i < a->n_rows; i++) {
         uint8_t label = c->labels[f->site * a->n_rows + i] & LABEL_MASK;
         if (label == DS_LABEL_ABSENT || (c->phase >= 0 && a->arms[f->ref_arm].row[i] != NONE &&
                                          (int)arm_call(&a->arms[f->ref_arm], i)->phase != c->phase))
             continue;
-        int differs = some
-                          ? loud[i]
-                          : is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
+        int differs = is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
+        if (some) /* a row without a size counts as it is */
+            differs = loud[i] == SIZE_LOUD || (loud[i] == SIZE_UNKNOWN && differs);
         if (n == 0 || names[n - 1] != a->keys[i].position)
             names[n++] = a->keys[i].position;
         if (state[n - 1] != DS_MEMBER_DIFFERS)

@@ -15,10 +15,11 @@ static void run_team(void *team, void (*fn)(void *arg, int thread, int threads),
     ds_team_run(team, fn, arg);
 }
 
-/* The window as the attention kernel is given it: 0 where no slot can be outside it. */
+/* The window as the attention kernel is given it, in the layers that have one: 0 where no slot can be
+ * outside it. */
 static int32_t window_of(const struct ds_model *m, const struct ds_forward_config *c)
 {
-    return m->hp.window < c->capacity ? m->hp.window : 0;
+    return m->hp.window < c->capacity && m->hp.window_every != 1 ? m->hp.window : 0;
 }
 
 static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,
@@ -49,9 +50,8 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
                        "forward pass: %d rows, %d requests, capacity %d: each must be positive",
                        (int)c->max_rows, (int)c->n_requests, (int)c->capacity);
     for (int s = 0; s < DS_ST_COUNT; s++) {
-        static const struct ds_site_wants plain;
         int op = ds_stage(s)->op;
-        if (op >= 0 && ds_site_parts(s, 0, &m->hp, &plain) > 0 &&
+        if (op >= 0 && ds_stage_in_model(s, &m->hp) &&
             (!c->kernels.op[op] || !c->kernels.op[op]->launch))
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
@@ -133,7 +133,7 @@ static int make_map(struct ds_forward *f, struct ds_error *err)
 static int allocate_activations(struct ds_forward *f, struct ds_error *err)
 {
     const struct ds_hparams *hp = &f->m->hp;
-    const int64_t dense = hp->n_experts ? 0 : f->d_ff;
+    const int64_t dense = ds_layer_has_experts(hp, 0) ? 0 : f->d_ff;
     const struct {
         float **out;
         int64_t width; /* 0: this model has none */

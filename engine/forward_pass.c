@@ -250,7 +250,7 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .n_sequences = f->n_seqs,
                                     .max_q_len = f->max_q_len,
                                     .max_kv_len = f->max_kv_len,
-                                    .window = f->window,
+                                    .window = f->window ? ds_window_of_layer(hp, layer) : 0,
                                     .soft_cap = f->m->hp.soft_cap,
                                     .y = f->attn_out,
                                     .ldy = f->q_dim};
@@ -357,7 +357,7 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
              ds_pass_matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
              add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
              rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||
-             (hp->n_experts ? ds_pass_experts(p, w) : feed_forward(p, w)) ||
+             (ds_layer_has_experts(hp, p->layer) ? ds_pass_experts(p, w) : feed_forward(p, w)) ||
              add(p, DS_ST_RESID_FFN, mid, f->proj, in);
     return -failed;
 }
@@ -472,14 +472,20 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                                    .ldy = f->d};
     struct ds_attention_args attn;
     ds_forward_attention_args(f, 0, &attn);
-    const int64_t width = hp->n_experts ? hp->d_ff_expert : f->d_ff;
-    struct ds_silu_mul_args silu = {.rows = hp->n_experts ? rows * hp->top_k : rows,
-                                    .width = width,
-                                    .gate = hp->n_experts ? f->moe.gate : f->gate,
-                                    .up = hp->n_experts ? f->moe.up : f->up,
-                                    .ldx = width,
-                                    .y = hp->n_experts ? f->moe.act : f->act,
-                                    .ldy = width};
+    struct ds_silu_mul_args experts = {.rows = rows * hp->top_k,
+                                       .width = hp->d_ff_expert,
+                                       .gate = f->moe.gate,
+                                       .up = f->moe.up,
+                                       .ldx = hp->d_ff_expert,
+                                       .y = f->moe.act,
+                                       .ldy = hp->d_ff_expert};
+    struct ds_silu_mul_args silu = {.rows = rows,
+                                    .width = f->d_ff,
+                                    .gate = f->gate,
+                                    .up = f->up,
+                                    .ldx = f->d_ff,
+                                    .y = f->act,
+                                    .ldy = f->d_ff};
     struct ds_add_args sum = {.rows = rows,
                               .width = f->d,
                               .a = f->norm,
@@ -488,9 +494,11 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                               .ldb = f->d,
                               .y = f->resid[1],
                               .ldy = f->d};
-    int failed = ds_forward_scratch(f, k[DS_OP_RMSNORM], &norm, err) ||
-                 ds_forward_scratch(f, k[DS_OP_ATTENTION], &attn, err) ||
-                 ds_forward_scratch(f, k[DS_OP_SILU_MUL], &silu, err) ||
-                 ds_forward_scratch(f, k[DS_OP_ADD], &sum, err);
+    int failed =
+        ds_forward_scratch(f, k[DS_OP_RMSNORM], &norm, err) ||
+        ds_forward_scratch(f, k[DS_OP_ATTENTION], &attn, err) ||
+        (!ds_layer_has_experts(hp, 0) && ds_forward_scratch(f, k[DS_OP_SILU_MUL], &silu, err)) ||
+        (hp->n_experts && ds_forward_scratch(f, k[DS_OP_SILU_MUL], &experts, err)) ||
+        ds_forward_scratch(f, k[DS_OP_ADD], &sum, err);
     return -failed;
 }

@@ -53,7 +53,7 @@ struct ds_forward {
     struct ds_exec exec;
     struct ds_kv_cache cache;
     int64_t d, q_dim, kv_dim, d_ff, vocab;
-    int32_t window;    /* 0 where none of the cache's slots is outside it */
+    int32_t window;    /* of layers that have one; 0 where none of the cache's slots is outside it */
     float scale;       /* of attention scores: 1 / sqrt(head_dim) */
     uint64_t launches; /* so far; makes exec.seed */
     uint64_t seed;

@@ -31,8 +31,8 @@ struct ds_rank_weight { /* a rank's columns of one weight */
 
 static int divides(const struct ds_hparams *hp, int32_t ranks)
 {
-    const int32_t share = hp->n_experts > 0 ? hp->n_experts : hp->d_ff;
-    return hp->n_heads % ranks == 0 && share % ranks == 0 &&
+    const int columns = ds_layer_has_experts(hp, 0) || hp->d_ff % ranks == 0;
+    return hp->n_heads % ranks == 0 && columns && hp->n_experts % ranks == 0 &&
            (hp->n_kv_heads % ranks == 0 || ranks % hp->n_kv_heads == 0);
 }
 

@@ -49,16 +49,30 @@ struct ds_hparams {
     float rope_scale;  /* linear: positions are divided by it; 1 = none */
     int32_t rope_neox; /* 0: interleaved pairs (2i, 2i+1), as llama GGUF files are stored */
     float rms_eps;
-    int32_t tied;      /* the output head is the embedding table */
-    int32_t n_experts; /* 0: one feed-forward part for all rows, of width d_ff */
-    int32_t top_k;     /* experts of a row */
+    int32_t tied;         /* the output head is the embedding table */
+    int32_t n_experts;    /* 0: one feed-forward part for all rows, of width d_ff */
+    int32_t dense_layers; /* the first layers that have no experts though the model has */
+    int32_t top_k;        /* experts of a row */
     int32_t d_ff_expert;
-    int32_t d_ff_shared; /* of the expert that every row passes; 0 = none */
-    int32_t norm_top_k;  /* the weights of a row's experts are divided by their sum */
-    int32_t qk_norm;     /* q and k are normalised per head */
-    int32_t window;      /* a query sees so many slots, its own included; 0 = all */
-    float soft_cap;      /* of attention's scores; 0 = none */
+    int32_t d_ff_shared;  /* of the expert that every row passes; 0 = none */
+    int32_t norm_top_k;   /* the weights of a row's experts are divided by their sum */
+    int32_t qk_norm;      /* q and k are normalised per head */
+    int32_t window;       /* a query sees so many slots, its own included; 0 = all */
+    int32_t window_every; /* of so many layers the last has no window; 0: every layer has it */
+    float soft_cap;       /* of attention's scores; 0 = none */
 };
+
+static inline int ds_layer_has_experts(const struct ds_hparams *hp, int32_t layer)
+{
+    return hp->n_experts > 0 && layer >= hp->dense_layers;
+}
+
+/* The window of one layer. */
+static inline int32_t ds_window_of_layer(const struct ds_hparams *hp, int32_t layer)
+{
+    return hp->window_every > 0 && layer % hp->window_every == hp->window_every - 1 ? 0
+                                                                                    : hp->window;
+}
 
 struct ds_model {
     char name[256];  /* short: file name or the random: spec */

@@ -151,10 +151,14 @@ static uint64_t required(const struct model_slot *slots, size_t n, int experts)
     return sum;
 }
 
-uint64_t ds_model_arch_min_tensors(const struct model_arch *a, uint64_t layers, int experts)
+uint64_t ds_model_arch_min_tensors(const struct model_arch *a, const struct ds_hparams *hp)
 {
-    uint64_t per_layer = required(a->layer, a->n_layer, experts), sum;
-    if (__builtin_mul_overflow(per_layer, layers, &sum) ||
+    const uint64_t all = (uint64_t)hp->n_layers,
+                   dense = hp->n_experts > 0 ? (uint64_t)hp->dense_layers : all;
+    uint64_t sum, more;
+    if (__builtin_mul_overflow(required(a->layer, a->n_layer, 0), dense, &sum) ||
+        __builtin_mul_overflow(required(a->layer, a->n_layer, 1), all - dense, &more) ||
+        __builtin_add_overflow(sum, more, &sum) ||
         __builtin_add_overflow(
             sum, required(a->before, a->n_before, 0) + required(a->after, a->n_after, 0), &sum))
         return UINT64_MAX;
@@ -244,7 +248,7 @@ static int take(struct walk *w, const struct model_slot *slot, int layer, void *
                 struct ds_error *err)
 {
     const struct ds_hparams *hp = &w->m->hp;
-    if (!applies(slot->when, hp->n_experts > 0, hp->d_ff_shared > 0))
+    if (!applies(slot->when, ds_layer_has_experts(hp, layer), hp->d_ff_shared > 0))
         return 0;
     if (!slot->per_expert)
         return take_one(w, slot, layer, -1, owner, err);

@@ -17,6 +17,7 @@ struct taken {
     const struct ds_quant_type *type;
     const unsigned char *data;
     size_t bytes;
+    int own; /* an expert's, in a tensor of its own */
 };
 
 struct gguf_source {
@@ -43,15 +44,15 @@ static void shape_text(const struct ds_gguf_tensor *t, char *text, size_t size)
 /* A vector is stored with one dimension, a matrix with its row length first; trailing ones do not
  * matter. */
 static int check_shape(const struct gguf_source *s, const struct ds_gguf_tensor *t,
-                       const struct ds_weight *w, struct ds_error *err)
+                       const struct ds_weight *w, int own, struct ds_error *err)
 {
-    const uint64_t experts = w->expert < 0 ? 1 : (uint64_t)s->hp->n_experts;
+    const uint64_t experts = w->expert < 0 || own ? 1 : (uint64_t)s->hp->n_experts;
     if (t->dims[0] == (uint64_t)w->cols && t->dims[1] == (uint64_t)w->rows &&
         t->dims[2] == experts && t->dims[3] == 1)
         return 0;
     char has[96];
     shape_text(t, has, sizeof has);
-    if (w->expert >= 0)
+    if (w->expert >= 0 && !own)
         return ds_fail(err,
                        "%s: tensor %s is %s, but the hyperparameters ask for %" PRId64 " x %" PRId64
                        " x %d",
@@ -80,17 +81,34 @@ static int wrong_quant(const struct gguf_source *s, const struct ds_gguf_tensor 
     return ds_hint(err, "supported types: %s", known);
 }
 
-/* The tensor that holds a weight; experts follow each other. */
-static const struct ds_gguf_tensor *find_tensor(const struct gguf_source *s, size_t index,
-                                                const struct ds_weight *w)
+/* A tensor of its own for every expert, as older files have them: ffn_up_exps.weight[3] is
+ * ffn_up.3.weight there. */
+static const struct ds_gguf_tensor *find_own(const struct gguf_source *s, const struct ds_weight *w)
 {
     char name[sizeof w->name];
-    if (w->expert > 0)
+    const char *end = strstr(w->name, "_exps.");
+    if (!end)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s.%d.weight", (int)(end - w->name), w->name, (int)w->expert);
+    return ds_gguf_tensor_find(s->g, name);
+}
+
+/* The tensor that holds a weight; experts follow each other. *own: it holds this expert alone. */
+static const struct ds_gguf_tensor *find_tensor(const struct gguf_source *s, size_t index,
+                                                const struct ds_weight *w, int *own)
+{
+    char name[sizeof w->name];
+    *own = 0;
+    if (w->expert > 0 && !s->taken[index - 1].own)
         return s->taken[index - 1].tensor;
     snprintf(name, sizeof name, "%s", w->name);
     if (w->expert == 0)
         *strrchr(name, '[') = '\0';
-    return ds_gguf_tensor_find(s->g, name);
+    const struct ds_gguf_tensor *t = w->expert > 0 ? NULL : ds_gguf_tensor_find(s->g, name);
+    if (t || w->expert < 0)
+        return t;
+    *own = 1;
+    return find_own(s, w);
 }
 
 /* Whether a matmul or the embedding reads it. */
@@ -103,12 +121,13 @@ static int gguf_pick(void *ctx, size_t index, const struct model_slot *slot, str
                      struct ds_error *err)
 {
     struct gguf_source *s = ctx;
-    const struct ds_gguf_tensor *t = find_tensor(s, index, w);
+    int own;
+    const struct ds_gguf_tensor *t = find_tensor(s, index, w, &own);
     if (!t && slot->required)
         return ds_fail(err, "%s: tensor %s is missing", ds_gguf_name(s->g), w->name);
     if (!t)
         return 0;
-    if (check_shape(s, t, w, err))
+    if (check_shape(s, t, w, own, err))
         return -1;
     const struct ds_quant_type *type = ds_quant_find(t->type);
     if (!type)
@@ -116,8 +135,9 @@ static int gguf_pick(void *ctx, size_t index, const struct model_slot *slot, str
     if (ds_grow(&s->taken, &s->cap, index + 1, sizeof *s->taken, "tensor list", err) != 0)
         return -1;
     struct taken *place = &s->taken[index];
-    *place = (struct taken){.tensor = t, .type = type, .data = t->data, .bytes = t->bytes};
-    if (w->expert >= 0) { /* rows are whole blocks, so the shares are equal */
+    *place =
+        (struct taken){.tensor = t, .type = type, .data = t->data, .bytes = t->bytes, .own = own};
+    if (w->expert >= 0 && !own) { /* rows are whole blocks, so the shares are equal */
         place->bytes = t->bytes / (size_t)s->hp->n_experts;
         place->data += (size_t)w->expert * place->bytes;
     }

@@ -37,12 +37,14 @@ static const struct {
     {"tied", WHOLE, offsetof(struct ds_hparams, tied)},
     /* From here on: what most models have not; listed unless 0. */
     {"n_experts", WHOLE, offsetof(struct ds_hparams, n_experts)},
+    {"dense_layers", WHOLE, offsetof(struct ds_hparams, dense_layers)},
     {"top_k", WHOLE, offsetof(struct ds_hparams, top_k)},
     {"d_ff_expert", WHOLE, offsetof(struct ds_hparams, d_ff_expert)},
     {"d_ff_shared", WHOLE, offsetof(struct ds_hparams, d_ff_shared)},
     {"norm_top_k", WHOLE, offsetof(struct ds_hparams, norm_top_k)},
     {"qk_norm", WHOLE, offsetof(struct ds_hparams, qk_norm)},
     {"window", WHOLE, offsetof(struct ds_hparams, window)},
+    {"window_every", WHOLE, offsetof(struct ds_hparams, window_every)},
     {"soft_cap", REAL, offsetof(struct ds_hparams, soft_cap)},
 };
 enum { FIRST_OPTIONAL = 15 };
@@ -195,9 +197,7 @@ static int refuse_others(struct reader *r)
         {"expert_group_used_count", 0, "groups of experts are"},
         {"expert_weights_scale", 1, "scaling of the experts' weights is"},
         {"expert_gating_func", 1, "another choice of experts than by softmax is"},
-        {"leading_dense_block_count", 0, "layers without experts before those with are"},
         {"interleave_moe_layer_step", 1, "layers without experts between those with are"},
-        {"attention.sliding_window_pattern", 0, "a window in some layers only is"},
         {"attention.causal", 1, "attention that is not causal is"},
         {"attention.max_alibi_bias", 0, "an attention bias by distance is"},
         {"attention.clamp_kqv", 0, "clamping of q, k and v is"},
@@ -256,6 +256,13 @@ static int read_experts(struct reader *r, const struct model_arch *arch, struct 
     hp->n_experts = (int32_t)count;
     hp->top_k = (int32_t)used;
     hp->norm_top_k = arch->norm_top_k;
+    uint64_t dense = 0;
+    if (ds_gguf_get_u64(r->g, full_key(r, "leading_dense_block_count"), &dense, r->err) < 0)
+        return -1;
+    if (dense >= (uint64_t)hp->n_layers)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 " of %d layers: none is left with experts",
+                       ds_gguf_name(r->g), r->key, dense, hp->n_layers);
+    hp->dense_layers = (int32_t)dense;
     int found = ds_gguf_get_u64(r->g, full_key(r, "expert_weights_norm"), &norm, r->err);
     if (found == 1)
         hp->norm_top_k = norm != 0;
@@ -279,7 +286,7 @@ static int read_expert_widths(struct reader *r, const struct model_arch *arch,
                                : 0;
 }
 
-/* A query sees so many slots; scores are capped. */
+/* A query sees so many slots, in all layers or but for one in so many; scores are capped. */
 static int read_attention_form(struct reader *r, struct ds_hparams *hp)
 {
     uint64_t window = 0;
@@ -289,6 +296,14 @@ static int read_attention_form(struct reader *r, struct ds_hparams *hp)
         return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
                        r->key, window, INT32_MAX);
     hp->window = (int32_t)window;
+    uint64_t every = 0;
+    if (ds_gguf_get_u64(r->g, full_key(r, "attention.sliding_window_pattern"), &every, NULL) < 0)
+        return ds_fail(r->err, "%s: %s: a list of the layers that have a window is not supported",
+                       ds_gguf_name(r->g), r->key);
+    if (every > INT32_MAX)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
+                       r->key, every, INT32_MAX);
+    hp->window_every = (int32_t)every;
     return read_real(r, "attn_logit_softcapping", &hp->soft_cap) < 0 ? -1 : 0;
 }
 
@@ -379,7 +394,7 @@ int ds_model_read_hparams(const struct ds_gguf *g, const struct model_arch *arch
     full_key(&r, "block_count");
     /* Before anything is allocated per layer: each layer needs tensors, and those are in the file.
      */
-    uint64_t least = ds_model_arch_min_tensors(arch, (uint64_t)hp->n_layers, hp->n_experts > 0);
+    uint64_t least = ds_model_arch_min_tensors(arch, hp);
     if (least > ds_gguf_tensor_count(g))
         return ds_fail(
             err, "%s: %s is %d, which needs at least %" PRIu64 " tensors, but the file has %zu",

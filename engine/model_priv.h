@@ -67,7 +67,7 @@ struct model_arch {
 /* NULL and err (with the nearest known name) when there is no such architecture. */
 const struct model_arch *ds_model_arch_find(const char *name, struct ds_error *err);
 /* The fewest tensors that a model of this many layers needs. */
-uint64_t ds_model_arch_min_tensors(const struct model_arch *arch, uint64_t layers, int experts);
+uint64_t ds_model_arch_min_tensors(const struct model_arch *arch, const struct ds_hparams *hp);
 /* The most experts of a layer, in a file or a spec. */
 enum { MODEL_MOST_EXPERTS = 4096 };
 

@@ -33,16 +33,18 @@ static const struct {
     {"shared_ffn", 1, 1 << 22, -1},
     {"norm_top_k", 0, 1, -1},
     {"window", 0, 1 << 30, 0},
+    {"window_every", 0, 1 << 30, 0},
+    {"dense_layers", 0, 10000, 0},
     {"heads_alike", 0, 1, 0},
     {"head_seed", 0, 1 << 30, 0},
 };
 
 static const char *const key_names[K_COUNT] = {
-    "layers",       "hidden",     "heads",      "kv_heads",   "head_dim", "ffn",
-    "vocab",        "ctx",        "rope_dim",   "tied",       "bias",     "experts",
-    "top_k",        "expert_ffn", "shared_ffn", "norm_top_k", "window",   "heads_alike", "head_seed",
-    "seed",         "rope_base",  "rope_scale", "eps",        "softcap",  "embed_scale",
-    "router_scale", "loud",       "k_bias"};
+    "layers",       "hidden",      "heads",       "kv_heads",     "head_dim",  "ffn",
+    "vocab",        "ctx",         "rope_dim",    "tied",         "bias",      "experts",
+    "top_k",        "expert_ffn",  "shared_ffn",  "norm_top_k",   "window",    "window_every",
+    "dense_layers", "heads_alike", "head_seed",   "seed",         "rope_base", "rope_scale",
+    "eps",          "softcap",     "embed_scale", "router_scale", "loud",      "k_bias"};
 
 /* ---- reading the spec ------------------------------------------------------------------------ */
 
@@ -227,7 +229,7 @@ static int spec_experts(const struct spec *s, const struct model_arch *arch, str
         if (v[k] >= 0)
             return ds_fail(err, "%s is given, but no experts", key_names[k]);
     if (dense)
-        return 0;
+        return v[K_DENSE_LAYERS] ? ds_fail(err, "dense_layers is given, but no experts") : 0;
     if (!arch->has_experts)
         return ds_fail(err, "a %s model has no experts", arch->name);
     hp->n_experts = v[K_EXPERTS] > 0 ? v[K_EXPERTS] : 8;
@@ -238,6 +240,10 @@ static int spec_experts(const struct spec *s, const struct model_arch *arch, str
         hp->d_ff_shared = v[K_SHARED_FFN] > 0 ? v[K_SHARED_FFN] : hp->d_ff;
     else if (v[K_SHARED_FFN] > 0)
         return ds_fail(err, "a %s model has no expert that all rows pass", arch->name);
+    hp->dense_layers = v[K_DENSE_LAYERS];
+    if (hp->dense_layers >= hp->n_layers)
+        return ds_fail(err, "dense_layers=%d of %d layers: none is left with experts",
+                       hp->dense_layers, hp->n_layers);
     if ((int64_t)hp->n_experts * hp->n_layers > 1 << 20)
         return ds_fail(err, "%d experts in %d layers are too many", hp->n_experts, hp->n_layers);
     return 0;
@@ -280,6 +286,7 @@ int ds_random_spec_hparams(const struct spec *s, const struct model_arch *arch,
     hp->rms_eps = s->real[K_EPS - K_ROPE_BASE];
     hp->qk_norm = arch->qk_norm;
     hp->window = v[K_WINDOW];
+    hp->window_every = v[K_WINDOW_EVERY];
     hp->soft_cap = s->real[K_SOFTCAP - K_ROPE_BASE];
     return spec_experts(s, arch, hp, err) != 0 || spec_knobs(s, hp, err) != 0
                ? -1

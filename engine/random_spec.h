@@ -23,6 +23,8 @@ enum {
     K_SHARED_FFN,
     K_NORM_TOP_K,
     K_WINDOW,
+    K_WINDOW_EVERY,
+    K_DENSE_LAYERS,
     K_HEADS_ALIKE,
     K_HEAD_SEED,
     K_INTEGERS,

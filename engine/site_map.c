@@ -172,7 +172,7 @@ uint32_t ds_site_parts(int stage, int32_t layer, const struct ds_hparams *hp,
                        const struct ds_site_wants *wants)
 {
     const struct ds_stage_info *s = ds_stage(stage);
-    int moe = hp->n_experts > 0, there = 1;
+    int moe = ds_layer_has_experts(hp, layer), there = 1;
     switch (s->when) {
     case DS_WHEN_DENSE:
         there = !moe;
@@ -384,18 +384,31 @@ static int is_kept(int stage)
            s->when != DS_WHEN_SHARED && s->when != DS_WHEN_BOUNDARY && s->when != DS_WHEN_RANKS;
 }
 
-static uint64_t inputs_of(const struct ds_hparams *hp, int reader)
+/* Whether the first and the last layer have the stage: all kinds of layers are among them. */
+static int in_layer(int stage, const struct ds_hparams *hp, int last)
 {
     static const struct ds_site_wants plain;
+    return ds_site_parts(stage, last ? hp->n_layers - 1 : 0, hp, &plain) > 0;
+}
+
+int ds_stage_in_model(int stage, const struct ds_hparams *hp)
+{
+    return in_layer(stage, hp, 0) || in_layer(stage, hp, 1);
+}
+
+static uint64_t inputs_of(const struct ds_hparams *hp, int reader)
+{
     const struct ds_stage_info *r = ds_stage(reader);
     uint64_t stages = 0;
     for (int i = 0; i < r->n_inputs; i++) {
         int from = r->inputs[i].stage;
-        if (from == DS_ST_RESID_IN)
+        if (from == DS_ST_RESID_IN) {
             stages |= DS_STAGE_BIT(DS_ST_EMBED) | DS_STAGE_BIT(DS_ST_RESID_FFN);
-        else if (ds_site_parts(from, 0, hp, &plain) == 0)
+            continue;
+        }
+        if (!in_layer(from, hp, 0) || !in_layer(from, hp, 1))
             stages |= r->inputs[i].optional ? 0 : inputs_of(hp, from);
-        else if (is_kept(from))
+        if (ds_stage_in_model(from, hp) && is_kept(from))
             stages |= DS_STAGE_BIT(from);
     }
     return stages;
@@ -403,11 +416,10 @@ static uint64_t inputs_of(const struct ds_hparams *hp, int reader)
 
 uint64_t ds_site_read_by(const struct ds_hparams *hp, uint32_t ops)
 {
-    static const struct ds_site_wants plain;
     uint64_t stages = 0;
     for (int s = 0; s < DS_ST_COUNT; s++) {
         int op = ds_stage(s)->op;
-        if (op >= 0 && op != DS_OP_CACHE && ops >> op & 1 && ds_site_parts(s, 0, hp, &plain) > 0)
+        if (op >= 0 && op != DS_OP_CACHE && ops >> op & 1 && ds_stage_in_model(s, hp))
             stages |= inputs_of(hp, s);
     }
     return stages;

@@ -68,4 +68,7 @@ uint32_t ds_site_map_at(const struct ds_site_map *map, int stage, int32_t layer,
 /* Index of the stage's site of part "unrounded", or DS_NO_SITE. */
 uint32_t ds_site_map_unrounded(const struct ds_site_map *map, int stage, int32_t layer);
 
+/* Whether some layer of the model has the stage, whatever arms want to see. */
+int ds_stage_in_model(int stage, const struct ds_hparams *hp);
+
 #endif

@@ -76,11 +76,13 @@ void tui_app_size(struct tui_app *a, int lines, int columns)
 {
     a->lines = lines < 1 ? 1 : lines > 1000 ? 1000 : lines;
     a->columns = columns < 1 ? 1 : columns > 1000 ? 1000 : columns;
+    a->drawn = 0;
 }
 
 int tui_app_turn(struct tui_app *a)
 {
     int fresh = tui_data_turn(a->data);
+    a->drawn = 0;
     a->whole = tui_data_whole(a->data);
     a->context = (struct tui_context){.data = a->data,
                                       .whole = a->whole,
@@ -341,7 +343,7 @@ static int frame_request(struct tui_app *a, int request)
         return 1;
     case TUI_SEARCH:
     case TUI_FILTER:
-        if (a->state == TUI_READY)
+        if (tui_app_ready(a))
             tui_app_open_prompt(a, request == TUI_SEARCH ? TUI_PROMPT_SEARCH : TUI_PROMPT_FILTER);
         return 1;
     case TUI_BACK:
@@ -394,7 +396,7 @@ static int view_request(struct tui_app *a, int request)
     return rc != 0;
 }
 
-void tui_app_request(struct tui_app *a, int request)
+static void do_request(struct tui_app *a, int request)
 {
     struct tui_view *v = tui_app_view(a);
     if (frame_request(a, request))
@@ -405,11 +407,11 @@ void tui_app_request(struct tui_app *a, int request)
     }
     if (!a->whole->header && v->ops != &tui_view_help)
         return;
-    if (a->state == TUI_READY && view_request(a, request))
+    if (tui_app_ready(a) && view_request(a, request))
         return;
     if (show_request(a, request) || tui_app_move_place(a, request))
         return;
-    if (a->state != TUI_READY)
+    if (!tui_app_ready(a))
         return;
     if (move_table(a, &v->table, request) || find_in_table(a, &v->table, request)) {
         a->placed = 3;
@@ -422,8 +424,20 @@ void tui_app_request(struct tui_app *a, int request)
     }
 }
 
+void tui_app_request(struct tui_app *a, int request)
+{
+    struct tui_place before = a->place;
+    do_request(a, request);
+    /* What the view holds is about another place now. */
+    if (memcmp(&before, &a->place, sizeof before) != 0)
+        a->drawn = 0;
+}
+
 void tui_app_key(struct tui_app *a, const char *key)
 {
+    struct ds_error err;
+    if (!a->drawn)
+        tui_app_draw(a, &err);
     a->message[0] = '\0';
     if (a->asking) {
         a->asking = 0;

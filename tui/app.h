@@ -38,7 +38,8 @@ struct tui_app {
     struct tui_canvas canvas;
     struct tui_layout layout;
     int cursor_y, cursor_x; /* the terminal's own; -1: hidden */
-    int state;              /* TUI_READY .. of the view, as drawn last */
+    int drawn; /* the view on the screen was loaded after the last turn of the data: what it holds is valid */
+    int state; /* TUI_READY .. of it */
     char why[256];
     int given_up; /* Esc: the view asks for nothing until something changes */
     struct tui_place given_up_at;
@@ -71,6 +72,13 @@ int tui_app_draw(struct tui_app *a, struct ds_error *err);
 /* Something is being read that this screen waits for, or the verdict. */
 int tui_app_waits(const struct tui_app *a);
 
+/* Its table may be touched. */
+static inline int tui_app_ready(const struct tui_app *a)
+{
+    return a->drawn && a->state == TUI_READY;
+}
+
+/* Draws first where that is due, so that every key sees the screen that came before it. */
 void tui_app_key(struct tui_app *a, const char *key);
 void tui_app_request(struct tui_app *a, int request);
 /* Draws; in a script waits until all that this needs has been read. */

@@ -107,7 +107,7 @@ static int in_table(struct tui_app *a, const struct tui_line *l, struct ds_error
 {
     struct tui_view *v = tui_app_view(a);
     int wrapped, rc;
-    if (a->state != TUI_READY)
+    if (!tui_app_ready(a))
         return ds_fail(err, "not yet: %s", a->why);
     if (l->id == TUI_CMD_SORT)
         rc = sort(&v->table, l, err);

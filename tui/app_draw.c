@@ -347,6 +347,7 @@ int tui_app_draw(struct tui_app *a, struct ds_error *err)
     a->context.columns = a->columns;
     a->cursor_y = -1;
     load(a);
+    a->drawn = 1;
     if (a->state == TUI_READY && v->ops->want)
         v->ops->want(v, &a->context, &want);
     tui_layout(a->lines, a->columns, &want, &a->layout);

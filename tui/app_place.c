@@ -26,6 +26,7 @@ void tui_app_open(struct tui_app *a, int view, int beside, const struct tui_plac
     if (a->stack[a->depth - 1].view == view)
         return;
     keep(a, left);
+    a->drawn = 0;
     if (beside && a->depth > 1)
         a->depth--;
     if (beside && a->stack[a->depth - 1].view == view) {
@@ -55,6 +56,7 @@ int tui_app_back(struct tui_app *a)
     a->place.number = now.number;
     a->entered = 2;
     a->given_up = 0;
+    a->drawn = 0;
     return 1;
 }
 
@@ -100,6 +102,7 @@ int tui_app_go_arm(struct tui_app *a, int64_t arm, struct ds_error *err)
     a->place.arm = (uint32_t)arm;
     a->place.ref = own_ref(a->whole, (uint32_t)arm);
     a->placed = 3;
+    a->drawn = 0;
     return 0;
 }
 
@@ -115,6 +118,7 @@ int tui_app_go_ref(struct tui_app *a, int64_t ref, struct ds_error *err)
         return ds_fail(err, "arm %lld has no complete trial", (long long)ref);
     a->place.ref = (uint32_t)ref;
     a->placed = 3;
+    a->drawn = 0;
     return 0;
 }
 
@@ -219,6 +223,7 @@ int tui_app_go_site(struct tui_app *a, const char *text, struct ds_error *err)
         return -1;
     a->place.site = site;
     a->placed = 3;
+    a->drawn = 0;
     return 0;
 }
 

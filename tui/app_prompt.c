@@ -104,7 +104,7 @@ static void typed(struct tui_app *a)
     struct tui_table *t = &tui_app_view(a)->table;
     struct ds_error err;
     int wrapped;
-    if (a->state != TUI_READY)
+    if (!tui_app_ready(a))
         return;
     /* In a large table the next key does not wait for what this one asked. */
     t->stop = a->input ? key_waits : NULL;
@@ -128,7 +128,7 @@ static void typed_all(struct tui_app *a, int kind, const char *text)
             tui_app_say_error(a, &err);
         return;
     }
-    if (a->state != TUI_READY)
+    if (!tui_app_ready(a))
         return;
     if (kind == TUI_PROMPT_SEARCH) {
         to_start(a);
@@ -156,10 +156,10 @@ void tui_app_prompt_key(struct tui_app *a, const char *key)
         typed_all(a, kind, text);
     } else if (what == TUI_GIVEN_UP) {
         tui_prompt_close(&a->prompt, 0);
-        if (kind == TUI_PROMPT_SEARCH && a->state == TUI_READY) {
+        if (kind == TUI_PROMPT_SEARCH && tui_app_ready(a)) {
             tui_table_search(t, "", 0, &what);
             to_start(a);
-        } else if (kind == TUI_PROMPT_FILTER && a->state == TUI_READY) {
+        } else if (kind == TUI_PROMPT_FILTER && tui_app_ready(a)) {
             tui_table_filter(t, a->filter_before, NULL);
             to_start(a);
         }
@@ -244,7 +244,7 @@ int tui_app_export(struct tui_app *a, const char *path, const char *format, int 
     int f = format_of(format, path, err);
     if (f < 0)
         return -1;
-    if (a->state != TUI_READY)
+    if (!tui_app_ready(a))
         return ds_fail(err, "there is nothing to export: %s", a->why);
     const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;
     if (snprintf(full, sizeof full, "%s%s", home ? home : "", home ? path + 1 : path) >=

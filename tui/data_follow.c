@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char ENDED[] = "the writer has ended";
+
 static void look_at(const char *path, struct stat *st)
 {
     if (stat(path, st) != 0)
@@ -24,9 +26,13 @@ static int is_alike(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static void note(struct tui_data *d, const char *text)
+/* Whether it says something new. */
+static int note(struct tui_data *d, const char *text)
 {
+    char was[sizeof d->note];
+    memcpy(was, d->note, sizeof was);
     snprintf(d->note, sizeof d->note, "%.500s", text);
+    return strcmp(was, d->note) != 0 ? FOLLOW_NOTE : FOLLOW_NOTHING;
 }
 
 /* Whether anything came into the book's lists. */
@@ -41,10 +47,8 @@ static int begin_anew(struct tui_data *d, const char *why)
 {
     struct ds_error err;
     struct book *b = book_open(d, &err);
-    if (!b) {
-        note(d, err.msg);
-        return FOLLOW_NOTE;
-    }
+    if (!b)
+        return note(d, err.msg);
     judged_release(d->judged);
     judged_release(d->partial);
     judged_release(d->told);
@@ -63,12 +67,13 @@ static int read_again(struct tui_data *d, int k, int how)
     struct ds_record *other;
     int rc = ds_record_renew(d->book->side[k].record, &other, &err);
     if (rc < 0) {
-        note(d, err.msg);
-        return FOLLOW_NOTE;
+        if (d->follow) /* it may have been at a bad moment: tried again */
+            memset(&d->seen[k], 0, sizeof d->seen[k]);
+        return note(d, err.msg);
     }
     if (rc == 1) {
         d->note[0] = '\0';
-        return take_in(d);
+        return take_in(d) | (d->judged ? FOLLOW_NOTHING : FOLLOW_TRIALS);
     }
     ds_record_close(other);
     if (how == LOOK_ONLY_GROWN) {
@@ -82,20 +87,14 @@ static int read_again(struct tui_data *d, int k, int how)
 static int changed(struct tui_data *d, int k, const struct stat *was, const struct stat *is,
                    int how)
 {
-    if (!is->st_ino) {
-        note(d, "deleted: showing what was read before");
-        return FOLLOW_NOTE;
-    }
+    if (!is->st_ino)
+        return note(d, "deleted: showing what was read before");
     const int same_file = is->st_ino == was->st_ino && is->st_dev == was->st_dev;
-    if (same_file && is->st_size < was->st_size && how != LOOK_NOW) {
-        note(d, "cut short: showing what was read before");
-        return FOLLOW_NOTE;
-    }
-    if (!d->follow && how != LOOK_NOW) {
-        note(d, same_file ? "the file has changed: R reads it again"
-                          : "the file was replaced: R reads it again");
-        return FOLLOW_NOTE;
-    }
+    if (same_file && is->st_size < was->st_size && how != LOOK_NOW)
+        return note(d, "cut short: showing what was read before");
+    if (!d->follow && how != LOOK_NOW)
+        return note(d, same_file ? "the file has changed: R reads it again"
+                                 : "the file was replaced: R reads it again");
     return read_again(d, k, how);
 }
 
@@ -107,8 +106,10 @@ static int look_for_writer(struct tui_data *d)
     if (live == d->live)
         return FOLLOW_NOTHING;
     d->live = live;
+    if (live && strcmp(d->note, ENDED) == 0)
+        d->note[0] = '\0';
     if (!live && !d->note[0])
-        note(d, "the writer has ended");
+        note(d, ENDED);
     return FOLLOW_NOTE;
 }
 
@@ -116,12 +117,8 @@ int data_follow(struct tui_data *d, int how)
 {
     int rc = FOLLOW_NOTHING;
     if (!d->book) {
-        char before[sizeof d->note];
-        memcpy(before, d->note, sizeof before);
         data_remember(d);
         rc = begin_anew(d, "");
-        if (rc == FOLLOW_NOTE && strcmp(before, d->note) == 0)
-            rc = FOLLOW_NOTHING;
         return rc | look_for_writer(d);
     }
     if (how == LOOK_NOW)

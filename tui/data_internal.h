@@ -181,7 +181,7 @@ struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err);
 
 /* data_judge.c */
 int judged_new(struct tui_data *d, struct book *b, struct judged **out, struct ds_error *err);
-/* Of two arms alone, from one record. */
+/* Of two arms alone; of two records, of each the arms of these numbers. */
 int judged_pair(struct tui_data *d, struct book *b, uint32_t arm, uint32_t ref, struct judged **out,
                 struct ds_error *err);
 int judged_verdict_make(struct judged *j, struct ds_error *err);

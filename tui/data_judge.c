@@ -319,8 +319,8 @@ void judged_release(struct judged *j)
         ds_analysis_free(j->analysis);
     list_free(&j->list[0]);
     list_free(&j->list[1]);
-    if (j->partial)
-        side_let_go(&j->book->side[0]);
+    for (int k = 0; j->partial && k < j->book->n_sides; k++)
+        side_let_go(&j->book->side[k]);
     book_release(j->book);
     free(j);
 }

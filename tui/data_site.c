@@ -356,10 +356,10 @@ int make_site(struct judged *j, const struct want *w, int finish, struct result 
     struct tui_site *site = &out->u.site;
     struct site_work s = {.j = j,
                           .w = w,
-                          .finish = finish && j->partial,
+                          .finish = finish && j->partial && !j->has_diff,
                           .n_rows = ds_analysis_rows(j->analysis),
                           .n_arms = j->source.header->n_arms};
-    out->unfinished = j->partial && !finish;
+    out->unfinished = j->partial && !j->has_diff && !finish;
     if (w->site >= j->source.header->n_sites)
         return ds_fail(err, "site %u of %zu", w->site, j->source.header->n_sites);
     *site = (struct tui_site){.arm = w->arm,

@@ -269,7 +269,12 @@ static void judge_book(struct tui_data *d)
     judged_settle(d->told);
     judged_release(d->judged);
     d->judged = NULL;
-    int rc = judged_new(d, d->book, &j, &err);
+    int rc = judged_new(d, d->book, &j, &err), less = 0;
+    if (rc != 0 && d->book->n_sides == 2 && !atomic_load(&d->stop)) {
+        struct ds_error ignored; /* why not all says more than why not even two */
+        rc = judged_pair(d, d->book, 0, 0, &j, &ignored);
+        less = rc == 0;
+    }
     if (atomic_load(&d->stop)) {
         judged_release(j);
         return;
@@ -282,6 +287,8 @@ static void judge_book(struct tui_data *d)
         d->judged = j;
     else
         tell_why_not(d, &err);
+    if (less)
+        snprintf(d->note, sizeof d->note, "only the base arms are compared: %.400s", err.msg);
     d->judged_at = ds_seconds(CLOCK_MONOTONIC);
     d->judged_took = d->judged_at - begun;
 }
@@ -344,6 +351,7 @@ static void look(struct tui_data *d, int now)
 {
     if (now) {
         d->reload = 0;
+        d->judged_took = 0; /* who asks for it does not wait */
         d->busy = 1;
         atomic_store(&d->stop, 0);
     }

@@ -21,7 +21,7 @@ int tui_app_settle(struct tui_app *a, struct ds_error *err)
             if (tui_data_wait(a->data, PATIENCE_MS) != 0)
                 break;
         } else if (!tui_app_turn(a)) { /* nothing came while this was drawn */
-            return 0;
+            return tui_app_draw(a, err);
         }
     }
     return ds_fail(err, "still reading after %d s", PATIENCE_MS / 1000);

@@ -50,8 +50,8 @@ static void signals(struct tui_app *a)
     tui_app_size(a, lines, columns);
 }
 
-/* Every key sees the screen that the key before it made; painted is only the last one. */
-static int keys(struct tui_app *a, struct ds_error *err)
+/* All that wait, before anything is painted. */
+static void keys(struct tui_app *a)
 {
     char name[TUI_KEY_NAME];
     for (int i = 0; i < 1000 && !a->quit && !a->suspend; i++) {
@@ -61,10 +61,7 @@ static int keys(struct tui_app *a, struct ds_error *err)
         if (rc <= 0)
             break;
         tui_app_key(a, name);
-        if (tui_app_draw(a, err) != 0)
-            return -1;
     }
-    return 0;
 }
 
 static void suspend(struct tui_app *a)
@@ -104,8 +101,8 @@ static int loop(struct tui_app *a, struct ds_error *err)
         /* Views show what came before keys work on them: what they showed until then may be gone. */
         if (n > 0 && p[2].revents && tui_app_turn(a) && tui_app_draw(a, err) != 0)
             return -1;
-        if (n > 0 && (p[0].revents & POLLIN) && keys(a, err) != 0)
-            return -1;
+        if (n > 0 && (p[0].revents & POLLIN))
+            keys(a);
         if (a->suspend)
             suspend(a);
     }

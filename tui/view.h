@@ -88,6 +88,15 @@ extern const struct tui_view_ops tui_view_overview, tui_view_layers, tui_view_si
 int tui_view_heads(struct tui_view *v, int n); /* room for n head lines, emptied; -1: no memory */
 void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Lines of a panel, one below the other; y: where the next one goes. A text takes as many lines as it needs, further
+ * ones indented; what does not fit is left out. */
+struct tui_page {
+    struct tui_canvas *canvas;
+    struct tui_rect r;
+    int y;
+};
+void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* "batch 4", "base arm", of an arm: the factor values that are not the base arm's. */
 void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out);
 /* "L00 q_proj", "L03 kv_write/k", "final_norm". */

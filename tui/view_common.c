@@ -56,6 +56,27 @@ void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     v->head_role[line] = role;
 }
 
+void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    int indent = 0;
+    for (char *at = text; *at && p->y < p->r.h; indent = 2) {
+        size_t room = (size_t)(p->r.w - indent > 8 ? p->r.w - indent : 8), n = strlen(at);
+        if (n > room) {
+            for (n = room; n > room / 2 && at[n] != ' '; n--)
+                continue;
+            n = at[n] == ' ' ? n : room;
+        }
+        tui_putf(p->canvas, p->r.y + p->y++, p->r.x + indent, p->r.w - indent, role, 0, "%.*s",
+                 (int)n, at);
+        at += n + strspn(at + n, " ");
+    }
+}
+
 void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out)
 {
     int n = 0;

@@ -56,7 +56,7 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     if (layers_make(o, c->whole->header, pair, err) != 0)
         return -1;
     name_pair(o, c);
-    o->pan = &v->table.pan;
+    o->table = &v->table;
     layers_source(o, &source);
     return tui_table_source(&v->table, &source, err);
 }

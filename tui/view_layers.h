@@ -21,7 +21,7 @@ void layers_digit_words(char digit, int metric, char *out, size_t n);
 /* A size in at most 6 characters. */
 void layers_number(double size, int metric, char out[16]);
 
-/* ---- the map (view_layers_map.c) ----------------------------------------------------------------- */
+/* ---- the map (view_layers_map.c, view_layers_cells.c) ----------------------------------------------------------------- */
 
 enum { LAYERS_NAME = 0, LAYERS_GROWTH, LAYERS_FIRST /* the first stage */ };
 
@@ -47,7 +47,8 @@ struct layers_own {
     int adds;          /* some line's sites add something */
     int unfolded, parts_folded;
 
-    const int *pan; /* of the table: lines of sites in no layer stay where they are */
+    const struct tui_table
+        *table; /* lines of sites in no layer stand under its first stage, however it is panned */
     size_t n_sites;
     struct tui_site_sum *sums; /* [n_sites] */
     char *marks;               /* [n_sites] what a cell says first */
@@ -81,6 +82,13 @@ void layers_source(struct layers_own *o, struct tui_source *out);
 uint32_t layers_site_at(const struct layers_own *o, size_t row, size_t column, uint32_t site);
 /* Where a site is shown. 0, or -1: nowhere. */
 int layers_place_of(const struct layers_own *o, uint32_t site, size_t *row, size_t *column);
+
+/* Texts as they are shown: folding compares them. A site's mark and digit or size; "L03", "L04-27"; the bar of a line's
+ * growth, with "+" at what one of its sites adds. */
+void layers_site_text(const struct layers_own *o, uint32_t site, char out[32]);
+void layers_row_name(const struct layers_own *o, size_t row, char out[48]);
+void layers_growth_text(const struct layers_own *o, const struct layers_line *l, char *out,
+                        size_t n);
 
 void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                   struct tui_rect r);

@@ -3,40 +3,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-struct page { /* where the next line goes */
-    struct tui_canvas *canvas;
-    struct tui_rect r;
-    int y;
-};
-
-static void line(struct page *p, int role, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* A text, over as many lines as it needs; further ones are indented. */
-static void line(struct page *p, int role, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    int indent = 0;
-    for (char *at = text; *at && p->y < p->r.h; indent = 2) {
-        size_t room = (size_t)(p->r.w - indent > 8 ? p->r.w - indent : 8), n = strlen(at);
-        if (n > room) {
-            for (n = room; n > room / 2 && at[n] != ' '; n--)
-                continue;
-            n = at[n] == ' ' ? n : room;
-        }
-        tui_putf(p->canvas, p->r.y + p->y++, p->r.x + indent, p->r.w - indent, role, 0, "%.*s",
-                 (int)n, at);
-        at += n + strspn(at + n, " ");
-    }
-}
 
 /* An origin whose inputs are not there: it may as well be a site before it. */
 static int is_bridged(const struct ds_header *h, const struct layers_own *o, uint32_t site)
@@ -50,19 +18,20 @@ static int is_bridged(const struct ds_header *h, const struct layers_own *o, uin
     return 0;
 }
 
-static void draw_what(struct page *p, const struct ds_header *h, const struct layers_own *o,
+static void draw_what(struct tui_page *p, const struct ds_header *h, const struct layers_own *o,
                       uint32_t site)
 {
     struct ds_buf name = {0};
     tui_site_text(h, site, &name);
-    line(p, tui_mark_role(o->marks[site]), "%s (%s): %s%s", name.data ? name.data : "",
-         h->sites[site].op, o->marks[site] == '!' ? "NaN or Inf; " : "",
-         is_bridged(h, o, site) ? "origin, or one of the sites before it that are not compared"
-                                : tui_mark_words(o->kinds[site]));
+    tui_page_line(p, tui_mark_role(o->marks[site]), "%s (%s): %s%s", name.data ? name.data : "",
+                  h->sites[site].op, o->marks[site] == '!' ? "NaN or Inf; " : "",
+                  is_bridged(h, o, site)
+                      ? "origin, or one of the sites before it that are not compared"
+                      : tui_mark_words(o->kinds[site]));
     ds_buf_free(&name);
 }
 
-static void draw_rows(struct page *p, const struct layers_own *o, uint32_t site)
+static void draw_rows(struct tui_page *p, const struct layers_own *o, uint32_t site)
 {
     const struct tui_site_sum *s = &o->sums[site];
     struct ds_buf b = {0};
@@ -74,34 +43,35 @@ static void draw_rows(struct page *p, const struct layers_own *o, uint32_t site)
             ds_buf_printf(&b, "%s%" PRIu32 " %s", n++ ? ", " : ": ", s->drift[i], ds_label_name(i));
     if (s->drift[DS_LABEL_ABSENT])
         ds_buf_printf(&b, "; %" PRIu32 " not compared", s->drift[DS_LABEL_ABSENT]);
-    line(p, TUI_PLAIN, "%s", b.data ? b.data : "");
+    tui_page_line(p, TUI_PLAIN, "%s", b.data ? b.data : "");
     ds_buf_free(&b);
     if (s->nonfinite || s->ref_nonfinite)
-        line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " row%s, %" PRIu32 " of the reference",
-             s->nonfinite, s->nonfinite == 1 ? "" : "s", s->ref_nonfinite);
+        tui_page_line(p, TUI_NONFINITE,
+                      "NaN or Inf: %" PRIu32 " row%s, %" PRIu32 " of the reference", s->nonfinite,
+                      s->nonfinite == 1 ? "" : "s", s->ref_nonfinite);
     if (s->sized)
-        line(p, TUI_PLAIN,
-             "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
-             s->elements, s->max_ulp, s->max_abs, s->relative_rms);
+        tui_page_line(p, TUI_PLAIN,
+                      "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
+                      s->elements, s->max_ulp, s->max_abs, s->relative_rms);
     if (drift > s->sized)
-        line(p, TUI_UNKNOWN, s->sized ? "sizes of %" PRIu32 " rows only" : "no sizes recorded",
-             s->sized);
+        tui_page_line(p, TUI_UNKNOWN,
+                      s->sized ? "sizes of %" PRIu32 " rows only" : "no sizes recorded", s->sized);
 }
 
-static void draw_added(struct page *p, const struct layers_own *o, uint32_t site)
+static void draw_added(struct tui_page *p, const struct layers_own *o, uint32_t site)
 {
     const struct tui_site_sum *s = &o->sums[site];
     if (s->healed_label == DS_LABEL_ORIGIN && s->added_relative_rms > 0)
-        line(p, TUI_ORIGIN, "adds %" PRIu64 " ULP, relative rms %.3g, on equal inputs",
-             s->added_max_ulp, s->added_relative_rms);
+        tui_page_line(p, TUI_ORIGIN, "adds %" PRIu64 " ULP, relative rms %.3g, on equal inputs",
+                      s->added_max_ulp, s->added_relative_rms);
     else if (s->healed_label == DS_LABEL_SAME && layers_is_drift(o->kinds[site]))
-        line(p, TUI_SAME, "adds nothing: same bits on equal inputs");
+        tui_page_line(p, TUI_SAME, "adds nothing: same bits on equal inputs");
     else if (isnan(s->added_relative_rms) && layers_is_drift(o->kinds[site]))
-        line(p, TUI_DIM, "what it adds is not known: no healed trial of this pair");
+        tui_page_line(p, TUI_DIM, "what it adds is not known: no healed trial of this pair");
 }
 
 /* What it reads, as far as it fits. */
-static void draw_inputs(struct page *p, const struct ds_header *h, const struct layers_own *o,
+static void draw_inputs(struct tui_page *p, const struct ds_header *h, const struct layers_own *o,
                         uint32_t site)
 {
     struct ds_buf b = {0};
@@ -113,11 +83,11 @@ static void draw_inputs(struct page *p, const struct ds_header *h, const struct 
         tui_site_text(h, e->from, &b);
     }
     if (b.len)
-        line(p, TUI_PLAIN, "%s", b.data);
+        tui_page_line(p, TUI_PLAIN, "%s", b.data);
     ds_buf_free(&b);
 }
 
-static void draw_launch(struct page *p, const struct tui_context *c, uint32_t site)
+static void draw_launch(struct tui_page *p, const struct tui_context *c, uint32_t site)
 {
     struct ds_buf b = {0};
     const struct tui_site *s =
@@ -125,22 +95,24 @@ static void draw_launch(struct page *p, const struct tui_context *c, uint32_t si
     if (!s || (!s->launch && !s->ref_launch))
         return;
     if (ds_report_launch_difference(s->launch, s->ref_launch, &b)) {
-        line(p, TUI_DIFFERS, "launched with %s", b.data ? b.data : "");
+        tui_page_line(p, TUI_DIFFERS, "launched with %s", b.data ? b.data : "");
     } else {
         ds_report_launch(s->launch ? s->launch : s->ref_launch, NULL, &b);
-        line(p, TUI_PLAIN, "launched alike: %s", b.data ? b.data : "");
+        tui_page_line(p, TUI_PLAIN, "launched alike: %s", b.data ? b.data : "");
     }
     ds_buf_free(&b);
 }
 
-static void draw_legend(struct page *p)
+static void draw_legend(struct tui_page *p)
 {
     int lines = p->r.w < 76 ? 4 : 2;
     if (p->y + lines > p->r.h)
         return;
     p->y = p->r.h - lines;
-    line(p, TUI_DIM, ". same  , healed  # origin  o own origin  - inherited  x inputs unknown");
-    line(p, TUI_DIM, "~ unstable  ! NaN, Inf  ? not compared  @ O ^ X the same with a jump");
+    tui_page_line(p, TUI_DIM,
+                  ". same  , healed  # origin  o own origin  - inherited  x inputs unknown");
+    tui_page_line(p, TUI_DIM,
+                  "~ unstable  ! NaN, Inf  ? not compared  @ O ^ X the same with a jump");
 }
 
 void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
@@ -148,7 +120,7 @@ void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
 {
     const struct layers_own *o = v->own;
     const struct ds_header *h = c->whole->header;
-    struct page p = {canvas, r, 0};
+    struct tui_page p = {canvas, r, 0};
     uint32_t site = c->place->site;
     if (!o || !h || site >= o->n_sites || o->n_sites != h->n_sites)
         return;

@@ -2,44 +2,12 @@
 #include "tui/view_overview.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { ALL_CLASSES = 400 };
 
-struct page { /* where the next line goes */
-    struct tui_canvas *canvas;
-    struct tui_rect r;
-    int y;
-};
-
-static void line(struct page *p, int role, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* A text, over as many lines as it needs; further ones are indented. */
-static void line(struct page *p, int role, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    int indent = 0;
-    for (char *at = text; *at && p->y < p->r.h; indent = 2) {
-        size_t room = (size_t)(p->r.w - indent > 8 ? p->r.w - indent : 8), n = strlen(at);
-        if (n > room) {
-            for (n = room; n > room / 2 && at[n] != ' '; n--)
-                continue;
-            n = at[n] == ' ' ? n : room;
-        }
-        tui_putf(p->canvas, p->r.y + p->y++, p->r.x + indent, p->r.w - indent, role, 0, "%.*s",
-                 (int)n, at);
-        at += n + strspn(at + n, " ");
-    }
-}
-
-static void draw_condition(struct page *p, const struct ds_verdict *v, size_t k, size_t f)
+static void draw_condition(struct tui_page *p, const struct ds_verdict *v, size_t k, size_t f)
 {
     const struct ds_kernel_verdict *x = &v->kernels[k];
     struct ds_buf kernel = {0}, classes = {0};
@@ -49,27 +17,28 @@ static void draw_condition(struct page *p, const struct ds_verdict *v, size_t k,
         ds_report_classes(&v->factors[f], x->class_of[f], ALL_CLASSES, &classes);
     switch (x->condition[f]) {
     case DS_COND_SAME:
-        line(p, TUI_SAME, "%s, %s: the same bits on equal inputs", name, factor);
+        tui_page_line(p, TUI_SAME, "%s, %s: the same bits on equal inputs", name, factor);
         break;
     case DS_COND_DRIFT:
-        line(p, TUI_ORIGIN, "%s, %s: other bits on equal inputs: %s", name, factor,
-             classes.data ? classes.data : "");
+        tui_page_line(p, TUI_ORIGIN, "%s, %s: other bits on equal inputs: %s", name, factor,
+                      classes.data ? classes.data : "");
         break;
     case DS_COND_UNSTABLE:
-        line(p, TUI_UNSTABLE, "%s, %s: unstable, its repeats disagree", name, factor);
+        tui_page_line(p, TUI_UNSTABLE, "%s, %s: unstable, its repeats disagree", name, factor);
         break;
     case DS_COND_UNKNOWN:
-        line(p, TUI_UNKNOWN, "%s, %s: not judged, its inputs differed already or were not compared",
-             name, factor);
+        tui_page_line(p, TUI_UNKNOWN,
+                      "%s, %s: not judged, its inputs differed already or were not compared", name,
+                      factor);
         break;
     default:
-        line(p, TUI_MISSING, "%s, %s: not run, or nothing to compare with", name, factor);
+        tui_page_line(p, TUI_MISSING, "%s, %s: not run, or nothing to compare with", name, factor);
     }
     ds_buf_free(&kernel);
     ds_buf_free(&classes);
 }
 
-static void draw_goal(struct page *p, const struct ds_header *h, const struct overview_goal *g)
+static void draw_goal(struct tui_page *p, const struct ds_header *h, const struct overview_goal *g)
 {
     struct ds_buf b = {0};
     if (!g || g->arm >= h->n_arms || g->ref >= h->n_arms || g->site >= h->n_sites)
@@ -81,36 +50,38 @@ static void draw_goal(struct page *p, const struct ds_header *h, const struct ov
         ds_buf_puts(&b, ", its repeats");
     else
         ds_buf_printf(&b, " against %" PRIu32, g->ref);
-    line(p, TUI_KEY, "Enter  %s", b.data ? b.data : "");
+    tui_page_line(p, TUI_KEY, "Enter  %s", b.data ? b.data : "");
     ds_buf_free(&b);
 }
 
-static void draw_counts(struct page *p, const struct ds_verdict *v, size_t k)
+static void draw_counts(struct tui_page *p, const struct ds_verdict *v, size_t k)
 {
     const struct ds_kernel_verdict *x = &v->kernels[k];
     struct ds_buf b = {0};
-    line(p, TUI_PLAIN,
-         "along all factors: %" PRIu64 " digests compared, %" PRIu64 " on equal inputs; %" PRIu64
-         " origins, %" PRIu64 " inherited, %" PRIu64 " healed",
-         x->compared, x->judged, x->origins, x->inherited, x->healed);
+    tui_page_line(p, TUI_PLAIN,
+                  "along all factors: %" PRIu64 " digests compared, %" PRIu64
+                  " on equal inputs; %" PRIu64 " origins, %" PRIu64 " inherited, %" PRIu64
+                  " healed",
+                  x->compared, x->judged, x->origins, x->inherited, x->healed);
     for (uint32_t i = 0; i < x->n_switches; i++) {
         const struct ds_switches *s = &x->switches[i];
         b.len = 0;
         for (uint32_t j = 0; j < s->n; j++)
             ds_buf_printf(&b, "%s%" PRIu32, j ? ", " : "", s->rows[j]);
         if (s->n)
-            line(p, TUI_PLAIN, "other bits from M = %s rows%s%s%s", b.data ? b.data : "",
-                 s->setting[0] ? " (" : "", s->setting, s->setting[0] ? ")" : "");
+            tui_page_line(p, TUI_PLAIN, "other bits from M = %s rows%s%s%s", b.data ? b.data : "",
+                          s->setting[0] ? " (" : "", s->setting, s->setting[0] ? ")" : "");
     }
     ds_buf_free(&b);
 }
 
-static void draw_factor(struct page *p, const struct ds_factor_verdict *f)
+static void draw_factor(struct tui_page *p, const struct ds_factor_verdict *f)
 {
     const struct ds_factor_phase *all = &f->phase[DS_VERDICT_ALL];
-    line(p, TUI_PLAIN,
-         "%s over all kernels: %" PRIu64 " of %" PRIu64 " digests differ, %" PRIu64 " unstable",
-         f->name, all->drifted, all->compared, all->unstable);
+    tui_page_line(p, TUI_PLAIN,
+                  "%s over all kernels: %" PRIu64 " of %" PRIu64 " digests differ, %" PRIu64
+                  " unstable",
+                  f->name, all->drifted, all->compared, all->unstable);
 }
 
 void overview_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
@@ -118,7 +89,7 @@ void overview_panel(struct tui_view *v, const struct tui_context *c, struct tui_
 {
     const struct overview_own *o = v->own;
     const struct ds_verdict *verdict = c->whole->verdict;
-    struct page p = {canvas, r, 0};
+    struct tui_page p = {canvas, r, 0};
     size_t at = tui_table_row(&v->table), column = v->table.column;
     if (!o || !o->made || !verdict || !c->whole->header || at >= o->n_lines)
         return;

@@ -1,5 +1,5 @@
-/* view_site.c: Site: one site of one arm against another: its rows in every arm as class letters, sizes, profile, launches,
- * inputs. view_site_lines.c is its table, view_site_head.c its words. */
+/* view_site.c: Site: one site of one arm against another: its rows in every arm as class letters,
+ * sizes, profile, launches, inputs. view_site_lines.c is its table, view_site_head.c its words. */
 #include "tui/view_site.h"
 
 #include "base/mem.h"
@@ -27,8 +27,8 @@ static const struct tui_site *refresh(const struct tui_view *v, const struct tui
     const struct ds_header *h = c->whole->header;
     if (!o || !h)
         return NULL;
-    const struct tui_site *s =
-        p->site < h->n_sites ? tui_data_site(c->data, p->arm, p->ref, p->site, error) : NULL;
+    const struct tui_site *s = tui_data_site(c->data, p->arm, p->ref, p->site, error);
+    s = s && p->site < h->n_sites ? s : NULL;
     o->whole = c->whole;
     o->h = h;
     o->pair = s ? tui_data_pair(c->data, p->arm, p->ref, NULL) : NULL;
@@ -117,13 +117,13 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         return TUI_EMPTY;
     }
     const struct tui_site *s = refresh(v, c, &error);
-    if (!s && !error && c->whole->header && c->place->site < c->whole->header->n_sites) {
+    if (!s && !error && c->whole->header) {
         tui_view_heads(v,
                        0); /* the lines stay, with empty cells: sort, filter and folds with them */
         return TUI_WAITING;
     }
     if (!s) {
-        snprintf(why, 256, "%s", error ? error : "the record has no such site");
+        snprintf(why, 256, "%s", error ? error : "nothing is read yet");
         return empty(v, c, TUI_EMPTY);
     }
     struct site_own *o = own(v);
@@ -182,7 +182,8 @@ static int step_row(struct tui_view *v, const struct tui_context *c, int step, s
     return 1;
 }
 
-/* Enter on a row, or on a part of the profile: its values, from the first element that differs or of the part on. */
+/* Enter on a row, or on a part of the profile: its values, from the first element that differs or
+ * of the part on. */
 static int open_row(const struct site_own *o, const struct tui_context *c, size_t line, int *next,
                     struct ds_error *err)
 {

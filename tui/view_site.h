@@ -26,7 +26,7 @@ enum {
     SITE_OTHERS = 3,              /* the other metrics */
     SITE_BEHIND = SITE_OTHERS + 2 /* and both digests */
 };
-enum { SITE_COMMANDS = 2 };
+enum { SITE_BAR_CELLS = 10, SITE_COMMANDS = 2 };
 enum { SITE_HEAD = UINT32_MAX, SITE_FOLDED = UINT32_MAX - 1 }; /* of site_line.index */
 struct site_line {
     uint32_t part,
@@ -75,10 +75,20 @@ void site_old_free(struct site_own *o);
 void site_source(struct site_own *o, struct tui_source *out);
 /* The line of a row (number of its key); SIZE_MAX: none. */
 size_t site_line_of(const struct site_own *o, size_t row);
-/* The row that a line is about; for parts of a profile the first drifting one that can be, best with values. */
+/* The row that a line is about; for parts of a profile the first drifting one that can be, best
+ * with values. */
 size_t site_row_of(const struct site_own *o, size_t line);
 
-/* One size of a drifting row in a metric. */
+static inline int site_drifts(int label)
+{
+    return label >= DS_LABEL_ORIGIN;
+}
+/* The parts of a section of the profile; returns how many. */
+size_t site_parts(const struct tui_site *s, uint32_t part, const struct ds_profile_part **out);
+/* The metric of column 0 .. SITE_OTHERS - 1 behind the arms. */
+int site_metric_at(const struct site_own *o, size_t other);
+/* One size in a metric: of a drifting row, of a part of the profile. */
+double site_part_size(const struct ds_profile_part *p, int metric);
 double site_drift_size(const struct ds_drift *d, int metric);
 void site_size_text(double size, int metric, char *out, size_t n);
 
@@ -89,8 +99,8 @@ void site_launch_make(struct site_own *o, const struct tui_context *c);
 void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                 struct tui_rect r);
 
-/* What the sides of a pair are called, the reference's (0) and this one's (1): "A" and "B" if they are of two
- * records, else "reference" and "this". */
+/* What the sides of a pair are called, the reference's (0) and this one's (1): "A" and "B" if they
+ * are of two records, else "reference" and "this". */
 const char *tui_side_name(const struct tui_whole *w, const struct tui_place *p, int side);
 
 /* ---- shared with Tensor and Tokens ----------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* view_site_head.c: Site in words: the finding above the table, the launches, the command that measures the tree. The
- * words themselves are report/'s. */
+/* view_site_head.c: Site in words: the finding above the table, the launches, the command that
+ * measures the tree. The words themselves are report/'s. */
 #include "tui/view_site.h"
 
 #include <inttypes.h>
@@ -71,8 +71,9 @@ static void add_paths(const struct ds_report *r, int first, int both, struct ds_
     }
 }
 
-/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff` shows, two arms of
- * one record what `show` does; an arm of one and another arm of the other is shown by nothing. */
+/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff`
+ * shows, two arms of one record what `show` does; an arm of one and another arm of the other is
+ * shown by nothing. */
 void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out)
 {
     const struct ds_report *r = &c->whole->report;
@@ -242,8 +243,8 @@ struct head { /* lines, the most telling first, so that a small screen has them 
     int n, most;
 };
 
-/* A text of one line or more, each a head line. Texts of report/ are escaped already; nothing else gets
- * here. */
+/* A text of one line or more, each a head line. Texts of report/ are escaped already; nothing else
+ * gets here. */
 static void put(struct head *h, int role, const struct ds_buf *b)
 {
     const char *at = b->data ? b->data : "";
@@ -318,7 +319,11 @@ int site_head_make(struct tui_view *v, const struct site_own *o, int most)
         add_same(o, &b[0]);
     }
     add_healed(o, &b[3]);
-    if (f->found && ds_report_launch_difference(o->site->launch, o->site->ref_launch, &b[4]))
+    /* "batch 4 against 1", but of two records A first, as everywhere. */
+    int a_first = strcmp(tui_side_name(o->whole, &o->at, 0), "A") == 0;
+    if (f->found &&
+        ds_report_launch_difference(a_first ? o->site->ref_launch : o->site->launch,
+                                    a_first ? o->site->launch : o->site->ref_launch, &b[4]))
         ds_buf_puts(&b[4], "\n");
     for (size_t i = 0; i < 5; i++)
         for (const char *p = b[i].data; p && *p; p++)

@@ -1,4 +1,5 @@
-/* view_site_panel.c: beside Site's table: what is known of the row under the cursor, and which settings share its bits. */
+/* view_site_panel.c: beside Site's table: what is known of the row under the cursor, and which
+ * settings share its bits. */
 #include "tui/view_site.h"
 
 #include "tui/number.h"

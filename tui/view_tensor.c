@@ -1,5 +1,5 @@
-/* view_tensor.c: Tensor: one row of a site on both sides, element by element. view_tensor_cells.c is its table,
- * view_tensor_panel.c the histogram. */
+/* view_tensor.c: Tensor: one row of a site on both sides, element by element. view_tensor_cells.c
+ * is its table, view_tensor_panel.c the histogram. */
 #include "tui/view_tensor.h"
 
 #include "base/dtype.h"
@@ -34,8 +34,9 @@ static void refresh(const struct tui_view *v, const struct tui_context *c, const
     o->whole = c->whole;
     o->h = h;
     o->values = NULL;
-    o->site =
-        h && p->site < h->n_sites ? tui_data_site(c->data, p->arm, p->ref, p->site, error) : NULL;
+    o->site = h ? tui_data_site(c->data, p->arm, p->ref, p->site, error) : NULL;
+    if (h && p->site >= h->n_sites)
+        o->site = NULL;
     if ((f = fact(o, p)) && (f->dumped || f->ref_dumped))
         o->values = tui_data_values(c->data, p->arm, p->ref, f->has ? f->digest : 0,
                                     f->ref_has ? f->ref_digest : 0, error);
@@ -170,8 +171,8 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
     struct tensor_own *o = own(v);
     refresh(v, c, &error);
     const struct tui_row_fact *f = fact(o, c->place);
-    if (!o->values && (error || !o->h || c->place->site >= o->h->n_sites)) {
-        snprintf(why, 256, "%.255s", error ? error : "the record has no such site");
+    if (!o->values && (error || !o->h)) {
+        snprintf(why, 256, "%.255s", error ? error : "nothing is read yet");
         return nothing(v, c, TUI_EMPTY);
     }
     if (!o->site || (f && !o->values && (f->dumped || f->ref_dumped))) {
@@ -242,7 +243,8 @@ static int step_row(const struct tui_view *v, const struct tui_context *c, int s
     return ds_fail(err, "no row %s this one has values here", step < 0 ? "before" : "after");
 }
 
-/* The element that differs most; where several do alike, the next of them, and after the last the first again. */
+/* The element that differs most; where several do alike, the next of them, and after the last the
+ * first again. */
 static int go_largest(struct tui_view *v, const struct tui_context *c, int step,
                       struct ds_error *err)
 {

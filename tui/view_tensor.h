@@ -5,7 +5,8 @@
 #include "tui/view.h"
 
 enum { TENSOR_REF = 0, TENSOR_MINE = 1 };
-/* Bins of the histogram: equal bits; other bits of equal values; 1, 2-3, 4-7 ... ULP; NaN on a side. */
+/* Bins of the histogram: equal bits; other bits of equal values; 1, 2-3, 4-7 ... ULP; NaN on a
+ * side. */
 enum { TENSOR_EQUAL = 0, TENSOR_ZERO, TENSOR_ONE, TENSOR_NAN = TENSOR_ONE + 64, TENSOR_BINS };
 
 struct tensor_own {
@@ -36,7 +37,8 @@ size_t tensor_elements(const struct tensor_own *o);
 int tensor_bits(const struct tensor_own *o, int side, size_t i, uint32_t *bits);
 /* Which bin of the histogram an element is in; -1: a side is missing. */
 int tensor_bin(const struct tensor_own *o, size_t i);
-/* Difference of this side from the reference, or over the reference's size; NaN where a side is NaN. */
+/* Difference of this side from the reference, or over the reference's size; NaN where a side is
+ * NaN. */
 double tensor_difference(const struct tensor_own *o, size_t i, int relative);
 
 void tensor_source(struct tensor_own *o, struct tui_source *out);

@@ -1,4 +1,5 @@
-/* view_tensor_cells.c: the table of Tensor: one row of a site, an element a line, both sides as they are stored. */
+/* view_tensor_cells.c: the table of Tensor: one row of a site, an element a line, both sides as
+ * they are stored. */
 #include "tui/view_tensor.h"
 
 #include "base/dtype.h"
@@ -50,8 +51,8 @@ double tensor_difference(const struct tensor_own *o, size_t i, int relative)
     return relative ? d / fabs(y) : d;
 }
 
-/* Of an element that differs, in the metric of the place: what `w` takes for large. NaN on one side is more than
- * any number. */
+/* Of an element that differs, in the metric of the place: what `w` takes for large. NaN on one side
+ * is more than any number. */
 static double element_size(const struct tensor_own *o, size_t i, int bin)
 {
     uint32_t mine, ref;

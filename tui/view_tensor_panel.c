@@ -1,4 +1,5 @@
-/* view_tensor_panel.c: beside Tensor's table: the element under the cursor bit by bit, and how far elements are apart. */
+/* view_tensor_panel.c: beside Tensor's table: the element under the cursor bit by bit, and how far
+ * elements are apart. */
 #include "tui/view_tensor.h"
 
 #include "base/dtype.h"
@@ -46,7 +47,8 @@ static void draw_digits(struct page *p, const struct tensor_own *o, int side,
     }
 }
 
-/* The sides' bits under each other; those that differ are marked below, for eyes without colours. */
+/* The sides' bits under each other; those that differ are marked below, for eyes without colours.
+ * */
 static void draw_bits(struct page *p, const struct tensor_own *o, size_t i)
 {
     char text[2][48] = {"", ""};
@@ -118,7 +120,8 @@ static void bin_name(const struct tensor_own *o, int bin, char *out, size_t n)
 
 enum { BIN_HIDDEN = 0, BIN_SHOWN, BIN_GAP };
 
-/* Bins up to the largest that has an element are shown, but of more than two empty ones in a row one line tells. */
+/* Bins up to the largest that has an element are shown, but of more than two empty ones in a row
+ * one line tells. */
 static int shown(const struct tensor_own *o, int bin, int last)
 {
     if (o->bins[bin] || bin == TENSOR_EQUAL)

@@ -1,5 +1,5 @@
-/* view_tokens.c: Tokens: the steps of both sides, and how near each choice is to another one. view_tokens_cells.c is its
- * table and panel. */
+/* view_tokens.c: Tokens: the steps of both sides, and how near each choice is to another one.
+ * view_tokens_cells.c is its table and panel. */
 #include "tui/view_tokens.h"
 
 #include "base/mem.h"

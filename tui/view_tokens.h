@@ -29,8 +29,9 @@ struct tokens_own {
 int tokens_both(const struct tui_step *s);
 /* The side that a step is told from: the reference, or this one where it has none. */
 const struct ds_step *tokens_side(const struct tui_step *s);
-/* How many times as large the drift must be before the token can change: margin / (2 max abs), since both logits
- * move at most so far; 0: it did change; infinite: nothing drifts; NaN: not known, or not to be compared. */
+/* How many times as large the drift must be before the token can change: margin / (2 max abs),
+ * since both logits move at most so far; 0: it did change; infinite: nothing drifts; NaN: not
+ * known, or not to be compared. */
 double tokens_room(const struct tokens_own *o, size_t i);
 
 void tokens_source(struct tokens_own *o, struct tui_source *out);

@@ -1,4 +1,5 @@
-/* view_tokens_cells.c: the table of Tokens: a step a line, and beside it the top of both sides' logits. */
+/* view_tokens_cells.c: the table of Tokens: a step a line, and beside it the top of both sides'
+ * logits. */
 #include "tui/view_tokens.h"
 
 #include "tui/number.h"

@@ -30,6 +30,10 @@ MODELS = {
     "qwen3": dict(arch="qwen3", neox=True, qk_norm=True, dim=16),
     "qwen2moe": dict(arch="qwen2moe", neox=True, bias=True, experts=4, top_k=3, expert_ff=32, shared_ff=64),
     "qwen3moe": dict(arch="qwen3moe", neox=True, qk_norm=True, dim=16, experts=5, top_k=2, expert_ff=32, norm=True),
+    "windows": dict(arch="llama", window=4, every=2),
+    "mixed": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, dense=1),
+    # the tensors of "mixtral", one for each expert, as older files have them
+    "split": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, split=True, seed=20),
 }
 
 
@@ -51,7 +55,7 @@ def shapes(m):
             yield b + "attn_q_norm.weight", (dim,), T.F32
             yield b + "attn_k_norm.weight", (dim,), T.F32
         yield b + "ffn_norm.weight", (HIDDEN,), T.F32
-        if not m.get("experts"):
+        if not m.get("experts") or i < m.get("dense", 0):
             yield b + "ffn_gate.weight", (FF, HIDDEN), kind
             yield b + "ffn_up.weight", (FF, HIDDEN), kind
             yield b + "ffn_down.weight", (HIDDEN, FF), kind
@@ -97,18 +101,26 @@ def write(path, m, seed, full=False):
         w.add_value_length(m["dim"])
     if "window" in m:
         w.add_sliding_window(m["window"])
+    if "every" in m:
+        w.add_uint32(f"{m['arch']}.attention.sliding_window_pattern", m["every"])
     if "experts" in m:
         w.add_expert_count(m["experts"])
         w.add_expert_used_count(m["top_k"])
         if m["arch"] != "llama":
             w.add_expert_feed_forward_length(m["expert_ff"])
+    if "dense" in m:
+        w.add_leading_dense_block_count(m["dense"])
     if "shared_ff" in m:
         w.add_expert_shared_feed_forward_length(m["shared_ff"])
     for name, shape, qtype in shapes(m):
         raw = quantize(values(rng, name, shape), qtype)
         if full and qtype != T.F32:
             raw, qtype = np.asarray(dequantize(raw, qtype), np.float32).reshape(shape), T.F32
-        w.add_tensor(name, raw, raw_dtype=None if qtype in (T.F32, T.F16) else qtype)
+        parts = [(name, raw)]
+        if m.get("split") and "_exps" in name:
+            parts = [(name.replace("_exps", f".{e}"), raw[e]) for e in range(m["experts"])]
+        for part, data in parts:
+            w.add_tensor(part, np.ascontiguousarray(data), raw_dtype=None if qtype in (T.F32, T.F16) else qtype)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -155,7 +167,8 @@ def forward(m, weight):
         q, k = rotate(q, dim, m.get("neox", False)), rotate(k, dim, m.get("neox", False))
         out = np.zeros((n, HEADS, dim))
         for t in range(n):
-            begin = max(0, t + 1 - m.get("window", n))
+            full = "every" in m and layer % m["every"] == m["every"] - 1
+            begin = 0 if full else max(0, t + 1 - m.get("window", n))
             for head in range(HEADS):
                 g = head * KV // HEADS
                 p = softmax(k[begin:t + 1, g] @ q[t, head] / np.sqrt(dim))
@@ -164,7 +177,7 @@ def forward(m, weight):
         yield layer, "attn_out", out
         x = x + out @ at("attn_output.weight").T
         h = norm(x, at("ffn_norm.weight"))
-        if "experts" not in m:
+        if "experts" not in m or layer < m.get("dense", 0):
             x = x + gated(h, at("ffn_gate.weight"), at("ffn_up.weight"), at("ffn_down.weight"))
             yield layer, "resid_ffn", x
             continue
@@ -192,6 +205,8 @@ def expect(path, m, gguf):
     tensors = {t.name: t for t in GGUFReader(gguf).tensors}
 
     def weight(name):
+        if name not in tensors:
+            return np.stack([weight(name.replace("_exps", f".{e}")) for e in range(m["experts"])])
         t = tensors[name]
         shape = tuple(int(d) for d in reversed(t.shape))
         return np.asarray(dequantize(t.data, t.tensor_type), np.float32).astype(np.float64).reshape(shape)
@@ -240,11 +255,11 @@ if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
     for seed, (name, m) in enumerate(MODELS.items()):
         gguf = f"{sys.argv[1]}/{name}.gguf"
-        write(gguf, m, 20 + seed)
+        write(gguf, m, m.get("seed", 20 + seed))
         logits = expect(f"{sys.argv[1]}/{name}.expect", m, gguf)
         if len(sys.argv) == 3:
             with tempfile.NamedTemporaryFile(suffix=".gguf") as plain:
-                write(plain.name, m, 20 + seed, full=True)
+                write(plain.name, m, m.get("seed", 20 + seed), full=True)
                 other = llama_logits(plain.name)
             print(name, "llama.cpp does not load it" if other is None else
                   f"llama.cpp differs by at most {abs(other - logits).max():.3g} of {abs(logits).max():.3g}")

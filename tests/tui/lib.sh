@@ -9,8 +9,8 @@ trap 'rm -rf "$records"' EXIT
 
 # record NAME...: makes sure that $records/NAME.h5 is there.
 record() {
-    for name; do
-        [ -f "$records/$name.h5" ] || "$tools/make_tui_records" "$records" "$name"
+    for wanted; do
+        [ -f "$records/$wanted.h5" ] || "$tools/make_tui_records" "$records" "$wanted"
     done
 }
 
@@ -51,7 +51,8 @@ screens() {
 
 # ---- a terminal: tmux with a server of its own, without the user's settings ---------------------------------------
 
-tm() { tmux -L "driftscope-test-$$" -f /dev/null "$@"; }
+# One server a test: one that is ending would be found by the next.
+tm() { tmux -L "driftscope-test-${dir##*.}" -f /dev/null "$@"; }
 
 # terminal SIZE VARIABLES...: an interactive shell in it that knows $driftscope and has $dir as its folder.
 terminal() {
@@ -59,7 +60,7 @@ terminal() {
     columns=${1%x*} lines=${1#*x}
     shift
     trap 'tm kill-server 2>/dev/null || true' EXIT
-    env -i PATH="$PATH" HOME="$dir" LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -L "driftscope-test-$$" -f /dev/null \
+    env -i PATH="$PATH" HOME="$dir" LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -L "driftscope-test-${dir##*.}" -f /dev/null \
         new-session -d -s t -x "$columns" -y "$lines" \
         "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' TERM=screen LC_ALL=C.UTF-8 driftscope='$driftscope' $* sh -i" 2>"$dir/tmux" ||
         skip "tmux does not start here: $(head -n 1 "$dir/tmux")"
@@ -77,6 +78,9 @@ eventually() {
         sleep 0.05
     done
 }
+# screen_line N PATTERN; screen_is FILE: all of it.
+screen_line() { capture | sed -n "$1p" | grep -q -e "$2"; }
+screen_is() { capture | sed 's/ *$//' | cmp -s - "$1"; }
 screen_has() { capture | grep -qF -e "$1"; }
 screen_lacks() { ! capture | grep -qF -e "$1"; }
 shows() { eventually screen_has "$1"; }

@@ -229,8 +229,11 @@ static inline int records_write(size_t i, const char *path, struct ds_error *err
     records_all[i].make(&s);
     int rc = ds_writer_create(path, 1, &s.header, &w, NULL, err);
     if (rc == 0) {
-        for (size_t k = 0; k < s.n_trials && rc == 0; k++)
-            rc = ds_writer_add(w, &s.trials[k], err);
+        for (size_t k = 0; k < s.n_trials && rc == 0; k++) {
+            struct ds_trial_data *t = &s.trials[k];
+            rc = ds_trial_run_digest(&s.header, t, &t->info.run_digest, err);
+            rc = rc == 0 ? ds_writer_add(w, t, err) : rc;
+        }
         struct ds_error other;
         if (ds_writer_close(w, rc == 0 ? err : &other) != 0)
             rc = -1;

@@ -5,7 +5,7 @@
 # Screens show the record's path in commands: it is the file alone.
 with() {
     record "$1"
-    cd "$records"
+    cd "$records" || return
 }
 
 test_site_screens() {
@@ -100,6 +100,20 @@ END
             say "$view: a control character is on the screen"
             return 1
         fi
+    done
+}
+
+test_records_that_cannot_be_compared() {
+    with drift
+    ds run -q -m random:llama,layers=4,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64 --kernels pinned --batch 1 --slot first \
+        --neighbours copies --threads 1 --chunk 0 --mode prefill --tokens 1,2,3 -n 1 -o "$dir/other.h5"
+    for view in site tensor tokens; do
+        tui C.UTF-8 100x24 drift.h5 "$dir/other.h5" <<END
+view $view
+save
+END
+        expect 0
+        has "$dir/screen" 'nothing to compare'
     done
 }
 

@@ -6,7 +6,7 @@ tiny=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128
 # Hundreds of trials: it does not end by itself while a test looks.
 long="-m random:llama,layers=4,hidden=256,heads=4,kv_heads=2,ffn=512,vocab=512 --batch 1,2,4,8 --repeat 200 -n 8"
 
-mux() { tmux -L "driftscope-test-$$" -f /dev/null "$@"; }
+mux() { tmux -L "driftscope-test-${dir##*.}" -f /dev/null "$@"; }
 
 # in_terminal ARGUMENT...: starts driftscope in a terminal of 100 columns; its exit code comes to $dir/code.
 in_terminal() {
@@ -23,9 +23,10 @@ in_terminal() {
 screen() { mux capture-pane -p -S -200 2>/dev/null; }
 
 # until_shown TEXT: up to a minute.
-until_shown() {
+until_shown() { until_matched "$(printf '%s' "$1" | sed 's/[][\\.*^$]/\\&/g')"; }
+until_matched() {
     i=0
-    while ! screen | grep -qF -e "$1"; do
+    while ! screen | grep -q -e "$1"; do
         i=$((i + 1))
         [ $i -lt 600 ] || {
             say "the screen never showed: $1; it is:"
@@ -72,11 +73,11 @@ test_ended_from_the_screen_and_resumed() {
     need tmux
     # shellcheck disable=SC2086
     in_terminal run $long -o a.h5 --tui
-    until_shown "following, "
+    until_matched "following, [1-9]"
     mux send-keys Q
     until_shown "end the sweep?"
     mux send-keys x # stays
-    until_shown "following, "
+    until_matched "following, [1-9]"
     mux send-keys Q
     until_shown "end the sweep?"
     mux send-keys y
@@ -87,7 +88,7 @@ test_ended_from_the_screen_and_resumed() {
     mux kill-server
     rm "$dir/code"
     in_terminal run -m random:llama,layers=4,hidden=256,heads=4,kv_heads=2,ffn=512,vocab=512 --resume a.h5 --tui
-    until_shown "following, "
+    until_matched "following, [1-9]"
     mux send-keys Q
     until_shown "end the sweep?"
     mux send-keys n
@@ -124,7 +125,7 @@ test_a_signal_to_the_program() {
     need pgrep
     # shellcheck disable=SC2086
     in_terminal run $long -o a.h5 --tui
-    until_shown "following, "
+    until_matched "following, [1-9]"
     kill -TERM "$(pgrep -P "$(cat "$dir/shell")")"
     until_ended
     [ "$code" -ge 128 ]

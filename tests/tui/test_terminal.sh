@@ -77,7 +77,7 @@ test_suspend_and_resume() {
     tm resize-window -t t -x 100 -y 30
     type_line 'fg; echo back with $?'
     shows 'L02 q_proj'
-    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed -n 29p | grep -q '^ site '"
+    eventually screen_line 29 '^ site '
     # Stopped without notice: the shell finds the terminal as the program left it, where only ^J ends a line.
     kill -s STOP "$pid"
     shows 'topped (signal)'
@@ -103,7 +103,7 @@ test_resize_storm() {
     shows 'L02 q_proj'
     # Columns grow with what was seen: the largest size counts, which a storm may have left out.
     tm resize-window -t t -x 300 -y 100
-    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed -n 99p | grep -q '^ site '"
+    eventually screen_line 99 '^ site '
     tm resize-window -t t -x 73 -y 24
     tui C.UTF-8 80x24 "$dir/drift.h5" <<'END'
 view site
@@ -113,7 +113,7 @@ size 73x24
 save
 END
     expect 0
-    eventually sh -c "tmux -L driftscope-test-$$ capture-pane -p -t t | sed 's/ *\$//' | cmp -s - '$dir/screen'"
+    eventually screen_is "$dir/screen"
     tm resize-window -t t -x 40 -y 24
     shows 'driftscope needs 60x12'
     keys Q

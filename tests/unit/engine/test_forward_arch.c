@@ -9,7 +9,8 @@
 
 #define DATA "tests/data/arch/"
 
-static const char *const names[] = {"mixtral", "window", "qwen2", "qwen3", "qwen2moe", "qwen3moe"};
+static const char *const names[] = {"mixtral", "split", "mixed",    "window",  "windows",
+                                    "qwen2",   "qwen3", "qwen2moe", "qwen3moe"};
 enum { N_NAMES = sizeof names / sizeof names[0], LENGTH = 12 };
 
 static struct ds_model *open_fixture(const char *name, int keep)
@@ -367,9 +368,29 @@ static void test_failed_allocations_are_errors(void **state)
     ds_model_close(m);
 }
 
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Older files have a tensor for every expert: the same model, weight for weight. */
+static void test_experts_in_tensors_of_their_own(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        struct ds_model *one = open_fixture("mixtral", keep), *own = open_fixture("split", keep);
+        assert_true(one->digest == own->digest);
+        assert_int_equal(one->n_weights, own->n_weights);
+        for (size_t i = 0; i < one->n_weights; i++) {
+            assert_string_equal(one->weights[i].name, own->weights[i].name);
+            assert_true(one->weights[i].digest == own->weights[i].digest);
+        }
+        ds_model_close(one);
+        ds_model_close(own);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_experts_in_tensors_of_their_own),
         cmocka_unit_test(test_every_architecture_is_what_float64_says),
         cmocka_unit_test(test_weights_of_a_file_give_the_same_bits),
         cmocka_unit_test(test_pinned_bits_do_not_depend_on_the_cut),

@@ -156,6 +156,33 @@ static void test_pairs_without_the_whole(void **state)
     ds_record_close(r);
 }
 
+/* Of two records that do not fit, the base arms are compared. */
+static void test_base_arms_without_the_whole(void **state)
+{
+    (void)state;
+    struct tui_data *d = NULL;
+    const struct tui_whole *w;
+    for (double hold = 4e6;; hold *= 0.9) {
+        struct ds_error err;
+        const struct tui_data_options o = {
+            .path = test_path("wide.h5"), .path_b = test_path("wide.h5"), .hold = (uint64_t)hold};
+        assert_ok(tui_data_open(&o, &d, &err), err);
+        assert_int_equal(tui_data_wait(d, LONG), 0);
+        w = tui_data_whole(d);
+        assert_non_null(w->diff); /* it comes to this before nothing fits */
+        if (w->note)
+            break;
+        assert_int_equal(w->diff->pairs, 40);
+        tui_data_close(d);
+    }
+    assert_non_null(strstr(w->note, "only the base arms are compared"));
+    assert_int_equal(w->diff->pairs, 1);
+    assert_int_equal(w->verdict->result, DS_RESULT_SAME);
+    assert_int_equal(get_pair(d, 1, 0)->sites[3].label, DS_LABEL_SAME);
+    assert_non_null(get_site(d, 1, 0, 3));
+    tui_data_close(d);
+}
+
 /* Not even one trial: it says so and shows what it has. */
 static void test_nothing_fits(void **state)
 {
@@ -340,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_verdict_with_less_room),
         cmocka_unit_test(test_pairs_without_the_whole),
+        cmocka_unit_test(test_base_arms_without_the_whole),
         cmocka_unit_test(test_nothing_fits),
         cmocka_unit_test(test_results_go),
         cmocka_unit_test(test_allocations_fail),

@@ -1,4 +1,5 @@
-/* test_number.c: stored values as text: what is unequal never looks equal, what is special says so. */
+/* test_number.c: stored values as text: what is unequal never looks equal, what is special says so.
+ * */
 #include "tests/unit/testing.h"
 
 #include "tui/number.h"
@@ -13,8 +14,8 @@ static uint32_t next_random(uint32_t *state)
     return *state ^ *state >> 13;
 }
 
-/* Bits whose neighbours, and themselves with one bit turned, are other bits: of every text that they have, no two may
- * be equal. */
+/* Bits whose neighbours, and themselves with one bit turned, are other bits: of every text that
+ * they have, no two may be equal. */
 static void test_unequal_bits_never_look_equal(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* test_view_site.c: the view Site on records made here, held against what the record was made of. */
+/* test_view_site.c: the view Site on records made here, held against what the record was made of.
+ * */
 #include "tests/unit/tui/view_testing.h"
 
 #include "tui/view_site.h"

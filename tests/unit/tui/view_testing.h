@@ -1,4 +1,5 @@
-/* view_testing.h: one view on one record, without frame and terminal: loaded as the frame loads it, asked cell by cell. */
+/* view_testing.h: one view on one record, without frame and terminal: loaded as the frame loads it,
+ * asked cell by cell. */
 #ifndef DS_VIEW_TESTING_H
 #define DS_VIEW_TESTING_H
 
@@ -75,7 +76,8 @@ static inline size_t shown_column(const struct shown *s, const char *name)
     return 0;
 }
 
-/* The line whose first cell has that text, under the heading that begins with `section` ("" any). */
+/* The line whose first cell has that text, under the heading that begins with `section` ("" any).
+ * */
 static inline size_t shown_line(const struct shown *s, const char *section, const char *text)
 {
     int in = section[0] == '\0';
@@ -149,8 +151,8 @@ static inline uint32_t site_of(const struct ds_header *h, int layer, const char 
     return 0;
 }
 
-/* Gives a row its bytes: its digest is theirs, and with `dump` they are in the record. What the sweep says of its
- * size is taken away. */
+/* Gives a row its bytes: its digest is theirs, and with `dump` they are in the record. What the
+ * sweep says of its size is taken away. */
 static inline void put_values(struct ds_trial_data *t, uint32_t site, int32_t position,
                               const char *dtype, const void *bytes, uint32_t n, int dump)
 {
