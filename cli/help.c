@@ -14,7 +14,9 @@ static const struct {
 } exit_codes[] = {
     {"0", "same bits everywhere that was compared, or a single trial recorded"},
     {"1", "drift found"},
-    {"2", "error, or nothing could be compared (another number with --error-exit)"},
+    {"2", "error, nothing could be compared, or not as much as was asked for: a damaged record, an "
+          "inert fixture, a rate "
+          "of --until-stable (another number with --error-exit)"},
     {"130", "interrupted; finished trials are kept"},
 };
 
