@@ -136,9 +136,10 @@ static json_t *choice_json(const struct ds_explanation *x)
 {
     const struct ds_explain_choice *c = &x->choice;
     const int64_t n = ds_explain_width(x->c->e.op, &x->c->e.shared);
-    json_t *rule[DS_SIDES], *same = json_object();
+    json_t *rule[DS_SIDES], *same;
     if (!x->chosen)
         return json_null();
+    same = json_object();
     for (int s = 0; s < DS_SIDES; s++) {
         char words[96];
         ds_explain_rule_text(c->rule[s], n, words, sizeof words);

@@ -260,14 +260,15 @@ int ds_analysis_judged(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32
     if (arm >= a->h->n_arms || ref >= a->h->n_arms || site >= a->n_sites ||
         !a->arms[arm].n_trials || !a->arms[ref].n_trials)
         return 0;
-    uint8_t *labels = ds_calloc(a->cells, 1, "labels", err);
     const struct heal_table *h = NULL;
+    uint8_t *own = healed ? ds_calloc(a->cells, 1, "labels", err) : NULL;
+    const uint8_t *labels = healed ? own : last_labels(a, arm, ref, err);
     if (!labels)
         return -1;
-    if (healed)
-        h = label_origins(a, arm, ref, labels);
-    else
-        label_pair(a, arm, ref, labels);
+    if (healed) {
+        h = label_origins(a, arm, ref, own);
+        a->last.known = 0; /* what stands beside labels is that of the last ones */
+    }
     size_t first = SIZE_MAX;
     for (size_t cell = site * a->n_rows; cell < (site + (size_t)1) * a->n_rows; cell++) {
         const int origin = (labels[cell] & LABEL_MASK) == DS_LABEL_ORIGIN;
@@ -283,7 +284,7 @@ int ds_analysis_judged(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32
             out->trial = h->t.trials[0];
         rc = size_rows(a, h, labels, -1, out, err);
     }
-    free(labels);
+    free(own);
     return rc;
 }
 

@@ -330,6 +330,14 @@ static void test_a_verdict_given_up(void **state)
     assert_ok(ds_analysis_site(a, 1, 0, v.first.site, &p, &err), err);
     assert_int_equal(p.at.rows, v.first.rows);
     ds_site_profile_free(&p);
+    /* The same place, judged by itself. */
+    struct ds_finding f;
+    assert_ok(ds_analysis_judged(a, v.first.arm, v.first.ref_arm, v.first.site, 0, &f, &err), err);
+    assert_true(f.found && f.label == v.first.label && f.kind == v.first.kind);
+    assert_string_equal(f.why, v.first.why);
+    assert_int_equal(f.basis, v.first.basis);
+    assert_ok(ds_analysis_judged(a, v.first.arm, v.first.ref_arm, v.first.site, 1, &f, &err), err);
+    assert_false(f.found); /* there is no heal trial */
     ds_verdict_free(&v);
     ds_analysis_free(a);
 }
