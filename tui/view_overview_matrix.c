@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VIEW_LAYERS = 1, CLASSES_MOST = 18, NAME_MOST = 40 };
+enum { VIEW_LAYERS = 1, CLASSES_MOST = 18, NAME_NARROW = 34, NAME_MOST = 48 };
 
 int overview_is_drift(const struct overview_cell *c)
 {
@@ -117,15 +117,31 @@ static int alike(const struct overview_own *o, const struct ds_verdict *v, size_
     return 1;
 }
 
-/* "rope silu_mul add/reference" */
+/* "rope silu_mul add/reference"; where that is too long "rope silu_mul +4/reference". */
+static void name_row(const struct ds_verdict *v, size_t k, uint32_t n, int most, struct ds_buf *out)
+{
+    size_t variant = strlen(v->kernels[k].variant), left = n,
+           room = variant < (size_t)most ? (size_t)most - variant : 0;
+    for (; left > 0; left--, k++) {
+        size_t op = strlen(v->kernels[k].op);
+        if (left < n && left > 1 && out->len + op + 6 > room) {
+            ds_buf_printf(out, "+%zu/", left);
+            ds_report_name(out, v->kernels[k].variant);
+            return;
+        }
+        if (left == 1) {
+            ds_report_kernel(out, v->kernels[k].op, v->kernels[k].variant);
+        } else {
+            ds_report_name(out, v->kernels[k].op);
+            ds_buf_puts(out, " ");
+        }
+    }
+}
+
 static int add_row(struct overview_own *o, const struct ds_verdict *v, size_t k, uint32_t n)
 {
     struct ds_buf name = {0};
-    for (uint32_t i = 0; i + 1 < n; i++) {
-        ds_report_name(&name, v->kernels[k + i].op);
-        ds_buf_puts(&name, " ");
-    }
-    ds_report_kernel(&name, v->kernels[k + n - 1].op, v->kernels[k + n - 1].variant);
+    name_row(v, k, n, o->screen < 100 ? NAME_NARROW : NAME_MOST, &name);
     int rc = overview_add(o, TUI_ROW, TUI_PLAIN, name.data ? name.data : "", NULL);
     ds_buf_free(&name);
     if (rc == 0) {
