@@ -81,6 +81,11 @@ endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
 $(BUILD)/tests/unit/kernels/test_sim: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o
+# The same on portable fibers, which stand in for those of the library.
+$(BUILD)/tests/unit/kernels/test_sim_portable: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o $(BUILD)/tests/unit/kernels/portable_fiber.o
+$(BUILD)/tests/unit/kernels/portable_fiber.o: kernels/sim/fiber.cc
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -DDS_SIM_UCONTEXT -c -o $@ $<
 
 CFLAGS_dumps := $(HDF5_CFLAGS)
 CFLAGS_tui := $(HDF5_CFLAGS)
