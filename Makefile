@@ -1,10 +1,13 @@
 # driftscope: one Makefile. `make help` lists the targets.
-# Variables: BUILD=folder  PREFIX=/usr/local  DESTDIR=  CC=  CFLAGS=  LDFLAGS=  WERROR=1  SAN=1 (address and undefined)
+# Variables: BUILD=folder  PREFIX=/usr/local  DESTDIR=  CC=  CXX=  CFLAGS=  CXXFLAGS=  LDFLAGS=  WERROR=1  SAN=1 (address and undefined)
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 ifeq ($(origin CC),default)
 CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
 endif
 INSTALL ?= install
 
@@ -22,12 +25,16 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 SANFLAGS := $(if $(SAN),$(SANITIZE))
 DS_CFLAGS  := -std=c11 -D_GNU_SOURCE= -g $(NUMBERS) $(WARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread $(SANFLAGS)
 DS_LDFLAGS := -pthread $(SANFLAGS)
+# No part of the C++ library is linked: no exceptions, no run-time types. Shared memory of kernels gets red zones under SAN=1.
+CXXWARN     := -Wall -Wextra -Wshadow -Wdouble-promotion -Wvla $(if $(WERROR),-Werror)
+DS_CXXFLAGS := -std=c++20 -g $(NUMBERS) $(CXXWARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread \
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics $(SANFLAGS) $(if $(SAN),-fsanitize-sections=ds_shared)
 
 # No flag may let the compiler or the linker change arithmetic. base/numbers.h finds them in the compiler's own state, too.
 FAST_FLAGS := -ffast-math -Ofast -funsafe-math-optimizations -fassociative-math -freciprocal-math -ffinite-math-only \
     -fno-signed-zeros -fno-trapping-math -fcx-limited-range -fsingle-precision-constant -mdaz-ftz -mrecip% -mfpmath=% \
     -ffp-contract=fast -ffp-contract=on -ffp-model=% -use_fast_math --use_fast_math
-FAST_FOUND := $(filter $(FAST_FLAGS),$(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(DS_CFLAGS) $(DS_LDFLAGS) $(NVCCFLAGS))
+FAST_FOUND := $(filter $(FAST_FLAGS),$(CC) $(CXX) $(CFLAGS) $(CXXFLAGS) $(CPPFLAGS) $(LDFLAGS) $(DS_CFLAGS) $(DS_CXXFLAGS) $(DS_LDFLAGS) $(NVCCFLAGS))
 ifneq ($(FAST_FOUND),)
 $(error fast-math flag: $(FAST_FOUND). It changes the sums that driftscope judges (see base/numbers.h); remove it)
 endif
@@ -35,7 +42,9 @@ endif
 # ---- what is built --------------------------------------------------------------------------------------------------------
 ROOMS := base kernels probes dumps report tui engine cli
 src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
-obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1)))
+# The text of CUDA kernels, compiled by the C++ compiler into the device sim.
+SIM_SOURCES := $(wildcard kernels/sim/*.cc kernels/cuda/*.cu)
+obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1))) $(if $(filter kernels,$(1)),$(SIM_SOURCES:%=$(BUILD)/%.o))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
 
 # Dependencies point one way; each room links what stands below it.
@@ -66,10 +75,17 @@ $(BUILD)/lib$(1).a: $$(call obj,$(1))
 # Unit tests: tests/unit/ROOM/test_X.c -> build/tests/unit/ROOM/test_X, linked with the room and those below.
 $(BUILD)/tests/unit/$(1)/%: tests/unit/$(1)/%.c $(BUILD)/lib$(1).a $(BELOW_$(1):%=$(BUILD)/lib%.a)
 	@mkdir -p $$(@D)
-	$(CC) $$(DS_CFLAGS) $$(CFLAGS_$(1)) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< $(BUILD)/lib$(1).a \
+	$(CC) $$(DS_CFLAGS) $$(CFLAGS_$(1)) $$(CPPFLAGS) $$(CFLAGS) -MF $$@.d -o $$@ $$< $$(filter %.o,$$^) $(BUILD)/lib$(1).a \
 	    $(BELOW_$(1):%=$(BUILD)/lib%.a) $$(EXT_$(1)) -lcmocka $$(LDFLAGS)
 endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
+
+$(BUILD)/tests/unit/kernels/test_sim: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o
+# The same on portable fibers, which stand in for those of the library.
+$(BUILD)/tests/unit/kernels/test_sim_portable: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o $(BUILD)/tests/unit/kernels/portable_fiber.o
+$(BUILD)/tests/unit/kernels/portable_fiber.o: kernels/sim/fiber.cc
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -DDS_SIM_UCONTEXT -c -o $@ $<
 
 CFLAGS_dumps := $(HDF5_CFLAGS)
 CFLAGS_tui := $(HDF5_CFLAGS)
@@ -105,6 +121,13 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(DS_CFLAGS) $(ROOM_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(ISA) -c -o $@ $<
 
+$(BUILD)/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 # Version, compiler and flags for the record. Written anew only when they change. A checkout inside another project's
@@ -129,7 +152,7 @@ $(BUILD)/reproduce_text.h: cli/reproduce.c.in
 	   sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
 
 # Sources may not ask for other arithmetic either.
-SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh tests/*/*.[ch] tests/*/*/*.[ch])
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@mkdir -p $(@D)
 	@tests/tools/check_numbers $(SOURCES)

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "cli/lab_kernels.h"
 #include "cli/lab_shapes.h"
 #include "kernels/lab/bench.h"
 #include "kernels/lab/subject.h"
@@ -41,8 +42,8 @@ struct plan {
 /* ---- which variants -------------------------------------------------------------------------- */
 
 /* "OP" or "OP/VARIANT". */
-static int parse_operand(const char *text, int *op, const struct ds_kernel **only,
-                         struct ds_error *err)
+static int parse_operand(const struct ds_options *o, const char *text, int *op,
+                         const struct ds_kernel **only, struct ds_error *err)
 {
     char name[32];
     const char *slash = strchr(text, '/');
@@ -68,7 +69,7 @@ static int parse_operand(const char *text, int *op, const struct ds_kernel **onl
     }
     if (!slash)
         return 0;
-    if ((*only = ds_kernel_find(*op, slash + 1)))
+    if ((*only = ds_kernel_find_on(ds_lab_device(o), *op, slash + 1)))
         return 0;
     ds_fail(err, "bench: %s has no variant '%.60s'", ds_op_name(*op), slash + 1);
     return ds_hint(err, "driftscope kernels %s lists them", ds_op_name(*op));
@@ -89,12 +90,13 @@ static int choose_kernels(struct plan *p, int op, const struct ds_kernel *only,
 {
     struct ds_kernel_set vendor;
     p->n_kernels = 0;
-    if (ds_kernel_set_parse("vendor", &vendor, err) != 0)
+    const int device = ds_lab_device(p->o);
+    const struct ds_kernel *k;
+    if (ds_kernel_set_parse_on(device, "vendor", &vendor, err) != 0)
         return -1;
     if (vendor.op[op] && runs_here(p->o, vendor.op[op]))
         p->kernels[p->n_kernels++] = vendor.op[op];
-    for (size_t i = 0; i < ds_kernel_count(); i++) {
-        const struct ds_kernel *k = ds_kernel_at(i);
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
         if (k->op != op || k == vendor.op[op] || (only && k != only) || !runs_here(p->o, k))
             continue;
         if (p->n_kernels == DS_TIMING_MAX_CONTENDERS)
@@ -228,7 +230,8 @@ int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err)
     for (size_t i = 0; i < ds_opt_operands(o); i++) {
         const struct ds_kernel *only;
         int op;
-        if (!is_pass(ds_opt_operand(o, i)) && parse_operand(ds_opt_operand(o, i), &op, &only, err))
+        if (!is_pass(ds_opt_operand(o, i)) &&
+            parse_operand(o, ds_opt_operand(o, i), &op, &only, err))
             return -1;
     }
     return 0;
@@ -251,7 +254,8 @@ int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, stru
         int op;
         if (is_pass(text))
             continue;
-        rc = parse_operand(text, &op, &only, err) != 0 || one_op(&p, op, only, err) != 0 ? -1 : 0;
+        rc =
+            parse_operand(o, text, &op, &only, err) != 0 || one_op(&p, op, only, err) != 0 ? -1 : 0;
     }
     free(p.rows);
     free(p.threads);

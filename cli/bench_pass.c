@@ -1,6 +1,7 @@
 /* bench_pass.c: whole passes side by side, and passes with and without probes. Owns which shapes
  * are measured; must not know how figures are shown. */
 #include "cli/bench.h"
+#include "cli/lab_kernels.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -28,12 +29,13 @@ static void name_shape(char *out, size_t size, const struct shape *s)
         snprintf(out, size, "decode, batch %d", (int)s->batch);
 }
 
-static int pass_config(const char *set, int threads, const struct shape *s, int sites,
-                       struct ds_pass_config *c, struct ds_error *err)
+static int pass_config(const struct ds_options *o, const char *set, int threads,
+                       const struct shape *s, int sites, struct ds_pass_config *c,
+                       struct ds_error *err)
 {
     *c = (struct ds_pass_config){
         .threads = threads, .prefill = s->prefill, .batch = s->batch, .sites = sites};
-    return ds_kernel_set_parse(set, &c->kernels, err) != 0 ||
+    return ds_kernel_set_parse_on(ds_lab_device(o), set, &c->kernels, err) != 0 ||
                    ds_kernel_set_available(&c->kernels, err) != 0
                ? -1
                : 0;
@@ -109,7 +111,7 @@ static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_mo
     struct ds_model *models[2] = {f32, m};
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = pass_config(names[i], threads, s, DS_PASS_ALL, &c, err) != 0 ||
+        rc = pass_config(o, names[i], threads, s, DS_PASS_ALL, &c, err) != 0 ||
                      ds_pass_bench_new(models[i], &c, &bench[i], err) != 0
                  ? -1
                  : 0;
@@ -233,7 +235,7 @@ static int probe_cost(const struct ds_options *o, struct ds_model *m, const char
         return -1;
     struct ds_bench_probe *p = &r->probes[r->n_probes];
     memset(p, 0, sizeof *p);
-    int rc = pass_config(set, threads, s, sites, &c, err) != 0 ||
+    int rc = pass_config(o, set, threads, s, sites, &c, err) != 0 ||
                      ds_pass_bench_new(m, &c, &b, err) != 0 ||
                      measure_placed(o, b, threads, p, err) != 0
                  ? -1

@@ -14,6 +14,12 @@
 
 enum { MOST_POSITION = 1 << 24 };
 
+int ds_case_device(const struct ds_case *c, int side)
+{
+    const int device = ds_device_parse(ds_case_setting(c, c->side[side].arm, "device"), NULL);
+    return device < 0 ? DS_DEVICE_CPU : device; /* records of before devices have no such factor */
+}
+
 /* The kernel of a side, from the launch of its rows. */
 static void find_kernel(struct ds_case *c, int side)
 {
@@ -21,7 +27,7 @@ static void find_kernel(struct ds_case *c, int side)
     struct ds_explain_side *e = &c->e.side[side];
     char why[256] = "", core[sizeof e->core];
     snprintf(s->variant, sizeof s->variant, "%.31s", s->launch->variant);
-    e->kernel = ds_kernel_find(c->e.op, s->variant);
+    e->kernel = ds_kernel_find_on(ds_case_device(c, side), c->e.op, s->variant);
     e->threads = s->t->info.threads_asked;
     if (e->threads < 1 || e->threads > 1024)
         e->threads = 1;

@@ -80,6 +80,8 @@ int ds_explain_records_open(struct ds_explain_records *r, const char *const *pat
 void ds_explain_records_close(struct ds_explain_records *r);
 /* Fills in what c reads from; the verdict of it. */
 const struct ds_verdict *ds_explain_records_case(struct ds_explain_records *r, struct ds_case *c);
+/* Where a side's kernels ran: enum ds_device_kind. */
+int ds_case_device(const struct ds_case *c, int side);
 /* Of an arm: the header of its own record, its number there, and the value of a factor as it has it. */
 const struct ds_header *ds_case_header(const struct ds_case *c, uint32_t arm);
 uint32_t ds_case_own_arm(const struct ds_case *c, uint32_t arm);

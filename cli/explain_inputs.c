@@ -271,7 +271,7 @@ static const struct ds_kernel *reduce_of(const struct ds_case *c, int side, uint
         *ranks += c->h->edges[i].to == site && !never_shown(c, side, c->h->edges[i].from);
     char name[32];
     snprintf(name, sizeof name, "%.31s", variant);
-    return ds_kernel_find(DS_OP_ALLREDUCE, name);
+    return ds_kernel_find_on(ds_case_device(c, side), DS_OP_ALLREDUCE, name);
 }
 
 /* A side whose output is the sum of ranks is several launches of its kernel, and one that adds. */

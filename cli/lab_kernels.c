@@ -33,29 +33,38 @@ static int parse_op(const char *text, size_t len, struct ds_error *err)
     return unknown("op", word, names, DS_OP_COUNT + 1, err);
 }
 
-static int no_such_variant(int op, const char *variant, struct ds_error *err)
+int ds_lab_device(const struct ds_options *o)
+{
+    const char *name = ds_opt_text(o, "device");
+    const int device = name ? ds_device_parse(name, NULL) : DS_DEVICE_CPU;
+    return device < 0 ? DS_DEVICE_CPU : device; /* the option table allows known ones only */
+}
+
+static int no_such_variant(int device, int op, const char *variant, struct ds_error *err)
 {
     size_t n = 0;
-    const char **known = ds_calloc(ds_kernel_count(), sizeof *known, "kernel names", err);
+    const struct ds_kernel *k;
+    const char **known = ds_calloc(ds_kernel_count_on(device), sizeof *known, "kernel names", err);
     char what[48] = "variant of ";
     if (!known)
         return -1;
-    for (size_t i = 0; i < ds_kernel_count(); i++)
-        if (ds_kernel_at(i)->op == op)
-            known[n++] = ds_kernel_at(i)->name;
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
+        if (k->op == op)
+            known[n++] = k->name;
     strncat(what, ds_op_name(op), sizeof what - strlen(what) - 1);
     unknown(what, variant, known, n, err);
     free(known);
     return -1;
 }
 
-/* Marks what one operand means in wanted[], one byte for each kernel of the registry. */
-static int mark(const char *text, unsigned char *wanted, struct ds_error *err)
+/* Marks what one operand means in wanted[], one byte for each kernel of the device. */
+static int mark(const char *text, int device, unsigned char *wanted, struct ds_error *err)
 {
+    const struct ds_kernel *k;
     const char *slash = strchr(text, '/');
     if (strcmp(text, "all") == 0) {
-        for (size_t i = 0; i < ds_kernel_count(); i++)
-            wanted[i] |= ds_subject_known(ds_kernel_at(i)->op) != 0;
+        for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
+            wanted[i] |= ds_subject_known(k->op) != 0;
         return 0;
     }
     int op = parse_op(text, slash ? (size_t)(slash - text) : strlen(text), err), found = 0;
@@ -66,15 +75,13 @@ static int mark(const char *text, unsigned char *wanted, struct ds_error *err)
         return ds_hint(err, "it shows in a run: driftscope run --kernels vendor+%s=VARIANT",
                        ds_op_name(op));
     }
-    for (size_t i = 0; i < ds_kernel_count(); i++) {
-        const struct ds_kernel *k = ds_kernel_at(i);
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
         if (k->op == op && (!slash || strcmp(k->name, slash + 1) == 0))
             wanted[i] = 1, found = 1;
-    }
     if (found)
         return 0;
     if (slash)
-        return no_such_variant(op, slash + 1, err);
+        return no_such_variant(device, op, slash + 1, err);
     ds_fail(err, "op %s has no variant", ds_op_name(op));
     return ds_hint(err, "one may be added with --plugin FILE.so");
 }
@@ -82,19 +89,20 @@ static int mark(const char *text, unsigned char *wanted, struct ds_error *err)
 int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, size_t *n,
                    struct ds_error *err)
 {
-    const size_t all = ds_kernel_count();
+    const int device = ds_lab_device(o);
+    const size_t all = ds_kernel_count_on(device);
     unsigned char *wanted = ds_calloc(all, 1, "kernels", err);
     const struct ds_kernel **list = ds_calloc(all, sizeof(struct ds_kernel *), "kernels", err);
     int rc = wanted && list ? 0 : -1;
     *n = 0;
     if (rc == 0 && ds_opt_operands(o) == 0)
-        rc = mark("all", wanted, err);
+        rc = mark("all", device, wanted, err);
     for (size_t i = 0; rc == 0 && i < ds_opt_operands(o); i++)
-        rc = mark(ds_opt_operand(o, i), wanted, err);
+        rc = mark(ds_opt_operand(o, i), device, wanted, err);
     for (int op = 0; rc == 0 && op < DS_OP_COUNT; op++)
         for (size_t i = 0; i < all; i++)
-            if (wanted[i] && ds_kernel_at(i)->op == op)
-                list[(*n)++] = ds_kernel_at(i);
+            if (wanted[i] && ds_kernel_at_on(device, i)->op == op)
+                list[(*n)++] = ds_kernel_at_on(device, i);
     free(wanted);
     if (rc != 0) {
         free(list);

@@ -8,7 +8,9 @@
 
 #include <string.h>
 
-#define OPS           "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|sample|custom|transfer|process"
+#define OPS                                                                                        \
+    "embed|rmsnorm|matmul|rope|cache|attention|softmax|silu_mul|add|router|combine|allreduce|"     \
+    "sample|custom|transfer|process"
 #define ORDER_OPS     "matmul|rmsnorm|attention|softmax|combine|allreduce"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -22,6 +24,8 @@ static const char *const run_examples[] = {
     "one prompt, three batch sizes, the record in sky.h5",
     "driftscope run --kernels vendor,vendor+attention=pinned,pinned",
     "the same sweep for three kernel sets",
+    "driftscope run --device cpu,sim --kernels pinned",
+    "the pinned kernels of the CPU against the CUDA ones, which run on it as sim",
     "driftscope run --kernels vendor,vendor+matmul=cblas --blas ./libblis.so.4",
     "OpenBLAS against another BLAS, in one run",
     "driftscope run -m random:llama,layers=4,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512 --json",
@@ -55,13 +59,20 @@ static const char *const tui_examples[] = {
     "driftscope tui --follow sky.h5",
     "a record that another process is still writing",
     "driftscope tui sky.h5 --script walk.txt --size 120x40",
-    "keys and commands of a file, without a terminal: save-display FILE writes what is on the screen",
+    "keys and commands of a file, without a terminal: save-display FILE writes what is on the "
+    "screen",
     NULL};
 
 static const char *const kernels_examples[] = {
-    "driftscope kernels", "every kernel variant: what it promises and whether it runs here",
-    "driftscope kernels --json matmul", "the matmul variants as JSON",
-    "driftscope kernels --plugin ./mine.so", "the same with the variants of a plugin", NULL};
+    "driftscope kernels",
+    "every kernel variant: what it promises and whether it runs here",
+    "driftscope kernels --json matmul",
+    "the matmul variants as JSON",
+    "driftscope kernels --device sim",
+    "the CUDA kernels that run on this machine's CPU",
+    "driftscope kernels --plugin ./mine.so",
+    "the same with the variants of a plugin",
+    NULL};
 
 static const char *const explain_examples[] = {
     "driftscope explain a.h5",
@@ -100,6 +111,8 @@ static const char *const check_examples[] = {
     "one matmul and all rmsnorm variants",
     "driftscope check matmul --shape n=4096,k=4096 --threads 1,8 --json",
     "the matmul variants at one shape, as JSON",
+    "driftscope check matmul --device sim --shape n=96,k=512",
+    "the CUDA matmuls, in shuffled orders of blocks, warps and threads",
     "driftscope check custom/axpy --plugin ./axpy.so",
     "a kernel of your own: exit code 1 if it is not what it claims",
     NULL};
@@ -234,6 +247,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define ORDER (1u << DS_VERB_ORDER)
 #define SELFTEST (1u << DS_VERB_SELFTEST)
 #define EXPLAIN (1u << DS_VERB_EXPLAIN)
+#define KERNELS (1u << DS_VERB_KERNELS)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
@@ -309,6 +323,8 @@ const struct ds_option_def ds_option_defs[] = {
      "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own; at each border the rows are copied by the transfer kernel"},
     {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
+    {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim", 0, 0,
+     "where the kernels run: cpu, or sim: the text of the CUDA kernels on this machine's CPU, thread by thread; the sets on sim are split (vendor is the same), pinned and atomic"},
     {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
@@ -349,6 +365,10 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
+    {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH | BISECT, "cpu", 0, "cpu|sim", 0, 0,
+     "whose kernels: the CPU's, or those of sim: the text of the CUDA kernels on this machine's CPU, thread by thread"},
+    {"device", 0, "NAME", EXPLAIN, NULL, 0, "cpu|sim", 0, 0,
+     "replay through the variants of this device, too; those of the devices of both sides are"},
     {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,
      "row counts, as 1-64 or 1,2,8; attention: requests"},
     {"rows", 0, "LIST", BENCH, "1,2,4,8,16,32,64,128,256,512", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
@@ -474,8 +494,14 @@ const char *ds_option_section(const struct ds_option_def *d)
     static const struct {
         const char *first, *heading;
     } sections[] = {
-        {"model", "Model and prompt"}, {"repeat", "Factors"}, {"sites", "Probes and record"},
-        {"shape", "The kernel lab"}, {"sites", "Reading"}, {"explain", "Self test"}, {"man", "Help"}, {"output", "Everywhere"},
+        {"model", "Model and prompt"},
+        {"repeat", "Factors"},
+        {"sites", "Probes and record"},
+        {"shape", "The kernel lab"},
+        {"sites", "Reading"},
+        {"explain", "Self test"},
+        {"man", "Help"},
+        {"output", "Everywhere"},
     };
     const char *heading = "";
     size_t s = 0;

@@ -112,7 +112,11 @@ static void add_replay(const struct ds_explanation *x, struct ds_buf *out)
     ds_buf_printf(out, "%14s%-18s %-24s %s\n", "", "", "in A's call", "in B's call");
     for (size_t i = 0; i < x->n_replays; i++) {
         const struct ds_case_replay *r = &x->replay[i];
-        ds_buf_printf(out, "%14s%-18s", "", r->kernel->name);
+        const int device = r->kernel->device;
+        const char *on = device == DS_DEVICE_CPU ? NULL : ds_device_name(device);
+        char name[64];
+        snprintf(name, sizeof name, "%.40s%s%s", r->kernel->name, on ? " on " : "", on ? on : "");
+        ds_buf_printf(out, "%14s%-18s", "", name);
         for (int s = 0; s < DS_SIDES; s++) {
             char a[24], b[24], text[64];
             const struct ds_explain_match *m = &r->match[s];

@@ -18,7 +18,8 @@ static json_t *match_json(const struct ds_explain_match *m)
 
 static json_t *replay_json(const struct ds_case_replay *r)
 {
-    json_t *j = json_pack("{s:s}", "variant", r->kernel->name);
+    json_t *j = json_pack("{s:s, s:s}", "variant", r->kernel->name, "device",
+                          ds_device_name(r->kernel->device));
     for (int s = 0; s < DS_SIDES; s++)
         json_object_set_new(j, s ? "in_b" : "in_a",
                             r->run[s] ? match_json(&r->match[s]) : json_null());

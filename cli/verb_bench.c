@@ -1,6 +1,7 @@
 /* verb_bench.c: `driftscope bench`: how fast kernels and whole passes are beside the vendor's, and
  * what the probes cost. Figures, and only what they allow to say. */
 #include "cli/bench.h"
+#include "cli/lab_kernels.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -91,7 +92,7 @@ static int check_sets(const struct ds_options *o, struct ds_error *err)
         return -1;
     int rc = 0;
     for (size_t k = 0; k < v.n && rc == 0; k++)
-        rc = ds_kernel_set_parse(v.value[k], &set, err) ||
+        rc = ds_kernel_set_parse_on(ds_lab_device(o), v.value[k], &set, err) ||
              ds_model_check_kernel(keep_of(o), set.op[DS_OP_MATMUL], err);
     ds_factor_free(&v);
     return -rc;

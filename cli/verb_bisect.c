@@ -1,6 +1,7 @@
 /* verb_bisect.c: `driftscope bisect`: which kernels bring a difference in. Owns the state file and
  * signals; the search is the engine's. */
 #include "cli/cli.h"
+#include "cli/lab_kernels.h"
 #include "cli/options.h"
 #include "cli/render_bisect.h"
 #include "cli/run_plan.h"
@@ -136,8 +137,8 @@ static int choose_sets(struct search *s, struct ds_error *err)
         return ds_fail(err, "--kernels names %zu sets: two can be compared", s->kernels.n);
     s->view.from = s->kernels.value[0];
     s->view.to = s->kernels.n == 2 ? s->kernels.value[1] : "pinned";
-    return ds_kernel_set_parse(s->view.from, &s->b.from, err) != 0 ||
-                   ds_kernel_set_parse(s->view.to, &s->b.to, err) != 0
+    return ds_kernel_set_parse_on(ds_lab_device(s->o), s->view.from, &s->b.from, err) != 0 ||
+                   ds_kernel_set_parse_on(ds_lab_device(s->o), s->view.to, &s->b.to, err) != 0
                ? -1
                : 0;
 }

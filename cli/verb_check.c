@@ -177,7 +177,7 @@ int ds_verb_check(const struct ds_options *o)
     const double start = ds_seconds(CLOCK_MONOTONIC);
     j.check.full = ds_opt_flag(o, "full");
     j.check.seed = 1;
-    int rc = ds_kernel_set_parse("vendor", &j.vendor, &err);
+    int rc = ds_kernel_set_parse_on(ds_lab_device(o), "vendor", &j.vendor, &err);
     if (rc == 0)
         rc = thread_counts(&j, &err);
     if (rc == 0)

@@ -60,25 +60,57 @@ static int replay_one(struct ds_explanation *x, struct ds_case_replay *r, float 
     return 0;
 }
 
+/* Variants of the devices of both sides and of --device that can do what the call asks; room for their
+ * replays. */
+struct candidates {
+    const struct ds_kernel **kernel;
+    size_t n;
+};
+
+static int is_asked(const struct ds_explanation *x, int device)
+{
+    const char *given = ds_opt_text(x->o, "device"), *name = ds_device_name(device);
+    return ds_case_device(x->c, DS_SIDE_A) == device || ds_case_device(x->c, DS_SIDE_B) == device ||
+           (given && strcmp(given, name) == 0);
+}
+
+static int list_candidates(struct ds_explanation *x, struct candidates *all, struct ds_error *err)
+{
+    size_t most = 0;
+    const struct ds_kernel *k;
+    for (int d = 0; d < DS_DEVICE_KINDS; d++)
+        most += ds_kernel_count_on(d);
+    *all =
+        (struct candidates){ds_calloc(most, sizeof(const struct ds_kernel *), "kernels", err), 0};
+    x->replay = ds_calloc(most, sizeof *x->replay, "replays", err);
+    if (!all->kernel || !x->replay)
+        return -1;
+    for (int d = 0; d < DS_DEVICE_KINDS; d++)
+        for (size_t i = 0; is_asked(x, d) && (k = ds_kernel_at_on(d, i)); i++)
+            if (k->op == x->c->e.op && !lacks(x->c, k))
+                all->kernel[all->n++] = k;
+    return 0;
+}
+
 static int replay_all(struct ds_explanation *x, struct ds_error *err)
 {
     const struct ds_case *c = x->c;
     const size_t n = c->e.n_rows * (size_t)ds_explain_width(c->e.op, &c->e.shared);
     float *y = ds_alloc_aligned(n, sizeof *y, "replayed rows", err);
-    x->replay = ds_calloc(ds_kernel_count(), sizeof *x->replay, "replays", err);
-    int rc = y && x->replay ? 0 : -1;
+    struct candidates all = {NULL, 0};
+    int rc = y && list_candidates(x, &all, err) == 0 ? 0 : -1;
     for (int pass = 0; pass < 3; pass++)
-        for (size_t i = 0; i < ds_kernel_count() && rc == 0; i++) {
-            const struct ds_kernel *k = ds_kernel_at(i);
+        for (size_t i = 0; rc == 0 && i < all.n; i++) {
+            const struct ds_kernel *k = all.kernel[i];
             char why[256] = "";
-            if (k->op != c->e.op || lacks(c, k) || order_of(c, k) != pass ||
-                ds_kernel_available(k, why, sizeof why) != 0)
+            if (order_of(c, k) != pass || ds_kernel_available(k, why, sizeof why) != 0)
                 continue;
-            ds_cli_progress(x->o, k->name, (double)i, (double)ds_kernel_count());
+            ds_cli_progress(x->o, k->name, (double)i, (double)all.n);
             x->replay[x->n_replays].kernel = k;
             rc = replay_one(x, &x->replay[x->n_replays++], y, err);
         }
     ds_cli_progress(x->o, "", -1, 0);
+    free(all.kernel);
     free(y);
     return rc;
 }

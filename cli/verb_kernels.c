@@ -5,6 +5,7 @@
 
 #include "base/names.h"
 #include "cli/json.h"
+#include "cli/lab_kernels.h"
 #include "kernels/cblas.h"
 #include "kernels/plugin.h"
 #include "kernels/registry.h"
@@ -40,12 +41,14 @@ struct entry {
 
 static void inspect(const struct ds_kernel *k, struct entry *e)
 {
+    const int device = k->device;
     memset(e, 0, sizeof *e);
     e->kernel = k;
     e->available = ds_kernel_available(k, e->why, sizeof e->why) == 0;
-    for (size_t s = 0; s < ds_kernel_set_count(); s++) {
+    for (size_t s = 0; s < ds_kernel_set_count_on(device); s++) {
         struct ds_kernel_set set;
-        if (ds_kernel_set_parse(ds_kernel_set_name(s), &set, NULL) == 0 && set.op[k->op] == k)
+        if (ds_kernel_set_parse_on(device, ds_kernel_set_name_on(device, s), &set, NULL) == 0 &&
+            set.op[k->op] == k)
             e->sets |= (uint64_t)1 << s;
     }
 }
@@ -54,9 +57,11 @@ static void inspect(const struct ds_kernel *k, struct entry *e)
 static void text_sets(char *out, size_t size, const struct entry *e)
 {
     size_t n = 0;
-    for (size_t s = 0; s < ds_kernel_set_count() && n < size; s++)
+    const int device = e->kernel->device;
+    for (size_t s = 0; s < ds_kernel_set_count_on(device) && n < size; s++)
         if (e->sets >> s & 1)
-            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "", ds_kernel_set_name(s));
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "," : "",
+                                  ds_kernel_set_name_on(device, s));
     if (n == 0)
         snprintf(out, size, "-");
 }
@@ -74,15 +79,16 @@ static void add_cblas(struct ds_buf *b)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* The width of the column of sets. */
-static int sets_width(int only_op)
+static int sets_width(int device, int only_op)
 {
     char sets[128];
     size_t width = strlen("in sets");
-    for (size_t i = 0; i < ds_kernel_count(); i++) {
+    const struct ds_kernel *k;
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
         struct entry e;
-        if (only_op >= 0 && ds_kernel_at(i)->op != only_op)
+        if (only_op >= 0 && k->op != only_op)
             continue;
-        inspect(ds_kernel_at(i), &e);
+        inspect(k, &e);
         text_sets(sets, sizeof sets, &e);
         width = strlen(sets) > width ? strlen(sets) : width;
     }
@@ -150,26 +156,31 @@ static void text_plugins(struct ds_buf *b)
 static void text_list(struct ds_buf *b, const struct ds_options *o, int only_op)
 {
     size_t listed = 0, missing = 0;
-    const int width = sets_width(only_op);
+    const int device = ds_lab_device(o), width = sets_width(device, only_op);
+    const struct ds_kernel *k;
     ds_buf_printf(b, "%s%-22s ", ds_cli_color(o, DS_ROLE_HEAD), "variant");
     for (int i = 0; i < N_CLAIMS; i++)
         ds_buf_printf(b, "%-8s", claims[i].name);
     ds_buf_printf(b, "%-*s%s%s\n", width, "in sets", "runs here", ds_cli_color(o, DS_ROLE_PLAIN));
     for (int op = 0; op < DS_OP_COUNT; op++)
-        for (size_t i = 0; i < ds_kernel_count(); i++) {
+        for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
             struct entry e;
-            if (ds_kernel_at(i)->op != op || (only_op >= 0 && op != only_op))
+            if (k->op != op || (only_op >= 0 && op != only_op))
                 continue;
-            inspect(ds_kernel_at(i), &e);
+            inspect(k, &e);
             text_entry(b, o, &e, width);
             listed++;
             missing += !e.available;
         }
     ds_buf_puts(b, "\nA column says whether the variant claims that its bits do not depend on that "
                    "condition.\n");
-    ds_buf_printf(b, "pinned variants use %s code here; %s\n", ds_isa_name(),
-                  ds_blas_is_open() ? ds_blas_config() : "OpenBLAS cannot be opened");
-    if (*ds_cblas_path()) {
+    if (device == DS_DEVICE_SIM)
+        ds_buf_puts(
+            b, "sim: the text of the CUDA kernels, run on this machine's CPU thread by thread\n");
+    else
+        ds_buf_printf(b, "pinned variants use %s code here; %s\n", ds_isa_name(),
+                      ds_blas_is_open() ? ds_blas_config() : "OpenBLAS cannot be opened");
+    if (device == DS_DEVICE_CPU && *ds_cblas_path()) {
         ds_buf_puts(b, "matmul/cblas uses ");
         add_cblas(b);
         ds_buf_puts(b, "\n");
@@ -194,15 +205,15 @@ static json_t *json_entry(const struct entry *e)
     const struct ds_kernel *k = e->kernel;
     const struct ds_plugin *p = ds_plugin_of(k);
     json_t *sets = json_array();
-    for (size_t s = 0; s < ds_kernel_set_count(); s++)
+    for (size_t s = 0; s < ds_kernel_set_count_on(k->device); s++)
         if (e->sets >> s & 1)
-            json_array_append_new(sets, json_string(ds_kernel_set_name(s)));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "op", ds_op_name(k->op),
-                     "variant", k->name, "summary", ds_json_text(k->summary), "claims",
-                     json_flags(k->claims, claims, N_CLAIMS), "features",
-                     json_flags(k->features, features, N_FEATURES), "sets", sets, "plugin",
-                     p ? ds_json_text(p->file) : json_null(), "available", e->available, "reason",
-                     ds_json_text(e->available ? "" : e->why));
+            json_array_append_new(sets, json_string(ds_kernel_set_name_on(k->device, s)));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "op", ds_op_name(k->op),
+                     "device", ds_device_name(k->device), "variant", k->name, "summary",
+                     ds_json_text(k->summary), "claims", json_flags(k->claims, claims, N_CLAIMS),
+                     "features", json_flags(k->features, features, N_FEATURES), "sets", sets,
+                     "plugin", p ? ds_json_text(p->file) : json_null(), "available", e->available,
+                     "reason", ds_json_text(e->available ? "" : e->why));
 }
 
 static json_t *json_plugins(void)
@@ -221,16 +232,17 @@ static json_t *json_plugins(void)
     return out;
 }
 
-static int json_list(struct ds_buf *b, int only_op, struct ds_error *err)
+static int json_list(struct ds_buf *b, int device, int only_op, struct ds_error *err)
 {
+    const struct ds_kernel *k;
     ds_json_begin();
     json_t *kernels = json_array();
     for (int op = 0; op < DS_OP_COUNT; op++)
-        for (size_t i = 0; i < ds_kernel_count(); i++) {
+        for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
             struct entry e;
-            if (ds_kernel_at(i)->op != op || (only_op >= 0 && op != only_op))
+            if (k->op != op || (only_op >= 0 && op != only_op))
                 continue;
-            inspect(ds_kernel_at(i), &e);
+            inspect(k, &e);
             json_array_append_new(kernels, json_entry(&e));
         }
     struct ds_buf cblas = {0};
@@ -272,7 +284,7 @@ int ds_verb_kernels(const struct ds_options *o)
     if (rc == 0)
         ds_blas_open(NULL, NULL);
     if (rc == 0 && ds_opt_flag(o, "json"))
-        rc = json_list(&b, op, &err);
+        rc = json_list(&b, ds_lab_device(o), op, &err);
     else if (rc == 0)
         text_list(&b, o, op);
     if (rc == 0)

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "base/team.h"
 #include "cli/json.h"
+#include "cli/lab_kernels.h"
 #include "cli/lab_shapes.h"
 #include "cli/render_order.h"
 #include "kernels/registry.h"
@@ -86,12 +87,13 @@ static int unknown_op(const char *word, struct ds_error *err)
     return -1;
 }
 
-static int unknown_variant(int op, const char *variant, struct ds_error *err)
+static int unknown_variant(int device, int op, const char *variant, struct ds_error *err)
 {
     struct ds_buf known = {0};
-    for (size_t i = 0; i < ds_kernel_count(); i++)
-        if (ds_kernel_at(i)->op == op)
-            ds_buf_printf(&known, "%s%s", known.len ? ", " : "", ds_kernel_at(i)->name);
+    const struct ds_kernel *k;
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
+        if (k->op == op)
+            ds_buf_printf(&known, "%s%s", known.len ? ", " : "", k->name);
     ds_fail(err, "%s has no variant '%.40s'", ds_op_name(op), variant);
     ds_hint(err, "it has: %s", known.data ? known.data : "");
     ds_buf_free(&known);
@@ -102,18 +104,20 @@ static int unknown_variant(int op, const char *variant, struct ds_error *err)
 static int choose_kernels(struct order *v, struct ds_error *err)
 {
     const char *operand = ds_opt_operand(v->o, 0), *slash = strchr(operand, '/');
+    const int device = ds_lab_device(v->o);
+    const struct ds_kernel *k;
     char word[64], why[512] = "";
     snprintf(word, sizeof word, "%.*s", slash ? (int)(slash - operand) : 63, operand);
     v->op = ds_op_parse(word);
     if (v->op < 0 || !ds_order_knows(v->op))
         return unknown_op(word, err);
-    v->kernel = ds_calloc(ds_kernel_count(), sizeof(const struct ds_kernel *), "variants", err);
+    v->kernel =
+        ds_calloc(ds_kernel_count_on(device), sizeof(const struct ds_kernel *), "variants", err);
     if (!v->kernel)
         return -1;
-    if (slash && !ds_kernel_find(v->op, slash + 1))
-        return unknown_variant(v->op, slash + 1, err);
-    for (size_t i = 0; i < ds_kernel_count(); i++) {
-        const struct ds_kernel *k = ds_kernel_at(i);
+    if (slash && !ds_kernel_find_on(device, v->op, slash + 1))
+        return unknown_variant(device, v->op, slash + 1, err);
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
         if (k->op != v->op || (slash && strcmp(k->name, slash + 1) != 0))
             continue;
         if (ds_kernel_available(k, why, sizeof why) == 0)

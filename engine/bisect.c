@@ -124,12 +124,13 @@ static void write_set(const struct ds_bisect *b, const uint8_t *set, const char 
 char *ds_bisect_set_text(const struct ds_bisect *b, const uint8_t *set, struct ds_error *err)
 {
     struct ds_buf best = {0};
-    for (size_t k = 0; k < ds_kernel_set_count(); k++) {
+    const int device = b->from.device;
+    for (size_t k = 0; k < ds_kernel_set_count_on(device); k++) {
         struct ds_kernel_set plain;
         struct ds_buf out = {0};
-        if (ds_kernel_set_parse(ds_kernel_set_name(k), &plain, err) != 0)
+        if (ds_kernel_set_parse_on(device, ds_kernel_set_name_on(device, k), &plain, err) != 0)
             break;
-        write_set(b, set, ds_kernel_set_name(k), &plain, &out);
+        write_set(b, set, ds_kernel_set_name_on(device, k), &plain, &out);
         if (best.data && (out.failed || out.len >= best.len)) {
             ds_buf_free(&out);
             continue;

@@ -16,11 +16,11 @@
 
 const char *const ds_factor_names[DS_FACTOR_COUNT] = {
     "batch",    "slot",    "neighbours", "padding", "threads", "chunk", "mode", "prefix",
-    "rollback", "kernels", "blas-core",  "dtype",   "process", "place", "tp"};
+    "rollback", "kernels", "blas-core",  "dtype",   "process", "place", "tp",   "device"};
 
 static const char *const defaults[DS_FACTOR_COUNT] = {
     "1", "first",  "copies",  "0",   "1", "0",   "prefill", "0",
-    "0", "vendor", "default", "f32", "1", "one", "1"};
+    "0", "vendor", "default", "f32", "1", "one", "1",       "cpu"};
 static const char *const slots[] = {"first", "middle", "last"};
 static const char *const neighbours[] = {"copies", "varied"};
 static const char *const modes[] = {"prefill", "decode"};
@@ -71,6 +71,21 @@ static int parse_padding(const char *text, struct ds_setting *s, struct ds_error
     return 0;
 }
 
+/* A set of the arm's device; with none known yet, of any: which, is seen when the arm is put together. */
+static int parse_kernels(const char *text, struct ds_setting *s, struct ds_error *err)
+{
+    const int device = s->device < 0 ? DS_DEVICE_CPU : s->device;
+    if (ds_kernel_set_parse_on(device, text, &s->kernels, err) == 0)
+        return 0;
+    for (int d = 0; s->device < 0 && d < DS_DEVICE_KINDS; d++) {
+        struct ds_error ignored;
+        if (ds_kernel_set_count_on(d) && !ds_kernel_set_parse_on(d, text, &s->kernels, &ignored))
+            return 0;
+    }
+    return s->device > 0 ? ds_prefix(err, "--kernels on %s", ds_device_name(device))
+                         : ds_prefix(err, "--kernels");
+}
+
 /* Checks one value of one factor and stores it. */
 static int parse_value(int factor, const char *text, struct ds_setting *s, struct ds_error *err)
 {
@@ -101,7 +116,7 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     case DS_FACTOR_MODE:
         return parse_word(factor, text, modes, 2, &s->mode, err);
     case DS_FACTOR_KERNELS:
-        return ds_kernel_set_parse(text, &s->kernels, err) == 0 ? 0 : ds_prefix(err, "--kernels");
+        return parse_kernels(text, s, err);
     case DS_FACTOR_BLAS_CORE:
         if (strcmp(text, "default") == 0) {
             s->blas_core[0] = '\0';
@@ -124,6 +139,9 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
         return ds_placement_parse(text, &s->place, err) == 0 ? 0 : ds_prefix(err, "--place");
     case DS_FACTOR_TP:
         return parse_number(factor, text, 1, DS_MOST_RANKS, &s->ranks, err);
+    case DS_FACTOR_DEVICE:
+        s->device = ds_device_parse(text, err);
+        return s->device < 0 ? ds_prefix(err, "--device") : 0;
     default:
         return ds_fail(err, "factor %d does not exist", factor);
     }
@@ -132,6 +150,9 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
+    /* First: it says what the names of --kernels mean. */
+    if (parse_value(DS_FACTOR_DEVICE, values[DS_FACTOR_DEVICE], out, err) != 0)
+        return -1;
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         if (parse_value(f, values[f], out, err) != 0)
             return -1;
@@ -202,7 +223,7 @@ int ds_factor_parse(int factor, const char *text, struct ds_factor_values *out,
     memset(out, 0, sizeof *out);
     if (!text || !*text)
         return add_value(out, defaults[factor], err);
-    struct ds_setting scratch;
+    struct ds_setting scratch = {.device = -1};
     for (const char *p = text;;) {
         size_t len = value_length(factor, p);
         char word[320];

@@ -36,9 +36,10 @@ enum ds_factor {
     DS_FACTOR_PROCESS,
     DS_FACTOR_PLACE,
     DS_FACTOR_TP,
+    DS_FACTOR_DEVICE,
     DS_FACTOR_COUNT
 };
-/* "batch" .. "tp": names in records, verdicts and options. */
+/* "batch" .. "device": names in records, verdicts and options. */
 extern const char *const ds_factor_names[DS_FACTOR_COUNT];
 
 /* Or an index from 0. */
@@ -71,6 +72,7 @@ struct ds_setting {
     char blas_core[24]; /* "" = the library's own choice */
     struct ds_placement place;
     int32_t ranks; /* of tensor parallelism */
+    int device;    /* enum ds_device_kind: where the kernels run */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DS_KERNEL_ABI 3
+#define DS_KERNEL_ABI 4
 
 /* The kernel families. */
 enum ds_op {
@@ -43,6 +43,16 @@ enum ds_op {
 
 /* How elements are stored. Arrays of every op but custom are f32. */
 enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
+
+/* Where a kernel runs. A variant belongs to one device: matmul/pinned of the CPU and matmul/pinned of sim
+ * are two. sim runs the text of CUDA kernels on the CPU, thread by thread. */
+enum ds_device_kind { DS_DEVICE_CPU = 0, DS_DEVICE_SIM, DS_DEVICE_CUDA, DS_DEVICE_KINDS };
+
+/* Where the arrays of the arguments lie that a kernel reads and writes. */
+enum ds_memory_space {
+    DS_MEMORY_HOST = 0, /* this machine's memory: on the CPU and on sim */
+    DS_MEMORY_DEVICE    /* the device's: not to be touched by the launch function itself */
+};
 
 /* What a kernel promises about its output bits; `check` holds it to them. */
 enum ds_claim {
@@ -80,12 +90,17 @@ struct ds_exec {
     void *pause_arg;
     int32_t dtype; /* enum ds_element: the activation type. The caller rounds outputs to it; inputs
                       hold values of it, unless the kernel has DS_FEATURE_UNROUNDED */
-    void *scratch; /* at least what the kernel's scratch_bytes() asked for, 64-byte aligned,
-                      contents undefined */
+    void *scratch; /* the workspace: at least what the kernel's scratch_bytes() asked for, 64-byte
+                      aligned, contents undefined; in the memory of the arguments' arrays */
     size_t scratch_bytes;
-    void *stream; /* a device's queue; NULL on the CPU */
-    int32_t shown; /* 1: what is computed is shown to a probe. Engines that are asked for hidden
+    void *
+        stream; /* a device's queue, on which a launch is put in order (CUDA: a cudaStream_t); NULL on
+                     the CPU and on sim, where a launch is done when it returns */
+    int32_t shown;  /* 1: what is computed is shown to a probe. Engines that are asked for hidden
                       states or log-probabilities take other paths; a kernel may imitate that */
+    int32_t memory; /* enum ds_memory_space */
+    int32_t multiprocessors; /* that a launch may fill, for kernels that split their work by it;
+                                0 = all that the device has */
 };
 
 /* The launch choice made for given arguments, stored with every capture. Zero or "" = does not
@@ -381,6 +396,8 @@ struct ds_kernel {
      * NULL. */
     int (*declare)(int64_t rows, int64_t width, struct ds_custom_args *out, char *why,
                    size_t why_size);
+
+    int device; /* enum ds_device_kind */
 };
 
 /* A plugin (.so) exports this function: a NULL-terminated array, or NULL when it does not know the

@@ -121,7 +121,8 @@ static int add_kernels(struct ds_plugin *p, struct ds_error *err)
                            p->path, MOST_KERNELS);
         if (check_abi(p->path, k, i, err) != 0)
             return -1;
-        const struct ds_kernel *other = k->name ? ds_kernel_find(k->op, k->name) : NULL;
+        const struct ds_kernel *other =
+            k->name ? ds_kernel_find_on(k->device, k->op, k->name) : NULL;
         if (other)
             return clash(p, k, other, err);
         if (ds_kernel_add(k, err) != 0)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/sim/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static const char *const op_names[DS_OP_COUNT] = {
 /* clang-format off */
 /* By op; in an op the vendor's variant first, then those that drift on purpose, the cure, the plain
  * one. */
-static const struct ds_kernel *const table[] = {
+static const struct ds_kernel *const cpu_table[] = {
     &ds_embed_pinned, &ds_embed_reference,
     &ds_rmsnorm_rows, &ds_rmsnorm_split, &ds_rmsnorm_tail, &ds_rmsnorm_cast_first,
     &ds_rmsnorm_pinned, &ds_rmsnorm_fused, &ds_rmsnorm_reference,
@@ -45,18 +46,36 @@ static const struct ds_kernel *const table[] = {
     &ds_schedule_pinned, &ds_schedule_reference,
     &ds_process_pinned, &ds_process_reference,
 };
+static const struct ds_kernel *const sim_table[] = {
+    &ds_sim_embed_pinned,
+    &ds_sim_rmsnorm_split, &ds_sim_rmsnorm_pinned,
+    &ds_sim_matmul_split_k, &ds_sim_matmul_atomic, &ds_sim_matmul_pinned,
+    &ds_sim_rope_pinned,
+    &ds_sim_cache_pinned,
+    &ds_sim_attention_split_kv, &ds_sim_attention_pinned,
+    &ds_sim_softmax_pinned,
+    &ds_sim_silu_mul_pinned,
+    &ds_sim_add_pinned,
+    &ds_sim_router_pinned,
+    &ds_sim_combine_pinned,
+    &ds_sim_allreduce_pinned,
+    &ds_sim_sample_pinned,
+    &ds_sim_transfer_pinned,
+    &ds_sim_schedule_pinned,
+    &ds_sim_process_pinned,
+};
 /* clang-format on */
-enum { N_TABLE = sizeof table / sizeof table[0] };
 
 /* Variants added at run time, in the order in which they came. */
 static const struct ds_kernel **added;
 static size_t n_added, cap_added;
 
 /* The named sets. A set gives every op its variant of the set's name, except those listed. */
-static const struct set_row {
+struct set_row {
     const char *name, *fallback;
     const char *variant[DS_OP_COUNT];
-} sets[] = {
+};
+static const struct set_row cpu_sets[] = {
     {"vendor",
      "reference",
      {[DS_OP_MATMUL] = "openblas", [DS_OP_RMSNORM] = "rows", [DS_OP_ATTENTION] = "vendor"}},
@@ -69,7 +88,55 @@ static const struct set_row {
      {[DS_OP_RMSNORM] = "fused", [DS_OP_ROPE] = "fused", [DS_OP_SILU_MUL] = "fused"}},
     {"reference", "reference", {NULL}},
 };
-enum { N_SETS = sizeof sets / sizeof sets[0] };
+/* There is no vendor's library for sim: what an engine on such a device does is split. */
+static const struct set_row sim_sets[] = {
+    {"vendor",
+     "pinned",
+     {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
+    {"split",
+     "pinned",
+     {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
+    {"pinned", "pinned", {NULL}},
+    {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
+};
+
+static const struct device_row {
+    const char *name;
+    const struct ds_kernel *const *table;
+    size_t n_table;
+    const struct set_row *sets;
+    size_t n_sets;
+} devices[DS_DEVICE_KINDS] = {
+#define ROWS_OF(a) a, sizeof a / sizeof a[0]
+    [DS_DEVICE_CPU] = {"cpu", ROWS_OF(cpu_table), ROWS_OF(cpu_sets)},
+    [DS_DEVICE_SIM] = {"sim", ROWS_OF(sim_table), ROWS_OF(sim_sets)},
+    [DS_DEVICE_CUDA] = {"cuda", NULL, 0, NULL, 0},
+#undef ROWS_OF
+};
+
+static int is_device(int device)
+{
+    return device >= 0 && device < DS_DEVICE_KINDS;
+}
+
+const char *ds_device_name(int device)
+{
+    return is_device(device) ? devices[device].name : NULL;
+}
+
+int ds_device_parse(const char *name, struct ds_error *err)
+{
+    /* Those that have variants: what is not built in is not known. */
+    static const char *const known[] = {"cpu", "sim"};
+    for (int i = 0; i < DS_DEVICE_KINDS; i++)
+        if (strcmp(name, devices[i].name) == 0 && devices[i].n_table)
+            return i;
+    ds_fail(err, "unknown device '%.60s'", name);
+    int near = ds_nearest(name, known, sizeof known / sizeof known[0]);
+    if (near >= 0)
+        return ds_hint(err, "did you mean '%s'?", known[near]);
+    return ds_hint(err, "known: cpu, sim");
+}
 
 const char *ds_op_name(int op)
 {
@@ -84,24 +151,49 @@ int ds_op_parse(const char *name)
     return strcmp(name, "argmax") == 0 ? DS_OP_SAMPLE : -1;
 }
 
+size_t ds_kernel_count_on(int device)
+{
+    size_t n = is_device(device) ? devices[device].n_table : 0;
+    for (size_t i = 0; i < n_added; i++)
+        n += added[i]->device == device;
+    return n;
+}
+
+const struct ds_kernel *ds_kernel_at_on(int device, size_t i)
+{
+    if (!is_device(device))
+        return NULL;
+    if (i < devices[device].n_table)
+        return devices[device].table[i];
+    i -= devices[device].n_table;
+    for (size_t a = 0; a < n_added; a++)
+        if (added[a]->device == device && i-- == 0)
+            return added[a];
+    return NULL;
+}
+
+const struct ds_kernel *ds_kernel_find_on(int device, int op, const char *variant)
+{
+    const struct ds_kernel *k;
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
+        if (k->op == op && strcmp(k->name, variant) == 0)
+            return k;
+    return NULL;
+}
+
 size_t ds_kernel_count(void)
 {
-    return N_TABLE + n_added;
+    return ds_kernel_count_on(DS_DEVICE_CPU);
 }
 
 const struct ds_kernel *ds_kernel_at(size_t i)
 {
-    if (i < N_TABLE)
-        return table[i];
-    return i - N_TABLE < n_added ? added[i - N_TABLE] : NULL;
+    return ds_kernel_at_on(DS_DEVICE_CPU, i);
 }
 
 const struct ds_kernel *ds_kernel_find(int op, const char *variant)
 {
-    for (size_t i = 0; i < ds_kernel_count(); i++)
-        if (ds_kernel_at(i)->op == op && strcmp(ds_kernel_at(i)->name, variant) == 0)
-            return ds_kernel_at(i);
-    return NULL;
+    return ds_kernel_find_on(DS_DEVICE_CPU, op, variant);
 }
 
 /* ---- adding variants ------------------------------------------------------------------------- */
@@ -160,6 +252,9 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
         return ds_fail(err, "kernel '%s': op %d does not exist", k->name, k->op);
     if (!k->launch)
         return ds_fail(err, "kernel %s/%s: launch is missing", op_names[k->op], k->name);
+    if (!is_device(k->device))
+        return ds_fail(err, "kernel %s/%s: device %d does not exist", op_names[k->op], k->name,
+                       k->device);
     if (k->op == DS_OP_CUSTOM && !k->declare)
         return ds_fail(err, "kernel custom/%s: declare is missing", k->name);
     if (k->claims & ~(uint32_t)DS_CLAIM_ALL)
@@ -167,7 +262,7 @@ int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err)
                        k->name, (unsigned)k->claims);
     if (check_features(k, err) != 0)
         return -1;
-    if (ds_kernel_find(k->op, k->name)) {
+    if (ds_kernel_find_on(k->device, k->op, k->name)) {
         ds_fail(err, "kernel %s/%s: there is a variant of that name already", op_names[k->op],
                 k->name);
         return ds_hint(err, "driftscope kernels lists them");
@@ -222,37 +317,47 @@ static int unknown(struct ds_error *err, const char *spec, const char *what, con
     return -1;
 }
 
+const char *ds_kernel_set_name_on(int device, size_t i)
+{
+    return is_device(device) && i < devices[device].n_sets ? devices[device].sets[i].name : NULL;
+}
+
 const char *ds_kernel_set_name(size_t i)
 {
-    return i < N_SETS ? sets[i].name : NULL;
+    return ds_kernel_set_name_on(DS_DEVICE_CPU, i);
 }
 
 static int start_set(const char *spec, const struct word *w, struct ds_kernel_set *out,
                      struct ds_error *err)
 {
-    const char *names[N_SETS];
-    for (size_t i = 0; i < N_SETS; i++) {
+    enum { MOST_SETS = 16 };
+    const struct set_row *sets = devices[out->device].sets;
+    const size_t n_sets = devices[out->device].n_sets;
+    const char *names[MOST_SETS];
+    for (size_t i = 0; i < n_sets && i < MOST_SETS; i++) {
         names[i] = sets[i].name;
         if (strcmp(w->text, sets[i].name) != 0)
             continue;
         for (int op = 0; op < DS_OP_COUNT; op++) {
             const char *variant = sets[i].variant[op] ? sets[i].variant[op] : sets[i].fallback;
-            out->op[op] = ds_kernel_find(op, variant);
+            out->op[op] = ds_kernel_find_on(out->device, op, variant);
         }
         return 0;
     }
-    return unknown(err, spec, "set", w, names, N_SETS);
+    return unknown(err, spec, "set", w, names, n_sets);
 }
 
-static void unknown_variant(const char *spec, int op, const struct word *w, struct ds_error *err)
+static void unknown_variant(const char *spec, int device, int op, const struct word *w,
+                            struct ds_error *err)
 {
     size_t n = 0;
-    const char **known = ds_calloc(ds_kernel_count(), sizeof *known, "kernel names", err);
+    const struct ds_kernel *k;
+    const char **known = ds_calloc(ds_kernel_count_on(device), sizeof *known, "kernel names", err);
     if (!known)
         return;
-    for (size_t i = 0; i < ds_kernel_count(); i++)
-        if (ds_kernel_at(i)->op == op)
-            known[n++] = ds_kernel_at(i)->name;
+    for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++)
+        if (k->op == op)
+            known[n++] = k->name;
     char what[48] = "variant of ";
     strncat(what, op_names[op], sizeof what - strlen(what) - 1);
     unknown(err, spec, what, w, known, n);
@@ -326,9 +431,9 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
         ds_fail(err, "kernel set: op %s is given a variant twice", op_names[op]);
         return NULL;
     }
-    const struct ds_kernel *k = ds_kernel_find(op, variant.text);
+    const struct ds_kernel *k = ds_kernel_find_on(out->device, op, variant.text);
     if (!k) {
-        unknown_variant(spec, op, &variant, err);
+        unknown_variant(spec, out->device, op, &variant, err);
         return NULL;
     }
     if (*p == '@') {
@@ -341,14 +446,25 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
     return p;
 }
 
+size_t ds_kernel_set_count_on(int device)
+{
+    return is_device(device) ? devices[device].n_sets : 0;
+}
+
 size_t ds_kernel_set_count(void)
 {
-    return N_SETS;
+    return ds_kernel_set_count_on(DS_DEVICE_CPU);
 }
 
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err)
 {
-    struct ds_kernel_set set = {.n_at = 0};
+    return ds_kernel_set_parse_on(DS_DEVICE_CPU, spec, out, err);
+}
+
+int ds_kernel_set_parse_on(int device, const char *spec, struct ds_kernel_set *out,
+                           struct ds_error *err)
+{
+    struct ds_kernel_set set = {.device = is_device(device) ? device : DS_DEVICE_CPU};
     struct word w;
     unsigned seen = 0;
     const char *p = take_word(spec, "+", &w);
@@ -404,7 +520,7 @@ int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size)
 
 int ds_kernel_set_changes(const struct ds_kernel_set *set, int op)
 {
-    const struct ds_kernel *k = set->op[op], *plain = ds_kernel_find(op, "reference");
+    const struct ds_kernel *k = set->op[op], *plain = ds_kernel_find_on(set->device, op, "pinned");
     return k && plain && k->launch != plain->launch;
 }
 

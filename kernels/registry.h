@@ -12,7 +12,18 @@ const char *ds_op_name(int op);
 /* -1 for an unknown name; "argmax" is sample. */
 int ds_op_parse(const char *name);
 
-/* The variants, in the order they are listed: the built-in ones, then those added. Kernel i of
+/* "cpu", "sim", "cuda" of enum ds_device_kind; NULL for an unknown value. */
+const char *ds_device_name(int device);
+/* -1 with the nearest name as a hint for one that has no variants here. */
+int ds_device_parse(const char *name, struct ds_error *err);
+
+/* The variants of a device, in the order they are listed: the built-in ones, then those added. NULL
+ * behind the last, and where the op has no such variant. */
+size_t ds_kernel_count_on(int device);
+const struct ds_kernel *ds_kernel_at_on(int device, size_t i);
+const struct ds_kernel *ds_kernel_find_on(int device, int op, const char *variant);
+
+/* Those of the CPU, in the order they are listed: the built-in ones, then those added. Kernel i of
  * 0..count-1. */
 size_t ds_kernel_count(void);
 const struct ds_kernel *ds_kernel_at(size_t i);
@@ -22,7 +33,7 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant);
 /* Adds a variant to those above for the rest of the process: one of a plugin, or of a test. *k and
  * all it points to are borrowed and must stay as they are. Refused, with an error that names the
  * variant and the member: another abi, an op that does not exist, no launch, unknown claims or
- * features, features or members of another op, a name that no option or record could hold (1 to 31 of a-z 0-9 . _ -, a letter or digit first), a name
+ * features, a device that does not exist, features or members of another op, a name that no option or record could hold (1 to 31 of a-z 0-9 . _ -, a letter or digit first), a name
  * that its op has already. Not thread-safe: add before the first launch and before a worker is
  * forked. */
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
@@ -37,6 +48,7 @@ struct ds_kernel_set {
         int16_t first, last; /* layers, both included; the number of layers: after them */
     } at[DS_KERNEL_SET_LAYERS];
     int32_t n_at;
+    int32_t device; /* enum ds_device_kind of all of them */
 };
 
 /* The variant of an op in a layer (-1: before the layers; their number: after them). */
@@ -49,7 +61,9 @@ int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *vari
 /* Whether it uses a matmul of the library of --blas. */
 int ds_kernel_set_uses_cblas(const struct ds_kernel_set *set);
 
-/* The named sets, 0..count-1, in the order they are listed. */
+/* The named sets of a device, 0..count-1, in the order they are listed; without one, of the CPU. */
+size_t ds_kernel_set_count_on(int device);
+const char *ds_kernel_set_name_on(int device, size_t i);
 size_t ds_kernel_set_count(void);
 const char *ds_kernel_set_name(size_t i);
 
@@ -58,6 +72,9 @@ const char *ds_kernel_set_name(size_t i);
  * (layer 0 to 3; @5: that one; the number of layers: the head's), as often as one likes. Unknown names: -1 and an error with the nearest known
  * name as its hint. Does not ask for availability. */
 int ds_kernel_set_parse(const char *spec, struct ds_kernel_set *out, struct ds_error *err);
+/* The same on another device: its sets, its variants. */
+int ds_kernel_set_parse_on(int device, const char *spec, struct ds_kernel_set *out,
+                           struct ds_error *err);
 
 /* 0, or what `available` says with the reason; whatever it does to `why`, that is a text. */
 int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size);

@@ -1,0 +1,123 @@
+/* device.cuh: the one header of .cu files. With nvcc it is CUDA, with a C++ compiler the host shim of
+ * kernels/sim: the same text makes variants of the device cuda or of the device sim. Owns launching
+ * and its errors, and the few words that differ between the two.
+ *
+ * Arithmetic: every + - * / is one operation rounded once (nvcc -fmad=false, g++ -ffp-contract=off), and
+ * a fused multiply-add is written ds_fma(). With -DDS_DEVICE_NO_FMA ds_fma is two operations: a
+ * kernel compiled so must contain no fused operation at all, which is how a test finds those that
+ * nobody asked for. */
+#ifndef DS_DEVICE_CUH
+#define DS_DEVICE_CUH
+
+#include "kernels/driftscope_kernel.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What a launcher needs to start kernels and to say what went wrong. */
+struct ds_device_call {
+    const struct ds_exec *exec;
+    char *why;
+    size_t why_size;
+};
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define DS_DEVICE_HERE            DS_DEVICE_CUDA
+#define DS_DEVICE_MULTIPROCESSORS 132 /* where the caller does not say what the device has */
+#define DS_DEVICE_KERNEL(NAME)    ds_cuda_##NAME
+#define DS_DYNAMIC_SHARED(TYPE, NAME)                                                              \
+    extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
+    TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
+
+static inline int ds_device_launched(const struct ds_device_call &call, const char *kernel)
+{
+    const cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess)
+        return 0;
+    snprintf(call.why, call.why_size, "kernel %s: %s (%s)", kernel, cudaGetErrorString(e),
+             cudaGetErrorName(e));
+    return -1;
+}
+
+#define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
+    [&]() {                                                                                        \
+        KERNEL<<<(GRID), (BLOCK), (SHARED), static_cast<cudaStream_t>((CALL).exec->stream)>>>(     \
+            __VA_ARGS__);                                                                          \
+        return ds_device_launched((CALL), #KERNEL);                                                \
+    }()
+
+#else
+
+#include "kernels/sim/cuda_host.h"
+
+#define DS_DEVICE_HERE                DS_DEVICE_SIM
+#define DS_DEVICE_MULTIPROCESSORS     DS_SIM_MULTIPROCESSORS
+#define DS_DEVICE_KERNEL(NAME)        ds_sim_##NAME
+#define DS_DYNAMIC_SHARED(TYPE, NAME) TYPE *NAME = static_cast<TYPE *>(ds_sim_dynamic_shared())
+
+/* KERNEL(arguments) on a grid of blocks with so many bytes of dynamic shared memory; 0, or -1 with the
+ * reason in the call's why. A template with commas stands in parentheses. */
+#define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
+    ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                            \
+                       [=]() { KERNEL(__VA_ARGS__); }, (CALL).why, (CALL).why_size)
+
+#endif
+
+/* The reason why a call is not taken; -1. */
+__attribute__((format(printf, 2, 3))) static inline int
+ds_device_refuse(const struct ds_device_call &call, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(call.why, call.why_size, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+static inline int ds_device_check_scratch(const struct ds_device_call &call, size_t need)
+{
+    const struct ds_exec *e = call.exec;
+    if (need && (!e->scratch || e->scratch_bytes < need))
+        return ds_device_refuse(call, "scratch memory of %zu bytes where %zu are needed",
+                                e->scratch ? e->scratch_bytes : (size_t)0, need);
+    return 0;
+}
+
+/* Multiprocessors that a launch may fill. */
+static inline int ds_device_sms(const struct ds_exec *exec)
+{
+    return exec->multiprocessors > 0 ? exec->multiprocessors : (int)DS_DEVICE_MULTIPROCESSORS;
+}
+
+__host__ __device__ static inline int64_t ds_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* ---- arithmetic in kernels ------------------------------------------------------------------------ */
+
+__device__ static __forceinline__ float ds_fma(float a, float b, float c)
+{
+#ifdef DS_DEVICE_NO_FMA
+    return __fadd_rn(__fmul_rn(a, b), c);
+#else
+    return __fmaf_rn(a, b, c);
+#endif
+}
+
+/* What is stored: every NaN as 7fc00000. */
+__device__ static __forceinline__ float ds_stored(float v)
+{
+    return v != v ? __uint_as_float(0x7fc00000u) : v;
+}
+
+#define DS_INFINITY_BITS 0x7f800000u
+
+#endif

@@ -1,0 +1,100 @@
+# test_sim.sh: the device sim from outside: --device of run, kernels, check, order, explain; its kernels as
+# nvcc sees them.
+. tests/cli/lib.sh
+
+small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512,seed=7
+one="--repeat 2 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
+
+test_pinned_of_both_devices() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 3 --batch 1,3 --device cpu,sim --kernels pinned --dtype f32,bf16,f16 --no-record
+    expect 0
+    has "$dir/out" "device        no difference over"
+    has "$dir/out" "same: no difference over"
+    # shellcheck disable=SC2086
+    ds run -m random:qwen3moe,layers=2,hidden=64,experts=8,top_k=2 $one -n 2 --batch 1 --device cpu,sim --kernels pinned \
+        --tp 1,2 --place one,layers=0:cpu0,1:cpu1 --no-record
+    expect 1 # the number of ranks changes bits, on every device
+    has "$dir/out" "device        no difference over"
+    has "$dir/out" "place         no difference over"
+}
+
+test_split_drifts_by_rows() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 2 --batch 1,8 --device sim -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "first drift   layer 0 attn_norm, rmsnorm/split: origin"
+    has "$dir/out" "rounding-order"
+    ds explain -m $small "$dir/a.h5"
+    expect 0
+    has "$dir/out" "split on sim"
+    has "$dir/out" "give every bit of both sides"
+    ds explain -m $small "$dir/a.h5" --device cpu --json
+    expect 0
+    has "$dir/out" '"device":"cpu"'
+    has "$dir/out" '"device":"sim"'
+}
+
+test_atomic_is_unstable() {
+    # shellcheck disable=SC2086
+    ds run -m $small --repeat 5 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill --batch 1 --device sim \
+        --kernels atomic --no-record
+    expect 1
+    has "$dir/out" "drift: unstable, first at layer 0 down, matmul/atomic"
+}
+
+test_lab() {
+    ds kernels --device sim
+    expect 0
+    has "$dir/out" "matmul/atomic "
+    has "$dir/out" "0 of them cannot run here"
+    hasnt "$dir/out" "openblas"
+    ds check rmsnorm --device sim --shape width=40 --threads 1
+    expect 0
+    has "$dir/out" "rmsnorm/split            holds  no"
+    has "$dir/out" "rmsnorm/pinned           holds  holds"
+    ds order matmul/pinned --device sim --shape n=20,k=512 --rows 1,9
+    expect 0
+    has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    ds bench rmsnorm --device sim --shape width=64 --rows 2 --threads 1 --seconds 1
+    expect 0
+    has "$dir/out" "pinned"
+}
+
+test_mistakes() {
+    ds run -m $small --device smi --no-record
+    expect 2
+    has "$dir/err" "did you mean 'sim'?"
+    ds run -m $small --device sim --kernels fused --no-record
+    expect 2
+    has "$dir/err" "on sim: kernel set 'fused': unknown set 'fused'"
+    ds run -m $small --device cpu --kernels atomic --no-record
+    expect 2
+    has "$dir/err" "unknown set 'atomic'"
+    ds check matmul/openblas --device sim
+    expect 2
+    has "$dir/err" "unknown variant of matmul 'openblas'"
+}
+
+# Compiled without ds_fma's fused operation a kernel has none: those that it has are asked for.
+ptx_without_fma() {
+    nvcc -std=c++20 -fmad=false -arch="compute_$1" -ptx -DDS_DEVICE_NO_FMA -I. -include base/numbers.h -o "$dir/a.ptx" "$2"
+    has "$dir/a.ptx" ".entry "
+    if grep -n 'fma\.' "$dir/a.ptx"; then
+        echo "$2, compute_$1: a fused operation that the source did not ask for"
+        return 1
+    fi
+}
+
+test_nvcc_adds_no_fma() {
+    need nvcc
+    for arch in 80 90 100 120; do
+        for source in kernels/cuda/*.cu; do
+            ptx_without_fma $arch "$source"
+        done
+    done
+    nvcc -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul.cu
+    has "$dir/b.ptx" "fma.rn.f32" # and the look sees them
+}
+
+run_tests
