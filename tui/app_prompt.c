@@ -2,6 +2,7 @@
 #include "tui/app.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,18 @@ static int write_all(int fd, const char *data, size_t n)
     return 0;
 }
 
+/* A record may be hours of a machine's work; a slip of the hand must not put a screen in its place. */
+static int is_record(const char *path)
+{
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    unsigned char head[sizeof signature];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    return n == (ssize_t)sizeof head && memcmp(head, signature, sizeof head) == 0;
+}
+
 int tui_write_file(const char *path, int force, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;
@@ -193,6 +206,8 @@ int tui_write_file(const char *path, int force, const struct ds_buf *text, struc
     }
     if (there && !S_ISREG(st.st_mode))
         return ds_fail(err, "%.300s: is no regular file", path);
+    if (there && is_record(path))
+        return ds_fail(err, "%.300s: is a record, which is not replaced", path);
     if (snprintf(beside, sizeof beside, "%s.XXXXXX", path) >= (int)sizeof beside)
         return ds_fail(err, "the file name is too long");
     int fd = mkstemp(beside), saved = errno;

@@ -42,6 +42,8 @@ static int read_file(const char *path, struct ds_buf *out, struct ds_error *err)
         return ds_fail(err, "%.300s: %s", path, strerror(saved));
     if (n > 0)
         return ds_fail(err, "%.300s: longer than a script can be", path);
+    if (out->len && !out->failed && memchr(out->data, 0, out->len))
+        return ds_fail(err, "%.300s: is no text: it has a zero byte", path);
     return out->failed ? ds_fail(err, "%.300s: out of memory", path) : 0;
 }
 

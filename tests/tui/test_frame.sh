@@ -244,6 +244,24 @@ END
     [ -z "$(find "$dir" -name '*.??????' -newer "$dir/script")" ]
 }
 
+# What is written never takes the place of a record, whether it is the one on the screen or another, and whichever command
+# writes it.
+test_records_are_not_replaced() {
+    record one same
+    cp "$records/same.h5" "$dir/other"
+    cp "$records/one.h5" "$dir/this.h5"
+    for file in "$dir/other" "$dir/this.h5"; do
+        cp "$file" "$dir/before"
+        for line in "export! $file" "export! $file json" "save-display $file"; do
+            printf '%s\n' help "$line" >"$dir/s"
+            ds tui --script "$dir/s" "$dir/this.h5"
+            expect 2
+            has "$dir/err" "$dir/s:2: $file: is a record"
+            cmp "$dir/before" "$file"
+        done
+    done
+}
+
 # A wrong line says where it is and what was meant; what came before it was done.
 test_script_mistakes() {
     record one
@@ -268,6 +286,11 @@ test_script_mistakes() {
     expect 2
     ds tui --script "$dir" "$records/one.h5"
     expect 2
+    # The lines after a zero byte would not be done, and nobody would know.
+    printf 'help\n\000\nsave-display %s\n' "$dir/late" >"$dir/s"
+    ds tui --script "$dir/s" "$records/one.h5"
+    expect 2
+    has "$dir/err" 'zero byte'
     printf '\r\nhelp\r\nquit\r\nunknown\n' >"$dir/s"
     ds tui --script "$dir/s" "$records/one.h5"
     expect 0
