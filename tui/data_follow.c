@@ -35,6 +35,14 @@ static int note(struct tui_data *d, const char *text)
     return strcmp(was, d->note) != 0 ? FOLLOW_NOTE : FOLLOW_NOTHING;
 }
 
+/* The first words are what the status line has room for; the error begins with the file's name. */
+static int not_read(struct tui_data *d, const struct ds_error *err)
+{
+    char text[sizeof d->note];
+    snprintf(text, sizeof text, "not read again: %.400s", err->msg);
+    return note(d, text);
+}
+
 /* Whether anything came into the book's lists. */
 static int take_in(struct tui_data *d)
 {
@@ -48,7 +56,7 @@ static int begin_anew(struct tui_data *d, const char *why)
     struct ds_error err;
     struct book *b = book_open(d, &err);
     if (!b)
-        return note(d, err.msg);
+        return not_read(d, &err);
     judged_release(d->judged);
     judged_release(d->partial);
     judged_release(d->told);
@@ -69,7 +77,7 @@ static int read_again(struct tui_data *d, int k, int how)
     if (rc < 0) {
         if (d->follow) /* it may have been at a bad moment: tried again */
             memset(&d->seen[k], 0, sizeof d->seen[k]);
-        return note(d, err.msg);
+        return not_read(d, &err);
     }
     if (rc == 1) {
         d->note[0] = '\0';

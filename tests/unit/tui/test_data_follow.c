@@ -271,6 +271,8 @@ static void test_a_newer_version(void **state)
     assert_int_equal(rename(beside, path), 0);
     const struct tui_whole *w = turn_until(d, has_note, 0);
     assert_true(says(w, "version 3"));
+    /* The status line keeps what stands before the colon: not the file's name, which says nothing. */
+    assert_ptr_equal(strstr(w->note, "not read again: "), w->note);
     assert_non_null(w->verdict);
     assert_int_equal(get_pair(d, 2, 0)->arm, 2);
     tui_data_close(d);
