@@ -99,6 +99,8 @@ static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_
             .site = site, .row = row, .ref_arm = ref, .digest = b, .ref_digest = a};
         struct ds_error what = {{0}, {0}};
         int side, rc = size_row(o, a, b, &x, &side, &what);
+        if (rc == DS_BLOB_UNREAD)
+            return ds_fail(err, "%s", what.msg);
         if (rc < 0 && diff_damage(d, site, ds_analysis_row(d->analysis, i), side, &what, err) != 0)
             return -1;
         if (rc != 1)
@@ -140,7 +142,7 @@ static int analyse(struct ds_diff *d, struct ds_error *err)
                                             .prompt_of = d->prompt_of,
                                             .memory = d->options.memory,
                                             .stop = d->options.stop,
-                                           .ctx = d->options.stop_ctx};
+                                            .ctx = d->options.stop_ctx};
     ds_analysis_free(d->analysis);
     d->analysis = NULL;
     d->joined =

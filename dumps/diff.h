@@ -38,7 +38,7 @@ struct ds_diff_item {
 
 struct ds_diff_options {
     /* Dumped bytes by digest, of side 0 (A) or 1 (B): 1 found (out->data malloc'ed), 0 not dumped,
-     * -1 error. NULL: no sizes. */
+     * -1 damage, DS_BLOB_UNREAD. NULL: no sizes. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
     /* The same, borrowed until the side's next call; NULL: blob is asked. */
     int (*view)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);

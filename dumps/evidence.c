@@ -43,9 +43,12 @@ int values_of(const struct ds_analysis *a, uint64_t digest, struct row_values *o
               struct ds_error *err)
 {
     struct ds_blob b = {0};
-    struct ds_error ignored;
+    struct ds_error what = {{0}, {0}};
     memset(out, 0, sizeof *out);
-    if (!a->src->blob || a->src->blob(a->src->ctx, digest, &b, &ignored) != 1)
+    int rc = a->src->blob ? a->src->blob(a->src->ctx, digest, &b, &what) : 0;
+    if (rc == DS_BLOB_UNREAD) /* fewer values would be another answer */
+        return ds_fail(err, "%s", what.msg);
+    if (rc != 1)
         return 0;
     int dtype = ds_dtype_parse(b.dtype);
     size_t size = dtype >= 0 && dtype != DS_I32 ? ds_dtype_size(dtype) : 0;

@@ -269,6 +269,10 @@ struct ds_blob { /* dumped bytes of one row, found by digest */
     void *data;
 };
 
+/* From what finds dumped bytes: they could not be asked for (no memory). What they are is not known, so no answer
+ * may be made without them; damage, -1, is a finding about the record. */
+enum { DS_BLOB_UNREAD = -2 };
+
 /* All of one trial. Arrays are owned (ds_trial_data_free) unless a function says otherwise. */
 struct ds_trial_data {
     struct ds_trial info;
@@ -366,7 +370,7 @@ uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i);
 /* Bytes that are kept of loaded trials. */
 uint64_t ds_record_loaded(const struct ds_record *r);
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
- * (the bytes do not have that digest, say). */
+ * (the bytes do not have that digest, say), DS_BLOB_UNREAD. */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
 /* Whether a row is dumped, without reading it: 1, 0, -1 damage. */
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err);

@@ -205,8 +205,8 @@ int ds_record_view(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
 
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err)
 {
-    int damage;
-    return ds_record_find_blob(r, digest, out, &damage, err);
+    int damage = 0, rc = ds_record_find_blob(r, digest, out, &damage, err);
+    return rc < 0 && !damage ? DS_BLOB_UNREAD : rc;
 }
 
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err)

@@ -20,7 +20,7 @@ struct ds_source {
     const struct ds_trial_data *(*get)(void *ctx, size_t i, struct ds_error *err);
     void *ctx;
     /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1
-     * damage. NULL: nothing was dumped. */
+     * damage, DS_BLOB_UNREAD. NULL: nothing was dumped. */
     int (*blob)(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err);
 };
 /* What blob does for trials in memory. */

@@ -15,7 +15,7 @@ int ds_trials_blob(const struct ds_trial_data *trials, size_t n_trials, uint64_t
                 continue;
             *out = *b;
             if (!(out->data = ds_calloc(b->bytes, 1, "dumped row", err)))
-                return -1;
+                return DS_BLOB_UNREAD;
             memcpy(out->data, b->data, b->bytes);
             return 1;
         }

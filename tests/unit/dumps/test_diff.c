@@ -513,6 +513,43 @@ static void test_every_allocation_may_fail(void **state)
     sweep_free(&b);
 }
 
+static int unread_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                       struct ds_error *err)
+{
+    (void)side, (void)digest, (void)out;
+    ds_fail(err, "dumped row: no room");
+    return *(int *)ctx;
+}
+
+/* Damage of a dumped row costs its size and is listed; a row that could not be asked for ends the comparison with
+ * what hindered it, instead of an answer from fewer rows. */
+static void test_rows_that_cannot_be_asked_for(void **state)
+{
+    struct sweep a, b;
+    struct ds_diff d;
+    (void)state;
+    small(&a);
+    small(&b);
+    b.tag = changed_k;
+    sweep_run(&a, 2);
+    sweep_run(&b, 2);
+    struct ds_source sa = sweep_source(&a), sb = sweep_source(&b);
+    int answer = DS_BLOB_UNREAD;
+    struct ds_diff_options o = {.blob = unread_blob, .ctx = &answer};
+    struct ds_error err = {{0}, {0}};
+    assert_int_equal(ds_diff_make(&sa, &sb, &o, &d, &err), -1);
+    assert_string_equal(err.msg, "dumped row: no room");
+    answer = -1;
+    assert_int_equal(ds_diff_make(&sa, &sb, &o, &d, &err), 0);
+    size_t damaged = 0;
+    for (size_t i = 0; i < d.n_items; i++)
+        damaged += d.items[i].kind == DS_DIFF_DAMAGE;
+    assert_true(damaged > 0);
+    ds_diff_free(&d);
+    sweep_free(&a);
+    sweep_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_incomparable),
         cmocka_unit_test(test_no_common_row_is_incomparable),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_rows_that_cannot_be_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
