@@ -353,10 +353,28 @@ static int reads_weight(const struct ds_site *s, int32_t n_layers, const char *w
     return !stage || strcmp(stage, s->stage) == 0;
 }
 
-/* How many layers there are, and how many tokens could be, changes no kernel's numbers. */
-static int reads_hparam(const char *name)
+/* Whether the kernel at a site works with a hyperparameter: of one that is not listed every kernel may.
+ * How many layers there are, and how many tokens could be, changes no kernel's numbers. */
+static int reads_hparam(const struct ds_site *s, const char *name)
 {
-    return strcmp(name, "n_layers") != 0 && strcmp(name, "context") != 0;
+    static const char norms[] = " attn_norm q_norm k_norm ffn_norm final_norm ",
+                      ropes[] = " q_rope k_rope ", attends[] = " attn_scores attn_probs attn_out ",
+                      ffn[] = " router_logits router_ids gate up act down expert_out moe_combine "
+                              "allreduce resid_ffn ";
+    static const struct {
+        const char *name, *stages;
+    } readers[] = {{"n_layers", ""},          {"context", ""},       {"tied", " logits "},
+                   {"rms_eps", norms},        {"rope_dim", ropes},   {"rope_base", ropes},
+                   {"rope_scale", ropes},     {"rope_neox", ropes},  {"window", attends},
+                   {"window_every", attends}, {"soft_cap", attends}, {"d_ff", ffn},
+                   {"n_experts", ffn},        {"dense_layers", ffn}, {"top_k", ffn},
+                   {"d_ff_expert", ffn},      {"d_ff_shared", ffn},  {"norm_top_k", ffn}};
+    char word[48];
+    snprintf(word, sizeof word, " %s ", s->stage);
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        if (strcmp(name, readers[i].name) == 0)
+            return strstr(readers[i].stages, word) != NULL;
+    return 1;
 }
 
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
@@ -366,7 +384,8 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
     for (size_t i = 0; i < d->n_items; i++)
         for (size_t s = 0; s < d->header.n_sites; s++)
             d->data_differs[s] |=
-                (d->items[i].kind == DS_DIFF_HPARAM && reads_hparam(d->items[i].name)) ||
+                (d->items[i].kind == DS_DIFF_HPARAM &&
+                 reads_hparam(&d->header.sites[s], d->items[i].name)) ||
                 (d->items[i].kind == DS_DIFF_WEIGHT &&
                  reads_weight(&d->header.sites[s], d->header.n_layers, d->items[i].name));
     return 0;

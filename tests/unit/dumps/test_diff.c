@@ -254,9 +254,45 @@ static void test_another_epsilon_is_named(void **state)
     assert_string_equal(item(&d, DS_DIFF_HPARAM)->b, "1e-06");
     assert_string_equal(d.verdict.first.stage, "attn_norm");
     assert_int_equal(d.verdict.first.rows, SWEEP_PROMPT + SWEEP_STEPS);
+    for (size_t i = 0; i < d.header.n_sites; i++)
+        assert_int_equal(d.data_differs[i], strcmp(d.header.sites[i].op, "rmsnorm") == 0);
     ds_diff_free(&d);
     sweep_free(&a);
     sweep_free(&b);
+}
+
+/* Experts on one side alone say nothing about q_proj; a field that nobody knows may be read anywhere. */
+static void test_a_hyperparameter_marks_the_sites_that_read_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *read_by, *not_by;
+    } cases[] = {{"rms_eps", "attn_norm", "q_proj"},    {"n_experts", "down", "q_proj"},
+                 {"top_k", "down", "attn_norm"},        {"rope_base", NULL, "attn_out"},
+                 {"window", "attn_out", "q_proj"},      {"context", NULL, "attn_out"},
+                 {"of a later version", "q_proj", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep a, b;
+        struct ds_diff d;
+        small(&a);
+        small(&b);
+        sweep_line(&a.header.hparams, &a.header.n_hparams, cases[i].name, "1");
+        sweep_line(&b.header.hparams, &b.header.n_hparams, cases[i].name, "2");
+        sweep_run(&a, 1);
+        sweep_run(&b, 1);
+        make(&a, &b, NULL, &d);
+        int read = 0, other = 0;
+        for (size_t s = 0; s < d.header.n_sites; s++) {
+            const char *stage = d.header.sites[s].stage;
+            read |= cases[i].read_by && strcmp(stage, cases[i].read_by) == 0 && d.data_differs[s];
+            other |= cases[i].not_by && strcmp(stage, cases[i].not_by) == 0 && d.data_differs[s];
+        }
+        assert_int_equal(read, cases[i].read_by != NULL);
+        assert_int_equal(other, 0);
+        ds_diff_free(&d);
+        sweep_free(&a);
+        sweep_free(&b);
+    }
 }
 
 static uint32_t by_core(const struct cell *c)
@@ -559,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_weights_as_packed),
         cmocka_unit_test(test_a_weight_elsewhere_explains_nothing),
         cmocka_unit_test(test_another_epsilon_is_named),
+        cmocka_unit_test(test_a_hyperparameter_marks_the_sites_that_read_it),
         cmocka_unit_test(test_cores_are_named_beside_the_place),
         cmocka_unit_test(test_what_one_side_lacks_is_listed),
         cmocka_unit_test(test_unstable_sides_are_not_a_difference),
