@@ -35,13 +35,13 @@ same_screen() {
     same_files "$golden/$1.txt" "$dir/screen"
 }
 
-# screens NAME RECORD... with a script on stdin: the same in two sizes and the least one, and in ASCII. The script's
-# last line is `save`.
+# screens NAME RECORD... with a script on stdin: the same in two sizes, each in UTF-8 and in ASCII, and in the least size.
+# The script's last line is `save`.
 screens() {
     screens_name=$1
     shift
     cat >"$dir/steps"
-    for of in C.UTF-8:80x24 C.UTF-8:120x40 C.UTF-8:60x12 C:80x24; do
+    for of in C.UTF-8:80x24 C.UTF-8:120x40 C.UTF-8:60x12 C:80x24 C:120x40; do
         size=${of#*:}
         tui "${of%:*}" "$size" "$@" <"$dir/steps"
         case $of in C:*) size=$size-ascii ;; esac
