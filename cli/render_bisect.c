@@ -2,6 +2,7 @@
 #include "cli/render_bisect.h"
 
 #include "cli/render_json.h"
+#include "kernels/registry.h"
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -73,9 +74,12 @@ static void add_arms(const struct ds_bisect_view *w, struct ds_buf *out)
     }
 }
 
-static void add_set(const char *label, const char *set, struct ds_buf *out)
+static void add_set(const char *label, int device, const char *set, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%14s%s --kernels ", "", label);
+    ds_buf_printf(out, "%14s%s ", "", label);
+    if (device != DS_DEVICE_CPU)
+        ds_buf_printf(out, "--device %s ", ds_device_name(device));
+    ds_buf_puts(out, "--kernels ");
     ds_report_name(out, set ? set : "");
     ds_buf_puts(out, "\n");
 }
@@ -86,13 +90,13 @@ static void add_found(const struct ds_bisect_view *w, struct ds_buf *out)
     add_head("cause", out);
     add_atoms(b, b->cause, 1, out);
     ds_buf_printf(out, ": alone enough to make the %s differ\n", what(b));
-    add_set("shown by", w->set_cause, out);
+    add_set("shown by", b->from.device, w->set_cause, out);
     add_head("cure", out);
     add_atoms(b, b->cure, 0, out);
     ds_buf_puts(out, " as in ");
     ds_report_name(out, w->factor ? w->to : w->from);
     ds_buf_printf(out, ": the %s agree\n", what(b));
-    add_set("shown by", w->set_cure, out);
+    add_set("shown by", b->from.device, w->set_cure, out);
     ds_buf_printf(out, "%14snone of either set can be left out: each was tried\n", "");
 }
 

@@ -50,15 +50,23 @@ static void add_prompt(const struct ds_header *h, struct ds_buf *out)
     }
 }
 
-/* Kernels of the base arm that are not the default ones. */
-static void add_kernels(const struct ds_header *h, struct ds_buf *out)
+/* The base arm's value of a factor that is not the default one. */
+static void add_factor(const struct ds_header *h, const char *factor, const char *dflt,
+                       struct ds_buf *out)
 {
     for (size_t f = 0; f < h->n_factors && h->n_arms; f++)
-        if (strcmp(h->factors[f], "kernels") == 0 && strcmp(h->arms[0].values[f], "vendor") != 0) {
-            ds_buf_puts(out, "--kernels ");
+        if (strcmp(h->factors[f], factor) == 0 && strcmp(h->arms[0].values[f], dflt) != 0) {
+            ds_buf_printf(out, "--%s ", factor);
             ds_buf_quote(out, h->arms[0].values[f]);
             ds_buf_puts(out, " ");
         }
+}
+
+/* Kernels of the base arm that are not the default ones, and where they run. */
+static void add_kernels(const struct ds_header *h, struct ds_buf *out)
+{
+    add_factor(h, "device", "cpu", out);
+    add_factor(h, "kernels", "vendor", out);
 }
 
 /* Whether the record has values of the first drift, as far as its options tell. */

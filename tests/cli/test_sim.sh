@@ -56,6 +56,10 @@ test_lab() {
     ds order matmul/pinned --device sim --shape n=20,k=512 --rows 1,9
     expect 0
     has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    # shellcheck disable=SC2086
+    ds bisect -m $small --device sim --batch 1,8
+    expect 1
+    has "$dir/out" "shown by --device sim --kernels pinned+rmsnorm=split"
     ds bench rmsnorm --device sim --shape width=64 --rows 2 --threads 1 --seconds 1
     expect 0
     has "$dir/out" "pinned"

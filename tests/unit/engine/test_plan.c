@@ -238,6 +238,37 @@ static void test_threads_that_moved_are_counted(void **state)
     assert_int_equal(ds_thread_times_moved(&before, &after), DS_UNKNOWN);
 }
 
+/* What a set's name means is the device's matter. */
+static void test_kernels_by_device(void **state)
+{
+    char *values[DS_FACTOR_COUNT];
+    struct ds_factor_values v[DS_FACTOR_COUNT];
+    struct ds_setting s;
+    struct ds_error err;
+    (void)state;
+    for (int f = 0; f < DS_FACTOR_COUNT; f++) {
+        const char *text = f == DS_FACTOR_KERNELS  ? "atomic+rmsnorm=split"
+                           : f == DS_FACTOR_DEVICE ? "sim"
+                                                   : NULL;
+        assert_ok(ds_factor_parse(f, text, &v[f], &err), err);
+        values[f] = v[f].value[0];
+    }
+    assert_ok(ds_setting_parse(values, &s, &err), err);
+    assert_int_equal(s.device, DS_DEVICE_SIM);
+    assert_int_equal(s.kernels.device, DS_DEVICE_SIM);
+    assert_string_equal(s.kernels.op[DS_OP_MATMUL]->name, "atomic");
+    assert_int_equal(s.kernels.op[DS_OP_MATMUL]->device, DS_DEVICE_SIM);
+    char cpu[] = "cpu";
+    values[DS_FACTOR_DEVICE] = cpu;
+    assert_int_equal(ds_setting_parse(values, &s, &err), -1);
+    assert_non_null(strstr(err.msg, "unknown set 'atomic'"));
+    struct ds_factor_values none;
+    assert_int_equal(ds_factor_parse(DS_FACTOR_KERNELS, "atomick", &none, &err), -1);
+    assert_int_equal(ds_factor_parse(DS_FACTOR_DEVICE, "cuda", &none, &err), -1);
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        ds_factor_free(&v[f]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_a_trial_survives_the_socket),
         cmocka_unit_test(test_absurd_counts_from_a_worker_are_refused),
         cmocka_unit_test(test_threads_that_moved_are_counted),
+        cmocka_unit_test(test_kernels_by_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,8 @@ static void test_set_errors(void **state)
         {"vendor+", "op is missing", "known: embed"},
         {"vendor+matmull=pinned", "unknown op 'matmull'", "did you mean matmul?"},
         {"vendor+matmul", "op matmul is given no variant", "+matmul=pinned"},
-        {"vendor+matmul=", "variant of matmul is missing", "known: openblas, cblas, cblas-packed, split-k"},
+        {"vendor+matmul=", "variant of matmul is missing",
+         "known: openblas, cblas, cblas-packed, split-k"},
         {"vendor+matmul=pined", "unknown variant of matmul 'pined'", "did you mean pinned?"},
         {"vendor+matmul=rows", "unknown variant of matmul 'rows'",
          "known: openblas, cblas, cblas-packed, split-k"},
@@ -443,6 +444,65 @@ static void test_bad_arguments_are_refused(void **state)
         kernel(DS_OP_MATMUL, "pinned")->prepare(&negative, &prepared, &bytes, why, sizeof why), -1);
 }
 
+/* Each device has its own variants and sets, under the same names. */
+static void test_devices(void **state)
+{
+    struct ds_kernel_set set;
+    struct ds_error err;
+    const struct ds_kernel *k;
+    (void)state;
+    assert_string_equal(ds_device_name(DS_DEVICE_CPU), "cpu");
+    assert_null(ds_device_name(DS_DEVICE_KINDS));
+    assert_int_equal(ds_device_parse("sim", &err), DS_DEVICE_SIM);
+    assert_int_equal(ds_device_parse("sym", &err), -1);
+    assert_non_null(strstr(err.hint, "sim"));
+    assert_int_equal(ds_device_parse("cuda", &err), -1); /* it has no variants here */
+    for (int d = 0; d < DS_DEVICE_KINDS; d++)
+        for (size_t i = 0; (k = ds_kernel_at_on(d, i)); i++) {
+            assert_int_equal(k->device, d);
+            assert_ptr_equal(ds_kernel_find_on(d, k->op, k->name), k);
+        }
+    assert_true(ds_kernel_find(DS_OP_MATMUL, "pinned") !=
+                ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "pinned"));
+    assert_null(ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "openblas"));
+    assert_null(ds_kernel_find_on(-1, DS_OP_MATMUL, "pinned"));
+    for (size_t i = 0; i < ds_kernel_set_count_on(DS_DEVICE_SIM); i++) {
+        assert_ok(ds_kernel_set_parse_on(DS_DEVICE_SIM, ds_kernel_set_name_on(DS_DEVICE_SIM, i),
+                                         &set, &err),
+                  err);
+        for (int op = 0; op < DS_OP_COUNT; op++)
+            assert_true(op == DS_OP_CUSTOM || (set.op[op] && set.op[op]->device == DS_DEVICE_SIM));
+        assert_false(ds_kernel_set_changes(&set, DS_OP_SCHEDULE));
+    }
+    assert_int_equal(ds_kernel_set_parse_on(DS_DEVICE_SIM, "pinned+matmul=openblas", &set, &err),
+                     -1);
+    assert_int_equal(ds_kernel_set_parse("atomic", &set, &err), -1);
+}
+
+/* A name is taken on one device only. */
+static void test_add_to_a_device(void **state)
+{
+    static const struct ds_kernel mine = {.abi = DS_KERNEL_ABI,
+                                          .op = DS_OP_MATMUL,
+                                          .name = "openblas",
+                                          .launch = launch_nothing,
+                                          .device = DS_DEVICE_SIM};
+    struct ds_kernel nowhere = mine;
+    struct ds_kernel_set set;
+    struct ds_error err;
+    const size_t on_cpu = ds_kernel_count();
+    (void)state;
+    assert_ok(ds_kernel_add(&mine, &err), err);
+    assert_int_equal(ds_kernel_count(), on_cpu);
+    assert_ptr_equal(ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "openblas"), &mine);
+    assert_true(ds_kernel_find(DS_OP_MATMUL, "openblas") != &mine);
+    assert_ok(ds_kernel_set_parse_on(DS_DEVICE_SIM, "pinned+matmul=openblas", &set, &err), err);
+    assert_int_equal(ds_kernel_add(&mine, &err), -1);
+    nowhere.device = DS_DEVICE_KINDS;
+    assert_int_equal(ds_kernel_add(&nowhere, &err), -1);
+    assert_non_null(strstr(err.msg, "device 3 does not exist"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,6 +519,8 @@ int main(void)
         cmocka_unit_test(test_a_variant_is_added),
         cmocka_unit_test(test_a_faulty_variant_is_refused),
         cmocka_unit_test(test_many_variants),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_add_to_a_device),
     };
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
 }
