@@ -53,7 +53,7 @@ static const char *const diff_examples[] = {
 
 static const char *const tui_examples[] = {
     "driftscope tui sky.h5",
-    "walk through the record: e next drift, f first origin, Enter opens, ? help, q quits",
+    "walk through the record: e next drift, f first origin, Enter opens, ? help, Q quits",
     "driftscope tui haswell.h5 skylakex.h5",
     "two records",
     "driftscope tui --follow sky.h5",

@@ -98,6 +98,8 @@ void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t 
 
 /* The source row under the cursor; SIZE_MAX: none. */
 size_t tui_table_row(const struct tui_table *t);
+/* A heading: of a section, or of its columns. */
+int tui_row_is_heading(const struct tui_source *s, size_t row);
 /* Puts the cursor on a source row (and column); 0, or -1 if a filter hides it. */
 int tui_table_go(struct tui_table *t, size_t row, size_t column);
 

@@ -88,6 +88,11 @@ extern const struct tui_view_ops tui_view_overview, tui_view_layers, tui_view_si
 int tui_view_heads(struct tui_view *v, int n); /* room for n head lines, emptied; -1: no memory */
 void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* { and } where there are no layers, but sections: to the first row of the next one (step 1) or of the one before (-1),
+ * its heading above it. 1; -1: there is none. */
+int tui_view_section(struct tui_view *v, int step, struct ds_error *err);
+/* `y` of views that show what the verdict is made of: the command that prints it. */
+void tui_verdict_command(const struct tui_context *c, struct ds_buf *out);
 /* Lines of a panel, one below the other; y: where the next one goes. A text takes as many lines as it needs, further
  * ones indented; what does not fit is left out. */
 struct tui_page {

@@ -56,6 +56,36 @@ void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     v->head_role[line] = role;
 }
 
+int tui_view_section(struct tui_view *v, int step, struct ds_error *err)
+{
+    struct tui_table *t = &v->table;
+    if (tui_table_row(t) >= t->source.n_rows)
+        return 1;
+    for (size_t i = t->cursor + (size_t)step; i < t->n_shown; i += (size_t)step) {
+        int heading = tui_row_is_heading(&t->source, t->shown[i]),
+            first = i == 0 || tui_row_is_heading(&t->source, t->shown[i - 1]);
+        if (first && !heading) {
+            tui_table_go(t, t->shown[i], 0);
+            t->top = i - (i > 0); /* with its heading */
+            return 1;
+        }
+    }
+    return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
+}
+
+void tui_verdict_command(const struct tui_context *c, struct ds_buf *out)
+{
+    const struct ds_report *r = &c->whole->report;
+    if (!r->path)
+        return;
+    ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
+    ds_buf_quote(out, r->path);
+    if (r->path_b) {
+        ds_buf_puts(out, " ");
+        ds_buf_quote(out, r->path_b);
+    }
+}
+
 void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
 {
     char text[512];

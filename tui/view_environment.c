@@ -342,25 +342,6 @@ static int enter(const struct tui_view *v, const struct tui_context *c, int *nex
     return ds_fail(err, "this line leads nowhere: arms, launches and findings about a site do");
 }
 
-/* { and }: there are no layers here, but sections. */
-static int next_section(struct tui_view *v, int step, struct ds_error *err)
-{
-    const struct env_own *o = v->own;
-    struct tui_table *t = &v->table;
-    size_t row = tui_table_row(t);
-    if (!o || row >= o->n)
-        return 1;
-    for (size_t i = t->cursor + (size_t)step; i < t->n_shown; i += (size_t)step) {
-        int first = i > 0 && o->rows[t->shown[i - 1]].kind == TUI_ROW_SECTION;
-        if (first && o->rows[t->shown[i]].kind != TUI_ROW_SECTION) {
-            tui_table_go(t, t->shown[i], 0);
-            t->top = i - (i > 0); /* with its heading */
-            return 1;
-        }
-    }
-    return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
-}
-
 static int request(struct tui_view *v, const struct tui_context *c, int request, int *next,
                    struct ds_error *err)
 {
@@ -369,7 +350,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int request,
         return enter(v, c, next, err);
     case TUI_NEXT_LAYER:
     case TUI_PREVIOUS_LAYER:
-        return next_section(v, request == TUI_NEXT_LAYER ? 1 : -1, err);
+        return tui_view_section(v, request == TUI_NEXT_LAYER ? 1 : -1, err);
     default:
         return 0;
     }
@@ -377,16 +358,8 @@ static int request(struct tui_view *v, const struct tui_context *c, int request,
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    const struct ds_report *r = &c->whole->report;
     (void)v;
-    if (!r->path)
-        return;
-    ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
-    ds_buf_quote(out, r->path);
-    if (!r->path_b)
-        return;
-    ds_buf_puts(out, " ");
-    ds_buf_quote(out, r->path_b);
+    tui_verdict_command(c, out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

@@ -286,16 +286,8 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    const struct ds_report *r = &c->whole->report;
     (void)v;
-    if (!r->path)
-        return;
-    ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
-    ds_buf_quote(out, r->path);
-    if (r->path_b) {
-        ds_buf_puts(out, " ");
-        ds_buf_quote(out, r->path_b);
-    }
+    tui_verdict_command(c, out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

@@ -303,27 +303,6 @@ static void want(const struct tui_view *v, const struct tui_context *c, struct t
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-/* { and }: there are no layers here, but sections. */
-static int next_section(struct tui_view *v, int step, struct ds_error *err)
-{
-    const struct runs_own *o = v->own;
-    struct tui_table *t = &v->table;
-    size_t row = tui_table_row(t);
-    if (!o || row >= o->n)
-        return 1;
-    for (size_t i = t->cursor; i < t->n_shown; i += (size_t)step) {
-        const struct runs_row *at = &o->rows[t->shown[i]];
-        int first = i == 0 || o->rows[t->shown[i - 1]].kind == TUI_ROW_HEADS ||
-                    o->rows[t->shown[i - 1]].kind == TUI_ROW_SECTION;
-        if (i != t->cursor && first && at->kind != TUI_ROW_HEADS && at->kind != TUI_ROW_SECTION) {
-            tui_table_go(t, t->shown[i], 0);
-            t->top = i - (i > 0); /* with its heading */
-            return 1;
-        }
-    }
-    return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
-}
-
 static int request(struct tui_view *v, const struct tui_context *c, int request, int *next,
                    struct ds_error *err)
 {
@@ -332,7 +311,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int request,
         return runs_enter(v, c, next, err);
     case TUI_NEXT_LAYER:
     case TUI_PREVIOUS_LAYER:
-        return next_section(v, request == TUI_NEXT_LAYER ? 1 : -1, err);
+        return tui_view_section(v, request == TUI_NEXT_LAYER ? 1 : -1, err);
     default:
         return 0;
     }
