@@ -3,9 +3,11 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void ds_buf_add(struct ds_buf *b, const void *bytes, size_t n)
 {
@@ -124,6 +126,20 @@ void ds_buf_quote(struct ds_buf *b, const char *arg)
     }
     ds_buf_puts(b, "'");
     ds_buf_free(&escaped);
+}
+
+int ds_buf_write(const struct ds_buf *b, int fd)
+{
+    const char *data = b->data;
+    size_t n = b->len;
+    while (n) {
+        ssize_t did = write(fd, data, n);
+        if (did < 0 && errno != EINTR)
+            return -1;
+        data += did > 0 ? did : 0;
+        n -= did > 0 ? (size_t)did : 0;
+    }
+    return 0;
 }
 
 void ds_buf_free(struct ds_buf *b)

@@ -32,6 +32,9 @@ void ds_buf_quote(struct ds_buf *b, const char *arg);
  * Rejects overlong forms, surrogates and values above U+10FFFF (RFC 3629). */
 int ds_utf8_len(const char *p, size_t n);
 
+/* Writes all of it to a descriptor, whatever interrupts: 0, or -1 with errno. */
+int ds_buf_write(const struct ds_buf *b, int fd);
+
 void ds_buf_free(struct ds_buf *b);
 
 #endif

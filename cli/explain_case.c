@@ -147,12 +147,11 @@ static int extend_table(struct ds_case *c, struct ds_error *err)
     return 0;
 }
 
-static int take_rows(struct ds_case *c, struct ds_error *err)
+int ds_case_take_pairs(struct ds_case *c, ds_case_take_fn *take, struct ds_error *err)
 {
     struct ds_site_row *rows[DS_SIDES] = {NULL, NULL};
     size_t n[DS_SIDES] = {0, 0};
     int rc = 0;
-    c->inputs_equal = 1;
     for (int s = 0; s < DS_SIDES && rc == 0; s++)
         rc = ds_site_rows(c->side[s].t, c->f.site, &rows[s], &n[s], err);
     for (size_t i = 0; i < n[DS_SIDE_B] && rc == 0; i++) {
@@ -164,13 +163,19 @@ static int take_rows(struct ds_case *c, struct ds_error *err)
         if (c->e.n_rows == DS_EXPLAIN_MOST_ROWS)
             continue;
         const struct ds_site_row *const pair[DS_SIDES] = {a, b};
-        int taken = take_row(c, pair, err);
+        const int taken = take(c, pair, err);
         c->undumped += taken == 0;
         rc = taken < 0 ? -1 : 0;
     }
-    free(rows[0]);
-    free(rows[1]);
+    free(rows[DS_SIDE_A]);
+    free(rows[DS_SIDE_B]);
     return rc;
+}
+
+static int take_rows(struct ds_case *c, struct ds_error *err)
+{
+    c->inputs_equal = 1;
+    return ds_case_take_pairs(c, take_row, err);
 }
 
 static int saw_drift(const struct ds_trial_data *t, uint32_t site)

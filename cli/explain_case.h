@@ -151,6 +151,11 @@ int ds_case_tokens(struct ds_case *c, int side, const struct ds_row *key,
 void ds_case_look_for_ranks(struct ds_case *c, int side);
 const struct ds_site_row *ds_site_find_row(const struct ds_site_row *rows, size_t n,
                                            const struct ds_row *key);
+/* Calls `take` for every pair of rows of the site that differ, up to as many as are explained: 1 taken (it adds to
+ * c->e.n_rows), 0 not dumped, -1 error. */
+typedef int ds_case_take_fn(struct ds_case *c, const struct ds_site_row *const r[DS_SIDES],
+                            struct ds_error *err);
+int ds_case_take_pairs(struct ds_case *c, ds_case_take_fn *take, struct ds_error *err);
 /* Rows of a site in a trial, in the order recorded; malloc'ed. */
 int ds_site_rows(const struct ds_trial_data *t, uint32_t site, struct ds_site_row **out, size_t *n,
                  struct ds_error *err);

@@ -60,11 +60,10 @@ static void count_numbers(struct ds_case *c, const struct ds_row *key)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int take_pair(struct ds_case *c, const struct ds_site_row *a, const struct ds_site_row *b,
+static int take_pair(struct ds_case *c, const struct ds_site_row *const r[DS_SIDES],
                      struct ds_error *err)
 {
     struct ds_explain_row *row = &c->e.rows[c->e.n_rows];
-    const struct ds_site_row *r[DS_SIDES] = {a, b};
     const size_t width = c->h->sites[c->f.site].width;
     memset(row, 0, sizeof *row);
     for (int s = 0; s < DS_SIDES; s++) {
@@ -78,33 +77,9 @@ static int take_pair(struct ds_case *c, const struct ds_site_row *a, const struc
         c->side[s].launch = &c->side[s].t->launches[r[s]->launch];
     }
     if (ds_dtype_parse(c->h->sites[c->f.site].dtype) == DS_I32 && width == 1)
-        count_numbers(c, &b->key);
+        count_numbers(c, &r[DS_SIDE_B]->key);
     c->e.n_rows++;
     return 1;
-}
-
-static int take_pairs(struct ds_case *c, struct ds_error *err)
-{
-    struct ds_site_row *rows[DS_SIDES] = {NULL, NULL};
-    size_t n[DS_SIDES] = {0, 0};
-    int rc = 0;
-    for (int s = 0; s < DS_SIDES && rc == 0; s++)
-        rc = ds_site_rows(c->side[s].t, c->f.site, &rows[s], &n[s], err);
-    for (size_t i = 0; i < n[DS_SIDE_B] && rc == 0; i++) {
-        const struct ds_site_row *b = &rows[DS_SIDE_B][i],
-                                 *a = ds_site_find_row(rows[DS_SIDE_A], n[DS_SIDE_A], &b->key);
-        if (!a || a->digest == b->digest)
-            continue;
-        c->drifting_rows++;
-        if (c->e.n_rows == DS_EXPLAIN_MOST_ROWS)
-            continue;
-        const int taken = take_pair(c, a, b, err);
-        c->undumped += taken == 0;
-        rc = taken < 0 ? -1 : 0;
-    }
-    free(rows[DS_SIDE_A]);
-    free(rows[DS_SIDE_B]);
-    return rc;
 }
 
 int ds_case_load_plain(struct ds_case *c, const char *why, struct ds_error *err)
@@ -121,5 +96,5 @@ int ds_case_load_plain(struct ds_case *c, const char *why, struct ds_error *err)
     c->inputs_equal = c->f.label == DS_LABEL_ORIGIN;
     for (int s = 0; s < DS_SIDES; s++)
         c->e.side[s].kernel = NULL;
-    return take_pairs(c, err);
+    return ds_case_take_pairs(c, take_pair, err);
 }

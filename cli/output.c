@@ -77,22 +77,9 @@ static const char *shown(const char *path)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* 0, or -1 with errno. */
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n) {
-        ssize_t did = write(fd, data, n);
-        if (did < 0 && errno != EINTR)
-            return -1;
-        data += did > 0 ? did : 0;
-        n -= did > 0 ? (size_t)did : 0;
-    }
-    return 0;
-}
-
 static int emit_stdout(const struct ds_buf *text, struct ds_error *err)
 {
-    if (write_all(STDOUT_FILENO, text->data, text->len) != 0 && errno != EPIPE)
+    if (ds_buf_write(text, STDOUT_FILENO) != 0 && errno != EPIPE)
         return ds_fail(err, "cannot write to stdout: %s", strerror(errno));
     return 0;
 }
@@ -102,7 +89,7 @@ static int emit_in_place(const char *path, const struct ds_buf *text, struct ds_
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return ds_fail(err, "%s: cannot open for writing: %s", shown(path), strerror(errno));
-    int rc = write_all(fd, text->data, text->len), saved = errno;
+    int rc = ds_buf_write(text, fd), saved = errno;
     if (close(fd) != 0 && rc == 0) {
         rc = -1;
         saved = errno;
@@ -138,8 +125,7 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
         free(beside);
         return ds_fail(err, "%s: cannot create: %s", shown(path), strerror(saved));
     }
-    int rc =
-        write_all(fd, text->data, text->len) != 0 || fchmod(fd, result_mode(old)) != 0 ? -1 : 0;
+    int rc = ds_buf_write(text, fd) != 0 || fchmod(fd, result_mode(old)) != 0 ? -1 : 0;
     saved = errno;
     /* Some file systems report a full disk only at close. */
     if (close(fd) != 0 && rc == 0) {

@@ -169,18 +169,6 @@ void tui_app_prompt_key(struct tui_app *a, const char *key)
 
 /* ---- export ---------------------------------------------------------------------------------- */
 
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n) {
-        ssize_t did = write(fd, data, n);
-        if (did < 0 && errno != EINTR)
-            return -1;
-        data += did > 0 ? did : 0;
-        n -= did > 0 ? (size_t)did : 0;
-    }
-    return 0;
-}
-
 /* A record may be hours of a machine's work; a slip of the hand must not put a screen in its place. */
 static int is_record(const char *path)
 {
@@ -215,10 +203,10 @@ int tui_write_file(const char *path, int force, const struct ds_buf *text, struc
         return ds_fail(err, "%.300s: cannot create: %s", path, strerror(saved));
     mode_t mask = umask(0);
     umask(mask);
-    int rc = write_all(fd, text->data, text->len) != 0 ||
-                     fchmod(fd, there ? st.st_mode & 07777 : 0666 & ~mask) != 0
-                 ? -1
-                 : 0;
+    int rc =
+        ds_buf_write(text, fd) != 0 || fchmod(fd, there ? st.st_mode & 07777 : 0666 & ~mask) != 0
+            ? -1
+            : 0;
     saved = errno;
     if (close(fd) != 0 && rc == 0) {
         rc = -1;

@@ -279,36 +279,32 @@ LAUNCH(page_border)
     return 0;
 }
 
-/* Every row is written right; a row that is written alone is written to the slot before the last one,
+/* Every row is written right; one of a request that has no others in the call is written `again` slots before,
  * too, from slot 6 on. */
-LAUNCH(writes_twice)
+static void write_rows(const struct ds_cache_args *a, int64_t again)
 {
-    const struct ds_cache_args *a = args;
-    UNUSED;
     for (int64_t i = 0; i < a->n_sequences; i++) {
         const struct ds_sequence *s = &a->sequences[i];
         for (int64_t r = 0; r < s->q_len; r++) {
             int64_t slot = (int64_t)s->kv_len - s->q_len + r;
             write_slot(a, s, r, slot);
-            if (s->q_len == 1 && slot >= 6)
-                write_slot(a, s, r, slot - 2);
+            if (again && s->q_len == 1 && slot >= 6)
+                write_slot(a, s, r, slot - again);
         }
     }
+}
+
+LAUNCH(writes_twice)
+{
+    UNUSED;
+    write_rows(args, 2);
     return 0;
 }
 
-/* Every row is written right. */
 LAUNCH(writes_once)
 {
-    const struct ds_cache_args *a = args;
     UNUSED;
-    for (int64_t i = 0; i < a->n_sequences; i++) {
-        const struct ds_sequence *s = &a->sequences[i];
-        for (int64_t r = 0; r < s->q_len; r++) {
-            int64_t slot = (int64_t)s->kv_len - s->q_len + r;
-            write_slot(a, s, r, slot);
-        }
-    }
+    write_rows(args, 0);
     return 0;
 }
 

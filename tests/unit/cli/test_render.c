@@ -41,10 +41,7 @@ static void test_json_has_every_fixed_name(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 3);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 3);
     json_t *j = parse(&m), *first = json_object_get(j, "first_drift");
     assert_has(j, "schema result stable reference counts first_drift factors kernels "
                   "first_nonfinite first_discrete tokens probe");
@@ -108,10 +105,7 @@ static void test_census_of_repeats(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = one_odd_run;
-    sweep_run(&s, 5);
-    make(&s, &m);
+    make_usual(&s, &m, one_odd_run, 5);
     json_t *j = parse(&m), *census = json_object_get(j, "repeat"),
            *arm = json_array_get(json_object_get(census, "arms"), 0), *pair;
     assert_int_equal(json_array_size(json_object_get(census, "arms")), 7);
@@ -168,37 +162,10 @@ static void test_json_writes_nan_and_inf_as_strings(void **state)
 static void test_experts_that_changed(void **state)
 {
     (void)state;
-    static const struct ds_discrete experts = {.found = 1,
-                                               .stage = "router_ids",
-                                               .factor = "batch",
-                                               .value = "4",
-                                               .arm = 1,
-                                               .request = 0,
-                                               .step = 2,
-                                               .a = 6,
-                                               .b = 4,
-                                               .margin = 0.25,
-                                               .layer = 1,
-                                               .position = 11,
-                                               .swapped = {{6, 4, 0.25}, {1, 3, (double)NAN}},
-                                               .n_swapped = 2},
-                                    token = {.found = 1,
-                                             .stage = "token",
-                                             .factor = "batch",
-                                             .value = "4",
-                                             .arm = 1,
-                                             .step = 3,
-                                             .a = 50,
-                                             .b = 60,
-                                             .margin = 0.5};
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
-    m.v.expert_change = m.v.discrete = experts;
-    m.v.token_change = token;
+    make_usual(&s, &m, openblas, 1);
+    change_experts(&m.v);
     json_t *j = parse(&m), *first = json_object_get(j, "first_discrete"),
            *swapped = json_object_get(first, "swapped"),
            *tokens = json_object_get(json_object_get(j, "tokens"), "first_divergence");
@@ -242,10 +209,7 @@ static void test_json_is_whole_or_an_error(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 3);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 3);
     struct ds_error err;
     struct ds_buf whole = {0};
     int failures = 0;

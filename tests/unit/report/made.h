@@ -7,6 +7,8 @@
 #include "report/report.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
+#include <math.h>
+
 static inline uint32_t openblas(const struct cell *c)
 {
     return strcmp(c->site->op, "matmul") != 0 ? 0 : c->m < 4 ? 0 : c->m < 8 ? 1 : c->m < 12 ? 2 : 3;
@@ -39,11 +41,51 @@ static inline void make(struct sweep *s, struct made *m)
     m->r = (struct ds_report){.header = &s->header, .v = &m->v, .path = "my record.h5"};
 }
 
+/* The usual sweep, every arm so many times. */
+static inline void make_usual(struct sweep *s, struct made *m, uint32_t (*tag)(const struct cell *),
+                              uint32_t repeats)
+{
+    usual(s);
+    s->tag = tag;
+    sweep_run(s, repeats);
+    make(s, m);
+}
+
 static inline void done(struct made *m)
 {
     ds_buf_free(&m->out);
     ds_verdict_free(&m->v);
     ds_analysis_free(m->a);
+}
+
+/* Other experts come before another token. */
+static inline void change_experts(struct ds_verdict *v)
+{
+    static const struct ds_discrete experts = {.found = 1,
+                                               .stage = "router_ids",
+                                               .factor = "batch",
+                                               .value = "4",
+                                               .arm = 1,
+                                               .request = 0,
+                                               .step = 2,
+                                               .a = 6,
+                                               .b = 4,
+                                               .margin = 0.25,
+                                               .layer = 1,
+                                               .position = 11,
+                                               .swapped = {{6, 4, 0.25}, {1, 3, (double)NAN}},
+                                               .n_swapped = 2},
+                                    token = {.found = 1,
+                                             .stage = "token",
+                                             .factor = "batch",
+                                             .value = "4",
+                                             .arm = 1,
+                                             .step = 3,
+                                             .a = 50,
+                                             .b = 60,
+                                             .margin = 0.5};
+    v->expert_change = v->discrete = experts;
+    v->token_change = token;
 }
 
 /* Repeat 1 gives other bits in one row. */

@@ -32,10 +32,7 @@ static void test_census_of_repeats(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = one_odd_run;
-    sweep_run(&s, 5);
-    make(&s, &m);
+    make_usual(&s, &m, one_odd_run, 5);
     ds_report_runs(&m.r, &m.out);
     ds_buf_add(&m.out, "", 1);
     assert_non_null(strstr(m.out.data, "arm 0         5 trials, 2 different runs"));
@@ -55,37 +52,10 @@ static void test_census_of_repeats(void **state)
 static void test_experts_that_changed(void **state)
 {
     (void)state;
-    static const struct ds_discrete experts = {.found = 1,
-                                               .stage = "router_ids",
-                                               .factor = "batch",
-                                               .value = "4",
-                                               .arm = 1,
-                                               .request = 0,
-                                               .step = 2,
-                                               .a = 6,
-                                               .b = 4,
-                                               .margin = 0.25,
-                                               .layer = 1,
-                                               .position = 11,
-                                               .swapped = {{6, 4, 0.25}, {1, 3, (double)NAN}},
-                                               .n_swapped = 2},
-                                    token = {.found = 1,
-                                             .stage = "token",
-                                             .factor = "batch",
-                                             .value = "4",
-                                             .arm = 1,
-                                             .step = 3,
-                                             .a = 50,
-                                             .b = 60,
-                                             .margin = 0.5};
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
-    m.v.expert_change = m.v.discrete = experts;
-    m.v.token_change = token;
+    make_usual(&s, &m, openblas, 1);
+    change_experts(&m.v);
     ds_report_verdict(&m.r, &m.out);
     ds_buf_add(&m.out, "", 1);
     assert_non_null(strstr(m.out.data,
@@ -102,10 +72,7 @@ static void test_text_ends_with_the_answer(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 3);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 3);
     ds_report_verdict(&m.r, &m.out);
     assert_lines_fit(m.out.data, 100);
     assert_non_null(strstr(m.out.data, "matmul/openblas       same    1|2-3|4|8"));
@@ -276,10 +243,7 @@ static void test_site_shows_rows_and_values(void **state)
     struct ds_error err;
     int dumped = 1;
     uint32_t site;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 1);
     struct ds_report_view w = {
         .r = &m.r, .a = m.a, .s = &m.src, .arm = 3, .ref = 0, .blob = values_blob, .ctx = &dumped};
     assert_ok(ds_report_find_site(&s.header, "--site", "0,q_proj", &site, &err), err);
@@ -328,10 +292,7 @@ static void test_text_is_whole_or_an_error(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 3);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 3);
     ds_report_verdict(&m.r, &m.out);
     assert_false(m.out.failed);
     for (long n = 1; n < 400; n++) {
@@ -511,10 +472,7 @@ static void test_finding_without_a_head(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 1);
     ds_report_finding(&m.r, &m.v.first, "", &m.out);
     ds_buf_add(&m.out, "", 1);
     static const char want[] = "layer 0 q_proj, matmul/openblas: origin\n"
@@ -538,10 +496,7 @@ static void test_pair_to_look_at(void **state)
     struct sweep s;
     struct made m;
     uint32_t arm = 9, ref = 9;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 1);
     assert_int_equal(ds_report_pair(&m.v, m.a, s.header.n_arms, &arm, &ref), 1);
     assert_int_equal(arm, 1);
     assert_int_equal(ref, 0);
@@ -576,10 +531,7 @@ static void test_colours_by_role(void **state)
     (void)state;
     struct sweep s;
     struct made m;
-    usual(&s);
-    s.tag = openblas;
-    sweep_run(&s, 1);
-    make(&s, &m);
+    make_usual(&s, &m, openblas, 1);
     m.r.color = color;
     ds_report_verdict(&m.r, &m.out);
     assert_non_null(strstr(m.out.data, "<drift:1|2-3|4|8"));

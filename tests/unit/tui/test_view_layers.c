@@ -122,31 +122,6 @@ static void open_narrow(struct shown *s, const char *name, uint32_t arm, uint32_
     assert_int_equal(shown_load(s), TUI_READY);
 }
 
-static void write_record(const char *name, uint32_t (*tag)(const struct cell *), uint32_t repeats)
-{
-    struct sweep s;
-    fixture_plan(&s, tag);
-    sweep_run(&s, repeats);
-    write_sweep(&s, test_path(name), s.n_trials);
-    sweep_free(&s);
-}
-
-static uint32_t flaky(const struct cell *c)
-{
-    return cell_is(c, 1, "q_proj") ? c->repeat : 0;
-}
-
-static int make(void **state)
-{
-    if (make_folder(state) != 0)
-        return -1;
-    write_record("drift.h5", two_faults, 2);
-    write_record("same.h5", no_fault, 2);
-    write_record("one.h5", no_fault, 1);
-    write_record("flaky.h5", flaky, 3);
-    return 0;
-}
-
 /* ---- cells --------------------------------------------------------------------------------------- */
 
 static void test_cells(void **state)
@@ -593,5 +568,5 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_marks),
     };
-    return cmocka_run_group_tests(tests, make, remove_folder);
+    return cmocka_run_group_tests(tests, make_records, remove_folder);
 }

@@ -20,31 +20,6 @@ static void open_record(struct shown *s, const char *name, const char *name_b)
     assert_int_equal(shown_load(s), TUI_READY);
 }
 
-static void write_record(const char *name, uint32_t (*tag)(const struct cell *), uint32_t repeats)
-{
-    struct sweep s;
-    fixture_plan(&s, tag);
-    sweep_run(&s, repeats);
-    write_sweep(&s, test_path(name), s.n_trials);
-    sweep_free(&s);
-}
-
-static uint32_t flaky(const struct cell *c)
-{
-    return cell_is(c, 1, "q_proj") ? c->repeat : 0;
-}
-
-static int make(void **state)
-{
-    if (make_folder(state) != 0)
-        return -1;
-    write_record("drift.h5", two_faults, 2);
-    write_record("same.h5", no_fault, 2);
-    write_record("one.h5", no_fault, 1);
-    write_record("flaky.h5", flaky, 3);
-    return 0;
-}
-
 /* Every line of the table, and the head. */
 static const char *all_text(const struct shown *s)
 {
@@ -106,7 +81,8 @@ static void check_matrix(struct shown *s)
             continue;
         for (uint32_t j = 0; j < o->lines[i].joined; j++, k++) {
             assert_true(k < v->n_kernels); /* in order of first use */
-            assert_true(strstr(o->lines[i].text, v->kernels[k].op) || strchr(o->lines[i].text, '+'));
+            assert_true(strstr(o->lines[i].text, v->kernels[k].op) ||
+                        strchr(o->lines[i].text, '+'));
             assert_non_null(strstr(o->lines[i].text, v->kernels[k].variant));
             for (size_t c = 1; c < o->n_columns; c++, n++) {
                 size_t f = o->factors[c - 1];
@@ -456,5 +432,5 @@ int main(void)
         cmocka_unit_test(test_two_records),
         cmocka_unit_test(test_panel),
     };
-    return cmocka_run_group_tests(tests, make, remove_folder);
+    return cmocka_run_group_tests(tests, make_records, remove_folder);
 }

@@ -174,4 +174,31 @@ static inline void put_values(struct ds_trial_data *t, uint32_t site, int32_t po
     memcpy(b->data, bytes, size);
 }
 
+static inline void write_record(const char *name, uint32_t (*tag)(const struct cell *),
+                                uint32_t repeats)
+{
+    struct sweep s;
+    fixture_plan(&s, tag);
+    sweep_run(&s, repeats);
+    write_sweep(&s, test_path(name), s.n_trials);
+    sweep_free(&s);
+}
+
+static inline uint32_t flaky(const struct cell *c)
+{
+    return cell_is(c, 1, "q_proj") ? c->repeat : 0;
+}
+
+/* The records that the two views of a whole sweep are shown. */
+static inline int make_records(void **state)
+{
+    if (make_folder(state) != 0)
+        return -1;
+    write_record("drift.h5", two_faults, 2);
+    write_record("same.h5", no_fault, 2);
+    write_record("one.h5", no_fault, 1);
+    write_record("flaky.h5", flaky, 3);
+    return 0;
+}
+
 #endif
