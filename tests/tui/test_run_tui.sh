@@ -6,7 +6,9 @@ tiny=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128
 # Hundreds of trials: it does not end by itself while a test looks.
 long="-m random:llama,layers=4,hidden=256,heads=4,kv_heads=2,ffn=512,vocab=512 --batch 1,2,4,8 --repeat 200 -n 8"
 
-mux() { tmux -L "driftscope-test-${dir##*.}" -f /dev/null "$@"; }
+# One server a terminal: the name of one that is still ending cannot be used again.
+server=0
+mux() { tmux -L "driftscope-test-${dir##*.}-$server" -f /dev/null "$@"; }
 
 # in_terminal ARGUMENT...: starts driftscope in a terminal of 100 columns; its exit code comes to $dir/code.
 in_terminal() {
@@ -17,6 +19,7 @@ in_terminal() {
         echo
         echo "echo \$? >code.new; mv code.new code; sleep 1000"
     } >"$dir/go.sh"
+    server=$((server + 1))
     mux new-session -d -x 100 -y 30 "TERM=screen sh '$dir/go.sh'"
     trap 'mux kill-server 2>/dev/null || true' EXIT
 }
