@@ -128,7 +128,7 @@ $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 # Version, compiler and flags for the record. Written anew only when they change. A checkout inside another project's
 # repository does not take that project's version for its own.
@@ -278,6 +278,21 @@ uninstall: ## remove what install put there
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint
+
+# ---- a folder for machines that have nothing --------------------------------------------------------------------------------
+# The same objects, with every library but glibc linked in; what is opened at run time is looked for in ../lib, also by those libraries
+# themselves (which a RUNPATH would not do).
+DIST_LIBS := -Wl,-Bstatic -lhdf5_serial -lsz -laec -lz -lxxhash -lpcre2-8 -lncursesw -ltinfo -ljansson -Wl,-Bdynamic -ldl -lm
+DIST_NAME  = driftscope-$$($(BUILD)/driftscope --version | awk '{ gsub("[()]", ""); print $$2 "-" $$3 }')-$$(uname -m)
+$(BUILD)/dist/driftscope: $(LIBS) | $(BUILD)/numbers-checked
+	@mkdir -p $(@D)
+	$(CC) $(DS_LDFLAGS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(DIST_LIBS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib' $(LDFLAGS)
+.PHONY: dist
+dist: all $(BUILD)/dist/driftscope ## a folder (and .tar.gz) that runs on machines with nothing but glibc
+	@rm -rf "$(BUILD)/dist/staged"
+	@$(SAME_MAKE) -s DESTDIR="$(abspath $(BUILD))/dist/staged" PREFIX= install
+	@tests/tools/make_dist $(BUILD)/dist/driftscope "$(BUILD)/dist/staged" "$(BUILD)/dist/$(DIST_NAME)"
+	@rm -rf "$(BUILD)/dist/staged"
 
 .PHONY: help always
 always:

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/program.h"
 #include "cli/case_expect.h"
 #include "cli/case_explain.h"
 #include "cli/cli.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +74,8 @@ static char **make_argv(const struct ds_case_step *step, const struct ds_case_se
     return NULL;
 }
 
-static void child(const struct ds_case_step *step, char **argv, const char *folder, pid_t parent)
+static void child(const struct ds_case_step *step, char **argv, const char *folder,
+                  const char *program, pid_t parent)
 {
     int out, log, in = open("/dev/null", O_RDONLY);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -87,7 +90,8 @@ static void child(const struct ds_case_step *step, char **argv, const char *fold
     for (size_t i = 0; i < ds_case_verb(step); i++)
         if (putenv(step->argv[i]) != 0)
             _exit(126);
-    execv("/proc/self/exe", argv);
+    execv("/proc/self/exe", argv); /* the very program, also if its file is another by now */
+    execv(program, argv);
     _exit(127);
 }
 
@@ -133,14 +137,18 @@ static int run_step(const struct ds_case_step *step, const struct ds_case_settin
                     const char *folder, json_t **answer, int *exit_code, struct ds_error *err)
 {
     size_t n;
-    char **argv = make_argv(step, s, &n, err), path[4200];
+    char **argv = make_argv(step, s, &n, err), path[4200], program[PATH_MAX];
     json_error_t ignored;
     *answer = NULL;
     if (!argv)
         return -1;
+    if (ds_program_file(program, sizeof program, err) != 0) {
+        argv_free(argv, n);
+        return -1;
+    }
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        child(step, argv, folder, parent);
+        child(step, argv, folder, program, parent);
     argv_free(argv, n);
     if (pid < 0)
         return ds_fail(err, "cannot fork: %s", strerror(errno));

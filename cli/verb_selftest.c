@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/program.h"
 #include "engine/model.h"
 
 #include <dirent.h>
@@ -33,26 +34,16 @@ static int is_folder(const char *path)
 static int find_folder(const struct ds_options *o, char *out, size_t size, struct ds_error *err)
 {
     static const char *const places[] = {"specimens", "../lib/driftscope/specimens"};
-    char exe[PATH_MAX];
     if (ds_opt_given(o, "specimens")) {
         int n = snprintf(out, size, "%s", ds_opt_text(o, "specimens"));
         if (n < 0 || (size_t)n >= size || !is_folder(out))
             return ds_fail(err, "--specimens: %s is not a folder", ds_opt_text(o, "specimens"));
         return 0;
     }
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n <= 0)
-        return ds_fail(err, "cannot tell where this program lies: %s", strerror(errno));
-    exe[n] = '\0';
-    char *slash = strrchr(exe, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        int len = snprintf(out, size, "%s/%s", exe, places[i]);
-        if (len > 0 && (size_t)len < size && is_folder(out))
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (ds_program_beside(places[i], out, size, err) == 0 && is_folder(out))
             return 0;
-    }
-    ds_fail(err, "no specimens beside %s", exe);
+    ds_prefix(err, "no specimens beside this program");
     return ds_hint(err,
                    "`make all` builds them and `make install` installs them; or give --specimens");
 }

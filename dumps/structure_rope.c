@@ -44,7 +44,8 @@ static void read_turn(const struct ds_structure_site *s, int pairing, const floa
             along += (double)x[a] * (double)y[a] + (double)x[b] * (double)y[b];
             across += (double)x[a] * (double)y[b] - (double)x[b] * (double)y[a];
         }
-        double size = hypot(along, across);
+        /* Sums of products of floats: their squares stay far inside a double's range. */
+        double size = sqrt(along * along + across * across);
         out->cosine[p] = size > 0 ? along / size : 1;
         out->sine[p] = size > 0 ? across / size : 0;
     }

@@ -3,11 +3,13 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/program.h"
 #include "tui/term_guard.h"
 
 #include <curses.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +85,19 @@ static int open_streams(int script, struct ds_error *err)
     if (term.in && term.out)
         return 0;
     return ds_fail(err, "cannot open %s: %s", fd[0] < 0 ? in : "the terminal", strerror(saved));
+}
+
+void tui_term_find_descriptions(void)
+{
+    char folder[PATH_MAX], places[PATH_MAX + 256];
+    const char *set = getenv("TERMINFO_DIRS");
+    struct ds_error none;
+    if (ds_program_beside("../share/terminfo", folder, sizeof folder, &none) != 0)
+        return;
+    /* An empty place stands for those that curses was built with. */
+    int n = snprintf(places, sizeof places, "%s:%s", set ? set : "", folder);
+    if (n > 0 && (size_t)n < sizeof places)
+        setenv("TERMINFO_DIRS", places, 1);
 }
 
 static int open_screen(const struct tui_term_options *o, struct ds_error *err)

@@ -11,6 +11,9 @@ struct tui_term_options {
     int lines, columns; /* its size */
     int colour;         /* 0: attributes only */
 };
+/* Adds ../share/terminfo beside the program, if there is one, to where curses looks for descriptions of terminals. It changes
+ * the environment: before other threads are there, and before tui_term_open. */
+void tui_term_find_descriptions(void);
 int tui_term_open(const struct tui_term_options *o, struct ds_error *err);
 /* Puts the terminal back and prints what was written to stderr meanwhile. A signal that ended the program is
  * given to whoever handled it before. No effect when it is not open. */

@@ -137,6 +137,7 @@ int ds_tui(const struct ds_tui_options *options, struct ds_error *err)
     struct tui_term_options t = {o.script != NULL, o.lines, o.columns, o.colour};
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
         o.ascii = 1;
+    tui_term_find_descriptions();
     if (tui_data_open(&d, &data, err) != 0)
         return -1;
     int rc = tui_term_open(&t, err);

@@ -7,7 +7,7 @@ root=$(pwd -P)
 driftscope=${DRIFTSCOPE:-$root/build/driftscope}
 case $driftscope in /*) ;; *) driftscope=$root/$driftscope ;; esac
 # The make that builds the same variant as the program under test; used with eval.
-ds_make=${DS_MAKE:-make --no-print-directory BUILD=$(dirname "$driftscope")}
+ds_make=${DS_MAKE:-make --no-print-directory BUILD=$(dirname "${driftscope#"$root"/}")}
 
 # run COMMAND...: stdout in $dir/out, stderr in $dir/err, exit code in $code.
 run() {

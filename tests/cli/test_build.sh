@@ -81,7 +81,7 @@ test_program_starts_with_denormals_on() {
 test_help_lists_every_target() {
     run make --no-print-directory help
     expect 0
-    for target in all demo model test bench asan lint install uninstall clean deps help; do
+    for target in all demo model test bench asan lint dist install uninstall clean deps help; do
         has "$dir/out" "  make $target "
     done
 }
