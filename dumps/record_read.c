@@ -18,8 +18,12 @@
 #include <unistd.h>
 
 enum {
-    READ_ATTEMPTS = 20, /* of a block whose checksum is wrong: it may be in the writer's hands. The
-                           default can take years */
+    READ_ATTEMPTS =
+        20, /* of a block whose checksum is wrong; HDF5 waits twice as long each time, from a nanosecond on: this
+                           is 1 ms. Its default can take years */
+    /* The same in a file that a process is writing, which may have been sent to sleep in the middle of that block: 1 s. */
+    WRITER_ATTEMPTS = 30,
+    OPEN_ATTEMPTS = 20,   /* of a file that grows at each look */
     MAX_CHUNK = 16 << 20, /* bytes of one chunk: a chunk is read whole */
     MAX_RATIO = 64,       /* what a deflated table may unfold to, in sizes of the file */
     SUPERBLOCK_BYTES = 48
@@ -63,24 +67,45 @@ static uint64_t file_size(const char *path)
     return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 
+/* HDF5 asks for the file's length, then reads the superblock, which tells it again. A writer that grows the file for the last
+ * time and closes it between the two makes them differ, and the record looks cut short: a second look is right. Whether the
+ * file was in a writer's hands is seen from its length. */
+static int grew_meanwhile(const struct ds_record *r, uint64_t before, const struct ds_error *why)
+{
+    return strstr(why->msg, "truncated file") && file_size(r->path) != before;
+}
+
 static int open_file(struct ds_record *r, struct ds_error *err)
 {
+    struct ds_error why = {"", ""};
     struct stat st;
-    if (stat(r->path, &st) == 0) {
-        r->device = (uint64_t)st.st_dev;
-        r->inode = (uint64_t)st.st_ino;
-    }
+    const unsigned attempts =
+        ds_place_unmarked(r->path, NULL) != 0 ? WRITER_ATTEMPTS : READ_ATTEMPTS;
     hid_t access = ds_h5_access();
-    if (access < 0 || H5Pset_metadata_read_attempts(access, READ_ATTEMPTS) < 0)
+    if (access < 0 || H5Pset_metadata_read_attempts(access, attempts) < 0)
         return ds_h5_fail(err, "%s: hdf5 has no file access", r->path);
-    r->file = H5Fopen(r->path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ, access);
-    if (r->file < 0) {
-        ds_h5_fail(err, "%s: cannot be opened as HDF5", r->path);
-        if (err && strstr(err->msg, "truncated file"))
-            ds_hint(err, "the record was closed and later cut short: was it copied completely?");
+    for (int looks = 0; r->file < 0 && looks < OPEN_ATTEMPTS; looks++) {
+        const uint64_t before = file_size(r->path);
+        if (stat(r->path, &st) == 0) {
+            r->device = (uint64_t)st.st_dev;
+            r->inode = (uint64_t)st.st_ino;
+        }
+        r->file = H5Fopen(r->path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ, access);
+        if (r->file >= 0)
+            break;
+        ds_h5_fail(&why, "%s: cannot be opened as HDF5", r->path);
+        if (!grew_meanwhile(r, before, &why))
+            break;
     }
     H5Pclose(access);
-    return r->file < 0 ? -1 : 0;
+    if (r->file >= 0)
+        return 0;
+    ds_fail(err, "%s", why.msg);
+    if (strstr(why.msg, "truncated file"))
+        ds_hint(err, "the record was closed and later cut short: was it copied completely?");
+    else if (why.hint[0])
+        ds_hint(err, "%s", why.hint);
+    return -1;
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */

@@ -15,6 +15,9 @@
 
 #include <xxhash.h>
 
+/* An alarm ends a test that waits for ever: less than what tests/run gives a program, more than a slow machine takes. */
+enum { HANG_SECONDS = 600 };
+
 static inline uint64_t rng_next(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);

@@ -32,7 +32,7 @@ static void test_what_is_not_a_record(void **state)
          48, "cannot be opened"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        alarm(60);
+        alarm(HANG_SECONDS);
         file_write(path, cases[i].bytes, cases[i].n);
         assert_int_equal(ds_record_open(path, &r, &err), -1);
         assert_null(r);
@@ -89,7 +89,7 @@ static void test_truncation(void **state)
             unfinished_record(path, TRIALS);
         char *bytes = file_read(path, &n);
         for (int percent = 0; percent <= 100; percent += 5) {
-            alarm(60);
+            alarm(HANG_SECONDS);
             file_write(path, bytes, n * (size_t)percent / 100);
             struct reading got = read_everything(path, SEED, SCALE);
             if (percent == 100)
@@ -122,7 +122,7 @@ static void test_bit_flips(void **state)
     for (int i = 0; i < FLIPS; i++) {
         /* A third of them in the first 16 KB, where headers and indices lie thickest. */
         size_t bit = rng_below(&rng, (uint32_t)(i % 3 ? n : n < 16384 ? n : 16384) * 8);
-        alarm(60);
+        alarm(HANG_SECONDS);
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         file_write(path, bytes, n);
         struct reading got = read_everything(path, SEED, SCALE);
@@ -171,7 +171,7 @@ static void test_flips_in_payload_are_always_seen(void **state)
             char *at = memmem(bytes, n, places[p].data, places[p].bytes);
             assert_non_null(at);
             size_t bit = rng_below(&rng, (uint32_t)places[p].bytes * 8);
-            alarm(60);
+            alarm(HANG_SECONDS);
             at[bit / 8] ^= (char)(1 << bit % 8);
             file_write(path, bytes, n);
             struct reading got = read_everything(path, SEED, SCALE);
@@ -241,7 +241,7 @@ static void test_killed_writers_leave_complete_trials(void **state)
     size_t cut_short = 0, total = 0;
     for (int round = 0; round < 50; round++) {
         int from, status;
-        alarm(60);
+        alarm(HANG_SECONDS);
         pid_t pid = start_writer(path, 100000, &from);
         size_t want = 1 + rng_below(&rng, 12), told = wait_for_reports(from, want);
         assert_int_equal(told, want);
@@ -276,7 +276,7 @@ static void test_readers_follow_a_growing_record(void **state)
     const char *path = fixture_path("growing.h5");
     int from, status = 0;
     size_t looks = 0, last = 0, partial = 0;
-    alarm(120);
+    alarm(HANG_SECONDS);
     pid_t pid = start_writer(path, TRIALS, &from);
     assert_int_equal(wait_for_reports(from, 1), 1);
     for (int running = 1; running; looks++) {
@@ -344,7 +344,7 @@ static void test_full_disk(void **state)
         int ends[2], status;
         rlim_t limit = round < 3 ? 1000u + 9000u * (rlim_t)round : 20000 + rng_below(&rng, 900000);
         assert_int_equal(pipe(ends), 0);
-        alarm(60);
+        alarm(HANG_SECONDS);
         fflush(NULL);
         pid_t pid = fork();
         assert_true(pid >= 0);

@@ -201,7 +201,7 @@ static void test_forged_objects_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ds_error err = {"", ""};
         struct ds_record *r = NULL;
-        alarm(60);
+        alarm(HANG_SECONDS);
         forge(path, cases[i].change);
         assert_int_equal(ds_record_open(path, &r, &err), -1);
         if (!strstr(err.msg, cases[i].says))
