@@ -455,6 +455,8 @@ int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site,
 /* Whether an arm has the row at all, and which row of its first trial it is. */
 int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row);
 int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, uint32_t *at);
+/* The number of a row that a trial has; `guess` is looked at first. SIZE_MAX: there is none. */
+size_t ds_analysis_row_of(const struct ds_analysis *a, const struct ds_row *r, size_t guess);
 /* Whether an arm has any row of the site. */
 int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site);
 /* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]

@@ -25,6 +25,12 @@ uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_
     return k ? (uint32_t)(k - a->keys) : NONE;
 }
 
+size_t ds_analysis_row_of(const struct ds_analysis *a, const struct ds_row *r, size_t guess)
+{
+    uint32_t at = row_of_key(a, r, guess < NONE ? (uint32_t)guess : NONE);
+    return at == NONE ? SIZE_MAX : at;
+}
+
 /* The reader has checked indices already; memory sources are checked here, since all later code
  * relies on it. */
 static int check_trial(const struct ds_analysis *a, const struct ds_trial_data *t, size_t index,

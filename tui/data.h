@@ -8,6 +8,7 @@
 #define DS_TUI_DATA_H
 
 #include "dumps/diff.h"
+#include "dumps/steps.h"
 #include "report/report.h"
 
 struct tui_data;
@@ -117,16 +118,9 @@ struct tui_values {
 const struct tui_values *tui_data_values(struct tui_data *d, uint32_t arm, uint32_t ref,
                                          uint64_t digest, uint64_t ref_digest, const char **error);
 
-/* Token choices of an arm's first trial beside the reference's: entry i of both is the same (request, step);
- * request DS_UNKNOWN where a side has none. drift: of the logits row, `sized` 0 where not known. */
-struct tui_step {
-    struct ds_step mine, ref;
-    int label; /* of the logits row: enum ds_label */
-    int sized;
-    double max_abs; /* of the logits difference */
-};
+/* Token choices of an arm's first trial beside the reference's. */
 struct tui_steps {
-    const struct tui_step *steps;
+    const struct ds_step_pair *steps;
     size_t n;
 };
 const struct tui_steps *tui_data_steps(struct tui_data *d, uint32_t arm, uint32_t ref,

@@ -218,8 +218,6 @@ int make_values(const struct book *b, const struct want *w, struct result *out,
                 struct ds_error *err);
 /* The graver of two labels, for a site's rows. */
 int graver_label(int a, int b);
-/* Number of a row key among the analysis' rows; SIZE_MAX: not there. */
-size_t find_row(const struct ds_analysis *a, const struct ds_row *r, size_t guess);
 /* Dumped bytes of an arm's row (or of the other side, where two records are compared). */
 int blob_of(const struct book *b, uint32_t arm, uint64_t digest, struct ds_blob *out,
             struct ds_error *err);

@@ -21,33 +21,6 @@ int graver_label(int a, int b)
     return gravity[a] >= gravity[b] ? a : b;
 }
 
-static int key_cmp(const struct ds_row_key *a, const struct ds_row *b)
-{
-    if (a->request != b->request)
-        return a->request < b->request ? -1 : 1;
-    if (a->position != b->position)
-        return a->position < b->position ? -1 : 1;
-    return (a->occurrence > b->occurrence) - (a->occurrence < b->occurrence);
-}
-
-size_t find_row(const struct ds_analysis *a, const struct ds_row *r, size_t guess)
-{
-    size_t low = 0, high = ds_analysis_rows(a);
-    if (guess < high && key_cmp(ds_analysis_row(a, guess), r) == 0)
-        return guess;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int c = key_cmp(ds_analysis_row(a, middle), r);
-        if (c == 0)
-            return middle;
-        if (c < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return SIZE_MAX;
-}
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 struct size {
@@ -109,7 +82,7 @@ static void add_trial(const struct pair_work *p, const struct ds_trial_data *t, 
         const struct ds_drift *x = &t->drifts[i];
         if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
             continue;
-        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
         if (row == SIZE_MAX || !is_of_pair(p, x, row))
             continue;
         struct size *z = &p->sizes[x->site];
@@ -220,7 +193,7 @@ static int add_healed(const struct pair_work *p, const uint8_t *healed, struct d
         const struct ds_drift *x = &t->drifts[k];
         if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
             continue;
-        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
         if (row == SIZE_MAX || healed[x->site * p->n_rows + row] != DS_LABEL_ORIGIN)
             continue;
         p->sizes[x->site].diff_sq += x->diff_sq;
@@ -260,7 +233,7 @@ static void mark_watched(const struct pair_work *p, uint32_t arm, uint8_t flag, 
         const struct ds_nonfinite *x = &t->nonfinites[i];
         if (x->site >= p->n_sites || x->row >= t->n_rows)
             continue;
-        size_t row = find_row(p->j->analysis, &t->rows[x->row], 0);
+        size_t row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], 0);
         if (row != SIZE_MAX)
             bad[x->site * p->n_rows + row] |= flag;
     }
@@ -275,7 +248,7 @@ static void mark_sized(const struct pair_work *p, uint8_t *bad)
         if (x->site >= p->n_sites || x->row >= t->n_rows || x->ref_arm != p->w->ref ||
             !(x->nonfinite || x->ref_nonfinite))
             continue;
-        row = find_row(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
+        row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
         if (row == SIZE_MAX)
             continue;
         bad[x->site * p->n_rows + row] |=

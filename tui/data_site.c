@@ -83,7 +83,7 @@ static int add_entries(const struct site_work *s, struct ds_error *err)
             const struct ds_drift *x = &t->drifts[k];
             if (x->site != s->w->site || x->ref_arm != s->w->ref || x->row >= t->n_rows)
                 continue;
-            size_t row = find_row(s->j->analysis, &t->rows[x->row], 0);
+            size_t row = ds_analysis_row_of(s->j->analysis, &t->rows[x->row], 0);
             if (row == SIZE_MAX || s->facts[row].sized)
                 continue;
             struct tui_row_fact *f = &s->facts[row];
@@ -137,8 +137,8 @@ static void read_arm(const struct site_work *s, const struct ds_trial_data *t,
     for (size_t i = 0; i < t->n_captures; i++) {
         const struct ds_capture *c = &t->captures[i];
         for (uint32_t k = 0; c->site == s->w->site && k < c->rows; k++) {
-            row =
-                find_row(s->j->analysis, &t->rows[c->first_row + k], row == SIZE_MAX ? 0 : row + 1);
+            row = ds_analysis_row_of(s->j->analysis, &t->rows[c->first_row + k],
+                                     row == SIZE_MAX ? 0 : row + 1);
             const size_t cell = row * s->n_arms + t->info.arm;
             if (row == SIZE_MAX || all->has[cell])
                 continue;

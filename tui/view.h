@@ -17,7 +17,12 @@ enum tui_metric {
     TUI_METRIC_REL,
     TUI_METRICS
 };
-enum tui_number { TUI_NUMBER_DECIMAL = 0, TUI_NUMBER_A, TUI_NUMBER_HEX, TUI_NUMBERS };
+enum tui_number { /* as enum ds_value_format of report/value.h */
+                  TUI_NUMBER_DECIMAL = 0,
+                  TUI_NUMBER_A,
+                  TUI_NUMBER_HEX,
+                  TUI_NUMBERS
+};
 const char *tui_metric_name(int metric); /* "elements", "max ULP", "max abs", "rel rms" */
 const char *tui_metric_word(int metric); /* for `:set metric`: "bits", "ulp", "abs", "rel" */
 const char *tui_number_name(int number); /* "decimal", "%a", "hex" */

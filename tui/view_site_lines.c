@@ -50,7 +50,7 @@ void site_size_text(double size, int metric, char *out, size_t n)
     if ((metric == TUI_METRIC_BITS || metric == TUI_METRIC_ULP) && size < 1e15)
         snprintf(out, n, "%.0f", size);
     else
-        tui_size_text(size, out, n);
+        ds_size_text(size, out, n);
 }
 
 int site_metric_at(const struct site_own *o, size_t other)

@@ -40,20 +40,8 @@ static void refresh(const struct tui_view *v, const struct tui_context *c, const
     if ((f = fact(o, p)) && (f->dumped || f->ref_dumped))
         o->values = tui_data_values(c->data, p->arm, p->ref, f->has ? f->digest : 0,
                                     f->ref_has ? f->ref_digest : 0, error);
-}
-
-/* The elements that a side really has bytes for. */
-static void look_at(struct tensor_own *o, int side, const struct ds_blob *b)
-{
-    o->dtype[side] = -1;
-    o->n[side] = 0;
-    int dtype = b->data ? ds_dtype_parse(b->dtype) : -1;
-    if (dtype < 0)
-        return;
-    o->dtype[side] = dtype;
-    o->n[side] = b->bytes / ds_dtype_size(dtype);
-    if (b->elements < o->n[side])
-        o->n[side] = b->elements;
+    o->pair.data[DS_VALUES_REF] = o->values ? o->values->ref.data : NULL;
+    o->pair.data[DS_VALUES_MINE] = o->values ? o->values->mine.data : NULL;
 }
 
 /* 1 a line differs, 0 not: numbers, places and formats are those that were made before. */
@@ -76,10 +64,8 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
         tui_table_mark(&v->table, 1); /* of another row */
     o->at = *c->place;
     o->ascii = c->ascii;
-    look_at(o, TENSOR_REF, &o->values->ref);
-    look_at(o, TENSOR_MINE, &o->values->mine);
-    o->comparable = o->dtype[0] >= 0 && o->dtype[0] == o->dtype[1];
-    o->heads = tensor_elements(o) == width ? ds_site_heads(o->h, c->place->site) : 0;
+    ds_values_look(&o->pair, &o->values->ref, &o->values->mine);
+    o->heads = ds_values_elements(&o->pair) == width ? ds_site_heads(o->h, c->place->site) : 0;
     o->head_dim = o->heads ? width / o->heads : 0;
     tensor_count(o);
     tensor_source(o, &source);
@@ -118,7 +104,7 @@ static int nothing(struct tui_view *v, const struct tui_context *c, int state)
     struct ds_error err;
     if (o) {
         o->values = NULL;
-        o->n[0] = o->n[1] = 0;
+        memset(&o->pair, 0, sizeof o->pair);
     }
     v->seen = 0;
     v->at = *c->place;
@@ -132,28 +118,12 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
     const struct tensor_own *o = own(v);
     const struct tui_row_fact *f = fact(o, c->place);
     int label = o->site->labels[c->place->row];
-    char abs[32];
-    tui_size_text(o->max_abs, abs, sizeof abs);
     if (tui_view_heads(v, 1) != 0)
         return -1;
     struct ds_buf b = {0};
+    const char *names[2] = {tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1)};
     ds_buf_printf(&b, "%s, %s row: ", ds_label_name(label), ds_row_kind_name(f->row.kind));
-    if (o->dtype[0] < 0 || o->dtype[1] < 0)
-        ds_buf_printf(&b, "the values of %s are not dumped (run --dump all has both sides)",
-                      tui_side_name(o->whole, &o->at, o->dtype[0] < 0 ? 0 : 1));
-    else if (!o->comparable)
-        ds_buf_printf(&b, "stored as %s and %s: not compared", ds_dtype_name(o->dtype[0]),
-                      ds_dtype_name(o->dtype[1]));
-    else if (o->differ == 0)
-        ds_buf_printf(&b, "all %zu elements (%s) have equal bits", tensor_elements(o),
-                      ds_dtype_name(o->dtype[0]));
-    else
-        ds_buf_printf(&b, "%zu of %zu elements (%s) differ, max %" PRIu64 " %s, max abs %s%s",
-                      o->differ, tensor_elements(o), ds_dtype_name(o->dtype[0]), o->max_ulp,
-                      o->dtype[0] == DS_I32 ? "apart" : "ULP", abs,
-                      o->bins[TENSOR_NAN] ? ", NaN on a side" : "");
-    if (o->n[0] != o->n[1] && o->dtype[0] >= 0 && o->dtype[1] >= 0)
-        ds_buf_printf(&b, "; lengths %zu and %zu", o->n[0], o->n[1]);
+    ds_values_words(&o->pair, names, &b);
     tui_view_head(v, 0, tui_label_role(label), "%s", b.data ? b.data : "");
     ds_buf_free(&b);
     return 0;
@@ -192,11 +162,11 @@ static int load(struct tui_view *v, const struct tui_context *c, char why[256])
         snprintf(why, 256, "%.255s", err.msg[0] ? err.msg : "out of memory");
         return nothing(v, c, TUI_EMPTY);
     }
-    if (tensor_elements(o) == 0) {
+    if (ds_values_elements(&o->pair) == 0) {
         snprintf(why, 256, "the row has no elements that can be shown");
         return nothing(v, c, TUI_EMPTY);
     }
-    if (went && c->place->element < tensor_elements(o))
+    if (went && c->place->element < ds_values_elements(&o->pair))
         tui_table_go(&v->table, c->place->element, 0);
     v->seen = c->whole->generation;
     v->at = *c->place;
@@ -219,7 +189,7 @@ static void want(const struct tui_view *v, const struct tui_context *c, struct t
 static void moved(struct tui_view *v, const struct tui_context *c)
 {
     size_t i = tui_table_row(&v->table);
-    if (!v->own || i == SIZE_MAX || i >= tensor_elements(own(v)))
+    if (!v->own || i == SIZE_MAX || i >= ds_values_elements(&own(v)->pair))
         return;
     c->place->element = i;
     v->at.element = i;
@@ -248,7 +218,7 @@ static int step_row(const struct tui_view *v, const struct tui_context *c, int s
 static int go_largest(struct tui_view *v, const struct tui_context *c, int step,
                       struct ds_error *err)
 {
-    if (!own(v) || !own(v)->differ)
+    if (!own(v) || !own(v)->pair.differ)
         return ds_fail(err, "no element differs");
     if (tui_table_jump(&v->table, TUI_IS_JUMP, step) != 0 &&
         tui_table_jump(&v->table, TUI_IS_JUMP, 0) != 0)
@@ -294,11 +264,11 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
 {
     const struct tensor_own *o = own(v);
     (void)c;
-    if (!o || !o->comparable || !tensor_elements(o))
+    if (!o || !o->pair.comparable || !ds_values_elements(&o->pair))
         return;
-    ds_buf_printf(out, "%zu same, %zu differ", o->bins[TENSOR_EQUAL], o->differ);
-    if (o->bins[TENSOR_NAN])
-        ds_buf_printf(out, ", %zu with NaN", o->bins[TENSOR_NAN]);
+    ds_buf_printf(out, "%zu same, %zu differ", o->pair.bins[DS_BIN_EQUAL], o->pair.differ);
+    if (o->pair.bins[DS_BIN_NAN])
+        ds_buf_printf(out, ", %zu with NaN", o->pair.bins[DS_BIN_NAN]);
 }
 
 static void free_own(struct tui_view *v)

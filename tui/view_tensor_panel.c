@@ -41,7 +41,7 @@ static void draw_digits(struct page *p, const struct tensor_own *o, int side,
         tui_put(p->canvas, y, x, p->r.w - NAME, TUI_MISSING, 0, "not dumped");
     for (size_t k = 0; text[side][k] && (int)k < p->r.w - NAME; k++) {
         char one[2] = {text[side][k], '\0'};
-        int differs = o->comparable && text[!side][0] && text[0][k] != text[1][k];
+        int differs = o->pair.comparable && text[!side][0] && text[0][k] != text[1][k];
         tui_put(p->canvas, y, x + (int)k, 1, differs ? TUI_DIFFERS : TUI_PLAIN,
                 differs ? TUI_BOLD : 0, one);
     }
@@ -54,11 +54,11 @@ static void draw_bits(struct page *p, const struct tensor_own *o, size_t i)
     char text[2][48] = {"", ""};
     uint32_t bits;
     for (int side = 0; side < 2; side++)
-        if (tensor_bits(o, side, i, &bits))
-            tui_value_binary(o->dtype[side], bits, text[side]);
+        if (ds_values_bits(&o->pair, side, i, &bits))
+            ds_value_binary(o->pair.dtype[side], bits, text[side]);
     for (int side = 0; side < 2 && p->y < p->r.h; side++)
         draw_digits(p, o, side, (const char(*)[48])text);
-    if (!o->comparable || p->y >= p->r.h || !text[0][0] || !text[1][0] ||
+    if (!o->pair.comparable || p->y >= p->r.h || !text[0][0] || !text[1][0] ||
         strcmp(text[0], text[1]) == 0)
         return;
     for (size_t k = 0; text[0][k] && (int)k < p->r.w - NAME; k++)
@@ -75,10 +75,10 @@ static void draw_formats(struct page *p, const struct tensor_own *o, size_t i)
             continue;
         int y = p->r.y + p->y++, x = p->r.x + NAME, wide = (p->r.w - NAME) / 2;
         for (int side = 0; side < 2; side++, x += wide) {
-            char text[TUI_VALUE_TEXT] = ".";
+            char text[DS_VALUE_TEXT] = ".";
             uint32_t bits;
-            if (tensor_bits(o, side, i, &bits))
-                tui_value_text(o->dtype[side], bits, number, text);
+            if (ds_values_bits(&o->pair, side, i, &bits))
+                ds_value_text(o->pair.dtype[side], bits, number, text);
             tui_put(p->canvas, y, x, wide - 1, TUI_DIM, 0, text);
         }
     }
@@ -101,37 +101,20 @@ static void draw_element(struct page *p, const struct tensor_own *o, size_t i)
 
 /* ---- the histogram --------------------------------------------------------------------------- */
 
-static void bin_name(const struct tensor_own *o, int bin, char *out, size_t n)
-{
-    int k = bin - TENSOR_ONE;
-    if (bin == TENSOR_EQUAL)
-        snprintf(out, n, "=");
-    else if (bin == TENSOR_ZERO)
-        snprintf(out, n, o->dtype[0] == DS_I32 ? "0" : "0 (-0, +0)");
-    else if (bin == TENSOR_NAN)
-        snprintf(out, n, "NaN");
-    else if (k == 0)
-        snprintf(out, n, "1");
-    else if (k < 16)
-        snprintf(out, n, "%d-%d", 1 << k, (1 << (k + 1)) - 1);
-    else
-        snprintf(out, n, "2^%d-", k);
-}
-
 enum { BIN_HIDDEN = 0, BIN_SHOWN, BIN_GAP };
 
 /* Bins up to the largest that has an element are shown, but of more than two empty ones in a row
  * one line tells. */
 static int shown(const struct tensor_own *o, int bin, int last)
 {
-    if (o->bins[bin] || bin == TENSOR_EQUAL)
+    if (o->pair.bins[bin] || bin == DS_BIN_EQUAL)
         return BIN_SHOWN;
-    if (bin < TENSOR_ONE || bin > last)
+    if (bin < DS_BIN_ONE || bin > last)
         return BIN_HIDDEN;
     int before = 0, after = 0; /* empty ones */
-    while (bin - before - 1 >= TENSOR_ONE && !o->bins[bin - before - 1])
+    while (bin - before - 1 >= DS_BIN_ONE && !o->pair.bins[bin - before - 1])
         before++;
-    while (bin + after + 1 < last && !o->bins[bin + after + 1])
+    while (bin + after + 1 < last && !o->pair.bins[bin + after + 1])
         after++;
     return before + after < 2 ? BIN_SHOWN : before == 0 ? BIN_GAP : BIN_HIDDEN;
 }
@@ -140,29 +123,29 @@ static void draw_bin(struct page *p, const struct tensor_own *o, int bin, size_t
 {
     char name[24], bar[256];
     int wide = p->r.w - LABEL - COUNT - 4, y = p->r.y + p->y++;
-    bin_name(o, bin, name, sizeof name);
+    ds_values_bin_name(&o->pair, bin, name, sizeof name);
     tui_put(p->canvas, y, p->r.x, 1, TUI_KEY, 0, here ? ">" : " ");
     tui_put_right(p->canvas, y, p->r.x + 1, LABEL, here ? TUI_HEAD : TUI_PLAIN, 0, name);
     tui_putf(p->canvas, y, p->r.x + LABEL + 2, COUNT, bin ? TUI_PLAIN : TUI_SAME, 0, "%*zu", COUNT,
-             o->bins[bin]);
-    if (wide <= 0 || bin == TENSOR_EQUAL)
+             o->pair.bins[bin]);
+    if (wide <= 0 || bin == DS_BIN_EQUAL)
         return;
-    tui_bar_text((double)o->bins[bin], (double)most, wide > 60 ? 60 : wide, o->ascii, bar,
+    tui_bar_text((double)o->pair.bins[bin], (double)most, wide > 60 ? 60 : wide, o->ascii, bar,
                  sizeof bar);
     tui_put(p->canvas, y, p->r.x + LABEL + COUNT + 3, wide,
-            bin == TENSOR_NAN ? TUI_NONFINITE : TUI_DIFFERS, 0, bar);
+            bin == DS_BIN_NAN ? TUI_NONFINITE : TUI_DIFFERS, 0, bar);
 }
 
 /* In a few lines, without empty bins: "=: 12  1: 20  [2-3: 15]  512-1023: 1". */
 static void draw_short(struct page *p, const struct tensor_own *o, int here)
 {
     int x = p->r.x;
-    for (int bin = 0; bin < TENSOR_BINS && p->y < p->r.h; bin++) {
+    for (int bin = 0; bin < DS_BINS && p->y < p->r.h; bin++) {
         char name[24], text[64];
-        if (o->bins[bin] == 0)
+        if (o->pair.bins[bin] == 0)
             continue;
-        bin_name(o, bin, name, sizeof name);
-        snprintf(text, sizeof text, bin == here ? "[%s: %zu]" : "%s: %zu", name, o->bins[bin]);
+        ds_values_bin_name(&o->pair, bin, name, sizeof name);
+        snprintf(text, sizeof text, bin == here ? "[%s: %zu]" : "%s: %zu", name, o->pair.bins[bin]);
         int wide = tui_text_width(text, o->ascii);
         if (x > p->r.x && x + wide > p->r.x + p->r.w) {
             x = p->r.x;
@@ -178,24 +161,24 @@ static void draw_short(struct page *p, const struct tensor_own *o, int here)
 
 static void draw_histogram(struct page *p, const struct tensor_own *o, size_t i)
 {
-    int last = TENSOR_ONE, here = tensor_bin(o, i), lines = 0;
+    int last = DS_BIN_ONE, here = ds_values_bin(&o->pair, i), lines = 0;
     size_t most = 0;
-    if (!o->comparable || p->y >= p->r.h)
+    if (!o->pair.comparable || p->y >= p->r.h)
         return;
-    for (int bin = TENSOR_ZERO; bin < TENSOR_BINS; bin++) {
-        most = o->bins[bin] > most ? o->bins[bin] : most;
-        if (o->bins[bin] && bin != TENSOR_NAN)
+    for (int bin = DS_BIN_ZERO; bin < DS_BINS; bin++) {
+        most = o->pair.bins[bin] > most ? o->pair.bins[bin] : most;
+        if (o->pair.bins[bin] && bin != DS_BIN_NAN)
             last = bin > last ? bin : last;
     }
-    for (int bin = 0; bin < TENSOR_BINS; bin++)
+    for (int bin = 0; bin < DS_BINS; bin++)
         lines += shown(o, bin, last) != BIN_HIDDEN;
     tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "elements by %s",
-             o->dtype[0] == DS_I32 ? "distance" : "ULP");
+             o->pair.dtype[0] == DS_I32 ? "distance" : "ULP");
     if (p->r.h - p->y < lines || p->r.h < HIGH) {
         draw_short(p, o, here);
         return;
     }
-    for (int bin = 0; bin < TENSOR_BINS; bin++)
+    for (int bin = 0; bin < DS_BINS; bin++)
         if (shown(o, bin, last) == BIN_GAP)
             tui_put_right(p->canvas, p->r.y + p->y++, p->r.x + 1, LABEL, TUI_DIM, 0, "...");
         else if (shown(o, bin, last) == BIN_SHOWN)
@@ -209,7 +192,7 @@ void tensor_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     struct page p = {canvas, r, 0};
     size_t i = tui_table_row(&v->table);
     (void)c;
-    if (!o || !o->values || i >= tensor_elements(o))
+    if (!o || !o->values || i >= ds_values_elements(&o->pair))
         return;
     draw_element(&p, o, i);
     draw_histogram(&p, o, i);

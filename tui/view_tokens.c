@@ -33,30 +33,17 @@ static int make(struct tui_view *v, const struct tui_context *c, struct ds_error
     struct tokens_own *o = own(v);
     struct tui_source source;
     size_t n = o->steps->n;
-    uint8_t *is = ds_calloc(n, 1, "steps", err);
-    if (!is)
-        return -1;
-    free(o->is);
-    o->is = is;
     o->n = n;
     o->at = *c->place;
     o->ascii = c->ascii;
     o->alone = tui_alone(c->whole, c->place);
     o->requests = 0;
     o->same = o->differ = 0;
-    int parted = 0, fed = 0; /* whether the request at hand had another token, and was fed one */
     for (size_t i = 0; i < n; i++) {
-        const struct tui_step *s = &o->steps->steps[i];
-        int next = i == 0 || tokens_side(s)->request != tokens_side(s - 1)->request;
-        o->requests |= i > 0 && next;
-        parted = next ? 0 : parted;
-        fed = next ? 0 : fed;
-        int other = tokens_both(s) && s->mine.token != s->ref.token;
-        is[i] = (uint8_t)((other && !parted ? TOKENS_FIRST : 0) | (fed ? TOKENS_AFTER : 0));
-        parted |= other;
-        fed |= tokens_both(s) && s->mine.forced != s->ref.forced;
-        o->differ += (size_t)other;
-        o->same += (size_t)(tokens_both(s) && !other);
+        const struct ds_step_pair *s = &o->steps->steps[i];
+        o->requests |= i > 0 && ds_step_side(s)->request != ds_step_side(s - 1)->request;
+        o->differ += (size_t)ds_step_other_token(s);
+        o->same += (size_t)(ds_step_both(s) && !ds_step_other_token(s));
     }
     tokens_source(o, &source);
     return tui_table_source(&v->table, &source, err);
@@ -85,7 +72,7 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
     const struct ds_header *h = sides[0] ? sides[0] : o->h;
     for (size_t i = 0; i < h->n_prompts && n < most; i++)
         for (size_t k = 0; k < o->n; k++)
-            if (tokens_side(&o->steps->steps[k])->request == h->prompts[i].request) {
+            if (ds_step_side(&o->steps->steps[k])->request == h->prompts[i].request) {
                 list[n++] = &h->prompts[i];
                 break;
             }
@@ -101,18 +88,10 @@ static int make_head(struct tui_view *v, const struct tui_context *c)
 
 /* ---- the logits ------------------------------------------------------------------------------ */
 
-static uint32_t logits_site(const struct ds_header *h)
-{
-    for (size_t i = 0; i < h->n_sites; i++)
-        if (strcmp(h->sites[i].stage, "logits") == 0 && !h->sites[i].part[0])
-            return (uint32_t)i;
-    return UINT32_MAX;
-}
-
 /* The row that a step was chosen from: that with its digest, else the last of the step. */
-static size_t row_of(const struct tui_site *l, const struct tui_step *s)
+static size_t row_of(const struct tui_site *l, const struct ds_step_pair *s)
 {
-    const struct ds_step *x = tokens_side(s);
+    const struct ds_step *x = ds_step_side(s);
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < l->n_rows; i++) {
         const struct tui_row_fact *f = &l->facts[i];
@@ -128,7 +107,7 @@ static size_t row_of(const struct tui_site *l, const struct tui_step *s)
 static const struct tui_site *logits(const struct tui_view *v, const struct tui_context *c)
 {
     const struct tokens_own *o = own(v);
-    uint32_t site = o->h ? logits_site(o->h) : UINT32_MAX;
+    uint32_t site = o->h ? ds_step_site(o->h) : UINT32_MAX;
     return site == UINT32_MAX ? NULL
                               : tui_data_site(c->data, c->place->arm, c->place->ref, site, NULL);
 }
@@ -144,7 +123,7 @@ static void follow_row(struct tui_view *v, const struct tui_context *c)
     if (c->place->row >= l->n_rows)
         return;
     for (size_t i = 0; i < o->n; i++) {
-        const struct ds_step *x = tokens_side(&o->steps->steps[i]);
+        const struct ds_step *x = ds_step_side(&o->steps->steps[i]);
         if (x->request == l->keys[c->place->row].request &&
             x->step == l->facts[c->place->row].row.step) {
             tui_table_go(&v->table, i, 0);
@@ -228,7 +207,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
     size_t i = tui_table_row(&v->table);
     if (!o || !o->steps || i >= o->steps->n)
         return ds_fail(err, "there is no step here");
-    uint32_t site = logits_site(o->h);
+    uint32_t site = ds_step_site(o->h);
     if (site == UINT32_MAX)
         return ds_fail(err, "the record has no site of logits");
     const struct tui_site *l = logits(v, c);
@@ -246,7 +225,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    uint32_t site = c->whole->header ? logits_site(c->whole->header) : UINT32_MAX;
+    uint32_t site = c->whole->header ? ds_step_site(c->whole->header) : UINT32_MAX;
     (void)v;
     if (site != UINT32_MAX)
         tui_site_command(c, site, out);
@@ -269,10 +248,7 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
 
 static void free_own(struct tui_view *v)
 {
-    struct tokens_own *o = own(v);
-    if (o)
-        free(o->is);
-    free(o);
+    free(v->own);
     v->own = NULL;
 }
 

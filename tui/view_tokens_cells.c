@@ -13,37 +13,6 @@
 enum { STEP = 0, REF, IS, MINE, MARGIN, DRIFT, ROOM, BAR, NOTE, TIES, FORCED, LABEL };
 enum { BAR_CELLS = 6 };
 
-/* ---- one step -------------------------------------------------------------------------------- */
-
-int tokens_both(const struct tui_step *s)
-{
-    return s->mine.request != DS_UNKNOWN && s->ref.request != DS_UNKNOWN;
-}
-
-const struct ds_step *tokens_side(const struct tui_step *s)
-{
-    return s->ref.request != DS_UNKNOWN ? &s->ref : &s->mine;
-}
-
-static int other_token(const struct tui_step *s)
-{
-    return tokens_both(s) && s->mine.token != s->ref.token;
-}
-
-double tokens_room(const struct tokens_own *o, size_t i)
-{
-    const struct tui_step *s = &o->steps->steps[i];
-    if (!tokens_both(s) || (o->is[i] & TOKENS_AFTER))
-        return (double)NAN;
-    if (other_token(s))
-        return 0;
-    if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED)
-        return (double)INFINITY;
-    if (!s->sized || isnan(s->max_abs))
-        return (double)NAN;
-    return (double)s->ref.margin / (2 * s->max_abs);
-}
-
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 static void put(struct tui_value *v, int role, const char *text)
@@ -60,7 +29,7 @@ static void missing(struct tui_value *v)
 
 static void number(struct tui_value *v, int role, double x)
 {
-    tui_size_text(x, v->text, sizeof v->text);
+    ds_size_text(x, v->text, sizeof v->text);
     v->role = role;
     v->numeric = 1;
     v->key = x;
@@ -74,20 +43,20 @@ static void whole(struct tui_value *v, int role, int64_t x)
     v->key = (double)x;
 }
 
-static void token_cell(const struct tui_step *s, int mine, int first, struct tui_value *v)
+static void token_cell(const struct ds_step_pair *s, int mine, int first, struct tui_value *v)
 {
     const struct ds_step *x = mine ? &s->mine : &s->ref;
     if (x->request == DS_UNKNOWN) {
         missing(v);
         return;
     }
-    whole(v, other_token(s) ? TUI_DIFFERS : TUI_PLAIN, x->token);
+    whole(v, ds_step_other_token(s) ? TUI_DIFFERS : TUI_PLAIN, x->token);
     v->attr = first ? TUI_BOLD : 0;
 }
 
-static void drift_cell(const struct tui_step *s, struct tui_value *v)
+static void drift_cell(const struct ds_step_pair *s, struct tui_value *v)
 {
-    if (!tokens_both(s) || s->label == DS_LABEL_ABSENT) {
+    if (!ds_step_both(s) || s->label == DS_LABEL_ABSENT) {
         missing(v);
     } else if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED) {
         put(v, TUI_SAME, "=");
@@ -103,15 +72,15 @@ static void drift_cell(const struct tui_step *s, struct tui_value *v)
 /* "12.3x": the drift must be so many times as large; "within": it is large enough. */
 static void room_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
-    const struct tui_step *s = &o->steps->steps[i];
-    double room = tokens_room(o, i);
+    const struct ds_step_pair *s = &o->steps->steps[i];
+    double room = ds_step_room(s);
     if (isnan(room)) {
         missing(v);
         return;
     }
     v->numeric = 1;
     v->key = room;
-    if (other_token(s))
+    if (ds_step_other_token(s))
         put(v, TUI_ORIGIN, "flipped");
     else if (isinf(room))
         put(v, TUI_SAME, s->sized ? "0 drift" : "=");
@@ -124,7 +93,8 @@ static void room_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 /* Full at a flip, a cell less for every decade of room. */
 static void bar_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
-    double room = tokens_room(o, i);
+    const struct ds_step_pair *s = &o->steps->steps[i];
+    double room = ds_step_room(s);
     v->null = 1;
     if (isnan(room) || isinf(room))
         return;
@@ -133,10 +103,10 @@ static void bar_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
     v->role = room <= 1 ? TUI_ORIGIN : TUI_PLAIN;
 }
 
-static void ties_cell(const struct tui_step *s, struct tui_value *v)
+static void ties_cell(const struct ds_step_pair *s, struct tui_value *v)
 {
-    const struct ds_step *x = tokens_side(s);
-    if (tokens_both(s) && s->mine.ties != s->ref.ties) {
+    const struct ds_step *x = ds_step_side(s);
+    if (ds_step_both(s) && s->mine.ties != s->ref.ties) {
         put(v, TUI_DIFFERS, "");
         snprintf(v->text, sizeof v->text, "%d/%d", s->ref.ties, s->mine.ties);
     } else if (x->ties > 1) {
@@ -148,7 +118,7 @@ static void ties_cell(const struct tui_step *s, struct tui_value *v)
 }
 
 /* What was fed next: "=" the chosen token, another one where it was forced, nothing at the end. */
-static void forced_cell(const struct tui_step *s, struct tui_value *v)
+static void forced_cell(const struct ds_step_pair *s, struct tui_value *v)
 {
     const struct ds_step *x = s->mine.request != DS_UNKNOWN ? &s->mine : &s->ref;
     if (x->forced < 0)
@@ -161,16 +131,16 @@ static void forced_cell(const struct tui_step *s, struct tui_value *v)
 
 static void note_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
 {
-    const struct tui_step *s = &o->steps->steps[i];
-    double room = tokens_room(o, i);
-    if (!tokens_both(s))
+    const struct ds_step_pair *s = &o->steps->steps[i];
+    double room = ds_step_room(s);
+    if (!ds_step_both(s))
         snprintf(v->text, sizeof v->text, "%s only",
                  tui_side_name(o->whole, &o->at, s->mine.request != DS_UNKNOWN));
-    else if (o->is[i] & TOKENS_AFTER)
+    else if (s->is & DS_STEP_AFTER)
         put(v, TUI_MISSING, "after other tokens");
-    else if (o->is[i] & TOKENS_FIRST)
+    else if (s->is & DS_STEP_FIRST)
         put(v, TUI_ORIGIN, "first other token");
-    else if (other_token(s))
+    else if (ds_step_other_token(s))
         put(v, TUI_DIFFERS, "other token");
     else if (s->label == DS_LABEL_ABSENT)
         put(v, TUI_MISSING, "logits not compared");
@@ -185,8 +155,8 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
     const struct tokens_own *o = ctx;
     if (!o->steps || i >= o->n || i >= o->steps->n)
         return;
-    const struct tui_step *s = &o->steps->steps[i];
-    const struct ds_step *x = tokens_side(s);
+    const struct ds_step_pair *s = &o->steps->steps[i];
+    const struct ds_step *x = ds_step_side(s);
     if (o->alone && (column == IS || column == DRIFT || column == ROOM || column == BAR)) {
         missing(v);
         return;
@@ -200,11 +170,12 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         break;
     case REF:
     case MINE:
-        token_cell(s, column == MINE, o->is[i] & TOKENS_FIRST, v);
+        token_cell(s, column == MINE, s->is & DS_STEP_FIRST, v);
         break;
     case IS:
-        if (tokens_both(s))
-            put(v, other_token(s) ? TUI_DIFFERS : TUI_SAME, other_token(s) ? "!=" : "=");
+        if (ds_step_both(s))
+            put(v, ds_step_other_token(s) ? TUI_DIFFERS : TUI_SAME,
+                ds_step_other_token(s) ? "!=" : "=");
         break;
     case MARGIN:
         number(v, x->margin > 0 ? TUI_PLAIN : TUI_JUMP, (double)x->margin);
@@ -239,10 +210,9 @@ static int is(void *ctx, size_t i, size_t column)
     (void)column;
     if (!o->steps || i >= o->n || i >= o->steps->n)
         return 0;
-    const struct tui_step *s = &o->steps->steps[i];
-    return (other_token(s) || s->label >= DS_LABEL_ORIGIN ? TUI_IS_DRIFT : 0) |
-           (o->is[i] & TOKENS_FIRST ? TUI_IS_ORIGIN : 0) |
-           (tokens_room(o, i) <= 1 ? TUI_IS_JUMP : 0);
+    const struct ds_step_pair *s = &o->steps->steps[i];
+    return (ds_step_other_token(s) || s->label >= DS_LABEL_ORIGIN ? TUI_IS_DRIFT : 0) |
+           (s->is & DS_STEP_FIRST ? TUI_IS_ORIGIN : 0) | (ds_step_room(s) <= 1 ? TUI_IS_JUMP : 0);
 }
 
 void tokens_source(struct tokens_own *o, struct tui_source *out)
@@ -284,12 +254,12 @@ static int logit_of(const struct ds_step *s, int32_t id, float *out)
     return 0;
 }
 
-static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const struct tui_step *s,
-                      int i)
+static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r,
+                      const struct ds_step_pair *s, int i)
 {
     const struct ds_step *side[2] = {&s->ref, &s->mine};
     int wide = (r.w - 18) / 2, x = r.x + 4;
-    int other = tokens_both(s) && s->ref.ids[i] != s->mine.ids[i];
+    int other = ds_step_both(s) && s->ref.ids[i] != s->mine.ids[i];
     float mine;
     tui_putf(canvas, y, r.x, 3, TUI_DIM, 0, "%d%s", i + 1, other ? " !" : "");
     for (int k = 0; k < 2; k++, x += wide + 1) {
@@ -299,7 +269,7 @@ static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const
             tui_putf(canvas, y, x, wide, other ? TUI_DIFFERS : TUI_PLAIN, 0, "%-6d %.9g",
                      side[k]->ids[i], (double)side[k]->logits[i]);
     }
-    if (!tokens_both(s) || s->ref.ids[i] < 0)
+    if (!ds_step_both(s) || s->ref.ids[i] < 0)
         return;
     if (!logit_of(&s->mine, s->ref.ids[i], &mine))
         tui_put_right(canvas, y, x, r.x + r.w - x, TUI_DIM, 0, "below top 8");
@@ -307,7 +277,7 @@ static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const
         tui_put_right(canvas, y, x, r.x + r.w - x, TUI_SAME, 0, "=");
     else {
         char text[32];
-        tui_size_text((double)mine - (double)s->ref.logits[i], text, sizeof text);
+        ds_size_text((double)mine - (double)s->ref.logits[i], text, sizeof text);
         tui_put_right(canvas, y, x, r.x + r.w - x, TUI_PLAIN, 0, text);
     }
 }
@@ -315,16 +285,16 @@ static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r, const
 static void draw_words(struct tui_canvas *canvas, int y, struct tui_rect r,
                        const struct tokens_own *o, size_t i)
 {
-    const struct tui_step *s = &o->steps->steps[i];
+    const struct ds_step_pair *s = &o->steps->steps[i];
     char drift[32];
-    double room = tokens_room(o, i);
-    if (tokens_both(s) && y < r.y + r.h)
+    double room = ds_step_room(s);
+    if (ds_step_both(s) && y < r.y + r.h)
         tui_putf(canvas, y++, r.x, r.w, TUI_PLAIN, 0, "margin %.9g against %.9g",
                  (double)s->ref.margin, (double)s->mine.margin);
-    if (y >= r.y + r.h || !tokens_both(s))
+    if (y >= r.y + r.h || !ds_step_both(s))
         return;
-    tui_size_text(s->max_abs, drift, sizeof drift);
-    if (o->is[i] & TOKENS_AFTER)
+    ds_size_text(s->max_abs, drift, sizeof drift);
+    if (s->is & DS_STEP_AFTER)
         tui_putf(canvas, y++, r.x, r.w, TUI_MISSING, 0, "other tokens were fed before it");
     else if (room <= 0 && s->mine.token != s->ref.token)
         tui_putf(canvas, y, r.x, r.w, TUI_ORIGIN, 0, "the token changed");
@@ -347,7 +317,7 @@ void tokens_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     (void)c;
     if (!o || !o->steps || i >= o->n || i >= o->steps->n || r.w < 30)
         return;
-    const struct tui_step *s = &o->steps->steps[i];
+    const struct ds_step_pair *s = &o->steps->steps[i];
     int wide = (r.w - 18) / 2, y = r.y;
     tui_put(canvas, y, r.x, 3, TUI_HEAD, 0, "top");
     tui_put(canvas, y, r.x + 4, wide, TUI_HEAD, 0, tui_side_name(o->whole, &o->at, 0));

@@ -32,9 +32,9 @@ static void test_unequal_bits_never_look_equal(void **state)
             uint32_t b =
                 i % 2 ? (a + 1) & mask : a ^ 1u << next_random(&seed) % (32u - (uint32_t)shift);
             for (int number = 0; number < TUI_NUMBERS; number++) {
-                char x[TUI_VALUE_TEXT], y[TUI_VALUE_TEXT];
-                tui_value_text(dtype, a, number, x);
-                tui_value_text(dtype, b & mask, number, y);
+                char x[DS_VALUE_TEXT], y[DS_VALUE_TEXT];
+                ds_value_text(dtype, a, number, x);
+                ds_value_text(dtype, b & mask, number, y);
                 if (strcmp(x, y) == 0)
                     fail_msg("%s %08x and %08x are both %s", ds_dtype_name(dtype), a, b, x);
             }
@@ -51,32 +51,32 @@ static void test_special_values_say_what_they_are(void **state)
         const char *text;
         int kind;
     } cases[] = {
-        {DS_F32, TUI_NUMBER_DECIMAL, 0x80000000u, "-0", TUI_VALUE_NEGATIVE_ZERO},
-        {DS_F32, TUI_NUMBER_DECIMAL, 0, "0", TUI_VALUE_ZERO},
-        {DS_F32, TUI_NUMBER_A, 0x80000000u, "-0x0p+0", TUI_VALUE_NEGATIVE_ZERO},
-        {DS_F32, TUI_NUMBER_DECIMAL, 0x7fc00001u, "NaN 7fc00001", TUI_VALUE_NAN},
-        {DS_F32, TUI_NUMBER_A, 0xffc00000u, "NaN ffc00000", TUI_VALUE_NAN},
-        {DS_F32, TUI_NUMBER_DECIMAL, 0xff800000u, "-Inf", TUI_VALUE_INF},
-        {DS_F32, TUI_NUMBER_DECIMAL, 1, "1.40129846e-45", TUI_VALUE_SUBNORMAL},
-        {DS_F32, TUI_NUMBER_HEX, 1, "00000001", TUI_VALUE_SUBNORMAL},
-        {DS_BF16, TUI_NUMBER_DECIMAL, 0x3f81u, "1.0078125", TUI_VALUE_NORMAL},
-        {DS_BF16, TUI_NUMBER_HEX, 0x3f81u, "3f81", TUI_VALUE_NORMAL},
-        {DS_BF16, TUI_NUMBER_DECIMAL, 0x7fc1u, "NaN 7fc1", TUI_VALUE_NAN},
-        {DS_BF16, TUI_NUMBER_DECIMAL, 1, "9.18354962e-41", TUI_VALUE_SUBNORMAL},
-        {DS_F16, TUI_NUMBER_DECIMAL, 0x7c00u, "Inf", TUI_VALUE_INF},
-        {DS_F16, TUI_NUMBER_DECIMAL, 0x8000u, "-0", TUI_VALUE_NEGATIVE_ZERO},
-        {DS_F16, TUI_NUMBER_DECIMAL, 1, "5.96046448e-08", TUI_VALUE_SUBNORMAL},
-        {DS_F16, TUI_NUMBER_DECIMAL, 0x7e01u, "NaN 7e01", TUI_VALUE_NAN},
-        {DS_I32, TUI_NUMBER_DECIMAL, 0xffffffffu, "-1", TUI_VALUE_NORMAL},
-        {DS_I32, TUI_NUMBER_A, 0x80000000u, "-2147483648", TUI_VALUE_NORMAL},
-        {DS_I32, TUI_NUMBER_HEX, 0xffffffffu, "ffffffff", TUI_VALUE_NORMAL},
-        {DS_I32, TUI_NUMBER_DECIMAL, 0, "0", TUI_VALUE_ZERO},
+        {DS_F32, TUI_NUMBER_DECIMAL, 0x80000000u, "-0", DS_VALUE_NEGATIVE_ZERO},
+        {DS_F32, TUI_NUMBER_DECIMAL, 0, "0", DS_VALUE_ZERO},
+        {DS_F32, TUI_NUMBER_A, 0x80000000u, "-0x0p+0", DS_VALUE_NEGATIVE_ZERO},
+        {DS_F32, TUI_NUMBER_DECIMAL, 0x7fc00001u, "NaN 7fc00001", DS_VALUE_NAN},
+        {DS_F32, TUI_NUMBER_A, 0xffc00000u, "NaN ffc00000", DS_VALUE_NAN},
+        {DS_F32, TUI_NUMBER_DECIMAL, 0xff800000u, "-Inf", DS_VALUE_INF},
+        {DS_F32, TUI_NUMBER_DECIMAL, 1, "1.40129846e-45", DS_VALUE_SUBNORMAL},
+        {DS_F32, TUI_NUMBER_HEX, 1, "00000001", DS_VALUE_SUBNORMAL},
+        {DS_BF16, TUI_NUMBER_DECIMAL, 0x3f81u, "1.0078125", DS_VALUE_NORMAL},
+        {DS_BF16, TUI_NUMBER_HEX, 0x3f81u, "3f81", DS_VALUE_NORMAL},
+        {DS_BF16, TUI_NUMBER_DECIMAL, 0x7fc1u, "NaN 7fc1", DS_VALUE_NAN},
+        {DS_BF16, TUI_NUMBER_DECIMAL, 1, "9.18354962e-41", DS_VALUE_SUBNORMAL},
+        {DS_F16, TUI_NUMBER_DECIMAL, 0x7c00u, "Inf", DS_VALUE_INF},
+        {DS_F16, TUI_NUMBER_DECIMAL, 0x8000u, "-0", DS_VALUE_NEGATIVE_ZERO},
+        {DS_F16, TUI_NUMBER_DECIMAL, 1, "5.96046448e-08", DS_VALUE_SUBNORMAL},
+        {DS_F16, TUI_NUMBER_DECIMAL, 0x7e01u, "NaN 7e01", DS_VALUE_NAN},
+        {DS_I32, TUI_NUMBER_DECIMAL, 0xffffffffu, "-1", DS_VALUE_NORMAL},
+        {DS_I32, TUI_NUMBER_A, 0x80000000u, "-2147483648", DS_VALUE_NORMAL},
+        {DS_I32, TUI_NUMBER_HEX, 0xffffffffu, "ffffffff", DS_VALUE_NORMAL},
+        {DS_I32, TUI_NUMBER_DECIMAL, 0, "0", DS_VALUE_ZERO},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[TUI_VALUE_TEXT];
-        tui_value_text(cases[i].dtype, cases[i].bits, cases[i].number, text);
+        char text[DS_VALUE_TEXT];
+        ds_value_text(cases[i].dtype, cases[i].bits, cases[i].number, text);
         assert_string_equal(text, cases[i].text);
-        assert_int_equal(tui_value_kind(cases[i].dtype, cases[i].bits), cases[i].kind);
+        assert_int_equal(ds_value_kind(cases[i].dtype, cases[i].bits), cases[i].kind);
     }
 }
 
@@ -151,8 +151,8 @@ static void test_pairs(void **state)
         {DS_I32, 0x80000000u, 0x7fffffffu, UINT32_MAX, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(tui_pair_ulp(cases[i].dtype, cases[i].mine, cases[i].ref), cases[i].ulp);
-        assert_string_equal(tui_pair_note(cases[i].dtype, cases[i].mine, cases[i].ref),
+        assert_int_equal(ds_value_ulp(cases[i].dtype, cases[i].mine, cases[i].ref), cases[i].ulp);
+        assert_string_equal(ds_value_note(cases[i].dtype, cases[i].mine, cases[i].ref),
                             cases[i].note);
     }
 }
@@ -161,13 +161,13 @@ static void test_bits_as_digits(void **state)
 {
     (void)state;
     char text[48];
-    tui_value_binary(DS_F32, 0xbf800001u, text);
+    ds_value_binary(DS_F32, 0xbf800001u, text);
     assert_string_equal(text, "1 01111111 00000000000000000000001");
-    tui_value_binary(DS_BF16, 0x3f81u, text);
+    ds_value_binary(DS_BF16, 0x3f81u, text);
     assert_string_equal(text, "0 01111111 0000001");
-    tui_value_binary(DS_F16, 0xfc01u, text);
+    ds_value_binary(DS_F16, 0xfc01u, text);
     assert_string_equal(text, "1 11111 0000000001");
-    tui_value_binary(DS_I32, 0xff00aa55u, text);
+    ds_value_binary(DS_I32, 0xff00aa55u, text);
     assert_string_equal(text, "11111111 00000000 10101010 01010101");
 }
 
@@ -175,13 +175,13 @@ static void test_sizes_and_bars(void **state)
 {
     (void)state;
     char text[64];
-    tui_size_text(4.9e-324, text, sizeof text);
+    ds_size_text(4.9e-324, text, sizeof text);
     assert_string_not_equal(text, "0");
-    tui_size_text(0, text, sizeof text);
+    ds_size_text(0, text, sizeof text);
     assert_string_equal(text, "0");
-    tui_size_text((double)-INFINITY, text, sizeof text);
+    ds_size_text((double)-INFINITY, text, sizeof text);
     assert_string_equal(text, "-Inf");
-    tui_size_text((double)NAN, text, sizeof text);
+    ds_size_text((double)NAN, text, sizeof text);
     assert_string_equal(text, "NaN");
     static const struct {
         double part, most;
