@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "dumps/stats.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,31 @@ static int judge(struct ds_diff *d, const struct ds_source *a, const struct ds_s
     return rc ? rc : ds_analysis_verdict(d->analysis, &d->verdict, err);
 }
 
+/* Whether some row that a kernel gave is in both records. */
+static int shares_a_kernels_row(const struct ds_diff *d)
+{
+    uint64_t x, y;
+    for (uint32_t s = 0; s < d->header.n_sites; s++)
+        for (uint32_t p = 0; strcmp(d->header.sites[s].op, "schedule") != 0 && p < d->pairs; p++)
+            for (size_t i = 0; i < ds_analysis_rows(d->analysis); i++)
+                if (ds_analysis_digest(d->analysis, 2 * p, s, i, &x) &&
+                    ds_analysis_digest(d->analysis, 2 * p + 1, s, i, &y))
+                    return 1;
+    return 0;
+}
+
+/* Positions and lengths that agree say that the same rows were asked for, not that their numbers agree. */
+static void refuse_bookkeeping(struct ds_diff *d)
+{
+    struct ds_verdict *v = &d->verdict;
+    if (v->result != DS_RESULT_SAME || d->options.n_only || d->options.n_ignore ||
+        shares_a_kernels_row(d))
+        return;
+    v->result = DS_RESULT_INCOMPARABLE;
+    snprintf(v->reason, sizeof v->reason,
+             "the records share positions and lengths, and no row of a kernel");
+}
+
 int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                  const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err)
 {
@@ -177,6 +203,8 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_filter(out, err);
     rc = rc ? rc : judge(out, a, b, err);
     rc = rc ? rc : add_sizes(out, options, err);
+    if (rc == 0)
+        refuse_bookkeeping(out);
     rc = rc ? rc : diff_note_histories(out, err);
     rc = rc ? rc : diff_note_rows(out, err);
     rc = rc ? rc : diff_note_launch(out, err);

@@ -93,5 +93,7 @@ struct ds_diff {
 int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                  const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err);
 void ds_diff_free(struct ds_diff *d);
+/* Whether the kernel at a joined site works with the weight or hyperparameter that an item names. */
+int ds_diff_reads(const struct ds_diff *d, const struct ds_diff_item *x, uint32_t site);
 
 #endif

@@ -9,10 +9,15 @@
 int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b,
              struct ds_error *err);
 
-/* diff_setting.c: lists what differs in models, weights, hyperparameters and environment. 1:
+/* diff_setting.c: the records cannot be compared, the first reason for which is kept; 1. */
+int diff_refuse(struct ds_diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Lists what differs in models, weights, hyperparameters and environment. 1:
  * incomparable, with the reason in d->verdict.reason. */
 int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
                   struct ds_error *err);
+/* diff_weights.c: lists weights that differ. 1: incomparable. */
+int diff_weights(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                 struct ds_error *err);
 /* Fills d->data_differs from the items, once the sites are joined. */
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 

@@ -47,8 +47,14 @@ static void site_name(const struct ds_site *s, char *text, size_t size)
     snprintf(text, size, "layer %d %s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
 }
 
-/* What is recomputed beside a kernel is as wide as its sweep has keys: from another prompt or other
- * steps its rows are not compared, and everything else is. */
+/* Sites whose rows may have other widths and leave everything else comparable: what is recomputed beside a
+ * kernel is as wide as its sweep has keys; the experts chosen for a row are as many as the model asks for.
+ * Their rows are not compared, which is listed. */
+static int may_be_wider(const struct ds_site *s)
+{
+    return ds_site_recomputed(s) || strcmp(s->stage, "router_ids") == 0;
+}
+
 static int check_common(struct ds_diff *d, const struct ds_site *a, const struct ds_site *b,
                         struct ds_error *err)
 {
@@ -56,7 +62,7 @@ static int check_common(struct ds_diff *d, const struct ds_site *a, const struct
     if (a->width == b->width || !a->width || !b->width)
         return 0;
     site_name(a, name, sizeof name);
-    const int listed = ds_site_recomputed(a);
+    const int listed = may_be_wider(a);
     snprintf(x, sizeof x, "%s%u", listed ? "rows of " : "", a->width);
     snprintf(y, sizeof y, "%s%u", listed ? "rows of " : "", b->width);
     return listed ? diff_add(d, DS_DIFF_SITE, name, x, y, err)

@@ -296,6 +296,7 @@ struct ds_trial_data {
     size_t n_packed;
     struct ds_blob *blobs;
     size_t n_blobs;
+    size_t n_dumped; /* of a trial read from a record, which comes without blobs: how many it has */
     struct ds_failure *failures;
     size_t n_failures;
     struct ds_range *ranges;

@@ -159,6 +159,7 @@ static void fill_arrays(struct ds_trial_data *t, const struct ds_trial_row *row,
     t->n_steps = (size_t)row->count[DS_TABLE_STEPS];
     t->packed = arrays[DS_TABLE_PACKED];
     t->n_packed = (size_t)row->count[DS_TABLE_PACKED];
+    t->n_dumped = (size_t)row->count[DS_TABLE_BLOBS];
     t->failures = arrays[DS_TABLE_FAILURES];
     t->n_failures = (size_t)row->count[DS_TABLE_FAILURES];
     t->ranges = arrays[DS_TABLE_RANGES];

@@ -32,9 +32,9 @@ int validity_whole_number(const struct ds_analysis *a, size_t site);
 /* validity_site.c: needs the digests of rows that are NaN throughout. */
 int validity_collect_nan(struct validity_work *w, struct ds_error *err);
 int validity_is_nan(const struct validity_work *w, uint64_t digest);
-/* Weights that a softmax gives keys may rightly be alike in all rows, and in all layers: all of it to
- * the first key. */
-int validity_may_repeat(const struct ds_analysis *a, size_t site);
+/* Weights that a softmax gives may rightly be alike in all rows, and in all layers: all of it to the
+ * first key, or to the only expert of a row. */
+int validity_may_repeat(const struct ds_analysis *a, const struct arm_table *t, size_t site);
 /* Whether two rows of the site differ. */
 int validity_varies(const struct ds_analysis *a, const struct arm_table *t, size_t site);
 /* Rows of x and y that both sites have; *equal of them are equal. */

@@ -51,7 +51,7 @@ static int inputs_differ(const struct ds_analysis *a, const struct arm_table *t,
 /* Whether a later layer of the same stage has the same bits although it should not. */
 static int is_copied(const struct ds_analysis *a, const struct arm_table *t, size_t x, size_t y)
 {
-    size_t equal, n = validity_common_rows(a, t, x, y, &equal);
+    size_t equal, n = validity_may_repeat(a, t, x) ? 0 : validity_common_rows(a, t, x, y, &equal);
     if (n < 2 || equal < n || !validity_varies(a, t, x) || validity_equal_input(a, t, x) ||
         validity_equal_input(a, t, y))
         return 0;
@@ -103,8 +103,7 @@ int validity_judge_layers(struct validity_work *w, struct ds_error *err)
         last[a->stage_of[site]] = (uint32_t)site;
     }
     for (size_t site = 0; rc == 0 && site < a->n_sites; site++)
-        if (!validity_whole_number(a, site) && !validity_may_repeat(a, site) &&
-            a->h->sites[site].layer >= 0)
+        if (!validity_whole_number(a, site) && a->h->sites[site].layer >= 0)
             rc = judge_stage(w, site, next, err);
     free(next);
     free(last);

@@ -83,10 +83,15 @@ int validity_is_nan(const struct validity_work *w, uint64_t digest)
 
 enum { IS_ZERO = 1, IS_CONSTANT = 2, IS_POISON = 4, IS_NAN = 8, HAS_POISON = 16 };
 
-int validity_may_repeat(const struct ds_analysis *a, size_t site)
+int validity_may_repeat(const struct ds_analysis *a, const struct arm_table *t, size_t site)
 {
-    return ds_site_recomputed(&a->h->sites[site]) &&
-           strcmp(a->h->sites[site].stage, "attn_probs") == 0;
+    const struct ds_site *s = &a->h->sites[site];
+    if (strcmp(s->op, "router") != 0 || strcmp(s->part, "weights") != 0)
+        return ds_site_recomputed(s) && strcmp(s->stage, "attn_probs") == 0;
+    for (size_t cell = site * a->n_rows; cell < (site + 1) * a->n_rows; cell++)
+        if (t->state[cell] != CELL_ABSENT)
+            return capture_of(t, cell)->width == 1;
+    return 0;
 }
 
 /* What all rows of the site have in common; *varies: two rows differ. */
@@ -216,7 +221,7 @@ int validity_judge_site(struct validity_work *w, size_t site, struct ds_error *e
                    : is & IS_NAN                                      ? DS_VALIDITY_NAN
                    : is & IS_ZERO && inputs_not_zero(w, t, site, err) ? DS_VALIDITY_ZERO
                    : is & IS_ZERO                                     ? -1
-                   : is & IS_CONSTANT && !validity_may_repeat(a, site) && inputs_vary(a, t, site)
+                   : is & IS_CONSTANT && !validity_may_repeat(a, t, site) && inputs_vary(a, t, site)
                        ? DS_VALIDITY_CONSTANT
                    : must_change(a->h->sites[site].op) && validity_equal_input(a, t, site)
                        ? DS_VALIDITY_INPUT

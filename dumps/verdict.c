@@ -201,7 +201,7 @@ static int dumps_drifts(const struct ds_analysis *a, const struct ds_trial_data 
     for (size_t i = 0; i < a->h->n_options; i++)
         all |= strcmp(a->h->options[i].name, "dump") == 0 &&
                strcmp(a->h->options[i].value, "3") == 0;
-    return t->n_blobs && (t->n_drifts || all);
+    return (t->n_blobs || t->n_dumped) && (t->n_drifts || all);
 }
 
 /* The self-check: 1 probes change the answer, 0 they do not, -1 not known. *disturber: the least that

@@ -34,22 +34,41 @@ static void add_launch(const struct ds_report *r, const struct ds_diff_item *tol
     }
 }
 
+/* Whether a differing weight or hyperparameter may be why the first difference is where it is: the kernel
+ * there, or one of those before it that it stands for, works with it. Where nothing differs, what was given
+ * otherwise is worth a word in any case. Other numbers of layers speak where some have no partner. */
+static int bears_on(const struct ds_report *r, const struct ds_diff_item *x)
+{
+    const struct ds_finding *f = &r->v->first;
+    if (x->kind == DS_DIFF_MODEL)
+        return f->found && f->between && strcmp(x->name, "layers") == 0;
+    if (!f->found || (x->kind != DS_DIFF_WEIGHT && x->kind != DS_DIFF_HPARAM))
+        return 1;
+    int reads = ds_diff_reads(r->diff, x, f->site);
+    for (uint32_t s = f->between_first; f->between && s < f->site && !reads; s++)
+        reads = ds_diff_reads(r->diff, x, s);
+    return reads;
+}
+
 /* The first differing setting of two records, and their launches: beside the place it is what one
  * looks for. */
 static void add_setting(const struct ds_report *r, struct ds_buf *out)
 {
-    static const int order[] = {DS_DIFF_WEIGHT, DS_DIFF_HPARAM, DS_DIFF_FACTOR, DS_DIFF_LIBRARY,
-                                DS_DIFF_FACTOR};
+    static const int order[] = {DS_DIFF_MODEL,  DS_DIFF_WEIGHT,  DS_DIFF_HPARAM,
+                                DS_DIFF_FACTOR, DS_DIFF_LIBRARY, DS_DIFF_FACTOR};
     const struct ds_diff_item *told = NULL;
     if (!r->diff)
         return;
-    for (size_t k = 0; k < sizeof order / sizeof *order && !told; k++)
+    for (size_t k = 0, factors = 0; k < sizeof order / sizeof *order && !told; k++) {
+        factors += order[k] == DS_DIFF_FACTOR;
         for (size_t i = 0; i < r->diff->n_items && !told; i++) {
             const struct ds_diff_item *x = &r->diff->items[i];
             /* A core by the name the library gives says more than the one asked for. */
-            if (x->kind == order[k] && !(k == 2 && strcmp(x->name, "blas-core") == 0))
+            const int later = factors == 1 && strcmp(x->name, "blas-core") == 0;
+            if (x->kind == order[k] && !later && bears_on(r, x))
                 told = x;
         }
+    }
     if (told && told->kind == DS_DIFF_WEIGHT) {
         ds_buf_puts(out, "; weight ");
         ds_report_name(out, told->name);

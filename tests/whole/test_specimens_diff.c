@@ -3,6 +3,8 @@
 #include "tests/whole/specimen_kernels.h"
 #include "tests/whole/sweep_in_memory.h"
 
+#include "dumps/validity.h"
+
 /* What the checks of sweep_in_memory.h show when one does not hold. */
 static void done_diff(struct ds_diff *d, struct outcome *a, struct outcome *b)
 {
@@ -174,22 +176,39 @@ static void test_kernels_are_judged_behind_the_first_difference(void **state)
     }
 }
 
+#define OF(arch, heads, kv, ffn, vocab)                                                            \
+    "random:" arch ",layers=2,hidden=64,heads=" heads ",kv_heads=" kv ",ffn=" ffn ",vocab=" vocab  \
+    ",ctx=64,seed=9"
+
 static void test_what_cannot_be_compared(void **state)
 {
     static const int32_t other_prompt[PROMPT] = {5, 9, 1, 44, 23, 8, 2, 60, 32};
     static const struct {
-        const char *what, *model, *dtype;
+        const char *what, *model_a, *model, *dtype;
         const int32_t *prompt;
         const char *reason;
     } cases[] = {
-        {"another prompt", NULL, NULL, other_prompt, "token 8 is 31 in A, 32 in B"},
-        {"another dtype", NULL, "bf16", NULL, "other formats: f32 in A, bf16 in B"},
-        {"another number of heads",
-         "random:llama,layers=2,hidden=64,heads=8,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9", NULL,
-         NULL, "heads 4 in A, 8 in B"},
-        {"another width",
-         "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128,ctx=64,seed=9", NULL,
-         NULL, "96"},
+        {"another prompt", NULL, NULL, NULL, other_prompt, "token 8 is 31 in A, 32 in B"},
+        {"another dtype", NULL, NULL, "bf16", NULL, "other formats: f32 in A, bf16 in B"},
+        {"more heads", NULL, OF("llama", "8", "2", "96", "128"), NULL, NULL,
+         "heads 4 in A, 8 in B"},
+        {"more key-value heads", NULL, OF("llama", "4", "4", "96", "128"), NULL, NULL,
+         "key-value heads 2 in A, 4 in B"},
+        {"a wider residual stream", NULL,
+         "random:llama,layers=2,hidden=128,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9", NULL,
+         NULL, "head dimension 16 in A, 32 in B"},
+        {"a wider network", NULL, OF("llama", "4", "2", "128", "128"), NULL, NULL,
+         "feed-forward network 96 in A, 128 in B"},
+        {"a larger vocabulary", NULL, OF("llama", "4", "2", "96", "160"), NULL, NULL,
+         "vocabulary 128 in A, 160 in B"},
+        {"biases", NULL, OF("qwen2", "4", "2", "96", "128"), NULL, NULL,
+         "architectures differ: llama in A, qwen2 in B"},
+        {"experts", NULL, SMALL ",experts=4,top_k=2", NULL, NULL, "experts none in A, 4 in B"},
+        {"no experts", SMALL ",experts=4,top_k=2", SMALL, NULL, NULL, "experts 4 in A, none in B"},
+        {"more experts", SMALL ",experts=4,top_k=2", SMALL ",experts=8,top_k=2", NULL, NULL,
+         "experts 4 in A, 8 in B"},
+        {"a layer without experts", SMALL ",experts=4,top_k=2,dense_layers=1",
+         SMALL ",experts=4,top_k=2", NULL, NULL, "first layers without experts 1 in A, none in B"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -197,6 +216,7 @@ static void test_what_cannot_be_compared(void **state)
         struct outcome a, b;
         struct ds_diff d;
         struct ask q = ask("pinned", "1,2"), o = q;
+        q.model = cases[i].model_a;
         o.model = cases[i].model;
         o.prompt = cases[i].prompt;
         o.factor[DS_FACTOR_DTYPE] = cases[i].dtype;
@@ -210,6 +230,50 @@ static void test_what_cannot_be_compared(void **state)
             print_error("%s: '%s' does not say '%s'\n", what, d.verdict.reason, cases[i].reason);
             cut_short = 1;
         }
+        done_diff(&d, &a, &b);
+    }
+}
+
+/* The same structure and other numbers in it: compared, and the last line says what bears on the place. */
+static void test_what_can_be_compared(void **state)
+{
+    static const struct {
+        const char *what, *model_a, *model_b, *stage, *told;
+    } cases[] = {
+        {"other weights", SMALL,
+         "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=8",
+         "embed", "weight token_embd.weight differs"},
+        {"another epsilon", SMALL, SMALL ",eps=0.001", "attn_norm", "hyperparameter rms_eps"},
+        {"another rope base", SMALL, SMALL ",rope_base=500", "q_rope", "hyperparameter rope_base"},
+        {"biases for the same network", SMALL, SMALL ",bias=1", "q_proj",
+         "weight blk.0.attn_q.bias differs"},
+        {"one layer more", SMALL,
+         "random:llama,layers=3,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=9",
+         "final_norm", "layers 2 against 3"},
+        {"fewer experts for a row", SMALL ",experts=4,top_k=2", SMALL ",experts=4,top_k=1", NULL,
+         "hyperparameter top_k 2 against 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *what = cases[i].what;
+        struct outcome a, b;
+        struct ds_diff d;
+        struct ask q = ask("pinned", "1,2"), o = q;
+        q.model = cases[i].model_a;
+        o.model = cases[i].model_b;
+        sweep(&a, &q);
+        sweep(&b, &o);
+        compare(&a, &b, &d);
+        check(what, d.verdict.result == DS_RESULT_DRIFT && ds_verdict_exit(&d.verdict) == 1);
+        check(what, d.verdict.validity->n_items == 0);
+        if (cases[i].stage)
+            check_text(what, d.verdict.first.stage, cases[i].stage);
+        struct ds_buf line = {0};
+        struct ds_report r = {.header = &d.header, .v = &d.verdict, .diff = &d};
+        ds_report_sentence(&r, &line);
+        ds_buf_add(&line, "", 1);
+        check(what, !line.failed && strstr(line.data, cases[i].told));
+        ds_buf_free(&line);
         done_diff(&d, &a, &b);
     }
 }
@@ -347,6 +411,7 @@ int main(void)
         cmocka_unit_test_teardown(test_kernels_are_judged_behind_the_first_difference,
                                   forget_specimen),
         cmocka_unit_test_teardown(test_what_cannot_be_compared, forget_specimen),
+        cmocka_unit_test_teardown(test_what_can_be_compared, forget_specimen),
         cmocka_unit_test_teardown(test_a_model_with_one_layer_more, forget_specimen),
         cmocka_unit_test_teardown(test_a_weight_that_nothing_reads, forget_specimen),
         cmocka_unit_test_teardown(test_other_tokens_were_forced, forget_specimen),

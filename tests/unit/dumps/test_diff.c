@@ -261,13 +261,13 @@ static void test_another_epsilon_is_named(void **state)
     sweep_free(&b);
 }
 
-/* Experts on one side alone say nothing about q_proj; a field that nobody knows may be read anywhere. */
+/* How experts are chosen says nothing about q_proj; a field that nobody knows may be read anywhere. */
 static void test_a_hyperparameter_marks_the_sites_that_read_it(void **state)
 {
     (void)state;
     static const struct {
         const char *name, *read_by, *not_by;
-    } cases[] = {{"rms_eps", "attn_norm", "q_proj"},    {"n_experts", "down", "q_proj"},
+    } cases[] = {{"rms_eps", "attn_norm", "q_proj"},    {"norm_top_k", "down", "q_proj"},
                  {"top_k", "down", "attn_norm"},        {"rope_base", NULL, "attn_out"},
                  {"window", "attn_out", "q_proj"},      {"context", NULL, "attn_out"},
                  {"of a later version", "q_proj", NULL}};
@@ -455,6 +455,18 @@ static void other_sites(struct sweep *s)
                  (unsigned)i % 1000u);
 }
 
+/* Header of a writer that knows no hyperparameters: a layer with experts is seen from its weights. */
+static void other_structure(struct sweep *s)
+{
+    snprintf(s->header.weights[2].name, sizeof s->header.weights[2].name,
+             "blk.1.ffn_down_exps.weight[0]");
+}
+
+static void other_experts(struct sweep *s)
+{
+    sweep_line(&s->header.hparams, &s->header.n_hparams, "n_experts", "8");
+}
+
 static void no_trials(struct sweep *s)
 {
     s->n_trials = 0;
@@ -473,6 +485,8 @@ static void test_incomparable(void **state)
                  {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
                  {other_width, "192 in A, 64 in B"},
                  {other_weight_shape, "token_embd.weight"},
+                 {other_structure, "layer 1 has experts in B only"},
+                 {other_experts, "experts none in A, 8 in B"},
                  {other_sites, "share no site"},
                  {no_trials, "share no arm"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -495,6 +509,28 @@ static void test_incomparable(void **state)
         sweep_free(&a);
         sweep_free(&b);
     }
+}
+
+/* Partial runs that have nothing but the calls' positions in common: those agree, and it is no pass. */
+static void test_positions_alone_are_incomparable(void **state)
+{
+    (void)state;
+    struct sweep side[2];
+    struct ds_diff d;
+    for (int k = 0; k < 2; k++) {
+        small(&side[k]);
+        sweep_run(&side[k], 1);
+        snprintf(side[k].header.sites[0].op, sizeof side[k].header.sites[0].op, "schedule");
+        for (size_t i = 1; i < side[k].header.n_sites; i++)
+            snprintf(side[k].header.sites[i].stage, sizeof side[k].header.sites[i].stage, "%s%u",
+                     k ? "mine" : "yours", (unsigned)i % 1000u);
+    }
+    make(&side[0], &side[1], NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+    assert_non_null(strstr(d.verdict.reason, "share positions and lengths"));
+    ds_diff_free(&d);
+    sweep_free(&side[0]);
+    sweep_free(&side[1]);
 }
 
 /* Repeats on both sides agree with themselves, but no row is common: nothing was compared. */
@@ -600,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_what_one_side_lacks_is_listed),
         cmocka_unit_test(test_unstable_sides_are_not_a_difference),
         cmocka_unit_test(test_incomparable),
+        cmocka_unit_test(test_positions_alone_are_incomparable),
         cmocka_unit_test(test_no_common_row_is_incomparable),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_rows_that_cannot_be_asked_for),

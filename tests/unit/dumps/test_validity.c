@@ -4,6 +4,8 @@
 #include "dumps/census.h"
 #include "dumps/validity.h"
 
+#include <unistd.h>
+
 #include <xxhash.h>
 
 enum { ROWS = SWEEP_PROMPT + SWEEP_STEPS };
@@ -251,12 +253,38 @@ static void add_bare(struct sweep *s, uint32_t arm, int other, int dumps)
     struct ds_trial_data *t = NULL;
     for (size_t i = 0; i < s->n_trials && dumps; i++)
         if (s->trials[i].info.arm == arm) {
-            s->trials[i].blobs = calloc(1, sizeof *s->trials[i].blobs);
+            struct ds_blob *b = s->trials[i].blobs = calloc(1, sizeof *b);
+            b->bytes = (b->elements = 4) * sizeof(float);
+            b->data = calloc(b->elements, sizeof(float));
+            b->digest = XXH3_64bits(b->data, b->bytes);
+            snprintf(b->dtype, sizeof b->dtype, "f32");
             s->trials[i].n_blobs = 1;
         }
     t = sweep_trial(s, arm, 0);
     t->info.pass = DS_PASS_BARE;
     t->steps[1].digest ^= (uint64_t)other;
+}
+
+/* The verdict over a record of the sweep: dumped rows are not read with a trial. */
+static void verdict_from_disk(const struct sweep *s, struct ds_verdict *v)
+{
+    char dir[] = "/tmp/driftscope-test.XXXXXX", path[64];
+    struct ds_error err;
+    struct ds_writer *w;
+    struct ds_record *r;
+    struct ds_source source;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/record.h5", dir);
+    assert_ok(ds_writer_create(path, 0, &s->header, &w, NULL, &err), err);
+    for (size_t i = 0; i < s->n_trials; i++)
+        assert_ok(ds_writer_add(w, &s->trials[i], &err), err);
+    assert_ok(ds_writer_close(w, &err), err);
+    assert_ok(ds_record_open(path, &r, &err), err);
+    ds_source_record(&source, r);
+    assert_ok(ds_verdict_make(&source, v, &err), err);
+    ds_record_close(r);
+    unlink(path);
+    rmdir(dir);
 }
 
 static void test_which_probe_disturbs(void **state)
@@ -282,6 +310,10 @@ static void test_which_probe_disturbs(void **state)
         assert_int_equal(v.disturber, cases[i].disturber);
         assert_string_equal(findings(&v, &s), cases[i].want);
         assert_int_equal(v.result, *cases[i].want ? DS_RESULT_INCOMPARABLE : DS_RESULT_SAME);
+        ds_verdict_free(&v);
+        verdict_from_disk(&s, &v);
+        assert_int_equal(v.disturbs, cases[i].disturbs);
+        assert_int_equal(v.disturber, cases[i].disturber);
         ds_verdict_free(&v);
         sweep_free(&s);
     }
