@@ -79,6 +79,43 @@ END
     last_line_is "0 passed, 1 failed, 0 skipped"
 }
 
+# Of a log that is cut to its end these are left.
+test_runner_repeats_what_failed_tests_wrote() {
+    program bad <<'END'
+echo "[ RUN      ] a"; echo "said by a"; echo "[       OK ] a"
+echo "[ RUN      ] b"; i=0; while [ $i -lt 60 ]; do i=$((i + 1)); echo "step $i"; done; printf 'why\033[31m\n' >&2
+echo "[  FAILED  ] b"; echo "[ RUN      ] c"; echo "[  FAILED  ] c"
+exit 1
+END
+    program crash <<'END'
+echo "[ RUN      ] d"; echo "before the end"; kill -KILL $$
+END
+    program good <<'END'
+echo "[ RUN      ] a"; echo "said by good"; echo "[       OK ] a"
+END
+    run tests/run "$dir/bad" "$dir/crash" "$dir/good"
+    expect 1
+    sed -n '/^---- /,$p' "$dir/out" >"$dir/end"
+    {
+        echo "---- $dir/bad: b"
+        i=21
+        while [ $i -lt 60 ]; do
+            i=$((i + 1))
+            echo "  | step $i"
+        done
+        echo "  | why?[31m"
+        echo "---- $dir/bad: c"
+        echo "  | (it wrote nothing)"
+        echo "---- $dir/crash: d: ended by SIGKILL"
+        echo "  | before the end"
+        echo "failed:  $dir/bad: b"
+        echo "failed:  $dir/bad: c"
+        echo "failed:  $dir/crash: d: ended by SIGKILL"
+        echo "2 passed, 3 failed, 0 skipped"
+    } >"$dir/want"
+    same_files "$dir/want" "$dir/end"
+}
+
 test_runner_empties_the_environment() {
     program look <<'END'
 echo "[ RUN      ] a"
