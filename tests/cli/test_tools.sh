@@ -74,7 +74,7 @@ late 1 ended by SIGABRT, though no test of it failed
 leak 1 exit code 23, though no test of it failed
 few 1 ran 1 of 2 tests
 none 0 ran no test
-hang 1 b: still ran after 5 s
+hang 1 b: hung (wrote nothing for 5 s
 setup 0 GROUP SETUP
 END
     run tests/run
