@@ -54,6 +54,39 @@ skip() {
     exit 0
 }
 
+# background ARGUMENT...: driftscope in the background, its process in $pid; `ended` waits for it, its exit code comes to $code.
+background() {
+    "$driftscope" "$@" >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$!
+}
+ended() {
+    code=0
+    wait "$pid" || code=$?
+}
+
+# A test waits for what it waits for, not for a time: a loaded machine takes as long as it likes. Only what never comes is given up,
+# after some five minutes, before tests/run ends the whole script. Tries are counted, not seconds: a clock may be set.
+patience=6000
+
+# eventually COMMAND...: until it holds. What `shown` shows then is said otherwise.
+eventually() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt "$patience" ] || {
+            say "it never held: $*"
+            shown >&2
+            return 1
+        }
+        sleep 0.05
+    done
+}
+shown() { head -n 40 "$dir/out" "$dir/err"; }
+
+# there FILE: until it is, which $pid makes; or $pid has ended.
+there() { eventually is_there "$1"; }
+is_there() { [ -e "$1" ] || ! kill -0 "$pid"; }
+
 # bend FROM TO N: a record with one bit changed in each of N dumped rows, which lie one after the other as f32 values.
 bend() {
     python3 -c '

@@ -8,9 +8,8 @@ reached() {
     FAULT_REACHED=$dir/reached
     export FAULT_REACHED
     rm -f "$dir/reached"
-    "$driftscope" "$1" matmul/mine --plugin "$dir/hang.so" --shape n=16,k=16 -o "$dir/result" >"$dir/out" 2>"$dir/err" </dev/null &
-    pid=$!
-    while [ ! -e "$dir/reached" ] && kill -0 $pid 2>/dev/null; do :; done
+    background "$1" matmul/mine --plugin "$dir/hang.so" --shape n=16,k=16 -o "$dir/result"
+    there "$dir/reached"
 }
 
 test_interrupted_verbs_end_with_130() {
@@ -19,9 +18,8 @@ test_interrupted_verbs_end_with_130() {
     for verb in check order bench; do
         for signal in TERM HUP; do
             reached $verb
-            code=0
             kill -$signal $pid
-            wait $pid || code=$?
+            ended
             expect 130
             empty "$dir/out"
             has "$dir/err" "driftscope: interrupted"

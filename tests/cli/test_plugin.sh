@@ -183,23 +183,20 @@ test_end_of_the_process_in_a_launch() {
 
 test_hang_in_a_launch() {
     build bad -DFAULT_HANG_IN_LAUNCH
-    in_a_run bad --trial-timeout 2
+    in_a_run bad --trial-timeout 5
     expect 2
-    has "$dir/err" "worker 1 was ended after 2 s in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
+    has "$dir/err" "worker 1 was ended after 5 s in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
     ds show "$dir/bad.h5"
     expect 0
 }
 
 test_hang_can_be_interrupted() {
     build bad -DFAULT_HANG_IN_LAUNCH
-    code=0
     # shellcheck disable=SC2086
-    "$driftscope" run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -o "$dir/a.h5" \
-        >"$dir/out" 2>"$dir/err" </dev/null &
-    pid=$!
-    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+    background run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -o "$dir/a.h5"
+    there "$dir/a.h5"
     kill -TERM $pid
-    wait $pid || code=$?
+    ended
     expect 130
 }
 
@@ -283,13 +280,10 @@ test_resume_demands_the_same_plugin() {
 
 test_interrupted_run_suggests_its_plugins() {
     build mine
-    code=0
-    "$driftscope" run -m $small --plugin "$dir/mine.so" --kernels pinned+add=mine --repeat 200 -o "$dir/a.h5" >"$dir/out" \
-        2>"$dir/err" </dev/null &
-    pid=$!
-    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+    background run -m $small --plugin "$dir/mine.so" --kernels pinned+add=mine --repeat 20000 -o "$dir/a.h5"
+    there "$dir/a.h5"
     kill -TERM $pid
-    wait $pid || code=$?
+    ended
     expect 130
     has "$dir/err" "run -m $small --plugin $dir/mine.so --resume $dir/a.h5"
 }

@@ -3,17 +3,14 @@
 . tests/cli/lib.sh
 
 small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512
+few="--slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
 one="--batch 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
 
 test_default_name_is_never_taken_twice() {
     cd "$dir"
     mkdir here && cd here
-    # Whatever second the run falls into, another run has taken its name already.
-    i=0
-    while [ $i -lt 120 ]; do
-        : >"driftscope-$(date -d "+$i sec" +%Y%m%d-%H%M%S).h5"
-        i=$((i + 1))
-    done
+    # Whatever second of the next hour the run falls into, another run has taken its name already.
+    seq 0 3600 | sed 's/.*/+& sec/' | date -f - +driftscope-%Y%m%d-%H%M%S.h5 | xargs touch
     # shellcheck disable=SC2086
     ds run -m $small --kernels pinned $one --force
     expect 0
@@ -56,42 +53,41 @@ test_no_record_contradicts_output() {
     has "$dir/err" "--no-record"
 }
 
-# start ARGUMENT...: a long run in the background, recording to $dir/a.h5; returns once the record is there.
+# start ARGUMENT...: a run in the background that would take hours, recording to $dir/a.h5; returns once the record is there.
 start() {
-    "$driftscope" run -m $small --kernels pinned --repeat 200 -o "$dir/a.h5" "$@" >"$dir/out" 2>"$dir/err" </dev/null &
-    pid=$!
-    while [ ! -e "$dir/a.h5" ] && kill -0 $pid 2>/dev/null; do :; done
+    background run -m $small --kernels pinned --repeat 20000 -o "$dir/a.h5" "$@"
+    there "$dir/a.h5"
 }
 
 test_interrupted_run_says_how_to_go_on() {
-    code=0
-    start
+    start --batch 1,2,4 $few
     kill -TERM $pid
-    wait $pid || code=$?
+    ended
     expect 130
-    has "$dir/err" "of 3200 trials are saved; go on with: $driftscope run -m $small --resume $dir/a.h5"
+    has "$dir/err" "of 60000 trials are saved; go on with: $driftscope run -m $small --resume $dir/a.h5"
     ds show "$dir/a.h5"
     has "$dir/out" "$driftscope run -m $small --resume $dir/a.h5"
-    hasnt "$dir/out" "3200 trials)"
+    hasnt "$dir/out" "60000 trials)"
 }
 
 # As `timeout` and a closing terminal do: two signals at once are one request, not an abort.
 test_two_signals_at_once_are_one_interrupt() {
-    code=0
-    start
+    start --batch 1,2,4 $few
+    # It stands still until both are there, however busy this machine is.
+    kill -STOP $pid
     kill -TERM $pid
     kill -HUP $pid
-    wait $pid || code=$?
+    kill -CONT $pid
+    ended
     expect 130
-    has "$dir/err" "of 3200 trials are saved"
+    has "$dir/err" "of 60000 trials are saved"
 }
 
 test_ignored_hangup_stays_ignored() {
-    code=0
     trap '' HUP
     start --repeat 20
     kill -HUP $pid
-    wait $pid || code=$?
+    ended
     expect 0
 }
 

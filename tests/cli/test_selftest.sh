@@ -40,14 +40,9 @@ own_case() {
     cat >"$dir/own/own.case"
 }
 
-# Waits until the command of the case runs: its folder has its answer's file.
-wait_for_case() {
-    tries=0
-    until ls "$dir"/tmp/driftscope-case-*/out >/dev/null 2>&1; do
-        tries=$((tries + 1))
-        [ $tries -lt 3000 ] || { say "no command was started"; return 1; }
-        sleep 0.01
-    done
+# The command of the case runs: its folder has its answer's file.
+case_runs() {
+    for answer in "$dir"/tmp/driftscope-case-*/out; do is_there "$answer"; done
 }
 
 test_an_interruption_leaves_no_folder() {
@@ -63,10 +58,9 @@ END
 for s in (signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$driftscope" selftest -q --specimens "$dir/own" >"$dir/out" 2>"$dir/err" &
         pid=$!
-        wait_for_case
+        eventually case_runs
         kill -s $signal $pid
-        code=0
-        wait $pid || code=$?
+        ended
         expect 130
         rmdir "$dir/tmp" || return 1
         mkdir "$dir/tmp"

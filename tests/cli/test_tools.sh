@@ -55,13 +55,16 @@ echo "[==========] Running 2 test(s)."; echo "[ RUN      ] a"; echo "[       OK 
 END
     program none </dev/null
     program hang <<'END'
-echo "[ RUN      ] a"; echo "[       OK ] a"; echo "[ RUN      ] b"; exec sleep 60
+echo "[ RUN      ] a"; echo "[       OK ] a"; echo "[ RUN      ] b"; exec sleep 6000
 END
     program setup <<'END'
 echo "[==========] Running 1 test(s)."; echo "[  FAILED  ] GROUP SETUP"; exit 1
 END
+    # What hangs is ended soon, but not before it began; nothing else is.
     while read -r name passed reason; do
-        run env DS_TEST_TIMEOUT=1 tests/run "$dir/$name"
+        limit=900
+        [ "$name" != hang ] || limit=5
+        run env DS_TEST_TIMEOUT=$limit tests/run "$dir/$name"
         expect 1
         last_line_is "$passed passed, 1 failed, 0 skipped"
         has "$dir/out" "$reason"
@@ -71,12 +74,49 @@ late 1 ended by SIGABRT, though no test of it failed
 leak 1 exit code 23, though no test of it failed
 few 1 ran 1 of 2 tests
 none 0 ran no test
-hang 1 b: still ran after 1 s
+hang 1 b: hung (wrote nothing for 5 s
 setup 0 GROUP SETUP
 END
     run tests/run
     expect 1
     last_line_is "0 passed, 1 failed, 0 skipped"
+}
+
+# Of a log that is cut to its end these are left.
+test_runner_repeats_what_failed_tests_wrote() {
+    program bad <<'END'
+echo "[ RUN      ] a"; echo "said by a"; echo "[       OK ] a"
+echo "[ RUN      ] b"; i=0; while [ $i -lt 60 ]; do i=$((i + 1)); echo "step $i"; done; printf 'why\033[31m\n' >&2
+echo "[  FAILED  ] b"; echo "[ RUN      ] c"; echo "[  FAILED  ] c"
+exit 1
+END
+    program crash <<'END'
+echo "[ RUN      ] d"; echo "before the end"; kill -KILL $$
+END
+    program good <<'END'
+echo "[ RUN      ] a"; echo "said by good"; echo "[       OK ] a"
+END
+    run tests/run "$dir/bad" "$dir/crash" "$dir/good"
+    expect 1
+    sed -n '/^---- /,$p' "$dir/out" >"$dir/end"
+    {
+        echo "---- $dir/bad: b"
+        i=21
+        while [ $i -lt 60 ]; do
+            i=$((i + 1))
+            echo "  | step $i"
+        done
+        echo "  | why?[31m"
+        echo "---- $dir/bad: c"
+        echo "  | (it wrote nothing)"
+        echo "---- $dir/crash: d: ended by SIGKILL"
+        echo "  | before the end"
+        echo "failed:  $dir/bad: b"
+        echo "failed:  $dir/bad: c"
+        echo "failed:  $dir/crash: d: ended by SIGKILL"
+        echo "2 passed, 3 failed, 0 skipped"
+    } >"$dir/want"
+    same_files "$dir/want" "$dir/end"
 }
 
 test_runner_empties_the_environment() {

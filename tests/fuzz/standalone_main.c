@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* In the sanitizers' run time; absent without them. */
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
-enum { MAX_SEEDS = 256, MAX_BYTES = 1 << 20, HANG_SECONDS = 20 };
+enum { MAX_SEEDS = 256, MAX_BYTES = 1 << 20, HANG_SECONDS = 120 };
 
 struct input {
     uint8_t *bytes;

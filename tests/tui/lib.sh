@@ -51,36 +51,48 @@ screens() {
 
 # ---- a terminal: tmux with a server of its own, without the user's settings ---------------------------------------
 
-# One server a test: one that is ending would be found by the next.
-tm() { tmux -L "driftscope-test-${dir##*.}" -f /dev/null "$@"; }
+# A server for each terminal, at a socket in the test's own folder: no name is shared with another process, and none is used again,
+# which a server that is still ending would hold. (A long path is no name of a socket.)
+server=0
+tm() {
+    tmux -S "$(socket)" -f /dev/null "$@"
+}
+socket() {
+    if [ ${#dir} -lt 80 ]; then echo "$dir/tmux-$server"; else echo "/tmp/${dir##*/}-$server"; fi
+}
+end_terminal() {
+    tm kill-server 2>/dev/null || true
+    [ ${#dir} -lt 80 ] || rm -f "$(socket)"
+}
+
+# new_terminal SIZE COMMAND: a terminal that runs it. Whose login has no shell has one here.
+new_terminal() {
+    need tmux
+    server=$((server + 1))
+    trap end_terminal EXIT
+    env -i PATH="$PATH" HOME="$dir" SHELL=/bin/sh LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -S "$(socket)" -f /dev/null \
+        new-session -d -s t -x "${1%x*}" -y "${1#*x}" "$2" 2>"$dir/tmux" ||
+        skip "tmux does not start here: $(head -n 1 "$dir/tmux")"
+}
 
 # terminal SIZE VARIABLES...: an interactive shell in it that knows $driftscope and has $dir as its folder.
 terminal() {
-    need tmux
-    columns=${1%x*} lines=${1#*x}
+    size=$1
     shift
-    trap 'tm kill-server 2>/dev/null || true' EXIT
-    env -i PATH="$PATH" HOME="$dir" LC_ALL=C.UTF-8 TERM=xterm-256color tmux -u -L "driftscope-test-${dir##*.}" -f /dev/null \
-        new-session -d -s t -x "$columns" -y "$lines" \
-        "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' TERM=screen LC_ALL=C.UTF-8 driftscope='$driftscope' $* sh -i" 2>"$dir/tmux" ||
-        skip "tmux does not start here: $(head -n 1 "$dir/tmux")"
+    new_terminal "$size" "cd '$dir' && exec env -i PATH='$PATH' HOME='$dir' PS1='ready> ' TERM=screen LC_ALL=C.UTF-8 \
+        driftscope='$driftscope' $* sh -i"
     shows 'ready>'
 }
 keys() { tm send-keys -t t "$@"; }
 type_line() { tm send-keys -t t -l "$1" && keys Enter; }
 capture() { tm capture-pane -p -t t "$@"; }
+shown() { echo "    the terminal shows:"; capture; } # for `eventually`
 
-# eventually COMMAND...: until it holds, for half a minute at most.
-eventually() {
-    until_when=$(($(date +%s) + 30))
-    until "$@" >/dev/null 2>&1; do
-        [ "$(date +%s)" -lt "$until_when" ] || { say "it never held: $*; the terminal shows:"; capture >&2; return 1; }
-        sleep 0.05
-    done
-}
 # screen_line N PATTERN; screen_is FILE: all of it.
 screen_line() { capture | sed -n "$1p" | grep -q -e "$2"; }
 screen_is() { capture | sed 's/ *$//' | cmp -s - "$1"; }
 screen_has() { capture | grep -qF -e "$1"; }
 screen_lacks() { ! capture | grep -qF -e "$1"; }
 shows() { eventually screen_has "$1"; }
+# The same with what has scrolled away, and for a pattern.
+past_has() { capture -S -200 | grep -q -e "$1"; }

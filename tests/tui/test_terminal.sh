@@ -11,6 +11,7 @@ settings() {
 
 # Runs the program on the drifting record, as the job of the shell.
 begin() {
+    need ps
     record drift
     ln -s "$records/drift.h5" "$dir/drift.h5"
     terminal "$@"
@@ -120,17 +121,18 @@ END
     shows 'ended with 0'
 }
 
+# The screen has characters with such an attribute. It need not be drawn to its end when something of it is there.
+attributes() { capture -e | LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*$1m"; }
+
 test_colours() {
     begin 80x24
-    capture -e >"$dir/screen"
-    LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*3[1-6]m" "$dir/screen"
+    eventually attributes '3[1-6]'
     keys q
     shows 'ended with 0'
     type_line 'clear; NO_COLOR=1 "$driftscope" tui drift.h5 --view site'
     shows 'L01 q_proj'
-    capture -e >"$dir/screen"
-    ! LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*3[0-7]m" "$dir/screen"
-    LC_ALL=C grep -q "$(printf '\033')\[[0-9;]*7m" "$dir/screen"
+    eventually attributes 7
+    ! attributes '3[0-7]'
     keys q
 }
 
@@ -233,17 +235,14 @@ test_stdin_elsewhere() {
     shows 'then 0'
 }
 
+is_gone() { ! kill -0 "$1"; }
+
 # The terminal goes away: so does the program.
 test_hang_up() {
     begin 80x24
     pid=$(process)
     tm kill-server
-    tries=0
-    while kill -0 "$pid" 2>/dev/null && [ "$tries" -lt 600 ]; do
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-    ! kill -0 "$pid" 2>/dev/null
+    eventually is_gone "$pid"
 }
 
 run_tests

@@ -14,6 +14,13 @@
 
 #include <stdio.h>
 
+/* Written at once, line by line: what a test that crashes or is ended wrote is not lost, messages of stdout and stderr stand in
+ * the order in which they were written, and no child writes once more what waits. */
+static void __attribute__((constructor)) write_lines_at_once(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+}
+
 /* Fails unless the bits are equal; shows tensor, index, both values and their distance. */
 #define assert_bits_equal(name, index, got, want)                                                  \
     do {                                                                                           \

@@ -32,6 +32,8 @@ static volatile sig_atomic_t stop;
 static int32_t prompt[4][9] = {
     {5, 9, 1, 44, 23, 8, 2, 60, 31}, {7, 7, 7, 1}, {50, 40, 30, 20, 10, 3}, {11}};
 
+static int killed; /* the child was */
+
 /* Kills the one child of this process. */
 static void kill_child(void)
 {
@@ -40,7 +42,7 @@ static void kill_child(void)
     FILE *f = fopen(path, "r");
     int pid;
     if (f && fscanf(f, "%d", &pid) == 1)
-        kill(pid, SIGKILL);
+        killed = kill(pid, SIGKILL) == 0;
     else
         print_message("the system does not list children\n");
     if (f)
@@ -223,7 +225,12 @@ static void test_a_dying_worker_costs_one_arm(void **state)
     struct fixture x;
     make(&x, narrow);
     x.kill_worker_after = 4; /* base, bare, base again, first trial of arm 1 */
+    killed = 0;
     struct ds_sweep_result r = run(&x);
+    if (!killed) {
+        drop(&x);
+        skip();
+    }
     assert_int_equal(r.failed, 1);
     assert_non_null(strstr(r.first_failure.msg, "signal 9"));
     assert_non_null(strstr(r.first_failure.msg, "arm 1"));

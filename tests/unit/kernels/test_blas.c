@@ -221,9 +221,9 @@ static int team_sleeps_beside_the_library(const char *core)
     ds_team_run(team, nothing, NULL);
     CHECK(ds_team_asleep(team) == 0);
     CHECK(kernel(DS_OP_MATMUL, "openblas")->launch(&a, &exec, why, sizeof why) == 0);
-    for (int i = 0; i < 10 * 1000 * 1000 && ds_team_asleep(team) < 2; i++)
+    while (ds_team_asleep(team) <
+           2) /* however long that takes here: a member that never does hangs */
         sched_yield();
-    CHECK(ds_team_asleep(team) == 2);
     ds_team_free(team);
     return CHILD_OK;
 }

@@ -145,7 +145,7 @@ static void test_written_over(void **state)
     turn_until(d, has_verdict, 4);
     snprintf(command, sizeof command, "cat '%s' > '%s'", test_path("beside.h5"), path);
     assert_int_equal(system(command), 0);
-    const double until = ds_seconds(CLOCK_MONOTONIC) + 20;
+    const double until = ds_seconds(CLOCK_MONOTONIC) + LONG / 1000;
     /* It may be seen as cut short first. */
     while (!has_header(tui_data_whole(d), 18) && ds_seconds(CLOCK_MONOTONIC) < until) {
         tui_data_reload(d);
