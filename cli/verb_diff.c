@@ -1,6 +1,7 @@
 /* verb_diff.c: `driftscope diff A B`: two records. Reads only. */
 #include "cli/cli.h"
 #include "cli/damage.h"
+#include "cli/record_view.h"
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
@@ -23,18 +24,39 @@ static int side_view(void *ctx, int side, uint64_t digest, struct ds_blob *out,
     return ds_record_view(((struct sides *)ctx)->record[side], digest, out, err);
 }
 
+/* A row that both made has one digest, and either may have dumped it. */
 static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
                      struct ds_error *err)
 {
-    return ds_record_blob(((struct sides *)ctx)->record[side], digest, out, err);
+    struct sides *s = ctx;
+    int rc = ds_record_blob(s->record[side], digest, out, err);
+    return rc == 0 ? ds_record_blob(s->record[!side], digest, out, err) : rc;
 }
 
-/* The pair to look at: of --arm N of the second record, else that of the first drift, else the
- * first. */
+/* An arm of one side as the joined source numbers it: pairs, that of the first record before that of the
+ * second. */
+static int read_arm(const struct ds_options *o, const char *name, const struct ds_diff *d,
+                    uint32_t side, uint32_t *out, struct ds_error *err)
+{
+    static const char *const records[2] = {"first", "second"};
+    int64_t arm;
+    if (ds_opt_int(o, name, 0, INT32_MAX, &arm, err) != 0)
+        return -1;
+    for (uint32_t i = side; i < d->header.n_arms; i += 2)
+        if (d->arm_of[i] == (uint32_t)arm) {
+            *out = i;
+            return 0;
+        }
+    ds_fail(err, "arm %d of the %s record is compared with no arm of the %s", (int)arm,
+            records[side], records[!side]);
+    return ds_hint(err, "arms with equal factor values are compared");
+}
+
+/* The pair to look at: --arm N of the second record with --against M of the first or its partner, else that of
+ * the first drift, else the first. */
 static int choose_pair(const struct ds_options *o, const struct ds_diff *d,
                        struct ds_report_view *w, struct ds_error *err)
 {
-    int64_t arm;
     w->arm = 1;
     w->ref = 0;
     if (!ds_opt_given(o, "arm")) {
@@ -44,49 +66,31 @@ static int choose_pair(const struct ds_options *o, const struct ds_diff *d,
         }
         return 0;
     }
-    if (ds_opt_int(o, "arm", 0, INT32_MAX, &arm, err) != 0)
+    if (read_arm(o, "arm", d, 1, &w->arm, err) != 0)
         return -1;
-    for (uint32_t i = 1; i < d->header.n_arms; i += 2)
-        if (d->arm_of[i] == (uint32_t)arm) {
-            w->arm = i;
-            w->ref = i - 1;
-            return 0;
-        }
-    ds_fail(err, "arm %d of the second record is compared with no arm of the first", (int)arm);
-    return ds_hint(err, "arms with equal factor values are compared");
+    w->ref = w->arm - 1;
+    return ds_opt_given(o, "against") ? read_arm(o, "against", d, 0, &w->ref, err) : 0;
 }
 
 static int render(const struct ds_options *o, const struct ds_report *r, const struct ds_diff *d,
                   struct sides *sides, struct ds_buf *out, struct ds_error *err)
 {
-    uint32_t site;
-    int wants_site = ds_opt_given(o, "site"), wants_sites = ds_opt_flag(o, "sites");
-    int json = ds_opt_flag(o, "json");
-    if (json && wants_sites)
-        return ds_fail(err, "--json prints the verdict or one --site; --sites is text");
-    if (json && (!wants_site || !d->analysis))
-        return ds_render_verdict_json(r, out, err);
-    if (!d->analysis || (!wants_site && !wants_sites)) {
+    enum ds_view view;
+    if (ds_view_chosen(o, 0, &view, err) != 0)
+        return -1;
+    if (view == DS_VIEW_ENVIRONMENT && !sides->damage[0].trials && !sides->damage[1].trials)
+        return ds_view_environment(r, d->analysis ? &d->joined : NULL,
+                                   ds_record_header(sides->record[0]),
+                                   ds_record_header(sides->record[1]), out, err);
+    if (view == DS_VIEW_VERDICT || !d->analysis) {
+        if (ds_opt_flag(o, "json"))
+            return ds_render_verdict_json(r, out, err);
         ds_report_verdict(r, out);
         return 0;
     }
     struct ds_report_view w = {
         .r = r, .a = d->analysis, .s = &d->joined, .blob = side_blob, .ctx = sides};
-    if (choose_pair(o, d, &w, err) != 0)
-        return -1;
-    if (wants_site) {
-        if (ds_report_find_site(&d->header, "--site", ds_opt_text(o, "site"), &site, err) != 0 ||
-            (json ? ds_render_site_json(&w, site, out, err) : ds_report_site(&w, site, out, err)) !=
-                0)
-            return -1;
-        if (json)
-            return 0;
-    } else if (ds_report_sites(&w, out, err) != 0) {
-        return -1;
-    }
-    ds_report_sentence(r, out);
-    ds_buf_puts(out, "\n");
-    return 0;
+    return choose_pair(o, d, &w, err) != 0 ? -1 : ds_view_pair(o, view, &w, out, err);
 }
 
 /* A tolerance that is no positive number would excuse nothing, or everything. */
@@ -215,14 +219,9 @@ int ds_verb_diff(const struct ds_options *o)
 {
     struct ds_error err = {{0}, {0}};
     struct sides sides = {{NULL, NULL}, {{0}, {0}}};
-    if (ds_opt_given(o, "site") && ds_opt_flag(o, "sites")) {
-        ds_fail(&err, "--site and --sites are two views: give one");
+    enum ds_view view;
+    if (ds_view_chosen(o, 0, &view, &err) != 0)
         return ds_cli_error(o, &err);
-    }
-    if (ds_opt_given(o, "arm") && !ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
-        ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
-        return ds_cli_error(o, &err);
-    }
     int exit_code = DS_EXIT_ERROR,
         rc = ds_record_open(ds_opt_operand(o, 0), &sides.record[0], &err);
     if (rc == 0) {

@@ -2,6 +2,7 @@
  * values. Reads only. */
 #include "cli/cli.h"
 #include "cli/damage.h"
+#include "cli/record_view.h"
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
@@ -43,49 +44,40 @@ static int choose_pair(const struct ds_options *o, struct ds_report_view *w,
     return ds_opt_given(o, "against") ? read_arm(o, "against", w, &w->ref, err) : 0;
 }
 
-static int render(const struct ds_options *o, struct ds_report_view *w, const struct ds_verdict *v,
-                  struct ds_buf *out, struct ds_error *err)
+static int render(const struct ds_options *o, enum ds_view view, struct ds_report_view *w,
+                  const struct ds_verdict *v, struct ds_buf *out, struct ds_error *err)
 {
-    uint32_t site;
-    int json = ds_opt_flag(o, "json"), one = ds_opt_given(o, "site");
-    if (json && (ds_opt_flag(o, "sites") || ds_opt_flag(o, "runs")))
-        return ds_fail(err, "--json prints the verdict or one --site; --sites and --runs are text");
-    if (json && !one)
-        return ds_render_verdict_json(w->r, out, err);
-    if (ds_opt_flag(o, "runs")) {
+    int rc = 0;
+    switch (view) {
+    case DS_VIEW_VERDICT:
+        if (ds_opt_flag(o, "json"))
+            return ds_render_verdict_json(w->r, out, err);
+        ds_report_verdict(w->r, out);
+        return 0;
+    case DS_VIEW_RUNS:
+        if (ds_opt_flag(o, "long"))
+            rc = ds_report_trials(w->r, w->s, out, err);
         ds_report_runs(w->r, out);
         ds_report_sentence(w->r, out);
         ds_buf_puts(out, "\n");
-        return 0;
+        return rc;
+    case DS_VIEW_ENVIRONMENT:
+        return ds_view_environment(w->r, w->s, w->s->header, NULL, out, err);
+    default:
+        return choose_pair(o, w, v, err) != 0 ? -1 : ds_view_pair(o, view, w, out, err);
     }
-    if (!ds_opt_given(o, "site") && !ds_opt_flag(o, "sites")) {
-        ds_report_verdict(w->r, out);
-        return 0;
-    }
-    if (choose_pair(o, w, v, err) != 0)
-        return -1;
-    if (ds_opt_given(o, "site")) {
-        if (ds_report_find_site(w->s->header, "--site", ds_opt_text(o, "site"), &site, err) != 0 ||
-            (json ? ds_render_site_json(w, site, out, err) : ds_report_site(w, site, out, err)) !=
-                0)
-            return -1;
-        if (json)
-            return 0;
-    } else if (ds_report_sites(w, out, err) != 0) {
-        return -1;
-    }
-    ds_report_sentence(w->r, out);
-    ds_buf_puts(out, "\n");
-    return 0;
 }
 
 static int render_all(const struct ds_options *o, struct ds_report_view *w,
                       const struct ds_verdict *v, struct ds_error *err)
 {
     struct ds_buf out = {0};
-    int rc = 0;
-    if (w->a)
-        rc = render(o, w, v, &out, err);
+    enum ds_view view;
+    int rc = ds_view_chosen(o, 1, &view, err);
+    if (rc == 0 && w->a)
+        rc = render(o, view, w, v, &out, err);
+    else if (rc != 0)
+        return rc;
     else if (ds_opt_flag(o, "json"))
         rc = ds_render_verdict_json(w->r, &out, err);
     else
@@ -135,20 +127,10 @@ int ds_verb_show(const struct ds_options *o)
     struct ds_record *record;
     struct ds_damage_side damage[2] = {{0}, {0}};
     const char *path = ds_opt_operand(o, 0);
-    int exit_code = DS_EXIT_ERROR,
-        views = ds_opt_given(o, "site") + ds_opt_flag(o, "sites") + ds_opt_flag(o, "runs");
-    if (views > 1) {
-        ds_fail(&err, "--site, --sites and --runs are views: give one");
+    enum ds_view view;
+    int exit_code = DS_EXIT_ERROR;
+    if (ds_view_chosen(o, 1, &view, &err) != 0)
         return ds_cli_error(o, &err);
-    }
-    if ((views == 0 || ds_opt_flag(o, "runs")) && ds_opt_given(o, "arm")) {
-        ds_fail(&err, "--arm needs --site or --sites: the verdict is about all arms");
-        return ds_cli_error(o, &err);
-    }
-    if (ds_opt_given(o, "against") && !ds_opt_given(o, "arm")) {
-        ds_fail(&err, "--against needs --arm: the arm that is held against it");
-        return ds_cli_error(o, &err);
-    }
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
     int rc = show(o, record, path, damage, &exit_code, &err);

@@ -138,10 +138,25 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
     }
 }
 
+/* For whoever is at a terminal: from the first drift to the element. */
+static void add_tui(const struct ds_report *r, struct ds_buf *out)
+{
+    if (!r->v->first.found || !r->path || (r->damage && (r->damage[0].n || r->damage[1].n)))
+        return;
+    ds_buf_puts(out, out->len ? "\n" : "");
+    ds_report_command(r->caller, "tui", NULL, out);
+    ds_buf_quote(out, r->path);
+    if (r->path_b) {
+        ds_buf_puts(out, " ");
+        ds_buf_quote(out, r->path_b);
+    }
+}
+
 void ds_report_next(const struct ds_report *r, struct ds_buf *out)
 {
     struct ds_buf b = {0};
     ds_report_commands(r, &b);
+    add_tui(r, &b);
     out->failed |= b.failed;
     if (b.len)
         ds_report_head(r, "next", out);

@@ -128,3 +128,13 @@ void ds_report_pair_words(const struct ds_report_view *w, struct ds_buf *out)
         }
     ds_buf_puts(out, "\n");
 }
+
+void ds_report_arm_values(const struct ds_header *h, uint32_t arm, struct ds_buf *out)
+{
+    int n = 0;
+    for (size_t f = 0; arm < h->n_arms && f < h->n_factors; f++)
+        if (strcmp(h->arms[arm].values[f], h->arms[0].values[f]) != 0)
+            ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", h->factors[f], h->arms[arm].values[f]);
+    if (n == 0)
+        ds_buf_puts(out, "base arm");
+}

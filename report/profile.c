@@ -25,8 +25,8 @@ static int by_index(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The parts that differ; the largest of them if there are many, in their order. */
-static int add_parts(const char *name, const struct ds_profile_part *parts, size_t n,
+/* The parts that differ; of many the largest, in their order, or all. */
+static int add_parts(const char *name, int all, const struct ds_profile_part *parts, size_t n,
                      struct ds_buf *out, struct ds_error *err)
 {
     const struct ds_profile_part **some = ds_calloc(n, sizeof *some, "profile", err);
@@ -36,7 +36,7 @@ static int add_parts(const char *name, const struct ds_profile_part *parts, size
     for (size_t i = 0; i < n; i++)
         if (parts[i].elements)
             some[differ++] = &parts[i];
-    size_t listed = differ > PARTS_LISTED ? PARTS_LISTED : differ;
+    size_t listed = !all && differ > PARTS_LISTED ? PARTS_LISTED : differ;
     if (differ > listed) {
         qsort(some, differ, sizeof *some, by_size);
         qsort(some, listed, sizeof *some, by_index);
@@ -45,7 +45,7 @@ static int add_parts(const char *name, const struct ds_profile_part *parts, size
         ds_buf_printf(out, "\n%10s %8s %9s %12s %15s %12s\n", name, "rows", "elements", "max ULP",
                       "max abs", "relative rms");
     for (size_t i = 0; i < listed; i++)
-        ds_buf_printf(out, "%10d %8u %9" PRIu64 " %12" PRIu64 " %15.6g %12.3g\n", some[i]->index,
+        ds_buf_printf(out, "%10d %8u %9" PRIu64 " %12" PRIu64 " %15.6g %12.6g\n", some[i]->index,
                       some[i]->rows, some[i]->elements, some[i]->max_ulp, some[i]->max_abs,
                       some[i]->relative_rms);
     if (differ > listed)
@@ -103,9 +103,9 @@ int ds_report_profile(const struct ds_report_view *w, uint32_t site, struct ds_b
     add_range(w, site, out);
     if (p.at.found) {
         add_finding(&p.at, out);
-        rc = add_parts("head", p.heads, p.n_heads, out, err) != 0 ||
-                     add_parts("channel", p.channels, p.n_channels, out, err) != 0 ||
-                     add_parts("position", p.positions, p.n_positions, out, err) != 0
+        rc = add_parts("head", w->all, p.heads, p.n_heads, out, err) != 0 ||
+                     add_parts("channel", w->all, p.channels, p.n_channels, out, err) != 0 ||
+                     add_parts("position", w->all, p.positions, p.n_positions, out, err) != 0
                  ? -1
                  : 0;
     }

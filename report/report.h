@@ -78,6 +78,10 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out);
 /* All arms with two trials or more (`show --runs`). */
 void ds_report_runs(const struct ds_report *r, struct ds_buf *out);
 
+/* A line for each trial (`show --runs --long`). */
+int ds_report_trials(const struct ds_report *r, const struct ds_source *s, struct ds_buf *out,
+                     struct ds_error *err);
+
 /* The layer x stage grid of one arm against its reference; labels as from ds_analysis_labels. bad:
  * [n_sites] whether a row of the arm is non-finite there; may be NULL. */
 void ds_report_grid(const struct ds_report *r, const struct ds_analysis *a, const uint8_t *labels,
@@ -93,7 +97,7 @@ void ds_report_command(const struct ds_report_caller *caller, const char *verb, 
 void ds_report_resume(const struct ds_report_caller *caller, const char *model, const char *path,
                       struct ds_buf *out);
 /* The commands that are useful next, a line each, without a newline at the end; nothing where there is
- * none. */
+ * none. Without the one that opens the terminal UI, which the verdict names as well. */
 void ds_report_commands(const struct ds_report *r, struct ds_buf *out);
 
 /* ---- one pair of arms ------------------------------------------------------------------------ */
@@ -103,6 +107,7 @@ struct ds_report_view {
     struct ds_analysis *a;
     const struct ds_source *s;
     uint32_t arm, ref; /* equal: repeats of one arm */
+    int all;           /* lists are whole, however long */
     /* As in ds_diff_options: side 0 is the reference. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
     void *ctx;
@@ -111,12 +116,28 @@ struct ds_report_view {
 /* One site: rows, the values of both sides where they are dumped, then its profile. */
 int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                    struct ds_error *err);
+/* Before it: every row with its sizes and the class of every arm, launches of both sides field by field, inputs with
+ * their labels. */
+int ds_report_site_long(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
+                        struct ds_error *err);
+/* One row of it in full: every element on both sides in decimal, %a and hex, distances, notes, a histogram. */
+int ds_report_row(const struct ds_report_view *w, uint32_t site, size_t row, struct ds_buf *out,
+                  struct ds_error *err);
+/* Reads "REQUEST:POSITION[#OCCURRENCE]", which came from `what` ("--row"). */
+int ds_report_find_row(const struct ds_analysis *a, const char *what, const char *text, size_t *row,
+                       struct ds_error *err);
+/* The tokens of both sides, a line a step: margin, drift of the logits, how far from another token, ties; then both
+ * sides' top 8 of every step. */
+int ds_report_steps(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err);
 /* Where and how much the site differs: the finding in a few lines, then a table each for heads, channels
  * and positions. Nothing when no row drifts. */
 int ds_report_profile(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                       struct ds_error *err);
 /* The grid of the pair with its heading. */
 int ds_report_sites(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err);
+
+/* A line for each site that drifts: rows, elements, max ULP, max abs, relative rms, what it adds on equal inputs. */
+int ds_report_sizes(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err);
 
 /* The pair to look at first: that of the first drift, else the first arm that has a reference, else the
  * verdict's reference with itself. 1, or 0 where there is nothing to look at (v->reason says why). */
@@ -212,6 +233,10 @@ void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out
 void ds_report_failed_place(const struct ds_failed_arm *f, struct ds_buf *out);
 /* How an arm was lost: "died", "late" or "refused". */
 const char *ds_report_failed_how(uint32_t how);
+/* "batch 4", "base arm", of an arm: the factor values that are not the base arm's; not escaped. */
+void ds_report_arm_values(const struct ds_header *h, uint32_t arm, struct ds_buf *out);
+/* The letter of a class, a..z then A..Z then 0..9 then '*'; '.' for one that is not recorded. */
+char ds_report_class_letter(uint32_t class_of);
 /* The arm's number in the record that it belongs to. */
 uint32_t ds_report_own_arm(const struct ds_report *r, uint32_t arm);
 

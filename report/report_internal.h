@@ -39,6 +39,12 @@ void ds_report_growth(const struct ds_report *r, struct ds_buf *out);
 void ds_report_precisions(const struct ds_report *r, struct ds_buf *out);
 void ds_report_range(const struct ds_report *r, struct ds_buf *out);
 void ds_report_tokens(const struct ds_report *r, struct ds_buf *out);
+/* "layer 0 q_proj (matmul, f32, 64 wide)", with a newline. */
+void ds_report_site_head(const struct ds_site *s, struct ds_buf *out);
+/* What of a row is held against what: digests of the reference ([0]) and of the arm ([1]), 0 where it has none.
+ * Of repeats (arm and ref are equal) those of the first that disagrees. */
+void ds_report_row_digests(const struct ds_report_view *w, uint32_t site, size_t row, int has[2],
+                           uint64_t digests[2]);
 /* Which flake rate the agreeing trials of every arm exclude; nothing where an arm has none. */
 void ds_report_excluded(const struct ds_report *r, struct ds_buf *out);
 

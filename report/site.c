@@ -1,6 +1,7 @@
 /* site.c: one site of one arm: its rows, and the values of both sides where they are dumped. Reads dumped
  * bytes by digest; judges nothing. */
 #include "report/report_internal.h"
+#include "report/value.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -14,61 +15,46 @@ enum { ROWS_LISTED = 24, ROWS_SHOWN = 4, ELEMENTS_SHOWN = 12 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static uint32_t raw_bits(int dtype, const void *data, size_t i)
-{
-    uint32_t u = 0;
-    size_t size = ds_dtype_size(dtype);
-    memcpy(&u, (const char *)data + i * size, size); /* little-endian, as stored */
-    return u;
-}
-
 static void add_value(int dtype, uint32_t bits, struct ds_buf *out)
 {
-    char text[32];
-    int hex = (int)ds_dtype_size(dtype) * 2;
-    if (dtype == DS_I32) {
-        ds_buf_printf(out, "%13d %14s %0*x", (int32_t)bits, "", hex, bits);
-        return;
+    static const int wide[DS_VALUE_FORMATS] = {15, 15, 8};
+    for (int format = 0; format < DS_VALUE_FORMATS; format++) {
+        char text[DS_VALUE_TEXT] = "";
+        if (dtype != DS_I32 || format != DS_VALUE_A)
+            ds_value_text(dtype, bits, format, text);
+        ds_buf_printf(out, "%s%*s", format ? " " : "", wide[format], text);
     }
-    float x = dtype == DS_BF16  ? ds_bf16_value((uint16_t)bits)
-              : dtype == DS_F16 ? ds_f16_value((uint16_t)bits)
-                                : ds_f32_from_bits(bits);
-    snprintf(text, sizeof text, "%a", (double)x);
-    ds_buf_printf(out, "%15.9g %15s %0*x", (double)x, text, hex, bits);
 }
 
 static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, struct ds_buf *out)
 {
-    int dtype = ds_dtype_parse(ref->dtype);
-    size_t size = dtype >= 0 ? ds_dtype_size(dtype) : 0, n = size ? ref->bytes / size : 0,
-           shown = 0, more = 0;
-    if (strcmp(ref->dtype, mine->dtype) != 0 || ref->bytes != mine->bytes || !size) {
+    struct ds_values v;
+    size_t shown = 0;
+    ds_values_look(&v, ref, mine);
+    if (!v.comparable || ref->bytes != mine->bytes) {
         ds_buf_puts(out, "    the dumped rows have other formats or lengths\n");
         return;
     }
-    for (size_t i = 0; i < n; i++) {
-        uint32_t x = raw_bits(dtype, ref->data, i), y = raw_bits(dtype, mine->data, i);
-        if (x == y)
+    const char *ulp = v.dtype[0] == DS_I32 ? "distance" : "ULP";
+    for (size_t i = 0; i < ds_values_elements(&v) && shown < ELEMENTS_SHOWN; i++) {
+        uint32_t x, y;
+        if (ds_values_bin(&v, i) <= DS_BIN_EQUAL || !ds_values_bits(&v, DS_VALUES_REF, i, &x) ||
+            !ds_values_bits(&v, DS_VALUES_MINE, i, &y))
             continue;
-        if (shown == 0)
+        if (shown++ == 0)
             ds_buf_printf(out, "    %6s %15s %15s %-8s  %15s %15s %-8s  %s\n", "index", "reference",
-                          "", "bits", "this", "", "bits", dtype == DS_I32 ? "distance" : "ULP");
-        if (shown++ >= ELEMENTS_SHOWN) {
-            more++;
-            continue;
-        }
+                          "", "bits", "this", "", "bits", ulp);
         ds_buf_printf(out, "    %6zu ", i);
-        add_value(dtype, x, out);
+        add_value(v.dtype[0], x, out);
         ds_buf_puts(out, "  ");
-        add_value(dtype, y, out);
-        uint64_t ulp = dtype == DS_I32 ? (uint64_t)llabs((long long)(int32_t)y - (int32_t)x)
-                                       : ds_ulp_distance(dtype, x, y);
+        add_value(v.dtype[0], y, out);
         ds_buf_puts(out, "  ");
-        ds_report_ulp(ulp, out);
+        ds_report_ulp(ds_value_ulp(v.dtype[0], x, y), out);
         ds_buf_puts(out, "\n");
     }
-    if (more)
-        ds_buf_printf(out, "    and %zu more of %zu elements differ\n", more, n);
+    if (v.differ > shown)
+        ds_buf_printf(out, "    and %zu more of %zu elements differ\n", v.differ - shown,
+                      ds_values_elements(&v));
 }
 
 static int add_row_values(const struct ds_report_view *w, uint64_t ref, uint64_t mine,
@@ -115,18 +101,48 @@ static int odd_digest(const struct ds_report_view *w, uint32_t site, const struc
     return 0;
 }
 
+/* The entry that a probe made of a repeat that disagrees; 0 if there is none. */
+static int odd_entry(const struct ds_report_view *w, uint32_t site, size_t row, uint64_t digests[2])
+{
+    for (size_t i = 0; i < w->s->n_trials; i++) {
+        const struct ds_trial *info = w->s->info(w->s->ctx, i);
+        const struct ds_trial_data *t = info->arm == w->arm && info->pass == DS_PASS_NATURAL
+                                            ? w->s->get(w->s->ctx, i, NULL)
+                                            : NULL;
+        for (size_t k = 0; t && k < t->n_drifts; k++) {
+            const struct ds_drift *x = &t->drifts[k];
+            if (x->site != site || x->ref_arm != w->ref || x->row >= t->n_rows ||
+                ds_analysis_row_of(w->a, &t->rows[x->row], row) != row)
+                continue;
+            digests[0] = x->ref_digest;
+            digests[1] = x->digest;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void ds_report_row_digests(const struct ds_report_view *w, uint32_t site, size_t row, int has[2],
+                           uint64_t digests[2])
+{
+    digests[0] = digests[1] = 0;
+    has[0] = ds_analysis_digest(w->a, w->ref, site, row, &digests[0]) != 0;
+    has[1] = ds_analysis_digest(w->a, w->arm, site, row, &digests[1]) != 0;
+    if (w->arm == w->ref && has[0] && !odd_entry(w, site, row, digests))
+        odd_digest(w, site, ds_analysis_row(w->a, row), digests[0], &digests[1]);
+}
+
 /* Lists one row; 1 if it differs, with both digests. */
 static int add_row(const struct ds_report_view *w, uint32_t site, size_t row, int label, int print,
                    uint64_t digests[2], struct ds_buf *out)
 {
     const struct ds_row_key *k = ds_analysis_row(w->a, row);
-    uint64_t mine = 0, ref = 0;
-    int have_ref = ds_analysis_digest(w->a, w->ref, site, row, &ref),
-        have = ds_analysis_digest(w->a, w->arm, site, row, &mine);
+    int has[2];
+    ds_report_row_digests(w, site, row, has, digests);
+    uint64_t mine = digests[1], ref = digests[0];
+    const int have = has[1], have_ref = has[0];
     if (!have && !have_ref)
         return 0;
-    if (w->arm == w->ref)
-        odd_digest(w, site, k, ref, &mine);
     int unlike = have && have_ref && label == DS_LABEL_ABSENT && w->arm != w->ref;
     if (print) {
         ds_buf_printf(out, "%8d %9d  ", k->request, k->position);
@@ -140,12 +156,10 @@ static int add_row(const struct ds_report_view *w, uint32_t site, size_t row, in
         else
             ds_buf_printf(out, "%-16s  %s\n", "absent", ds_label_name(label));
     }
-    digests[0] = ref;
-    digests[1] = mine;
     return have && have_ref && !unlike && mine != ref;
 }
 
-static void add_site_head(const struct ds_site *s, struct ds_buf *out)
+void ds_report_site_head(const struct ds_site *s, struct ds_buf *out)
 {
     ds_buf_printf(out, "layer %d ", s->layer);
     ds_report_name(out, s->stage);
@@ -170,7 +184,7 @@ static size_t add_rows(const struct ds_report_view *w, uint32_t site, const uint
         present += ds_analysis_digest(w->a, w->arm, site, i, &d[1]) ||
                    ds_analysis_digest(w->a, w->ref, site, i, &d[0]);
     }
-    int all = present <= ROWS_LISTED, only = !all && differ > 0;
+    int all = w->all || present <= ROWS_LISTED, only = !all && differ > 0;
     size_t most = all ? present : ROWS_LISTED;
     ds_buf_printf(out, "%8s %9s  %-16s  %-16s  %s\n", "request", "position", "reference", "this",
                   "label");
@@ -235,7 +249,7 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
     uint8_t *labels;
     if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
         return -1;
-    add_site_head(&w->s->header->sites[site], out);
+    ds_report_site_head(&w->s->header->sites[site], out);
     ds_report_pair_words(w, out);
     size_t differ = add_rows(w, site, labels + site * rows, out);
     int rc = add_values(w, site, labels + site * rows, &shown, out, err);

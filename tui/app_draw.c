@@ -18,7 +18,7 @@ static void place_text(struct tui_app *a, struct ds_buf *b)
     const struct tui_pair *p;
     ds_buf_printf(b, "arm %u", a->place.arm);
     ds_buf_puts(b, " ");
-    tui_arm_text(h, a->place.arm, b);
+    ds_report_arm_values(h, a->place.arm, b);
     ds_buf_printf(b, " vs %u  ", a->place.ref);
     tui_site_text(h, a->place.site, b);
     p = a->whole->n_trials ? tui_data_pair(a->data, a->place.arm, a->place.ref, NULL) : NULL;

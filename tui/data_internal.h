@@ -216,8 +216,6 @@ int make_steps(struct judged *j, const struct want *w, struct result *out, struc
 int keep_finding(struct result *r, struct ds_finding *f, struct ds_error *err);
 int make_values(const struct book *b, const struct want *w, struct result *out,
                 struct ds_error *err);
-/* The graver of two labels, for a site's rows. */
-int graver_label(int a, int b);
 /* Dumped bytes of an arm's row (or of the other side, where two records are compared). */
 int blob_of(const struct book *b, uint32_t arm, uint64_t digest, struct ds_blob *out,
             struct ds_error *err);

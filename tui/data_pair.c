@@ -3,6 +3,7 @@
 #include "tui/data_internal.h"
 
 #include "base/dtype.h"
+#include "dumps/site_sums.h"
 #include "dumps/stats.h"
 
 #include <math.h>
@@ -11,22 +12,7 @@
 
 static const double JUMP = 8; /* times the relative rms of the layer before */
 
-int graver_label(int a, int b)
-{
-    static const uint8_t gravity[] = {
-        [DS_LABEL_ABSENT] = 0,    [DS_LABEL_SAME] = 1,    [DS_LABEL_HEALED] = 2,
-        [DS_LABEL_INHERITED] = 3, [DS_LABEL_UNKNOWN] = 4, [DS_LABEL_ORIGIN] = 5,
-        [DS_LABEL_UNSTABLE] = 6,
-    };
-    return gravity[a] >= gravity[b] ? a : b;
-}
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
-
-struct size {
-    size_t trial; /* 1 + the number of the trial whose entries count */
-    double diff_sq, ref_sq;
-};
 
 struct pair_work {
     struct judged *j;
@@ -34,7 +20,7 @@ struct pair_work {
     size_t n_sites, n_rows;
     const uint8_t *labels;
     struct tui_site_sum *sites;
-    struct size *sizes;
+    struct ds_site_sum *sums;
 };
 
 static int is_drift(int label)
@@ -42,71 +28,24 @@ static int is_drift(int label)
     return label == DS_LABEL_ORIGIN || label == DS_LABEL_INHERITED || label == DS_LABEL_UNKNOWN;
 }
 
-/* Entries that are of this comparison: of the digests that are compared, not of some other repeat's. */
-static int is_of_pair(const struct pair_work *p, const struct ds_drift *x, size_t row)
+static void take_sum(const struct pair_work *p, size_t site)
 {
-    const struct ds_analysis *a = p->j->analysis;
-    const int label = p->labels[x->site * p->n_rows + row];
-    uint64_t mine, ref;
-    if (p->w->arm == p->w->ref)
-        return is_drift(label) || label == DS_LABEL_UNSTABLE;
-    return is_drift(label) && ds_analysis_digest(a, p->w->arm, x->site, row, &mine) &&
-           ds_analysis_digest(a, p->w->ref, x->site, row, &ref) && x->digest == mine &&
-           x->ref_digest == ref;
-}
-
-static double relative_of(const struct size *z)
-{
-    if (z->ref_sq > 0)
-        return sqrt(z->diff_sq / z->ref_sq);
-    return z->diff_sq > 0 ? HUGE_VAL : 0;
-}
-
-static void add_row(const struct pair_work *p, const struct ds_drift *x)
-{
-    struct size *z = &p->sizes[x->site];
-    struct tui_site_sum *s = &p->sites[x->site];
-    z->diff_sq += x->diff_sq;
-    z->ref_sq += x->ref_sq;
-    s->sized++;
-    s->elements += x->elements;
-    s->max_ulp = x->max_ulp != UINT64_MAX && x->max_ulp > s->max_ulp ? x->max_ulp : s->max_ulp;
-    s->max_abs = !(x->max_abs <= s->max_abs) ? x->max_abs : s->max_abs;
-}
-
-/* Adds the entries of one trial at the sites that no earlier trial has any of. */
-static void add_trial(const struct pair_work *p, const struct ds_trial_data *t, size_t number)
-{
-    size_t row = SIZE_MAX;
-    for (size_t i = 0; i < t->n_drifts; i++) {
-        const struct ds_drift *x = &t->drifts[i];
-        if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
-            continue;
-        row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
-        if (row == SIZE_MAX || !is_of_pair(p, x, row))
-            continue;
-        struct size *z = &p->sizes[x->site];
-        if (z->trial && z->trial != number + 1)
-            continue;
-        z->trial = number + 1;
-        add_row(p, x);
-    }
+    const struct ds_site_sum *z = &p->sums[site];
+    struct tui_site_sum *s = &p->sites[site];
+    s->sized = z->sized;
+    s->elements = z->elements;
+    s->max_ulp = z->max_ulp;
+    s->max_abs = z->max_abs;
+    s->relative_rms = ds_site_sum_relative(z);
 }
 
 static int add_sizes(const struct pair_work *p, struct ds_error *err)
 {
-    const struct ds_source *s = &p->j->source;
-    for (size_t i = 0; i < s->n_trials; i++) {
-        const struct ds_trial *info = s->info(s->ctx, i);
-        if (!info || info->arm != p->w->arm || info->pass != DS_PASS_NATURAL)
-            continue;
-        const struct ds_trial_data *t = s->get(s->ctx, i, err);
-        if (!t)
-            return -1;
-        add_trial(p, t, i);
-    }
+    if (ds_site_sums(p->j->analysis, &p->j->source, p->w->arm, p->w->ref, p->labels, p->sums,
+                     err) != 0)
+        return -1;
     for (size_t k = 0; k < p->n_sites; k++)
-        p->sites[k].relative_rms = relative_of(&p->sizes[k]);
+        take_sum(p, k);
     return 0;
 }
 
@@ -146,7 +85,7 @@ static size_t dumped_rows(const struct pair_work *p, uint32_t site, int finish)
             return 1;
         if (!finish || !size_from_dumps(b, p->w, mine, ref, &x))
             continue;
-        add_row(p, &x);
+        ds_site_sum_add(&p->sums[site], &x);
         n++;
     }
     return n;
@@ -164,46 +103,21 @@ static int add_from_dumps(const struct pair_work *p, int finish, struct ds_error
             return ds_fail(err, "given up");
         if (dumped_rows(p, s, finish) && !finish)
             return 1;
-        p->sites[s].relative_rms = relative_of(&p->sizes[s]);
+        take_sum(p, s);
     }
     return 0;
 }
 
-/* What each site adds on equal inputs: entries of the heal trial at rows that are origins there. */
 static int add_healed(const struct pair_work *p, const uint8_t *healed, struct ds_error *err)
 {
-    const struct ds_source *s = &p->j->source;
-    size_t i = 0;
-    for (; healed && i < s->n_trials; i++) {
-        const struct ds_trial *info = s->info(s->ctx, i);
-        if (info && info->pass == DS_PASS_HEAL && info->arm == p->w->arm &&
-            info->healed_to == p->w->ref)
-            break;
+    memset(p->sums, 0, p->n_sites * sizeof *p->sums);
+    int some = ds_site_sums_healed(p->j->analysis, &p->j->source, p->w->arm, p->w->ref, healed,
+                                   p->sums, err);
+    for (size_t k = 0; k < p->n_sites && some >= 0; k++) {
+        p->sites[k].added_relative_rms = some ? ds_site_sum_relative(&p->sums[k]) : (double)NAN;
+        p->sites[k].added_max_ulp = p->sums[k].max_ulp;
     }
-    for (size_t k = 0; k < p->n_sites; k++)
-        p->sites[k].added_relative_rms = healed && i < s->n_trials ? 0 : NAN;
-    if (!healed || i == s->n_trials)
-        return 0;
-    const struct ds_trial_data *t = s->get(s->ctx, i, err);
-    if (!t)
-        return -1;
-    memset(p->sizes, 0, p->n_sites * sizeof *p->sizes);
-    size_t row = SIZE_MAX;
-    for (size_t k = 0; k < t->n_drifts; k++) {
-        const struct ds_drift *x = &t->drifts[k];
-        if (x->ref_arm != p->w->ref || x->site >= p->n_sites || x->row >= t->n_rows)
-            continue;
-        row = ds_analysis_row_of(p->j->analysis, &t->rows[x->row], row == SIZE_MAX ? 0 : row + 1);
-        if (row == SIZE_MAX || healed[x->site * p->n_rows + row] != DS_LABEL_ORIGIN)
-            continue;
-        p->sizes[x->site].diff_sq += x->diff_sq;
-        p->sizes[x->site].ref_sq += x->ref_sq;
-        if (x->max_ulp != UINT64_MAX && x->max_ulp > p->sites[x->site].added_max_ulp)
-            p->sites[x->site].added_max_ulp = x->max_ulp;
-    }
-    for (size_t k = 0; k < p->n_sites; k++)
-        p->sites[k].added_relative_rms = relative_of(&p->sizes[k]);
-    return 0;
+    return some < 0 ? -1 : 0;
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */
@@ -216,9 +130,9 @@ static void count_labels(const struct pair_work *p, const uint8_t *healed)
             const int label = p->labels[site * p->n_rows + i];
             s->drift[label]++;
             s->compared += label != DS_LABEL_ABSENT;
-            s->label = graver_label(s->label, label);
+            s->label = ds_label_graver(s->label, label);
             if (healed)
-                s->healed_label = graver_label(s->healed_label, healed[site * p->n_rows + i]);
+                s->healed_label = ds_label_graver(s->healed_label, healed[site * p->n_rows + i]);
         }
     }
 }
@@ -337,8 +251,8 @@ int make_pair(struct judged *j, const struct want *w, int finish, struct result 
         !(p.sites = ds_calloc(p.n_sites, sizeof *p.sites, "sites", err)))
         return -1;
     pair->sites = p.sites;
-    p.sizes = ds_calloc(p.n_sites, sizeof *p.sizes, "sites", err);
-    bad = p.sizes ? ds_calloc(p.n_sites * p.n_rows, 1, "rows", err) : NULL;
+    p.sums = ds_calloc(p.n_sites, sizeof *p.sums, "sites", err);
+    bad = p.sums ? ds_calloc(p.n_sites * p.n_rows, 1, "rows", err) : NULL;
     rc = bad ? 0 : -1;
     if (rc == 0) {
         count_labels(&p, healed);
@@ -350,7 +264,7 @@ int make_pair(struct judged *j, const struct want *w, int finish, struct result 
     rc = rc == 1 ? 0 : rc;
     rc = rc == 0 ? add_healed(&p, healed, err) : rc;
     rc = rc == 0 ? find_jumps(&p, err) : rc;
-    free(p.sizes);
+    free(p.sums);
     free(bad);
     out->bytes =
         p.n_sites * (p.n_rows * (healed ? 2 : 1) + sizeof *p.sites) + p.n_rows * sizeof *pair->keys;

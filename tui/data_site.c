@@ -2,6 +2,8 @@
  * worker's thread. */
 #include "tui/data_internal.h"
 
+#include "dumps/site_sums.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,7 +293,7 @@ static int fill_inputs(const struct site_work *s, struct tui_site *site, struct 
         struct tui_input *x = &inputs[site->n_inputs++];
         *x = (struct tui_input){.site = e->from, .edge = (int)e->kind};
         for (size_t r = 0; r < s->n_rows; r++)
-            x->label = graver_label(x->label, s->labels[e->from * s->n_rows + r]);
+            x->label = ds_label_graver(x->label, s->labels[e->from * s->n_rows + r]);
     }
     site->inputs = inputs;
     return 0;

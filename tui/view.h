@@ -96,8 +96,10 @@ void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
 /* { and } where there are no layers, but sections: to the first row of the next one (step 1) or of the one before (-1),
  * its heading above it. 1; -1: there is none. */
 int tui_view_section(struct tui_view *v, int step, struct ds_error *err);
-/* `y` of views that show what the verdict is made of: the command that prints it. */
-void tui_verdict_command(const struct tui_context *c, struct ds_buf *out);
+/* `y`: the command that prints what the verdict is made of, with the options `what`; the one about the pair of arms at
+ * the place. Nothing where the record is not on disk. */
+void tui_verdict_command(const struct tui_context *c, const char *what, struct ds_buf *out);
+void tui_pair_command(const struct tui_context *c, const char *what, struct ds_buf *out);
 /* Lines of a panel, one below the other; y: where the next one goes. A text takes as many lines as it needs, further
  * ones indented; what does not fit is left out. */
 struct tui_page {
@@ -107,14 +109,10 @@ struct tui_page {
 };
 void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* "batch 4", "base arm", of an arm: the factor values that are not the base arm's. */
-void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out);
 /* "L00 q_proj", "L03 kv_write/k", "final_norm". */
 void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out);
 /* "0:12" request and position, "0:12#1" when it was computed again. */
 void tui_row_text(const struct ds_row_key *key, struct ds_buf *out);
-/* The letter of a class, a..z then A..Z then 0..9 then '*'; '.' for one that is not recorded. */
-char tui_class_letter(uint32_t class_of);
 /* 1: an arm against itself, with one trial: nothing is compared with anything. */
 int tui_alone(const struct tui_whole *w, const struct tui_place *p);
 int tui_label_role(int label);

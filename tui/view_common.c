@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +74,40 @@ int tui_view_section(struct tui_view *v, int step, struct ds_error *err)
     return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
 }
 
-void tui_verdict_command(const struct tui_context *c, struct ds_buf *out)
+static void add_paths(const struct ds_report *r, int first, int both, struct ds_buf *out)
+{
+    ds_buf_quote(out, first ? r->path_b : r->path);
+    if (both) {
+        ds_buf_puts(out, " ");
+        ds_buf_quote(out, first ? r->path : r->path_b);
+    }
+}
+
+void tui_verdict_command(const struct tui_context *c, const char *what, struct ds_buf *out)
 {
     const struct ds_report *r = &c->whole->report;
     if (!r->path)
         return;
     ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
-    ds_buf_quote(out, r->path);
-    if (r->path_b) {
-        ds_buf_puts(out, " ");
-        ds_buf_quote(out, r->path_b);
-    }
+    add_paths(r, 0, r->path_b != NULL, out);
+    ds_buf_printf(out, "%s%s", what[0] ? " " : "", what);
+}
+
+/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. Arms of both are what `diff` shows, the
+ * reference's record first; two arms of one record what `show` does. */
+void tui_pair_command(const struct tui_context *c, const char *what, struct ds_buf *out)
+{
+    const struct ds_report *r = &c->whole->report;
+    const struct ds_header *h = c->whole->header;
+    uint32_t arm = c->place->arm, ref = c->place->ref;
+    int both = r->path_b && arm % 2 != ref % 2;
+    if (!r->path || !h || !what || arm >= h->n_arms || ref >= h->n_arms)
+        return;
+    ds_report_command(r->caller, both ? "diff" : "show", NULL, out);
+    add_paths(r, r->path_b && (both ? ref : arm) % 2, both, out);
+    ds_buf_printf(out, " %s --arm %" PRIu32, what, ds_report_own_arm(r, arm));
+    if (!both || arm / 2 != ref / 2)
+        ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));
 }
 
 void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
@@ -102,16 +126,6 @@ void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
     }
 }
 
-void tui_arm_text(const struct ds_header *h, uint32_t arm, struct ds_buf *out)
-{
-    int n = 0;
-    for (size_t f = 0; arm < h->n_arms && f < h->n_factors; f++)
-        if (strcmp(h->arms[arm].values[f], h->arms[0].values[f]) != 0)
-            ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", h->factors[f], h->arms[arm].values[f]);
-    if (n == 0)
-        ds_buf_puts(out, "base arm");
-}
-
 void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out)
 {
     if (site >= h->n_sites)
@@ -127,14 +141,6 @@ void tui_row_text(const struct ds_row_key *key, struct ds_buf *out)
     ds_buf_printf(out, "%d:%d", key->request, key->position);
     if (key->occurrence)
         ds_buf_printf(out, "#%d", key->occurrence);
-}
-
-char tui_class_letter(uint32_t class_of)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    if (class_of == UINT32_MAX)
-        return '.';
-    return class_of < sizeof letters - 1 ? letters[class_of] : '*';
 }
 
 int tui_alone(const struct tui_whole *w, const struct tui_place *p)

@@ -177,8 +177,8 @@ static char *escaped(const char *text, struct ds_buf *b)
     return b->data && !b->failed ? b->data : NULL;
 }
 
-static void put_sides(struct tui_canvas *canvas, struct tui_rect r, const struct env_row *row,
-                      const struct env_texts *x, int two)
+static void put_sides(struct tui_canvas *canvas, struct tui_rect r, const struct ds_env_row *row,
+                      const struct ds_env_texts *x, int two)
 {
     struct ds_buf b[2] = {{0}, {0}};
     const char *text[2] = {NULL, NULL};
@@ -186,7 +186,7 @@ static void put_sides(struct tui_canvas *canvas, struct tui_rect r, const struct
         text[side] = x->text[side] ? escaped(x->text[side], &b[side]) : NULL;
     for (int side = 0; side < 2 && r.h > 0; side++) {
         struct env_span span[16];
-        size_t n = text[0] && text[1] && row->list != ENV_RECORD
+        size_t n = text[0] && text[1] && row->list != DS_ENV_RECORD
                        ? env_difference(text[side], text[!side], span, 16)
                        : 0;
         /* The second side must be seen, however long the first is. */
@@ -218,11 +218,13 @@ void env_panel(struct tui_view *v, const struct tui_context *c, struct tui_canva
     const struct tui_whole *w = o ? env_whole(o) : NULL;
     size_t row = tui_table_row(&v->table);
     (void)c;
-    if (!w || row >= o->n)
+    if (!w || row >= o->env.n)
         return;
-    env_row_texts(o, w, &o->rows[row], &o->texts);
+    const struct ds_env_of of = env_of(w);
+    ds_env_row_texts(&o->env, &of, &o->env.rows[row], &o->texts);
     tui_put(canvas, r.y, r.x, r.w, TUI_HEAD, TUI_BOLD, o->texts.name);
     r.y++;
     r.h--;
-    put_sides(canvas, r, &o->rows[row], &o->texts, o->two && o->rows[row].list != ENV_FINDINGS);
+    put_sides(canvas, r, &o->env.rows[row], &o->texts,
+              o->env.two && o->env.rows[row].list != DS_ENV_FINDINGS);
 }

@@ -1,343 +1,10 @@
-/* view_environment_rows.c: the lists of Environment: names and values as a record's header has them, and cells. */
+/* view_environment_rows.c: cells of Environment. What its lines are is report/environment.h's. */
 #include "tui/view_environment.h"
 
-#include "base/mem.h"
-#include "dumps/validity.h"
-
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const struct ds_header *side_header(const struct tui_whole *w, int side)
-{
-    return w->sides[side];
-}
-
-/* ---- counts ---------------------------------------------------------------------------------- */
-
-/* A factor's values in the order of the arms, each once: "1, 2, 4". */
-static char *factor_values(const struct ds_header *h, size_t f, struct ds_error *err)
-{
-    enum { MOST = 256 };
-    const char *seen[MOST];
-    size_t n = 0;
-    struct ds_buf b = {0};
-    for (size_t arm = 0; arm < h->n_arms && n < MOST; arm++) {
-        const char *value = h->arms[arm].values[f];
-        size_t i = 0;
-        while (i < n && strcmp(seen[i], value) != 0)
-            i++;
-        if (i < n)
-            continue;
-        seen[n++] = value;
-        ds_buf_printf(&b, "%s%s", n > 1 ? ", " : "", value[0] ? value : "\"\"");
-    }
-    if (n == MOST)
-        ds_buf_puts(&b, ", ...");
-    if (b.failed || !b.data) {
-        ds_buf_free(&b);
-        ds_fail(err, "out of memory: values of factors");
-        return NULL;
-    }
-    return b.data;
-}
-
-/* "Zen (0.3.21), none": each library once. */
-static void add_blas(char out[256], const char *core, const char *config)
-{
-    char one[160];
-    size_t used = strlen(out);
-    if (!core[0] && !config[0])
-        snprintf(one, sizeof one, "none open");
-    else
-        snprintf(one, sizeof one, "%s%s%s%s", core[0] ? core : "core unknown",
-                 config[0] ? " (" : "", config, config[0] ? ")" : "");
-    if (!strstr(out, one))
-        snprintf(out + used, 256 - used, "%s%s", used ? ", " : "", one);
-}
-
-/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B: their trials cannot be told by the
- * records' own arms. Then only how many there are is known. */
-static void count_trials(struct env_own *o, const struct tui_whole *w)
-{
-    for (size_t i = 0; i < w->n_trials && (!o->two || o->comparable); i++) {
-        const struct ds_trial *t = w->trials[i];
-        int side = o->two && t->arm % 2;
-        o->passes[side][t->pass < 4 ? t->pass : 3]++;
-        if (t->pass != DS_PASS_FAILED)
-            add_blas(o->blas[side], t->blas_core, t->blas_config);
-        uint32_t arm = ds_report_own_arm(&w->report, t->arm);
-        if (t->pass == DS_PASS_NATURAL && w->sides[side] && arm < w->sides[side]->n_arms)
-            o->trials[side][arm]++;
-    }
-}
-
-int env_count(struct env_own *o, const struct tui_whole *w, struct ds_error *err)
-{
-    for (int side = 0; side < 1 + o->two; side++) {
-        const struct ds_header *h = side_header(w, side);
-        o->values[side] = ds_calloc(h->n_factors, sizeof(char *), "factors", err);
-        o->trials[side] = ds_calloc(h->n_arms, sizeof(uint32_t), "arms", err);
-        if (!o->values[side] || !o->trials[side])
-            return -1;
-        o->n_values[side] = h->n_factors;
-        for (size_t f = 0; f < h->n_factors; f++)
-            if (!(o->values[side][f] = factor_values(h, f, err)))
-                return -1;
-        for (size_t i = 0; i < h->n_edges; i++)
-            o->edges[side][h->edges[i].kind < 3 ? h->edges[i].kind : 2]++;
-    }
-    count_trials(o, w);
-    return 0;
-}
-
-/* ---- lists ----------------------------------------------------------------------------------- */
-
-static const char *const record_names[] = {"file",   "written by", "build", "started", "command",
-                                           "trials", "BLAS",       "sites", "edges"};
-static const char *const model_names[] = {"model", "architecture",    "weights digest", "layers",
-                                          "heads", "key-value heads", "head dimension"};
-enum {
-    RECORD_NAMES = (int)(sizeof record_names / sizeof *record_names),
-    MODEL_NAMES = (int)(sizeof model_names / sizeof *model_names)
-};
-
-static const struct ds_text *text_at(const struct ds_header *h, int list, uint32_t at)
-{
-    return list == ENV_HPARAMS   ? &h->hparams[at]
-           : list == ENV_OPTIONS ? &h->options[at]
-                                 : &h->environment[at];
-}
-
-size_t env_entries(const struct tui_whole *w, int side, int list)
-{
-    const struct ds_header *h = side_header(w, side);
-    switch (list) {
-    case ENV_RECORD:
-        return RECORD_NAMES;
-    case ENV_MODEL:
-        return MODEL_NAMES;
-    case ENV_HPARAMS:
-        return h->n_hparams;
-    case ENV_ENVIRONMENT:
-        return h->n_environment;
-    case ENV_OPTIONS:
-        return h->n_options;
-    case ENV_PROMPTS:
-        return 2 * h->n_prompts;
-    case ENV_FACTORS:
-        return h->n_factors;
-    case ENV_ARMS:
-        return h->n_arms;
-    case ENV_WEIGHTS:
-        return h->n_weights;
-    default:
-        return 0;
-    }
-}
-
-const char *env_name(const struct tui_whole *w, int side, int list, uint32_t at, char out[512])
-{
-    const struct ds_header *h = side_header(w, side);
-    switch (list) {
-    case ENV_RECORD:
-        return record_names[at];
-    case ENV_MODEL:
-        return model_names[at];
-    case ENV_PROMPTS:
-        snprintf(out, 512, "request %d%s", h->prompts[at / 2].request, at % 2 ? " tokens" : "");
-        return out;
-    case ENV_FACTORS:
-        return h->factors[at];
-    case ENV_ARMS:
-        snprintf(out, 512, "arm %u", at);
-        return out;
-    case ENV_WEIGHTS:
-        return h->weights[at].name;
-    default:
-        return text_at(h, list, at)->name;
-    }
-}
-
-static void copy_buf(struct ds_buf *b, char out[512])
-{
-    snprintf(out, 512, "%s", b->data && !b->failed ? b->data : "");
-    ds_buf_free(b);
-}
-
-static void passes_text(const size_t n[4], const struct tui_whole *w, int two, char out[512])
-{
-    struct ds_buf b = {0};
-    ds_buf_printf(&b, "%zu natural, %zu heal, %zu without probes, %zu lost", n[DS_PASS_NATURAL],
-                  n[DS_PASS_HEAL], n[DS_PASS_BARE], n[DS_PASS_FAILED]);
-    if (two)
-        ds_buf_puts(&b, " in the arms that are compared");
-    else
-        ds_buf_printf(&b, "; %zu incomplete, %zu damaged", w->incomplete, w->damaged);
-    copy_buf(&b, out);
-}
-
-static const char *record_value(const struct env_own *o, const struct tui_whole *w, int side,
-                                uint32_t at, char out[512])
-{
-    const struct ds_header *h = side_header(w, side);
-    const size_t *e = o->edges[side];
-    const char *path = side ? w->report.path_b : w->report.path;
-    switch (at) {
-    case 0:
-        return path ? path : "not on disk";
-    case 1:
-        snprintf(out, 512, "driftscope %s", h->tool_version);
-        return out;
-    case 2:
-        return h->build;
-    case 3:
-        return h->start;
-    case 4:
-        return h->command ? h->command : "";
-    case 5:
-        /* Of records that cannot be compared it is not known whose trials these are. */
-        if (o->two && !o->comparable)
-            return "not known";
-        passes_text(o->passes[side], w, o->two, out);
-        return out;
-    case 6:
-        return o->blas[side][0] ? o->blas[side] : "not known";
-    case 7:
-        snprintf(out, 512, "%zu", h->n_sites);
-        return out;
-    default:
-        snprintf(out, 512, "%zu: %zu of the same row, %zu causal, %zu of all rows", h->n_edges,
-                 e[DS_EDGE_ROW], e[DS_EDGE_CAUSAL], e[DS_EDGE_ALL]);
-        return out;
-    }
-}
-
-static const char *model_value(const struct ds_header *h, uint32_t at, char out[512])
-{
-    const int32_t whole[] = {h->n_layers, h->n_heads, h->n_kv_heads, h->head_dim};
-    if (at == 0)
-        return h->model_name;
-    if (at == 1)
-        return h->model_arch;
-    if (at == 2)
-        snprintf(out, 512, "%016" PRIx64, h->model_digest);
-    else
-        snprintf(out, 512, "%d", whole[at - 3]);
-    return out;
-}
-
-static const char *prompt_value(const struct ds_prompt *p, int tokens, char out[512])
-{
-    enum { MOST = 60 };
-    struct ds_buf b = {0};
-    if (!tokens)
-        return p->text && p->text[0] ? p->text : "given as token ids";
-    ds_buf_printf(&b, "%u:", p->n_tokens);
-    for (uint32_t i = 0; i < p->n_tokens && i < MOST; i++)
-        ds_buf_printf(&b, " %d", p->tokens[i]);
-    if (p->n_tokens > MOST)
-        ds_buf_printf(&b, " and %u more", p->n_tokens - MOST);
-    copy_buf(&b, out);
-    return out;
-}
-
-const char *env_value(const struct env_own *o, const struct tui_whole *w, int side, int list,
-                      uint32_t at, char out[512])
-{
-    const struct ds_header *h = side_header(w, side);
-    struct ds_buf b = {0};
-    switch (list) {
-    case ENV_RECORD:
-        return record_value(o, w, side, at, out);
-    case ENV_MODEL:
-        return model_value(h, at, out);
-    case ENV_PROMPTS:
-        return prompt_value(&h->prompts[at / 2], at % 2, out);
-    case ENV_FACTORS:
-        return o->values[side][at];
-    case ENV_ARMS:
-        tui_arm_text(h, at, &b);
-        if (!o->two)
-            ds_buf_printf(&b, "; %u trial%s", o->trials[side][at],
-                          o->trials[side][at] == 1 ? "" : "s");
-        copy_buf(&b, out);
-        return out;
-    case ENV_WEIGHTS:
-        snprintf(out, 512, "%s %" PRId64 "x%" PRId64 " %016" PRIx64, h->weights[at].dtype,
-                 h->weights[at].rows, h->weights[at].cols, h->weights[at].digest);
-        return out;
-    default:
-        return text_at(h, list, at)->value;
-    }
-}
-
-/* ---- findings and items ---------------------------------------------------------------------- */
-
-/* What whole, validity and notes say, as one list: numbers of validity first. */
-static void finding_texts(const struct tui_whole *w, uint32_t at, struct env_texts *out)
-{
-    const struct ds_verdict *v = w->verdict;
-    const struct ds_validity *x = v ? v->validity : NULL;
-    size_t n = x ? x->n_items : 0;
-    if (at == ENV_NONE) {
-        out->name = w->error ? "no verdict" : "incomparable";
-        out->text[0] = w->error ? w->error : v ? v->reason : "";
-    } else if (at < n) {
-        out->name = ds_validity_name(x->items[at].kind);
-        out->text[0] = x->items[at].text;
-    } else if (v && at - n < v->n_notes) {
-        out->name = "note";
-        out->text[0] = v->notes[at - n];
-    } else {
-        out->name = "note";
-        out->text[0] = w->note ? w->note : "";
-    }
-}
-
-void env_row_texts(const struct env_own *o, const struct tui_whole *w, const struct env_row *r,
-                   struct env_texts *out)
-{
-    out->name = "";
-    out->text[0] = out->text[1] = NULL;
-    if (r->list == ENV_FINDINGS) {
-        finding_texts(w, r->at[0], out);
-        return;
-    }
-    if (r->list == ENV_ITEMS) {
-        const struct ds_diff_item *x = &w->diff->items[r->at[0]];
-        out->name = x->name ? x->name : "";
-        out->text[0] = x->a;
-        out->text[1] = x->b;
-        return;
-    }
-    for (int side = 1; side >= 0; side--) {
-        if (r->at[side] == ENV_NONE)
-            continue;
-        out->name = env_name(w, side, r->list, r->at[side], out->room[2]);
-        out->text[side] = env_value(o, w, side, r->list, r->at[side], out->room[side]);
-    }
-}
-
 /* ---- cells ----------------------------------------------------------------------------------- */
-
-void env_heading(const struct env_own *o, const struct env_row *r, char out[512])
-{
-    static const char *const names[ENV_LISTS] = {
-        "record",  "model", "hyperparameters", "environment", "options of the run", "prompts",
-        "factors", "arms",  "weights"};
-    if (r->list == ENV_FINDINGS)
-        snprintf(out, 512, "what to know about the record%s", o->two ? "s" : "");
-    else if (r->list == ENV_ITEMS)
-        snprintf(out, 512, "differs: %s", ds_diff_kind_name((int)r->at[0]));
-    else
-        snprintf(out, 512, "%s%s",
-                 !o->two || r->list == ENV_RECORD ? ""
-                 : r->equal                       ? "equal: "
-                                                  : "differs: ",
-                 names[r->list]);
-}
 
 /* A text, or its part from byte `from` on: what is left out at either end is seen to be. */
 static void put_from(struct tui_value *out, const char *text, size_t from, int ascii)
@@ -389,7 +56,7 @@ static void put_difference(struct tui_value *out, const char *mine, const char *
     }
 }
 
-static void put_side(const struct env_own *o, struct tui_value *out, const struct env_row *r,
+static void put_side(const struct env_own *o, struct tui_value *out, const struct ds_env_row *r,
                      int side)
 {
     const char *mine = o->texts.text[side], *other = o->texts.text[!side];
@@ -401,7 +68,7 @@ static void put_side(const struct env_own *o, struct tui_value *out, const struc
         out->null = 1;
         put(out, "-");
         out->role = TUI_MISSING;
-    } else if (!r->equal && r->list != ENV_RECORD && other) {
+    } else if (!r->equal && r->list != DS_ENV_RECORD && other) {
         put_difference(out, mine, other, o->column[1].max, o->ascii);
     } else {
         put(out, mine);
@@ -412,17 +79,18 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *out)
 {
     struct env_own *o = ctx;
     const struct tui_whole *w = env_whole(o);
-    if (!w || row >= o->n)
+    if (!w || row >= o->env.n)
         return;
-    const struct env_row *r = &o->rows[row];
-    if (r->kind == TUI_ROW_SECTION) {
-        env_heading(o, r, out->text);
-        if (o->two && !r->equal && r->list != ENV_RECORD && r->list != ENV_FINDINGS)
+    const struct ds_env_row *r = &o->env.rows[row];
+    if (r->kind == DS_ENV_HEADING) {
+        ds_env_heading(&o->env, r, out->text);
+        if (o->env.two && !r->equal && r->list != DS_ENV_RECORD && r->list != DS_ENV_FINDINGS)
             out->role = TUI_DIFFERS;
         return;
     }
-    env_row_texts(o, w, r, &o->texts);
-    if (r->list == ENV_FINDINGS) {
+    const struct ds_env_of of = env_of(w);
+    ds_env_row_texts(&o->env, &of, r, &o->texts);
+    if (r->list == DS_ENV_FINDINGS) {
         snprintf(out->text, sizeof out->text, "%s: %s", o->texts.name, o->texts.text[0]);
         out->role = TUI_UNSTABLE;
     } else if (column == 0) {
@@ -435,15 +103,17 @@ static void cell(void *ctx, size_t row, size_t column, struct tui_value *out)
 static int kind(void *ctx, size_t row)
 {
     const struct env_own *o = ctx;
-    return row < o->n ? o->rows[row].kind : TUI_ROW;
+    static const int kinds[] = {
+        [DS_ENV_ROW] = TUI_ROW, [DS_ENV_HEADING] = TUI_ROW_SECTION, [DS_ENV_LINE] = TUI_ROW_TEXT};
+    return row < o->env.n ? kinds[o->env.rows[row].kind] : TUI_ROW;
 }
 
 static int is(void *ctx, size_t row, size_t column)
 {
     const struct env_own *o = ctx;
     (void)column;
-    return row < o->n && o->two && o->rows[row].kind == TUI_ROW && !o->rows[row].equal &&
-                   o->rows[row].list != ENV_RECORD
+    return row < o->env.n && o->env.two && o->env.rows[row].kind == DS_ENV_ROW &&
+                   !o->env.rows[row].equal && o->env.rows[row].list != DS_ENV_RECORD
                ? TUI_IS_DRIFT
                : 0;
 }
@@ -452,8 +122,8 @@ void env_source(struct env_own *o, struct tui_source *out)
 {
     *out = (struct tui_source){.ctx = o,
                                .columns = o->column,
-                               .n_columns = o->two ? 3 : 2,
-                               .n_rows = o->n,
+                               .n_columns = o->env.two ? 3 : 2,
+                               .n_rows = o->env.n,
                                .cell = cell,
                                .kind = kind,
                                .is = is,

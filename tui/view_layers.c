@@ -29,7 +29,7 @@ static void name_pair(struct layers_own *o, const struct tui_context *c)
     if (arm >= h->n_arms || ref >= h->n_arms)
         return;
     ds_buf_printf(&b, "arm %" PRIu32 " (", arm);
-    tui_arm_text(h, arm, &b);
+    ds_report_arm_values(h, arm, &b);
     if (arm == ref)
         ds_buf_puts(&b, o->alone ? "), one trial: nothing to compare it with"
                                  : "), its own repeats against each other");
@@ -246,24 +246,10 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 /* ---- what is said of it ---------------------------------------------------------------------- */
 
-/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. */
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    const struct ds_report *r = &c->whole->report;
-    uint32_t arm = c->place->arm, ref = c->place->ref;
-    int pair = r->path_b && arm / 2 == ref / 2 && arm != ref, side = r->path_b && !pair && arm % 2;
     (void)v;
-    if (!r->path || (r->path_b && !pair && arm % 2 != ref % 2))
-        return;
-    ds_report_command(r->caller, pair ? "diff" : "show", NULL, out);
-    ds_buf_quote(out, side ? r->path_b : r->path);
-    if (pair) {
-        ds_buf_puts(out, " ");
-        ds_buf_quote(out, r->path_b);
-    }
-    ds_buf_printf(out, " --sites --arm %" PRIu32, ds_report_own_arm(r, arm));
-    if (!pair)
-        ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));
+    tui_pair_command(c, "--sites --long", out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

@@ -287,7 +287,7 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
     (void)v;
-    tui_verdict_command(c, out);
+    tui_verdict_command(c, "", out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

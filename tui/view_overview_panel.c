@@ -45,7 +45,7 @@ static void draw_goal(struct tui_page *p, const struct ds_header *h, const struc
         return;
     tui_site_text(h, g->site, &b);
     ds_buf_printf(&b, ", arm %" PRIu32 " ", g->arm);
-    tui_arm_text(h, g->arm, &b);
+    ds_report_arm_values(h, g->arm, &b);
     if (g->arm == g->ref)
         ds_buf_puts(&b, ", its repeats");
     else

@@ -338,7 +338,7 @@ static void command(const struct tui_view *v, const struct tui_context *c, struc
     }
     ds_report_command(r->caller, "show", NULL, out);
     ds_buf_quote(out, r->path_b && arm % 2 ? r->path_b : r->path);
-    ds_buf_puts(out, " --runs");
+    ds_buf_puts(out, " --runs --long");
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

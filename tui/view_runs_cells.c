@@ -94,7 +94,7 @@ static void put_arm(struct tui_value *out, const struct tui_whole *w, uint32_t a
                   : arm % 2 ? "B"
                             : "A",
                   ds_report_own_arm(&w->report, arm));
-    tui_arm_text(w->header, arm, &b);
+    ds_report_arm_values(w->header, arm, &b);
     put_buf(out, &b);
 }
 
@@ -111,7 +111,7 @@ static void put_site(struct tui_value *out, const struct tui_whole *w, uint32_t 
 
 static void put_letter(struct tui_value *out, uint32_t class_of, int unlike)
 {
-    snprintf(out->text, sizeof out->text, "%c", tui_class_letter(class_of));
+    snprintf(out->text, sizeof out->text, "%c", ds_report_class_letter(class_of));
     out->role = class_of == UINT32_MAX ? TUI_MISSING : unlike ? TUI_UNSTABLE : TUI_SAME;
 }
 
@@ -191,7 +191,7 @@ static void put_letters(struct tui_value *out, const struct runs_own *o, const s
     const struct runs_group *g = runs_of_arm(o, w, a->arm);
     uint32_t n = 0;
     for (uint32_t i = 0; g && i < g->n && n + 1 < sizeof out->text; i++)
-        out->text[n++] = tui_class_letter(o->class_of[o->order[g->first + i]]);
+        out->text[n++] = ds_report_class_letter(o->class_of[o->order[g->first + i]]);
     out->text[n] = '\0';
     out->role = a->distinct > 1 ? TUI_UNSTABLE : TUI_SAME;
 }
@@ -256,8 +256,8 @@ static void pair_cell(const struct runs_own *o, const struct tui_whole *w,
         break;
     case RUN:
         snprintf(out->text, sizeof out->text, "%c %c",
-                 tui_class_letter(runs_class(o, w, a->arm, p->a)),
-                 tui_class_letter(runs_class(o, w, a->arm, p->b)));
+                 ds_report_class_letter(runs_class(o, w, a->arm, p->a)),
+                 ds_report_class_letter(runs_class(o, w, a->arm, p->b)));
         out->role = TUI_UNSTABLE;
         break;
     case PASS:

@@ -270,7 +270,7 @@ static void command(const struct tui_view *v, const struct tui_context *c, struc
         o->lines[line].index >= o->n_fields && o->lines[line].index - o->n_fields < o->n_commands)
         ds_buf_puts(out, o->command[o->lines[line].index - o->n_fields].text);
     else
-        tui_site_command(c, c->place->site, out);
+        tui_site_command(c, c->place->site, "--long", out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

@@ -106,7 +106,8 @@ const char *tui_side_name(const struct tui_whole *w, const struct tui_place *p, 
 /* ---- shared with Tensor and Tokens ----------------------------------------------------------- */
 
 /* The command line that shows a site of the place in text; nothing where the record has no path. */
-void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out);
+void tui_site_command(const struct tui_context *c, uint32_t site, const char *more,
+                      struct ds_buf *out);
 /* The same stage and part in the next (1) or previous (-1) layer. 0, or -1 with a message. */
 int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t *out,
                     struct ds_error *err);

@@ -85,7 +85,7 @@ static void row_digest(const struct tui_row_fact *f, int mine, struct tui_value 
 static void row_arm(const struct site_own *o, size_t row, size_t arm, struct tui_value *v)
 {
     uint32_t class_of = o->site->class_of[row * o->site->n_arms + arm];
-    char letter[2] = {tui_class_letter(class_of), '\0'};
+    char letter[2] = {ds_report_class_letter(class_of), '\0'};
     put_text(v, class_of == UINT32_MAX ? TUI_MISSING : class_of ? TUI_DIFFERS : TUI_SAME, letter);
     v->null = class_of == UINT32_MAX;
     v->attr = arm == o->at.arm || arm == o->at.ref ? TUI_BOLD : 0;

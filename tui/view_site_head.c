@@ -62,34 +62,19 @@ static void add_site(const struct ds_header *h, uint32_t site, struct ds_buf *ou
     ds_buf_free(&text);
 }
 
-static void add_paths(const struct ds_report *r, int first, int both, struct ds_buf *out)
+void tui_site_command(const struct tui_context *c, uint32_t site, const char *more,
+                      struct ds_buf *out)
 {
-    ds_buf_quote(out, first ? r->path_b : r->path);
-    if (both) {
-        ds_buf_puts(out, " ");
-        ds_buf_quote(out, first ? r->path : r->path_b);
-    }
-}
-
-/* Of two records, arm 2p of the joined source is pair p of A, 2p + 1 of B. A pair is what `diff`
- * shows, two arms of one record what `show` does; an arm of one and another arm of the other is
- * shown by nothing. */
-void tui_site_command(const struct tui_context *c, uint32_t site, struct ds_buf *out)
-{
-    const struct ds_report *r = &c->whole->report;
     const struct ds_header *h = c->whole->header;
-    uint32_t arm = c->place->arm, ref = c->place->ref;
-    int pair = r->path_b && arm / 2 == ref / 2 && arm != ref;
-    if (!r->path || !h || site >= h->n_sites || arm >= h->n_arms || ref >= h->n_arms ||
-        (r->path_b && !pair && arm % 2 != ref % 2))
-        return;
-    ds_report_command(r->caller, pair ? "diff" : "show", NULL, out);
-    add_paths(r, r->path_b && (pair ? ref : arm) % 2, pair, out);
-    ds_buf_puts(out, " --site ");
-    add_site(h, site, out);
-    ds_buf_printf(out, " --arm %" PRIu32, ds_report_own_arm(r, arm));
-    if (!pair)
-        ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));
+    struct ds_buf what = {0};
+    if (h && site < h->n_sites) {
+        ds_buf_puts(&what, "--site ");
+        add_site(h, site, &what);
+        ds_buf_printf(&what, "%s%s", more[0] ? " " : "", more);
+        tui_pair_command(c, what.data, out);
+    }
+    out->failed |= what.failed;
+    ds_buf_free(&what);
 }
 
 /* ---- the tree -------------------------------------------------------------------------------- */

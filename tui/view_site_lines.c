@@ -180,7 +180,7 @@ static void name_arms(struct site_own *o)
     size_t total = 0;
     for (uint32_t arm = 0; arm < o->n_arms; arm++) {
         struct ds_buf text = {0};
-        tui_arm_text(o->h, arm, &text);
+        ds_report_arm_values(o->h, arm, &text);
         const char *mark = arm == o->at.arm ? ">" : arm == o->at.ref ? "<" : "";
         size_t most = sizeof o->arm_name[arm] - 1;
         int whole = text.data && strlen(text.data) <= WIDE_NAMES && strlen(text.data) < most;

@@ -110,11 +110,11 @@ static void draw_classes(struct page *p, const struct site_own *o, size_t row)
             n++;
             if (text.len < (size_t)p->r.w) {
                 ds_buf_puts(&text, told++ ? "; " : "");
-                tui_arm_text(o->h, arm, &text);
+                ds_report_arm_values(o->h, arm, &text);
             }
         }
         if (n)
-            line(p, c ? TUI_DIFFERS : TUI_SAME, "%c  %zu: %s", tui_class_letter(c), n,
+            line(p, c ? TUI_DIFFERS : TUI_SAME, "%c  %zu: %s", ds_report_class_letter(c), n,
                  text.data ? text.data : "");
         ds_buf_free(&text);
     }

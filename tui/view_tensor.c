@@ -256,8 +256,17 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    (void)v;
-    tui_site_command(c, c->place->site, out);
+    struct tensor_own *o = own(v);
+    struct ds_buf row = {0};
+    if (o)
+        refresh(v, c, NULL);
+    if (o && o->site && c->place->row < o->site->n_rows) {
+        ds_buf_puts(&row, "--row ");
+        tui_row_text(&o->site->keys[c->place->row], &row);
+    }
+    tui_site_command(c, c->place->site, row.data ? row.data : "", out);
+    out->failed |= row.failed;
+    ds_buf_free(&row);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

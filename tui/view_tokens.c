@@ -225,10 +225,8 @@ static int request(struct tui_view *v, const struct tui_context *c, int r, int *
 
 static void command(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)
 {
-    uint32_t site = c->whole->header ? ds_step_site(c->whole->header) : UINT32_MAX;
     (void)v;
-    if (site != UINT32_MAX)
-        tui_site_command(c, site, out);
+    tui_pair_command(c, "--tokens", out);
 }
 
 static void status(const struct tui_view *v, const struct tui_context *c, struct ds_buf *out)

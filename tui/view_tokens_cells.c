@@ -2,6 +2,8 @@
  * logits. */
 #include "tui/view_tokens.h"
 
+#include "report/steps.h"
+
 #include "tui/number.h"
 #include "tui/view_site.h"
 
@@ -56,38 +58,35 @@ static void token_cell(const struct ds_step_pair *s, int mine, int first, struct
 
 static void drift_cell(const struct ds_step_pair *s, struct tui_value *v)
 {
-    if (!ds_step_both(s) || s->label == DS_LABEL_ABSENT) {
-        missing(v);
-    } else if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED) {
-        put(v, TUI_SAME, "=");
-        v->numeric = 1;
-    } else if (!s->sized) {
-        put(v, TUI_UNKNOWN, "?");
-        v->null = 1;
-    } else {
-        number(v, isfinite(s->max_abs) ? TUI_PLAIN : TUI_NONFINITE, s->max_abs);
-    }
+    char text[DS_STEP_TEXT];
+    ds_step_drift_text(s, text);
+    put(v,
+        text[0] == '.'         ? TUI_MISSING
+        : text[0] == '='       ? TUI_SAME
+        : text[0] == '?'       ? TUI_UNKNOWN
+        : isfinite(s->max_abs) ? TUI_PLAIN
+                               : TUI_NONFINITE,
+        text);
+    v->null = text[0] == '.' || text[0] == '?';
+    v->numeric = !v->null;
+    v->key = text[0] == '=' ? 0 : s->max_abs;
 }
 
-/* "12.3x": the drift must be so many times as large; "within": it is large enough. */
-static void room_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
+static void room_cell(const struct ds_step_pair *s, struct tui_value *v)
 {
-    const struct ds_step_pair *s = &o->steps->steps[i];
+    char text[DS_STEP_TEXT];
     double room = ds_step_room(s);
-    if (isnan(room)) {
-        missing(v);
-        return;
-    }
-    v->numeric = 1;
-    v->key = room;
-    if (ds_step_other_token(s))
-        put(v, TUI_ORIGIN, "flipped");
-    else if (isinf(room))
-        put(v, TUI_SAME, s->sized ? "0 drift" : "=");
-    else if (room <= 1)
-        put(v, TUI_JUMP, "within");
-    else
-        snprintf(v->text, sizeof v->text, "%.3gx", room);
+    ds_step_room_text(s, text);
+    put(v,
+        isnan(room)              ? TUI_MISSING
+        : ds_step_other_token(s) ? TUI_ORIGIN
+        : isinf(room)            ? TUI_SAME
+        : room <= 1              ? TUI_JUMP
+                                 : TUI_PLAIN,
+        text);
+    v->null = isnan(room);
+    v->numeric = !v->null;
+    v->key = v->null ? 0 : room;
 }
 
 /* Full at a flip, a cell less for every decade of room. */
@@ -129,25 +128,19 @@ static void forced_cell(const struct ds_step_pair *s, struct tui_value *v)
         whole(v, TUI_DIFFERS, x->forced);
 }
 
-static void note_cell(const struct tokens_own *o, size_t i, struct tui_value *v)
+static void note_cell(const struct tokens_own *o, const struct ds_step_pair *s, struct tui_value *v)
 {
-    const struct ds_step_pair *s = &o->steps->steps[i];
-    double room = ds_step_room(s);
-    if (!ds_step_both(s))
-        snprintf(v->text, sizeof v->text, "%s only",
-                 tui_side_name(o->whole, &o->at, s->mine.request != DS_UNKNOWN));
-    else if (s->is & DS_STEP_AFTER)
-        put(v, TUI_MISSING, "after other tokens");
-    else if (s->is & DS_STEP_FIRST)
-        put(v, TUI_ORIGIN, "first other token");
-    else if (ds_step_other_token(s))
-        put(v, TUI_DIFFERS, "other token");
-    else if (s->label == DS_LABEL_ABSENT)
-        put(v, TUI_MISSING, "logits not compared");
-    else if (s->ref.ties > 1 || s->mine.ties > 1)
-        put(v, TUI_JUMP, "tied");
-    else if (room <= 1)
-        put(v, TUI_JUMP, "can flip");
+    const char *names[2] = {tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1)};
+    char text[DS_STEP_TEXT];
+    ds_step_note_text(s, names, text);
+    put(v,
+        !ds_step_both(s)              ? TUI_PLAIN
+        : s->is & DS_STEP_AFTER       ? TUI_MISSING
+        : s->is & DS_STEP_FIRST       ? TUI_ORIGIN
+        : ds_step_other_token(s)      ? TUI_DIFFERS
+        : s->label == DS_LABEL_ABSENT ? TUI_MISSING
+                                      : TUI_JUMP,
+        text);
 }
 
 static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
@@ -184,7 +177,7 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         drift_cell(s, v);
         break;
     case ROOM:
-        room_cell(o, i, v);
+        room_cell(s, v);
         break;
     case BAR:
         bar_cell(o, i, v);
@@ -196,7 +189,7 @@ static void cell(void *ctx, size_t i, size_t column, struct tui_value *v)
         forced_cell(s, v);
         break;
     case NOTE:
-        note_cell(o, i, v);
+        note_cell(o, s, v);
         break;
     default:
         put(v, o->alone ? TUI_PLAIN : tui_label_role(s->label),
@@ -243,17 +236,6 @@ void tokens_source(struct tokens_own *o, struct tui_source *out)
 
 /* ---- the panel ------------------------------------------------------------------------------- */
 
-/* This side's logit of an id, where it is among its top. */
-static int logit_of(const struct ds_step *s, int32_t id, float *out)
-{
-    for (int i = 0; i < DS_TOP; i++)
-        if (s->ids[i] == id && id >= 0) {
-            *out = s->logits[i];
-            return 1;
-        }
-    return 0;
-}
-
 static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r,
                       const struct ds_step_pair *s, int i)
 {
@@ -271,7 +253,7 @@ static void draw_rank(struct tui_canvas *canvas, int y, struct tui_rect r,
     }
     if (!ds_step_both(s) || s->ref.ids[i] < 0)
         return;
-    if (!logit_of(&s->mine, s->ref.ids[i], &mine))
+    if (!ds_step_logit(&s->mine, s->ref.ids[i], &mine))
         tui_put_right(canvas, y, x, r.x + r.w - x, TUI_DIM, 0, "below top 8");
     else if (memcmp(&mine, &s->ref.logits[i], sizeof mine) == 0)
         tui_put_right(canvas, y, x, r.x + r.w - x, TUI_SAME, 0, "=");

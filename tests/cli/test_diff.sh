@@ -61,7 +61,7 @@ test_a_site_of_any_pair() {
     has "$dir/err" "arm 2 of the second record is compared with no arm of the first"
     ds diff "$dir/a.h5" "$dir/b.h5" --arm 0
     expect 2
-    has "$dir/err" "--arm needs --site or --sites"
+    has "$dir/err" "--arm needs --site, --sites or --tokens"
 }
 
 test_another_kernel_is_told_with_its_launch() {

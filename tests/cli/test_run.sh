@@ -99,7 +99,7 @@ test_one_view_of_a_record() {
     expect 2
     ds show "$dir/a.h5" --arm 0
     expect 2
-    has "$dir/err" "--arm needs --site or --sites"
+    has "$dir/err" "--arm needs --site, --sites or --tokens"
     ds diff "$dir/a.h5" "$dir/a.h5" --site 0,q_proj --sites
     expect 2
 }

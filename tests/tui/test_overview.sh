@@ -223,7 +223,7 @@ command
 save
 END
             expect 0
-            line=$(grep -o 'show [^ ]*\.h5 --sites --arm [0-9]* --against [0-9]*' "$dir/screen")
+            line=$(grep -o 'show [^ ]*\.h5 --sites --long --arm [0-9]* --against [0-9]*' "$dir/screen")
             # shellcheck disable=SC2086
             "$driftscope" $line >"$dir/text" || [ $? -le 1 ]
             grid_marks <"$dir/text" >"$dir/grid"

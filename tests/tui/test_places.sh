@@ -190,7 +190,7 @@ test_commands_work() {
     has "$dir/out" 'reference'
     shown_command "$dir/a b.h5" 'view tokens'
     works
-    has "$dir/out" 'layer 2 logits'
+    has "$dir/out" 'of 3 tokens equal'
     # The commands that stand in the list of launches.
     for what in why tree; do
         tui C.UTF-8 600x60 "$dir/a b.h5" <<END
@@ -219,7 +219,7 @@ save
 END
     expect 0
     tail -n 1 "$dir/screen" | sed 's/^ *//' >"$dir/command"
-    grep -q ' diff .*--site 0,q_proj --arm' "$dir/command"
+    grep -q ' diff .*--site 0,q_proj --long --arm' "$dir/command"
     works
     has "$dir/out" 'layer 0 q_proj'
 }

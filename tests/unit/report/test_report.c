@@ -78,9 +78,9 @@ static void test_text_ends_with_the_answer(void **state)
     assert_non_null(strstr(m.out.data, "matmul/openblas       same    1|2-3|4|8"));
     assert_non_null(strstr(m.out.data, "rmsnorm/rows          same    same"));
     assert_non_null(strstr(m.out.data, "gives other bits from M = 4, 8 rows in the call"));
-    assert_non_null(
-        strstr(m.out.data,
-               "\nnext          driftscope show 'my record.h5' --site 0,q_proj --arm 1\ndrift: "));
+    assert_non_null(strstr(
+        m.out.data, "\nnext          driftscope show 'my record.h5' --site 0,q_proj --arm 1\n"
+                    "              driftscope tui 'my record.h5'\ndrift: "));
     assert_null(strstr(m.out.data, "invariant"));
     assert_null(strchr(m.out.data, '\033'));
     assert_string_equal(

@@ -60,7 +60,7 @@ static void test_one_record(void **state)
     shown_find(&s, "name=libc");
     assert_int_equal(shown_enter(&s, &err), -1);
     char want[200];
-    snprintf(want, sizeof want, "driftscope show %s", path);
+    snprintf(want, sizeof want, "driftscope show %s --environment", path);
     assert_command(&s, want);
     shown_close(&s);
     sweep_free(&sweep);
@@ -133,12 +133,12 @@ static void test_two_records(void **state)
     assert_string_equal(v.text, "=");
     assert_string_equal(v.full, "2.36"); /* what an export writes */
     const struct env_own *own = s.view.own;
-    assert_int_equal(own->n_differ, s.context.whole->diff->n_items);
+    assert_int_equal(own->env.n_differ, s.context.whole->diff->n_items);
     /* The panel has both whole texts. */
     shown_find(&s, "name=cpu_flags");
     assert_line(&s, "A sse sse2 avx avx2 f16c\nB sse sse2 avx f16c avx512f");
     char want[300];
-    snprintf(want, sizeof want, "driftscope diff %s %s", a, b);
+    snprintf(want, sizeof want, "driftscope diff %s %s --environment", a, b);
     assert_command(&s, want);
     shown_close(&s);
 }
@@ -163,7 +163,7 @@ static void test_incomparable(void **state)
     assert_line(&s, "-differs: environment ---");
     assert_line(&s, "-equal: hyperparameters ---");
     const struct env_own *own = s.view.own;
-    assert_int_equal(own->n_differ, 2);
+    assert_int_equal(own->env.n_differ, 2);
     shown_close(&s);
 }
 

@@ -328,14 +328,14 @@ static void test_command(void **state)
     char command[512], want[512];
     open_narrow(&s, "drift.h5", 2, 0);
     shown_command(&s, command);
-    snprintf(want, sizeof want, "driftscope show %s --sites --arm 2 --against 0",
+    snprintf(want, sizeof want, "driftscope show %s --sites --long --arm 2 --against 0",
              test_path("drift.h5"));
     assert_string_equal(command, want);
     shown_close(&s);
     shown_open(&s, &tui_view_layers, test_path("drift.h5"), test_path("same.h5"), 1, 0);
     assert_int_equal(shown_load(&s), TUI_READY);
     shown_command(&s, command);
-    snprintf(want, sizeof want, "driftscope diff %s %s --sites --arm 0", test_path("drift.h5"),
+    snprintf(want, sizeof want, "driftscope diff %s %s --sites --long --arm 0", test_path("drift.h5"),
              test_path("same.h5"));
     assert_string_equal(command, want);
     check_cells(&s);

@@ -92,7 +92,7 @@ static void test_unstable(void **state)
         assert_int_equal(s.place.ref, 2);
     }
     char want[200];
-    snprintf(want, sizeof want, "driftscope show %s --runs", path);
+    snprintf(want, sizeof want, "driftscope show %s --runs --long", path);
     assert_command(&s, want);
     shown_close(&s);
 }
@@ -124,7 +124,7 @@ static void test_stable(void **state)
     shown_find(&s, "\"0 base arm\" pass=natural");
     assert_int_equal(shown_enter(&s, &err), -1);
     char want[200];
-    snprintf(want, sizeof want, "driftscope show %s --runs", path);
+    snprintf(want, sizeof want, "driftscope show %s --runs --long", path);
     assert_command(&s, want);
     shown_close(&s);
 
@@ -137,7 +137,7 @@ static void test_stable(void **state)
     shown_find(&s, "\"A2 batch 4\" pass=natural");
     assert_command(&s, want);
     shown_find(&s, "\"B2 batch 4\" pass=natural");
-    snprintf(want, sizeof want, "driftscope show %s --runs", path_b);
+    snprintf(want, sizeof want, "driftscope show %s --runs --long", path_b);
     assert_command(&s, want);
     shown_close(&s);
 }

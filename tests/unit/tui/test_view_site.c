@@ -191,7 +191,7 @@ static void test_commands(void **state)
     s.place.site = site_of(&sweep.header, 1, "kv_write");
     assert_int_equal(shown_load(&s), TUI_READY);
     shown_command(&s, text);
-    snprintf(want, sizeof want, "driftscope show %s --site 1,kv_write/k --arm 2 --against 0",
+    snprintf(want, sizeof want, "driftscope show %s --site 1,kv_write/k --long --arm 2 --against 0",
              test_path("one.h5"));
     assert_string_equal(text, want);
     shown_close(&s);
@@ -201,7 +201,7 @@ static void test_commands(void **state)
     shown_open(&s, &tui_view_site, test_path("one.h5"), two, 5, 4);
     assert_int_equal(shown_load(&s), TUI_READY);
     shown_command(&s, text);
-    snprintf(want, sizeof want, "driftscope diff %s %s --site -1,embed --arm 2", two, two);
+    snprintf(want, sizeof want, "driftscope diff %s %s --site -1,embed --long --arm 2", two, two);
     assert_string_equal(text, want);
     assert_string_equal(tui_side_name(s.c.whole, &s.place, 0), "A");
     assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "B");
@@ -210,11 +210,13 @@ static void test_commands(void **state)
     s.place = (struct tui_place){.arm = 5, .ref = 1};
     assert_string_equal(tui_side_name(s.c.whole, &s.place, 1), "this");
     shown_command(&s, text);
-    snprintf(want, sizeof want, "driftscope show %s --site -1,embed --arm 2 --against 0", two);
+    snprintf(want, sizeof want, "driftscope show %s --site -1,embed --long --arm 2 --against 0", two);
     assert_string_equal(text, want);
-    s.place.ref = 0;
+    s.place.ref = 0; /* an arm of the second record against another arm of the first */
     shown_command(&s, text);
-    assert_string_equal(text, "");
+    snprintf(want, sizeof want,
+             "driftscope diff %s %s --site -1,embed --long --arm 2 --against 0", two, two);
+    assert_string_equal(text, want);
     shown_close(&s);
 }
 

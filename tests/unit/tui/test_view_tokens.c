@@ -151,7 +151,7 @@ static void test_to_the_logits_and_back(void **state)
     assert_int_equal(shown_load(&s), TUI_READY);
     assert_int_equal(tui_table_row(&s.view.table), 3);
     shown_command(&s, text);
-    snprintf(want, sizeof want, "driftscope show %s --site 4,logits --arm 2 --against 0",
+    snprintf(want, sizeof want, "driftscope show %s --tokens --arm 2 --against 0",
              test_path("one.h5"));
     assert_string_equal(text, want);
     shown_close(&s);
