@@ -252,22 +252,28 @@ static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t
 }
 
 /* The formats in which the paired arms store the rows of a common site. Arms are paired by the factor
- * dtype, so the first pair speaks for all; what a site says of itself is the base arm's format. */
-static int check_formats(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2])
+ * dtype, so the first pair speaks for all; what a site says of itself is the base arm's format. 1:
+ * incomparable. */
+static int check_formats(struct ds_diff *d, const struct ds_source *s[2], uint32_t *map[2],
+                         struct ds_error *err)
 {
-    for (size_t i = 0, j; i < s[0]->header->n_sites; i++) {
-        for (j = 0; j < s[1]->header->n_sites && map[1][j] != map[0][i]; j++)
-            continue;
-        if (j == s[1]->header->n_sites)
+    uint32_t *in_b = ds_calloc(d->header.n_sites, sizeof *in_b, "sites", err); /* 1 + own number */
+    int rc = in_b ? 0 : -1;
+    for (size_t j = 0; rc == 0 && j < s[1]->header->n_sites; j++)
+        in_b[map[1][j]] = (uint32_t)j + 1;
+    for (size_t i = 0; rc == 0 && i < s[0]->header->n_sites; i++) {
+        const uint32_t j = in_b[map[0][i]];
+        if (!j)
             continue;
         char name[80];
         const char *x = ds_site_dtype(s[0]->header, (uint32_t)i, d->arm_of[0]),
-                   *y = ds_site_dtype(s[1]->header, (uint32_t)j, d->arm_of[1]);
+                   *y = ds_site_dtype(s[1]->header, j - 1, d->arm_of[1]);
         site_name(&d->header.sites[map[0][i]], name, sizeof name);
         if (strcmp(x, y) != 0)
-            return refuse(d, "is stored in other formats", name, x, y);
+            rc = refuse(d, "is stored in other formats", name, x, y);
     }
-    return 0;
+    free(in_b);
+    return rc;
 }
 
 int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
@@ -282,7 +288,7 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     rc = rc ? rc : join_edges(d, a->header, b->header, map, err);
     uint32_t *joined[2] = {NULL, NULL};
     rc = rc ? rc : diff_pair_arms(d, s, joined, err);
-    rc = rc ? rc : check_formats(d, s, map);
+    rc = rc ? rc : check_formats(d, s, map, err);
     rc = rc ? rc : join_trials(d, s, joined, map, err);
     for (int side = 0; side < 2; side++) {
         d->site_map[side] = map[side];

@@ -166,23 +166,34 @@ static const char *stage_of_weight(const char *name)
     return NULL;
 }
 
-static int reads_weight(const struct ds_site *s, int32_t n_layers, const char *weight)
+/* Which kernels read a weight, from its name. */
+struct reader {
+    int in_layer; /* of `layer` alone; else none within the layers */
+    int32_t layer;
+    const char *stage; /* NULL: any, since the name is not known */
+    int embed;         /* the embedding, which may be the head too */
+};
+
+static struct reader reader_of(const char *weight)
 {
     char *end;
-    if (strncmp(weight, "blk.", 4) != 0) {
-        if (s->layer >= 0 && s->layer < n_layers)
-            return 0;
-        if (strncmp(weight, "token_embd.", 11) == 0)
-            return strcmp(s->stage, "embed") == 0 || strcmp(s->stage, "logits") == 0;
-        const char *stage = stage_of_weight(weight);
-        return !stage || strcmp(stage, s->stage) == 0;
-    }
-    long layer = strtol(weight + 4, &end, 10);
-    if (*end != '.' || layer != s->layer)
+    if (strncmp(weight, "blk.", 4) != 0)
+        return (struct reader){.stage = stage_of_weight(weight),
+                               .embed = strncmp(weight, "token_embd.", 11) == 0};
+    const long layer = strtol(weight + 4, &end, 10);
+    if (*end != '.' || layer < 0 || layer > INT32_MAX)
+        return (struct reader){.in_layer = 1, .layer = INT32_MIN};
+    return (struct reader){
+        .in_layer = 1, .layer = (int32_t)layer, .stage = stage_of_weight(end + 1)};
+}
+
+static int reads_weight(const struct ds_site *s, int32_t n_layers, const struct reader *w)
+{
+    if (w->in_layer ? s->layer != w->layer : s->layer >= 0 && s->layer < n_layers)
         return 0;
-    const char *stage = stage_of_weight(
-        end + 1); /* of a weight with another name any stage of its layer may read it */
-    return !stage || strcmp(stage, s->stage) == 0;
+    if (w->embed)
+        return strcmp(s->stage, "embed") == 0 || strcmp(s->stage, "logits") == 0;
+    return !w->stage || strcmp(w->stage, s->stage) == 0;
 }
 
 /* Whether the kernel at a site works with a hyperparameter: of one that is not listed every kernel may.
@@ -213,16 +224,23 @@ int ds_diff_reads(const struct ds_diff *d, const struct ds_diff_item *x, uint32_
     if (site >= d->header.n_sites)
         return 0;
     const struct ds_site *s = &d->header.sites[site];
+    const struct reader w = reader_of(x->name);
     return (x->kind == DS_DIFF_HPARAM && reads_hparam(s, x->name)) ||
-           (x->kind == DS_DIFF_WEIGHT && reads_weight(s, d->header.n_layers, x->name));
+           (x->kind == DS_DIFF_WEIGHT && reads_weight(s, d->header.n_layers, &w));
 }
 
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
 {
     if (!(d->data_differs = ds_calloc(d->header.n_sites, 1, "sites", err)))
         return -1;
-    for (size_t i = 0; i < d->n_items; i++)
-        for (uint32_t s = 0; s < d->header.n_sites; s++)
-            d->data_differs[s] |= (uint8_t)ds_diff_reads(d, &d->items[i], s);
+    for (size_t i = 0; i < d->n_items; i++) {
+        const struct ds_diff_item *x = &d->items[i];
+        const struct reader w = reader_of(x->name);
+        for (size_t s = 0; s < d->header.n_sites; s++)
+            d->data_differs[s] |=
+                (x->kind == DS_DIFF_HPARAM && reads_hparam(&d->header.sites[s], x->name)) ||
+                (x->kind == DS_DIFF_WEIGHT &&
+                 reads_weight(&d->header.sites[s], d->header.n_layers, &w));
+    }
     return 0;
 }

@@ -106,6 +106,8 @@ static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *dama
     if (n <= length && first <= length - n && want > length - first)
         want = length - first;
     r->ahead.n = 0;
+    if (ds_h5_enter(err) != 0)
+        return -1;
     if (want > r->ahead.cap) { /* kept from one stretch to the next: its pages are there */
         free(r->ahead.bytes);
         r->ahead.bytes = ds_alloc((size_t)want, "dumped rows", err);
@@ -136,7 +138,7 @@ static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
                      struct ds_error *err)
 {
     *damage = 0;
-    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, damage, err) != 0))
+    if (!r->tensors && (ds_h5_enter(err) != 0 || read_tensors(r, damage, err) != 0))
         return -1;
     const int64_t at = find_tensor(r, digest, err);
     if (at < 0)

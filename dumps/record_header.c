@@ -127,6 +127,11 @@ static int check_names(const struct ds_header *h, struct ds_error *err)
  * leads back would let a drift be its own cause. */
 static int check_edges(const struct ds_header *h, struct ds_error *err)
 {
+    /* Every row of every arm is looked at once an edge. A stage reads a few others, and the sum over experts
+     * or ranks as many as there are sites that give them. */
+    enum { MOST_INPUTS = 16, SOME = 256 };
+    if (h->n_edges > SOME && (h->n_edges - SOME) / MOST_INPUTS > h->n_sites)
+        return ds_fail(err, "edges: %zu between %zu sites are too many", h->n_edges, h->n_sites);
     for (size_t i = 0; i < h->n_edges; i++)
         if (h->edges[i].from >= h->edges[i].to || h->edges[i].to >= h->n_sites ||
             h->edges[i].kind > DS_EDGE_ALL)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DS_TOLERANCE_LANES = 4 };
+enum { DS_TOLERANCE_LANES = 8 };
 
 /* Zero, or not a number: not given. */
 struct ds_tolerance_limits {
@@ -14,7 +14,7 @@ struct ds_tolerance_limits {
     double atol, rtol;
 };
 
-/* 1 if all of n f32 of both sides, n a multiple of 4, not necessarily aligned, are within. */
+/* 1 if all of n f32 of both sides, n a multiple of 8, not necessarily aligned, are within. */
 typedef int ds_tolerance_passes_fn(const struct ds_tolerance_limits *t, const void *a,
                                    const void *ref, size_t n);
 ds_tolerance_passes_fn ds_tolerance_passes_base;

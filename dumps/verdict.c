@@ -89,6 +89,8 @@ void ds_analysis_free(struct ds_analysis *a)
     free(a->gap);
     free(a->open);
     free(a->marks);
+    free(a->place_of);
+    free(a->beside);
     free(a->last.labels);
     free(a);
 }
@@ -199,8 +201,8 @@ static int dumps_drifts(const struct ds_analysis *a, const struct ds_trial_data 
 {
     int all = 0;
     for (size_t i = 0; i < a->h->n_options; i++)
-        all |= strcmp(a->h->options[i].name, "dump") == 0 &&
-               strcmp(a->h->options[i].value, "3") == 0;
+        all |=
+            strcmp(a->h->options[i].name, "dump") == 0 && strcmp(a->h->options[i].value, "3") == 0;
     return (t->n_blobs || t->n_dumped) && (t->n_drifts || all);
 }
 

@@ -66,17 +66,21 @@ void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, co
 
 /* ---- which experts --------------------------------------------------------------------------- */
 
-/* The ids of a dumped row, as long as the site is wide; NULL where they are not in the record. */
-static int32_t *ids_of(const struct ds_analysis *a, uint64_t digest, uint32_t width)
+/* The ids of a dumped row, as long as the site is wide; *out NULL where they are not in the record. -1: they
+ * could not be asked for. */
+static int ids_of(const struct ds_analysis *a, uint64_t digest, uint32_t width, int32_t **out,
+                  struct ds_error *err)
 {
     struct ds_blob b = {0};
-    struct ds_error ignored;
-    if (!a->src->blob || a->src->blob(a->src->ctx, digest, &b, &ignored) != 1)
-        return NULL;
-    if (strcmp(b.dtype, "i32") == 0 && b.bytes == width * sizeof(int32_t))
-        return b.data;
-    free(b.data);
-    return NULL;
+    *out = NULL;
+    const int rc = a->src->blob ? a->src->blob(a->src->ctx, digest, &b, err) : 0;
+    if (rc == DS_BLOB_UNREAD)
+        return -1;
+    if (rc == 1 && strcmp(b.dtype, "i32") == 0 && b.bytes == width * sizeof(int32_t))
+        *out = b.data;
+    else if (rc == 1)
+        free(b.data);
+    return 0;
 }
 
 static int has(const int32_t *ids, uint32_t n, int32_t id)
@@ -132,7 +136,9 @@ int find_discrete(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     int rc = 0;
     if (d->found) {
         const uint32_t width = a->h->sites[d->site].width;
-        int32_t *mine = ids_of(a, d->digest, width), *ref = ids_of(a, d->ref_digest, width);
+        int32_t *mine, *ref = NULL;
+        rc = ids_of(a, d->digest, width, &mine, err);
+        rc = rc ? rc : ids_of(a, d->ref_digest, width, &ref, err);
         if (mine && ref) {
             pair_up(d, ref, mine, width);
             rc = add_margins(a, d, err);

@@ -106,6 +106,9 @@ struct ds_analysis {
     uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; for the last pair */
     uint8_t *open;  /* [n_sites] SITE_*; for the last pair */
     uint8_t *marks; /* [n_sites] scratch of sites_between */
+    uint32_t *place_of; /* [n_sites] number of its (layer, stage) */
+    uint64_t *beside,
+        n_beside; /* [n_sites] by place: the last look at a site's inputs that found one there */
     /* Labels of one pair for ds_analysis_site, which is asked for one site after another; [cells], NULL until
      * then. known: the scratch above is still that pair's. */
     struct {

@@ -112,18 +112,20 @@ static void add_input(struct ds_analysis *a, const struct pair *p, uint32_t edge
         a->inputs[i] = in[i] > a->inputs[i] ? in[i] : a->inputs[i];
 }
 
-/* Whether another input of `site` is the same stage and was captured by both arms: the stage before
- * its rows were rounded, beside the rounded one. Then nothing of it is missing. */
-static int stands_beside(const struct ds_analysis *a, size_t site, size_t from)
+/* Notes the places at which both arms captured an input of `site`, for stands_beside. */
+static void note_places(const struct ds_analysis *a, size_t site)
 {
-    const struct ds_site *x = &a->h->sites[from];
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        const struct ds_site *y = &a->h->sites[a->in_from[e]];
-        if (a->open[a->in_from[e]] == SITE_SHARED && x->layer == y->layer &&
-            strcmp(x->stage, y->stage) == 0)
-            return 1;
-    }
-    return 0;
+    const uint64_t look = ++a->beside[a->n_sites];
+    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++)
+        if (a->open[a->in_from[e]] == SITE_SHARED)
+            a->beside[a->place_of[a->in_from[e]]] = look;
+}
+
+/* Whether another input of the site whose places were noted is the same stage and was captured by both
+ * arms: the stage before its rows were rounded, beside the rounded one. Then nothing of it is missing. */
+static int stands_beside(const struct ds_analysis *a, size_t from)
+{
+    return a->beside[a->place_of[from]] == a->beside[a->n_sites];
 }
 
 /* Whether `from` is a part of the place `site` itself: a partial sum of a rank, their sum, a value
@@ -153,10 +155,10 @@ uint8_t gather_inputs(struct ds_analysis *a, const struct pair *p, size_t site)
     uint8_t bridged = 0;
     uint32_t known = 0;
     memset(a->inputs, IN_EQUAL, a->n_rows);
+    note_places(a, site);
     for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
         size_t from = a->in_from[e];
-        if (a->open[from] == SITE_LOST ||
-            (a->open[from] != SITE_SHARED && stands_beside(a, site, from)))
+        if (a->open[from] == SITE_LOST || (a->open[from] != SITE_SHARED && stands_beside(a, from)))
             continue;
         known++;
         if (a->open[from] == SITE_GAP || (a->open[from] == SITE_OPEN && a->gap[from]))
@@ -252,8 +254,10 @@ uint32_t sites_between(const struct ds_analysis *a, uint32_t site, uint32_t *fir
     marks[site] = 1;
     *first = site;
     for (size_t s = (size_t)site + 1; s-- > 0;) {
+        if (marks[s])
+            note_places(a, s);
         for (uint32_t e = a->in_start[s]; marks[s] && e < a->in_start[s + 1]; e++)
-            if (a->open[a->in_from[e]] != SITE_SHARED && !stands_beside(a, s, a->in_from[e]))
+            if (a->open[a->in_from[e]] != SITE_SHARED && !stands_beside(a, a->in_from[e]))
                 marks[a->in_from[e]] = 1;
         if (marks[s] && s != site && a->open[s] != SITE_OPEN) {
             n++;

@@ -438,6 +438,34 @@ static int index_edges(struct ds_analysis *a, struct ds_error *err)
     return 0;
 }
 
+static int place_cmp(const void *pa, const void *pb)
+{
+    const struct ds_site *const *a = pa, *const *b = pb;
+    return (*a)->layer != (*b)->layer ? ((*a)->layer > (*b)->layer) - ((*a)->layer < (*b)->layer)
+                                      : strcmp((*a)->stage, (*b)->stage);
+}
+
+/* Numbers the places: layer and stage, whatever the part. */
+static int index_places(struct ds_analysis *a, struct ds_error *err)
+{
+    const struct ds_site **sorted = ds_calloc(a->n_sites, sizeof *sorted, "places", err);
+    uint32_t place = 0;
+    if (!sorted || !(a->place_of = ds_calloc(a->n_sites, sizeof *a->place_of, "places", err))) {
+        free(sorted);
+        return -1;
+    }
+    for (size_t s = 0; s < a->n_sites; s++)
+        sorted[s] = &a->h->sites[s];
+    if (a->n_sites)
+        qsort(sorted, a->n_sites, sizeof *sorted, place_cmp);
+    for (size_t i = 0; i < a->n_sites; i++) {
+        place += i && place_cmp(&sorted[i - 1], &sorted[i]) != 0;
+        a->place_of[sorted[i] - a->h->sites] = place;
+    }
+    free(sorted);
+    return 0;
+}
+
 /* Numbers the stages (with part). */
 static int index_stages(struct ds_analysis *a, struct ds_error *err)
 {
@@ -500,7 +528,7 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
     if (!(a->arms = ds_calloc(a->h->n_arms, sizeof *a->arms, "arms", err)) ||
         collect_trials(a, err) != 0 || collect_healed(a, err) != 0 || index_repeats(a, err) != 0 ||
         collect_keys(a, err) != 0 || index_edges(a, err) != 0 || index_values(a, err) != 0 ||
-        index_stages(a, err) != 0)
+        index_stages(a, err) != 0 || index_places(a, err) != 0)
         return -1;
     size_t calls = 0;
     for (size_t i = 0; i < a->h->n_arms; i++) {
@@ -527,6 +555,7 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err)
         !(a->gap = ds_calloc(a->n_sites, 1, "labels", err)) ||
         !(a->open = ds_calloc(a->n_sites, 1, "labels", err)) ||
         !(a->marks = ds_calloc(a->n_sites, 1, "labels", err)) ||
+        !(a->beside = ds_calloc(a->n_sites + 1, sizeof *a->beside, "labels", err)) ||
         !(a->call_status = ds_calloc(calls, 1, "labels", err)))
         return -1;
     for (size_t i = 0; i < a->h->n_arms; i++)

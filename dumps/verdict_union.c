@@ -65,6 +65,9 @@ static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, siz
 /* ---- what nobody looked for ------------------------------------------------------------------- */
 
 static const char kept[] = "-kept";
+enum {
+    MOST_APART = 64
+}; /* sites between a write and the count of what it spoilt: they are neighbours */
 
 /* The site of the write whose harm this one counts; NONE if it is not such a count. */
 static uint32_t counted_write(const struct ds_analysis *a, size_t site)
@@ -73,7 +76,8 @@ static uint32_t counted_write(const struct ds_analysis *a, size_t site)
     size_t n = strlen(s->part), tail = sizeof kept - 1;
     if (strcmp(s->dtype, "i32") != 0 || n <= tail || strcmp(s->part + n - tail, kept) != 0)
         return NONE;
-    for (size_t i = site; i-- > 0 && a->h->sites[i].layer == s->layer;)
+    const size_t near = site < MOST_APART ? 0 : site - MOST_APART;
+    for (size_t i = site; i-- > near && a->h->sites[i].layer == s->layer;)
         if (strcmp(a->h->sites[i].stage, s->stage) == 0 &&
             strlen(a->h->sites[i].part) == n - tail &&
             strncmp(a->h->sites[i].part, s->part, n - tail) == 0)

@@ -278,6 +278,18 @@ static void test_impossible_structures_are_refused(void **state)
     REFUSED(edges[1].from, h.edges[1].to, "edge 1");
     REFUSED(edges[1].to, FIXTURE_SITES, "edge 1");
     REFUSED(edges[1].kind, 3, "edge 1");
+    /* Edges cost time, each once a row: no file may have more of them than its sites can ask for. */
+    enum { MANY = 1000000 };
+    struct ds_edge *few = h.edges, *many = malloc(MANY * sizeof *many);
+    const size_t n_few = h.n_edges;
+    for (size_t i = 0; many && i < MANY; i++)
+        many[i] = few[0];
+    assert_non_null(many);
+    h.edges = many;
+    REFUSED(n_edges, MANY, "edges: 1000000 between");
+    h.edges = few;
+    h.n_edges = n_few;
+    free(many);
 #undef REFUSED
     ds_header_free(&h);
 }
