@@ -34,13 +34,19 @@ static int order_of(const struct ds_case *c, const struct ds_kernel *k)
     return k == c->e.side[DS_SIDE_A].kernel ? 0 : k == c->e.side[DS_SIDE_B].kernel ? 1 : 2;
 }
 
-/* What the call asks of a kernel beyond its op's plain form. */
+/* What the call asks of a kernel beyond its op's plain form. A window that hides nothing asks nothing. */
 static int lacks(const struct ds_case *c, const struct ds_kernel *k)
 {
     const struct ds_attention_args *a = &c->e.shared.attention;
-    return c->e.op == DS_OP_ATTENTION &&
-           ((a->window > 0 && !(k->features & DS_FEATURE_WINDOW)) ||
-            (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP)));
+    int32_t most = 0;
+    if (c->e.op != DS_OP_ATTENTION)
+        return 0;
+    for (size_t i = 0; i < c->e.n_rows; i++)
+        for (int s = 0; s < DS_SIDES; s++)
+            if (c->e.rows[i].at[s].kv_len > most)
+                most = c->e.rows[i].at[s].kv_len;
+    return (a->window > 0 && a->window < most && !(k->features & DS_FEATURE_WINDOW)) ||
+           (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP));
 }
 
 static int replay_one(struct ds_explanation *x, struct ds_case_replay *r, float *y,

@@ -112,7 +112,8 @@ struct ds_explain_order {
     int replayed; /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
     int32_t *den_of,
-        *scores_of;         /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+        *scores_of; /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+    int clipped; /* attention with a window: trees of the slots in it, not of all up to the row */
     char not_replayed[128]; /* why y is not filled although there are trees; "" */
     float *y; /* [n_rows][width]: each element added on the row's own inputs by its tree */
     int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax,
