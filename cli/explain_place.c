@@ -188,7 +188,6 @@ static int find_repeats(struct ds_case *c, struct ds_error *err)
 int ds_case_find_trials(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_finding *f = &c->f;
-    c->read_from[DS_SIDE_B] = DS_SIDE_B;
     c->side[DS_SIDE_A].arm = f->ref_arm;
     c->side[DS_SIDE_B].arm = f->arm;
     c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
@@ -197,5 +196,7 @@ int ds_case_find_trials(struct ds_case *c, struct ds_error *err)
         return -1;
     if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
         return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
+    for (int s = 0; s < DS_SIDES; s++)
+        c->read[s] = (struct ds_case_read){c->side[s].t, c->side[s].arm};
     return 0;
 }

@@ -231,7 +231,7 @@ test_between_kernels() {
     record --plugin "$plugin" --rollback 0,2 -n 6 --kernels pinned+schedule=trim-one --batch 1 --force
     ds explain "$dir/r.h5" -m $model --plugin "$plugin"
     expect 0
-    has "$dir/out" "replay        not replayed: calls of schedule are not made again"
+    has "$dir/out" "replay        not replayed: a schedule goes by what earlier calls left of every request"
     has "$dir/out" "as the rows stand: A in "
     has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
 }
