@@ -300,6 +300,25 @@ test_two_records() {
 }
 
 # A kernel without an order: what its launches give is counted.
+# Behind the first difference the inputs of both records differ; their heal trials had equal ones.
+test_two_records_healed() {
+    deep=random:llama,layers=3,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=128
+    for threads in 1 4; do
+        ds run -m $deep --tokens 5,6,7,8 --batch 1 -n 2 --repeat 1 --kernels pinned,split --threads $threads --dump all --dump-rows 1000 \
+            --chunk 0 --mode prefill -o "$dir/$threads.h5" -q
+        expect 1
+    done
+    ds explain "$dir/1.h5" "$dir/4.h5" 3,final_norm -m $deep
+    expect 0
+    has "$dir/out" "final_norm: inherited; here from the pass that was healed"
+    has "$dir/out" "record B: rmsnorm/split, 1 row in the call, 4 threads"
+    both_reproduced
+    # Arms of one of the records are no pair of records, though layer 0 q_proj differs in both.
+    ds explain "$dir/1.h5" "$dir/4.h5" 0,q_proj -m $deep
+    expect 2
+    has "$dir/err" "layer 0 q_proj: no row differs in any arm"
+}
+
 test_repeats() {
     ds run -m $model --tokens $prompt -n 2 --repeat 4 --threads 2 --slot first --chunk 0 --mode prefill --batch 1 \
         --kernels pinned+matmul=atomic --dump all -o "$dir/u.h5" -q
