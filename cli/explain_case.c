@@ -61,6 +61,23 @@ static int check_number(const struct ds_case *c, int32_t number, struct ds_error
     return 0;
 }
 
+/* The row as the trial has it whose rows the side's kernel read: 1 found. */
+static int key_where_read(const struct ds_case *c, int side, struct ds_row *key,
+                          struct ds_error *err)
+{
+    struct ds_site_row *rows;
+    size_t n;
+    if (c->read[side].t == c->side[side].t)
+        return 1;
+    if (ds_site_rows(c->read[side].t, c->f.site, &rows, &n, err) != 0)
+        return -1;
+    const struct ds_site_row *r = ds_site_find_row(rows, n, key);
+    if (r)
+        *key = r->key;
+    free(rows);
+    return r != NULL;
+}
+
 /* One row of both sides: 1 taken, 0 not dumped. */
 static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDES],
                     struct ds_error *err)
@@ -84,8 +101,11 @@ static int take_row(struct ds_case *c, const struct ds_site_row *const r[DS_SIDE
         struct ds_explain_input *in = &row->input[side];
         int rc = ds_case_values(c, c->f.site, c->side[side].arm, r[side]->digest,
                                 c->h->sites[c->f.site].width, &y, err);
+        struct ds_row key = r[side]->key;
         if (rc == 1)
-            rc = ds_case_inputs(c, side, &r[c->read_from[side]]->key, in, &digests[side], err);
+            rc = key_where_read(c, side, &key, err);
+        if (rc == 1)
+            rc = ds_case_inputs(c, side, &key, in, &digests[side], err);
         if (rc != 1)
             return rc;
         row->y[side] = y;
@@ -186,16 +206,46 @@ static int saw_drift(const struct ds_trial_data *t, uint32_t site)
     return 0;
 }
 
-static int take_again(struct ds_case *c, const struct ds_trial_data *b, int healed,
-                      struct ds_error *err)
+/* Rows again, from trials that are set in c->side and c->read. */
+static int take_again(struct ds_case *c, int healed, struct ds_error *err)
 {
-    c->side[DS_SIDE_B].t = b;
     c->healed = healed;
-    c->read_from[DS_SIDE_B] = healed ? DS_SIDE_A : DS_SIDE_B;
     c->e.n_rows = c->drifting_rows = c->undumped = c->differing_inputs = c->other_experts = 0;
     if (c->choice >= 0 && ds_case_bind(c, err) != 0) /* other rows may be dumped there */
         return -1;
     return take_rows(c, err);
+}
+
+/* Both sides' trials that were healed to arms which agree: a side whose arm equals the one that it would
+ * be healed to has its natural trial for that. */
+static int take_healed_pair(struct ds_case *c, const struct ds_trial_data *b, uint32_t b_to,
+                            struct ds_error *err)
+{
+    const uint32_t a_to =
+        c->records->joined ? c->records->diff.healed_to[c->f.ref_arm] : c->f.ref_arm;
+    const struct ds_trial_data *a = ds_analysis_trial(c->a, c->f.ref_arm);
+    for (size_t i = 0; i < c->s->n_trials && c->records->joined; i++) {
+        const struct ds_trial *info = c->s->info(c->s->ctx, i);
+        if (info->pass == DS_PASS_HEAL && info->arm == c->f.ref_arm && info->healed_to == a_to &&
+            !(a = c->s->get(c->s->ctx, i, err)))
+            return -1;
+    }
+    c->side[DS_SIDE_A].t = a;
+    c->side[DS_SIDE_B].t = b;
+    c->read[DS_SIDE_A] = (struct ds_case_read){ds_analysis_trial(c->a, a_to), a_to};
+    c->read[DS_SIDE_B] = (struct ds_case_read){ds_analysis_trial(c->a, b_to), b_to};
+    return c->read[DS_SIDE_A].t && c->read[DS_SIDE_B].t ? take_again(c, 1, err) : 0;
+}
+
+/* The arm to which trials of B were healed that tell of its pair with A. */
+static int healed_to(const struct ds_case *c, uint32_t *arm)
+{
+    *arm = c->f.ref_arm;
+    if (!c->records->joined)
+        return 1;
+    const uint32_t *of = c->records->diff.healed_to;
+    *arm = of ? of[c->f.arm] : UINT32_MAX;
+    return of && *arm < c->h->n_arms && of[c->f.ref_arm] < c->h->n_arms;
 }
 
 /* Rows that inherit a difference were healed in another trial of the arm, where the site's own error
@@ -203,23 +253,30 @@ static int take_again(struct ds_case *c, const struct ds_trial_data *b, int heal
  * inputs (with_rows) are kept where no trial healed has any. */
 static int take_healed(struct ds_case *c, struct ds_error *err)
 {
-    const struct ds_trial_data *natural = c->side[DS_SIDE_B].t;
+    struct ds_case_read natural[DS_SIDES];
     const int with_rows = c->e.n_rows > 0;
     size_t healed = 0;
-    for (size_t i = 0; i < c->s->n_trials && !(c->healed && c->e.n_rows); i++) {
+    uint32_t to;
+    memcpy(natural, c->read, sizeof natural);
+    for (size_t i = 0; healed_to(c, &to) && i < c->s->n_trials && !(c->healed && c->e.n_rows);
+         i++) {
         const struct ds_trial *info = c->s->info(c->s->ctx, i);
-        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm || info->healed_to != c->f.ref_arm)
+        if (info->pass != DS_PASS_HEAL || info->arm != c->f.arm || info->healed_to != to)
             continue;
         const struct ds_trial_data *t = c->s->get(c->s->ctx, i, err);
         if (!t)
             return -1;
         healed++;
-        if (saw_drift(t, c->f.site) && take_again(c, t, 1, err) != 0)
+        if ((c->records->joined || saw_drift(t, c->f.site)) && take_healed_pair(c, t, to, err) != 0)
             return -1;
     }
-    if (with_rows && !(c->healed && c->e.n_rows))
-        return take_again(c, natural, 0, err);
-    if (!healed || c->healed)
+    if (with_rows && !(c->healed && c->e.n_rows)) {
+        memcpy(c->read, natural, sizeof natural);
+        for (int s = 0; s < DS_SIDES; s++)
+            c->side[s].t = natural[s].t;
+        return take_again(c, 0, err);
+    }
+    if (!healed || (c->healed && !c->records->joined) || (c->healed && c->drifting_rows))
         return 0;
     ds_fail(err,
             "layer %d %.24s only inherits: in the pass that was healed, on the reference's inputs, "

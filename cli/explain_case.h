@@ -60,8 +60,13 @@ struct ds_case {
     int32_t expert;      /* whose weights the rows explained were multiplied with; -1: none */
     int32_t choice;      /* of a part e0, e1, ...: which of a row's experts; -1: no such part */
     int32_t heads;       /* of a norm of each head: so many a row; else 1 */
-    int healed;          /* B is a trial whose rows were healed: its kernels read A's rows, from */
-    int read_from[DS_SIDES];            /* the trial of this side */
+    int healed; /* trials whose rows were healed: B's, or of two records those of both sides */
+    /* Whose rows a side's kernel read: the side's own trial's; of one that was healed, the trial to which
+     * it was healed. */
+    struct ds_case_read {
+        const struct ds_trial_data *t;
+        uint32_t arm;
+    } read[DS_SIDES];
     int inputs_equal;                   /* of every row explained */
     struct ds_site_row *rows[DS_SIDES]; /* [e.n_rows] */
     size_t drifting_rows;               /* of the site in this pair of trials */

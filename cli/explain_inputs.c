@@ -137,9 +137,9 @@ static int is_number(const struct ds_site *s)
 }
 
 /* The trial whose rows a side's kernel read. */
-static const struct ds_case_side *read_from(const struct ds_case *c, int side)
+static const struct ds_case_read *read_from(const struct ds_case *c, int side)
 {
-    return &c->side[c->read_from[side]];
+    return &c->read[side];
 }
 
 /* The digest of the same row at another site of the trial; 1 found. */

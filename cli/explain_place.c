@@ -72,21 +72,57 @@ static int find_in_arm(struct ds_case *c, uint32_t site, uint32_t arm, uint32_t 
     return best == DS_LABEL_ORIGIN ? 2 : 1;
 }
 
+/* Of two records every arm of the second stands against the same of the first, and nothing else is a pair:
+ * arms of one record are that record's business. */
+static int pair_of(const struct ds_case *c, uint32_t arm, uint32_t *ref, const char **factor,
+                   const char **value)
+{
+    if (!c->records->joined)
+        return ds_analysis_pair(c->a, arm, ref, factor, value);
+    if (arm % 2 == 0 || !ds_analysis_trial(c->a, arm) || !ds_analysis_trial(c->a, arm - 1))
+        return 0;
+    *ref = arm - 1;
+    *factor = "record";
+    *value = ds_case_factor(c->h, arm, "record");
+    return 1;
+}
+
+/* Of an arm whose rows inherit: whether some of them differ where the arm was healed, which tells more. */
+static int is_origin_when_healed(struct ds_case *c, struct ds_error *err)
+{
+    uint8_t *labels;
+    const size_t rows = ds_analysis_rows(c->a);
+    int is = 0;
+    if (!c->records->joined)
+        return 0;
+    if (ds_analysis_healed(c->a, c->f.arm, c->f.ref_arm, &labels, err) < 0)
+        return -1;
+    for (size_t i = 0; i < rows && labels; i++)
+        is |= labels[(size_t)c->f.site * rows + i] == DS_LABEL_ORIGIN;
+    free(labels);
+    return is;
+}
+
 static int find_site(struct ds_case *c, uint32_t site, int64_t only, struct ds_error *err)
 {
     struct ds_finding inherited = {0};
-    /* Of two records an arm is the second one's. */
+    int best = 0;
     for (uint32_t arm = 0; arm < c->h->n_arms; arm++) {
         uint32_t ref;
         const char *factor, *value;
         if ((only >= 0 && ds_case_own_arm(c, arm) != only) ||
-            !ds_analysis_pair(c->a, arm, &ref, &factor, &value))
+            !pair_of(c, arm, &ref, &factor, &value))
             continue;
         int rc = find_in_arm(c, site, arm, ref, factor, value, err);
         if (rc < 0 || rc == 2)
             return rc < 0 ? -1 : 0;
-        if (rc == 1 && !inherited.found)
+        const int healed = rc == 1 ? is_origin_when_healed(c, err) : 0;
+        if (healed < 0)
+            return -1;
+        if (rc == 1 && (!inherited.found || healed > best)) {
             inherited = c->f;
+            best = healed;
+        }
     }
     c->f = inherited;
     if (inherited.found)
@@ -188,7 +224,6 @@ static int find_repeats(struct ds_case *c, struct ds_error *err)
 int ds_case_find_trials(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_finding *f = &c->f;
-    c->read_from[DS_SIDE_B] = DS_SIDE_B;
     c->side[DS_SIDE_A].arm = f->ref_arm;
     c->side[DS_SIDE_B].arm = f->arm;
     c->side[DS_SIDE_A].t = ds_analysis_trial(c->a, f->ref_arm);
@@ -197,5 +232,7 @@ int ds_case_find_trials(struct ds_case *c, struct ds_error *err)
         return -1;
     if (!c->side[DS_SIDE_A].t || !c->side[DS_SIDE_B].t)
         return ds_fail(err, "the record lacks a trial of arm %u or %u", f->ref_arm, f->arm);
+    for (int s = 0; s < DS_SIDES; s++)
+        c->read[s] = (struct ds_case_read){c->side[s].t, c->side[s].arm};
     return 0;
 }

@@ -14,7 +14,12 @@ int ds_case_is_plain(const struct ds_case *c, char *why, size_t size)
     const struct ds_site *s = &c->h->sites[c->f.site];
     const int op = ds_op_parse(c->f.op);
     if (!ds_explain_knows(op)) {
-        snprintf(why, size, "calls of %.16s are not made again", c->f.op);
+        if (op == DS_OP_SCHEDULE)
+            snprintf(why, size,
+                     "a schedule goes by what earlier calls left of every request, neighbours' "
+                     "included: records hold the subject's results alone");
+        else
+            snprintf(why, size, "calls of %.16s are not made again", c->f.op);
         return 1;
     }
     if (ds_dtype_parse(s->dtype) == DS_I32 && !ds_explain_chooses(op)) {

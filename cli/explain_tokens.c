@@ -15,8 +15,8 @@ static const struct ds_prompt *prompt_of(const struct ds_case *c, uint32_t arm, 
 int ds_case_token(const struct ds_case *c, int side, const struct ds_row *key, int32_t at,
                   int32_t *id)
 {
-    const struct ds_trial_data *t = c->side[c->read_from[side]].t;
-    const struct ds_prompt *p = prompt_of(c, c->side[c->read_from[side]].arm, key->request);
+    const struct ds_trial_data *t = c->read[side].t;
+    const struct ds_prompt *p = prompt_of(c, c->read[side].arm, key->request);
     if (!p || at < 0)
         return 0;
     if ((uint32_t)at < p->n_tokens) {
@@ -34,7 +34,7 @@ int ds_case_token(const struct ds_case *c, int side, const struct ds_row *key, i
 int ds_case_tokens(struct ds_case *c, int side, const struct ds_row *key,
                    struct ds_explain_input *in, struct ds_error *err)
 {
-    const struct ds_case_side *s = &c->side[c->read_from[side]];
+    const struct ds_case_read *s = &c->read[side];
     int32_t *tokens = ds_calloc((size_t)key->kv_len, sizeof *tokens, "tokens", err);
     if (!tokens || ds_case_own(c, tokens, err) != 0)
         return -1;

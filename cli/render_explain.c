@@ -403,7 +403,7 @@ static void add_said(const struct ds_explanation *x, struct ds_buf *out)
 static int depends_on_more(const struct ds_explanation *x, int side)
 {
     return own_replay(x, side) && !ds_explanation_reproduced(x, side) && x->order[side].fixed &&
-           !x->moved[side];
+           !x->others[side].moved;
 }
 
 /* The side's kernel, launched again as its calls were, agrees with the other side. */

@@ -43,8 +43,9 @@ struct ds_explanation {
     struct ds_case_repeats repeats;
     int launches;                 /* of each side's kernel where its order is not fixed; 0 */
     uint64_t seen_once[DS_SIDES]; /* differing elements whose bits came out in one of them */
-    uint64_t moved[DS_SIDES];     /* elements that depend on the other rows of the call */
-    int chosen;                   /* the op chooses: choice and verdict are filled */
+    struct ds_explain_others others[DS_SIDES]; /* what the other rows of a call do */
+    char who[DS_SIDES][96];                    /* whose row the guilty one is; "" */
+    int chosen;                                /* the op chooses: choice and verdict are filled */
     struct ds_explain_choice choice;
     int judged; /* what follows is filled: the inputs of both sides are equal */
     struct ds_explain_accuracy accuracy;

@@ -52,6 +52,18 @@ static json_t *copy_json(const struct ds_explain_copy *c)
                      c->others ? json_integer(c->last) : json_null(), "zeros", whole(c->zeros));
 }
 
+/* Which row of the call does it. */
+static json_t *others_json(const struct ds_explanation *x, int side)
+{
+    const struct ds_explain_others *o = &x->others[side];
+    if (!o->moved || o->guilty < 0)
+        return json_null();
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o}", "row", json_integer(x->c->e.rows[o->target].at[side].row), "by",
+        json_integer(o->guilty), "needed", json_integer(o->needed), "alone", json_integer(o->alone),
+        "who", x->who[side][0] ? text(x->who[side]) : json_null());
+}
+
 static json_t *side_json(const struct ds_explanation *x, int side)
 {
     const struct ds_case *c = x->c;
@@ -63,7 +75,8 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "blas_core", text(c->e.side[side].core));
     json_object_set_new(j, "rows_in_call", json_integer(s->rows_least));
     json_object_set_new(j, "threads", json_integer(c->e.side[side].threads));
-    json_object_set_new(j, "moved_by_other_rows", whole(x->moved[side]));
+    json_object_set_new(j, "moved_by_other_rows", whole(x->others[side].moved));
+    json_object_set_new(j, "moved_by", others_json(x, side));
     json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
     json_object_set_new(j, "order", order_json(&x->order[side]));
     if (!x->judged)

@@ -34,13 +34,19 @@ static int order_of(const struct ds_case *c, const struct ds_kernel *k)
     return k == c->e.side[DS_SIDE_A].kernel ? 0 : k == c->e.side[DS_SIDE_B].kernel ? 1 : 2;
 }
 
-/* What the call asks of a kernel beyond its op's plain form. */
+/* What the call asks of a kernel beyond its op's plain form. A window that hides nothing asks nothing. */
 static int lacks(const struct ds_case *c, const struct ds_kernel *k)
 {
     const struct ds_attention_args *a = &c->e.shared.attention;
-    return c->e.op == DS_OP_ATTENTION &&
-           ((a->window > 0 && !(k->features & DS_FEATURE_WINDOW)) ||
-            (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP)));
+    int32_t most = 0;
+    if (c->e.op != DS_OP_ATTENTION)
+        return 0;
+    for (size_t i = 0; i < c->e.n_rows; i++)
+        for (int s = 0; s < DS_SIDES; s++)
+            if (c->e.rows[i].at[s].kv_len > most)
+                most = c->e.rows[i].at[s].kv_len;
+    return (a->window > 0 && a->window < most && !(k->features & DS_FEATURE_WINDOW)) ||
+           (a->soft_cap > 0 && !(k->features & DS_FEATURE_SOFT_CAP));
 }
 
 static int replay_one(struct ds_explanation *x, struct ds_case_replay *r, float *y,
@@ -199,34 +205,41 @@ static int judge(struct ds_explanation *x, struct ds_error *err)
     return rc;
 }
 
-/* Elements of a side that its own kernel gives otherwise when the other rows of the call hold
- * something else. A kernel without a fixed order is not asked. */
-static int moved_by_others(struct ds_explanation *x, int side, struct ds_error *err)
+/* What the record knows of a row of a side's call. */
+static void who_is(const struct ds_case *c, int side, const struct ds_explain_others *o, char *text,
+                   size_t size)
 {
-    struct ds_explain e = x->c->e;
-    const size_t n = e.n_rows * (size_t)ds_explain_width(e.op, &e.shared);
-    char why[160];
-    if (!e.side[side].kernel || !x->order[side].fixed)
-        return 0;
-    float *y = ds_alloc_aligned(2 * n, sizeof *y, "replayed rows", err);
-    int rc = y ? 0 : -1;
-    for (e.others = 0; e.others < 2 && rc == 0; e.others++)
-        rc = ds_explain_replay(&e, side, e.side[side].kernel, 1, y + (size_t)e.others * n, why,
-                               sizeof why, err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        x->moved[side] += ds_f32_bits(y[i]) != ds_f32_bits(y[n + i]);
-    free(y);
-    return rc < 0 ? -1 : 0;
+    const struct ds_trial_data *t = c->side[side].t;
+    const struct ds_row *own = &c->rows[side][o->target].key;
+    snprintf(text, size, "another request's");
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct ds_row *r = &t->rows[i];
+        if (r->call == own->call && r->slot == o->guilty && r->kind == DS_ROW_PAD)
+            snprintf(text, size, "padding");
+        else if (r->call == own->call && r->slot == o->guilty)
+            snprintf(text, size, "request %d, position %d", r->request, r->position);
+    }
 }
 
+/* Whether rows of a side come out otherwise when other rows of their call hold something else. A kernel
+ * without a fixed order is not asked. */
 static int ask_others(struct ds_explanation *x, struct ds_error *err)
 {
-    for (int s = 0; s < DS_SIDES; s++)
-        if (moved_by_others(x, s, err) != 0)
+    for (int s = 0; s < DS_SIDES; s++) {
+        struct ds_explain_others *o = &x->others[s];
+        char who[96] = "";
+        o->guilty = -1;
+        if (!x->c->e.side[s].kernel || !x->order[s].fixed)
+            continue;
+        if (ds_explain_others(&x->c->e, s, o, err) != 0)
             return -1;
-    for (int s = 0; s < DS_SIDES && x->judged; s++)
-        if (x->moved[s])
-            ds_explain_judge_others(&x->c->e, x->order, s, x->moved[s], &x->verdict);
+        /* Of experts and heads the rows of the kernel's call are others than those of the record's. */
+        if (o->guilty >= 0 && x->c->heads == 1 && x->c->expert < 0)
+            who_is(x->c, s, o, who, sizeof who);
+        if (o->moved && x->judged)
+            ds_explain_judge_others(&x->c->e, x->order, s, o, who, &x->verdict);
+        snprintf(x->who[s], sizeof x->who[s], "%s", who);
+    }
     return 0;
 }
 

@@ -36,12 +36,13 @@ struct ds_structure_site {
     uint32_t n_terms;  /* sums of a few rows: how many are known, and their names */
     char term_name[DS_STRUCTURE_TERMS][DS_STRUCTURE_NAME];
     uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
+    int32_t first; /* attention: the position at which requests begin; rows' are counted from it */
 };
 
 struct ds_structure_row {
     const float *mine, *ref; /* [width] */
     const float *input;      /* [width], or NULL */
-    int32_t position;
+    int32_t position;        /* attention: counted from the site's first */
     /* attention: the query row; cached keys and values by position, [kv_heads * head_dim] each. The
      * row itself sees keys 0..position; later ones are there to be tried. NULL: not known. */
     const float *const *k, *const *v;

@@ -36,7 +36,7 @@ static int is_reference(struct task *t, const struct keys *k)
     return n > 0;
 }
 
-static void tell_keys(const struct keys *k, char *text, size_t size)
+static void tell_keys(const struct keys *k, int64_t first, char *text, size_t size)
 {
     const char *s = k->n == 1 ? "" : "s";
     long long n = (long long)k->n;
@@ -54,13 +54,13 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         snprintf(text, size, "only the first %lld key%s", n, s);
         break;
     case SINCE:
-        snprintf(text, size, "only keys from position %lld on", n);
+        snprintf(text, size, "only keys from position %lld on", n + (long long)first);
         break;
     case BUT_AGO:
         snprintf(text, size, "all keys but the one %lld before", n);
         break;
     case BUT_AT:
-        snprintf(text, size, "all keys but that of position %lld", n);
+        snprintf(text, size, "all keys but that of position %lld", n + (long long)first);
         break;
     case BEYOND:
         snprintf(text, size, "%lld key%s of later positions too", n, s);
@@ -70,9 +70,10 @@ static void tell_keys(const struct keys *k, char *text, size_t size)
         break;
     case PADS:
         if (n == 1)
-            snprintf(text, size, "1 padding key too (position -1)");
+            snprintf(text, size, "1 padding key too (position %lld)", (long long)first - 1);
         else
-            snprintf(text, size, "%lld padding keys too (positions %lld to -1)", n, -n);
+            snprintf(text, size, "%lld padding keys too (positions %lld to %lld)", n,
+                     (long long)first - n, (long long)first - 1);
         break;
     case ONE_HEAD:
         snprintf(text, size, "every head reads cached head %lld", n);
@@ -157,8 +158,8 @@ static void claim_keys(struct task *t, const struct keys *mine, const struct key
     if (!is_plausible(t, probe_for(t, mine), mine))
         return;
     double share = explains(t, structure_predict_keys, mine);
-    tell_keys(mine, seen, sizeof seen);
-    tell_keys(ref, instead, sizeof instead);
+    tell_keys(mine, t->s->first, seen, sizeof seen);
+    tell_keys(ref, t->s->first, instead, sizeof instead);
     if (mine->family == ONE_HEAD && claim_heads(t, mine, share))
         return;
     if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE)
@@ -307,12 +308,12 @@ static void try_lengths(struct task *t, const struct keys *ref)
     struct kept longest = {0};
     int family = FIRST;
     char instead[64], still[80] = "";
-    tell_keys(ref, instead, sizeof instead);
+    tell_keys(ref, t->s->first, instead, sizeof instead);
     if (all_numbers(t, family, &least, &most, &longest)) {
         if (longest.rows > 1 && longest.to > longest.from)
             snprintf(still, sizeof still,
                      ": %lld at positions %d to %d, the length of an earlier call",
-                     (long long)longest.n, longest.from, longest.to);
+                     (long long)longest.n, t->s->first + longest.from, t->s->first + longest.to);
         claim(t, explains(t, predict_numbers, &family), 0,
               "attention sees only the first %lld to %lld keys where the reference sees %s%s",
               (long long)least, (long long)most, instead, still);
@@ -325,7 +326,8 @@ static void try_lengths(struct task *t, const struct keys *ref)
             t, explains(t, predict_numbers, &family), 0,
             "attention sees only keys from position %lld on at positions %d to %d (elsewhere from "
             "%lld to %lld) where the reference sees %s",
-            (long long)longest.n, longest.from, longest.to, (long long)least, (long long)most,
+            (long long)longest.n + t->s->first, t->s->first + longest.from,
+            t->s->first + longest.to, (long long)least + t->s->first, (long long)most + t->s->first,
             instead);
 }
 

@@ -216,9 +216,22 @@ static uint32_t cached_input(const struct ds_analysis *a, uint32_t site, const c
     return NONE;
 }
 
-static int is_pad_of(const struct ds_row_key *key, int32_t request)
+/* Row i of the request, computed for the first time in that arm: 1 a token, 2 padding before it; 0: none. */
+static int is_row_of(const struct ds_analysis *a, uint32_t arm, uint32_t i, int32_t request)
 {
-    return key->request == request && key->position < 0 && key->occurrence == 0;
+    if (a->keys[i].request != request || a->keys[i].occurrence != 0 || a->arms[arm].row[i] == NONE)
+        return 0;
+    return arm_row(&a->arms[arm], i)->kind == DS_ROW_PAD ? 2 : 1;
+}
+
+/* The position at which the request begins: not 0 behind a position offset. */
+static int32_t first_position(const struct ds_analysis *a, uint32_t arm, int32_t request)
+{
+    int32_t first = INT32_MAX;
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        if (is_row_of(a, arm, i, request) == 1 && a->keys[i].position < first)
+            first = a->keys[i].position;
+    return first == INT32_MAX || first < 0 ? 0 : first;
 }
 
 /* What padding before the request left in the cache of this side; keys are in ascending order. */
@@ -229,14 +242,14 @@ static int load_pads(struct gathered *g, uint32_t k, uint32_t v, int32_t request
     const uint32_t arm = g->e->f->arm, width = a->h->sites[k].width;
     uint32_t n = 0, at = 0;
     for (uint32_t i = 0; i < a->n_rows; i++)
-        n += is_pad_of(&a->keys[i], request) && a->arms[arm].row[i] != NONE;
+        n += is_row_of(a, arm, i, request) == 2;
     if (n == 0 || n > MOST_PADS)
         return 0;
     for (int side = 0; side < 2; side++)
         if (!(g->pads[side] = ds_calloc(n, sizeof *g->pads[side], "cached rows", err)))
             return -1;
     for (uint32_t i = 0; i < a->n_rows; i++) {
-        if (!is_pad_of(&a->keys[i], request) || a->arms[arm].row[i] == NONE)
+        if (is_row_of(a, arm, i, request) != 2)
             continue;
         if (load_of(g, arm, k, i, width, &g->pads[0][at], err) != 0 ||
             load_of(g, arm, v, i, width, &g->pads[1][at], err) != 0)
@@ -252,23 +265,26 @@ static int load_keys(struct gathered *g, struct ds_error *err)
 {
     const struct ds_analysis *a = g->e->a;
     uint32_t k = cached_input(a, g->e->f->site, "k"), v = cached_input(a, g->e->f->site, "v");
+    const uint32_t ref = g->e->f->ref_arm;
     int32_t request = a->keys[g->e->rows[0].row].request, last = 0;
+    g->site.first = first_position(a, ref, request);
     if (k == NONE || v == NONE || a->h->head_dim <= 0)
         return 0;
-    for (size_t r = 0; r < g->e->n_rows; r++)
+    for (size_t r = 0; r < g->e->n_rows; r++) {
+        g->rows[r].position -= g->site.first;
         last = g->rows[r].position > last ? g->rows[r].position : last;
+    }
     uint32_t width = a->h->sites[k].width;
     g->n_keys = last < MOST_KEYS ? (uint32_t)last + 1 + KEYS_AHEAD : 0;
     for (int side = 0; side < 2; side++)
         if (!(g->keys[side] = ds_calloc(g->n_keys, sizeof *g->keys[side], "cached rows", err)))
             return -1;
     for (uint32_t i = 0; i < a->n_rows; i++) {
-        const struct ds_row_key *key = &a->keys[i];
-        if (key->request != request || key->position < 0 || (uint32_t)key->position >= g->n_keys ||
-            key->occurrence != 0)
+        const int64_t at = (int64_t)a->keys[i].position - g->site.first;
+        if (is_row_of(a, ref, i, request) != 1 || at < 0 || at >= g->n_keys)
             continue;
-        if (load(g, k, i, width, &g->keys[0][key->position], err) != 0 ||
-            load(g, v, i, width, &g->keys[1][key->position], err) != 0)
+        if (load(g, k, i, width, &g->keys[0][at], err) != 0 ||
+            load(g, v, i, width, &g->keys[1][at], err) != 0)
             return -1;
     }
     if (load_pads(g, k, v, request, err) != 0)

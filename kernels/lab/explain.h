@@ -60,7 +60,9 @@ struct ds_explain {
     struct ds_explain_row *rows;
     size_t n_rows;
     int weights; /* router: the outputs are the weights of its choices, not their ids */
-    int others;  /* 1: the other rows of a call hold something else, four times as large */
+    /* NULL, or of every row of a call 1: it holds something else, four times as large. The rows given are then
+     * those of one call. */
+    const uint8_t *vary;
 };
 
 /* Whether a row of this op can be brought into a call again. */
@@ -112,7 +114,8 @@ struct ds_explain_order {
     int replayed; /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
     int32_t *den_of,
-        *scores_of;         /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+        *scores_of; /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+    int clipped; /* attention with a window: trees of the slots in it, not of all up to the row */
     char not_replayed[128]; /* why y is not filled although there are trees; "" */
     float *y; /* [n_rows][width]: each element added on the row's own inputs by its tree */
     int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax,
@@ -293,9 +296,23 @@ void ds_explain_rule_text(int rule, int64_t n, char *text, size_t size);
 void ds_explain_judge_choice(const struct ds_explain *e, const struct ds_explain_choice *c,
                              int inputs_equal, struct ds_explain_verdict *out);
 
-/* With other rows beside them, `moved` elements of a side came out otherwise: what replaces a claim
- * that was made of the rows alone, unless the measured orders gave both sides. */
+/* ---- what the other rows of a call do (explain_others.c) ------------------------------------- */
+
+struct ds_explain_others {
+    uint64_t elements,
+        moved;      /* of the rows asked about; that come out otherwise with other rows beside */
+    size_t target;  /* the first row that does, and of its call: */
+    int64_t guilty; /* a row that must change for that; -1: none was found */
+    int64_t needed; /* so many rows must change together; 1: the guilty one is enough */
+    int64_t alone;  /* rows each of which is enough */
+};
+/* Of a side's kernel, which is here, whose launches agree. */
+int ds_explain_others(const struct ds_explain *e, int side, struct ds_explain_others *out,
+                      struct ds_error *err);
+/* What replaces a claim that was made of the rows alone, unless the measured orders gave both sides. who:
+ * what is known of the guilty row, such as "padding"; "". */
 void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,
-                             int side, uint64_t moved, struct ds_explain_verdict *out);
+                             int side, const struct ds_explain_others *others, const char *who,
+                             struct ds_explain_verdict *out);
 
 #endif

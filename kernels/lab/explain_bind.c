@@ -47,8 +47,6 @@ int ds_explain_fill_inputs(struct ds_explain_call *c, struct ds_error *err)
             return -1;
         for (int64_t r = 0; r < c->rows && n; r++)
             turned(c->in[i] + r * n, model->in[i], n, r);
-        for (int64_t j = 0; j < c->rows * n && e->others; j++)
-            c->in[i][j] *= 4.0f;
     }
     for (size_t j = 0; j < e->n_rows; j++) {
         const struct ds_explain_row *row = &e->rows[j];
@@ -61,6 +59,10 @@ int ds_explain_fill_inputs(struct ds_explain_call *c, struct ds_error *err)
                 memcpy(c->in[i] + at * c->in_width[i], row->input[c->side].in[i],
                        (size_t)c->in_width[i] * sizeof(float));
     }
+    for (int i = 0; i < 2 && e->vary; i++)
+        for (int64_t r = 0; r < c->rows; r++)
+            for (int64_t j = 0; j < c->in_width[i] && e->vary[r]; j++)
+                c->in[i][r * c->in_width[i] + j] *= 4.0f;
     return 0;
 }
 

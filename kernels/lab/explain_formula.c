@@ -119,10 +119,11 @@ static void norm_row(struct ds_formula *m, const struct ds_formula_spec *s, cons
 
 /* Scores, weights, their sum; in `one` call for a head. */
 static double weigh(struct ds_formula *m, const struct ds_formula_spec *s, const float *q,
-                    const float *k, int64_t step, int64_t dim, int64_t slots, float scale,
-                    float cap)
+                    const float *k, int64_t step, int64_t dim, int64_t slots, int64_t head)
 {
-    double max = (double)-INFINITY, sum = 0;
+    const struct ds_attention_args *a = &m->e->shared.attention;
+    const float scale = a->scale, cap = a->soft_cap;
+    double max = a->sinks ? (double)a->sinks[head] : (double)-INFINITY, sum = 0;
     for (int64_t j = 0; j < slots; j++) {
         const float *key = factors(s, 2, k + j * step, dim, m->w);
         const double sc = add_up(m, s, q, key, dim);
@@ -137,7 +138,9 @@ static double weigh(struct ds_formula *m, const struct ds_formula_spec *s, const
         m->p[j] = (float)m->pd[j];
         sum += m->pd[j];
     }
-    return s->in_double ? sum : add_up(m, s, m->p, m->one, slots);
+    const double sink = a->sinks ? exp((double)a->sinks[head] - max) : 0;
+    return s->in_double ? sum + sink
+                        : (double)((float)add_up(m, s, m->p, m->one, slots) + (float)sink);
 }
 
 static void attention_row(struct ds_formula *m, const struct ds_formula_spec *s,
@@ -150,8 +153,7 @@ static void attention_row(struct ds_formula *m, const struct ds_formula_spec *s,
     for (int64_t h = 0; h < a->heads; h++) {
         const int64_t at = h / (a->heads / a->kv_heads) * a->head_dim;
         const float *q = factors(s, 1, in->in[0] + h * a->head_dim, a->head_dim, m->x);
-        const double den =
-            weigh(m, s, q, keys + at, step, a->head_dim, slots, a->scale, a->soft_cap);
+        const double den = weigh(m, s, q, keys + at, step, a->head_dim, slots, h);
         const float *p = factors(s, 1, m->p, slots, m->x);
         for (int64_t d = 0; d < a->head_dim; d++) {
             double sum = 0;

@@ -367,14 +367,27 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
 }
 
 void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,
-                             int side, uint64_t moved, struct ds_explain_verdict *v)
+                             int side, const struct ds_explain_others *o, const char *who,
+                             struct ds_explain_verdict *v)
 {
+    const struct ds_explain_at *at = &e->rows[o->target].at[side];
+    char which[160] = "";
     if (reproduced(&order[DS_SIDE_A], DS_SIDE_A) && reproduced(&order[DS_SIDE_B], DS_SIDE_B))
         return;
-    claim(
-        v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_BITS, side,
-        "a row of %c depends on what the other rows of its call hold: with others beside them %llu "
-        "of %llu elements come out otherwise",
-        name(side), (unsigned long long)moved,
-        (unsigned long long)(e->n_rows * (size_t)ds_explain_width(e->op, &e->shared)));
+    if (o->guilty >= 0 && o->needed == 1 && o->alone == at->rows - 1)
+        snprintf(which, sizeof which, "; any other row of the %lld is enough", (long long)at->rows);
+    else if (o->guilty >= 0 && o->needed == 1)
+        snprintf(which, sizeof which,
+                 "; row %lld of the call's %lld by row %lld alone%s%s, %lld row%s would do",
+                 (long long)at->row, (long long)at->rows, (long long)o->guilty, *who ? ", " : "",
+                 who, (long long)o->alone, o->alone == 1 ? "" : "s");
+    else if (o->guilty >= 0)
+        snprintf(which, sizeof which,
+                 "; row %lld of the call's %lld by %lld rows together, from row %lld on",
+                 (long long)at->row, (long long)at->rows, (long long)o->needed,
+                 (long long)o->guilty);
+    claim(v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_BITS, side,
+          "a row of %c depends on what the other rows of its call hold: with others beside them "
+          "%llu of %llu elements come out otherwise%s",
+          name(side), (unsigned long long)o->moved, (unsigned long long)o->elements, which);
 }

@@ -34,6 +34,7 @@ struct handed {
 struct job {
     const struct ds_explain *e;
     int side;
+    int clipped;      /* measure the slots of the window alone */
     struct handed *h; /* shared, and what follows: */
     int32_t *tree_of, *den_of, *scores_of;
     struct ds_tree_node *nodes;
@@ -105,6 +106,9 @@ static struct ds_order_setting setting_of(const struct job *j, const struct ds_e
         s.rows = at->n_sequences;
         s.visible = row->input[j->side].slot + 1 - row->input[j->side].kv_first;
         s.queries = at->row - at->q_first + 1;
+        const int32_t window = j->e->shared.attention.window;
+        if (j->clipped && window > 0 && s.visible > window)
+            s.visible = window;
         if (s.queries > s.visible)
             s.queries = s.visible;
         s.after = at->q_len - (at->row - at->q_first + 1);
@@ -309,6 +313,7 @@ static int take_over(const struct job *j, struct ds_explain_order *out, struct d
     out->fixed = h->fixed;
     out->repeats = h->repeats;
     out->agreeing = h->agreeing;
+    out->clipped = j->clipped;
     out->trees = ds_calloc((size_t)h->n_trees, sizeof *out->trees, "trees", err);
     out->tree_of = ds_calloc(n, sizeof *out->tree_of, "trees", err);
     out->den_of = ds_calloc(j->e->n_rows, sizeof *out->den_of, "trees", err);
@@ -352,18 +357,11 @@ static size_t rounded_up(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
-                     struct ds_error *err)
+static int measure(const struct ds_explain *e, int side, int clipped, struct ds_explain_order *out,
+                   struct ds_error *err)
 {
-    if (e->side[side].ranks && e->side[side].kernel)
-        return ds_explain_ranks_order(e, side, out, err);
     memset(out, 0, sizeof *out);
     out->fixed = 1;
-    if (!e->side[side].kernel || !ds_order_knows(e->op)) {
-        snprintf(out->why, sizeof out->why, "%s",
-                 e->side[side].kernel ? "it adds nothing up" : "its kernel is not here");
-        return 0;
-    }
     const size_t head = rounded_up(sizeof(struct handed)),
                  elements = e->n_rows * (size_t)ds_explain_width(e->op, &e->shared),
                  map = rounded_up((elements + 2 * e->n_rows) * sizeof(int32_t));
@@ -375,6 +373,7 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     int32_t *of = (int32_t *)(void *)(shared + head);
     struct job j = {e,
                     side,
+                    clipped,
                     (struct handed *)(void *)shared,
                     of,
                     of + elements,
@@ -390,6 +389,43 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
     else if (rc == 0)
         rc = take_over(&j, out, err);
     ds_contain_unmap(shared, head + map + nodes);
+    return rc;
+}
+
+/* Whether a window hides slots from a row. */
+static int is_cut(const struct ds_explain *e, int side)
+{
+    const int32_t window = e->op == DS_OP_ATTENTION ? e->shared.attention.window : 0;
+    for (size_t i = 0; i < e->n_rows && window > 0; i++)
+        if (e->rows[i].input[side].slot + 1 - e->rows[i].input[side].kv_first > window)
+            return 1;
+    return 0;
+}
+
+int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_order *out,
+                     struct ds_error *err)
+{
+    struct ds_explain_order clipped;
+    if (e->side[side].ranks && e->side[side].kernel)
+        return ds_explain_ranks_order(e, side, out, err);
+    if (!e->side[side].kernel || !ds_order_knows(e->op)) {
+        memset(out, 0, sizeof *out);
+        out->fixed = 1;
+        snprintf(out->why, sizeof out->why, "%s",
+                 e->side[side].kernel ? "it adds nothing up" : "its kernel is not here");
+        return 0;
+    }
+    if (measure(e, side, 0, out, err) != 0)
+        return -1;
+    if (out->why[0] || out->replayed || !out->fixed || !is_cut(e, side))
+        return 0;
+    int rc = measure(e, side, 1, &clipped, err);
+    if (rc == 0 && clipped.replayed) {
+        const struct ds_explain_order all = *out;
+        *out = clipped;
+        clipped = all;
+    }
+    ds_explain_order_free(&clipped);
     return rc;
 }
 

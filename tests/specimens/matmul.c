@@ -359,6 +359,28 @@ static int call_scale_launch(const void *args, const struct ds_exec *exec, char 
     return 0;
 }
 
+/* O-19: the scale of the last row of the call, which may be padding, for all. */
+static int last_scale_launch(const void *args, const struct ds_exec *exec, char *why,
+                             size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    const float *last = a->x + (a->rows - 1) * a->ldx;
+    float largest = 0.0f;
+    (void)exec, (void)why, (void)why_size;
+    for (int64_t i = 0; i < a->k; i++)
+        largest = fmaxf(largest, fabsf(last[i]));
+    float scale = largest > 0.0f ? largest / 127.0f : 1.0f;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            const float *x = a->x + r * a->ldx, *w = a->w.data + j * a->k;
+            float s = 0.0f;
+            for (int64_t i = 0; i < a->k; i++)
+                s += nearbyintf(x[i] / scale) * scale * w[i];
+            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+        }
+    return 0;
+}
+
 /* O-36: logits in so few bits that some are equal. */
 static int coarse_head_launch(const void *args, const struct ds_exec *exec, char *why,
                               size_t why_size)
@@ -382,6 +404,8 @@ const struct ds_kernel specimen_matmul[] = {
              shown_otherwise_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "call-scale", "one scale of 8 bits for the whole call",
              call_scale_launch, .claims = 0),
+    SPECIMEN(DS_OP_MATMUL, "last-scale", "the scale of the call's last row for all",
+             last_scale_launch, .claims = 0),
     SPECIMEN(DS_OP_MATMUL, "coarse-head", "logits of 1 bit behind the point", coarse_head_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_MATMUL, "plain", "one chain: nothing wrong", plain_dot_launch,
