@@ -1,6 +1,7 @@
 /* test_timing.c: the order of things in a timing, never how long they take. */
 #include "tests/unit/kernels/harness.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/team.h"
 #include "kernels/lab/bench.h"
@@ -8,7 +9,11 @@
 #include "kernels/registry.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct counter {
     long calls, fail_at;
@@ -90,6 +95,67 @@ static void test_waiting_is_time(void **state)
     assert_ok(ds_time_side_by_side(c, 3, &cpu, t, &noise, NULL, &err), err);
     assert_true(t[1].waits && t[1].min >= 2e-3);
     assert_false(t[0].waits);
+}
+
+/* 20 ms of CPU time, however long they take. */
+static int compute(void *arg, struct ds_error *err)
+{
+    const double start = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    while (ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - start < 0.02)
+        work(arg, err);
+    return 0;
+}
+
+/* Processes that keep this one's CPU busy. */
+enum { RIVALS = 4 };
+static int start_rivals(pid_t rival[RIVALS])
+{
+    cpu_set_t one, all;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return -1;
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &all))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        return -1;
+    for (int i = 0; i < RIVALS; i++) {
+        rival[i] = fork();
+        if (rival[i] == 0) {
+            alarm(60);
+            for (;;)
+                work(NULL, NULL);
+        }
+    }
+    return 0;
+}
+
+/* Who is preempted does not wait, although its wall time is a multiple of its CPU time and that of a
+ * short contender is not. */
+static void test_being_preempted_is_no_waiting(void **state)
+{
+    struct ds_contender c[2] = {{work, NULL, NULL}, {compute, NULL, NULL}};
+    struct ds_timing_plan cpu = plan;
+    struct ds_timing t[2];
+    struct ds_error err;
+    pid_t rival[RIVALS];
+    cpu_set_t before;
+    double noise;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    if (start_rivals(rival) != 0)
+        skip();
+    cpu.clock = CLOCK_PROCESS_CPUTIME_ID;
+    const int rc = ds_time_side_by_side(c, 2, &cpu, t, &noise, NULL, &err);
+    for (int i = 0; i < RIVALS; i++)
+        if (rival[i] > 0) {
+            kill(rival[i], SIGKILL);
+            waitpid(rival[i], NULL, 0);
+        }
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_ok(rc, err);
+    assert_false(t[1].waits);
 }
 
 static void test_what_takes_too_long_is_left_out(void **state)
@@ -325,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_waiting_is_time),
+        cmocka_unit_test(test_being_preempted_is_no_waiting),
         cmocka_unit_test(test_what_takes_too_long_is_left_out),
         cmocka_unit_test(test_time_is_bounded),
         cmocka_unit_test(test_placement),
