@@ -212,9 +212,12 @@ format: ## clang-format the files given: make format FILES="cli/main.c"
 	clang-format -i $(FILES)
 
 # ---- the model and the first verdict ------------------------------------------------------------------------------------------
-.PHONY: model demo bench
+.PHONY: model mkl demo bench
 model: ## fetch SmolLM2-135M (98 MB) into the cache folder
 	@tests/tools/fetch_model
+
+mkl: ## fetch two versions of Intel's MKL (1 GB) into the cache folder: the tests of --blas use them
+	@tests/tools/fetch_mkl
 
 # A machine that has only git and make gets the rest first; pkg-config's answers are right in a make started after that.
 demo: ## install what is missing, build, fetch the model, run the main job, show the verdict
@@ -238,7 +241,7 @@ deps: ## install what building and testing need (Debian, Ubuntu; asks sudo when 
 	@tests/tools/install_deps
 
 # Without this a missing library shows as a page of compiler errors.
-ifneq ($(filter-out help deps demo model clean uninstall format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out help deps demo model mkl clean uninstall format,$(or $(MAKECMDGOALS),all)),)
 MISSING := $(shell for p in hdf5-serial libxxhash libpcre2-8 jansson ncursesw; do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 ifneq ($(MISSING),)
 $(error pkg-config does not find: $(MISSING). `make deps` installs what is missing)

@@ -59,6 +59,7 @@ static const struct {
     [DS_PROPERTY_SIZES] = {"sizes", 0, 1},
     [DS_PROPERTY_MEMORY] = {"memory", 0, 1},
     [DS_PROPERTY_SPECIAL] = {"special", 0, 0},
+    [DS_PROPERTY_FORMATS] = {"formats", 0, 0},
 };
 
 const char *ds_property_name(int property)

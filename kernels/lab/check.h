@@ -22,10 +22,12 @@ enum ds_property {
     DS_PROPERTY_MEMORY,    /* nothing read or written outside, nothing left unwritten, nothing
                               unwritten used, MXCSR as it was */
     DS_PROPERTY_SPECIAL,   /* subnormals, -0, NaN, infinities come out as the formula has them */
+    DS_PROPERTY_FORMATS,   /* matmul: weights as they lie in a file give the bits of the f32 numbers
+                              that they stand for, for every type that loads */
     DS_PROPERTY_COUNT
 };
 /* "repeat", "batch", "slot", "neighbours", "threads", "chunk", "alignment", "sizes", "memory",
- * "special". */
+ * "special", "formats". */
 const char *ds_property_name(int property);
 /* The claim that promises it (enum ds_claim); 0: none does. */
 uint32_t ds_property_claim(int property);

@@ -26,6 +26,12 @@ int ds_rows_alignment(struct ds_check *c);
 int ds_rows_memory(struct ds_check *c);
 int ds_rows_sizes(struct ds_check *c);
 int ds_rows_special(struct ds_check *c);
+int ds_rows_formats(struct ds_check *c);
+/* fn on weights of every type of a file that loads, at the given shape and at odd ones; nothing for
+ * a kernel that takes f32 alone. */
+int ds_rows_each_format(struct ds_check *c, int content,
+                        int (*fn)(struct ds_check *c, const struct ds_shape *shape,
+                                  const char *format));
 int ds_rows_accuracy(struct ds_check *c);
 int ds_rows_speed(struct ds_check *c);
 

@@ -353,6 +353,16 @@ static int special_weights(struct ds_check *c)
     return rc;
 }
 
+/* Numbers of every format that are rare: scales that are zero, subnormal, infinite. */
+static int special_format(struct ds_check *c, const struct ds_shape *shape, const char *format)
+{
+    char name[32];
+    (void)shape;
+    snprintf(name, sizeof name, "special %s", format);
+    int rc = special_call(c, 1, DS_CONTENT_PLAIN, name);
+    return rc == 0 ? special_call(c, 17, DS_CONTENT_PLAIN, name) : rc;
+}
+
 int ds_rows_special(struct ds_check *c)
 {
     static const int contents[] = {DS_CONTENT_TINY, DS_CONTENT_SPECIAL, DS_CONTENT_NAN,
@@ -368,7 +378,8 @@ int ds_rows_special(struct ds_check *c)
     for (int i = 0; i < 12; i++)
         if (special_call(c, rows[i / 4], contents[i % 4], NULL) != 0)
             return -1;
-    return op == DS_OP_MATMUL || op == DS_OP_RMSNORM ? special_weights(c) : 0;
+    int rc = op == DS_OP_MATMUL || op == DS_OP_RMSNORM ? special_weights(c) : 0;
+    return rc == 0 ? ds_rows_each_format(c, DS_CONTENT_SPECIAL, special_format) : rc;
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------------------- */
@@ -460,7 +471,7 @@ static void sizes_of(const struct ds_shape *base, struct sizes *s)
 
 /* Two calls of every number of rows: the second has other rows at the same addresses, which a kernel
  * that keeps something of the first would not see. */
-static int size_calls(struct ds_check *c, const struct ds_shape *shape)
+static int size_calls_of(struct ds_check *c, const struct ds_shape *shape, const char *format)
 {
     static const int64_t rows[] = {1, 3, 8};
     enum { OTHER = 1000 };
@@ -468,7 +479,8 @@ static int size_calls(struct ds_check *c, const struct ds_shape *shape)
     char where[96];
     int rc = 0;
     ds_shape_print(&text, shape);
-    snprintf(where, sizeof where, "%.80s: ", text.data ? text.data : "");
+    snprintf(where, sizeof where, "%.60s%s%.12s%s: ", text.data ? text.data : "",
+             format ? ", " : "", format ? format : "", format ? " weights" : "");
     ds_buf_free(&text);
     for (int i = 0; i < CALLS && rc >= 0; i++) {
         const int64_t n = rows[i / 2];
@@ -483,6 +495,11 @@ static int size_calls(struct ds_check *c, const struct ds_shape *shape)
             judge_pair(c, &j, n, where);
     }
     return rc < 0 ? -1 : 0;
+}
+
+static int size_calls(struct ds_check *c, const struct ds_shape *shape)
+{
+    return size_calls_of(c, shape, NULL);
 }
 
 /* What it costs to make the arrays of a shape, in units of the budget. */
@@ -531,5 +548,5 @@ int ds_rows_sizes(struct ds_check *c)
     /* One layer's weights behind another's: what a kernel kept of the first is not theirs. */
     for (uint64_t other = 0; other < 2 && rc == 0; other++)
         rc = at_size(c, given, c->opt->seed + other);
-    return rc;
+    return rc == 0 ? ds_rows_each_format(c, DS_CONTENT_PLAIN, size_calls_of) : rc;
 }

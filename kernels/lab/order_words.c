@@ -98,9 +98,12 @@ static int say_blocks(struct words *w, struct ds_buf *b, int32_t v)
         for (int32_t n = s.n; n > 0 && !found; n--) {
             int32_t shorter = equal_blocks(w->t, &s, n);
             struct ds_buf one = {0}, last = {0};
-            if (shorter < 0 || (n == 1 && shorter))
+            if (shorter < 0)
                 continue;
             found = block_words(w, &s, n, shorter, &one, &last);
+            /* One block and another that is no part of it: they are told as the sides of a sum. */
+            if (n == 1 && shorter && found)
+                found = strcmp(one.data, last.data) == 0;
             if (found)
                 print_blocks(w, b, &s, n, shorter, one.data, last.data);
             ds_buf_free(&one);

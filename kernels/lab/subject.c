@@ -17,6 +17,7 @@ enum { MOST_SCHEDULES = 4 };
 
 struct ds_subject {
     struct ds_subject_parts p; /* first: what builders see */
+    union ds_any_args exact;   /* p.args with the f32 weights */
     const struct ds_subject_ops *ops;
     struct {
         int threads;
@@ -73,6 +74,13 @@ struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_sha
 struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struct ds_shape *shape,
                                           uint64_t seed, int weights, struct ds_error *err)
 {
+    return ds_subject_new_file(k, shape, seed, weights, 0, 0, err);
+}
+
+struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct ds_shape *shape,
+                                       uint64_t seed, int weights, int32_t file_type, int from_file,
+                                       struct ds_error *err)
+{
     struct ds_subject *s = ds_calloc(1, sizeof *s, "subject", err);
     if (!s)
         return NULL;
@@ -80,6 +88,8 @@ struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struc
     s->p.shape = shape;
     s->p.seed = seed;
     s->p.weights = weights;
+    s->p.file_type = file_type;
+    s->p.from_file = from_file;
     s->ops = ops_of(k->op);
     ds_arena_begin(&s->p.arena, DS_POISON_NAN);
     if ((s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
@@ -119,7 +129,7 @@ const struct ds_arena *ds_subject_arena(const struct ds_subject *s)
 
 const void *ds_subject_args(const struct ds_subject *s)
 {
-    return &s->p.args;
+    return s->p.from_file ? &s->exact : &s->p.args;
 }
 
 int ds_subject_parts(const struct ds_subject *s, const struct ds_call *c,
@@ -183,6 +193,10 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
     ds_arena_begin(&s->p.arena, c->poison);
     if (s->ops->build(&s->p, c, err) != 0)
         return -1;
+    if (s->p.from_file) {
+        s->exact = s->p.args;
+        s->exact.matmul.w.data = s->p.w;
+    }
     exec->scratch_bytes = k->scratch_bytes ? k->scratch_bytes(&s->p.args, c->threads) : 0;
     if (!exec->scratch_bytes)
         return 0;

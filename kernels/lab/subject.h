@@ -91,6 +91,11 @@ struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_sha
 /* The same with weights (matmul, rmsnorm) of another content than plain, row r that of slot r. */
 struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struct ds_shape *shape,
                                           uint64_t seed, int weights, struct ds_error *err);
+/* matmul: weights of a file's tensor type (file_content.h). from_file: the kernel sees the file's bytes
+ * alone, else the numbers that they stand for alone. k is whole blocks of the type. */
+struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct ds_shape *shape,
+                                       uint64_t seed, int weights, int32_t file_type, int from_file,
+                                       struct ds_error *err);
 void ds_subject_free(struct ds_subject *s);
 
 const struct ds_kernel *ds_subject_kernel(const struct ds_subject *s);
@@ -130,8 +135,8 @@ void ds_call_print(struct ds_buf *b, const struct ds_call *c);
 
 /* Where the running launch's arrays are, for the handler of contain.h. */
 const struct ds_arena *ds_subject_arena(const struct ds_subject *s);
-/* The args struct of the call built last: its op's struct (for whoever computes the exact result).
- */
+/* The args struct of the call built last: its op's struct (for whoever computes the exact result: it
+ * has the f32 weights also where the kernel sees the file's alone). */
 const void *ds_subject_args(const struct ds_subject *s);
 
 /* ---- how an op is brought into a call: one per op, in subject_rows.c and subject_attention.c -- */
@@ -141,7 +146,10 @@ struct ds_subject_parts {
     const struct ds_kernel *kernel;
     const struct ds_shape *shape;
     uint64_t seed;
-    int weights; /* enum ds_content */
+    int weights;       /* enum ds_content */
+    int32_t file_type; /* matmul: of the weights, as GGUF numbers it; 0 = F32 */
+    int from_file;     /* ... and the kernel sees them only so */
+    const float *w;    /* ... what they stand for */
     struct ds_arena arena;
     union ds_any_args args;
     void *own; /* of the builder */

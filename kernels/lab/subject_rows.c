@@ -4,7 +4,9 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "kernels/cpu/file_weights.h"
 #include "kernels/lab/content.h"
+#include "kernels/lab/file_content.h"
 #include "kernels/registry.h"
 
 #include <math.h>
@@ -171,11 +173,36 @@ static int transfer_build(struct ds_subject_parts *p, const struct ds_call *c, s
 
 /* ---- matmul ----------------------------------------------------------------------------------------- */
 
+/* Weights of a file's type and what they stand for, both ending at their guard pages. */
+static int file_weights_open(struct ds_subject_parts *p, struct ds_error *err)
+{
+    struct ds_matmul_args *a = &p->args.matmul;
+    const struct ds_file_layout *l = ds_file_layout(p->file_type);
+    const int64_t row_bytes = a->k / l->block * l->block_bytes;
+    unsigned char *file = ds_arena_place(&p->arena, "file weights", DS_ARRAY_IN, 1, a->n, row_bytes,
+                                         row_bytes, DS_PLACE_END, err);
+    float *w =
+        file ? ds_arena_place(&p->arena, "w", DS_ARRAY_IN, 4, a->n, a->k, a->k, DS_PLACE_END, err)
+             : NULL;
+    if (!w)
+        return -1;
+    for (int64_t r = 0; r < a->n; r++)
+        ds_file_content_row(p->file_type, file + r * row_bytes, w + r * a->k, a->k, p->seed,
+                            (int32_t)r, p->weights);
+    p->w = w;
+    a->w = (struct ds_weight_view){.data = p->from_file ? NULL : w, .n = a->n, .k = a->k};
+    a->w.file_data = p->from_file ? (const void *)file : w;
+    a->w.file_type = p->from_file ? p->file_type : 0;
+    return 0;
+}
+
 static int matmul_open(struct ds_subject_parts *p, struct ds_error *err)
 {
     struct ds_matmul_args *a = &p->args.matmul;
     const struct ds_shape *s = p->shape;
     a->n = s->n, a->k = s->k;
+    if (p->file_type)
+        return file_weights_open(p, err);
     /* The file's form of f32 weights is the same bytes (type 0). */
     a->w = (struct ds_weight_view){
         .data = shared(p, "w", s->n, s->k, WEIGHTS, err), .n = s->n, .k = s->k};

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static int by_value(const void *a, const void *b)
 {
@@ -35,6 +36,8 @@ struct race {
     struct ds_placed *placed;
     double *seconds; /* [n + 1][DS_TIMING_MAX_ROUNDS], of one call */
     double *wall;    /* the same by the monotonic clock */
+    int asleep[DS_TIMING_MAX_CONTENDERS +
+               1]; /* samples in which the caller gave up its CPU itself */
     int rounds;
     uint64_t shuffle;
 };
@@ -84,6 +87,14 @@ static int size_up(struct race *r, size_t i, struct ds_error *err)
     return 0;
 }
 
+/* How often the caller went to sleep; being preempted is not counted. 0 where the system does not
+ * tell. */
+static long times_asleep(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_THREAD, &u) == 0 ? u.ru_nvcsw : 0;
+}
+
 static int sample(struct race *r, size_t slot, struct ds_error *err)
 {
     const struct ds_contender *c = of_slot(r, slot);
@@ -91,12 +102,14 @@ static int sample(struct race *r, size_t slot, struct ds_error *err)
     if (!calls)
         return 0;
     const size_t at = slot * DS_TIMING_MAX_ROUNDS + (size_t)r->rounds;
+    const long asleep = times_asleep();
     double wall = ds_seconds(CLOCK_MONOTONIC), start = ds_seconds(r->plan->clock);
     for (long i = 0; i < calls; i++)
         if (c->run(c->arg, err) != 0)
             return -1;
     r->seconds[at] = (ds_seconds(r->plan->clock) - start) / (double)calls;
     r->wall[at] = (ds_seconds(CLOCK_MONOTONIC) - wall) / (double)calls;
+    r->asleep[slot] += times_asleep() > asleep;
     return 0;
 }
 
@@ -159,13 +172,14 @@ static double least(const double *v, int n)
     return x;
 }
 
-/* Whether CPU time leaves out what the contender spends waiting (for a device, asleep): its wall time
- * is a larger multiple of it than contender 0's, which whatever else runs here slows down alike. */
+/* Whether CPU time leaves out what the contender spends waiting (for a device, asleep): it gives up its
+ * CPU in most samples, and its wall time is a larger multiple of its CPU time than contender 0's. The
+ * multiple alone says nothing on a busy machine: who runs for longer is preempted more. */
 static int waits(const struct race *r, size_t slot)
 {
     const double FAR = 2;
     const size_t at = slot * DS_TIMING_MAX_ROUNDS;
-    return r->plan->clock != CLOCK_MONOTONIC &&
+    return r->plan->clock != CLOCK_MONOTONIC && 2 * r->asleep[slot] > r->rounds &&
            least(r->wall + at, r->rounds) * least(r->seconds, r->rounds) >
                FAR * least(r->wall, r->rounds) * least(r->seconds + at, r->rounds);
 }

@@ -23,7 +23,7 @@ test_a_variant_that_is_what_it_claims() {
 test_several_variants_get_a_matrix() {
     small add rmsnorm/rows
     expect 0
-    has "$dir/out" "kernel                   repeat batch slot neighbours threads chunk alignment sizes memory special"
+    has "$dir/out" "kernel                   repeat batch slot neighbours threads chunk alignment sizes memory special formats"
     has "$dir/out" "add/pinned               holds  holds holds holds      holds   -     holds     holds holds  holds"
     has "$dir/out" "rmsnorm/rows             holds"
 }
@@ -42,7 +42,7 @@ assert {"rows", "pinned", "reference"} <= names, names
 for v in data["variants"]:
     assert v["op"] == "rmsnorm" and v["ran"] and v["failure"] is None
     properties = {p["property"]: p for p in v["properties"]}
-    assert len(properties) == 10, properties
+    assert len(properties) == 11, properties
     assert properties["chunk"]["holds"] is None and properties["chunk"]["state"] == "not-applicable"
     batch = properties["batch"]
     assert batch["compared"] > 1000 and batch["not_tried"] == 0

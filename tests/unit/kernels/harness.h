@@ -139,10 +139,14 @@ static inline const struct ds_kernel *kernel(int op, const char *name)
     return k;
 }
 
-/* Uses one instruction set for a test, or skips it where the CPU lacks it. */
+/* Uses one instruction set for a test, or skips it where the CPU lacks it. DS_TEST_ISA leaves the
+ * others out: an emulated CPU (tests/tools/emulate) is slow. */
 static inline void use_isa(void **state)
 {
     struct ds_error err;
+    const char *only = getenv("DS_TEST_ISA");
+    if (only && *state && strcmp(only, *state) != 0)
+        skip();
     if (*state && ds_isa_force(*state, &err) != 0) {
         print_message("%s\n", err.msg);
         skip();

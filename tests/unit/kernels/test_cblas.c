@@ -1,11 +1,11 @@
 /* test_cblas.c: a library with a cblas_sgemm beside OpenBLAS: in one process each gives the bits that
  * it gives alone. The tests' own library (tests/plugins/cblas.c) always runs; BLIS and MKL where they
- * are installed: libblis4-pthread of Debian, and
- * `pip install --prefix ~/.cache/driftscope/mkl mkl`. Libraries are opened in child processes, since
- * a process has one. */
+ * are installed: libblis4-pthread of Debian, and what `make mkl` puts into the cache. Libraries are
+ * opened in child processes, since a process has one. */
 #include "tests/unit/kernels/harness.h"
 
 #include "kernels/cblas.h"
+#include "kernels/lab/order.h"
 
 #include <glob.h>
 #include <sys/mman.h>
@@ -64,20 +64,33 @@ static int remove_own(void **state)
     return rmdir(own);
 }
 
+/* The folder that tests/tools/fetch_mkl fills. */
+static void cache_folder(char *out, size_t size)
+{
+    const char *given = getenv("DRIFTSCOPE_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    if (given && *given)
+        snprintf(out, size, "%s", given);
+    else if (xdg && *xdg == '/')
+        snprintf(out, size, "%s/driftscope", xdg);
+    else
+        snprintf(out, size, "%s/.cache/driftscope", home ? home : "");
+}
+
 /* The path of a library that is installed, or a visible skip. */
 static const char *library(const char *name)
 {
     static char path[512];
-    const char *home = getenv("HOME");
+    char cache[400];
     glob_t found;
+    cache_folder(cache, sizeof cache);
     path[0] = '\0';
     if (strcmp(name, "own") == 0)
         snprintf(path, sizeof path, "%s", own);
     else if (strcmp(name, "blis") == 0)
         snprintf(path, sizeof path, "/usr/lib/x86_64-linux-gnu/blis-pthread/libblis.so.4");
     else
-        snprintf(path, sizeof path, "%s/.cache/driftscope/mkl/lib/libmkl_rt.so.*",
-                 home ? home : "");
+        snprintf(path, sizeof path, "%s/mkl/%s/lib/libmkl_rt.so.*", cache, name);
     const char *result = NULL;
     if (glob(path, 0, NULL, &found) == 0 && found.gl_pathc > 0) {
         snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
@@ -85,7 +98,7 @@ static const char *library(const char *name)
         result = path;
     }
     if (!result) {
-        print_message("%s is not here\n", path);
+        print_message("%s is not here%s\n", path, strstr(path, "/mkl/") ? " (make mkl)" : "");
         skip();
     }
     return result;
@@ -283,6 +296,33 @@ static void test_packed_ahead(void **state)
     in_child(packed_ahead, library(*state));
 }
 
+/* In which order it adds, at every number of rows: the trees that are measured from outside give its
+ * bits, and rows that come out alike are added alike. */
+static int order_is_found(const char *path)
+{
+    struct ds_order_library lib = {0};
+    struct ds_error err;
+    CHECK(ds_cblas_choose(path, 60, &err) == 0);
+    for (int64_t m = 1; m <= MOST_ROWS; m++) {
+        const struct ds_order_setting s = {.kernel = kernel(DS_OP_MATMUL, "cblas"),
+                                           .shape = {.op = DS_OP_MATMUL, .n = N, .k = K},
+                                           .rows = m,
+                                           .threads = 1};
+        struct ds_order o;
+        CHECK(ds_order_measure(&s, &lib, &o, &err) == 0);
+        CHECK(o.sum[0].fixed && o.sum[0].compared >= (uint64_t)(m * N));
+        CHECK(o.sum[0].reproduced == o.sum[0].compared);
+        ds_order_free(&o);
+    }
+    ds_order_library_free(&lib);
+    return CHILD_OK;
+}
+
+static void test_order_is_found(void **state)
+{
+    in_child(order_is_found, library(*state));
+}
+
 static int nothing_chosen(const char *path)
 {
     struct ds_error err;
@@ -314,8 +354,9 @@ static void test_nothing_chosen(void **state)
 #define EACH(test)                                                                                 \
     {#test " own", test, NULL, NULL, (void *)(uintptr_t) "own"},                                   \
         {#test " blis", test, NULL, NULL, (void *)(uintptr_t) "blis"},                             \
+        {#test " MKL 2024.2", test, NULL, NULL, (void *)(uintptr_t) "2024.2"},                     \
     {                                                                                              \
-#test " mkl", test, NULL, NULL, (void *)(uintptr_t) "mkl"                                  \
+#test " MKL 2026.2", test, NULL, NULL, (void *)(uintptr_t) "2026.2"                        \
     }
 
 int main(void)
@@ -324,6 +365,7 @@ int main(void)
         EACH(test_two_libraries_in_one_process),
         EACH(test_is_a_matmul),
         EACH(test_packed_ahead),
+        EACH(test_order_is_found),
         cmocka_unit_test(test_nothing_chosen),
     };
     struct bits *shared =

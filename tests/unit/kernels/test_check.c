@@ -1,6 +1,6 @@
 /* test_check.c: deliberately false kernels: each is caught, and named by what it breaks and by nothing
  * else that it claims. */
-#include "tests/unit/kernels/false_kernels.h"
+#include "tests/unit/kernels/false_file_kernels.h"
 
 #include "kernels/lab/check.h"
 #include "kernels/registry.h"
@@ -255,6 +255,41 @@ static void test_goes_on_behind_a_crash(void **state)
     assert_true(r.accuracy.elements > 0);
 }
 
+/* Kernels that take weights of a file, Q8_0 and no other type: what they do of it is held against the
+ * f32 numbers and against the formula. */
+static void test_formats(void **state)
+{
+    static const struct fake fakes[] = {
+        {"files", files, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, NEVER, "", NULL, 0},
+        {"files-scaled-late", files_scaled_late, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER,
+         DS_PROPERTY_FORMATS, "with f32 weights against q8_0 weights", NULL, BIT(SPECIAL)},
+        {"files-unsigned", files_unsigned, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_SIZES,
+         DS_PROPERTY_SIZES, "n=1,k=32, q8_0 weights: row 0 of 1, element 0 is", NULL,
+         BIT(FORMATS) | BIT(SPECIAL)},
+        {"files-lose-subnormals", files_lose_subnormals, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER,
+         DS_PROPERTY_SPECIAL, "plain values, special q8_0 weights: row 0 of 1, element", NULL, 0},
+        {"files-beyond", files_beyond, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
+         DS_PROPERTY_MEMORY, "reads past the end of file weights (1 element behind it)", NULL, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof fakes / sizeof fakes[0]; i++) {
+        const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                    .op = DS_OP_MATMUL,
+                                    .name = fakes[i].name,
+                                    .claims = fakes[i].claims,
+                                    .features = DS_FEATURE_FILE_WEIGHTS,
+                                    .prepare = prepare_q8,
+                                    .launch = fakes[i].launch};
+        struct ds_check_result r = check(&k, "n=24,k=50");
+        const struct ds_property_result *formats = &r.property[DS_PROPERTY_FORMATS];
+        expect(&fakes[i], &k, &r);
+        if (fakes[i].failure == DS_PROPERTY_MEMORY)
+            continue; /* it ends the measurement */
+        assert_int_equal(formats->not_tried, 4 * 5 * 22); /* the other types */
+        assert_non_null(strstr(formats->note, "reads q8_0 alone"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_wrong_at_its_own_size),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_formats),
         cmocka_unit_test(test_custom),
         cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_goes_on_behind_a_crash),

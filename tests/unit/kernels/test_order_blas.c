@@ -2,7 +2,8 @@
  * output. Each core is opened in a child process, since it cannot change in one. No test assumes an
  * order: the replay is held against the library itself.
  *
- * DRIFTSCOPE_ORDER_FULL=1 runs all row counts 1..64 at every matmul shape of SmolLM2-135M: minutes. */
+ * DRIFTSCOPE_ORDER_FULL=1 runs all row counts 1..64 at every matmul shape of SmolLM2-135M: minutes.
+ * DS_TEST_CORE leaves the other cores out. */
 #include "tests/unit/kernels/harness.h"
 
 #include "kernels/lab/order.h"
@@ -60,8 +61,10 @@ static int one_core(const char *core)
 
 static void test_core(void **state)
 {
-    const char *core = *state;
+    const char *core = *state, *only = getenv("DS_TEST_CORE");
     int status;
+    if (only && strcmp(only, core) != 0)
+        skip();
     if (ds_blas_core_runs_here(core) != 1) {
         print_message("openblas core %s: this CPU lacks its instructions\n", core);
         skip();

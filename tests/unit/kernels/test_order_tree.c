@@ -156,6 +156,22 @@ static int32_t blocks_of_lanes(struct ds_tree *t)
         sum = ds_tree_join(t, sum, sixteen(t, i, t->terms - i < 64 ? t->terms - i : 64));
     return sum;
 }
+/* As BLIS adds from two rows on, and where the second block is the last. */
+static int32_t blocks_of_8_lanes(struct ds_tree *t)
+{
+    int32_t sum = -1;
+    for (int64_t from = 0; from < t->terms; from += 512) {
+        const int64_t n = t->terms - from < 512 ? t->terms - from : 512;
+        int32_t lane[8];
+        for (int64_t j = 0; j < 8; j++)
+            lane[j] = chain(t, from + j, n / 8, 8, 1);
+        for (int apart = 1; apart < 8; apart *= 2)
+            for (int j = 0; j < 8; j += 2 * apart)
+                lane[j] = ds_tree_join(t, lane[j], lane[j + apart]);
+        sum = sum < 0 ? lane[0] : ds_tree_join(t, sum, lane[0]);
+    }
+    return sum;
+}
 static int32_t blocks_last_two_shorter(struct ds_tree *t)
 {
     static const int64_t from[] = {0, 20, 40, 60, 76, 92};
@@ -232,6 +248,12 @@ static void test_words(void **state)
         {160, blocks_of_lanes, 0,
          "3 blocks of 64 (last 32) k, each 16 interleaved lanes, pairwise, halves apart; block "
          "sums added in ascending order"},
+        {576, blocks_of_8_lanes, 0,
+         "2 blocks of 512 (last 64) k, each 8 interleaved lanes, pairwise; block sums added in "
+         "ascending order"},
+        {1600, blocks_of_8_lanes, 0,
+         "4 blocks of 512 (last 64) k, each 8 interleaved lanes, pairwise; block sums added in "
+         "ascending order"},
         {64, halves, 0, "64 k, pairwise"},
         {96, halves, 0, "96 k, pairwise, split in halves"},
         {64, dot4, 1,

@@ -10,12 +10,15 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static struct {
     int on;
     double wall, cpu;
+    long asleep; /* times */
 } own_clock;
 
 static void pass(double wall, double cpu)
@@ -31,6 +34,15 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     const double now = clock == CLOCK_MONOTONIC ? own_clock.wall : own_clock.cpu;
     t->tv_sec = (time_t)now;
     t->tv_nsec = (long)((now - (double)t->tv_sec) * 1e9);
+    return 0;
+}
+
+int getrusage(__rusage_who_t who, struct rusage *u)
+{
+    if (!own_clock.on)
+        return (int)syscall(SYS_getrusage, who, u);
+    memset(u, 0, sizeof *u);
+    u->ru_nvcsw = own_clock.asleep;
     return 0;
 }
 
@@ -109,6 +121,7 @@ static int wait_for_others(void *arg, struct ds_error *err)
 {
     (void)arg, (void)err;
     pass(4e-3, 1e-6);
+    own_clock.asleep++;
     return 0;
 }
 
@@ -129,6 +142,28 @@ static void test_waiting_is_time(void **state)
     assert_close("ratio", 0, t[1].ratio, 0.5, 1e-3);
     assert_false(t[0].waits || t[2].waits);
     assert_close("CPU time", 0, t[2].min, 1e-3, 1e-6);
+}
+
+/* A long call on a busy machine: its wall time is a larger multiple of its CPU time than a short one's. */
+static int be_preempted(void *arg, struct ds_error *err)
+{
+    (void)arg, (void)err;
+    pass(80e-3, 8e-3);
+    return 0;
+}
+
+static void test_being_preempted_is_no_waiting(void **state)
+{
+    struct ds_contender c[2] = {{work, NULL, NULL}, {be_preempted, NULL, NULL}};
+    struct ds_timing_plan cpu = plan;
+    struct ds_timing t[2];
+    struct ds_error err;
+    double noise;
+    (void)state;
+    cpu.clock = CLOCK_PROCESS_CPUTIME_ID;
+    assert_ok(ds_time_side_by_side(c, 2, &cpu, t, &noise, NULL, &err), err);
+    assert_false(t[1].waits);
+    assert_close("CPU time", 0, t[1].min, 8e-3, 1e-6);
 }
 
 static void test_what_takes_too_long_is_left_out(void **state)
@@ -364,6 +399,8 @@ int main(void)
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_rounds),
         cmocka_unit_test_setup_teardown(test_waiting_is_time, start_own_clock, stop_own_clock),
+        cmocka_unit_test_setup_teardown(test_being_preempted_is_no_waiting, start_own_clock,
+                                        stop_own_clock),
         cmocka_unit_test(test_what_takes_too_long_is_left_out),
         cmocka_unit_test_setup_teardown(test_time_is_bounded, start_own_clock, stop_own_clock),
         cmocka_unit_test(test_placement),
