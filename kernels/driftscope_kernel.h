@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DS_KERNEL_ABI 4
+#define DS_KERNEL_ABI 5
 
 /* The kernel families. */
 enum ds_op {
@@ -221,8 +221,9 @@ struct ds_cache_args {
     int64_t ldx;
     float *cache; /* [pages * page_size][width] */
     int64_t page_size, pages;
-    const struct ds_sequence *sequences;
+    const struct ds_sequence *sequences; /* the host's, as in struct ds_attention_args */
     int64_t n_sequences;
+    const struct ds_sequence *device_sequences;
     int64_t head_dim; /* width = heads side by side, each of so many channels; 0 = one head */
 };
 
@@ -236,8 +237,12 @@ struct ds_attention_args {
     int64_t ldq;
     const float *cache_k, *cache_v; /* [pages * page_size][kv_heads * head_dim] */
     int64_t page_size, pages;
-    const struct ds_sequence *sequences; /* in ascending q_first, covering all rows */
+    /* In ascending q_first, covering all rows. They and their pages are the host's, for the launch
+     * function; what a kernel on a device reads is the same again in the device's memory, pages
+     * included. NULL where the arrays are the host's: then there is one copy for both. */
+    const struct ds_sequence *sequences;
     int64_t n_sequences;
+    const struct ds_sequence *device_sequences;
     int32_t max_q_len, max_kv_len;
     float *y; /* [rows][ldy] */
     int64_t ldy;
@@ -300,7 +305,7 @@ struct ds_combine_args {
 /* y = sum over ranks of x[rank] */
 struct ds_allreduce_args {
     int64_t rows, width, ranks;
-    const float *const *x; /* [ranks], each [rows][ldx] */
+    const float *const *x; /* [ranks], each [rows][ldx]; the list itself is the host's */
     int64_t ldx;
     float *y;
     int64_t ldy;
@@ -318,7 +323,8 @@ struct ds_transfer_args {
 };
 
 /* y[r] = logits[r], or what penalties and masks make of them. A row is that of one token; its result
- * may depend on the tokens of its request so far. */
+ * may depend on the tokens of its request so far. logits and y lie where exec->memory says, the rest in
+ * the host's memory. */
 struct ds_process_args {
     int64_t rows, vocab;
     const float *logits; /* [rows][ldx] */

@@ -184,6 +184,14 @@ __global__ void attention_pinned(struct ds_attention_args a)
             nothing ? ds_negative_infinity() : ds_stored(state.m + ds_log(state.l));
 }
 
+/* What kernels are given: no pointer to the host's sequences. */
+struct ds_attention_args on_device(const struct ds_attention_args *a)
+{
+    struct ds_attention_args d = *a;
+    d.sequences = a->device_sequences ? a->device_sequences : a->sequences;
+    return d;
+}
+
 int check(const struct ds_device_call &call, const struct ds_attention_args *a)
 {
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || a->head_dim < 1)
@@ -206,7 +214,7 @@ int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_
     if (a->rows < 1)
         return 0;
     return DS_LAUNCH(call, attention_pinned, dim3((unsigned)a->rows, (unsigned)a->heads), THREADS,
-                     (size_t)(2 * a->head_dim + DS_PINNED_TERMS) * sizeof(float), *a);
+                     (size_t)(2 * a->head_dim + DS_PINNED_TERMS) * sizeof(float), on_device(a));
 }
 
 int pinned_describe(const void *args, const struct ds_exec *, struct ds_launch_info *out)
@@ -329,10 +337,11 @@ int split_launch(const void *args, const struct ds_exec *exec, char *why, size_t
     const int parts = parts_of(a, exec);
     if (DS_LAUNCH(call, attention_part,
                   dim3((unsigned)a->rows, (unsigned)a->heads, (unsigned)parts), THREADS,
-                  (size_t)(2 * a->head_dim + THREADS) * sizeof(float), *a, state, parts) != 0)
+                  (size_t)(2 * a->head_dim + THREADS) * sizeof(float), on_device(a), state,
+                  parts) != 0)
         return -1;
-    return DS_LAUNCH(call, attention_merge, dim3((unsigned)a->rows, (unsigned)a->heads), 64, 0, *a,
-                     state, parts);
+    return DS_LAUNCH(call, attention_merge, dim3((unsigned)a->rows, (unsigned)a->heads), 64, 0,
+                     on_device(a), state, parts);
 }
 
 int split_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)

@@ -63,10 +63,13 @@ static inline int ds_device_launched(const struct ds_device_call &call, const ch
 #define DS_DYNAMIC_SHARED(TYPE, NAME) TYPE *NAME = static_cast<TYPE *>(ds_sim_dynamic_shared())
 
 /* KERNEL(arguments) on a grid of blocks with so many bytes of dynamic shared memory; 0, or -1 with the
- * reason in the call's why. A template with commas stands in parentheses. */
+ * reason in the call's why. A template with commas stands in parentheses. As with CUDA, arguments are
+ * taken by value: they hold no pointer to the host's memory where the arrays are the device's. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
-    ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                            \
-                       [=]() { KERNEL(__VA_ARGS__); }, (CALL).why, (CALL).why_size)
+    ds_sim_launch_body(                                                                            \
+        (CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                                           \
+        [](auto... ds_by_value) { return [=]() { KERNEL(ds_by_value...); }; }(__VA_ARGS__),        \
+        (CALL).why, (CALL).why_size)
 
 #endif
 

@@ -52,8 +52,9 @@ int embed_launch(const void *args, const struct ds_exec *exec, char *why, size_t
 }
 
 __global__ void cache_pinned(const float *x, int64_t ldx, int64_t width, float *cache,
-                             int64_t page_size, struct ds_sequence s)
+                             int64_t page_size, const struct ds_sequence *seq)
 {
+    const struct ds_sequence s = *seq;
     const int64_t i = channel(), slot = (int64_t)s.kv_len - s.q_len + blockIdx.y;
     const int64_t row = s.pages[slot / page_size] * page_size + slot % page_size;
     if (i < width)
@@ -67,10 +68,11 @@ int cache_launch(const void *args, const struct ds_exec *exec, char *why, size_t
     if (ds_device_check_sequences(call, a->sequences, a->n_sequences, a->rows, a->page_size,
                                   a->pages) != 0)
         return -1;
+    const struct ds_sequence *seqs = a->device_sequences ? a->device_sequences : a->sequences;
     for (int64_t q = 0; q < a->n_sequences && a->width; q++)
         if (a->sequences[q].q_len > 0 &&
             DS_LAUNCH(call, cache_pinned, grid_of(a->sequences[q].q_len, a->width), CHANNELS, 0,
-                      a->x, a->ldx, a->width, a->cache, a->page_size, a->sequences[q]) != 0)
+                      a->x, a->ldx, a->width, a->cache, a->page_size, seqs + q) != 0)
             return -1;
     return 0;
 }

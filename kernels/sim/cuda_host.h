@@ -326,7 +326,9 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          __stop_ds_shared,
                                          ds_sim_body<Body>,
                                          &body,
-                                         ds_sim_schedule_of(exec)};
+                                         sizeof body,
+                                         ds_sim_schedule_of(exec),
+                                         exec->memory == DS_MEMORY_DEVICE};
     return ds_sim_run(&launch, why, why_size);
 }
 

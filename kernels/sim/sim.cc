@@ -1,12 +1,15 @@
 /* sim.cc: see sim.h. */
 #include "kernels/sim/sim.h"
 #include "kernels/sim/fiber.h"
+#include "kernels/sim/memory.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct ds_sim_place ds_sim_here;
 
@@ -375,11 +378,39 @@ int check_launch(const struct ds_sim_launch *l, char *why, size_t size)
     return 0;
 }
 
+/* Whether a word of the arguments is an address that this process can read and that is not the device's.
+ * A small number beside padding, which may hold anything, is none. */
+int points_to_host(uint64_t word)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned char there;
+    if (word >> 32 == 0 || (word & 0xffffffffu) < 1u << 24 || word >> 47 ||
+        ds_sim_memory_is(reinterpret_cast<const void *>(word)))
+        return 0;
+    return mincore(reinterpret_cast<void *>(word / page * page), 1, &there) == 0;
+}
+
+int check_arguments(const struct ds_sim_launch *l, char *why, size_t size)
+{
+    uint64_t word;
+    for (size_t i = 0; l->on_device && i + sizeof word <= l->arg_bytes; i += sizeof word) {
+        memcpy(&word, static_cast<const char *>(l->arg) + i, sizeof word);
+        if (points_to_host(word)) {
+            snprintf(why, size,
+                     "kernel %s: an argument points to the host's memory, and its arrays are the "
+                     "device's",
+                     l->kernel);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 } /* namespace */
 
 int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
 {
-    if (check_launch(l, why, why_size) != 0)
+    if (check_launch(l, why, why_size) != 0 || check_arguments(l, why, why_size) != 0)
         return -1;
     const int threads = (int)(l->block.x * l->block.y * l->block.z);
     pthread_mutex_lock(&one_at_a_time);
@@ -401,8 +432,11 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
     if (!run.dynamic || ds_fibers_have(threads) != 0)
         snprintf(run.trouble, sizeof run.trouble, "kernel %s: out of memory for %d threads",
                  l->kernel, threads);
-    else
+    else {
+        ds_sim_memory_open();
         run_grid();
+        ds_sim_memory_close();
+    }
     free(run.dynamic);
     run.dynamic = nullptr;
     const int rc = *run.trouble ? -1 : 0;

@@ -47,11 +47,15 @@ struct ds_sim_launch {
     char *static_shared, *static_end; /* what __shared__ made in the file's part of the program */
     void (*body)(const void *arg);    /* one thread */
     const void *arg;
+    size_t arg_bytes;
     struct ds_sim_schedule schedule;
+    int on_device; /* the arrays lie in the memory of the device: an argument that points to host memory
+                      ends the launch, as it would end it on a device that cannot read that */
 };
 
 /* 0, or -1 with a reason that names the kernel: a launch that no device takes, threads that wait for
- * others that never come, a write behind the dynamic shared memory. Never hangs on a barrier. */
+ * others that never come, a write behind the dynamic shared memory, a pointer to the wrong memory. Never
+ * hangs on a barrier. */
 int ds_sim_run(const struct ds_sim_launch *launch, char *why, size_t why_size);
 
 /* ---- what a thread of a kernel calls ----------------------------------------------------------- */

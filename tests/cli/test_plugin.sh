@@ -103,9 +103,9 @@ test_faults_found_when_loading() {
 -DFAULT_NO_SYMBOL
 has no function ds_plugin_kernels
 -DFAULT_OTHER_ABI
-has no kernels for abi 4, which this driftscope has
+has no kernels for abi 5, which this driftscope has
 -DABI=1
-kernel 0 is of abi 1, this driftscope has abi 4
+kernel 0 is of abi 1, this driftscope has abi 5
 -DFAULT_EMPTY
 brings no kernel
 -DFAULT_TWICE

@@ -1,0 +1,213 @@
+/* memory.cc: see memory.h. One reserved range; blocks are kept in ascending order and a new one takes the
+ * first gap that is large enough. What was never used costs no memory of the machine. */
+#include "kernels/sim/memory.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+namespace
+{
+
+enum : size_t { ALIGN = 256, PAGE = 4096 };
+const uint32_t POISON = 0x7fc0deadu;
+
+struct block {
+    size_t begin, bytes;
+};
+
+struct memory {
+    char *base;
+    size_t size, limit;
+    size_t used; /* the end of the last block that there ever was: no page behind it was touched */
+    struct block *block;
+    size_t n, cap, allocated;
+    int open;
+} memory;
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+size_t page_end(size_t at)
+{
+    return (at + PAGE - 1) / PAGE * PAGE;
+}
+
+/* As large a range as the process may have. */
+int reserve(void)
+{
+    for (size_t size = (size_t)64 << 30; !memory.base && size >= (size_t)64 << 20; size /= 2) {
+        void *p =
+            mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED)
+            continue;
+        memory.base = static_cast<char *>(p);
+        memory.size = size;
+    }
+    return memory.base ? 0 : -1;
+}
+
+void protect(size_t begin, size_t end, int how)
+{
+    if (end > begin && mprotect(memory.base + begin, end - begin, how) != 0)
+        abort(); /* the range is this file's: only a broken system says no */
+}
+
+size_t limit(void)
+{
+    return memory.limit && memory.limit < memory.size ? memory.limit : memory.size;
+}
+
+/* The place in the list and the address of a gap of so many bytes; -1: none. */
+int find_gap(size_t bytes, size_t *at, size_t *begin)
+{
+    size_t end = 0;
+    for (*at = 0; *at < memory.n; ++*at) {
+        if (memory.block[*at].begin - end >= bytes)
+            break;
+        end = memory.block[*at].begin + memory.block[*at].bytes;
+    }
+    *begin = end;
+    return bytes <= limit() && end <= limit() - bytes ? 0 : -1;
+}
+
+int make_room_in_list(void)
+{
+    if (memory.n < memory.cap)
+        return 0;
+    const size_t cap = memory.cap ? memory.cap * 2 : 64;
+    void *grown = realloc(memory.block, cap * sizeof *memory.block);
+    if (!grown)
+        return -1;
+    memory.block = static_cast<struct block *>(grown);
+    memory.cap = cap;
+    return 0;
+}
+
+/* The block that holds the address, or its place in the list - 1. */
+const struct block *block_at(size_t at)
+{
+    size_t low = 0, high = memory.n;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (memory.block[middle].begin <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &memory.block[low - 1] : nullptr;
+}
+
+void *take(size_t bytes)
+{
+    size_t at, begin;
+    if ((!memory.base && reserve() != 0) || make_room_in_list() != 0 ||
+        find_gap(bytes, &at, &begin) != 0)
+        return nullptr;
+    for (size_t i = memory.n; i > at; i--)
+        memory.block[i] = memory.block[i - 1];
+    memory.block[at] = {begin, bytes};
+    memory.n++;
+    memory.allocated += bytes;
+    if (begin + bytes > memory.used) {
+        if (memory.open)
+            protect(page_end(memory.used), page_end(begin + bytes), PROT_READ | PROT_WRITE);
+        memory.used = begin + bytes;
+    }
+    return memory.base + begin;
+}
+
+} /* namespace */
+
+void *ds_sim_memory_new(size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2)
+        return nullptr;
+    bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : (size_t)ALIGN;
+    pthread_mutex_lock(&lock);
+    void *p = take(bytes);
+    pthread_mutex_unlock(&lock);
+    if (!p)
+        return nullptr;
+    ds_sim_memory_open();
+    uint32_t *word = static_cast<uint32_t *>(p);
+    for (size_t i = 0; i < bytes / sizeof *word; i++)
+        word[i] = POISON;
+    ds_sim_memory_close();
+    return p;
+}
+
+int ds_sim_memory_release(void *p)
+{
+    int rc = -1;
+    if (!p)
+        return 0;
+    pthread_mutex_lock(&lock);
+    const size_t at = (size_t)(static_cast<char *>(p) - memory.base);
+    const struct block *b = ds_sim_memory_is(p) ? block_at(at) : nullptr;
+    if (b && b->begin == at) {
+        const size_t first = page_end(b->begin), last = (b->begin + b->bytes) / PAGE * PAGE;
+        rc = 0;
+        memory.allocated -= b->bytes;
+        if (last > first) /* the machine has other uses for it */
+            (void)madvise(memory.base + first, last - first, MADV_DONTNEED);
+        for (size_t i = (size_t)(b - memory.block); i + 1 < memory.n; i++)
+            memory.block[i] = memory.block[i + 1];
+        memory.n--;
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+int ds_sim_memory_is(const void *p)
+{
+    return memory.base && static_cast<const char *>(p) >= memory.base &&
+           static_cast<const char *>(p) < memory.base + memory.size;
+}
+
+int ds_sim_memory_has(const void *p, size_t bytes)
+{
+    int has = 0;
+    pthread_mutex_lock(&lock);
+    if (ds_sim_memory_is(p)) {
+        const size_t at = (size_t)(static_cast<const char *>(p) - memory.base);
+        const struct block *b = block_at(at);
+        has = b && at - b->begin <= b->bytes && bytes <= b->bytes - (at - b->begin);
+    }
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+size_t ds_sim_memory_size(void)
+{
+    pthread_mutex_lock(&lock);
+    const size_t size = memory.base || reserve() == 0 ? limit() : 0;
+    pthread_mutex_unlock(&lock);
+    return size;
+}
+
+size_t ds_sim_memory_free(void)
+{
+    const size_t size = ds_sim_memory_size();
+    return memory.allocated < size ? size - memory.allocated : 0;
+}
+
+void ds_sim_memory_limit(size_t bytes)
+{
+    memory.limit = bytes;
+}
+
+void ds_sim_memory_open(void)
+{
+    pthread_mutex_lock(&lock);
+    if (memory.open++ == 0)
+        protect(0, page_end(memory.used), PROT_READ | PROT_WRITE);
+    pthread_mutex_unlock(&lock);
+}
+
+void ds_sim_memory_close(void)
+{
+    pthread_mutex_lock(&lock);
+    if (--memory.open == 0)
+        protect(0, page_end(memory.used), PROT_NONE);
+    pthread_mutex_unlock(&lock);
+}
