@@ -194,6 +194,24 @@ static void judge_step(const struct ds_case_step *step, const struct ds_case_set
     }
 }
 
+/* An error always says what it is: one that says nothing could not write it. Then nothing is known of
+ * the specimen. */
+static int check_heard(const struct ds_case *c, const struct ds_case_step *step, const char *folder,
+                       const json_t *answer, int exit_code, struct ds_error *err)
+{
+    struct ds_buf said = {0};
+    if (exit_code != DS_EXIT_ERROR || answer)
+        return 0;
+    first_line(folder, "err", &said);
+    const int mute = said.len == 0 && !said.failed;
+    ds_buf_free(&said);
+    if (!mute)
+        return 0;
+    ds_fail(err, "case %s, line %d: the command ended with %d and no word", c->id, step->line,
+            exit_code);
+    return ds_hint(err, "files of a case are written to %s: is there room?", folder);
+}
+
 /* What the step found, explained. */
 static int explain_step(const struct ds_case *c, size_t n, const struct ds_case_setting *s,
                         const char *folder, json_t *answer, struct ds_buf *why,
@@ -238,6 +256,8 @@ int ds_case_run(const struct ds_case *c, const struct ds_case_setting *s,
         int exit_code = -1;
         json_t *answer = NULL;
         rc = run_step(&c->steps[i], s, folder, &answer, &exit_code, err);
+        if (rc == 0)
+            rc = check_heard(c, &c->steps[i], folder, answer, exit_code, err);
         if (rc == 0)
             judge_step(&c->steps[i], s, folder, answer, exit_code, &why);
         if (rc == 0 && s->explain && !s->healthy && !asks_for_drift(&c->steps[i]))

@@ -61,6 +61,11 @@ int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds
 
 /* The same for a second file. */
 int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err);
+/* From here on what libraries print on stdout goes to stderr, since stdout carries results only; the first
+ * result puts it back. */
+void ds_cli_stdout_aside(void);
+void ds_cli_stdout_back(void);
+
 /* Whether -o FILE, or `path`, looks as if it could be written: asked before work that takes long. -1
  * with an error if not. */
 int ds_cli_check_output(const struct ds_options *o, struct ds_error *err);
@@ -113,8 +118,11 @@ int ds_cli_plugins(const struct ds_options *o, struct ds_error *err);
 /* Chooses the library of --blas, if one was given (blas_library.c). */
 int ds_cli_blas_library(const struct ds_options *o, struct ds_error *err);
 /* Runs a verb that launches kernels itself: where there are plugins in a child process, so that a
- * crash has a text and an exit code. */
+ * crash, an early end and a call that does not return have a text and an exit code. */
 int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_options *));
+/* Ends the process. Where there are plugins nothing of theirs runs any more: what they registered for the
+ * end of the process could change the exit code. */
+_Noreturn void ds_cli_leave(int code);
 
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 

@@ -431,6 +431,7 @@ static int write_folder(const struct shown *s, const struct steps t[DS_SIDES], c
     if (mkdir(beside, 0777) != 0)
         return ds_fail(err, "cannot make '%s': %s", beside, strerror(errno));
     snprintf(path, sizeof path, "%s/%s", beside, program_name);
+    ds_cli_tidying(1);
     int rc = write_program(s, path, err);
     if (rc == 0) {
         snprintf(path, sizeof path, "%s/%s", beside, data_name);
@@ -442,6 +443,7 @@ static int write_folder(const struct shown *s, const struct steps t[DS_SIDES], c
     }
     if (rc != 0)
         remove_folder(beside, NULL);
+    ds_cli_tidying(0);
     return rc;
 }
 

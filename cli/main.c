@@ -32,6 +32,8 @@ static int verb(const struct ds_options *o)
 {
     struct ds_error err;
     ds_cli_interruptible(o);
+    if (ds_opt_count(o, "plugin") || ds_opt_given(o, "blas"))
+        ds_cli_stdout_aside();
     if (ds_cli_check_output(o, &err) != 0 || ds_cli_plugins(o, &err) != 0 ||
         ds_cli_blas_library(o, &err) != 0)
         return ds_cli_error(o, &err);
@@ -77,6 +79,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     /* So does a limit on the size of files as EFBIG: like a full disk, it is told. */
     signal(SIGXFSZ, SIG_IGN);
+    /* Who is called by a program that ignores it could not ask how a child of its own ended. */
+    signal(SIGCHLD, SIG_DFL);
     /* Numbers are written and read in the C locale; only the character set is the user's. */
     setlocale(LC_CTYPE, "");
     if (ds_options_parse(argc, argv, &o, &err) != 0)
@@ -88,5 +92,5 @@ int main(int argc, char **argv)
     else
         code = verb(&o);
     ds_options_free(&o);
-    return code;
+    ds_cli_leave(code);
 }

@@ -480,7 +480,8 @@ const struct ds_option_def ds_option_defs[] = {
     {"plugin", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
      "add the kernel variants of a shared object (.so); may be given several times"},
     {"plugin-timeout", 0, "N", DS_ANY_VERB, "10", DS_OPT_NUMBER, NULL, 1, 86400,
-     "seconds that loading a plugin or a BLAS library may take"},
+     "seconds that loading a plugin or a BLAS library may take, and, where it is given, one call of a "
+     "kernel in check, order, bench and explain"},
     {"blas", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
      "the library (.so) whose cblas_sgemm is matmul/cblas: BLIS, MKL or any other, beside OpenBLAS"},
     {"json", 0, NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,

@@ -21,6 +21,33 @@ void ds_cli_guard_descriptors(void)
             return;
 }
 
+/* Where results go: 1, or what it was before it was put aside. */
+static int results = STDOUT_FILENO;
+
+void ds_cli_stdout_aside(void)
+{
+    const int fd = results == STDOUT_FILENO ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
+    if (fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+        results = fd;
+    else if (fd >= 0)
+        close(fd);
+}
+
+void ds_cli_stdout_back(void)
+{
+    if (results == STDOUT_FILENO)
+        return;
+    fflush(stdout);
+    if (dup2(results, STDOUT_FILENO) < 0) {
+        /* A kernel has closed it: a result must fail, not go where else stdout leads to now. */
+        const int nowhere = open("/dev/null", O_RDONLY);
+        if (nowhere >= 0 && nowhere != STDOUT_FILENO)
+            dup2(nowhere, STDOUT_FILENO);
+    }
+    close(results);
+    results = STDOUT_FILENO;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static void message(const char *kind, const char *text)
@@ -79,6 +106,7 @@ static const char *shown(const char *path)
 
 static int emit_stdout(const struct ds_buf *text, struct ds_error *err)
 {
+    ds_cli_stdout_back();
     if (ds_buf_write(text, STDOUT_FILENO) != 0 && errno != EPIPE)
         return ds_fail(err, "cannot write to stdout: %s", strerror(errno));
     return 0;
@@ -148,6 +176,7 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
 int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;
+    ds_cli_stdout_back(); /* it may be what the path means */
     if (stat(path, &st) != 0)
         return emit_beside(path, NULL, text, err);
     if (S_ISDIR(st.st_mode))
@@ -220,7 +249,7 @@ static int color_wanted(const struct ds_options *o)
     if (strcmp(when, "always") == 0)
         return 1;
     return strcmp(when, "auto") == 0 && !(no && no[0]) && term && term[0] &&
-           strcmp(term, "dumb") != 0 && !result_file(o) && isatty(STDOUT_FILENO);
+           strcmp(term, "dumb") != 0 && !result_file(o) && isatty(results);
 }
 
 const char *ds_cli_color(const struct ds_options *o, enum ds_role role)
@@ -247,7 +276,7 @@ const char *ds_cli_color(const struct ds_options *o, enum ds_role role)
 int ds_cli_columns(void)
 {
     struct winsize size;
-    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    if (isatty(results) && ioctl(results, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col < 20 ? 20 : size.ws_col;
     return 100;
 }

@@ -219,6 +219,7 @@ int ds_run_tui(const struct ds_options *o, int (*sweep)(const struct ds_options 
         ds_fail(&err, "--tui shows the record that --no-record does without");
         return ds_cli_error(o, &err);
     }
+    ds_cli_stdout_back();
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
         ds_cli_note(o, "--tui needs a terminal: this is an ordinary run");
         return sweep(o);
@@ -233,7 +234,7 @@ int ds_run_tui(const struct ds_options *o, int (*sweep)(const struct ds_options 
     if (c.pid == 0) {
         close(c.told);
         become_child(&c, pipe_end, parent);
-        exit(sweep(o));
+        ds_cli_leave(sweep(o));
     }
     close(pipe_end);
     sweeping = c.pid;

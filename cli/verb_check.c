@@ -177,7 +177,13 @@ int ds_verb_check(const struct ds_options *o)
     const double start = ds_seconds(CLOCK_MONOTONIC);
     j.check.full = ds_opt_flag(o, "full");
     j.check.seed = 1;
-    int rc = ds_kernel_set_parse_on(ds_lab_device(o), "vendor", &j.vendor, &err);
+    int64_t seconds = 0;
+    int rc = ds_opt_given(o, "plugin-timeout")
+                 ? ds_opt_int(o, "plugin-timeout", 1, 86400, &seconds, &err)
+                 : 0;
+    j.check.launch_seconds = (double)seconds;
+    if (rc == 0)
+        rc = ds_kernel_set_parse_on(ds_lab_device(o), "vendor", &j.vendor, &err);
     if (rc == 0)
         rc = thread_counts(&j, &err);
     if (rc == 0)

@@ -61,6 +61,7 @@ int ds_verb_tui(const struct ds_options *o)
     struct ds_buf program = {0};
     if (read_options(o, &t, &err) != 0)
         return ds_cli_error(o, &err);
+    ds_cli_stdout_back();
     if (!t.script && !isatty(STDOUT_FILENO))
         return print_summary(o);
     ds_cli_program(&program);

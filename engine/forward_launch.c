@@ -4,6 +4,7 @@
 #include "engine/forward_private.h"
 
 #include "base/mem.h"
+#include "kernels/call.h"
 #include "kernels/plugin.h"
 
 #include <stdatomic.h>
@@ -80,7 +81,7 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
 {
     if (f->config.place)
         f->config.place->op = k->op;
-    size_t need = k->scratch_bytes ? k->scratch_bytes(args, f->exec.threads) : 0;
+    size_t need = ds_call_scratch(k, args, f->exec.threads);
     if (need <= f->exec.scratch_bytes)
         return 0;
     void *grown = ds_alloc_aligned(need, 1, "kernel scratch", err);
@@ -122,7 +123,14 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
     struct ds_launch_info info;
     memset(&info, 0, sizeof info);
     snprintf(l->variant, sizeof l->variant, "%s", k->name);
-    if (!k->describe || k->describe(args, &f->exec, &info) != 0)
+    if (k->describe && f->config.place) {
+        f->config.place->stage = stage;
+        f->config.place->doing = DS_DOING_LAUNCH;
+    }
+    int rc = ds_call_describe(k, args, &f->exec, &info);
+    if (f->config.place)
+        f->config.place->doing = DS_DOING_NOTHING;
+    if (rc != 0)
         return;
     l->tile_rows = info.tile_rows;
     l->tile_cols = info.tile_cols;
@@ -178,7 +186,7 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     f->exec.seed = next_seed(f);
     f->exec.shown = p->probe != NULL;
     char why[256] = "";
-    if (k->launch(args, &f->exec, why, sizeof why - 1) != 0) {
+    if (ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0) {
         ds_fp_restore(p->fp_control);
         ds_pass_restore_team(p);
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "engine/gguf.h"
+#include "kernels/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,10 +89,8 @@ static int prepare(const struct ds_forward *f, int32_t layer, const char *name,
 {
     const struct ds_kernel *k = ds_kernel_set_in(&f->config.kernels, DS_OP_MATMUL, layer);
     char why[128] = "";
-    if (!k->prepare ||
-        k->prepare(&r->view, &r->prepared, &r->prepared_bytes, why, sizeof why - 1) == 0)
+    if (ds_call_prepare(k, &r->view, &r->prepared, &r->prepared_bytes, why, sizeof why) == 0)
         return 0;
-    r->prepared = NULL;
     return ds_fail(err, "matmul/%s cannot prepare a rank's part of %s: %s", k->name, name,
                    *why ? why : "no reason given");
 }

@@ -1,6 +1,7 @@
 /* load.c: see load.h. */
 #include "engine/load.h"
 
+#include "base/child.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -67,9 +68,10 @@ void ds_load_stop(struct ds_load *l)
 {
     for (int i = 0; i < l->n; i++)
         kill(l->pid[i], SIGKILL);
-    for (int i = 0; i < l->n; i++)
-        while (waitpid(l->pid[i], NULL, 0) < 0 && errno == EINTR)
-            ;
+    for (int i = 0; i < l->n; i++) {
+        int status;
+        ds_child_wait(l->pid[i], &status);
+    }
     free(l->pid);
     l->pid = NULL;
     l->n = 0;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/team.h"
+#include "kernels/call.h"
 #include "kernels/registry.h"
 
 #include <stdatomic.h>
@@ -65,13 +66,12 @@ static void prepare_member(void *arg, int thread, int threads)
         size_t at = (size_t)(weight - w->m->weights);
         struct ds_weight_view view = ds_weight_view(weight);
         char *why = w->why[thread];
-        why[0] = why[sizeof w->why[thread] - 1] = '\0';
-        int rc = w->kernel->prepare(&view, &w->m->prepared[at], &w->m->prepared_bytes[at], why,
-                                    sizeof w->why[thread] - 1);
+        why[0] = '\0';
+        int rc = ds_call_prepare(w->kernel, &view, &w->m->prepared[at], &w->m->prepared_bytes[at],
+                                 why, sizeof w->why[thread]);
         release(w->m, weight);
         if (rc == 0)
             continue;
-        w->m->prepared[at] = NULL;
         w->why_for[thread] = i;
         size_t lowest = atomic_load(&w->failed);
         while (i < lowest && !atomic_compare_exchange_weak(&w->failed, &lowest, i)) {
@@ -199,8 +199,9 @@ int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, in
         if (!k->prepare || (n > 0 && packer[0] == k) || (n > 1 && packer[1] == k))
             continue;
         if (n == 2)
-            return ds_fail(err, "matmul/%s, %s and %s each pack the weights in their own way; a "
-                                "pass can have two of them",
+            return ds_fail(err,
+                           "matmul/%s, %s and %s each pack the weights in their own way; a "
+                           "pass can have two of them",
                            packer[0]->name, packer[1]->name, k->name);
         packer[n++] = k;
     }

@@ -2,6 +2,7 @@
 #include "engine/worker.h"
 
 #include "base/buf.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernels/cblas.h"
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 enum { ANSWER_TRIAL = 1, ANSWER_ERROR = 2 };
+/* How a worker ends that cannot answer. */
+enum { LOST_CONNECTION = 121 };
 static const uint64_t MAX_ANSWER = (uint64_t)1 << 40;
 
 struct answer {
@@ -28,9 +31,10 @@ struct answer {
 struct limit {
     const volatile sig_atomic_t *stop; /* becomes non-zero */
     double time;                       /* on the monotonic clock; 0 = none */
+    pid_t worker;                      /* has ended; what it left behind may hold the socket */
 };
-static const struct limit NEVER = {NULL, 0.0};
-enum { STOPPED = 1, TOO_LATE = 2 };
+static const struct limit NEVER = {NULL, 0.0, 0};
+enum { STOPPED = 1, TOO_LATE = 2, UNUSABLE = 3 };
 
 /* Writes or reads all n bytes. 0, -1 on error or end of file, STOPPED or TOO_LATE. */
 static int transfer(int fd, void *data, size_t n, int writing, struct limit limit)
@@ -44,7 +48,10 @@ static int transfer(int fd, void *data, size_t n, int writing, struct limit limi
         /* A signal between the test of *stop and a blocking call would be missed: wait with a time
          * limit instead. */
         struct pollfd pfd = {.fd = fd, .events = writing ? POLLOUT : POLLIN};
-        int ready = poll(&pfd, 1, limit.stop || limit.time > 0 ? 200 : -1);
+        const int patience = limit.stop || limit.time > 0 || limit.worker ? 200 : -1;
+        int ready = poll(&pfd, 1, patience);
+        if (ready == 0 && limit.worker && ds_child_ended(limit.worker) && poll(&pfd, 1, 0) == 0)
+            return -1;
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
         ssize_t got = writing ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
@@ -117,7 +124,7 @@ static int serve(int fd, const struct ds_worker_context *c)
         free(forced);
     }
     ds_trial_runner_free(&runner);
-    return 0;
+    return rc == 0 ? 0 : LOST_CONNECTION;
 }
 
 /* ---- the parent's side ----------------------------------------------------------------------- */
@@ -139,6 +146,7 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
          * so is the worker. */
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_DFL);
+        dup2(STDERR_FILENO, STDOUT_FILENO); /* results are the parent's */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(0);
@@ -159,14 +167,17 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
 /* Reaps a worker that went away by itself and says how. */
 static int died(struct ds_worker *w, struct ds_error *err)
 {
-    int status = 0;
+    static const double DYING = 10; /* seconds between the end of its socket and its own */
+    int status;
+    const int alive = !ds_child_ends_within(w->pid, DYING);
     close(w->fd);
-    kill(w->pid, SIGKILL); /* changes nothing if it is dead; else it sent nonsense and must not be
-                              waited for */
-    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    if (alive)
+        kill(w->pid, SIGKILL);
+    ds_child_wait(w->pid, &status);
     w->pid = 0;
-    if (WIFSIGNALED(status))
+    if (alive || (WIFEXITED(status) && WEXITSTATUS(status) == LOST_CONNECTION))
+        ds_fail(err, "worker %d lost its connection, or closed it", w->number);
+    else if (WIFSIGNALED(status))
         ds_fail(err, "worker %d died by signal %d (%s)", w->number, WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
     else
@@ -176,10 +187,10 @@ static int died(struct ds_worker *w, struct ds_error *err)
 
 static void kill_worker(struct ds_worker *w)
 {
+    int status;
     kill(w->pid, SIGKILL);
     close(w->fd);
-    while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    ds_child_wait(w->pid, &status);
     w->pid = 0;
 }
 
@@ -189,8 +200,12 @@ static int receive(struct ds_worker *w, struct limit limit, struct answer *a, ch
     int rc = transfer(w->fd, a, sizeof *a, 0, limit);
     if (rc != 0)
         return rc;
-    if (a->size > MAX_ANSWER || !(*body = ds_calloc(1, a->size, "worker's answer", err)))
-        return -1;
+    if (a->size > MAX_ANSWER) {
+        ds_fail(err, "worker %d sent what is no answer", w->number);
+        return UNUSABLE;
+    }
+    if (!(*body = ds_calloc(1, a->size, "worker's answer", err)))
+        return UNUSABLE;
     return transfer(w->fd, *body, a->size, 0, limit);
 }
 
@@ -200,8 +215,8 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
 {
     struct ds_trial_order o = *order;
     struct answer a = {0};
-    struct limit limit = {stop,
-                          w->time_limit > 0 ? ds_seconds(CLOCK_MONOTONIC) + w->time_limit : 0.0};
+    struct limit limit = {
+        stop, w->time_limit > 0 ? ds_seconds(CLOCK_MONOTONIC) + w->time_limit : 0.0, w->pid};
     char *body = NULL;
     int rc = transfer(w->fd, &o, sizeof o, 1, limit);
     if (rc == 0 && o.n_forced > 0) {
@@ -219,6 +234,8 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
         if (rc < 0)
             return died(w, err);
         kill_worker(w);
+        if (rc == UNUSABLE)
+            return DS_WORKER_DIED;
         if (rc == TOO_LATE) {
             w->late = 1;
             ds_fail(err, "worker %d was ended after %g s", w->number, w->time_limit);
@@ -228,8 +245,10 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
         return DS_WORKER_STOPPED;
     }
     if (a.kind == ANSWER_ERROR && a.size == sizeof *err) {
-        if (err)
+        if (err) {
             memcpy(err, body, sizeof *err);
+            err->msg[sizeof err->msg - 1] = err->hint[sizeof err->hint - 1] = '\0';
+        }
         rc = DS_WORKER_FAILED;
     } else {
         rc = ds_trial_unpack(body, a.size, out, err) == 0 ? DS_WORKER_OK : DS_WORKER_FAILED;
@@ -242,9 +261,12 @@ void ds_worker_stop(struct ds_worker *w)
 {
     if (w->pid == 0)
         return;
+    static const double LEAVING = 10; /* seconds that its end may take */
+    int status;
     shutdown(w->fd, SHUT_RDWR);
     close(w->fd);
-    while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    if (!ds_child_ends_within(w->pid, LEAVING))
+        kill(w->pid, SIGKILL);
+    ds_child_wait(w->pid, &status);
     w->pid = 0;
 }

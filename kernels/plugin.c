@@ -8,8 +8,15 @@
 #include "kernels/shared_object.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char WHAT[] = "plugin";
 
@@ -96,6 +103,50 @@ static void rehearse(void *arg)
     }
 }
 
+/* ---- what a load may not change -------------------------------------------------------------- */
+
+/* Signals that the program itself handles, and what its files, its numbers and its children hang on. A
+ * plugin's initialisation is code that knows nothing of them; runtimes that it brings along set such things
+ * for a process that they think is theirs. */
+static const int kept_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ, SIGCHLD, SIGALRM};
+enum { KEPT_SIGNALS = sizeof kept_signals / sizeof kept_signals[0] };
+
+struct process_state {
+    struct sigaction action[KEPT_SIGNALS];
+    sigset_t mask;
+    mode_t umask;
+    int folder;
+    char *locale;
+};
+
+static void save(struct process_state *s)
+{
+    for (int i = 0; i < KEPT_SIGNALS; i++)
+        sigaction(kept_signals[i], NULL, &s->action[i]);
+    pthread_sigmask(SIG_SETMASK, NULL, &s->mask);
+    s->umask = umask(0);
+    umask(s->umask);
+    s->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *locale = setlocale(LC_ALL, NULL);
+    s->locale = locale ? strdup(locale) : NULL;
+}
+
+static void put_back(struct process_state *s)
+{
+    for (int i = 0; i < KEPT_SIGNALS; i++)
+        sigaction(kept_signals[i], &s->action[i], NULL);
+    pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
+    umask(s->umask);
+    if (s->folder >= 0) {
+        int ignored = fchdir(s->folder);
+        (void)ignored;
+        close(s->folder);
+    }
+    if (s->locale)
+        setlocale(LC_ALL, s->locale);
+    free(s->locale);
+}
+
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 static int clash(const struct ds_plugin *p, const struct ds_kernel *k,
@@ -141,10 +192,13 @@ int ds_plugin_load(const char *path, int seconds, struct ds_error *err)
         return -1;
     if (ds_grow(&plugins, &cap_plugins, n_plugins + 1, sizeof *plugins, "plugins", err) != 0)
         return -1;
+    struct process_state state;
+    save(&state);
     p.fp_before = ds_fp_control();
     int rc = open_plugin(path, &p.kernels, err);
     p.fp_after = ds_fp_control();
     ds_fp_restore(p.fp_before);
+    put_back(&state);
     if (rc != 0)
         return -1;
     p.path = path;

@@ -3,6 +3,7 @@
 #include "kernels/registry.h"
 
 #include "base/buf.h"
+#include "base/fp_control.h"
 #include "base/mem.h"
 #include "base/names.h"
 #include "kernels/cpu/cpu.h"
@@ -512,8 +513,10 @@ int ds_kernel_set_uses_cblas(const struct ds_kernel_set *set)
 
 int ds_kernel_available(const struct ds_kernel *k, char *why, size_t why_size)
 {
+    const uint32_t fp = ds_fp_control();
     why[0] = '\0';
     int rc = k->available ? k->available(why, why_size) : 0;
+    ds_fp_restore(fp);
     why[why_size - 1] = '\0'; /* a plugin may have filled all of it */
     return rc;
 }

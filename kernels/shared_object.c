@@ -1,6 +1,7 @@
 /* shared_object.c: see shared_object.h. Knows no symbol of what it opens. */
 #include "kernels/shared_object.h"
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -98,7 +99,10 @@ void *ds_so_open(const char *what, const char *path, struct ds_error *err)
 
 static void child(void (*fn)(void *arg), void *arg, int fd, pid_t parent)
 {
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        signal(ends[i], SIG_DFL); /* else it could end as if the program did */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) /* it died before that */
         _exit(1);
@@ -110,7 +114,7 @@ static void child(void (*fn)(void *arg), void *arg, int fd, pid_t parent)
 }
 
 /* 1 when the child came to its end, 0 when it went away before, -1 when the time is over. */
-static int wait_for_child(int fd, int seconds)
+static int wait_for_child(int fd, pid_t pid, int seconds)
 {
     const double deadline = ds_seconds(CLOCK_MONOTONIC) + seconds;
     for (;;) {
@@ -119,8 +123,11 @@ static int wait_for_child(int fd, int seconds)
         char done;
         if (!(left > 0))
             return -1;
-        if (poll(&p, 1, (int)(left * 1e3) + 1) <= 0)
-            continue;
+        if (poll(&p, 1, left < 0.1 ? (int)(left * 1e3) + 1 : 100) <= 0) {
+            if (!ds_child_ended(pid) || poll(&p, 1, 0) > 0)
+                continue;
+            return 0; /* what it left behind holds the pipe */
+        }
         ssize_t n = read(fd, &done, 1);
         if (n >= 0 || errno != EINTR)
             return n == 1;
@@ -141,12 +148,11 @@ int ds_so_try(const char *what, const char *path, int seconds, void (*fn)(void *
         close(fds[0]);
         return ds_fail(err, "%s %s: cannot fork: %s", what, path, strerror(errno));
     }
-    int end = wait_for_child(fds[0], seconds);
+    int end = wait_for_child(fds[0], pid, seconds);
     close(fds[0]);
     if (end != 0)
         kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    ds_child_wait(pid, &status);
     if (end > 0)
         return 0;
     if (end < 0) {

@@ -1,5 +1,6 @@
 /* check_many.c: many checks at a time: processes that take the next job from a shared counter. Speed
  * comes last and alone, so that nothing of ours is beside it. */
+#include "base/child.h"
 #include "kernels/lab/check.h"
 #include "kernels/lab/contain.h"
 
@@ -60,14 +61,12 @@ static void tell(const struct many *m, void (*progress)(void *, double), void *a
 static int wait_all(const struct many *m, const pid_t *pid, int n, int fd,
                     void (*progress)(void *, double), void *arg)
 {
-    int rc = 0, status;
+    int rc = 0, status = 0;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     while (poll(&p, 1, POLL_MS) == 0 || (errno == EINTR && !p.revents))
         tell(m, progress, arg, 0.8);
     for (int i = 0; i < n; i++) {
-        while (waitpid(pid[i], &status, 0) < 0 && errno == EINTR)
-            ;
-        if (!WIFEXITED(status) || WEXITSTATUS(status))
+        if (ds_child_wait(pid[i], &status) != 0 || !WIFEXITED(status) || WEXITSTATUS(status))
             rc = -1;
     }
     return rc;

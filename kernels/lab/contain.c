@@ -1,6 +1,8 @@
 /* contain.c: see contain.h. */
 #include "kernels/lab/contain.h"
 
+#include "base/child.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -104,7 +106,7 @@ static double now(void)
 
 /* Until the child has closed its end of the pipe, by whatever death, or stands still for too long: 1.
  */
-static int wait_or_hang(const struct ds_contained *c, int fd, double seconds)
+static int wait_or_hang(const struct ds_contained *c, int fd, pid_t pid, double seconds)
 {
     uint64_t seen = c->beats;
     double since = now();
@@ -113,7 +115,7 @@ static int wait_or_hang(const struct ds_contained *c, int fd, double seconds)
         int rc = poll(&p, 1, POLL_MS);
         if (rc > 0)
             return 0;
-        if (rc < 0 && errno != EINTR)
+        if ((rc < 0 && errno != EINTR) || (rc == 0 && ds_child_ended(pid)))
             return 0;
         if (c->beats != seen) {
             seen = c->beats;
@@ -156,12 +158,11 @@ int ds_contain(struct ds_contained *c, ds_contained_fn fn, void *arg, double sec
         child(c, fn, arg, parent);
     }
     close(fd[1]);
-    int hung = wait_or_hang(c, fd[0], seconds);
+    int hung = wait_or_hang(c, fd[0], pid, seconds);
     if (hung)
         kill(pid, SIGKILL);
     close(fd[0]);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    ds_child_wait(pid, &status);
     how_it_ended(c, hung, status);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/team.h"
+#include "kernels/call.h"
 #include "kernels/registry.h"
 
 #include <stdlib.h>
@@ -137,9 +138,8 @@ static int prepare(struct ds_explain_call *c, struct ds_error *err)
     size_t bytes;
     if (c->e->op != DS_OP_MATMUL || !k->prepare)
         return 0;
-    if (k->prepare(&c->args.matmul.w, &c->prepared, &bytes, why, sizeof why - 1) == 0)
+    if (ds_call_prepare(k, &c->args.matmul.w, &c->prepared, &bytes, why, sizeof why) == 0)
         return 0;
-    c->prepared = NULL;
     return refused(k, why, err);
 }
 
@@ -179,7 +179,7 @@ static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t s
 {
     const struct ds_kernel *k = c->kernel;
     char why[256] = "";
-    size_t need = k->scratch_bytes ? k->scratch_bytes(&c->args, threads) : 0;
+    size_t need = ds_call_scratch(k, &c->args, threads);
     c->scratch = need ? ds_alloc_aligned(need, 1, "scratch memory", err) : NULL;
     if (need && !c->scratch)
         return -1;
@@ -190,7 +190,7 @@ static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t s
                            .dtype = element_of(c->e->side[c->side].dtype),
                            .scratch = c->scratch,
                            .scratch_bytes = need};
-    if (k->launch(&c->args, &exec, why, sizeof why - 1) != 0)
+    if (ds_call_launch(k, &c->args, &exec, why, sizeof why) != 0)
         return refused(k, why, err);
     if (c->e->op == DS_OP_CACHE)
         ds_explain_read_cache(c);

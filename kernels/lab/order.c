@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/team.h"
+#include "kernels/call.h"
 #include "kernels/lab/order_ops.h"
 #include "kernels/registry.h"
 
@@ -86,7 +87,7 @@ int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *
 {
     const struct ds_kernel *k = c->kernel;
     char why[256] = "";
-    size_t need = k->scratch_bytes ? k->scratch_bytes(args, c->threads) : 0;
+    size_t need = ds_call_scratch(k, args, c->threads);
     if (need > c->scratch_bytes) {
         free(c->scratch);
         c->scratch_bytes = 0;
@@ -101,7 +102,7 @@ int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *
                            .seed = ++c->seed,
                            .scratch = need ? c->scratch : NULL,
                            .scratch_bytes = need};
-    if (k->launch(args, &exec, why, sizeof why - 1) == 0)
+    if (ds_call_launch(k, args, &exec, why, sizeof why) == 0)
         return 0;
     return ds_fail(err, "%s/%s refused the call: %s", ds_op_name(k->op), k->name, why);
 }

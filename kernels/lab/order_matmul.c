@@ -2,6 +2,7 @@
 #include "kernels/lab/order_ops.h"
 
 #include "base/mem.h"
+#include "kernels/call.h"
 
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ static int launch(struct ds_grid *g, struct ds_error *err)
         size_t bytes;
         free(m->prepared);
         m->prepared = NULL;
-        if (m->call.kernel->prepare(&m->a.w, &m->prepared, &bytes, why, sizeof why - 1) != 0)
+        if (ds_call_prepare(m->call.kernel, &m->a.w, &m->prepared, &bytes, why, sizeof why) != 0)
             return ds_fail(err, "matmul/%s refused the weights: %s", m->call.kernel->name, why);
         m->a.prepared = m->prepared;
     }

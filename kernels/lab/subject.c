@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernels/call.h"
 #include "kernels/lab/content.h"
 #include "kernels/lab/schedule.h"
 #include "kernels/lab/subject_rows.h"
@@ -53,7 +54,7 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
     if (s->p.kernel->op != DS_OP_MATMUL || !s->p.kernel->prepare)
         return 0;
     const double start = ds_seconds(CLOCK_MONOTONIC);
-    if (s->p.kernel->prepare(&a->w, &made, &bytes, why, sizeof why - 1) != 0)
+    if (ds_call_prepare(s->p.kernel, &a->w, &made, &bytes, why, sizeof why) != 0)
         return ds_fail(err, "matmul/%s: prepare: %s", s->p.kernel->name, why);
     s->prepare_seconds = ds_seconds(CLOCK_MONOTONIC) - start;
     void *at = ds_arena_place(&s->p.arena, "prepared weights", DS_ARRAY_IN, 1, 1, (int64_t)bytes,
@@ -197,7 +198,7 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
         s->exact = s->p.args;
         s->exact.matmul.w.data = s->p.w;
     }
-    exec->scratch_bytes = k->scratch_bytes ? k->scratch_bytes(&s->p.args, c->threads) : 0;
+    exec->scratch_bytes = ds_call_scratch(k, &s->p.args, c->threads);
     if (!exec->scratch_bytes)
         return 0;
     if (exec->scratch_bytes > PTRDIFF_MAX / 8)
@@ -213,7 +214,7 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
 static int describe(struct ds_subject *s, const struct ds_exec *exec, struct ds_launch_info *info)
 {
     memset(info, 0, sizeof *info);
-    return s->p.kernel->describe && s->p.kernel->describe(&s->p.args, exec, info) == 0;
+    return ds_call_describe(s->p.kernel, &s->p.args, exec, info) == 0;
 }
 
 int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
@@ -280,12 +281,11 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     if (ds_arena_seal(&s->p.arena, err) != 0)
         return -1;
     const uint32_t fp = ds_fp_now();
-    const int rc = s->p.kernel->launch(&s->p.args, &exec, why, sizeof why - 1);
+    const int rc = ds_call_launch_alone(s->p.kernel, &s->p.args, &exec, why, sizeof why);
     const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
     if (ds_arena_unseal(&s->p.arena, err) != 0)
         return -1;
     if (rc != 0) {
-        why[sizeof why - 1] = '\0';
         refused(&out->fault, why);
         return 0;
     }
@@ -320,7 +320,7 @@ int ds_subject_again(struct ds_subject *s, struct ds_error *err)
 {
     char why[256] = "";
     s->ready.seed++;
-    if (s->p.kernel->launch(&s->p.args, &s->ready, why, sizeof why - 1) == 0)
+    if (ds_call_launch(s->p.kernel, &s->p.args, &s->ready, why, sizeof why) == 0)
         return 0;
     return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name,
                    *why ? why : "no reason given");

@@ -15,7 +15,7 @@ static int custom_declare(const struct ds_subject_parts *p, int64_t rows, struct
 {
     char why[256] = "";
     memset(a, 0, sizeof *a);
-    if (p->kernel->declare(rows, p->shape->width, a, why, sizeof why) != 0)
+    if (p->kernel->declare(rows, p->shape->width, a, why, sizeof why - 1) != 0)
         return ds_fail(err, "custom/%s: declare: %s", p->kernel->name, why);
     if (a->n_tensors < 0 || a->n_tensors > DS_CUSTOM_MAX_TENSORS)
         return ds_fail(err, "custom/%s: %d tensors declared, %d are possible", p->kernel->name,

@@ -423,4 +423,18 @@ test_reproducer_folder() {
     has "$dir/err" "--force is for --reproducer"
 }
 
+# A limit on file sizes stands for a full disk: the reason is told, and nothing of the folder stays.
+test_reproducer_on_a_full_disk() {
+    record --kernels pinned,pinned+matmul=split-k --batch 1
+    for blocks in 2 36; do # the program does not fit; it does, and the data does not
+        code=0
+        (ulimit -f $blocks; exec "$driftscope" explain "$dir/r.h5" -m $model --reproducer "$dir/drift") >/dev/null 2>"$dir/err" ||
+            code=$?
+        expect 2
+        grep -Eqi "cannot write '.*/reproduce\.(c|h5)': file too large" "$dir/err"
+        set -- "$dir"/drift*
+        [ ! -e "$1" ]
+    done
+}
+
 run_tests

@@ -128,6 +128,10 @@ ended by signal 6 (Aborted) while it was being loaded
 ended by signal 7 (Bus error) while it was being loaded
 -DFAULT_EXIT_ON_LOAD
 ended the process with status 0 while it was being loaded
+-DFAULT_SIGNAL_ON_LOAD
+ended by signal 15 (Terminated) while it was being loaded
+-DFAULT_LEAVE_A_PROCESS_ON_LOAD
+ended by signal 11 (Segmentation fault) while it was being loaded
 END
 }
 
@@ -208,6 +212,41 @@ test_fault_in_prepare() {
     has "$dir/err" "base arm: worker 1 died by signal 8 (Floating point exception) while matmul/mine (plugin bad.so) was being prepared"
 }
 
+test_fault_in_describe() {
+    build bad -DFAULT_CRASH_IN_DESCRIBE
+    in_a_run bad
+    expect 2
+    has "$dir/err" "worker 1 died by signal 11 (Segmentation fault) in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
+}
+
+test_worker_that_closes_its_files() {
+    build bad -DFAULT_CLOSE_IN_LAUNCH -DCLOSE_FROM=0
+    in_a_run bad
+    expect 2
+    has "$dir/err" "arm 1, repeat 0: worker 1 lost its connection, or closed it"
+    ds show "$dir/bad.h5"
+    expect 0
+}
+
+# What a dead worker started may live on, with the worker's end of the socket.
+test_worker_that_leaves_a_process_behind() {
+    build bad -DFAULT_LEAVE_A_PROCESS_IN_LAUNCH
+    in_a_run bad
+    expect 2
+    has "$dir/err" "worker 1 died by signal 11 (Segmentation fault) in layer 0 resid_attn: add/mine (plugin bad.so), 3 rows"
+}
+
+test_prepare_that_changes_rounding() {
+    build bad -DFAULT_ROUND_IN_PREPARE
+    # shellcheck disable=SC2086
+    ds run -m $small --plugin "$dir/bad.so" --kernels pinned+matmul=mine $short -q --no-record
+    expect 2
+    has "$dir/err" "matmul/mine cannot prepare blk.0.attn_q.weight: prepare changed the floating-point control word"
+    ds order matmul/mine --plugin "$dir/bad.so" --shape n=16,k=16
+    expect 2
+    has "$dir/err" "prepare changed the floating-point control word"
+}
+
 # Verbs that launch kernels themselves; run and check have workers of their own.
 test_crash_in_any_verb_has_a_text() {
     build bad -DFAULT_CRASH_IN_PREPARE
@@ -216,8 +255,8 @@ test_crash_in_any_verb_has_a_text() {
         ds $verb --plugin "$dir/bad.so" --shape n=16,k=16
         expect 2
         empty "$dir/out"
-        has "$dir/err" "driftscope: ended by signal 8 (Floating point exception)"
-        has "$dir/err" "hint: probably a kernel of a plugin"
+        has "$dir/err" "driftscope: ended by signal 8 (Floating point exception) while matmul/mine (plugin bad.so) prepared weights"
+        has "$dir/err" "hint: driftscope check OP/VARIANT --plugin FILE.so names the call"
     done
     ds check matmul/mine --plugin "$dir/bad.so" --shape n=16,k=16
     expect 1
@@ -227,6 +266,66 @@ test_crash_in_any_verb_has_a_text() {
     ds order matmul/mine --plugin "$dir/mine.so" --shape n=16,k=16
     expect 0
     has "$dir/out" "100 % of the outputs bit for bit"
+}
+
+# An end of the process is no result, whatever its status; nor is one that nobody could read.
+test_end_of_the_process_in_any_verb() {
+    build bad -DFAULT_END_IN_LAUNCH
+    ds bench add/mine --rows 2 --plugin "$dir/bad.so" --shape width=16
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "the process was ended with status 0 while add/mine (plugin bad.so) was launched"
+    build bad -DFAULT_CLOSE_IN_LAUNCH -DCLOSE_FROM=3
+    ds bench add/mine --rows 2 --plugin "$dir/bad.so" --shape width=16
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "cannot write to stdout: Bad file descriptor"
+    build bad -DFAULT_CLOSE_IN_LAUNCH -DCLOSE_FROM=0
+    ds bench add/mine --rows 2 --plugin "$dir/bad.so" --shape width=16
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "stderr of the process was closed"
+}
+
+test_hang_in_any_verb() {
+    build bad -DFAULT_HANG_IN_LAUNCH
+    ds bench add/mine --rows 2 --plugin "$dir/bad.so" --shape width=16 --plugin-timeout 1
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "ended after 1 s while add/mine (plugin bad.so) was launched"
+    has "$dir/err" "hint: the call does not return; --plugin-timeout gives it longer"
+}
+
+# A program that ignores SIGCHLD starts its children so, too.
+test_ends_are_seen_where_sigchld_is_ignored() {
+    need python3
+    build bad -DFAULT_CRASH_IN_PREPARE
+    run python3 -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$driftscope" bench matmul/mine --plugin "$dir/bad.so" --shape n=16,k=16
+    expect 2
+    has "$dir/err" "ended by signal 8"
+}
+
+# What a plugin does to the process when it is loaded, and what it wants done at the end.
+test_process_is_put_back_after_loading() {
+    build bad -DFAULT_SET_UP_PROCESS_ON_LOAD
+    # A relative name: its folder, too, is the one that it was.
+    cd "$dir"
+    code=0
+    # shellcheck disable=SC2086
+    "$driftscope" run -m $small --plugin ./bad.so --kernels pinned+add=mine --repeat 200 -o a.h5 >out 2>err </dev/null &
+    pid=$!
+    while [ ! -e a.h5 ] && kill -0 $pid 2>/dev/null; do :; done
+    kill -TERM $pid
+    wait $pid || code=$?
+    expect 130
+    [ "$(stat -c %a a.h5)" != 0 ]
+    cd "$root"
+    build end -DFAULT_AT_THE_END
+    ds kernels add --plugin "$dir/end.so"
+    expect 0
+    has "$dir/out" "add/mine"
 }
 
 test_flush_to_zero_is_put_back_and_told() {
@@ -249,11 +348,25 @@ subnormals are flushed to zero; it was put back"
     hasnt "$dir/out" "flush_to_zero"
 }
 
+# It goes to stderr: stdout carries results only.
 test_what_a_plugin_prints_is_there_once() {
     build loud -DFAULT_PRINT_ON_LOAD
     ds kernels add --plugin "$dir/loud.so"
     expect 0
-    [ "$(grep -c printed "$dir/out")" -eq 1 ]
+    [ "$(grep -c printed "$dir/err")" -eq 1 ]
+    hasnt "$dir/out" printed
+    build loud -DFAULT_PRINT_IN_LAUNCH
+    in_a_run loud --json
+    expect 0
+    has "$dir/err" printed
+    hasnt "$dir/out" printed
+    ds bench add/mine --plugin "$dir/loud.so" --shape width=4 --rows 1 --seconds 0
+    has "$dir/err" printed
+    hasnt "$dir/out" printed
+    # A name that means stdout still does.
+    ds order matmul/mine --plugin "$dir/loud.so" --shape n=16,k=16 --rows 1 --dot /dev/stdout -o "$dir/order.txt"
+    expect 0
+    has "$dir/out" "digraph"
 }
 
 test_resume_demands_the_same_plugin() {

@@ -67,6 +67,17 @@ os.execv(sys.argv[1], sys.argv[1:])' "$driftscope" selftest -q --specimens "$dir
     done
 }
 
+# On a full disk a command can neither answer nor say why: that is no wrong verdict, and no right one.
+test_a_command_that_cannot_write_is_an_error() {
+    for how in "" --healthy; do
+        code=0
+        # shellcheck disable=SC2086
+        out=$( (ulimit -f 0; exec "$driftscope" selftest -q $how O-01 2>&1) ) || code=$?
+        [ "$code" -eq 2 ] || { say "exit code $code: $out"; return 1; }
+        case $out in *"case O-01, line "*": the command ended with 2 and no word"*) ;; *) say "$out"; return 1 ;; esac
+    done
+}
+
 test_a_wrong_answer_is_told() {
     own_case <<'END'
 case own

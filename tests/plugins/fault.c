@@ -3,9 +3,12 @@
 #include "driftscope_kernel.h"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
@@ -41,6 +44,49 @@ __attribute__((constructor)) static void on_load(void)
 __attribute__((constructor)) static void on_load(void)
 {
     _mm_setcsr(_mm_getcsr() | 0x8040);
+}
+#elif defined(FAULT_SET_UP_PROCESS_ON_LOAD)
+/* What a runtime does that takes the process for its own. */
+__attribute__((constructor)) static void on_load(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN);
+    signal(SIGPIPE, SIG_DFL);
+    setlocale(LC_ALL, "C.UTF-8");
+    umask(0777);
+    if (chdir("/") != 0)
+        abort();
+}
+#elif defined(FAULT_AT_THE_END)
+static void at_the_end(void)
+{
+    _exit(7);
+}
+__attribute__((constructor)) static void on_load(void)
+{
+    atexit(at_the_end);
+}
+__attribute__((destructor)) static void on_unload(void)
+{
+    raise(SIGSEGV);
+}
+#elif defined(FAULT_SIGNAL_ON_LOAD)
+__attribute__((constructor)) static void on_load(void)
+{
+    raise(SIGTERM);
+}
+#elif defined(FAULT_LEAVE_A_PROCESS_ON_LOAD)
+/* The process that stays behind holds whatever this one had open. */
+__attribute__((constructor)) static void on_load(void)
+{
+    if (fork() != 0)
+        raise(SIGSEGV);
+    alarm(60);
+    for (;;)
+        pause();
 }
 #elif defined(FAULT_UNRESOLVED)
 void nobody_has_this_function(void);
@@ -102,6 +148,20 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
             pause();
 #elif defined(FAULT_EXIT_IN_LAUNCH)
         _exit(3);
+#elif defined(FAULT_END_IN_LAUNCH)
+        exit(0);
+#elif defined(FAULT_PRINT_IN_LAUNCH)
+        puts("printed");
+        fflush(stdout);
+#elif defined(FAULT_CLOSE_IN_LAUNCH)
+        for (int fd = CLOSE_FROM; fd < 64; fd++)
+            close(fd);
+#elif defined(FAULT_LEAVE_A_PROCESS_IN_LAUNCH)
+        if (fork() != 0)
+            raise(SIGSEGV);
+        alarm(60);
+        for (;;)
+            pause();
 #elif defined(FAULT_FLUSH_IN_LAUNCH)
         _mm_setcsr(_mm_getcsr() | 0x8000);
 #elif defined(FAULT_REFUSE)
@@ -114,6 +174,31 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
             a->y[r * a->ldy + i] = a->a[r * a->lda + i] + a->b[r * a->ldb + i];
     return 0;
 }
+
+#if defined(FAULT_CRASH_IN_DESCRIBE)
+static int describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    (void)args, (void)exec, (void)out;
+    raise(SIGSEGV);
+    return 0;
+}
+#define DESCRIBE describe
+#else
+#define DESCRIBE NULL
+#endif
+
+#if defined(FAULT_ROUND_IN_PREPARE)
+static int prepare_rounding(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
+                            char *why, size_t why_size)
+{
+    (void)w, (void)why, (void)why_size;
+    *prepared = malloc(*bytes_out = 8);
+    _mm_setcsr(_mm_getcsr() | 0x4000);
+    return 0;
+}
+#undef PREPARE
+#define PREPARE prepare_rounding
+#endif
 
 static int matmul(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
@@ -146,7 +231,8 @@ static const struct ds_kernel kernels[] = {{.abi = ABI,
                                             .claims = DS_CLAIM_ALL,
                                             .features = FEATURES,
                                             .available = available,
-                                            .launch = add},
+                                            .launch = add,
+                                            .describe = DESCRIBE},
                                            {.abi = ABI,
                                             .op = DS_OP_MATMUL,
                                             .name = "mine",

@@ -2,6 +2,7 @@
 #include "tests/unit/testing.h"
 
 #include "base/buf.h"
+#include "base/child.h"
 #include "base/mem.h"
 #include "base/names.h"
 #include "base/team.h"
@@ -10,8 +11,11 @@
 #include <sched.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void test_escape_makes_text_safe_for_a_terminal(void **state)
 {
@@ -247,6 +251,36 @@ static void test_share_covers_everything_once(void **state)
         }
 }
 
+static pid_t start(int status)
+{
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    if (status >= 0)
+        _exit(status);
+    for (;;)
+        pause();
+}
+
+static void test_end_of_a_child_is_asked_without_taking_it(void **state)
+{
+    (void)state;
+    int status;
+    const pid_t ends = start(3), stays = start(-1);
+    assert_true(ends > 0 && stays > 0);
+    assert_true(ds_child_ends_within(ends, 600));
+    assert_true(ds_child_ended(ends)); /* again: it was only looked at */
+    assert_false(ds_child_ended(stays));
+    assert_false(ds_child_ends_within(stays, 0));
+    assert_int_equal(ds_child_wait(ends, &status), 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    kill(stays, SIGKILL);
+    assert_int_equal(ds_child_wait(stays, &status), 0);
+    assert_true(WIFSIGNALED(status));
+    assert_true(ds_child_ended(stays)); /* there is none of that number */
+    assert_int_equal(ds_child_wait(stays, &status), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_team_runs_every_member_each_round),
         cmocka_unit_test(test_team_wakes_a_caller_that_sleeps),
         cmocka_unit_test(test_team_rests_when_asked_to),
+        cmocka_unit_test(test_end_of_a_child_is_asked_without_taking_it),
         cmocka_unit_test(test_share_covers_everything_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
