@@ -97,9 +97,23 @@ static inline void attend(const struct world *w, const struct ds_kernel *k, cons
             memcpy(q.p + (seqs[s].q_first + r) * q.ld,
                    w->q[seqs[s].request].p + (from[seqs[s].request] + r) * width,
                    (size_t)width * 4);
-    struct ds_attention_args a = {rows,   w->heads, w->kv_heads,  w->dim,   SCALE, q.p,  q.ld,
-                                  w->k.p, w->v.p,   w->page_size, w->pages, seqs,  n,    max_q,
-                                  max_kv, out.p,    out.ld,       0,        0,     NULL, NULL};
+    struct ds_attention_args a = {.rows = rows,
+                                  .heads = w->heads,
+                                  .kv_heads = w->kv_heads,
+                                  .head_dim = w->dim,
+                                  .scale = SCALE,
+                                  .q = q.p,
+                                  .ldq = q.ld,
+                                  .cache_k = w->k.p,
+                                  .cache_v = w->v.p,
+                                  .page_size = w->page_size,
+                                  .pages = w->pages,
+                                  .sequences = seqs,
+                                  .n_sequences = n,
+                                  .max_q_len = max_q,
+                                  .max_kv_len = max_kv,
+                                  .y = out.p,
+                                  .ldy = out.ld};
     launch_named(k, &a, threads);
     matrix_check(k->name, &out);
     if (after_attend)

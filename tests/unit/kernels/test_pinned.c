@@ -257,7 +257,7 @@ static void test_copies(void **state)
                           o_store(table.p[ids[i / W] * W + i % W]));
     /* request 0: rows 0-4 at slots 6..10; request 1: rows 5-8 at slots 0..3 */
     const struct ds_sequence seqs[] = {{0, 0, 5, 11, 2, pages0}, {1, 5, 4, 4, 0, pages1}};
-    struct ds_cache_args c = {ROWS, W, table.p, W, cache.p, PAGE, 6, seqs, 2, W};
+    struct ds_cache_args c = {ROWS, W, table.p, W, cache.p, PAGE, 6, seqs, 2, NULL, W};
     launch_named(kernel(DS_OP_CACHE, "pinned"), &c, 2);
     static const int64_t at[ROWS] = {1 * 4 + 2, 1 * 4 + 3, 3 * 4 + 0, 3 * 4 + 1, 3 * 4 + 2,
                                      2 * 4,     2 * 4 + 1, 2 * 4 + 2, 2 * 4 + 3};
