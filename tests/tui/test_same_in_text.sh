@@ -159,4 +159,4 @@ END
     done
 }
 
-run_tests "$@"
+run_tests
