@@ -44,7 +44,7 @@ static int ref_cmp(const void *pa, const void *pb)
 
 static void site_name(const struct ds_site *s, char *text, size_t size)
 {
-    snprintf(text, size, "layer %d %s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+    ds_site_words(s, text, size);
 }
 
 /* Sites whose rows may have other widths and leave everything else comparable: what is recomputed beside a

@@ -43,14 +43,13 @@ static int note_sites(struct ds_diff *d, struct ds_error *err)
 {
     for (uint32_t s = 0; s < d->header.n_sites; s++) {
         int seen[2] = {0, 0};
-        char name[80];
+        char name[DS_SITE_WORDS];
         const struct ds_site *x = &d->header.sites[s];
         for (uint32_t arm = 0; arm < 2 * d->pairs; arm++)
             seen[arm % 2] |= ds_analysis_has_site(d->analysis, arm, s);
         if (seen[0] == seen[1])
             continue;
-        snprintf(name, sizeof name, "layer %d %s%s%s", x->layer, x->stage, x->part[0] ? "/" : "",
-                 x->part);
+        ds_site_words(x, name, sizeof name);
         if (d->site_only[s] == 0 && diff_add(d, DS_DIFF_SITE, name, seen[0] ? "recorded" : NULL,
                                              seen[1] ? "recorded" : NULL, err) != 0)
             return -1;

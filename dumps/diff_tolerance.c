@@ -26,9 +26,10 @@ int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, 
                 const struct ds_error *what, struct ds_error *err)
 {
     const struct ds_site *s = &d->header.sites[site];
-    char name[128];
-    snprintf(name, sizeof name, "layer %d %s%s%s, request %d, position %d", s->layer, s->stage,
-             s->part[0] ? "/" : "", s->part, key->request, key->position);
+    char name[128], site_words[DS_SITE_WORDS];
+    ds_site_words(s, site_words, sizeof site_words);
+    snprintf(name, sizeof name, "%s, request %d, position %d", site_words, key->request,
+             key->position);
     for (size_t i = 0; i < d->n_items; i++)
         if (d->items[i].kind == DS_DIFF_DAMAGE && strcmp(d->items[i].name, name) == 0)
             return 0;

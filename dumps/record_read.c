@@ -7,6 +7,7 @@
  * blocks that trials point to are the same or apart. */
 #include "dumps/record_read.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "dumps/record_place.h"
 
@@ -267,6 +268,38 @@ static int read_attribute(const struct ds_record *r, const struct ds_field *f, v
     return rc;
 }
 
+/* Of a record of another version only who wrote it is told: what its tables mean is not known, and half a verdict would be
+ * a wrong one. Attributes that are there and have the type that this version gives them; quietly, else. */
+static int refuse_version(const struct ds_record *r, struct ds_identity *id, struct ds_error *err)
+{
+    static const char *const told[] = {"tool_version", "build", "start", "model_name"};
+    const struct ds_table *t = ds_table(DS_TABLE_IDENTITY);
+    const uint32_t version = id->version;
+    char packed[1024] = {0}, *to = packed;
+    struct ds_error ignored;
+    for (size_t i = 0; i < t->n_fields; to += t->fields[i++].bytes)
+        for (size_t k = 0; k < sizeof told / sizeof *told; k++)
+            if (strcmp(t->fields[i].name, told[k]) == 0 &&
+                read_attribute(r, &t->fields[i], to, &ignored) != 0)
+                memset(to, 0, t->fields[i].bytes);
+    ds_table_unpack(DS_TABLE_IDENTITY, id, packed, 1);
+    struct ds_buf who = {0};
+    if (id->tool_version[0]) {
+        ds_buf_puts(&who, ", written by driftscope ");
+        ds_buf_escape(&who, id->tool_version, strnlen(id->tool_version, 24));
+        ds_buf_puts(&who, " (");
+        ds_buf_escape(&who, id->build, strnlen(id->build, 24));
+        ds_buf_puts(&who, ") at ");
+        ds_buf_escape(&who, id->start, strnlen(id->start, 24));
+        ds_buf_puts(&who, " on ");
+        ds_buf_escape(&who, id->model_name, strnlen(id->model_name, 48));
+    }
+    ds_fail(err, "%s: is a record of version %u%s; this program reads version %d", r->path, version,
+            who.data && !who.failed ? who.data : "", DS_RECORD_VERSION);
+    ds_buf_free(&who);
+    return ds_hint(err, "read it with the version of driftscope that wrote it");
+}
+
 static int read_identity(const struct ds_record *r, struct ds_identity *identity,
                          struct ds_error *err)
 {
@@ -282,11 +315,8 @@ static int read_identity(const struct ds_record *r, struct ds_identity *identity
         ds_table_unpack(DS_TABLE_IDENTITY, identity, packed, 1);
         if (strcmp(identity->format, DS_RECORD_FORMAT) != 0)
             return ds_fail(err, "%s: attribute format: is not \"%s\"", r->path, DS_RECORD_FORMAT);
-        if (i == 1 && identity->version != DS_RECORD_VERSION) {
-            ds_fail(err, "%s: is a record of version %u; this program reads version %d", r->path,
-                    identity->version, DS_RECORD_VERSION);
-            return ds_hint(err, "read it with the version of driftscope that wrote it");
-        }
+        if (i == 1 && identity->version != DS_RECORD_VERSION)
+            return refuse_version(r, identity, err);
     }
     ds_table_unpack(DS_TABLE_IDENTITY, identity, packed, 1);
     return 0;

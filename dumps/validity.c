@@ -72,9 +72,9 @@ int validity_add_site(struct validity_work *w, int kind, uint32_t arm, size_t si
             return 0;
         }
     }
-    struct ds_validity_item *x =
-        validity_add(w, kind, err, "layer %d %.23s%s%.11s: %s", s->layer, s->stage,
-                     s->part[0] ? "/" : "", s->part, sentence[kind]);
+    char words[DS_SITE_WORDS];
+    ds_site_words(s, words, sizeof words);
+    struct ds_validity_item *x = validity_add(w, kind, err, "%s: %s", words, sentence[kind]);
     if (!x)
         return -1;
     x->located = 1;

@@ -50,6 +50,9 @@ enum ds_label {
                          blamed on a factor */
 };
 const char *ds_label_name(int label);
+/* "layer 3 kv_write/k", before the layers "embed"; not escaped. */
+enum { DS_SITE_WORDS = 80 };
+void ds_site_words(const struct ds_site *s, char *out, size_t size);
 /* "prompt", "generated" or "pad", of ds_row.kind. */
 const char *ds_row_kind_name(uint32_t kind);
 /* "prefill" or "decode", of ds_call.phase. */

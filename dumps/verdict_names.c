@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+void ds_site_words(const struct ds_site *s, char *out, size_t size)
+{
+    char layer[32] = "";
+    if (s->layer >= 0) /* before the layers there is none */
+        snprintf(layer, sizeof layer, "layer %d ", s->layer);
+    snprintf(out, size, "%s%s%s%s", layer, s->stage, s->part[0] ? "/" : "", s->part);
+}
+
 const char *ds_row_kind_name(uint32_t kind)
 {
     static const char *const names[] = {"prompt", "generated", "pad"};

@@ -19,7 +19,8 @@ void ds_report_name(struct ds_buf *out, const char *text)
 
 void ds_report_place(struct ds_buf *out, int32_t layer, const char *stage, const char *part)
 {
-    ds_buf_printf(out, "layer %d ", layer);
+    if (layer >= 0) /* before the layers there is none */
+        ds_buf_printf(out, "layer %d ", layer);
     ds_report_name(out, stage);
     if (part && part[0]) {
         ds_buf_puts(out, "/");

@@ -160,7 +160,7 @@ int ds_report_find_site(const struct ds_header *h, const char *what, const char 
 const char *ds_report_color(const struct ds_report *r, enum ds_role role);
 /* Escaped; nothing for NULL. */
 void ds_report_name(struct ds_buf *out, const char *text);
-/* "layer 3 k_rope", "layer 3 kv_write/k"; "matmul/openblas". */
+/* "layer 3 k_rope", "layer 3 kv_write/k", before the layers "embed"; "matmul/openblas". */
 void ds_report_place(struct ds_buf *out, int32_t layer, const char *stage, const char *part);
 void ds_report_kernel(struct ds_buf *out, const char *op, const char *variant);
 /* The name of a paragraph, padded to the 14 columns that its further lines are indented. */

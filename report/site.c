@@ -161,10 +161,7 @@ static int add_row(const struct ds_report_view *w, uint32_t site, size_t row, in
 
 void ds_report_site_head(const struct ds_site *s, struct ds_buf *out)
 {
-    ds_buf_printf(out, "layer %d ", s->layer);
-    ds_report_name(out, s->stage);
-    ds_buf_puts(out, s->part[0] ? "/" : "");
-    ds_report_name(out, s->part);
+    ds_report_place(out, s->layer, s->stage, s->part);
     ds_buf_puts(out, " (");
     ds_report_name(out, s->op);
     ds_buf_puts(out, ", ");

@@ -246,6 +246,17 @@ static int same_place(const struct tui_place *x, const struct tui_place *y)
     return x->arm == y->arm && x->ref == y->ref && x->site == y->site && x->row == y->row;
 }
 
+/* For a record that cannot be read yet, and why: "PATH: is a record of version 9". */
+static void wait_for(struct tui_app *a)
+{
+    const char *note = a->whole->note;
+    const size_t n = strlen(a->o->path);
+    if (note && strncmp(note, a->o->path, n) == 0 && note[n] == ':')
+        snprintf(a->why, sizeof a->why, "waiting for %.60s%.180s", a->o->path, note + n);
+    else
+        snprintf(a->why, sizeof a->why, "waiting for %.180s", a->o->path);
+}
+
 static void load(struct tui_app *a)
 {
     struct tui_view *v = tui_app_view(a);
@@ -260,7 +271,7 @@ static void load(struct tui_app *a)
     }
     if (!a->whole->header && v->ops != &tui_view_help) {
         a->state = TUI_WAITING;
-        snprintf(a->why, sizeof a->why, "waiting for %.180s", a->o->path);
+        wait_for(a);
         return;
     }
     a->state = v->ops->load(v, &a->context, a->why);

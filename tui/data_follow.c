@@ -39,6 +39,8 @@ static int note(struct tui_data *d, const char *text)
 static int not_read(struct tui_data *d, const struct ds_error *err)
 {
     char text[sizeof d->note];
+    if (!d->book) /* nor before */
+        return note(d, err->msg);
     snprintf(text, sizeof text, "not read again: %.400s", err->msg);
     return note(d, text);
 }

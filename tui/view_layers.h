@@ -90,6 +90,12 @@ void layers_row_name(const struct layers_own *o, size_t row, char out[48]);
 void layers_growth_text(const struct layers_own *o, const struct layers_line *l, char *out,
                         size_t n);
 
+/* Lists of sites and stages for what the panel has left, all but the last `below` lines; nothing where that is little.
+ * view_layers_lists.c */
+void layers_lists(struct tui_page *p, const struct ds_header *h, const struct layers_own *o,
+                  int below);
+/* The growth curve as bars, for free space below the map; nothing where it is small. */
+void layers_chart(struct tui_canvas *canvas, struct tui_rect r, const struct layers_own *o);
 void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                   struct tui_rect r);
 

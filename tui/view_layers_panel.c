@@ -103,9 +103,11 @@ static void draw_launch(struct tui_page *p, const struct tui_context *c, uint32_
     ds_buf_free(&b);
 }
 
+enum { LEGEND_LINES = 4 };
+
 static void draw_legend(struct tui_page *p)
 {
-    int lines = p->r.w < 76 ? 4 : 2;
+    int lines = p->r.w < 76 ? LEGEND_LINES : 2;
     if (p->y + lines > p->r.h)
         return;
     p->y = p->r.h - lines;
@@ -129,5 +131,10 @@ void layers_panel(struct tui_view *v, const struct tui_context *c, struct tui_ca
     draw_added(&p, o, site);
     draw_inputs(&p, h, o, site);
     draw_launch(&p, c, site);
+    layers_lists(&p, h, o, LEGEND_LINES + 1);
     draw_legend(&p);
+    /* Beside a map that is shorter than the screen: the place below it is free. */
+    int below = (int)v->table.n_shown + 2;
+    if (r.x > 0 && v->table.n_shown < (size_t)r.h && below < r.h)
+        layers_chart(canvas, (struct tui_rect){r.y + below, 1, r.h - below, r.x - 3}, o);
 }

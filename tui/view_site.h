@@ -111,7 +111,7 @@ void tui_site_command(const struct tui_context *c, uint32_t site, const char *mo
 /* The same stage and part in the next (1) or previous (-1) layer. 0, or -1 with a message. */
 int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t *out,
                     struct ds_error *err);
-/* "3 q_proj", "0 kv_write/k". */
+/* "L03 q_proj", "L00 kv_write/k", "embed". */
 void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n);
 
 #endif

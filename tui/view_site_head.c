@@ -23,8 +23,10 @@ void tui_site_name(const struct ds_header *h, uint32_t site, char *out, size_t n
         snprintf(out, n, "?");
         return;
     }
-    const struct ds_site *s = &h->sites[site];
-    snprintf(out, n, "%d %s%s%s", s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+    struct ds_buf b = {0};
+    tui_site_text(h, site, &b);
+    snprintf(out, n, "%s", b.data && !b.failed ? b.data : "");
+    ds_buf_free(&b);
 }
 
 int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t *out,
@@ -44,9 +46,12 @@ int tui_site_beside(const struct ds_header *h, uint32_t site, int step, uint32_t
             *out = (uint32_t)i;
         found = 1;
     }
-    return found ? 0
-                 : ds_fail(err, "no layer %s %d has %s%s%s", step > 0 ? "after" : "before",
-                           s->layer, s->stage, s->part[0] ? "/" : "", s->part);
+    if (found)
+        return 0;
+    if (s->layer < 0 || s->layer >= h->n_layers)
+        return ds_fail(err, "%s%s%s is in no layer", s->stage, s->part[0] ? "/" : "", s->part);
+    return ds_fail(err, "no layer %s %d has %s%s%s", step > 0 ? "after" : "before", s->layer,
+                   s->stage, s->part[0] ? "/" : "", s->part);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */

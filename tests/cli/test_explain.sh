@@ -233,7 +233,7 @@ test_between_kernels() {
     expect 0
     has "$dir/out" "replay        not replayed: a schedule goes by what earlier calls left of every request"
     has "$dir/out" "as the rows stand: A in "
-    has "$dir/out" "explain: layer -1 positions: wrong-data: whole numbers differ"
+    has "$dir/out" "explain: positions: wrong-data: whole numbers differ"
 }
 
 # Attention along the measured trees of its scores, denominator and values: every variant, one against the other.

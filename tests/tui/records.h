@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
+#include <hdf5.h>
 #include <math.h>
 
 #include <xxhash.h>
@@ -218,8 +219,21 @@ static const struct {
     {"drift", records_drift},       {"nan", records_nan},       {"same", records_same},
     {"unstable", records_unstable}, {"second", records_second}, {"wide", records_wide},
     {"one", records_one},           {"names", records_names},   {"long", records_long},
+    {"newer", records_drift},
 };
 enum { RECORDS = sizeof records_all / sizeof records_all[0] };
+
+/* Makes it one of the next version of the format. */
+static inline int records_newer(const char *path)
+{
+    const uint32_t version = DS_RECORD_VERSION + 1;
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT),
+          a = f < 0 ? -1 : H5Aopen(f, "version", H5P_DEFAULT);
+    int rc = a >= 0 && H5Awrite(a, H5T_NATIVE_UINT32, &version) >= 0 ? 0 : -1;
+    if (a >= 0)
+        H5Aclose(a);
+    return f >= 0 && H5Fclose(f) >= 0 ? rc : -1;
+}
 
 /* Writes a record; 0, or -1 with err. */
 static inline int records_write(size_t i, const char *path, struct ds_error *err)
@@ -239,6 +253,8 @@ static inline int records_write(size_t i, const char *path, struct ds_error *err
             rc = -1;
     }
     sweep_free(&s);
+    if (rc == 0 && strcmp(records_all[i].name, "newer") == 0)
+        rc = records_newer(path);
     return rc;
 }
 

@@ -113,6 +113,32 @@ END
     has "$dir/screen" 'Moving'
 }
 
+# Of a version that this program does not read: who wrote it, in the error and on the screen that waits for a better one.
+test_a_record_of_a_newer_version() {
+    record newer drift
+    run "$driftscope" tui "$records/newer.h5"
+    expect 2
+    has "$dir/err" "is a record of version 3, written by driftscope 0.1.0 (0000000) at 2026-01-02T03:04:05Z on synthetic; this program reads"
+    has "$dir/err" 'hint: read it with the version of driftscope that wrote it'
+    tui C.UTF-8 80x24 "$records/newer.h5" <<'END'
+save
+END
+    expect 2
+    run "$driftscope" diff "$records/drift.h5" "$records/newer.h5"
+    expect 2
+    cd "$records"
+    for view in overview layers site tensor tokens runs environment; do
+        tui C.UTF-8 80x24 --follow newer.h5 <<END
+view $view
+keys eEfwW]}arsdxyR<Enter>
+view $view
+save
+END
+        expect 0
+        has "$dir/screen" 'waiting for newer.h5: is a record of version 3'
+    done
+}
+
 test_place_follows_keys() {
     record drift
     tui C.UTF-8 80x24 "$records/drift.h5" <<'END'

@@ -67,6 +67,18 @@ save
 END
 }
 
+# Beside and below the map: lists of sites, stages, and the growth curve.
+test_layers_on_a_large_screen() {
+    with drift
+    for locale in C.UTF-8 C; do
+        tui $locale 300x100 drift.h5 <<'END'
+view layers
+save
+END
+        same_screen "layers-300x100$([ $locale = C ] && echo -ascii || true)"
+    done
+}
+
 test_layers_in_every_metric() {
     with drift
     for metric in bits abs rel; do

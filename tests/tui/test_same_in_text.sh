@@ -109,7 +109,7 @@ set metric $metric
 END
         # Headings have names of their own, and the commands in the list of launches are not of the record.
         grep -v -e ' reads  *label' -e ' rows  *' -e '^row  ' -e '^launch ' -e '^why ' -e '^its tree ' "$dir/view.txt" >"$dir/rows"
-        { echo && sed 's/^\([a-z]*  *[^ ]*  *\)= /\1/' "$dir/rows"; } >"$dir/view.txt"
+        { echo && sed 's/^\([a-z]*  *[^ ]*  *\)= /\1/; s/^L0*\([0-9][0-9]*\) /layer \1 /' "$dir/rows"; } >"$dir/view.txt"
         in_text
     done
 }
@@ -159,4 +159,4 @@ END
     done
 }
 
-run_tests "$@"
+run_tests

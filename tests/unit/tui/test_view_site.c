@@ -104,7 +104,7 @@ static void test_sections(void **state)
     assert_non_null(strstr(shown_value(&s, tree, 0).text,
                            "driftscope order matmul/openblas --shape n=576,k=576 --rows 24,6"));
     /* Inputs with their labels. */
-    size_t input = shown_line(&s, "input", "1 attn_norm");
+    size_t input = shown_line(&s, "input", "L01 attn_norm");
     assert_true(input != SIZE_MAX);
     assert_string_equal(shown_value(&s, input, shown_column(&s, "label")).text, "same");
     assert_string_equal(shown_value(&s, input, shown_column(&s, "kind")).text, "same row");
@@ -142,7 +142,7 @@ static void test_going_on_from_a_line(void **state)
     assert_int_equal(s.place.row, SWEEP_PROMPT + SWEEP_STEPS - 1);
     assert_int_equal(shown_request(&s, TUI_NEXT_ROW, &next), -1);
     /* An input: its site. */
-    tui_table_go(&s.view.table, shown_line(&s, "input", "1 attn_norm"), 0);
+    tui_table_go(&s.view.table, shown_line(&s, "input", "L01 attn_norm"), 0);
     assert_int_equal(shown_request(&s, TUI_ENTER, &next), 2);
     assert_int_equal(next, 2);
     assert_int_equal(s.place.site, site_of(&sweep.header, 1, "attn_norm"));
@@ -279,7 +279,7 @@ static void test_panel(void **state)
     assert_non_null(strstr(b.data, "1 elements, first 2"));
     assert_non_null(strstr(b.data, "a  3: base arm; batch 2; threads 2"));
     assert_non_null(strstr(b.data, "b  1: batch 4"));
-    assert_non_null(strstr(b.data, "1 attn_norm      same"));
+    assert_non_null(strstr(b.data, "L01 attn_norm    same"));
     ds_buf_free(&b);
     for (int h = 1; h < 12; h++) /* and in no room at all */
         for (int w = 1; w < 50; w += 7) {
