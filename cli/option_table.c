@@ -331,7 +331,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"sites", 0, "WHICH", RUN_ALONE, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
     {"hold", 0, "SIZE", RUN | DIFF, "2G", DS_OPT_SIZE, NULL, 0, 0,
-     "memory for the reference rows; what does not fit goes to a temporary file (diff: for dumped rows that are read ahead)"},
+     "memory for the reference rows; what does not fit goes to a temporary file (diff: for all that grows with the records, some 100 bytes a digest of both; with less it is an error)"},
     {"no-heal", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
     {"dump", 0, "WHICH", RUN_ALONE, "origins", 0, "none|first|origins|all", 0, 0,

@@ -18,6 +18,16 @@ struct sides {
     struct ds_damage_side damage[2];
 };
 
+/* What the two records keep in memory. */
+static uint64_t sides_loaded(void *ctx)
+{
+    const struct sides *s = ctx;
+    uint64_t bytes = 0;
+    for (int side = 0; side < 2; side++)
+        bytes += ds_record_loaded(s->record[side]) + ds_record_indexed(s->record[side]);
+    return bytes;
+}
+
 static int side_view(void *ctx, int side, uint64_t digest, struct ds_blob *out,
                      struct ds_error *err)
 {
@@ -140,6 +150,8 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
         read_texts(o, "only", &d->only, &d->n_only, err) != 0 ||
         read_texts(o, "ignore", &d->ignore, &d->n_ignore, err) != 0)
         return -1;
+    d->memory = hold ? hold : 1;
+    d->loaded = sides_loaded;
     for (int side = 0; side < 2; side++)
         ds_record_hold(sides->record[side], hold / 2);
     return 0;
@@ -174,6 +186,8 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
         memset(&d, 0, sizeof d);
         ds_damage_no_verdict(&d.verdict);
     } else if (ds_diff_make(&a, &b, options, &d, err) != 0) {
+        if (strstr(err->msg, "MB of memory"))
+            ds_hint(err, "--hold SIZE allows more");
         return -1;
     }
     struct ds_header header = d.header; /* names of the model come from A, sites from both */

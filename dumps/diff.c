@@ -132,20 +132,37 @@ static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct 
     return ds_analysis_verdict(d->analysis, v, err);
 }
 
+int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
+{
+    const struct ds_diff_options *o = &d->options;
+    const uint64_t taken = d->own_bytes + (o->loaded ? o->loaded(o->ctx) : 0);
+    *left = 0;
+    if (!o->memory)
+        return 0;
+    if (taken >= o->memory)
+        return ds_fail(err, "trials take more than %llu MB of memory",
+                       (unsigned long long)(o->memory / 1000000));
+    *left = o->memory - taken;
+    return 0;
+}
+
 /* Makes the analysis, or makes it again. */
 static int analyse(struct ds_diff *d, struct ds_error *err)
 {
+    uint64_t left;
+    ds_analysis_free(d->analysis);
+    d->analysis = NULL;
+    if (diff_room(d, &left, err) != 0)
+        return -1;
     const struct ds_analysis_options how = {.only_factor = "record",
                                             .data_differs = d->data_differs,
                                             .ignored = d->ignored,
                                             .history = d->histories,
                                             .healed_to = d->healed_to,
                                             .prompt_of = d->prompt_of,
-                                            .memory = d->options.memory,
+                                            .memory = left,
                                             .stop = d->options.stop,
                                             .ctx = d->options.stop_ctx};
-    ds_analysis_free(d->analysis);
-    d->analysis = NULL;
     d->joined =
         (struct ds_source){&d->header, d->n_trials, joined_info, joined_get, d, joined_blob};
     return ds_analysis_new(&d->joined, &how, &d->analysis, err);

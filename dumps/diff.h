@@ -49,8 +49,11 @@ struct ds_diff_options {
     const char *const *only, *const *ignore;
     size_t n_only, n_ignore;
     struct ds_tolerance tolerance; /* none set: bits */
-    uint64_t memory;               /* this and what follows as in ds_analysis_options */
-    int (*stop)(void *ctx);
+    /* Bytes that all may take that grows with the records: more is an error that says how many; 0: any. loaded:
+     * what the sources keep of trials and indices by now; NULL: not known. */
+    uint64_t memory;
+    uint64_t (*loaded)(void *ctx);
+    int (*stop)(void *ctx); /* as in ds_analysis_options */
     void *stop_ctx;
 };
 
@@ -82,6 +85,7 @@ struct ds_diff {
     uint32_t *arm_of;       /* [header.n_arms] number in its own record */
     uint8_t *site_only;     /* [header.n_sites] 1: only A knows the site, 2: only B */
     uint8_t *ignored;       /* [header.n_sites] NULL: every site counts */
+    uint64_t own_bytes;     /* of the copies here */
     uint64_t **own_digests; /* [n_trials] a trial's digests where some are excused, else NULL */
     uint8_t *data_differs;  /* [header.n_sites] the site's kernel was given other weights or
                                      hyperparameters */

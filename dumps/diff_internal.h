@@ -9,6 +9,9 @@
 int diff_add(struct ds_diff *d, int kind, const char *name, const char *a, const char *b,
              struct ds_error *err);
 
+/* How many bytes are left for tables (0: any); -1: none. */
+int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err);
+
 /* diff_setting.c: the records cannot be compared, the first reason for which is kept; 1. */
 int diff_refuse(struct ds_diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Lists what differs in models, weights, hyperparameters and environment. 1:

@@ -182,8 +182,13 @@ static int join_edges(struct ds_diff *d, const struct ds_header *a, const struct
 int diff_join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint32_t arm,
                     const uint32_t *map, struct ds_error *err)
 {
+    uint64_t left;
     const struct ds_trial_data *from = s->get(s->ctx, i, err);
     if (!from)
+        return -1;
+    d->own_bytes +=
+        from->n_captures * sizeof *from->captures + from->n_nonfinites * sizeof *from->nonfinites;
+    if (diff_room(d, &left, err) != 0)
         return -1;
     struct ds_trial_data *t = &d->trials[d->n_trials];
     struct ds_capture *captures = ds_calloc(from->n_captures, sizeof *captures, "captures", err);

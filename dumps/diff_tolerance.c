@@ -90,6 +90,7 @@ static int replace(struct ds_diff *d, size_t trial, size_t at, uint64_t digest,
             return -1;
         memcpy(own, t->digests, t->n_digests * sizeof *own);
         d->own_digests[trial] = t->digests = own;
+        d->own_bytes += t->n_digests * sizeof *own;
     }
     t->digests[at] = digest;
     return 0;

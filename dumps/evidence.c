@@ -13,7 +13,7 @@ uint32_t chosen_row(const struct ds_analysis *a, const struct ds_trial_data *d,
 {
     if (x->site != site || x->ref_arm != ref || x->row >= d->n_rows)
         return NONE;
-    const struct arm_table *t = chosen_table(a, arm, c), *r = &a->arms[ref];
+    const struct arm_table *t = chosen_table(a, arm, c), *r = chosen_ref(a, ref, c);
     uint32_t row = row_of_key(a, &d->rows[x->row], 0);
     size_t cell = site * a->n_rows + row;
     if (row == NONE || t->state[cell] == CELL_ABSENT || r->state[cell] == CELL_ABSENT)
@@ -106,7 +106,8 @@ static int add_trial(struct evidence *e, const struct ds_trial_data *d, const st
  * dumped all the same, each against some other arm. */
 static int add_pairs(struct evidence *e, const struct chosen *c, struct ds_error *err)
 {
-    const struct arm_table *t = chosen_table(e->a, e->f->arm, c), *r = &e->a->arms[e->f->ref_arm];
+    const struct arm_table *t = chosen_table(e->a, e->f->arm, c),
+                           *r = chosen_ref(e->a, e->f->ref_arm, c);
     int repeats = e->f->arm == e->f->ref_arm;
     for (uint32_t i = 0; i < e->a->n_rows && e->n_rows < EVIDENCE_ROWS; i++) {
         size_t cell = (size_t)e->f->site * e->a->n_rows + i;
@@ -125,7 +126,7 @@ static int add_pairs(struct evidence *e, const struct chosen *c, struct ds_error
 int evidence_open(const struct ds_analysis *a, const struct ds_finding *f, const struct chosen *c,
                   double terms, struct evidence *e, struct ds_error *err)
 {
-    *e = (struct evidence){.a = a, .f = f};
+    *e = (struct evidence){.a = a, .f = f, .given = c->mine ? c->given : f->ref_arm};
     if (!(e->rows = ds_calloc(EVIDENCE_ROWS, sizeof *e->rows, "evidence", err)))
         return -1;
     const struct arm_table *t = chosen_table(a, f->arm, c);
@@ -337,7 +338,8 @@ static int profile_positions(const struct evidence *e, const struct chosen *c, s
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err)
 {
-    const struct chosen alike = {c->labels, c->phase, f->label, c->healed};
+    struct chosen alike = *c;
+    alike.label = f->label;
     if (e->n_rows && (profile_values(e, f, err) != 0 || find_concentrated(e, f, err) != 0))
         return -1;
     if (profile_masks(e, e->a->src->get(e->a->src->ctx, f->trial, NULL), &alike, f, err) != 0)

@@ -9,17 +9,27 @@
 
 /* Which drift entries of a site are meant: those whose reference row has that phase (-1: any), and
  * that label (-1: every drift). labels NULL: all. healed: those of these heal trials, where every row had
- * the reference's inputs, and labels are theirs; NULL: of the arm's natural trials. */
+ * the reference's inputs, and labels are theirs; NULL: of the arm's natural trials. Where two arms are held
+ * against each other that were both healed, to arms that agree: mine and ref are what each of them gave,
+ * and `given`, the number of such an arm, what both were given. */
 struct chosen {
     const uint8_t *labels;
     int phase, label;
     const struct heal_table *healed;
+    const struct arm_table *mine, *ref; /* NULL: not so */
+    uint32_t given;
 };
 
 static inline const struct arm_table *chosen_table(const struct ds_analysis *a, uint32_t arm,
                                                    const struct chosen *c)
 {
-    return c->healed ? &c->healed->t : &a->arms[arm];
+    return c->mine ? c->mine : c->healed ? &c->healed->t : &a->arms[arm];
+}
+
+static inline const struct arm_table *chosen_ref(const struct ds_analysis *a, uint32_t ref,
+                                                 const struct chosen *c)
+{
+    return c->ref ? c->ref : &a->arms[ref];
 }
 
 /* The number of the row that this entry of an arm's trial is about, if it is of the comparison of
@@ -49,6 +59,7 @@ struct evidence_row {
 struct evidence {
     const struct ds_analysis *a;
     const struct ds_finding *f;
+    uint32_t given; /* the arm whose rows both sides read */
     int dtype;
     uint32_t width, heads, head_dim; /* heads 0: the row has none */
     struct ds_structure_site site;   /* what rounding may do there */

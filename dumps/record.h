@@ -370,6 +370,8 @@ void ds_record_forget(struct ds_record *r, size_t i, int what);
 uint64_t ds_record_trial_bytes(const struct ds_record *r, size_t i);
 /* Bytes that are kept of loaded trials. */
 uint64_t ds_record_loaded(const struct ds_record *r);
+/* Bytes of what is kept whole beside them, once needed: the lists of launches and of dumped rows. */
+uint64_t ds_record_indexed(const struct ds_record *r);
 /* Dumped bytes by digest: 1 found (out->data malloc'ed, the caller frees), 0 not dumped, -1 damage
  * (the bytes do not have that digest, say), DS_BLOB_UNREAD. */
 int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);

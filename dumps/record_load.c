@@ -239,6 +239,15 @@ uint64_t ds_record_loaded(const struct ds_record *r)
     return r->loaded;
 }
 
+uint64_t ds_record_indexed(const struct ds_record *r)
+{
+    return (r->launches ? r->length[DS_TABLE_LAUNCHES] *
+                              (sizeof *r->launches + ds_table_bytes(DS_TABLE_LAUNCHES))
+                        : 0) +
+           (r->tensors ? r->length[DS_TABLE_TENSORS] * ds_table_bytes(DS_TABLE_TENSORS) : 0) +
+           (r->tensor_at ? (r->tensor_mask + 1) * sizeof *r->tensor_at : 0);
+}
+
 /* Digests that were let go of. */
 static int load_digests(struct ds_record *r, struct ds_trial_slot *slot, struct ds_error *err)
 {

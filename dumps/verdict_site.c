@@ -114,7 +114,7 @@ static int profile_site(const struct ds_analysis *a, const uint8_t *labels,
                         struct ds_site_profile *out, struct ds_error *err)
 {
     struct evidence e;
-    const struct chosen alike = {labels, -1, out->at.label, NULL};
+    const struct chosen alike = {.labels = labels, .phase = -1, .label = out->at.label};
     if (profile_rows(a, &out->at, &alike, out, err) != 0 ||
         evidence_open(a, &out->at, &alike, terms_added(a, &out->at), &e, err) != 0)
         return -1;
@@ -127,8 +127,7 @@ static int profile_site(const struct ds_analysis *a, const uint8_t *labels,
     return rc;
 }
 
-const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref,
-                                  struct ds_error *err)
+const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, struct ds_error *err)
 {
     if (!a->last.labels && !(a->last.labels = ds_calloc(a->cells, 1, "labels", err)))
         return NULL;

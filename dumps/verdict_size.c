@@ -106,14 +106,15 @@ static uint64_t rows_compared(const struct ds_analysis *a, const struct ds_findi
 /* labels: of f->arm against f->ref_arm. The size is that of all drifting rows of the phase; the
  * kind is judged by the rows that drift as the first one does: one that inherited its difference
  * shows what came before, not what this kernel does. */
-static int size_rows(const struct ds_analysis *a, const struct heal_table *healed,
-                     const uint8_t *labels, int phase, struct ds_finding *f, struct ds_error *err)
+static int size_chosen(const struct ds_analysis *a, const struct chosen *of, struct ds_finding *f,
+                       struct ds_error *err)
 {
     struct size z, own;
     struct ds_structure structure;
     struct evidence e;
-    const struct chosen all = {labels, phase, -1, healed},
-                        alike = {labels, phase, f->label, healed};
+    struct chosen all = *of, alike = *of;
+    all.label = -1;
+    alike.label = f->label;
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &all, &z);
     sum_arm(a, f->arm, f->ref_arm, f->site, f->trial, &alike, &own);
     if (evidence_open(a, f, &alike, terms_added(a, f), &e, err) != 0)
@@ -159,6 +160,13 @@ static int size_rows(const struct ds_analysis *a, const struct heal_table *heale
     else if (!chosen)
         snprintf(f->why, sizeof f->why, "the record holds no sizes of the rows that start here");
     return 0;
+}
+
+static int size_rows(const struct ds_analysis *a, const struct heal_table *healed,
+                     const uint8_t *labels, int phase, struct ds_finding *f, struct ds_error *err)
+{
+    const struct chosen of = {.labels = labels, .phase = phase, .healed = healed};
+    return size_chosen(a, &of, f, err);
 }
 
 int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
@@ -213,31 +221,79 @@ static const struct heal_table *label_origins(struct ds_analysis *a, uint32_t ar
     return h;
 }
 
+/* What an arm gave when every row had the inputs of `base`: in its heal trial, or, where it never differed
+ * from it, in its natural one. */
+static const struct arm_table *healed_view(const struct ds_analysis *a, uint32_t arm, uint32_t base)
+{
+    const struct heal_table *h = healed_table(a, arm, base);
+    return h ? &h->t : &a->arms[arm];
+}
+
+/* Two records: the labels of both sides' heal trials held against each other. *of says whose rows they are.
+ * 1, or 0: there are none. */
+static int label_both(struct ds_analysis *a, const struct ds_origin *o, uint8_t *labels,
+                      struct chosen *of, struct ds_error *err)
+{
+    const uint32_t *to = a->options.healed_to;
+    if (!to || o->arm == o->ref_arm)
+        return 0;
+    uint8_t *other = ds_calloc(a->cells, 1, "labels", err);
+    int rc = other ? judge_healed_pair(a, o->arm, o->ref_arm, to[o->ref_arm], labels, other) : -1;
+    free(other);
+    if (rc == 1)
+        *of = (struct chosen){.labels = labels,
+                              .phase = -1,
+                              .mine = healed_view(a, o->arm, to[o->arm]),
+                              .ref = healed_view(a, o->ref_arm, to[o->ref_arm]),
+                              .given = to[o->ref_arm]};
+    return rc;
+}
+
+/* In heal trials if it is there, else in natural ones. *of: whose labels they are, of the last origin's pair
+ * where `again`. */
+static int size_origin(struct ds_analysis *a, struct ds_origin *o, uint8_t *labels, int again,
+                       struct chosen *of, struct ds_error *err)
+{
+    size_t cell = again ? origin_cell(a, o, labels) : SIZE_MAX;
+    int both = cell == SIZE_MAX ? label_both(a, o, labels, of, err) : 0;
+    if (both < 0)
+        return -1;
+    cell = both ? origin_cell(a, o, labels) : cell;
+    if (cell == SIZE_MAX) {
+        *of = (struct chosen){.labels = labels, .phase = -1};
+        of->healed = label_origins(a, o->arm, o->ref_arm, labels);
+        cell = origin_cell(a, o, labels);
+    }
+    if (cell == SIZE_MAX)
+        return 0;
+    describe_cell(a, o->arm, o->ref_arm, labels, cell, -1, &o->at);
+    o->at.factor = o->factor;
+    o->at.value = o->value;
+    o->healed = of->healed || of->mine;
+    if (o->healed) {
+        const struct arm_table *t = chosen_table(a, o->arm, of);
+        o->at.trial = t->trials[0];
+        o->at.digest = t->digest[cell];
+        o->at.ref_digest = chosen_ref(a, o->ref_arm, of)->digest[cell];
+    }
+    return size_chosen(a, of, &o->at, err);
+}
+
 int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, struct ds_error *err)
 {
-    const struct heal_table *h = NULL;
     const struct ds_origin *last = NULL;
+    struct chosen of = {.phase = -1};
     for (size_t i = 0; i < v->n_origins; i++) {
         struct ds_origin *o = &v->origins[i];
+        const int again = last && last->arm == o->arm && last->ref_arm == o->ref_arm;
         if (v->first.found && o->site == v->first.site && o->arm == v->first.arm &&
             o->ref_arm == v->first.ref_arm && strcmp(o->variant, v->first.variant) == 0 &&
             v->first.kind != DS_KIND_UNKNOWN) {
             o->at = v->first; /* one answer, not two */
             continue;
         }
-        if (!last || last->arm != o->arm || last->ref_arm != o->ref_arm)
-            h = label_origins(a, o->arm, o->ref_arm, labels);
         last = o;
-        const size_t cell = origin_cell(a, o, labels);
-        if (cell == SIZE_MAX)
-            continue;
-        describe_cell(a, o->arm, o->ref_arm, labels, cell, -1, &o->at);
-        o->at.factor = o->factor;
-        o->at.value = o->value;
-        o->healed = h != NULL;
-        if (h)
-            o->at.trial = h->t.trials[0];
-        if (size_rows(a, h, labels, -1, &o->at, err) != 0)
+        if (size_origin(a, o, labels, again, &of, err) != 0)
             return -1;
     }
     return 0;
@@ -292,7 +348,7 @@ int ds_analysis_judged(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32
 
 int find_growth(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
-    const struct chosen all = {NULL, -1, -1, NULL};
+    const struct chosen all = {.phase = -1, .label = -1};
     if (!v->first.found || a->h->n_layers <= 0)
         return 0;
     /* A record may claim any number of layers; each that counts has a site. */

@@ -44,8 +44,10 @@ static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref,
 static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
                                const struct chosen *c, uint32_t row, uint64_t digest)
 {
-    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = &a->arms[f->ref_arm],
-                           *read = c->healed ? ref : mine; /* what the kernel was given */
+    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = chosen_ref(a, f->ref_arm, c),
+                           *read = c->mine     ? &a->arms[c->given] /* what the kernel was given */
+                                   : c->healed ? ref
+                                               : mine;
     const struct ds_site *s = &a->h->sites[f->site];
     const struct ds_row_key *key = &a->keys[row];
     struct place best = {NOWHERE, 0};
@@ -191,11 +193,11 @@ static int load_of(struct gathered *g, uint32_t arm, uint32_t site, uint32_t row
     return 0;
 }
 
-/* In the reference arm: what both read. */
+/* What both read. */
 static int load(struct gathered *g, uint32_t site, uint32_t row, uint32_t width, const float **out,
                 struct ds_error *err)
 {
-    return load_of(g, g->e->f->ref_arm, site, row, width, out, err);
+    return load_of(g, g->e->given, site, row, width, out, err);
 }
 
 /* The input that has the output's shape: what is normalised, rotated, or asks for keys. */

@@ -126,10 +126,11 @@ static void add_depth_hint(const struct ds_report *r, struct ds_buf *out)
         r->v->counts.heal_trials || ds_tolerance_given(&r->diff->options.tolerance))
         return;
     ds_report_head(r, "hint", out);
-    ds_buf_printf(out,
-                  "behind it inputs differ: where both records have a base arm that agrees, as of\n%s"
-                  "`run --kernels pinned,vendor`, their heal trials judge every kernel at every depth\n",
-                  DS_REPORT_INDENT);
+    ds_buf_printf(
+        out,
+        "behind it inputs differ: where both records have a base arm that agrees, as of\n%s"
+        "`run --kernels pinned,vendor`, their heal trials judge every kernel at every depth\n",
+        DS_REPORT_INDENT);
 }
 
 void ds_report_origins(const struct ds_report *r, struct ds_buf *out)
@@ -307,6 +308,19 @@ static void add_nonfinite(const struct ds_report *r, struct ds_buf *out)
     add_nonfinite_rows(own, out);
 }
 
+/* The first drift is the earliest kernel of a pass that differs, in whatever step it does so first: a later
+ * kernel may have differed, and a token with it, steps before. */
+static void add_order(const struct ds_verdict *v, struct ds_buf *out)
+{
+    const struct ds_discrete *d = &v->token_change;
+    if (d->found && v->first.found && d->step < v->first.step)
+        ds_buf_printf(out,
+                      "%14swhich is before step %d, where the first drift begins: \"first\" is the "
+                      "earliest kernel\n%14sof a pass, and a later kernel differed in an earlier "
+                      "step\n",
+                      "", v->first.step, "");
+}
+
 void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
@@ -316,7 +330,8 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
                       v->tokens_compared);
         const struct ds_discrete *d = &v->token_change;
         if (d->found) {
-            ds_buf_printf(out, "; first other at step %d: %d instead of %d, margin %.9g nats (",
+            ds_buf_printf(out,
+                          ";\n%14sfirst other at step %d: %d instead of %d, margin %.9g nats (", "",
                           d->step, d->b, d->a, d->margin);
             add_setting(d, out);
         }
@@ -325,6 +340,7 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
         else if (d->found && isfinite(d->drift))
             ds_buf_printf(out, "\n%14sfrom equal logits", "");
         ds_buf_puts(out, "\n");
+        add_order(v, out);
     }
     if (v->expert_change.found)
         add_experts(r, &v->expert_change, out);

@@ -106,6 +106,18 @@ test_rows_without_bytes_are_not_excused() {
     has "$dir/last" "rows not excused: their bytes are not in both records"
 }
 
+# Less memory than the records' tables take: an error that says so, and no answer from fewer of them.
+test_memory_is_bounded() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    ds diff "$dir/a.h5" "$dir/a.h5" --hold 1K
+    expect 2
+    has "$dir/err" "MB of memory"
+    has "$dir/err" "hint: --hold SIZE allows more"
+    ds diff "$dir/a.h5" "$dir/a.h5" --hold 64M
+    expect 0
+}
+
 test_bad_terms() {
     # shellcheck disable=SC2086
     record a $tokens

@@ -126,6 +126,24 @@ static void test_one_unstable_side(void **state)
     }
 }
 
+static int either_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
+                       struct ds_error *err)
+{
+    const struct outcome *x = ((struct outcome **)ctx)[side];
+    return ds_trials_blob(x->trials, x->n_trials, digest, out, err);
+}
+
+/* Every origin has a kind, or a reason why there is none. */
+static void origins_have_kinds(const char *what, const struct ds_verdict *v, int dumped)
+{
+    for (size_t i = 0; i < v->n_origins; i++) {
+        const struct ds_finding *f = &v->origins[i].at;
+        check(what, f->found && f->why[0]);
+        check(what, f->kind == (dumped ? DS_KIND_ROUNDING_ORDER : DS_KIND_UNKNOWN));
+        check(what, f->sized == dumped);
+    }
+}
+
 /* Layers in which a stage of the matmul is found to be at fault. */
 static uint32_t guilty_layers(const struct ds_verdict *v, const char *stage)
 {
@@ -142,12 +160,14 @@ static void test_kernels_are_judged_behind_the_first_difference(void **state)
     static const struct {
         const char *what;
         int64_t from_rows[2]; /* from which on the matmul splits: 1000 is never, which is a chain */
-        int no_heal, tolerance;
+        int no_heal, tolerance, dump;
         int deep;
-    } cases[] = {{"both healed", {2, 1000}, 0, 0, 1},
-                 {"swapped", {1000, 2}, 0, 0, 1},
-                 {"no heal trials", {2, 1000}, 1, 0, 0},
-                 {"with a tolerance", {2, 1000}, 0, 1, 0}};
+    } cases[] = {{"both healed", {2, 1000}, 0, 0, 0, 1},
+                 {"swapped", {1000, 2}, 0, 0, 0, 1},
+                 {"with dumped rows", {2, 1000}, 0, 0, 1, 1},
+                 {"swapped, with dumped rows", {1000, 2}, 0, 0, 1, 1},
+                 {"no heal trials", {2, 1000}, 1, 0, 0, 0},
+                 {"with a tolerance", {2, 1000}, 0, 1, 0, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *what = cases[i].what;
@@ -156,6 +176,12 @@ static void test_kernels_are_judged_behind_the_first_difference(void **state)
         struct ds_error err;
         struct ask q = ask("pinned,pinned+matmul=split", "1");
         struct ds_diff_options options = {.tolerance = {.ulp = (uint64_t)cases[i].tolerance}};
+        struct outcome *sides[2] = {&a, &b};
+        if (cases[i].dump) {
+            q.dump = DS_DUMP_ORIGINS;
+            options.blob = either_blob;
+            options.ctx = sides;
+        }
         q.no_heal = cases[i].no_heal;
         specimen.from_rows = cases[i].from_rows[0];
         sweep(&a, &q);
@@ -168,6 +194,8 @@ static void test_kernels_are_judged_behind_the_first_difference(void **state)
         check(what, (v->counts.heal_trials > 0) == cases[i].deep);
         check(what, guilty_layers(v, "q_proj") == (cases[i].deep ? 2u : 1u));
         check(what, (guilty_layers(v, "down") == 2) == cases[i].deep);
+        if (cases[i].deep)
+            origins_have_kinds(what, v, cases[i].dump);
         for (size_t k = 0; k < v->n_kernels; k++) {
             const struct ds_kernel_verdict *x = &v->kernels[k];
             check(what, x->origins == 0 || strcmp(x->variant, "split") == 0);

@@ -67,6 +67,30 @@ static void test_experts_that_changed(void **state)
     sweep_free(&s);
 }
 
+/* The first drift is the earliest kernel, not the earliest step: a token that changed before it does not
+ * look like one without a cause. */
+static void test_a_token_before_the_first_drift(void **state)
+{
+    (void)state;
+    for (int32_t step = 2; step < 5; step++) {
+        struct sweep s;
+        struct made m;
+        make_usual(&s, &m, openblas, 1);
+        change_experts(&m.v);
+        assert_true(m.v.token_change.found && m.v.first.found && m.v.token_change.step == 3);
+        m.v.first.step = step;
+        m.v.expert_change.found = 0;
+        ds_report_verdict(&m.r, &m.out);
+        ds_buf_add(&m.out, "", 1);
+        assert_int_equal(
+            strstr(m.out.data, "which is before step 4, where the first drift begins") != NULL,
+            step == 4);
+        assert_lines_fit(m.out.data, 100);
+        done(&m);
+        sweep_free(&s);
+    }
+}
+
 static void test_text_ends_with_the_answer(void **state)
 {
     (void)state;
@@ -555,6 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_census_of_repeats),
         cmocka_unit_test(test_experts_that_changed),
+        cmocka_unit_test(test_a_token_before_the_first_drift),
         cmocka_unit_test(test_text_ends_with_the_answer),
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_hostile_names_are_escaped),
