@@ -14,6 +14,12 @@ void ds_mem_fail_at(long n)
     atomic_store(&fail_at, n);
 }
 
+long ds_mem_fail_left(void)
+{
+    const long n = atomic_load(&fail_at);
+    return n > 0 ? n : 0;
+}
+
 /* ---- what the machine has ------------------------------------------------------------------------ */
 
 /* One number from a text file such as /proc/meminfo: what follows `key`, or -1. */

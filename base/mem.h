@@ -35,5 +35,7 @@ int ds_memory_lacks(size_t bytes);
 
 /* Failure injection: the n-th allocation from now on (1 = the next) fails, once. 0 turns it off. */
 void ds_mem_fail_at(long n);
+/* How many more allocations would have been made until then; 0: it has failed, or nothing is set. */
+long ds_mem_fail_left(void);
 
 #endif

@@ -71,7 +71,7 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
         put_matmul(l, "gate", ffn, d);
         put_matmul(l, "up", ffn, d);
         put_matmul(l, hp->n_experts ? "expert_out" : "down", d, ffn);
-        if (hp->n_experts && hp->dense_layers) {
+        if (hp->n_experts && !ds_layer_has_experts(hp, 0)) {
             put_matmul(l, "gate", hp->d_ff, d);
             put_matmul(l, "down", d, hp->d_ff);
         }

@@ -33,6 +33,7 @@ static int compare_structure(struct ds_diff *d, const struct ds_header *a,
 {
     static const char *const fields[][2] = {{"n_experts", "experts"},
                                             {"dense_layers", "first layers without experts"},
+                                            {"expert_every", "layers between those with experts"},
                                             {"d_ff_shared", "width of the shared expert"},
                                             {"d_ff_expert", "width of an expert"},
                                             {"d_model", "width of the residual stream"},

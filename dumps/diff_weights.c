@@ -206,11 +206,13 @@ static int reads_hparam(const struct ds_site *s, const char *name)
                                  "moe_combine allreduce resid_ffn ";
     static const struct {
         const char *name, *stages;
-    } readers[] = {{"n_layers", ""},          {"context", ""},       {"tied", " logits "},
-                   {"rms_eps", norms},        {"rope_dim", ropes},   {"rope_base", ropes},
-                   {"rope_scale", ropes},     {"rope_neox", ropes},  {"window", attends},
-                   {"window_every", attends}, {"soft_cap", attends}, {"top_k", routes},
-                   {"norm_top_k", routes}};
+    } readers[] = {{"n_layers", ""},           {"context", ""},
+                   {"tied", " logits "},       {"rms_eps", norms},
+                   {"rope_dim", ropes},        {"rope_base", ropes},
+                   {"rope_scale", ropes},      {"rope_neox", ropes},
+                   {"window", attends},        {"window_every", attends},
+                   {"window_layers", attends}, {"soft_cap", attends},
+                   {"top_k", routes},          {"norm_top_k", routes}};
     char word[48];
     snprintf(word, sizeof word, " %s ", s->stage);
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)

@@ -19,7 +19,10 @@ static void run_team(void *team, void (*fn)(void *arg, int thread, int threads),
  * outside it. */
 static int32_t window_of(const struct ds_model *m, const struct ds_forward_config *c)
 {
-    return m->hp.window < c->capacity && m->hp.window_every != 1 ? m->hp.window : 0;
+    for (int32_t i = 0; i < m->hp.n_layers && m->hp.window < c->capacity; i++)
+        if (ds_window_of_layer(&m->hp, i))
+            return m->hp.window;
+    return 0;
 }
 
 static int check_attention(const struct ds_model *m, const struct ds_forward_config *c,

@@ -41,6 +41,8 @@ struct ds_layer {
     const struct ds_weight *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
 };
 
+enum { DS_LISTED_LAYERS = 512 }; /* as many layers a list of windows may have */
+
 struct ds_hparams {
     char arch[32];
     int32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, vocab, context;
@@ -59,17 +61,28 @@ struct ds_hparams {
     int32_t qk_norm;      /* q and k are normalised per head */
     int32_t window;       /* a query sees so many slots, its own included; 0 = all */
     int32_t window_every; /* of so many layers the last has no window; 0: every layer has it */
-    float soft_cap;       /* of attention's scores; 0 = none */
+    int32_t
+        expert_every; /* of so many layers the last has experts, if it is none of the first that have none; 0,
+                             1: each */
+    /* Which layers have the window, where no such rule says it: bit `layer`. */
+    int32_t window_listed;
+    uint64_t window_map[8];
+    float soft_cap; /* of attention's scores; 0 = none */
 };
 
 static inline int ds_layer_has_experts(const struct ds_hparams *hp, int32_t layer)
 {
-    return hp->n_experts > 0 && layer >= hp->dense_layers;
+    return hp->n_experts > 0 && layer >= hp->dense_layers &&
+           (hp->expert_every <= 1 || (layer + 1) % hp->expert_every == 0);
 }
 
 /* The window of one layer. */
 static inline int32_t ds_window_of_layer(const struct ds_hparams *hp, int32_t layer)
 {
+    const int listed = hp->window_listed && layer >= 0 && layer < DS_LISTED_LAYERS &&
+                       (hp->window_map[layer / 64] >> (layer % 64) & 1);
+    if (hp->window_listed)
+        return listed ? hp->window : 0;
     return hp->window_every > 0 && layer % hp->window_every == hp->window_every - 1 ? 0
                                                                                     : hp->window;
 }

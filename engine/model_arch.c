@@ -154,7 +154,10 @@ static uint64_t required(const struct model_slot *slots, size_t n, int experts)
 uint64_t ds_model_arch_min_tensors(const struct model_arch *a, const struct ds_hparams *hp)
 {
     const uint64_t all = (uint64_t)hp->n_layers,
-                   dense = hp->n_experts > 0 ? (uint64_t)hp->dense_layers : all;
+                   every = hp->expert_every > 1 ? (uint64_t)hp->expert_every : 1,
+                   dense = hp->n_experts > 0
+                               ? all - all / every + (uint64_t)hp->dense_layers / every
+                               : all;
     uint64_t sum, more;
     if (__builtin_mul_overflow(required(a->layer, a->n_layer, 0), dense, &sum) ||
         __builtin_mul_overflow(required(a->layer, a->n_layer, 1), all - dense, &more) ||

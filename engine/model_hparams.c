@@ -7,13 +7,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-enum field_kind { TEXT, WHOLE, REAL };
+enum field_kind { TEXT, WHOLE, REAL, LAYERS };
 
 static const struct {
     const char *name;
@@ -45,6 +46,8 @@ static const struct {
     {"qk_norm", WHOLE, offsetof(struct ds_hparams, qk_norm)},
     {"window", WHOLE, offsetof(struct ds_hparams, window)},
     {"window_every", WHOLE, offsetof(struct ds_hparams, window_every)},
+    {"window_layers", LAYERS, offsetof(struct ds_hparams, window_listed)},
+    {"expert_every", WHOLE, offsetof(struct ds_hparams, expert_every)},
     {"soft_cap", REAL, offsetof(struct ds_hparams, soft_cap)},
 };
 enum { FIRST_OPTIONAL = 15 };
@@ -61,6 +64,36 @@ static size_t field_at(const struct ds_hparams *hp, size_t i)
             break;
     }
     return k;
+}
+
+static int has_window(const struct ds_hparams *hp, int32_t layer)
+{
+    return layer < DS_LISTED_LAYERS && (hp->window_map[layer / 64] >> (layer % 64) & 1);
+}
+
+/* "0-4;6-10"; where that is too long the map itself, which is short enough. */
+static void layers_text(const struct ds_hparams *hp, char *text, size_t size)
+{
+    char all[1 + 3 * DS_LISTED_LAYERS * 4];
+    size_t n = 0;
+    all[0] = '\0';
+    for (int32_t from = 0; from < hp->n_layers; from++) {
+        int32_t to = from;
+        if (!has_window(hp, from))
+            continue;
+        while (has_window(hp, to + 1))
+            to++;
+        n += (size_t)snprintf(all + n, sizeof all - n, to > from ? "%s%d-%d" : "%s%d", n ? ";" : "",
+                              (int)from, (int)to);
+        from = to;
+    }
+    if (n < size) {
+        memcpy(text, all, n + 1);
+        return;
+    }
+    n = 0;
+    for (int32_t w = (hp->n_layers + 63) / 64 - 1; w >= 0 && n < size; w--)
+        n += (size_t)snprintf(text + n, size - n, "%016" PRIx64, hp->window_map[w]);
 }
 
 int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, char *text,
@@ -81,6 +114,9 @@ int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, cha
         memcpy(&whole, at, sizeof whole);
         snprintf(text, size, "%" PRId32, whole);
         break;
+    case LAYERS:
+        layers_text(hp, text, size);
+        break;
     case REAL:
         memcpy(&real, at, sizeof real);
         snprintf(text, size, "%.9g", (double)real);
@@ -91,8 +127,40 @@ int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, cha
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+/* Whether a rule of window_every tells it all. */
+static int is_rule(const struct ds_hparams *hp, const int64_t *layers, int32_t every)
+{
+    for (int32_t i = 0; i < hp->n_layers; i++)
+        if ((layers[i] != 0) == (every > 0 && i % every == every - 1))
+            return 0;
+    return 1;
+}
+
+int ds_hparams_list_windows(struct ds_hparams *hp, const int64_t *layers, const char *what,
+                            struct ds_error *err)
+{
+    for (int32_t every = 0; every <= hp->n_layers; every++)
+        if (is_rule(hp, layers, every)) {
+            hp->window_every = every;
+            return 0;
+        }
+    if (hp->n_layers > DS_LISTED_LAYERS)
+        return ds_fail(err, "%s: a list of the layers that have a window is possible for %d layers",
+                       what, DS_LISTED_LAYERS);
+    hp->window_listed = 1;
+    for (int32_t i = 0; i < hp->n_layers; i++)
+        hp->window_map[i / 64] |= (uint64_t)(layers[i] != 0) << (i % 64);
+    return 0;
+}
+
 int ds_model_check_hparams(const struct ds_hparams *hp, const char *what, struct ds_error *err)
 {
+    const int32_t every = hp->expert_every > 1 ? hp->expert_every : 1;
+    if (hp->n_experts > 0 && hp->n_layers / every <= hp->dense_layers / every)
+        return ds_fail(err,
+                       "%s: experts in one layer of %d, and not in the first %d: none of %d layers "
+                       "has any",
+                       what, every, hp->dense_layers, hp->n_layers);
     if (hp->n_heads % hp->n_kv_heads)
         return ds_fail(err, "%s: %d heads cannot be shared evenly by %d kv heads", what,
                        hp->n_heads, hp->n_kv_heads);
@@ -197,7 +265,7 @@ static int refuse_others(struct reader *r)
         {"expert_group_used_count", 0, "groups of experts are"},
         {"expert_weights_scale", 1, "scaling of the experts' weights is"},
         {"expert_gating_func", 1, "another choice of experts than by softmax is"},
-        {"interleave_moe_layer_step", 1, "layers without experts between those with are"},
+        {"moe_every_n_layers", 0, "experts in layers 1, n + 1, 2n + 1, ... are"},
         {"attention.causal", 1, "attention that is not causal is"},
         {"attention.max_alibi_bias", 0, "an attention bias by distance is"},
         {"attention.clamp_kqv", 0, "clamping of q, k and v is"},
@@ -263,6 +331,13 @@ static int read_experts(struct reader *r, const struct model_arch *arch, struct 
         return ds_fail(r->err, "%s: %s is %" PRIu64 " of %d layers: none is left with experts",
                        ds_gguf_name(r->g), r->key, dense, hp->n_layers);
     hp->dense_layers = (int32_t)dense;
+    uint64_t every = 0;
+    if (ds_gguf_get_u64(r->g, full_key(r, "interleave_moe_layer_step"), &every, r->err) < 0)
+        return -1;
+    if (every > INT32_MAX)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
+                       r->key, every, INT32_MAX);
+    hp->expert_every = every > 1 ? (int32_t)every : 0;
     int found = ds_gguf_get_u64(r->g, full_key(r, "expert_weights_norm"), &norm, r->err);
     if (found == 1)
         hp->norm_top_k = norm != 0;
@@ -286,6 +361,41 @@ static int read_expert_widths(struct reader *r, const struct model_arch *arch,
                                : 0;
 }
 
+/* One number for each layer: not 0 where it has the window. */
+static int read_window_list(struct reader *r, struct ds_hparams *hp)
+{
+    int64_t *layers;
+    size_t n;
+    if (ds_gguf_array_i64(r->g, r->key, &layers, &n, r->err) < 0)
+        return -1;
+    if (n != (size_t)hp->n_layers)
+        ds_fail(r->err, "%s: %s tells of %zu layers, and there are %d", ds_gguf_name(r->g), r->key,
+                n, hp->n_layers);
+    const int rc = n != (size_t)hp->n_layers
+                       ? -1
+                       : ds_hparams_list_windows(hp, layers, ds_gguf_name(r->g), r->err);
+    free(layers);
+    return rc;
+}
+
+/* Which layers have the window: all but one in so many, or as listed. */
+static int read_pattern(struct reader *r, struct ds_hparams *hp)
+{
+    uint64_t every = 0;
+    int type;
+    size_t n;
+    const char *key = full_key(r, "attention.sliding_window_pattern");
+    if (ds_gguf_get_array(r->g, key, &type, &n, NULL) == 1)
+        return read_window_list(r, hp);
+    if (ds_gguf_get_u64(r->g, key, &every, r->err) < 0)
+        return -1;
+    if (every > INT32_MAX)
+        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
+                       r->key, every, INT32_MAX);
+    hp->window_every = (int32_t)every;
+    return 0;
+}
+
 /* A query sees so many slots, in all layers or but for one in so many; scores are capped. */
 static int read_attention_form(struct reader *r, struct ds_hparams *hp)
 {
@@ -296,15 +406,9 @@ static int read_attention_form(struct reader *r, struct ds_hparams *hp)
         return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
                        r->key, window, INT32_MAX);
     hp->window = (int32_t)window;
-    uint64_t every = 0;
-    if (ds_gguf_get_u64(r->g, full_key(r, "attention.sliding_window_pattern"), &every, NULL) < 0)
-        return ds_fail(r->err, "%s: %s: a list of the layers that have a window is not supported",
-                       ds_gguf_name(r->g), r->key);
-    if (every > INT32_MAX)
-        return ds_fail(r->err, "%s: %s is %" PRIu64 "; at most %d is possible", ds_gguf_name(r->g),
-                       r->key, every, INT32_MAX);
-    hp->window_every = (int32_t)every;
-    return read_real(r, "attn_logit_softcapping", &hp->soft_cap) < 0 ? -1 : 0;
+    return read_pattern(r, hp) != 0                                    ? -1
+           : read_real(r, "attn_logit_softcapping", &hp->soft_cap) < 0 ? -1
+                                                                       : 0;
 }
 
 static int read_heads(struct reader *r, struct ds_hparams *hp)

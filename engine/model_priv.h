@@ -78,6 +78,9 @@ int ds_model_read_hparams(const struct ds_gguf *g, const struct model_arch *arch
                           struct ds_hparams *hp, struct ds_error *err);
 /* The checks that hold for every source: divisibility, ranges. `what` begins the message. */
 int ds_model_check_hparams(const struct ds_hparams *hp, const char *what, struct ds_error *err);
+/* Of every layer, not 0 where it has the window: as a rule if one says it, else as a list. */
+int ds_hparams_list_windows(struct ds_hparams *hp, const int64_t *layers, const char *what,
+                            struct ds_error *err);
 
 /* Where weights come from. pick: 1 = the source has this weight (w->file_dtype set, and file_data
  * if it is to stay in its file), 0 = it has none, -1 = error; index is the weight's place in

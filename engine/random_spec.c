@@ -35,16 +35,18 @@ static const struct {
     {"window", 0, 1 << 30, 0},
     {"window_every", 0, 1 << 30, 0},
     {"dense_layers", 0, 10000, 0},
+    {"expert_every", 1, 10000, 1},
     {"heads_alike", 0, 1, 0},
     {"head_seed", 0, 1 << 30, 0},
 };
 
 static const char *const key_names[K_COUNT] = {
-    "layers",       "hidden",      "heads",       "kv_heads",     "head_dim",  "ffn",
-    "vocab",        "ctx",         "rope_dim",    "tied",         "bias",      "experts",
-    "top_k",        "expert_ffn",  "shared_ffn",  "norm_top_k",   "window",    "window_every",
-    "dense_layers", "heads_alike", "head_seed",   "seed",         "rope_base", "rope_scale",
-    "eps",          "softcap",     "embed_scale", "router_scale", "loud",      "k_bias"};
+    "layers",       "hidden",       "heads",       "kv_heads",    "head_dim",     "ffn",
+    "vocab",        "ctx",          "rope_dim",    "tied",        "bias",         "experts",
+    "top_k",        "expert_ffn",   "shared_ffn",  "norm_top_k",  "window",       "window_every",
+    "dense_layers", "expert_every", "heads_alike", "head_seed",   "seed",         "rope_base",
+    "rope_scale",   "eps",          "softcap",     "embed_scale", "router_scale", "loud",
+    "k_bias",       "window_layers"};
 
 /* ---- reading the spec ------------------------------------------------------------------------ */
 
@@ -129,6 +131,23 @@ static int parse_k_bias(const char *text, struct spec *s)
     return 0;
 }
 
+/* "LAYER;LAYER...": those that have the window. */
+static int parse_window_layers(const char *text, struct spec *s)
+{
+    for (const char *from = text; text == from || text[-1] == ';';) {
+        uint64_t layer = 0;
+        for (from = text; *text >= '0' && *text <= '9' && layer < 1u << 30; text++)
+            layer = layer * 10 + (uint64_t)(*text - '0');
+        if (text == from || (*text && *text != ';') || layer >= DS_LISTED_LAYERS)
+            return -1;
+        s->window_map[layer / 64] |= (uint64_t)1 << (layer % 64);
+        if (*text == '\0')
+            return 0;
+        text++;
+    }
+    return -1;
+}
+
 static int set_integer(struct spec *s, int key, const char *text, struct ds_error *err)
 {
     uint64_t v;
@@ -166,6 +185,10 @@ static int set_key(struct spec *s, int key, const char *text, struct ds_error *e
         rc = parse_k_bias(text, s);
         want = "VALUE@CHANNEL;CHANNEL;... is wanted, at most 16 channels";
         break;
+    case K_WINDOW_LAYERS:
+        rc = parse_window_layers(text, s);
+        want = "LAYER;LAYER;... is wanted, each below 512";
+        break;
     default:
         rc = parse_positive(text, &s->real[key - K_ROPE_BASE]);
         break;
@@ -182,7 +205,7 @@ static int unknown_key(const char *word, struct ds_error *err)
     int near = ds_nearest(word, key_names, K_COUNT);
     if (near >= 0)
         return ds_hint(err, "did you mean \"%s\"?", key_names[near]);
-    char all[320] = "";
+    char all[400] = "";
     for (int k = 0; k < K_COUNT; k++)
         snprintf(all + strlen(all), sizeof all - strlen(all), " %s", key_names[k]);
     return ds_hint(err, "keys:%s", all);
@@ -229,7 +252,9 @@ static int spec_experts(const struct spec *s, const struct model_arch *arch, str
         if (v[k] >= 0)
             return ds_fail(err, "%s is given, but no experts", key_names[k]);
     if (dense)
-        return v[K_DENSE_LAYERS] ? ds_fail(err, "dense_layers is given, but no experts") : 0;
+        return v[K_DENSE_LAYERS]       ? ds_fail(err, "dense_layers is given, but no experts")
+               : v[K_EXPERT_EVERY] > 1 ? ds_fail(err, "expert_every is given, but no experts")
+                                       : 0;
     if (!arch->has_experts)
         return ds_fail(err, "a %s model has no experts", arch->name);
     hp->n_experts = v[K_EXPERTS] > 0 ? v[K_EXPERTS] : 8;
@@ -244,9 +269,32 @@ static int spec_experts(const struct spec *s, const struct model_arch *arch, str
     if (hp->dense_layers >= hp->n_layers)
         return ds_fail(err, "dense_layers=%d of %d layers: none is left with experts",
                        hp->dense_layers, hp->n_layers);
+    hp->expert_every = v[K_EXPERT_EVERY] > 1 ? v[K_EXPERT_EVERY] : 0;
     if ((int64_t)hp->n_experts * hp->n_layers > 1 << 20)
         return ds_fail(err, "%d experts in %d layers are too many", hp->n_experts, hp->n_layers);
     return 0;
+}
+
+/* Which layers have the window: the list, or all but one in so many. */
+static int spec_windows(const struct spec *s, struct ds_hparams *hp, struct ds_error *err)
+{
+    int64_t layers[DS_LISTED_LAYERS];
+    hp->window = s->integer[K_WINDOW];
+    hp->window_every = s->integer[K_WINDOW_EVERY];
+    if (!(s->given & (1u << K_WINDOW_LAYERS)))
+        return 0;
+    if (s->given & (1u << K_WINDOW_EVERY))
+        return ds_fail(err, "window_every and window_layers both say which layers have a window");
+    if (!hp->window)
+        return ds_fail(err, "window_layers is given, but no window");
+    for (int32_t i = 0; i < DS_LISTED_LAYERS; i++) {
+        layers[i] = (int64_t)(s->window_map[i / 64] >> (i % 64) & 1);
+        if (layers[i] && i >= hp->n_layers)
+            return ds_fail(err, "window_layers: layer %d of %d", i, hp->n_layers);
+    }
+    if (hp->n_layers > DS_LISTED_LAYERS)
+        return ds_fail(err, "window_layers is possible for %d layers", DS_LISTED_LAYERS);
+    return ds_hparams_list_windows(hp, layers, "random", err);
 }
 
 static int spec_knobs(const struct spec *s, const struct ds_hparams *hp, struct ds_error *err)
@@ -285,10 +333,9 @@ int ds_random_spec_hparams(const struct spec *s, const struct model_arch *arch,
     hp->rope_neox = arch->rope_neox;
     hp->rms_eps = s->real[K_EPS - K_ROPE_BASE];
     hp->qk_norm = arch->qk_norm;
-    hp->window = v[K_WINDOW];
-    hp->window_every = v[K_WINDOW_EVERY];
     hp->soft_cap = s->real[K_SOFTCAP - K_ROPE_BASE];
-    return spec_experts(s, arch, hp, err) != 0 || spec_knobs(s, hp, err) != 0
+    return spec_experts(s, arch, hp, err) != 0 || spec_windows(s, hp, err) != 0 ||
+                   spec_knobs(s, hp, err) != 0
                ? -1
                : ds_model_check_hparams(hp, "random", err);
 }

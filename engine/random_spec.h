@@ -25,6 +25,7 @@ enum {
     K_WINDOW,
     K_WINDOW_EVERY,
     K_DENSE_LAYERS,
+    K_EXPERT_EVERY,
     K_HEADS_ALIKE,
     K_HEAD_SEED,
     K_INTEGERS,
@@ -38,6 +39,7 @@ enum {
     K_LOUD,
     K_LAST_REAL = K_LOUD,
     K_K_BIAS,
+    K_WINDOW_LAYERS,
     K_COUNT
 };
 
@@ -57,6 +59,7 @@ struct spec {
     int32_t loud_layer;
     struct channel_bias k_bias[MOST_CHANNELS];
     int32_t n_k_bias;
+    uint64_t window_map[DS_LISTED_LAYERS / 64];
     unsigned given; /* bit per key, to refuse one given twice */
 };
 

@@ -4,7 +4,7 @@
 usage: make_arch_fixtures.py OUTDIR [llama]
 needs (PyPI): numpy gguf; with "llama" also llama-cpp-python, whose logits are then compared with this script's
 
-NAME.gguf    two layers, seeded values, matrices as q8_0, q4_1, f16 and f32
+NAME.gguf    two layers or four, seeded values, matrices as q8_0, q4_1, f16 and f32
 NAME.expect  what this script's own float64 code gives for TOKENS, as text: a line "tokens ID...", then
              "LAYER STAGE ROW VALUE..." for router_logits, router_ids (whole numbers, best first) of every row, attn_out, moe_combine and
              resid_ffn of the rows KEPT, and their logits (layer = number of layers)
@@ -34,17 +34,24 @@ MODELS = {
     "mixed": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, dense=1),
     # the tensors of "mixtral", one for each expert, as older files have them
     "split": dict(arch="llama", experts=4, top_k=2, expert_ff=FF, norm=True, split=True, seed=20),
+    # experts in every other layer; a list of the layers that have a window
+    "sparse": dict(arch="qwen2moe", neox=True, bias=True, experts=3, top_k=2, expert_ff=32, shared_ff=32, layers=4, step=2),
+    "listed": dict(arch="llama", window=4, layers=4, listed=[False, True, True, False]),
 }
 
 
 # ---- the files -----------------------------------------------------------------------------------------------------------------
 
+def has_experts(m, layer):
+    return "experts" in m and layer >= m.get("dense", 0) and (layer + 1) % m.get("step", 1) == 0
+
+
 def shapes(m):
     """(name, shape, type) of every tensor."""
     dim = m.get("dim", HIDDEN // HEADS)
     yield "token_embd.weight", (VOCAB, HIDDEN), T.Q8_0
-    for i in range(LAYERS):
-        b, kind = f"blk.{i}.", [T.Q8_0, T.Q4_1][i]
+    for i in range(m.get("layers", LAYERS)):
+        b, kind = f"blk.{i}.", [T.Q8_0, T.Q4_1][i % 2]
         yield b + "attn_norm.weight", (HIDDEN,), T.F32
         for part, rows, cols, qtype in [("attn_q", HEADS * dim, HIDDEN, kind), ("attn_k", KV * dim, HIDDEN, T.F16),
                                         ("attn_v", KV * dim, HIDDEN, T.F16), ("attn_output", HIDDEN, HEADS * dim, T.Q8_0)]:
@@ -55,7 +62,7 @@ def shapes(m):
             yield b + "attn_q_norm.weight", (dim,), T.F32
             yield b + "attn_k_norm.weight", (dim,), T.F32
         yield b + "ffn_norm.weight", (HIDDEN,), T.F32
-        if not m.get("experts") or i < m.get("dense", 0):
+        if not has_experts(m, i):
             yield b + "ffn_gate.weight", (FF, HIDDEN), kind
             yield b + "ffn_up.weight", (FF, HIDDEN), kind
             yield b + "ffn_down.weight", (HIDDEN, FF), kind
@@ -86,7 +93,7 @@ def write(path, m, seed, full=False):
     """full: the dequantised values as f32, for engines that round activations where weights are quantised."""
     rng = np.random.default_rng(seed)
     w = GGUFWriter(path, m["arch"])
-    w.add_block_count(LAYERS)
+    w.add_block_count(m.get("layers", LAYERS))
     w.add_context_length(CONTEXT)
     w.add_embedding_length(HIDDEN)
     w.add_feed_forward_length(FF)
@@ -103,6 +110,10 @@ def write(path, m, seed, full=False):
         w.add_sliding_window(m["window"])
     if "every" in m:
         w.add_uint32(f"{m['arch']}.attention.sliding_window_pattern", m["every"])
+    if "listed" in m:
+        w.add_array(f"{m['arch']}.attention.sliding_window_pattern", m["listed"])
+    if "step" in m:
+        w.add_uint32(f"{m['arch']}.interleave_moe_layer_step", m["step"])
     if "experts" in m:
         w.add_expert_count(m["experts"])
         w.add_expert_used_count(m["top_k"])
@@ -157,7 +168,7 @@ def forward(m, weight):
     """Yields (layer, stage, values) in execution order."""
     dim, n = m.get("dim", HIDDEN // HEADS), len(TOKENS)
     x = weight("token_embd.weight")[TOKENS]
-    for layer in range(LAYERS):
+    for layer in range(m.get("layers", LAYERS)):
         at = lambda name: weight(f"blk.{layer}.{name}")
         h = norm(x, at("attn_norm.weight"))
         q, k, v = (h @ at(f"attn_{c}.weight").T + (at(f"attn_{c}.bias") if m.get("bias") else 0.0) for c in "qkv")
@@ -167,7 +178,7 @@ def forward(m, weight):
         q, k = rotate(q, dim, m.get("neox", False)), rotate(k, dim, m.get("neox", False))
         out = np.zeros((n, HEADS, dim))
         for t in range(n):
-            full = "every" in m and layer % m["every"] == m["every"] - 1
+            full = "every" in m and layer % m["every"] == m["every"] - 1 or "listed" in m and not m["listed"][layer]
             begin = 0 if full else max(0, t + 1 - m.get("window", n))
             for head in range(HEADS):
                 g = head * KV // HEADS
@@ -177,7 +188,7 @@ def forward(m, weight):
         yield layer, "attn_out", out
         x = x + out @ at("attn_output.weight").T
         h = norm(x, at("ffn_norm.weight"))
-        if "experts" not in m or layer < m.get("dense", 0):
+        if not has_experts(m, layer):
             x = x + gated(h, at("ffn_gate.weight"), at("ffn_up.weight"), at("ffn_down.weight"))
             yield layer, "resid_ffn", x
             continue
@@ -198,7 +209,7 @@ def forward(m, weight):
         yield layer, "moe_combine", y
         x = x + y
         yield layer, "resid_ffn", x
-    yield LAYERS, "logits", norm(x, weight("output_norm.weight")) @ weight("output.weight").T
+    yield m.get("layers", LAYERS), "logits", norm(x, weight("output_norm.weight")) @ weight("output.weight").T
 
 
 def expect(path, m, gguf):

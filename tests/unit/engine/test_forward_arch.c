@@ -9,8 +9,8 @@
 
 #define DATA "tests/data/arch/"
 
-static const char *const names[] = {"mixtral", "split", "mixed",    "window",  "windows",
-                                    "qwen2",   "qwen3", "qwen2moe", "qwen3moe"};
+static const char *const names[] = {"mixtral", "split",    "mixed",    "window", "windows", "qwen2",
+                                    "qwen3",   "qwen2moe", "qwen3moe", "sparse", "listed"};
 enum { N_NAMES = sizeof names / sizeof names[0], LENGTH = 12 };
 
 static struct ds_model *open_fixture(const char *name, int keep)
@@ -143,6 +143,8 @@ static const char *const specs[] = {
     "shared_ffn=36,ctx=64",
     "random:qwen3moe,layers=2,hidden=32,heads=4,ffn=48,vocab=67,experts=3,top_k=3,ctx=64",
     "random:qwen3,layers=2,hidden=32,heads=4,head_dim=16,ffn=48,vocab=67,window=5,softcap=3,ctx=64",
+    "random:qwen2moe,layers=4,hidden=32,heads=4,ffn=48,vocab=67,experts=3,expert_every=2,window=6,"
+    "window_layers=0;3,ctx=64",
 };
 enum { N_SPECS = sizeof specs / sizeof specs[0], TEXT = 19 };
 
@@ -236,7 +238,8 @@ static void add_wrong_router(void)
 static void test_ids_are_healed(void **state)
 {
     (void)state;
-    static const char *const with_experts[] = {"mixtral", "qwen2moe", "qwen3moe"};
+    static const char *const with_experts[] = {"mixtral", "qwen2moe", "qwen3moe", "sparse",
+                                               "listed"};
     add_wrong_router();
     wrong_id = 0;
     for (int i = 0; i < 3; i++) {
@@ -324,6 +327,42 @@ static void test_a_window_hides_what_is_outside(void **state)
     ds_model_close(five);
 }
 
+/* A list that a rule can say is that rule; what a spec says twice or of layers that are not there is refused. */
+static void test_windows_and_experts_by_layer(void **state)
+{
+    static const struct {
+        const char *spec, *windows, *experts, *why;
+    } cases[] = {{"layers=6,window=4,window_layers=0;1;3;4", "110110", "000000", NULL},
+                 {"layers=5,window=4,window_layers=0;4", "10001", "00000", NULL},
+                 {"layers=6,experts=2,expert_every=3", "000000", "001001", NULL},
+                 {"layers=6,experts=2,expert_every=2,dense_layers=3", "000000", "000101", NULL},
+                 {"layers=3,window=4,window_layers=3", NULL, NULL, "window_layers: layer 3 of 3"},
+                 {"layers=3,window=4,window_layers=1;", NULL, NULL, "LAYER;LAYER;... is wanted"},
+                 {"layers=3,window_layers=1", NULL, NULL, "window_layers is given, but no window"},
+                 {"layers=3,window=4,window_every=2,window_layers=1", NULL, NULL, "both say"},
+                 {"layers=3,expert_every=2", NULL, NULL, "expert_every is given, but no experts"},
+                 {"layers=3,experts=2,expert_every=4", NULL, NULL, "none of 3 layers has any"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[128];
+        struct ds_model *m;
+        struct ds_error err;
+        snprintf(spec, sizeof spec, "random:llama,%s", cases[i].spec);
+        if (cases[i].why) {
+            assert_int_equal(ds_model_open(spec, 1, &m, &err), -1);
+            assert_non_null(strstr(err.msg, cases[i].why));
+            continue;
+        }
+        assert_ok(ds_model_open(spec, 1, &m, &err), err);
+        for (int32_t l = 0; l < m->hp.n_layers; l++) {
+            assert_int_equal(ds_window_of_layer(&m->hp, l), cases[i].windows[l] == '1' ? 4 : 0);
+            assert_int_equal(ds_layer_has_experts(&m->hp, l), cases[i].experts[l] == '1');
+        }
+        assert_int_equal(m->hp.window_listed, i == 1); /* the first one is window_every=3 */
+        ds_model_close(m);
+    }
+}
+
 static void test_attention_without_a_window_is_refused(void **state)
 {
     (void)state;
@@ -398,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_ids_are_healed),
         cmocka_unit_test(test_a_router_that_is_wrong),
         cmocka_unit_test(test_a_window_hides_what_is_outside),
+        cmocka_unit_test(test_windows_and_experts_by_layer),
         cmocka_unit_test(test_attention_without_a_window_is_refused),
         cmocka_unit_test(test_failed_allocations_are_errors),
     };

@@ -138,8 +138,18 @@ static void keys_pattern(struct builder *b)
 {
     add_key(b, "llama.attention.sliding_window_pattern", DS_GGUF_ARRAY);
     put(&b->meta, DS_GGUF_BOOL, 4);
-    put(&b->meta, 2, 8);
-    put(&b->meta, 0x0001, 2);
+    put(&b->meta, 3, 8);
+    put(&b->meta, 0x010001, 3);
+}
+static void keys_step(struct builder *b)
+{
+    keys_moe_right(b);
+    add_u32(b, "llama.interleave_moe_layer_step", 3);
+}
+static void keys_step_huge(struct builder *b)
+{
+    keys_moe_right(b);
+    add_u32(b, "llama.interleave_moe_layer_step", 4294967295u);
 }
 static void keys_cap(struct builder *b)
 {
@@ -278,7 +288,10 @@ static const struct change refused[] = {
      .want = "llama.block_count is 2, which needs at least 22 tensors"},
     {.more_keys = keys_window, .want = "llama.attention.sliding_window is 2147483648; at most"},
     {.more_keys = keys_pattern,
-     .want = "llama.attention.sliding_window_pattern: a list of the layers"},
+     .want = "llama.attention.sliding_window_pattern tells of 3 layers, and there are 2"},
+    {.more_keys = keys_step,
+     .want = "experts in one layer of 3, and not in the first 0: none of 2 layers has any"},
+    {.more_keys = keys_step_huge, .want = "llama.interleave_moe_layer_step is 4294967295; at most"},
     {.more_keys = keys_cap, .want = "the soft cap must be a positive number or 0, not -1"},
     {.drop_key = "general.architecture",
      .more_keys = keys_qwen2,
