@@ -198,7 +198,8 @@ asan: ## the same tests with address and undefined-behaviour sanitizers, in a bu
 
 # Code for CPUs that this machine may not be; see tests/tools/emulate.
 .PHONY: emulate
-EMULATED := $(addprefix $(BUILD)/tests/unit/kernels/test_,registry pinned rows attention attention_features order_blas)
+EMULATED := $(addprefix $(BUILD)/tests/unit/kernels/test_,registry pinned rows attention attention_features order_blas) \
+    $(BUILD)/tests/unit/engine/test_file_weights
 emulate: $(EMULATED) ## run the tests of AVX-512 code and of OpenBLAS's core SkylakeX on an emulated CPU (Debian's bochs; long)
 	@tests/tools/emulate $(EMULATED)
 
