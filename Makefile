@@ -196,6 +196,13 @@ test: tests ## build and run all tests; the last line is "N passed, N failed, N 
 asan: ## the same tests with address and undefined-behaviour sanitizers, in a build folder of their own
 	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)-asan test
 
+# Code for CPUs that this machine may not be; see tests/tools/emulate.
+.PHONY: emulate
+EMULATED := $(addprefix $(BUILD)/tests/unit/kernels/test_,registry pinned rows attention attention_features order_blas) \
+    $(BUILD)/tests/unit/engine/test_file_weights
+emulate: $(EMULATED) ## run the tests of AVX-512 code and of OpenBLAS's core SkylakeX on an emulated CPU (Debian's bochs; long)
+	@tests/tools/emulate $(EMULATED)
+
 .PHONY: lint format
 lint: ## warnings as errors in a build folder of their own; cppcheck and man page warnings where the tools are there
 	@$(MAKE) --no-print-directory WERROR=1 BUILD=$(BUILD)-lint tests
