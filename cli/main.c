@@ -1,5 +1,6 @@
 /* main.c: from argv to a verb. Owns the order of things at start; knows no verb's inside. */
 #include "cli/options.h"
+#include "kernels/device_open.h"
 
 #include <locale.h>
 #include <signal.h>
@@ -32,6 +33,7 @@ static int verb(const struct ds_options *o)
 {
     struct ds_error err;
     ds_cli_interruptible(o);
+    ds_device_library_path(ds_opt_text(o, "device-library"));
     if (ds_opt_count(o, "plugin") || ds_opt_given(o, "blas"))
         ds_cli_stdout_aside();
     if (ds_cli_check_output(o, &err) != 0 || ds_cli_plugins(o, &err) != 0 ||

@@ -323,8 +323,10 @@ const struct ds_option_def ds_option_defs[] = {
      "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own; at each border the rows are copied by the transfer kernel"},
     {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
-    {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim", 0, 0,
-     "where the kernels run: cpu, or sim: the text of the CUDA kernels on this machine's CPU, thread by thread; the sets on sim are split (vendor is the same), pinned and atomic"},
+    {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
+     "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own; the sets on sim are split (vendor is the same), pinned and atomic"},
+    {"device-library", 0, "FILE", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "the libdriftscope_cuda.so of --device cuda, instead of the one beside the program"},
     {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 

@@ -136,11 +136,21 @@ static int parse_size(const char *text, size_t n, uint64_t *out)
     return 0;
 }
 
+/* A word that ends in ":N" stands for any whole number there. */
+static int fits_word(const char *word, size_t len, const char *text, size_t n)
+{
+    if (len < 2 || memcmp(word + len - 2, ":N", 2) != 0)
+        return len == n && memcmp(word, text, n) == 0;
+    const size_t before = len - 1;
+    return n > before && n - before <= 2 && memcmp(word, text, before) == 0 &&
+           strspn(text + before, "0123456789") >= n - before;
+}
+
 static int is_word(const char *words, const char *text, size_t n)
 {
     for (const char *p = words; p && *p;) {
         size_t len = strcspn(p, "|");
-        if (len == n && memcmp(p, text, n) == 0)
+        if (fits_word(p, len, text, n))
             return 1;
         p += len + (p[len] == '|');
     }

@@ -43,6 +43,26 @@ static int check_attention(const struct ds_model *m, const struct ds_forward_con
     return 0;
 }
 
+/* What is done on the host only. */
+static int check_device(const struct ds_model *m, const struct ds_forward_config *c,
+                        struct ds_error *err)
+{
+    const struct ds_kernel *k;
+    if (c->kernels.device == DS_DEVICE_CPU)
+        return 0;
+    if (m->keep == DS_WEIGHTS_FILE) {
+        ds_fail(err, "%.200s: weights as their file has them are for kernels of the CPU", m->name);
+        return ds_hint(err, "use --weights f32");
+    }
+    if (c->mutation)
+        return ds_fail(err, "changes to rows are made on the CPU, not on %s",
+                       ds_device_name(c->kernels.device));
+    for (int32_t i = 0; (k = ds_kernel_set_used(&c->kernels, DS_OP_MATMUL, i)); i++)
+        if (k->prepare)
+            return ds_fail(err, "matmul/%s packs weights, which is done for the CPU only", k->name);
+    return 0;
+}
+
 static int check_config(const struct ds_model *m, const struct ds_forward_config *c,
                         struct ds_error *err)
 {
@@ -62,7 +82,8 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
         if (c->kernels.at[i].last > m->hp.n_layers)
             return ds_fail(err, "forward pass: the kernel set names layer %d of %d",
                            c->kernels.at[i].last, m->hp.n_layers);
-    if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0)
+    if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0 ||
+        check_device(m, c, err) != 0)
         return -1;
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
@@ -88,8 +109,7 @@ static int rows_of(struct ds_forward *f, float **out, int64_t width, const char 
     size_t row;
     if (width < 1 || __builtin_mul_overflow((size_t)width, sizeof(float), &row))
         return ds_fail(err, "%s: width %lld", what, (long long)width);
-    *out = ds_alloc_aligned((size_t)most_rows(&f->config), row, what, err);
-    return *out ? 0 : -1;
+    return ds_desk_new(f, (size_t)most_rows(&f->config), row, what, out, err);
 }
 
 /* ---- sites ----------------------------------------------------------------------------------- */
@@ -143,21 +163,21 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
         const char *what;
         int stage; /* one that writes it; the others have the same readers. -1: none */
     } list[] = {
-        {&f->resid[0], f->d, "residual rows", DS_ST_RESID_FFN},
-        {&f->resid[1], f->d, "residual rows", DS_ST_RESID_ATTN},
-        {&f->norm, f->d, "norm rows", DS_ST_FFN_NORM},
-        {&f->q, f->q_dim, "q rows", DS_ST_Q_PROJ},
-        {&f->k, f->kv_dim, "k rows", DS_ST_K_PROJ},
-        {&f->v, f->kv_dim, "v rows", -1},
-        {&f->q_rope, f->q_dim, "q_rope rows", DS_ST_Q_ROPE},
-        {&f->k_rope, f->kv_dim, "k_rope rows", -1},
-        {&f->attn_out, f->q_dim, "attn_out rows", DS_ST_ATTN_OUT},
-        {&f->proj, f->d, "projection rows", DS_ST_O_PROJ},
-        {&f->gate, dense, "gate rows", DS_ST_GATE},
-        {&f->up, dense, "up rows", DS_ST_UP},
-        {&f->act, dense, "act rows", DS_ST_ACT},
-        {&f->q_norm, hp->qk_norm ? f->q_dim : 0, "q_norm rows", DS_ST_Q_NORM},
-        {&f->k_norm, hp->qk_norm ? f->kv_dim : 0, "k_norm rows", DS_ST_K_NORM},
+        {&f->at.resid[0], f->d, "residual rows", DS_ST_RESID_FFN},
+        {&f->at.resid[1], f->d, "residual rows", DS_ST_RESID_ATTN},
+        {&f->at.norm, f->d, "norm rows", DS_ST_FFN_NORM},
+        {&f->at.q, f->q_dim, "q rows", DS_ST_Q_PROJ},
+        {&f->at.k, f->kv_dim, "k rows", DS_ST_K_PROJ},
+        {&f->at.v, f->kv_dim, "v rows", -1},
+        {&f->at.q_rope, f->q_dim, "q_rope rows", DS_ST_Q_ROPE},
+        {&f->at.k_rope, f->kv_dim, "k_rope rows", -1},
+        {&f->at.attn_out, f->q_dim, "attn_out rows", DS_ST_ATTN_OUT},
+        {&f->at.proj, f->d, "projection rows", DS_ST_O_PROJ},
+        {&f->at.gate, dense, "gate rows", DS_ST_GATE},
+        {&f->at.up, dense, "up rows", DS_ST_UP},
+        {&f->at.act, dense, "act rows", DS_ST_ACT},
+        {&f->at.q_norm, hp->qk_norm ? f->q_dim : 0, "q_norm rows", DS_ST_Q_NORM},
+        {&f->at.k_norm, hp->qk_norm ? f->kv_dim : 0, "k_norm rows", DS_ST_K_NORM},
     };
     const uint64_t unrounded =
         f->config.dtype == DS_F32 ? 0 : ds_forward_unrounded(f->m, &f->config.kernels);
@@ -166,60 +186,125 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
             continue;
         if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
             return -1;
-        if (f->config.poison)
-            ds_forward_poison(*list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width);
+        if (f->config.poison &&
+            ds_forward_poison(f, *list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width,
+                              err) != 0)
+            return -1;
         if (list[i].stage >= 0 && unrounded & DS_STAGE_BIT(list[i].stage)) {
-            int n = f->n_twins++;
-            f->twin[n].rounded = *list[i].out;
-            if (rows_of(f, &f->twin[n].unrounded, list[i].width, "rows before rounding", err) != 0)
+            int n = f->at.n_twins++;
+            f->at.twin[n].rounded = *list[i].out;
+            if (rows_of(f, &f->at.twin[n].unrounded, list[i].width, "rows before rounding", err) !=
+                0)
                 return -1;
         }
     }
     return 0;
 }
 
-/* What stands between kernels and probes: one for all devices. */
+/* What stands between kernels and probes. */
 static int allocate_staging(struct ds_forward *f, struct ds_error *err)
 {
     const int64_t widths[] = {f->d, f->q_dim, f->kv_dim, f->d_ff};
     int64_t widest = ds_forward_moe_widest(f);
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
         widest = widths[i] > widest ? widths[i] : widest;
-    if (rows_of(f, &f->kv_back, f->kv_dim, "cache rows read back", err) != 0 ||
-        rows_of(f, &f->head_in, f->d, "head input rows", err) != 0)
+    if (rows_of(f, &f->at.kv_back, f->kv_dim, "cache rows read back", err) != 0)
         return -1;
-    if (f->config.poison) {
-        ds_forward_poison(f->kv_back, (size_t)f->config.max_rows * (size_t)f->kv_dim);
-        ds_forward_poison(f->head_in, (size_t)f->config.max_rows * (size_t)f->d);
-    }
+    if (f->config.poison &&
+        ds_forward_poison(f, f->at.kv_back, (size_t)f->config.max_rows * (size_t)f->kv_dim, err) !=
+            0)
+        return -1;
     if (f->config.dtype == DS_F32)
         return 0;
-    f->half = ds_alloc_aligned((size_t)most_rows(&f->config), (size_t)widest * sizeof *f->half,
-                               "16-bit rows", err);
-    f->half_row = f->half
-                      ? ds_alloc_aligned((size_t)f->kv_dim, sizeof *f->half_row, "16-bit row", err)
-                      : NULL;
-    return f->half_row ? 0 : -1;
+    return ds_desk_new(f, (size_t)most_rows(&f->config), (size_t)widest * sizeof *f->at.half,
+                       "16-bit rows", &f->at.half, err);
+}
+
+/* From the last norm to the token, where that is computed. On the host what it is read from there. */
+static int allocate_head(struct ds_forward *f, struct ds_error *err)
+{
+    const size_t rows = (size_t)f->config.max_rows, row = (size_t)f->vocab * sizeof(float);
+    if (f->device != ds_placement_device(&f->config.placement, f->m->hp.n_layers - 1))
+        return 0;
+    if (rows_of(f, &f->at.head_in, f->d, "head input rows", err) != 0 ||
+        (f->config.poison && ds_forward_poison(f, f->at.head_in, rows * (size_t)f->d, err) != 0))
+        return -1;
+    if (ds_forward_host(f)) {
+        f->at.logits = f->logits;
+        f->at.processed = f->processed;
+        f->at.tokens = f->tokens;
+        return 0;
+    }
+    if (ds_desk_new(f, rows, row, "logits", &f->at.logits, err) != 0 ||
+        (f->processed && ds_desk_new(f, (size_t)most_rows(&f->config), row, "processed logits",
+                                     &f->at.processed, err) != 0))
+        return -1;
+    return ds_desk_new(f, rows, sizeof *f->at.tokens, "tokens", &f->at.tokens, err);
+}
+
+/* The cache of the layers that lie on the device at work. */
+static int place_cache(struct ds_forward *f, struct ds_error *err)
+{
+    const struct ds_kv_cache *c = &f->cache;
+    const size_t layer = (size_t)(c->pages * c->page_size) * (size_t)c->width;
+    size_t n = 0, i = 0;
+    float *k, *v;
+    for (int32_t l = 0; l < c->n_layers; l++)
+        n += ds_placement_device(&f->config.placement, l) == f->device;
+    if (ds_forward_host(f))
+        k = v = NULL;
+    else if (ds_desk_new(f, n * layer, sizeof *k, "kv cache (k)", &k, err) != 0 ||
+             ds_desk_new(f, n * layer, sizeof *v, "kv cache (v)", &v, err) != 0)
+        return -1;
+    for (int32_t l = 0; l < c->n_layers; l++) {
+        if (ds_placement_device(&f->config.placement, l) != f->device)
+            continue;
+        f->on_host |= !k;
+        f->layer_k[l] = k ? k + i * layer : ds_kv_cache_layer(c, c->k, l);
+        f->layer_v[l] = v ? v + i * layer : ds_kv_cache_layer(c, c->v, l);
+        i++;
+    }
+    return 0;
+}
+
+/* All that lies on one device. */
+static int set_up_desk(struct ds_forward *f, struct ds_error *err)
+{
+    return place_cache(f, err) != 0 || allocate_activations(f, err) != 0 ||
+                   allocate_staging(f, err) != 0 || allocate_head(f, err) != 0 ||
+                   ds_forward_moe_rows(f, err) != 0 || ds_forward_ranks_rows(f, err) != 0 ||
+                   ds_desk_set_up(f, err) != 0
+               ? -1
+               : 0;
 }
 
 static int allocate_plan(struct ds_forward *f, struct ds_error *err)
 {
     size_t rows = (size_t)most_rows(&f->config), requests = (size_t)f->config.n_requests;
-    int ok = (f->seqs = ds_calloc(requests, sizeof *f->seqs, "sequences", err)) &&
-             (f->seen = ds_calloc(requests, sizeof *f->seen, "requests of a call", err)) &&
-             (f->ids = ds_calloc(rows, sizeof *f->ids, "token ids", err)) &&
-             (f->positions = ds_calloc(rows, sizeof *f->positions, "positions", err)) &&
-             (f->kv_len = ds_calloc(rows, sizeof *f->kv_len, "visible lengths", err)) &&
-             (f->cache_row = ds_calloc(rows, sizeof *f->cache_row, "cache row numbers", err)) &&
-             (f->own_slot = ds_calloc(rows, sizeof *f->own_slot, "slots", err)) &&
-             (f->state = ds_calloc(requests, sizeof *f->state, "requests", err)) &&
-             (f->past = ds_calloc(requests, sizeof *f->past, "requests of a call", err)) &&
-             (f->planned = ds_calloc(requests, sizeof *f->planned, "sequences", err)) &&
-             (f->rec = ds_calloc(rows, sizeof *f->rec, "recorded rows", err)) &&
-             (f->logit_row = ds_calloc(rows, sizeof *f->logit_row, "logits row numbers", err)) &&
-             (f->logit_rec = ds_calloc(rows, sizeof *f->logit_rec, "recorded logits rows", err)) &&
-             (f->own_row = ds_calloc(rows, sizeof *f->own_row, "row numbers", err)) &&
-             (f->tokens = ds_calloc(rows, sizeof *f->tokens, "tokens", err));
+    int ok =
+        (f->seqs = ds_calloc(requests, sizeof *f->seqs, "sequences", err)) &&
+        (f->seen = ds_calloc(requests, sizeof *f->seen, "requests of a call", err)) &&
+        (f->ids = ds_calloc(rows, sizeof *f->ids, "token ids", err)) &&
+        (f->positions = ds_calloc(rows, sizeof *f->positions, "positions", err)) &&
+        (f->kv_len = ds_calloc(rows, sizeof *f->kv_len, "visible lengths", err)) &&
+        (f->cache_row = ds_calloc(rows, sizeof *f->cache_row, "cache row numbers", err)) &&
+        (f->own_slot = ds_calloc(rows, sizeof *f->own_slot, "slots", err)) &&
+        (f->state = ds_calloc(requests, sizeof *f->state, "requests", err)) &&
+        (f->past = ds_calloc(requests, sizeof *f->past, "requests of a call", err)) &&
+        (f->planned = ds_calloc(requests, sizeof *f->planned, "sequences", err)) &&
+        (f->rec = ds_calloc(rows, sizeof *f->rec, "recorded rows", err)) &&
+        (f->logit_row = ds_calloc(rows, sizeof *f->logit_row, "logits row numbers", err)) &&
+        (f->logit_rec = ds_calloc(rows, sizeof *f->logit_rec, "recorded logits rows", err)) &&
+        (f->own_row = ds_calloc(rows, sizeof *f->own_row, "row numbers", err)) &&
+        (f->tokens = ds_calloc(rows, sizeof *f->tokens, "tokens", err)) &&
+        (f->staged = ds_calloc(requests, sizeof *f->staged, "sequences", err)) &&
+        (f->staged_pages =
+             ds_calloc((size_t)f->cache.pages, sizeof *f->staged_pages, "page tables", err)) &&
+        (f->staged_rows = ds_calloc(rows, sizeof *f->staged_rows, "row numbers", err)) &&
+        (f->half_row =
+             ds_alloc_aligned((size_t)f->kv_dim, sizeof *f->half_row, "16-bit row", err)) &&
+        (f->layer_k = ds_calloc((size_t)f->m->hp.n_layers, sizeof *f->layer_k, "kv cache", err)) &&
+        (f->layer_v = ds_calloc((size_t)f->m->hp.n_layers, sizeof *f->layer_v, "kv cache", err));
     for (int32_t i = 0; ok && i < f->config.max_rows; i++)
         f->own_row[i] = i;
     return ok ? 0 : -1;
@@ -275,6 +360,19 @@ static int reserve_scratch(struct ds_forward *f, struct ds_error *err)
     return 0;
 }
 
+static int make_rope_table(struct ds_forward *f, struct ds_error *err)
+{
+    const struct ds_forward_config *c = &f->config;
+    const int32_t context = f->m->hp.context;
+    int64_t positions = (int64_t)c->position_offset + c->capacity;
+    if (context > 0 && context < positions)
+        positions = context;
+    if (c->position_offset >= positions)
+        return ds_fail(err, "positions from %d on: the model's context has %d",
+                       (int)c->position_offset, (int)context);
+    return ds_model_rope_table(f->m, positions, err);
+}
+
 static int set_up(struct ds_forward *f, struct ds_error *err)
 {
     const struct ds_hparams *hp = &f->m->hp;
@@ -309,17 +407,9 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
                                     "page table of a call", err)))
         return -1;
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
-    if (!f->logits || ds_forward_moe_new(f, err) != 0 ||
-        ds_forward_devices_new(f, allocate_activations, err) != 0 ||
-        allocate_staging(f, err) != 0 || allocate_plan(f, err) != 0 || allocate_choice(f, err) != 0)
-        return -1;
-    int64_t positions = (int64_t)c->position_offset + c->capacity;
-    if (hp->context > 0 && hp->context < positions)
-        positions = hp->context;
-    if (c->position_offset >= positions)
-        return ds_fail(err, "positions from %d on: the model's context has %d",
-                       (int)c->position_offset, (int)hp->context);
-    if (ds_model_rope_table(f->m, positions, err) != 0)
+    if (!f->logits || make_rope_table(f, err) != 0 || allocate_plan(f, err) != 0 ||
+        allocate_choice(f, err) != 0 || ds_forward_moe_new(f, err) != 0 ||
+        ds_forward_devices_new(f, set_up_desk, err) != 0)
         return -1;
     if (c->place)
         *c->place = (struct ds_place){.doing = DS_DOING_PREPARE, .op = DS_OP_MATMUL};
@@ -357,15 +447,17 @@ void ds_forward_free(struct ds_forward *f)
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
     ds_forward_scores_free(f);
-    void *owned[] = {f->kv_back,       f->head_in,
-                     f->logits_memory, f->half,
-                     f->half_row,      f->seqs,
-                     f->seen,          f->ids,
-                     f->positions,     f->kv_len,
-                     f->cache_row,     f->rec,
-                     f->logit_row,     f->logit_rec,
-                     f->tokens,        f->own_row,
-                     f->exec.scratch,  f->own_slot,
+    void *owned[] = {f->logits_memory, f->mirror,
+                     f->staged,        f->staged_pages,
+                     f->staged_rows,   f->layer_k,
+                     f->layer_v,       f->score_q,
+                     f->score_k,       f->half_row,
+                     f->seqs,          f->seen,
+                     f->ids,           f->positions,
+                     f->kv_len,        f->cache_row,
+                     f->rec,           f->logit_row,
+                     f->logit_rec,     f->tokens,
+                     f->own_row,       f->own_slot,
                      f->before,        f->written,
                      f->changed,       f->state,
                      f->past,          f->planned,
@@ -386,6 +478,11 @@ struct ds_team *ds_forward_team(struct ds_forward *f)
     return f->team;
 }
 
+struct ds_device *ds_forward_device(struct ds_forward *f)
+{
+    return f->at.dev;
+}
+
 const float *ds_forward_logits(const struct ds_forward *f)
 {
     return f->logits;
@@ -399,10 +496,12 @@ void ds_forward_seed(struct ds_forward *f, uint64_t seed)
 
 void ds_forward_reset(struct ds_forward *f)
 {
-    float fill = ds_f32_from_bits(DS_POISON_BITS);
+    const float fill = ds_f32_from_bits(DS_POISON_BITS);
     memset(f->state, 0, (size_t)f->config.n_requests * sizeof *f->state);
     f->trial_call = 0;
-    ds_kv_cache_reset(&f->cache, f->config.poison ? &fill : NULL);
+    ds_kv_cache_reset(&f->cache, f->config.poison && f->on_host ? &fill : NULL);
+    if (f->config.poison)
+        ds_forward_poison_cache(f);
 }
 
 /* ---- a call ------------------------------------------------------------------------------------ */

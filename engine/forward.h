@@ -31,7 +31,8 @@ struct ds_place {
     int32_t op;    /* of the kernel that is prepared */
     int32_t stage, layer, rows;
     int32_t phase, call, m; /* of the call under way; call: counted from the last reset */
-    int32_t first, last;    /* positions of its recorded rows that are no padding; last < first: none */
+    int32_t first,
+        last; /* positions of its recorded rows that are no padding; last < first: none */
 };
 enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
 /* " in layer 3 q_proj: matmul/openblas, 4 rows", or "" when no kernel was at work. The place may
@@ -52,13 +53,14 @@ struct ds_forward_config {
     int32_t page_size;           /* 0 = one page per request */
     const struct ds_site *sites; /* [n_sites] the probe's (not kept); NULL: ds_forward_sites */
     size_t n_sites;
+    int device_number;             /* of the device of `kernels`: N of cuda:N */
     struct ds_placement placement; /* devices of the layers */
     int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
-    int32_t position_offset; /* position of every request's first token */
-    int32_t most_kept;       /* rows that ds_forward_show_kept will show at most */
-    struct ds_place *place; /* where to say what is being done; NULL: nowhere */
+    int32_t position_offset;      /* position of every request's first token */
+    int32_t most_kept;            /* rows that ds_forward_show_kept will show at most */
+    struct ds_place *place;       /* where to say what is being done; NULL: nowhere */
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
 
@@ -93,6 +95,9 @@ int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,
                    struct ds_forward **out, struct ds_error *err);
 void ds_forward_free(struct ds_forward *f);
 struct ds_team *ds_forward_team(struct ds_forward *f);
+/* The device at work, opened by the pass. */
+struct ds_device;
+struct ds_device *ds_forward_device(struct ds_forward *f);
 
 /* Forgets all requests: cache lengths 0, cache poisoned again if asked for. */
 void ds_forward_reset(struct ds_forward *f);

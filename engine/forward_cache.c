@@ -8,38 +8,90 @@
 
 #include <string.h>
 
-/* Shows what stands in the cache for this call's rows, read back through the page table, so that a
- * wrong write is seen. What a healing probe changed is written back. */
-int ds_pass_show_cache(struct ds_pass *p, int stage, float *base)
+static int show_host_cache(struct ds_pass *p, int stage, float *cache)
 {
     struct ds_forward *f = p->f;
-    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
-    if (!p->probe || !f->n_rec)
-        return 0;
     size_t width = (size_t)f->kv_dim;
     for (uint32_t i = 0; i < f->n_rec; i++) {
         size_t row = (size_t)f->rec[i].slot;
         const float *there = cache + (size_t)f->cache_row[row] * width;
-        if (f->half)
-            ds_round_many(f->config.dtype, f->half + row * width, there, width);
+        if (f->at.half)
+            ds_round_many(f->config.dtype, f->at.half + row * width, there, width);
         else
-            memcpy(f->kv_back + row * width, there, width * sizeof *there);
+            memcpy(f->at.kv_back + row * width, there, width * sizeof *there);
     }
-    if (ds_pass_show(p, stage, f->half ? (void *)f->half : f->kv_back,
+    if (ds_pass_show(p, stage, f->at.half ? (void *)f->at.half : f->at.kv_back,
                      ds_dtype_size(f->config.dtype)) != 0)
         return -1;
     for (uint32_t i = 0; i < f->n_rec; i++) {
         size_t row = (size_t)f->rec[i].slot;
         float *there = cache + (size_t)f->cache_row[row] * width;
-        if (!f->half) {
-            memcpy(there, f->kv_back + row * width, width * sizeof *there);
+        if (!f->at.half) {
+            memcpy(there, f->at.kv_back + row * width, width * sizeof *there);
             continue;
         }
         ds_round_many(f->config.dtype, f->half_row, there, width);
-        if (memcmp(f->half_row, f->half + row * width, width * sizeof *f->half) != 0)
-            ds_widen_many(f->config.dtype, there, f->half + row * width, width);
+        if (memcmp(f->half_row, f->at.half + row * width, width * sizeof *f->at.half) != 0)
+            ds_widen_many(f->config.dtype, there, f->at.half + row * width, width);
     }
     return 0;
+}
+
+/* On a device: f32 rows where they stand, others gathered and rounded first. */
+static int show_device_cache(struct ds_pass *p, int stage, float *cache)
+{
+    struct ds_forward *f = p->f;
+    const int64_t row = f->kv_dim * (int64_t)sizeof *cache, n = f->n_rec;
+    const uint32_t site = ds_site_map_at(f->map, stage, p->layer, 0);
+    struct ds_shown rows = {.data = cache,
+                            .stride = (size_t)row,
+                            .element = sizeof *cache,
+                            .index = f->at.rec_cache,
+                            .n = f->n_rec,
+                            .width = (uint32_t)f->kv_dim};
+    if (site == DS_NO_SITE)
+        return 0;
+    if (!f->launch_known[stage])
+        ds_pass_describe(f, stage, NULL);
+    if (!f->at.half)
+        return ds_log_show(p, stage, site, &rows);
+    struct ds_device_rows gather = {.n = n,
+                                    .row_bytes = row,
+                                    .x = cache,
+                                    .x_stride = row,
+                                    .x_at = f->at.rec_cache,
+                                    .y = f->at.kv_back,
+                                    .y_stride = row};
+    const struct ds_device_rows scatter = {.n = n,
+                                           .row_bytes = row,
+                                           .x = f->at.kv_back,
+                                           .x_stride = row,
+                                           .y = cache,
+                                           .y_stride = row,
+                                           .y_at = f->at.rec_cache};
+    rows.data = f->at.half;
+    rows.stride = (size_t)f->kv_dim * sizeof *f->at.half;
+    rows.element = sizeof *f->at.half;
+    rows.index = NULL;
+    if (ds_desk_rows(f, &gather, p->err) != 0 ||
+        ds_pass_convert(p, f->at.kv_back, n * f->kv_dim, DS_CONVERT_ROUND) != 0 ||
+        ds_log_show(p, stage, site, &rows) != 0)
+        return -1;
+    if (!ds_probe_heals(p->probe))
+        return 0;
+    return ds_pass_convert(p, f->at.kv_back, n * f->kv_dim, DS_CONVERT_FOLLOW) != 0
+               ? -1
+               : ds_desk_rows(f, &scatter, p->err);
+}
+
+/* Shows what stands in the cache for this call's rows, read back through the page table, so that a
+ * wrong write is seen. What a healing probe changed is written back. */
+int ds_pass_show_cache(struct ds_pass *p, int stage, float *cache)
+{
+    if (!p->probe || !p->f->n_rec)
+        return 0;
+    return ds_forward_host(p->f) ? show_host_cache(p, stage, cache)
+                                 : show_device_cache(p, stage, cache);
 }
 
 /* ---- what a write should have left alone ------------------------------------------------------ */
@@ -76,6 +128,18 @@ static int is_recorded(const struct ds_forward *f, const struct ds_sequence *s)
     return 0;
 }
 
+/* A layer's cache as the host reads it: itself, or a copy of what stands on the device. */
+static float *on_host(struct ds_pass *p, float *cache)
+{
+    struct ds_forward *f = p->f;
+    const size_t bytes = (size_t)(f->cache.pages * f->cache.page_size * f->kv_dim) * sizeof *cache;
+    if (ds_forward_host(f))
+        return cache;
+    if (!f->mirror && !(f->mirror = ds_alloc(bytes, "cache rows of a device", p->err)))
+        return NULL;
+    return ds_desk_from(f, f->mirror, cache, bytes, p->err) == 0 ? f->mirror : NULL;
+}
+
 /* Copies what recorded requests have in the cache, except where this call writes. */
 static void keep_others(struct ds_forward *f, const float *cache)
 {
@@ -110,17 +174,20 @@ static void count_others(struct ds_forward *f, const float *cache)
 }
 
 /* A healing probe says that none was changed: they are put back. */
-static void restore_others(struct ds_forward *f, float *cache)
+static int restore_others(struct ds_pass *p, float *cache)
 {
+    struct ds_forward *f = p->f;
     size_t width = (size_t)f->kv_dim;
     for (int32_t i = 0; i < f->n_seqs; i++) {
         const struct ds_sequence *s = &f->seqs[i];
         for (int32_t slot = 0; is_recorded(f, s) && slot < s->kv_len - s->q_len; slot++) {
             size_t row = (size_t)row_at(f, s, slot);
-            if (!f->written[row])
-                memcpy(cache + row * width, f->before + row * width, width * sizeof *cache);
+            if (!f->written[row] && ds_desk_to(f, cache + row * width, f->before + row * width,
+                                               width * sizeof *cache, p->err) != 0)
+                return -1;
         }
     }
+    return 0;
 }
 
 int ds_pass_show_kept(struct ds_pass *p, int stage, int32_t rows)
@@ -128,7 +195,7 @@ int ds_pass_show_kept(struct ds_pass *p, int stage, int32_t rows)
     if (!p->f->changed)
         return 0;
     memset(p->f->changed, 0, (size_t)rows * sizeof *p->f->changed);
-    return ds_pass_show(p, stage, p->f->changed, sizeof *p->f->changed);
+    return ds_pass_show_host(p, stage, p->f->changed, sizeof *p->f->changed);
 }
 
 static int show_others(struct ds_pass *p, int written, float *cache)
@@ -136,17 +203,20 @@ static int show_others(struct ds_pass *p, int written, float *cache)
     struct ds_forward *f = p->f;
     int stage = written == DS_ST_KV_WRITE_K ? DS_ST_KV_KEPT_K : DS_ST_KV_KEPT_V, rc = 0;
     int64_t found = 0, wanted = 0;
-    count_others(f, cache);
+    const float *there = on_host(p, cache);
+    if (!there)
+        return -1;
+    count_others(f, there);
     for (uint32_t k = 0; k < f->n_rec; k++)
         found += f->changed[f->rec[k].slot];
     f->launch[stage] = f->launch[written];
     f->launch_known[stage] = 1;
-    rc = ds_pass_show(p, stage, f->changed, sizeof *f->changed);
+    rc = ds_pass_show_host(p, stage, f->changed, sizeof *f->changed);
     for (uint32_t k = 0; k < f->n_rec; k++)
         wanted += f->changed[f->rec[k].slot];
     if (rc == 0 && ds_probe_heals(p->probe) && wanted != found) {
         if (wanted == 0)
-            restore_others(f, cache);
+            rc = restore_others(p, cache);
         else
             rc = ds_fail(p->err,
                          "layer %d: the reference's cache was overwritten, this one's was not",
@@ -157,10 +227,9 @@ static int show_others(struct ds_pass *p, int written, float *cache)
     return rc;
 }
 
-int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *base)
+int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *cache)
 {
     struct ds_forward *f = p->f;
-    float *cache = ds_kv_cache_layer(&f->cache, base, p->layer);
     struct ds_cache_args a = {.rows = f->rows,
                               .width = f->kv_dim,
                               .x = x,
@@ -170,11 +239,16 @@ int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *bas
                               .pages = f->cache.pages,
                               .sequences = f->seqs,
                               .n_sequences = f->n_seqs,
+                              .device_sequences = f->at.sequences,
                               .head_dim = f->m->hp.head_dim};
     int watched = f->before && p->probe && f->n_rec;
-    if (watched)
-        keep_others(f, cache);
-    if (ds_pass_launch(p, stage, &a, NULL, 0) != 0 || ds_pass_show_cache(p, stage, base) != 0)
+    if (watched) {
+        const float *there = on_host(p, cache);
+        if (!there)
+            return -1;
+        keep_others(f, there);
+    }
+    if (ds_pass_launch(p, stage, &a, NULL, 0) != 0 || ds_pass_show_cache(p, stage, cache) != 0)
         return -1;
     return watched ? show_others(p, stage, cache) : 0;
 }

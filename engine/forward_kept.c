@@ -36,7 +36,7 @@ static void name_writer(struct ds_forward *f, int stage)
 
 /* A result buffer is seldom new memory: a kernel that leaves rows of it as they are hands out what
  * stood there before, which is another thing in every trial. */
-static void fill_with_old(struct ds_forward *f)
+static void fill_with_old(const struct ds_forward *f)
 {
     uint64_t z = f->seed | 1;
     for (int64_t i = 0; i < f->n_logits * f->vocab; i++) {
@@ -60,11 +60,36 @@ static int deliver(struct ds_pass *p, int32_t request, float *results)
     }
     if (ds_kernel_set_changes(&f->config.kernels, DS_OP_PROCESS))
         fill_with_old(f);
-    return ds_pass_process(p, results);
+    if (ds_forward_host(f))
+        return ds_pass_process(p, results);
+    const size_t bytes = (size_t)(f->n_logits * f->vocab) * sizeof *results;
+    float *there;
+    if (ds_desk_copy_of(f, results, bytes, "logits of kept rows", &there, p->err) != 0)
+        return -1;
+    const int rc = ds_desk_to(f, f->at.processed, f->processed, bytes, p->err) != 0 ||
+                           ds_pass_process(p, there) != 0 || ds_log_flush(p) != 0
+                       ? -1
+                       : 0;
+    ds_desk_forget(f, there);
+    return rc;
 }
 
-int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
-                         struct ds_probe *probe, struct ds_error *err)
+/* To the layer, and to its device. */
+static int enter(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    const int32_t device = ds_placement_device(&f->config.placement, p->layer);
+    ds_forward_enter(f, p->layer);
+    if (f->desks && device != f->device) {
+        if (ds_log_flush(p) != 0)
+            return -1;
+        ds_forward_to_device(f, device);
+    }
+    return ds_desk_plan(f, p->err);
+}
+
+static int show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
+                     struct ds_probe *probe, struct ds_error *err)
 {
     const int32_t n = f->state[request].used - f->state[request].pads;
     struct ds_pass p = {.f = f, .probe = probe, .err = err, .fp_control = ds_fp_control()};
@@ -75,24 +100,36 @@ int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float
     list_rows(f, request, n);
     if (ds_probe_begin_call(probe, (uint32_t)phase, 0, 1, f->rec, f->n_rec, err) != 0)
         return -1;
+    f->plans++;
     for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++) {
-        ds_forward_enter(f, p.layer);
+        if (enter(&p) != 0)
+            return -1;
         name_writer(f, DS_ST_KV_WRITE_K);
         name_writer(f, DS_ST_KV_WRITE_V);
         name_writer(f, DS_ST_KV_KEPT_K);
         name_writer(f, DS_ST_KV_KEPT_V);
-        if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->cache.k) != 0 ||
+        if (ds_pass_show_cache(&p, DS_ST_KV_WRITE_K, f->layer_k[p.layer]) != 0 ||
             ds_pass_show_kept(&p, DS_ST_KV_KEPT_K, n) != 0 ||
-            ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->cache.v) != 0 ||
+            ds_pass_show_cache(&p, DS_ST_KV_WRITE_V, f->layer_v[p.layer]) != 0 ||
             ds_pass_show_kept(&p, DS_ST_KV_KEPT_V, n) != 0)
             return -1;
     }
+    if (ds_log_flush(&p) != 0)
+        return -1;
     if (!results)
         return 0;
     p.layer = f->m->hp.n_layers;
     ds_forward_enter(f, p.layer);
     name_writer(f, DS_ST_LOGITS);
-    if (ds_pass_show(&p, DS_ST_LOGITS, results, sizeof *results) != 0)
+    if (ds_pass_show_host(&p, DS_ST_LOGITS, results, sizeof *results) != 0)
         return -1;
     return f->processed ? deliver(&p, request, results) : 0;
+}
+
+int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float *results,
+                         struct ds_probe *probe, struct ds_error *err)
+{
+    const int rc = show_kept(f, request, phase, results, probe, err);
+    ds_log_drop(f);
+    return rc;
 }

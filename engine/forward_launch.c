@@ -12,13 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ds_forward_poison(float *y, size_t n)
-{
-    uint32_t bits = DS_POISON_BITS;
-    for (size_t i = 0; i < n; i++)
-        memcpy(&y[i], &bits, sizeof bits);
-}
-
 /* "layer 3 q_proj: matmul/openblas" */
 static void name_launch(int stage, int32_t layer, int32_t n_layers,
                         const struct ds_kernel_set *kernels, char *out, size_t size)
@@ -84,12 +77,14 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
     size_t need = ds_call_scratch(k, args, f->exec.threads);
     if (need <= f->exec.scratch_bytes)
         return 0;
-    void *grown = ds_alloc_aligned(need, 1, "kernel scratch", err);
-    if (!grown)
+    void *grown;
+    ds_desk_forget(f, f->at.scratch);
+    f->exec.scratch = f->at.scratch = NULL;
+    f->exec.scratch_bytes = f->at.scratch_bytes = 0;
+    if (ds_desk_new(f, need, 1, "kernel scratch", &grown, err) != 0)
         return -1;
-    free(f->exec.scratch);
-    f->exec.scratch = grown;
-    f->exec.scratch_bytes = need;
+    f->exec.scratch = f->at.scratch = grown;
+    f->exec.scratch_bytes = f->at.scratch_bytes = need;
     return 0;
 }
 
@@ -171,6 +166,18 @@ int ds_pass_restore_team(const struct ds_pass *p)
     return atomic_load(&m.changed);
 }
 
+/* A device's fault may show long after its launch: it is told what is launched for which stage. */
+static void tell_device(const struct ds_pass *p, int stage)
+{
+    struct ds_forward *f = p->f;
+    char text[256], all[320];
+    if (ds_forward_host(f))
+        return;
+    name_launch(stage, p->layer, f->m->hp.n_layers, &f->config.kernels, text, sizeof text);
+    snprintf(all, sizeof all, "%s, %d rows", text, (int)launch_rows(f, stage));
+    f->at.dev->at(f->at.dev, all);
+}
+
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n)
 {
     struct ds_forward *f = p->f;
@@ -178,11 +185,11 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     keep_place(p, stage);
     if (ds_forward_scratch(f, k, args, p->err) != 0)
         return ds_pass_blame(p, stage);
-    if (f->config.poison) {
-        if (y)
-            ds_forward_poison(y, n);
-        ds_forward_poison(f->exec.scratch, f->exec.scratch_bytes / sizeof(float));
-    }
+    if (f->config.poison &&
+        ((y && ds_forward_poison(f, y, n, p->err) != 0) ||
+         ds_forward_poison(f, f->exec.scratch, f->exec.scratch_bytes / sizeof(float), p->err) != 0))
+        return ds_pass_blame(p, stage);
+    tell_device(p, stage);
     f->exec.seed = next_seed(f);
     f->exec.shown = p->probe != NULL;
     char why[256] = "";
@@ -192,6 +199,9 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");
         return ds_pass_blame(p, stage);
     }
+    /* Poisoning asks after every launch, so that a fault is its kernel's. */
+    if (f->config.poison && ds_device_check(f->at.dev, f->at.dev->wait(f->at.dev), p->err) != 0)
+        return ds_pass_blame(p, stage);
     if (f->config.place)
         f->config.place->doing = DS_DOING_NOTHING;
     int changed = ds_fp_restore(p->fp_control);

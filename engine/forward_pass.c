@@ -14,9 +14,9 @@
 
 static float *unrounded_twin(const struct ds_forward *f, const float *y)
 {
-    for (int i = 0; i < f->n_twins; i++)
-        if (f->twin[i].rounded == y)
-            return f->twin[i].unrounded;
+    for (int i = 0; i < f->at.n_twins; i++)
+        if (f->at.twin[i].rounded == y)
+            return f->at.twin[i].unrounded;
     return NULL;
 }
 
@@ -65,22 +65,24 @@ static void follow_share(void *arg, int thread, int threads)
     }
 }
 
-void ds_pass_convert(struct ds_forward *f, float *y, int64_t n, int widen)
+int ds_pass_convert(struct ds_pass *p, float *y, int64_t n, int how)
 {
-    struct rounding r = {.dtype = f->config.dtype, .half = f->half, .y = y, .n = n, .widen = widen};
+    struct ds_forward *f = p->f;
+    struct ds_device *dev = f->at.dev;
+    struct rounding r = {.dtype = f->config.dtype,
+                         .half = f->at.half,
+                         .y = y,
+                         .n = n,
+                         .widen = how == DS_CONVERT_WIDEN};
+    void (*share)(void *, int, int) = how == DS_CONVERT_FOLLOW ? follow_share : round_share;
+    if (!ds_forward_host(f))
+        return ds_device_check(dev, dev->convert(dev, f->exec.dtype, how, f->at.half, y, n),
+                               p->err);
     if (n < 1 << 14)
-        round_share(&r, 0, 1);
+        share(&r, 0, 1);
     else
-        ds_team_run(f->team, round_share, &r);
-}
-
-static void follow(struct ds_forward *f, float *twin, int64_t n)
-{
-    struct rounding r = {.dtype = f->config.dtype, .half = f->half, .y = twin, .n = n};
-    if (n < 1 << 14)
-        follow_share(&r, 0, 1);
-    else
-        ds_team_run(f->team, follow_share, &r);
+        ds_team_run(f->team, share, &r);
+    return 0;
 }
 
 /* Shows all recorded rows of a stage at one of its sites, if the list of sites has it. */
@@ -94,8 +96,16 @@ static int show_at(struct ds_pass *p, int stage, uint32_t site, void *data, size
     int64_t width = ds_stage_width_of(stage, &f->m->hp);
     if (f->config.mutation && f->config.mutation->site == site)
         ds_mutate_rows(f->config.mutation, data, (size_t)f->rows, (size_t)width * element, element);
-    return ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
-                         (uint32_t)width, NULL, 0, p->err);
+    if (ds_forward_host(f)) /* most passes: straight there */
+        return ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
+                             (uint32_t)width, NULL, 0, p->err);
+    const struct ds_shown rows = {.data = data,
+                                  .stride = (size_t)width * element,
+                                  .element = element,
+                                  .index = f->at.rec_slot,
+                                  .n = f->n_rec,
+                                  .width = (uint32_t)width};
+    return ds_log_show(p, stage, site, &rows);
 }
 
 int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element)
@@ -103,9 +113,27 @@ int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element)
     return show_at(p, stage, ds_site_map_at(p->f->map, stage, p->layer, 0), data, element);
 }
 
+int ds_pass_show_host(struct ds_pass *p, int stage, void *data, size_t element)
+{
+    struct ds_forward *f = p->f;
+    const uint32_t site = ds_site_map_at(f->map, stage, p->layer, 0);
+    if (ds_forward_host(f))
+        return show_at(p, stage, site, data, element);
+    if (!p->probe || !f->n_rec || site == DS_NO_SITE)
+        return 0;
+    if (!f->launch_known[stage])
+        ds_pass_describe(f, stage, NULL);
+    const int64_t width = ds_stage_width_of(stage, &f->m->hp);
+    return ds_log_flush(p) != 0
+               ? -1
+               : ds_probe_site(p->probe, site, &f->launch[stage], data, (size_t)width * element,
+                               (uint32_t)width, NULL, 0, p->err);
+}
+
 int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
 {
     struct ds_forward *f = p->f;
+    struct ds_device *dev = f->at.dev;
     const uint32_t site = ds_site_map_at(f->map, stage, p->layer, part);
     if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
@@ -113,15 +141,13 @@ int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
         return show_at(p, stage, site, y, sizeof *y);
     int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
     float *twin = unrounded_twin(f, y);
-    if (twin)
-        memcpy(twin, y, (size_t)n * sizeof *y);
-    ds_pass_convert(f, y, n, 0);
-    if (show_at(p, stage, site, f->half, sizeof *f->half) != 0)
+    if ((twin && ds_device_check(dev, dev->copy_within(dev, twin, y, (size_t)n * sizeof *y),
+                                 p->err) != 0) ||
+        ds_pass_convert(p, y, n, DS_CONVERT_ROUND) != 0 ||
+        show_at(p, stage, site, f->at.half, sizeof *f->at.half) != 0 ||
+        ds_pass_convert(p, y, n, DS_CONVERT_WIDEN) != 0)
         return -1;
-    ds_pass_convert(f, y, n, 1);
-    if (twin && p->probe)
-        follow(f, twin, n);
-    return 0;
+    return twin && p->probe ? ds_pass_convert(p, twin, n, DS_CONVERT_FOLLOW) : 0;
 }
 
 static int emit(struct ds_pass *p, int stage, float *y)
@@ -143,9 +169,13 @@ static int show_chosen(struct ds_pass *p, int stage, void *data, size_t element)
         int recorded = f->logit_rec[i] != UINT32_MAX;
         for (n = 1; i + n < f->n_logits && (f->logit_rec[i + n] != UINT32_MAX) == recorded; n++)
             ;
-        if (recorded &&
-            ds_probe_site(p->probe, site, &f->launch[stage], (char *)data + (size_t)i * stride,
-                          stride, (uint32_t)width, f->logit_rec + i, (uint32_t)n, p->err) != 0)
+        const struct ds_shown rows = {.data = (char *)data + (size_t)i * stride,
+                                      .stride = stride,
+                                      .element = element,
+                                      .only = f->logit_rec + i,
+                                      .n = (uint32_t)n,
+                                      .width = (uint32_t)width};
+        if (recorded && ds_log_show(p, stage, site, &rows) != 0)
             return -1;
     }
     return 0;
@@ -161,7 +191,7 @@ static int rmsnorm(struct ds_pass *p, int stage, const float *x, const struct ds
                                 .width = f->d,
                                 .x = ds_forward_input(f, stage, x),
                                 .ldx = f->d,
-                                .weight = w->data,
+                                .weight = ds_desk_weight(f, w),
                                 .eps = f->m->hp.rms_eps,
                                 .y = y,
                                 .ldy = f->d};
@@ -178,7 +208,7 @@ static int rmsnorm_heads(struct ds_pass *p, int stage, const float *x, int64_t h
                                 .width = width,
                                 .x = ds_forward_input(f, stage, x),
                                 .ldx = width,
-                                .weight = w->data,
+                                .weight = ds_desk_weight(f, w),
                                 .eps = f->m->hp.rms_eps,
                                 .y = y,
                                 .ldy = width};
@@ -189,14 +219,17 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                          const struct ds_weight *bias, int64_t rows, const float *x, float *y,
                          struct ds_matmul_args *a)
 {
+    struct ds_weight_view view = ds_weight_view(w);
+    if (!ds_forward_host(f)) /* of the file's form there is no copy */
+        view = (struct ds_weight_view){.data = ds_desk_weight(f, w), .n = w->rows, .k = w->cols};
     *a = (struct ds_matmul_args){.rows = rows,
                                  .n = w->rows,
                                  .k = w->cols,
                                  .x = x,
                                  .ldx = w->cols,
-                                 .w = ds_weight_view(w),
+                                 .w = view,
                                  .prepared = ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
-                                 .bias = bias ? bias->data : NULL,
+                                 .bias = ds_desk_weight(f, bias),
                                  .y = y,
                                  .ldy = w->rows};
 }
@@ -221,9 +254,10 @@ static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, flo
                              .head_dim = hp->head_dim,
                              .rope_dim = hp->rope_dim,
                              .neox = hp->rope_neox,
-                             .positions = f->positions,
-                             .cos_sin = f->m->rope_table,
-                             .table_positions = f->m->rope_positions,
+                             .positions = f->at.positions,
+                             .cos_sin = f->at.rope_table ? f->at.rope_table : f->m->rope_table,
+                             .table_positions =
+                                 f->at.rope_table ? f->at.rope_positions : f->m->rope_positions,
                              .x = ds_forward_input(f, stage, x),
                              .ldx = width,
                              .y = y,
@@ -240,19 +274,20 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .kv_heads = hp->n_kv_heads,
                                     .head_dim = hp->head_dim,
                                     .scale = f->scale,
-                                    .q = ds_forward_input(f, DS_ST_ATTN_OUT, f->q_rope),
+                                    .q = ds_forward_input(f, DS_ST_ATTN_OUT, f->at.q_rope),
                                     .ldq = f->q_dim,
-                                    .cache_k = ds_kv_cache_layer(&f->cache, f->cache.k, layer),
-                                    .cache_v = ds_kv_cache_layer(&f->cache, f->cache.v, layer),
+                                    .cache_k = f->layer_k[layer],
+                                    .cache_v = f->layer_v[layer],
                                     .page_size = f->cache.page_size,
                                     .pages = f->cache.pages,
                                     .sequences = f->seqs,
                                     .n_sequences = f->n_seqs,
+                                    .device_sequences = f->at.sequences,
                                     .max_q_len = f->max_q_len,
                                     .max_kv_len = f->max_kv_len,
                                     .window = f->window ? ds_window_of_layer(hp, layer) : 0,
                                     .soft_cap = f->m->hp.soft_cap,
-                                    .y = f->attn_out,
+                                    .y = f->at.attn_out,
                                     .ldy = f->q_dim};
 }
 
@@ -283,14 +318,14 @@ static int silu_mul(struct ds_pass *p)
     struct ds_forward *f = p->f;
     struct ds_silu_mul_args a = {.rows = f->rows,
                                  .width = f->d_ff,
-                                 .gate = ds_forward_input(f, DS_ST_ACT, f->gate),
-                                 .up = ds_forward_input(f, DS_ST_ACT, f->up),
+                                 .gate = ds_forward_input(f, DS_ST_ACT, f->at.gate),
+                                 .up = ds_forward_input(f, DS_ST_ACT, f->at.up),
                                  .ldx = f->d_ff,
-                                 .y = f->act,
+                                 .y = f->at.act,
                                  .ldy = f->d_ff};
-    return ds_pass_launch(p, DS_ST_ACT, &a, f->act, (size_t)(f->rows * f->d_ff)) != 0
+    return ds_pass_launch(p, DS_ST_ACT, &a, f->at.act, (size_t)(f->rows * f->d_ff)) != 0
                ? -1
-               : emit(p, DS_ST_ACT, f->act);
+               : emit(p, DS_ST_ACT, f->at.act);
 }
 
 /* ---- the order of things --------------------------------------------------------------------- */
@@ -300,24 +335,24 @@ static int silu_mul(struct ds_pass *p)
 static int before_layers(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
-    struct ds_embed_args a = {.table = f->m->embed->data,
+    struct ds_embed_args a = {.table = ds_desk_weight(f, f->m->embed),
                               .vocab = f->vocab,
                               .width = f->d,
                               .rows = f->rows,
-                              .ids = f->ids,
-                              .y = f->resid[0],
+                              .ids = f->at.ids,
+                              .y = f->at.resid[0],
                               .ldy = f->d};
     if (!a.table) {
-        ds_model_embed_rows(f->m, f->ids, f->rows, f->norm);
-        a.table = f->norm;
+        ds_model_embed_rows(f->m, f->ids, f->rows, f->at.norm);
+        a.table = f->at.norm;
         a.vocab = f->rows;
         a.ids = f->own_row;
     }
     int failed = ds_forward_schedule(p) ||
-                 ds_pass_show(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
-                 ds_pass_show(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
-                 ds_pass_show(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
-                 ds_forward_follow_schedule(p) ||
+                 ds_pass_show_host(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
+                 ds_pass_show_host(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
+                 ds_pass_show_host(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
+                 ds_forward_follow_schedule(p) || ds_desk_plan(f, p->err) ||
                  ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
                  emit(p, DS_ST_EMBED, a.y);
     return -failed;
@@ -326,9 +361,10 @@ static int before_layers(struct ds_pass *p)
 static int feed_forward(struct ds_pass *p, const struct ds_layer *w)
 {
     struct ds_forward *f = p->f;
-    int failed = ds_pass_matmul(p, DS_ST_GATE, f->norm, w->gate, w->gate_bias, f->gate) ||
-                 ds_pass_matmul(p, DS_ST_UP, f->norm, w->up, w->up_bias, f->up) || silu_mul(p) ||
-                 ds_pass_matmul(p, DS_ST_DOWN, f->act, w->down, w->down_bias, f->proj);
+    int failed = ds_pass_matmul(p, DS_ST_GATE, f->at.norm, w->gate, w->gate_bias, f->at.gate) ||
+                 ds_pass_matmul(p, DS_ST_UP, f->at.norm, w->up, w->up_bias, f->at.up) ||
+                 silu_mul(p) ||
+                 ds_pass_matmul(p, DS_ST_DOWN, f->at.act, w->down, w->down_bias, f->at.proj);
     return -failed;
 }
 
@@ -338,27 +374,27 @@ static int layer(struct ds_pass *p, const struct ds_layer *w)
     const struct ds_hparams *hp = &f->m->hp;
     if (ds_pass_enter_layer(p) != 0)
         return -1;
-    float *in = f->resid[0], *mid = f->resid[1], *q = f->q, *k = f->k;
-    int failed = rmsnorm(p, DS_ST_ATTN_NORM, in, w->attn_norm, f->norm) ||
-                 ds_pass_matmul(p, DS_ST_Q_PROJ, f->norm, w->q, w->q_bias, f->q) ||
-                 ds_pass_matmul(p, DS_ST_K_PROJ, f->norm, w->k, w->k_bias, f->k) ||
-                 ds_pass_matmul(p, DS_ST_V_PROJ, f->norm, w->v, w->v_bias, f->v);
+    float *in = f->at.resid[0], *mid = f->at.resid[1], *q = f->at.q, *k = f->at.k;
+    int failed = rmsnorm(p, DS_ST_ATTN_NORM, in, w->attn_norm, f->at.norm) ||
+                 ds_pass_matmul(p, DS_ST_Q_PROJ, f->at.norm, w->q, w->q_bias, f->at.q) ||
+                 ds_pass_matmul(p, DS_ST_K_PROJ, f->at.norm, w->k, w->k_bias, f->at.k) ||
+                 ds_pass_matmul(p, DS_ST_V_PROJ, f->at.norm, w->v, w->v_bias, f->at.v);
     if (hp->qk_norm) {
-        q = f->q_norm;
-        k = f->k_norm;
-        failed = failed || rmsnorm_heads(p, DS_ST_Q_NORM, f->q, hp->n_heads, w->q_norm, q) ||
-                 rmsnorm_heads(p, DS_ST_K_NORM, f->k, hp->n_kv_heads, w->k_norm, k);
+        q = f->at.q_norm;
+        k = f->at.k_norm;
+        failed = failed || rmsnorm_heads(p, DS_ST_Q_NORM, f->at.q, hp->n_heads, w->q_norm, q) ||
+                 rmsnorm_heads(p, DS_ST_K_NORM, f->at.k, hp->n_kv_heads, w->k_norm, k);
     }
-    failed = failed || rope(p, DS_ST_Q_ROPE, q, hp->n_heads, f->q_rope) ||
-             rope(p, DS_ST_K_ROPE, k, hp->n_kv_heads, f->k_rope) ||
-             ds_pass_cache_write(p, DS_ST_KV_WRITE_K, f->k_rope, f->cache.k) ||
-             ds_pass_cache_write(p, DS_ST_KV_WRITE_V, f->v, f->cache.v) || ds_pass_scores(p) ||
-             attention(p) ||
-             ds_pass_matmul(p, DS_ST_O_PROJ, f->attn_out, w->o, w->o_bias, f->proj) ||
-             add(p, DS_ST_RESID_ATTN, in, f->proj, mid) ||
-             rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->norm) ||
+    failed = failed || rope(p, DS_ST_Q_ROPE, q, hp->n_heads, f->at.q_rope) ||
+             rope(p, DS_ST_K_ROPE, k, hp->n_kv_heads, f->at.k_rope) ||
+             ds_pass_cache_write(p, DS_ST_KV_WRITE_K, f->at.k_rope, f->layer_k[p->layer]) ||
+             ds_pass_cache_write(p, DS_ST_KV_WRITE_V, f->at.v, f->layer_v[p->layer]) ||
+             ds_pass_scores(p) || attention(p) ||
+             ds_pass_matmul(p, DS_ST_O_PROJ, f->at.attn_out, w->o, w->o_bias, f->at.proj) ||
+             add(p, DS_ST_RESID_ATTN, in, f->at.proj, mid) ||
+             rmsnorm(p, DS_ST_FFN_NORM, mid, w->ffn_norm, f->at.norm) ||
              (ds_layer_has_experts(hp, p->layer) ? ds_pass_experts(p, w) : feed_forward(p, w)) ||
-             add(p, DS_ST_RESID_FFN, mid, f->proj, in);
+             add(p, DS_ST_RESID_FFN, mid, f->at.proj, in);
     return -failed;
 }
 
@@ -369,7 +405,7 @@ int ds_pass_process(struct ds_pass *p, const float *logits)
                                 .vocab = f->vocab,
                                 .logits = logits,
                                 .ldx = f->vocab,
-                                .y = f->processed,
+                                .y = f->at.processed,
                                 .ldy = f->vocab,
                                 .requests = f->choice.requests,
                                 .positions = f->choice.positions,
@@ -379,7 +415,20 @@ int ds_pass_process(struct ds_pass *p, const float *logits)
                                 .n_tokens = f->choice.n_tokens};
     if (ds_pass_launch(p, DS_ST_LOGITS_PROCESSED, &a, a.y, (size_t)(a.rows * a.vocab)) != 0)
         return -1;
-    return show_chosen(p, DS_ST_LOGITS_PROCESSED, f->processed, sizeof *f->processed);
+    return show_chosen(p, DS_ST_LOGITS_PROCESSED, f->at.processed, sizeof *f->at.processed);
+}
+
+/* What the caller is given lies on the host. */
+static int bring_results(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    const size_t n = (size_t)f->n_logits, row = (size_t)f->vocab * sizeof(float);
+    return ds_desk_from(f, f->tokens, f->at.tokens, n * sizeof *f->tokens, p->err) != 0 ||
+                   ds_desk_from(f, f->logits, f->at.logits, n * row, p->err) != 0 ||
+                   (f->processed &&
+                    ds_desk_from(f, f->processed, f->at.processed, n * row, p->err) != 0)
+               ? -1
+               : 0;
 }
 
 /* Logits and tokens, of the rows that need them only: M of this matmul is their number. */
@@ -387,23 +436,29 @@ static int choose_tokens(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
     if (!f->n_logits)
-        return 0;
-    const float *norm = ds_forward_input(f, DS_ST_LOGITS, f->norm);
-    for (int32_t i = 0; i < f->n_logits; i++)
-        memcpy(f->head_in + i * f->d, norm + f->logit_row[i] * f->d, (size_t)f->d * sizeof(float));
+        return ds_device_check(f->at.dev, f->at.dev->wait(f->at.dev), p->err);
+    const struct ds_device_rows wanted = {.n = f->n_logits,
+                                          .row_bytes = f->d * (int64_t)sizeof(float),
+                                          .x = ds_forward_input(f, DS_ST_LOGITS, f->at.norm),
+                                          .x_stride = f->d * (int64_t)sizeof(float),
+                                          .x_at = f->at.logit_row,
+                                          .y = f->at.head_in,
+                                          .y_stride = f->d * (int64_t)sizeof(float)};
     struct ds_matmul_args a;
-    ds_pass_matmul_args(f, f->m->head, NULL, f->n_logits, f->head_in, f->logits, &a);
-    if (ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
-        show_chosen(p, DS_ST_LOGITS, f->logits, sizeof *f->logits) != 0 ||
-        (f->processed && ds_pass_process(p, f->logits) != 0))
+    ds_pass_matmul_args(f, f->m->head, NULL, f->n_logits, f->at.head_in, f->at.logits, &a);
+    if (ds_desk_rows(f, &wanted, p->err) != 0 ||
+        ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
+        show_chosen(p, DS_ST_LOGITS, f->at.logits, sizeof *f->at.logits) != 0 ||
+        (f->processed && ds_pass_process(p, f->at.logits) != 0))
         return -1;
     struct ds_sample_args s = {.rows = f->n_logits,
                                .vocab = f->vocab,
-                               .logits = f->processed ? f->processed : f->logits,
+                               .logits = f->processed ? f->at.processed : f->at.logits,
                                .ldx = f->vocab,
-                               .ids = f->tokens};
+                               .ids = f->at.tokens};
     if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0 ||
-        show_chosen(p, DS_ST_TOKEN, f->tokens, sizeof *f->tokens) != 0)
+        show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens) != 0 ||
+        bring_results(p) != 0)
         return -1;
     for (int32_t i = 0; i < f->n_logits; i++)
         if (f->tokens[i] < 0 || f->tokens[i] >= f->vocab) {
@@ -414,11 +469,12 @@ static int choose_tokens(struct ds_pass *p)
     return 0;
 }
 
-int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
+static int all_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
 {
     struct ds_pass p = {
         .f = f, .probe = probe, .err = err, .layer = -1, .fp_control = ds_fp_control()};
     memset(f->launch_known, 0, sizeof f->launch_known);
+    f->plans++;
     ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
     ds_forward_enter(f, p.layer);
     if (before_layers(&p) != 0)
@@ -429,8 +485,8 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
             return -1;
     }
     ds_forward_enter(f, p.layer);
-    if (rmsnorm(&p, DS_ST_FINAL_NORM, f->resid[0], f->m->final_norm, f->norm) != 0 ||
-        choose_tokens(&p) != 0)
+    if (rmsnorm(&p, DS_ST_FINAL_NORM, f->at.resid[0], f->m->final_norm, f->at.norm) != 0 ||
+        choose_tokens(&p) != 0 || ds_log_flush(&p) != 0)
         return -1;
     int changed = ds_pass_restore_team(&p);
     if (changed) {
@@ -440,6 +496,13 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
         return ds_hint(err, "poisoning checks after every launch and names the kernel");
     }
     return 0;
+}
+
+int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
+{
+    const int rc = all_stages(f, probe, err);
+    ds_log_drop(f);
+    return rc;
 }
 
 /* ---- scratch, asked for ahead ---------------------------------------------------------------- */
@@ -458,41 +521,41 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
         struct ds_matmul_args a;
         if (!weights[i])
             continue;
-        ds_pass_matmul_args(f, weights[i], NULL, rows, f->norm, f->proj, &a);
+        ds_pass_matmul_args(f, weights[i], NULL, rows, f->at.norm, f->at.proj, &a);
         if (ds_forward_scratch(f, k[DS_OP_MATMUL], &a, err) != 0)
             return -1;
     }
     struct ds_rmsnorm_args norm = {.rows = rows,
                                    .width = f->d,
-                                   .x = f->norm,
+                                   .x = f->at.norm,
                                    .ldx = f->d,
                                    .weight = l->attn_norm->data,
                                    .eps = hp->rms_eps,
-                                   .y = f->proj,
+                                   .y = f->at.proj,
                                    .ldy = f->d};
     struct ds_attention_args attn;
     ds_forward_attention_args(f, 0, &attn);
     struct ds_silu_mul_args experts = {.rows = rows * hp->top_k,
                                        .width = hp->d_ff_expert,
-                                       .gate = f->moe.gate,
-                                       .up = f->moe.up,
+                                       .gate = f->at.moe.gate,
+                                       .up = f->at.moe.up,
                                        .ldx = hp->d_ff_expert,
-                                       .y = f->moe.act,
+                                       .y = f->at.moe.act,
                                        .ldy = hp->d_ff_expert};
     struct ds_silu_mul_args silu = {.rows = rows,
                                     .width = f->d_ff,
-                                    .gate = f->gate,
-                                    .up = f->up,
+                                    .gate = f->at.gate,
+                                    .up = f->at.up,
                                     .ldx = f->d_ff,
-                                    .y = f->act,
+                                    .y = f->at.act,
                                     .ldy = f->d_ff};
     struct ds_add_args sum = {.rows = rows,
                               .width = f->d,
-                              .a = f->norm,
-                              .b = f->proj,
+                              .a = f->at.norm,
+                              .b = f->at.proj,
                               .lda = f->d,
                               .ldb = f->d,
-                              .y = f->resid[1],
+                              .y = f->at.resid[1],
                               .ldy = f->d};
     int failed =
         ds_forward_scratch(f, k[DS_OP_RMSNORM], &norm, err) ||

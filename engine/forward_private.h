@@ -9,37 +9,91 @@
 #include "engine/forward.h"
 #include "engine/kv_cache.h"
 #include "engine/site_map.h"
+#include "kernels/device_open.h"
 
-enum { DS_TWINS = 15, DS_BUFFERS = 15 };
+enum { DS_TWINS = 15 };
 
 struct ds_twin {
     float *rounded, *unrounded;
 };
 
-/* The activation buffers of a device that the pass is not working in. */
-struct ds_device {
-    float *buffer[DS_BUFFERS];
+/* Sites shown on a device whose memory is not the host's: copies of their rows there, digests beside them,
+ * all read in one go when the call ends, or when there is no more room (forward_log.c). */
+struct ds_site_log {
+    char *rows; /* [size] on the device; `used` so far */
+    size_t size, used;
+    uint64_t *digests, *host_digests; /* [cap] on the device, and as read back */
+    uint32_t *largest, *host_largest;
+    size_t cap, n;
+    struct ds_logged *entry;
+    size_t n_entries, cap_entries;
+    uint32_t *only; /* row numbers of the entries that have not all */
+    size_t n_only, cap_only;
+};
+
+/* What lies on one device. On the CPU all of it is the host's, and what is the same as the host's own is
+ * not there twice: see ds_forward_host(). */
+struct ds_desk {
+    struct ds_device *dev;
+    void **owned; /* memory of the device, all of it */
+    size_t n_owned, cap_owned;
+    struct ds_site_log log;
+
+    /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
+    float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
+    float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
+    float *q_norm, *k_norm; /* NULL in models without, as gate, up and act in those with experts */
+    /* The same as above before rounding, where a kernel of this pass reads that. */
     struct ds_twin twin[DS_TWINS];
     int n_twins;
+    float *kv_back;   /* cache rows of a call, read back */
+    uint16_t *half;   /* a stage's rows as stored, NULL for f32 */
+    float *head_in;   /* final_norm rows whose logits are wanted */
+    float *logits;    /* [max_rows][vocab] */
+    float *processed; /* what tokens are chosen from; NULL where nobody processes logits */
+    int32_t *tokens;  /* [max_rows] */
+
+    /* The call as kernels on the device read it; up to date when `plan` is the call's. */
+    uint64_t plan;
+    int32_t *ids, *positions;      /* [max_rows] */
+    int32_t *rec_slot;             /* [recorded rows] their rows in the call ... */
+    int32_t *rec_cache;            /* ... and in the cache */
+    int32_t *logit_row;            /* [logits rows] */
+    int32_t *own_row;              /* [max_rows] 0, 1, 2, ... */
+    struct ds_sequence *sequences; /* with their pages; NULL on the host */
+    int32_t *pages;
+
+    float **weights;   /* [n_weights] NULL: the host's own */
+    float *rope_table; /* NULL: the host's */
+    int64_t rope_positions;
+    void *scratch;
+    size_t scratch_bytes;
+    int32_t multiprocessors;
+    struct ds_moe_rows {
+        float *logits, *chosen, *weights, *on_rank, *x, *gate, *up, *act, *y, *sum_of;
+        float *shared_logits, *two, *two_weights;
+        float *gate_shared, *up_shared, *act_shared;
+        int32_t *ids, *two_ids;
+        int32_t *list; /* [pairs] row numbers for copies */
+    } moe;
+    float *partial[DS_MOST_RANKS]; /* [max_rows][d] */
 };
 
 /* What a call of a model with experts needs, all NULL without. A pair is a row and one of its
  * choices, number row * top_k + choice; pairs are gathered by expert, and `place` says where. */
 struct ds_moe {
-    int64_t addends;         /* of a row's sum: top_k, one more with an expert for all rows */
-    float *logits;           /* [rows][experts] */
-    float *chosen, *weights; /* [rows][top_k], [rows][addends] */
-    float *on_rank;          /* [rows][addends]: the weights of one rank's experts, 0 for others */
-    float *x, *gate, *up, *act, *y;           /* [pairs][...], gathered */
-    float *sum_of;                            /* [rows][addends][d] */
-    float *shown;                             /* rows of one site, as a probe sees them */
-    float *shared_logits, *two, *two_weights; /* [rows], [rows][2]: of the expert for all rows */
-    float *gate_shared, *up_shared, *act_shared;
+    int64_t addends;          /* of a row's sum: top_k, one more with an expert for all rows */
+    float *weights;           /* [rows][addends] */
+    float *on_rank;           /* [rows][addends]: the weights of one rank's experts, 0 for others */
+    float *chosen;            /* [rows][top_k] */
+    float *two_weights;       /* [rows][2]: of the expert for all rows */
+    float *shown;             /* rows of one site, as a probe sees them */
     int32_t *ids, *two_ids;   /* [rows][top_k], [rows][2] */
     int32_t *pair, *place;    /* [pairs] pair at a place, place of a pair */
     int32_t *first;           /* [experts + 1] place of each expert's first pair */
     uint32_t *only;           /* [rows] recorded rows being shown ... */
     int32_t *from;            /* [rows] ... and their places */
+    int32_t *list;            /* [pairs] row numbers for copies on a device */
     uint32_t *rec_of;         /* [rows] number among the recorded rows, or UINT32_MAX */
     struct ds_launch *launch; /* [experts] */
 };
@@ -53,24 +107,22 @@ struct ds_forward {
     struct ds_exec exec;
     struct ds_kv_cache cache;
     int64_t d, q_dim, kv_dim, d_ff, vocab;
-    int32_t window;    /* of layers that have one; 0 where none of the cache's slots is outside it */
-    float scale;       /* of attention scores: 1 / sqrt(head_dim) */
+    int32_t window; /* of layers that have one; 0 where none of the cache's slots is outside it */
+    float scale;    /* of attention scores: 1 / sqrt(head_dim) */
     uint64_t launches; /* so far; makes exec.seed */
     uint64_t seed;
 
-    /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
-    float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
-    float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
-    float *q_norm, *k_norm; /* NULL in models without, as gate, up and act in those with experts */
-    /* The same as above before rounding, where a kernel of this pass reads that. */
-    struct ds_twin twin[DS_TWINS];
-    int n_twins;
+    struct ds_desk at; /* the device at work */
+    struct ds_desk
+        *desks;     /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
+    int32_t device; /* whose desk `at` is */
+    uint64_t plans; /* calls planned, and those that show kept rows */
+    float **layer_k, **layer_v; /* [n_layers] the cache, each layer's on its device */
+    int on_host;                /* a layer's cache is the host's */
     struct ds_moe moe;
-    float *kv_back; /* cache rows of a call, read back */
-    float *head_in; /* final_norm rows whose logits are wanted */
-    float *logits;  /* [max_rows][vocab], touched only as far as used */
+    float *logits; /* [max_rows][vocab] the host's, touched only as far as used */
     void *logits_memory;
-    float *processed; /* what tokens are chosen from; NULL where nobody processes logits */
+    float *processed; /* the host's; NULL where nobody processes logits */
     void *processed_memory;
     int32_t *history; /* [n_requests][capacity] tokens of the requests so far */
     struct {
@@ -81,20 +133,18 @@ struct ds_forward {
     float *before;    /* [cache rows][kv_dim] a layer's rows before it, where they are watched */
     uint8_t *written; /* [cache rows] the call's own */
     int32_t *changed; /* [rows of a call, or kept] */
+    float *mirror;    /* of a device: a layer's cache */
     /* Of the recorded rows, in their order: attention scores and what the softmax makes of them, if
      * the probe has such sites. Made when first shown. */
     int64_t score_keys; /* of a head in a row; 0: no such sites */
     float *scores;      /* [recorded rows][heads][score_keys] */
     uint16_t *half_scores;
     size_t score_rows;  /* for which there is room */
-    uint16_t *half;     /* a stage's rows as stored, NULL for f32 */
+    float *score_q;     /* on the host, where the pass is not: rows of q_rope ... */
+    float *score_k;     /* ... and the layer's cache */
     uint16_t *half_row; /* one cache row as stored */
 
-    /* Devices and ranks; NULL where there is one. */
-    struct ds_device *devices; /* [DS_MOST_DEVICES]; that of `device` is out of date */
-    int32_t device;            /* whose buffers the pointers above are */
-    struct ds_rank_weight *rank_weights;
-    float *partial[DS_MOST_RANKS]; /* [max_rows][d] */
+    struct ds_rank_weight *rank_weights; /* NULL: one rank */
 
     /* The call being run. */
     int32_t rows, n_seqs, n_logits;
@@ -110,7 +160,10 @@ struct ds_forward {
     int32_t *logit_row;  /* [max_rows] call row of each logits row */
     uint32_t *logit_rec; /* [max_rows] its number among the recorded rows, or UINT32_MAX */
     int32_t *tokens;     /* [max_rows] */
-    uint64_t *seen;      /* [n_requests] number of the last call that had this request */
+    struct ds_sequence *staged; /* [n_requests] on their way to a device, ... */
+    int32_t *staged_pages;      /* [n_requests][pages_each] ... */
+    int32_t *staged_rows;       /* [max_rows] ... */
+    uint64_t *seen;             /* [n_requests] number of the last call that had this request */
     uint64_t call;
     int32_t phase;
 
@@ -150,10 +203,10 @@ int ds_forward_plan(struct ds_forward *f, const struct ds_batch *batch, struct d
 void ds_forward_count(struct ds_forward *f, const struct ds_batch *batch);
 
 /* forward_cache.c, for forward_kept.c, too. Shows the recorded rows at a site of this layer's cache
- * (base: f->cache.k or .v) as they stand there, in cache rows f->cache_row[slot]. */
-int ds_pass_show_cache(struct ds_pass *p, int stage, float *base);
+ * as they stand there, in cache rows f->cache_row[slot]. */
+int ds_pass_show_cache(struct ds_pass *p, int stage, float *cache);
 /* forward_cache.c: writes x to this layer's cache and shows the rows, and what else was changed. */
-int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *base);
+int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *cache);
 /* The same where this pass wrote nothing: of `rows` rows none changed another. */
 int ds_pass_show_kept(struct ds_pass *p, int stage, int32_t rows);
 /* Memory for that, where a site shows it. */
@@ -201,10 +254,62 @@ int ds_pass_restore_team(const struct ds_pass *p);
 int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
                        struct ds_error *err);
 
-/* forward_devices.c: buffers for every device of the placement, each made by `allocate`, which fills
- * the pointers of f; the pass works in those of one device. */
+/* forward_desk.c: memory of the device at work, and what is copied there. */
+
+/* Whether the memory of the device at work is the host's. */
+static inline int ds_forward_host(const struct ds_forward *f)
+{
+    return f->at.dev->memory == DS_MEMORY_HOST;
+}
+/* count * bytes of the device's memory, freed with the desk; poisoned where the pass is asked to. */
+int ds_desk_new(struct ds_forward *f, size_t count, size_t bytes, const char *what, void *out,
+                struct ds_error *err);
+/* Frees one of them; NULL is none. */
+void ds_desk_forget(struct ds_forward *f, void *p);
+/* The same for what is the host's, too: on the host it is `host` itself. */
+int ds_desk_copy_of(struct ds_forward *f, const void *host, size_t bytes, const char *what,
+                    void *out, struct ds_error *err);
+/* Copies; none where source and target are one. */
+int ds_desk_to(struct ds_forward *f, void *dst, const void *host, size_t bytes,
+               struct ds_error *err);
+int ds_desk_from(struct ds_forward *f, void *host, const void *src, size_t bytes,
+                 struct ds_error *err);
+int ds_desk_rows(struct ds_forward *f, const struct ds_device_rows *r, struct ds_error *err);
+/* n row numbers where rows() of the device can read them: part `which` (0, 1) of the desk's list. NULL with
+ * err set. */
+const int32_t *ds_desk_list(struct ds_forward *f, int which, const int32_t *host, size_t n,
+                            struct ds_error *err);
+/* The planned call, for kernels of the device at work; nothing where it is there already. */
+int ds_desk_plan(struct ds_forward *f, struct ds_error *err);
+/* Memory for that, weights and tables. */
+int ds_desk_set_up(struct ds_forward *f, struct ds_error *err);
+void ds_desk_free(struct ds_desk *at);
+/* Fills the cache of devices with the poison pattern; a fault shows in the next call. */
+void ds_forward_poison_cache(struct ds_forward *f);
+/* A weight's numbers where kernels of the device at work read them; NULL for a weight kept as in its file,
+ * or for none. */
+const float *ds_desk_weight(const struct ds_forward *f, const struct ds_weight *w);
+
+/* forward_log.c: rows on a device, shown to the probe. */
+struct ds_shown {
+    void *data; /* on the device */
+    size_t stride, element;
+    const int32_t *index; /* [n] on the device: rows of data; NULL: 0, 1, 2, ... */
+    const uint32_t *only; /* as ds_probe_site */
+    uint32_t n, width;
+};
+/* On the host at once; else when the call ends, or with a healing probe at once. */
+int ds_log_show(struct ds_pass *p, int stage, uint32_t site, const struct ds_shown *rows);
+/* Shows what waits. Before anything of the host is shown, which comes later in the order of sites. */
+int ds_log_flush(struct ds_pass *p);
+/* Forgets it. */
+void ds_log_drop(struct ds_forward *f);
+void ds_log_free(struct ds_site_log *log);
+
+/* forward_devices.c: a desk for every device of the placement, each filled by `set_up`; the pass works at
+ * one of them. */
 int ds_forward_devices_new(struct ds_forward *f,
-                           int (*allocate)(struct ds_forward *f, struct ds_error *err),
+                           int (*set_up)(struct ds_forward *f, struct ds_error *err),
                            struct ds_error *err);
 void ds_forward_devices_free(struct ds_forward *f);
 void ds_forward_to_device(struct ds_forward *f, int32_t device);
@@ -213,6 +318,8 @@ int ds_pass_enter_layer(struct ds_pass *p);
 
 /* forward_ranks.c: a matmul whose sum is cut over ranks: partial sums, their sum, the stage. */
 int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err);
+/* Of a desk: partial sums. */
+int ds_forward_ranks_rows(struct ds_forward *f, struct ds_error *err);
 void ds_forward_ranks_free(struct ds_forward *f);
 /* Adds the partial sums and shows the sum and the stage. */
 int ds_pass_allreduce(struct ds_pass *p, int stage, int partial, int sum, float *y);
@@ -220,8 +327,10 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
                   const struct ds_weight *bias, float *y);
 /* Shows all recorded rows of a stage's site. */
 int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element);
-/* y -> f->half, or with `widen` f->half -> y; spread over the team where that pays. */
-void ds_pass_convert(struct ds_forward *f, float *y, int64_t n, int widen);
+/* Shows recorded rows that the host holds, whatever the device at work. */
+int ds_pass_show_host(struct ds_pass *p, int stage, void *data, size_t element);
+/* Between y and f->at.half (enum ds_device_convert); on the host spread over the team where that pays. */
+int ds_pass_convert(struct ds_pass *p, float *y, int64_t n, int how);
 void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                          const struct ds_weight *bias, int64_t rows, const float *x, float *y,
                          struct ds_matmul_args *a);
@@ -239,13 +348,15 @@ int ds_pass_scores(struct ds_pass *p);
 /* forward_moe.c. Memory; nothing for a model without experts. */
 int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err);
 void ds_forward_moe_free(struct ds_forward *f);
-/* Elements of a call row that f->half must hold. */
+/* Of a desk: rows of experts. */
+int ds_forward_moe_rows(struct ds_forward *f, struct ds_error *err);
+/* Elements of a call row that f->at.half must hold. */
 int64_t ds_forward_moe_widest(const struct ds_forward *f);
 /* From f->norm to the experts' sum in f->proj. */
 int ds_pass_experts(struct ds_pass *p, const struct ds_layer *w);
 
-/* Fills n floats with the poison pattern. */
-void ds_forward_poison(float *y, size_t n);
+/* Fills n floats of the device at work with the poison pattern. */
+int ds_forward_poison(struct ds_forward *f, float *y, size_t n, struct ds_error *err);
 
 /* Attention's arguments for a layer of the planned call. */
 void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,

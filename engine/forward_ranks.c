@@ -23,8 +23,9 @@
 
 enum { OF_O_PROJ, OF_DOWN, SPLIT_WEIGHTS };
 
-struct ds_rank_weight { /* a rank's columns of one weight */
-    struct ds_weight_view view;
+struct ds_rank_weight {         /* a rank's columns of one weight */
+    struct ds_weight_view view; /* the host's */
+    float *there;               /* on a device of its own memory: the same */
     void *memory, *prepared;
     size_t prepared_bytes;
     uint32_t weight; /* in the model's list */
@@ -95,6 +96,23 @@ static int prepare(const struct ds_forward *f, int32_t layer, const char *name,
                    *why ? why : "no reason given");
 }
 
+static int send(struct ds_forward *f, struct ds_rank_weight *r, struct ds_error *err)
+{
+    if (ds_forward_host(f))
+        return 0;
+    return ds_desk_copy_of(f, r->view.data, (size_t)(r->view.n * r->view.k) * sizeof *r->view.data,
+                           "a rank's weights", &r->there, err);
+}
+
+int ds_forward_ranks_rows(struct ds_forward *f, struct ds_error *err)
+{
+    for (int32_t r = 0; f->config.ranks > 1 && r < f->config.ranks; r++)
+        if (ds_desk_new(f, (size_t)f->config.max_rows, (size_t)f->d * sizeof(float), "partial sums",
+                        &f->at.partial[r], err) != 0)
+            return -1;
+    return 0;
+}
+
 static size_t rank_weights(const struct ds_forward *f)
 {
     return (size_t)f->m->hp.n_layers * SPLIT_WEIGHTS * (size_t)f->config.ranks;
@@ -118,17 +136,14 @@ int ds_forward_ranks_new(struct ds_forward *f, struct ds_error *err)
     f->rank_weights = ds_calloc(n, sizeof *f->rank_weights, "ranks' weights", err);
     if (!f->rank_weights)
         return -1;
-    for (int32_t r = 0; r < ranks; r++)
-        if (!(f->partial[r] = ds_alloc_aligned((size_t)c->max_rows, (size_t)f->d * sizeof(float),
-                                               "partial sums", err)))
-            return -1;
     for (int32_t l = 0; l < f->m->hp.n_layers; l++) {
         const struct ds_weight *w[SPLIT_WEIGHTS] = {f->m->layers[l].o, f->m->layers[l].down};
         for (int which = 0; which < SPLIT_WEIGHTS; which++)
             for (int32_t r = 0; r < ranks && w[which]; r++) { /* experts are not cut */
                 struct ds_rank_weight *part = weight_of(f, l, which, r);
                 const int64_t k = w[which]->cols / ranks;
-                if (cut(w[which], r * k, k, part, err) != 0 ||
+                ds_forward_to_device(f, ds_placement_device(&c->placement, l));
+                if (cut(w[which], r * k, k, part, err) != 0 || send(f, part, err) != 0 ||
                     prepare(f, l, w[which]->name, part, err) != 0)
                     return -1;
                 part->weight = (uint32_t)(w[which] - f->m->weights);
@@ -145,8 +160,6 @@ void ds_forward_ranks_free(struct ds_forward *f)
         free(f->rank_weights[i].prepared);
     }
     free(f->rank_weights);
-    for (int i = 0; i < DS_MOST_RANKS; i++)
-        free(f->partial[i]);
 }
 
 /* ---- what kernels packed --------------------------------------------------------------------- */
@@ -201,7 +214,7 @@ int ds_pass_allreduce(struct ds_pass *p, int stage, int partial, int sum, float 
     struct ds_forward *f = p->f;
     const float *parts[DS_MOST_RANKS];
     for (int32_t r = 0; r < f->config.ranks; r++)
-        parts[r] = f->partial[r];
+        parts[r] = f->at.partial[r];
     struct ds_allreduce_args a = {.rows = f->rows,
                                   .width = f->d,
                                   .ranks = f->config.ranks,
@@ -228,15 +241,18 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
     const size_t n = (size_t)(f->rows * w->rows);
     for (int32_t r = 0; r < f->config.ranks; r++) {
         const struct ds_rank_weight *part = weight_of(f, p->layer, which, r);
+        struct ds_weight_view view = part->view;
+        if (part->there)
+            view.data = part->there;
         struct ds_matmul_args a = {.rows = f->rows,
                                    .n = w->rows,
                                    .k = part->view.k,
                                    .x = in + r * part->view.k,
                                    .ldx = w->cols,
-                                   .w = part->view,
+                                   .w = view,
                                    .prepared = part->prepared,
-                                   .bias = bias && r == 0 ? bias->data : NULL,
-                                   .y = f->partial[r],
+                                   .bias = r == 0 ? ds_desk_weight(f, bias) : NULL,
+                                   .y = f->at.partial[r],
                                    .ldy = w->rows};
         if (ds_pass_launch(p, partial, &a, a.y, n) != 0 ||
             ds_pass_emit(p, partial, (uint32_t)r, a.y) != 0)

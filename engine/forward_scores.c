@@ -154,11 +154,30 @@ static int show(struct ds_pass *p, int stage)
                  width = (size_t)(f->score_keys * f->m->hp.n_heads);
     if (!f->launch_known[stage])
         ds_pass_describe(f, stage, NULL);
+    if (!ds_forward_host(f) && ds_log_flush(p) != 0)
+        return -1;
     /* Their numbers: row i of what is shown is recorded row i. */
     const uint32_t *all = (const uint32_t *)f->own_row;
     return ds_probe_site(p->probe, ds_site_map_at(f->map, stage, p->layer, 0), &f->launch[stage],
                          f->half_scores ? (void *)f->half_scores : f->scores, width * element,
                          (uint32_t)width, all, f->n_rec, p->err);
+}
+
+/* From a device: queries of the call and the layer's keys, for the host. */
+static int bring_inputs(struct ds_pass *p, struct ds_attention_args *a)
+{
+    struct ds_forward *f = p->f;
+    const size_t q = (size_t)f->config.max_rows * (size_t)f->q_dim * sizeof *f->score_q,
+                 k = (size_t)(f->cache.pages * f->cache.page_size * f->kv_dim) * sizeof *f->score_k;
+    if ((!f->score_q && !(f->score_q = ds_alloc(q, "queries of a device", p->err))) ||
+        (!f->score_k && !(f->score_k = ds_alloc(k, "keys of a device", p->err))) ||
+        ds_desk_from(f, f->score_q, a->q, (size_t)(f->rows * f->q_dim) * sizeof *f->score_q,
+                     p->err) != 0 ||
+        ds_desk_from(f, f->score_k, a->cache_k, k, p->err) != 0)
+        return -1;
+    a->q = f->score_q;
+    a->cache_k = f->score_k;
+    return 0;
 }
 
 int ds_pass_scores(struct ds_pass *p)
@@ -170,7 +189,9 @@ int ds_pass_scores(struct ds_pass *p)
     if (make_room(f, p->err) != 0)
         return -1;
     ds_forward_attention_args(f, p->layer, &w.a);
-    w.a.q = f->q_rope;
+    w.a.q = f->at.q_rope;
+    if (!ds_forward_host(f) && bring_inputs(p, &w.a) != 0)
+        return -1;
     for (w.probs = 0; w.probs < 2; w.probs++) {
         const int stage = w.probs ? DS_ST_ATTN_PROBS : DS_ST_ATTN_SCORES;
         if (ds_site_map_at(f->map, stage, p->layer, 0) == DS_NO_SITE)

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/names.h"
+#include "kernels/device_open.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -141,7 +142,9 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
         return parse_number(factor, text, 1, DS_MOST_RANKS, &s->ranks, err);
     case DS_FACTOR_DEVICE:
         s->device = ds_device_parse(text, err);
-        return s->device < 0 ? ds_prefix(err, "--device") : 0;
+        return s->device < 0 || ds_device_parse_name(text, &word, &s->device_number, err) != 0
+                   ? ds_prefix(err, "--device")
+                   : 0;
     default:
         return ds_fail(err, "factor %d does not exist", factor);
     }

@@ -71,8 +71,9 @@ struct ds_setting {
     struct ds_kernel_set kernels;
     char blas_core[24]; /* "" = the library's own choice */
     struct ds_placement place;
-    int32_t ranks; /* of tensor parallelism */
-    int device;    /* enum ds_device_kind: where the kernels run */
+    int32_t ranks;     /* of tensor parallelism */
+    int device;        /* enum ds_device_kind: where the kernels run ... */
+    int device_number; /* ... N of cuda:N */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);

@@ -168,6 +168,7 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_tria
                                        .sites = r->sites,
                                        .n_sites = sw->header->n_sites,
                                        .poison = sw->options.poison,
+                                       .device_number = r->setting.device_number,
                                        .placement = r->setting.place,
                                        .ranks = r->setting.ranks,
                                        .position_offset = sw->options.position_offset,

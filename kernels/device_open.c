@@ -206,9 +206,10 @@ static int probe_parent(pid_t pid, int fd, char *why, size_t size)
 
 int ds_device_probe(int kind, int number, struct ds_error *err)
 {
+    static uint64_t there; /* numbers that were found to be */
     char why[sizeof err->msg];
     int fds[2];
-    if (kind != DS_DEVICE_CUDA)
+    if (kind != DS_DEVICE_CUDA || there >> number & 1)
         return 0;
     if (!ds_device_cuda_library(err))
         return -1;
@@ -224,8 +225,10 @@ int ds_device_probe(int kind, int number, struct ds_error *err)
     close(fds[0]);
     if (pid < 0)
         return ds_fail(err, "device cuda:%d: no process: %s", number, strerror(errno));
-    if (rc == 0)
+    if (rc == 0) {
+        there |= (uint64_t)1 << number;
         return 0;
+    }
     ds_fail(err, "%.900s", *why ? why : "device cuda: cannot be opened");
     return ds_hint(err, "nvidia-smi says what the driver sees; --device sim runs the same kernels "
                         "without a GPU");

@@ -2,6 +2,8 @@
  * of them. Knows no formula and no model. */
 #include "kernels/registry.h"
 
+#include "kernels/device_open.h"
+
 #include "base/buf.h"
 #include "base/fp_control.h"
 #include "base/mem.h"
@@ -101,7 +103,19 @@ static const struct set_row sim_sets[] = {
     {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
 };
 
-static const struct device_row {
+/* cublasLt's choice, a block or a warp a row, as many parts of the KV cache as multiprocessors are free. */
+static const struct set_row cuda_sets[] = {
+    {"vendor",
+     "pinned",
+     {[DS_OP_MATMUL] = "cublaslt", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
+    {"split",
+     "pinned",
+     {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
+    {"pinned", "pinned", {NULL}},
+    {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
+};
+
+static struct device_row {
     const char *name;
     const struct ds_kernel *const *table;
     size_t n_table;
@@ -111,7 +125,7 @@ static const struct device_row {
 #define ROWS_OF(a) a, sizeof a / sizeof a[0]
     [DS_DEVICE_CPU] = {"cpu", ROWS_OF(cpu_table), ROWS_OF(cpu_sets)},
     [DS_DEVICE_SIM] = {"sim", ROWS_OF(sim_table), ROWS_OF(sim_sets)},
-    [DS_DEVICE_CUDA] = {"cuda", NULL, 0, NULL, 0},
+    [DS_DEVICE_CUDA] = {"cuda", NULL, 0, NULL, 0}, /* once its library is open */
 #undef ROWS_OF
 };
 
@@ -125,18 +139,30 @@ const char *ds_device_name(int device)
     return is_device(device) ? devices[device].name : NULL;
 }
 
+/* The variants of the device cuda are those of its library. */
+static int use_library(struct ds_error *err)
+{
+    struct device_row *row = &devices[DS_DEVICE_CUDA];
+    const struct ds_device_library *l = row->table ? NULL : ds_device_cuda_library(err);
+    if (row->table)
+        return 0;
+    if (!l)
+        return -1;
+    for (row->table = l->kernels; row->table[row->n_table]; row->n_table++)
+        ;
+    row->sets = cuda_sets;
+    row->n_sets = sizeof cuda_sets / sizeof cuda_sets[0];
+    return 0;
+}
+
 int ds_device_parse(const char *name, struct ds_error *err)
 {
-    /* Those that have variants: what is not built in is not known. */
-    static const char *const known[] = {"cpu", "sim"};
-    for (int i = 0; i < DS_DEVICE_KINDS; i++)
-        if (strcmp(name, devices[i].name) == 0 && devices[i].n_table)
-            return i;
-    ds_fail(err, "unknown device '%.60s'", name);
-    int near = ds_nearest(name, known, sizeof known / sizeof known[0]);
-    if (near >= 0)
-        return ds_hint(err, "did you mean '%s'?", known[near]);
-    return ds_hint(err, "known: cpu, sim");
+    int kind, number;
+    if (ds_device_parse_name(name, &kind, &number, err) != 0 ||
+        (kind == DS_DEVICE_CUDA &&
+         (use_library(err) != 0 || ds_device_probe(kind, number, err) != 0)))
+        return -1;
+    return kind;
 }
 
 const char *ds_op_name(int op)

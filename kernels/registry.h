@@ -14,7 +14,8 @@ int ds_op_parse(const char *name);
 
 /* "cpu", "sim", "cuda" of enum ds_device_kind; NULL for an unknown value. */
 const char *ds_device_name(int device);
-/* -1 with the nearest name as a hint for one that has no variants here. */
+/* The kind of "cpu", "sim", "cuda", "cuda:1". -1 with the nearest name as a hint, or with what is missing: of
+ * cuda the library, the driver or the device, which is asked for in a child process. */
 int ds_device_parse(const char *name, struct ds_error *err);
 
 /* The variants of a device, in the order they are listed: the built-in ones, then those added. NULL

@@ -266,8 +266,19 @@ static int found_drift(struct ds_probe *p, struct probe_ref *ref, const struct p
 static void heal_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i, uint32_t held)
 {
     uint32_t at = probe_held_at(p, &p->refs[0], r->site);
-    memcpy(probe_row_bytes(p, r, i), ds_hold_bytes(p->c.hold, p->refs[0].slot, at, held),
-           r->row_bytes);
+    const void *bytes = ds_hold_bytes(p->c.hold, p->refs[0].slot, at, held);
+    if (r->far)
+        probe_far_write(p, r, i, bytes);
+    else
+        memcpy(probe_row_bytes(p, r, i), bytes, r->row_bytes);
+}
+
+static int holds_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i)
+{
+    const int dtype = p->site[r->site].dtype;
+    if (!r->far)
+        return p->isa->nonfinite(dtype, probe_row_bytes(p, r, i), r->row_bytes);
+    return dtype != DS_I32 && r->far->largest[i] >= probe_infinity(dtype);
 }
 
 static int compare_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
@@ -293,9 +304,7 @@ static int compare_row(struct ds_probe *p, const struct probe_rows *r, uint32_t 
         if (found_drift(p, ref, r, i, (uint32_t)held, &dumped, err))
             return -1;
     }
-    if ((differs || !equal) &&
-        p->isa->nonfinite(p->site[r->site].dtype, probe_row_bytes(p, r, i), r->row_bytes) &&
-        probe_nonfinite(p, r, i, err))
+    if ((differs || !equal) && holds_nonfinite(p, r, i) && probe_nonfinite(p, r, i, err))
         return -1;
     /* What padding left in a cache nobody should read: if the first drift is that somebody does, it is told
      * from these bytes. */

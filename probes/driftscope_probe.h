@@ -68,7 +68,7 @@ struct ds_probe_config {
     uint32_t n_edges;
     const uint8_t *site_on; /* [n_sites] 0 = not digested; NULL = all on */
     enum ds_dump dump;
-    uint32_t dump_rows;   /* at most so many rows dumped a site and trial */
+    uint32_t dump_rows; /* at most so many rows dumped a site and trial */
     struct ds_sample sample;
     struct ds_hold *hold; /* NULL: digests only */
     struct ds_team *team; /* borrowed; NULL = caller's thread alone */
@@ -102,6 +102,28 @@ int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t
 int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
                   size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
                   struct ds_error *err);
+
+/* Whether a site is looked at. */
+int ds_probe_wants(const struct ds_probe *p, uint32_t site);
+
+/* Rows that this process cannot read: on a device. What was computed of them there, and how to have their
+ * bytes, which is asked for rows that differ, that hold a NaN or an Inf, that are dumped or kept as a
+ * reference's; of no other row. */
+struct ds_probe_far {
+    const uint64_t *digests; /* [rows of the site] as ds_digest */
+    const uint32_t
+        *largest; /* [rows of the site] bits of the largest magnitude: the sign dropped, so
+                                that a NaN or an Inf is above every number; 0 for whole numbers */
+    int (*read)(void *arg, const void *at, void *out, size_t bytes, struct ds_error *err);
+    int (*write)(void *arg, void *at, const void *bytes, size_t n, struct ds_error *err);
+    void *arg;
+    uint32_t written; /* out: rows that were overwritten (healing) */
+};
+/* As ds_probe_site, but row i of the site, of all recorded rows or of `only`, lies at data + i *
+ * stride_bytes, which only far->read and far->write understand. */
+int ds_probe_site_far(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                      size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
+                      struct ds_probe_far *far, struct ds_error *err);
 
 /* The token choice for one logits row (f32). Fills top-8, margin, ties, digest. forced: token fed
  * next or -1. */

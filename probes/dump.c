@@ -130,8 +130,9 @@ static int dump_input_row(struct ds_probe *p, const struct probe_ref *ref, uint3
     uint32_t n, at = probe_held_at(p, ref, site);
     long held =
         ds_hold_find(p->c.hold, ref->slot, at, key, ref->guess[site] ? ref->guess[site] - 1 : 0);
-    if (held >= 0 && probe_add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest,
-                              ds_hold_bytes(p->c.hold, ref->slot, at, (uint32_t)held), err))
+    if (held >= 0 &&
+        probe_add_blob(p, site, ds_hold_rows(p->c.hold, ref->slot, at, &n)[held].digest,
+                       ds_hold_bytes(p->c.hold, ref->slot, at, (uint32_t)held), err))
         return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++)
@@ -149,7 +150,8 @@ static int dump_causal_rows(struct ds_probe *p, const struct probe_ref *ref, uin
     const struct ds_hold_row *held = ds_hold_rows(p->c.hold, ref->slot, site, &n);
     for (uint32_t i = 0; i < n; i++)
         if (held[i].request == key->request && held[i].position <= key->position &&
-            probe_add_blob(p, site, held[i].digest, ds_hold_bytes(p->c.hold, ref->slot, site, i), err))
+            probe_add_blob(p, site, held[i].digest, ds_hold_bytes(p->c.hold, ref->slot, site, i),
+                           err))
             return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++) {

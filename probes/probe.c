@@ -104,6 +104,7 @@ void ds_probe_free(struct ds_probe *p)
     free(p->links);
     free(p->inputs);
     free(p->largest);
+    free(p->far.bytes);
     free(p->row_request);
     free(p->requests);
     free(p->blob_index);

@@ -3,6 +3,7 @@
 #ifndef DS_PROBE_INTERNAL_H
 #define DS_PROBE_INTERNAL_H
 
+#include "base/dtype.h"
 #include "probes/digest.h"
 #include "probes/driftscope_probe.h"
 #include "probes/hold.h"
@@ -117,6 +118,15 @@ struct ds_probe {
     uint32_t *live;
     size_t live_cap;
 
+    /* the row of a device that is at hand, or all of its site */
+    struct {
+        char *bytes;
+        size_t cap;
+        int all, failed;
+        uint32_t row; /* 1 + its number; 0 none */
+        struct ds_error err;
+    } far;
+
     /* time */
     struct ds_usage call_usage;
     double ticks, phase_ticks[2]; /* all; this trial's by phase */
@@ -133,7 +143,15 @@ struct probe_rows {
     const uint32_t *only; /* recorded-row numbers, or NULL: all */
     uint32_t n;
     const uint64_t *digests;
+    struct ds_probe_far *far; /* NULL: data can be read */
 };
+
+/* far.c. Begin and end of a site of far rows; a failed read shows at the end. */
+int probe_far_begin(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
+int probe_far_end(struct ds_probe *p, struct ds_error *err);
+/* Row i's bytes, until the next row is asked for. */
+char *probe_far_row(struct ds_probe *p, const struct probe_rows *r, uint32_t i);
+void probe_far_write(struct ds_probe *p, const struct probe_rows *r, uint32_t i, const void *bytes);
 
 /* The number within the call of row i of the set, and its bytes. */
 static inline uint32_t probe_row_number(const struct probe_rows *r, uint32_t i)
@@ -141,9 +159,10 @@ static inline uint32_t probe_row_number(const struct probe_rows *r, uint32_t i)
     return r->only ? r->only[i] : i;
 }
 
-static inline char *probe_row_bytes(const struct ds_probe *p, const struct probe_rows *r,
-                                    uint32_t i)
+static inline char *probe_row_bytes(struct ds_probe *p, const struct probe_rows *r, uint32_t i)
 {
+    if (r->far)
+        return probe_far_row(p, r, i);
     size_t at = r->only ? i : (size_t)p->t.rows[p->call_first + i].slot;
     return r->data + at * r->stride;
 }
@@ -176,6 +195,12 @@ int probe_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
 void probe_refs_free(struct ds_probe *p);
 int probe_drifted(const struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
                   uint32_t row);
+
+/* Magnitude bits of a NaN or an Inf are these or more. */
+static inline uint32_t probe_infinity(int dtype)
+{
+    return dtype == DS_F32 ? 0x7f800000u : dtype == DS_BF16 ? 0x7f80u : 0x7c00u;
+}
 
 /* range.c: the largest value of a site, and which rows hold a NaN or an Inf: p->largest is filled. */
 int probe_range(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);

@@ -48,7 +48,7 @@ static int store_range(struct ds_probe *p, const struct probe_rows *r, uint32_t 
 int probe_range(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err)
 {
     int dtype = p->site[r->site].dtype;
-    uint32_t infinity = dtype == DS_F32 ? 0x7f800000u : dtype == DS_BF16 ? 0x7f80u : 0x7c00u;
+    const uint32_t infinity = probe_infinity(dtype);
     uint32_t best = 0;
     float largest = -1;
     if (dtype == DS_I32)

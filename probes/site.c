@@ -54,6 +54,12 @@ static void digest_rows(struct ds_probe *p, const struct probe_rows *r, uint64_t
                         uint32_t *largest)
 {
     struct digest_job j = {p, r, digests, largest, p->site[r->site].dtype};
+    if (r->far) {
+        memcpy(digests, r->far->digests, r->n * sizeof *digests);
+        if (largest)
+            memcpy(largest, r->far->largest, r->n * sizeof *largest);
+        return;
+    }
     int threads = p->team_threads;
     if (threads < 2 || r->n < 2 || r->row_bytes * r->n < TEAM_BYTES) {
         digest_range(&j, 0, r->n);
@@ -211,7 +217,7 @@ static int check_only(const struct ds_probe *p, uint32_t site, const uint32_t *o
 
 static int take_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
                      size_t stride, uint32_t width, const uint32_t *only, uint32_t n_only,
-                     struct ds_error *err)
+                     struct ds_probe_far *far, struct ds_error *err)
 {
     const struct probe_site *s = &p->site[site];
     struct probe_rows r = {
@@ -222,17 +228,23 @@ static int take_site(struct ds_probe *p, uint32_t site, const struct ds_launch *
         .width = width,
         .only = only,
         .n = only ? n_only : p->call_rows,
+        .far = far,
     };
     if ((width != s->width && s->width != 0) || (stride < r.row_bytes && r.n > 1))
         return refuse(p, &r, err);
     if (only && check_only(p, site, only, n_only, err))
         return -1;
-    return r.n ? take_rows(p, &r, launch, err) : 0;
+    if (!r.n)
+        return 0;
+    if (!far)
+        return take_rows(p, &r, launch, err);
+    return probe_far_begin(p, &r, err) || take_rows(p, &r, launch, err) ? -1
+                                                                        : probe_far_end(p, err);
 }
 
-int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
-                  size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
-                  struct ds_error *err)
+static inline int show(struct ds_probe *p, uint32_t site, const struct ds_launch *launch,
+                       void *data, size_t stride_bytes, uint32_t width, const uint32_t *only,
+                       uint32_t n_only, struct ds_probe_far *far, struct ds_error *err)
 {
     if (p->state != PROBE_CALL || p->broken)
         return ds_fail(err, "probe: a site outside a call, or after a failure");
@@ -243,8 +255,28 @@ int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *lau
     uint64_t start = ds_ticks_now(&p->clock);
     if (p->n_live)
         probe_release(p, site);
-    int rc = take_site(p, site, launch, data, stride_bytes, width, only, n_only, err);
+    int rc = take_site(p, site, launch, data, stride_bytes, width, only, n_only, far, err);
     p->broken = rc != 0;
     p->call_ticks += ds_ticks_now(&p->clock) - start;
     return rc;
+}
+
+int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                  size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
+                  struct ds_error *err)
+{
+    return show(p, site, launch, data, stride_bytes, width, only, n_only, NULL, err);
+}
+
+int ds_probe_site_far(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                      size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
+                      struct ds_probe_far *far, struct ds_error *err)
+{
+    far->written = 0;
+    return show(p, site, launch, data, stride_bytes, width, only, n_only, far, err);
+}
+
+int ds_probe_wants(const struct ds_probe *p, uint32_t site)
+{
+    return site < p->n_sites && p->site[site].on;
 }

@@ -69,6 +69,17 @@ test_mistakes() {
     ds run -m $small --device smi --no-record
     expect 2
     has "$dir/err" "did you mean 'sim'?"
+    ds run -m $small --device cuda --device-library "$dir/no.so" --no-record
+    expect 2
+    has "$dir/err" "driftscope: --device: device cuda: $dir/no.so: "
+    [ "$(grep -c . "$dir/err")" -le 2 ]
+    ds run -m $small --device cuda:x --no-record
+    expect 2
+    has "$dir/err" "bad value 'cuda:x'"
+    printf 'int x;\n' | cc -shared -fPIC -x c -o "$dir/empty.so" -
+    ds run -m $small --device sim,cuda:3 --device-library "$dir/empty.so" --no-record
+    expect 2
+    has "$dir/err" "the library has no ds_device_library"
     ds run -m $small --device sim --kernels fused --no-record
     expect 2
     has "$dir/err" "on sim: kernel set 'fused': unknown set 'fused'"

@@ -135,6 +135,22 @@ int ds_probe_heals(const struct ds_probe *p)
     return 0;
 }
 
+/* This test runs on the CPU, where every row is read where it is. */
+int ds_probe_wants(const struct ds_probe *p, uint32_t site)
+{
+    (void)p, (void)site;
+    return 1;
+}
+
+int ds_probe_site_far(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                      size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
+                      struct ds_probe_far *far, struct ds_error *err)
+{
+    (void)p, (void)site, (void)launch, (void)data, (void)stride_bytes, (void)width, (void)only;
+    (void)n_only, (void)far;
+    return ds_fail(err, "rows of a device");
+}
+
 int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t sequences,
                         const struct ds_row *rows, uint32_t n_rows, struct ds_error *err)
 {

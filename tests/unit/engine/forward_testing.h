@@ -140,6 +140,43 @@ int ds_probe_site(struct ds_probe *p, uint32_t site, const struct ds_launch *lau
     return 0;
 }
 
+int ds_probe_wants(const struct ds_probe *p, uint32_t site)
+{
+    return site < p->n_sites;
+}
+
+/* Rows of a device: their digests are those of what is read back, and the rest is as above. */
+int ds_probe_site_far(struct ds_probe *p, uint32_t site, const struct ds_launch *launch, void *data,
+                      size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
+                      struct ds_probe_far *far, struct ds_error *err)
+{
+    const uint32_t n = only ? n_only : p->n_rows;
+    uint32_t all[sizeof p->rows / sizeof p->rows[0]];
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = only ? only[i] : i;
+    const size_t row = row_bytes(&p->sites[site]);
+    char *rows = malloc(n * row), *before = malloc(row);
+    assert_true(rows && before && row == stride_bytes);
+    far->written = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_ok(far->read(far->arg, (char *)data + i * stride_bytes, rows + i * row, row, err),
+                  *err);
+        assert_true(far->digests[i] == ds_digest(rows + i * row, row));
+    }
+    const int rc = ds_probe_site(p, site, launch, rows, row, width, all, n, err);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        assert_ok(far->read(far->arg, (char *)data + i * stride_bytes, before, row, err), *err);
+        if (memcmp(before, rows + i * row, row) == 0)
+            continue;
+        far->written++;
+        assert_ok(far->write(far->arg, (char *)data + i * stride_bytes, rows + i * row, row, err),
+                  *err);
+    }
+    free(rows);
+    free(before);
+    return rc;
+}
+
 /* The site of a stage; fails the test when there is none. */
 static inline uint32_t site_of(const struct ds_probe *p, int32_t layer, const char *stage,
                                const char *part)
@@ -178,7 +215,7 @@ static inline long assert_same_rows(const struct ds_probe *a, int32_t ra, const 
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct setting {
-    const char *kernels;
+    const char *kernels; /* of the device sim: "sim:pinned" */
     int dtype, threads;
     int32_t chunk; /* 0 = one shot */
     int32_t pads;
@@ -206,7 +243,10 @@ static inline struct ds_forward_config config_of(const struct setting *s, int32_
                                   .capacity = capacity,
                                   .page_size = s->page_size,
                                   .poison = s->poison};
-    assert_ok(ds_kernel_set_parse(s->kernels, &c.kernels, &err), err);
+    const int sim = strncmp(s->kernels, "sim:", 4) == 0;
+    assert_ok(ds_kernel_set_parse_on(sim ? DS_DEVICE_SIM : DS_DEVICE_CPU,
+                                     s->kernels + (sim ? 4 : 0), &c.kernels, &err),
+              err);
     return c;
 }
 

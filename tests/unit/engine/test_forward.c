@@ -2,6 +2,8 @@
  * may change one. */
 #include "tests/unit/engine/forward_testing.h"
 
+#include "kernels/sim/memory.h"
+
 static const char small[] =
     "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=300,vocab=311,bias=1,rope_dim=8,seed=5";
 static const char tiny[] =
@@ -261,9 +263,13 @@ static void test_every_output_is_rounded(void **state)
 static int spoil_cache(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_cache_args *a = args;
-    const struct ds_kernel *k = ds_kernel_find(DS_OP_CACHE, "reference");
+    const int sim = exec->memory == DS_MEMORY_DEVICE;
+    const struct ds_kernel *k =
+        ds_kernel_find_on(sim ? DS_DEVICE_SIM : DS_DEVICE_CPU, DS_OP_CACHE, "pinned");
     assert_non_null(k);
     int rc = k->launch(args, exec, why, why_size);
+    if (sim)
+        ds_sim_memory_open();
     for (int64_t i = 0; i < a->n_sequences; i++) {
         const struct ds_sequence *s = &a->sequences[i];
         for (int32_t slot = s->kv_len - s->q_len; slot < s->kv_len; slot++)
@@ -271,6 +277,8 @@ static int spoil_cache(const void *args, const struct ds_exec *exec, char *why, 
                      a->width] +=
                 4.0f + (float)slot; /* not the same for all keys: softmax would not see that */
     }
+    if (sim)
+        ds_sim_memory_close();
     return rc;
 }
 static const struct ds_kernel spoiling = {
@@ -278,11 +286,11 @@ static const struct ds_kernel spoiling = {
 
 /* Runs text 0 token by token over another model and a spoiled cache, every row overwritten with
  * `ours` except at one site. */
-static struct ds_probe *run_healed(struct ds_model *other, const struct ds_probe *ours, int dtype,
-                                   int64_t leave_out)
+static struct ds_probe *run_healed(struct ds_model *other, const struct ds_probe *ours,
+                                   const char *kernels, int dtype, int64_t leave_out)
 {
     struct ds_error err;
-    struct setting s = {.kernels = "pinned", .dtype = dtype, .threads = 1, .page_size = 5};
+    struct setting s = {.kernels = kernels, .dtype = dtype, .threads = 1, .page_size = 5};
     struct ds_forward_config c = config_of(&s, 12, 1, 12);
     c.kernels.op[DS_OP_CACHE] = &spoiling;
     struct ds_forward *f;
@@ -308,7 +316,7 @@ static struct ds_probe *run_healed(struct ds_model *other, const struct ds_probe
 
 /* What a probe writes over a row is what later stages read: stages without weights give our rows
  * again when all they read is healed, and other rows as soon as one input is left out. */
-static void check_healing(int dtype)
+static void check_healing(const char *kernels, int dtype)
 {
     /* Left out at `left_out`, so `reader` differs; it is healed itself, so `next` is ours again. */
     static const struct {
@@ -327,7 +335,8 @@ static void check_healing(int dtype)
                                    "vocab=311,bias=1,rope_dim=8,seed=6");
     const int32_t alone[] = {0};
     struct setting s = {.kernels = "pinned", .dtype = dtype, .threads = 1};
-    struct ds_probe *ours = run_texts(m, &s, alone, 1, 12), *p = run_healed(other, ours, dtype, -1);
+    struct ds_probe *ours = run_texts(m, &s, alone, 1, 12),
+                    *p = run_healed(other, ours, kernels, dtype, -1);
     for (int layer = 0; layer < 2; layer++)
         for (size_t i = 0; i < sizeof weightless / sizeof weightless[0]; i++)
             for (int pos = 0; pos < 12; pos++) {
@@ -339,7 +348,8 @@ static void check_healing(int dtype)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *part = strcmp(cases[i].reader, "kv_write") ? "" : "v";
         uint32_t reader = site_of(ours, 1, cases[i].reader, part);
-        p = run_healed(other, ours, dtype, site_of(ours, 1, cases[i].left_out, cases[i].part));
+        p = run_healed(other, ours, kernels, dtype,
+                       site_of(ours, 1, cases[i].left_out, cases[i].part));
         if (!memcmp(*row_at(p, reader, 0, 11), *row_at(ours, reader, 0, 11),
                     row_bytes(&p->sites[reader])))
             fail_msg("%s does not read what was written over %s", cases[i].reader,
@@ -358,8 +368,10 @@ static void check_healing(int dtype)
 static void test_what_a_probe_writes_is_read_on(void **state)
 {
     (void)state;
-    check_healing(DS_F32);
-    check_healing(DS_F16);
+    check_healing("pinned", DS_F32);
+    check_healing("pinned", DS_F16);
+    check_healing("sim:pinned", DS_F32);
+    check_healing("sim:pinned", DS_F16);
 }
 
 /* The kv_write sites show the cache, not what was to be written. */

@@ -3,6 +3,8 @@
  * and k and windows must keep: pinned bits on every cut of the work, healing, poison, refusals. */
 #include "tests/unit/engine/forward_testing.h"
 
+#include "kernels/sim/memory.h"
+
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -154,8 +156,13 @@ static void test_pinned_bits_do_not_depend_on_the_cut(void **state)
     static const struct {
         int32_t which[3], n, chunk, pads, page_size;
         int threads;
-    } cuts[] = {{{0}, 1, 1, 0, 0, 1},       {{0}, 1, 7, 0, 4, 2},       {{0, 1, 2}, 3, 0, 0, 0, 2},
-                {{2, 1, 0}, 3, 5, 0, 8, 1}, {{1, 0, 2}, 3, 0, 3, 0, 2}, {{1, 0}, 2, 1, 2, 4, 1}};
+        const char *kernels;
+    } cuts[] = {
+        {{0}, 1, 1, 0, 0, 1, "pinned"},           {{0}, 1, 7, 0, 4, 2, "pinned"},
+        {{0, 1, 2}, 3, 0, 0, 0, 2, "pinned"},     {{2, 1, 0}, 3, 5, 0, 8, 1, "pinned"},
+        {{1, 0, 2}, 3, 0, 3, 0, 2, "pinned"},     {{1, 0}, 2, 1, 2, 4, 1, "pinned"},
+        {{2, 1, 0}, 3, 9, 2, 8, 1, "sim:pinned"},
+    };
     static const int dtypes[] = {DS_F32, DS_BF16, DS_F16};
     for (int m = 0; m < N_SPECS; m++) {
         struct ds_model *model = open_model(specs[m]);
@@ -163,7 +170,7 @@ static void test_pinned_bits_do_not_depend_on_the_cut(void **state)
             struct setting s = {.kernels = "pinned", .dtype = dtypes[d], .threads = 1};
             struct ds_probe *want = run_texts(model, &s, (const int32_t[]){0}, 1, TEXT);
             for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
-                struct setting cut = {.kernels = "pinned",
+                struct setting cut = {.kernels = cuts[c].kernels,
                                       .dtype = dtypes[d],
                                       .threads = cuts[c].threads,
                                       .chunk = cuts[c].chunk,
@@ -214,10 +221,17 @@ static int32_t wrong_id;
 static int launch_wrong(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_router_args *a = args;
-    if (ds_router_reference.launch(args, exec, why, why_size) != 0)
+    const int sim = exec->memory == DS_MEMORY_DEVICE;
+    const struct ds_kernel *k =
+        sim ? ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_ROUTER, "pinned") : &ds_router_reference;
+    if (k->launch(args, exec, why, why_size) != 0)
         return -1;
+    if (sim)
+        ds_sim_memory_open();
     if (a->experts > 2)
         a->ids[a->top_k - 1] = wrong_id >= 0 ? wrong_id : a->ids[0];
+    if (sim)
+        ds_sim_memory_close();
     return 0;
 }
 
@@ -231,6 +245,10 @@ static void add_wrong_router(void)
     wrong.name = "wrong";
     wrong.launch = launch_wrong;
     assert_ok(ds_kernel_add(&wrong, &err), err);
+    static struct ds_kernel wrong_on_sim;
+    wrong_on_sim = wrong;
+    wrong_on_sim.device = DS_DEVICE_SIM;
+    assert_ok(ds_kernel_add(&wrong_on_sim, &err), err);
 }
 
 /* Healed at every site, a run with another router computes what follows it from the first run's
@@ -242,10 +260,11 @@ static void test_ids_are_healed(void **state)
                                                "listed"};
     add_wrong_router();
     wrong_id = 0;
-    for (int i = 0; i < 3; i++) {
-        struct ds_model *m = open_fixture(with_experts[i], DS_WEIGHTS_F32);
+    for (int i = 0; i < 6; i++) {
+        struct ds_model *m = open_fixture(with_experts[i % 3], DS_WEIGHTS_F32);
+        const char *other = i < 3 ? "reference+router=wrong" : "sim:pinned+router=wrong";
         struct ds_probe *a = run(m, "pinned", DS_F32, 1, LENGTH, text, NULL),
-                        *b = run(m, "reference+router=wrong", DS_F32, 1, LENGTH, text, a);
+                        *b = run(m, other, DS_F32, 1, LENGTH, text, a);
         int other_ids = 0;
         for (int32_t l = 0; l < m->hp.n_layers; l++) {
             uint32_t ids = site_of(a, l, "router_ids", ""), y = site_of(a, l, "moe_combine", "");
