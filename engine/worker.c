@@ -142,10 +142,12 @@ int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int3
         return ds_fail(err, "cannot fork a worker: %s", strerror(errno));
     }
     if (pid == 0) {
-        /* Ctrl-C reaches the whole foreground group: the parent decides. If the parent is killed,
-         * so is the worker. */
+        /* Ctrl-C reaches the whole foreground group, and so does what timeout and batch systems
+         * send: the parent decides, else its worker's death would be told instead of the
+         * interruption. If the parent is killed, so is the worker. */
         signal(SIGINT, SIG_IGN);
-        signal(SIGTERM, SIG_DFL);
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGHUP, SIG_IGN);
         dup2(STDERR_FILENO, STDOUT_FILENO); /* results are the parent's */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)

@@ -228,6 +228,14 @@ test_worker_that_closes_its_files() {
     expect 0
 }
 
+# What interrupts a group of processes is for the parent to act upon: a worker that ended first would be told as one that died.
+test_worker_leaves_interruptions_to_its_parent() {
+    build bad -DFAULT_INTERRUPT_IN_LAUNCH
+    in_a_run bad
+    expect 0
+    empty "$dir/err"
+}
+
 # What a dead worker started may live on, with the worker's end of the socket.
 test_worker_that_leaves_a_process_behind() {
     build bad -DFAULT_LEAVE_A_PROCESS_IN_LAUNCH

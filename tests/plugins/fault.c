@@ -148,6 +148,10 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
             pause();
 #elif defined(FAULT_EXIT_IN_LAUNCH)
         _exit(3);
+#elif defined(FAULT_INTERRUPT_IN_LAUNCH)
+        raise(SIGINT);
+        raise(SIGTERM);
+        raise(SIGHUP);
 #elif defined(FAULT_END_IN_LAUNCH)
         exit(0);
 #elif defined(FAULT_PRINT_IN_LAUNCH)
