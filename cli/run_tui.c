@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 struct sweep_child {
@@ -171,17 +172,39 @@ static int show(const struct ds_options *o, struct sweep_child *c)
     return rc;
 }
 
+/* Trials that are in the record, as a bar: the sweep itself has no terminal any more. */
+static void tell_progress(const struct ds_options *o, const struct sweep_child *c)
+{
+    struct ds_record *r;
+    struct ds_error ignored;
+    size_t done = 0;
+    if (ds_record_open(c->path, &r, &ignored) != 0)
+        return;
+    const struct ds_header *h = ds_record_header(r);
+    for (size_t i = 0; i < ds_record_trial_count(r); i++)
+        done += ds_record_trial(r, i)->pass == DS_PASS_NATURAL;
+    ds_cli_progress(o, "sweep", (double)done, (double)h->n_arms * h->repeats);
+    ds_record_close(r);
+}
+
+/* Until the child has ended. */
+static void wait_for(const struct ds_options *o, struct sweep_child *c)
+{
+    const struct timespec tenth = {0, 100000000};
+    for (unsigned i = 0; is_running(c); i++) {
+        if (i % 10 == 0 && c->path[0] && !asked)
+            tell_progress(o, c);
+        nanosleep(&tenth, NULL); /* a signal ends it early */
+    }
+    ds_cli_progress(o, "", -1, 0);
+}
+
 static int end(const struct ds_options *o, struct sweep_child *c)
 {
     if (is_running(c) && c->path[0])
         ds_cli_note(o, asked ? "waiting until the sweep has saved what is finished"
                              : "the sweep goes on; Ctrl-C ends it, and it can be resumed");
-    while (!c->ended) {
-        if (waitpid(c->pid, &c->status, 0) == c->pid)
-            c->ended = 1;
-        else if (errno != EINTR)
-            break;
-    }
+    wait_for(o, c);
     sweeping = 0;
     if (c->path[0]) {
         fflush(NULL);

@@ -71,13 +71,23 @@ size_t tui_app_lines(const struct tui_table *t, size_t end)
     return n;
 }
 
+/* Texts over all columns are not counted: the cursor on one is at the line before it, if there is one. */
+static void position(const struct tui_table *t, struct ds_buf *b)
+{
+    const size_t at = tui_app_lines(t, t->cursor + 1), all = tui_app_lines(t, t->n_shown);
+    if (at == 0 && all > 0)
+        ds_buf_printf(b, "before %zu lines", all);
+    else
+        ds_buf_printf(b, "%zu/%zu", at, all);
+}
+
 static void position_text(const struct tui_table *t, struct ds_buf *b)
 {
     size_t marks = tui_table_marks(t), all = 0;
     if (t->source.n_rows == 0)
         ds_buf_puts(b, "no lines");
     else
-        ds_buf_printf(b, "%zu/%zu", tui_app_lines(t, t->cursor + 1), tui_app_lines(t, t->n_shown));
+        position(t, b);
     if (t->filter[0]) {
         for (size_t i = 0; i < t->source.n_rows; i++)
             all += (size_t)is_line(t, i);

@@ -229,6 +229,33 @@ int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_
     return 0;
 }
 
+enum { MARK_MOVES = 2 };
+
+/* Marks behind the first row that is another one go where their rows are now, if they are anywhere: each is looked for from
+ * where the one before was found, so that rows that kept their order cost one walk. */
+static void move_marks(struct tui_table *t, const char *x, size_t n_before, const char *y,
+                       size_t n_now, size_t alike, size_t size)
+{
+    const size_t n = t->source.n_rows < n_before ? t->source.n_rows : n_before;
+    size_t from = alike;
+    for (size_t i = alike; i < t->source.n_rows; i++)
+        t->marked[i] = (uint8_t)((t->marked[i] != 0 && i < n) * MARK_MOVES);
+    for (size_t i = alike; i < n; i++) {
+        if (!(t->marked[i] & MARK_MOVES))
+            continue;
+        t->marked[i] &= (uint8_t)~MARK_MOVES;
+        for (size_t k = 0; k < n_now - alike; k++) {
+            size_t at = alike + (from - alike + k) % (n_now - alike);
+            if (at >= t->source.n_rows || memcmp(x + i * size, y + at * size, size) != 0)
+                continue;
+            t->marked[at] |= 1;
+            from = at;
+            break;
+        }
+    }
+    count_marks(t);
+}
+
 void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t n_before,
                     const void *now, size_t n_now, size_t size)
 {
@@ -238,9 +265,7 @@ void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t 
     while (alike < n_before && alike < n_now &&
            memcmp(x + alike * size, y + alike * size, size) == 0)
         alike++;
-    for (size_t i = alike; i < t->source.n_rows; i++)
-        t->marked[i] = 0;
-    count_marks(t);
+    move_marks(t, x, n_before, y, n_now, alike, size);
     for (size_t i = alike; row >= alike && row < n_before && i < n_now; i++)
         if (memcmp(x + row * size, y + i * size, size) == 0) {
             tui_table_go(t, i, t->column);

@@ -92,7 +92,7 @@ struct tui_table {
 int tui_table_source(struct tui_table *t, const struct tui_source *s, struct ds_error *err);
 void tui_table_free(struct tui_table *t);
 /* After a new source whose rows are numbered anew: each is known by `size` bytes, before and now. The cursor, which was on
- * source row `row`, goes to the same one; marks behind the first row that is another one are taken away. */
+ * source row `row`, goes to the same one; marks go with their rows, those of rows that are no more are taken away. */
 void tui_table_keep(struct tui_table *t, size_t row, const void *before, size_t n_before,
                     const void *now, size_t n_now, size_t size);
 

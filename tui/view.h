@@ -93,6 +93,8 @@ extern const struct tui_view_ops tui_view_overview, tui_view_layers, tui_view_si
 int tui_view_heads(struct tui_view *v, int n); /* room for n head lines, emptied; -1: no memory */
 void tui_view_head(struct tui_view *v, int line, int role, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* An empty table called `name`, no head lines: nothing of another place may stand under the new title. Returns state. */
+int tui_view_reset(struct tui_view *v, const struct tui_context *c, const char *name, int state);
 /* { and } where there are no layers, but sections: to the first row of the next one (step 1) or of the one before (-1),
  * its heading above it. 1; -1: there is none. */
 int tui_view_section(struct tui_view *v, int step, struct ds_error *err);

@@ -74,6 +74,18 @@ int tui_view_section(struct tui_view *v, int step, struct ds_error *err)
     return ds_fail(err, step > 0 ? "this is the last section" : "this is the first section");
 }
 
+int tui_view_reset(struct tui_view *v, const struct tui_context *c, const char *name, int state)
+{
+    const struct tui_source none = {.name = name};
+    struct ds_error err;
+    v->seen = 0;
+    v->at = *c->place;
+    if (tui_table_source(&v->table, &none, &err) != 0)
+        tui_table_free(&v->table);
+    tui_view_heads(v, 0);
+    return state;
+}
+
 static void add_paths(const struct ds_report *r, int first, int both, struct ds_buf *out)
 {
     ds_buf_quote(out, first ? r->path_b : r->path);

@@ -92,18 +92,13 @@ static int make(struct tui_view *v, const struct tui_context *c, const struct tu
     return set_source(v, &source, err);
 }
 
-/* An empty table: nothing of another place may stand under the new title. */
 static int empty(struct tui_view *v, const struct tui_context *c, int state)
 {
     struct site_own *o = own(v);
-    struct tui_source none = {.name = "rows"};
-    struct ds_error err;
     site_lines_free(o);
     o->site = NULL;
-    v->seen = 0;
-    v->at = *c->place;
-    set_source(v, &none, &err);
-    tui_view_heads(v, 0);
+    tui_view_reset(v, c, "rows", state);
+    site_old_free(o); /* the table looked at them until now */
     return state;
 }
 

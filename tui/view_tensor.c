@@ -100,17 +100,11 @@ static void tell_missing(const struct tensor_own *o, const struct tui_place *p, 
 static int nothing(struct tui_view *v, const struct tui_context *c, int state)
 {
     struct tensor_own *o = own(v);
-    struct tui_source none = {.name = "elements"};
-    struct ds_error err;
     if (o) {
         o->values = NULL;
         memset(&o->pair, 0, sizeof o->pair);
     }
-    v->seen = 0;
-    v->at = *c->place;
-    tui_table_source(&v->table, &none, &err);
-    tui_view_heads(v, 0);
-    return state;
+    return tui_view_reset(v, c, "elements", state);
 }
 
 static int make_head(struct tui_view *v, const struct tui_context *c)

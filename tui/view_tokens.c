@@ -135,17 +135,11 @@ static void follow_row(struct tui_view *v, const struct tui_context *c)
 static int nothing(struct tui_view *v, const struct tui_context *c, int state)
 {
     struct tokens_own *o = own(v);
-    struct tui_source none = {.name = "steps"};
-    struct ds_error err;
     if (o) {
         o->steps = NULL;
         o->n = 0;
     }
-    v->seen = 0;
-    v->at = *c->place;
-    tui_table_source(&v->table, &none, &err);
-    tui_view_heads(v, 0);
-    return state;
+    return tui_view_reset(v, c, "steps", state);
 }
 
 static int load(struct tui_view *v, const struct tui_context *c, char why[256])
