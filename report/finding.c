@@ -12,6 +12,15 @@ static int is_first(const struct ds_report *r, const struct ds_finding *f)
            first->ref_arm == f->ref_arm;
 }
 
+static void add_sizes(const struct ds_finding *f, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s %" PRIu64 " elements; max %" PRIu64 " ULP, max abs ",
+                  f->sized_rows < f->rows ? "" : ",", f->elements, f->max_ulp);
+    ds_report_number(f->max_abs, out);
+    ds_buf_printf(out, ", rms %.3g%s", f->rms,
+                  f->nonfinite + f->ref_nonfinite ? " where finite" : "");
+}
+
 void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const char *indent,
                     struct ds_buf *out)
 {
@@ -24,9 +33,7 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
         ds_buf_printf(out, "%s %" PRIu64 " elements, NaN or Inf on one side",
                       f->sized_rows < f->rows ? "" : ",", f->elements);
     else if (f->sized)
-        ds_buf_printf(out, "%s %" PRIu64 " elements; max %" PRIu64 " ULP, max abs %.9g, rms %.3g%s",
-                      f->sized_rows < f->rows ? "" : ",", f->elements, f->max_ulp, f->max_abs,
-                      f->rms, f->nonfinite + f->ref_nonfinite ? " where finite" : "");
+        add_sizes(f, out);
     else
         ds_buf_puts(out, r->diff ? "; sizes not recorded (run both with --dump all --dump-rows 1000000)"
                                  : "; sizes not recorded");

@@ -76,7 +76,7 @@ static void position(const struct tui_table *t, struct ds_buf *b)
 {
     const size_t at = tui_app_lines(t, t->cursor + 1), all = tui_app_lines(t, t->n_shown);
     if (at == 0 && all > 0)
-        ds_buf_printf(b, "before %zu lines", all);
+        ds_buf_printf(b, "top of %zu", all);
     else
         ds_buf_printf(b, "%zu/%zu", at, all);
 }

@@ -49,10 +49,14 @@ static void draw_rows(struct tui_page *p, const struct layers_own *o, uint32_t s
         tui_page_line(p, TUI_NONFINITE,
                       "NaN or Inf: %" PRIu32 " row%s, %" PRIu32 " of the reference", s->nonfinite,
                       s->nonfinite == 1 ? "" : "s", s->ref_nonfinite);
-    if (s->sized)
+    if (s->sized) {
+        char abs[32] = "Inf";
+        if (!isinf(s->max_abs))
+            snprintf(abs, sizeof abs, "%.3g", s->max_abs);
         tui_page_line(p, TUI_PLAIN,
-                      "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %.3g, relative rms %.3g",
-                      s->elements, s->max_ulp, s->max_abs, s->relative_rms);
+                      "%" PRIu64 " elements, max %" PRIu64 " ULP, max abs %s, relative rms %.3g",
+                      s->elements, s->max_ulp, abs, s->relative_rms);
+    }
     if (drift > s->sized)
         tui_page_line(p, TUI_UNKNOWN,
                       s->sized ? "sizes of %" PRIu32 " rows only" : "no sizes recorded", s->sized);

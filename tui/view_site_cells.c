@@ -168,6 +168,8 @@ static void launch_text(const struct site_own *o, uint32_t index, struct tui_val
         if (k < o->n_commands)
             snprintf(v->text, sizeof v->text, "%-12s driftscope %s", o->command[k].name,
                      o->command[k].text + o->command[k].verb);
+        else
+            snprintf(v->text, sizeof v->text, "%-12s %s", "", o->tree);
         v->role = TUI_DIM;
         return;
     }

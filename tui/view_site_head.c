@@ -215,6 +215,27 @@ static void make_explain(struct site_own *o, const struct tui_context *c)
     put_command(o, r->caller, "why", "explain", &b);
 }
 
+/* What is known of the tree: a record has what a kernel says of its launch, which names parts of the sum, never the order
+ * inside them. */
+static void tree_words(struct site_own *o)
+{
+    const struct ds_launch *l = o->site->launch, *ref = o->site->ref_launch;
+    struct ds_buf b = {0};
+    o->tree[0] = '\0';
+    if (!o->n_commands || strcmp(o->command[o->n_commands - 1].name, "its tree") != 0)
+        return;
+    for (int side = 0; side < 2; side++) {
+        const struct ds_launch *x = side ? l : ref;
+        if (x && x->split > 1)
+            ds_buf_printf(&b, "%s%s: the sum is cut into %d parts", b.len ? ", " : "",
+                          tui_side_name(o->whole, &o->at, side), x->split);
+    }
+    snprintf(o->tree, sizeof o->tree, "%s%sthe order %s is in no record: the command measures it",
+             b.data && !b.failed ? b.data : "", b.len ? "; " : "",
+             b.len ? "inside a part" : "of addition");
+    ds_buf_free(&b);
+}
+
 void site_launch_make(struct site_own *o, const struct tui_context *c)
 {
     const struct tui_site *s = o->site;
@@ -224,6 +245,7 @@ void site_launch_make(struct site_own *o, const struct tui_context *c)
     o->n_commands = 0;
     make_explain(o, c);
     make_order(o, c);
+    tree_words(o);
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */

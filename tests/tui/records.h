@@ -4,6 +4,7 @@
 #define DS_TUI_RECORDS_H
 
 #include "base/dtype.h"
+#include "dumps/stats.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
 #include <hdf5.h>
@@ -76,8 +77,11 @@ static inline void records_row(struct sweep *s, uint32_t arm, uint32_t site, int
         struct ds_trial_data *t = &s->trials[i];
         records_values(t, site, position, t->info.arm == arm ? mine : theirs, SWEEP_WIDTH);
         for (size_t d = 0; d < t->n_drifts && t->info.arm == arm; d++)
-            if (t->drifts[d].site == site && t->rows[t->drifts[d].row].position == position)
+            if (t->drifts[d].site == site && t->rows[t->drifts[d].row].position == position) {
                 t->drifts[d].ref_digest = ref_digest;
+                if (special) /* sizes that stand for nothing would contradict what is dumped */
+                    ds_stats_row(DS_F32, mine, theirs, SWEEP_WIDTH, &t->drifts[d]);
+            }
     }
     if (!special)
         return;

@@ -108,7 +108,7 @@ view site
 set metric $metric
 END
         # Headings have names of their own, and the commands in the list of launches are not of the record.
-        grep -v -e ' reads  *label' -e ' rows  *' -e '^row  ' -e '^launch ' -e '^why ' -e '^its tree ' "$dir/view.txt" >"$dir/rows"
+        grep -v -e ' reads  *label' -e ' rows  *' -e '^row  ' -e '^launch ' -e '^why ' -e '^its tree ' -e 'is in no record' "$dir/view.txt" >"$dir/rows"
         { echo && sed 's/^\([a-z]*  *[^ ]*  *\)= /\1/; s/^L0*\([0-9][0-9]*\) /layer \1 /' "$dir/rows"; } >"$dir/view.txt"
         in_text
     done
