@@ -1,5 +1,5 @@
-/* record_read.h: an open record, shared by record_read.c (opening) and record_load.c (trials and
- * dumped rows). */
+/* record_read.h: an open record, shared by record_read.c (opening), record_objects.c (tables) and
+ * record_load.c (trials and dumped rows). */
 #ifndef DS_RECORD_READ_H
 #define DS_RECORD_READ_H
 
@@ -60,6 +60,10 @@ struct ds_record {
     int claim; /* descriptor that holds the mark of ds_record_claim; -1 */
 };
 
+/* 0: there is no such file. */
+uint64_t ds_record_file_size(const char *path);
+/* Opens a table, as hostile input, and finds how many rows of it there may be. */
+int ds_record_open_table(struct ds_record *r, int id, struct ds_error *err);
 /* Reads n packed rows of a stored table. NULL with err; *damage tells a damaged file from want of
  * memory. */
 void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, int *damage,

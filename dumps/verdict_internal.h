@@ -284,6 +284,19 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
 /* phase: of the rows that the finding is about, -1 = any. labels: scratch. */
 int size_finding(struct ds_analysis *a, uint8_t *labels, int phase, struct ds_finding *f,
                  struct ds_error *err);
+/* verdict_index.c: see there. */
+int index_edges(struct ds_analysis *a, struct ds_error *err);
+int index_places(struct ds_analysis *a, struct ds_error *err);
+int index_stages(struct ds_analysis *a, struct ds_error *err);
+int index_values(struct ds_analysis *a, struct ds_error *err);
+
+/* verdict_probe.c: the self-check: 1 probes change the answer, 0 they do not, -1 not known. *disturber: the least
+ * that probes did in a trial that differs. */
+int probes_disturb(const struct ds_analysis *a, int *disturber, int *check);
+/* CPU time of probes over that of passes of a phase: the median of natural trials without drift, and all. */
+int probe_share(const struct ds_analysis *a, int phase, double *median, double *total,
+                struct ds_error *err);
+
 /* verdict_site.c: labels of the pair (label_pair), kept until another one is asked for. NULL: no memory. */
 const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, struct ds_error *err);
 /* The same with the labels of its pair, which was the last to be labelled. */
