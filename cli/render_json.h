@@ -14,6 +14,11 @@ int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds
 /* A finding of the verdict; null when nothing was found. */
 json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f);
 
+/* render_json_factors.c: arrays of factors, kernels, formats, sizes at which bits change. */
+json_t *ds_json_factors(const struct ds_report *r);
+json_t *ds_json_kernels(const struct ds_verdict *v);
+json_t *ds_json_precisions(const struct ds_verdict *v);
+json_t *ds_json_bands(const struct ds_verdict *v);
 /* render_json_sizes.c: growth by layer; error added, site by site; independent origins; range, or null. */
 /* Adds where a finding differs, what it is and why. */
 void ds_json_evidence(json_t *j, const struct ds_finding *f);
