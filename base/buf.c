@@ -4,17 +4,31 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static atomic_int lost;
+
+int ds_buf_lost(void)
+{
+    return atomic_load(&lost);
+}
+
+void ds_buf_lose(struct ds_buf *b)
+{
+    b->failed = 1;
+    atomic_store(&lost, 1);
+}
 
 void ds_buf_add(struct ds_buf *b, const void *bytes, size_t n)
 {
     if (b->failed)
         return;
     if (ds_grow(&b->data, &b->cap, b->len + n + 1, 1, "text buffer", NULL) != 0) {
-        b->failed = 1;
+        ds_buf_lose(b);
         return;
     }
     if (n)
@@ -36,7 +50,7 @@ void ds_buf_printf(struct ds_buf *b, const char *fmt, ...)
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
     if (n < 0 || ds_grow(&b->data, &b->cap, b->len + (size_t)n + 1, 1, "text buffer", NULL) != 0) {
-        b->failed = 1;
+        ds_buf_lose(b);
     } else if (!b->failed) {
         vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
         b->len += (size_t)n;

@@ -37,4 +37,11 @@ int ds_buf_write(const struct ds_buf *b, int fd);
 
 void ds_buf_free(struct ds_buf *b);
 
+/* A part of the text could not be made for want of memory. */
+void ds_buf_lose(struct ds_buf *b);
+
+/* Whether a text of this process lost a part for want of memory, wherever it was made: an answer that may
+ * have it in it is not whole. */
+int ds_buf_lost(void);
+
 #endif

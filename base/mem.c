@@ -20,6 +20,11 @@ long ds_mem_fail_left(void)
     return n > 0 ? n : 0;
 }
 
+int ds_error_is_memory(const struct ds_error *err)
+{
+    return strstr(err->msg, "out of memory") || strstr(err->msg, "do not fit in memory");
+}
+
 /* ---- what the machine has ------------------------------------------------------------------------ */
 
 /* One number from a text file such as /proc/meminfo: what follows `key`, or -1. */

@@ -38,4 +38,7 @@ void ds_mem_fail_at(long n);
 /* How many more allocations would have been made until then; 0: it has failed, or nothing is set. */
 long ds_mem_fail_left(void);
 
+/* Whether it was memory that a function had not enough of: then nothing is wrong with what was asked. */
+int ds_error_is_memory(const struct ds_error *err);
+
 #endif

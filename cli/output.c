@@ -233,7 +233,7 @@ int ds_cli_check_output(const struct ds_options *o, struct ds_error *err)
 int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds_error *err)
 {
     const char *path = result_file(o);
-    if (text->failed)
+    if (text->failed || ds_buf_lost())
         return ds_fail(err, "out of memory for the result");
     ds_cli_progress(o, NULL, -1, 0);
     if (text->len == 0 && !path)

@@ -238,7 +238,7 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
     int lines = 0;
     head(x, side == DS_SIDE_A ? "order of A" : "order of B", out);
     if (o->why[0]) {
-        ds_buf_puts(out, "not measured: ");
+        ds_buf_puts(out, o->broke_off ? "not known, the measurement failed: " : "not measured: ");
         ds_report_name(out, o->why);
         ds_buf_puts(out, "\n");
         return;

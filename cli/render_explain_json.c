@@ -38,10 +38,10 @@ static json_t *order_json(const struct ds_explain_order *o)
     json_t *trees = json_array();
     for (size_t i = 0; i < o->n_trees; i++)
         json_array_append_new(trees, tree_json(&o->trees[i]));
-    return json_pack("{s:o,s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
-                     "not_replayed", o->not_replayed[0] ? text(o->not_replayed) : json_null(),
-                     "fixed", o->fixed, "trees", trees, "gives",
-                     o->replayed ? match_json(&o->match) : json_null());
+    return json_pack("{s:o,s:b,s:o,s:b,s:o,s:o}", "why_not", o->why[0] ? text(o->why) : json_null(),
+                     "failed", o->broke_off, "not_replayed",
+                     o->not_replayed[0] ? text(o->not_replayed) : json_null(), "fixed", o->fixed,
+                     "trees", trees, "gives", o->replayed ? match_json(&o->match) : json_null());
 }
 
 static json_t *copy_json(const struct ds_explain_copy *c)

@@ -131,6 +131,12 @@ static int not_healed(const struct sweep_state *st, const struct ds_trial *want,
              want->healed_to, err->msg);
     if (st->s->note)
         st->s->note(st->s->ctx, text);
+    /* What cannot be followed is a finding; want of memory is none, and the answer lacks something. */
+    if (ds_error_is_memory(err) && st->result->failed++ == 0) {
+        st->result->first_failure = *err;
+        ds_prefix(&st->result->first_failure, "arm %u, healed to arm %u", want->arm,
+                  want->healed_to);
+    }
     return 0;
 }
 

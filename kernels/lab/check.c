@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "base/mem.h"
 #include "kernels/lab/check_plan.h"
 #include "kernels/lab/contain.h"
 #include "kernels/lab/content.h"
@@ -360,6 +361,8 @@ static int run(struct job *j, struct ds_error *err)
         if (ds_contain(&s->contained, child, j, limit, err) != 0)
             return -1;
         if (s->contained.finished) {
+            if (s->contained.rc != 0 && ds_error_is_memory(&s->contained.error))
+                return ds_fail(err, "%.900s", s->contained.error.msg);
             if (s->contained.rc != 0)
                 snprintf(s->result.why_not, sizeof s->result.why_not, "%.250s",
                          s->contained.error.msg);

@@ -1,7 +1,9 @@
 /* contain.c: see contain.h. */
 #include "kernels/lab/contain.h"
 
+#include "base/buf.h"
 #include "base/child.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -34,6 +36,11 @@ void ds_contain_unmap(void *shared, size_t bytes)
 {
     if (shared)
         munmap(shared, bytes);
+}
+
+int ds_contained_lacks_memory(const struct ds_contained *c)
+{
+    return c->fault.kind == DS_FAULT_NONE && c->rc != 0 && ds_error_is_memory(&c->error);
 }
 
 void ds_contain_watch(const struct ds_arena *a)
@@ -91,6 +98,8 @@ static void child(struct ds_contained *c, ds_contained_fn fn, void *arg, pid_t p
     box = c;
     catch_signals();
     c->rc = fn(arg, c, &c->error);
+    if (c->rc == 0 && ds_buf_lost())
+        c->rc = ds_fail(&c->error, "out of memory for a text");
     c->finished = 1;
     _exit(0);
 }

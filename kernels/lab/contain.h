@@ -30,6 +30,9 @@ typedef int (*ds_contained_fn)(void *arg, struct ds_contained *c, struct ds_erro
 int ds_contain(struct ds_contained *c, ds_contained_fn fn, void *arg, double seconds,
                struct ds_error *err);
 
+/* The lab itself failed in the child, for want of memory: that says nothing of what was run. */
+int ds_contained_lacks_memory(const struct ds_contained *c);
+
 /* In the child: the arrays among which a faulting address is looked for; NULL = none. */
 void ds_contain_watch(const struct ds_arena *a);
 

@@ -105,6 +105,7 @@ struct ds_explain_tree {
 
 struct ds_explain_order {
     char why[256];                /* why nothing was measured; "" */
+    int broke_off;                /* it was begun: `why` is how the kernel, or its process, ended */
     int fixed, repeats, agreeing; /* of calls repeated on the same data */
     struct ds_explain_tree *trees;
     size_t n_trees;

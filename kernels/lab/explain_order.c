@@ -343,12 +343,14 @@ static int take_over(const struct job *j, struct ds_explain_order *out, struct d
     return h->fixed && is_added(j->e->op) ? ds_explain_add(j->e, j->side, out, err) : 0;
 }
 
-static void why_not(const struct handed *h, char *why, size_t size)
+/* The process that measures ended otherwise than by a result: the kernel crashed, hung or refused. */
+static void why_not(const struct handed *h, struct ds_explain_order *out)
 {
     struct ds_buf b = {0};
     if (h->contained.fault.kind != DS_FAULT_NONE)
         ds_fault_print(&b, &h->contained.fault);
-    snprintf(why, size, "%.200s", b.data ? b.data : h->contained.error.msg);
+    snprintf(out->why, sizeof out->why, "%.200s", b.data ? b.data : h->contained.error.msg);
+    out->broke_off = 1;
     ds_buf_free(&b);
 }
 
@@ -384,8 +386,10 @@ static int measure(const struct ds_explain *e, int side, int clipped, struct ds_
     for (size_t i = 0; i < elements + 2 * e->n_rows; i++)
         of[i] = -1;
     int rc = ds_contain(&j.h->contained, child, &j, HANG_SECONDS, err);
-    if (rc == 0 && (j.h->contained.fault.kind != DS_FAULT_NONE || j.h->contained.rc != 0))
-        why_not(j.h, out->why, sizeof out->why);
+    if (rc == 0 && ds_contained_lacks_memory(&j.h->contained))
+        rc = ds_fail(err, "%.900s", j.h->contained.error.msg);
+    else if (rc == 0 && (j.h->contained.fault.kind != DS_FAULT_NONE || j.h->contained.rc != 0))
+        why_not(j.h, out);
     else if (rc == 0)
         rc = take_over(&j, out, err);
     ds_contain_unmap(shared, head + map + nodes);

@@ -204,6 +204,8 @@ int ds_explain_others(const struct ds_explain *e, int side, struct ds_explain_ot
         return -1;
     struct job j = {e, side, s};
     int rc = ds_contain(&s->contained, child, &j, HANG_SECONDS, err);
+    if (rc == 0 && ds_contained_lacks_memory(&s->contained))
+        rc = ds_fail(err, "%.900s", s->contained.error.msg);
     /* A kernel that crashes or refuses was told by its replay. */
     if (rc == 0 && s->contained.fault.kind == DS_FAULT_NONE && s->contained.rc == 0)
         *out = s->out;

@@ -57,6 +57,8 @@ int ds_explain_replay(const struct ds_explain *e, int side, const struct ds_kern
     struct ds_contained *c = (struct ds_contained *)(void *)shared;
     struct job j = {e, side, kernel, seed, (float *)(void *)(shared + head)};
     int rc = ds_contain(c, child, &j, HANG_SECONDS, err);
+    if (rc == 0 && ds_contained_lacks_memory(c))
+        rc = ds_fail(err, "%.900s", c->error.msg);
     if (rc == 0)
         rc = why_not(c, why, why_size);
     if (rc == 0)

@@ -250,7 +250,7 @@ void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit)
     if (contract(t, &plain) == 0)
         w.term = calloc((size_t)t->terms, sizeof *w.term);
     if (!w.term) {
-        b->failed = 1;
+        ds_buf_lose(b);
     } else {
         describe(&w, &own, plain.root);
         if (t->joins && t->terms > 1 && !says(&own, "FMA") && !says(&own, "mul+add") &&

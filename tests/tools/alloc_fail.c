@@ -1,8 +1,9 @@
-/* alloc_fail.c: the whole program, in which allocation number DS_FAIL_AT fails, once in every process of it. At its
- * end the first process writes to the file DS_FAIL_LEFT how many allocations were left until then. Linked with
+/* alloc_fail.c: the whole program, in which allocation number DS_FAIL_AT fails in its first process, and number
+ * DS_FAIL_CHILD_AT of every process that it forks, counted from there. At its end the first process writes to the file DS_FAIL_LEFT how many allocations were left until then. Linked with
  * cli/main.c; driven by tests/tools/alloc_sweep. */
 #include "base/mem.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,11 +20,22 @@ static void tell(void)
     fclose(f);
 }
 
+static long number(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? strtol(text, NULL, 10) : 0;
+}
+
+static void arm_child(void)
+{
+    ds_mem_fail_at(number("DS_FAIL_CHILD_AT"));
+}
+
 static void arm(void) __attribute__((constructor));
 static void arm(void)
 {
-    const char *at = getenv("DS_FAIL_AT");
     first_process = getpid();
-    ds_mem_fail_at(at ? strtol(at, NULL, 10) : 0);
+    ds_mem_fail_at(number("DS_FAIL_AT"));
+    pthread_atfork(NULL, NULL, arm_child);
     atexit(tell);
 }
