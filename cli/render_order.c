@@ -32,7 +32,9 @@ void ds_order_share(char *out, size_t size, uint64_t part, uint64_t of)
 void ds_order_count(const struct ds_order_table *t, struct ds_order_total *sum)
 {
     sum->n_trees += t->lib.n;
-    for (size_t i = 0; i < t->n_rows; i++)
+    for (size_t i = 0; i < t->n_rows; i++) {
+        sum->compared += t->at[i].whole.compared;
+        sum->reproduced += t->at[i].whole.reproduced;
         for (int s = 0; s < t->at[i].n_sums; s++) {
             const struct ds_order_sum *u = &t->at[i].sum[s];
             sum->n_sums++;
@@ -42,6 +44,7 @@ void ds_order_count(const struct ds_order_table *t, struct ds_order_total *sum)
             for (size_t c = 0; c < u->n_classes; c++)
                 sum->unmeasured += u->classes[c].tree < 0;
         }
+    }
 }
 
 /* ---- where a tree is used -------------------------------------------------------------------- */
@@ -294,6 +297,31 @@ static void replayed(struct ds_buf *b, const struct ds_options *o, const struct 
                   ds_cli_color(o, DS_ROLE_PLAIN), of);
 }
 
+/* Outputs that all the sums lead to. */
+static void whole(struct ds_buf *b, const struct ds_options *o, const struct ds_order_table *t)
+{
+    uint64_t part = 0, of = 0;
+    const char *why = "", *way = "";
+    char share[16];
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct ds_order_whole *w = &t->at[i].whole;
+        part += w->reproduced;
+        of += w->compared;
+        way = w->way[0] ? w->way : way;
+        why = w->why[0] ? w->why : why;
+    }
+    if (way[0]) {
+        ds_order_share(share, sizeof share, part, of);
+        ds_buf_printf(b, "  outputs      on random scores, %s\n", way);
+        ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " outputs bit for bit\n",
+                      ds_cli_color(o, part == of ? DS_ROLE_SAME : DS_ROLE_DRIFT), share,
+                      ds_cli_color(o, DS_ROLE_PLAIN), of);
+    }
+    if (why[0])
+        ds_buf_printf(b, "  outputs      %son random scores not replayed: %s\n",
+                      way[0] ? "at other row counts " : "", why);
+}
+
 void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds_order_table *t)
 {
     ds_buf_printf(b, "%s%s/%s%s  ", ds_cli_color(o, DS_ROLE_HEAD), ds_op_name(t->kernel->op),
@@ -320,4 +348,5 @@ void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds
         }
         replayed(b, o, t, s);
     }
+    whole(b, o, t);
 }

@@ -77,6 +77,24 @@ static json_t *sum_json(const struct ds_order_table *t, size_t i, int s)
                      "launches", (json_int_t)t->at[i].launches, "classes", classes);
 }
 
+/* Attention's outputs on random scores; null where there is nothing of the kind. */
+static json_t *whole_json(const struct ds_order_table *t)
+{
+    uint64_t compared = 0, reproduced = 0;
+    const char *way = "", *why = "";
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct ds_order_whole *w = &t->at[i].whole;
+        compared += w->compared;
+        reproduced += w->reproduced;
+        way = w->way[0] ? w->way : way;
+        why = w->why[0] ? w->why : why;
+    }
+    if (!way[0] && !why[0])
+        return json_null();
+    return json_pack("{s:s,s:s,s:I,s:I}", "way", way, "not_replayed", why, "compared",
+                     (json_int_t)compared, "reproduced_outputs", (json_int_t)reproduced);
+}
+
 json_t *ds_order_json(const struct ds_order_table *t)
 {
     struct ds_buf shape = {0};
@@ -89,12 +107,13 @@ json_t *ds_order_json(const struct ds_order_table *t)
             json_array_append_new(sums, sum_json(t, i, s));
     ds_shape_print(&shape, &t->shape);
     ds_order_count(t, &sum);
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:i,s:s,s:b,s:o,s:o,s:o}", "op",
-                          ds_op_name(t->kernel->op), "variant", t->kernel->name, "stages",
-                          t->shape.name, "shape", shape.data ? shape.data : "", "kv",
-                          (json_int_t)t->visible, "qlen", (json_int_t)t->queries, "threads",
-                          t->threads, "blas_core", t->core, "fixed", sum.unfixed == 0, "reproduced",
-                          share(sum.reproduced, sum.compared), "trees", trees, "sums", sums);
+    json_t *j =
+        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:i,s:s,s:b,s:o,s:o,s:o,s:o}", "op",
+                  ds_op_name(t->kernel->op), "variant", t->kernel->name, "stages", t->shape.name,
+                  "shape", shape.data ? shape.data : "", "kv", (json_int_t)t->visible, "qlen",
+                  (json_int_t)t->queries, "threads", t->threads, "blas_core", t->core, "fixed",
+                  sum.unfixed == 0, "reproduced", share(sum.reproduced, sum.compared), "trees",
+                  trees, "sums", sums, "outputs", whole_json(t));
     ds_buf_free(&shape);
     return j;
 }

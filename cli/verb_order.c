@@ -174,7 +174,8 @@ static int measure_rows(struct order *v, struct ds_order_table *t, struct ds_err
                                  .visible = v->visible,
                                  .queries = v->queries,
                                  .threads = (int)v->threads,
-                                 .team = v->team};
+                                 .team = v->team,
+                                 .whole = 1};
     for (; t->n_rows < v->n_rows; t->n_rows++) {
         ds_cli_progress(v->o, t->kernel->name, (double)t->n_rows, (double)v->n_rows);
         s.rows = v->rows[t->n_rows];

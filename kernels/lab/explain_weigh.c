@@ -68,6 +68,15 @@ static float score(const struct ds_weigher *w, const struct ds_weigh_form *f,
     return a->soft_cap > 0 ? a->soft_cap * ds_weigh_tanh(f->exp, s / a->soft_cap) : s;
 }
 
+static int same_bits(const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && ds_f32_bits(a[i]) == ds_f32_bits(b[i]))
+        i++;
+    return i == n;
+}
+
+/* 0: the trees are not of that form, or the row does not come out. */
 static int attention_row(struct ds_weigher *w, const struct ds_weigh_form *f, size_t row, float *y)
 {
     const struct ds_attention_args *a = &w->e->shared.attention;
@@ -87,8 +96,12 @@ static int attention_row(struct ds_weigher *w, const struct ds_weigh_form *f, si
                                 in->k + (w->before + j) * a->kv_heads * a->head_dim + kv);
         if (!ds_weigh_head(w, f, in, (int64_t)row, h, y + h * a->head_dim))
             return 0;
+        store(w->e->side[w->side].dtype, y + h * a->head_dim, a->head_dim);
+        /* Most ways are wrong in the first head. */
+        if (!same_bits(y + h * a->head_dim, w->e->rows[row].y[w->side] + h * a->head_dim,
+                       a->head_dim))
+            return 0;
     }
-    store(w->e->side[w->side].dtype, y, a->heads * a->head_dim);
     return 1;
 }
 

@@ -28,6 +28,7 @@ struct ds_order_setting {
         after; /* attention: query rows of every request behind that one, each with a slot more */
     int threads;
     void *team; /* base/team.h, of as many threads */
+    int whole;  /* attention: replay whole outputs on random scores, too */
 };
 
 /* Positions of the output that are added alike. */
@@ -54,10 +55,18 @@ struct ds_order_sum {
     uint64_t compared, reproduced;
 };
 
+/* Outputs that several sums and an exp lead to, replayed on random inputs along all trees. */
+struct ds_order_whole {
+    uint64_t compared, reproduced; /* 0: not replayed, and `why` says why */
+    char way[192];                 /* what the trees do not say: "exp of libm, one maximum, ..." */
+    char why[128];
+};
+
 enum { DS_ORDER_MOST_SUMS = 3 };
 struct ds_order {
     struct ds_order_sum sum[DS_ORDER_MOST_SUMS];
     int n_sums;
+    struct ds_order_whole whole; /* attention, where it was asked for */
     uint64_t launches;
 };
 

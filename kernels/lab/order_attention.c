@@ -161,5 +161,7 @@ int ds_order_attention(const struct ds_order_setting *s, struct ds_order_library
 {
     if (measure_values(s, lib, out, err) != 0)
         return -1;
-    return ds_order_denominator(s, lib, out, err) != 0 ? -1 : ds_order_scores(s, lib, out, err);
+    if (ds_order_denominator(s, lib, out, err) != 0 || ds_order_scores(s, lib, out, err) != 0)
+        return -1;
+    return s->whole ? ds_order_whole(s, lib, out, err) : 0;
 }

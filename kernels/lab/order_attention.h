@@ -32,5 +32,8 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
 /* order_scores.c: the order of q.k. */
 int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *lib,
                     struct ds_order *out, struct ds_error *err);
+/* order_whole.c: fills out->whole from what the three found. */
+int ds_order_whole(const struct ds_order_setting *s, const struct ds_order_library *lib,
+                   struct ds_order *out, struct ds_error *err);
 
 #endif

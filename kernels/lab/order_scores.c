@@ -3,7 +3,7 @@
  * count ones, since the scale is an argument: -1/16 where ones are counted. Where the last bit of
  * a sum is asked for it is 2^20.
  *
- * The sum itself is not replayed: its bits are not seen. */
+ * The bits of the sum are not seen: order_whole.c replays what comes of it. */
 #include "kernels/lab/order_attention.h"
 
 #include "base/mem.h"
@@ -72,7 +72,7 @@ int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *l
     struct ds_tree t;
     *sum = (struct ds_order_sum){.name = "scores",
                                  .unit = "channels",
-                                 .note = "of row 0, head 0, two slots; not replayed",
+                                 .note = "of row 0, head 0, two slots",
                                  .terms = s->shape.head_dim,
                                  .fixed = 1,
                                  .rows = 1,

@@ -2,7 +2,8 @@
  * two are log(0.6 * 2^-24): each term alone is swallowed by 1, both together are not; all others are
  * so low that their terms are 0. The slot of score 0 has the value 1, so the output is 1 / sum.
  *
- * The sum itself is not replayed: its terms are the kernel's own exp, and their bits are not seen. */
+ * The bits of the sum are not seen, since its terms are the kernel's own exp: order_whole.c replays
+ * what comes of it. */
 #include "kernels/lab/order_attention.h"
 
 #include "base/dtype.h"
@@ -141,7 +142,7 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
     struct ds_tree t;
     *sum = (struct ds_order_sum){.name = "denominator",
                                  .unit = "slots",
-                                 .note = "of row 0, head 0; not replayed",
+                                 .note = "of row 0, head 0",
                                  .terms = s->visible,
                                  .fixed = 1,
                                  .rows = 1,

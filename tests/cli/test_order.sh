@@ -21,6 +21,8 @@ test_every_op() {
     expect 0
     has "$dir/out" "2 chains of 256 and 44 slots in ascending order, then 1 add"
     has "$dir/out" "denominator  sum of 300 slots"
+    has "$dir/out" "outputs      on random scores, the pinned exp, values FMA, one maximum"
+    hasnt "$dir/out" "not replayed"
     has "$dir/out" "16 interleaved lanes"
 }
 

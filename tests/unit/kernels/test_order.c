@@ -319,6 +319,61 @@ static void test_prefill(void **state)
     }
 }
 
+static struct ds_order measure_whole(const struct ds_kernel *k, int64_t rows, int64_t visible)
+{
+    struct ds_order_setting set = setting(k, "heads=2,kv_heads=1,head_dim=16", rows);
+    struct ds_order_library lib = {0};
+    struct ds_order o;
+    struct ds_error err;
+    set.visible = visible;
+    set.whole = 1;
+    assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+    ds_order_library_free(&lib);
+    return o;
+}
+
+/* On random scores the three trees and the kernel's own exp give whole outputs. */
+static void test_whole_attention(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ds_kernel_count(); i++) {
+        const struct ds_kernel *k = ds_kernel_at(i);
+        char why[256];
+        if (k->op != DS_OP_ATTENTION || !(k->claims & DS_CLAIM_REPEAT) ||
+            (k->available && k->available(why, sizeof why) != 0))
+            continue;
+        for (int64_t rows = 1; rows <= 2; rows++) {
+            struct ds_order o = measure_whole(k, rows, rows == 1 ? 300 : 70);
+            if (o.whole.compared != (uint64_t)rows * 32 || o.whole.reproduced != o.whole.compared)
+                fail_msg("%s: %d of %d outputs; %s", k->name, (int)o.whole.reproduced,
+                         (int)o.whole.compared, o.whole.why);
+            assert_true(o.whole.way[0] && !o.whole.why[0]);
+            ds_order_free(&o);
+        }
+    }
+}
+
+/* Another scale than it was given: equal scores do not show that, random ones do. */
+static int launch_scaled(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    struct ds_attention_args a = *(const struct ds_attention_args *)args;
+    a.scale *= 1.0009765625f;
+    return kernel(DS_OP_ATTENTION, "reference")->launch(&a, exec, why, size);
+}
+
+static void test_whole_attention_is_not_it(void **state)
+{
+    struct ds_kernel k = *kernel(DS_OP_ATTENTION, "reference");
+    (void)state;
+    k.name = "scaled";
+    k.launch = launch_scaled;
+    struct ds_order o = measure_whole(&k, 1, 70);
+    assert_int_equal(o.sum[0].reproduced, o.sum[0].compared);
+    assert_int_equal(o.whole.compared, 0);
+    assert_non_null(strstr(o.whole.why, "no known way"));
+    ds_order_free(&o);
+}
+
 static void test_refused(void **state)
 {
     struct ds_order_setting set = setting(&fma_matmul, "n=1,k=70000", 1);
@@ -372,6 +427,8 @@ int main(void)
         cmocka_unit_test(test_rmsnorm_not_fixed),
         cmocka_unit_test(test_every_variant),
         cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_whole_attention),
+        cmocka_unit_test(test_whole_attention_is_not_it),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_out_of_memory),
     };
