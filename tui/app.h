@@ -48,6 +48,9 @@ struct tui_app {
     struct tui_prompt prompt;
     size_t search_from, search_top; /* the cursor before an incremental search */
     char filter_before[128];
+    /* What was typed is drawn first where all rows take longer than `patience` (seconds); then tui_app_finish. */
+    double patience, typed_until;
+    int unfinished;
     int asking; /* the question whether to end is on the screen */
     char message[1600];
     int message_role;
@@ -118,6 +121,8 @@ void tui_app_first_drift(struct tui_app *a);
 
 void tui_app_open_prompt(struct tui_app *a, int kind);
 void tui_app_prompt_key(struct tui_app *a, const char *key);
+/* Searches or filters by what has been typed, until it is done or a key waits. */
+void tui_app_finish(struct tui_app *a);
 int tui_app_export(struct tui_app *a, const char *path, const char *format, int force,
                    struct ds_error *err);
 /* A file that appears whole or not at all. */

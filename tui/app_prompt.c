@@ -1,8 +1,11 @@
 /* app_prompt.c: the prompt at work: search while typing, filter, commands; and export. */
 #include "tui/app.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,20 +98,23 @@ static void moved(struct tui_app *a)
         v->ops->moved(v, &a->context);
 }
 
-static int key_waits(void *ctx)
+/* In a large table neither the next key nor the sight of this one waits for what this one asked. */
+static int leaves_off(void *ctx)
 {
-    return ((struct tui_app *)ctx)->input();
+    const struct tui_app *a = ctx;
+    return a->input() || ds_seconds(CLOCK_MONOTONIC) >= a->typed_until;
 }
 
-static void typed(struct tui_app *a)
+static void find_typed(struct tui_app *a, double patience)
 {
     struct tui_table *t = &tui_app_view(a)->table;
     struct ds_error err;
     int wrapped;
+    a->unfinished = 0;
     if (!tui_app_ready(a))
         return;
-    /* In a large table the next key does not wait for what this one asked. */
-    t->stop = a->input ? key_waits : NULL;
+    a->typed_until = ds_seconds(CLOCK_MONOTONIC) + patience;
+    t->stop = a->input ? leaves_off : NULL;
     t->stop_ctx = a;
     if (a->prompt.kind == TUI_PROMPT_SEARCH) {
         to_start(a);
@@ -116,7 +122,18 @@ static void typed(struct tui_app *a)
     } else if (a->prompt.kind == TUI_PROMPT_FILTER) {
         tui_table_filter(t, a->prompt.text, &err); /* half a word may be no column yet */
     }
+    a->unfinished = t->stop && t->stopped;
     t->stop = NULL;
+}
+
+static void typed(struct tui_app *a)
+{
+    find_typed(a, a->patience);
+}
+
+void tui_app_finish(struct tui_app *a)
+{
+    find_typed(a, (double)INFINITY);
 }
 
 static void typed_all(struct tui_app *a, int kind, const char *text)
@@ -147,6 +164,8 @@ void tui_app_prompt_key(struct tui_app *a, const char *key)
     struct tui_table *t = &tui_app_view(a)->table;
     char text[TUI_PROMPT_TEXT];
     int kind = a->prompt.kind, what = tui_prompt_key(&a->prompt, key);
+    if (what == TUI_DONE || what == TUI_GIVEN_UP)
+        a->unfinished = 0;
     if (what == TUI_COMPLETE)
         complete(a);
     else if (what == TUI_TYPED)

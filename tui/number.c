@@ -50,6 +50,36 @@ void tui_value_mark(struct tui_value *cell, const char *other, int number)
     }
 }
 
+void tui_value_put(struct tui_value *cell, const char *text)
+{
+    size_t n = strnlen(text, sizeof cell->text - 1);
+    memcpy(cell->text, text, n);
+    cell->text[n] = '\0';
+}
+
+size_t tui_whole_text(int64_t number, char out[TUI_WHOLE_TEXT])
+{
+    char digits[TUI_WHOLE_TEXT];
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    size_t n = 0, at = 0;
+    do
+        digits[n++] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (number < 0)
+        out[at++] = '-';
+    while (n)
+        out[at++] = digits[--n];
+    out[at] = '\0';
+    return at;
+}
+
+void tui_digest_text(uint64_t digest, char out[TUI_DIGEST_TEXT])
+{
+    for (size_t i = 0; i < 16; i++)
+        out[i] = "0123456789abcdef"[digest >> (60 - 4 * i) & 15];
+    out[16] = '\0';
+}
+
 void tui_bar_text(double part, double most, int width, int ascii, char *out, size_t n)
 {
     double share = isnan(part) || !(most > 0) ? 0 : isinf(part) ? 1 : isinf(most) ? 0 : part / most;

@@ -21,7 +21,9 @@ int tui_row_is_heading(const struct tui_source *s, size_t row)
 
 void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct tui_value *out)
 {
-    memset(out, 0, sizeof *out);
+    /* A search asks millions of cells: what lies behind the end of a text is nobody's. */
+    out->text[0] = '\0';
+    memset(&out->full, 0, sizeof *out - offsetof(struct tui_value, full));
     s->cell(s->ctx, row, column, out);
     out->text[sizeof out->text - 1] = '\0';
     int most = (int)(sizeof out->span / sizeof out->span[0]);

@@ -22,7 +22,7 @@ struct tui_column {
 };
 
 struct tui_value {  /* one cell */
-    char text[512]; /* UTF-8, may hold glyphs of canvas.h */
+    char text[512]; /* first: UTF-8, may hold glyphs of canvas.h */
     /* The whole text where `text` is only its beginning, for search, filter and export; borrowed until the next call.
      * NULL: text is all. */
     const char *full;
@@ -51,7 +51,7 @@ struct tui_source {
     void *ctx;
     const struct tui_column *columns;
     size_t n_columns, n_rows;
-    /* Fills *out (zeroed before). For TUI_ROW_SECTION and TUI_ROW_TEXT only column 0 is asked. */
+    /* Fills *out (no text, all else zeroed before). For TUI_ROW_SECTION and TUI_ROW_TEXT only column 0 is asked. */
     void (*cell)(void *ctx, size_t row, size_t column, struct tui_value *out);
     int (*kind)(void *ctx, size_t row);              /* NULL: all TUI_ROW */
     int (*is)(void *ctx, size_t row, size_t column); /* TUI_IS_*; NULL: nothing is. Tables

@@ -8,7 +8,7 @@ enum { TUI_STOP_EVERY = 4096 };
 #define TUI_NOWHERE SIZE_MAX
 
 int tui_row_kind(const struct tui_source *s, size_t row);
-/* Zeroes *out and asks the source; what comes back is made safe to use (terminated, spans in range). */
+/* Empties *out and asks the source; what comes back is made safe to use (terminated, spans in range). */
 void tui_row_cell(const struct tui_source *s, size_t row, size_t column, struct tui_value *out);
 /* All of its text. */
 const char *tui_cell_text(const struct tui_value *v);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { MESSAGE_MS = 6000 };
+static const double FIND_SECONDS = 0.02;
 
 static void paint(struct tui_app *a)
 {
@@ -91,9 +92,12 @@ static int loop(struct tui_app *a, struct ds_error *err)
         struct pollfd p[] = {{.fd = tui_term_fd(), .events = POLLIN},
                              {.fd = tui_term_signal_fd(), .events = POLLIN},
                              {.fd = tui_data_fd(a->data), .events = POLLIN}};
-        int timeout = a->message[0] && !a->asking ? MESSAGE_MS : -1;
+        int timeout = a->unfinished ? 0 : a->message[0] && !a->asking ? MESSAGE_MS : -1;
         int n = poll(p, 3, timeout);
-        if (n == 0 || (timeout > 0 && ds_seconds(CLOCK_MONOTONIC) - said > MESSAGE_MS / 1000.0))
+        if (n == 0 && a->unfinished)
+            tui_app_finish(a);
+        else if (n == 0 ||
+                 (timeout > 0 && ds_seconds(CLOCK_MONOTONIC) - said > MESSAGE_MS / 1000.0))
             a->message[0] = '\0';
         if (n > 0 && (p[0].revents & (POLLHUP | POLLERR | POLLNVAL)))
             a->quit = 1;
@@ -124,6 +128,7 @@ static int run(const struct ds_tui_options *o, struct tui_data *data, struct ds_
         a->resize = resize;
     else
         a->input = key_waits;
+    a->patience = FIND_SECONDS;
     int rc = o->script ? tui_app_script(a, o->script, err) : loop(a, err);
     tui_app_free(a);
     return rc;

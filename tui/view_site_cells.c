@@ -12,7 +12,7 @@ static const char *const part_names[SITE_PARTS] = {"row",  "launch",  "input",
 
 static void put_text(struct tui_value *v, int role, const char *text)
 {
-    snprintf(v->text, sizeof v->text, "%s", text);
+    tui_value_put(v, text);
     v->role = role;
 }
 
@@ -78,7 +78,7 @@ static void row_digest(const struct tui_row_fact *f, int mine, struct tui_value 
         put_nothing(v);
         return;
     }
-    snprintf(v->text, sizeof v->text, "%016" PRIx64, mine ? f->digest : f->ref_digest);
+    tui_digest_text(mine ? f->digest : f->ref_digest, v->text);
     v->role = f->has && f->ref_has && f->digest != f->ref_digest && mine ? TUI_DIFFERS : TUI_DIM;
 }
 
@@ -97,9 +97,13 @@ static void row_cell(const struct site_own *o, size_t row, size_t column, struct
     const struct ds_row_key *k = &o->site->keys[row];
     int known = f->has || f->ref_has;
     if (column == SITE_KEY) {
-        int n = snprintf(v->text, sizeof v->text, "%d:%d", k->request, k->position);
-        if (k->occurrence && n > 0)
-            snprintf(v->text + n, sizeof v->text - (size_t)n, "#%d", k->occurrence);
+        size_t n = tui_whole_text(k->request, v->text);
+        v->text[n++] = ':';
+        n += tui_whole_text(k->position, v->text + n);
+        if (k->occurrence) {
+            v->text[n++] = '#';
+            tui_whole_text(k->occurrence, v->text + n);
+        }
     } else if (column == SITE_KIND || column == SITE_STEP) {
         if (!known)
             put_nothing(v);

@@ -47,8 +47,9 @@ double site_part_size(const struct ds_profile_part *p, int metric)
 /* Whole numbers in full. */
 void site_size_text(double size, int metric, char *out, size_t n)
 {
-    if ((metric == TUI_METRIC_BITS || metric == TUI_METRIC_ULP) && size < 1e15)
-        snprintf(out, n, "%.0f", size);
+    if ((metric == TUI_METRIC_BITS || metric == TUI_METRIC_ULP) && size < 1e15 &&
+        n >= TUI_WHOLE_TEXT)
+        tui_whole_text((int64_t)rint(size), out);
     else
         ds_size_text(size, out, n);
 }

@@ -66,7 +66,7 @@ static void value_cell(const struct tensor_own *o, int side, size_t i, struct tu
     }
     char text[DS_VALUE_TEXT];
     ds_value_text(o->pair.dtype[side], bits, o->at.number, text);
-    snprintf(v->text, sizeof v->text, "%s", text);
+    tui_value_put(v, text);
     v->role = value_role(o->pair.dtype[side], bits);
     v->key = ds_value_number(o->pair.dtype[side], bits);
     v->numeric = o->at.number == TUI_NUMBER_DECIMAL; /* other formats are exported as they stand */
@@ -85,7 +85,7 @@ static void put_number(struct tui_value *v, double x)
 
 static void put_index(struct tui_value *v, size_t i)
 {
-    snprintf(v->text, sizeof v->text, "%zu", i);
+    tui_whole_text((int64_t)i, v->text);
     v->key = (double)i;
     v->numeric = 1;
 }
@@ -103,12 +103,9 @@ static void pair_cell(const struct tensor_own *o, size_t i, int column, struct t
     ds_values_bits(&o->pair, DS_VALUES_REF, i, &ref);
     v->role = bin == DS_BIN_EQUAL ? TUI_SAME : bin == DS_BIN_NAN ? TUI_NONFINITE : TUI_PLAIN;
     if (column == IS) {
-        snprintf(v->text, sizeof v->text, "%s",
-                 bin == DS_BIN_EQUAL  ? "="
-                 : bin == DS_BIN_ZERO ? "~"
-                                      : "!=");
+        tui_value_put(v, bin == DS_BIN_EQUAL ? "=" : bin == DS_BIN_ZERO ? "~" : "!=");
     } else if (column == NOTE) {
-        snprintf(v->text, sizeof v->text, "%s", ds_value_note(o->pair.dtype[0], mine, ref));
+        tui_value_put(v, ds_value_note(o->pair.dtype[0], mine, ref));
     } else if (bin == DS_BIN_EQUAL) {
         v->numeric = 1;
     } else if (column == ULP) {

@@ -197,6 +197,47 @@ static void test_search_while_typing(void **state)
     close_app(x);
 }
 
+static int key_is_there;
+
+static int key_there(void)
+{
+    return key_is_there;
+}
+
+/* In 100,000 rows what was typed is seen first; then it is searched, unless the next key is there already. */
+static void test_typing_does_not_wait(void **state)
+{
+    (void)state;
+    struct opened *x = open_app(record("long"), NULL, "site");
+    struct tui_app *a = x->a;
+    const size_t all = table(a)->n_shown;
+    keys(a, "g");
+    a->input = key_there;
+    key_is_there = 0;
+    keys(a, "/0:99998");
+    assert_int_equal(table(a)->cursor, 1); /* under the heading: patience is 0 */
+    assert_int_equal(a->unfinished, 1);
+    expect_screen(a, "/0:99998", 1);
+    key_is_there = 1;
+    tui_app_finish(a);
+    assert_int_equal(table(a)->cursor, 1);
+    assert_int_equal(a->unfinished, 1);
+    key_is_there = 0;
+    tui_app_finish(a);
+    settle(a);
+    assert_int_equal(table(a)->cursor, 99999);
+    assert_int_equal(a->unfinished, 0);
+    keys(a, "<Esc>\\label=origin");
+    assert_int_equal(table(a)->n_shown, all);
+    tui_app_finish(a);
+    settle(a);
+    assert_true(table(a)->n_shown < 200);
+    keys(a, "<Esc>\\0:99998<Enter>"); /* all of it, at once */
+    assert_int_equal(a->unfinished, 0);
+    assert_true(table(a)->n_shown < 10);
+    close_app(x);
+}
+
 static void test_filter_while_typing(void **state)
 {
     (void)state;
@@ -322,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_hints_are_requests),
         cmocka_unit_test(test_asks_before_ending_a_sweep),
         cmocka_unit_test(test_search_while_typing),
+        cmocka_unit_test(test_typing_does_not_wait),
         cmocka_unit_test(test_filter_while_typing),
         cmocka_unit_test(test_sort_and_marks),
         cmocka_unit_test(test_metric_and_number),

@@ -5,6 +5,7 @@
 #include "tui/number.h"
 #include "tui/view.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -198,6 +199,32 @@ static void test_sizes_and_bars(void **state)
     assert_int_equal(strlen(text), 6);
 }
 
+static void test_numbers_as_printf_has_them(void **state)
+{
+    (void)state;
+    static const int64_t whole[] = {0, 7, -1, 10, 100000, -2147483648, INT64_MAX, INT64_MIN};
+    static const uint64_t digests[] = {0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef)};
+    char text[TUI_WHOLE_TEXT], want[TUI_WHOLE_TEXT];
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        snprintf(want, sizeof want, "%" PRId64, whole[i]);
+        assert_int_equal(tui_whole_text(whole[i], text), strlen(want));
+        assert_string_equal(text, want);
+    }
+    for (size_t i = 0; i < sizeof digests / sizeof *digests; i++) {
+        snprintf(want, sizeof want, "%016" PRIx64, digests[i]);
+        tui_digest_text(digests[i], text);
+        assert_string_equal(text, want);
+    }
+    static struct tui_value v;
+    char longest[sizeof v.text + 9];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    tui_value_put(&v, longest);
+    assert_int_equal(strlen(v.text), sizeof v.text - 1);
+    tui_value_put(&v, "=");
+    assert_string_equal(v.text, "=");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_bits_as_digits),
         cmocka_unit_test(test_sizes_and_bars),
+        cmocka_unit_test(test_numbers_as_printf_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
