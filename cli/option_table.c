@@ -325,8 +325,6 @@ const struct ds_option_def ds_option_defs[] = {
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
     {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
      "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own; the sets on sim are split (vendor is the same), pinned and atomic"},
-    {"device-library", 0, "FILE", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
-     "the libdriftscope_cuda.so of --device cuda, instead of the one beside the program"},
     {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
@@ -486,6 +484,8 @@ const struct ds_option_def ds_option_defs[] = {
      "kernel in check, order, bench and explain"},
     {"blas", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
      "the library (.so) whose cblas_sgemm is matmul/cblas: BLIS, MKL or any other, beside OpenBLAS"},
+    {"device-library", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "the libdriftscope_cuda.so of --device cuda, instead of the one beside the program"},
     {"json", 0, NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
      "print the result as one JSON object"},
     {"quiet", 'q', NULL, DS_ANY_VERB, NULL, 0, NULL, 0, 0,
