@@ -320,7 +320,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},
     {"place", 0, "LIST", RUN, "one", 0, NULL, 0, 0,
-     "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own; at each border the rows are copied by the transfer kernel"},
+     "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own, where the rows are copied by the transfer kernel at each border; or cpu, sim, cuda, cuda:N by name, as in layers=0-14:sim;15-:cpu, each with its own kernels"},
     {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
     {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,

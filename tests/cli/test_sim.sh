@@ -19,6 +19,29 @@ test_pinned_of_both_devices() {
     has "$dir/out" "place         no difference over"
 }
 
+# Layers on devices of two kinds: rows go through the host's memory and are hashed on both sides of each border.
+test_layers_on_several_devices() {
+    local model=random:llama,layers=3,hidden=32,heads=2,kv_heads=1,ffn=48,vocab=64
+    # shellcheck disable=SC2086
+    ds run -m $model $one -n 2 --tokens 1,2,3 --batch 1,3 --kernels pinned --dtype f32,bf16 \
+        --place 'one,layers=0:sim;1-:cpu,layers=0:cpu;1:sim;2-:cpu0' -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "place         no difference over"
+    has "$dir/out" "transfer/copy "
+    ds show "$dir/a.h5" --site 1,transfer/src
+    expect 0
+    # shellcheck disable=SC2086
+    ds run -m $model $one -n 2 --tokens 1,2,3 --batch 1 --kernels split --place 'one,layers=0:cpu;1-:sim' -o "$dir/b.h5"
+    expect 1
+    has "$dir/out" "place layers=0:cpu;1-:sim"
+    ds explain -m $model "$dir/b.h5"
+    expect 0
+    has "$dir/out" "on sim"
+    ds run -m $model --place 'layers=0:sim;1-:cpu' --kernels fused --no-record
+    expect 2
+    has "$dir/err" "--kernels on sim, where --place has layers: kernel set 'fused': unknown set 'fused'"
+}
+
 test_split_drifts_by_rows() {
     # shellcheck disable=SC2086
     ds run -m $small $one -n 2 --batch 1,8 --device sim -o "$dir/a.h5"
