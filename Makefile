@@ -159,6 +159,37 @@ $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@touch $@
 $(BUILD)/driftscope: | $(BUILD)/numbers-checked
 
+# ---- the library of the device cuda: the same .cu texts by nvcc, and a runtime; opened at run time, so that nothing else here
+# depends on CUDA. CUDA_ARCH: architectures with code of their own; the last one's PTX is for later ones.
+NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ARCH ?= 80 90 100 120
+CUDA_SOURCES := $(wildcard kernels/cuda/*.cu kernels/cuda/library/*.cu)
+CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/cuda/%.o) $(BUILD)/cuda/kernels/cuda/library/host_digest.o
+CUDA_CODE    := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+    -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+# nvcc changes how GCC sees #warning and pedantic things: -Wall is what it can bear.
+NVCC_FLAGS   := -std=c++20 -O2 -fmad=false -I. -include base/numbers.h -Xcompiler -fPIC,-ffp-contract=off,-fvisibility=hidden,-Wall \
+    -DDS_CUDA_ARCHITECTURES='"$(CUDA_ARCH)"' --threads 2 -diag-suppress 128 $(if $(WERROR),-Werror all-warnings)
+.PHONY: cuda
+ifneq ($(NVCC),)
+cuda: $(BUILD)/libdriftscope_cuda.so ## build libdriftscope_cuda.so with nvcc: CUDA_ARCH="80 90 100 120"
+else
+cuda:
+	@echo "make cuda: there is no nvcc in PATH or /usr/local/cuda/bin"; exit 1
+endif
+$(BUILD)/cuda/%.o: %.cu $(wildcard kernels/*.h kernels/cuda/*.h kernels/cuda/*.cuh kernels/cuda/library/*.h) $(BUILD)/cuda/arch
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) $(CUDA_CODE) -c -o $@ $<
+$(BUILD)/cuda/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(DS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=hidden -c -o $@ $<
+# Other architectures: everything anew.
+$(BUILD)/cuda/arch: always
+	@mkdir -p $(@D)
+	@echo '$(CUDA_ARCH)' | cmp -s - $@ || echo '$(CUDA_ARCH)' > $@
+$(BUILD)/libdriftscope_cuda.so: $(CUDA_OBJECTS)
+	$(NVCC) -shared -cudart static -Xcompiler -static-libstdc++,-static-libgcc -Xlinker --no-undefined -o $@ $^ -ldl
+
 # ---- specimens: known faults as one plugin and the cases that use them; built against the public header alone -----------------
 SPECIMEN_SOURCES := $(wildcard tests/specimens/*.c)
 SPECIMEN_CASES   := $(wildcard tests/specimens/*.case)

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "engine/placement.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
@@ -16,8 +17,15 @@ enum { MOST_POSITION = 1 << 24 };
 
 int ds_case_device(const struct ds_case *c, int side)
 {
-    const int device = ds_device_parse(ds_case_setting(c, c->side[side].arm, "device"), NULL);
-    return device < 0 ? DS_DEVICE_CPU : device; /* records of before devices have no such factor */
+    const uint32_t arm = c->side[side].arm;
+    const int32_t layer = c->h->sites[c->f.site].layer;
+    const int device = ds_device_parse(ds_case_setting(c, arm, "device"), NULL);
+    const int own =
+        device < 0 ? DS_DEVICE_CPU : device; /* records of before devices have no such factor */
+    struct ds_placement place;
+    if (ds_placement_parse(ds_case_setting(c, arm, "place"), &place, NULL) != 0 || place.n == 0)
+        return own;
+    return ds_placement_kind(ds_placement_device(&place, layer < 0 ? 0 : layer), own);
 }
 
 /* The kernel of a side, from the launch of its rows. */

@@ -43,22 +43,46 @@ static int check_attention(const struct ds_model *m, const struct ds_forward_con
     return 0;
 }
 
+/* Every kernel belongs to the device of its layer. */
+static int check_places(const struct ds_model *m, const struct ds_forward_config *c,
+                        struct ds_error *err)
+{
+    const int32_t n = m->hp.n_layers;
+    for (int32_t layer = -1; layer <= n; layer++) {
+        const int32_t at = layer < 0 ? 0 : layer == n ? n - 1 : layer;
+        const int kind = c->placement.n ? ds_placement_kind(ds_placement_device(&c->placement, at),
+                                                            c->kernels.device)
+                                        : c->kernels.device;
+        for (int op = 0; op < DS_OP_COUNT; op++) {
+            const struct ds_kernel *k = ds_kernel_set_in(&c->kernels, op, layer);
+            if (k && k->device != kind)
+                return ds_fail(err, "layer %d lies on %s, and its %s is %s/%s of %s", (int)layer,
+                               ds_device_name(kind), ds_op_name(op), ds_op_name(op), k->name,
+                               ds_device_name(k->device));
+        }
+    }
+    return 0;
+}
+
 /* What is done on the host only. */
 static int check_device(const struct ds_model *m, const struct ds_forward_config *c,
                         struct ds_error *err)
 {
     const struct ds_kernel *k;
-    if (c->kernels.device == DS_DEVICE_CPU)
+    int all_cpu = c->kernels.device == DS_DEVICE_CPU;
+    for (int32_t i = 0; i < c->placement.n; i++)
+        all_cpu &=
+            ds_placement_kind(c->placement.part[i].device, c->kernels.device) == DS_DEVICE_CPU;
+    if (all_cpu)
         return 0;
     if (m->keep == DS_WEIGHTS_FILE) {
         ds_fail(err, "%.200s: weights as their file has them are for kernels of the CPU", m->name);
         return ds_hint(err, "use --weights f32");
     }
     if (c->mutation)
-        return ds_fail(err, "changes to rows are made on the CPU, not on %s",
-                       ds_device_name(c->kernels.device));
+        return ds_fail(err, "changes to rows are made on the CPU only");
     for (int32_t i = 0; (k = ds_kernel_set_used(&c->kernels, DS_OP_MATMUL, i)); i++)
-        if (k->prepare)
+        if (k->prepare && k->device != DS_DEVICE_CPU)
             return ds_fail(err, "matmul/%s packs weights, which is done for the CPU only", k->name);
     return 0;
 }
@@ -79,7 +103,8 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
             return ds_fail(err, "forward pass: the kernel set has no %s", ds_op_name(op));
     }
     for (int32_t i = 0; i < c->kernels.n_at; i++)
-        if (c->kernels.at[i].last > m->hp.n_layers)
+        if (c->kernels.at[i].last > m->hp.n_layers &&
+            c->kernels.at[i].last != DS_KERNEL_SET_MOST_LAYER)
             return ds_fail(err, "forward pass: the kernel set names layer %d of %d",
                            c->kernels.at[i].last, m->hp.n_layers);
     if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0 ||
@@ -93,7 +118,7 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
         (c->placement.n && !c->kernels.op[DS_OP_TRANSFER]))
         return ds_fail(err, "forward pass: the kernel set has no %s",
                        ds_op_name(c->ranks > 1 ? DS_OP_ALLREDUCE : DS_OP_TRANSFER));
-    return ds_placement_check(&c->placement, h->n_layers, err);
+    return ds_placement_check(&c->placement, h->n_layers, err) != 0 ? -1 : check_places(m, c, err);
 }
 
 /* Rows that buffers have room for. */
@@ -447,22 +472,39 @@ void ds_forward_free(struct ds_forward *f)
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
     ds_forward_scores_free(f);
-    void *owned[] = {f->logits_memory, f->mirror,
-                     f->staged,        f->staged_pages,
-                     f->staged_rows,   f->layer_k,
-                     f->layer_v,       f->score_q,
-                     f->score_k,       f->half_row,
-                     f->seqs,          f->seen,
-                     f->ids,           f->positions,
-                     f->kv_len,        f->cache_row,
-                     f->rec,           f->logit_row,
-                     f->logit_rec,     f->tokens,
-                     f->own_row,       f->own_slot,
-                     f->before,        f->written,
-                     f->changed,       f->state,
-                     f->past,          f->planned,
-                     f->page_table,    f->processed_memory,
-                     f->history,       f->choice.requests,
+    void *owned[] = {f->logits_memory,
+                     f->mirror,
+                     f->crossing,
+                     f->staged,
+                     f->staged_pages,
+                     f->staged_rows,
+                     f->layer_k,
+                     f->layer_v,
+                     f->score_q,
+                     f->score_k,
+                     f->half_row,
+                     f->seqs,
+                     f->seen,
+                     f->ids,
+                     f->positions,
+                     f->kv_len,
+                     f->cache_row,
+                     f->rec,
+                     f->logit_row,
+                     f->logit_rec,
+                     f->tokens,
+                     f->own_row,
+                     f->own_slot,
+                     f->before,
+                     f->written,
+                     f->changed,
+                     f->state,
+                     f->past,
+                     f->planned,
+                     f->page_table,
+                     f->processed_memory,
+                     f->history,
+                     f->choice.requests,
                      f->choice.tokens};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);

@@ -197,6 +197,22 @@ static int check_weight(struct ds_forward *f, const struct ds_weight *w, const f
                    at->dev->name, (unsigned long long)digest, (unsigned long long)w->digest);
 }
 
+/* Whether a layer on this device reads it; the embedding belongs to the first one, what comes after the
+ * layers to the last. */
+static int is_read_here(const struct ds_forward *f, const struct ds_weight *w)
+{
+    const struct ds_placement *p = &f->config.placement;
+    const struct ds_model *m = f->m;
+    int layer;
+    if (p->n == 0)
+        return 1;
+    if (sscanf(w->name, "blk.%d.", &layer) == 1)
+        return ds_placement_device(p, layer) == f->device;
+    return (w == m->embed && ds_placement_device(p, 0) == f->device) ||
+           (w != m->embed || w == m->head ? ds_placement_device(p, m->hp.n_layers - 1) == f->device
+                                          : 0);
+}
+
 static int new_weights(struct ds_forward *f, struct ds_error *err)
 {
     struct ds_desk *at = &f->at;
@@ -209,7 +225,7 @@ static int new_weights(struct ds_forward *f, struct ds_error *err)
         return -1;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ds_weight *w = &m->weights[i];
-        if (!w->data)
+        if (!w->data || !is_read_here(f, w))
             continue;
         if (ds_desk_copy_of(f, w->data, (size_t)(w->rows * w->cols) * sizeof *w->data, w->name,
                             &at->weights[i], err) != 0 ||

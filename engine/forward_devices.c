@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,9 @@ int ds_forward_devices_new(struct ds_forward *f,
             continue;
         made |= 1u << device;
         ds_forward_to_device(f, device);
-        if (open_desk(f, kind, number, err) != 0 || set_up(f, err) != 0)
+        if (open_desk(f, ds_placement_kind(device, kind), ds_placement_number(device, number),
+                      err) != 0 ||
+            set_up(f, err) != 0)
             return -1;
     }
     return 0;
@@ -70,6 +73,29 @@ void ds_forward_devices_free(struct ds_forward *f)
     for (int d = 0; f->desks && d < DS_MOST_DEVICES; d++)
         ds_desk_free(&f->desks[d]);
     free(f->desks);
+}
+
+/* Between memories that no kernel reads both of: down to the host, and up again. */
+static int through_host(struct ds_pass *p, const struct ds_transfer_args *a)
+{
+    struct ds_forward *f = p->f;
+    struct ds_device *to = f->desks[a->dst].dev;
+    const size_t bytes = (size_t)(a->rows * a->width) * sizeof *a->x;
+    struct ds_launch *l = &f->launch[DS_ST_TRANSFER_DST];
+    if (!f->crossing &&
+        !(f->crossing = ds_alloc((size_t)f->config.max_rows * (size_t)f->d * sizeof *f->crossing,
+                                 "rows between devices", p->err)))
+        return -1;
+    if (ds_desk_from(f, f->crossing, a->x, bytes, p->err) != 0 ||
+        ds_device_check(to, to->copy_to(to, a->y, f->crossing, bytes), p->err) != 0)
+        return ds_pass_blame(p, DS_ST_TRANSFER_DST);
+    memset(l, 0, sizeof *l);
+    snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(DS_ST_TRANSFER_DST));
+    snprintf(l->variant, sizeof l->variant, "copy");
+    snprintf(l->algo, sizeof l->algo, "%.12s to %.12s", f->at.dev->name, to->name);
+    l->rows = f->rows;
+    f->launch_known[DS_ST_TRANSFER_DST] = 1;
+    return 0;
 }
 
 int ds_pass_enter_layer(struct ds_pass *p)
@@ -87,8 +113,9 @@ int ds_pass_enter_layer(struct ds_pass *p)
                                  .ldy = f->d,
                                  .src = f->device,
                                  .dst = to};
+    const int copied = ds_placement_through_host(f->device, to, f->config.kernels.device);
     if (ds_pass_emit(p, DS_ST_TRANSFER_SRC, 0, f->at.resid[0]) != 0 || ds_log_flush(p) != 0 ||
-        ds_pass_launch(p, DS_ST_TRANSFER_DST, &a, a.y, n) != 0)
+        (copied ? through_host(p, &a) : ds_pass_launch(p, DS_ST_TRANSFER_DST, &a, a.y, n)) != 0)
         return -1;
     ds_forward_to_device(f, to);
     return ds_desk_plan(f, p->err) != 0 ? -1

@@ -114,9 +114,10 @@ struct ds_forward {
 
     struct ds_desk at; /* the device at work */
     struct ds_desk
-        *desks;     /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
-    int32_t device; /* whose desk `at` is */
-    uint64_t plans; /* calls planned, and those that show kept rows */
+        *desks;      /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
+    int32_t device;  /* whose desk `at` is */
+    float *crossing; /* [max_rows][d] on their way between devices, NULL before any were */
+    uint64_t plans;  /* calls planned, and those that show kept rows */
     float **layer_k, **layer_v; /* [n_layers] the cache, each layer's on its device */
     int on_host;                /* a layer's cache is the host's */
     struct ds_moe moe;

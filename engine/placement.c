@@ -1,15 +1,20 @@
 /* placement.c: see placement.h. */
 #include "engine/placement.h"
 
+#include "kernels/driftscope_kernel.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { CPU = DS_OWN_DEVICES, SIM, CUDA, MOST_CUDA = DS_MOST_DEVICES - CUDA };
+
 static int bad(const char *text, const char *what, struct ds_error *err)
 {
     ds_fail(err, "place '%.80s': %s", text, what);
-    return ds_hint(err, "write one, or for example layers=0-14:cpu0;15-:cpu1");
+    return ds_hint(
+        err, "write one, or for example layers=0-14:cpu0;15-:cpu1 or layers=0-14:sim;15-:cpu");
 }
 
 /* A whole number at *p, which moves behind it; -1 if there is none. */
@@ -22,6 +27,32 @@ static int32_t number(const char **p)
     long v = strtol(*p, &end, 10);
     *p = end;
     return errno || v > INT32_MAX / 2 ? -1 : (int32_t)v;
+}
+
+/* "cpu1", "cpu", "sim", "cuda", "cuda:1". */
+static int take_device(const char *text, const char **at, int32_t *device, struct ds_error *err)
+{
+    static const struct {
+        const char *name;
+        int32_t first, n; /* a number may follow, below n; 0: none may */
+    } names[] = {
+        {"cpu", 0, DS_OWN_DEVICES}, {"sim", SIM, 0}, {"cuda:", CUDA, MOST_CUDA}, {"cuda", CUDA, 0}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t n = strlen(names[i].name);
+        if (strncmp(*at, names[i].name, n) != 0)
+            continue;
+        *at += n;
+        const int digit = **at >= '0' && **at <= '9';
+        *device = i == 0 && !digit ? (int32_t)CPU : names[i].first;
+        if (!digit || names[i].n == 0)
+            return i == 2 ? bad(text, "a number follows cuda:", err) : 0;
+        const int32_t number_of = number(at);
+        if (number_of < 0 || number_of >= names[i].n)
+            return bad(text, "devices are cpu0 to cpu7, cpu, sim, cuda:0 to cuda:5", err);
+        *device += number_of;
+        return 0;
+    }
+    return bad(text, "a range needs a device: cpu0, cpu1, ..., cpu, sim, cuda", err);
 }
 
 /* "0-14:cpu0", "15-:cpu1" or "3:cpu0". */
@@ -47,12 +78,12 @@ static int take_part(const char *text, const char **at, struct ds_placement *p,
             return bad(text, last < 0 ? "a range has no end" : "a range ends before it begins",
                        err);
     }
-    if (strncmp(*at, ":cpu", 4) != 0)
-        return bad(text, "a range needs a device: cpu0, cpu1, ...", err);
-    *at += 4;
-    const int32_t device = number(at);
-    if (device < 0 || device >= DS_MOST_DEVICES)
-        return bad(text, "devices are cpu0 to cpu7", err);
+    int32_t device = 0;
+    if (**at != ':')
+        return bad(text, "a range needs a device: cpu0, cpu1, ..., cpu, sim, cuda", err);
+    ++*at;
+    if (take_device(text, at, &device, err) != 0)
+        return -1;
     p->part[p->n].first = first, p->part[p->n].last = last, p->part[p->n].device = device;
     p->n++;
     return 0;
@@ -82,6 +113,35 @@ int ds_placement_parse(const char *text, struct ds_placement *out, struct ds_err
     return 0;
 }
 
+static void print_device(int32_t device, char *out, size_t size)
+{
+    if (device < DS_OWN_DEVICES)
+        snprintf(out, size, "cpu%d", (int)device);
+    else if (device <= CUDA)
+        snprintf(out, size, "%s", device == CPU ? "cpu" : device == SIM ? "sim" : "cuda");
+    else
+        snprintf(out, size, "cuda:%d", (int)(device - CUDA));
+}
+
+int ds_placement_kind(int32_t device, int own)
+{
+    return device < DS_OWN_DEVICES ? own
+           : device == CPU         ? (int)DS_DEVICE_CPU
+           : device == SIM         ? (int)DS_DEVICE_SIM
+                                   : (int)DS_DEVICE_CUDA;
+}
+
+int ds_placement_number(int32_t device, int own)
+{
+    return device < DS_OWN_DEVICES ? own : device >= CUDA ? (int)(device - CUDA) : 0;
+}
+
+int ds_placement_through_host(int32_t from, int32_t to, int own)
+{
+    const int a = ds_placement_kind(from, own), b = ds_placement_kind(to, own);
+    return a != b || (a == DS_DEVICE_CUDA && from != to && (from >= CUDA || to >= CUDA));
+}
+
 void ds_placement_print(const struct ds_placement *p, char *text, size_t size)
 {
     int n = snprintf(text, size, "%s", p->n ? "layers=" : "one");
@@ -90,8 +150,10 @@ void ds_placement_print(const struct ds_placement *p, char *text, size_t size)
         char end[16] = "";
         if (last >= 0)
             snprintf(end, sizeof end, "%d", (int)last);
-        n += snprintf(text + n, size - (size_t)n, "%s%d%s%s:cpu%d", i ? ";" : "", (int)first,
-                      last == first ? "" : "-", last == first ? "" : end, (int)p->part[i].device);
+        char device[16];
+        print_device(p->part[i].device, device, sizeof device);
+        n += snprintf(text + n, size - (size_t)n, "%s%d%s%s:%s", i ? ";" : "", (int)first,
+                      last == first ? "" : "-", last == first ? "" : end, device);
     }
 }
 

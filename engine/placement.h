@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DS_MOST_DEVICES = 8, DS_MOST_PLACES = 16, DS_MOST_RANKS = 8 };
+/* Devices by number: 0 to 7 are cpu0 to cpu7, of the kind that the arm's kernels are for; then one each for
+ * cpu, sim and cuda:0 to cuda:5. */
+enum { DS_MOST_DEVICES = 16, DS_OWN_DEVICES = 8, DS_MOST_PLACES = 16, DS_MOST_RANKS = 8 };
 
 /* n = 0: one device has all layers. */
 struct ds_placement {
@@ -18,7 +20,7 @@ struct ds_placement {
     } part[DS_MOST_PLACES];
 };
 
-/* "one", or "layers=0-14:cpu0;15-:cpu1" (a comma does as well as ';'): ascending ranges without gaps
+/* "one", or "layers=0-14:cpu0;15-:cpu1" or "layers=0-14:sim;15-:cpu" (a comma does as well as ';'): ascending ranges without gaps
  * that begin with layer 0 and whose last one is open or, when the model is known, ends with its last
  * layer. */
 int ds_placement_parse(const char *text, struct ds_placement *out, struct ds_error *err);
@@ -28,6 +30,11 @@ void ds_placement_print(const struct ds_placement *p, char *text, size_t size);
 int ds_placement_check(const struct ds_placement *p, int32_t n_layers, struct ds_error *err);
 
 int32_t ds_placement_device(const struct ds_placement *p, int32_t layer);
+/* The kind of a device (enum ds_device_kind) and its number among those; own: of cpu0 to cpu7. */
+int ds_placement_kind(int32_t device, int own);
+int ds_placement_number(int32_t device, int own);
+/* Whether rows that go from one to the other go through the host's memory. */
+int ds_placement_through_host(int32_t from, int32_t to, int own);
 /* Whether the rows that enter this layer come from another device. */
 int ds_placement_boundary(const struct ds_placement *p, int32_t layer);
 

@@ -150,6 +150,49 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
     }
 }
 
+/* Where a range of layers lies on a device of another kind, its kernels are that kind's, under the same
+ * names: all ops of the set, then what the text says of single layers. */
+static int add_kernels(const char *text, int kind, int first, int last, struct ds_kernel_set *set,
+                       struct ds_error *err)
+{
+    struct ds_kernel_set other;
+    if (ds_kernel_set_parse_on(kind, text, &other, err) != 0)
+        return ds_prefix(err, "--kernels on %s, where --place has layers", ds_device_name(kind));
+    for (int32_t i = 0; i < DS_OP_COUNT + other.n_at; i++) {
+        struct ds_kernel_at_layers at = {i < DS_OP_COUNT ? other.op[i] : NULL, (int16_t)first,
+                                         (int16_t)last};
+        if (i >= DS_OP_COUNT) {
+            at = other.at[i - DS_OP_COUNT];
+            at.first = at.first < first ? (int16_t)first : at.first;
+            at.last = at.last > last ? (int16_t)last : at.last;
+        }
+        if (!at.kernel || at.last < at.first)
+            continue;
+        if (set->n_at == DS_KERNEL_SET_LAYERS)
+            return ds_fail(err, "--place: too many ranges of layers on other devices");
+        set->at[set->n_at++] = at;
+    }
+    return 0;
+}
+
+static int place_kernels(const char *text, struct ds_setting *s, struct ds_error *err)
+{
+    for (int32_t i = 0; i < s->place.n; i++) {
+        const int32_t device = s->place.part[i].device, last = s->place.part[i].last;
+        const int kind = ds_placement_kind(device, s->device);
+        char name[24];
+        snprintf(name, sizeof name, "%s:%d", ds_device_name(kind),
+                 ds_placement_number(device, s->device_number));
+        if (kind == DS_DEVICE_CUDA && ds_device_parse(name, err) < 0)
+            return ds_prefix(err, "--place");
+        if (kind != s->device &&
+            add_kernels(text, kind, i ? s->place.part[i].first : -1,
+                        last < 0 ? DS_KERNEL_SET_MOST_LAYER : last, &s->kernels, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err)
 {
     memset(out, 0, sizeof *out);
@@ -159,7 +202,7 @@ int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_erro
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         if (parse_value(f, values[f], out, err) != 0)
             return -1;
-    return 0;
+    return place_kernels(values[DS_FACTOR_KERNELS], out, err);
 }
 
 void ds_factor_free(struct ds_factor_values *v)

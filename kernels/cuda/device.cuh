@@ -46,11 +46,21 @@ static inline int ds_device_launched(const struct ds_device_call &call, const ch
     return -1;
 }
 
+/* The same with what it was launched on. */
+static inline int ds_device_launched_on(const struct ds_device_call &call, const char *kernel,
+                                        dim3 grid, dim3 block, size_t shared)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%.60s on (%u,%u,%u) blocks of (%u,%u,%u), %zu bytes shared",
+             kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
+    return ds_device_launched(call, text);
+}
+
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
         KERNEL<<<(GRID), (BLOCK), (SHARED), static_cast<cudaStream_t>((CALL).exec->stream)>>>(     \
             __VA_ARGS__);                                                                          \
-        return ds_device_launched((CALL), #KERNEL);                                                \
+        return ds_device_launched_on((CALL), #KERNEL, (GRID), (BLOCK), (SHARED));                  \
     }()
 
 #else

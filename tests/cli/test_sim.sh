@@ -19,6 +19,29 @@ test_pinned_of_both_devices() {
     has "$dir/out" "place         no difference over"
 }
 
+# Layers on devices of two kinds: rows go through the host's memory and are hashed on both sides of each border.
+test_layers_on_several_devices() {
+    local model=random:llama,layers=3,hidden=32,heads=2,kv_heads=1,ffn=48,vocab=64
+    # shellcheck disable=SC2086
+    ds run -m $model $one -n 2 --tokens 1,2,3 --batch 1,3 --kernels pinned --dtype f32,bf16 \
+        --place 'one,layers=0:sim;1-:cpu,layers=0:cpu;1:sim;2-:cpu0' -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "place         no difference over"
+    has "$dir/out" "transfer/copy "
+    ds show "$dir/a.h5" --site 1,transfer/src
+    expect 0
+    # shellcheck disable=SC2086
+    ds run -m $model $one -n 2 --tokens 1,2,3 --batch 1 --kernels split --place 'one,layers=0:cpu;1-:sim' -o "$dir/b.h5"
+    expect 1
+    has "$dir/out" "place layers=0:cpu;1-:sim"
+    ds explain -m $model "$dir/b.h5"
+    expect 0
+    has "$dir/out" "on sim"
+    ds run -m $model --place 'layers=0:sim;1-:cpu' --kernels fused --no-record
+    expect 2
+    has "$dir/err" "--kernels on sim, where --place has layers: kernel set 'fused': unknown set 'fused'"
+}
+
 test_split_drifts_by_rows() {
     # shellcheck disable=SC2086
     ds run -m $small $one -n 2 --batch 1,8 --device sim -o "$dir/a.h5"
@@ -65,6 +88,56 @@ test_lab() {
     has "$dir/out" "pinned"
 }
 
+# A sanitized program would turn signals into reports of its own.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0
+export ASAN_OPTIONS
+
+# A plugin with an add of sim's: FAULT=1 reads the device's rows on the host, 2 never ends, 3 refuses.
+sim_plugin() {
+    cat >"$dir/wild.c" <<'END'
+#include "driftscope_kernel.h"
+#include <stdio.h>
+static int launch(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    volatile int on = FAULT == 2;
+    while (on)
+        ;
+    snprintf(why, size, "memory space %d", exec->memory);
+    return FAULT == 1 && a->a[0] == 0.5f ? 0 : -1;
+}
+static const struct ds_kernel wild = {.abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "wild",
+    .summary = "a fault", .launch = launch, .device = DS_DEVICE_SIM};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    static const struct ds_kernel *const all[] = {&wild, 0};
+    return abi == DS_KERNEL_ABI ? all : 0;
+}
+END
+    ${CC:-cc} -shared -fPIC -DFAULT="$1" -Ikernels -o "$dir/wild.so" "$dir/wild.c"
+}
+
+# The trial ends, the tool goes on and says where it was.
+test_faults_end_the_trial() {
+    local where="layer 0 resid_attn: add/wild (plugin wild.so)"
+    set -- -m random:llama,layers=1,hidden=16,heads=1,ffn=16,vocab=64 --tokens 1,2 --repeat 1 --slot first --neighbours copies \
+        --threads 1 --chunk 0 --mode prefill --batch 1 --device sim --kernels pinned+add=wild --plugin "$dir/wild.so" --no-record
+    sim_plugin 1
+    ds run "$@"
+    expect 2
+    has "$dir/err" "died by signal 11"
+    has "$dir/err" "$where"
+    sim_plugin 2
+    ds run "$@" --trial-timeout 10
+    expect 2
+    has "$dir/err" "$where"
+    has "$dir/err" "was ended after 10 s"
+    sim_plugin 3
+    ds run "$@"
+    expect 2
+    has "$dir/err" "$where: memory space 1"
+}
+
 test_mistakes() {
     ds run -m $small --device smi --no-record
     expect 2
@@ -76,7 +149,7 @@ test_mistakes() {
     ds run -m $small --device cuda:x --no-record
     expect 2
     has "$dir/err" "bad value 'cuda:x'"
-    printf 'int x;\n' | cc -shared -fPIC -x c -o "$dir/empty.so" -
+    printf 'int x;\n' | ${CC:-cc} -shared -fPIC -x c -o "$dir/empty.so" -
     ds run -m $small --device sim,cuda:3 --device-library "$dir/empty.so" --no-record
     expect 2
     has "$dir/err" "the library has no ds_device_library"

@@ -20,6 +20,9 @@ static void test_texts(void **state)
         {"layers=00-1:cpu0,2-5:cpu01", "layers=0-1:cpu0;2-5:cpu1", "001111"},
         {"layers=0:cpu3;1-3:cpu0;4-4:cpu1;5-:cpu3", "layers=0:cpu3;1-3:cpu0;4:cpu1;5-:cpu3",
          "300013"},
+        {"layers=0-2:sim,3-:cpu", "layers=0-2:sim;3-:cpu", "999888"},
+        {"layers=0:cuda;1:cuda:0;2-3:cuda:5;4-:cpu7", "layers=0:cuda;1:cuda;2-3:cuda:5;4-:cpu7",
+         "::??77"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -49,7 +52,11 @@ static void test_bad_texts(void **state)
         {"layers=x", "a range of layers is missing"},
         {"layers=0-1", "needs a device"},
         {"layers=0-1:gpu0", "needs a device"},
-        {"layers=0-1:cpu", "devices are cpu0 to cpu7"},
+        {"layers=0-1:cpux", "followed by"},
+        {"layers=0-1:sim1", "followed by"},
+        {"layers=0-1:cuda:", "a number follows cuda:"},
+        {"layers=0-1:cuda:6", "cuda:0 to cuda:5"},
+        {"layers=0-1cpu0", "needs a device"},
         {"layers=0-1:cpu8", "devices are cpu0 to cpu7"},
         {"layers=0-1:cpu99999999999999999999", "devices are cpu0 to cpu7"},
         {"layers=1-:cpu0", "without gaps"},
