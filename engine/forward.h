@@ -31,7 +31,8 @@ struct ds_place {
     int32_t op;    /* of the kernel that is prepared */
     int32_t stage, layer, rows;
     int32_t phase, call, m; /* of the call under way; call: counted from the last reset */
-    int32_t first, last;    /* positions of its recorded rows that are no padding; last < first: none */
+    int32_t first,
+        last; /* positions of its recorded rows that are no padding; last < first: none */
 };
 enum ds_doing { DS_DOING_NOTHING = 0, DS_DOING_PREPARE, DS_DOING_LAUNCH };
 /* " in layer 3 q_proj: matmul/openblas, 4 rows", or "" when no kernel was at work. The place may
@@ -56,10 +57,16 @@ struct ds_forward_config {
     int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
-    int32_t position_offset; /* position of every request's first token */
-    int32_t most_kept;       /* rows that ds_forward_show_kept will show at most */
-    struct ds_place *place; /* where to say what is being done; NULL: nowhere */
+    int32_t position_offset;      /* position of every request's first token */
+    int32_t most_kept;            /* rows that ds_forward_show_kept will show at most */
+    struct ds_place *place;       /* where to say what is being done; NULL: nowhere */
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
+};
+
+/* What a row is known by, where that is not its request in the cache and its place there: requests of
+ * a serving run take over each other's slots, and compute rows again. */
+struct ds_batch_row {
+    int32_t request, occurrence, step;
 };
 
 /* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad
@@ -77,6 +84,7 @@ struct ds_batch_seq {
     int prompt;       /* all its rows are the prompt's: their step is `step` */
     int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
     int32_t step;        /* step of its first logits row */
+    const struct ds_batch_row *rows; /* [n_tokens] what its rows are known by; NULL: by the above */
 };
 
 struct ds_batch {
@@ -108,6 +116,9 @@ int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t
 /* Forgets all of a request but its first n tokens (and their left padding), as after a prefix cache
  * hit: n is at most what it has. */
 void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n);
+/* The first n tokens of request `to` are those that request `from` has: copies their cache rows. Neither has
+ * padding; n is at most what `from` has computed, whatever was kept of it since. */
+void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n);
 /* Shows the probe what stands in the cache for the kept tokens of a request, at the sites kv_write, in
  * a call of its own without rows (m = 0), and leaves that open as ds_forward_run does. results, if not
  * NULL: [kept][vocab] logits of those rows, shown, too, and handed to op process where its site is. */
