@@ -136,6 +136,8 @@ int ds_verb_bench(const struct ds_options *o);
 int ds_verb_order(const struct ds_options *o);
 int ds_verb_bisect(const struct ds_options *o);
 int ds_verb_selftest(const struct ds_options *o);
+int ds_verb_storm(const struct ds_options *o);
+int ds_verb_replay(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 
 #endif

@@ -63,6 +63,10 @@ static int verb(const struct ds_options *o)
         return ds_cli_contained(o, ds_verb_explain);
     case DS_VERB_BISECT:
         return ds_verb_bisect(o);
+    case DS_VERB_STORM:
+        return ds_verb_storm(o);
+    case DS_VERB_REPLAY:
+        return ds_verb_replay(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 
 #include "engine/load.h"
+#include "engine/serve.h"
 #include "engine/sweep.h"
 
 #include <string.h>
@@ -145,6 +146,28 @@ static const char *const selftest_examples[] = {
     "the same commands with healthy kernels in the place of the specimens: nothing may be found",
     NULL};
 
+static const char *const storm_examples[] = {
+    "driftscope storm",
+    "64 equal requests of 32 tokens through continuous batching: how many completions does each kernel set give?",
+    "driftscope storm -p 'The sky is' -p 'Once upon' --requests 200 -n 64 --rate 0.5 -o storm.h5",
+    "two prompts in turn, half a request a step",
+    "driftscope storm --compare split,pinned --max-batch 4 --chunk 16 --cache-rows 300 --json",
+    "two sets, small calls, a small cache, so that requests are preempted",
+    "driftscope storm -f prompts.txt --schedule steps.jsonl",
+    "a batch schedule that was recorded elsewhere",
+    NULL};
+
+static const char *const replay_examples[] = {
+    "driftscope replay storm.h5",
+    "run it again, and hold every bit against the record",
+    "driftscope replay storm.h5 --request 17",
+    "the same, of one request",
+    "driftscope replay storm.h5 --request 17 --alone",
+    "that request without its neighbours: did they make the difference?",
+    "driftscope replay storm.h5 --request 17 --kernels pinned --arm 1",
+    "the schedule of arm 1 with other kernels",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -226,6 +249,20 @@ const struct ds_verb_def ds_verbs[] = {
      "same kernels and differ in that; without, the two kernel sets themselves are compared. Exit code 0: there is nothing "
      "to find; 1: found, or some kernels disagree with themselves.",
      bisect_examples},
+    {DS_VERB_STORM, "storm", "", NULL, 0, 0, 1,
+     "serve many requests at a time and count the completions of each prompt",
+     "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set, at temperature 0: every "
+     "request follows its own tokens, all rows are recorded. Equal prompts should give equal completions; where they do not, the first "
+     "row with other bits is named with its kernel and its batch, then the first token. A set whose kernels do not claim to be "
+     "batch-invariant and that still gave one completion a prompt had no power here. Exit code 0: one completion for each prompt "
+     "from every set; 1: more.",
+     storm_examples},
+    {DS_VERB_REPLAY, "replay", "RECORD", NULL, 1, 1, 0,
+     "run a recorded storm, or one of its requests, again, and change one thing",
+     "Takes schedule, prompts and kernels from a record of storm, checks model and environment, which are named where they differ, "
+     "runs the schedule again and holds every digest and token against the record. With --alone, --kernels or --threads one thing is "
+     "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
+     replay_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -248,21 +285,23 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define SELFTEST (1u << DS_VERB_SELFTEST)
 #define EXPLAIN (1u << DS_VERB_EXPLAIN)
 #define KERNELS (1u << DS_VERB_KERNELS)
+#define STORM (1u << DS_VERB_STORM)
+#define REPLAY (1u << DS_VERB_REPLAY)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | STORM | REPLAY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
-    {"weights", 0, "HOW", RUN | BENCH, "f32", 0, "f32|file", 0, 0,
+    {"weights", 0, "HOW", RUN | STORM | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
-    {"prompt", 'p', "TEXT", RUN, NULL, DS_OPT_MANY, NULL, 0, 0,
+    {"prompt", 'p', "TEXT", RUN | STORM, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
-    {"file", 'f', "FILE", RUN, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
+    {"file", 'f', "FILE", RUN | STORM, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
      "a file whose whole text is a prompt"},
-    {"tokens", 0, "IDS", RUN, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
+    {"tokens", 0, "IDS", RUN | STORM, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
      "a prompt as token ids, separated by commas"},
-    {"chat", 0, NULL, RUN, NULL, 0, NULL, 0, 0,
+    {"chat", 0, NULL, RUN | STORM, NULL, 0, NULL, 0, 0,
      "put each prompt into the model's chat form as a user message"},
     {"steps", 'n', "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
      "decode steps after the prompt"},
@@ -362,6 +401,47 @@ const struct ds_option_def ds_option_defs[] = {
      "do the trials that this record is missing"},
     {"tui", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "show the record in the terminal UI while the sweep runs; what the run prints comes when the UI has ended"},
+
+    {"requests", 0, "N", STORM, "64", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_REQUESTS,
+     "requests; they have the prompts in turn"},
+    {"new-tokens", 'n', "N", STORM, "32", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_TOKENS,
+     "tokens that every request generates"},
+    {"compare", 0, "LIST", STORM, "vendor,split,pinned", FACTOR, NULL, 0, 0,
+     "kernel sets that the same schedule is run with"},
+    {"dtype", 0, "DTYPE", STORM, "bf16", 0, "f32|bf16|f16", 0, 0,
+     "format to which every stage's output is rounded"},
+    {"threads", 0, "N", STORM, "all", DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+     "threads of the kernels; all = the CPUs this process may use"},
+    {"rate", 0, "X", STORM, "1", 0, NULL, 0, 0,
+     "requests that arrive in a step, on the average (Poisson, from --seed); 0 = all at the start"},
+    {"max-batch", 0, "N", STORM, "16", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_BATCH,
+     "requests that are served at a time"},
+    {"chunk", 0, "N", STORM, "64", DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
+     "rows of a call at most: decode rows first, then pieces of prompts; 0 = no limit"},
+    {"cache-rows", 0, "N", STORM, "0", DS_OPT_NUMBER, NULL, 0, INT32_MAX / 2,
+     "rows of the KV cache for all requests together; where they are used up the youngest request is preempted and computed again; 0 = enough"},
+    {"no-reuse", 0, NULL, STORM, NULL, 0, NULL, 0, 0,
+     "no request starts from the rows of a prompt that begins alike and that an earlier one left in the cache"},
+    {"seed", 0, "N", STORM, "1", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "seed of the arrivals"},
+    {"schedule", 0, "FILE", STORM, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "a batch schedule instead of the scheduler's, a line a step: {\"batch\": [{\"request\": 0, \"new\": 24, \"cached\": 0}]}"},
+    {"sites", 0, "WHICH", STORM, "all", 0, "all|resid", 0, 0,
+     "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
+    {"force", 0, NULL, STORM, NULL, 0, NULL, 0, 0,
+     "overwrite an existing record"},
+    {"request", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, DS_SERVE_MOST_REQUESTS,
+     "hold only this request against the record"},
+    {"alone", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
+     "with --request: serve it without the others, in the same pieces"},
+    {"arm", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "the arm (kernel set) that is replayed; without it all"},
+    {"kernels", 0, "SET", REPLAY, NULL, 0, NULL, 0, 0,
+     "other kernels than the record's"},
+    {"threads", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+     "another number of threads than the record's"},
+    {"force", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
+     "go on although the environment is another one"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
@@ -476,7 +556,7 @@ const struct ds_option_def ds_option_defs[] = {
      "print the table of all options"},
 
     {"output", 'o', "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE, NULL, 0, 0,
-     "write the result to FILE; for run, where the record goes (default ./driftscope-DATE.h5)"},
+     "write the result to FILE; for run and storm, where the record goes (default ./driftscope-DATE.h5)"},
     {"plugin", 0, "FILE", DS_ANY_VERB, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
      "add the kernel variants of a shared object (.so); may be given several times"},
     {"plugin-timeout", 0, "N", DS_ANY_VERB, "10", DS_OPT_NUMBER, NULL, 1, 86400,
@@ -511,6 +591,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         {"model", "Model and prompt"},
         {"repeat", "Factors"},
         {"sites", "Probes and record"},
+        {"requests", "Serving"},
         {"shape", "The kernel lab"},
         {"sites", "Reading"},
         {"explain", "Self test"},

@@ -20,6 +20,8 @@ enum ds_verb_id {
     DS_VERB_SELFTEST,
     DS_VERB_EXPLAIN,
     DS_VERB_BISECT,
+    DS_VERB_STORM,
+    DS_VERB_REPLAY,
     DS_VERB_HELP
 };
 

@@ -148,8 +148,11 @@ static int read_arms(const struct ds_options *o, const char *kernels, struct ds_
                           err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&values[f]);
-    if (rc != 0)
-        return -1;
+    return rc == 0 ? ds_plan_factors(h, err) : -1;
+}
+
+int ds_plan_factors(struct ds_header *h, struct ds_error *err)
+{
     if (!(h->factors = ds_calloc(DS_FACTOR_COUNT, sizeof *h->factors, "factors", err)))
         return -1;
     for (; h->n_factors < DS_FACTOR_COUNT; h->n_factors++)
@@ -159,7 +162,7 @@ static int read_arms(const struct ds_options *o, const char *kernels, struct ds_
 }
 
 /* One more line of text; takes ownership of value. */
-static int add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err)
+int ds_plan_add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err)
 {
     struct ds_text *grown = realloc(h->options, (h->n_options + 1) * sizeof *grown);
     if (grown)
@@ -183,10 +186,11 @@ static int keep_options(struct ds_run_plan *p, struct ds_error *err)
         char *value = NULL;
         if (asprintf(&value, "%d", *ds_plan_option(&p->options, i)) < 0)
             value = NULL;
-        if (add_option(&p->header, ds_plan_kept[i].name, value, err) != 0)
+        if (ds_plan_add_option(&p->header, ds_plan_kept[i].name, value, err) != 0)
             return -1;
     }
-    if (add_option(&p->header, "weights", strdup(ds_plan_weights[p->options.weights]), err) != 0)
+    if (ds_plan_add_option(&p->header, "weights", strdup(ds_plan_weights[p->options.weights]),
+                           err) != 0)
         return -1;
     struct ds_buf list = {0};
     ds_buf_puts(&list, "");
@@ -194,10 +198,10 @@ static int keep_options(struct ds_run_plan *p, struct ds_error *err)
         ds_buf_printf(&list, i ? ",%d" : "%d", p->forced[i]);
     if (list.failed)
         ds_buf_free(&list);
-    return add_option(&p->header, "forced_tokens", list.data, err);
+    return ds_plan_add_option(&p->header, "forced_tokens", list.data, err);
 }
 
-static int fill_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
+int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err)
 {
     time_t t = time(NULL);
     struct tm tm;
@@ -322,11 +326,11 @@ static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int 
         return -1;
     if (asprintf(&counts, "%u of %u", r.seen, r.made) < 0)
         counts = NULL;
-    if (add_option(&p->header, "inert", r.inert, err) != 0) {
+    if (ds_plan_add_option(&p->header, "inert", r.inert, err) != 0) {
         free(counts);
         return -1;
     }
-    return add_option(&p->header, "mutations", counts, err);
+    return ds_plan_add_option(&p->header, "mutations", counts, err);
 }
 
 /* Keys in a row of scores: all tokens that the subject ever has. */
@@ -371,7 +375,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
         return -1;
-    if (fill_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
+    if (ds_plan_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
 }

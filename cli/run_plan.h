@@ -40,4 +40,8 @@ int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t ne
  * malloc'ed. */
 int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct ds_error *err);
 
+/* Begins a new record at -o, or at a name of its own, which comes to `path` (record_file.c). */
+int ds_cli_create_record(const struct ds_options *o, const struct ds_header *h, char *path,
+                         size_t size, struct ds_writer **writer, struct ds_error *err);
+
 #endif

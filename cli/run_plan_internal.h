@@ -27,5 +27,18 @@ int ds_plan_requests(struct ds_run_plan *p, struct ds_error *err);
  * read the weights is refused before anything runs. */
 int ds_plan_neighbours(const struct ds_header *h, int weights, int32_t *neighbours, int *dtype,
                        struct ds_error *err);
+/* One more line of the header's options; takes ownership of value. */
+int ds_plan_add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err);
+/* Names of all factors. */
+int ds_plan_factors(struct ds_header *h, struct ds_error *err);
+/* Version, build, time and command line. */
+int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err);
+
+/* run_resume.c: whether this process can go on where the record's left off. what: "resumed", for the notes
+ * that --force makes of errors. */
+int ds_plan_check_environment(const struct ds_options *o, const struct ds_header *h,
+                              const char *what, struct ds_error *err);
+int ds_plan_check_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err);
+int ds_plan_check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err);
 
 #endif

@@ -65,8 +65,8 @@ static int parse_tokens(const char *text, struct ds_run_plan *p, struct ds_error
 
 /* Trials of another machine, build or library would show as instability: a resumed record is made
  * in one environment. */
-static int check_environment(const struct ds_options *o, const struct ds_header *h,
-                             struct ds_error *err)
+int ds_plan_check_environment(const struct ds_options *o, const struct ds_header *h,
+                              const char *what, struct ds_error *err)
 {
     struct ds_header now = {0};
     int rc = ds_cli_environment(&now.environment, &now.n_environment, err);
@@ -81,7 +81,7 @@ static int check_environment(const struct ds_options *o, const struct ds_header 
         if (was && is && strcmp(was, is) == 0)
             continue;
         if (ds_opt_flag(o, "force"))
-            ds_cli_note(o, "resumed in another environment: %s was %.100s, is %.100s", t->name,
+            ds_cli_note(o, "%s in another environment: %s was %.100s, is %.100s", what, t->name,
                         was ? was : "unset", is ? is : "unset");
         else {
             rc = ds_fail(err,
@@ -101,8 +101,16 @@ static int check_environment(const struct ds_options *o, const struct ds_header 
     return rc;
 }
 
+int ds_plan_check_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err)
+{
+    if (m->digest == h->model_digest)
+        return 0;
+    ds_fail(err, "the record was made with another model ('%s')", h->model_name);
+    return ds_hint(err, "give that model with -m");
+}
+
 /* The record is hostile: its prompts must fit the model before they are fed to it. */
-static int check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
+int ds_plan_check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err)
 {
     if (p->header.n_prompts == 0 || p->header.n_prompts < (size_t)neighbours + 1)
         return ds_fail(err, "the record has %zu prompts; its arms need %d", p->header.n_prompts,
@@ -177,15 +185,13 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     int32_t neighbours;
     int dtype;
     if (options_from_record(h, &p->options, err) != 0 || ds_plan_limits(o, &p->options, err) != 0 ||
-        check_environment(o, h, err) != 0 || ds_plan_model(o, p, err) != 0)
+        ds_plan_check_environment(o, h, "resumed", err) != 0 || ds_plan_model(o, p, err) != 0)
         return -1;
-    if (p->model->digest != h->model_digest) {
-        ds_fail(err, "the record was made with another model ('%s')", h->model_name);
-        return ds_hint(err, "give that model with -m");
-    }
+    if (ds_plan_check_model(h, p->model, err) != 0)
+        return -1;
     p->header = *h; /* borrowed from the record: see ds_run_plan_free */
     if (ds_plan_neighbours(h, p->options.weights, &neighbours, &dtype, err) != 0 ||
-        check_prompts(p, neighbours, err) != 0)
+        ds_plan_check_prompts(p, neighbours, err) != 0)
         return -1;
     return ds_plan_requests(p, err) != 0 ? -1 : tokens_to_resume(r, p, err);
 }

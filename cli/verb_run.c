@@ -108,56 +108,11 @@ static void note(void *ctx, const char *text)
 
 /* ---- the record ------------------------------------------------------------------------------ */
 
-/* ./driftscope-DATE.h5; with a number from the second of the same second on. */
-static void default_path(char *path, size_t size, unsigned number)
-{
-    char date[32] = "", tail[16] = "";
-    time_t t = time(NULL);
-    struct tm tm;
-    if (localtime_r(&t, &tm))
-        strftime(date, sizeof date, "-%Y%m%d-%H%M%S", &tm);
-    if (number > 1)
-        snprintf(tail, sizeof tail, "-%u", number);
-    snprintf(path, size, "driftscope%s%s.h5", date, tail);
-}
-
-static int create_at(struct run *run, int force, int *local, struct ds_error *err)
-{
-    return ds_writer_create(run->path, force, &run->plan.header, &run->writer, local, err);
-}
-
-/* A name that nobody gave never replaces a record, and a run that takes it first is no error. */
-static int create_anywhere(struct run *run, int *local, struct ds_error *err)
-{
-    struct stat st;
-    for (unsigned number = 1; number < 1000; number++) {
-        default_path(run->path, sizeof run->path, number);
-        if (lstat(run->path, &st) == 0)
-            continue;
-        if (create_at(run, 0, local, err) == 0)
-            return 0;
-        if (lstat(run->path, &st) != 0)
-            return -1;
-    }
-    return ds_fail(err, "%s: exists already, and so do a thousand names like it", run->path);
-}
-
 static int create_record(struct run *run, struct ds_error *err)
 {
-    const char *given = ds_opt_text(run->o, "output");
-    int local = 0, rc;
-    if (given && strlen(given) >= sizeof run->path)
-        return ds_fail(err, "the record's file name is too long (%zu bytes)", strlen(given));
-    if (given)
-        snprintf(run->path, sizeof run->path, "%s", given);
-    rc = given ? create_at(run, ds_opt_flag(run->o, "force"), &local, err)
-               : create_anywhere(run, &local, err);
+    int rc = ds_cli_create_record(run->o, &run->plan.header, run->path, sizeof run->path,
+                                  &run->writer, err);
     run->fresh = rc == 0;
-    if (rc == 0 && local)
-        ds_cli_note(run->o,
-                    "%s: this file system does not support following a growing record; it is "
-                    "written in the temporary folder and moved at the end",
-                    run->path);
     return rc;
 }
 

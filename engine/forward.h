@@ -64,6 +64,12 @@ struct ds_forward_config {
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
 
+/* What a row is known by, where that is not its request in the cache and its place there: requests of
+ * a serving run take over each other's slots, and compute rows again. */
+struct ds_batch_row {
+    int32_t request, occurrence, step;
+};
+
 /* One request's new tokens in a call. Pads: tokens of a request's first call may begin with n_pad
  * left-padding rows. The last n_extra tokens are drafts that will be rejected, or right padding:
  * their slots are given back after the call. */
@@ -79,6 +85,7 @@ struct ds_batch_seq {
     int prompt;       /* all its rows are the prompt's: their step is `step` */
     int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
     int32_t step;        /* step of its first logits row */
+    const struct ds_batch_row *rows; /* [n_tokens] what its rows are known by; NULL: by the above */
 };
 
 struct ds_batch {
@@ -113,6 +120,9 @@ int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t
 /* Forgets all of a request but its first n tokens (and their left padding), as after a prefix cache
  * hit: n is at most what it has. */
 void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n);
+/* The first n tokens of request `to` are those that request `from` has: copies their cache rows. Neither has
+ * padding; n is at most what `from` has computed, whatever was kept of it since. */
+void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n);
 /* Shows the probe what stands in the cache for the kept tokens of a request, at the sites kv_write, in
  * a call of its own without rows (m = 0), and leaves that open as ds_forward_run does. results, if not
  * NULL: [kept][vocab] logits of those rows, shown, too, and handed to op process where its site is. */

@@ -3,6 +3,8 @@
  * schedule makes of the plan, sweeps or records. */
 #include "engine/forward_private.h"
 
+#include <string.h>
+
 static int check_seq(const struct ds_forward *f, const struct ds_batch_seq *s, int32_t rows_before,
                      struct ds_error *err)
 {
@@ -51,17 +53,20 @@ static struct ds_row row_of(const struct ds_forward *f, const struct ds_batch_se
 {
     int32_t step = s->prompt ? s->step : s->step + (i > s->logits_from ? i - s->logits_from : 0);
     int extra = i >= s->n_tokens - s->n_extra, pad = from_start < 0 || (extra && !s->drafts);
-    return (struct ds_row){.request = s->request,
-                           .position = f->config.position_offset + from_start,
-                           .occurrence = extra, /* the one that stays comes later, and is the one
-                                                   that others have */
-                           .step = step,
-                           .slot = f->rows,
-                           .q_len = s->n_tokens,
-                           .kv_len = from_start >= 0 ? from_start + 1 : 0,
-                           .kind = pad        ? DS_ROW_PAD
-                                   : step > 0 ? DS_ROW_GENERATED
-                                              : DS_ROW_PROMPT};
+    const struct ds_batch_row *named = s->rows ? &s->rows[i] : NULL;
+    step = named ? named->step : step;
+    return (struct ds_row){
+        .request = named ? named->request : s->request,
+        .position = f->config.position_offset + from_start,
+        /* of two the one that stays comes later, and is the one that others have */
+        .occurrence = named ? named->occurrence : extra,
+        .step = step,
+        .slot = f->rows,
+        .q_len = s->n_tokens,
+        .kv_len = from_start >= 0 ? from_start + 1 : 0,
+        .kind = pad        ? DS_ROW_PAD
+                : step > 0 ? DS_ROW_GENERATED
+                           : DS_ROW_PROMPT};
 }
 
 /* The number of the row among the recorded ones, or UINT32_MAX. */
@@ -168,4 +173,19 @@ void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n)
     r->cached = n;
     f->cache.used[request] = r->used;
     f->cache.pads[request] = r->pads;
+}
+
+void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n)
+{
+    const struct ds_kv_cache *c = &f->cache;
+    float *const bases[] = {c->k, c->v};
+    for (int32_t l = 0; l < c->n_layers; l++)
+        for (int i = 0; i < 2; i++) {
+            float *base = ds_kv_cache_layer(c, bases[i], l);
+            for (int32_t s = 0; s < n; s++)
+                memcpy(base + ds_kv_cache_row(c, to, s) * c->width,
+                       base + ds_kv_cache_row(c, from, s) * c->width,
+                       (size_t)c->width * sizeof *base);
+        }
+    ds_forward_keep(f, to, n);
 }

@@ -18,10 +18,7 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     const struct ds_setting *set = &st->settings[arm];
     struct ds_worker_context c = {.sweep = st->s, .site_on = st->site_on, .place = st->place};
     char key[sizeof st->key];
-    /* A BLAS that no arm of this worker asks for is not opened: the pinned set must not depend on
-     * one. */
-    c.open_blas = ds_kernel_set_uses(&set->kernels, DS_OP_MATMUL, "openblas") || set->blas_core[0];
-    c.open_cblas = ds_kernel_set_uses_cblas(&set->kernels);
+    ds_worker_libraries(&c, set);
     int n = snprintf(key, sizeof key, "%d %d %d %s", set->dtype, c.open_blas, c.open_cblas,
                      set->blas_core);
     if (set->processes > 1)
@@ -33,7 +30,6 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
         return -1;
     c.hold = st->format[set->dtype].hold;
     c.sites = st->format[set->dtype].sites;
-    memcpy(c.blas_core, set->blas_core, sizeof c.blas_core);
     memcpy(st->key, key, sizeof key);
     st->worker.time_limit = st->s->options.trial_timeout;
     return ds_worker_start(&st->worker, &c, ++st->workers, err);

@@ -245,8 +245,8 @@ static void finish(const struct running *u, const struct ds_thread_times *before
     info->threads_seen = ds_thread_times_moved(before, &after);
 }
 
-static struct ds_trial trial_info(const struct ds_trial_runner *r,
-                                  const struct ds_trial_order *order)
+struct ds_trial ds_trial_info(const struct ds_trial_order *order, const struct ds_setting *s,
+                              struct ds_team *team, uint32_t trials, uint32_t calls)
 {
     struct ds_trial info = {.arm = order->arm,
                             .repeat = order->repeat,
@@ -254,13 +254,13 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
                             .healed_to = order->healed_to,
                             .start_s = order->start_s,
                             .worker = order->worker,
-                            .earlier_trials = r->trials,
-                            .earlier_calls = r->calls,
-                            .threads_asked = r->setting.threads,
-                            .threads_max = ds_team_threads(ds_forward_team(r->forward)),
+                            .earlier_trials = trials,
+                            .earlier_calls = calls,
+                            .threads_asked = s->threads,
+                            .threads_max = ds_team_threads(team),
                             .threads_seen = DS_UNKNOWN,
                             .blas_threads = DS_UNKNOWN};
-    if (ds_kernel_set_uses_cblas(&r->setting.kernels)) {
+    if (ds_kernel_set_uses_cblas(&s->kernels)) {
         snprintf(info.blas_config, sizeof info.blas_config, "%s", ds_cblas_config());
     } else if (ds_blas_is_open()) {
         info.blas_threads = ds_blas_max_threads();
@@ -275,7 +275,7 @@ static struct ds_trial trial_info(const struct ds_trial_runner *r,
 /* Any two trials differ, in one process or in two; only the bare pass repeats a trial, the first. The
  * forward pass counts on from here in even steps (next_seed), so neighbouring trials must not be such a
  * step apart: each would repeat the other's launches, one later. */
-static uint64_t trial_seed(const struct ds_trial_order *order)
+uint64_t ds_trial_seed(const struct ds_trial_order *order)
 {
     uint64_t healed = order->pass == DS_PASS_HEAL ? (uint64_t)order->healed_to + 1 : 0,
              z = ((uint64_t)order->arm << 32 | order->repeat) + 0xa0761d6478bd642fu +
@@ -298,9 +298,10 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
         return -1;
     }
     ds_forward_reset(r->forward);
-    const struct ds_trial info = trial_info(r, order);
+    const struct ds_trial info =
+        ds_trial_info(order, &r->setting, ds_forward_team(r->forward), r->trials, r->calls);
     r->trials++;
-    ds_forward_seed(r->forward, trial_seed(order));
+    ds_forward_seed(r->forward, ds_trial_seed(order));
     u.probe = order->pass == DS_PASS_BARE ? NULL : r->probe;
     struct ds_thread_times before;
     if (r->most_threads == 0 || r->setting.threads < r->most_threads)

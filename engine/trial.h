@@ -39,6 +39,12 @@ int ds_trial_run(struct ds_trial_runner *r, const struct ds_trial_order *order,
                  const int32_t *forced, struct ds_trial_data *out, struct ds_error *err);
 void ds_trial_runner_free(struct ds_trial_runner *r);
 
+/* What is known of a trial before it runs, and the seed of its launches. trials, calls: that the process
+ * has run before. For whoever runs trials of another kind (serve_trial.c). */
+struct ds_trial ds_trial_info(const struct ds_trial_order *order, const struct ds_setting *s,
+                              struct ds_team *team, uint32_t trials, uint32_t calls);
+uint64_t ds_trial_seed(const struct ds_trial_order *order);
+
 /* Which rows of a trial without references are dumped (sample.c). sites: the header's, with the arm's
  * dtype. */
 void ds_sample_plan(const struct ds_sweep *s, const struct ds_site *sites, struct ds_sample *out);

@@ -115,7 +115,8 @@ static int serve(int fd, const struct ds_worker_context *c)
         if (open_failed) {
             err = open_error;
             rc = answer_error(fd, &err);
-        } else if (ds_trial_run(&runner, &order, forced, &data, &err) != 0) {
+        } else if ((c->trial ? c->trial(c->ctx, &order, &data, &err)
+                             : ds_trial_run(&runner, &order, forced, &data, &err)) != 0) {
             rc = answer_error(fd, &err);
         } else {
             rc = answer_trial(fd, &data);
@@ -128,6 +129,13 @@ static int serve(int fd, const struct ds_worker_context *c)
 }
 
 /* ---- the parent's side ----------------------------------------------------------------------- */
+
+void ds_worker_libraries(struct ds_worker_context *c, const struct ds_setting *s)
+{
+    c->open_blas = ds_kernel_set_uses(&s->kernels, DS_OP_MATMUL, "openblas") || s->blas_core[0];
+    c->open_cblas = ds_kernel_set_uses_cblas(&s->kernels);
+    memcpy(c->blas_core, s->blas_core, sizeof c->blas_core);
+}
 
 int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number,
                     struct ds_error *err)

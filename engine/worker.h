@@ -26,7 +26,14 @@ struct ds_worker_context {
     char blas_core[24];
     int open_blas;  /* an arm of this worker uses OpenBLAS */
     int open_cblas; /* ... the library of --blas */
+    /* What runs a trial, in the worker; NULL: ds_trial_run, on the sweep. */
+    int (*trial)(void *ctx, const struct ds_trial_order *order, struct ds_trial_data *out,
+                 struct ds_error *err);
+    void *ctx;
 };
+/* Which libraries an arm needs: those that no arm of a worker asks for are not opened, the pinned set must
+ * not depend on one. */
+void ds_worker_libraries(struct ds_worker_context *c, const struct ds_setting *s);
 
 /* Forks. The caller must have no other thread. */
 int ds_worker_start(struct ds_worker *w, const struct ds_worker_context *c, int32_t number,

@@ -1,0 +1,270 @@
+/* render_storm.c: a storm in words. Owns how it is told; judges nothing. */
+#include "cli/storm.h"
+#include "cli/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm)
+{
+    return h->arms[arm].values[DS_FACTOR_KERNELS];
+}
+
+int ds_storm_drifts(const struct ds_storm_arm *a)
+{
+    return a->s.n_completions > a->s.n_prompts;
+}
+
+void ds_storm_site_text(const struct ds_header *h, uint32_t site, const struct ds_launch *l,
+                        struct ds_buf *out)
+{
+    const struct ds_site *s = &h->sites[site];
+    if (s->layer >= 0 && s->layer < h->n_layers)
+        ds_buf_printf(out, "L%02d ", s->layer);
+    ds_buf_escape(out, s->stage, (size_t)-1);
+    if (s->part[0]) {
+        ds_buf_puts(out, "/");
+        ds_buf_escape(out, s->part, (size_t)-1);
+    }
+    ds_buf_puts(out, " ");
+    ds_buf_escape(out, l->op, (size_t)-1);
+    ds_buf_puts(out, "/");
+    ds_buf_escape(out, l->variant, (size_t)-1);
+}
+
+static const char *s_of(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void head(struct ds_buf *out, const struct ds_storm_result *r, const char *name)
+{
+    ds_buf_printf(out, "%s%-14s%s", ds_cli_color(r->o, DS_ROLE_HEAD), name,
+                  ds_cli_color(r->o, DS_ROLE_PLAIN));
+}
+
+static void begin(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    const struct ds_header *h = &r->setup->plan.header;
+    const struct ds_serve_plan *p = &r->setup->serve;
+    const struct ds_serve_config *c = &r->setup->config;
+    head(out, r, "storm");
+    ds_buf_escape(out, h->model_name, (size_t)-1);
+    ds_buf_printf(out, ", %s, %s thread%s\n", h->arms[0].values[DS_FACTOR_DTYPE],
+                  h->arms[0].values[DS_FACTOR_THREADS],
+                  strcmp(h->arms[0].values[DS_FACTOR_THREADS], "1") == 0 ? "" : "s");
+    ds_buf_printf(out,
+                  "%-14s%d request%s of %d prompt%s, %d token%s each: %zu steps of %d rows at "
+                  "most\n",
+                  "", p->n_requests, s_of((uint64_t)p->n_requests), r->setup->n_prompts,
+                  s_of((uint64_t)r->setup->n_prompts), c->tokens, s_of((uint64_t)c->tokens),
+                  p->n_steps, p->max_rows);
+    if (r->setup->scheduled)
+        ds_buf_printf(out, "%-14sas the schedule says\n", "");
+    else
+        ds_buf_printf(out,
+                      "%-14s%.6g arrive a step (seed %llu), %d at a time; %d began with cached "
+                      "rows, %d preempted\n",
+                      "", (double)c->rate / DS_SERVE_RATE_UNIT, (unsigned long long)c->seed,
+                      c->max_batch, p->hits, p->preemptions);
+    ds_buf_puts(out, "\n");
+}
+
+/* The commonest completions' sizes: "40+12+8+4" */
+static void sizes(const struct ds_storm *s, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < s->n_completions && i < 6 && at < size; i++) {
+        const struct ds_storm_completion *c = &s->completions[i];
+        const char *between = i == 0 ? "" : c->prompt == s->completions[i - 1].prompt ? "+" : " ";
+        at += (size_t)snprintf(out + at, size - at, "%s%u", between, c->size);
+    }
+    if (s->n_completions > 6 && at < size)
+        snprintf(out + at, size - at, "..");
+}
+
+static void table(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    int wide = 8;
+    for (size_t i = 0; i < r->n_arms; i++) {
+        int n = (int)strlen(ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
+        wide = n > wide ? n : wide;
+    }
+    wide = wide > 40 ? 40 : wide;
+    ds_buf_printf(out,
+                  "%s%-*s  completions  %-20s drifting  parted  tokens/s  first token after%s\n",
+                  ds_cli_color(r->o, DS_ROLE_HEAD), wide, "kernels", "sizes",
+                  ds_cli_color(r->o, DS_ROLE_PLAIN));
+    for (size_t i = 0; i < r->n_arms; i++) {
+        const struct ds_storm_arm *a = &r->arms[i];
+        const enum ds_role role = ds_storm_drifts(a) ? DS_ROLE_DRIFT : DS_ROLE_SAME;
+        char text[64];
+        sizes(&a->s, text, sizeof text);
+        ds_buf_puts(out, ds_cli_color(r->o, role));
+        ds_buf_printf(out, "%-*.40s", wide, ds_storm_kernels(&r->setup->plan.header, a->arm));
+        ds_buf_puts(out, ds_cli_color(r->o, DS_ROLE_PLAIN));
+        ds_buf_printf(out, "  %11zu  %-20s %8zu  %6zu  %8.0f  %.0f steps, %.0f ms\n",
+                      a->s.n_completions, text, a->s.drifting, a->s.parted,
+                      a->seconds > 0 ? (double)a->tokens / a->seconds : 0.0, a->wait.median_steps,
+                      1e3 * a->wait.median_s);
+    }
+    ds_buf_puts(out, "\n");
+}
+
+static void batch(struct ds_buf *out, int32_t m, int32_t requests)
+{
+    ds_buf_printf(out, "%d row%s of %d request%s", m, s_of((uint64_t)m), requests,
+                  s_of((uint64_t)requests));
+}
+
+/* Where a request first had other bits, and in what company. */
+static void first_drift(struct ds_buf *out, const struct ds_storm_result *r,
+                        const struct ds_storm_arm *a)
+{
+    const int64_t request = a->s.first_drift;
+    if (request < 0)
+        return;
+    const struct ds_storm_request *q = &a->s.requests[request];
+    const struct ds_storm_place *p = &q->place;
+    head(out, r, "first drift");
+    ds_buf_printf(out, "%s: ", ds_storm_kernels(&r->setup->plan.header, a->arm));
+    ds_storm_site_text(&r->setup->plan.header, p->site, &a->launch, out);
+    ds_buf_printf(out, "\n%-14srequest %lld at position %d, in step %u among ", "",
+                  (long long)request, p->position, p->call);
+    batch(out, p->m, p->requests);
+    ds_buf_printf(out, ";\n%-14srequest %d at the same one, in step %u among ", "", q->reference,
+                  p->other_call);
+    batch(out, p->other_m, p->other_requests);
+    ds_buf_puts(out, "\n");
+    if (p->from >= 0)
+        ds_buf_printf(out, "%-14sit began with rows of request %d, which had these bits already\n",
+                      "", p->from);
+}
+
+/* A token as the tokenizer has it, quoted; else its id. */
+static void token(struct ds_buf *out, const struct ds_storm_result *r, int32_t id)
+{
+    struct ds_buf text = {0};
+    if (r->setup->plan.tokenizer &&
+        ds_tokenizer_decode(r->setup->plan.tokenizer, id, 1, &text, NULL) == 0 && text.data) {
+        ds_buf_puts(out, "'");
+        ds_buf_escape(out, text.data, text.len);
+        ds_buf_puts(out, "'");
+    } else {
+        ds_buf_printf(out, "token %d", id);
+    }
+    ds_buf_free(&text);
+}
+
+static void first_parting(struct ds_buf *out, const struct ds_storm_result *r,
+                          const struct ds_storm_arm *a)
+{
+    const int64_t request = a->s.first_parting;
+    if (request < 0)
+        return;
+    const struct ds_storm_request *q = &a->s.requests[request];
+    head(out, r, "first parting");
+    ds_buf_printf(out, "%s: request %lld's token %d is ",
+                  ds_storm_kernels(&r->setup->plan.header, a->arm), (long long)request, q->parted);
+    token(out, r, q->token);
+    ds_buf_printf(out, ", request %d's ", q->reference);
+    token(out, r, q->other_token);
+    ds_buf_printf(out, "\n%-14smargins %.3g and %.3g nats", "", (double)q->margin,
+                  (double)q->other_margin);
+    if (q->drift >= 0)
+        ds_buf_printf(out, ", the logits moved by %.3g", q->drift);
+    ds_buf_printf(out, "; of %zu partings %zu are ties\n", a->s.parted, a->s.ties);
+}
+
+static void forecast(struct ds_buf *out, const struct ds_storm_result *r,
+                     const struct ds_storm_arm *a)
+{
+    const struct ds_storm_forecast *f = &a->s.forecast;
+    if (a->s.drifting == 0)
+        return;
+    head(out, r, "expected");
+    ds_buf_printf(out, "%s: %.1f partings from margins and drift",
+                  ds_storm_kernels(&r->setup->plan.header, a->arm), f->expected);
+    if (f->bounded)
+        ds_buf_printf(out, " (95 %%: %.0f to %.0f)", f->low, f->high);
+    else
+        ds_buf_puts(out, " (one prompt: no interval)");
+    ds_buf_printf(out, ", %zu seen; %llu choices, drift %.3g at the median, %.3g at most\n",
+                  a->s.parted, (unsigned long long)f->choices, f->drift_median, f->drift_most);
+}
+
+/* A set that need not be invariant and showed nothing. */
+static void power(struct ds_buf *out, const struct ds_storm_result *r, const struct ds_storm_arm *a)
+{
+    if (a->invariant || ds_storm_drifts(a))
+        return;
+    head(out, r, "no power");
+    ds_buf_printf(out,
+                  "%s does not claim to be batch-invariant, and yet each prompt got one "
+                  "completion:\n%-14s",
+                  ds_storm_kernels(&r->setup->plan.header, a->arm), "");
+    if (a->s.drifting)
+        ds_buf_printf(out,
+                      "%zu requests drifted, but no token turned over; more tokens, prompts or a "
+                      "coarser --dtype may show it\n",
+                      a->s.drifting);
+    else
+        ds_buf_puts(out, "no request drifted; calls of more unlike sizes (--max-batch, --rate, "
+                         "--chunk) may show it\n");
+}
+
+static const struct ds_storm_arm *worst_of(const struct ds_storm_result *r)
+{
+    const struct ds_storm_arm *worst = NULL;
+    for (size_t i = 0; i < r->n_arms; i++)
+        if (!worst || r->arms[i].s.n_completions > worst->s.n_completions)
+            worst = &r->arms[i];
+    return worst;
+}
+
+static void next(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    const struct ds_storm_arm *worst = worst_of(r);
+    const int64_t request = !worst                        ? -1
+                            : worst->s.first_parting >= 0 ? worst->s.first_parting
+                                                          : worst->s.first_drift;
+    head(out, r, "next");
+    ds_cli_caller.begin(out, "replay", r->setup->plan.header.model_name);
+    ds_buf_quote(out, r->path);
+    if (request >= 0)
+        ds_buf_printf(out, " --arm %u --request %lld --alone", worst->arm, (long long)request);
+    ds_buf_puts(out, "\n");
+}
+
+/* "storm: vendor gave 4 completions of 1 prompt, split 7, pinned 1" */
+static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    int drifts = 0;
+    for (size_t i = 0; i < r->n_arms; i++)
+        drifts |= ds_storm_drifts(&r->arms[i]);
+    ds_buf_puts(out, ds_cli_color(r->o, drifts ? DS_ROLE_DRIFT : DS_ROLE_SAME));
+    ds_buf_printf(out, "storm: %s: %zu prompt%s had ", drifts ? "drift" : "same",
+                  r->n_arms ? r->arms[0].s.n_prompts : 0,
+                  s_of(r->n_arms ? r->arms[0].s.n_prompts : 0));
+    for (size_t i = 0; i < r->n_arms; i++)
+        ds_buf_printf(out, "%s%zu completion%s with %s", i ? ", " : "", r->arms[i].s.n_completions,
+                      s_of(r->arms[i].s.n_completions),
+                      ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
+    ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
+}
+
+void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    begin(out, r);
+    table(out, r);
+    for (size_t i = 0; i < r->n_arms; i++) {
+        first_drift(out, r, &r->arms[i]);
+        first_parting(out, r, &r->arms[i]);
+        forecast(out, r, &r->arms[i]);
+        power(out, r, &r->arms[i]);
+    }
+    next(out, r);
+    verdict(out, r);
+}

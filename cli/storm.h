@@ -1,0 +1,69 @@
+/* storm.h: inside cli/ only: what `storm` and `replay` share: a serving run as the options or a record have
+ * it, its schedule as text, and what is printed of it. */
+#ifndef DS_CLI_STORM_H
+#define DS_CLI_STORM_H
+
+#include "cli/run_plan.h"
+#include "dumps/storm.h"
+#include "engine/serve.h"
+
+/* A serving run, ready to be run. */
+struct ds_storm_setup {
+    struct ds_run_plan plan; /* model, tokenizer, header */
+    struct ds_serve_prompt *prompts;
+    int32_t n_prompts;
+    struct ds_serve_plan serve;
+    struct ds_serve_config config;
+    int scheduled;  /* the schedule came from a file */
+    int resid_only; /* --sites resid */
+};
+/* From the command line. */
+int ds_storm_setup_new(const struct ds_options *o, struct ds_storm_setup *s, struct ds_error *err);
+/* From a record, whose model and environment must be those of this process: every difference is named in
+ * the error, or, with --force, in a note. */
+int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struct ds_storm_setup *s,
+                          struct ds_error *err);
+void ds_storm_setup_free(struct ds_storm_setup *s);
+/* What requests began with. malloc'ed. */
+int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,
+                  struct ds_error *err);
+
+/* A line a step: {"batch": [{"request": 0, "new": 24, "cached": 0}, ...]}; "slot" and "begins" may be given
+ * (storm_schedule.c). `name`: of the file, for errors. */
+int ds_schedule_parse(const char *name, const char *text, size_t len, struct ds_serve_plan *p,
+                      struct ds_error *err);
+int ds_schedule_read(const char *path, struct ds_serve_plan *p, struct ds_error *err);
+void ds_schedule_text(const struct ds_serve_plan *p, struct ds_buf *out);
+
+/* Steps and seconds from a request's arrival to its first token, over all requests. */
+struct ds_storm_wait {
+    double median_steps, most_steps, median_s, most_s;
+};
+
+/* What one kernel set gave. */
+struct ds_storm_arm {
+    uint32_t arm;
+    struct ds_storm s;
+    struct ds_storm_wait wait;
+    double seconds; /* of all steps */
+    uint64_t rows, tokens;
+    int invariant;           /* every kernel of the set claims that neighbours change nothing */
+    struct ds_launch launch; /* at the first drift */
+};
+
+struct ds_storm_result {
+    const struct ds_options *o;
+    const struct ds_storm_setup *setup;
+    const char *path; /* of the record; "" = none */
+    struct ds_storm_arm *arms;
+    size_t n_arms;
+};
+/* "0 q_proj matmul/split-k" of a place, and its parts. */
+void ds_storm_site_text(const struct ds_header *h, uint32_t site, const struct ds_launch *l,
+                        struct ds_buf *out);
+const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm);
+int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion of some prompt */
+void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);
+int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds_error *err);
+
+#endif

@@ -1,0 +1,191 @@
+/* verb_storm.c: `driftscope storm`: requests through a continuous-batching scheduler, once a kernel set; the
+ * record; how many completions each prompt got. Owns the record's life; scheduling and running are the
+ * engine's, what the trials mean is dumps/storm's. */
+#include "cli/cli.h"
+#include "cli/storm.h"
+#include "cli/verdict.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct storm {
+    const struct ds_options *o;
+    struct ds_storm_setup setup;
+    struct ds_storm_hit *hits;
+    size_t n_hits;
+    char path[4096];
+    struct ds_writer *writer;
+    struct ds_storm_result result;
+};
+
+/* ---- an arm ---------------------------------------------------------------------------------- */
+
+/* Whether the set's kernels all claim that a row does not depend on the rest of its call. */
+static int claims_invariance(const struct ds_header *h, uint32_t arm, int *claims,
+                             struct ds_error *err)
+{
+    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
+    struct ds_setting s;
+    if (ds_setting_parse(h->arms[arm].values, &s, err) != 0)
+        return -1;
+    *claims = 1;
+    for (int op = 0; op < DS_OP_COUNT; op++) {
+        const struct ds_kernel *k;
+        for (int32_t i = 0; (k = ds_kernel_set_used(&s.kernels, op, i)); i++)
+            *claims &= (k->claims & wanted) == wanted;
+    }
+    return 0;
+}
+
+static int ascending(const void *pa, const void *pb)
+{
+    const double a = *(const double *)pa, b = *(const double *)pb;
+    return a < b ? -1 : a > b;
+}
+
+/* From arrival to first token. The step of the arrival counts: a request that is served at once waits one. */
+static int measure_waits(const struct ds_serve_plan *p, const double *seconds,
+                         struct ds_storm_wait *out, struct ds_error *err)
+{
+    const size_t n = (size_t)p->n_requests;
+    double *end = ds_calloc(p->n_steps + 1, sizeof *end, "steps", err),
+           *steps = ds_calloc(n, sizeof *steps, "requests", err),
+           *time = ds_calloc(n, sizeof *time, "requests", err);
+    size_t have = 0;
+    int rc = end && steps && time ? 0 : -1;
+    for (size_t s = 0; rc == 0 && s < p->n_steps; s++) {
+        end[s + 1] = end[s] + seconds[s];
+        for (size_t k = p->first[s]; k < p->first[s + 1]; k++)
+            if (p->pieces[k].chooses && p->arrival[p->pieces[k].request] >= 0) {
+                const int32_t from = p->arrival[p->pieces[k].request];
+                steps[have] = (double)(s + 1) - from;
+                time[have++] = end[s + 1] - end[from];
+                p->arrival[p->pieces[k].request] = -1 - from; /* it has its first token */
+            }
+    }
+    for (size_t r = 0; rc == 0 && r < n; r++)
+        p->arrival[r] = p->arrival[r] < 0 ? -1 - p->arrival[r] : p->arrival[r];
+    if (rc == 0 && have > 0) {
+        qsort(steps, have, sizeof *steps, ascending);
+        qsort(time, have, sizeof *time, ascending);
+        *out = (struct ds_storm_wait){steps[have / 2], steps[have - 1], time[have / 2],
+                                      time[have - 1]};
+    }
+    free(end);
+    free(steps);
+    free(time);
+    return rc;
+}
+
+static int take_trial(void *ctx, const struct ds_trial_data *t, const double *seconds,
+                      struct ds_error *err)
+{
+    struct storm *st = ctx;
+    const struct ds_header *h = &st->setup.plan.header;
+    struct ds_storm_arm *a = &st->result.arms[st->result.n_arms];
+    if (ds_writer_add(st->writer, t, err) != 0)
+        return -1;
+    *a = (struct ds_storm_arm){.arm = t->info.arm, .rows = t->n_rows, .tokens = t->n_steps};
+    for (size_t s = 0; s < st->setup.serve.n_steps; s++)
+        a->seconds += seconds[s];
+    st->result.n_arms++;
+    if (ds_storm_make(h, t, (size_t)st->setup.serve.n_requests, st->hits, st->n_hits, &a->s, err) !=
+        0)
+        return -1;
+    if (a->s.first_drift >= 0)
+        a->launch = t->launches[a->s.requests[a->s.first_drift].place.launch];
+    if (measure_waits(&st->setup.serve, seconds, &a->wait, err) != 0)
+        return -1;
+    return claims_invariance(h, t->info.arm, &a->invariant, err);
+}
+
+static void progress(void *ctx, double done, double total)
+{
+    const struct storm *st = ctx;
+    ds_cli_progress(st->o, "kernel sets", done, total);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int start(struct storm *st, struct ds_error *err)
+{
+    if (ds_storm_setup_new(st->o, &st->setup, err) != 0 ||
+        ds_storm_hits(&st->setup.serve, &st->hits, &st->n_hits, err) != 0)
+        return -1;
+    const struct ds_header *h = &st->setup.plan.header;
+    st->result.arms = ds_calloc(h->n_arms, sizeof *st->result.arms, "arms", err);
+    return st->result.arms
+               ? ds_cli_create_record(st->o, h, st->path, sizeof st->path, &st->writer, err)
+               : -1;
+}
+
+static int run(struct storm *st, int *interrupted, struct ds_error *err)
+{
+    const struct ds_serve_run s = {.model = st->setup.plan.model,
+                                   .header = &st->setup.plan.header,
+                                   .plan = &st->setup.serve,
+                                   .prompts = st->setup.prompts,
+                                   .n_prompts = st->setup.n_prompts,
+                                   .resid_only = st->setup.resid_only,
+                                   .n_arms = (int32_t)st->setup.plan.header.n_arms,
+                                   .ctx = st,
+                                   .sink = take_trial,
+                                   .progress = progress,
+                                   .stop = ds_cli_stop()};
+    ds_cli_progress(st->o, "kernel sets", 0, s.n_arms);
+    int rc = ds_serve_run(&s, interrupted, err);
+    ds_cli_progress(st->o, "", -1, 0);
+    struct ds_error close_err;
+    int closed = ds_writer_close(st->writer, rc == 0 ? err : &close_err);
+    st->writer = NULL;
+    if (rc != 0 && st->result.n_arms == 0)
+        unlink(st->path);
+    return rc == 0 ? closed : rc;
+}
+
+static int report(struct storm *st, struct ds_error *err)
+{
+    struct ds_buf out = {0};
+    st->result.o = st->o;
+    st->result.setup = &st->setup;
+    st->result.path = st->path;
+    int rc = 0;
+    if (ds_opt_flag(st->o, "json"))
+        rc = ds_storm_json(&out, &st->result, err);
+    else
+        ds_storm_text(&out, &st->result);
+    if (rc == 0)
+        rc = out.failed ? ds_fail(err, "out of memory") : ds_cli_emit(st->o, &out, err);
+    ds_buf_free(&out);
+    return rc;
+}
+
+int ds_verb_storm(const struct ds_options *o)
+{
+    struct storm st = {.o = o};
+    struct ds_error err = {{0}, {0}};
+    int interrupted = 0, code;
+    ds_cli_stop_on_signal();
+    if (start(&st, &err) != 0 || run(&st, &interrupted, &err) != 0)
+        code = ds_cli_error(o, &err);
+    else if (interrupted) {
+        ds_cli_note(o, "interrupted: %zu of %zu kernel sets are saved in %s", st.result.n_arms,
+                    st.setup.plan.header.n_arms, st.path);
+        code = DS_EXIT_INTERRUPTED;
+    } else {
+        code = report(&st, &err) != 0 ? ds_cli_error(o, &err) : DS_EXIT_SAME;
+        for (size_t i = 0; code == DS_EXIT_SAME && i < st.result.n_arms; i++)
+            code = ds_storm_drifts(&st.result.arms[i]) ? DS_EXIT_DRIFT : code;
+    }
+    if (st.writer)
+        ds_writer_close(st.writer, NULL);
+    for (size_t i = 0; i < st.result.n_arms; i++)
+        ds_storm_free(&st.result.arms[i].s);
+    free(st.result.arms);
+    free(st.hits);
+    ds_storm_setup_free(&st.setup);
+    return code;
+}

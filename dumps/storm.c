@@ -1,0 +1,332 @@
+/* storm.c: see storm.h: completions, references, and where requests first have other bits. Pure. */
+#include "dumps/storm_internal.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ds_storm_free(struct ds_storm *s)
+{
+    free(s->requests);
+    free(s->completions);
+    memset(s, 0, sizeof *s);
+}
+
+static int step_compare(const void *pa, const void *pb)
+{
+    const struct ds_step *a = *(const struct ds_step *const *)pa,
+                         *b = *(const struct ds_step *const *)pb;
+    if (a->request != b->request)
+        return a->request < b->request ? -1 : 1;
+    return a->step < b->step ? -1 : a->step > b->step;
+}
+
+int ds_storm_steps(const struct ds_trial_data *t, size_t n_requests, size_t **begin,
+                   const struct ds_step ***steps, struct ds_error *err)
+{
+    *begin = ds_calloc(n_requests + 1, sizeof **begin, "requests", err);
+    *steps = *begin ? ds_calloc(t->n_steps, sizeof **steps, "steps", err) : NULL;
+    int rc = *begin && *steps ? 0 : -1;
+    for (size_t i = 0; rc == 0 && i < t->n_steps; i++) {
+        (*steps)[i] = &t->steps[i];
+        if (t->steps[i].request < 0 || (size_t)t->steps[i].request >= n_requests)
+            rc = ds_fail(err, "step %zu: request %d of %zu", i, t->steps[i].request, n_requests);
+        else
+            (*begin)[t->steps[i].request + 1]++;
+    }
+    if (rc == 0 && t->n_steps > 0)
+        qsort(*steps, t->n_steps, sizeof **steps, step_compare);
+    for (size_t r = 0; rc == 0 && r < n_requests; r++) {
+        for (size_t k = 0; k < (*begin)[r + 1] && rc == 0; k++)
+            if ((*steps)[(*begin)[r] + k]->step != (int32_t)k)
+                rc = ds_fail(err, "request %zu: its steps are not 0, 1, 2, ...", r);
+        (*begin)[r + 1] += (*begin)[r];
+    }
+    if (rc != 0) {
+        free(*begin);
+        free(*steps);
+        *begin = NULL;
+        *steps = NULL;
+    }
+    return rc;
+}
+
+/* ---- completions ----------------------------------------------------------------------------- */
+
+/* Step of the first token that differs; -1: none within what both have. */
+static int32_t part(const struct storm_work *w, size_t a, size_t b)
+{
+    const size_t na = w->begin[a + 1] - w->begin[a], nb = w->begin[b + 1] - w->begin[b];
+    for (size_t k = 0; k < na && k < nb; k++)
+        if (w->steps[w->begin[a] + k]->token != w->steps[w->begin[b] + k]->token)
+            return (int32_t)k;
+    return -1;
+}
+
+static int commoner(const void *pa, const void *pb)
+{
+    const struct ds_storm_completion *a = pa, *b = pb;
+    if (a->prompt != b->prompt)
+        return a->prompt < b->prompt ? -1 : 1;
+    if (a->size != b->size)
+        return a->size > b->size ? -1 : 1;
+    return a->request < b->request ? -1 : a->request > b->request;
+}
+
+/* Requests of a plan from elsewhere may end at unlike lengths: the shorter one then has the completion of
+ * the first that it agrees with. */
+static int count_completions(struct storm_work *w, struct ds_error *err)
+{
+    struct ds_storm *s = w->s;
+    size_t cap = 0;
+    for (size_t r = 0; r < s->n_requests; r++) {
+        size_t c = 0;
+        const int32_t prompt = s->requests[r].prompt;
+        if (w->begin[r] == w->begin[r + 1])
+            continue;
+        while (c < s->n_completions && (s->completions[c].prompt != prompt ||
+                                        part(w, (size_t)s->completions[c].request, r) >= 0))
+            c++;
+        if (c == s->n_completions) {
+            if (ds_grow(&s->completions, &cap, c + 1, sizeof *s->completions, "completions", err) !=
+                0)
+                return -1;
+            s->completions[s->n_completions++] =
+                (struct ds_storm_completion){.prompt = prompt, .request = (int32_t)r};
+        }
+        s->completions[c].size++;
+    }
+    if (s->n_completions > 0)
+        qsort(s->completions, s->n_completions, sizeof *s->completions, commoner);
+    return 0;
+}
+
+/* How far the difference of two tokens' logits moved from step a to step b; NaN if one is not there. */
+double ds_storm_moved(const struct ds_step *a, const struct ds_step *b, int32_t first,
+                      int32_t second)
+{
+    const struct ds_step *sides[] = {a, b};
+    double gap[2];
+    for (int i = 0; i < 2; i++) {
+        double x = NAN, y = NAN;
+        for (int k = 0; k < DS_TOP; k++) {
+            x = sides[i]->ids[k] == first ? (double)sides[i]->logits[k] : x;
+            y = sides[i]->ids[k] == second ? (double)sides[i]->logits[k] : y;
+        }
+        gap[i] = x - y;
+    }
+    return gap[1] - gap[0];
+}
+
+static void describe_parting(const struct storm_work *w, size_t r)
+{
+    struct ds_storm_request *q = &w->s->requests[r];
+    const size_t k = (size_t)q->parted;
+    const struct ds_step *own = w->steps[w->begin[r] + k],
+                         *ref = w->steps[w->begin[q->reference] + k];
+    q->token = own->token;
+    q->other_token = ref->token;
+    q->margin = own->margin;
+    q->other_margin = ref->margin;
+    q->drift = fabs(ds_storm_moved(ref, own, ref->token, own->token));
+    q->tie = own->ties > 1 || ref->ties > 1;
+    w->s->parted++;
+    w->s->ties += (size_t)q->tie;
+}
+
+static void find_references(const struct storm_work *w)
+{
+    struct ds_storm *s = w->s;
+    for (size_t r = 0; r < s->n_requests; r++) {
+        struct ds_storm_request *q = &s->requests[r];
+        if (w->begin[r] == w->begin[r + 1])
+            continue;
+        int found = 0;
+        for (size_t c = 0; c < s->n_completions; c++) {
+            const struct ds_storm_completion *x = &s->completions[c];
+            if (x->prompt != q->prompt)
+                continue;
+            if (q->reference < 0) { /* the commonest comes first */
+                q->reference = x->request;
+                q->parted = part(w, r, (size_t)x->request);
+            }
+            if (!found && part(w, r, (size_t)x->request) < 0) {
+                q->completion = (uint32_t)c;
+                found = 1;
+            }
+        }
+        if (q->parted >= 0)
+            describe_parting(w, r);
+    }
+    for (size_t c = 0; c < s->n_completions; c++)
+        s->n_prompts += c == 0 || s->completions[c].prompt != s->completions[c - 1].prompt;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Rows that requests had before they computed any: what stood where they began. `now`: the row that a
+ * request has at each position, as the calls go by. */
+static int take_hits(struct storm_work *w, struct ds_error *err)
+{
+    const struct ds_trial_data *t = w->rows.t;
+    const size_t width = w->rows.width;
+    uint32_t *now = ds_calloc(w->rows.n_requests * width, sizeof *now, "rows", err);
+    size_t total = 0, i = 0;
+    for (size_t k = 0; k < w->n_hits; k++)
+        total += (size_t)w->hits[k].n;
+    w->kept = ds_calloc(total, sizeof *w->kept, "rows", err);
+    w->kept_at = ds_calloc(w->n_hits + 1, sizeof *w->kept_at, "rows", err);
+    if (!now || !w->kept || !w->kept_at) {
+        free(now);
+        return -1;
+    }
+    memset(w->rows.first, 0, w->rows.n_requests * width * sizeof *w->rows.first);
+    for (size_t c = 0, k = 0; c < t->n_calls; c++) {
+        for (; k < w->n_hits && w->hits[k].call == c; k++) {
+            const struct ds_storm_hit *hit = &w->hits[k];
+            uint32_t *to = now + (size_t)hit->request * width,
+                     *first = w->rows.first + (size_t)hit->request * width;
+            w->kept_at[k + 1] = w->kept_at[k] + (size_t)hit->n;
+            for (size_t p = 0; p < (size_t)hit->n && p < width; p++) {
+                to[p] = now[(size_t)hit->from * width + p];
+                w->kept[w->kept_at[k] + p] = to[p];
+                first[p] = first[p] ? first[p] : to[p];
+            }
+        }
+        for (; i < t->n_rows && t->rows[i].call == c; i++) {
+            size_t at = (size_t)t->rows[i].request * width + (size_t)t->rows[i].position;
+            now[at] = (uint32_t)i + 1;
+            w->rows.first[at] = w->rows.first[at] ? w->rows.first[at] : now[at];
+        }
+    }
+    free(now);
+    return 0;
+}
+
+/* Holds one row of a request against its reference's; keeps the earliest site of the call. */
+static void hold(struct storm_work *w, size_t r, uint32_t row, int32_t from, uint32_t call)
+{
+    struct ds_storm_request *q = &w->s->requests[r];
+    const struct ds_trial_data *t = w->rows.t;
+    const struct ds_row *x = &t->rows[row];
+    const int32_t prompt = (int32_t)w->h->prompts[q->prompt].n_tokens;
+    const uint32_t other =
+        w->rows.first[(size_t)q->reference * w->rows.width + (size_t)x->position];
+    uint64_t differ = 0;
+    if (!other || other - 1 == row || (q->parted >= 0 && x->position >= prompt + q->parted))
+        return;
+    const size_t k =
+        ds_storm_rows_compare(&w->rows, row, &w->rows, other - 1, 0, &w->s->compared, &differ);
+    if (k == SIZE_MAX || (q->drifts && t->captures[k].site >= q->place.site))
+        return;
+    const struct ds_call *own = &t->calls[x->call], *ref = &t->calls[t->rows[other - 1].call];
+    q->drifts = 1;
+    q->place = (struct ds_storm_place){.site = t->captures[k].site,
+                                       .position = x->position,
+                                       .occurrence = x->occurrence,
+                                       .call = call,
+                                       .launch = t->captures[k].launch,
+                                       .m = (int32_t)own->m,
+                                       .requests = (int32_t)own->sequences,
+                                       .other_call = t->rows[other - 1].call,
+                                       .other_m = (int32_t)ref->m,
+                                       .other_requests = (int32_t)ref->sequences,
+                                       .from = from};
+}
+
+/* Call by call: what a request began with, then its rows. Once it drifts nothing later is its first. */
+static void compare_rows(struct storm_work *w)
+{
+    const struct ds_trial_data *t = w->rows.t;
+    struct ds_storm_request *requests = w->s->requests;
+    size_t i = 0;
+    for (size_t c = 0, k = 0; c < t->n_calls; c++) {
+        for (; k < w->n_hits && w->hits[k].call == c; k++) {
+            const size_t r = (size_t)w->hits[k].request;
+            for (size_t p = w->kept_at[k]; p < w->kept_at[k + 1] && requests[r].reference >= 0; p++)
+                if (w->kept[p] && (!requests[r].drifts || requests[r].place.call == c))
+                    hold(w, r, w->kept[p] - 1, w->hits[k].from, (uint32_t)c);
+        }
+        for (; i < t->n_rows && t->rows[i].call == c; i++) {
+            const size_t r = (size_t)t->rows[i].request;
+            const struct ds_storm_request *q = &requests[r];
+            if (q->reference >= 0 && q->reference != (int32_t)r &&
+                (!q->drifts || (q->place.call == c && q->place.from < 0)))
+                hold(w, r, (uint32_t)i, -1, (uint32_t)c);
+        }
+    }
+}
+
+static void find_firsts(struct ds_storm *s)
+{
+    uint32_t earliest = 0;
+    s->first_drift = s->first_parting = -1;
+    for (size_t r = 0; r < s->n_requests; r++) {
+        const struct ds_storm_request *q = &s->requests[r];
+        /* The difference is there when both sides are. */
+        const uint32_t since =
+            q->place.call > q->place.other_call ? q->place.call : q->place.other_call;
+        s->drifting += (size_t)q->drifts;
+        if (q->drifts && (s->first_drift < 0 || since < earliest)) {
+            s->first_drift = (int64_t)r;
+            earliest = since;
+        }
+        if (q->parted >= 0 &&
+            (s->first_parting < 0 || q->parted < s->requests[s->first_parting].parted))
+            s->first_parting = (int64_t)r;
+    }
+}
+
+static int check_hits(const struct storm_work *w, struct ds_error *err)
+{
+    for (size_t k = 0; k < w->n_hits; k++) {
+        const struct ds_storm_hit *x = &w->hits[k];
+        if (x->request < 0 || (size_t)x->request >= w->s->n_requests || x->from < 0 ||
+            (size_t)x->from >= w->s->n_requests || x->n < 0 || (size_t)x->n > w->rows.width ||
+            (k > 0 && x->call < w->hits[k - 1].call))
+            return ds_fail(err, "prefix %zu: request %d from %d, %d rows", k, x->request, x->from,
+                           x->n);
+    }
+    return 0;
+}
+
+static int make(struct storm_work *w, struct ds_error *err)
+{
+    struct ds_storm *s = w->s;
+    for (size_t r = 0; r < s->n_requests; r++)
+        s->requests[r] = (struct ds_storm_request){
+            .prompt = (int32_t)(r % w->h->n_prompts), .reference = -1, .parted = -1};
+    if (ds_storm_rows_new(w->t, s->n_requests, &w->rows, err) != 0 || check_hits(w, err) != 0 ||
+        ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
+        count_completions(w, err) != 0)
+        return -1;
+    find_references(w);
+    if (take_hits(w, err) != 0)
+        return -1;
+    compare_rows(w);
+    find_firsts(s);
+    return ds_storm_forecast(w, err);
+}
+
+int ds_storm_make(const struct ds_header *h, const struct ds_trial_data *t, size_t n_requests,
+                  const struct ds_storm_hit *hits, size_t n_hits, struct ds_storm *out,
+                  struct ds_error *err)
+{
+    struct storm_work w = {.h = h, .t = t, .s = out, .hits = hits, .n_hits = n_hits};
+    memset(out, 0, sizeof *out);
+    if (h->n_prompts == 0 || n_requests == 0)
+        return ds_fail(err, "a serving run has prompts and requests");
+    out->n_requests = n_requests;
+    out->requests = ds_calloc(n_requests, sizeof *out->requests, "requests", err);
+    int rc = out->requests ? make(&w, err) : -1;
+    ds_storm_rows_free(&w.rows);
+    free(w.begin);
+    free(w.steps);
+    free(w.kept);
+    free(w.kept_at);
+    if (rc != 0)
+        ds_storm_free(out);
+    return rc;
+}

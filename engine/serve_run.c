@@ -1,0 +1,79 @@
+/* serve_run.c: the arms of a serving run, one after another, each in a worker process that ends with it:
+ * packed weights of two kernel sets never lie side by side. See serve.h. */
+#include "engine/serve.h"
+
+#include "base/mem.h"
+#include "engine/forward.h"
+#include "engine/worker.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* Memory that a worker shares with its parent: where it is, and how long each step took. */
+struct shared {
+    struct ds_place place;
+    double seconds[];
+};
+
+static size_t shared_size(const struct ds_serve_run *s)
+{
+    return sizeof(struct shared) + s->plan->n_steps * sizeof(double);
+}
+
+/* An arm, from fork to sink. 0, 1 when interrupted, -1. */
+static int run_arm(const struct ds_serve_run *s, uint32_t arm, struct shared *shared,
+                   struct ds_error *err)
+{
+    struct ds_setting setting;
+    if (ds_setting_parse(s->header->arms[arm].values, &setting, err) != 0)
+        return -1;
+    struct ds_serve_trial trial = {.run = s, .place = &shared->place, .seconds = shared->seconds};
+    struct ds_worker_context c = {.trial = ds_serve_trial, .ctx = &trial};
+    struct ds_worker worker = {0};
+    struct ds_trial_data t;
+    memset(shared, 0, shared_size(s));
+    ds_worker_libraries(&c, &setting);
+    if (ds_worker_start(&worker, &c, (int32_t)arm + 1, err) != 0)
+        return -1;
+    const struct ds_trial_order order = {
+        .arm = arm, .pass = DS_PASS_NATURAL, .worker = worker.number};
+    int rc = ds_worker_trial(&worker, &order, NULL, s->stop, &t, err);
+    if (rc == DS_WORKER_DIED) {
+        struct ds_error died = *err;
+        char text[320];
+        ds_place_text(&shared->place, &setting.kernels, s->header->n_layers, text, sizeof text);
+        ds_fail(err, "%.600s%s", died.msg, text);
+    }
+    ds_worker_stop(&worker);
+    if (rc != DS_WORKER_OK)
+        return rc == DS_WORKER_STOPPED ? 1 : ds_prefix(err, "arm %u", arm);
+    rc = ds_trial_data_check(s->header, &t, err);
+    if (rc == 0)
+        rc = s->sink(s->ctx, &t, shared->seconds, err);
+    ds_trial_data_free(&t);
+    return rc;
+}
+
+int ds_serve_run(const struct ds_serve_run *s, int *interrupted, struct ds_error *err)
+{
+    *interrupted = 0;
+    if (s->model->hp.context > 0 && s->plan->capacity > s->model->hp.context)
+        return ds_fail(err, "a request has %d positions, but the model's context has %d",
+                       s->plan->capacity, s->model->hp.context);
+    if (ds_model_rope_table(s->model, s->plan->capacity, err) != 0)
+        return -1;
+    ds_model_seal(s->model);
+    struct shared *shared =
+        mmap(NULL, shared_size(s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return ds_fail(err, "out of memory for what workers share");
+    int rc = 0;
+    for (int32_t a = 0; a < s->n_arms && rc == 0; a++) {
+        rc = run_arm(s, (uint32_t)(s->first_arm + a), shared, err);
+        if (rc == 0 && s->progress)
+            s->progress(s->ctx, a + 1, s->n_arms);
+    }
+    munmap(shared, shared_size(s));
+    *interrupted = rc > 0;
+    return rc < 0 ? -1 : 0;
+}

@@ -1,0 +1,247 @@
+/* serve_trial.c: a plan, fed step by step through the forward pass: one call a step, the requests' own
+ * tokens back to them. See serve.h. Runs inside a worker; knows no record. */
+#include "engine/serve.h"
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "engine/forward.h"
+#include "engine/site_map.h"
+#include "engine/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct serving {
+    const struct ds_serve_run *run;
+    struct ds_setting setting;
+    struct ds_site *sites;
+    uint8_t *site_on;
+    struct ds_forward *forward;
+    struct ds_probe *probe;
+    int32_t *tokens;   /* [n_requests][room] prompt and what was chosen */
+    int32_t *known;    /* [n_requests] */
+    int32_t *computed; /* [n_requests][room] how often a position was */
+    size_t room;
+    struct ds_batch_seq *seqs; /* [slots] */
+    struct ds_batch_row *rows; /* [max_rows] */
+    double cpu[2], probe_cpu[2];
+};
+
+static void stop(struct serving *s)
+{
+    ds_probe_free(s->probe);
+    ds_forward_free(s->forward);
+    free(s->sites);
+    free(s->site_on);
+    free(s->tokens);
+    free(s->known);
+    free(s->computed);
+    free(s->seqs);
+    free(s->rows);
+}
+
+static int start_memory(struct serving *s, struct ds_error *err)
+{
+    const struct ds_serve_plan *p = s->run->plan;
+    const size_t n = (size_t)p->n_requests;
+    s->room = (size_t)p->capacity + 1;
+    s->tokens = ds_calloc(n * s->room, sizeof *s->tokens, "tokens", err);
+    s->known = ds_calloc(n, sizeof *s->known, "requests", err);
+    s->computed = ds_calloc(n * s->room, sizeof *s->computed, "rows", err);
+    s->seqs = ds_calloc((size_t)p->slots, sizeof *s->seqs, "slots", err);
+    s->rows = ds_calloc((size_t)p->max_rows, sizeof *s->rows, "call rows", err);
+    if (!s->tokens || !s->known || !s->computed || !s->seqs || !s->rows)
+        return -1;
+    for (size_t r = 0; r < n; r++) {
+        const struct ds_serve_prompt *q = &s->run->prompts[r % (size_t)s->run->n_prompts];
+        /* A plan may feed less than the prompt: what does not fit is not fed. */
+        size_t fits = (size_t)q->n < s->room ? (size_t)q->n : s->room;
+        memcpy(s->tokens + r * s->room, q->tokens, fits * sizeof *s->tokens);
+        s->known[r] = q->n;
+    }
+    return 0;
+}
+
+static int start_sites(struct serving *s, struct ds_error *err)
+{
+    const struct ds_header *h = s->run->header;
+    s->sites = ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, err);
+    s->site_on = ds_calloc(h->n_sites, 1, "sites", err);
+    if (!s->sites || !s->site_on)
+        return -1;
+    for (size_t i = 0; i < h->n_sites; i++)
+        s->site_on[i] = !s->run->resid_only || strcmp(h->sites[i].stage, "resid_ffn") == 0 ||
+                        h->sites[i].layer == h->n_layers;
+    return 0;
+}
+
+static int start(struct serving *s, struct ds_place *place, struct ds_error *err)
+{
+    const struct ds_serve_plan *p = s->run->plan;
+    const struct ds_header *h = s->run->header;
+    if (start_memory(s, err) != 0 || start_sites(s, err) != 0)
+        return -1;
+    struct ds_forward_config config = {.kernels = s->setting.kernels,
+                                       .dtype = s->setting.dtype,
+                                       .threads = s->setting.threads,
+                                       .max_rows = p->max_rows,
+                                       .n_requests = p->slots,
+                                       .capacity = p->capacity,
+                                       .sites = s->sites,
+                                       .n_sites = h->n_sites,
+                                       .placement = s->setting.place,
+                                       .ranks = s->setting.ranks,
+                                       .place = place};
+    if (ds_forward_new(s->run->model, &config, &s->forward, err) != 0)
+        return -1;
+    struct ds_probe_config pc = {.sites = s->sites,
+                                 .n_sites = (uint32_t)h->n_sites,
+                                 .edges = h->edges,
+                                 .n_edges = (uint32_t)h->n_edges,
+                                 .site_on = s->site_on,
+                                 .dump = DS_DUMP_NONE,
+                                 .team = ds_forward_team(s->forward)};
+    return ds_probe_new(&pc, &s->probe, err);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* The piece's slot as it must be before the call. */
+static void take_slot(struct serving *s, const struct ds_serve_piece *p)
+{
+    if (!p->takes)
+        return;
+    if (p->copy >= 0)
+        ds_forward_copy(s->forward, p->slot, p->copy, p->cached);
+    else
+        ds_forward_keep(s->forward, p->slot, p->cached);
+}
+
+/* The sequence of a piece. Returns whether it is one decode row. */
+static int fill_seq(struct serving *s, const struct ds_serve_piece *p, struct ds_batch_row *rows,
+                    struct ds_batch_seq *seq)
+{
+    const int32_t prompt = s->run->prompts[p->request % s->run->n_prompts].n;
+    const size_t at = (size_t)p->request * s->room + (size_t)p->cached;
+    for (int32_t i = 0; i < p->n_tokens; i++) {
+        const int32_t position = p->cached + i;
+        rows[i] = (struct ds_batch_row){.request = p->request,
+                                        .occurrence = s->computed[at + (size_t)i]++,
+                                        .step = position < prompt ? 0 : position - prompt + 1};
+    }
+    *seq = (struct ds_batch_seq){.request = p->slot,
+                                 .tokens = s->tokens + at,
+                                 .n_tokens = p->n_tokens,
+                                 .record = 1,
+                                 .logits_from = p->chooses ? p->n_tokens - 1 : p->n_tokens,
+                                 .rows = rows};
+    return p->n_tokens == 1 && p->cached >= prompt;
+}
+
+/* Takes the tokens that were chosen. Where the plan never feeds one, none is said to be fed. */
+static int choose(struct serving *s, size_t step, const float *logits, const int32_t *chosen,
+                  int32_t n, struct ds_error *err)
+{
+    const struct ds_serve_plan *p = s->run->plan;
+    const int32_t vocab = s->run->model->hp.vocab;
+    int32_t row = 0;
+    for (size_t k = p->first[step]; k < p->first[step + 1]; k++) {
+        const struct ds_serve_piece *x = &p->pieces[k];
+        if (!x->chooses)
+            continue;
+        if (row >= n)
+            return ds_fail(err, "the forward pass gave %d logits rows, row %d was asked for", n,
+                           row);
+        const int32_t prompt = s->run->prompts[x->request % s->run->n_prompts].n;
+        const int32_t at = s->known[x->request]++, token = chosen[row];
+        if ((size_t)at < s->room)
+            s->tokens[(size_t)x->request * s->room + (size_t)at] = token;
+        if (ds_probe_step(s->probe, x->request, at - prompt, logits + (size_t)row * (size_t)vocab,
+                          (uint32_t)vocab, token, at - prompt + 1 < p->tokens ? token : -1,
+                          err) != 0)
+            return -1;
+        row++;
+    }
+    return 0;
+}
+
+static int run_step(struct serving *s, size_t step, struct ds_error *err)
+{
+    const struct ds_serve_plan *p = s->run->plan;
+    const size_t first = p->first[step], n_seqs = p->first[step + 1] - first;
+    int decode = 1;
+    int32_t used = 0;
+    for (size_t k = 0; k < n_seqs; k++) {
+        take_slot(s, &p->pieces[first + k]);
+        decode &= fill_seq(s, &p->pieces[first + k], s->rows + used, &s->seqs[k]);
+        used += p->pieces[first + k].n_tokens;
+    }
+    struct ds_batch batch = {.seqs = s->seqs,
+                             .n_seqs = (int32_t)n_seqs,
+                             .phase = decode ? DS_PHASE_DECODE : DS_PHASE_PREFILL};
+    const float *logits;
+    const int32_t *tokens;
+    int32_t n;
+    const double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID), probe = ds_probe_cpu_seconds(s->probe);
+    if (ds_forward_run(s->forward, &batch, s->probe, &logits, &tokens, &n, err) != 0 ||
+        choose(s, step, logits, tokens, n, err) != 0 || ds_probe_end_call(s->probe, err) != 0)
+        return ds_prefix(err, "step %zu", step);
+    s->cpu[batch.phase] += ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    s->probe_cpu[batch.phase] += ds_probe_cpu_seconds(s->probe) - probe;
+    return 0;
+}
+
+/* ---- all steps ------------------------------------------------------------------------------- */
+
+static int run_steps(struct serving *s, double *seconds, struct ds_error *err)
+{
+    double before = ds_seconds(CLOCK_MONOTONIC);
+    for (size_t step = 0; step < s->run->plan->n_steps; step++) {
+        if (run_step(s, step, err) != 0)
+            return -1;
+        const double now = ds_seconds(CLOCK_MONOTONIC);
+        if (seconds)
+            seconds[step] = now - before;
+        before = now;
+    }
+    return 0;
+}
+
+static void finish(const struct serving *s, double wall, double cpu, struct ds_trial *info)
+{
+    info->wall_s = ds_seconds(CLOCK_MONOTONIC) - wall;
+    info->cpu_s = ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    info->prefill_cpu_s = s->cpu[DS_PHASE_PREFILL];
+    info->decode_cpu_s = s->cpu[DS_PHASE_DECODE];
+    info->probe_prefill_cpu_s = s->probe_cpu[DS_PHASE_PREFILL];
+    info->probe_decode_cpu_s = s->probe_cpu[DS_PHASE_DECODE];
+}
+
+int ds_serve_trial(void *trial, const struct ds_trial_order *order, struct ds_trial_data *out,
+                   struct ds_error *err)
+{
+    struct ds_serve_trial *t = trial;
+    struct serving s = {.run = t->run};
+    memset(out, 0, sizeof *out);
+    if (ds_setting_parse(t->run->header->arms[order->arm].values, &s.setting, err) != 0)
+        return -1;
+    int rc = start(&s, t->place, err);
+    const double wall = ds_seconds(CLOCK_MONOTONIC), cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (rc == 0) {
+        const struct ds_trial info =
+            ds_trial_info(order, &s.setting, ds_forward_team(s.forward), t->trials, t->calls);
+        ds_forward_seed(s.forward, ds_trial_seed(order));
+        rc = ds_probe_begin_trial(s.probe, &info, NULL, 0, err);
+    }
+    if (rc == 0 && (rc = run_steps(&s, t->seconds, err)) != 0)
+        ds_probe_abort_trial(s.probe);
+    if (rc == 0)
+        rc = ds_probe_end_trial(s.probe, out, err);
+    if (rc == 0)
+        finish(&s, wall, cpu, &out->info);
+    t->trials++;
+    t->calls += (uint32_t)t->run->plan->n_steps;
+    stop(&s);
+    return rc;
+}
