@@ -28,7 +28,7 @@ DS_LDFLAGS := -pthread $(SANFLAGS)
 # No part of the C++ library is linked: no exceptions, no run-time types. Shared memory of kernels gets red zones under SAN=1.
 CXXWARN     := -Wall -Wextra -Wshadow -Wdouble-promotion -Wvla $(if $(WERROR),-Werror)
 DS_CXXFLAGS := -std=c++20 -g $(NUMBERS) $(CXXWARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread \
-    -fno-exceptions -fno-rtti -fno-threadsafe-statics $(SANFLAGS) $(if $(SAN),-fsanitize-sections=ds_shared)
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics $(SANFLAGS) $(if $(SAN),-fsanitize-sections=ds_shared*)
 
 # No flag may let the compiler or the linker change arithmetic. base/numbers.h finds them in the compiler's own state, too.
 FAST_FLAGS := -ffast-math -Ofast -funsafe-math-optimizations -fassociative-math -freciprocal-math -ffinite-math-only \
@@ -41,10 +41,11 @@ endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
 ROOMS := base kernels probes dumps report tui engine cli
-src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
+src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c kernels/sim/*.c))
 # The text of CUDA kernels, compiled by the C++ compiler into the device sim.
-SIM_SOURCES := $(wildcard kernels/sim/*.cc kernels/cuda/*.cu)
-obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1))) $(if $(filter kernels,$(1)),$(SIM_SOURCES:%=$(BUILD)/%.o))
+# Twice, for CPUs with fused multiply-add (else a call of the C library each) and without: the same bits.
+SIM_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/sim/*.cc kernels/cuda/*.cu) $(patsubst %.cu,%.fma.cu,$(wildcard kernels/cuda/*.cu)))
+obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1))) $(if $(filter kernels,$(1)),$(SIM_OBJECTS))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
 
 # Dependencies point one way; each room links what stands below it.
@@ -124,6 +125,9 @@ $(BUILD)/%.o: %.c
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+$(BUILD)/%.fma.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) -mavx2 -mfma -mf16c -DDS_SIM_FMA $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<

@@ -8,6 +8,10 @@
 /* A variant; its symbol is ds_sim_NAME or ds_cuda_NAME. */
 #define DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, FEATURES, SCRATCH, LAUNCH, DESCRIBE,     \
                                SUMMARY)                                                            \
+    DS_DEVICE_VARIANT_PREPARED(NAME, OP, VARIANT, CLAIMS, FEATURES, nullptr, SCRATCH, LAUNCH,      \
+                               DESCRIBE, SUMMARY)
+#define DS_DEVICE_VARIANT_PREPARED(NAME, OP, VARIANT, CLAIMS, FEATURES, PREPARE, SCRATCH, LAUNCH,  \
+                                   DESCRIBE, SUMMARY)                                              \
     extern "C" const struct ds_kernel DS_DEVICE_KERNEL(NAME);                                      \
     const struct ds_kernel DS_DEVICE_KERNEL(NAME) = {.abi = DS_KERNEL_ABI,                         \
                                                      .op = OP,                                     \
@@ -16,7 +20,7 @@
                                                      .claims = CLAIMS,                             \
                                                      .features = FEATURES,                         \
                                                      .available = nullptr,                         \
-                                                     .prepare = nullptr,                           \
+                                                     .prepare = PREPARE,                           \
                                                      .scratch_bytes = SCRATCH,                     \
                                                      .launch = LAUNCH,                             \
                                                      .describe = DESCRIBE,                         \
@@ -25,6 +29,10 @@
 /* One that has nothing but a launch. */
 #define DS_DEVICE_VARIANT(NAME, OP, VARIANT, CLAIMS, LAUNCH, SUMMARY)                              \
     DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, 0, nullptr, LAUNCH, nullptr, SUMMARY)
+/* The same for a kernel that takes activations of any type. */
+#define DS_DEVICE_VARIANT_STORED(NAME, OP, VARIANT, CLAIMS, LAUNCH, SUMMARY)                       \
+    DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, DS_FEATURE_STORED, nullptr, LAUNCH, nullptr, \
+                           SUMMARY)
 
 /* Every slot of every sequence lies in a page of the cache, and the rows are covered once, in order.
  * Sequences and pages are the host's copies. */

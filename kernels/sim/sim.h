@@ -74,7 +74,8 @@ enum ds_sim_meeting {
     DS_SIM_SHUFFLE, /* value of lane `source` */
     DS_SIM_BALLOT,  /* bit l: the value of lane l is not 0 */
     DS_SIM_ANY,
-    DS_SIM_ALL
+    DS_SIM_ALL,
+    DS_SIM_GATHER /* where the values of all lanes lie: const uint64_t[32], until the warp's next one */
 };
 /* Waits for all lanes of the mask, at the same place of the source. */
 uint64_t ds_sim_meet(int meeting, unsigned mask, uint64_t value, int source, const char *file,

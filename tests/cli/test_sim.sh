@@ -103,7 +103,7 @@ ptx_without_fma() {
 
 test_nvcc_adds_no_fma() {
     need nvcc
-    for arch in 80 90 100 120; do
+    for arch in 80 120; do
         for source in kernels/cuda/*.cu; do
             ptx_without_fma $arch "$source"
         done
