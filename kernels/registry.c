@@ -82,6 +82,7 @@ static const struct set_row sim_sets[] = {
      "pinned",
      {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
     {"pinned", "pinned", {NULL}},
+    {"pinned-tc", "pinned", {[DS_OP_MATMUL] = "pinned-tc"}},
     {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
 };
 

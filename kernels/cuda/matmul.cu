@@ -14,6 +14,7 @@
  *            it by atomicAdd, in the order in which their blocks come to run. */
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/pinned.cuh"
+#include "kernels/cuda/weights.cuh"
 
 namespace
 {
@@ -153,41 +154,10 @@ int64_t share_of(const struct ds_matmul_args *a, int parts)
     return share < STAGE ? (int64_t)STAGE : share;
 }
 
-/* The element type of weights that are read as they lie; -1: others. */
-int weights_element(const struct ds_weight_view *w)
-{
-    enum { F32 = 0, F16 = 1, BF16 = 30 }; /* GGUF's numbers */
-    if (w->data || (w->file_data && w->file_type == F32))
-        return DS_ELEMENT_F32;
-    return !w->file_data          ? -1
-           : w->file_type == F16  ? DS_ELEMENT_F16
-           : w->file_type == BF16 ? DS_ELEMENT_BF16
-                                  : -1;
-}
-
-/* Nothing is packed; this is where other types are refused. */
-int prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes, char *why,
-            size_t why_size)
-{
-    *prepared = nullptr;
-    *bytes = 0;
-    if (weights_element(w) >= 0 || !w->n || !w->k)
-        return 0;
-    snprintf(why, why_size, "reads weights of F32, F16 and BF16, not of type %d", w->file_type);
-    return -1;
-}
-
 int check(const struct ds_device_call &call, const struct ds_matmul_args *a)
 {
-    if (a->n && a->k && weights_element(&a->w) < 0)
-        return ds_device_refuse(call, "there are no weights of F32, F16 or BF16");
-    if (a->stored > DS_ELEMENT_BF16 || a->stored < 0 || a->y_stored > DS_ELEMENT_BF16 ||
-        a->y_stored < 0)
-        return ds_device_refuse(call, "activations of type %d and %d", a->stored, a->y_stored);
-    if (a->w.n != a->n || a->w.k != a->k)
-        return ds_device_refuse(call, "weights are %lld x %lld, the call says %lld x %lld",
-                                (long long)a->w.n, (long long)a->w.k, (long long)a->n,
-                                (long long)a->k);
+    if (ds_weights_check(call, a) != 0)
+        return -1;
     if (ds_ceil_div(a->n, COLUMNS) > 65535 || a->rows > 65535)
         return ds_device_refuse(call, "%lld rows of %lld columns are more than a grid has",
                                 (long long)a->rows, (long long)a->n);
@@ -197,7 +167,7 @@ int check(const struct ds_device_call &call, const struct ds_matmul_args *a)
 struct job job_of(const void *args)
 {
     const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
-    return {*a, a->w.data ? a->w.data : a->w.file_data, weights_element(&a->w), nullptr, 0};
+    return {*a, a->w.data ? a->w.data : a->w.file_data, ds_weights_element(&a->w), nullptr, 0};
 }
 
 template <int MODE>
@@ -293,16 +263,16 @@ int atomic_describe(const void *args, const struct ds_exec *exec, struct ds_laun
 } /* namespace */
 
 DS_DEVICE_VARIANT_PREPARED(
-    matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, prepare, nullptr, pinned_launch,
-    pinned_describe,
+    matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, ds_weights_prepare, nullptr,
+    pinned_launch, pinned_describe,
     "K in blocks of 256, one fma chain a block in ascending k, block sums added "
     "in ascending order");
 DS_DEVICE_VARIANT_PREPARED(
     matmul_split_k, DS_OP_MATMUL, "split-k", DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS,
-    FEATURES, prepare, split_scratch, split_launch, split_describe,
+    FEATURES, ds_weights_prepare, split_scratch, split_launch, split_describe,
     "K in 1 to 8 parts, as many as multiprocessors are free; added in ascending "
     "order");
 DS_DEVICE_VARIANT_PREPARED(
-    matmul_atomic, DS_OP_MATMUL, "atomic", 0, DS_FEATURE_FILE_WEIGHTS, prepare, nullptr,
+    matmul_atomic, DS_OP_MATMUL, "atomic", 0, DS_FEATURE_FILE_WEIGHTS, ds_weights_prepare, nullptr,
     atomic_launch, atomic_describe,
     "up to 8 parts of K, added by atomicAdd in the order in which they arrive");

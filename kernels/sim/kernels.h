@@ -11,6 +11,7 @@
     X(rmsnorm_pinned)                                                                              \
     X(matmul_split_k)                                                                              \
     X(matmul_atomic)                                                                               \
+    X(matmul_pinned_tc)                                                                            \
     X(matmul_pinned)                                                                               \
     X(rope_pinned)                                                                                 \
     X(cache_pinned)                                                                                \

@@ -43,6 +43,18 @@ test_atomic_is_unstable() {
     has "$dir/out" "drift: unstable, first at layer 0 down, matmul/atomic"
 }
 
+# On tensor cores as on sim's model of them: one order at every number of rows.
+test_tensor_cores() {
+    ds order matmul/pinned-tc --device sim --shape n=9,k=64 --rows 1,17
+    expect 1 # a replay rounds to nearest; tensor cores cut off
+    has "$dir/out" "one chain of 64 k in ascending order, 16 at a time in fused sums rounded once, mul+add, factors rounded to bf16"
+    has "$dir/out" "row 0        1,17 "
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 2 --batch 1,6 --device sim --kernels pinned-tc --dtype bf16 --no-record
+    expect 0
+    has "$dir/out" "batch         no difference over"
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
