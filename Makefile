@@ -66,8 +66,10 @@ EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
 EXT_tui       := $(EXT_dumps) $(CURSES_LIBS) -ljansson
 EXT_cli       := $(EXT_engine) $(CURSES_LIBS) -ljansson
 
-$(BUILD)/driftscope: $(LIBS)
-	$(CC) $(DS_LDFLAGS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
+# Plugins for the device sim use what runs it.
+EXPORTS := -Wl,--dynamic-list=kernels/sim/exports.list
+$(BUILD)/driftscope: $(LIBS) kernels/sim/exports.list
+	$(CC) $(DS_LDFLAGS) $(EXPORTS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
 
 define room_rules
 $(BUILD)/lib$(1).a: $$(call obj,$(1))
@@ -156,7 +158,7 @@ $(BUILD)/reproduce_text.h: cli/reproduce.c.in
 	   sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
 
 # Sources may not ask for other arithmetic either.
-SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] examples/*/*.cu kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@mkdir -p $(@D)
 	@tests/tools/check_numbers $(SOURCES)
@@ -269,6 +271,11 @@ FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SPECDIR := $(DESTDIR)$(PREFIX)/lib/driftscope/specimens
 PLUGDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/plugin
 PLUGIN_FILES := README.md Makefile pairwise.c axpy.c
+# A plugin with a CUDA kernel, and the headers that it needs.
+DEVICEDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/device
+DEVICE_FILES := README.md Makefile warp_norm.cu
+SHIMDIR := $(INCDIR)/driftscope/kernels
+SHIM_FILES := driftscope_kernel.h cuda/device.cuh cuda/kernels.cuh sim/cuda_host.h sim/sim.h sim/mma.h
 
 .PHONY: install uninstall clean
 install: all ## install under PREFIX (and DESTDIR): program, specimens, man page, completions, kernel header, plugin examples
@@ -276,10 +283,12 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
 	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
-	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)"
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)" "$(DEVICEDIR)" "$(SHIMDIR)/cuda" "$(SHIMDIR)/sim"
 	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
 	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
 	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
+	$(INSTALL) -m 644 $(DEVICE_FILES:%=examples/device/%) "$(DEVICEDIR)/"
+	for f in $(SHIM_FILES); do $(INSTALL) -m 644 kernels/$$f "$(SHIMDIR)/$$f" || exit 1; done
 	rm -f "$(SPECDIR)/"*.case
 	$(INSTALL) -m 644 $(SPECIMEN_FILES) "$(SPECDIR)/"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.1 "$(MANDIR)/driftscope.1"
@@ -289,6 +298,7 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
 	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)") \
+	    $(foreach file,$(DEVICE_FILES),"$(DEVICEDIR)/$(file)") $(foreach file,$(SHIM_FILES),"$(SHIMDIR)/$(file)") \
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint

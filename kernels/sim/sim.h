@@ -53,6 +53,9 @@ struct ds_sim_launch {
                       ends the launch, as it would end it on a device that cannot read that */
 };
 
+/* The number changes with what a plugin built against this header relies on: one of another number is not
+ * loaded. */
+#define ds_sim_run ds_sim_run_1
 /* 0, or -1 with a reason that names the kernel: a launch that no device takes, threads that wait for
  * others that never come, a write behind the dynamic shared memory, a pointer to the wrong memory. Never
  * hangs on a barrier. */

@@ -77,6 +77,38 @@ test_lab() {
     has "$dir/out" "pinned"
 }
 
+# build_device FLAG...: the example, built as its README says, for sim.
+build_device() {
+    need g++
+    make -s -C examples/device CXX=g++ OUT="$dir" CPPFLAGS="-Werror $*"
+}
+
+test_device_plugin() {
+    build_device
+    ds check rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=40 --threads 1
+    expect 0
+    has "$dir/out" "rmsnorm/warp-tree  claims repeat batch slot threads chunk"
+    ds order rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=96 --rows 1,5
+    expect 0
+    has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 2 --batch 1,5 --device sim --kernels pinned,pinned+rmsnorm=warp-tree --plugin "$dir/warp_norm.so" \
+        --no-record
+    expect 1
+    has "$dir/out" "first drift   layer 0 attn_norm, rmsnorm/warp-tree: origin"
+    has "$dir/out" "batch         no difference over"
+    # It belongs to sim alone.
+    ds check rmsnorm/warp-tree --plugin "$dir/warp_norm.so"
+    expect 2
+}
+
+test_device_plugin_without_a_barrier() {
+    build_device -DWITHOUT_BARRIER
+    ds check rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=40 --threads 1
+    expect 1
+    has "$dir/out" "repeat        broken"
+}
+
 test_mistakes() {
     ds run -m $small --device smi --no-record
     expect 2
