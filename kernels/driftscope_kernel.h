@@ -83,7 +83,8 @@ enum ds_feature {
     DS_FEATURE_UNROUNDED = 16,    /* reads its inputs as they were before they were rounded to the
                                   activation type, as a kernel fused with its producer does */
     DS_FEATURE_FILE_WEIGHTS = 32, /* matmul: prepare and launch need w.file_data only, w.data may be
-                                     NULL; prepare refuses the file types that it does not read */
+                                     NULL; file types that it does not read are refused: by prepare,
+                                     or by launch where there is none */
     DS_FEATURE_STORED =
         64 /* takes activations that are stored as bf16 or f16: see enum ds_element */
 };

@@ -1,4 +1,4 @@
-/* digest.cu: device_probe.h for the threads of a device.
+/* digest.cu: probe_kernels.h for the threads of a device.
  *
  * XXH3-64 of a row of more than 240 bytes has two phases. 1: the sums of its blocks of 1024 bytes need
  * nothing of each other; each warp of the row's block of threads makes those of one block of bytes
@@ -6,7 +6,7 @@
  * goes in order, by eight lanes; then the last 64 bytes and the merge. Shorter rows: a thread a row.
  * Integers alone, so nothing depends on the order of threads; the list of differing rows is made in
  * ascending order. */
-#include "kernels/cuda/device_probe.h"
+#include "kernels/cuda/probe_kernels.h"
 
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/xxh3.cuh"
@@ -20,7 +20,7 @@ const unsigned ALL = 0xffffffffu;
 
 /* ---- digest ------------------------------------------------------------------------------------------ */
 
-__global__ void digest_short(struct ds_device_rows x, uint64_t *digest)
+__global__ void digest_short(struct ds_probe_rows x, uint64_t *digest)
 {
     const int64_t r = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (r < x.rows)
@@ -76,7 +76,7 @@ __device__ uint64_t merge(uint64_t acc, const unsigned char *end, int64_t bytes,
     return ds_xxh_avalanche((uint64_t)bytes * DS_XXH_64_1 + h);
 }
 
-__global__ void digest_long(struct ds_device_rows x, uint64_t *digest)
+__global__ void digest_long(struct ds_probe_rows x, uint64_t *digest)
 {
     __shared__ uint64_t sums[CHUNK][SUMS];
     const unsigned char *p = static_cast<const unsigned char *>(x.data) + blockIdx.x * x.ld_bytes;
@@ -108,23 +108,55 @@ __global__ void digest_long(struct ds_device_rows x, uint64_t *digest)
         digest[blockIdx.x] = h;
 }
 
-int digest_rows(const struct ds_device_rows *x, uint64_t *digest, const struct ds_exec *exec,
-                char *why, size_t why_size)
+/* The largest bits without the sign: T as wide as an element. */
+template <class T> __global__ void magnitudes(struct ds_probe_rows x, uint32_t *largest)
 {
-    const struct ds_device_call call = {exec, why, why_size};
-    if (x->rows < 1)
-        return 0;
-    if (x->bytes <= SHORT)
-        return DS_LAUNCH(call, digest_short, (unsigned)ds_ceil_div(x->rows, THREADS), THREADS, 0,
-                         *x, digest);
-    return DS_LAUNCH(call, digest_long, (unsigned)x->rows, THREADS, 0, *x, digest);
+    __shared__ uint32_t of_warp[WARPS];
+    const T *p = reinterpret_cast<const T *>(static_cast<const unsigned char *>(x.data) +
+                                             blockIdx.x * x.ld_bytes);
+    const T all = (T) ~((T)1 << (8 * sizeof(T) - 1));
+    uint32_t most = 0;
+    for (int64_t i = threadIdx.x; i < x.bytes / (int64_t)sizeof(T); i += THREADS)
+        most = (uint32_t)(p[i] & all) > most ? (uint32_t)(p[i] & all) : most;
+    for (int with = 16; with; with /= 2) {
+        const uint32_t other = __shfl_xor_sync(ALL, most, with);
+        most = other > most ? other : most;
+    }
+    if (threadIdx.x % 32 == 0)
+        of_warp[threadIdx.x / 32] = most;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    for (int w = 1; w < WARPS; w++)
+        most = of_warp[w] > most ? of_warp[w] : most;
+    largest[blockIdx.x] = most;
+}
+
+__global__ void zeros(uint32_t *to, int64_t n)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        to[i] = 0;
+}
+
+int launch_magnitudes(const struct ds_device_call &call, const struct ds_probe_rows &x, int element,
+                      uint32_t *largest)
+{
+    if (element == DS_ELEMENT_I32)
+        return DS_LAUNCH(call, zeros, (unsigned)ds_ceil_div(x.rows, THREADS), THREADS, 0, largest,
+                         x.rows);
+    if (element == DS_ELEMENT_F32)
+        return DS_LAUNCH(call, magnitudes<uint32_t>, (unsigned)x.rows, THREADS, 0, x, largest);
+    if (element == DS_ELEMENT_F16 || element == DS_ELEMENT_BF16)
+        return DS_LAUNCH(call, magnitudes<uint16_t>, (unsigned)x.rows, THREADS, 0, x, largest);
+    return ds_device_refuse(call, "digest: elements of type %d", element);
 }
 
 /* ---- watch ------------------------------------------------------------------------------------------- */
 
 /* T: unsigned integers as wide as an element; an exponent of nothing but ones is not finite. */
 template <class T>
-__global__ void watch(struct ds_device_rows x, T exponent, int32_t *count, int32_t *first)
+__global__ void watch(struct ds_probe_rows x, T exponent, int32_t *count, int32_t *first)
 {
     __shared__ int counts[WARPS], firsts[WARPS];
     const T *p = reinterpret_cast<const T *>(static_cast<const unsigned char *>(x.data) +
@@ -156,7 +188,7 @@ __global__ void watch(struct ds_device_rows x, T exponent, int32_t *count, int32
     first[blockIdx.x] = at == none ? -1 : at;
 }
 
-int watch_rows(const struct ds_device_rows *x, int element, int32_t *count, int32_t *first,
+int watch_rows(const struct ds_probe_rows *x, int element, int32_t *count, int32_t *first,
                const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_device_call call = {exec, why, why_size};
@@ -217,7 +249,7 @@ int compare_rows(const uint64_t *digest, int64_t rows, const uint64_t *reference
 
 /* Row list[i] of one array to that of another, block i; blocks behind the list's end do nothing, so that
  * its length need not be known on the host. packed: to row i. */
-__global__ void copy_listed(struct ds_device_rows from, const int32_t *of, const int32_t *list,
+__global__ void copy_listed(struct ds_probe_rows from, const int32_t *of, const int32_t *list,
                             const int32_t *n, unsigned char *to, int64_t to_ld, int packed)
 {
     const int i = (int)blockIdx.x;
@@ -238,7 +270,7 @@ __global__ void copy_listed(struct ds_device_rows from, const int32_t *of, const
         y[b] = x[b];
 }
 
-int heal_rows(const struct ds_device_rows *from, const int32_t *of, const int32_t *list,
+int heal_rows(const struct ds_probe_rows *from, const int32_t *of, const int32_t *list,
               const int32_t *n, void *to, int64_t rows, int64_t to_ld_bytes,
               const struct ds_exec *exec, char *why, size_t why_size)
 {
@@ -249,7 +281,7 @@ int heal_rows(const struct ds_device_rows *from, const int32_t *of, const int32_
                      static_cast<unsigned char *>(to), to_ld_bytes, 0);
 }
 
-int pack_rows(const struct ds_device_rows *x, const int32_t *list, const int32_t *n, void *to,
+int pack_rows(const struct ds_probe_rows *x, const int32_t *list, const int32_t *n, void *to,
               const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_device_call call = {exec, why, why_size};
@@ -262,6 +294,19 @@ int pack_rows(const struct ds_device_rows *x, const int32_t *list, const int32_t
 
 } /* namespace */
 
-extern "C" const struct ds_device_probe DS_DEVICE_KERNEL(probe);
-const struct ds_device_probe DS_DEVICE_KERNEL(probe) = {digest_rows, watch_rows, compare_rows,
-                                                        heal_rows, pack_rows};
+int DS_DEVICE_KERNEL(digest_rows)(const struct ds_device_digest *g, const struct ds_exec *exec,
+                                  char *why, size_t why_size)
+{
+    const struct ds_device_call call = {exec, why, why_size};
+    const struct ds_probe_rows x = {g->x, g->n, g->row_bytes, g->stride};
+    if (x.rows < 1)
+        return 0;
+    const int rc = x.bytes <= SHORT
+                       ? DS_LAUNCH(call, digest_short, (unsigned)ds_ceil_div(x.rows, THREADS),
+                                   THREADS, 0, x, g->digests)
+                       : DS_LAUNCH(call, digest_long, (unsigned)x.rows, THREADS, 0, x, g->digests);
+    return rc == 0 && g->largest ? launch_magnitudes(call, x, g->element, g->largest) : rc;
+}
+
+const struct ds_probe_kernels DS_DEVICE_KERNEL(probe_kernels) = {
+    DS_DEVICE_KERNEL(digest_rows), watch_rows, compare_rows, heal_rows, pack_rows};

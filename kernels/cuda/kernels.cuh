@@ -8,10 +8,6 @@
 /* A variant; its symbol is ds_sim_NAME or ds_cuda_NAME. */
 #define DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, FEATURES, SCRATCH, LAUNCH, DESCRIBE,     \
                                SUMMARY)                                                            \
-    DS_DEVICE_VARIANT_PREPARED(NAME, OP, VARIANT, CLAIMS, FEATURES, nullptr, SCRATCH, LAUNCH,      \
-                               DESCRIBE, SUMMARY)
-#define DS_DEVICE_VARIANT_PREPARED(NAME, OP, VARIANT, CLAIMS, FEATURES, PREPARE, SCRATCH, LAUNCH,  \
-                                   DESCRIBE, SUMMARY)                                              \
     extern "C" const struct ds_kernel DS_DEVICE_KERNEL(NAME);                                      \
     const struct ds_kernel DS_DEVICE_KERNEL(NAME) = {.abi = DS_KERNEL_ABI,                         \
                                                      .op = OP,                                     \
@@ -20,7 +16,7 @@
                                                      .claims = CLAIMS,                             \
                                                      .features = FEATURES,                         \
                                                      .available = nullptr,                         \
-                                                     .prepare = PREPARE,                           \
+                                                     .prepare = nullptr,                           \
                                                      .scratch_bytes = SCRATCH,                     \
                                                      .launch = LAUNCH,                             \
                                                      .describe = DESCRIBE,                         \

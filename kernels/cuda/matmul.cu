@@ -262,17 +262,15 @@ int atomic_describe(const void *args, const struct ds_exec *exec, struct ds_laun
 
 } /* namespace */
 
-DS_DEVICE_VARIANT_PREPARED(
-    matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, ds_weights_prepare, nullptr,
-    pinned_launch, pinned_describe,
-    "K in blocks of 256, one fma chain a block in ascending k, block sums added "
-    "in ascending order");
-DS_DEVICE_VARIANT_PREPARED(
-    matmul_split_k, DS_OP_MATMUL, "split-k", DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS,
-    FEATURES, ds_weights_prepare, split_scratch, split_launch, split_describe,
-    "K in 1 to 8 parts, as many as multiprocessors are free; added in ascending "
-    "order");
-DS_DEVICE_VARIANT_PREPARED(
-    matmul_atomic, DS_OP_MATMUL, "atomic", 0, DS_FEATURE_FILE_WEIGHTS, ds_weights_prepare, nullptr,
-    atomic_launch, atomic_describe,
-    "up to 8 parts of K, added by atomicAdd in the order in which they arrive");
+DS_DEVICE_VARIANT_FULL(matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, nullptr,
+                       pinned_launch, pinned_describe,
+                       "K in blocks of 256, one fma chain a block in ascending k, block sums added "
+                       "in ascending order");
+DS_DEVICE_VARIANT_FULL(matmul_split_k, DS_OP_MATMUL, "split-k",
+                       DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, FEATURES, split_scratch,
+                       split_launch, split_describe,
+                       "K in 1 to 8 parts, as many as multiprocessors are free; added in ascending "
+                       "order");
+DS_DEVICE_VARIANT_FULL(matmul_atomic, DS_OP_MATMUL, "atomic", 0, DS_FEATURE_FILE_WEIGHTS, nullptr,
+                       atomic_launch, atomic_describe,
+                       "up to 8 parts of K, added by atomicAdd in the order in which they arrive");

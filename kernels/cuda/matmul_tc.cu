@@ -155,8 +155,7 @@ int describe(const void *args, const struct ds_exec *, struct ds_launch_info *ou
 
 } /* namespace */
 
-DS_DEVICE_VARIANT_PREPARED(
-    matmul_pinned_tc, DS_OP_MATMUL, "pinned-tc", DS_CLAIM_ALL,
-    DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS, ds_weights_prepare, nullptr, launch, describe,
-    "tensor cores, bf16 or f16 inputs: mma of 16 k in ascending order at every "
-    "row count; not the CPU's bits");
+DS_DEVICE_VARIANT_FULL(matmul_pinned_tc, DS_OP_MATMUL, "pinned-tc", DS_CLAIM_ALL,
+                       DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS, nullptr, launch, describe,
+                       "tensor cores, bf16 or f16 inputs: mma of 16 k in ascending order at every "
+                       "row count; not the CPU's bits");

@@ -17,23 +17,12 @@ static inline int ds_weights_element(const struct ds_weight_view *w)
                                   : -1;
 }
 
-/* Nothing is packed; this is where other types are refused. */
-static inline int ds_weights_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes,
-                                     char *why, size_t why_size)
-{
-    *prepared = nullptr;
-    *bytes = 0;
-    if (ds_weights_element(w) >= 0 || !w->n || !w->k)
-        return 0;
-    snprintf(why, why_size, "reads weights of F32, F16 and BF16, not of type %d", w->file_type);
-    return -1;
-}
-
 static inline int ds_weights_check(const struct ds_device_call &call,
                                    const struct ds_matmul_args *a)
 {
     if (a->n && a->k && ds_weights_element(&a->w) < 0)
-        return ds_device_refuse(call, "there are no weights of F32, F16 or BF16");
+        return ds_device_refuse(call, "reads weights of F32, F16 and BF16, not of type %d",
+                                a->w.file_type);
     if (a->stored > DS_ELEMENT_BF16 || a->stored < 0 || a->y_stored > DS_ELEMENT_BF16 ||
         a->y_stored < 0)
         return ds_device_refuse(call, "activations of type %d and %d", a->stored, a->y_stored);

@@ -4,17 +4,19 @@
 #include "tests/unit/testing.h"
 
 #include "base/dtype.h"
-#include "kernels/cuda/device_probe.h"
+#include "kernels/cuda/probe_kernels.h"
+#include "kernels/device_cpu.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-static const struct ds_device_probe *const codes[] = {&ds_sim_probe, &ds_sim_fma_probe};
+static const struct ds_probe_kernels *const codes[] = {&ds_sim_probe_kernels,
+                                                       &ds_sim_fma_probe_kernels};
 
 /* Every CPU runs the first; the second needs newer instructions. */
-static const struct ds_device_probe *code(int i)
+static const struct ds_probe_kernels *code(int i)
 {
     return codes[i % 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")];
 }
@@ -38,11 +40,12 @@ enum { MOST = 1 << 16, ROWS = 3, GAP = 13 };
 static void check_length(const unsigned char *bytes, int64_t n, int offset, int step)
 {
     const struct ds_exec exec = exec_of(step);
-    const struct ds_device_rows x = {bytes + offset, ROWS, n, n + offset};
     uint64_t got[ROWS];
+    const struct ds_device_digest x = {
+        .n = ROWS, .row_bytes = n, .stride = n + offset, .x = bytes + offset, .digests = got};
     char why[256] = "";
     memset(got, 0xee, sizeof got);
-    if (code(step)->digest(&x, got, &exec, why, sizeof why) != 0) {
+    if (code(step)->digest(&x, &exec, why, sizeof why) != 0) {
         print_error("%d bytes: %s\n", (int)n, why);
         fail();
     }
@@ -70,14 +73,15 @@ static void test_digests(void **state)
         for (int offset = 0; offset < 8; offset += i < 4 ? 1 : 5)
             check_length(bytes, lengths[i], offset, (int)i + offset);
     /* More than one chunk of blocks. */
-    const struct ds_device_rows x = {bytes, 1, ROWS * MOST, 0};
     const struct ds_exec exec = exec_of(1);
     uint64_t got = 0;
     char why[256];
-    assert_int_equal(code(0)->digest(&x, &got, &exec, why, sizeof why), 0);
+    const struct ds_device_digest x = {
+        .n = 1, .row_bytes = ROWS * MOST, .x = bytes, .digests = &got};
+    assert_int_equal(code(0)->digest(&x, &exec, why, sizeof why), 0);
     assert_true(got == XXH3_64bits(bytes, ROWS * MOST));
-    const struct ds_device_rows none = {bytes, 0, 100, 100};
-    assert_int_equal(code(0)->digest(&none, NULL, &exec, why, sizeof why), 0);
+    const struct ds_device_digest none = {.n = 0, .row_bytes = 100, .x = bytes};
+    assert_int_equal(code(0)->digest(&none, &exec, why, sizeof why), 0);
     free(bytes);
 }
 
@@ -102,12 +106,25 @@ static void test_watch(void **state)
     x[5][5] = -3.4e38f;                         /* also in bf16 it is finite */
     for (int e = 0; e < 3; e++) {
         const size_t size = ds_dtype_size(dtypes[e]);
-        const struct ds_device_rows rows = {stored, N, (int64_t)(WIDTH * size), sizeof stored[0]};
+        const struct ds_probe_rows rows = {stored, N, (int64_t)(WIDTH * size), sizeof stored[0]};
         const struct ds_exec exec = exec_of(e);
         for (int r = 0; r < N; r++)
             ds_round_row(dtypes[e], stored[r], x[r], WIDTH);
         assert_int_equal(code(e)->watch(&rows, elements[e], count, first, &exec, why, sizeof why),
                          0);
+        uint64_t digests[N];
+        uint32_t largest[N];
+        const struct ds_device_digest g = {.n = N,
+                                           .row_bytes = rows.bytes,
+                                           .stride = rows.ld_bytes,
+                                           .x = stored,
+                                           .element = elements[e],
+                                           .digests = digests,
+                                           .largest = largest};
+        assert_int_equal(code(e)->digest(&g, &exec, why, sizeof why), 0);
+        for (int r = 0; r < N; r++)
+            assert_int_equal(largest[r],
+                             ds_device_largest(elements[e], stored[r], (size_t)rows.bytes));
         for (int r = 0; r < N; r++) {
             float back[WIDTH];
             int want = 0, at = -1;
@@ -120,11 +137,20 @@ static void test_watch(void **state)
         }
         assert_int_equal(count[4], e == 2);
     }
-    const struct ds_device_rows rows = {stored, N, 4, 4};
+    const struct ds_probe_rows rows = {stored, N, 4, 4};
     const struct ds_exec exec = exec_of(0);
     assert_int_equal(code(0)->watch(&rows, DS_ELEMENT_I32, count, first, &exec, why, sizeof why),
                      -1);
     assert_non_null(strstr(why, "type 3"));
+}
+
+static void digest_of(const struct ds_probe_kernels *p, const struct ds_probe_rows *x, uint64_t *to,
+                      const struct ds_exec *exec)
+{
+    char why[256] = "";
+    const struct ds_device_digest g = {
+        .n = x->rows, .row_bytes = x->bytes, .stride = x->ld_bytes, .x = x->data, .digests = to};
+    assert_int_equal(p->digest(&g, exec, why, sizeof why), 0);
 }
 
 /* Some rows differ, some have no reference: those that differ are listed, healed, and packed. */
@@ -136,19 +162,19 @@ static void one_comparison(int rows, int bytes, int step)
     uint64_t *digest = malloc((size_t)rows * 8), *held = malloc((size_t)rows * 8);
     int32_t *of = malloc((size_t)rows * 4), *list = malloc((size_t)rows * 4), n = -1, want = 0;
     const struct ds_exec exec = exec_of(step);
-    const struct ds_device_probe *p = code(step);
+    const struct ds_probe_kernels *p = code(step);
     char why[256] = "";
     assert_true(x && reference && packed && digest && held && of && list);
     fill(reference, (size_t)(rows * bytes));
-    const struct ds_device_rows now = {x, rows, bytes, bytes + GAP},
-                                then = {reference, rows, bytes, bytes};
+    const struct ds_probe_rows now = {x, rows, bytes, bytes + GAP},
+                               then = {reference, rows, bytes, bytes};
     for (int r = 0; r < rows; r++) { /* row r's reference is row rows-1-r, every fifth has none */
         of[r] = r % 5 == 4 ? -1 : rows - 1 - r;
         memcpy(x + r * (bytes + GAP), reference + (rows - 1 - r) * bytes, (size_t)bytes);
         x[r * (bytes + GAP) + r % bytes] ^= r % 3 == 0; /* a bit of every third */
     }
-    assert_int_equal(p->digest(&now, digest, &exec, why, sizeof why), 0);
-    assert_int_equal(p->digest(&then, held, &exec, why, sizeof why), 0);
+    digest_of(p, &now, digest, &exec);
+    digest_of(p, &then, held, &exec);
     assert_int_equal(p->compare(digest, rows, held, of, list, &n, &exec, why, sizeof why), 0);
     for (int r = 0; r < rows; r++)
         if (r % 3 == 0 && r % 5 != 4) {
