@@ -58,11 +58,11 @@ BELOW_engine  := probes kernels dumps base
 BELOW_tui     := report dumps base
 BELOW_cli     := tui report engine probes kernels dumps base
 EXT_base      := -lm
-EXT_kernels   := -lxxhash -ldl -lm
+EXT_kernels   := -lxxhash -ljansson -ldl -lm
 EXT_dumps     := $(HDF5_LIBS) -lxxhash -lm
 EXT_probes    := $(EXT_dumps)
 EXT_report    := $(EXT_dumps)
-EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
+EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ljansson -ldl -lm
 EXT_tui       := $(EXT_dumps) $(CURSES_LIBS) -ljansson
 EXT_cli       := $(EXT_engine) $(CURSES_LIBS) -ljansson
 

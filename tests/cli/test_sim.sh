@@ -109,6 +109,23 @@ test_device_plugin_without_a_barrier() {
     has "$dir/out" "repeat        broken"
 }
 
+# A cubin's description is read without CUDA; the cubin itself is not.
+test_module() {
+    : >"$dir/k.cubin"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "module $dir/k.json: cannot be opened"
+    echo '{"schema": "driftscope.module/1", "op": "add", "variant": "triton", "entry": "k", "arguments": ["a", "b", "x"]}' \
+        >"$dir/k.json"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "module $dir/k.json: argument 2 is no member of add"
+    sed -i 's/"x"/"y"/' "$dir/k.json"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "add/triton: cubin loading needs the CUDA library"
+}
+
 test_mistakes() {
     ds run -m $small --device smi --no-record
     expect 2
