@@ -28,7 +28,7 @@ DS_LDFLAGS := -pthread $(SANFLAGS)
 # No part of the C++ library is linked: no exceptions, no run-time types. Shared memory of kernels gets red zones under SAN=1.
 CXXWARN     := -Wall -Wextra -Wshadow -Wdouble-promotion -Wvla $(if $(WERROR),-Werror)
 DS_CXXFLAGS := -std=c++20 -g $(NUMBERS) $(CXXWARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread \
-    -fno-exceptions -fno-rtti -fno-threadsafe-statics $(SANFLAGS) $(if $(SAN),-fsanitize-sections=ds_shared)
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics $(SANFLAGS) $(if $(SAN),-fsanitize-sections=ds_shared*)
 
 # No flag may let the compiler or the linker change arithmetic. base/numbers.h finds them in the compiler's own state, too.
 FAST_FLAGS := -ffast-math -Ofast -funsafe-math-optimizations -fassociative-math -freciprocal-math -ffinite-math-only \
@@ -41,10 +41,11 @@ endif
 
 # ---- what is built --------------------------------------------------------------------------------------------------------
 ROOMS := base kernels probes dumps report tui engine cli
-src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c))
+src    = $(wildcard $(1)/*.c) $(if $(filter kernels,$(1)),$(wildcard kernels/cpu/*.c kernels/lab/*.c kernels/sim/*.c))
 # The text of CUDA kernels, compiled by the C++ compiler into the device sim.
-SIM_SOURCES := $(wildcard kernels/sim/*.cc kernels/cuda/*.cu)
-obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1))) $(if $(filter kernels,$(1)),$(SIM_SOURCES:%=$(BUILD)/%.o))
+# Twice, for CPUs with fused multiply-add (else a call of the C library each) and without: the same bits.
+SIM_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/sim/*.cc kernels/cuda/*.cu) $(patsubst %.cu,%.fma.cu,$(wildcard kernels/cuda/*.cu)))
+obj    = $(patsubst %.c,$(BUILD)/%.o,$(call src,$(1))) $(if $(filter kernels,$(1)),$(SIM_OBJECTS))
 LIBS   := $(ROOMS:%=$(BUILD)/lib%.a)
 
 # Dependencies point one way; each room links what stands below it.
@@ -57,16 +58,18 @@ BELOW_engine  := probes kernels dumps base
 BELOW_tui     := report dumps base
 BELOW_cli     := tui report engine probes kernels dumps base
 EXT_base      := -lm
-EXT_kernels   := -lxxhash -ldl -lm
+EXT_kernels   := -lxxhash -ljansson -ldl -lm
 EXT_dumps     := $(HDF5_LIBS) -lxxhash -lm
 EXT_probes    := $(EXT_dumps)
 EXT_report    := $(EXT_dumps)
-EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ldl -lm
+EXT_engine    := $(HDF5_LIBS) -lxxhash -lpcre2-8 -ljansson -ldl -lm
 EXT_tui       := $(EXT_dumps) $(CURSES_LIBS) -ljansson
 EXT_cli       := $(EXT_engine) $(CURSES_LIBS) -ljansson
 
-$(BUILD)/driftscope: $(LIBS)
-	$(CC) $(DS_LDFLAGS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
+# Plugins for the device sim use what runs it.
+EXPORTS := -Wl,--dynamic-list=kernels/sim/exports.list
+$(BUILD)/driftscope: $(LIBS) kernels/sim/exports.list
+	$(CC) $(DS_LDFLAGS) $(EXPORTS) -o $@ -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) $(LDFLAGS)
 
 define room_rules
 $(BUILD)/lib$(1).a: $$(call obj,$(1))
@@ -124,6 +127,9 @@ $(BUILD)/%.o: %.c
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+$(BUILD)/%.fma.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(DS_CXXFLAGS) -mavx2 -mfma -mf16c -DDS_SIM_FMA $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
@@ -152,7 +158,7 @@ $(BUILD)/reproduce_text.h: cli/reproduce.c.in
 	   sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
 
 # Sources may not ask for other arithmetic either.
-SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])
+SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] examples/*/*.cu kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 $(BUILD)/numbers-checked: $(SOURCES) tests/tools/check_numbers
 	@mkdir -p $(@D)
 	@tests/tools/check_numbers $(SOURCES)
@@ -296,6 +302,11 @@ FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SPECDIR := $(DESTDIR)$(PREFIX)/lib/driftscope/specimens
 PLUGDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/plugin
 PLUGIN_FILES := README.md Makefile pairwise.c axpy.c
+# A plugin with a CUDA kernel, and the headers that it needs.
+DEVICEDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/device
+DEVICE_FILES := README.md Makefile warp_norm.cu
+SHIMDIR := $(INCDIR)/driftscope/kernels
+SHIM_FILES := driftscope_kernel.h cuda/device.cuh cuda/kernels.cuh sim/cuda_host.h sim/sim.h sim/mma.h
 
 .PHONY: install uninstall clean
 install: all ## install under PREFIX (and DESTDIR): program, specimens, man page, completions, kernel header, plugin examples
@@ -303,10 +314,12 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
 	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
-	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)"
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)" "$(DEVICEDIR)" "$(SHIMDIR)/cuda" "$(SHIMDIR)/sim"
 	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
 	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
 	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
+	$(INSTALL) -m 644 $(DEVICE_FILES:%=examples/device/%) "$(DEVICEDIR)/"
+	for f in $(SHIM_FILES); do $(INSTALL) -m 644 kernels/$$f "$(SHIMDIR)/$$f" || exit 1; done
 	rm -f "$(SPECDIR)/"*.case
 	$(INSTALL) -m 644 $(SPECIMEN_FILES) "$(SPECDIR)/"
 	$(INSTALL) -m 644 $(BUILD)/driftscope.1 "$(MANDIR)/driftscope.1"
@@ -316,6 +329,7 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
 	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)") \
+	    $(foreach file,$(DEVICE_FILES),"$(DEVICEDIR)/$(file)") $(foreach file,$(SHIM_FILES),"$(SHIMDIR)/$(file)") \
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint

@@ -41,7 +41,16 @@ enum ds_op {
     DS_OP_COUNT
 };
 
-/* How elements are stored. Arrays of every op but custom are f32. */
+/* How elements are stored. f16 and bf16 are rounded to nearest even from f32, subnormals kept; every
+ * NaN is stored as 7e00 or 7fc0.
+ *
+ * An op's struct says in `stored` how the activations among its arrays lie in memory: the rows that
+ * it reads and writes, and the KV cache. They are declared float *, which holds for f32 (0, the
+ * default); else they point at 16-bit elements. Sizes and leading dimensions count elements either
+ * way. A caller stores in 16 bits only where the kernel has DS_FEATURE_STORED; any other kernel gets
+ * f32 arrays, and the caller rounds what it wrote. Both give the same bits: a kernel computes and
+ * adds in f32 and rounds once, when it stores. Weights, tables, biases, logits that a token is chosen
+ * from, the weights of experts and log-sum-exp are f32 always. */
 enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
 
 /* Where a kernel runs. A variant belongs to one device: matmul/pinned of the CPU and matmul/pinned of sim
@@ -67,14 +76,17 @@ enum ds_claim {
 /* What a kernel can do beyond its op's plain form. A caller asks for nothing that is not declared
  * here. */
 enum ds_feature {
-    DS_FEATURE_WINDOW = 1,       /* attention: sliding window */
-    DS_FEATURE_SOFT_CAP = 2,     /* attention: soft_cap * tanh(score / soft_cap) */
-    DS_FEATURE_SINKS = 4,        /* attention: one more logit a head in the denominator */
-    DS_FEATURE_LSE = 8,          /* attention: writes the log-sum-exp of every row and head */
-    DS_FEATURE_UNROUNDED = 16,   /* reads its inputs as they were before they were rounded to the
+    DS_FEATURE_WINDOW = 1,        /* attention: sliding window */
+    DS_FEATURE_SOFT_CAP = 2,      /* attention: soft_cap * tanh(score / soft_cap) */
+    DS_FEATURE_SINKS = 4,         /* attention: one more logit a head in the denominator */
+    DS_FEATURE_LSE = 8,           /* attention: writes the log-sum-exp of every row and head */
+    DS_FEATURE_UNROUNDED = 16,    /* reads its inputs as they were before they were rounded to the
                                   activation type, as a kernel fused with its producer does */
-    DS_FEATURE_FILE_WEIGHTS = 32 /* matmul: prepare and launch need w.file_data only, w.data may be
-                                    NULL; prepare refuses the file types that it does not read */
+    DS_FEATURE_FILE_WEIGHTS = 32, /* matmul: prepare and launch need w.file_data only, w.data may be
+                                     NULL; file types that it does not read are refused: by prepare,
+                                     or by launch where there is none */
+    DS_FEATURE_STORED =
+        64 /* takes activations that are stored as bf16 or f16: see enum ds_element */
 };
 
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in
@@ -130,6 +142,7 @@ struct ds_embed_args {
     const int32_t *ids; /* [rows], each in 0..vocab-1 (checked by the caller) */
     float *y;           /* [rows][ldy] */
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of y */
 };
 
 /* y[r][i] = x[r][i] / sqrt(mean(x[r]^2) + eps) * weight[i] */
@@ -141,6 +154,7 @@ struct ds_rmsnorm_args {
     float eps;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* y[r][j] = sum_k x[r][k] * w[j][k] (+ bias[j], added last) */
@@ -153,6 +167,8 @@ struct ds_matmul_args {
     const float *bias;    /* [n] or NULL */
     float *y;
     int64_t ldy;
+    int32_t stored;   /* enum ds_element: of x */
+    int32_t y_stored; /* of y: as x, or f32 (logits, partial sums) */
 };
 
 /* Rotates pairs of the first rope_dim channels of every head in place of a copy: y = rotate(x).
@@ -168,6 +184,7 @@ struct ds_rope_args {
     int64_t ldx;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* One request's part of a call, as attention and the cache see it. Query rows
@@ -225,6 +242,7 @@ struct ds_cache_args {
     int64_t n_sequences;
     const struct ds_sequence *device_sequences;
     int64_t head_dim; /* width = heads side by side, each of so many channels; 0 = one head */
+    int32_t stored;   /* enum ds_element: of x and cache */
 };
 
 /* Causal softmax attention with grouped KV heads: head h reads KV head h / (heads / kv_heads).
@@ -252,6 +270,7 @@ struct ds_attention_args {
     const float *sinks; /* [heads]: exp(sink) joins the denominator, no value; NULL = none */
     float *lse;         /* [rows][heads]: log of the denominator, -infinity for a row that sees
                            nothing; NULL = not wanted */
+    int32_t stored;     /* enum ds_element: of q, cache_k, cache_v and y */
 };
 
 /* y[r][i] = exp(x[r][i] - max) / sum over the row */
@@ -261,6 +280,7 @@ struct ds_softmax_args {
     int64_t ldx;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)) */
@@ -270,6 +290,7 @@ struct ds_silu_mul_args {
     int64_t ldx;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of gate, up and y */
 };
 
 /* y = a + b */
@@ -279,6 +300,7 @@ struct ds_add_args {
     int64_t lda, ldb;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of a, b and y */
 };
 
 /* The top_k experts of each row by logit, best first; the lower index wins a tie, NaN never wins.
@@ -290,6 +312,7 @@ struct ds_router_args {
     int normalise;
     int32_t *ids;   /* [rows][top_k] */
     float *weights; /* [rows][top_k] */
+    int32_t stored; /* enum ds_element: of logits */
 };
 
 /* y[r] = sum over e of weights[r][e] * x[r * top_k + e] */
@@ -300,6 +323,7 @@ struct ds_combine_args {
     const float *weights; /* [rows][top_k] */
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* y = sum over ranks of x[rank] */
@@ -309,6 +333,7 @@ struct ds_allreduce_args {
     int64_t ldx;
     float *y;
     int64_t ldy;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* y[r][i] = x[r][i]: rows go from one device to another. The built-in devices are all this machine;
@@ -320,6 +345,7 @@ struct ds_transfer_args {
     float *y; /* on device dst */
     int64_t ldy;
     int32_t src, dst;
+    int32_t stored; /* enum ds_element: of x and y */
 };
 
 /* y[r] = logits[r], or what penalties and masks make of them. A row is that of one token; its result

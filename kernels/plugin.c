@@ -4,6 +4,7 @@
 
 #include "base/fp_control.h"
 #include "base/mem.h"
+#include "kernels/module.h"
 #include "kernels/registry.h"
 #include "kernels/shared_object.h"
 
@@ -183,8 +184,22 @@ static int add_kernels(struct ds_plugin *p, struct ds_error *err)
     return 0;
 }
 
+/* A cubin or PTX: what it is said to be is checked, so that a mistake is told before a GPU is needed. */
+static int refuse_module(const char *path, struct ds_error *err)
+{
+    struct ds_module m;
+    if (ds_module_read(path, &m, err) != 0)
+        return -1;
+    ds_fail(err, "plugin %s: %s/%s: cubin loading needs the CUDA library", path, ds_op_name(m.op),
+            m.variant);
+    return ds_hint(err,
+                   "a .cu file built as a shared object runs on sim, too: see examples/device");
+}
+
 int ds_plugin_load(const char *path, int seconds, struct ds_error *err)
 {
+    if (ds_module_is_named(path))
+        return refuse_module(path, err);
     const char *slash = strrchr(path, '/');
     struct ds_plugin p = {.file = slash ? slash + 1 : path};
     if (ds_so_read(WHAT, path, &p.digest, err) != 0 ||

@@ -49,24 +49,6 @@ static const struct ds_kernel *const cpu_table[] = {
     &ds_schedule_pinned, &ds_schedule_reference,
     &ds_process_pinned, &ds_process_reference,
 };
-static const struct ds_kernel *const sim_table[] = {
-    &ds_sim_embed_pinned,
-    &ds_sim_rmsnorm_split, &ds_sim_rmsnorm_pinned,
-    &ds_sim_matmul_split_k, &ds_sim_matmul_atomic, &ds_sim_matmul_pinned,
-    &ds_sim_rope_pinned,
-    &ds_sim_cache_pinned,
-    &ds_sim_attention_split_kv, &ds_sim_attention_pinned,
-    &ds_sim_softmax_pinned,
-    &ds_sim_silu_mul_pinned,
-    &ds_sim_add_pinned,
-    &ds_sim_router_pinned,
-    &ds_sim_combine_pinned,
-    &ds_sim_allreduce_pinned,
-    &ds_sim_sample_pinned,
-    &ds_sim_transfer_pinned,
-    &ds_sim_schedule_pinned,
-    &ds_sim_process_pinned,
-};
 /* clang-format on */
 
 /* Variants added at run time, in the order in which they came. */
@@ -100,6 +82,7 @@ static const struct set_row sim_sets[] = {
      "pinned",
      {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
     {"pinned", "pinned", {NULL}},
+    {"pinned-tc", "pinned", {[DS_OP_MATMUL] = "pinned-tc"}},
     {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
 };
 
@@ -117,14 +100,14 @@ static const struct set_row cuda_sets[] = {
 
 static struct device_row {
     const char *name;
-    const struct ds_kernel *const *table;
+    const struct ds_kernel *const *table; /* sim: ds_sim_kernels() */
     size_t n_table;
     const struct set_row *sets;
     size_t n_sets;
 } devices[DS_DEVICE_KINDS] = {
 #define ROWS_OF(a) a, sizeof a / sizeof a[0]
     [DS_DEVICE_CPU] = {"cpu", ROWS_OF(cpu_table), ROWS_OF(cpu_sets)},
-    [DS_DEVICE_SIM] = {"sim", ROWS_OF(sim_table), ROWS_OF(sim_sets)},
+    [DS_DEVICE_SIM] = {"sim", NULL, DS_SIM_KERNEL_COUNT, ROWS_OF(sim_sets)},
     [DS_DEVICE_CUDA] = {"cuda", NULL, 0, NULL, 0}, /* once its library is open */
 #undef ROWS_OF
 };
@@ -191,7 +174,7 @@ const struct ds_kernel *ds_kernel_at_on(int device, size_t i)
     if (!is_device(device))
         return NULL;
     if (i < devices[device].n_table)
-        return devices[device].table[i];
+        return device == DS_DEVICE_SIM ? ds_sim_kernels()[i] : devices[device].table[i];
     i -= devices[device].n_table;
     for (size_t a = 0; a < n_added; a++)
         if (added[a]->device == device && i-- == 0)
@@ -252,7 +235,8 @@ static int check_features(const struct ds_kernel *k, struct ds_error *err)
 {
     const uint32_t of_attention =
         DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE;
-    const uint32_t all = of_attention | DS_FEATURE_UNROUNDED | DS_FEATURE_FILE_WEIGHTS;
+    const uint32_t all =
+        of_attention | DS_FEATURE_UNROUNDED | DS_FEATURE_FILE_WEIGHTS | DS_FEATURE_STORED;
     uint32_t foreign = (k->op == DS_OP_ATTENTION ? 0 : of_attention) |
                        (k->op == DS_OP_MATMUL ? 0 : (uint32_t)DS_FEATURE_FILE_WEIGHTS);
     if (k->features & ~all)

@@ -60,12 +60,13 @@ __device__ __forceinline__ int64_t cache_at(const struct ds_attention_args &a,
 
 /* ---- pinned ------------------------------------------------------------------------------------------ */
 
-__device__ float pinned_score(const struct ds_attention_args &a, const float *q, const float *k)
+template <class T>
+__device__ float pinned_score(const struct ds_attention_args &a, const float *q, const T *k)
 {
     float p[DS_PINNED_SUMS] = {};
     for (int64_t d = 0; d < a.head_dim; d += DS_PINNED_SUMS)
         for (int l = 0; l < DS_PINNED_SUMS && d + l < a.head_dim; l++)
-            p[l] = ds_fma(q[d + l], k[d + l], p[l]);
+            p[l] = ds_fma(q[d + l], ds_load(k[d + l]), p[l]);
     const float s = ds_tree_of(p) * a.scale;
     return a.soft_cap > 0.0f ? a.soft_cap * ds_tanh(s / a.soft_cap) : s;
 }
@@ -104,13 +105,15 @@ __device__ void merge(struct merged *x, float m, float l)
 }
 
 /* Terms of slots begin..begin+n-1 (from `from` on) in place of their scores; maximum and sum. */
+template <class T>
 __device__ void pinned_terms(const struct ds_attention_args &a, const struct seen &v, int64_t begin,
                              int from, int n, int64_t kv_head, const float *q, float *score,
                              float *max, float *sum)
 {
     for (int j = (int)threadIdx.x; j < n; j += THREADS)
         if (j >= from)
-            score[j] = pinned_score(a, q, a.cache_k + cache_at(a, v.s, begin + j, kv_head));
+            score[j] =
+                pinned_score(a, q, ds_as<T>(a.cache_k) + cache_at(a, v.s, begin + j, kv_head));
     __syncthreads();
     if (threadIdx.x < 32) {
         const float m = lanes_max(score, from, n);
@@ -129,43 +132,44 @@ __device__ void pinned_terms(const struct ds_attention_args &a, const struct see
     }
 }
 
+template <class T>
 __device__ float pinned_value(const struct ds_attention_args &a, const struct seen &v,
                               int64_t begin, int from, int n, int64_t kv_head, const float *e,
                               int64_t d)
 {
     float s = 0.0f;
     for (int j = from; j < n; j++)
-        s = ds_fma(e[j], a.cache_v[cache_at(a, v.s, begin + j, kv_head) + d], s);
+        s = ds_fma(e[j], ds_load(ds_as<T>(a.cache_v)[cache_at(a, v.s, begin + j, kv_head) + d]), s);
     return s;
 }
 
 /* Dynamic shared memory: q and the merged values of the head, scores of a block. */
-__global__ void attention_pinned(struct ds_attention_args a)
+template <class T> __global__ void attention_pinned(struct ds_attention_args a)
 {
     DS_DYNAMIC_SHARED(float, shared);
     __shared__ struct merged state;
     __shared__ float max, sum;
     const int64_t row = blockIdx.x, head = blockIdx.y, kv_head = head / (a.heads / a.kv_heads);
     float *q = shared, *acc = shared + a.head_dim, *score = acc + a.head_dim;
-    float *y = a.y + row * a.ldy + head * a.head_dim;
+    T *y = ds_as<T>(a.y) + row * a.ldy + head * a.head_dim;
     const struct seen v = what_row_sees(a, row);
     int64_t block = (v.begin - v.first) / DS_PINNED_TERMS;
     const int nothing = v.begin >= v.end;
     for (int64_t d = threadIdx.x; d < a.head_dim; d += THREADS)
-        q[d] = a.q[row * a.ldq + head * a.head_dim + d];
+        q[d] = ds_load(ds_as<T>(a.q)[row * a.ldq + head * a.head_dim + d]);
     __syncthreads();
     for (int first = 1; v.first + block * DS_PINNED_TERMS < v.end; block++, first = 0) {
         const int64_t begin = v.first + block * DS_PINNED_TERMS;
         const int from = v.begin > begin ? (int)(v.begin - begin) : 0;
         const int n = v.end - begin < DS_PINNED_TERMS ? (int)(v.end - begin) : DS_PINNED_TERMS;
-        pinned_terms(a, v, begin, from, n, kv_head, q, score, &max, &sum);
+        pinned_terms<T>(a, v, begin, from, n, kv_head, q, score, &max, &sum);
         if (threadIdx.x == 0 && first)
             state = {max, sum, 0.0f, 0.0f};
         else if (threadIdx.x == 0)
             merge(&state, max, sum);
         __syncthreads();
         for (int64_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
-            const float s = pinned_value(a, v, begin, from, n, kv_head, score, d);
+            const float s = pinned_value<T>(a, v, begin, from, n, kv_head, score, d);
             acc[d] = first ? s : ds_fma(acc[d], state.f, s * state.g);
         }
         __syncthreads();
@@ -178,7 +182,7 @@ __global__ void attention_pinned(struct ds_attention_args a)
             acc[d] = ds_fma(acc[d], state.f, 0.0f * state.g);
     }
     for (int64_t d = threadIdx.x; d < a.head_dim; d += THREADS)
-        y[d] = nothing ? 0.0f : ds_stored(acc[d] / state.l);
+        ds_store(&y[d], nothing ? 0.0f : acc[d] / state.l);
     if (a.lse && threadIdx.x == 0)
         a.lse[row * a.heads + head] =
             nothing ? ds_negative_infinity() : ds_stored(state.m + ds_log(state.l));
@@ -205,16 +209,20 @@ int check(const struct ds_device_call &call, const struct ds_attention_args *a)
                                      a->pages);
 }
 
+template <class T>
+int pinned_as(const struct ds_device_call &call, const struct ds_attention_args &a)
+{
+    return DS_LAUNCH(call, attention_pinned<T>, dim3((unsigned)a.rows, (unsigned)a.heads), THREADS,
+                     (size_t)(2 * a.head_dim + DS_PINNED_TERMS) * sizeof(float), a);
+}
+
 int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_attention_args *a = static_cast<const struct ds_attention_args *>(args);
     const struct ds_device_call call = {exec, why, why_size};
     if (check(call, a) != 0)
         return -1;
-    if (a->rows < 1)
-        return 0;
-    return DS_LAUNCH(call, attention_pinned, dim3((unsigned)a->rows, (unsigned)a->heads), THREADS,
-                     (size_t)(2 * a->head_dim + DS_PINNED_TERMS) * sizeof(float), on_device(a));
+    return a->rows < 1 ? 0 : DS_BY_STORED(call, a->stored, pinned_as, call, on_device(a));
 }
 
 int pinned_describe(const void *args, const struct ds_exec *, struct ds_launch_info *out)
@@ -247,6 +255,7 @@ template <int SUM> __device__ float over_block(float v, float *shared)
 }
 
 /* Part blockIdx.z of a row and head: maximum, sum and values to state[row][head][part][2 + head_dim]. */
+template <class T>
 __global__ void attention_part(struct ds_attention_args a, float *state, int parts)
 {
     DS_DYNAMIC_SHARED(float, shared);
@@ -260,7 +269,7 @@ __global__ void attention_part(struct ds_attention_args a, float *state, int par
     float *q = shared, *acc = shared + a.head_dim, *e = acc + a.head_dim;
     float m = ds_negative_infinity(), l = 0.0f;
     for (int64_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
-        q[d] = a.q[row * a.ldq + head * a.head_dim + d];
+        q[d] = ds_load(ds_as<T>(a.q)[row * a.ldq + head * a.head_dim + d]);
         acc[d] = 0.0f;
     }
     __syncthreads();
@@ -268,9 +277,9 @@ __global__ void attention_part(struct ds_attention_args a, float *state, int par
         const int n = end - at < THREADS ? (int)(end - at) : (int)THREADS;
         const int mine = (int)threadIdx.x < n;
         float s = 0.0f;
-        const float *k = a.cache_k + (mine ? cache_at(a, v.s, at + threadIdx.x, kv_head) : 0);
+        const T *k = ds_as<T>(a.cache_k) + (mine ? cache_at(a, v.s, at + threadIdx.x, kv_head) : 0);
         for (int64_t d = 0; mine && d < a.head_dim; d++)
-            s = ds_fma(q[d], k[d], s);
+            s = ds_fma(q[d], ds_load(k[d]), s);
         s = mine ? s * a.scale : ds_negative_infinity();
         const float top = over_block<0>(s, warps), next = ds_max(top, m), f = ds_term(m, next);
         const float term = ds_term(s, next);
@@ -280,7 +289,8 @@ __global__ void attention_part(struct ds_attention_args a, float *state, int par
         for (int64_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
             float sum = acc[d] * f;
             for (int j = 0; j < n; j++)
-                sum = ds_fma(e[j], a.cache_v[cache_at(a, v.s, at + j, kv_head) + d], sum);
+                sum = ds_fma(
+                    e[j], ds_load(ds_as<T>(a.cache_v)[cache_at(a, v.s, at + j, kv_head) + d]), sum);
             acc[d] = sum;
         }
         __syncthreads();
@@ -293,6 +303,7 @@ __global__ void attention_part(struct ds_attention_args a, float *state, int par
     }
 }
 
+template <class T>
 __global__ void attention_merge(struct ds_attention_args a, const float *state, int parts)
 {
     const int64_t row = blockIdx.x, head = blockIdx.y, step = 2 + a.head_dim;
@@ -305,7 +316,8 @@ __global__ void attention_merge(struct ds_attention_args a, const float *state, 
             merge(&x, part[p * step], part[p * step + 1]);
             acc = ds_fma(acc, x.f, part[p * step + 2 + d] * x.g);
         }
-        a.y[row * a.ldy + head * a.head_dim + d] = v.begin < v.end ? ds_stored(acc / x.l) : 0.0f;
+        ds_store(&ds_as<T>(a.y)[row * a.ldy + head * a.head_dim + d],
+                 v.begin < v.end ? acc / x.l : 0.0f);
     }
 }
 
@@ -325,23 +337,26 @@ size_t split_scratch(const void *args, int)
            sizeof(float);
 }
 
+template <class T>
+int split_as(const struct ds_device_call &call, const struct ds_attention_args &a)
+{
+    float *state = static_cast<float *>(call.exec->scratch);
+    const int parts = parts_of(&a, call.exec);
+    if (DS_LAUNCH(call, attention_part<T>,
+                  dim3((unsigned)a.rows, (unsigned)a.heads, (unsigned)parts), THREADS,
+                  (size_t)(2 * a.head_dim + THREADS) * sizeof(float), a, state, parts) != 0)
+        return -1;
+    return DS_LAUNCH(call, attention_merge<T>, dim3((unsigned)a.rows, (unsigned)a.heads), 64, 0, a,
+                     state, parts);
+}
+
 int split_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_attention_args *a = static_cast<const struct ds_attention_args *>(args);
     const struct ds_device_call call = {exec, why, why_size};
     if (check(call, a) != 0 || ds_device_check_scratch(call, split_scratch(args, 1)) != 0)
         return -1;
-    if (a->rows < 1)
-        return 0;
-    float *state = static_cast<float *>(exec->scratch);
-    const int parts = parts_of(a, exec);
-    if (DS_LAUNCH(call, attention_part,
-                  dim3((unsigned)a->rows, (unsigned)a->heads, (unsigned)parts), THREADS,
-                  (size_t)(2 * a->head_dim + THREADS) * sizeof(float), on_device(a), state,
-                  parts) != 0)
-        return -1;
-    return DS_LAUNCH(call, attention_merge, dim3((unsigned)a->rows, (unsigned)a->heads), 64, 0,
-                     on_device(a), state, parts);
+    return a->rows < 1 ? 0 : DS_BY_STORED(call, a->stored, split_as, call, on_device(a));
 }
 
 int split_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
@@ -357,13 +372,13 @@ int split_describe(const void *args, const struct ds_exec *exec, struct ds_launc
 
 DS_DEVICE_VARIANT_FULL(
     attention_pinned, DS_OP_ATTENTION, "pinned", DS_CLAIM_ALL,
-    DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE, nullptr,
-    pinned_launch, pinned_describe,
+    DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE | DS_FEATURE_STORED,
+    nullptr, pinned_launch, pinned_describe,
     "KV in blocks of 256 from the request's first token, online softmax in block "
     "order");
 DS_DEVICE_VARIANT_FULL(
     attention_split_kv, DS_OP_ATTENTION, "split-kv",
-    DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, 0, split_scratch, split_launch,
-    split_describe,
+    DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, DS_FEATURE_STORED, split_scratch,
+    split_launch, split_describe,
     "KV in 1 to 8 parts, as many as multiprocessors are free; merged in ascending "
     "order");

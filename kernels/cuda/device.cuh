@@ -67,9 +67,13 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
 
 #include "kernels/sim/cuda_host.h"
 
-#define DS_DEVICE_HERE                DS_DEVICE_SIM
-#define DS_DEVICE_MULTIPROCESSORS     DS_SIM_MULTIPROCESSORS
-#define DS_DEVICE_KERNEL(NAME)        ds_sim_##NAME
+#define DS_DEVICE_HERE            DS_DEVICE_SIM
+#define DS_DEVICE_MULTIPROCESSORS DS_SIM_MULTIPROCESSORS
+#ifdef DS_SIM_FMA /* compiled a second time, for CPUs with fused multiply-add */
+#define DS_DEVICE_KERNEL(NAME) ds_sim_fma_##NAME
+#else
+#define DS_DEVICE_KERNEL(NAME) ds_sim_##NAME
+#endif
 #define DS_DYNAMIC_SHARED(TYPE, NAME) TYPE *NAME = static_cast<TYPE *>(ds_sim_dynamic_shared())
 
 /* KERNEL(arguments) on a grid of blocks with so many bytes of dynamic shared memory; 0, or -1 with the
@@ -81,6 +85,38 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
         [](auto... ds_by_value) { return [=]() { KERNEL(ds_by_value...); }; }(__VA_ARGS__),        \
         (CALL).why, (CALL).why_size)
 
+#endif
+
+/* d = d + a * b on a tensor core, by a whole warp: 16 rows, 8 columns, 16 k, bf16 or f16 inputs as `T`
+ * says, f32 sums; registers as PTX's mma.m16n8k16 has them. On sim the model of kernels/sim/mma.h. */
+#ifdef __CUDACC__
+__device__ static __forceinline__ void ds_mma(__nv_bfloat16, float *d, const unsigned *a,
+                                              const unsigned *b)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ static __forceinline__ void ds_mma(__half, float *d, const unsigned *a,
+                                              const unsigned *b)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+static inline void ds_mma(__nv_bfloat16, float *d, const unsigned *a, const unsigned *b,
+                          const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    ds_sim_mma(DS_ELEMENT_BF16, d, a, b, file, line);
+}
+static inline void ds_mma(__half, float *d, const unsigned *a, const unsigned *b,
+                          const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    ds_sim_mma(DS_ELEMENT_F16, d, a, b, file, line);
+}
 #endif
 
 /* The reason why a call is not taken; -1. */
@@ -125,12 +161,60 @@ __device__ static __forceinline__ float ds_fma(float a, float b, float c)
 #endif
 }
 
-/* What is stored: every NaN as 7fc00000. */
+#define DS_INFINITY_BITS 0x7f800000u
+
+/* ---- how activations lie in memory: enum ds_element ------------------------------------------------
+ *
+ * A kernel is written once for elements of type T: float, __nv_bfloat16 or __half. Exact on the way in,
+ * rounded to nearest even on the way out, every NaN stored as 7fc00000, 7fc0, 7e00. */
+
 __device__ static __forceinline__ float ds_stored(float v)
 {
     return v != v ? __uint_as_float(0x7fc00000u) : v;
 }
 
-#define DS_INFINITY_BITS 0x7f800000u
+__device__ static __forceinline__ float ds_load(float v)
+{
+    return v;
+}
+__device__ static __forceinline__ float ds_load(__nv_bfloat16 v)
+{
+    return __bfloat162float(v);
+}
+__device__ static __forceinline__ float ds_load(__half v)
+{
+    return __half2float(v);
+}
+
+__device__ static __forceinline__ void ds_store(float *p, float v)
+{
+    *p = ds_stored(v);
+}
+__device__ static __forceinline__ void ds_store(__nv_bfloat16 *p, float v)
+{
+    *p = v != v ? __ushort_as_bfloat16(0x7fc0) : __float2bfloat16_rn(v);
+}
+__device__ static __forceinline__ void ds_store(__half *p, float v)
+{
+    *p = v != v ? __ushort_as_half(0x7e00) : __float2half_rn(v);
+}
+
+/* An op's array, declared float *, as what it holds. */
+template <class T> __host__ __device__ static __forceinline__ const T *ds_as(const float *p)
+{
+    return reinterpret_cast<const T *>(p);
+}
+template <class T> __host__ __device__ static __forceinline__ T *ds_as(float *p)
+{
+    return reinterpret_cast<T *>(p);
+}
+
+/* FUNCTION<T>(arguments) with the T of an op's `stored`; refused for what is none. */
+#define DS_BY_STORED(CALL, STORED, FUNCTION, ...)                                                  \
+    ((STORED) == DS_ELEMENT_F32    ? FUNCTION<float>(__VA_ARGS__)                                  \
+     : (STORED) == DS_ELEMENT_BF16 ? FUNCTION<__nv_bfloat16>(__VA_ARGS__)                          \
+     : (STORED) == DS_ELEMENT_F16                                                                  \
+         ? FUNCTION<__half>(__VA_ARGS__)                                                           \
+         : ds_device_refuse((CALL), "activations of type %d", (int)(STORED)))
 
 #endif

@@ -25,6 +25,10 @@
 /* One that has nothing but a launch. */
 #define DS_DEVICE_VARIANT(NAME, OP, VARIANT, CLAIMS, LAUNCH, SUMMARY)                              \
     DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, 0, nullptr, LAUNCH, nullptr, SUMMARY)
+/* The same for a kernel that takes activations of any type. */
+#define DS_DEVICE_VARIANT_STORED(NAME, OP, VARIANT, CLAIMS, LAUNCH, SUMMARY)                       \
+    DS_DEVICE_VARIANT_FULL(NAME, OP, VARIANT, CLAIMS, DS_FEATURE_STORED, nullptr, LAUNCH, nullptr, \
+                           SUMMARY)
 
 /* Every slot of every sequence lies in a page of the cache, and the rows are covered once, in order.
  * Sequences and pages are the host's copies. */

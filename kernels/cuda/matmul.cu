@@ -1,10 +1,12 @@
-/* matmul.cu: y[r][j] = sum over k of x[r][k] * w[j][k] (+ bias[j]), f32 weights as the model holds them.
+/* matmul.cu: y[r][j] = sum over k of x[r][k] * w[j][k] (+ bias[j]), weights as the model holds them: f32,
+ * or F16 and BF16 of a file, which are exact as f32.
  *
  * A block computes a tile of 4 or 16 rows by 64 columns from stages of 32 k in shared memory; a thread
  * has a quarter or an eighth of a column's rows. Every output is one thread's, in ascending k:
  *
  *   pinned   k in blocks of 256 from k = 0, one fma chain from +0 a block, block sums added in
- *            ascending order, the first assigned; bias last; NaN as 7fc00000. The tile changes no bit.
+ *            ascending order, the first assigned; bias last; the store rounds (device.cuh). The tile
+ *            changes no bit.
  *   split-k  k cut into as many parts as there are multiprocessors for each tile (1 to 8, of 32 k or
  *            more); one fma chain a part; parts go to scratch memory and are added in ascending order,
  *            the first assigned; bias last. So the bits depend on the number of rows.
@@ -12,18 +14,58 @@
  *            it by atomicAdd, in the order in which their blocks come to run. */
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/pinned.cuh"
+#include "kernels/cuda/weights.cuh"
 
 namespace
 {
 
 enum { THREADS = 64, COLUMNS = 64, STAGE = 32, MOST_PARTS = 8 };
 enum mode { PINNED, PART, ATOMIC };
+enum { FEATURES = DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS };
 
 struct job {
     struct ds_matmul_args a;
+    const void *w; /* the weights, in elements of type w_element */
+    int w_element;
     float *parts;  /* [part][rows][n] of PART */
     int64_t share; /* terms of k a part */
 };
+
+/* ROWS rows from row0 and STAGE columns from k of a matrix to shared memory as f32; 0 outside of it. */
+template <int ROWS, class T>
+__device__ __forceinline__ void stage(float (*to)[STAGE + 1], const T *from, int64_t ld,
+                                      int64_t row0, int64_t rows, int64_t k, int n)
+{
+    for (int i = (int)threadIdx.x; i < ROWS * STAGE; i += THREADS) {
+        const int r = i / STAGE, t = i % STAGE;
+        to[r][t] = row0 + r < rows && t < n ? ds_load(from[(row0 + r) * ld + k + t]) : 0.0f;
+    }
+}
+
+/* The same with the type of elements known at run time; no thread of a block goes another way. */
+template <int ROWS>
+__device__ __forceinline__ void stage_any(float (*to)[STAGE + 1], const void *from, int element,
+                                          int64_t ld, int64_t row0, int64_t rows, int64_t k, int n)
+{
+    if (element == DS_ELEMENT_F32)
+        stage<ROWS>(to, static_cast<const float *>(from), ld, row0, rows, k, n);
+    else if (element == DS_ELEMENT_BF16)
+        stage<ROWS>(to, static_cast<const __nv_bfloat16 *>(from), ld, row0, rows, k, n);
+    else
+        stage<ROWS>(to, static_cast<const __half *>(from), ld, row0, rows, k, n);
+}
+
+__device__ __forceinline__ void put(const struct ds_matmul_args &a, int64_t r, int64_t c, float v)
+{
+    const int64_t at = r * a.ldy + c;
+    v = a.bias ? v + a.bias[c] : v;
+    if (a.y_stored == DS_ELEMENT_F32)
+        ds_store(&a.y[at], v);
+    else if (a.y_stored == DS_ELEMENT_BF16)
+        ds_store(&ds_as<__nv_bfloat16>(a.y)[at], v);
+    else
+        ds_store(&ds_as<__half>(a.y)[at], v);
+}
 
 /* Rows first..first+TR-1 of the tile and columns column, column+32 are a thread's. */
 template <int TR, int MODE> __global__ void matmul_tile(struct job job)
@@ -37,23 +79,16 @@ template <int TR, int MODE> __global__ void matmul_tile(struct job job)
     float s[TR][2] = {}, total[TR][2] = {};
     for (int64_t k = k0; k < k1; k += STAGE) {
         const int n = k1 - k < STAGE ? (int)(k1 - k) : (int)STAGE;
-        for (int i = (int)threadIdx.x; i < 2 * TR * STAGE; i += THREADS)
-            xs[i / STAGE][i % STAGE] = row0 + i / STAGE < a.rows && i % STAGE < n
-                                           ? a.x[(row0 + i / STAGE) * a.ldx + k + i % STAGE]
-                                           : 0.0f;
-        for (int i = (int)threadIdx.x; i < COLUMNS * STAGE; i += THREADS)
-            ws[i / STAGE][i % STAGE] = column0 + i / STAGE < a.n && i % STAGE < n
-                                           ? a.w.data[(column0 + i / STAGE) * a.k + k + i % STAGE]
-                                           : 0.0f;
+        stage_any<2 * TR>(xs, a.x, a.stored, a.ldx, row0, a.rows, k, n);
+        stage_any<COLUMNS>(ws, job.w, job.w_element, a.k, column0, a.n, k, n);
         __syncthreads();
         for (int t = 0; t < n; t++)
             for (int i = 0; i < TR; i++)
                 for (int j = 0; j < 2; j++)
                     s[i][j] = ds_fma(xs[first + i][t], ws[column + 32 * j][t], s[i][j]);
         __syncthreads();
-        if (MODE != PINNED || ((k + n) % DS_PINNED_TERMS != 0 && k + n != k1))
-            continue;
-        for (int i = 0; i < TR; i++)
+        const int ends = MODE == PINNED && ((k + n) % DS_PINNED_TERMS == 0 || k + n == k1);
+        for (int i = 0; ends && i < TR; i++)
             for (int j = 0; j < 2; j++) {
                 total[i][j] = k < DS_PINNED_TERMS ? s[i][j] : total[i][j] + s[i][j];
                 s[i][j] = 0.0f;
@@ -65,7 +100,7 @@ template <int TR, int MODE> __global__ void matmul_tile(struct job job)
             if (r >= a.rows || c >= a.n)
                 continue;
             if (MODE == PINNED)
-                a.y[r * a.ldy + c] = ds_stored(a.bias ? total[i][j] + a.bias[c] : total[i][j]);
+                put(a, r, c, total[i][j]);
             else if (MODE == PART)
                 job.parts[(blockIdx.z * a.rows + r) * a.n + c] = s[i][j];
             else
@@ -83,7 +118,7 @@ __global__ void matmul_add_parts(struct job job, int parts)
     float s = job.parts[r * a.n + c];
     for (int p = 1; p < parts; p++)
         s = s + job.parts[(p * a.rows + r) * a.n + c];
-    a.y[r * a.ldy + c] = ds_stored(a.bias ? s + a.bias[c] : s);
+    put(a, r, c, s);
 }
 
 /* atomic's first step. */
@@ -121,16 +156,18 @@ int64_t share_of(const struct ds_matmul_args *a, int parts)
 
 int check(const struct ds_device_call &call, const struct ds_matmul_args *a)
 {
-    if (a->w.n != a->n || a->w.k != a->k)
-        return ds_device_refuse(call, "weights are %lld x %lld, the call says %lld x %lld",
-                                (long long)a->w.n, (long long)a->w.k, (long long)a->n,
-                                (long long)a->k);
-    if (!a->w.data && a->n && a->k)
-        return ds_device_refuse(call, "there are no weights");
+    if (ds_weights_check(call, a) != 0)
+        return -1;
     if (ds_ceil_div(a->n, COLUMNS) > 65535 || a->rows > 65535)
         return ds_device_refuse(call, "%lld rows of %lld columns are more than a grid has",
                                 (long long)a->rows, (long long)a->n);
     return 0;
+}
+
+struct job job_of(const void *args)
+{
+    const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
+    return {*a, a->w.data ? a->w.data : a->w.file_data, ds_weights_element(&a->w), nullptr, 0};
 }
 
 template <int MODE>
@@ -146,7 +183,7 @@ int launch_tiles(const struct ds_device_call &call, const struct job &job, int p
 
 int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
-    const struct job job = {*static_cast<const struct ds_matmul_args *>(args), nullptr, 0};
+    const struct job job = job_of(args);
     const struct ds_device_call call = {exec, why, why_size};
     if (check(call, &job.a) != 0)
         return -1;
@@ -166,7 +203,7 @@ size_t split_scratch(const void *args, int)
 
 int split_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
-    struct job job = {*static_cast<const struct ds_matmul_args *>(args), nullptr, 0};
+    struct job job = job_of(args);
     const struct ds_device_call call = {exec, why, why_size};
     const int parts = parts_of(&job.a, exec, 0);
     if (check(call, &job.a) != 0 || ds_device_check_scratch(call, split_scratch(args, 1)) != 0)
@@ -182,7 +219,7 @@ int split_launch(const void *args, const struct ds_exec *exec, char *why, size_t
 
 int atomic_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
-    struct job job = {*static_cast<const struct ds_matmul_args *>(args), nullptr, 0};
+    struct job job = job_of(args);
     const struct ds_device_call call = {exec, why, why_size};
     const int parts = parts_of(&job.a, exec, 1);
     if (check(call, &job.a) != 0)
@@ -225,15 +262,15 @@ int atomic_describe(const void *args, const struct ds_exec *exec, struct ds_laun
 
 } /* namespace */
 
-DS_DEVICE_VARIANT_FULL(matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, 0, nullptr,
+DS_DEVICE_VARIANT_FULL(matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, nullptr,
                        pinned_launch, pinned_describe,
                        "K in blocks of 256, one fma chain a block in ascending k, block sums added "
                        "in ascending order");
 DS_DEVICE_VARIANT_FULL(matmul_split_k, DS_OP_MATMUL, "split-k",
-                       DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, 0, split_scratch,
+                       DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, FEATURES, split_scratch,
                        split_launch, split_describe,
                        "K in 1 to 8 parts, as many as multiprocessors are free; added in ascending "
                        "order");
-DS_DEVICE_VARIANT_FULL(matmul_atomic, DS_OP_MATMUL, "atomic", 0, 0, nullptr, atomic_launch,
-                       atomic_describe,
+DS_DEVICE_VARIANT_FULL(matmul_atomic, DS_OP_MATMUL, "atomic", 0, DS_FEATURE_FILE_WEIGHTS, nullptr,
+                       atomic_launch, atomic_describe,
                        "up to 8 parts of K, added by atomicAdd in the order in which they arrive");

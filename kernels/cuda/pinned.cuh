@@ -121,7 +121,8 @@ __device__ static __forceinline__ float ds_tree_of(float *p)
 /* Maximum and sum of softmax's terms over a row, for every thread of the block. The block has a
  * multiple of 32 threads, `shared` room for one number a half of a warp, and two more. Each half of
  * a warp sums a block of 256 terms; thread 0 adds the sums in ascending order. */
-__device__ static inline void ds_softmax_sums(const float *x, int64_t n, float *shared, float *max,
+template <class T>
+__device__ static inline void ds_softmax_sums(const T *x, int64_t n, float *shared, float *max,
                                               float *sum)
 {
     const int lane = (int)threadIdx.x % DS_PINNED_SUMS, half = (int)threadIdx.x / DS_PINNED_SUMS;
@@ -130,7 +131,7 @@ __device__ static inline void ds_softmax_sums(const float *x, int64_t n, float *
     if (threadIdx.x < 32) {
         float v = ds_negative_infinity();
         for (int64_t i = lane; i < n && half == 0; i += DS_PINNED_SUMS)
-            v = ds_max(x[i], v);
+            v = ds_max(ds_load(x[i]), v);
         v = ds_tree_max(v);
         if (threadIdx.x == 0)
             *m = v;
@@ -142,7 +143,7 @@ __device__ static inline void ds_softmax_sums(const float *x, int64_t n, float *
         const int64_t end = begin + DS_PINNED_TERMS < n ? begin + DS_PINNED_TERMS : n;
         float v = 0.0f;
         for (int64_t i = begin + lane; i < end; i += DS_PINNED_SUMS)
-            v = v + ds_term(x[i], *m);
+            v = v + ds_term(ds_load(x[i]), *m);
         v = ds_tree_sum(v);
         if (lane == 0)
             shared[half] = v;

@@ -1,26 +1,31 @@
 /* rope.cu: rotary position embedding from the table of cosines and sines that the host computed.
  *
  *   pinned  y0 = fma(x0, cos, -(x1*sin)), y1 = fma(x1, cos, x0*sin): the product with sin is
- *           rounded first; NaN as 7fc00000. A block a row and head, a thread a pair. */
+ *           rounded first; the store rounds (device.cuh). A block a row and head, a thread a pair. */
 #include "kernels/cuda/kernels.cuh"
 
 namespace
 {
 
-__global__ void rope_pinned(struct ds_rope_args a)
+template <class T> __global__ void rope_pinned(struct ds_rope_args a)
 {
     const int64_t r = blockIdx.x, h = blockIdx.y, half = a.rope_dim / 2;
     const float *cs = a.cos_sin + (int64_t)a.positions[r] * half * 2;
-    const float *x = a.x + r * a.ldx + h * a.head_dim;
-    float *y = a.y + r * a.ldy + h * a.head_dim;
+    const T *x = ds_as<T>(a.x) + r * a.ldx + h * a.head_dim;
+    T *y = ds_as<T>(a.y) + r * a.ldy + h * a.head_dim;
     for (int64_t i = threadIdx.x; i < half; i += blockDim.x) {
         const int64_t i0 = a.neox ? i : 2 * i, i1 = a.neox ? i + half : 2 * i + 1;
-        const float x0 = x[i0], x1 = x[i1], c = cs[2 * i], s = cs[2 * i + 1];
-        y[i0] = ds_stored(ds_fma(x0, c, -(x1 * s)));
-        y[i1] = ds_stored(ds_fma(x1, c, x0 * s));
+        const float x0 = ds_load(x[i0]), x1 = ds_load(x[i1]), c = cs[2 * i], s = cs[2 * i + 1];
+        ds_store(&y[i0], ds_fma(x0, c, -(x1 * s)));
+        ds_store(&y[i1], ds_fma(x1, c, x0 * s));
     }
     for (int64_t i = 2 * half + threadIdx.x; i < a.head_dim; i += blockDim.x)
-        y[i] = ds_stored(x[i]);
+        ds_store(&y[i], ds_load(x[i]));
+}
+
+template <class T> int launch_as(const struct ds_device_call &call, const struct ds_rope_args &a)
+{
+    return DS_LAUNCH(call, rope_pinned<T>, dim3((unsigned)a.rows, (unsigned)a.heads), 32, 0, a);
 }
 
 int launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -36,10 +41,10 @@ int launch(const void *args, const struct ds_exec *exec, char *why, size_t why_s
                                     (long long)r, a->positions[r], (long long)a->table_positions);
     if (a->rows < 1 || a->heads < 1)
         return 0;
-    return DS_LAUNCH(call, rope_pinned, dim3((unsigned)a->rows, (unsigned)a->heads), 32, 0, *a);
+    return DS_BY_STORED(call, a->stored, launch_as, call, *a);
 }
 
 } /* namespace */
 
-DS_DEVICE_VARIANT(rope_pinned, DS_OP_ROPE, "pinned", DS_CLAIM_ALL, launch,
-                  "fma(x0, cos, -(x1*sin)), fma(x1, cos, x0*sin)");
+DS_DEVICE_VARIANT_STORED(rope_pinned, DS_OP_ROPE, "pinned", DS_CLAIM_ALL, launch,
+                         "fma(x0, cos, -(x1*sin)), fma(x1, cos, x0*sin)");

@@ -2,7 +2,7 @@
  *
  *   softmax/pinned  maximum: 16 interleaved lanes, then the tree; terms exp(x - m) summed in blocks of
  *                   256, each in 16 interleaved lanes and the tree, block sums added in ascending
- *                   order, the first assigned; y = term / sum. NaN as 7fc00000.
+ *                   order, the first assigned; y = term / sum; the store rounds.
  *   router/pinned   that softmax over all experts; the lower index wins a tie, NaN comes last; the
  *                   weights added in the order of choice.
  *   sample/pinned   no arithmetic: the lowest index of the largest logit, NaN never. */
@@ -14,15 +14,22 @@ namespace
 
 enum { THREADS = 128, HALVES = THREADS / DS_PINNED_SUMS };
 
-__global__ void softmax_pinned(struct ds_softmax_args a)
+template <class T> __global__ void softmax_pinned(struct ds_softmax_args a)
 {
     __shared__ float shared[HALVES + 2];
     const int64_t r = blockIdx.x;
-    const float *x = a.x + r * a.ldx;
-    float *y = a.y + r * a.ldy, max, sum;
+    const T *x = ds_as<T>(a.x) + r * a.ldx;
+    T *y = ds_as<T>(a.y) + r * a.ldy;
+    float max, sum;
     ds_softmax_sums(x, a.width, shared, &max, &sum);
     for (int64_t i = threadIdx.x; i < a.width; i += THREADS)
-        y[i] = ds_stored(ds_term(x[i], max) / sum);
+        ds_store(&y[i], ds_term(ds_load(x[i]), max) / sum);
+}
+
+template <class T>
+int softmax_as(const struct ds_device_call &call, const struct ds_softmax_args &a)
+{
+    return DS_LAUNCH(call, softmax_pinned<T>, (unsigned)a.rows, THREADS, 0, a);
 }
 
 int softmax_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -31,7 +38,7 @@ int softmax_launch(const void *args, const struct ds_exec *exec, char *why, size
     const struct ds_device_call call = {exec, why, why_size};
     if (a->rows < 1 || a->width < 1)
         return 0;
-    return DS_LAUNCH(call, softmax_pinned, (unsigned)a->rows, THREADS, 0, *a);
+    return DS_BY_STORED(call, a->stored, softmax_as, call, *a);
 }
 
 /* ---- router ---------------------------------------------------------------------------------------- */
@@ -47,14 +54,14 @@ __device__ __forceinline__ int comes_before(float a, int i, float b, int j)
 }
 
 /* The first of the experts that come after `last` (-1: all); of the whole warp, for every lane. */
-__device__ int next_choice(const float *x, int experts, int last)
+template <class T> __device__ int next_choice(const T *x, int experts, int last)
 {
     float best = 0.0f;
     int chosen = -1;
     for (int i = (int)threadIdx.x; i < experts; i += 32)
-        if ((last < 0 || (i != last && comes_before(x[last], last, x[i], i))) &&
-            comes_before(x[i], i, best, chosen)) {
-            best = x[i];
+        if ((last < 0 || (i != last && comes_before(ds_load(x[last]), last, ds_load(x[i]), i))) &&
+            comes_before(ds_load(x[i]), i, best, chosen)) {
+            best = ds_load(x[i]);
             chosen = i;
         }
     for (int with = 16; with; with /= 2) {
@@ -68,11 +75,11 @@ __device__ int next_choice(const float *x, int experts, int last)
     return chosen;
 }
 
-__global__ void router_pinned(struct ds_router_args a)
+template <class T> __global__ void router_pinned(struct ds_router_args a)
 {
     __shared__ float shared[HALVES + 2];
     const int64_t r = blockIdx.x;
-    const float *x = a.logits + r * a.ldx;
+    const T *x = ds_as<T>(a.logits) + r * a.ldx;
     int32_t *ids = a.ids + r * a.top_k;
     float *weights = a.weights + r * a.top_k, max, sum, total = 0.0f;
     int last = -1;
@@ -81,7 +88,7 @@ __global__ void router_pinned(struct ds_router_args a)
         return;
     for (int64_t j = 0; j < a.top_k; j++) {
         last = next_choice(x, (int)a.experts, last);
-        const float w = ds_stored(ds_term(x[last], max) / sum);
+        const float w = ds_stored(ds_term(ds_load(x[last]), max) / sum);
         total = j == 0 ? w : total + w;
         if (threadIdx.x == 0) {
             ids[j] = last;
@@ -90,6 +97,11 @@ __global__ void router_pinned(struct ds_router_args a)
     }
     for (int64_t j = 0; a.normalise && threadIdx.x == 0 && j < a.top_k; j++)
         weights[j] = ds_stored(weights[j] / total);
+}
+
+template <class T> int router_as(const struct ds_device_call &call, const struct ds_router_args &a)
+{
+    return DS_LAUNCH(call, router_pinned<T>, (unsigned)a.rows, THREADS, 0, a);
 }
 
 int router_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -101,7 +113,7 @@ int router_launch(const void *args, const struct ds_exec *exec, char *why, size_
                                 (long long)a->experts);
     if (a->rows < 1)
         return 0;
-    return DS_LAUNCH(call, router_pinned, (unsigned)a->rows, THREADS, 0, *a);
+    return DS_BY_STORED(call, a->stored, router_as, call, *a);
 }
 
 /* ---- sample ---------------------------------------------------------------------------------------- */
@@ -168,9 +180,10 @@ int sample_launch(const void *args, const struct ds_exec *exec, char *why, size_
 
 } /* namespace */
 
-DS_DEVICE_VARIANT(softmax_pinned, DS_OP_SOFTMAX, "pinned", DS_CLAIM_ALL, softmax_launch,
-                  "16 lanes and a fixed tree, sums in blocks of 256 added in ascending order");
-DS_DEVICE_VARIANT(router_pinned, DS_OP_ROUTER, "pinned", DS_CLAIM_ALL, router_launch,
-                  "softmax/pinned over all experts; lower index on a tie, NaN last");
+DS_DEVICE_VARIANT_STORED(
+    softmax_pinned, DS_OP_SOFTMAX, "pinned", DS_CLAIM_ALL, softmax_launch,
+    "16 lanes and a fixed tree, sums in blocks of 256 added in ascending order");
+DS_DEVICE_VARIANT_STORED(router_pinned, DS_OP_ROUTER, "pinned", DS_CLAIM_ALL, router_launch,
+                         "softmax/pinned over all experts; lower index on a tie, NaN last");
 DS_DEVICE_VARIANT(sample_pinned, DS_OP_SAMPLE, "pinned", DS_CLAIM_ALL, sample_launch,
                   "largest logit, lowest index on a tie, NaN never");

@@ -45,8 +45,8 @@ struct ds_array {
     size_t map_bytes;
 };
 
-/* Two for each tensor that a custom kernel may have, and the scratch. */
-enum { DS_ARENA_MOST = 20 };
+/* Sixteen ranks and their sum, as f32 and as 16 bits; the scratch. */
+enum { DS_ARENA_MOST = 40 };
 struct ds_arena {
     struct ds_array array[DS_ARENA_MOST];
     int n;    /* of this call */

@@ -56,7 +56,7 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
     const double start = ds_seconds(CLOCK_MONOTONIC);
     if (ds_call_prepare(s->p.kernel, &a->w, &made, &bytes, why, sizeof why) != 0)
         return ds_fail(err, "matmul/%s: prepare: %s", s->p.kernel->name, why);
-    s->prepare_seconds = ds_seconds(CLOCK_MONOTONIC) - start;
+    s->prepare_seconds = bytes ? ds_seconds(CLOCK_MONOTONIC) - start : 0;
     void *at = ds_arena_place(&s->p.arena, "prepared weights", DS_ARRAY_IN, 1, 1, (int64_t)bytes,
                               (int64_t)bytes, 0, err);
     if (at && bytes)
@@ -136,7 +136,11 @@ const void *ds_subject_args(const struct ds_subject *s)
 int ds_subject_parts(const struct ds_subject *s, const struct ds_call *c,
                      struct ds_output_part part[DS_MOST_PARTS])
 {
-    return s->ops->parts(&s->p, c, part);
+    const int n = s->ops->parts(&s->p, c, part), stored = ds_subject_stored(&s->p, c);
+    for (int i = 0; i < n; i++)
+        if (strcmp(part[i].name, "y") == 0 && part[i].dtype == DS_ELEMENT_F32)
+            part[i].dtype = stored;
+    return n;
 }
 
 double ds_subject_work(const struct ds_subject *s, const struct ds_call *c)
@@ -190,9 +194,9 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
     memset(exec, 0, sizeof *exec);
     ds_schedule_exec(*schedule, c->disturb, exec);
     exec->seed = c->seed;
-    exec->dtype = DS_ELEMENT_F32;
+    exec->dtype = c->stored;
     ds_arena_begin(&s->p.arena, c->poison);
-    if (s->ops->build(&s->p, c, err) != 0)
+    if (s->ops->build(&s->p, c, err) != 0 || ds_subject_store(&s->p, c, err) != 0)
         return -1;
     if (s->p.from_file) {
         s->exact = s->p.args;
@@ -231,7 +235,7 @@ static int collect(struct ds_subject *s, const struct ds_call *c, struct ds_outp
                    struct ds_error *err)
 {
     struct ds_output_part part[DS_MOST_PARTS];
-    const int n_parts = s->ops->parts(&s->p, c, part);
+    const int n_parts = ds_subject_parts(s, c, part);
     int64_t at = 0;
     out->rows = ds_call_rows(c);
     out->width = 0;
@@ -248,7 +252,12 @@ static int collect(struct ds_subject *s, const struct ds_call *c, struct ds_outp
         for (int64_t r = 0; r < out->rows; r++) {
             int64_t row = s->ops->row_of ? s->ops->row_of(&s->p, c, n, r) : r;
             uint32_t *to = out->bits + r * out->width + at;
-            if (x->element == 4)
+            if (x->element == 4 &&
+                (part[n].dtype == DS_ELEMENT_F16 || part[n].dtype == DS_ELEMENT_BF16))
+                for (int64_t j = 0; j < part[n].cols; j++)
+                    to[j] = ds_subject_rounded(part[n].dtype,
+                                               ((const uint32_t *)x->data)[row * x->ld + j]);
+            else if (x->element == 4)
                 memcpy(to, (const uint32_t *)x->data + row * x->ld, (size_t)part[n].cols * 4);
             else
                 for (int64_t j = 0; j < part[n].cols; j++)

@@ -60,6 +60,10 @@ struct ds_call {
     uint32_t features;   /* enum ds_feature asked for; only those that the kernel has */
     int32_t window;      /* with DS_FEATURE_WINDOW */
     float soft_cap;      /* with DS_FEATURE_SOFT_CAP */
+    int32_t stored; /* enum ds_element: the activation type. Inputs hold values of it, outputs are
+                            rounded to it: by a kernel with DS_FEATURE_STORED, which has arrays of it,
+                            else by the lab */
+    int wide;       /* matmul: y stays f32 */
 };
 
 /* Outputs of a row side by side, each element in one 32-bit word: f32 and i32 as they are, f16 and

@@ -18,4 +18,10 @@ const struct ds_subject_ops *ds_subject_rows_ops(int op);
 void ds_subject_fill(const struct ds_subject_parts *p, const struct ds_call *c, int stream,
                      float *at, int64_t cols, int64_t ld);
 
+/* subject_store.c: the built call's arrays as the call wants activations stored; in which format an
+ * output y is (F32 for ops without activations); f32 bits rounded to a format, as its bits. */
+int ds_subject_store(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err);
+int ds_subject_stored(const struct ds_subject_parts *p, const struct ds_call *c);
+uint32_t ds_subject_rounded(int element, uint32_t f32);
+
 #endif

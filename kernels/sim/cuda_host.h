@@ -8,6 +8,7 @@
 #ifndef DS_SIM_CUDA_HOST_H
 #define DS_SIM_CUDA_HOST_H
 
+#include "kernels/sim/mma.h"
 #include "kernels/sim/sim.h"
 
 #include <math.h>
@@ -22,20 +23,32 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 /* In a section of its own, whose bounds the linker knows: so all of it can be poisoned. */
-#define __shared__   static __attribute__((section("ds_shared")))
+#ifdef DS_SIM_FMA
+#define __shared__            static __attribute__((section("ds_shared_fma")))
+#define __start_ds_shared_now __start_ds_shared_fma
+#define __stop_ds_shared_now  __stop_ds_shared_fma
+#else
+#define __shared__            static __attribute__((section("ds_shared")))
+#define __start_ds_shared_now __start_ds_shared
+#define __stop_ds_shared_now  __stop_ds_shared
+#endif
 #define __constant__ static
 
 extern "C" {
-extern char __start_ds_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_ds_shared[] __attribute__((weak, visibility("hidden")));
+extern char __start_ds_shared_now[] __attribute__((weak, visibility("hidden")));
+extern char __stop_ds_shared_now[] __attribute__((weak, visibility("hidden")));
 }
 
+/* Nothing here may be merged by the linker with what another file made of it with other instructions. */
+namespace
+{
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned vx = 1, unsigned vy = 1, unsigned vz = 1) : x(vx), y(vy), z(vz)
     {
     }
 };
+} /* namespace */
 
 #define threadIdx (ds_sim_here.thread)
 #define blockIdx  (ds_sim_here.block)
@@ -102,6 +115,10 @@ static inline float __int_as_float(int v)
 static inline int __popc(unsigned v)
 {
     return __builtin_popcount(v);
+}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 static inline int __ffs(int v)
 {
@@ -174,6 +191,22 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float v)
     if (v != v)
         return {0x7fff}; /* as the hardware's conversion: one NaN for all */
     return {(uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16)};
+}
+static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short v)
+{
+    return {v};
+}
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 v)
+{
+    return v.bits;
+}
+static inline __half __ushort_as_half(unsigned short v)
+{
+    return {v};
+}
+static inline unsigned short __half_as_ushort(__half v)
+{
+    return v.bits;
 }
 static inline __nv_bfloat16 __float2bfloat16(float v)
 {
@@ -275,6 +308,34 @@ static inline T __shfl_xor_sync(unsigned mask, T v, int with, int width = 32,
     const int l = ds_sim_lane(), other = l ^ with;
     return ds_sim_shuffle(mask, v, other < (l / width + 1) * width ? other : l, file, line);
 }
+/* mma.sync.aligned.m16n8k16.row.col.f32.T.T.f32 with c = d: registers of a lane as PTX has them. The
+ * numbers are those of mma.h. */
+static inline void ds_sim_mma(int element, float *d, const unsigned *a, const unsigned *b,
+                              const char *file, int line)
+{
+    struct registers {
+        const unsigned *a, *b;
+    } mine = {a, b};
+    const uint64_t *lanes = reinterpret_cast<const uint64_t *>(
+        ds_sim_meet(DS_SIM_GATHER, 0xffffffffu, reinterpret_cast<uintptr_t>(&mine), 0, file, line));
+    const int group = ds_sim_lane() / 4, pair = ds_sim_lane() % 4 * 2;
+    float out[4];
+    for (int i = 0; i < 4; i++) { /* row group or group + 8, column pair or pair + 1 */
+        uint16_t x[16], w[16];
+        for (int k = 0; k < 16; k++) {
+            const int of = k % 8 / 2, high = k / 8;
+            const registers *p = reinterpret_cast<const registers *>(lanes[group * 4 + of]);
+            const registers *q =
+                reinterpret_cast<const registers *>(lanes[(pair + i % 2) * 4 + of]);
+            x[k] = (uint16_t)(p->a[2 * high + i / 2] >> 16 * (k % 2));
+            w[k] = (uint16_t)(q->b[high] >> 16 * (k % 2));
+        }
+        out[i] = ds_sim_mma_sum(ds_sim_mma_chosen(), element, x, w, 16, d[i]);
+    }
+    /* Nobody's registers change before all have read them. */
+    ds_sim_meet(DS_SIM_SYNCWARP, 0xffffffffu, 0, 0, file, line);
+    memcpy(d, out, sizeof out);
+}
 static inline void __threadfence()
 {
 }
@@ -322,8 +383,8 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          {grid.x, grid.y, grid.z},
                                          {block.x, block.y, block.z},
                                          shared_bytes,
-                                         __start_ds_shared,
-                                         __stop_ds_shared,
+                                         __start_ds_shared_now,
+                                         __stop_ds_shared_now,
                                          ds_sim_body<Body>,
                                          &body,
                                          sizeof body,

@@ -4,14 +4,35 @@
 
 #include "kernels/driftscope_kernel.h"
 
-extern const struct ds_kernel ds_sim_embed_pinned, ds_sim_cache_pinned, ds_sim_add_pinned;
-extern const struct ds_kernel ds_sim_silu_mul_pinned, ds_sim_combine_pinned;
-extern const struct ds_kernel ds_sim_allreduce_pinned, ds_sim_transfer_pinned;
-extern const struct ds_kernel ds_sim_process_pinned, ds_sim_schedule_pinned;
-extern const struct ds_kernel ds_sim_rope_pinned, ds_sim_softmax_pinned, ds_sim_router_pinned;
-extern const struct ds_kernel ds_sim_sample_pinned;
-extern const struct ds_kernel ds_sim_rmsnorm_pinned, ds_sim_rmsnorm_split;
-extern const struct ds_kernel ds_sim_matmul_pinned, ds_sim_matmul_split_k, ds_sim_matmul_atomic;
-extern const struct ds_kernel ds_sim_attention_pinned, ds_sim_attention_split_kv;
+/* By op, as cpu_table of registry.c. */
+#define DS_SIM_KERNELS(X)                                                                          \
+    X(embed_pinned)                                                                                \
+    X(rmsnorm_split)                                                                               \
+    X(rmsnorm_pinned)                                                                              \
+    X(matmul_split_k)                                                                              \
+    X(matmul_atomic)                                                                               \
+    X(matmul_pinned_tc)                                                                            \
+    X(matmul_pinned)                                                                               \
+    X(rope_pinned)                                                                                 \
+    X(cache_pinned)                                                                                \
+    X(attention_split_kv)                                                                          \
+    X(attention_pinned)                                                                            \
+    X(softmax_pinned)                                                                              \
+    X(silu_mul_pinned)                                                                             \
+    X(add_pinned)                                                                                  \
+    X(router_pinned)                                                                               \
+    X(combine_pinned)                                                                              \
+    X(allreduce_pinned)                                                                            \
+    X(sample_pinned)                                                                               \
+    X(transfer_pinned)                                                                             \
+    X(schedule_pinned)                                                                             \
+    X(process_pinned)
+
+#define DS_SIM_COUNT(NAME) +1
+enum { DS_SIM_KERNEL_COUNT = 0 DS_SIM_KERNELS(DS_SIM_COUNT) };
+
+/* The table of DS_SIM_KERNEL_COUNT variants: compiled with fused multiply-add where this CPU has it (and
+ * ds_isa_force did not ask for scalar), else without. The same text, the same bits, other speed. */
+const struct ds_kernel *const *ds_sim_kernels(void);
 
 #endif

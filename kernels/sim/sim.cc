@@ -40,6 +40,7 @@ struct run {
     char *dynamic;
     char trouble[512]; /* not empty: the launch ends */
     struct thread thread[DS_SIM_MOST_THREADS];
+    uint64_t gathered[MOST_WARPS][DS_SIM_WARP];
 } run;
 
 /* ---- order ------------------------------------------------------------------------------------- */
@@ -106,8 +107,8 @@ __attribute__((format(printf, 1, 2))) void trouble(const char *fmt, ...)
 
 const char *meeting_name(int meeting)
 {
-    static const char *const names[] = {"__syncwarp", "a shuffle", "__ballot_sync", "__any_sync",
-                                        "__all_sync"};
+    static const char *const names[] = {"__syncwarp", "a shuffle",  "__ballot_sync",
+                                        "__any_sync", "__all_sync", "mma.sync"};
     return names[meeting];
 }
 
@@ -155,6 +156,10 @@ void hold_meeting(int warp, unsigned mask)
             break;
         case DS_SIM_ALL:
             t[l].result = votes == mask;
+            break;
+        case DS_SIM_GATHER:
+            run.gathered[warp][l] = t[l].value;
+            t[l].result = reinterpret_cast<uintptr_t>(run.gathered[warp]);
             break;
         default:
             break;
@@ -247,7 +252,8 @@ int at_one_barrier(void)
             first = &run.thread[i];
     for (int i = 0; i < run.threads; i++) {
         const struct thread *t = &run.thread[i];
-        if (t->state == AT_BARRIER && t->line == first->line && strcmp(t->file, first->file) == 0)
+        if (t->state == AT_BARRIER && t->line == first->line &&
+            (t->file == first->file || strcmp(t->file, first->file) == 0))
             came++;
         else if (!other)
             other = t;

@@ -53,6 +53,9 @@ struct ds_sim_launch {
                       ends the launch, as it would end it on a device that cannot read that */
 };
 
+/* The number changes with what a plugin built against this header relies on: one of another number is not
+ * loaded. */
+#define ds_sim_run ds_sim_run_1
 /* 0, or -1 with a reason that names the kernel: a launch that no device takes, threads that wait for
  * others that never come, a write behind the dynamic shared memory, a pointer to the wrong memory. Never
  * hangs on a barrier. */
@@ -74,7 +77,8 @@ enum ds_sim_meeting {
     DS_SIM_SHUFFLE, /* value of lane `source` */
     DS_SIM_BALLOT,  /* bit l: the value of lane l is not 0 */
     DS_SIM_ANY,
-    DS_SIM_ALL
+    DS_SIM_ALL,
+    DS_SIM_GATHER /* where the values of all lanes lie: const uint64_t[32], until the warp's next one */
 };
 /* Waits for all lanes of the mask, at the same place of the source. */
 uint64_t ds_sim_meet(int meeting, unsigned mask, uint64_t value, int source, const char *file,

@@ -127,6 +127,12 @@ test_install_and_uninstall() {
     # The installed example builds against the installed header, and another folder's with PREFIX and DESTDIR.
     make -s -C "$at/share/doc/driftscope/examples/plugin" OUT="$dir"
     rm "$dir/pairwise.so" "$dir/axpy.so"
+    if command -v g++ >/dev/null; then
+        make -s -C "$at/share/doc/driftscope/examples/device" CXX=g++ OUT="$dir"
+        ds kernels rmsnorm --device sim --plugin "$dir/warp_norm.so"
+        expect 0
+        has "$dir/out" "rmsnorm/warp-tree"
+    fi
     run sh -c "$ds_make -o $build/build_info.h DESTDIR='$dir/stage' PREFIX=/opt/ds install"
     expect 0
     cp -R examples/plugin "$dir/mine"

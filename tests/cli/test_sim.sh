@@ -66,6 +66,18 @@ test_atomic_is_unstable() {
     has "$dir/out" "drift: unstable, first at layer 0 down, matmul/atomic"
 }
 
+# On tensor cores as on sim's model of them: one order at every number of rows.
+test_tensor_cores() {
+    ds order matmul/pinned-tc --device sim --shape n=9,k=64 --rows 1,17
+    expect 1 # a replay rounds to nearest; tensor cores cut off
+    has "$dir/out" "one chain of 64 k in ascending order, 16 at a time in fused sums rounded once, mul+add, factors rounded to bf16"
+    has "$dir/out" "row 0        1,17 "
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 2 --batch 1,6 --device sim --kernels pinned-tc --dtype bf16 --no-record
+    expect 0
+    has "$dir/out" "batch         no difference over"
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
@@ -138,6 +150,55 @@ test_faults_end_the_trial() {
     has "$dir/err" "$where: memory space 1"
 }
 
+# build_device FLAG...: the example, built as its README says, for sim.
+build_device() {
+    need g++
+    make -s -C examples/device CXX=g++ OUT="$dir" CPPFLAGS="-Werror $*"
+}
+
+test_device_plugin() {
+    build_device
+    ds check rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=40 --threads 1
+    expect 0
+    has "$dir/out" "rmsnorm/warp-tree  claims repeat batch slot threads chunk"
+    ds order rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=96 --rows 1,5
+    expect 0
+    has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 2 --batch 1,5 --device sim --kernels pinned,pinned+rmsnorm=warp-tree --plugin "$dir/warp_norm.so" \
+        --no-record
+    expect 1
+    has "$dir/out" "first drift   layer 0 attn_norm, rmsnorm/warp-tree: origin"
+    has "$dir/out" "batch         no difference over"
+    # It belongs to sim alone.
+    ds check rmsnorm/warp-tree --plugin "$dir/warp_norm.so"
+    expect 2
+}
+
+test_device_plugin_without_a_barrier() {
+    build_device -DWITHOUT_BARRIER
+    ds check rmsnorm/warp-tree --device sim --plugin "$dir/warp_norm.so" --shape width=40 --threads 1
+    expect 1
+    has "$dir/out" "repeat        broken"
+}
+
+# A cubin's description is read without CUDA; the cubin itself is not.
+test_module() {
+    : >"$dir/k.cubin"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "module $dir/k.json: cannot be opened"
+    echo '{"schema": "driftscope.module/1", "op": "add", "variant": "triton", "entry": "k", "arguments": ["a", "b", "x"]}' \
+        >"$dir/k.json"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "module $dir/k.json: argument 2 is no member of add"
+    sed -i 's/"x"/"y"/' "$dir/k.json"
+    ds kernels --plugin "$dir/k.cubin"
+    expect 2
+    has "$dir/err" "add/triton: cubin loading needs the CUDA library"
+}
+
 test_mistakes() {
     ds run -m $small --device smi --no-record
     expect 2
@@ -176,7 +237,7 @@ ptx_without_fma() {
 
 test_nvcc_adds_no_fma() {
     need nvcc
-    for arch in 80 90 100 120; do
+    for arch in 80 120; do
         for source in kernels/cuda/*.cu; do
             ptx_without_fma $arch "$source"
         done

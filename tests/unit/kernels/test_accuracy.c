@@ -75,7 +75,7 @@ static void test_rmsnorm(void **state)
             int64_t n = widths[i];
             struct matrix x = matrix_random(3, n, n, 1, 0), w = matrix_random(1, n, n, 0, 0),
                           y = matrix_new(3, n, n + 1, 1);
-            struct ds_rmsnorm_args a = {3, n, x.p, n, w.p, 1e-5f, y.p, n + 1};
+            struct ds_rmsnorm_args a = {3, n, x.p, n, w.p, 1e-5f, y.p, n + 1, 0};
             launch_named(kernel(DS_OP_RMSNORM, variants[v].name), &a, 2);
             matrix_check(variants[v].name, &y);
             for (int r = 0; r < 3; r++) {
@@ -106,7 +106,7 @@ static void test_silu_mul(void **state)
                       y = matrix_new(1, N, N, 0);
         for (int i = 0; i < N; i++)
             g.p[i] *= i % 3 ? 10.0f : 80.0f;
-        struct ds_silu_mul_args a = {1, N, g.p, u.p, N, y.p, N};
+        struct ds_silu_mul_args a = {1, N, g.p, u.p, N, y.p, N, 0};
         launch_named(kernel(DS_OP_SILU_MUL, names[v]), &a, 2);
         for (int i = 0; i < N; i++) {
             long double exact =
@@ -128,7 +128,7 @@ static void test_rope(void **state)
                       y = matrix_new(ROWS, N, N, 0);
         for (int r = 0; r < ROWS; r++)
             positions[r] = ROWS - 1 - r;
-        struct ds_rope_args a = {ROWS, 1, N, N, v / 2, positions, cs.p, ROWS, x.p, N, y.p, N};
+        struct ds_rope_args a = {ROWS, 1, N, N, v / 2, positions, cs.p, ROWS, x.p, N, y.p, N, 0};
         launch_named(kernel(DS_OP_ROPE, names[v % 2]), &a, 2);
         for (int r = 0; r < ROWS; r++) {
             for (int i = 0; i < N / 2; i++) {

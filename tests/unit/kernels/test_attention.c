@@ -28,7 +28,7 @@ static void test_equals_transcription(void **state)
             struct ds_attention_args a = {
                 w.kv[i], w.heads,     w.kv_heads, w.dim, SCALE, w.q[i].p, w.q[i].ld, w.k.p,
                 w.v.p,   w.page_size, w.pages,    &s,    1,     NULL,     w.kv[i],   w.kv[i],
-                NULL,    0,           0,          0,     NULL,  NULL};
+                NULL,    0,           0,          0,     NULL,  NULL,     0};
             for (int64_t r = 0; r < w.kv[i]; r++)
                 for (int64_t h = 0; h < w.heads; h++)
                     o_attention(&a, &s, r, h, want[i].p + (r * w.heads + h) * w.dim);
@@ -218,8 +218,8 @@ static void test_bad_arguments_are_refused(void **state)
         char why[200];
         struct ds_exec exec = {.threads = 1};
         struct ds_sequence s = good;
-        struct ds_attention_args a = {1,  2, 1,    8, 1, x, 16, x, x, 4,    1,
-                                      &s, 1, NULL, 1, 8, y, 16, 0, 0, NULL, NULL};
+        struct ds_attention_args a = {1, 2,    1, 8, 1, x,  16, x, x,    4,    1, &s,
+                                      1, NULL, 1, 8, y, 16, 0,  0, NULL, NULL, 0};
         _Alignas(64) float scratch[8192];
         assert_true(!k->scratch_bytes || k->scratch_bytes(&a, 1) <= sizeof scratch);
         exec.scratch = scratch, exec.scratch_bytes = sizeof scratch;

@@ -15,7 +15,7 @@ static int store(const char *name, const float *x, int64_t rows, int64_t width, 
     struct matrix cache = matrix_new(PAGE * PAGES, width, width, 1);
     const struct ds_sequence seq = {0, 0, (int32_t)rows, (int32_t)rows + 2, 1, pages};
     const struct ds_cache_args a = {rows,  width, x, width, cache.p, PAGE,
-                                    PAGES, &seq,  1, NULL,  head};
+                                    PAGES, &seq,  1, NULL,  head,    0};
     const struct ds_exec exec = {.threads = 1, .dtype = dtype};
     assert_true(rows + 2 <= PAGE * PAGES);
     int rc = kernel(DS_OP_CACHE, name)->launch(&a, &exec, why, why_size);

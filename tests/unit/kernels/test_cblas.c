@@ -202,8 +202,8 @@ static int is_a_matmul(const char *path)
     for (int threads = 1; threads <= 2; threads++) {
         struct matrix x = matrix_random(7, K, K + 3, 1, 0), w = matrix_random(N, K, K, 0, 0),
                       b = matrix_random(1, N, N, 0, 0), y = matrix_new(7, N, N + 2, 1);
-        struct ds_matmul_args a = {7,    N,   K,   x.p, x.ld, {.data = w.p, .n = N, .k = K},
-                                   NULL, b.p, y.p, y.ld};
+        struct ds_matmul_args a = {7,    N,   K,   x.p,  x.ld, {.data = w.p, .n = N, .k = K},
+                                   NULL, b.p, y.p, y.ld, 0,    0};
         launch_named(kernel(DS_OP_MATMUL, "cblas"), &a, threads);
         matrix_check("cblas", &y);
         for (int64_t r = 0; r < 7; r++)

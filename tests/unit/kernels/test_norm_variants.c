@@ -59,7 +59,7 @@ static void test_equals_transcription(void **state)
                 struct matrix x = matrix_random(rows, n, n + 3, 1, special),
                               w = matrix_random(1, n, n, 1, special),
                               y = matrix_new(rows, n, n + 1, 1);
-                struct ds_rmsnorm_args a = {rows, n, x.p, x.ld, w.p, EPS, y.p, y.ld};
+                struct ds_rmsnorm_args a = {rows, n, x.p, x.ld, w.p, EPS, y.p, y.ld, 0};
                 launch_as(k, &a, threads, dtype);
                 matrix_check(k->name, &y);
                 for (int64_t r = 0; r < rows; r++)
@@ -80,7 +80,7 @@ static void test_large_calls_equal_transcription(void **state)
                   y = matrix_new(ROWS, N, N, 0);
     for (int v = 0; v < N_VARIANTS; v++)
         for (int64_t rows = 1; rows <= ROWS; rows++) {
-            struct ds_rmsnorm_args a = {rows, N, x.p, N, w.p, EPS, y.p, N};
+            struct ds_rmsnorm_args a = {rows, N, x.p, N, w.p, EPS, y.p, N, 0};
             launch_as(kernel(DS_OP_RMSNORM, variants[v]), &a, THREADS, DS_ELEMENT_BF16);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t j = 0; j < N; j += 997)
@@ -102,7 +102,7 @@ static void one_call(const struct ds_kernel *k, const struct matrix *x, const st
                      int64_t first, int64_t rows, int64_t subject, int threads, float *out)
 {
     struct matrix y = matrix_new(rows, WIDE, WIDE, 0);
-    struct ds_rmsnorm_args a = {rows, WIDE, x->p + first * x->ld, x->ld, w->p, EPS, y.p, WIDE};
+    struct ds_rmsnorm_args a = {rows, WIDE, x->p + first * x->ld, x->ld, w->p, EPS, y.p, WIDE, 0};
     launch_as(k, &a, threads, DS_ELEMENT_BF16);
     memcpy(out, y.p + (subject - first) * WIDE, WIDE * sizeof *out);
     matrix_free(&y);
@@ -177,7 +177,8 @@ static void test_what_they_share_with_rows(void **state)
         for (int draw = 0; draw < DRAWS; draw++) {
             randomise(&x, 0);
             for (int i = 0; i < 2; i++) {
-                struct ds_rmsnorm_args a = {cases[c].rows, WIDE, x.p, WIDE, w.p, EPS, y[i], WIDE};
+                struct ds_rmsnorm_args a = {cases[c].rows, WIDE, x.p,  WIDE, w.p,
+                                            EPS,           y[i], WIDE, 0};
                 launch_as(kernel(DS_OP_RMSNORM, i ? cases[c].variant : "rows"), &a,
                           cases[c].threads, cases[c].dtype);
             }
@@ -194,7 +195,7 @@ static void test_refusals_and_choices(void **state)
 {
     float x[64] = {0}, y[64];
     char why[200] = "";
-    struct ds_rmsnorm_args a = {1, 64, x, 64, x, EPS, y, 64};
+    struct ds_rmsnorm_args a = {1, 64, x, 64, x, EPS, y, 64, 0};
     struct ds_exec exec = {.threads = 4, .dtype = DS_ELEMENT_I32};
     struct ds_launch_info info;
     (void)state;
@@ -221,7 +222,7 @@ static void test_accuracy(void **state)
         for (int64_t n = 1; n <= 3001; n += 1000) {
             struct matrix x = matrix_random(1, n, n, 1, 0), w = matrix_random(1, n, n, 0, 0),
                           y = matrix_new(1, n, n, 1);
-            struct ds_rmsnorm_args a = {1, n, x.p, n, w.p, EPS, y.p, n};
+            struct ds_rmsnorm_args a = {1, n, x.p, n, w.p, EPS, y.p, n, 0};
             launch_as(kernel(DS_OP_RMSNORM, variants[v]), &a, 3, DS_ELEMENT_F32);
             long double sum = 0;
             for (int64_t j = 0; j < n; j++)

@@ -143,7 +143,7 @@ static void test_rmsnorm(void **state)
         float *want = malloc((size_t)n * 4);
         for (int threads = 1; threads <= 4; threads++) {
             struct matrix y = matrix_new(9, n, n + 2, skew);
-            struct ds_rmsnorm_args a = {9, n, x.p, x.ld, w.p, 1e-5f, y.p, y.ld};
+            struct ds_rmsnorm_args a = {9, n, x.p, x.ld, w.p, 1e-5f, y.p, y.ld, 0};
             launch_named(kernel(DS_OP_RMSNORM, "pinned"), &a, threads);
             matrix_check("rmsnorm", &y);
             for (int64_t r = 0; r < 9; r++) {
@@ -171,8 +171,8 @@ static void test_silu_mul_and_add(void **state)
                 g.p[r * ld + j] = rng_unit() * 110.0f;
         for (int threads = 1; threads <= 4; threads++) {
             struct matrix y = matrix_new(40, n, n + 1, 1), z = matrix_new(40, n, n + 1, 0);
-            struct ds_silu_mul_args s = {40, n, g.p, u.p, ld, y.p, y.ld};
-            struct ds_add_args a = {40, n, g.p, u.p, ld, ld, z.p, z.ld};
+            struct ds_silu_mul_args s = {40, n, g.p, u.p, ld, y.p, y.ld, 0};
+            struct ds_add_args a = {40, n, g.p, u.p, ld, ld, z.p, z.ld, 0};
             launch_named(kernel(DS_OP_SILU_MUL, "pinned"), &s, threads);
             launch_named(kernel(DS_OP_ADD, "pinned"), &a, threads);
             matrix_check("silu_mul", &y), matrix_check("add", &z);
@@ -201,8 +201,8 @@ static void check_rope(int64_t heads, int64_t dim, int64_t rope_dim, int neox)
         positions[r] = (int32_t)(rng() % TABLE);
     for (int threads = 1; threads <= 3; threads++) {
         struct matrix y = matrix_new(ROWS, width, width + 2, 0);
-        struct ds_rope_args a = {ROWS,    heads, dim, rope_dim, neox, positions,
-                                 table.p, TABLE, x.p, x.ld,     y.p,  y.ld};
+        struct ds_rope_args a = {ROWS,  heads, dim,  rope_dim, neox, positions, table.p,
+                                 TABLE, x.p,   x.ld, y.p,      y.ld, 0};
         launch_named(kernel(DS_OP_ROPE, "pinned"), &a, threads);
         matrix_check("rope", &y);
         for (int64_t r = 0; r < ROWS; r++) {
@@ -249,7 +249,7 @@ static void test_copies(void **state)
     use_isa(state);
     struct matrix table = matrix_random(VOCAB, W, W, 1, 4), y = matrix_new(ROWS, W, W + 1, 1),
                   cache = matrix_new(24, W, W, 1);
-    struct ds_embed_args e = {table.p, VOCAB, W, ROWS, ids, y.p, y.ld};
+    struct ds_embed_args e = {table.p, VOCAB, W, ROWS, ids, y.p, y.ld, 0};
     launch_named(kernel(DS_OP_EMBED, "pinned"), &e, 2);
     matrix_check("embed", &y);
     for (int64_t i = 0; i < ROWS * W; i++)
@@ -257,7 +257,7 @@ static void test_copies(void **state)
                           o_store(table.p[ids[i / W] * W + i % W]));
     /* request 0: rows 0-4 at slots 6..10; request 1: rows 5-8 at slots 0..3 */
     const struct ds_sequence seqs[] = {{0, 0, 5, 11, 2, pages0}, {1, 5, 4, 4, 0, pages1}};
-    struct ds_cache_args c = {ROWS, W, table.p, W, cache.p, PAGE, 6, seqs, 2, NULL, W};
+    struct ds_cache_args c = {ROWS, W, table.p, W, cache.p, PAGE, 6, seqs, 2, NULL, W, 0};
     launch_named(kernel(DS_OP_CACHE, "pinned"), &c, 2);
     static const int64_t at[ROWS] = {1 * 4 + 2, 1 * 4 + 3, 3 * 4 + 0, 3 * 4 + 1, 3 * 4 + 2,
                                      2 * 4,     2 * 4 + 1, 2 * 4 + 2, 2 * 4 + 3};

@@ -242,9 +242,9 @@ static void test_a_faulty_variant_is_refused(void **state)
         {{.abi = DS_KERNEL_ABI,
           .op = DS_OP_ADD,
           .name = "x",
-          .features = 64,
+          .features = 128,
           .launch = launch_nothing},
-         "add/x: features 0x40 has bits that mean nothing"},
+         "add/x: features 0x80 has bits that mean nothing"},
         {{.abi = DS_KERNEL_ABI,
           .op = DS_OP_MATMUL,
           .name = "x",
@@ -412,9 +412,9 @@ static void test_bad_arguments_are_refused(void **state)
     struct ds_exec exec = {.threads = 1};
     (void)state;
     const int32_t ids[] = {0, 4};
-    struct ds_embed_args e = {x, 4, 4, 2, ids, y, 4};
+    struct ds_embed_args e = {x, 4, 4, 2, ids, y, 4, 0};
     const int32_t positions[] = {-1};
-    struct ds_rope_args r = {1, 1, 4, 4, 0, positions, x, 4, x, 4, y, 4};
+    struct ds_rope_args r = {1, 1, 4, 4, 0, positions, x, 4, x, 4, y, 4, 0};
     struct ds_matmul_args m = {.rows = 1,
                                .n = 4,
                                .k = 4,

@@ -40,7 +40,7 @@ static void test_softmax(void **state)
         float *want = malloc((size_t)n * 4);
         for (int threads = 1; threads <= 4; threads++) {
             struct matrix y = matrix_new(ROWS, n, n + 2, 1);
-            struct ds_softmax_args a = {ROWS, n, x.p, x.ld, y.p, y.ld};
+            struct ds_softmax_args a = {ROWS, n, x.p, x.ld, y.p, y.ld, 0};
             launch_named(kernel(DS_OP_SOFTMAX, "pinned"), &a, threads);
             matrix_check("softmax", &y);
             for (int64_t r = 0; r < ROWS; r++) {
@@ -74,7 +74,7 @@ static void test_router(void **state)
         for (int threads = 1; threads <= 4; threads++) {
             struct matrix w = matrix_new(ROWS, k, k, 1), ids = matrix_new(ROWS, k, k, 0);
             struct ds_router_args a = {
-                ROWS, n, k, x.p, x.ld, cases[c].normalise, (int32_t *)(void *)ids.p, w.p};
+                ROWS, n, k, x.p, x.ld, cases[c].normalise, (int32_t *)(void *)ids.p, w.p, 0};
             launch_named(kernel(DS_OP_ROUTER, "pinned"), &a, threads);
             matrix_check("router weights", &w), matrix_check("router ids", &ids);
             for (int64_t r = 0; r < ROWS; r++) {
@@ -103,7 +103,7 @@ static void test_combine(void **state)
                       w = matrix_random(ROWS, k, k, 0, c % 2 ? 60 : 0);
         for (int threads = 1; threads <= 3; threads++) {
             struct matrix y = matrix_new(ROWS, n, n + 3, (int)(c % 2));
-            struct ds_combine_args a = {ROWS, n, k, x.p, x.ld, w.p, y.p, y.ld};
+            struct ds_combine_args a = {ROWS, n, k, x.p, x.ld, w.p, y.p, y.ld, 0};
             launch_named(kernel(DS_OP_COMBINE, "pinned"), &a, threads);
             matrix_check("combine", &y);
             for (int64_t r = 0; r < ROWS; r++)
@@ -136,7 +136,7 @@ static void test_allreduce(void **state)
         }
         for (int threads = 1; threads <= 3; threads++) {
             struct matrix y = matrix_new(ROWS, n, n + 2, 1);
-            struct ds_allreduce_args a = {ROWS, n, ranks, at, n + 1, y.p, y.ld};
+            struct ds_allreduce_args a = {ROWS, n, ranks, at, n + 1, y.p, y.ld, 0};
             launch_named(kernel(DS_OP_ALLREDUCE, "pinned"), &a, threads);
             matrix_check("allreduce", &y);
             for (int64_t r = 0; r < ROWS; r++)
@@ -165,7 +165,7 @@ static void test_softmax_accuracy(void **state)
         for (int c = 0; c < 4; c++) {
             const int64_t n = widths[c];
             struct matrix x = matrix_random(3, n, n, 0, 0), y = matrix_new(3, n, n, 0);
-            struct ds_softmax_args a = {3, n, x.p, n, y.p, n};
+            struct ds_softmax_args a = {3, n, x.p, n, y.p, n, 0};
             launch_named(kernel(DS_OP_SOFTMAX, variants[v]), &a, 2);
             matrix_check(variants[v], &y);
             const double chain = v ? 16.0 + 4.0 + ceil((double)n / 256.0) : (double)n;
@@ -202,7 +202,7 @@ static void test_softmax_limits(void **state)
     for (int v = 0; v < 2; v++)
         for (int i = 0; i < N; i++) {
             float y[4];
-            struct ds_softmax_args a = {1, 4, cases[i].x, 4, y, 4};
+            struct ds_softmax_args a = {1, 4, cases[i].x, 4, y, 4, 0};
             launch_named(kernel(DS_OP_SOFTMAX, variants[v]), &a, 1);
             for (int j = 0; j < 4; j++)
                 assert_bits_equal(variants[v], 4 * i + j, o_store(y[j]), o_store(cases[i].want[j]));
@@ -229,8 +229,8 @@ static void test_who_is_chosen(void **state)
             int32_t ids[5 * N + 2];
             float weights[5 * N];
             memset(ids, 0x55, sizeof ids);
-            struct ds_router_args a = {N, 5,       k,      cases[0].x, sizeof cases[0] / 4,
-                                       0, ids + 1, weights};
+            struct ds_router_args a = {N, 5,       k,       cases[0].x, sizeof cases[0] / 4,
+                                       0, ids + 1, weights, 0};
             launch_named(kernel(DS_OP_ROUTER, variants[v]), &a, 2);
             for (int64_t i = 0; i < N * k; i++)
                 assert_int_equal(ids[i + 1], cases[i / k].want[i % k]);
@@ -249,7 +249,7 @@ static void test_router_weights(void **state)
         struct matrix x = matrix_random(ROWS, E, E, 1, 0);
         int32_t ids[ROWS * K];
         float weights[ROWS * K];
-        struct ds_router_args a = {ROWS, E, K, x.p, E, v / 2, ids, weights};
+        struct ds_router_args a = {ROWS, E, K, x.p, E, v / 2, ids, weights, 0};
         launch_named(kernel(DS_OP_ROUTER, variants[v % 2]), &a, 2);
         for (int r = 0; r < ROWS; r++) {
             long double all = 0, chosen = 0;
@@ -278,8 +278,8 @@ static void test_sums_accuracy(void **state)
         const float *ranks[K];
         for (int k = 0; k < K; k++)
             ranks[k] = x.p + k * N;
-        struct ds_combine_args c = {1, N, K, x.p, N, w.p, y.p, N};
-        struct ds_allreduce_args a = {1, N, K, ranks, N, z.p, N};
+        struct ds_combine_args c = {1, N, K, x.p, N, w.p, y.p, N, 0};
+        struct ds_allreduce_args a = {1, N, K, ranks, N, z.p, N, 0};
         launch_named(kernel(DS_OP_COMBINE, variants[v]), &c, 2);
         launch_named(kernel(DS_OP_ALLREDUCE, variants[v]), &a, 2);
         matrix_check("combine", &y), matrix_check("allreduce", &z);
@@ -310,20 +310,20 @@ static void test_bad_arguments_are_refused(void **state)
     (void)state;
     for (int v = 0; v < 2; v++) {
         for (size_t i = 0; i < sizeof router / sizeof router[0]; i++) {
-            struct ds_router_args a = {1, router[i].experts, router[i].top_k, x, 8, 0, ids, y};
+            struct ds_router_args a = {1, router[i].experts, router[i].top_k, x, 8, 0, ids, y, 0};
             why[0] = '\0';
             assert_int_equal(kernel(DS_OP_ROUTER, variants[v])->launch(&a, &exec, why, sizeof why),
                              -1);
             assert_non_null(strstr(why, "experts cannot be chosen"));
         }
-        struct ds_router_args good = {1, 4, 2, x, 8, 0, ids, y};
+        struct ds_router_args good = {1, 4, 2, x, 8, 0, ids, y, 0};
         assert_int_equal(kernel(DS_OP_ROUTER, variants[v])->launch(&good, &exec, why, sizeof why),
                          -1);
         assert_non_null(strstr(why, "scratch"));
-        struct ds_combine_args c = {1, 4, 0, x, 4, y, y, 4};
+        struct ds_combine_args c = {1, 4, 0, x, 4, y, y, 4, 0};
         assert_int_equal(kernel(DS_OP_COMBINE, variants[v])->launch(&c, &exec, why, sizeof why),
                          -1);
-        struct ds_allreduce_args a = {1, 4, 0, ranks, 4, y, 4};
+        struct ds_allreduce_args a = {1, 4, 0, ranks, 4, y, 4, 0};
         assert_int_equal(kernel(DS_OP_ALLREDUCE, variants[v])->launch(&a, &exec, why, sizeof why),
                          -1);
         assert_non_null(strstr(why, "0 ranks"));

@@ -1,12 +1,16 @@
 /* test_sim_pinned.c: the pinned CUDA kernels, run on the device sim, give the bits of the CPU's pinned
- * kernels: all ops, rows 1 to 64, sizes that are multiples of nothing, every kind of content, every
- * order of blocks, warps and threads. */
+ * kernels: all ops, rows 1 to 64, activations stored as f32, bf16 and f16 (on the CPU f32 results that
+ * are rounded), sizes that are multiples of nothing, every kind of content, every order of blocks, warps
+ * and threads. */
 #include "tests/unit/testing.h"
 
 #include "kernels/lab/subject.h"
 #include "kernels/registry.h"
 
 #include <string.h>
+
+static const int stored[] = {DS_ELEMENT_F32, DS_ELEMENT_BF16, DS_ELEMENT_F16};
+enum { N_STORED = sizeof stored / sizeof stored[0] };
 
 struct op_case {
     int op;
@@ -51,18 +55,20 @@ static void compare(const struct op_case *c, struct ds_subject *cpu, struct ds_s
     assert_ok(ds_subject_run(cpu, call, &want, &err), err);
     assert_ok(ds_subject_run(sim, call, &got, &err), err);
     if (want.fault.kind != DS_FAULT_NONE || got.fault.kind != DS_FAULT_NONE) {
-        print_error("%s %s, %d rows of %s: fault %d on cpu, %d on sim: %s\n", ds_op_name(c->op),
-                    c->shape, (int)ds_call_rows(call), ds_content_name(content), want.fault.kind,
-                    got.fault.kind, got.fault.text);
+        print_error("%s %s, %d rows of %s, type %d: fault %d on cpu, %d on sim: %s\n",
+                    ds_op_name(c->op), c->shape, (int)ds_call_rows(call), ds_content_name(content),
+                    (int)call->stored, want.fault.kind, got.fault.kind, got.fault.text);
         fail();
     }
     assert_true(want.rows == ds_call_rows(call) && want.rows == got.rows && want.width > 0 &&
                 want.width == got.width);
     for (int64_t i = 0; i < want.rows * want.width; i++)
         if (want.bits[i] != got.bits[i]) {
-            print_error("%s %s, %d rows of %s: row %d, element %d: %08x on cpu, %08x on sim\n",
+            print_error("%s %s, %d rows of %s, type %d: row %d, element %d: %08x on cpu, %08x on "
+                        "sim\n",
                         ds_op_name(c->op), c->shape, (int)want.rows, ds_content_name(content),
-                        (int)(i / want.width), (int)(i % want.width), want.bits[i], got.bits[i]);
+                        (int)call->stored, (int)(i / want.width), (int)(i % want.width),
+                        want.bits[i], got.bits[i]);
             fail();
         }
     ds_output_free(&want);
@@ -76,7 +82,8 @@ static void any_order(struct ds_call *call, int rows)
     call->disturb = rows % 5 == 0 ? (uint64_t)rows : 0;
 }
 
-static void one_case(const struct op_case *c)
+/* Every `step`th number of rows. */
+static void one_case(const struct op_case *c, int step)
 {
     struct ds_shape shape;
     struct ds_error err;
@@ -91,8 +98,8 @@ static void one_case(const struct op_case *c)
     struct ds_subject *sim = ds_subject_new_weights(of_sim, &shape, 7, c->weights, &err);
     assert_non_null(cpu);
     assert_non_null(sim);
-    for (int rows = 1; rows <= c->most_rows; rows++) {
-        const int content = rows % DS_CONTENT_COUNT;
+    for (int i = 0; i < c->most_rows * N_STORED; i += step) {
+        const int rows = i / N_STORED + 1, content = rows % DS_CONTENT_COUNT;
         const struct ds_segment part[] = {
             {.sequence = 0, .first = 0, .length = (rows + 1) / 2, .content = content},
             {.sequence = 1, .first = 5, .length = rows / 2, .content = DS_CONTENT_PLAIN}};
@@ -103,7 +110,9 @@ static void one_case(const struct op_case *c)
                                .gap = rows % 3,
                                .bias = rows / 8 % 2,
                                .page_size = rows % 2 ? 16 : 0,
-                               .permute = (uint64_t)rows};
+                               .permute = (uint64_t)rows,
+                               .stored = stored[i % N_STORED],
+                               .wide = rows % 7 == 0};
         any_order(&call, rows);
         compare(c, cpu, sim, &call, content);
     }
@@ -116,13 +125,27 @@ static void test_every_op(void **state)
     int seen[DS_OP_COUNT] = {0};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        one_case(&cases[i]);
+        one_case(&cases[i], 1);
         seen[cases[i].op] = 1;
     }
     const struct ds_kernel *k;
     for (size_t i = 0; (k = ds_kernel_at_on(DS_DEVICE_SIM, i)); i++)
         if (k->op != DS_OP_SCHEDULE) /* it computes nothing */
             assert_true(seen[k->op]);
+}
+
+/* The text is compiled twice: see kernels/sim/kernels.h. */
+static void test_without_fused_instructions(void **state)
+{
+    struct ds_error err;
+    (void)state;
+    const struct ds_kernel *fused = ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "pinned");
+    const int alike = strcmp(ds_isa_name(), "scalar") == 0;
+    assert_ok(ds_isa_force("scalar", &err), err);
+    assert_true((ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "pinned") == fused) == alike);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        one_case(&cases[i], 17);
+    assert_ok(ds_isa_force("auto", &err), err);
 }
 
 /* Several blocks of KV, left padding, and what attention can beyond its plain form. */
@@ -156,7 +179,8 @@ static void test_attention(void **state)
                                .spare_slots = 3,
                                .features = features,
                                .window = features & DS_FEATURE_WINDOW ? 300 : 0,
-                               .soft_cap = features & DS_FEATURE_SOFT_CAP ? 0.7f : 0.0f};
+                               .soft_cap = features & DS_FEATURE_SOFT_CAP ? 0.7f : 0.0f,
+                               .stored = stored[features % N_STORED]};
         any_order(&call, (int)features);
         compare(&c, cpu, sim, &call, 0);
     }
@@ -168,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_op),
+        cmocka_unit_test(test_without_fused_instructions),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,7 @@ static void test_q8_takes_the_files_blocks(void **state)
     file[5][9] = 0x80;
     struct ds_weight_view view = {.n = N, .k = K, .file_data = file, .file_type = 8};
     void *prepared = prepare(q8, &view);
-    struct ds_matmul_args a = {3, N, K, x.p, K, view, prepared, NULL, y.p, N};
+    struct ds_matmul_args a = {3, N, K, x.p, K, view, prepared, NULL, y.p, N, 0, 0};
     launch_named(q8, &a, 1);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t j = 0; j < N; j++) {
