@@ -105,10 +105,10 @@ static void table(struct ds_buf *out, const struct ds_storm_result *r)
         ds_buf_puts(out, ds_cli_color(r->o, role));
         ds_buf_printf(out, "%-*.40s", wide, ds_storm_kernels(&r->setup->plan.header, a->arm));
         ds_buf_puts(out, ds_cli_color(r->o, DS_ROLE_PLAIN));
-        ds_buf_printf(out, "  %11zu  %-20s %8zu  %6zu  %8.0f  %.0f steps, %.0f ms\n",
+        ds_buf_printf(out, "  %11zu  %-20s %8zu  %6zu  %8.0f  %.0f step%s, %.0f ms\n",
                       a->s.n_completions, text, a->s.drifting, a->s.parted,
                       a->seconds > 0 ? (double)a->tokens / a->seconds : 0.0, a->wait.median_steps,
-                      1e3 * a->wait.median_s);
+                      s_of((uint64_t)a->wait.median_steps), 1e3 * a->wait.median_s);
     }
     ds_buf_puts(out, "\n");
 }

@@ -93,6 +93,8 @@ int ds_plan_check_environment(const struct ds_options *o, const struct ds_header
             else if (strcmp(t->name, "cblas") == 0)
                 ds_hint(err, "give the library that it was made with: --blas FILE.so; --force does "
                              "without");
+            else if (strcmp(what, "replayed") == 0)
+                ds_hint(err, "--force replays it all the same");
             else
                 ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
         }

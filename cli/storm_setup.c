@@ -236,8 +236,10 @@ int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, siz
                   struct ds_error *err)
 {
     size_t cap = 0;
-    *hits = NULL;
     *n = 0;
+    if (!(*hits = ds_calloc(1, sizeof **hits, "prefixes", err)))
+        return -1;
+    cap = 1;
     for (size_t step = 0; step < p->n_steps; step++)
         for (size_t k = p->first[step]; k < p->first[step + 1]; k++) {
             const struct ds_serve_piece *x = &p->pieces[k];

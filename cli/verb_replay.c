@@ -18,7 +18,9 @@ struct replay {
     struct ds_header header;    /* the arms that are run; all else is the record's */
     uint32_t *arms;             /* [n_arms] whose trials of the record they are held against */
     size_t n_arms;
-    int64_t request; /* -1 = all */
+    int64_t request;           /* -1 = all */
+    struct ds_storm_hit *hits; /* of the recorded schedule; not NULL */
+    size_t n_hits;
     struct ds_storm_match *matches;
     struct ds_launch *launches; /* of the first differing digest */
     size_t n_matches;
@@ -106,6 +108,8 @@ static int start(struct replay *r, struct ds_error *err)
         return -1;
     if (ds_storm_setup_record(r->o, r->record, &r->setup, err) != 0)
         return ds_prefix(err, "%s", path);
+    if (ds_storm_hits(&r->setup.serve, &r->hits, &r->n_hits, err) != 0)
+        return -1;
     return choose_arms(r, err) != 0 ? -1 : choose_request(r, err);
 }
 
@@ -128,9 +132,10 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
     struct replay *r = ctx;
     const struct ds_trial_data *was = recorded(r, r->arms[t->info.arm], err);
     struct ds_storm_match *m = &r->matches[r->n_matches];
+    const int alone = r->alone.n_steps > 0;
     (void)seconds;
     if (!was || ds_storm_match(&r->header, t, was, (size_t)r->setup.serve.n_requests, r->request,
-                               ds_opt_flag(r->o, "alone"), m, err) != 0)
+                               alone ? r->hits : NULL, alone ? r->n_hits : 0, m, err) != 0)
         return -1;
     if (m->differs)
         r->launches[r->n_matches] = t->launches[m->launch];
@@ -169,9 +174,9 @@ static void changed(const struct replay *r, struct ds_buf *out)
         ds_buf_escape(out, kernels, (size_t)-1);
         between = ", ";
     }
+    const char *n = r->header.arms[0].values[DS_FACTOR_THREADS];
     if (threads)
-        ds_buf_printf(out, "%swith %s threads", between,
-                      r->header.arms[0].values[DS_FACTOR_THREADS]);
+        ds_buf_printf(out, "%swith %s thread%s", between, n, strcmp(n, "1") == 0 ? "" : "s");
 }
 
 static void subject(const struct replay *r, struct ds_buf *out)
@@ -332,6 +337,7 @@ int ds_verb_replay(const struct ds_options *o)
     free(r.arms);
     free(r.matches);
     free(r.launches);
+    free(r.hits);
     ds_serve_plan_free(&r.alone);
     ds_storm_setup_free(&r.setup);
     if (r.record)

@@ -166,45 +166,6 @@ static void find_references(const struct storm_work *w)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows that requests had before they computed any: what stood where they began. `now`: the row that a
- * request has at each position, as the calls go by. */
-static int take_hits(struct storm_work *w, struct ds_error *err)
-{
-    const struct ds_trial_data *t = w->rows.t;
-    const size_t width = w->rows.width;
-    uint32_t *now = ds_calloc(w->rows.n_requests * width, sizeof *now, "rows", err);
-    size_t total = 0, i = 0;
-    for (size_t k = 0; k < w->n_hits; k++)
-        total += (size_t)w->hits[k].n;
-    w->kept = ds_calloc(total, sizeof *w->kept, "rows", err);
-    w->kept_at = ds_calloc(w->n_hits + 1, sizeof *w->kept_at, "rows", err);
-    if (!now || !w->kept || !w->kept_at) {
-        free(now);
-        return -1;
-    }
-    memset(w->rows.first, 0, w->rows.n_requests * width * sizeof *w->rows.first);
-    for (size_t c = 0, k = 0; c < t->n_calls; c++) {
-        for (; k < w->n_hits && w->hits[k].call == c; k++) {
-            const struct ds_storm_hit *hit = &w->hits[k];
-            uint32_t *to = now + (size_t)hit->request * width,
-                     *first = w->rows.first + (size_t)hit->request * width;
-            w->kept_at[k + 1] = w->kept_at[k] + (size_t)hit->n;
-            for (size_t p = 0; p < (size_t)hit->n && p < width; p++) {
-                to[p] = now[(size_t)hit->from * width + p];
-                w->kept[w->kept_at[k] + p] = to[p];
-                first[p] = first[p] ? first[p] : to[p];
-            }
-        }
-        for (; i < t->n_rows && t->rows[i].call == c; i++) {
-            size_t at = (size_t)t->rows[i].request * width + (size_t)t->rows[i].position;
-            now[at] = (uint32_t)i + 1;
-            w->rows.first[at] = w->rows.first[at] ? w->rows.first[at] : now[at];
-        }
-    }
-    free(now);
-    return 0;
-}
-
 /* Holds one row of a request against its reference's; keeps the earliest site of the call. */
 static void hold(struct storm_work *w, size_t r, uint32_t row, int32_t from, uint32_t call)
 {
@@ -279,31 +240,18 @@ static void find_firsts(struct ds_storm *s)
     }
 }
 
-static int check_hits(const struct storm_work *w, struct ds_error *err)
-{
-    for (size_t k = 0; k < w->n_hits; k++) {
-        const struct ds_storm_hit *x = &w->hits[k];
-        if (x->request < 0 || (size_t)x->request >= w->s->n_requests || x->from < 0 ||
-            (size_t)x->from >= w->s->n_requests || x->n < 0 || (size_t)x->n > w->rows.width ||
-            (k > 0 && x->call < w->hits[k - 1].call))
-            return ds_fail(err, "prefix %zu: request %d from %d, %d rows", k, x->request, x->from,
-                           x->n);
-    }
-    return 0;
-}
-
 static int make(struct storm_work *w, struct ds_error *err)
 {
     struct ds_storm *s = w->s;
     for (size_t r = 0; r < s->n_requests; r++)
         s->requests[r] = (struct ds_storm_request){
             .prompt = (int32_t)(r % w->h->n_prompts), .reference = -1, .parted = -1};
-    if (ds_storm_rows_new(w->t, s->n_requests, &w->rows, err) != 0 || check_hits(w, err) != 0 ||
+    if (ds_storm_rows_new(w->t, s->n_requests, &w->rows, err) != 0 ||
         ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
         count_completions(w, err) != 0)
         return -1;
     find_references(w);
-    if (take_hits(w, err) != 0)
+    if (ds_storm_rows_begun(&w->rows, w->hits, w->n_hits, &w->kept, &w->kept_at, err) != 0)
         return -1;
     compare_rows(w);
     find_firsts(s);

@@ -94,10 +94,12 @@ struct ds_storm_match {
     int64_t parted_request; /* the first token that differs; -1 = none */
     int32_t parted_step, token, other_token;
 };
-/* Rows fed with tokens after the first that differs are left out. `loosely`: a row's occurrence need not be the
- * same (of the other side, the first of its position is taken). */
+/* Rows fed with tokens after the first that differs are left out. hits: of the other trial, where `t` is no run of the
+ * same plan: then a row is held against what the request first had at its position, its own or not, whatever
+ * the occurrence. NULL: keys must be the same. */
 int ds_storm_match(const struct ds_header *h, const struct ds_trial_data *t,
                    const struct ds_trial_data *other, size_t n_requests, int64_t request,
-                   int loosely, struct ds_storm_match *out, struct ds_error *err);
+                   const struct ds_storm_hit *hits, size_t n_hits, struct ds_storm_match *out,
+                   struct ds_error *err);
 
 #endif

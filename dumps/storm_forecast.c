@@ -3,9 +3,10 @@
  *
  * A choice with margin m turns over where the drift is at least m against it. From the sizes that were
  * measured over all open choices, each taken to be as likely in either direction, that has the
- * probability half of the share of sizes >= m. Expected partings are the sum over all open choices. The
- * interval: prompts are drawn anew with replacement, and around each sum a Poisson number, since a few rare
- * events scatter even when their probabilities are known. */
+ * probability half of the share of sizes >= m; the same for the third best token, and so on. Expected
+ * partings are the sum over all open choices. The interval: prompts are drawn anew with replacement, and
+ * around each sum a Poisson number, since a few rare events scatter even when their probabilities are
+ * known. */
 #include "dumps/storm_internal.h"
 
 #include "base/mem.h"
@@ -80,12 +81,21 @@ static double share_from(const struct forecast *f, double m)
     return f->n ? (double)(f->n - low) / (double)f->n : 0;
 }
 
+/* That a choice turns over to any of the tokens that were recorded beside the best one. */
+static double turns_over(const struct forecast *f, const struct ds_step *ref)
+{
+    double stays = 1;
+    for (int k = 1; k < DS_TOP && ref->ids[k] >= 0; k++)
+        stays *= 1 - 0.5 * share_from(f, (double)ref->logits[0] - (double)ref->logits[k]);
+    return 1 - stays;
+}
+
 static void expect(struct forecast *f)
 {
     const struct storm_work *w = f->w;
     for (size_t r = 0; r < w->s->n_requests; r++)
         for (size_t k = 0; k < open_choices(w, r); k++) {
-            const double p = 0.5 * share_from(f, (double)reference_step(w, r, k)->margin);
+            const double p = turns_over(f, reference_step(w, r, k));
             f->by_prompt[w->s->requests[r].prompt] += p;
             w->s->forecast.expected += p;
         }

@@ -12,6 +12,8 @@ struct match {
     size_t *begin_a, *begin_b;
     const struct ds_step **steps_a, **steps_b;
     int32_t *parted; /* [n_requests] step of the first token that differs; -1 */
+    uint32_t *kept;
+    size_t *kept_at;
     struct ds_storm_match *out;
 };
 
@@ -42,10 +44,12 @@ static uint32_t partner(const struct match *m, const struct ds_row *x, int loose
     if ((size_t)x->position >= m->b.width)
         return UINT32_MAX;
     uint32_t row = m->b.first[(size_t)x->request * m->b.width + (size_t)x->position];
+    if (loosely)
+        return row ? row - 1 : UINT32_MAX;
     for (uint32_t i = row ? row - 1 : 0; row && i < m->b.t->n_rows; i++) {
         const struct ds_row *y = &m->b.t->rows[i];
         if (y->request == x->request && y->position == x->position &&
-            (loosely || y->occurrence == x->occurrence))
+            y->occurrence == x->occurrence)
             return i;
     }
     return UINT32_MAX;
@@ -84,13 +88,16 @@ static void match_row(struct match *m, uint32_t row, int loosely)
 }
 
 static int match(struct match *m, const struct ds_trial_data *t, const struct ds_trial_data *other,
-                 size_t n_requests, int64_t request, int loosely, struct ds_error *err)
+                 size_t n_requests, int64_t request, const struct ds_storm_hit *hits, size_t n_hits,
+                 struct ds_error *err)
 {
     if (ds_storm_rows_new(t, n_requests, &m->a, err) != 0 ||
         ds_storm_rows_new(other, n_requests, &m->b, err) != 0 ||
         ds_storm_steps(t, n_requests, &m->begin_a, &m->steps_a, err) != 0 ||
         ds_storm_steps(other, n_requests, &m->begin_b, &m->steps_b, err) != 0 ||
         !(m->parted = ds_calloc(n_requests, sizeof *m->parted, "requests", err)))
+        return -1;
+    if (hits && ds_storm_rows_begun(&m->b, hits, n_hits, &m->kept, &m->kept_at, err) != 0)
         return -1;
     for (size_t r = 0; r < n_requests; r++) {
         m->parted[r] = -1;
@@ -99,20 +106,21 @@ static int match(struct match *m, const struct ds_trial_data *t, const struct ds
     }
     for (size_t i = 0; i < t->n_rows; i++)
         if (request < 0 || t->rows[i].request == request)
-            match_row(m, (uint32_t)i, loosely);
+            match_row(m, (uint32_t)i, hits != NULL);
     return 0;
 }
 
 int ds_storm_match(const struct ds_header *h, const struct ds_trial_data *t,
                    const struct ds_trial_data *other, size_t n_requests, int64_t request,
-                   int loosely, struct ds_storm_match *out, struct ds_error *err)
+                   const struct ds_storm_hit *hits, size_t n_hits, struct ds_storm_match *out,
+                   struct ds_error *err)
 {
     struct match m = {.h = h, .out = out};
     memset(out, 0, sizeof *out);
     out->parted_request = -1;
     if (h->n_prompts == 0 || n_requests == 0 || request >= (int64_t)n_requests)
         return ds_fail(err, "a serving run has prompts and requests");
-    int rc = match(&m, t, other, n_requests, request, loosely, err);
+    int rc = match(&m, t, other, n_requests, request, hits, n_hits, err);
     ds_storm_rows_free(&m.a);
     ds_storm_rows_free(&m.b);
     free(m.begin_a);
@@ -120,5 +128,7 @@ int ds_storm_match(const struct ds_header *h, const struct ds_trial_data *t,
     free(m.steps_a);
     free(m.steps_b);
     free(m.parted);
+    free(m.kept);
+    free(m.kept_at);
     return rc;
 }

@@ -100,3 +100,57 @@ size_t ds_storm_rows_compare(const struct ds_storm_rows *a, uint32_t row,
     }
     return found;
 }
+
+static int check_hits(const struct ds_storm_rows *r, const struct ds_storm_hit *hits, size_t n_hits,
+                      size_t *total, struct ds_error *err)
+{
+    *total = 0;
+    for (size_t k = 0; k < n_hits; k++) {
+        const struct ds_storm_hit *x = &hits[k];
+        if (x->request < 0 || (size_t)x->request >= r->n_requests || x->from < 0 ||
+            (size_t)x->from >= r->n_requests || x->n < 0 || (size_t)x->n > r->width ||
+            (k > 0 && x->call < hits[k - 1].call))
+            return ds_fail(err, "prefix %zu: request %d from %d, %d rows", k, x->request, x->from,
+                           x->n);
+        *total += (size_t)x->n;
+    }
+    return 0;
+}
+
+int ds_storm_rows_begun(struct ds_storm_rows *r, const struct ds_storm_hit *hits, size_t n_hits,
+                        uint32_t **kept, size_t **kept_at, struct ds_error *err)
+{
+    const struct ds_trial_data *t = r->t;
+    size_t total, i = 0;
+    *kept = NULL;
+    *kept_at = NULL;
+    if (check_hits(r, hits, n_hits, &total, err) != 0)
+        return -1;
+    /* The row that a request has at each position, as the calls go by. */
+    uint32_t *now = ds_calloc(r->n_requests * r->width, sizeof *now, "rows", err);
+    *kept = ds_calloc(total, sizeof **kept, "rows", err);
+    *kept_at = ds_calloc(n_hits + 1, sizeof **kept_at, "rows", err);
+    if (!now || !*kept || !*kept_at) {
+        free(now);
+        return -1;
+    }
+    memset(r->first, 0, r->n_requests * r->width * sizeof *r->first);
+    for (size_t c = 0, k = 0; c < t->n_calls; c++) {
+        for (; k < n_hits && hits[k].call == c; k++) {
+            const size_t to = (size_t)hits[k].request * r->width,
+                         from = (size_t)hits[k].from * r->width, at = (*kept_at)[k];
+            (*kept_at)[k + 1] = at + (size_t)hits[k].n;
+            for (size_t p = 0; p < (size_t)hits[k].n; p++) {
+                now[to + p] = (*kept)[at + p] = now[from + p];
+                r->first[to + p] = r->first[to + p] ? r->first[to + p] : now[from + p];
+            }
+        }
+        for (; i < t->n_rows && t->rows[i].call == c; i++) {
+            size_t at = (size_t)t->rows[i].request * r->width + (size_t)t->rows[i].position;
+            now[at] = (uint32_t)i + 1;
+            r->first[at] = r->first[at] ? r->first[at] : now[at];
+        }
+    }
+    free(now);
+    return 0;
+}

@@ -22,4 +22,9 @@ size_t ds_storm_rows_compare(const struct ds_storm_rows *a, uint32_t row,
                              const struct ds_storm_rows *b, uint32_t other, int to_the_end,
                              uint64_t *compared, uint64_t *differ);
 
+/* Rows that requests had before they computed any: what stood where they began. They come to `first`, too. *kept: rows
+ * + 1 of every hit, from (*kept_at)[hit] on; 0 = not known. Both malloc'ed, also after -1. */
+int ds_storm_rows_begun(struct ds_storm_rows *r, const struct ds_storm_hit *hits, size_t n_hits,
+                        uint32_t **kept, size_t **kept_at, struct ds_error *err);
+
 #endif

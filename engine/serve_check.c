@@ -239,8 +239,12 @@ int ds_serve_check(struct ds_serve_plan *p, const struct ds_serve_prompt *prompt
                    int32_t n_prompts, size_t *step, struct ds_error *err)
 {
     int32_t most = p->n_requests - 1;
-    for (size_t k = 0; k < p->n_pieces; k++) {
+    for (size_t k = 0, at = 0; k < p->n_pieces; k++) {
         const int32_t r = p->pieces[k].request;
+        while (k >= p->first[at + 1])
+            at++;
+        if (step)
+            *step = at;
         if (r < 0 || r >= DS_SERVE_MOST_REQUESTS)
             return ds_fail(err, "request %d: requests are numbered from 0 to %d", r,
                            DS_SERVE_MOST_REQUESTS - 1);

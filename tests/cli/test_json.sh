@@ -71,7 +71,13 @@ test_every_field_is_documented_and_printed() {
     json order order matmul/split-k --shape n=64,k=64 --rows 1,5
     json check check matmul/split-k --shape n=64,k=64 --threads 1,2
     fields check '"smallest_break": {'
+    echo '{"batch": [{"request": 0, "new": 2, "cached": 0}, {"request": 1, "new": 2, "cached": 0}]}' >"$dir/steps.jsonl"
     json bench bench silu_mul --shape width=64 --rows 1 --threads 1
+    json storm storm -m "$experts" --tokens 5,9,1,44,23,8,2 --tokens 60,31,11 --requests 8 -n 4 --max-batch 3 --dtype f32 --compare vendor+matmul=split-k,pinned \
+        --threads 1 -o "$dir/storm.h5"
+    json storm_file storm -m "$experts" --tokens 5,9 --schedule "$dir/steps.jsonl" --compare pinned --threads 1 -o "$dir/file.h5"
+    json replay replay "$dir/storm.h5" -m "$experts" --kernels vendor+matmul=split-k+rmsnorm=reference --request 3 --alone
+    fields replay '"recorded_batch": {' '"request": 3'
     run tests/tools/check_json.py cli/JSON.md "$dir"/*.json
     cat "$dir/out" >&2
     expect 0

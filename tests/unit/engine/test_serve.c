@@ -290,6 +290,7 @@ static void test_a_wrong_plan_is_refused(void **state)
         {{{0, 0, 2, 2}}, 1, 0, "stand in no slot"},
         {{{0, -1, 2, 0}}, 1, 0, "request -1"},
         {{{0, 0, INT32_MAX, 1}}, 1, 0, "new tokens"},
+        {{{0, 0, 2, 0}, {1, 100000, 2, 0}}, 2, 1, "request 100000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ds_serve_plan p;

@@ -1,0 +1,152 @@
+# test_storm.sh: storm and replay: completions of equal requests, schedules from outside, and the same bits again.
+. tests/cli/lib.sh
+
+# Experts whose router rows are almost equal: any drift chooses other ones, and so turns tokens over, on every machine.
+flips="-m random:qwen3moe,layers=2,hidden=256,heads=4,kv_heads=2,experts=8,top_k=1,ffn=128,vocab=256,router_scale=1e-7 --dtype f32
+    --tokens 5,9,1,44,23,8,2 --tokens 60,31,11,12,13 --tokens 7,77,70,17,1,2,3,4,5,6 --threads 2 --max-batch 6 --chunk 14 -n 10"
+small="-m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --threads 1"
+
+test_split_parts_and_pinned_does_not() {
+    ds storm $flips --requests 18 --rate 0.7 -o "$dir/a.h5" --compare split,pinned --json -q
+    expect 1
+    python3 - "$dir/out" <<'PY'
+import json, sys
+v = json.load(open(sys.argv[1], encoding="utf-8"))
+split, pinned = v["sets"]
+assert v["schema"] == "driftscope.storm/1" and v["result"] == "drift" and v["worst"] == "split", v
+assert split["unique_completions"] > 3 and split["had_power"] is True, split
+assert sum(c["size"] for c in split["completions"]) == 18, split
+assert len(split["completions"]) == split["unique_completions"] == v["unique_completions"], split
+assert split["parted"] > 0 and split["first_parting"]["a"] != split["first_parting"]["b"], split
+first = split["first_divergence"]
+assert first["op"] == "matmul" and first["variant"] == "split-k", first
+assert first["batch"] != first["reference_batch"], first
+assert pinned["unique_completions"] == 3 and pinned["drifting"] == 0 and pinned["had_power"] is None, pinned
+assert pinned["first_divergence"] is None and pinned["digests_compared"] > 1000, pinned
+assert all(c["size"] == 6 for c in pinned["completions"]), pinned
+PY
+    ds storm $flips --requests 18 --rate 0.7 -o "$dir/b.h5" --compare split,pinned
+    expect 1
+    has "$dir/out" "first drift   split: "
+    has "$dir/out" "first parting split: request "
+    has "$dir/out" "next          "
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "storm: drift: 3 prompts had "
+    has "$dir/last" "3 completions with pinned"
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 0
+    ds show "$dir/a.h5"
+    expect 1
+}
+
+test_one_completion_is_exit_0_and_no_power_is_said() {
+    ds storm $small --requests 8 -n 4 --compare pinned,vendor+matmul=pinned+rmsnorm=pinned --max-batch 1 --no-reuse -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "no power      vendor+matmul=pinned+rmsnorm=pinned does not claim to be batch-invariant"
+    hasnt "$dir/out" "no power      pinned"
+    has "$dir/out" "storm: same: 1 prompt had 1 completion with pinned"
+}
+
+# Prefix hits, preemption, chunks and any arrivals: each request of each storm has its bits again.
+test_twenty_random_storms_replay_bit_for_bit() {
+    command -v python3 >/dev/null || skip "no python3 here"
+    for seed in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        set -- --requests $((4 + seed % 7)) -n $((2 + seed % 5)) --max-batch $((1 + seed % 4)) --chunk $((seed % 3 * 7)) --rate "$((seed % 3)).5" --seed $seed
+        [ $((seed % 2)) -eq 0 ] || set -- "$@" --cache-rows $((14 + seed))
+        ds storm $small --tokens 5,9,1,44,23,8,2 --tokens 5,9,1,44,7 "$@" -o "$dir/$seed.h5" --json -q
+        [ "$code" -le 1 ] || expect 0
+        cat "$dir/out" >>"$dir/all"
+        ds replay "$dir/$seed.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+        expect 0
+        has "$dir/out" "replay: same: the storm has the bits of the record, every digest and token"
+        hasnt "$dir/out" "no partner"
+    done
+    grep -q '"preemptions": [1-9]' "$dir/all" # what no storm had was not tested
+    grep -q '"prefix_hits": [1-9]' "$dir/all"
+}
+
+test_one_thing_changed() {
+    ds storm $flips --requests 12 --rate 0 -o "$dir/a.h5" --compare split,pinned --json -q
+    expect 1
+    model=$(set -- $flips; echo "$2")
+    request=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["sets"][0]["first_divergence"]["request"])' "$dir/out")
+    ds replay "$dir/a.h5" -m "$model" --request "$request"
+    expect 0
+    has "$dir/out" "replay: same: request $request has the bits of the record"
+    ds replay "$dir/a.h5" -m "$model" --arm 0 --request "$request" --kernels pinned
+    expect 1
+    has "$dir/out" "replay: drift: request $request with kernels pinned gives "
+    ds replay "$dir/a.h5" -m "$model" --arm 1 --alone --request "$request"
+    expect 0
+    ds replay "$dir/a.h5" -m "$model" --arm 1 --threads 1
+    expect 0
+    parted=0
+    for request in 0 3 6 9; do # equal prompts
+        ds replay "$dir/a.h5" -m "$model" --arm 0 --alone --request $request
+        [ "$code" -le 1 ] || expect 0
+        [ "$code" -eq 0 ] || { parted=1; has "$dir/out" "the neighbours of step "; }
+    done
+    [ "$parted" -eq 1 ]
+}
+
+test_a_schedule_from_a_file() {
+    cat >"$dir/s.jsonl" <<'END'
+{"batch": [{"request": 0, "new": 4, "cached": 0}]}
+{"batch": [{"request": 0, "new": 1, "cached": 4}, {"request": 1, "new": 2, "cached": 2}]}
+{"batch": [{"request": 1, "new": 1, "cached": 4}]}
+END
+    ds storm $small --tokens 3,4,5,6 --schedule "$dir/s.jsonl" -o "$dir/a.h5" --compare pinned
+    expect 0
+    has "$dir/out" "2 requests of 1 prompt, 2 tokens each: 3 steps of 4 rows at most"
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+    expect 0
+}
+
+# bad LINE TEXT: a schedule of two good lines and LINE is refused with TEXT, naming line 3.
+bad() {
+    printf '%s\n' '{"batch": [{"request": 0, "new": 2, "cached": 0}]}' '{"batch": [{"request": 0, "new": 2, "cached": 2}]}' "$1" >"$dir/bad.jsonl"
+    ds storm $small --tokens 3,4,5,6 --schedule "$dir/bad.jsonl" -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "bad.jsonl, line 3: "
+    has "$dir/err" "$2"
+    [ ! -e "$dir/bad.h5" ]
+}
+
+test_mistakes_name_the_place() {
+    bad '{"batch": [' 'no JSON object'
+    bad '{}' 'no "batch" with at least one request'
+    bad '{"batch": []}' 'no "batch" with at least one request'
+    bad '{"batch": [7]}' 'no object'
+    bad '{"batch": [{"request": 0, "new": 1}]}' 'has no "cached"'
+    bad '{"batch": [{"request": 0, "new": 1.5, "cached": 4}]}' '"new" is no whole number'
+    bad '{"batch": [{"request": 0, "new": 1, "cached": 9}]}' '9 tokens are said to be cached; it has 4'
+    bad '{"batch": [{"request": 0, "new": 9, "cached": 4}]}' '9 new tokens after 4 cached ones; it has 5'
+    bad '{"batch": [{"request": 999999999, "new": 1, "cached": 0}]}' 'requests are numbered from 0'
+    : >"$dir/empty.jsonl"
+    ds storm $small --schedule "$dir/empty.jsonl" -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "the schedule has no steps"
+    ds storm $small --rate 1.0000001 -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "--rate '1.0000001' is no number of requests a step"
+    ds storm $small --cache-rows 3 -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "the longest request alone needs"
+    ds storm $small --requests 2 -n 1 --compare pinned -o "$dir/a.h5"
+    expect 0
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=3
+    expect 2
+    has "$dir/err" "the record was made with another model"
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --request 2
+    expect 2
+    has "$dir/err" "--request"
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --alone
+    expect 2
+    has "$dir/err" "give --request N"
+    ds run -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 -n 1 --batch 1 --threads 1 --kernels pinned -o "$dir/run.h5" --repeat 1
+    ds replay "$dir/run.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+    expect 2
+    has "$dir/err" "the record holds no serving run"
+}
+
+run_tests
