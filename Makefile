@@ -127,12 +127,18 @@ $(BUILD)/%.o: %.c
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+# g++ leaves the static variables of templates in .bss whatever their section attribute says: shared memory goes where it is
+# poisoned. Nothing else of a .cu file is there.
+OBJCOPY ?= objcopy
+shared_section = $(OBJCOPY) --set-section-flags .bss=alloc,load,contents,data --rename-section .bss=$(1) $@
 $(BUILD)/%.fma.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) -mavx2 -mfma -mf16c -DDS_SIM_FMA $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(call shared_section,ds_shared_fma)
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(call shared_section,ds_shared)
 
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 

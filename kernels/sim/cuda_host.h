@@ -2,8 +2,8 @@
  * for the sim device. Included by kernels/cuda/device.cuh. Needs nothing of CUDA.
  *
  * There are: the index variables, __syncthreads, __syncwarp, shuffles, votes, static __shared__
- * (in kernels that are no templates of external linkage; one array for all launches, filled with NaN
- * before each block), atomics on global and shared memory, vector types, bf16 and f16 storage,
+ * (in kernels of internal linkage; one array for all launches, filled with NaN before each block; g++ leaves
+ * that of templates in .bss, and the Makefile brings it into its section), atomics on global and shared memory, vector types, bf16 and f16 storage,
  * rounding intrinsics. Not: textures, cooperative groups, dynamic parallelism, inline PTX. */
 #ifndef DS_SIM_CUDA_HOST_H
 #define DS_SIM_CUDA_HOST_H

@@ -237,6 +237,54 @@ static void test_conversions(void **state)
     }
 }
 
+static const struct ds_sim_norm *norm_named(const char *name)
+{
+    const struct ds_sim_norm *n = ds_sim_norms;
+    while (n->name && strcmp(n->name, name) != 0)
+        n++;
+    assert_non_null(n->name);
+    return n;
+}
+
+/* Every order but the one in which it was written shows each fault, and gives the same bits again. */
+static void test_every_order_shows_faults(void **state)
+{
+    enum { WIDTH = 301 };
+    static const char *const names[] = {"honest", "no-barrier", "race", "arrival"};
+    static float x[WIDTH], weight[WIDTH], y[ORDERS][2][WIDTH];
+    (void)state;
+    for (int i = 0; i < WIDTH; i++) {
+        x[i] = sinf((float)i * 1.7f);
+        weight[i] = 1.0f;
+    }
+    for (int f = 0; f < 4; f++)
+        for (int i = 0; i < 2 * ORDERS; i++) {
+            const int order = i / 2;
+            char why[256] = "";
+            const struct ds_exec exec = exec_of(order);
+            const struct ds_rmsnorm_args a = {.rows = 1,
+                                              .width = WIDTH,
+                                              .x = x,
+                                              .ldx = WIDTH,
+                                              .weight = weight,
+                                              .eps = 1e-5f,
+                                              .y = y[order][i % 2],
+                                              .ldy = WIDTH};
+            assert_int_equal(norm_named(names[f])->launch(&a, &exec, why, sizeof why), 0);
+            if (i % 2)
+                assert_memory_equal(y[order][0], y[order][1], sizeof y[order][0]);
+            const int differs = memcmp(y[order][0], y[0][0], sizeof y[0][0]) != 0;
+            /* A random order may end with a thread whose sum has the same bits. */
+            if (f == 2 && order > 1)
+                continue;
+            if (differs != (f > 0 && order > 0)) {
+                print_error("%s, order %d: %s\n", names[f], order,
+                            differs ? "other bits than in order" : "the bits of in order");
+                fail();
+            }
+        }
+}
+
 static void check_norm(const struct ds_sim_norm *n, struct ds_check_result *r)
 {
     static const int threads[] = {1};
@@ -282,11 +330,17 @@ static void test_check_finds_races(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedules),   cmocka_unit_test(test_indices),
-        cmocka_unit_test(test_lanes),       cmocka_unit_test(test_shared_and_vectors),
-        cmocka_unit_test(test_atomics),     cmocka_unit_test(test_shared_memory_is_poisoned),
-        cmocka_unit_test(test_errors),      cmocka_unit_test(test_outside_under_asan),
-        cmocka_unit_test(test_conversions), cmocka_unit_test(test_check_finds_races),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_indices),
+        cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_shared_and_vectors),
+        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_shared_memory_is_poisoned),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_outside_under_asan),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_check_finds_races),
+        cmocka_unit_test(test_every_order_shows_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
