@@ -176,7 +176,7 @@ $(BUILD)/driftscope: | $(BUILD)/numbers-checked
 NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCH ?= 80 90 100 120
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu kernels/cuda/library/*.cu)
-CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/cuda/%.o) $(BUILD)/cuda/kernels/cuda/library/host_digest.o
+CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/cuda/%.o)
 CUDA_CODE    := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
     -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 # nvcc changes how GCC sees #warning and pedantic things: -Wall is what it can bear.
@@ -189,12 +189,9 @@ else
 cuda:
 	@echo "make cuda: there is no nvcc in PATH or /usr/local/cuda/bin"; exit 1
 endif
-$(BUILD)/cuda/%.o: %.cu $(wildcard kernels/*.h kernels/cuda/*.h kernels/cuda/*.cuh kernels/cuda/library/*.h) $(BUILD)/cuda/arch
+$(BUILD)/cuda/%.o: %.cu $(wildcard kernels/*.h kernels/cuda/*.h kernels/cuda/*.cuh kernels/cuda/library/*.h kernels/sim/kernels.h) $(BUILD)/cuda/arch
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(CUDA_CODE) -c -o $@ $<
-$(BUILD)/cuda/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(DS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=hidden -c -o $@ $<
 # Other architectures: everything anew.
 $(BUILD)/cuda/arch: always
 	@mkdir -p $(@D)

@@ -175,28 +175,6 @@ int ds_desk_plan(struct ds_forward *f, struct ds_error *err)
 
 /* ---- weights and tables ------------------------------------------------------------------------------ */
 
-/* The digest of what stands on the device, which must be that of what was sent. */
-static int check_weight(struct ds_forward *f, const struct ds_weight *w, const float *there,
-                        uint64_t *scratch, struct ds_error *err)
-{
-    struct ds_desk *at = &f->at;
-    const int64_t bytes = w->rows * w->cols * (int64_t)sizeof(float);
-    uint64_t digest;
-    const struct ds_device_digest g = {.n = 1,
-                                       .row_bytes = bytes,
-                                       .stride = bytes,
-                                       .x = there,
-                                       .element = DS_ELEMENT_I32,
-                                       .digests = scratch};
-    if (ds_device_check(at->dev, at->dev->digest(at->dev, &g), err) != 0 ||
-        ds_desk_from(f, &digest, scratch, sizeof digest, err) != 0)
-        return -1;
-    if (digest == w->digest)
-        return 0;
-    return ds_fail(err, "%s on %s has digest %016llx, not %016llx as it was sent", w->name,
-                   at->dev->name, (unsigned long long)digest, (unsigned long long)w->digest);
-}
-
 /* Whether a layer on this device reads it; the embedding belongs to the first one, what comes after the
  * layers to the last. */
 static int is_read_here(const struct ds_forward *f, const struct ds_weight *w)
@@ -216,20 +194,15 @@ static int is_read_here(const struct ds_forward *f, const struct ds_weight *w)
 static int new_weights(struct ds_forward *f, struct ds_error *err)
 {
     struct ds_desk *at = &f->at;
-    const struct ds_model *m = f->m;
-    uint64_t *digest;
+    struct ds_model *m = f->m;
     if (ds_forward_host(f))
         return 0;
-    if (!(at->weights = ds_calloc(m->n_weights, sizeof *at->weights, "weights", err)) ||
-        ds_desk_new(f, 1, sizeof *digest, "a digest", &digest, err) != 0)
+    if (!(at->weights = ds_calloc(m->n_weights, sizeof *at->weights, "weights", err)))
         return -1;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ds_weight *w = &m->weights[i];
-        if (!w->data || !is_read_here(f, w))
-            continue;
-        if (ds_desk_copy_of(f, w->data, (size_t)(w->rows * w->cols) * sizeof *w->data, w->name,
-                            &at->weights[i], err) != 0 ||
-            check_weight(f, w, at->weights[i], digest, err) != 0)
+        if (w->data && is_read_here(f, w) &&
+            !(at->weights[i] = ds_model_upload(m, at->dev->kind, at->dev->number, w, err)))
             return -1;
     }
     return 0;

@@ -63,8 +63,8 @@ struct ds_desk {
     struct ds_sequence *sequences; /* with their pages; NULL on the host */
     int32_t *pages;
 
-    float **weights;   /* [n_weights] NULL: the host's own */
-    float *rope_table; /* NULL: the host's */
+    const float **weights; /* [n_weights] the model's copies there; NULL: the host's own */
+    float *rope_table;     /* NULL: the host's */
     int64_t rope_positions;
     void *scratch;
     size_t scratch_bytes;

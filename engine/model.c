@@ -155,6 +155,7 @@ void ds_model_close(struct ds_model *m)
     if (!m)
         return;
     ds_model_drop_prepared(m);
+    ds_model_drop_uploaded(m);
     if (m->arena)
         munmap(m->arena, m->arena_bytes);
     ds_gguf_close(m->gguf);

@@ -111,7 +111,8 @@ struct ds_model {
     void **also_prepared;
     size_t *also_bytes;
     const struct ds_kernel *also_by;
-    void *arena; /* one shared mapping that holds all f32 weights */
+    struct ds_uploaded *uploaded; /* copies on devices, of this process */
+    void *arena;                  /* one shared mapping that holds all f32 weights */
     size_t arena_bytes;
 };
 
@@ -169,6 +170,12 @@ int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, in
 /* What kernel `matmul` prepared for weight w, or NULL. */
 const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *matmul,
                               const struct ds_weight *w);
+
+/* An f32 weight in the memory of a device (enum ds_device_kind and number), where it goes the first time and
+ * stays until the model is closed. What stands there is digested by the device: NULL when that is not the
+ * weight's digest, or there is no room. */
+const float *ds_model_upload(struct ds_model *m, int kind, int number, const struct ds_weight *w,
+                             struct ds_error *err);
 
 /* Hyperparameter i as name and text for the record and for diff; -1 past the end. */
 int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, char *text,

@@ -115,5 +115,6 @@ int ds_model_from_random(const char *spec, int threads, struct ds_model **out,
 
 /* Releases what ds_model_prepare made. */
 void ds_model_drop_prepared(struct ds_model *m);
+void ds_model_drop_uploaded(struct ds_model *m);
 
 #endif

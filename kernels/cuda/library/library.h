@@ -15,10 +15,6 @@ extern "C" {
 
 struct ds_device *ds_cuda_open(int number, char *why, size_t why_size);
 
-/* XXH3-64 of a row and the magnitude bits of its largest element: struct ds_device_digest, on the host. */
-void ds_cuda_host_digest(int element, const void *row, int64_t bytes, uint64_t *digest,
-                         uint32_t *largest);
-
 #ifdef __cplusplus
 }
 #endif

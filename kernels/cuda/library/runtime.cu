@@ -7,6 +7,7 @@
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/library/library.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/probe_kernels.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -25,8 +26,6 @@ struct cuda {
     struct ds_exec exec;
     char name[16];
     char first[SITE], last[SITE]; /* sites launched since all was known to be well */
-    char *rows;                   /* of digests by copy */
-    size_t rows_bytes;
 };
 
 __attribute__((format(printf, 2, 3))) int fails(struct ds_device *d, const char *fmt, ...)
@@ -203,43 +202,12 @@ int cuda_convert(struct ds_device *d, int element, int how, void *half, float *y
         d, ds_cuda_convert(element, how, half, y, n, &self_of(d)->exec, why, sizeof why), why);
 }
 
-/* ---- digests, on the host after a copy -------------------------------------------------------------- */
-
-int grow_rows(struct ds_device *d, size_t bytes)
-{
-    struct cuda *c = self_of(d);
-    if (bytes <= c->rows_bytes)
-        return 0;
-    void *grown = realloc(c->rows, bytes);
-    if (!grown)
-        return fails(d, "out of memory for %zu bytes of rows to be digested", bytes);
-    c->rows = static_cast<char *>(grown);
-    c->rows_bytes = bytes;
-    return 0;
-}
-
 int cuda_digest(struct ds_device *d, const struct ds_device_digest *g)
 {
-    enum { AT_ONCE = 256 };
-    uint64_t digests[AT_ONCE];
-    uint32_t largest[AT_ONCE];
-    struct cuda *c = self_of(d);
-    for (int64_t first = 0; first < g->n; first += AT_ONCE) {
-        const int64_t n = g->n - first < AT_ONCE ? g->n - first : (int64_t)AT_ONCE;
-        const size_t span = (size_t)((n - 1) * g->stride + g->row_bytes);
-        if (grow_rows(d, span) != 0 ||
-            cuda_copy_from(d, c->rows, static_cast<const char *>(g->x) + first * g->stride, span) !=
-                0)
-            return -1;
-        for (int64_t i = 0; i < n; i++)
-            ds_cuda_host_digest(g->element, c->rows + i * g->stride, g->row_bytes, &digests[i],
-                                &largest[i]);
-        if (cuda_copy_to(d, g->digests + first, digests, (size_t)n * sizeof *digests) != 0 ||
-            (g->largest &&
-             cuda_copy_to(d, g->largest + first, largest, (size_t)n * sizeof *largest) != 0))
-            return -1;
-    }
-    return 0;
+    char why[256] = "";
+    if (use(d) != 0)
+        return -1;
+    return launched(d, ds_cuda_digest_rows(g, &self_of(d)->exec, why, sizeof why), why);
 }
 
 /* ---- sites, time, properties ------------------------------------------------------------------------ */
@@ -327,7 +295,6 @@ void cuda_close(struct ds_device *d)
     struct cuda *c = self_of(d);
     if (c->stream && cudaSetDevice(d->number) == cudaSuccess)
         (void)cudaStreamDestroy(c->stream);
-    free(c->rows);
     free(c);
 }
 

@@ -292,7 +292,9 @@ static struct ds_probe *run_healed(struct ds_model *other, const struct ds_probe
     struct ds_error err;
     struct setting s = {.kernels = kernels, .dtype = dtype, .threads = 1, .page_size = 5};
     struct ds_forward_config c = config_of(&s, 12, 1, 12);
-    c.kernels.op[DS_OP_CACHE] = &spoiling;
+    struct ds_kernel spoils = spoiling;
+    spoils.device = c.kernels.device;
+    c.kernels.op[DS_OP_CACHE] = &spoils;
     struct ds_forward *f;
     assert_ok(ds_forward_new(other, &c, &f, &err), err);
     struct ds_probe *p = keeper_new(other, dtype);

@@ -3,6 +3,7 @@
  * code that looks at the device's memory ends these tests with SIGSEGV (kernels/sim/memory.h). */
 #include "tests/unit/engine/forward_testing.h"
 
+#include "base/mem.h"
 #include "kernels/sim/memory.h"
 
 enum { TEXT = 12 };
@@ -97,8 +98,49 @@ static void test_out_of_memory(void **state)
         told++;
     }
     assert_true(told > 3);
-    assert_true(ds_sim_memory_free() == ds_sim_memory_size()); /* all of it was given back */
     ds_model_close(m);
+    assert_true(ds_sim_memory_free() == ds_sim_memory_size()); /* all of it was given back */
+}
+
+static void test_failed_allocations_are_errors(void **state)
+{
+    struct ds_model *m = open_model(specs[2]);
+    struct ds_error err;
+    long n = 0, failed = 0;
+    (void)state;
+    for (int rc = -1; rc != 0 && n < 10000; n++) {
+        struct ds_forward *f;
+        ds_mem_fail_at(n + 1);
+        rc = new_pass(m, &f, &err);
+        ds_mem_fail_at(0);
+        failed += rc != 0;
+        ds_forward_free(f);
+    }
+    assert_true(failed > 40 && failed == n - 1);
+    ds_model_close(m);
+    assert_true(ds_sim_memory_free() == ds_sim_memory_size());
+}
+
+/* A second pass finds the weights where the first one put them. */
+static void test_weights_are_sent_once(void **state)
+{
+    struct ds_model *m = open_model(small);
+    struct ds_forward *f, *g;
+    struct ds_error err;
+    (void)state;
+    assert_ok(new_pass(m, &f, &err), err);
+    const size_t before = ds_sim_memory_free();
+    assert_ok(new_pass(m, &g, &err), err);
+    const size_t pass = before - ds_sim_memory_free();
+    ds_forward_free(f);
+    ds_forward_free(g);
+    size_t weights = 0;
+    for (size_t i = 0; i < m->n_weights; i++)
+        weights += (size_t)(m->weights[i].rows * m->weights[i].cols) * sizeof(float);
+    assert_true(ds_sim_memory_size() - ds_sim_memory_free() >= weights);
+    assert_true(ds_sim_memory_size() - before >= weights + pass);
+    ds_model_close(m);
+    assert_true(ds_sim_memory_free() == ds_sim_memory_size());
 }
 
 static void test_weights_are_those_that_were_sent(void **state)
@@ -155,6 +197,8 @@ int main(void)
         cmocka_unit_test(test_bits_of_the_cpu),
         cmocka_unit_test(test_scores),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_failed_allocations_are_errors),
+        cmocka_unit_test(test_weights_are_sent_once),
         cmocka_unit_test(test_weights_are_those_that_were_sent),
         cmocka_unit_test(test_faults_name_their_site),
     };
