@@ -148,7 +148,7 @@ static const char *const selftest_examples[] = {
 
 static const char *const storm_examples[] = {
     "driftscope storm",
-    "64 equal requests of 32 tokens through continuous batching: how many completions does each kernel set give?",
+    "64 requests of 8 prompts through continuous batching: how many completions does each kernel set give?",
     "driftscope storm -p 'The sky is' -p 'Once upon' --requests 200 -n 64 --rate 0.5 -o storm.h5",
     "two prompts in turn, half a request a step",
     "driftscope storm --compare split,pinned --max-batch 4 --chunk 16 --cache-rows 300 --json",

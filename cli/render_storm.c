@@ -143,12 +143,11 @@ static void first_drift(struct ds_buf *out, const struct ds_storm_result *r,
                       "", p->from);
 }
 
-/* A token as the tokenizer has it, quoted; else its id. */
-static void token(struct ds_buf *out, const struct ds_storm_result *r, int32_t id)
+void ds_storm_token(const struct ds_storm_setup *s, int32_t id, struct ds_buf *out)
 {
     struct ds_buf text = {0};
-    if (r->setup->plan.tokenizer &&
-        ds_tokenizer_decode(r->setup->plan.tokenizer, id, 1, &text, NULL) == 0 && text.data) {
+    if (s->plan.tokenizer && ds_tokenizer_decode(s->plan.tokenizer, id, 1, &text, NULL) == 0 &&
+        text.data) {
         ds_buf_puts(out, "'");
         ds_buf_escape(out, text.data, text.len);
         ds_buf_puts(out, "'");
@@ -168,9 +167,9 @@ static void first_parting(struct ds_buf *out, const struct ds_storm_result *r,
     head(out, r, "first parting");
     ds_buf_printf(out, "%s: request %lld's token %d is ",
                   ds_storm_kernels(&r->setup->plan.header, a->arm), (long long)request, q->parted);
-    token(out, r, q->token);
+    ds_storm_token(r->setup, q->token, out);
     ds_buf_printf(out, ", request %d's ", q->reference);
-    token(out, r, q->other_token);
+    ds_storm_token(r->setup, q->other_token, out);
     ds_buf_printf(out, "\n%-14smargins %.3g and %.3g nats", "", (double)q->margin,
                   (double)q->other_margin);
     if (q->drift >= 0)

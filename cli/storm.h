@@ -61,6 +61,8 @@ struct ds_storm_result {
 /* "0 q_proj matmul/split-k" of a place, and its parts. */
 void ds_storm_site_text(const struct ds_header *h, uint32_t site, const struct ds_launch *l,
                         struct ds_buf *out);
+/* A token as the tokenizer has it, quoted; else its id. */
+void ds_storm_token(const struct ds_storm_setup *s, int32_t id, struct ds_buf *out);
 const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm);
 int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion of some prompt */
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);

@@ -144,6 +144,14 @@ static int keep_options(struct ds_storm_setup *s, struct ds_error *err)
     return ds_plan_add_option(h, "serve_schedule", text.data, err);
 }
 
+/* Built-in prompts beside the first, where none is given: one alone may have no choice that is close. */
+static int32_t default_prompts(const struct ds_options *o)
+{
+    enum { MORE = 7 };
+    return ds_opt_count(o, "prompt") + ds_opt_count(o, "file") + ds_opt_count(o, "tokens") ? 0
+                                                                                           : MORE;
+}
+
 int ds_storm_setup_new(const struct ds_options *o, struct ds_storm_setup *s, struct ds_error *err)
 {
     struct ds_header *h = &s->plan.header;
@@ -158,8 +166,8 @@ int ds_storm_setup_new(const struct ds_options *o, struct ds_storm_setup *s, str
         (schedule && ds_schedule_read(schedule, &s->serve, err) != 0))
         return -1;
     h->repeats = 1;
-    if (ds_plan_model(o, &s->plan, err) != 0 || ds_run_prompts(o, &s->plan, 0, err) != 0 ||
-        make_prompts(s, err) != 0)
+    if (ds_plan_model(o, &s->plan, err) != 0 ||
+        ds_run_prompts(o, &s->plan, default_prompts(o), err) != 0 || make_prompts(s, err) != 0)
         return -1;
     if (schedule
             ? check_schedule(schedule, s, err)

@@ -204,9 +204,14 @@ static void arm_text(const struct replay *r, size_t i, struct ds_buf *out)
     ds_buf_printf(out, ", request %d at position %d\n", m->request, m->position);
     ds_buf_printf(out, "%-14srecorded in step %u, %d rows of %d requests; now %d of %d\n", "",
                   m->other_call, m->other_m, m->other_requests, m->m, m->requests);
-    if (m->parted_request >= 0)
-        ds_buf_printf(out, "%-14sfirst other token: request %lld's token %d, %d instead of %d\n",
-                      "", (long long)m->parted_request, m->parted_step, m->token, m->other_token);
+    if (m->parted_request < 0)
+        return;
+    ds_buf_printf(out, "%-14sfirst other token: request %lld's token %d is ", "",
+                  (long long)m->parted_request, m->parted_step);
+    ds_storm_token(&r->setup, m->token, out);
+    ds_buf_puts(out, ", recorded ");
+    ds_storm_token(&r->setup, m->other_token, out);
+    ds_buf_puts(out, "\n");
 }
 
 static const struct ds_storm_match *first_different(const struct replay *r, size_t *arm)

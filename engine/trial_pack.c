@@ -39,19 +39,32 @@ static void parts_of(struct ds_trial_data *t, struct part *p)
     memcpy(p, all, sizeof all);
 }
 
-void ds_trial_pack(const struct ds_trial_data *t, struct ds_buf *out)
+int ds_trial_pieces(const struct ds_trial_data *t,
+                    int (*put)(void *ctx, const void *bytes, size_t n), void *ctx)
 {
     struct ds_trial_data copy = *t;
     struct part p[PARTS];
     parts_of(&copy, p);
-    ds_buf_add(out, &copy.info, sizeof copy.info);
-    for (int i = 0; i < PARTS; i++)
-        ds_buf_add(out, p[i].count, sizeof *p[i].count);
-    for (int i = 0; i < PARTS; i++)
+    int rc = put(ctx, &copy.info, sizeof copy.info);
+    for (int i = 0; i < PARTS && rc == 0; i++)
+        rc = put(ctx, p[i].count, sizeof *p[i].count);
+    for (int i = 0; i < PARTS && rc == 0; i++)
         if (*p[i].count)
-            ds_buf_add(out, *p[i].data, *p[i].count * p[i].size);
-    for (size_t i = 0; i < t->n_blobs; i++)
-        ds_buf_add(out, t->blobs[i].data, t->blobs[i].bytes);
+            rc = put(ctx, *p[i].data, *p[i].count * p[i].size);
+    for (size_t i = 0; i < t->n_blobs && rc == 0; i++)
+        rc = put(ctx, t->blobs[i].data, t->blobs[i].bytes);
+    return rc;
+}
+
+static int into_buf(void *ctx, const void *bytes, size_t n)
+{
+    ds_buf_add(ctx, bytes, n);
+    return 0;
+}
+
+void ds_trial_pack(const struct ds_trial_data *t, struct ds_buf *out)
+{
+    ds_trial_pieces(t, into_buf, out);
 }
 
 struct cursor {

@@ -1,7 +1,6 @@
 /* worker.c: see worker.h. */
 #include "engine/worker.h"
 
-#include "base/buf.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -73,21 +72,23 @@ static int answer_error(int fd, struct ds_error *e)
     return transfer(fd, &a, sizeof a, 1, NEVER) == 0 ? transfer(fd, e, sizeof *e, 1, NEVER) : -1;
 }
 
+static int count(void *size, const void *bytes, size_t n)
+{
+    (void)bytes;
+    *(uint64_t *)size += n;
+    return 0;
+}
+
+static int send_piece(void *fd, const void *bytes, size_t n)
+{
+    return transfer(*(int *)fd, (void *)bytes, n, 1, NEVER); /* it is only read */
+}
+
 static int answer_trial(int fd, const struct ds_trial_data *t)
 {
-    struct ds_buf b = {0};
-    ds_trial_pack(t, &b);
-    struct answer a = {.kind = ANSWER_TRIAL, .size = b.len};
-    int rc;
-    if (b.failed) {
-        struct ds_error e;
-        ds_fail(&e, "out of memory while handing over a trial");
-        rc = answer_error(fd, &e);
-    } else {
-        rc = transfer(fd, &a, sizeof a, 1, NEVER) == 0 ? transfer(fd, b.data, b.len, 1, NEVER) : -1;
-    }
-    ds_buf_free(&b);
-    return rc;
+    struct answer a = {.kind = ANSWER_TRIAL};
+    ds_trial_pieces(t, count, &a.size);
+    return transfer(fd, &a, sizeof a, 1, NEVER) == 0 ? ds_trial_pieces(t, send_piece, &fd) : -1;
 }
 
 /* Serves orders until the parent closes its end. */

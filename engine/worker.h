@@ -54,6 +54,9 @@ void ds_worker_stop(struct ds_worker *w);
 /* One trial as bytes in the machine's own layout (the two ends are the same program): for the
  * socket. */
 struct ds_buf;
+/* The same piece by piece, so that a large trial is not in memory twice. Ends where put does not give 0. */
+int ds_trial_pieces(const struct ds_trial_data *t,
+                    int (*put)(void *ctx, const void *bytes, size_t n), void *ctx);
 void ds_trial_pack(const struct ds_trial_data *t, struct ds_buf *out);
 /* -1 when counts and length do not fit together. */
 int ds_trial_unpack(const void *bytes, size_t size, struct ds_trial_data *out,

@@ -208,15 +208,19 @@ int ds_env_make(struct ds_env *e, const struct ds_env_of *w, struct ds_error *er
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-enum { NAME = 30 };
+enum { NAME = 30, LONGEST = 8000 };
 
+/* A schedule of a serving run is a megabyte: whoever wants it reads the record. */
 static void add_text(const char *lead, const char *text, struct ds_buf *out)
 {
+    const size_t n = text ? strlen(text) : 0;
     ds_buf_puts(out, lead);
     if (text)
-        ds_buf_escape(out, text, (size_t)-1);
+        ds_buf_escape(out, text, n < LONGEST ? n : LONGEST);
     else
         ds_buf_puts(out, "-");
+    if (n > LONGEST)
+        ds_buf_printf(out, " ... (%zu bytes)", n);
     ds_buf_puts(out, "\n");
 }
 
