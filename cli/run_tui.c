@@ -22,9 +22,10 @@
 
 struct sweep_child {
     pid_t pid;
-    int told;        /* the end from which its path is read */
-    FILE *out, *err; /* what it prints */
-    char path[8192];
+    int told;             /* the end from which its path is read */
+    FILE *out, *err;      /* what it prints */
+    char path[2 * 8192];  /* two texts: */
+    const char *moves_to; /* where its record will be in the end; NULL: it stays */
     int ended, status;
 };
 
@@ -73,7 +74,7 @@ static int is_running(void *ctx)
 
 /* ---- the child ------------------------------------------------------------------------------- */
 
-void ds_run_tui_started(const struct ds_options *o, const char *path)
+void ds_run_tui_started(const struct ds_options *o, const char *path, const char *final)
 {
     if (tell < 0)
         return;
@@ -81,10 +82,14 @@ void ds_run_tui_started(const struct ds_options *o, const char *path)
     fflush(NULL);
     dup2(out_fd, STDOUT_FILENO);
     dup2(err_fd, STDERR_FILENO);
-    const size_t n = strlen(path);
     /* A parent that has gone away has ended this process, too. */
-    ssize_t ignored = write(tell, path, n);
+    struct ds_buf b = {0};
+    ds_buf_add(&b, path, strlen(path) + 1);
+    if (strcmp(path, final) != 0)
+        ds_buf_puts(&b, final);
+    int ignored = ds_buf_write(&b, tell);
     (void)ignored;
+    ds_buf_free(&b);
     close(tell);
     tell = -1;
 }
@@ -119,7 +124,7 @@ static int begin(struct sweep_child *c, int *pipe_end, struct ds_error *err)
     return 0;
 }
 
-/* Waits until the path is there, or the child has ended without one. */
+/* Waits until the paths are there, or the child has ended without one. */
 static void read_path(struct sweep_child *c)
 {
     size_t n = 0;
@@ -129,6 +134,8 @@ static void read_path(struct sweep_child *c)
             (got < 0 && errno == EINTR)))
         n += got > 0 ? (size_t)got : 0;
     c->path[n] = '\0';
+    const size_t first = strlen(c->path) + 1;
+    c->moves_to = first < n ? c->path + first : NULL;
 }
 
 static void print_file(FILE *from, int to)
@@ -155,6 +162,7 @@ static int show(const struct ds_options *o, struct sweep_child *c)
     struct ds_error err = {{0}, {0}};
     struct ds_buf program = {0};
     struct ds_tui_options t = {.path = c->path,
+                               .moves_to = c->moves_to,
                                .follow = 1,
                                .arm = -1,
                                .ref = -1,
@@ -178,7 +186,8 @@ static void tell_progress(const struct ds_options *o, const struct sweep_child *
     struct ds_record *r;
     struct ds_error ignored;
     size_t done = 0;
-    if (ds_record_open(c->path, &r, &ignored) != 0)
+    if (ds_record_open(c->path, &r, &ignored) != 0 &&
+        (!c->moves_to || ds_record_open(c->moves_to, &r, &ignored) != 0))
         return;
     const struct ds_header *h = ds_record_header(r);
     for (size_t i = 0; i < ds_record_trial_count(r); i++)

@@ -356,7 +356,7 @@ static const char *where_it_grows(const struct run *run)
 static int watched_sweep(struct run *run, struct ds_sweep_result *result, struct ds_error *err)
 {
     if (run->writer)
-        ds_run_tui_started(run->o, where_it_grows(run));
+        ds_run_tui_started(run->o, where_it_grows(run), run->path);
     return sweep(run, result, err);
 }
 

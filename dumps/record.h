@@ -352,6 +352,9 @@ void ds_record_close(struct ds_record *r);
  * be read there now; a later call may find it. After 0 and -1, if it is the same file that was
  * overwritten or cut short, `r` has what was loaded and reads no more. */
 int ds_record_renew(struct ds_record *r, struct ds_record **other, struct ds_error *err);
+/* Likewise of what lies at another path, where its writer may have moved it: after 1 that one is the record's. */
+int ds_record_renew_at(struct ds_record *r, const char *path, struct ds_record **other,
+                       struct ds_error *err);
 /* Whether another process is writing the record at `path`. */
 int ds_record_written(const char *path);
 const struct ds_header *ds_record_header(const struct ds_record *r);

@@ -445,24 +445,34 @@ static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error
     return 0;
 }
 
-int ds_record_renew(struct ds_record *r, struct ds_record **other, struct ds_error *err)
+int ds_record_renew_at(struct ds_record *r, const char *path, struct ds_record **other,
+                       struct ds_error *err)
 {
     struct ds_record *now;
     struct stat st;
     *other = NULL;
     /* HDF5 gives a file that is open already as it was when it was opened. */
-    if (stat(r->path, &st) == 0 && (uint64_t)st.st_dev == r->device &&
-        (uint64_t)st.st_ino == r->inode)
+    if (stat(path, &st) == 0 && (uint64_t)st.st_dev == r->device && (uint64_t)st.st_ino == r->inode)
         close_file(r);
-    if (ds_record_open(r->path, &now, err) != 0)
+    if (ds_record_open(path, &now, err) != 0)
         return -1;
     if (!continues(r, now)) {
         *other = now;
         return 0;
     }
     int rc = take_over(r, now, err);
+    if (rc == 0) {
+        char *before = r->path;
+        r->path = now->path;
+        now->path = before;
+    }
     ds_record_close(now);
     return rc == 0 ? 1 : -1;
+}
+
+int ds_record_renew(struct ds_record *r, struct ds_record **other, struct ds_error *err)
+{
+    return ds_record_renew_at(r, r->path, other, err);
 }
 
 int ds_record_written(const char *path)

@@ -35,7 +35,7 @@ static void draw_title(struct tui_app *a)
     struct tui_rect r = a->layout.title;
     struct ds_buf left = {0}, right = {0};
     tui_fill(c, r, TUI_G_SPACE, TUI_TITLE);
-    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ", base_name(a->o->path));
+    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ", base_name(a->o->moves_to ? a->o->moves_to : a->o->path));
     if (a->o->path_b)
         ds_buf_printf(&left, "  %s", base_name(a->o->path_b));
     if (h && r.w >= 100)

@@ -37,7 +37,8 @@ static int set_up(struct tui_data *d, const struct tui_data_options *o, struct d
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&d->wake, &attr);
     pthread_condattr_destroy(&attr);
-    if (copy_path(&d->path[0], o->path, err) != 0 || copy_path(&d->path[1], o->path_b, err) != 0)
+    if (copy_path(&d->path[0], o->path, err) != 0 || copy_path(&d->path[1], o->path_b, err) != 0 ||
+        copy_path(&d->moves_to, o->moves_to, err) != 0)
         return -1;
     if (pipe2(d->event, O_CLOEXEC | O_NONBLOCK) != 0)
         return ds_fail(err, "no pipe: %s", strerror(errno));
@@ -117,6 +118,8 @@ void tui_data_close(struct tui_data *d)
             close(d->event[i]);
         free(d->path[i]);
     }
+    free(d->moves_to);
+    free(d->left);
     pthread_cond_destroy(&d->wake);
     pthread_mutex_destroy(&d->lock);
     free(d);

@@ -19,6 +19,7 @@ struct tui_data_options {
     uint64_t
         hold; /* bytes that trials and tables may take, and a quarter of it pairs and rows; 0: 116 MiB */
     const struct ds_report_caller *caller; /* of tui_whole.report; outlives the data */
+    const char *moves_to; /* where the writer of `path` puts it in the end; NULL: it stays */
 };
 /* Reads the header and the index of trials before it returns (following: waits for nothing), starts the
  * thread. -1: the record cannot be shown at all. */

@@ -108,6 +108,33 @@ static int changed(struct tui_data *d, int k, const struct stat *was, const stru
     return read_again(d, k, how);
 }
 
+/* Where the writer could not write in place it moves its record when it has ended. */
+static int follow_move(struct tui_data *d)
+{
+    struct stat here, there;
+    struct ds_record *other;
+    struct ds_error ignored;
+    if (!d->moves_to)
+        return FOLLOW_NOTHING;
+    look_at(d->path[0], &here);
+    look_at(d->moves_to, &there);
+    if (here.st_ino || !there.st_ino || is_alike(&there, &d->seen_there))
+        return FOLLOW_NOTHING;
+    d->seen_there = there;
+    int rc = d->book ? ds_record_renew_at(d->book->side[0].record, d->moves_to, &other, &ignored)
+                     : 1; /* there was nothing to read before it was moved */
+    if (rc == 0)
+        ds_record_close(other);
+    if (rc != 1) /* the one that it is about to replace, or a bad moment */
+        return FOLLOW_NOTHING;
+    d->left = d->path[0];
+    d->path[0] = d->moves_to;
+    d->moves_to = NULL;
+    d->seen[0] = there;
+    d->note[0] = '\0';
+    return d->book ? take_in(d) | (d->judged ? FOLLOW_NOTHING : FOLLOW_TRIALS) : FOLLOW_NOTE;
+}
+
 static int look_for_writer(struct tui_data *d)
 {
     int live = 0;
@@ -125,10 +152,10 @@ static int look_for_writer(struct tui_data *d)
 
 int data_follow(struct tui_data *d, int how)
 {
-    int rc = FOLLOW_NOTHING;
+    int rc = follow_move(d);
     if (!d->book) {
         data_remember(d);
-        rc = begin_anew(d, "");
+        rc |= begin_anew(d, "");
         return rc | look_for_writer(d);
     }
     if (how == LOOK_NOW)

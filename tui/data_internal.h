@@ -119,6 +119,8 @@ struct snapshot {
 
 struct tui_data {
     char *path[2];
+    char *moves_to,
+        *left; /* where path[0] will be moved; from where it was: the screen may still look at it */
     int follow;
     const struct ds_report_caller *caller;
     uint64_t hold;
@@ -158,6 +160,7 @@ struct tui_data {
     int indexed;                           /* the table of dumped rows is in memory */
     uint64_t judged_number, judged_latest; /* of any; of the whole */
     struct stat seen[2];                   /* st_ino 0: there was no file */
+    struct stat seen_there;                /* what lay at moves_to and was not the record */
     uint64_t since;                        /* see struct snapshot */
     double judged_at, judged_took;
 };

@@ -45,6 +45,21 @@ test_the_sweep_ends_by_itself() {
     expect 0
 }
 
+# Where a growing record cannot be followed it is written elsewhere and moved at the end: the screen goes with it.
+test_the_record_moves_at_the_end() {
+    near=$driftscope driftscope=$tools/far_away
+    # shellcheck disable=SC2086
+    in_terminal run -m $tiny --kernels pinned --batch 1,4 --threads 1 -o moved.h5 --tui
+    driftscope=$near
+    until_shown "the writer has ended"
+    screen_line 1 "moved.h5 "
+    screen_lacks "deleted"
+    keys q
+    ended_with 0
+    ds show "$dir/moved.h5"
+    expect 0
+}
+
 test_ended_from_the_screen_and_resumed() {
     # shellcheck disable=SC2086
     in_terminal run $long -o a.h5 --tui

@@ -114,6 +114,42 @@ static void test_replaced_by_the_same_with_more(void **state)
     tui_data_close(d);
 }
 
+static int says_deleted(const struct tui_whole *w, size_t yes)
+{
+    return (size_t)(says(w, "deleted") != 0) == yes;
+}
+
+/* Written elsewhere, and moved to its name at the end: until then another record may lie there. */
+static void test_moved_by_its_writer(void **state)
+{
+    (void)state;
+    const char *path = test_path("here.h5"), *there = test_path("there.h5");
+    const struct tui_data_options o = {.path = path, .follow = 1, .moves_to = there};
+    struct tui_data *d;
+    struct ds_error err;
+    write_sweep(&other, there, 3);
+    write_sweep(&sweep, path, 2);
+    assert_ok(tui_data_open(&o, &d, &err), err);
+    const struct tui_whole *w = turn_until(d, has_verdict, 2);
+    assert_string_equal(w->report.path, path);
+    assert_int_equal(get_pair(d, 1, 0)->arm, 1);
+    assert_int_equal(unlink(path), 0);
+    w = turn_until(d, says_deleted, 1);
+    assert_int_equal(w->header->n_heads, 9);
+    write_sweep(&sweep, test_path("beside.h5"), 4);
+    assert_int_equal(rename(test_path("beside.h5"), there), 0);
+    w = turn_until(d, has_verdict, 4);
+    assert_true(says_deleted(w, 0));
+    assert_string_equal(w->report.path, there);
+    assert_int_equal(get_pair(d, 2, 0)->arm, 2);
+    tui_data_close(d);
+    /* Moved before it could be read. */
+    assert_ok(tui_data_open(&o, &d, &err), err);
+    w = turn_until(d, has_verdict, 4);
+    assert_string_equal(w->report.path, there);
+    tui_data_close(d);
+}
+
 static void test_replaced_by_another(void **state)
 {
     (void)state;
@@ -323,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_a_record_grows),
         cmocka_unit_test(test_a_killed_writer),
         cmocka_unit_test(test_replaced_by_the_same_with_more),
+        cmocka_unit_test(test_moved_by_its_writer),
         cmocka_unit_test(test_replaced_by_another),
         cmocka_unit_test(test_written_over),
         cmocka_unit_test(test_cut_short),
