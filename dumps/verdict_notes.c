@@ -1,7 +1,8 @@
 /* verdict_notes.c: what else is to be said of a finding: that the head is the embedding table, that a cache
- * hit is innocent. Pure; each adds a note to the verdict or nothing. */
+ * hit is innocent, that heal trials are missing. Pure; each adds a note to the verdict or nothing. */
 #include "dumps/verdict_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +64,57 @@ static int note_prefix(const struct ds_analysis *a, struct ds_verdict *v, struct
                         (unsigned long long)same);
 }
 
+static int heal_was_asked(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "heal") == 0)
+            return strcmp(h->options[i].value, "0") != 0;
+    return 0;
+}
+
+/* Whether a row that is the same in all trials of each arm is not the same in both. */
+static int arms_differ(const struct ds_analysis *a, uint32_t arm, uint32_t ref)
+{
+    const struct arm_table *t = &a->arms[arm], *r = &a->arms[ref];
+    if (!t->n_trials || !r->n_trials)
+        return 0;
+    for (size_t cell = 0; cell < a->cells; cell++)
+        if (t->state[cell] == CELL_STABLE && r->state[cell] == CELL_STABLE &&
+            both_have(t, r, cell / a->n_rows) && t->digest[cell] != r->digest[cell])
+            return 1;
+    return 0;
+}
+
+/* Heal trials that were asked for, and are not there: the run was cut short, or they failed. */
+static int note_unhealed(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
+{
+    uint32_t n = 0, arm_of_first = 0, ref_of_first = 0;
+    for (uint32_t arm = 0; heal_was_asked(a->h) && arm < a->h->n_arms; arm++)
+        for (uint32_t f = 0; f < a->h->n_factors; f++) {
+            const int64_t ref = ds_arm_reference(a->h, arm, f);
+            if (ref < 0 || healed_table(a, arm, (uint32_t)ref) ||
+                !arms_differ(a, arm, (uint32_t)ref))
+                continue;
+            if (n++ == 0) {
+                arm_of_first = arm;
+                ref_of_first = (uint32_t)ref;
+            }
+        }
+    if (n == 0)
+        return 0;
+    char more[64] = "";
+    if (n > 1)
+        snprintf(more, sizeof more, " (and %u more pair%s of arms)", n - 1, n == 2 ? "" : "s");
+    return verdict_note(
+        v, err,
+        "arm %u was not healed to arm %u, from which it drifts%s: kernels behind the "
+        "first difference are judged only where their inputs agree by themselves",
+        arm_of_first, ref_of_first, more);
+}
+
 int note_findings(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err)
 {
-    return note_tied(a, v, err) != 0 || note_prefix(a, v, err) != 0 ? -1 : 0;
+    return note_tied(a, v, err) != 0 || note_prefix(a, v, err) != 0 || note_unhealed(a, v, err) != 0
+               ? -1
+               : 0;
 }

@@ -170,6 +170,8 @@ static uint64_t answer_of(const struct ds_bisect *b, const struct ds_trial_data 
 static int take_trial(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
 {
     struct outcome *o = ctx;
+    if (t->info.pass == DS_PASS_FAILED)
+        return 0; /* the sweep's result says why */
     if (t->info.arm > 1 || t->n_steps == 0)
         return ds_fail(err, "a trial gave no answer to compare");
     uint64_t answer = answer_of(o->b, t);
@@ -194,6 +196,23 @@ static size_t kernels_factor(const struct ds_header *h)
     while (f < h->n_factors && strcmp(h->factors[f], ds_factor_names[DS_FACTOR_KERNELS]) != 0)
         f++;
     return f;
+}
+
+/* Which arms an error that numbers them speaks of. */
+static void explain_arms(const struct ds_bisect *b, const char *arm_a, const char *arm_b,
+                         struct ds_error *err)
+{
+    const struct ds_header *h = b->sweep->header;
+    size_t f = 0, kernels = kernels_factor(h);
+    while (f < h->n_factors && (f == kernels || strcmp(b->a[f], b->b[f]) == 0))
+        f++;
+    if (!err || err->hint[0])
+        return;
+    if (f < h->n_factors)
+        ds_hint(err, "base arm: %s %s, arm 1: %s %s, both with --kernels %.300s", h->factors[f],
+                b->a[f], h->factors[f], b->b[f], arm_b);
+    else
+        ds_hint(err, "base arm: --kernels %.200s, arm 1: --kernels %.200s", arm_a, arm_b);
 }
 
 /* Runs the two arms with these kernels. */
@@ -226,13 +245,12 @@ static int run_arms(struct ds_bisect *b, char *arm_a, char *arm_b, struct outcom
     int rc = ds_sweep_run(&s, &result, err);
     free(values);
     b->trials += o->trials;
-    if (rc != 0)
-        return -1;
-    if (result.interrupted)
+    if (rc == 0 && result.interrupted)
         return DS_TRY_STOP;
-    if (result.failed) {
-        if (err)
-            *err = result.first_failure;
+    if (rc == 0 && result.failed && err)
+        *err = result.first_failure;
+    if (rc != 0 || result.failed) {
+        explain_arms(b, arm_a, arm_b, err);
         return -1;
     }
     return o->seen[0] && o->seen[1] ? 0 : ds_fail(err, "an arm gave no trial");

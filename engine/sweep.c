@@ -118,22 +118,19 @@ static int lost(struct sweep_state *st, const struct ds_trial *want, int rc, str
     return rc;
 }
 
-/* The arm's natural trials stand, and judge what they can. */
-static int not_healed(const struct sweep_state *st, const struct ds_trial *want,
-                      const struct ds_error *err)
+/* The natural trials stand, and judge what they can. `what` could not be done: it is said here, and the
+ * verdict notes which arms were not healed. */
+static void not_healed(const struct sweep_state *st, const char *what, const struct ds_error *err)
 {
     char text[400];
-    snprintf(text, sizeof text, "arm %u could not be healed to arm %u: %.300s", want->arm,
-             want->healed_to, err->msg);
+    snprintf(text, sizeof text, "%s: %.300s", what, err->msg);
     if (st->s->note)
         st->s->note(st->s->ctx, text);
     /* What cannot be followed is a finding; want of memory is none, and the answer lacks something. */
     if (ds_error_is_memory(err) && st->result->failed++ == 0) {
         st->result->first_failure = *err;
-        ds_prefix(&st->result->first_failure, "arm %u, healed to arm %u", want->arm,
-                  want->healed_to);
+        ds_prefix(&st->result->first_failure, "%s", what);
     }
-    return 0;
 }
 
 /* Takes from a natural trial, fresh or of the record that is resumed, what it says of healing. */
@@ -155,7 +152,7 @@ static int is_held(const struct sweep_state *st, uint32_t arm)
 }
 
 /* Before an arm is compared with another, that one's rows must be held. After a resume it is run
- * again, unrecorded. */
+ * again, unrecorded. If that fails, what is compared with it has no sizes and is not healed. */
 static int rehearse(struct sweep_state *st, uint32_t ref, struct ds_error *err)
 {
     const struct ds_trial first = {.arm = ref, .pass = DS_PASS_NATURAL};
@@ -164,8 +161,14 @@ static int rehearse(struct sweep_state *st, uint32_t ref, struct ds_error *err)
         return 0;
     st->rehearsed[ref] = 1;
     int rc = run_trial(st, &first, &t, err);
-    if (rc == DS_WORKER_OK)
+    if (rc == DS_WORKER_OK) {
         ds_trial_data_free(&t);
+    } else if (rc != DS_WORKER_STOPPED) {
+        char what[96];
+        snprintf(what, sizeof what, "nothing can be healed to arm %u, which failed when run again",
+                 ref);
+        not_healed(st, what, err);
+    }
     return rc == DS_WORKER_STOPPED ? rc : 0;
 }
 
@@ -176,6 +179,15 @@ static int rehearse_all(struct sweep_state *st, const struct ds_trial *want, str
     for (uint32_t i = 0; want->pass == DS_PASS_NATURAL && i < st->n_refs[want->arm]; i++)
         if (rehearse(st, st->refs[want->arm][i], err) == DS_WORKER_STOPPED)
             return DS_WORKER_STOPPED;
+    return 0;
+}
+
+static int heal_failed(const struct sweep_state *st, const struct ds_trial *want,
+                       const struct ds_error *err)
+{
+    char what[96];
+    snprintf(what, sizeof what, "arm %u could not be healed to arm %u", want->arm, want->healed_to);
+    not_healed(st, what, err);
     return 0;
 }
 
@@ -194,7 +206,7 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
         return 1;
     if (rc != DS_WORKER_OK) {
         if (want->pass == DS_PASS_HEAL)
-            return not_healed(st, want, err);
+            return heal_failed(st, want, err);
         if (arm == 0)
             return ds_prefix(err, "base arm");
         return lost(st, want, rc, err);

@@ -32,6 +32,7 @@ struct ask {
     const int32_t *prompt; /* [PROMPT] */
     const int32_t *forced;
     int32_t n_forced;
+    const struct outcome *resumed; /* all but its heal trials is there already */
 };
 
 struct outcome {
@@ -40,6 +41,7 @@ struct outcome {
     struct ds_trial_data *trials;
     size_t n_trials, cap;
     struct ds_sweep_result result;
+    char note[400]; /* the last one */
     struct ds_source source;
     struct ds_analysis *analysis;
     struct ds_verdict v;
@@ -63,6 +65,27 @@ static int keep_trial(void *ctx, const struct ds_trial_data *t, struct ds_error 
     x->n_trials += rc == 0;
     trials_kept++;
     return rc;
+}
+
+static void keep_note(void *ctx, const char *text)
+{
+    struct outcome *x = ctx;
+    snprintf(x->note, sizeof x->note, "%s", text);
+}
+
+static const struct ds_trial_data *recall_kept(void *ctx, uint32_t arm, uint32_t repeat)
+{
+    const struct outcome *x = ctx;
+    for (size_t i = 0; i < x->n_trials; i++)
+        if (x->trials[i].info.pass == DS_PASS_NATURAL && x->trials[i].info.arm == arm &&
+            x->trials[i].info.repeat == repeat)
+            return &x->trials[i];
+    return NULL;
+}
+
+static int have_kept(void *ctx, const struct ds_trial *t)
+{
+    return t->pass != DS_PASS_HEAL && recall_kept(ctx, t->arm, t->repeat) != NULL;
 }
 
 static const struct ds_trial *kept_info(void *ctx, size_t i)
@@ -99,6 +122,16 @@ static void plan(struct outcome *x, const struct ask *q)
         ds_factor_free(&v[f]);
 }
 
+/* What the run was asked for, as `run` stores it: of that what verdicts look at. */
+static void describe_options(struct outcome *x, const struct ask *q)
+{
+    struct ds_error err;
+    x->header.options = ds_calloc(1, sizeof *x->header.options, "options", &err);
+    assert_non_null(x->header.options);
+    x->header.options[0] = (struct ds_text){strdup("heal"), strdup(q->no_heal ? "0" : "1")};
+    x->header.n_options = 1;
+}
+
 /* The subject's prompt in the header, as `run` stores it. */
 static void describe_prompt(struct outcome *x, const int32_t *tokens)
 {
@@ -128,6 +161,10 @@ static void sweep(struct outcome *x, const struct ask *q)
     plan(x, q);
     requests[0] = (struct ds_sweep_request){q->prompt ? q->prompt : subject_prompt, PROMPT};
     describe_prompt(x, requests[0].tokens);
+    describe_options(x, q);
+    for (size_t i = 0; q->resumed && i < q->resumed->n_trials; i++)
+        if (q->resumed->trials[i].info.pass != DS_PASS_HEAL)
+            assert_ok(keep_trial(x, &q->resumed->trials[i], &err), err);
     for (int i = 0; i < NEIGHBOURS; i++) {
         for (int k = 0; k < PROMPT; k++)
             neighbour_prompt[i][k] = (7 * i + 11 * k + 3) % 64;
@@ -142,6 +179,9 @@ static void sweep(struct outcome *x, const struct ask *q)
                          .n_forced = q->n_forced,
                          .ctx = x,
                          .sink = keep_trial,
+                         .have = q->resumed ? have_kept : NULL,
+                         .recall = q->resumed ? recall_kept : NULL,
+                         .note = keep_note,
                          .options = {.repeats = q->repeats ? q->repeats : 3,
                                      .steps = q->steps ? q->steps : 4,
                                      .poison = q->poison,

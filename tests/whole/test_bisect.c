@@ -203,6 +203,35 @@ static void test_nothing_to_find_and_nothing_that_helps(void **state)
     end_hunt(&h);
 }
 
+/* A trial that fails ends the search with its kernel and its reason, and with the arms it counts. */
+static void test_a_failing_trial_says_why(void **state)
+{
+    static const struct {
+        const char *from, *to, *batch, *says, *arms;
+    } cases[] = {
+        {"reference", "reference+matmul=refuse", "1",
+         "arm 1, repeat 0: layer 0 q_proj: matmul/refuse: no tile for 9 rows",
+         "base arm: --kernels reference, arm 1: --kernels reference+matmul=refuse"},
+        {"reference+matmul=refuse", "pinned", "1,2",
+         "base arm: layer 0 q_proj: matmul/refuse: no tile for 9 rows",
+         "base arm: batch 1, arm 1: batch 2, both with --kernels reference+matmul=refuse"},
+        {"reference", "reference+matmul=crash", "1", "arm 1, repeat 0: worker 1 died by signal 11",
+         "base arm: --kernels reference, arm 1: --kernels reference+matmul=crash"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_error err;
+        struct hunt h;
+        prepare_hunt(&h, cases[i].from, cases[i].to, cases[i].batch, 0);
+        specimen.at_rows = PROMPT;
+        assert_int_equal(ds_bisect_run(&h.b, &err), -1);
+        if (strncmp(err.msg, cases[i].says, strlen(cases[i].says)) != 0 ||
+            strcmp(err.hint, cases[i].arms) != 0)
+            fail_msg("'%s', hint '%s'", err.msg, err.hint);
+        end_hunt(&h);
+    }
+}
+
 /* Stopped after every number of sets: what is known then is not tried again. */
 static void test_interrupted_and_gone_on(void **state)
 {
@@ -238,6 +267,7 @@ int main(void)
         cmocka_unit_test_teardown(test_two_that_only_act_together, forget_specimen),
         cmocka_unit_test_teardown(test_between_two_sets, forget_specimen),
         cmocka_unit_test_teardown(test_nothing_to_find_and_nothing_that_helps, forget_specimen),
+        cmocka_unit_test_teardown(test_a_failing_trial_says_why, forget_specimen),
         cmocka_unit_test_teardown(test_interrupted_and_gone_on, forget_specimen),
     };
     return cmocka_run_group_tests(tests, add_all, NULL);

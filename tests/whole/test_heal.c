@@ -214,6 +214,49 @@ static void test_every_kernel_of_a_set_that_differs_is_named(void **state)
     done(&x);
 }
 
+static int notes_unhealed(const struct outcome *x)
+{
+    int n = 0;
+    for (size_t i = 0; i < x->v.n_notes; i++)
+        n += strstr(x->v.notes[i], "arm 1 was not healed to arm 0, from which it drifts: ") != NULL;
+    return n;
+}
+
+/* A record is resumed where its heal trials are missing, and the reference arm, whose rows must be made
+ * again, fails now: nothing is healed, and the verdict says so. Where it does not fail, or nothing was to
+ * be healed, there is nothing to say. */
+static void test_a_reference_that_fails_when_run_again(void **state)
+{
+    static const struct culprit other = {"matmul", "pinned", " kernels ", NULL};
+    const char *what = "a reference that fails";
+    struct outcome first, x;
+    struct ask q = only_kernels("pinned+matmul=refuse,pinned");
+    int32_t tokens[4];
+    (void)state;
+    q.repeats = 1;
+    q.no_heal = 1;
+    specimen.at_rows = 1000;
+    judge(&first, &q);
+    check(what, notes_unhealed(&first) == 0);
+    for (int i = 0; i < 4; i++)
+        tokens[i] = first.trials[0].steps[i].token;
+    q.no_heal = 0;
+    q.resumed = &first;
+    q.forced = tokens;
+    q.n_forced = 4;
+    for (int fails = 0; fails < 2; fails++) {
+        specimen.at_rows = fails ? PROMPT : 1000;
+        judge(&x, &q);
+        check(what, count_pass(&x, DS_PASS_HEAL) == (fails ? 0 : 1));
+        check(what, notes_unhealed(&x) == fails);
+        check(what, !!strstr(x.note, "nothing can be healed to arm 0, which failed when run "
+                                     "again: layer 0 q_proj: matmul/refuse") == fails);
+        only_blames(&x, what, &other, 1);
+        done(&x);
+    }
+    drop(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +268,7 @@ int main(void)
         cmocka_unit_test_teardown(test_added_error_is_told_from_inherited, forget_specimen),
         cmocka_unit_test_teardown(test_every_kernel_of_a_set_that_differs_is_named,
                                   forget_specimen),
+        cmocka_unit_test_teardown(test_a_reference_that_fails_when_run_again, forget_specimen),
     };
     return cmocka_run_group_tests_name("heal trials", tests, add_specimens, NULL);
 }
