@@ -49,7 +49,7 @@ struct ds_storm_completion {
 
 /* Partings expected from margins and drift. A choice of the reference is `open` for every request that had
  * the same tokens until then. The drift of one: how far the difference of the reference's two best logits
- * moved; taken to be as likely in either direction. */
+ * moved in that request; its direction is taken to be as likely either way. */
 struct ds_storm_forecast {
     uint64_t choices; /* open ones, of all requests */
     double expected;

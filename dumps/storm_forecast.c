@@ -1,12 +1,12 @@
-/* storm_forecast.c: how many requests should part from their reference, given the margins of its choices
- * and how far the same choices' logits moved elsewhere. Pure.
+/* storm_forecast.c: how many requests should part from their reference, given the margins of its choices and
+ * how far its logits moved in each request. Pure.
  *
- * A choice with margin m turns over where the drift is at least m against it. From the sizes that were
- * measured over all open choices, each taken to be as likely in either direction, that has the
- * probability half of the share of sizes >= m; the same for the third best token, and so on. Expected
- * partings are the sum over all open choices. The interval: prompts are drawn anew with replacement, and
- * around each sum a Poisson number, since a few rare events scatter even when their probabilities are
- * known. */
+ * A choice with margin m turns over where the drift is at least m against it. How large the drift was is
+ * measured for each request and choice; its direction is taken to be as likely either way, so that a choice
+ * which was moved by m or more turns over with probability one half; the same for the third best token, and
+ * so on. Where the size is not known, it is one of those that are. Expected partings are the sum over all open
+ * choices. The interval: prompts are drawn anew with replacement, and around each sum a Poisson number, since
+ * a few rare events scatter even when their probabilities are known. */
 #include "dumps/storm_internal.h"
 
 #include "base/mem.h"
@@ -46,15 +46,20 @@ static const struct ds_step *reference_step(const struct storm_work *w, size_t r
     return w->steps[w->begin[w->s->requests[r].reference] + k];
 }
 
+/* |drift| of the reference's two best logits; NaN: not known. */
+static double moved(const struct storm_work *w, size_t r, size_t k)
+{
+    const struct ds_step *ref = reference_step(w, r, k), *own = w->steps[w->begin[r] + k];
+    return own->digest == ref->digest ? 0.0
+                                      : fabs(ds_storm_moved(ref, own, ref->ids[0], ref->ids[1]));
+}
+
 static int measure(struct forecast *f, struct ds_error *err)
 {
     const struct storm_work *w = f->w;
     for (size_t r = 0; r < w->s->n_requests; r++)
         for (size_t k = 0; k < open_choices(w, r); k++) {
-            const struct ds_step *ref = reference_step(w, r, k), *own = w->steps[w->begin[r] + k];
-            const double d = own->digest == ref->digest
-                                 ? 0.0
-                                 : fabs(ds_storm_moved(ref, own, ref->ids[0], ref->ids[1]));
+            const double d = moved(w, r, k);
             w->s->forecast.choices++;
             if (!(d >= 0))
                 continue;
@@ -82,11 +87,13 @@ static double share_from(const struct forecast *f, double m)
 }
 
 /* That a choice turns over to any of the tokens that were recorded beside the best one. */
-static double turns_over(const struct forecast *f, const struct ds_step *ref)
+static double turns_over(const struct forecast *f, const struct ds_step *ref, double d)
 {
     double stays = 1;
-    for (int k = 1; k < DS_TOP && ref->ids[k] >= 0; k++)
-        stays *= 1 - 0.5 * share_from(f, (double)ref->logits[0] - (double)ref->logits[k]);
+    for (int k = 1; k < DS_TOP && ref->ids[k] >= 0; k++) {
+        const double gap = (double)ref->logits[0] - (double)ref->logits[k];
+        stays *= 1 - 0.5 * (d >= 0 ? (d > 0 && d >= gap) : share_from(f, gap));
+    }
     return 1 - stays;
 }
 
@@ -95,7 +102,7 @@ static void expect(struct forecast *f)
     const struct storm_work *w = f->w;
     for (size_t r = 0; r < w->s->n_requests; r++)
         for (size_t k = 0; k < open_choices(w, r); k++) {
-            const double p = turns_over(f, reference_step(w, r, k));
+            const double p = turns_over(f, reference_step(w, r, k), moved(w, r, k));
             f->by_prompt[w->s->requests[r].prompt] += p;
             w->s->forecast.expected += p;
         }
