@@ -49,7 +49,21 @@ static int explains(const char *op)
     return ds_explain_knows(ds_op_parse(op));
 }
 
-const struct ds_report_caller ds_cli_caller = {.begin = begin, .explains = explains};
+static const char *kernel(const char *device, const char *op, const char *variant)
+{
+    const int number = ds_op_parse(op);
+    for (int kind = 0; number >= 0 && kind < DS_DEVICE_KINDS; kind++) {
+        const size_t n = strlen(ds_device_name(kind)); /* "cuda:1" is a cuda */
+        if (strncmp(device, ds_device_name(kind), n) != 0 || (device[n] && device[n] != ':'))
+            continue;
+        const struct ds_kernel *k = ds_kernel_find_on(kind, number, variant);
+        return k ? k->summary : NULL;
+    }
+    return NULL;
+}
+
+const struct ds_report_caller ds_cli_caller = {
+    .begin = begin, .explains = explains, .kernel = kernel, .build = ds_cli_build};
 
 void ds_cli_report(const struct ds_options *o, struct ds_report *r)
 {

@@ -287,6 +287,8 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     const struct ds_source *s[2] = {a, b};
     uint32_t *map[2] = {ds_calloc(a->header->n_sites, sizeof(uint32_t), "sites", err),
                         ds_calloc(b->header->n_sites, sizeof(uint32_t), "sites", err)};
+    if (strcmp(a->header->build, b->header->build) == 0)
+        memcpy(d->header.build, a->header->build, sizeof d->header.build);
     d->header.n_layers =
         a->header->n_layers > b->header->n_layers ? a->header->n_layers : b->header->n_layers;
     int rc = map[0] && map[1] ? join_sites(d, a->header, b->header, map, err) : -1;

@@ -102,3 +102,42 @@ size_t ds_report_launch_difference(const struct ds_launch *a, const struct ds_la
                           f[i].text[1]);
     return differ;
 }
+
+/* ---- what the kernels say of themselves ------------------------------------------------------ */
+
+static const char *device_of(const struct ds_report *r, uint32_t arm)
+{
+    const struct ds_header *h = r->header;
+    for (size_t f = 0; f < h->n_factors && arm < h->n_arms; f++)
+        if (strcmp(h->factors[f], "device") == 0)
+            return h->arms[arm].values[f];
+    return r->diff ? ""
+                   : "cpu"; /* of two records it may be unlike; of one before there were others */
+}
+
+size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
+                         const struct ds_launch *b, uint32_t arm_b, struct ds_buf *out)
+{
+    const struct ds_report_caller *c = r->caller;
+    const char *said = NULL;
+    size_t n = 0;
+    if (!c || !c->kernel || !c->build || !r->header)
+        return 0;
+    const int other = strcmp(c->build(), r->header->build) != 0;
+    for (int side = 0; side < 2; side++) {
+        const struct ds_launch *l = side ? b : a;
+        const char *text =
+            l ? c->kernel(device_of(r, side ? arm_b : arm_a), l->op, l->variant) : NULL;
+        if (!text || text == said)
+            continue;
+        said = text;
+        ds_report_name(out, l->op);
+        ds_buf_puts(out, "/");
+        ds_report_name(out, l->variant);
+        ds_buf_puts(out, ": ");
+        ds_report_name(out, text);
+        ds_buf_puts(out, other ? " (in this program; the record is of another build)\n" : "\n");
+        n++;
+    }
+    return n;
+}

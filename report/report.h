@@ -15,6 +15,9 @@ struct ds_report_caller {
      * not NULL; "" is the default one), the options that load the same: "-m MODEL --plugin FILE ". */
     void (*begin)(struct ds_buf *out, const char *verb, const char *model);
     int (*explains)(const char *op); /* whether calls of the op can be made again, by `explain` */
+    /* What this program's kernel of that name says of itself and of the order in which it adds; NULL: it has none. */
+    const char *(*kernel)(const char *device, const char *op, const char *variant);
+    const char *(*build)(void); /* as headers have it */
 };
 
 /* Damage of a record: found while the verdict was made, or by verifying all of it. */
@@ -217,6 +220,11 @@ struct ds_report_launch_field {
 };
 size_t ds_report_launch_fields(const struct ds_launch *a, const struct ds_launch *b,
                                struct ds_report_launch_field fields[DS_REPORT_LAUNCH_FIELDS]);
+/* What the kernels of both launches, a of arm arm_a, say of themselves and of the order in which they add: a line for each that
+ * this program has, "matmul/split-k: K in ..."; of a record of another build the line says so. Returns how many
+ * lines. */
+size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
+                         const struct ds_launch *b, uint32_t arm_b, struct ds_buf *out);
 /* "tile 64 against 128, threads 1 against 2": what differs from a to b; returns how many fields. */
 size_t ds_report_launch_difference(const struct ds_launch *a, const struct ds_launch *b,
                                    struct ds_buf *out);

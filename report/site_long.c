@@ -191,6 +191,13 @@ static void add_launches(const struct site_long *z, struct ds_buf *out)
     for (size_t i = 0; i < n; i++)
         ds_buf_printf(out, "%-12s %-40s %2s %s\n", field[i].name, field[i].text[0],
                       field[i].differs ? "!=" : "", field[i].text[1]);
+    struct ds_buf kernels = {0};
+    if (n && ds_report_kernels(z->w->r, ref, z->w->ref, mine, z->w->arm, &kernels) &&
+        !kernels.failed)
+        for (const char *p = kernels.data; *p; p += strcspn(p, "\n") + 1)
+            ds_buf_printf(out, "%-12s %.*s\n", "kernel", (int)strcspn(p, "\n"), p);
+    out->failed |= kernels.failed;
+    ds_buf_free(&kernels);
 }
 
 static void add_inputs(const struct site_long *z, struct ds_buf *out)

@@ -65,6 +65,8 @@ struct site_own {
         size_t verb;          /* where it begins behind the program, which is as it was called */
     } command[SITE_COMMANDS]; /* that tell more of the kernel here than a record can */
     size_t n_commands;
+    char kernel[2][256]; /* what they say of themselves */
+    size_t n_kernels;
     char tree
         [256]; /* what the launches say of the order of addition; "" where nothing is added up */
 };

@@ -172,6 +172,8 @@ static void launch_text(const struct site_own *o, uint32_t index, struct tui_val
         if (k < o->n_commands)
             snprintf(v->text, sizeof v->text, "%-12s driftscope %s", o->command[k].name,
                      o->command[k].text + o->command[k].verb);
+        else if (k - o->n_commands < o->n_kernels)
+            snprintf(v->text, sizeof v->text, "%-12s %s", "kernel", o->kernel[k - o->n_commands]);
         else
             snprintf(v->text, sizeof v->text, "%-12s %s", "", o->tree);
         v->role = TUI_DIM;

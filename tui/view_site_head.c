@@ -215,6 +215,20 @@ static void make_explain(struct site_own *o, const struct tui_context *c)
     put_command(o, r->caller, "why", "explain", &b);
 }
 
+static void kernel_words(struct site_own *o)
+{
+    struct ds_buf b = {0};
+    o->n_kernels = 0;
+    ds_report_kernels(&o->whole->report, o->site->ref_launch, o->at.ref, o->site->launch, o->at.arm,
+                      &b);
+    for (const char *p = b.failed ? NULL : b.data; p && *p && o->n_kernels < 2;) {
+        size_t n = strcspn(p, "\n");
+        snprintf(o->kernel[o->n_kernels++], sizeof o->kernel[0], "%.*s", (int)n, p);
+        p += n + (p[n] != 0);
+    }
+    ds_buf_free(&b);
+}
+
 /* What is known of the tree: a record has what a kernel says of its launch, which names parts of the sum, never the order
  * inside them. */
 static void tree_words(struct site_own *o)
@@ -230,9 +244,10 @@ static void tree_words(struct site_own *o)
             ds_buf_printf(&b, "%s%s: the sum is cut into %d parts", b.len ? ", " : "",
                           tui_side_name(o->whole, &o->at, side), x->split);
     }
-    snprintf(o->tree, sizeof o->tree, "%s%sthe order %s is in no record: the command measures it",
+    snprintf(o->tree, sizeof o->tree, "%s%sthe order %s is %s: the command measures it",
              b.data && !b.failed ? b.data : "", b.len ? "; " : "",
-             b.len ? "inside a part" : "of addition");
+             b.len ? "inside a part" : "of addition",
+             o->n_kernels ? "in no record beyond that" : "in no record");
     ds_buf_free(&b);
 }
 
@@ -245,6 +260,7 @@ void site_launch_make(struct site_own *o, const struct tui_context *c)
     o->n_commands = 0;
     make_explain(o, c);
     make_order(o, c);
+    kernel_words(o);
     tree_words(o);
 }
 

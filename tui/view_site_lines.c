@@ -146,7 +146,8 @@ size_t site_parts(const struct tui_site *s, uint32_t part, const struct ds_profi
 static void count_lines(struct site_own *o)
 {
     o->count[SITE_ROWS] = o->n_rows;
-    o->count[SITE_LAUNCH] = o->n_fields ? o->n_fields + o->n_commands + (o->tree[0] != 0) : 0;
+    o->count[SITE_LAUNCH] =
+        o->n_fields ? o->n_fields + o->n_commands + o->n_kernels + (o->tree[0] != 0) : 0;
     o->count[SITE_INPUTS] = o->site->n_inputs;
     for (uint32_t part = SITE_HEADS; part < SITE_PARTS; part++) {
         const struct ds_profile_part *p;

@@ -417,6 +417,50 @@ static void test_launches_side_by_side(void **state)
     assert_string_equal(taken(&b), "unknown");
 }
 
+static const char *kernel_of_tests(const char *device, const char *op, const char *variant)
+{
+    if (strcmp(op, "matmul") != 0 || strcmp(variant, "split") != 0)
+        return NULL;
+    return strcmp(device, "sim") == 0 ? "in blocks" : strcmp(device, "cpu") == 0 ? "in parts" : "?";
+}
+
+static const char *build_of_tests(void)
+{
+    return "v1";
+}
+
+/* A launch says neither on which device it was nor by which build: the record does. */
+static void test_what_kernels_say_of_themselves(void **state)
+{
+    (void)state;
+    static const struct ds_report_caller caller = {.kernel = kernel_of_tests,
+                                                   .build = build_of_tests};
+    char device[] = "device", cpu[] = "cpu", sim[] = "sim";
+    char *factors[] = {device}, *on_cpu[] = {cpu}, *on_sim[] = {sim};
+    struct ds_arm arms[] = {{on_cpu}, {on_sim}};
+    struct ds_header h = {
+        .build = "v1", .factors = factors, .n_factors = 1, .arms = arms, .n_arms = 2};
+    struct ds_report r = {.header = &h, .caller = &caller};
+    const struct ds_launch split = {.op = "matmul", .variant = "split"},
+                           mine = {.op = "matmul", .variant = "mine"};
+    struct ds_buf b = {0};
+    assert_int_equal(ds_report_kernels(&r, &split, 0, &split, 0, &b), 1);
+    assert_string_equal(taken(&b), "matmul/split: in parts\n");
+    assert_int_equal(ds_report_kernels(&r, &split, 0, &split, 1, &b), 2);
+    assert_string_equal(taken(&b), "matmul/split: in parts\nmatmul/split: in blocks\n");
+    assert_int_equal(ds_report_kernels(&r, &mine, 0, NULL, 1, &b), 0);
+    h.build[1] = '2';
+    assert_int_equal(ds_report_kernels(&r, NULL, 0, &split, 1, &b), 1);
+    assert_string_equal(taken(&b), "matmul/split: in blocks (in this program; the record is of "
+                                   "another build)\n");
+    h.n_factors = 0; /* an old record */
+    assert_int_equal(ds_report_kernels(&r, NULL, 0, &split, 1, &b), 1);
+    assert_non_null(strstr(b.data, "in parts"));
+    ds_buf_free(&b);
+    r.caller = NULL;
+    assert_int_equal(ds_report_kernels(&r, &split, 0, &split, 0, &b), 0);
+}
+
 static void test_numbers_in_words(void **state)
 {
     (void)state;
@@ -458,7 +502,7 @@ static int explains(const char *op)
 static void test_commands(void **state)
 {
     (void)state;
-    static const struct ds_report_caller caller = {begin, explains};
+    static const struct ds_report_caller caller = {.begin = begin, .explains = explains};
     struct ds_text dump = {.name = sweep_text("dump"), .value = sweep_text("all")};
     struct sweep s;
     struct made m;
@@ -591,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_sentence_says_what_was_left_out),
         cmocka_unit_test(test_classes_in_short),
         cmocka_unit_test(test_launches_side_by_side),
+        cmocka_unit_test(test_what_kernels_say_of_themselves),
         cmocka_unit_test(test_numbers_in_words),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_finding_without_a_head),
