@@ -60,6 +60,25 @@ double explains(const struct task *t, predict_fn predict, const void *how)
     return said >= 2 * unsaid && said ? (double)back / (double)said : 0;
 }
 
+int holds_beside(const struct task *t, predict_fn predict, const void *how, uint32_t unit)
+{
+    uint64_t said = 0, good = 0;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (!t->off_in_row[r] || predict(t, r, how) <= 0)
+            continue;
+        for (uint32_t from = 0; from < t->s->width; from += unit) {
+            uint32_t off = 0, fit = 0;
+            for (uint32_t i = from; i < from + unit; i++) {
+                off += (uint32_t)is_off(t, r, i);
+                fit += !is_off(t, r, i) && fits(t, r, i, (double)t->guess[i]);
+            }
+            said += off ? unit - off : 0;
+            good += off ? fit : 0;
+        }
+    }
+    return good * 10 >= said * 9;
+}
+
 int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
 {
     if (explained < ENOUGH || t->off < LEAST_OFF ||
@@ -266,6 +285,8 @@ enum order {
     ZERO_SOMEWHERE,
     UNIFORM,
     HALVES,
+    FIRST_HALF,
+    SECOND_HALF,
     HEAD_HALVES,
     TO_PAIRS,
     FROM_PAIRS,
@@ -284,6 +305,8 @@ static const struct {
      "values are zero, now on this side, now on the reference's: not written, or cleared"},
     {UNIFORM, 0, "all elements of a row have one value"},
     {HALVES, 0, "the two halves of the row are swapped"},
+    {FIRST_HALF, 0, "the second half of the row repeats the first"},
+    {SECOND_HALF, 0, "the first half of the row repeats the second"},
     {HEAD_HALVES, 1, "the two halves of each head are swapped"},
     {TO_PAIRS, 1, "channels are interleaved where the reference has two halves of a head"},
     {FROM_PAIRS, 1, "channels are in two halves of a head where the reference interleaves them"},
@@ -299,6 +322,10 @@ static uint32_t source_of(const struct ds_structure_site *s, int order, uint32_t
     switch (order) {
     case HALVES:
         return (i + n / 2) % n;
+    case FIRST_HALF:
+        return i % (n / 2);
+    case SECOND_HALF:
+        return n / 2 + i % (n / 2);
     case HEAD_HALVES:
         return head + (c + d / 2) % d;
     case TO_PAIRS:
@@ -330,6 +357,14 @@ static int predict_order(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* Those of halves and heads say where every element of a row, or of a head, comes from. */
+static int moves_all(const struct task *t, int order)
+{
+    const int by_head = order == HEAD_HALVES || order == TO_PAIRS || order == FROM_PAIRS;
+    return order < HALVES ||
+           holds_beside(t, predict_order, &order, by_head ? t->s->head_dim : t->s->width);
+}
+
 /* Repeats that part have no right side: some rows are missing here, some there. */
 static int zero_on_this_side_too(const struct task *t)
 {
@@ -355,7 +390,10 @@ static void try_orders(struct task *t)
             continue;
         if (orders[i].order == ZERO_SOMEWHERE && !zero_on_this_side_too(t))
             continue;
-        if (claim(t, explains(t, predict_order, &orders[i].order), 0, "%s", orders[i].text))
+        const double share = explains(t, predict_order, &orders[i].order);
+        if (share >= ENOUGH && !moves_all(t, orders[i].order))
+            continue;
+        if (claim(t, share, 0, "%s", orders[i].text))
             t->best->blank = orders[i].order == ZERO || orders[i].order == ZERO_SOMEWHERE ||
                              orders[i].order == UNIFORM;
     }
@@ -521,7 +559,10 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             try_attention(&t);
         if (s->op == DS_STRUCTURE_NORM)
             try_mean(&t);
-        try_terms(&t);
+        if (s->gated)
+            try_gate(&t);
+        else
+            try_terms(&t);
         try_orders(&t);
         try_numbers(&t);
         try_heads(&t);

@@ -34,6 +34,7 @@ struct ds_structure_site {
     double eps;        /* norm: the reference's epsilon, 0: not known */
     double rope_base;  /* 0: not known */
     uint32_t n_terms;  /* sums of a few rows: how many are known, and their names */
+    int gated;         /* no sum: act(first term) * second term */
     char term_name[DS_STRUCTURE_TERMS][DS_STRUCTURE_NAME];
     uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
     int32_t first; /* attention: the position at which requests begin; rows' are counted from it */

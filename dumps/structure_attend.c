@@ -37,6 +37,8 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
         return key <= position && key != k->n;
     case BEYOND:
         return key <= position + k->n;
+    case UPTO:
+        return key < k->n;
     default:
         return key <= position;
     }
@@ -103,7 +105,8 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
     uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
     const float *q = row->input + head * d;
     double sum = 0, most = -INFINITY, scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
-    int64_t last = (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
+    int64_t last =
+        k->family == UPTO ? k->n - 1 : (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
     const int64_t pads = k->family == PADS ? k->n : 0;
     if (last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
         return -1;

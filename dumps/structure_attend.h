@@ -16,6 +16,7 @@ enum family {
     BUT_AGO, /* all but the one n positions ago */
     BUT_AT,  /* all but the one at n */
     BEYOND,  /* n more, of later positions */
+    UPTO,    /* the first n, of later positions, too */
     EMPTY,   /* n more that hold zeros */
     PADS,    /* the last n of padding before the first token, too */
     ONE_HEAD /* all, but every head reads cached head n */,

@@ -250,10 +250,19 @@ static size_t last_row(const struct task *t, size_t first)
     return best;
 }
 
-/* The number that a family has for row r, as it seems: how many keys from the first on (FIRST), or from
- * which position on (SINCE); 0: none fits. */
+/* The number that a family has for row r, as it seems: how many keys from the first on (FIRST, UPTO), or
+ * from which position on (SINCE); 0: none fits. */
 static int64_t number_seen(const struct task *t, size_t r, int family)
 {
+    for (int64_t n = t->rows[r].position + 2; family == UPTO && n <= t->rows[r].n_keys; n++) {
+        struct keys k = {family, n, 1, 0};
+        if (!t->rows[r].k[n - 1])
+            return 0;
+        if (is_plausible(t, r, &k))
+            return n;
+    }
+    if (family == UPTO)
+        return 0;
     for (int64_t n = t->rows[r].position; n >= 1; n--) {
         struct keys k = {family, n, 1, 0};
         if (is_plausible(t, r, &k))
@@ -331,6 +340,27 @@ static void try_lengths(struct task *t, const struct keys *ref)
             instead);
 }
 
+/* No mask: each row sees its whole call, or all that is in the cache by then. */
+static void try_unmasked(struct task *t)
+{
+    const int family = UPTO;
+    int64_t least, most;
+    struct kept longest = {0};
+    if (!all_numbers(t, family, &least, &most, &longest))
+        return;
+    const double share = explains(t, predict_numbers, &family);
+    if (least == most)
+        claim(t, share, 0,
+              "attention is not causal: every row sees the first %lld keys, those of later "
+              "positions too",
+              (long long)least);
+    else
+        claim(t, share, 0,
+              "attention is not causal: rows see the first %lld to %lld keys, those of later "
+              "positions too",
+              (long long)least, (long long)most);
+}
+
 static void try_sets(struct task *t, const struct keys *ref, size_t last)
 {
     static const int alone[] = {WINDOW, SHORTER, FIRST, BUT_AGO, BUT_AT, SINCE};
@@ -394,6 +424,8 @@ void try_attention(struct task *t)
     }
     if (!t->best->found)
         try_sets(t, &ref, last);
+    if (!t->best->found && t->rows[last].position < MOST_KEYS)
+        try_unmasked(t);
     if (!t->best->found && t->rows[last].position < MOST_KEYS)
         try_lengths(t, &ref);
 }

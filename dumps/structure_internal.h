@@ -26,6 +26,10 @@ int fits(const struct task *t, size_t r, uint32_t i, double value);
 /* Share of the off elements, of all rows, that the prediction brings back; 0 when most of them are
  * not at hand. */
 double explains(const struct task *t, predict_fn predict, const void *how);
+/* Whether the prediction is right of the elements beside those that are off, too: in the same unit (a row, a
+ * head). Two halves are not swapped where one of them stands in both places, and a row is not rotated as at
+ * another position where only some frequencies are. */
+int holds_beside(const struct task *t, predict_fn predict, const void *how, uint32_t unit);
 /* Takes the hypothesis if it is good enough and better than the best so far: 1. */
 int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -33,6 +37,7 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
 void try_rope(struct task *t);
 void try_attention(struct task *t);
 void try_terms(struct task *t);
+void try_gate(struct task *t);
 void try_mean(struct task *t);
 void try_one_vector(struct task *t);
 void measure_bits(const struct ds_structure_site *s, const struct ds_structure_row *rows,

@@ -5,10 +5,11 @@
 
 #include "base/dtype.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
-enum { MOST_PAIRS = 1024 };
+enum { MOST_PAIRS = 1024, MOST_DISTANCE = 64 };
 
 enum pairing { BY_HALVES, BY_NEIGHBOURS, PAIRINGS };
 static const char *const pairing_names[PAIRINGS] = {"the two halves of a head",
@@ -155,9 +156,11 @@ static void try_positions(struct task *t, int pairing)
         int dtype;
         const char *text;
     } rounds[] = {{DS_F16, "f16"}, {DS_BF16, "bf16"}};
-    for (int d = -64; d <= 64; d++) {
+    for (int d = -MOST_DISTANCE; d <= MOST_DISTANCE; d++) {
         struct how how = {.from = pairing, .to = pairing, .distance = d, .base = t->s->rope_base};
         double share = d ? explains(t, predict_turn, &how) : 0;
+        if (share > 0 && !holds_beside(t, predict_turn, &how, t->s->head_dim))
+            continue;
         claim(t, share, 0, "rotated as if %d position%s %s", d < 0 ? -d : d,
               d == 1 || d == -1 ? "" : "s", d < 0 ? "earlier" : "later");
     }
@@ -245,16 +248,95 @@ static void tell_angles(struct task *t, int pairing, double explained)
               last, n, grows(&growth, n) ? ": their error grows with the position" : "");
 }
 
+/* Rows that are each as if at another position, not all as far away. */
+static int predict_own_distance(const struct task *t, size_t r, const void *how)
+{
+    struct how h = *(const struct how *)how;
+    if (!t->rows[r].input)
+        return -1;
+    for (int d = 0; d <= 2 * MOST_DISTANCE; d++) {
+        uint32_t off = 0, back = 0;
+        h.distance = d % 2 ? -(d + 1) / 2 : d / 2;
+        if (predict_turn(t, r, &h) != 1)
+            return 0;
+        for (uint32_t i = 0; i < t->s->width; i++) {
+            off += (uint32_t)is_off(t, r, i);
+            back += is_off(t, r, i) && fits(t, r, i, (double)t->guess[i]);
+        }
+        if (off && 20 * back >= 19 * off)
+            return (int)h.distance + 2 * MOST_DISTANCE; /* never 0 */
+    }
+    return 0;
+}
+
+static void try_distances(struct task *t, int pairing)
+{
+    const struct how how = {.from = pairing, .to = pairing, .base = t->s->rope_base};
+    int low = INT_MAX, high = INT_MIN, first = INT_MAX, last = INT_MIN;
+    if (!(t->s->rope_base > 0))
+        return;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        const int position = t->rows[r].position,
+                  d = t->off_in_row[r] ? predict_own_distance(t, r, &how) : 0;
+        if (!t->off_in_row[r])
+            continue;
+        if (d <= 0)
+            return;
+        low = d - 2 * MOST_DISTANCE < low ? d - 2 * MOST_DISTANCE : low;
+        high = d - 2 * MOST_DISTANCE > high ? d - 2 * MOST_DISTANCE : high;
+        first = position < first ? position : first;
+        last = position > last ? position : last;
+    }
+    const double share = explains(t, predict_own_distance, &how);
+    if (!holds_beside(t, predict_own_distance, &how, t->s->head_dim))
+        return;
+    if (high < 0)
+        claim(t, share, 0, "positions %d to %d are rotated as if %d to %d positions earlier", first,
+              last, -high, -low);
+    else if (low > 0)
+        claim(t, share, 0, "positions %d to %d are rotated as if %d to %d positions later", first,
+              last, low, high);
+    else
+        claim(t, share, 0,
+              "positions %d to %d are rotated as if at others, from %d earlier to %d later", first,
+              last, -low, high);
+}
+
+/* Says of which frequencies it is true that nothing is rotated, if this side does rotate others. */
+static void try_idle(struct task *t, int pairing)
+{
+    const struct how idle = {.nothing = 1};
+    const double share = explains(t, predict_turn, &idle);
+    const uint32_t n = rotated(t->s) / 2;
+    uint32_t first = UINT32_MAX, last = 0, turned = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        uint32_t off = 0, moved = 0;
+        for (size_t r = 0; r < t->n_rows; r++)
+            for (uint32_t h = 0; t->rows[r].input && h < t->s->width / t->s->head_dim; h++) {
+                uint32_t a, b;
+                pair_at(t->s, pairing, h, p, &a, &b);
+                off += (uint32_t)(is_off(t, r, a) + is_off(t, r, b));
+                moved += !fits(t, r, a, (double)t->rows[r].input[a]);
+            }
+        first = off && p < first ? p : first;
+        last = off ? p : last;
+        turned += !off && moved;
+    }
+    if (turned && first != UINT32_MAX)
+        claim(t, share, 0, "not rotated in frequencies %u to %u of %u", first, last, n);
+    else
+        claim(t, share, 0, "not rotated at all");
+}
+
 void try_rope(struct task *t)
 {
     uint32_t dim = rotated(t->s);
     if (t->s->head_dim == 0 || dim < 4 || dim % 2 || dim / 2 > MOST_PAIRS)
         return;
-    struct how idle = {.nothing = 1};
-    claim(t, explains(t, predict_turn, &idle), 0, "not rotated at all");
     for (int from = 0; from < PAIRINGS; from++) {
         if (!reference_turns(t, from))
             continue;
+        try_idle(t, from);
         struct how same = {.from = from, .to = from, .backwards = 1};
         claim(t, explains(t, predict_turn, &same), 0, "rotated the other way round");
         try_positions(t, from);
@@ -263,6 +345,8 @@ void try_rope(struct task *t)
         claim(t, explains(t, predict_turn, &other), 0, "RoPE pairs %s instead of %s",
               pairing_names[1 - from], pairing_names[from]);
         struct how own = {.from = from, .to = from, .own = 1};
+        if (!t->best->found)
+            try_distances(t, from);
         if (!t->best->found)
             tell_angles(t, from, explains(t, predict_turn, &own));
         return;

@@ -180,7 +180,8 @@ static int judge_data(const struct case_at_hand *c)
         say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g",
             c->relative);
     else if (s->found && other && s->scale > 0 && s->scale < 1e-3)
-        say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division", s->text);
+        say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division%s", s->text,
+            strcmp(f->op, "rmsnorm") == 0 ? ", or another sum of squares" : "");
     else if (s->found)
         say(f, s->precision ? DS_KIND_LOWER_PRECISION : DS_KIND_WRONG_DATA, "%s", s->text);
     else if (c->relative >= NO_PRECISION)
@@ -264,9 +265,10 @@ static const char *precision_of(const struct case_at_hand *c)
         int values; /* only where values were looked at, and no structure was found in them */
     } bands[] = {
         {1.5e-4, 6e-4, "a 10-bit mantissa (TF32 or f16 inputs)", 0},
-        {1.2e-3, 4.8e-3, "a 7-bit mantissa (bf16 inputs)", 0},
+        {1.2e-3, 3.4e-3, "a 7-bit mantissa (bf16 inputs)", 0},
+        {3.4e-3, 4.8e-3, "inputs of 8 bits (int8), or bf16 inputs that are cut, not rounded", 0},
         {4.8e-3, 1.4e-2, "inputs of 8 bits in blocks (q8, int8)", 1},
-        {1.8e-2, 8e-2, "a 3-bit mantissa (fp8 inputs)", 1},
+        {1.8e-2, 8e-2, "a 3-bit mantissa (fp8 inputs) or weights of 4 bits in blocks (q4)", 1},
     };
     double coarsest = 2 * storage_spacing(c->dtype);
     if (c->z->rows == 0 || c->z->worst_row > 4 * c->z->least_row ||

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 8, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
+enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 64, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
 
 /* ---- rows in the wrong place ----------------------------------------------------------------- */
 
@@ -373,10 +373,11 @@ struct ds_structure_site structure_site(const struct evidence *e, double terms)
     };
 }
 
-static int adds_rows(const struct ds_site *s)
+/* Sums of a few rows, and the gated unit, which multiplies two. */
+static int joins_rows(const struct ds_site *s)
 {
     return strcmp(s->op, "add") == 0 || strcmp(s->op, "allreduce") == 0 ||
-           strcmp(s->op, "combine") == 0;
+           strcmp(s->op, "combine") == 0 || strcmp(s->op, "silu_mul") == 0;
 }
 
 static int gather(struct gathered *g, struct ds_error *err)
@@ -393,8 +394,9 @@ static int gather(struct gathered *g, struct ds_error *err)
         if (input != NONE && load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
             return -1;
     }
-    if (adds_rows(&a->h->sites[e->f->site]) && load_terms(g, err) != 0)
+    if (joins_rows(&a->h->sites[e->f->site]) && load_terms(g, err) != 0)
         return -1;
+    g->site.gated = strcmp(a->h->sites[e->f->site].op, "silu_mul") == 0 && g->site.n_terms == 2;
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
 }
 

@@ -142,21 +142,36 @@ static int dump_input_row(struct ds_probe *p, const struct probe_ref *ref, uint3
     return 0;
 }
 
-/* All rows of the request up to the position, of all calls so far. */
+/* The last position whose rows the kernel may have read for a row, rightly or not: what the call wrote of
+ * the request is in the cache, and a kernel without its mask sees it. No more than a few behind the row. */
+static int32_t last_written(const struct ds_probe *p, const struct ds_row *key)
+{
+    enum { MOST_BEHIND = 64 };
+    int32_t last = key->position;
+    for (uint32_t i = 0; i < p->call_rows; i++) {
+        const struct ds_row *row = &p->t.rows[p->call_first + i];
+        if (row->request == key->request && row->position > last)
+            last = row->position;
+    }
+    return last - key->position > MOST_BEHIND ? key->position + MOST_BEHIND : last;
+}
+
+/* All rows of the request up to there, of all calls so far. */
 static int dump_causal_rows(struct ds_probe *p, const struct probe_ref *ref, uint32_t site,
                             const struct ds_row *key, struct ds_error *err)
 {
     uint32_t n;
+    const int32_t last = last_written(p, key);
     const struct ds_hold_row *held = ds_hold_rows(p->c.hold, ref->slot, site, &n);
     for (uint32_t i = 0; i < n; i++)
-        if (held[i].request == key->request && held[i].position <= key->position &&
+        if (held[i].request == key->request && held[i].position <= last &&
             probe_add_blob(p, site, held[i].digest, ds_hold_bytes(p->c.hold, ref->slot, site, i),
                            err))
             return -1;
     const struct kept_site *k = &p->kept[site];
     for (size_t i = 0; i < k->n; i++) {
         const struct ds_row *row = &p->t.rows[k->rows[i].row];
-        if (row->request == key->request && row->position <= key->position &&
+        if (row->request == key->request && row->position <= last &&
             probe_add_blob(p, site, k->rows[i].digest, k->rows[i].bytes, err))
             return -1;
     }

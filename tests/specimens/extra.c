@@ -36,6 +36,27 @@ LAUNCH(lost_row)
     return 0;
 }
 
+/* Each row of inputs is rounded to 127 steps of its largest value. */
+LAUNCH(int8_rows)
+{
+    const struct ds_matmul_args *a = args;
+    UNUSED;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        float most = 0.0f;
+        for (int64_t k = 0; k < a->k; k++)
+            most = fmaxf(most, fabsf(x[k]));
+        const float step = most > 0.0f ? most / 127.0f : 1.0f;
+        for (int64_t j = 0; j < a->n; j++) {
+            float s = 0.0f;
+            for (int64_t k = 0; k < a->k; k++)
+                s += rintf(x[k] / step) * a->w.data[j * a->k + k];
+            a->y[r * a->ldy + j] = a->bias ? s * step + a->bias[j] : s * step;
+        }
+    }
+    return 0;
+}
+
 /* The mean of a row is subtracted first. */
 LAUNCH(with_mean)
 {
@@ -58,16 +79,21 @@ LAUNCH(with_mean)
 
 /* ---- rope ------------------------------------------------------------------------------------ */
 
-static int rotate(const struct ds_rope_args *a, int64_t wrap, int coarse)
+enum turn { ALL, FIRST_HALF, FROM_CALL };
+
+/* How: frequencies of the first half only, or positions counted from the call's first. */
+static int rotate(const struct ds_rope_args *a, int64_t wrap, int coarse, int how)
 {
-    const int64_t half = a->rope_dim / 2;
+    const int64_t half = a->rope_dim / 2, turned = how == FIRST_HALF ? half / 2 : half;
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t h = 0; h < a->heads; h++) {
             const float *x = a->x + r * a->ldx + h * a->head_dim;
             float *y = a->y + r * a->ldy + h * a->head_dim;
             int64_t p = wrap ? a->positions[r] % wrap : a->positions[r];
+            if (how == FROM_CALL && a->rows > 1)
+                p -= a->positions[0];
             memcpy(y, x, (size_t)a->head_dim * sizeof *y);
-            for (int64_t i = 0; i < half; i++) {
+            for (int64_t i = 0; i < turned; i++) {
                 const float *t = a->cos_sin + (p * half + i) * 2;
                 float c = coarse ? specimen_short(t[0], 16) : t[0],
                       s = coarse ? specimen_short(t[1], 16) : t[1];
@@ -83,14 +109,28 @@ static int rotate(const struct ds_rope_args *a, int64_t wrap, int coarse)
 LAUNCH(short_table)
 {
     UNUSED;
-    return rotate(args, 8, 0);
+    return rotate(args, 8, 0, ALL);
 }
 
 /* A table of bf16. */
 LAUNCH(bf16_table)
 {
     UNUSED;
-    return rotate(args, 0, 1);
+    return rotate(args, 0, 1, ALL);
+}
+
+/* Half of the frequencies. */
+LAUNCH(half_turned)
+{
+    UNUSED;
+    return rotate(args, 0, 0, FIRST_HALF);
+}
+
+/* Every call of a prompt begins at position 0. */
+LAUNCH(from_call)
+{
+    UNUSED;
+    return rotate(args, 0, 0, FROM_CALL);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -179,6 +219,13 @@ static void next_key(struct view *v)
 }
 VIEW(next_key)
 
+/* No mask: every row sees all that is in the cache. */
+static void no_mask(struct view *v)
+{
+    v->end = v->s->kv_len;
+}
+VIEW(no_mask)
+
 /* A cap on the scores that the model does not ask for. */
 static void capped(struct view *v)
 {
@@ -232,6 +279,41 @@ LAUNCH(half_branch)
     return add_with(args, 0.5f);
 }
 
+static int gate(const struct ds_silu_mul_args *a, int exchanged)
+{
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            float x = (exchanged ? a->up : a->gate)[r * a->ldx + i],
+                  y = (exchanged ? a->gate : a->up)[r * a->ldx + i];
+            float gelu = 0.5f * x * (1.0f + erff(x * 0.70710678f));
+            a->y[r * a->ldy + i] = (exchanged ? x / (1.0f + expf(-x)) : gelu) * y;
+        }
+    return 0;
+}
+
+LAUNCH(up_first)
+{
+    UNUSED;
+    return gate(args, 1);
+}
+
+LAUNCH(gelu)
+{
+    UNUSED;
+    return gate(args, 0);
+}
+
+/* Half of each row arrives, twice. */
+LAUNCH(half_twice)
+{
+    const struct ds_transfer_args *a = args;
+    UNUSED;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = a->x[r * a->ldx + i % (a->width / 2)];
+    return 0;
+}
+
 /* The rows of a call are written from the last slot to the first. */
 LAUNCH(backwards)
 {
@@ -274,6 +356,19 @@ const struct ds_kernel specimen_extra[] = {
     SPECIMEN(DS_OP_ADD, "subtracts", "the second term is subtracted", subtracts_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_ADD, "half-branch", "the second term counts half", half_branch_launch,
+             .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_MATMUL, "int8-rows", "each row of inputs in 127 steps", int8_rows_launch,
+             .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_ROPE, "half-turned", "half of the frequencies are turned", half_turned_launch,
+             .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_ROPE, "from-call", "a prompt's positions are counted from the call's first",
+             from_call_launch, .claims = 0),
+    SPECIMEN(DS_OP_ATTENTION, "no-mask", "every row sees all that is in the cache", no_mask_launch,
+             .claims = 0),
+    SPECIMEN(DS_OP_SILU_MUL, "up-first", "gate and up are exchanged", up_first_launch,
+             .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_SILU_MUL, "gelu", "GELU instead of SiLU", gelu_launch, .claims = DS_CLAIM_ALL),
+    SPECIMEN(DS_OP_TRANSFER, "half-twice", "half of a row arrives, twice", half_twice_launch,
              .claims = DS_CLAIM_ALL),
     SPECIMEN(DS_OP_CACHE, "backwards", "a call's rows in reverse order", backwards_launch,
              .claims = 0),

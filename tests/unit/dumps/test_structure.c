@@ -299,6 +299,16 @@ static uint32_t swapped_heads(uint32_t i)
     return map[i / DIM] * DIM + i % DIM;
 }
 
+static uint32_t first_twice(uint32_t i)
+{
+    return i % (WIDTH / 2);
+}
+
+static uint32_t last_twice(uint32_t i)
+{
+    return WIDTH / 2 + i % (WIDTH / 2);
+}
+
 static uint32_t scattered(uint32_t i)
 {
     return (i * 29 + 7) % WIDTH;
@@ -312,6 +322,8 @@ static void test_permutations(void **st)
         const char *text;
     } cases[] = {
         {halves, "the two halves of the row are swapped"},
+        {first_twice, "the second half of the row repeats the first"},
+        {last_twice, "the first half of the row repeats the second"},
         {head_halves, "the two halves of each head are swapped"},
         {to_pairs, "channels are interleaved"},
         {transposed, "heads and channels are transposed"},
@@ -410,6 +422,46 @@ static void test_terms_of_a_sum(void **state_)
         s = find();
         assert_false(s.found);
     }
+}
+
+static float silu(float x)
+{
+    return x / (1 + expf(-x));
+}
+
+/* The gated unit, by what it makes of its two inputs; only where the reference is that unit. */
+static void test_gated_units(void **st)
+{
+    (void)st;
+    static float gate[ROWS][WIDTH], up[ROWS][WIDTH];
+    static const char *const texts[] = {
+        "gate and up are exchanged: silu(up) * gate",
+        "the activation is ReLU instead of SiLU",
+        "the activation is a sigmoid instead of SiLU",
+        "gate * up, without an activation",
+        "silu(gate) alone, not times up",
+    };
+    for (size_t c = 0; c < sizeof texts / sizeof texts[0]; c++)
+        for (int other = 0; other < 2; other++) {
+            set_up(80 + c, DS_STRUCTURE_OTHER, DS_F32);
+            site.n_terms = 2;
+            site.gated = 1;
+            for (int r = 0; r < ROWS; r++) {
+                rows[r].term[0] = gate[r];
+                rows[r].term[1] = up[r];
+                for (int i = 0; i < WIDTH; i++) {
+                    float g = gate[r][i] = normal(), u = up[r][i] = normal();
+                    const float made[] = {silu(u) * g, g > 0 ? g * u : 0, u / (1 + expf(-g)), g * u,
+                                          silu(g)};
+                    mine[r][i] = made[c];
+                    ref[r][i] = silu(other ? g * g : g) * u;
+                }
+            }
+            if (other)
+                assert_false(find().found);
+            else
+                expect(texts[c]);
+        }
 }
 
 static void test_bits_that_values_use(void **state_)
@@ -615,6 +667,7 @@ int main(void)
         cmocka_unit_test(test_permutations),
         cmocka_unit_test(test_rows_of_other_positions),
         cmocka_unit_test(test_terms_of_a_sum),
+        cmocka_unit_test(test_gated_units),
         cmocka_unit_test(test_bits_that_values_use),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attention),

@@ -80,6 +80,10 @@ static void want_dump(struct expect *e, int r, const struct ds_row *rows, uint32
         if ((int)e->now->edge[k].to != site)
             continue;
         int n = inputs_of(&e->now->edge[k], rows, n_rows, q, t, in);
+        /* what the call wrote behind the row, too: a kernel without its mask reads it */
+        for (uint32_t i = 0; e->now->edge[k].kind == DS_EDGE_CAUSAL && i < n_rows; i++)
+            if (rows[i].request == q && rows[i].position > t)
+                in[n++] = rows[i];
         for (int i = 0; i < n; i++) {
             want_blob(e, e->ref[r], from, in[i].request, in[i].position);
             if (e->dump == DS_DUMP_ALL)
