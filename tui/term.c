@@ -105,6 +105,8 @@ static int open_screen(const struct tui_term_options *o, struct ds_error *err)
     static const char *const known[] = {"xterm-256color", "xterm", "screen", "vt100", "ansi", NULL};
     const char *type = getenv("TERM");
     use_env(FALSE); /* LINES and COLUMNS are often those of another window */
+    use_tioctl(
+        TRUE); /* without it a description that has no size, as that of linux, opens no screen */
     if (o->script) {
         for (int i = 0; known[i] && !term.screen; i++)
             term.screen = newterm((char *)(uintptr_t)known[i], term.out, term.in);

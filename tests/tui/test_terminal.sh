@@ -144,6 +144,18 @@ test_ascii_locale() {
     shows 'ended with 0'
 }
 
+# The description of a Linux console, and of others, has no size: the terminal itself says it.
+test_a_description_without_a_size() {
+    need tic
+    mkdir "$dir/terminfo"
+    printf 'sizeless|no size,\n\tlines@, cols@, use=screen,\n' >"$dir/sizeless.ti"
+    tic -o "$dir/terminfo" "$dir/sizeless.ti" 2>/dev/null || skip "there is no description of screen"
+    begin 90x30 "TERMINFO='$dir/terminfo' TERM=sizeless"
+    screen_line 30 "Enter"
+    keys q
+    shows 'ended with 0'
+}
+
 test_unknown_terminals() {
     begin 80x24
     keys q
