@@ -17,7 +17,7 @@ enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 64, ROWS_LOOKED_UP = 256, 
 /* Where the digest of a drifting row stands otherwise. */
 struct place {
     enum { NOWHERE, OTHER_POSITION, OTHER_REQUEST, INPUT, OTHER_LAYER } what;
-    int32_t number; /* distance in positions; layers before */
+    int32_t number; /* distance in positions; layers before; INPUT: its site */
 };
 
 static int has(const struct arm_table *t, size_t cell, uint64_t digest)
@@ -56,7 +56,7 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
         if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
             both_have(mine, ref, a->in_from[e]) &&
             has(read, (size_t)a->in_from[e] * a->n_rows + row, digest))
-            return (struct place){INPUT, 0};
+            return (struct place){INPUT, (int32_t)a->in_from[e]};
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
             same_inputs(a, ref, f->site, i, row))
@@ -76,13 +76,14 @@ static struct place find_place(const struct ds_analysis *a, const struct ds_find
     return best;
 }
 
-static void tell_place(const struct place *p, uint64_t n, uint64_t of, char *text, size_t size)
+static void tell_place(const struct ds_header *h, const struct place *p, uint64_t n, uint64_t of,
+                       char *text, size_t size)
 {
-    int32_t by = abs(p->number);
+    const int32_t by = abs(p->number);
     switch (p->what) {
     case INPUT:
-        snprintf(text, size, "%llu of %llu rows are the kernel's input, unchanged",
-                 (unsigned long long)n, (unsigned long long)of);
+        snprintf(text, size, "%llu of %llu rows are the kernel's input %s, unchanged",
+                 (unsigned long long)n, (unsigned long long)of, h->sites[p->number].stage);
         break;
     case OTHER_POSITION:
         snprintf(text, size, "%llu of %llu rows hold the values of the position %d %s",
@@ -140,7 +141,7 @@ static double find_misplaced(const struct ds_analysis *a, const struct ds_findin
         return (double)moved / (double)rows;
     }
     if (most)
-        tell_place(&votes[best], most, rows, text, size);
+        tell_place(a->h, &votes[best], most, rows, text, size);
     return rows ? (double)most / (double)rows : 0;
 }
 
