@@ -149,7 +149,7 @@ static const char *const selftest_examples[] = {
 static const char *const storm_examples[] = {
     "driftscope storm",
     "64 requests of 8 prompts through continuous batching: how many completions does each kernel set give?",
-    "driftscope storm -p 'The sky is' -p 'Once upon' --requests 200 -n 64 --rate 0.5 -o storm.h5",
+    "driftscope storm -p 'The sky is' -p Once --requests 200 -n 64 --rate 0.5 -o storm.h5",
     "two prompts in turn, half a request a step",
     "driftscope storm --compare split,pinned --max-batch 4 --chunk 16 --cache-rows 300 --json",
     "two sets, small calls, a small cache, so that requests are preempted",
