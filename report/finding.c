@@ -35,8 +35,9 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
     else if (f->sized)
         add_sizes(f, out);
     else
-        ds_buf_puts(out, r->diff ? "; sizes not recorded (run both with --dump all --dump-rows 1000000)"
-                                 : "; sizes not recorded");
+        ds_buf_puts(out, r->diff
+                             ? "; sizes not recorded (run both with --dump all --dump-rows 1000000)"
+                             : "; sizes not recorded");
     ds_buf_puts(out, "\n");
 }
 
