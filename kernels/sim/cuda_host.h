@@ -379,6 +379,9 @@ template <class Body>
 static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, dim3 grid, dim3 block,
                               size_t shared_bytes, const Body &body, char *why, size_t why_size)
 {
+    /* Padding holds what was there before: beside a number it can look like an address. */
+    Body clean = body;
+    __builtin_clear_padding(&clean);
     const struct ds_sim_launch launch = {kernel,
                                          {grid.x, grid.y, grid.z},
                                          {block.x, block.y, block.z},
@@ -386,8 +389,8 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          __start_ds_shared_now,
                                          __stop_ds_shared_now,
                                          ds_sim_body<Body>,
-                                         &body,
-                                         sizeof body,
+                                         &clean,
+                                         sizeof clean,
                                          ds_sim_schedule_of(exec),
                                          exec->memory == DS_MEMORY_DEVICE};
     return ds_sim_run(&launch, why, why_size);

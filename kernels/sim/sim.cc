@@ -387,7 +387,7 @@ int check_launch(const struct ds_sim_launch *l, char *why, size_t size)
 }
 
 /* Whether a word of the arguments is an address that this process can read and that is not the device's.
- * A small number beside padding, which may hold anything, is none. */
+ * A small number beside padding is none; ds_sim_launch_body clears the padding. */
 int points_to_host(uint64_t word)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
