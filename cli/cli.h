@@ -61,6 +61,10 @@ int ds_cli_emit(const struct ds_options *o, const struct ds_buf *text, struct ds
 
 /* The same for a second file. */
 int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err);
+/* All bytes of a file, pipes included, added to `out`: `limit` of them at most. `what` names it in errors
+ * ("prompt file"). */
+int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds_buf *out,
+                     struct ds_error *err);
 /* From here on what libraries print on stdout goes to stderr, since stdout carries results only; the first
  * result puts it back. */
 void ds_cli_stdout_aside(void);

@@ -173,6 +173,25 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
     return rc;
 }
 
+int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds_buf *out,
+                     struct ds_error *err)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return ds_fail(err, "cannot read %s '%s': %s", what, path, strerror(errno));
+    char block[65536];
+    size_t got;
+    while ((got = fread(block, 1, sizeof block, f)) > 0 && out->len < limit)
+        ds_buf_add(out, block, got);
+    int bad = ferror(f), e = errno;
+    fclose(f);
+    if (bad)
+        return ds_fail(err, "cannot read %s '%s': %s", what, path, strerror(e));
+    if (out->failed)
+        return ds_fail(err, "out of memory for %s '%s'", what, path);
+    return out->len < limit ? 0 : ds_fail(err, "%s '%s' is too large", what, path);
+}
+
 int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;

@@ -106,24 +106,11 @@ static int add_file(const struct ds_options *o, struct ds_run_plan *p, const cha
                     struct ds_error *err)
 {
     enum { LIMIT = 64 << 20 };
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return ds_fail(err, "cannot read prompt file '%s': %s", path, strerror(errno));
     struct ds_buf b = {0};
-    char block[65536];
-    size_t got;
-    while ((got = fread(block, 1, sizeof block, f)) > 0 && b.len < LIMIT)
-        ds_buf_add(&b, block, got);
-    int bad = ferror(f), e = errno;
-    fclose(f);
-    int rc;
-    if (bad)
-        rc = ds_fail(err, "cannot read prompt file '%s': %s", path, strerror(e));
-    else if (b.len == 0 && !b.failed && !ds_opt_flag(o, "chat"))
+    int rc = ds_cli_read_file("prompt file", path, LIMIT, &b, err);
+    if (rc == 0 && b.len == 0 && !ds_opt_flag(o, "chat"))
         rc = ds_fail(err, "prompt file '%s' is empty", path);
-    else if (b.failed || b.len >= LIMIT)
-        rc = ds_fail(err, "prompt file '%s' is too large", path);
-    else
+    else if (rc == 0)
         rc = add_text(o, p, b.data ? b.data : "", b.len, err);
     ds_buf_free(&b);
     return rc;

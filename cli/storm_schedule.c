@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "cli/json.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,20 +83,10 @@ int ds_schedule_parse(const char *name, const char *text, size_t len, struct ds_
 
 int ds_schedule_read(const char *path, struct ds_serve_plan *p, struct ds_error *err)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return ds_fail(err, "cannot read schedule '%s': %s", path, strerror(errno));
     struct ds_buf b = {0};
-    char block[65536];
-    size_t got;
-    while ((got = fread(block, 1, sizeof block, f)) > 0 && b.len < LIMIT)
-        ds_buf_add(&b, block, got);
-    int bad = ferror(f), e = errno;
-    fclose(f);
-    int rc = bad              ? ds_fail(err, "cannot read schedule '%s': %s", path, strerror(e))
-             : b.failed       ? ds_fail(err, "out of memory for schedule '%s'", path)
-             : b.len >= LIMIT ? ds_fail(err, "schedule '%s' is too large", path)
-                              : ds_schedule_parse(path, b.data ? b.data : "", b.len, p, err);
+    int rc = ds_cli_read_file("schedule", path, LIMIT, &b, err);
+    if (rc == 0)
+        rc = ds_schedule_parse(path, b.data ? b.data : "", b.len, p, err);
     ds_buf_free(&b);
     return rc;
 }

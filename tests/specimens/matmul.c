@@ -337,16 +337,9 @@ static float bf16_head(const struct where *at, const float *x, const float *w, i
 }
 MATMUL(bf16_head)
 
-/* O-19.b: activations in 8 bits with one scale for the whole call: every row depends on all. */
-static int call_scale_launch(const void *args, const struct ds_exec *exec, char *why,
-                             size_t why_size)
+/* Inputs in steps of 1/127 of `largest`, one scale for all rows. */
+static int multiply_in_steps(const struct ds_matmul_args *a, float largest)
 {
-    const struct ds_matmul_args *a = args;
-    float largest = 0.0f;
-    (void)exec, (void)why, (void)why_size;
-    for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t i = 0; i < a->k; i++)
-            largest = fmaxf(largest, fabsf(a->x[r * a->ldx + i]));
     float scale = largest > 0.0f ? largest / 127.0f : 1.0f;
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t j = 0; j < a->n; j++) {
@@ -359,6 +352,19 @@ static int call_scale_launch(const void *args, const struct ds_exec *exec, char 
     return 0;
 }
 
+/* O-19.b: activations in 8 bits with one scale for the whole call: every row depends on all. */
+static int call_scale_launch(const void *args, const struct ds_exec *exec, char *why,
+                             size_t why_size)
+{
+    const struct ds_matmul_args *a = args;
+    float largest = 0.0f;
+    (void)exec, (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->k; i++)
+            largest = fmaxf(largest, fabsf(a->x[r * a->ldx + i]));
+    return multiply_in_steps(a, largest);
+}
+
 /* O-19: the scale of the last row of the call, which may be padding, for all. */
 static int last_scale_launch(const void *args, const struct ds_exec *exec, char *why,
                              size_t why_size)
@@ -369,16 +375,7 @@ static int last_scale_launch(const void *args, const struct ds_exec *exec, char 
     (void)exec, (void)why, (void)why_size;
     for (int64_t i = 0; i < a->k; i++)
         largest = fmaxf(largest, fabsf(last[i]));
-    float scale = largest > 0.0f ? largest / 127.0f : 1.0f;
-    for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t j = 0; j < a->n; j++) {
-            const float *x = a->x + r * a->ldx, *w = a->w.data + j * a->k;
-            float s = 0.0f;
-            for (int64_t i = 0; i < a->k; i++)
-                s += nearbyintf(x[i] / scale) * scale * w[i];
-            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
-        }
-    return 0;
+    return multiply_in_steps(a, largest);
 }
 
 /* O-36: logits in so few bits that some are equal. */
