@@ -16,6 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
+int ds_team_cpus(void)
+{
+    cpu_set_t cpus;
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return n < 1 ? 1 : n;
+}
+
 /* A member spins for some tens of microseconds between rounds, which is longer than what one thread
  * does alone between two matmuls of a token. The caller, in the middle of a round, waits about as
  * long again, and then much longer while it offers its core to others: if it slept as soon, its

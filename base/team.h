@@ -10,6 +10,10 @@
 
 struct ds_team;
 
+/* CPUs that this process may use (its affinity, not those of the machine); 1 if the system does not
+ * say. */
+int ds_team_cpus(void);
+
 /* Starts threads - 1 threads beside the caller (1 <= threads <= 1024). NULL with err set on
  * failure. */
 struct ds_team *ds_team_new(int threads, struct ds_error *err);

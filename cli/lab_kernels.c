@@ -5,7 +5,6 @@
 #include "base/names.h"
 #include "kernels/lab/subject.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,11 +109,4 @@ int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, si
     }
     *out = list;
     return rc;
-}
-
-int ds_lab_cpus(void)
-{
-    cpu_set_t cpus;
-    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    return n < 1 ? 1 : n;
 }

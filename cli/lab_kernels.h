@@ -13,7 +13,4 @@ int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, si
 /* The device of --device (enum ds_device_kind); the CPU where the verb has no such option. */
 int ds_lab_device(const struct ds_options *o);
 
-/* The CPUs this process may use. */
-int ds_lab_cpus(void);
-
 #endif

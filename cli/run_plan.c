@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "dumps/census.h"
 #include "engine/forward.h"
 #include "engine/load.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 const char *const ds_plan_weights[] = {"f32", "file"};
 static const char *const dump_names[] = {"none", "first", "origins", "all"};
@@ -216,8 +216,7 @@ int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_
 
 int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int threads = cpus < 1 ? 1 : cpus > 16 ? 16 : (int)cpus;
+    const int cpus = ds_team_cpus(), threads = cpus > 16 ? 16 : cpus;
     if (ds_model_open_as(ds_opt_text(o, "model"), p->options.weights, threads, &p->model, err) != 0)
         return -1;
     if (p->model->gguf && ds_tokenizer_new(p->model->gguf, &p->tokenizer, err) != 0) {
@@ -317,12 +316,9 @@ static int check_fixture(const struct ds_options *o, struct ds_run_plan *p, int 
     char *counts = NULL;
     if (!takes(o, "mutate") || !ds_opt_flag(o, "mutate"))
         return 0;
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const int cpus = ds_team_cpus();
     if (ds_mutate_fixture(p->model, p->requests[0].tokens, p->requests[0].n_prompt, dtype,
-                          cpus < 1    ? 1
-                          : cpus > 16 ? 16
-                                      : (int)cpus,
-                          &r, err) != 0)
+                          cpus > 16 ? 16 : cpus, &r, err) != 0)
         return -1;
     if (asprintf(&counts, "%u of %u", r.seen, r.made) < 0)
         counts = NULL;

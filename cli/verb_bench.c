@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "engine/sweep.h"
 #include "kernels/registry.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 struct ds_bench_row *ds_bench_add(struct ds_bench_result *r, struct ds_error *err)
 {
@@ -102,7 +102,7 @@ static int whole_passes(const struct ds_options *o, struct ds_bench_result *r, s
 {
     struct ds_model *m = NULL, *f32 = NULL;
     const char *spec = ds_opt_text(o, "model");
-    const int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const int cpus = ds_team_cpus();
     if (!has_operand(o, "pass") && !has_operand(o, "probes"))
         return 0;
     double start = ds_seconds(CLOCK_MONOTONIC);

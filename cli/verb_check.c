@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "engine/sweep.h"
 #include "kernels/registry.h"
 
@@ -57,7 +58,7 @@ static int thread_counts(struct job *j, struct ds_error *err)
             add_count(j, atoi(v.value[i]));
         ds_factor_free(&v);
     } else {
-        const int cpus = ds_lab_cpus();
+        const int cpus = ds_team_cpus();
         for (int t = 1; t <= 4; t++)
             add_count(j, t);
         for (int t = 8; t < cpus && t <= 256; t *= 2)
@@ -109,7 +110,7 @@ static int workers_of(const struct job *j)
             most = bytes > most ? bytes : most;
         }
     const double fit = most > 0 ? (double)ds_memory_available() / most : 1e9;
-    const int cpus = ds_lab_cpus();
+    const int cpus = ds_team_cpus();
     return fit < 1 ? 1 : fit < cpus ? (int)fit : cpus;
 }
 

@@ -7,21 +7,17 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_error *err)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (ds_model_open(ds_opt_text(o, "model"),
-                      cpus < 1    ? 1
-                      : cpus > 16 ? 16
-                                  : (int)cpus,
-                      &c->model, err) != 0)
+    const int cpus = ds_team_cpus();
+    if (ds_model_open(ds_opt_text(o, "model"), cpus > 16 ? 16 : cpus, &c->model, err) != 0)
         return -1;
     return ds_case_same_model(ds_case_header(c, c->f.ref_arm), c->model, err);
 }

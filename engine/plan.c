@@ -5,15 +5,14 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/team.h"
 #include "kernels/device_open.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const ds_factor_names[DS_FACTOR_COUNT] = {
     "batch",    "slot",    "neighbours", "padding", "threads", "chunk", "mode", "prefix",
@@ -221,9 +220,7 @@ static void canonical(int factor, char *text, size_t size)
         factor == DS_FACTOR_THREADS || factor == DS_FACTOR_CHUNK || factor == DS_FACTOR_PROCESS ||
         factor == DS_FACTOR_TP || factor == DS_FACTOR_PREFIX || factor == DS_FACTOR_ROLLBACK;
     if (factor == DS_FACTOR_THREADS && strcmp(text, "all") == 0) {
-        cpu_set_t cpus;
-        int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-        snprintf(text, size, "%d", n < 1 ? 1 : n);
+        snprintf(text, size, "%d", ds_team_cpus());
     } else if (factor == DS_FACTOR_PLACE) {
         struct ds_placement p;
         struct ds_error ignored;

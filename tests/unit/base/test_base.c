@@ -281,6 +281,23 @@ static void test_end_of_a_child_is_asked_without_taking_it(void **state)
     assert_int_equal(ds_child_wait(stays, &status), -1);
 }
 
+static void test_cpus_are_those_of_the_process(void **state)
+{
+    cpu_set_t before, one;
+    int first = 0;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(ds_team_cpus(), CPU_COUNT(&before));
+    while (!CPU_ISSET(first, &before))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    const int seen = ds_team_cpus();
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(seen, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_team_runs_every_member_each_round),
         cmocka_unit_test(test_team_wakes_a_caller_that_sleeps),
         cmocka_unit_test(test_team_rests_when_asked_to),
+        cmocka_unit_test(test_cpus_are_those_of_the_process),
         cmocka_unit_test(test_end_of_a_child_is_asked_without_taking_it),
         cmocka_unit_test(test_share_covers_everything_once),
     };
