@@ -142,7 +142,8 @@ static int64_t items_of(struct plan *p)
 
 static struct plan make_plan(const struct ds_attention_args *a, int threads)
 {
-    const int64_t group = a->heads / a->kv_heads, enough = threads > 1 ? 4 * (int64_t)threads : 1;
+    const int64_t group = a->heads / a->kv_heads, useful = ds_cpu_worth(threads, WORK * work(a)),
+                  enough = useful > 1 ? 4 * useful : 1;
     struct plan p = {.a = a, .heads = group < DS_PINNED_QUERIES ? group : DS_PINNED_QUERIES};
     p.rows = a->window ? 1 : DS_PINNED_QUERIES / p.heads;
     if (p.rows > a->max_q_len)

@@ -18,9 +18,14 @@ struct split {
     ds_cpu_part_fn fn;
 };
 
+int ds_cpu_worth(int threads, double work)
+{
+    return work < WORTH_THREADS ? 1 : threads;
+}
+
 int ds_cpu_threads(const struct ds_exec *exec, int64_t units, double work)
 {
-    if (exec->threads <= 1 || !exec->run || work < WORTH_THREADS || units <= 1)
+    if (ds_cpu_worth(exec->threads, work) <= 1 || !exec->run || units <= 1)
         return 1;
     return units < exec->threads ? (int)units : exec->threads;
 }

@@ -44,6 +44,8 @@ void ds_cpu_split(const struct ds_exec *exec, const void *args, int64_t items, i
 /* The same with item i on thread i % threads, one at a time, for items of unequal cost. */
 void ds_cpu_deal(const struct ds_exec *exec, const void *args, int64_t items, double work,
                  ds_cpu_part_fn fn);
+/* 1 if so much work is done sooner by one thread, else `threads`: how finely to cut. */
+int ds_cpu_worth(int threads, double work);
 /* Threads that the two above use for so much work. */
 int ds_cpu_threads(const struct ds_exec *exec, int64_t units, double work);
 
