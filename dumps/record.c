@@ -381,39 +381,52 @@ static void gather(const struct ds_trial_data *t, size_t n_sites, size_t *begin,
     }
 }
 
-int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
-                        struct ds_error *err)
+int ds_trial_tensor_digests(const struct ds_header *h, const struct ds_trial_data *t,
+                            uint64_t *tensor, uint8_t *has, struct ds_error *err)
 {
     /* Only sites are asked of the header: a probe has no arms. */
     if (check_arrays(t, err) != 0 || check_calls(t, err) != 0 || check_captures(h, t, err) != 0)
         return -1;
-    size_t total = 0, most = 0, tensors = 0;
+    size_t total = 0, most = 0;
     for (size_t i = 0; i < t->n_captures; i++)
         total += t->captures[i].rows;
     size_t *begin = ds_calloc(h->n_sites + 1, sizeof *begin, "tensor digests", err);
     size_t *next = begin ? ds_calloc(h->n_sites + 1, sizeof *next, "tensor digests", err) : NULL;
     struct keyed *rows = next ? ds_calloc(total, sizeof *rows, "tensor digests", err) : NULL;
-    uint64_t *tensor = rows ? ds_calloc(h->n_sites, sizeof *tensor, "tensor digests", err) : NULL;
     uint64_t *scratch = NULL;
-    if (tensor) {
+    if (rows) {
         gather(t, h->n_sites, begin, next, rows);
         for (size_t s = 0; s < h->n_sites; s++)
             most = begin[s + 1] - begin[s] > most ? begin[s + 1] - begin[s] : most;
         scratch = ds_calloc(most, sizeof *scratch, "tensor digests", err);
     }
-    if (scratch) {
-        /* A site without a recorded row has no tensor and gives nothing to the run digest. */
-        for (size_t s = 0; s < h->n_sites; s++)
-            if (begin[s + 1] > begin[s])
-                tensor[tensors++] =
-                    tensor_digest(rows + begin[s], begin[s + 1] - begin[s], scratch);
-        *out = XXH3_64bits(tensor, tensors * sizeof *tensor);
+    for (size_t s = 0; scratch && s < h->n_sites; s++) {
+        has[s] = begin[s + 1] > begin[s];
+        if (has[s])
+            tensor[s] = tensor_digest(rows + begin[s], begin[s + 1] - begin[s], scratch);
     }
     int failed = scratch == NULL;
     free(scratch);
-    free(tensor);
     free(rows);
     free(next);
     free(begin);
     return failed ? -1 : 0;
+}
+
+int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
+                        struct ds_error *err)
+{
+    uint64_t *tensor = ds_calloc(h->n_sites, sizeof *tensor, "tensor digests", err);
+    uint8_t *has = tensor ? ds_calloc(h->n_sites, sizeof *has, "tensor digests", err) : NULL;
+    const int rc = has ? ds_trial_tensor_digests(h, t, tensor, has, err) : -1;
+    size_t n = 0;
+    /* A site without a recorded row has no tensor and gives nothing to the run digest. */
+    for (size_t s = 0; rc == 0 && s < h->n_sites; s++)
+        if (has[s])
+            tensor[n++] = tensor[s];
+    if (rc == 0)
+        *out = XXH3_64bits(tensor, n * sizeof *tensor);
+    free(has);
+    free(tensor);
+    return rc;
 }

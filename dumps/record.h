@@ -317,6 +317,9 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
  * out). */
 int ds_trial_run_digest(const struct ds_header *h, const struct ds_trial_data *t, uint64_t *out,
                         struct ds_error *err);
+/* Its tensor digests, by site; has[s] 0: the site has no recorded row. Room for n_sites of both is the caller's. */
+int ds_trial_tensor_digests(const struct ds_header *h, const struct ds_trial_data *t,
+                            uint64_t *tensor, uint8_t *has, struct ds_error *err);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
