@@ -168,6 +168,15 @@ static const char *const replay_examples[] = {
     "the schedule of arm 1 with other kernels",
     NULL};
 
+static const char *const table_examples[] = {
+    "driftscope table storm.h5",
+    "for each kernel set: unique completions, Div_Index, Avg_Std@top1_prob, flips per decode step, with intervals",
+    "driftscope table monday.h5 tuesday.h5 --by start,kernels --tsv --metrics",
+    "the same figures for each record's time, as tab-separated values",
+    "driftscope table *.h5 --tsv -o all.tsv",
+    "what every request of every trial chose, with all factors as columns",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -263,6 +272,14 @@ const struct ds_verb_def ds_verbs[] = {
      "runs the schedule again and holds every digest and token against the record. With --alone, --kernels or --threads one thing is "
      "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
      replay_examples},
+    {DS_VERB_TABLE, "table", "RECORD...", NULL, 1, 100000, 0,
+     "print what many records hold as one table, and the published figures of how unlike answers are",
+     "An observation is what one request of one trial chose: --tsv prints one a line with all factors as columns, --json the same and the "
+     "figures. Observations with the same prompt, model and values of the columns --by are held against the first of them: unique "
+     "completions, Div_Index and Avg_Std@top1_prob (arXiv 2506.09501), flips per decode step (2605.30218), maximum probability divergence "
+     "(2511.17826), each with a 95 % interval from bootstrap samples of prompts. Records are read one after another: their number costs no "
+     "memory. A record that cannot be read or is damaged is an error, and nothing is printed.",
+     table_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -287,6 +304,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define KERNELS (1u << DS_VERB_KERNELS)
 #define STORM (1u << DS_VERB_STORM)
 #define REPLAY (1u << DS_VERB_REPLAY)
+#define TABLE (1u << DS_VERB_TABLE)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
@@ -443,6 +461,15 @@ const struct ds_option_def ds_option_defs[] = {
     {"force", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
      "go on although the environment is another one"},
 
+    {"by", 0, "LIST", TABLE, "record,kernels,dtype", 0, NULL, 0, 0,
+     "columns whose values tell groups apart: observations of one group and prompt are held against each other"},
+    {"tsv", 0, NULL, TABLE, NULL, 0, NULL, 0, 0,
+     "tab-separated values: a line for each observation"},
+    {"metrics", 0, NULL, TABLE, NULL, 0, NULL, 0, 0,
+     "with --tsv: a line for each group, with its figures and their intervals"},
+    {"seed", 0, "N", TABLE, "1", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "seed of the bootstrap samples"},
+
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
     {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH | BISECT, "cpu", 0, "cpu|sim", 0, 0,
@@ -592,6 +619,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         {"repeat", "Factors"},
         {"sites", "Probes and record"},
         {"requests", "Serving"},
+        {"by", "Tables and reports"},
         {"shape", "The kernel lab"},
         {"sites", "Reading"},
         {"explain", "Self test"},

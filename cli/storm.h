@@ -35,16 +35,11 @@ int ds_schedule_parse(const char *name, const char *text, size_t len, struct ds_
 int ds_schedule_read(const char *path, struct ds_serve_plan *p, struct ds_error *err);
 void ds_schedule_text(const struct ds_serve_plan *p, struct ds_buf *out);
 
-/* Steps and seconds from a request's arrival to its first token, over all requests. */
-struct ds_storm_wait {
-    double median_steps, most_steps, median_s, most_s;
-};
-
 /* What one kernel set gave. */
 struct ds_storm_arm {
     uint32_t arm;
     struct ds_storm s;
-    struct ds_storm_wait wait;
+    struct ds_serve_wait wait;
     double seconds; /* of all steps */
     uint64_t rows, tokens;
     int invariant;           /* every kernel of the set claims that neighbours change nothing */

@@ -40,46 +40,6 @@ static int claims_invariance(const struct ds_header *h, uint32_t arm, int *claim
     return 0;
 }
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return a < b ? -1 : a > b;
-}
-
-/* From arrival to first token. The step of the arrival counts: a request that is served at once waits one. */
-static int measure_waits(const struct ds_serve_plan *p, const double *seconds,
-                         struct ds_storm_wait *out, struct ds_error *err)
-{
-    const size_t n = (size_t)p->n_requests;
-    double *end = ds_calloc(p->n_steps + 1, sizeof *end, "steps", err),
-           *steps = ds_calloc(n, sizeof *steps, "requests", err),
-           *time = ds_calloc(n, sizeof *time, "requests", err);
-    size_t have = 0;
-    int rc = end && steps && time ? 0 : -1;
-    for (size_t s = 0; rc == 0 && s < p->n_steps; s++) {
-        end[s + 1] = end[s] + seconds[s];
-        for (size_t k = p->first[s]; k < p->first[s + 1]; k++)
-            if (p->pieces[k].chooses && p->arrival[p->pieces[k].request] >= 0) {
-                const int32_t from = p->arrival[p->pieces[k].request];
-                steps[have] = (double)(s + 1) - from;
-                time[have++] = end[s + 1] - end[from];
-                p->arrival[p->pieces[k].request] = -1 - from; /* it has its first token */
-            }
-    }
-    for (size_t r = 0; rc == 0 && r < n; r++)
-        p->arrival[r] = p->arrival[r] < 0 ? -1 - p->arrival[r] : p->arrival[r];
-    if (rc == 0 && have > 0) {
-        qsort(steps, have, sizeof *steps, ascending);
-        qsort(time, have, sizeof *time, ascending);
-        *out = (struct ds_storm_wait){steps[have / 2], steps[have - 1], time[have / 2],
-                                      time[have - 1]};
-    }
-    free(end);
-    free(steps);
-    free(time);
-    return rc;
-}
-
 static int take_trial(void *ctx, const struct ds_trial_data *t, const double *seconds,
                       struct ds_error *err)
 {
@@ -88,16 +48,17 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
     struct ds_storm_arm *a = &st->result.arms[st->result.n_arms];
     if (ds_writer_add(st->writer, t, err) != 0)
         return -1;
-    *a = (struct ds_storm_arm){.arm = t->info.arm, .rows = t->n_rows, .tokens = t->n_steps};
-    for (size_t s = 0; s < st->setup.serve.n_steps; s++)
-        a->seconds += seconds[s];
+    *a = (struct ds_storm_arm){.arm = t->info.arm,
+                                .rows = t->n_rows,
+                                .tokens = t->n_steps,
+                                .seconds = t->info.steps_s};
     st->result.n_arms++;
     if (ds_storm_make(h, t, (size_t)st->setup.serve.n_requests, st->hits, st->n_hits, &a->s, err) !=
         0)
         return -1;
     if (a->s.first_drift >= 0)
         a->launch = t->launches[a->s.requests[a->s.first_drift].place.launch];
-    if (measure_waits(&st->setup.serve, seconds, &a->wait, err) != 0)
+    if (ds_serve_waits(&st->setup.serve, seconds, &a->wait, err) != 0)
         return -1;
     return claims_invariance(h, t->info.arm, &a->invariant, err);
 }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define DS_RECORD_FORMAT  "driftscope.record"
-#define DS_RECORD_VERSION 2
+#define DS_RECORD_VERSION 3
 
 /* ---- the header: everything known before the first trial ------------------------------------- */
 
@@ -128,6 +128,9 @@ struct ds_trial {
     double wall_s, cpu_s;                           /* whole trial */
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */
+    /* Of a serving run, by the clock: all steps; from a request's arrival to its first token, in the median and
+     * at most. 0: not measured. */
+    double steps_s, first_median_s, first_most_s;
     int32_t threads_asked, threads_max, threads_seen, blas_threads; /* DS_UNKNOWN where not known */
     int32_t worker; /* which worker process ran it */
     /* What that process had done before: trials with unlike histories are not alike in everything. */
@@ -236,6 +239,9 @@ struct ds_step { /* token choice after a logits row */
     float margin;    /* logits[0] - logits[1] */
     int32_t ties;    /* how many ids share the maximum */
     uint64_t digest; /* XXH3-64 over the whole logits row (f32) */
+    /* Sum of exp(logit - logits[0]) over the whole row: exp(logits[i] - logits[0]) / exp_sum is the probability of
+     * ids[i] at temperature 1. NaN: the row has a NaN or +Inf, or nothing above -Inf. */
+    double exp_sum;
 };
 
 struct ds_packed {    /* a weight as a kernel packed it, at the end of the trial */

@@ -76,7 +76,8 @@ static const struct ds_field steps[] = {I32(request),
                                         ARRAY(DS_FIELD_F32, ROW, logits, DS_TOP),
                                         F32(margin),
                                         I32(ties),
-                                        U64(digest)};
+                                        U64(digest),
+                                        F64(exp_sum)};
 #undef ROW
 #define ROW struct ds_packed
 static const struct ds_field packed_rows[] = {TEXT(variant), U32(weight), I32(rank), U64(bytes),
@@ -112,6 +113,9 @@ static const struct ds_field trials[] = {INFO(DS_FIELD_U32, arm),
                                          INFO(DS_FIELD_F64, decode_cpu_s),
                                          INFO(DS_FIELD_F64, probe_prefill_cpu_s),
                                          INFO(DS_FIELD_F64, probe_decode_cpu_s),
+                                         INFO(DS_FIELD_F64, steps_s),
+                                         INFO(DS_FIELD_F64, first_median_s),
+                                         INFO(DS_FIELD_F64, first_most_s),
                                          INFO(DS_FIELD_I32, threads_asked),
                                          INFO(DS_FIELD_I32, threads_max),
                                          INFO(DS_FIELD_I32, threads_seen),
@@ -185,7 +189,7 @@ static const struct ds_table tables[DS_TABLES] = {
     TABLE(DS_TABLE_DIGESTS, "digests", uint64_t, plain_u64, 16384),
     TABLE(DS_TABLE_DRIFT, "drift", struct ds_drift, drift, 512),
     TABLE(DS_TABLE_NONFINITE, "nonfinite", struct ds_nonfinite, nonfinite, 204),
-    TABLE(DS_TABLE_STEPS, "steps", struct ds_step, steps, 85),
+    TABLE(DS_TABLE_STEPS, "steps", struct ds_step, steps, 78),
     TABLE(DS_TABLE_PACKED, "packed", struct ds_packed, packed_rows, 73),
     TABLE(DS_TABLE_BLOBS, "blobs", uint64_t, plain_u64, 512),
     TABLE(DS_TABLE_FAILURES, "failures", struct ds_failure, failures, 15),

@@ -85,6 +85,13 @@ int ds_serve_add_piece(struct ds_serve_plan *p, const struct ds_serve_piece *pie
  * arrival (the step of the first piece). */
 int ds_serve_check(struct ds_serve_plan *p, const struct ds_serve_prompt *prompts,
                    int32_t n_prompts, size_t *step, struct ds_error *err);
+/* From a request's arrival to its first token, over all requests that get one: steps, and seconds, of which
+ * seconds[step] says how many each step took. The step of the arrival counts: who is served at once waits one. */
+struct ds_serve_wait {
+    double median_steps, most_steps, median_s, most_s;
+};
+int ds_serve_waits(const struct ds_serve_plan *p, const double *seconds, struct ds_serve_wait *out,
+                   struct ds_error *err);
 /* The same requests, of which only one is served: its pieces as they were, but what it had from others'
  * rows it computes itself. */
 int ds_serve_only(const struct ds_serve_plan *p, int32_t request,

@@ -208,14 +208,25 @@ static int run_steps(struct serving *s, double *seconds, struct ds_error *err)
     return 0;
 }
 
-static void finish(const struct serving *s, double wall, double cpu, struct ds_trial *info)
+static int finish(const struct serving *s, const double *seconds, double wall, double cpu,
+                  struct ds_trial *info, struct ds_error *err)
 {
+    struct ds_serve_wait wait;
     info->wall_s = ds_seconds(CLOCK_MONOTONIC) - wall;
     info->cpu_s = ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     info->prefill_cpu_s = s->cpu[DS_PHASE_PREFILL];
     info->decode_cpu_s = s->cpu[DS_PHASE_DECODE];
     info->probe_prefill_cpu_s = s->probe_cpu[DS_PHASE_PREFILL];
     info->probe_decode_cpu_s = s->probe_cpu[DS_PHASE_DECODE];
+    if (!seconds)
+        return 0;
+    if (ds_serve_waits(s->run->plan, seconds, &wait, err) != 0)
+        return -1;
+    for (size_t step = 0; step < s->run->plan->n_steps; step++)
+        info->steps_s += seconds[step];
+    info->first_median_s = wait.median_s;
+    info->first_most_s = wait.most_s;
+    return 0;
 }
 
 int ds_serve_trial(void *trial, const struct ds_trial_order *order, struct ds_trial_data *out,
@@ -238,8 +249,8 @@ int ds_serve_trial(void *trial, const struct ds_trial_order *order, struct ds_tr
         ds_probe_abort_trial(s.probe);
     if (rc == 0)
         rc = ds_probe_end_trial(s.probe, out, err);
-    if (rc == 0)
-        finish(&s, wall, cpu, &out->info);
+    if (rc == 0 && (rc = finish(&s, t->seconds, wall, cpu, &out->info, err)) != 0)
+        ds_trial_data_free(out);
     t->trials++;
     t->calls += (uint32_t)t->run->plan->n_steps;
     stop(&s);

@@ -20,6 +20,9 @@ struct ds_digest_isa {
     size_t (*next_above)(const float *x, size_t begin, size_t n, float limit);
     /* How many of x[0..n-1] compare equal to value. */
     size_t (*count_equal)(const float *x, size_t n, float value);
+    /* The sum of exp(x[i] - max), for max the largest of them: the same bits from every table. NaN if one of them is
+     * NaN, or max is no finite number. */
+    double (*exp_sum)(const float *x, size_t n, float max);
 };
 
 /* The i-th table that this build has and this CPU and system can run, narrowest first; NULL past

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "probes/digest.h"
 
+#include <math.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are hashed as they lie in memory");
@@ -178,5 +179,54 @@ static size_t count_equal(const float *x, size_t n, float value)
     return count;
 }
 
-static const struct ds_digest_isa isa_table = {ISA_NAME,     hash,       nonfinite,
-                                               largest_bits, next_above, count_equal};
+/* Sixteen lanes whatever the instruction set, so that the order of additions, and with it every bit, is the same: lane l
+ * adds x[l], x[l + 16], ... in f32 for 256 elements, these sums in f64; the lanes are added last, halves on halves. */
+enum { EXP_LANES = 16, EXP_BLOCK = 256 };
+typedef float exp_f __attribute__((vector_size(4 * EXP_LANES)));
+typedef uint32_t exp_u __attribute__((vector_size(4 * EXP_LANES)));
+typedef double exp_d __attribute__((vector_size(8 * EXP_LANES)));
+
+/* exp(t), t <= 0, within some 1e-7 of itself; 0 below -87. n = t / ln 2 to the nearest whole number, by adding what has no
+ * places behind the point; r = t - n ln 2 in two steps; a polynomial; times 2^n. */
+static inline void exp_lanes(exp_f *x)
+{
+    const exp_f t = *x;
+    const exp_f round = (exp_f){0} + 12582912.0f, shifted = t * 1.44269504f + round;
+    const exp_f n = shifted - round, r = (t - n * 0.693145752f) - n * 1.42860677e-6f;
+    const exp_f p =
+        1.0f +
+        r * (1.0f +
+             r * (0.5f + r * (0.166666667f +
+                              r * (0.0416666667f + r * (0.00833333333f + r * 0.00138888889f)))));
+    const exp_u power = (((exp_u)shifted - (exp_u)round) + 127) << 23;
+    *x = (exp_f)((exp_u)(p * (exp_f)power) & ~(exp_u)(t < -87.0f));
+}
+
+static double exp_sum(const float *x, size_t n, float max)
+{
+    const exp_f most = (exp_f){0} + max;
+    exp_d sum = {0};
+    for (size_t i = 0; i < n;) {
+        exp_f part = {0};
+        for (const size_t end = n - i < EXP_BLOCK ? n : i + EXP_BLOCK; i < end; i += EXP_LANES) {
+            exp_f v = (exp_f){0} - (float)INFINITY;
+            memcpy(&v, x + i, end - i < EXP_LANES ? (end - i) * sizeof *x : sizeof v);
+            v -= most;
+            exp_lanes(&v);
+            part += v;
+        }
+        sum += __builtin_convertvector(part, exp_d);
+    }
+    for (size_t half = EXP_LANES / 2; half > 0; half /= 2)
+        for (size_t l = 0; l < half; l++)
+            sum[l] += sum[l + half];
+    return sum[0] >= 0 && max - max == 0.0f ? sum[0] : (double)NAN; /* one NaN, whatever made it */
+}
+
+static const struct ds_digest_isa isa_table = {.name = ISA_NAME,
+                                               .hash = hash,
+                                               .nonfinite = nonfinite,
+                                               .largest = largest_bits,
+                                               .next_above = next_above,
+                                               .count_equal = count_equal,
+                                               .exp_sum = exp_sum};

@@ -1,6 +1,6 @@
 /* step.c: the token choice after a logits row: the best ids, the margin, the ties, the digest of
- * the row. Knows no model; one pass over the vocabulary that only stops at a logit better than the
- * eighth best so far. */
+ * the row, and what makes probabilities of logits. Knows no model; one pass over the vocabulary that only stops at a
+ * logit better than the eighth best so far, and one that adds. */
 #include "probes/probe_internal.h"
 
 #include "base/mem.h"
@@ -67,6 +67,7 @@ void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, uint
     *out = (struct ds_step){.request = request, .step = step, .token = token, .forced = forced};
     choose(out, isa, logits, vocab);
     out->digest = isa->hash(logits, vocab * sizeof *logits);
+    out->exp_sum = isa->exp_sum(logits, vocab, out->logits[0]);
 }
 
 int ds_probe_step(struct ds_probe *p, int32_t request, int32_t step, const float *logits,

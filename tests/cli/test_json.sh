@@ -47,7 +47,7 @@ test_every_field_is_documented_and_printed() {
     fields diff '"differences": \[' '"tolerance": {'
     trial unstable "$small" --kernels pinned+matmul=atomic --repeat 8 --no-record
     fields unstable '"unstable": {' '"first_differ_at": \[' '"interval95"'
-    trial coarse "$experts" --tokens 5,9,1,44,23,8,2,60,31,11,12,13,14,15,16,17,18,19,20 -n 8 --kernels pinned,pinned+matmul=q8 --no-record
+    trial coarse "$experts" --tokens 5,9,1,44,23,8,2,60,31,11,12,13,14,15,16,17,18,19,20 -n 8 --kernels pinned,pinned+matmul=q8 -o "$dir/coarse.h5"
     fields coarse '"swapped": \[' '"first_divergence": {'
     trial lost "$small" --kernels pinned,pinned+cache=q4 --no-record
     fields lost '"how": "refused"'
@@ -78,6 +78,8 @@ test_every_field_is_documented_and_printed() {
     json storm_file storm -m "$experts" --tokens 5,9 --schedule "$dir/steps.jsonl" --compare pinned --threads 1 -o "$dir/file.h5"
     json replay replay "$dir/storm.h5" -m "$experts" --kernels vendor+matmul=split-k+rmsnorm=reference --request 3 --alone
     fields replay '"recorded_batch": {' '"request": 3'
+    json table table "$dir/storm.h5" "$dir/coarse.h5" --by record
+    fields table '"div_index":[0-9]' '"Div_Index":{' '"low":[0-9]' '"low":null' '"by":{"record":'
     run tests/tools/check_json.py cli/JSON.md "$dir"/*.json
     cat "$dir/out" >&2
     expect 0

@@ -66,7 +66,7 @@ def check_header(f):
     [checksum] = xxh3([parts(counts, blocks)])
     require(checksum == int(f.attrs["header_checksum"]), "header checksum")
     require(f.attrs["format"].decode() == "driftscope.record", "format")
-    require(int(f.attrs["version"]) == 2, "version")
+    require(int(f.attrs["version"]) == 3, "version")
     sites, arms = f["sites"], f["arms"][:]
     for name in ("from", "to"):
         require(bool(np.all(f["edges"][:][name] < len(sites))), f"edges: {name}")

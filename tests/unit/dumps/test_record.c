@@ -306,7 +306,8 @@ static void test_refused_trials_leave_the_record_usable(void **state)
     uint32_t n = 0;
     for (fixture_trial(8, n, 5, &t); t.n_blobs < 2 || !t.n_drifts || !t.n_nonfinites ||
                                      !t.n_steps || !t.n_packed || t.n_masks < 2 ||
-                                     t.masks[0].width % 64 == 0 || t.masks[0].planes != 2;) {
+                                     t.info.healed_to || t.masks[0].width % 64 == 0 ||
+                                     t.masks[0].planes != 2;) {
         ds_trial_data_free(&t);
         fixture_trial(8, ++n, 5, &t);
     }

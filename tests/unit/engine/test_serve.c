@@ -273,6 +273,31 @@ static void test_a_foreign_plan_is_completed(void **state)
     ds_serve_plan_free(&p);
 }
 
+/* Three requests that arrive at steps 0, 1 and 3, and have their first token at the ends of steps 0, 2 and 3. */
+static void test_waits_for_the_first_token(void **state)
+{
+    (void)state;
+    static const struct line lines[] = {
+        {0, 0, 4, 0}, {1, 1, 2, 0}, {2, 0, 1, 4}, {2, 1, 2, 2}, {3, 2, 4, 0}, {4, 1, 1, 4},
+    };
+    static const double seconds[] = {1, 2, 4, 8, 16};
+    struct ds_serve_plan p;
+    struct ds_serve_wait w;
+    struct ds_error err;
+    assert_ok(check_lines(lines, 6, &p, NULL, &err), err);
+    assert_ok(ds_serve_waits(&p, seconds, &w, &err), err);
+    assert_close("median_steps", 0, w.median_steps, 1, 0);
+    assert_close("most_steps", 0, w.most_steps, 2, 0);
+    assert_close("median_s", 0, w.median_s, 6, 0); /* of 1, 2 + 4 and 8 */
+    assert_close("most_s", 0, w.most_s, 8, 0);
+    for (long n = 1; n <= 4; n++) {
+        ds_mem_fail_at(n);
+        assert_int_equal(ds_serve_waits(&p, seconds, &w, &err), -1);
+    }
+    ds_mem_fail_at(0);
+    ds_serve_plan_free(&p);
+}
+
 static void test_a_wrong_plan_is_refused(void **state)
 {
     (void)state;
@@ -329,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_a_plan_is_its_seed),
         cmocka_unit_test(test_arrivals_have_the_rate),
         cmocka_unit_test(test_a_foreign_plan_is_completed),
+        cmocka_unit_test(test_waits_for_the_first_token),
         cmocka_unit_test(test_a_wrong_plan_is_refused),
         cmocka_unit_test(test_memory_that_runs_out_is_an_error),
     };

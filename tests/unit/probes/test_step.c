@@ -1,6 +1,7 @@
 /* test_step.c: the token choice: best ids, ties, NaN, margin, against a plain sort. */
 #include "tests/unit/testing.h"
 
+#include "probes/digest.h"
 #include "probes/driftscope_probe.h"
 
 #include <math.h>
@@ -19,6 +20,23 @@ static int by_rank(const void *pa, const void *pb)
     if (!isnan(x) && x != y)
         return x > y ? -1 : 1;
     return a < b ? -1 : a > b;
+}
+
+/* The sum of exponentials: near that of the C library in double, and with the same bits from every instruction set. */
+static void check_sum(const float *logits, uint32_t vocab, const struct ds_step *s)
+{
+    double want = 0;
+    for (uint32_t i = 0; i < vocab; i++)
+        want += exp((double)logits[i] - (double)s->logits[0]);
+    const struct ds_digest_isa *isa;
+    for (size_t k = 0; (isa = ds_digest_isa_at(k)); k++) {
+        const double sum = isa->exp_sum(logits, vocab, s->logits[0]);
+        assert_memory_equal(&sum, &s->exp_sum, sizeof sum);
+    }
+    if (isnan(want))
+        assert_true(isnan(s->exp_sum));
+    else
+        assert_close("exp_sum", 0, s->exp_sum, want, 1e-6 * want);
 }
 
 static void check_row(const float *logits, uint32_t vocab)
@@ -52,6 +70,7 @@ static void check_row(const float *logits, uint32_t vocab)
     assert_int_equal(s.token, 5);
     assert_int_equal(s.forced, 6);
     assert_true(s.digest == ds_digest(logits, vocab * sizeof *logits));
+    check_sum(logits, vocab, &s);
     free(ids);
 }
 
