@@ -2,6 +2,8 @@
  * Judges nothing. */
 #include "cli/render_json.h"
 
+#include <stdlib.h>
+
 static json_t *parts_json(const char *name, const struct ds_profile_part *parts, size_t n)
 {
     json_t *list = json_array();
@@ -19,6 +21,31 @@ static json_t *parts_json(const char *name, const struct ds_profile_part *parts,
     return list;
 }
 
+/* What the kernels say of the order in which they add. */
+static int add_kernels(json_t *j, const struct ds_report_view *w, uint32_t site,
+                       struct ds_error *err)
+{
+    struct ds_report_kernel k[2];
+    const struct ds_launch *launch[2];
+    uint8_t *labels;
+    if (ds_analysis_labels(w->a, w->arm, w->ref, &labels, err) != 0)
+        return -1;
+    ds_report_site_launches(w, site, labels, launch);
+    free(labels);
+    const size_t n = ds_report_kernel_list(w->r, launch[0], w->ref, launch[1], w->arm, k);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *one = json_object();
+        json_object_set_new(one, "op", ds_json_text(k[i].launch->op));
+        json_object_set_new(one, "variant", ds_json_text(k[i].launch->variant));
+        json_object_set_new(one, "summary", ds_json_text(k[i].text));
+        json_object_set_new(one, "other_build", json_boolean(k[i].other_build));
+        json_array_append_new(list, one);
+    }
+    json_object_set_new(j, "kernels", list);
+    return 0;
+}
+
 int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                         struct ds_error *err)
 {
@@ -28,6 +55,11 @@ int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds
         return -1;
     ds_json_begin();
     json_t *j = json_object();
+    if (add_kernels(j, w, site, err) != 0) {
+        json_decref(j);
+        ds_site_profile_free(&p);
+        return -1;
+    }
     json_object_set_new(j, "schema", json_string("driftscope.site/1"));
     json_object_set_new(j, "layer", json_integer(s->layer));
     json_object_set_new(j, "stage", ds_json_text(s->stage));

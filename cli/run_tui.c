@@ -180,20 +180,46 @@ static int show(const struct ds_options *o, struct sweep_child *c)
     return rc;
 }
 
-/* Trials that are in the record, as a bar: the sweep itself has no terminal any more. */
-static void tell_progress(const struct ds_options *o, const struct sweep_child *c)
+/* Trials that are in the record, and how many were planned. 0, or -1: it cannot be read. */
+static int count_trials(const struct sweep_child *c, size_t *done, size_t *planned)
 {
     struct ds_record *r;
     struct ds_error ignored;
-    size_t done = 0;
+    *done = 0;
     if (ds_record_open(c->path, &r, &ignored) != 0 &&
         (!c->moves_to || ds_record_open(c->moves_to, &r, &ignored) != 0))
-        return;
+        return -1;
     const struct ds_header *h = ds_record_header(r);
     for (size_t i = 0; i < ds_record_trial_count(r); i++)
-        done += ds_record_trial(r, i)->pass == DS_PASS_NATURAL;
-    ds_cli_progress(o, "sweep", (double)done, (double)h->n_arms * h->repeats);
+        *done += ds_record_trial(r, i)->pass == DS_PASS_NATURAL;
+    *planned = h->n_arms * h->repeats;
     ds_record_close(r);
+    return 0;
+}
+
+/* A bar: the sweep itself has no terminal any more. */
+static void tell_progress(const struct ds_options *o, const struct sweep_child *c)
+{
+    size_t done, planned;
+    if (count_trials(c, &done, &planned) == 0)
+        ds_cli_progress(o, "sweep", (double)done, (double)planned);
+}
+
+/* What ended it left no time to say so. */
+static int ended_by_signal(const struct ds_options *o, const struct sweep_child *c)
+{
+    const int signal = c->ended && WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+    struct ds_error err = {{0}, {0}};
+    struct ds_buf b = {0};
+    size_t done, planned;
+    ds_fail(&err, "the sweep was ended by signal %d (%s)", signal, strsignal(signal));
+    if (c->path[0] && count_trials(c, &done, &planned) == 0) {
+        ds_report_resume(&ds_cli_caller, ds_opt_text(o, "model"), c->path, &b);
+        ds_hint(&err, "%zu of %zu trials are saved; go on with: %s", done, planned,
+                b.data && !b.failed ? b.data : "run --resume");
+    }
+    ds_buf_free(&b);
+    return ds_cli_error(o, &err);
 }
 
 /* Until the child has ended. */
@@ -226,10 +252,7 @@ static int end(const struct ds_options *o, struct sweep_child *c)
         ds_cli_note(o, "interrupted");
         return DS_EXIT_INTERRUPTED;
     }
-    struct ds_error err;
-    const int signal = c->ended && WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
-    ds_fail(&err, "the sweep was ended by signal %d (%s)", signal, strsignal(signal));
-    return ds_cli_error(o, &err);
+    return ended_by_signal(o, c);
 }
 
 static void release(struct sweep_child *c)

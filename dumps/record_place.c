@@ -2,6 +2,7 @@
 #include "dumps/record_place.h"
 
 #include "base/mem.h"
+#include "base/rename.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -193,27 +194,9 @@ int ds_place_open(const char *path, int force, struct ds_place *p, struct ds_err
     return failed ? -1 : 0;
 }
 
-/* rename() that fails with EEXIST instead of replacing. */
-static int rename_to_new(const char *from, const char *to)
-{
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS)
-        return -1;
-    /* The file system cannot say it in one step: a hard link never replaces either. */
-    if (link(from, to) == 0)
-        return unlink(from);
-    struct stat st;
-    if (errno == EEXIST || lstat(to, &st) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return rename(from, to);
-}
-
 static int settle(struct ds_place *p, const char *from, struct ds_error *err)
 {
-    if ((p->force ? rename(from, p->target) : rename_to_new(from, p->target)) == 0)
+    if ((p->force ? rename(from, p->target) : ds_rename_new(from, p->target)) == 0)
         return 0;
     if (errno == EXDEV)
         return 1;

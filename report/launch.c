@@ -115,11 +115,11 @@ static const char *device_of(const struct ds_report *r, uint32_t arm)
                    : "cpu"; /* of two records it may be unlike; of one before there were others */
 }
 
-size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
-                         const struct ds_launch *b, uint32_t arm_b, struct ds_buf *out)
+size_t ds_report_kernel_list(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
+                             const struct ds_launch *b, uint32_t arm_b,
+                             struct ds_report_kernel out[2])
 {
     const struct ds_report_caller *c = r->caller;
-    const char *said = NULL;
     size_t n = 0;
     if (!c || !c->kernel || !c->build || !r->header)
         return 0;
@@ -128,16 +128,25 @@ size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, u
         const struct ds_launch *l = side ? b : a;
         const char *text =
             l ? c->kernel(device_of(r, side ? arm_b : arm_a), l->op, l->variant) : NULL;
-        if (!text || text == said)
-            continue;
-        said = text;
-        ds_report_name(out, l->op);
+        if (text && !(n && text == out[0].text))
+            out[n++] = (struct ds_report_kernel){l, text, other};
+    }
+    return n;
+}
+
+size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
+                         const struct ds_launch *b, uint32_t arm_b, struct ds_buf *out)
+{
+    struct ds_report_kernel k[2];
+    const size_t n = ds_report_kernel_list(r, a, arm_a, b, arm_b, k);
+    for (size_t i = 0; i < n; i++) {
+        ds_report_name(out, k[i].launch->op);
         ds_buf_puts(out, "/");
-        ds_report_name(out, l->variant);
+        ds_report_name(out, k[i].launch->variant);
         ds_buf_puts(out, ": ");
-        ds_report_name(out, text);
-        ds_buf_puts(out, other ? " (in this program; the record is of another build)\n" : "\n");
-        n++;
+        ds_report_name(out, k[i].text);
+        ds_buf_puts(out, k[i].other_build ? " (in this program; the record is of another build)\n"
+                                          : "\n");
     }
     return n;
 }

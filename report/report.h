@@ -123,6 +123,10 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
  * their labels. */
 int ds_report_site_long(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                         struct ds_error *err);
+/* The launches of the reference and of the arm at the first row that drifts, else at the first that there is; NULL: not
+ * known. labels as from ds_analysis_labels. */
+void ds_report_site_launches(const struct ds_report_view *w, uint32_t site, const uint8_t *labels,
+                             const struct ds_launch *out[2]);
 /* One row of it in full: every element on both sides in decimal, %a and hex, distances, notes, a histogram. */
 int ds_report_row(const struct ds_report_view *w, uint32_t site, size_t row, struct ds_buf *out,
                   struct ds_error *err);
@@ -220,9 +224,17 @@ struct ds_report_launch_field {
 };
 size_t ds_report_launch_fields(const struct ds_launch *a, const struct ds_launch *b,
                                struct ds_report_launch_field fields[DS_REPORT_LAUNCH_FIELDS]);
-/* What the kernels of both launches, a of arm arm_a, say of themselves and of the order in which they add: a line for each that
- * this program has, "matmul/split-k: K in ..."; of a record of another build the line says so. Returns how many
- * lines. */
+/* What the kernels of both launches, a of arm arm_a, say of themselves and of the order in which they add: an entry for each that
+ * this program has. As text a line each, "matmul/split-k: K in ..."; of a record of another build the line says so. Both
+ * return how many. */
+struct ds_report_kernel {
+    const struct ds_launch *launch; /* whose kernel it is */
+    const char *text;
+    int other_build; /* the record's program is not this one */
+};
+size_t ds_report_kernel_list(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
+                             const struct ds_launch *b, uint32_t arm_b,
+                             struct ds_report_kernel out[2]);
 size_t ds_report_kernels(const struct ds_report *r, const struct ds_launch *a, uint32_t arm_a,
                          const struct ds_launch *b, uint32_t arm_b, struct ds_buf *out);
 /* "tile 64 against 128, threads 1 against 2": what differs from a to b; returns how many fields. */

@@ -152,47 +152,53 @@ static int add_rows(const struct site_long *z, struct ds_buf *out, struct ds_err
 
 /* ---- launches and inputs --------------------------------------------------------------------- */
 
-static const struct ds_launch *launch_of(const struct site_long *z, uint32_t arm, size_t row)
+static const struct ds_launch *launch_of(const struct ds_report_view *w, uint32_t site,
+                                         uint32_t arm, size_t row)
 {
-    const struct ds_trial_data *t = ds_analysis_trial(z->w->a, arm);
+    const struct ds_trial_data *t = ds_analysis_trial(w->a, arm);
     uint32_t at;
-    if (!t || !ds_analysis_find_row(z->w->a, arm, row, &at))
+    if (!t || !ds_analysis_find_row(w->a, arm, row, &at))
         return NULL;
     for (size_t i = 0; i < t->n_captures; i++) {
         const struct ds_capture *c = &t->captures[i];
-        if (c->site == z->site && at >= c->first_row && at - c->first_row < c->rows &&
+        if (c->site == site && at >= c->first_row && at - c->first_row < c->rows &&
             c->launch < t->n_launches)
             return &t->launches[c->launch];
     }
     return NULL;
 }
 
-/* Of the first row that drifts, else of the first that there is. */
+void ds_report_site_launches(const struct ds_report_view *w, uint32_t site, const uint8_t *labels,
+                             const struct ds_launch *out[2])
+{
+    const size_t rows = ds_analysis_rows(w->a);
+    uint64_t digest;
+    size_t row = rows, any = rows;
+    for (size_t i = rows; i-- > 0;) {
+        if (labels[site * rows + i] >= DS_LABEL_ORIGIN)
+            row = i;
+        if (ds_analysis_digest(w->a, w->arm, site, i, &digest) ||
+            ds_analysis_digest(w->a, w->ref, site, i, &digest))
+            any = i;
+    }
+    row = row < rows ? row : any;
+    out[0] = row < rows ? launch_of(w, site, w->ref, row) : NULL;
+    out[1] = row < rows ? launch_of(w, site, w->arm, row) : NULL;
+}
+
 static void add_launches(const struct site_long *z, struct ds_buf *out)
 {
     struct ds_report_launch_field field[DS_REPORT_LAUNCH_FIELDS];
-    uint64_t digest;
-    size_t row = z->rows, any = z->rows;
-    for (size_t i = z->rows; i-- > 0;) {
-        if (z->labels[z->site * z->rows + i] >= DS_LABEL_ORIGIN)
-            row = i;
-        if (ds_analysis_digest(z->w->a, z->w->arm, z->site, i, &digest) ||
-            ds_analysis_digest(z->w->a, z->w->ref, z->site, i, &digest))
-            any = i;
-    }
-    row = row < z->rows ? row : any;
-    if (row == z->rows)
-        return;
-    const struct ds_launch *mine = launch_of(z, z->w->arm, row),
-                           *ref = launch_of(z, z->w->ref, row);
-    size_t n = mine || ref ? ds_report_launch_fields(ref, mine, field) : 0;
+    const struct ds_launch *of[2];
+    ds_report_site_launches(z->w, z->site, z->labels, of);
+    size_t n = of[0] || of[1] ? ds_report_launch_fields(of[0], of[1], field) : 0;
     if (n)
         ds_buf_printf(out, "\n%-12s %-40s    %s\n", "launch", "reference", "this");
     for (size_t i = 0; i < n; i++)
         ds_buf_printf(out, "%-12s %-40s %2s %s\n", field[i].name, field[i].text[0],
                       field[i].differs ? "!=" : "", field[i].text[1]);
     struct ds_buf kernels = {0};
-    if (n && ds_report_kernels(z->w->r, ref, z->w->ref, mine, z->w->arm, &kernels) &&
+    if (n && ds_report_kernels(z->w->r, of[0], z->w->ref, of[1], z->w->arm, &kernels) &&
         !kernels.failed)
         for (const char *p = kernels.data; *p; p += strcspn(p, "\n") + 1)
             ds_buf_printf(out, "%-12s %.*s\n", "kernel", (int)strcspn(p, "\n"), p);

@@ -76,31 +76,15 @@ static int set(struct tui_app *a, const char *setting, const char *value, struct
     return 0;
 }
 
-/* A column by its name, as the heading has it, cut short, or with _ for a space. */
-static int column_of(const struct tui_table *t, const char *word, struct ds_error *err)
-{
-    char name[64];
-    int found = 0;
-    for (size_t i = 0; i < t->source.n_columns; i++) {
-        tui_table_column_name(t, i, name, sizeof name);
-        for (char *p = name; *p; p++)
-            *p = *p == ' ' ? '_' : *p;
-        if (strcasecmp(name, word) == 0)
-            return (int)i + 1;
-        if (!found && name[0] && strncasecmp(name, word, strlen(word)) == 0)
-            found = (int)i + 1;
-    }
-    return found ? found : ds_fail(err, "this view has no column '%.60s'", word);
-}
-
 static int sort(struct tui_table *t, const struct tui_line *l, struct ds_error *err)
 {
-    int descending = l->n_words == 2, column = 0;
+    int descending = l->n_words == 2;
     if (descending && strcmp(l->word[1], "desc") != 0)
         return ds_fail(err, "'%.40s' is no order: desc, or nothing", l->word[1]);
-    if (l->n_words && (column = column_of(t, l->word[0], err)) < 0)
-        return -1;
-    return tui_table_sort(t, column, descending, err);
+    const size_t column = l->n_words ? tui_table_find_column(t, l->word[0]) : 0;
+    if (column == SIZE_MAX)
+        return ds_fail(err, "this view has no column '%.60s'", l->word[0]);
+    return tui_table_sort(t, l->n_words ? (int)column + 1 : 0, descending, err);
 }
 
 static int in_table(struct tui_app *a, const struct tui_line *l, struct ds_error *err)

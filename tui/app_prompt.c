@@ -2,6 +2,7 @@
 #include "tui/app.h"
 
 #include "base/clock.h"
+#include "base/rename.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -232,11 +233,11 @@ int tui_write_file(const char *path, int force, const struct ds_buf *text, struc
         saved = errno;
     }
     /* A file that came meanwhile is not replaced, either. */
-    if (rc == 0 && (force ? rename(beside, path) : link(beside, path)) != 0) {
+    if (rc == 0 && (force ? rename(beside, path) : ds_rename_new(beside, path)) != 0) {
         rc = -1;
         saved = errno;
     }
-    if (rc != 0 || !force)
+    if (rc != 0)
         unlink(beside);
     return rc == 0 ? 0 : ds_fail(err, "%.300s: cannot write: %s", path, strerror(saved));
 }

@@ -126,6 +126,8 @@ int tui_table_filter(struct tui_table *t, const char *text, struct ds_error *err
 int tui_table_sort(struct tui_table *t, int column_from_1, int descending, struct ds_error *err);
 /* The name of a column where the cursor is: sections may have their own; "" one that is not there. */
 void tui_table_column_name(const struct tui_table *t, size_t column, char *out, size_t size);
+/* The column of that name there, in the way of a filter's names; SIZE_MAX: none. */
+size_t tui_table_find_column(const struct tui_table *t, const char *name);
 void tui_table_mark(struct tui_table *t, int all_off); /* toggles at the cursor */
 size_t tui_table_marks(const struct tui_table *t);
 /* The next (step 1) or previous (-1) row or cell that has `what`, the first one (0), in the order shown; no wrap.

@@ -153,6 +153,13 @@ static size_t find_column(const struct tui_source *s, size_t heading, const char
     return cut_short;
 }
 
+size_t tui_table_find_column(const struct tui_table *t, const char *name)
+{
+    const size_t row = tui_table_row(t);
+    return find_column(&t->source, row == SIZE_MAX ? TUI_NOWHERE : tui_row_section(&t->source, row),
+                       name);
+}
+
 /* The first heading row with own columns at or after `row`; TUI_NOWHERE: none. */
 static size_t next_heads(const struct tui_source *s, size_t row)
 {

@@ -125,7 +125,7 @@ static void draw_stages(struct tui_page *p, const struct layers_own *o, int line
     if (!o->n_columns || lines < (int)o->n_columns + 3)
         return;
     p->y++;
-    tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "%-10s%7s%6s%8s%6s%7s%12s",
+    tui_putf(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, TUI_HEAD, 0, "%-10s%7s%6s%9s%6s%7s%12s",
              "stage", "begins", "adds", "inherits", "same", "other", tui_metric_name(o->at.metric));
     for (size_t i = 0; i < o->n_columns; i++) {
         const struct layers_column *c = &o->columns[i];
@@ -140,7 +140,7 @@ static void draw_stages(struct tui_page *p, const struct layers_own *o, int line
                  : x.own   ? TUI_HEALED
                  : x.other ? TUI_UNKNOWN
                            : TUI_PLAIN,
-                 0, "%7" PRIu32 "%6" PRIu32 "%8" PRIu32 "%6" PRIu32 "%7" PRIu32 "%12s", x.origin,
+                 0, "%7" PRIu32 "%6" PRIu32 "%9" PRIu32 "%6" PRIu32 "%7" PRIu32 "%12s", x.origin,
                  x.own, x.inherited, x.same, x.other, number);
     }
 }
@@ -148,7 +148,7 @@ static void draw_stages(struct tui_page *p, const struct layers_own *o, int line
 void layers_lists(struct tui_page *p, const struct ds_header *h, const struct layers_own *o,
                   int below)
 {
-    enum { STAGES_WIDE = 56 };
+    enum { STAGES_WIDE = 58 };
     int lines = p->r.h - p->y - below,
         stages = p->r.w >= STAGES_WIDE && lines > (int)o->n_columns + 3 + 3 * LEAST_LINES
                      ? (int)o->n_columns + 3

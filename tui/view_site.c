@@ -43,12 +43,25 @@ static int head_lines(const struct tui_context *c)
     return c->lines < 20 ? 2 : c->lines < 30 ? 4 : 9;
 }
 
+/* Rows x arms is what the view is for: where the arms do not fit beside the panel it goes below. Where they do not fit
+ * into the whole screen either, they are panned. A wide screen has the other sizes too, a wider one the digests. */
 static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
 {
+    enum { PANEL = 48, BESIDE = PANEL + 1, SIZES = 36, DIGESTS = 34 };
+    const struct ds_header *h = c->whole->header;
+    int table = SITE_BEFORE_ARMS + 2; /* marks of the pair */
+    for (size_t arm = 0; h && arm < h->n_arms && table <= c->columns; arm++)
+        table += arm < 10 ? 2 : arm < 100 ? 3 : arm < 1000 ? 4 : 5;
+    if (table > c->columns)
+        table = SITE_BEFORE_ARMS;
+    else if (table + SIZES + DIGESTS + BESIDE <= c->columns)
+        table += SIZES + DIGESTS;
+    else if (table + SIZES + BESIDE <= c->columns)
+        table += SIZES;
     *out = (struct tui_want){.head_lines = v->n_head,
-                             .panel_columns = 48,
+                             .panel_columns = PANEL,
                              .panel_lines = c->lines >= 40 ? 14 : 0,
-                             .table_columns = 64};
+                             .table_columns = table};
 }
 
 /* Columns that the table will have. */

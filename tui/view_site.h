@@ -27,6 +27,8 @@ enum {
     SITE_BEHIND = SITE_OTHERS + 2 /* and both digests */
 };
 enum { SITE_BAR_CELLS = 10, SITE_COMMANDS = 2 };
+/* Cells that the columns before the arms' mostly take, with the cursor's and the scroll bar. */
+enum { SITE_BEFORE_ARMS = 61 };
 enum { SITE_HEAD = UINT32_MAX, SITE_FOLDED = UINT32_MAX - 1 }; /* of site_line.index */
 struct site_line {
     uint32_t part,

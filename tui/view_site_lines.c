@@ -192,7 +192,7 @@ static void name_arms(struct site_own *o)
         total += strlen(o->arm_name[arm]) + 1;
         ds_buf_free(&text);
     }
-    for (size_t arm = 0; total + 48 > (size_t)o->width && arm < o->n_arms; arm++)
+    for (size_t arm = 0; total + SITE_BEFORE_ARMS > (size_t)o->width && arm < o->n_arms; arm++)
         snprintf(o->arm_name[arm], sizeof o->arm_name[arm], "%s%zu",
                  arm == o->at.arm   ? ">"
                  : arm == o->at.ref ? "<"

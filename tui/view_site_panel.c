@@ -5,60 +5,38 @@
 #include "tui/number.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-struct page { /* where the next line goes */
-    struct tui_canvas *canvas;
-    struct tui_rect r;
-    int y;
-};
-
-static void line(struct page *p, int role, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void line(struct page *p, int role, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    if (p->y >= p->r.h)
-        return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    tui_put(p->canvas, p->r.y + p->y++, p->r.x, p->r.w, role, 0, text);
-}
-
-static void draw_key(struct page *p, const struct site_own *o, size_t row)
+static void draw_key(struct tui_page *p, const struct site_own *o, size_t row)
 {
     const struct ds_row_key *k = &o->site->keys[row];
     const struct tui_row_fact *f = &o->site->facts[row];
-    line(p, TUI_HEAD, "request %d, position %d%s", k->request, k->position,
-         k->occurrence ? ", computed again" : "");
+    tui_page_line(p, TUI_HEAD, "request %d, position %d%s", k->request, k->position,
+                  k->occurrence ? ", computed again" : "");
     if (k->occurrence)
-        line(p, TUI_PLAIN, "occurrence %d", k->occurrence);
+        tui_page_line(p, TUI_PLAIN, "occurrence %d", k->occurrence);
     if (!f->has && !f->ref_has)
         return;
-    line(p, TUI_PLAIN, "%s row, step %d, slot %d", ds_row_kind_name(f->row.kind), f->row.step,
-         f->row.slot);
+    tui_page_line(p, TUI_PLAIN, "%s row, step %d, slot %d", ds_row_kind_name(f->row.kind),
+                  f->row.step, f->row.slot);
     if (f->row.q_len || f->row.kv_len)
-        line(p, TUI_PLAIN, "%d new row%s of its request, sees %d", f->row.q_len,
-             f->row.q_len == 1 ? "" : "s", f->row.kv_len);
+        tui_page_line(p, TUI_PLAIN, "%d new row%s of its request, sees %d", f->row.q_len,
+                      f->row.q_len == 1 ? "" : "s", f->row.kv_len);
 }
 
-static void draw_side(struct page *p, const struct site_own *o, size_t row, int mine)
+static void draw_side(struct tui_page *p, const struct site_own *o, size_t row, int mine)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     const char *name = tui_side_name(o->whole, &o->at, mine);
     if (mine ? f->has : f->ref_has)
-        line(p, TUI_PLAIN, "%-9s %016" PRIx64 "%s", name, mine ? f->digest : f->ref_digest,
-             (mine ? f->dumped : f->ref_dumped) ? "  dumped" : "");
+        tui_page_line(p, TUI_PLAIN, "%-9s %016" PRIx64 "%s", name, mine ? f->digest : f->ref_digest,
+                      (mine ? f->dumped : f->ref_dumped) ? "  dumped" : "");
     else
-        line(p, TUI_MISSING, "%-9s not recorded", name);
+        tui_page_line(p, TUI_MISSING, "%-9s not recorded", name);
 }
 
-static void draw_sizes(struct page *p, const struct site_own *o, size_t row)
+static void draw_sizes(struct tui_page *p, const struct site_own *o, size_t row)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     const struct ds_drift *d = &f->drift;
@@ -66,41 +44,43 @@ static void draw_sizes(struct page *p, const struct site_own *o, size_t row)
     int label = o->site->labels[row];
     if (o->alone)
         return;
-    line(p, tui_label_role(label), "%s", ds_label_name(label));
+    tui_page_line(p, tui_label_role(label), "%s", ds_label_name(label));
     if (label != DS_LABEL_ORIGIN && o->pair && o->pair->healed &&
         o->site->site < o->pair->n_sites && row < o->pair->n_rows &&
         o->pair->healed[o->site->site * o->pair->n_rows + row] != DS_LABEL_ABSENT)
-        line(p, TUI_PLAIN, "on equal inputs: %s",
-             ds_label_name(o->pair->healed[o->site->site * o->pair->n_rows + row]));
+        tui_page_line(p, TUI_PLAIN, "on equal inputs: %s",
+                      ds_label_name(o->pair->healed[o->site->site * o->pair->n_rows + row]));
     if (label < DS_LABEL_ORIGIN)
         return;
     if (!f->sized) {
-        line(p, TUI_UNKNOWN, "sizes not recorded");
+        tui_page_line(p, TUI_UNKNOWN, "sizes not recorded");
         return;
     }
     for (int metric = 0; metric < TUI_METRICS; metric++)
         site_size_text(site_drift_size(d, metric), metric, text[metric], sizeof text[metric]);
-    line(p, TUI_PLAIN, "%s elements, first %" PRIu32, text[TUI_METRIC_BITS], d->first);
-    line(p, TUI_PLAIN, "max %s ULP, max abs %s", text[TUI_METRIC_ULP], text[TUI_METRIC_ABS]);
-    line(p, TUI_PLAIN, "relative rms %s", text[TUI_METRIC_REL]);
+    tui_page_line(p, TUI_PLAIN, "%s elements, first %" PRIu32, text[TUI_METRIC_BITS], d->first);
+    tui_page_line(p, TUI_PLAIN, "max %s ULP, max abs %s", text[TUI_METRIC_ULP],
+                  text[TUI_METRIC_ABS]);
+    tui_page_line(p, TUI_PLAIN, "relative rms %s", text[TUI_METRIC_REL]);
     if (d->flags & DS_DRIFT_VALUES_EQUAL)
-        line(p, TUI_DIFFERS, "bits differ, values are equal (-0 and 0)");
+        tui_page_line(p, TUI_DIFFERS, "bits differ, values are equal (-0 and 0)");
     if (d->flags & DS_DRIFT_NAN_BITS)
-        line(p, TUI_DIFFERS, "only bits of NaN differ");
+        tui_page_line(p, TUI_DIFFERS, "only bits of NaN differ");
     if (d->nonfinite || d->ref_nonfinite)
-        line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " %s, %" PRIu32 " %s", d->ref_nonfinite,
-             tui_side_name(o->whole, &o->at, 0), d->nonfinite, tui_side_name(o->whole, &o->at, 1));
+        tui_page_line(p, TUI_NONFINITE, "NaN or Inf: %" PRIu32 " %s, %" PRIu32 " %s",
+                      d->ref_nonfinite, tui_side_name(o->whole, &o->at, 0), d->nonfinite,
+                      tui_side_name(o->whole, &o->at, 1));
 }
 
-/* "a  base arm; threads 2", a line a class; as many arms as fit. */
-static void draw_classes(struct page *p, const struct site_own *o, size_t row)
+/* "a  base arm; threads 2", a class after the other; as many arms as fit into two lines. */
+static void draw_classes(struct tui_page *p, const struct site_own *o, size_t row)
 {
     const uint32_t *class_of = o->site->class_of + row * o->site->n_arms;
     uint32_t most = 0;
     for (size_t arm = 0; arm < o->n_arms; arm++)
         if (class_of[arm] != UINT32_MAX && class_of[arm] >= most)
             most = class_of[arm] + 1;
-    line(p, TUI_HEAD, "the same bits in");
+    tui_page_line(p, TUI_HEAD, "the same bits in");
     for (uint32_t c = 0; c < most && p->y < p->r.h; c++) {
         struct ds_buf text = {0};
         size_t n = 0, told = 0;
@@ -108,39 +88,39 @@ static void draw_classes(struct page *p, const struct site_own *o, size_t row)
             if (class_of[arm] != c)
                 continue;
             n++;
-            if (text.len < (size_t)p->r.w) {
+            if (text.len < 2 * (size_t)p->r.w) {
                 ds_buf_puts(&text, told++ ? "; " : "");
                 ds_report_arm_values(o->h, arm, &text);
             }
         }
         if (n)
-            line(p, c ? TUI_DIFFERS : TUI_SAME, "%c  %zu: %s", ds_report_class_letter(c), n,
-                 text.data ? text.data : "");
+            tui_page_line(p, c ? TUI_DIFFERS : TUI_SAME, "%c  %zu: %s", ds_report_class_letter(c),
+                          n, text.data ? text.data : "");
         ds_buf_free(&text);
     }
 }
 
-static void draw_inputs(struct page *p, const struct site_own *o)
+static void draw_inputs(struct tui_page *p, const struct site_own *o)
 {
     char name[64];
     if (o->site->n_inputs == 0)
         return;
-    line(p, TUI_HEAD, "reads");
+    tui_page_line(p, TUI_HEAD, "reads");
     for (size_t i = 0; i < o->site->n_inputs && p->y < p->r.h; i++) {
         const struct tui_input *x = &o->site->inputs[i];
         tui_site_name(o->h, x->site, name, sizeof name);
-        line(p, tui_label_role(x->label), "%-16s %s", name, ds_label_name(x->label));
+        tui_page_line(p, tui_label_role(x->label), "%-16s %s", name, ds_label_name(x->label));
     }
 }
 
 /* Launch fields in three columns; the differing ones marked. */
-static void draw_launches(struct page *p, const struct site_own *o)
+static void draw_launches(struct tui_page *p, const struct site_own *o)
 {
     int wide = (p->r.w - 16) / 2;
     if (o->n_fields == 0 || wide < 4)
         return;
-    line(p, TUI_HEAD, "%-12s   %-*s %s", "launch", wide, tui_side_name(o->whole, &o->at, 0),
-         tui_side_name(o->whole, &o->at, 1));
+    tui_page_line(p, TUI_HEAD, "%-12s   %-*s %s", "launch", wide,
+                  tui_side_name(o->whole, &o->at, 0), tui_side_name(o->whole, &o->at, 1));
     for (size_t i = 0; i < o->n_fields && p->y < p->r.h; i++) {
         const struct ds_report_launch_field *f = &o->field[i];
         int y = p->r.y + p->y++, role = f->differs ? TUI_DIFFERS : TUI_DIM;
@@ -151,11 +131,25 @@ static void draw_launches(struct page *p, const struct site_own *o)
     }
 }
 
+/* What the table has in lines of its own, which a narrow screen cuts. */
+static void draw_kernels(struct tui_page *p, const struct site_own *o)
+{
+    if (o->n_fields == 0)
+        return;
+    for (size_t i = 0; i < o->n_kernels; i++)
+        tui_page_line(p, TUI_DIM, "%s", o->kernel[i]);
+    if (o->tree[0])
+        tui_page_line(p, TUI_DIM, "%s", o->tree);
+    for (size_t i = 0; i < o->n_commands; i++)
+        tui_page_line(p, TUI_DIM, "%s: driftscope %s", o->command[i].name,
+                      o->command[i].text + o->command[i].verb);
+}
+
 void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
                 struct tui_rect r)
 {
     const struct site_own *o = v->own;
-    struct page p = {canvas, r, 0};
+    struct tui_page p = {canvas, r, 0};
     (void)c;
     if (!o || !o->site)
         return;
@@ -169,4 +163,5 @@ void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canv
     }
     draw_inputs(&p, o);
     draw_launches(&p, o);
+    draw_kernels(&p, o);
 }

@@ -61,6 +61,7 @@ test_every_field_is_documented_and_printed() {
     json damaged_diff diff "$dir/sound.h5" "$dir/bent.h5" --verify
     fields damaged '"found": "'
     json site show "$dir/a.h5" --site 0,q_proj
+    fields site '"kernels": \[' '"summary": "' '"other_build": false'
     json site_same show "$dir/b.h5" --site 0,q_proj
     json explain explain "$dir/a.h5" -m "$small"
     fields explain '"noise":{' '"gamma_share"' '"in_a":{'

@@ -270,6 +270,20 @@ END
     [ -z "$(find "$dir" -name '*.??????' -newer "$dir/script")" ]
 }
 
+# Where there is no room for it nothing is there afterwards, and what was there is as it was.
+test_export_without_room() {
+    record nan
+    mkdir "$dir/to"
+    echo old >"$dir/to/old.txt"
+    for line in "export $dir/to/new.tsv" "export! $dir/to/old.txt" "export $dir/to/new.json" "save-display $dir/to/old.txt"; do
+        printf '%s\n' 'view tensor' "$line" >"$dir/s"
+        (ulimit -f 8 && ds tui --script "$dir/s" --size 300x100 "$records/nan.h5" && expect 2) || return 1
+        has "$dir/err" "$dir/s:2: "
+        has "$dir/err" "cannot write: File too large"
+        [ "$(ls "$dir/to")" = old.txt ] && [ "$(cat "$dir/to/old.txt")" = old ]
+    done
+}
+
 # What is written never takes the place of a record, whether it is the one on the screen or another, and whichever command
 # writes it.
 test_records_are_not_replaced() {

@@ -16,6 +16,29 @@ save
 END
 }
 
+# Every arm's column is there, beside the panel or above it; wider screens have the other sizes and the digests, too.
+test_site_on_large_screens() {
+    with drift
+    for size in 200x60 300x100; do
+        for locale in C.UTF-8 C; do
+            tui $locale $size drift.h5 <<'END'
+view site
+save
+END
+            same_screen "site-$size$([ $locale = C ] && echo -ascii || true)"
+        done
+    done
+    # Whatever the width, where all of them fit.
+    for size in 80x24 100x40 110x40 118x40 119x40 120x40 121x40 130x24 160x50 200x60; do
+        tui C.UTF-8 $size drift.h5 <<'END'
+view site
+save
+END
+        expect 0
+        grep -q '^>0:0 .* a  *a  *b  *a ' "$dir/screen" || { say "$size: not every arm"; cat "$dir/screen" >&2; return 1; }
+    done
+}
+
 test_site_sections_screens() {
     with drift
     screens site-sections drift.h5 <<'END'

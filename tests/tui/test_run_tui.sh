@@ -121,4 +121,20 @@ test_a_signal_to_the_program() {
     [ "$code" -le 1 ]
 }
 
+# What takes the sweep away at once (no memory left, say) leaves what is finished, and how to go on is said.
+test_the_sweep_is_killed() {
+    need pgrep
+    # shellcheck disable=SC2086
+    in_terminal run $long -o a.h5 --tui
+    until_matched "following, [1-9]"
+    kill -KILL "$(pgrep -P "$(pgrep -P "$(cat "$dir/shell")")")"
+    until_shown "the writer has ended"
+    keys q
+    ended_with 2
+    until_shown "the sweep was ended by signal 9 (Killed)"
+    until_matched 'hint: [1-9][0-9]* of [0-9]* trials are saved; go on with: .* run'
+    ds show "$dir/a.h5"
+    [ "$code" -le 1 ]
+}
+
 run_tests
