@@ -1,19 +1,14 @@
-/* digest_isa.h: the text that digest_base.c, digest_avx2.c and digest_avx512.c compile, each with
+/* scan_isa.h: the text that scan_base.c, scan_avx2.c and scan_avx512.c compile, each with
  * its own flags.
  *
- * Everything here is static (xxhash.h too, through XXH_INLINE_ALL), so that no function compiled
- * for a wide instruction set can be picked by the linker for a caller on a CPU without it.
+ * Everything here is static, so that no function compiled for a wide instruction set can be picked by
+ * the linker for a caller on a CPU without it.
  *
- * Defined by the includer: ISA_NAME, ISA_BYTES (vector width), XXH_VECTOR. */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+ * Defined by the includer: ISA_NAME, ISA_BYTES (vector width). */
 #include "base/dtype.h"
-#include "probes/digest.h"
+#include "probes/scan.h"
 
 #include <string.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are hashed as they lie in memory");
 
 enum { UNROLL = 4 };
 
@@ -21,11 +16,6 @@ typedef uint32_t lanes32 __attribute__((vector_size(ISA_BYTES)));
 typedef uint16_t lanes16 __attribute__((vector_size(ISA_BYTES)));
 typedef uint64_t lanes64 __attribute__((vector_size(ISA_BYTES)));
 typedef float lanes_f __attribute__((vector_size(ISA_BYTES)));
-
-static uint64_t hash(const void *bytes, size_t n)
-{
-    return XXH3_64bits(bytes, n);
-}
 
 static int any_lane(lanes64 v)
 {
@@ -178,5 +168,5 @@ static size_t count_equal(const float *x, size_t n, float value)
     return count;
 }
 
-static const struct ds_digest_isa isa_table = {ISA_NAME,     hash,       nonfinite,
-                                               largest_bits, next_above, count_equal};
+static const struct ds_scan_isa isa_table = {ISA_NAME, nonfinite, largest_bits, next_above,
+                                             count_equal};
