@@ -391,7 +391,7 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err);
 /* The same without a copy: out->data is the record's, until its next row is asked for. */
 int ds_record_view(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
-/* How many bytes of dumped rows may be read ahead and kept (1 MiB at most, and by default). Rows that are asked for in
+/* How many bytes of dumped rows may be read ahead and kept (512 KiB at most, and by default). Rows that are asked for in
  * the order of the file, as those of a trial are, come in few large reads. */
 void ds_record_hold(struct ds_record *r, uint64_t bytes);
 /* How many trials were begun in the file but are not complete (cut short), and how many failed

@@ -85,7 +85,7 @@ static int64_t find_tensor(struct ds_record *r, uint64_t digest, struct ds_error
 }
 
 /* More than this does not stay in a cache until it is looked at. */
-enum { MOST_AHEAD = 1 << 20 };
+enum { MOST_AHEAD = 1 << 19 };
 
 void ds_record_hold(struct ds_record *r, uint64_t bytes)
 {

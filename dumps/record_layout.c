@@ -2,6 +2,7 @@
  * not know HDF5. */
 #include "dumps/record_layout.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -286,13 +287,13 @@ void ds_table_unpack(int id, void *structs, const void *packed, size_t n)
 
 uint64_t ds_checksum_bytes(const void *bytes, size_t n)
 {
-    return XXH3_64bits(bytes, n);
+    return ds_hash(bytes, n);
 }
 
 uint64_t ds_checksum_parts(const struct ds_part *parts, size_t n)
 {
     static_assert(sizeof *parts == 16, "parts are hashed as they lie");
-    return XXH3_64bits(parts, n * sizeof *parts);
+    return ds_hash(parts, n * sizeof *parts);
 }
 
 /* ---- the map: open addressing, at most half full --------------------------------------------- */

@@ -73,7 +73,7 @@ int ds_probe_new(const struct ds_probe_config *config, struct ds_probe **out, st
     p->n_sites = config->n_sites;
     p->watch = !config->no_watch;
     p->team_threads = config->team ? ds_team_threads(config->team) : 1;
-    p->isa = ds_digest_isa();
+    p->isa = ds_scan_isa();
     p->filling = -1;
     p->first_site = NO_SITE;
     ds_ticks_init(&p->clock);

@@ -4,7 +4,7 @@
 #define DS_PROBE_INTERNAL_H
 
 #include "base/dtype.h"
-#include "probes/digest.h"
+#include "probes/scan.h"
 #include "probes/driftscope_probe.h"
 #include "probes/hold.h"
 #include "probes/ticks.h"
@@ -70,7 +70,7 @@ enum probe_state { PROBE_IDLE = 0, PROBE_TRIAL, PROBE_CALL };
 /* Members are in the order in which they are needed: the first two cache lines and the array
  * pointers in `t` are all that a site without a drift touches. */
 struct ds_probe {
-    const struct ds_digest_isa *isa;
+    const struct ds_scan_isa *isa;
     struct probe_site *site; /* [sites] */
     enum probe_state state;
     int broken; /* a step of this trial failed: only abort is left */

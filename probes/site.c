@@ -5,6 +5,7 @@
 #include "probes/probe_internal.h"
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ static void digest_range(const struct digest_job *j, uint32_t begin, uint32_t en
     const struct ds_probe *p = j->p;
     const struct probe_rows *r = j->r;
     const struct ds_row *rows = p->t.rows + p->call_first;
-    uint64_t (*hash)(const void *, size_t) = p->isa->hash;
+    ds_hash_fn *hash = ds_hash_best();
     for (uint32_t i = begin; i < end; i++) {
         size_t at = r->only ? i : (size_t)rows[i].slot;
         const char *bytes = r->data + at * r->stride;

@@ -34,7 +34,7 @@ static void fill_rest(struct ds_step *s, int n, const float *logits, uint32_t vo
     }
 }
 
-static void choose(struct ds_step *s, const struct ds_digest_isa *isa, const float *logits,
+static void choose(struct ds_step *s, const struct ds_scan_isa *isa, const float *logits,
                    uint32_t vocab)
 {
     int n = 0; /* numbers among the best so far */
@@ -63,10 +63,10 @@ static void choose(struct ds_step *s, const struct ds_digest_isa *isa, const flo
 void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, uint32_t vocab,
                         int32_t token, int32_t forced, struct ds_step *out)
 {
-    const struct ds_digest_isa *isa = ds_digest_isa();
+    const struct ds_scan_isa *isa = ds_scan_isa();
     *out = (struct ds_step){.request = request, .step = step, .token = token, .forced = forced};
     choose(out, isa, logits, vocab);
-    out->digest = isa->hash(logits, vocab * sizeof *logits);
+    out->digest = ds_digest(logits, vocab * sizeof *logits);
     out->exp_sum = isa->exp_sum(logits, vocab, out->logits[0]);
 }
 

@@ -2,8 +2,9 @@
  * xxhsum tool; the row scans that live beside it. */
 #include "tests/unit/testing.h"
 
-#include "probes/digest.h"
+#include "base/hash.h"
 #include "probes/driftscope_probe.h"
+#include "probes/scan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,16 +33,19 @@ static void test_every_isa_equals_the_library(void **state)
     unsigned char *bytes = malloc(room);
     assert_non_null(bytes);
     fill(bytes, room, 7);
-    assert_string_equal(ds_digest_isa_at(0)->name, ds_digest_isa_base()->name);
-    for (size_t k = 0; ds_digest_isa_at(k); k++) {
-        const struct ds_digest_isa *isa = ds_digest_isa_at(k);
+    const char *name = NULL;
+    ds_hash_fn *hash, *last = NULL;
+    assert_string_equal(ds_scan_isa_at(0)->name, ds_scan_isa_base()->name);
+    for (size_t k = 0; (hash = ds_hash_at(k, &name)); k++) {
         for (size_t n = 0; n <= 2000; n++)
             for (size_t shift = 0; shift < 2; shift++)
-                assert_true(isa->hash(bytes + shift * 3, n) == XXH3_64bits(bytes + shift * 3, n));
+                assert_true(hash(bytes + shift * 3, n) == XXH3_64bits(bytes + shift * 3, n));
         for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
-            assert_true(isa->hash(bytes + 1, large[i]) == XXH3_64bits(bytes + 1, large[i]));
-        print_message("    checked: %s\n", isa->name);
+            assert_true(hash(bytes + 1, large[i]) == XXH3_64bits(bytes + 1, large[i]));
+        print_message("    checked: %s\n", name);
+        last = hash;
     }
+    assert_true(last && last == ds_hash_best());
     assert_true(ds_digest(bytes, 2304) == XXH3_64bits(bytes, 2304));
     free(bytes);
 }
@@ -49,8 +53,8 @@ static void test_every_isa_equals_the_library(void **state)
 static void test_avx512_if_this_cpu_has_it(void **state)
 {
     (void)state;
-    for (size_t k = 0; ds_digest_isa_at(k); k++)
-        if (strcmp(ds_digest_isa_at(k)->name, "avx512") == 0)
+    for (size_t k = 0; ds_scan_isa_at(k); k++)
+        if (strcmp(ds_scan_isa_at(k)->name, "avx512") == 0)
             return; /* covered by the tests over all of them */
     print_message("    this CPU cannot run the AVX-512 digest\n");
     skip();
@@ -145,19 +149,19 @@ static void test_nonfinite_scan_sees_every_place(void **state)
         {DS_BF16, {0x7f80u, 0xff80u, 0x7fc0u, 0xff81u}, {0x7f7fu, 0xff7fu, 0x8000u, 1}},
         {DS_F16, {0x7c00u, 0xfc00u, 0x7e00u, 0xfc01u}, {0x7bffu, 0xfbffu, 0x8000u, 1}},
     };
-    for (size_t k = 0; ds_digest_isa_at(k); k++)
+    for (size_t k = 0; ds_scan_isa_at(k); k++)
         for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
             for (size_t n = 1; n < 150; n++) {
                 size_t size = ds_dtype_size(cases[c].dtype);
                 unsigned char row[150 * 4] = {0};
                 for (size_t i = 0; i < n; i++)
                     memcpy(row + i * size, &cases[c].no[i % 4], size);
-                assert_int_equal(ds_digest_isa_at(k)->nonfinite(cases[c].dtype, row, n * size), 0);
+                assert_int_equal(ds_scan_isa_at(k)->nonfinite(cases[c].dtype, row, n * size), 0);
                 for (size_t i = 0; i < n; i++) {
                     memcpy(row + i * size, &cases[c].yes[(i + n) % 4], size);
-                    assert_int_equal(ds_digest_isa_at(k)->nonfinite(cases[c].dtype, row, n * size),
+                    assert_int_equal(ds_scan_isa_at(k)->nonfinite(cases[c].dtype, row, n * size),
                                      1);
-                    assert_int_equal(ds_digest_isa_at(k)->nonfinite(DS_I32, row, n * size), 0);
+                    assert_int_equal(ds_scan_isa_at(k)->nonfinite(DS_I32, row, n * size), 0);
                     memcpy(row + i * size, &cases[c].no[i % 4], size);
                 }
             }
@@ -173,7 +177,7 @@ static void test_largest_magnitude(void **state)
                  {DS_BF16, 0x8000u, 0x7fffu},
                  {DS_F16, 0x8000u, 0x7fffu}};
     uint32_t seed = 5;
-    for (size_t k = 0; ds_digest_isa_at(k); k++)
+    for (size_t k = 0; ds_scan_isa_at(k); k++)
         for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
             for (size_t n = 0; n < 150; n++) {
                 size_t size = ds_dtype_size(cases[c].dtype);
@@ -186,8 +190,8 @@ static void test_largest_magnitude(void **state)
                     bits &= cases[c].magnitude;
                     want = bits > want ? bits : want;
                 }
-                assert_int_equal(ds_digest_isa_at(k)->largest(cases[c].dtype, row, n * size), want);
-                assert_int_equal(ds_digest_isa_at(k)->largest(DS_I32, row, n * size), 0);
+                assert_int_equal(ds_scan_isa_at(k)->largest(cases[c].dtype, row, n * size), want);
+                assert_int_equal(ds_scan_isa_at(k)->largest(DS_I32, row, n * size), 0);
             }
 }
 
@@ -200,7 +204,7 @@ static void test_next_above_and_count_equal(void **state)
         x[i] = (float)(noise(&seed) % 7);
     x[13] = x[150] = NAN;
     x[60] = -0.0f;
-    for (size_t k = 0; ds_digest_isa_at(k); k++)
+    for (size_t k = 0; ds_scan_isa_at(k); k++)
         for (size_t n = 0; n <= 200; n++)
             for (int limit = -1; limit < 7; limit++) {
                 size_t begin = n / 3, want = begin, count = 0;
@@ -208,8 +212,8 @@ static void test_next_above_and_count_equal(void **state)
                     want++;
                 for (size_t i = 0; i < n; i++)
                     count += x[i] == (float)limit;
-                assert_int_equal(ds_digest_isa_at(k)->next_above(x, begin, n, (float)limit), want);
-                assert_int_equal(ds_digest_isa_at(k)->count_equal(x, n, (float)limit), count);
+                assert_int_equal(ds_scan_isa_at(k)->next_above(x, begin, n, (float)limit), want);
+                assert_int_equal(ds_scan_isa_at(k)->count_equal(x, n, (float)limit), count);
             }
 }
 

@@ -1,7 +1,7 @@
 /* test_step.c: the token choice: best ids, ties, NaN, margin, against a plain sort. */
 #include "tests/unit/testing.h"
 
-#include "probes/digest.h"
+#include "probes/scan.h"
 #include "probes/driftscope_probe.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static void check_sum(const float *logits, uint32_t vocab, const struct ds_step 
     double want = 0;
     for (uint32_t i = 0; i < vocab; i++)
         want += exp((double)logits[i] - (double)s->logits[0]);
-    const struct ds_digest_isa *isa;
-    for (size_t k = 0; (isa = ds_digest_isa_at(k)); k++) {
+    const struct ds_scan_isa *isa;
+    for (size_t k = 0; (isa = ds_scan_isa_at(k)); k++) {
         const double sum = isa->exp_sum(logits, vocab, s->logits[0]);
         assert_memory_equal(&sum, &s->exp_sum, sizeof sum);
     }

@@ -1,20 +1,15 @@
-/* digest_isa.h: the text that digest_base.c, digest_avx2.c and digest_avx512.c compile, each with
+/* scan_isa.h: the text that scan_base.c, scan_avx2.c and scan_avx512.c compile, each with
  * its own flags.
  *
- * Everything here is static (xxhash.h too, through XXH_INLINE_ALL), so that no function compiled
- * for a wide instruction set can be picked by the linker for a caller on a CPU without it.
+ * Everything here is static, so that no function compiled for a wide instruction set can be picked by
+ * the linker for a caller on a CPU without it.
  *
- * Defined by the includer: ISA_NAME, ISA_BYTES (vector width), XXH_VECTOR. */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+ * Defined by the includer: ISA_NAME, ISA_BYTES (vector width). */
 #include "base/dtype.h"
-#include "probes/digest.h"
+#include "probes/scan.h"
 
 #include <math.h>
 #include <string.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are hashed as they lie in memory");
 
 enum { UNROLL = 4 };
 
@@ -22,11 +17,6 @@ typedef uint32_t lanes32 __attribute__((vector_size(ISA_BYTES)));
 typedef uint16_t lanes16 __attribute__((vector_size(ISA_BYTES)));
 typedef uint64_t lanes64 __attribute__((vector_size(ISA_BYTES)));
 typedef float lanes_f __attribute__((vector_size(ISA_BYTES)));
-
-static uint64_t hash(const void *bytes, size_t n)
-{
-    return XXH3_64bits(bytes, n);
-}
 
 static int any_lane(lanes64 v)
 {
@@ -223,10 +213,9 @@ static double exp_sum(const float *x, size_t n, float max)
     return sum[0] >= 0 && max - max == 0.0f ? sum[0] : (double)NAN; /* one NaN, whatever made it */
 }
 
-static const struct ds_digest_isa isa_table = {.name = ISA_NAME,
-                                               .hash = hash,
-                                               .nonfinite = nonfinite,
-                                               .largest = largest_bits,
-                                               .next_above = next_above,
-                                               .count_equal = count_equal,
-                                               .exp_sum = exp_sum};
+static const struct ds_scan_isa isa_table = {.name = ISA_NAME,
+                                             .nonfinite = nonfinite,
+                                             .largest = largest_bits,
+                                             .next_above = next_above,
+                                             .count_equal = count_equal,
+                                             .exp_sum = exp_sum};

@@ -1,15 +1,13 @@
-/* digest.h: the code of digests, one table per instruction set. Inside probes/ only; others call
- * ds_digest(). */
-#ifndef DS_DIGEST_H
-#define DS_DIGEST_H
+/* scan.h: looking through rows for NaN and Inf, large values, large logits: one table per instruction set.
+ * Inside probes/ only. */
+#ifndef DS_SCAN_H
+#define DS_SCAN_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct ds_digest_isa {
-    const char *name; /* "sse2", "avx2", "avx512", or "generic" */
-    /* XXH3-64, seed 0. */
-    uint64_t (*hash)(const void *bytes, size_t n);
+struct ds_scan_isa {
+    const char *name; /* "base", "avx2", "avx512" */
     /* 1 if a row of f32, bf16 or f16 (enum ds_dtype) holds a NaN or an Inf; always 0 for whole
      * numbers. */
     int (*nonfinite)(int dtype, const void *bytes, size_t n_bytes);
@@ -27,14 +25,14 @@ struct ds_digest_isa {
 
 /* The i-th table that this build has and this CPU and system can run, narrowest first; NULL past
  * the end. */
-const struct ds_digest_isa *ds_digest_isa_at(size_t i);
+const struct ds_scan_isa *ds_scan_isa_at(size_t i);
 /* The widest of them. */
-const struct ds_digest_isa *ds_digest_isa(void);
+const struct ds_scan_isa *ds_scan_isa(void);
 
 /* The tables as compiled; NULL where the compiler had no such instructions. Run no code of one the
  * CPU lacks. */
-const struct ds_digest_isa *ds_digest_isa_base(void);
-const struct ds_digest_isa *ds_digest_isa_avx2(void);
-const struct ds_digest_isa *ds_digest_isa_avx512(void);
+const struct ds_scan_isa *ds_scan_isa_base(void);
+const struct ds_scan_isa *ds_scan_isa_avx2(void);
+const struct ds_scan_isa *ds_scan_isa_avx512(void);
 
 #endif
