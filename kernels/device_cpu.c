@@ -188,6 +188,7 @@ struct ds_device *ds_cpu_device_new(struct ds_error *err)
                                 .rows = cpu_rows,
                                 .convert = cpu_convert,
                                 .digest = cpu_digest,
+                                .guard = NULL,
                                 .at = cpu_at,
                                 .wait = cpu_wait,
                                 .event_new = cpu_event_new,

@@ -129,6 +129,14 @@ int sim_digest(struct ds_device *d, const struct ds_device_digest *g)
     return launched(d, ds_sim_digest_rows(g, &s->exec, why, sizeof why), why);
 }
 
+int sim_guard(struct ds_device *d, void *p, size_t bytes, int access)
+{
+    return ds_sim_memory_guard(p, bytes, access) == 0
+               ? 0
+               : fails(d, "guard: %zu bytes at %p are not whole pages of the device's memory",
+                       bytes, p);
+}
+
 void sim_at(struct ds_device *d, const char *site)
 {
     struct sim *s = static_cast<struct sim *>(d->self);
@@ -209,6 +217,7 @@ struct ds_device *ds_sim_device_new(void)
             .rows = sim_rows,
             .convert = sim_convert,
             .digest = sim_digest,
+            .guard = sim_guard,
             .at = sim_at,
             .wait = sim_wait,
             .event_new = sim_event_new,

@@ -441,7 +441,7 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
         snprintf(run.trouble, sizeof run.trouble, "kernel %s: out of memory for %d threads",
                  l->kernel, threads);
     else {
-        ds_sim_memory_open();
+        ds_sim_memory_open_guarded();
         run_grid();
         ds_sim_memory_close();
     }

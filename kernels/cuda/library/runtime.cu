@@ -390,6 +390,7 @@ struct ds_device *ds_cuda_open(int number, char *why, size_t why_size)
             .rows = cuda_rows,
             .convert = cuda_convert,
             .digest = cuda_digest,
+            .guard = nullptr,
             .at = cuda_at,
             .wait = cuda_wait,
             .event_new = cuda_event_new,
