@@ -382,6 +382,8 @@ const struct ds_option_def ds_option_defs[] = {
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
     {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
      "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own; the sets on sim are split (vendor is the same), pinned and atomic"},
+    {"graph", 0, "LIST", RUN, "off", FACTOR, "off|on", 0, 0,
+     "on: of every shape of call the first is captured as a graph of the device, and later calls launch that again, on other ids, positions and pages; heal trials run without"},
     {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 

@@ -107,6 +107,16 @@ struct ds_device {
     int (*event_put)(struct ds_device *d, void *event);
     int (*elapsed)(struct ds_device *d, void *begin, void *end, double *seconds);
 
+    /* Graphs; NULL where a device has none. Between begin and end what is queued is recorded and not done:
+     * launches of kernels, rows, convert, digest, fill, copies within the device. What waits, and copies from and to
+     * the host, are refused meanwhile. The graph can be launched any number of times: all of it is done
+     * again, with the arguments and addresses of the recording, on what lies at those addresses then. end
+     * is called after a failure in between, too; its graph is NULL then, or what was recorded so far. */
+    int (*graph_begin)(struct ds_device *d);
+    int (*graph_end)(struct ds_device *d, void **graph);
+    int (*graph_launch)(struct ds_device *d, void *graph); /* queued */
+    void (*graph_free)(struct ds_device *d, void *graph);
+
     int (*info)(struct ds_device *d, struct ds_device_info *out);
     void (*close)(struct ds_device *d); /* frees d; memory not released yet goes with it */
 };

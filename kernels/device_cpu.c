@@ -195,6 +195,10 @@ struct ds_device *ds_cpu_device_new(struct ds_error *err)
                                 .event_free = cpu_event_free,
                                 .event_put = cpu_event_put,
                                 .elapsed = cpu_elapsed,
+                                .graph_begin = NULL,
+                                .graph_end = NULL,
+                                .graph_launch = NULL,
+                                .graph_free = NULL,
                                 .info = cpu_info,
                                 .close = cpu_close};
     return d;
