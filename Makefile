@@ -84,6 +84,7 @@ endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
 $(BUILD)/tests/unit/kernels/test_sim: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o
+$(BUILD)/tests/unit/kernels/test_far: $(BUILD)/tests/unit/kernels/false_device.cu.o
 # The same on portable fibers, which stand in for those of the library.
 $(BUILD)/tests/unit/kernels/test_sim_portable: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o $(BUILD)/tests/unit/kernels/portable_fiber.o
 $(BUILD)/tests/unit/kernels/portable_fiber.o: kernels/sim/fiber.cc

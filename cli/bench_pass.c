@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/pass_bench.h"
 #include "engine/sweep.h"
+#include "kernels/device_open.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,14 @@ static int pass_config(const struct ds_options *o, const char *set, int threads,
                        const struct shape *s, int sites, struct ds_pass_config *c,
                        struct ds_error *err)
 {
-    *c = (struct ds_pass_config){
-        .threads = threads, .prefill = s->prefill, .batch = s->batch, .sites = sites};
+    int kind, number = 0;
+    if (ds_device_parse_name(ds_opt_text(o, "device"), &kind, &number, err) != 0)
+        return -1;
+    *c = (struct ds_pass_config){.device_number = number,
+                                 .threads = threads,
+                                 .prefill = s->prefill,
+                                 .batch = s->batch,
+                                 .sites = sites};
     return ds_kernel_set_parse_on(ds_lab_device(o), set, &c->kernels, err) != 0 ||
                    ds_kernel_set_available(&c->kernels, err) != 0
                ? -1

@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "kernels/device_open.h"
+#include "kernels/lab/far.h"
 #include "kernels/lab/subject.h"
 
 #include <stdlib.h>
@@ -32,11 +34,23 @@ static int parse_op(const char *text, size_t len, struct ds_error *err)
     return unknown("op", word, names, DS_OP_COUNT + 1, err);
 }
 
+int ds_lab_choose_device(const struct ds_options *o, struct ds_error *err)
+{
+    const char *name = ds_opt_text(o, "device");
+    int kind, n = 0;
+    if (!name)
+        return 0;
+    if (ds_device_parse(name, err) < 0 || ds_device_parse_name(name, &kind, &n, err) != 0)
+        return ds_prefix(err, "--device");
+    ds_lab_use_device(n);
+    return 0;
+}
+
 int ds_lab_device(const struct ds_options *o)
 {
     const char *name = ds_opt_text(o, "device");
     const int device = name ? ds_device_parse(name, NULL) : DS_DEVICE_CPU;
-    return device < 0 ? DS_DEVICE_CPU : device; /* the option table allows known ones only */
+    return device < 0 ? DS_DEVICE_CPU : device;
 }
 
 static int no_such_variant(int device, int op, const char *variant, struct ds_error *err)

@@ -10,6 +10,8 @@
 int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, size_t *n,
                    struct ds_error *err);
 
+/* Whether the device of --device is there, before its kernels are asked for; the lab launches on that one. */
+int ds_lab_choose_device(const struct ds_options *o, struct ds_error *err);
 /* The device of --device (enum ds_device_kind); the CPU where the verb has no such option. */
 int ds_lab_device(const struct ds_options *o);
 

@@ -382,6 +382,8 @@ const struct ds_option_def ds_option_defs[] = {
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
     {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
      "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own; the sets on sim are split (vendor is the same), pinned and atomic"},
+    {"graph", 0, "LIST", RUN, "off", FACTOR, "off|on", 0, 0,
+     "on: of every shape of call the first is captured as a graph of the device, and later calls launch that again, on other ids, positions and pages; heal trials run without"},
     {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
@@ -472,9 +474,11 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
-    {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH | BISECT, "cpu", 0, "cpu|sim", 0, 0,
+    {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH, "cpu", 0, "cpu|sim|cuda|cuda:N", 0, 0,
+     "whose kernels, in whose memory: the CPU's; those of a GPU, cuda:N its number; or of sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own"},
+    {"device", 0, "NAME", BISECT, "cpu", 0, "cpu|sim", 0, 0,
      "whose kernels: the CPU's, or those of sim: the text of the CUDA kernels on this machine's CPU, thread by thread"},
-    {"device", 0, "NAME", EXPLAIN, NULL, 0, "cpu|sim", 0, 0,
+    {"device", 0, "NAME", EXPLAIN, NULL, 0, "cpu|sim|cuda|cuda:N", 0, 0,
      "replay through the variants of this device, too; those of the devices of both sides are"},
     {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,
      "row counts, as 1-64 or 1,2,8; attention: requests"},

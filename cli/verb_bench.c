@@ -137,7 +137,9 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_error err;
     struct ds_bench_result r = {0};
     struct ds_buf out = {0};
-    int rc = ds_opt_given(o, "blas-core") ? ds_blas_open(ds_opt_text(o, "blas-core"), &err) : 0;
+    int rc = ds_lab_choose_device(o, &err);
+    if (rc == 0 && ds_opt_given(o, "blas-core"))
+        rc = ds_blas_open(ds_opt_text(o, "blas-core"), &err);
     if (rc == 0)
         rc = ds_bench_check_operands(o, &err) != 0 || check_sets(o, &err) != 0 ? -1 : 0;
     if (rc == 0)

@@ -3,11 +3,14 @@
 #include "cli/cli.h"
 #include "cli/explain_case.h"
 #include "cli/json.h"
+#include "cli/lab_kernels.h"
 #include "cli/render_explain.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/team.h"
+#include "kernels/device_open.h"
+#include "kernels/lab/far.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
@@ -20,6 +23,18 @@ static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_e
     if (ds_model_open(ds_opt_text(o, "model"), cpus > 16 ? 16 : cpus, &c->model, err) != 0)
         return -1;
     return ds_case_same_model(ds_case_header(c, c->f.ref_arm), c->model, err);
+}
+
+/* The device of --device, else the one that the record has: of several of a kind that of side B. */
+static int choose_device(const struct ds_case *c, const struct ds_options *o, struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++) {
+        const char *name = ds_case_setting(c, c->side[s].arm, "device");
+        int kind, number;
+        if (ds_device_parse_name(name, &kind, &number, NULL) == 0 && kind == DS_DEVICE_CUDA)
+            ds_lab_use_device(number);
+    }
+    return ds_lab_choose_device(o, err);
 }
 
 /* ---- replay through the variants ------------------------------------------------------------- */
@@ -71,9 +86,9 @@ struct candidates {
 
 static int is_asked(const struct ds_explanation *x, int device)
 {
-    const char *given = ds_opt_text(x->o, "device"), *name = ds_device_name(device);
+    const int given = ds_opt_text(x->o, "device") ? ds_lab_device(x->o) : -1;
     return ds_case_device(x->c, DS_SIDE_A) == device || ds_case_device(x->c, DS_SIDE_B) == device ||
-           (given && strcmp(given, name) == 0);
+           given == device;
 }
 
 static int list_candidates(struct ds_explanation *x, struct candidates *all, struct ds_error *err)
@@ -281,6 +296,8 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         ds_opt_int(o, "arm", 0, (int64_t)last->n_arms - 1, &arm, err) != 0)
         return -1;
     int rc = ds_case_find(c, v, site, arm, err);
+    if (rc == 0)
+        rc = choose_device(c, o, err);
     if (rc == 0 && !ds_case_is_plain(c, ignored, sizeof ignored))
         rc = open_model(o, c, err);
     if (rc == 0)

@@ -280,6 +280,8 @@ int ds_verb_kernels(const struct ds_options *o)
     struct ds_buf b = {0};
     struct ds_error err;
     int op, rc = parse_op(ds_opt_operand(o, 0), &op, &err);
+    if (rc == 0)
+        rc = ds_lab_choose_device(o, &err);
     /* Which core the library takes by itself is worth knowing; that it is missing is told at its
      * variant. */
     if (rc == 0)

@@ -108,7 +108,7 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
             return ds_fail(err, "forward pass: the kernel set names layer %d of %d",
                            c->kernels.at[i].last, m->hp.n_layers);
     if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0 ||
-        check_device(m, c, err) != 0)
+        check_device(m, c, err) != 0 || ds_graph_check(&m->hp, c, err) != 0)
         return -1;
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
@@ -469,6 +469,7 @@ void ds_forward_free(struct ds_forward *f)
 {
     if (!f)
         return;
+    ds_graphs_drop(f);
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
     ds_forward_scores_free(f);

@@ -54,6 +54,7 @@ struct ds_forward_config {
     const struct ds_site *sites; /* [n_sites] the probe's (not kept); NULL: ds_forward_sites */
     size_t n_sites;
     int device_number;             /* of the device of `kernels`: N of cuda:N */
+    int graph;                     /* calls are captured and launched as graphs: forward_graph.c */
     struct ds_placement placement; /* devices of the layers */
     int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
@@ -96,6 +97,11 @@ struct ds_batch {
 
 /* Whether a model can be dealt to so many ranks; the error names the option --tp. */
 int ds_ranks_check(const struct ds_hparams *hp, int32_t ranks, struct ds_error *err);
+
+/* Whether calls of such a pass can be captured (placement, ranks, kernels, poison of it are looked at), where it
+ * asks for that; the error names the option --graph. */
+int ds_graph_check(const struct ds_hparams *hp, const struct ds_forward_config *c,
+                   struct ds_error *err);
 
 struct ds_forward;
 int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,

@@ -31,6 +31,7 @@ void ds_desk_forget(struct ds_forward *f, void *p)
     struct ds_desk *at = &f->at;
     for (size_t i = 0; p && i < at->n_owned; i++)
         if (at->owned[i] == p) {
+            ds_graphs_drop(f);
             at->dev->release(at->dev, p);
             at->owned[i] = at->owned[--at->n_owned];
             return;

@@ -77,6 +77,15 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
     size_t need = ds_call_scratch(k, args, f->exec.threads);
     if (need <= f->exec.scratch_bytes)
         return 0;
+    if (f->capturing) {
+        f->lacks.scratch = need;
+        return ds_fail(err, "scratch of %zu bytes is needed in a graph", need);
+    }
+    return ds_forward_grow_scratch(f, need, err);
+}
+
+int ds_forward_grow_scratch(struct ds_forward *f, size_t need, struct ds_error *err)
+{
     void *grown;
     ds_desk_forget(f, f->at.scratch);
     f->exec.scratch = f->at.scratch = NULL;

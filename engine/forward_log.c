@@ -133,12 +133,77 @@ static int make_room(struct ds_pass *p, size_t bytes, size_t n)
     struct ds_site_log *l = &p->f->at.log;
     if (bytes <= l->size - l->used && n <= l->cap - l->n)
         return 0;
+    if (p->f->capturing) {
+        p->f->lacks.log_bytes = l->used + bytes;
+        p->f->lacks.log_rows = l->n + n;
+        return ds_fail(p->err, "a graph shows more rows than the log has room for");
+    }
     if (ds_log_flush(p) != 0)
         return -1;
     if ((bytes > l->size || l->size < MOST_SIZE) && grow_rows(p->f, bytes, p->err) != 0)
         return -1;
     return (n > l->cap || l->cap < MOST_ROWS) ? grow_digests(p->f, n, p->err) : 0;
 }
+
+int ds_log_enlarge(struct ds_forward *f, struct ds_error *err)
+{
+    struct ds_site_log *l = &f->at.log;
+    const size_t bytes = f->lacks.log_bytes, rows = f->lacks.log_rows;
+    if (bytes > MOST_SIZE || rows > MOST_ROWS)
+        return ds_fail(err,
+                       "--graph on: a call shows more than %d MiB of rows, or more than %d rows",
+                       (int)MOST_SIZE >> 20, (int)MOST_ROWS);
+    while (l->size < bytes)
+        if (grow_rows(f, bytes, err) != 0)
+            return -1;
+    return rows > l->cap ? grow_digests(f, rows, err) : 0;
+}
+
+/* ---- kept with a graph --------------------------------------------------------------------------- */
+
+void ds_log_kept_free(struct ds_log_kept *k)
+{
+    free(k->entry);
+    free(k->only);
+    memset(k, 0, sizeof *k);
+}
+
+int ds_log_keep(const struct ds_forward *f, struct ds_log_kept *k, struct ds_error *err)
+{
+    const struct ds_site_log *l = &f->at.log;
+    *k = (struct ds_log_kept){
+        .n_entries = l->n_entries, .used = l->used, .n = l->n, .n_only = l->n_only};
+    if (!(k->entry = ds_calloc(l->n_entries, sizeof *k->entry, "sites shown", err)) ||
+        !(k->only = ds_calloc(l->n_only, sizeof *k->only, "row numbers", err))) {
+        ds_log_kept_free(k);
+        return -1;
+    }
+    if (l->n_entries)
+        memcpy(k->entry, l->entry, l->n_entries * sizeof *k->entry);
+    if (l->n_only)
+        memcpy(k->only, l->only, l->n_only * sizeof *k->only);
+    return 0;
+}
+
+int ds_log_restore(struct ds_forward *f, const struct ds_log_kept *k, struct ds_error *err)
+{
+    struct ds_site_log *l = &f->at.log;
+    if (ds_grow(&l->entry, &l->cap_entries, k->n_entries, sizeof *l->entry, "sites shown", err) !=
+            0 ||
+        ds_grow(&l->only, &l->cap_only, k->n_only, sizeof *l->only, "row numbers", err) != 0)
+        return -1;
+    if (k->n_entries)
+        memcpy(l->entry, k->entry, k->n_entries * sizeof *l->entry);
+    if (k->n_only)
+        memcpy(l->only, k->only, k->n_only * sizeof *l->only);
+    l->n_entries = k->n_entries;
+    l->used = k->used;
+    l->n = k->n;
+    l->n_only = k->n_only;
+    return 0;
+}
+
+/* ---- logging ------------------------------------------------------------------------------------- */
 
 static int element_of(const struct ds_pass *p, int stage, size_t element)
 {

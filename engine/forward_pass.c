@@ -284,7 +284,8 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .n_sequences = f->n_seqs,
                                     .device_sequences = f->at.sequences,
                                     .max_q_len = f->max_q_len,
-                                    .max_kv_len = f->max_kv_len,
+                                    .max_kv_len = f->config.graph ? (int32_t)f->config.capacity
+                                                                  : f->max_kv_len,
                                     .window = f->window ? ds_window_of_layer(hp, layer) : 0,
                                     .soft_cap = f->m->hp.soft_cap,
                                     .y = f->at.attn_out,
@@ -332,7 +333,7 @@ static int silu_mul(struct ds_pass *p)
 
 /* A table that stays in its file is given as the rows that the call wants, in norm, which nobody
  * uses yet. */
-static int before_layers(struct ds_pass *p)
+static int embed(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
     struct ds_embed_args a = {.table = ds_desk_weight(f, f->m->embed),
@@ -348,13 +349,20 @@ static int before_layers(struct ds_pass *p)
         a.vocab = f->rows;
         a.ids = f->own_row;
     }
+    return ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) != 0
+               ? -1
+               : emit(p, DS_ST_EMBED, a.y);
+}
+
+/* Where the rows stand, shown and then brought to the device. */
+static int plan_call(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
     int failed = ds_forward_schedule(p) ||
                  ds_pass_show_host(p, DS_ST_POSITIONS, f->positions, sizeof *f->positions) ||
                  ds_pass_show_host(p, DS_ST_KV_LEN, f->kv_len, sizeof *f->kv_len) ||
                  ds_pass_show_host(p, DS_ST_SLOTS, f->own_slot, sizeof *f->own_slot) ||
-                 ds_forward_follow_schedule(p) || ds_desk_plan(f, p->err) ||
-                 ds_pass_launch(p, DS_ST_EMBED, &a, a.y, (size_t)(f->rows * f->d)) ||
-                 emit(p, DS_ST_EMBED, a.y);
+                 ds_forward_follow_schedule(p) || ds_desk_plan(f, p->err);
     return -failed;
 }
 
@@ -436,7 +444,7 @@ static int choose_tokens(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
     if (!f->n_logits)
-        return ds_device_check(f->at.dev, f->at.dev->wait(f->at.dev), p->err);
+        return 0;
     const struct ds_device_rows wanted = {.n = f->n_logits,
                                           .row_bytes = f->d * (int64_t)sizeof(float),
                                           .x = ds_forward_input(f, DS_ST_LOGITS, f->at.norm),
@@ -456,9 +464,17 @@ static int choose_tokens(struct ds_pass *p)
                                .logits = f->processed ? f->at.processed : f->at.logits,
                                .ldx = f->vocab,
                                .ids = f->at.tokens};
-    if (ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0 ||
-        show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens) != 0 ||
-        bring_results(p) != 0)
+    return ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0
+               ? -1
+               : show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens);
+}
+
+static int take_results(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    if (!f->n_logits)
+        return ds_device_check(f->at.dev, f->at.dev->wait(f->at.dev), p->err);
+    if (bring_results(p) != 0)
         return -1;
     for (int32_t i = 0; i < f->n_logits; i++)
         if (f->tokens[i] < 0 || f->tokens[i] >= f->vocab) {
@@ -469,6 +485,26 @@ static int choose_tokens(struct ds_pass *p)
     return 0;
 }
 
+/* From the tokens' ids to the ids of new tokens. On a device nothing is waited for, but for what the host
+ * must know meanwhile. */
+static int from_ids_to_ids(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    p->layer = -1;
+    ds_forward_enter(f, p->layer);
+    if (embed(p) != 0)
+        return -1;
+    for (p->layer = 0; p->layer < f->m->hp.n_layers; p->layer++) {
+        ds_forward_enter(f, p->layer);
+        if (layer(p, &f->m->layers[p->layer]) != 0)
+            return -1;
+    }
+    ds_forward_enter(f, p->layer);
+    return rmsnorm(p, DS_ST_FINAL_NORM, f->at.resid[0], f->m->final_norm, f->at.norm) != 0
+               ? -1
+               : choose_tokens(p);
+}
+
 static int all_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
 {
     struct ds_pass p = {
@@ -477,16 +513,9 @@ static int all_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
     f->plans++;
     ds_forward_to_device(f, ds_placement_device(&f->config.placement, 0));
     ds_forward_enter(f, p.layer);
-    if (before_layers(&p) != 0)
-        return -1;
-    for (p.layer = 0; p.layer < f->m->hp.n_layers; p.layer++) {
-        ds_forward_enter(f, p.layer);
-        if (layer(&p, &f->m->layers[p.layer]) != 0)
-            return -1;
-    }
-    ds_forward_enter(f, p.layer);
-    if (rmsnorm(&p, DS_ST_FINAL_NORM, f->at.resid[0], f->m->final_norm, f->at.norm) != 0 ||
-        choose_tokens(&p) != 0 || ds_log_flush(&p) != 0)
+    if (plan_call(&p) != 0 ||
+        (ds_graph_wanted(&p) ? ds_graph_call(&p, from_ids_to_ids) : from_ids_to_ids(&p)) != 0 ||
+        take_results(&p) != 0 || ds_log_flush(&p) != 0)
         return -1;
     int changed = ds_pass_restore_team(&p);
     if (changed) {

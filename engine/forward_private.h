@@ -186,6 +186,11 @@ struct ds_forward {
      * question per stage is enough. */
     struct ds_launch launch[DS_ST_COUNT];
     uint8_t launch_known[DS_ST_COUNT];
+    struct ds_graphs *graphs; /* captured calls; NULL: none yet */
+    int capturing;            /* launches are recorded: nothing may be waited for, or move */
+    struct {                  /* what a capture found too small; it is made anew when that has grown */
+        size_t scratch, log_bytes, log_rows;
+    } lacks;
     int32_t launch_rows; /* of the launch at hand, where it is not of the whole call; else 0 */
 };
 
@@ -255,6 +260,8 @@ int ds_pass_restore_team(const struct ds_pass *p);
 int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const void *args,
                        struct ds_error *err);
 
+int ds_forward_grow_scratch(struct ds_forward *f, size_t need, struct ds_error *err);
+
 /* forward_desk.c: memory of the device at work, and what is copied there. */
 
 /* Whether the memory of the device at work is the host's. */
@@ -306,6 +313,26 @@ int ds_log_flush(struct ds_pass *p);
 /* Forgets it. */
 void ds_log_drop(struct ds_forward *f);
 void ds_log_free(struct ds_site_log *log);
+
+/* What waits in the log, kept for a call that will log the same again. */
+struct ds_log_kept {
+    struct ds_logged *entry;
+    size_t n_entries, used, n, n_only;
+    uint32_t *only;
+};
+int ds_log_keep(const struct ds_forward *f, struct ds_log_kept *out, struct ds_error *err);
+int ds_log_restore(struct ds_forward *f, const struct ds_log_kept *kept, struct ds_error *err);
+void ds_log_kept_free(struct ds_log_kept *kept);
+/* Makes an empty log as large as a capture asked for. */
+int ds_log_enlarge(struct ds_forward *f, struct ds_error *err);
+
+/* forward_graph.c: `stages`, which launches and waits for nothing, done as one graph: captured when a call of this
+ * shape comes for the first time, launched again when it comes once more. */
+int ds_graph_call(struct ds_pass *p, int (*stages)(struct ds_pass *p));
+/* Whether this call is done so: not where a healing probe writes between the stages. */
+int ds_graph_wanted(const struct ds_pass *p);
+/* Forgets all captures: memory that they name is given back. */
+void ds_graphs_drop(struct ds_forward *f);
 
 /* forward_devices.c: a desk for every device of the placement, each filled by `set_up`; the pass works at
  * one of them. */

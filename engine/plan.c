@@ -15,15 +15,17 @@
 #include <string.h>
 
 const char *const ds_factor_names[DS_FACTOR_COUNT] = {
-    "batch",    "slot",    "neighbours", "padding", "threads", "chunk", "mode", "prefix",
-    "rollback", "kernels", "blas-core",  "dtype",   "process", "place", "tp",   "device"};
+    "batch",   "slot",   "neighbours", "padding", "threads",   "chunk",
+    "mode",    "prefix", "rollback",   "kernels", "blas-core", "dtype",
+    "process", "place",  "tp",         "device",  "graph"};
 
 static const char *const defaults[DS_FACTOR_COUNT] = {
-    "1", "first",  "copies",  "0",   "1", "0",   "prefill", "0",
-    "0", "vendor", "default", "f32", "1", "one", "1",       "cpu"};
+    "1",      "first",   "copies", "0", "1",   "0", "prefill", "0",  "0",
+    "vendor", "default", "f32",    "1", "one", "1", "cpu",     "off"};
 static const char *const slots[] = {"first", "middle", "last"};
 static const char *const neighbours[] = {"copies", "varied"};
 static const char *const modes[] = {"prefill", "decode"};
+static const char *const graphs[] = {"off", "on"};
 
 static int parse_number(int factor, const char *text, long min, long max, int32_t *out,
                         struct ds_error *err)
@@ -144,6 +146,8 @@ static int parse_value(int factor, const char *text, struct ds_setting *s, struc
         return s->device < 0 || ds_device_parse_name(text, &word, &s->device_number, err) != 0
                    ? ds_prefix(err, "--device")
                    : 0;
+    case DS_FACTOR_GRAPH:
+        return parse_word(factor, text, graphs, 2, &s->graph, err);
     default:
         return ds_fail(err, "factor %d does not exist", factor);
     }

@@ -272,6 +272,20 @@ static int heal_to(struct sweep_state *st, uint32_t arm, uint32_t ref, uint32_t 
     return rc;
 }
 
+/* Nobody has a say between the kernels of a captured call, and without the graph it is another arm. */
+static int leave_unhealed(const struct sweep_state *st, uint32_t arm)
+{
+    int drifts = st->seen[arm].parted;
+    char text[128];
+    for (uint32_t k = 0; k < st->n_refs[arm]; k++)
+        drifts |= st->seen[arm].drifted[k];
+    snprintf(text, sizeof text,
+             "arm %u is not healed: in a captured call no row can be changed between kernels", arm);
+    if (drifts && st->s->note)
+        st->s->note(st->s->ctx, text);
+    return 0;
+}
+
 /* An arm that equals its reference has no row to heal: its natural trial is the healed one. Where
  * repeats part, every kernel must show on equal inputs whether it agrees with itself, as often as
  * there are repeats: healed to the arm's own rows if they are held, else to a reference's. */
@@ -282,6 +296,8 @@ static int heal_arm(struct sweep_state *st, uint32_t arm, struct ds_error *err)
     int rc = 0;
     if (!st->s->options.heal)
         return 0;
+    if (st->settings[arm].graph)
+        return leave_unhealed(st, arm);
     if (seen->parted && st->is_ref[arm]) {
         rc = heal_to(st, arm, arm, many, err);
         many = 1;

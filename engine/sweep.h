@@ -37,9 +37,10 @@ enum ds_factor {
     DS_FACTOR_PLACE,
     DS_FACTOR_TP,
     DS_FACTOR_DEVICE,
+    DS_FACTOR_GRAPH,
     DS_FACTOR_COUNT
 };
-/* "batch" .. "device": names in records, verdicts and options. */
+/* "batch" .. "graph": names in records, verdicts and options. */
 extern const char *const ds_factor_names[DS_FACTOR_COUNT];
 
 /* Or an index from 0. */
@@ -74,6 +75,7 @@ struct ds_setting {
     int32_t ranks;     /* of tensor parallelism */
     int device;        /* enum ds_device_kind: where the kernels run ... */
     int device_number; /* ... N of cuda:N */
+    int graph;         /* calls are captured as graphs of the device and launched so */
 };
 /* values[f] for every factor. -1 names the factor and the value. */
 int ds_setting_parse(char *const *values, struct ds_setting *out, struct ds_error *err);

@@ -90,6 +90,10 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
         if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||
             ds_ranks_check(&m->hp, s.ranks, err) != 0)
             return -1;
+        const struct ds_forward_config pass = {
+            .kernels = s.kernels, .placement = s.place, .graph = s.graph};
+        if (ds_graph_check(&m->hp, &pass, err) != 0)
+            return -1;
         wants->ranks = s.ranks > wants->ranks ? s.ranks : wants->ranks;
         for (int32_t l = 0; l < m->hp.n_layers; l++)
             boundary[l] |= ds_placement_boundary(&s.place, l);

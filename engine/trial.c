@@ -169,6 +169,7 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_tria
                                        .n_sites = sw->header->n_sites,
                                        .poison = sw->options.poison,
                                        .device_number = r->setting.device_number,
+                                       .graph = r->setting.graph,
                                        .placement = r->setting.place,
                                        .ranks = r->setting.ranks,
                                        .position_offset = sw->options.position_offset,

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define DS_DEVICE_ABI 1
+#define DS_DEVICE_ABI 2
 
 struct ds_device_info {
     char name[96];   /* "NVIDIA H200", "simulated" */
@@ -63,6 +63,9 @@ struct ds_device_digest {
     uint32_t *largest; /* NULL: not wanted */
 };
 
+/* What kernels may do with a stretch of memory. */
+enum ds_device_access { DS_ACCESS_NONE = 0, DS_ACCESS_READ, DS_ACCESS_ALL };
+
 struct ds_device {
     uint32_t abi; /* DS_DEVICE_ABI */
     int32_t kind; /* enum ds_device_kind */
@@ -86,6 +89,11 @@ struct ds_device {
     int (*rows)(struct ds_device *d, const struct ds_device_rows *r);
     int (*convert)(struct ds_device *d, int element, int how, void *half, float *y, int64_t n);
     int (*digest)(struct ds_device *d, const struct ds_device_digest *g);
+    /* Kernels launched from now on may do no more than this (enum ds_device_access) with bytes p..p+bytes-1,
+     * whole pages of 4096 in one allocation; one that does is a SIGSEGV at that address. What was said of
+     * a stretch that this one touches is forgotten. Copies and fills are not bound by it. NULL: the device
+     * has no such means. */
+    int (*guard)(struct ds_device *d, void *p, size_t bytes, int access);
 
     /* Says what the launches that follow are for ("layer 3 q_proj: matmul/pinned, 4 rows, n 576, k 576"):
      * a fault that shows later is told with it. */
@@ -98,6 +106,16 @@ struct ds_device {
     void (*event_free)(struct ds_device *d, void *event);
     int (*event_put)(struct ds_device *d, void *event);
     int (*elapsed)(struct ds_device *d, void *begin, void *end, double *seconds);
+
+    /* Graphs; NULL where a device has none. Between begin and end what is queued is recorded and not done:
+     * launches of kernels, rows, convert, digest, fill, copies within the device. What waits, and copies from and to
+     * the host, are refused meanwhile. The graph can be launched any number of times: all of it is done
+     * again, with the arguments and addresses of the recording, on what lies at those addresses then. end
+     * is called after a failure in between, too; its graph is NULL then, or what was recorded so far. */
+    int (*graph_begin)(struct ds_device *d);
+    int (*graph_end)(struct ds_device *d, void **graph);
+    int (*graph_launch)(struct ds_device *d, void *graph); /* queued */
+    void (*graph_free)(struct ds_device *d, void *graph);
 
     int (*info)(struct ds_device *d, struct ds_device_info *out);
     void (*close)(struct ds_device *d); /* frees d; memory not released yet goes with it */

@@ -188,12 +188,17 @@ struct ds_device *ds_cpu_device_new(struct ds_error *err)
                                 .rows = cpu_rows,
                                 .convert = cpu_convert,
                                 .digest = cpu_digest,
+                                .guard = NULL,
                                 .at = cpu_at,
                                 .wait = cpu_wait,
                                 .event_new = cpu_event_new,
                                 .event_free = cpu_event_free,
                                 .event_put = cpu_event_put,
                                 .elapsed = cpu_elapsed,
+                                .graph_begin = NULL,
+                                .graph_end = NULL,
+                                .graph_launch = NULL,
+                                .graph_free = NULL,
                                 .info = cpu_info,
                                 .close = cpu_close};
     return d;

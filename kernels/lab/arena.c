@@ -58,7 +58,7 @@ static unsigned char *row_at(const struct ds_array *x, int64_t r)
     return (unsigned char *)x->data + (size_t)r * (size_t)x->ld * (size_t)x->element;
 }
 
-static int64_t span(const struct ds_array *x)
+int64_t ds_arena_span(const struct ds_array *x)
 {
     return x->rows > 0 && x->cols > 0 ? (x->rows - 1) * x->ld + x->cols : 0;
 }
@@ -72,8 +72,15 @@ static int64_t room_before(const struct ds_array *x)
 
 static int64_t room_behind(const struct ds_array *x)
 {
-    int64_t n = x->map + x->map_bytes - PAGE - ((unsigned char *)x->data + span(x) * x->element);
+    int64_t n =
+        x->map + x->map_bytes - PAGE - ((unsigned char *)x->data + ds_arena_span(x) * x->element);
     return (n < AROUND ? n : AROUND) / x->element;
+}
+
+void ds_arena_around(const struct ds_array *x, int64_t *before, int64_t *behind)
+{
+    *before = room_before(x) * x->element;
+    *behind = room_behind(x) * x->element;
 }
 
 static void fill_all(const struct ds_arena *a, const struct ds_array *x)
@@ -82,7 +89,7 @@ static void fill_all(const struct ds_arena *a, const struct ds_array *x)
     const uint32_t gap = input ? ds_poison_gap(a->poison) : SENTINEL;
     const int64_t before = room_before(x);
     fill((unsigned char *)x->data - before * x->element, before, x->element, gap);
-    fill((unsigned char *)x->data + span(x) * x->element, room_behind(x), x->element, gap);
+    fill((unsigned char *)x->data + ds_arena_span(x) * x->element, room_behind(x), x->element, gap);
     for (int64_t r = 0; r < x->rows; r++) {
         if (x->role == DS_ARRAY_OUT)
             fill(row_at(x, r), x->cols, x->element, a->poison);
@@ -152,7 +159,7 @@ void *ds_arena_place(struct ds_arena *a, const char *name, int role, int element
                 (long long)rows, (long long)cols, (long long)ld);
         return NULL;
     }
-    bytes = (size_t)(span(x) * element);
+    bytes = (size_t)(ds_arena_span(x) * element);
     if (provide(x, bytes, err) != 0)
         return NULL;
     unsigned char *end = x->map + x->map_bytes - PAGE;
@@ -193,8 +200,8 @@ static int protect(struct ds_arena *a, int from, int to, int prot, struct ds_err
         if (x->role != DS_ARRAY_IN)
             continue;
         unsigned char *begin = first_page(x), *end = x->map + x->map_bytes - PAGE;
-        const size_t used =
-            (size_t)((unsigned char *)x->data - begin) + (size_t)span(x) * (size_t)x->element;
+        const size_t used = (size_t)((unsigned char *)x->data - begin) +
+                            (size_t)ds_arena_span(x) * (size_t)x->element;
         if ((size_t)(end - begin) > used + AROUND)
             end = begin + (used + AROUND + PAGE - 1) / PAGE * PAGE;
         if (mprotect(begin, (size_t)(end - begin), prot) != 0)
@@ -212,16 +219,17 @@ int ds_arena_hold(struct ds_arena *a, struct ds_error *err)
 
 int ds_arena_seal(struct ds_arena *a, struct ds_error *err)
 {
-    return protect(a, a->held, a->n, PROT_READ, err);
+    return a->device ? 0 : protect(a, a->held, a->n, PROT_READ, err);
 }
 
 int ds_arena_unseal(struct ds_arena *a, struct ds_error *err)
 {
-    return protect(a, a->held, a->n, PROT_READ | PROT_WRITE, err);
+    return a->device ? 0 : protect(a, a->held, a->n, PROT_READ | PROT_WRITE, err);
 }
 
 void ds_arena_free(struct ds_arena *a)
 {
+    ds_arena_free_far(a);
     for (int i = 0; i < DS_ARENA_MOST; i++) {
         free(a->array[i].written);
         if (a->array[i].map)
@@ -248,8 +256,8 @@ static int check_near(const struct ds_array *x, struct ds_fault *f)
         search((unsigned char *)x->data - before * x->element, before, x->element, SENTINEL, 0);
     if (at >= 0)
         return found(x, DS_FAULT_WROTE_NEAR, 0, at - before, f);
-    at = search((unsigned char *)x->data + span(x) * x->element, room_behind(x), x->element,
-                SENTINEL, 0);
+    at = search((unsigned char *)x->data + ds_arena_span(x) * x->element, room_behind(x),
+                x->element, SENTINEL, 0);
     if (at >= 0)
         return found(x, DS_FAULT_WROTE_NEAR, x->rows - 1, x->cols + at, f);
     for (int64_t r = 0; r + 1 < x->rows && x->ld > x->cols; r++) {
@@ -279,6 +287,16 @@ int ds_arena_check(const struct ds_arena *a, struct ds_fault *f)
     return 0;
 }
 
+void ds_arena_blame(const struct ds_array *x, int kind, int64_t at, struct ds_fault *f)
+{
+    if (kind != DS_FAULT_OUT_OF_BOUNDS)
+        found(x, kind, x->ld > 0 ? at / x->ld : 0, x->ld > 0 ? at % x->ld : 0, f);
+    else if (at < 0)
+        found(x, kind, 0, at, f);
+    else
+        found(x, kind, x->rows - 1, at - ds_arena_span(x) + 1, f);
+}
+
 int ds_arena_locate(const struct ds_arena *a, const void *address, int write, struct ds_fault *f)
 {
     const unsigned char *p = address;
@@ -287,17 +305,18 @@ int ds_arena_locate(const struct ds_arena *a, const void *address, int write, st
         if (p < x->map || p >= x->map + x->map_bytes)
             continue;
         const unsigned char *data = x->data;
-        int64_t at = p - data, elements = span(x);
+        const int64_t at = p - data;
         if (p < data && p < x->map + PAGE)
-            found(x, DS_FAULT_OUT_OF_BOUNDS, 0, -((-at + x->element - 1) / x->element), f);
-        else if (p >= x->map + x->map_bytes - PAGE)
-            found(x, DS_FAULT_OUT_OF_BOUNDS, x->rows - 1, at / x->element - elements + 1, f);
-        else if (x->ld > 0)
-            found(x, DS_FAULT_WROTE_INPUT, at / x->element / x->ld, at / x->element % x->ld, f);
+            ds_arena_blame(x, DS_FAULT_OUT_OF_BOUNDS, -((-at + x->element - 1) / x->element), f);
+        else
+            ds_arena_blame(x,
+                           p >= x->map + x->map_bytes - PAGE ? DS_FAULT_OUT_OF_BOUNDS
+                                                             : DS_FAULT_WROTE_INPUT,
+                           at / x->element, f);
         f->write = write;
         return 1;
     }
-    return 0;
+    return ds_arena_locate_far(a, address, write, f);
 }
 
 /* ---- in words -------------------------------------------------------------------------------- */
@@ -347,6 +366,14 @@ void ds_fault_print(struct ds_buf *b, const struct ds_fault *f)
         return;
     case DS_FAULT_HANG:
         ds_buf_puts(b, "does not return");
+        return;
+    case DS_FAULT_FROM_HOST:
+        ds_buf_printf(b, "%s %s, which is on the device, from the host's code",
+                      f->write ? "writes" : "reads", f->array);
+        return;
+    case DS_FAULT_DEVICE:
+        ds_buf_puts(b, "fails on the device: ");
+        ds_buf_escape(b, f->text, (size_t)-1);
         return;
     default:
         ds_buf_puts(b, "ends the process");

@@ -5,6 +5,7 @@
 #define DS_LAB_ARENA_H
 
 #include "base/error.h"
+#include "kernels/device.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,15 @@ enum ds_array_role {
  * one before it. */
 enum ds_place { DS_PLACE_END = 16, DS_PLACE_START = 17 };
 
+/* The array's place on a device: whole pages, of which the first is that of `from` in the host's memory. */
+struct ds_twin_array {
+    void *base; /* as allocated; NULL: none */
+    size_t room;
+    unsigned char *pages;
+    size_t bytes;
+    const unsigned char *from;
+};
+
 struct ds_array {
     const char *name; /* borrowed: a literal, or lives as long as the kernel */
     int role;
@@ -43,6 +53,7 @@ struct ds_array {
     /* the arena's own */
     unsigned char *map;
     size_t map_bytes;
+    struct ds_twin_array twin; /* where the arena has a device */
 };
 
 /* Sixteen ranks and their sum, as f32 and as 16 bits; the scratch. */
@@ -52,6 +63,8 @@ struct ds_arena {
     int n;    /* of this call */
     int held; /* the first `held` are shared: placed once, read-only until ds_arena_free */
     uint32_t poison;
+    struct ds_device *device; /* NULL: kernels read the host's memory; set before the first array */
+    int far_held;             /* so many of the held ones are on the device */
 };
 
 /* What a launch did that no kernel may do. */
@@ -66,7 +79,9 @@ enum ds_fault_kind {
     DS_FAULT_REFUSED,    /* launch returned -1 */
     DS_FAULT_CRASH,      /* another signal, or an address of no array */
     DS_FAULT_HANG,
-    DS_FAULT_EXIT /* ended the process */
+    DS_FAULT_EXIT,      /* ended the process */
+    DS_FAULT_FROM_HOST, /* the launch function itself touched an array on the device */
+    DS_FAULT_DEVICE     /* the device itself says that something went wrong; it is of no more use */
 };
 struct ds_fault {
     int kind;
@@ -75,7 +90,7 @@ struct ds_fault {
     int64_t row, col; /* of the element; OUT_OF_BOUNDS: elements behind the end (col >= 1) or before
                          the start (col < 0) */
     int signal;
-    char text[96]; /* REFUSED: the kernel's reason */
+    char text[96]; /* REFUSED: the kernel's reason; DEVICE: the device's */
 };
 
 /* Starts another call: all arrays but the held ones are gone. */
@@ -105,6 +120,29 @@ int ds_arena_check(const struct ds_arena *a, struct ds_fault *f);
 int ds_arena_locate(const struct ds_arena *a, const void *address, int write, struct ds_fault *f);
 
 void ds_arena_free(struct ds_arena *a);
+
+/* ---- on a device (arena_far.c); a->device is not NULL ------------------------------------------------ */
+
+/* A place there for every array of the call; what is held is copied, once. */
+int ds_arena_place_far(struct ds_arena *a, struct ds_error *err);
+/* Where a place in an array is there; NULL: it is in none. As `where` of ds_far_args with the arena as
+ * its argument. */
+void *ds_arena_far(const struct ds_arena *a, const void *host);
+/* Copies the arrays of the call there, all that is filled around them, too; or one. */
+int ds_arena_send(struct ds_arena *a, struct ds_error *err);
+int ds_arena_send_one(struct ds_arena *a, int i, struct ds_error *err);
+/* After a launch: what may have been written comes back; inputs that the device cannot guard are compared, and
+ * *f says which was changed. */
+int ds_arena_fetch(struct ds_arena *a, struct ds_fault *f, struct ds_error *err);
+
+/* Between the two files: bytes that are filled before and behind an array, its elements with the gaps,
+ * a finding (`at` in elements from the first one: in the array, behind it or before it), addresses there, the end. */
+void ds_arena_around(const struct ds_array *x, int64_t *before, int64_t *behind);
+int64_t ds_arena_span(const struct ds_array *x);
+void ds_arena_blame(const struct ds_array *x, int kind, int64_t at, struct ds_fault *f);
+int ds_arena_locate_far(const struct ds_arena *a, const void *address, int write,
+                        struct ds_fault *f);
+void ds_arena_free_far(struct ds_arena *a);
 
 /* "reads past the end of x (1 element behind it)". */
 struct ds_buf;

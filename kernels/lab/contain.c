@@ -50,6 +50,14 @@ void ds_contain_watch(const struct ds_arena *a)
 
 /* ---- the child ----------------------------------------------------------------------------------- */
 
+void ds_contain_die(const struct ds_fault *f)
+{
+    if (!box)
+        return;
+    box->fault = *f;
+    _exit(DIED);
+}
+
 static int is_write(const void *context)
 {
 #if defined(__x86_64__)

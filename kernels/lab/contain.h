@@ -33,6 +33,9 @@ int ds_contain(struct ds_contained *c, ds_contained_fn fn, void *arg, double sec
 /* The lab itself failed in the child, for want of memory: that says nothing of what was run. */
 int ds_contained_lacks_memory(const struct ds_contained *c);
 
+/* In the child: ends it with this as what was found. Elsewhere it does nothing. */
+void ds_contain_die(const struct ds_fault *f);
+
 /* In the child: the arrays among which a faulting address is looked for; NULL = none. */
 void ds_contain_watch(const struct ds_arena *a);
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "kernels/call.h"
+#include "kernels/lab/far.h"
 #include "kernels/registry.h"
 
 #include <stdlib.h>
@@ -116,6 +117,7 @@ static void call_free(struct ds_explain_call *c)
     free(c->pages);
     free(c->prepared);
     free(c->scratch);
+    ds_far_free(c->far);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -138,8 +140,10 @@ static int prepare(struct ds_explain_call *c, struct ds_error *err)
     size_t bytes;
     if (c->e->op != DS_OP_MATMUL || !k->prepare)
         return 0;
-    if (ds_call_prepare(k, &c->args.matmul.w, &c->prepared, &bytes, why, sizeof why) == 0)
+    if (ds_call_prepare(k, &c->args.matmul.w, &c->prepared, &bytes, why, sizeof why) == 0) {
+        c->prepared_bytes = bytes;
         return 0;
+    }
     return refused(k, why, err);
 }
 
@@ -178,8 +182,9 @@ static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t s
                   struct ds_error *err)
 {
     const struct ds_kernel *k = c->kernel;
+    const int here = k->device == DS_DEVICE_CPU;
     char why[256] = "";
-    size_t need = ds_call_scratch(k, &c->args, threads);
+    size_t need = here ? ds_call_scratch(k, &c->args, threads) : 0;
     c->scratch = need ? ds_alloc_aligned(need, 1, "scratch memory", err) : NULL;
     if (need && !c->scratch)
         return -1;
@@ -190,7 +195,9 @@ static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t s
                            .dtype = element_of(c->e->side[c->side].dtype),
                            .scratch = c->scratch,
                            .scratch_bytes = need};
-    if (ds_call_launch(k, &c->args, &exec, why, sizeof why) != 0)
+    if ((here
+             ? ds_call_launch(k, &c->args, &exec, why, sizeof why)
+             : ds_far_launch(&c->far, k, &c->args, c->prepared_bytes, &exec, why, sizeof why)) != 0)
         return refused(k, why, err);
     if (c->e->op == DS_OP_CACHE)
         ds_explain_read_cache(c);

@@ -20,6 +20,8 @@ struct ds_explain_call {
     struct ds_sequence *sequences;
     int32_t *pages;
     void *prepared, *scratch;
+    size_t prepared_bytes;
+    struct ds_far *far; /* what it keeps on a device */
     union ds_any_args args;
 };
 

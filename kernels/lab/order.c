@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "kernels/call.h"
+#include "kernels/lab/far.h"
 #include "kernels/lab/order_ops.h"
 #include "kernels/registry.h"
 
@@ -83,11 +84,10 @@ static void run_team(void *team, void (*fn)(void *, int, int), void *arg)
     ds_team_run(team, fn, arg);
 }
 
-int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *err)
+static int get_scratch(struct ds_order_call *c, const void *args, struct ds_exec *exec,
+                       struct ds_error *err)
 {
-    const struct ds_kernel *k = c->kernel;
-    char why[256] = "";
-    size_t need = ds_call_scratch(k, args, c->threads);
+    size_t need = ds_call_scratch(c->kernel, args, c->threads);
     if (need > c->scratch_bytes) {
         free(c->scratch);
         c->scratch_bytes = 0;
@@ -96,13 +96,22 @@ int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *
             return -1;
         c->scratch_bytes = need;
     }
-    struct ds_exec exec = {.threads = c->threads,
-                           .team = c->team,
-                           .run = run_team,
-                           .seed = ++c->seed,
-                           .scratch = need ? c->scratch : NULL,
-                           .scratch_bytes = need};
-    if (ds_call_launch(k, args, &exec, why, sizeof why) == 0)
+    exec->scratch = need ? c->scratch : NULL;
+    exec->scratch_bytes = need;
+    return 0;
+}
+
+int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *err)
+{
+    const struct ds_kernel *k = c->kernel;
+    const int here = k->device == DS_DEVICE_CPU;
+    char why[256] = "";
+    struct ds_exec exec = {
+        .threads = c->threads, .team = c->team, .run = run_team, .seed = ++c->seed};
+    if (here && get_scratch(c, args, &exec, err) != 0)
+        return -1;
+    if ((here ? ds_call_launch(k, args, &exec, why, sizeof why)
+              : ds_far_launch(&c->far, k, args, c->prepared_bytes, &exec, why, sizeof why)) == 0)
         return 0;
     return ds_fail(err, "%s/%s refused the call: %s", ds_op_name(k->op), k->name, why);
 }
@@ -112,4 +121,6 @@ void ds_order_call_free(struct ds_order_call *c)
     free(c->scratch);
     c->scratch = NULL;
     c->scratch_bytes = 0;
+    ds_far_free(c->far);
+    c->far = NULL;
 }

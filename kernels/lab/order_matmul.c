@@ -23,6 +23,7 @@ static int launch(struct ds_grid *g, struct ds_error *err)
         if (ds_call_prepare(m->call.kernel, &m->a.w, &m->prepared, &bytes, why, sizeof why) != 0)
             return ds_fail(err, "matmul/%s refused the weights: %s", m->call.kernel->name, why);
         m->a.prepared = m->prepared;
+        m->call.prepared_bytes = bytes;
     }
     g->w_changed = 0;
     return ds_order_launch(&m->call, &m->a, err);

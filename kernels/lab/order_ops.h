@@ -13,6 +13,8 @@ struct ds_order_call {
     void *scratch;
     size_t scratch_bytes;
     uint64_t seed;
+    size_t prepared_bytes; /* of a matmul's prepared weights */
+    struct ds_far *far;    /* what it keeps on a device */
 };
 int ds_order_launch(struct ds_order_call *c, const void *args, struct ds_error *err);
 void ds_order_call_free(struct ds_order_call *c);

@@ -6,7 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernels/call.h"
+#include "kernels/device_open.h"
+#include "kernels/lab/contain.h"
 #include "kernels/lab/content.h"
+#include "kernels/lab/far.h"
 #include "kernels/lab/schedule.h"
 #include "kernels/lab/subject_rows.h"
 #include "kernels/registry.h"
@@ -19,6 +22,8 @@ enum { MOST_SCHEDULES = 4 };
 struct ds_subject {
     struct ds_subject_parts p; /* first: what builders see */
     union ds_any_args exact;   /* p.args with the f32 weights */
+    union ds_any_args far;     /* p.args on the arena's device, where it has one */
+    const float **far_ranks;
     const struct ds_subject_ops *ops;
     struct {
         int threads;
@@ -93,8 +98,10 @@ struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct d
     s->p.from_file = from_file;
     s->ops = ops_of(k->op);
     ds_arena_begin(&s->p.arena, DS_POISON_NAN);
-    if ((s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
-        ds_arena_hold(&s->p.arena, err) != 0) {
+    if (ds_lab_device_of(k->device, &s->p.arena.device, err) != 0 ||
+        (s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
+        ds_arena_hold(&s->p.arena, err) != 0 ||
+        (s->p.arena.device && ds_arena_place_far(&s->p.arena, err) != 0)) {
         ds_subject_free(s);
         return NULL;
     }
@@ -110,6 +117,7 @@ void ds_subject_free(struct ds_subject *s)
     if (s->ops->close)
         s->ops->close(&s->p);
     ds_arena_free(&s->p.arena);
+    free(s->far_ranks);
     free(s);
 }
 
@@ -183,7 +191,61 @@ static struct ds_schedule *schedule_of(struct ds_subject *s, int threads, struct
     return s->schedules[at].schedule;
 }
 
-/* Arrays, scratch and exec of a call; the arena is not sealed yet. */
+/* What the kernel is given. */
+static const void *given(const struct ds_subject *s)
+{
+    return s->p.arena.device ? &s->far : &s->p.args;
+}
+
+static void *where(void *arena, const void *host)
+{
+    return ds_arena_far(arena, host);
+}
+
+/* Places on the device for the arrays of a call, and its arguments and exec there. */
+static int build_far(struct ds_subject *s, struct ds_exec *exec, struct ds_error *err)
+{
+    struct ds_arena *a = &s->p.arena;
+    free(s->far_ranks);
+    s->far_ranks = NULL;
+    if (ds_arena_place_far(a, err) != 0 ||
+        ds_far_args(s->p.kernel->op, &s->p.args, &s->far, &s->far_ranks, where, a, err) != 0 ||
+        ds_lab_device_exec(a->device, exec, err) != 0)
+        return -1;
+    if (exec->scratch)
+        exec->scratch = ds_arena_far(a, exec->scratch);
+    return 0;
+}
+
+/* The sequences are sent as the device's kernels read them: with the pages that lie there. */
+static int send_sequences(struct ds_subject *s, struct ds_error *err)
+{
+    struct ds_device *dev = s->p.arena.device;
+    int64_t n, page_size;
+    const struct ds_sequence *from = ds_far_sequences(s->p.kernel->op, &s->p.args, &n, &page_size);
+    if (!from || n < 1)
+        return 0;
+    struct ds_sequence *there = ds_calloc((size_t)n, sizeof *there, "sequences", err);
+    if (!there)
+        return -1;
+    memcpy(there, from, (size_t)n * sizeof *there);
+    for (int64_t i = 0; i < n; i++)
+        there[i].pages = ds_arena_far(&s->p.arena, from[i].pages);
+    int rc = ds_device_check(
+        dev, dev->copy_to(dev, ds_arena_far(&s->p.arena, from), there, (size_t)n * sizeof *there),
+        err);
+    free(there);
+    return rc;
+}
+
+static int send(struct ds_subject *s, struct ds_error *err)
+{
+    if (!s->p.arena.device)
+        return 0;
+    return ds_arena_send(&s->p.arena, err) != 0 ? -1 : send_sequences(s, err);
+}
+
+/* Arrays, scratch and exec of a call; the arena is not sealed, nor are arrays sent to a device yet. */
 static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *exec,
                  struct ds_schedule **schedule, struct ds_error *err)
 {
@@ -204,7 +266,7 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
     }
     exec->scratch_bytes = ds_call_scratch(k, &s->p.args, c->threads);
     if (!exec->scratch_bytes)
-        return 0;
+        return s->p.arena.device ? build_far(s, exec, err) : 0;
     if (exec->scratch_bytes > PTRDIFF_MAX / 8)
         return ds_fail(err, "%s/%s: scratch memory of %zu bytes", ds_op_name(k->op), k->name,
                        exec->scratch_bytes);
@@ -212,13 +274,13 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
     int64_t words = (int64_t)(exec->scratch_bytes + 3) / 4;
     exec->scratch =
         ds_arena_place(&s->p.arena, "scratch", DS_ARRAY_SCRATCH, 4, 1, words, words, 0, err);
-    return exec->scratch ? 0 : -1;
+    return !exec->scratch ? -1 : s->p.arena.device ? build_far(s, exec, err) : 0;
 }
 
 static int describe(struct ds_subject *s, const struct ds_exec *exec, struct ds_launch_info *info)
 {
     memset(info, 0, sizeof *info);
-    return ds_call_describe(s->p.kernel, &s->p.args, exec, info) == 0;
+    return ds_call_describe(s->p.kernel, given(s), exec, info) == 0;
 }
 
 int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
@@ -276,6 +338,21 @@ static void refused(struct ds_fault *f, const char *why)
     memcpy(f->text, why, n < sizeof f->text ? n : sizeof f->text - 1);
 }
 
+/* The launch is over, and what it wrote is on the host. A device that failed ends a child process: nothing more
+ * can be had of it there. */
+static int finish(struct ds_subject *s, struct ds_fault *f, struct ds_error *err)
+{
+    struct ds_device *dev = s->p.arena.device;
+    if (!dev)
+        return ds_arena_unseal(&s->p.arena, err);
+    if (dev->wait(dev) == 0)
+        return ds_arena_fetch(&s->p.arena, f, err);
+    refused(f, dev->why);
+    f->kind = DS_FAULT_DEVICE;
+    ds_contain_die(f);
+    return 0;
+}
+
 int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_output *out,
                    struct ds_error *err)
 {
@@ -287,18 +364,20 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     if (build(s, c, &exec, &schedule, err) != 0)
         return -1;
     describe(s, &exec, &out->launch);
-    if (ds_arena_seal(&s->p.arena, err) != 0)
+    if (ds_arena_seal(&s->p.arena, err) != 0 || send(s, err) != 0)
         return -1;
     const uint32_t fp = ds_fp_now();
-    const int rc = ds_call_launch_alone(s->p.kernel, &s->p.args, &exec, why, sizeof why);
+    const int rc = ds_call_launch_alone(s->p.kernel, given(s), &exec, why, sizeof why);
     const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
-    if (ds_arena_unseal(&s->p.arena, err) != 0)
+    if (finish(s, &out->fault, err) != 0)
         return -1;
     if (rc != 0) {
         refused(&out->fault, why);
         return 0;
     }
-    if (!ds_arena_check(&s->p.arena, &out->fault) && fp_changed)
+    if (out->fault.kind == DS_FAULT_DEVICE)
+        return 0;
+    if (out->fault.kind == DS_FAULT_NONE && !ds_arena_check(&s->p.arena, &out->fault) && fp_changed)
         out->fault.kind = DS_FAULT_FP_CONTROL;
     return collect(s, c, out, err);
 }
@@ -317,7 +396,7 @@ double ds_subject_prepare_seconds(const struct ds_subject *s)
 int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err)
 {
     s->ready_schedule = NULL;
-    return build(s, c, &s->ready, &s->ready_schedule, err);
+    return build(s, c, &s->ready, &s->ready_schedule, err) != 0 ? -1 : send(s, err);
 }
 
 int ds_subject_bind(struct ds_subject *s, const int *cpus, int n)
@@ -329,8 +408,10 @@ int ds_subject_again(struct ds_subject *s, struct ds_error *err)
 {
     char why[256] = "";
     s->ready.seed++;
-    if (ds_call_launch(s->p.kernel, &s->p.args, &s->ready, why, sizeof why) == 0)
-        return 0;
+    if (ds_call_launch(s->p.kernel, given(s), &s->ready, why, sizeof why) == 0)
+        return s->p.arena.device ? ds_device_check(s->p.arena.device,
+                                                   s->p.arena.device->wait(s->p.arena.device), err)
+                                 : 0;
     return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name,
                    *why ? why : "no reason given");
 }

@@ -11,8 +11,7 @@
 enum { PAGE = 16 };
 
 struct cache_own {
-    struct ds_sequence *sequences;
-    int32_t *pages;
+    int32_t *pages;  /* in the arena, as the sequences are */
     int64_t *row_of; /* row of the call -> row of the cache */
 };
 
@@ -24,8 +23,6 @@ static int cache_open(struct ds_subject_parts *p, struct ds_error *err)
 
 static void cache_clear(struct cache_own *o)
 {
-    free(o->sequences);
-    free(o->pages);
     free(o->row_of);
     memset(o, 0, sizeof *o);
 }
@@ -63,21 +60,26 @@ static int cache_arrange(struct ds_subject_parts *p, const struct ds_call *c, st
     for (int64_t i = 0; i < c->n_segments; i++)
         pages += (cache_slots(&c->segment[i]) + c->spare_slots + page - 1) / page;
     cache_clear(o);
-    o->sequences = ds_calloc((size_t)c->n_segments, sizeof *o->sequences, "sequences", err);
-    o->pages = ds_calloc((size_t)pages, sizeof *o->pages, "pages", err);
+    const int64_t words = sizeof(struct ds_sequence) / 4;
+    struct ds_sequence *sequences =
+        ds_arena_place(&p->arena, "sequences", DS_ARRAY_IN, 4, c->n_segments, words, words,
+                       c->place < DS_PLACE_END ? c->place & ~1 : c->place, err); /* of 8 bytes */
+    o->pages = sequences ? ds_arena_place(&p->arena, "pages", DS_ARRAY_IN, 4, 1, pages, pages,
+                                          c->place, err)
+                         : NULL;
     o->row_of = ds_calloc((size_t)a->rows, sizeof *o->row_of, "rows", err);
-    if (!o->sequences || !o->pages || !o->row_of)
+    if (!o->pages || !o->row_of)
         return -1;
     cache_pages(o, pages, c->permute);
     const int32_t *next = o->pages;
     for (int64_t i = 0; i < c->n_segments; i++) {
         const struct ds_segment *s = &c->segment[i];
-        o->sequences[i] = (struct ds_sequence){.request = (int32_t)i,
-                                               .q_first = (int32_t)r,
-                                               .q_len = s->length,
-                                               .kv_len = (int32_t)cache_slots(s),
-                                               .kv_first = s->padding,
-                                               .pages = next};
+        sequences[i] = (struct ds_sequence){.request = (int32_t)i,
+                                            .q_first = (int32_t)r,
+                                            .q_len = s->length,
+                                            .kv_len = (int32_t)cache_slots(s),
+                                            .kv_first = s->padding,
+                                            .pages = next};
         for (int64_t j = 0; j < s->length; j++) {
             int64_t slot = s->padding + j;
             o->row_of[r++] = next[slot / page] * page + slot % page;
@@ -85,7 +87,7 @@ static int cache_arrange(struct ds_subject_parts *p, const struct ds_call *c, st
         next += (cache_slots(s) + c->spare_slots + page - 1) / page;
     }
     a->page_size = page, a->pages = pages;
-    a->sequences = o->sequences, a->n_sequences = c->n_segments;
+    a->sequences = sequences, a->n_sequences = c->n_segments;
     return 0;
 }
 

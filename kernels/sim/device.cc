@@ -4,6 +4,7 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/probe_kernels.h"
 #include "kernels/device_open.h"
+#include "kernels/sim/graph.h"
 #include "kernels/sim/memory.h"
 #include "kernels/sim/sim.h"
 
@@ -38,6 +39,15 @@ int launched(struct ds_device *d, int rc, const char *why)
     return rc == 0 ? 0 : fails(d, "%s%s%s", s->at, *s->at ? ": " : "", why);
 }
 
+/* What a device that records cannot do. */
+int not_now(struct ds_device *d, const char *what)
+{
+    const struct sim *s = static_cast<const struct sim *>(d->self);
+    if (!ds_sim_recording())
+        return 0;
+    return fails(d, "%s%s%s in a graph that is being captured", s->at, *s->at ? ": " : "", what);
+}
+
 int check(struct ds_device *d, const char *what, const void *p, size_t bytes)
 {
     if (bytes == 0 || ds_sim_memory_has(p, bytes))
@@ -61,7 +71,8 @@ void sim_release(struct ds_device *, void *p)
 
 int sim_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
 {
-    if (check(d, "copy to the device", dst, bytes) != 0)
+    if (check(d, "copy to the device", dst, bytes) != 0 ||
+        not_now(d, "a copy from the host's memory") != 0)
         return -1;
     ds_sim_memory_open();
     memcpy(dst, host, bytes);
@@ -71,7 +82,8 @@ int sim_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
 
 int sim_copy_from(struct ds_device *d, void *host, const void *src, size_t bytes)
 {
-    if (check(d, "copy from the device", src, bytes) != 0)
+    if (check(d, "copy from the device", src, bytes) != 0 ||
+        not_now(d, "a copy to the host's memory") != 0)
         return -1;
     ds_sim_memory_open();
     memcpy(host, src, bytes);
@@ -84,6 +96,10 @@ int sim_copy_within(struct ds_device *d, void *dst, const void *src, size_t byte
     if (check(d, "copy on the device", dst, bytes) != 0 ||
         check(d, "copy on the device", src, bytes) != 0)
         return -1;
+    if (ds_sim_recording()) {
+        ds_sim_record_copy(dst, src, bytes);
+        return 0;
+    }
     ds_sim_memory_open();
     memcpy(dst, src, bytes);
     ds_sim_memory_close();
@@ -94,6 +110,10 @@ int sim_fill(struct ds_device *d, void *dst, uint32_t word, size_t words)
 {
     if (check(d, "fill", dst, words * sizeof word) != 0)
         return -1;
+    if (ds_sim_recording()) {
+        ds_sim_record_fill(dst, word, words);
+        return 0;
+    }
     ds_sim_memory_open();
     for (size_t i = 0; i < words; i++)
         memcpy(static_cast<char *>(dst) + i * sizeof word, &word, sizeof word);
@@ -129,15 +149,23 @@ int sim_digest(struct ds_device *d, const struct ds_device_digest *g)
     return launched(d, ds_sim_digest_rows(g, &s->exec, why, sizeof why), why);
 }
 
+int sim_guard(struct ds_device *d, void *p, size_t bytes, int access)
+{
+    return ds_sim_memory_guard(p, bytes, access) == 0
+               ? 0
+               : fails(d, "guard: %zu bytes at %p are not whole pages of the device's memory",
+                       bytes, p);
+}
+
 void sim_at(struct ds_device *d, const char *site)
 {
     struct sim *s = static_cast<struct sim *>(d->self);
     snprintf(s->at, sizeof s->at, "%s", site);
 }
 
-int sim_wait(struct ds_device *)
+int sim_wait(struct ds_device *d)
 {
-    return 0;
+    return not_now(d, "waiting");
 }
 
 double now(void)
@@ -158,8 +186,10 @@ void sim_event_free(struct ds_device *, void *event)
     free(event);
 }
 
-int sim_event_put(struct ds_device *, void *event)
+int sim_event_put(struct ds_device *d, void *event)
 {
+    if (not_now(d, "an event") != 0)
+        return -1;
     *static_cast<double *>(event) = now();
     return 0;
 }
@@ -168,6 +198,31 @@ int sim_elapsed(struct ds_device *, void *begin, void *end, double *seconds)
 {
     *seconds = *static_cast<double *>(end) - *static_cast<double *>(begin);
     return 0;
+}
+
+int sim_graph_begin(struct ds_device *d)
+{
+    return ds_sim_record_begin() == 0 ? 0 : fails(d, "a graph is being captured already");
+}
+
+int sim_graph_end(struct ds_device *d, void **graph)
+{
+    *graph = ds_sim_record_end();
+    return *graph ? 0 : fails(d, "out of memory for a graph");
+}
+
+int sim_graph_launch(struct ds_device *d, void *graph)
+{
+    char why[256] = "";
+    if (not_now(d, "another graph") != 0)
+        return -1;
+    return launched(d, ds_sim_graph_run(static_cast<struct ds_sim_graph *>(graph), why, sizeof why),
+                    why);
+}
+
+void sim_graph_free(struct ds_device *, void *graph)
+{
+    ds_sim_graph_free(static_cast<struct ds_sim_graph *>(graph));
 }
 
 int sim_info(struct ds_device *, struct ds_device_info *out)
@@ -209,12 +264,17 @@ struct ds_device *ds_sim_device_new(void)
             .rows = sim_rows,
             .convert = sim_convert,
             .digest = sim_digest,
+            .guard = sim_guard,
             .at = sim_at,
             .wait = sim_wait,
             .event_new = sim_event_new,
             .event_free = sim_event_free,
             .event_put = sim_event_put,
             .elapsed = sim_elapsed,
+            .graph_begin = sim_graph_begin,
+            .graph_end = sim_graph_end,
+            .graph_launch = sim_graph_launch,
+            .graph_free = sim_graph_free,
             .info = sim_info,
             .close = sim_close};
     s->exec.threads = 1;

@@ -2,6 +2,8 @@
  * first gap that is large enough. What was never used costs no memory of the machine. */
 #include "kernels/sim/memory.h"
 
+#include "kernels/device.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,12 +19,19 @@ struct block {
     size_t begin, bytes;
 };
 
+struct guarded {
+    size_t begin, end;
+    int access;
+};
+
 struct memory {
     char *base;
     size_t size, limit;
     size_t used; /* the end of the last block that there ever was: no page behind it was touched */
     struct block *block;
     size_t n, cap, allocated;
+    struct guarded *guard;
+    size_t n_guards, cap_guards;
     int open;
 } memory;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,17 +79,27 @@ int find_gap(size_t bytes, size_t *at, size_t *begin)
     return bytes <= limit() && end <= limit() - bytes ? 0 : -1;
 }
 
-int make_room_in_list(void)
+/* Room for one more in a list of n. */
+template <class T> int make_room(T **list, size_t n, size_t *cap)
 {
-    if (memory.n < memory.cap)
+    if (n < *cap)
         return 0;
-    const size_t cap = memory.cap ? memory.cap * 2 : 64;
-    void *grown = realloc(memory.block, cap * sizeof *memory.block);
+    const size_t more = *cap ? *cap * 2 : 64;
+    void *grown = realloc(*list, more * sizeof **list);
     if (!grown)
         return -1;
-    memory.block = static_cast<struct block *>(grown);
-    memory.cap = cap;
+    *list = static_cast<T *>(grown);
+    *cap = more;
     return 0;
+}
+
+void forget_guards(size_t begin, size_t end)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < memory.n_guards; i++)
+        if (memory.guard[i].end <= begin || memory.guard[i].begin >= end)
+            memory.guard[kept++] = memory.guard[i];
+    memory.n_guards = kept;
 }
 
 /* The block that holds the address, or its place in the list - 1. */
@@ -100,7 +119,7 @@ const struct block *block_at(size_t at)
 void *take(size_t bytes)
 {
     size_t at, begin;
-    if ((!memory.base && reserve() != 0) || make_room_in_list() != 0 ||
+    if ((!memory.base && reserve() != 0) || make_room(&memory.block, memory.n, &memory.cap) != 0 ||
         find_gap(bytes, &at, &begin) != 0)
         return nullptr;
     for (size_t i = memory.n; i > at; i--)
@@ -147,6 +166,7 @@ int ds_sim_memory_release(void *p)
     if (b && b->begin == at) {
         const size_t first = page_end(b->begin), last = (b->begin + b->bytes) / PAGE * PAGE;
         rc = 0;
+        forget_guards(b->begin, b->begin + b->bytes);
         memory.allocated -= b->bytes;
         if (last > first) /* the machine has other uses for it */
             (void)madvise(memory.base + first, last - first, MADV_DONTNEED);
@@ -202,6 +222,33 @@ void ds_sim_memory_open(void)
     if (memory.open++ == 0)
         protect(0, page_end(memory.used), PROT_READ | PROT_WRITE);
     pthread_mutex_unlock(&lock);
+}
+
+void ds_sim_memory_open_guarded(void)
+{
+    ds_sim_memory_open();
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < memory.n_guards; i++)
+        protect(memory.guard[i].begin, memory.guard[i].end,
+                memory.guard[i].access == DS_ACCESS_READ ? PROT_READ : PROT_NONE);
+    pthread_mutex_unlock(&lock);
+}
+
+int ds_sim_memory_guard(void *p, size_t bytes, int access)
+{
+    if (bytes % PAGE || reinterpret_cast<uintptr_t>(p) % PAGE || !ds_sim_memory_has(p, bytes))
+        return -1;
+    pthread_mutex_lock(&lock);
+    const size_t begin = (size_t)(static_cast<char *>(p) - memory.base);
+    int rc = 0;
+    forget_guards(begin, begin + bytes);
+    if (bytes && access != DS_ACCESS_ALL) {
+        rc = make_room(&memory.guard, memory.n_guards, &memory.cap_guards);
+        if (rc == 0)
+            memory.guard[memory.n_guards++] = {begin, begin + bytes, access};
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
 }
 
 void ds_sim_memory_close(void)

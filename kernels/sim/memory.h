@@ -28,6 +28,11 @@ void ds_sim_memory_limit(size_t bytes);
 /* Between the two, the calling process may touch it. They nest. */
 void ds_sim_memory_open(void);
 void ds_sim_memory_close(void);
+/* The same for a launch: what is guarded stays as it is guarded. Not inside of another pair. */
+void ds_sim_memory_open_guarded(void);
+/* Pages p..p+bytes-1 are guarded (enum ds_device_access), and no longer what they were. 0; -1: not whole pages
+ * of one allocation, or no room in the list. Goes with the allocation. */
+int ds_sim_memory_guard(void *p, size_t bytes, int access);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* sim.cc: see sim.h. */
 #include "kernels/sim/sim.h"
 #include "kernels/sim/fiber.h"
+#include "kernels/sim/graph.h"
 #include "kernels/sim/memory.h"
 
 #include <pthread.h>
@@ -420,6 +421,10 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
 {
     if (check_launch(l, why, why_size) != 0 || check_arguments(l, why, why_size) != 0)
         return -1;
+    if (ds_sim_recording()) {
+        ds_sim_record_launch(l);
+        return 0;
+    }
     const int threads = (int)(l->block.x * l->block.y * l->block.z);
     pthread_mutex_lock(&one_at_a_time);
     run.launch = l;
@@ -441,7 +446,7 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
         snprintf(run.trouble, sizeof run.trouble, "kernel %s: out of memory for %d threads",
                  l->kernel, threads);
     else {
-        ds_sim_memory_open();
+        ds_sim_memory_open_guarded();
         run_grid();
         ds_sim_memory_close();
     }

@@ -139,6 +139,9 @@ test_faults_end_the_trial() {
     expect 2
     has "$dir/err" "died by signal 11"
     has "$dir/err" "$where"
+    ds check add/wild --device sim --plugin "$dir/wild.so" --shape width=40 --threads 1
+    expect 1
+    has "$dir/out" "reads a, which is on the device, from the host's code"
     sim_plugin 2
     ds run "$@" --trial-timeout 10
     expect 2
@@ -220,6 +223,12 @@ test_mistakes() {
     ds run -m $small --device cpu --kernels atomic --no-record
     expect 2
     has "$dir/err" "unknown set 'atomic'"
+    for verb in "check add" "order matmul" "bench add" kernels; do
+        # shellcheck disable=SC2086
+        ds $verb --device cuda --device-library "$dir/no.so"
+        expect 2
+        has "$dir/err" "driftscope: --device: device cuda: $dir/no.so: "
+    done
     ds check matmul/openblas --device sim
     expect 2
     has "$dir/err" "unknown variant of matmul 'openblas'"

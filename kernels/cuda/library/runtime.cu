@@ -99,12 +99,24 @@ double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* What a stream that is being captured cannot do: pageable memory would be read when the graph runs. */
+int not_now(struct ds_device *d, const char *what)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (check(d, cudaStreamIsCapturing(self_of(d)->stream, &status), "a graph") != 0)
+        return -1;
+    if (status == cudaStreamCaptureStatusNone)
+        return 0;
+    return fails(d, "%s%s%s in a graph that is being captured", self_of(d)->last,
+                 *self_of(d)->last ? ": " : "", what);
+}
+
 int cuda_wait(struct ds_device *d)
 {
     struct cuda *c = self_of(d);
     char launches[400];
     double begin = 0;
-    if (use(d) != 0)
+    if (use(d) != 0 || not_now(d, "waiting") != 0)
         return -1;
     cudaError_t e;
     for (unsigned turn = 0; (e = cudaStreamQuery(c->stream)) == cudaErrorNotReady; turn++) {
@@ -128,6 +140,8 @@ int cuda_wait(struct ds_device *d)
 
 int cuda_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
 {
+    if (not_now(d, "a copy from the host's memory") != 0)
+        return -1;
     if (bytes == 0)
         return 0;
     /* Pageable memory has been read when this returns. */
@@ -140,7 +154,7 @@ int cuda_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
 
 int cuda_copy_from(struct ds_device *d, void *host, const void *src, size_t bytes)
 {
-    if (use(d) != 0 ||
+    if (use(d) != 0 || not_now(d, "a copy to the host's memory") != 0 ||
         (bytes &&
          check(d, cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, self_of(d)->stream),
                "copy from the device") != 0))
@@ -238,7 +252,7 @@ void cuda_event_free(struct ds_device *d, void *event)
 
 int cuda_event_put(struct ds_device *d, void *event)
 {
-    return use(d) != 0
+    return use(d) != 0 || not_now(d, "an event") != 0
                ? -1
                : check(d, cudaEventRecord(static_cast<cudaEvent_t>(event), self_of(d)->stream),
                        "event");
@@ -254,6 +268,46 @@ int cuda_elapsed(struct ds_device *d, void *begin, void *end, double *seconds)
         return -1;
     *seconds = 1e-3 * (double)ms;
     return 0;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------------- */
+
+int cuda_graph_begin(struct ds_device *d)
+{
+    /* Relaxed: what else this thread asks of the runtime meanwhile is not recorded, and not refused. */
+    return use(d) != 0 ? -1
+                       : check(d,
+                               cudaStreamBeginCapture(self_of(d)->stream,
+                                                      cudaStreamCaptureModeRelaxed),
+                               "a graph");
+}
+
+int cuda_graph_end(struct ds_device *d, void **graph)
+{
+    cudaGraph_t recorded = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    *graph = nullptr;
+    if (use(d) != 0 || check(d, cudaStreamEndCapture(self_of(d)->stream, &recorded),
+                             "a graph could not be captured") != 0)
+        return -1;
+    const cudaError_t e = cudaGraphInstantiate(&ready, recorded, 0);
+    (void)cudaGraphDestroy(recorded);
+    *graph = ready;
+    return check(d, e, "a graph could not be made ready");
+}
+
+int cuda_graph_launch(struct ds_device *d, void *graph)
+{
+    return use(d) != 0
+               ? -1
+               : check(d, cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), self_of(d)->stream),
+                       "a graph");
+}
+
+void cuda_graph_free(struct ds_device *d, void *graph)
+{
+    if (graph && use(d) == 0)
+        (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
 }
 
 int attribute(const struct ds_device *d, cudaDeviceAttr what)
@@ -390,12 +444,17 @@ struct ds_device *ds_cuda_open(int number, char *why, size_t why_size)
             .rows = cuda_rows,
             .convert = cuda_convert,
             .digest = cuda_digest,
+            .guard = nullptr,
             .at = cuda_at,
             .wait = cuda_wait,
             .event_new = cuda_event_new,
             .event_free = cuda_event_free,
             .event_put = cuda_event_put,
             .elapsed = cuda_elapsed,
+            .graph_begin = cuda_graph_begin,
+            .graph_end = cuda_graph_end,
+            .graph_launch = cuda_graph_launch,
+            .graph_free = cuda_graph_free,
             .info = cuda_info,
             .close = cuda_close};
     c->exec.threads = 1;

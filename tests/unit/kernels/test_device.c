@@ -323,6 +323,72 @@ static void launch_add(struct ds_device *d, float *a, float *y, const char *expe
     assert_non_null(strstr(why, expected));
 }
 
+/* What is recorded is not done; launched, it is done on what lies there then; what waits is refused. */
+static void test_graphs(void **state)
+{
+    enum { N = 64 };
+    struct ds_device *d = open_device(DS_DEVICE_SIM), *cpu = open_device(DS_DEVICE_CPU);
+    float x[N], y[N];
+    uint64_t digest;
+    (void)state;
+    assert_null(cpu->graph_begin);
+    float *far = new_on(d, sizeof x), *twice = new_on(d, 2 * sizeof x);
+    uint64_t *digests = new_on(d, sizeof digest);
+    void *graph = NULL, *event = NULL;
+    ok(d, d->event_new(d, &event));
+    ok(d, d->fill(d, twice, 0, 2 * N));
+    ok(d, d->graph_begin(d));
+    assert_int_equal(d->graph_begin(d), -1);
+    const struct ds_device_rows rows = {.n = 1,
+                                        .row_bytes = sizeof x,
+                                        .x = far,
+                                        .x_stride = sizeof x,
+                                        .y = twice,
+                                        .y_stride = sizeof x};
+    const struct ds_device_digest g = {.n = 1,
+                                       .row_bytes = 2 * sizeof x,
+                                       .stride = 2 * sizeof x,
+                                       .x = twice,
+                                       .element = DS_ELEMENT_F32,
+                                       .digests = digests};
+    ok(d, d->rows(d, &rows));
+    ok(d, d->copy_within(d, twice + N, far, sizeof x));
+    ok(d, d->fill(d, far, 0x40000000, 1));
+    ok(d, d->digest(d, &g));
+    assert_int_equal(d->copy_to(d, far, x, sizeof x), -1);
+    assert_string_equal(d->why, "a copy from the host's memory in a graph that is being captured");
+    assert_int_equal(d->copy_from(d, x, far, sizeof x), -1);
+    assert_int_equal(d->wait(d), -1);
+    assert_int_equal(d->event_put(d, event), -1);
+    ok(d, d->graph_end(d, &graph));
+    assert_non_null(graph);
+    for (int turn = 0; turn < 2; turn++) {
+        float both[2 * N];
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(i + turn);
+        ok(d, d->copy_to(d, far, x, sizeof x));
+        if (turn == 0) { /* nothing has been done yet */
+            ok(d, d->copy_from(d, y, twice, sizeof y));
+            assert_true(y[5] == 0.0f);
+        }
+        ok(d, d->graph_launch(d, graph));
+        ok(d, d->copy_from(d, both, twice, sizeof both));
+        assert_memory_equal(both, x, sizeof x);
+        assert_memory_equal(both + N, x, sizeof x);
+        ok(d, d->copy_from(d, &digest, digests, sizeof digest));
+        assert_true(digest == XXH3_64bits(both, sizeof both));
+        ok(d, d->copy_from(d, y, far, sizeof y));
+        assert_true(y[0] == 2.0f);
+    }
+    d->graph_free(d, graph);
+    d->event_free(d, event);
+    d->release(d, far);
+    d->release(d, twice);
+    d->release(d, digests);
+    ds_device_close(d);
+    ds_device_close(cpu);
+}
+
 static void test_sim_memory_is_closed_to_the_host(void **state)
 {
     struct ds_device *d = open_device(DS_DEVICE_SIM);
@@ -419,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_digests),
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_events_and_info),
+        cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_sim_memory_is_closed_to_the_host),
         cmocka_unit_test(test_sim_takes_no_host_pointer),
         cmocka_unit_test(test_sim_runs_out),
