@@ -118,7 +118,7 @@ test_a_record_of_a_newer_version() {
     record newer drift
     run "$driftscope" tui "$records/newer.h5"
     expect 2
-    has "$dir/err" "is a record of version 3, written by driftscope 0.1.0 (0000000) at 2026-01-02T03:04:05Z on synthetic; this program reads"
+    has "$dir/err" "is a record of version 4, written by driftscope 0.1.0 (0000000) at 2026-01-02T03:04:05Z on synthetic; this program reads"
     has "$dir/err" 'hint: read it with the version of driftscope that wrote it'
     tui C.UTF-8 80x24 "$records/newer.h5" <<'END'
 save
