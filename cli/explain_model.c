@@ -238,6 +238,22 @@ static int cut_weights(struct ds_case *c, const struct ds_site *s, struct ds_err
     return 0;
 }
 
+/* The model's other weights of the same sizes: what a matmul may have been given instead. */
+static int list_others(struct ds_case *c, const struct ds_weight *own, struct ds_error *err)
+{
+    const struct ds_model *m = c->model;
+    struct ds_explain_weight *others = ds_calloc(m->n_weights, sizeof *others, "weights", err);
+    if (!others || ds_case_own(c, others, err) != 0)
+        return -1;
+    c->e.others = others;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct ds_weight *w = &m->weights[i];
+        if (w != own && w->data && w->rows == own->rows && w->cols == own->cols)
+            others[c->e.n_others++] = (struct ds_explain_weight){w->name, w->data};
+    }
+    return 0;
+}
+
 int ds_case_bind(struct ds_case *c, struct ds_error *err)
 {
     const struct ds_site *s = &c->h->sites[c->f.site];
@@ -249,6 +265,8 @@ int ds_case_bind(struct ds_case *c, struct ds_error *err)
     if (bind_op(c, s, w, bias, err) != 0)
         return -1;
     if (c->e.op == DS_OP_MATMUL && s->part[0] == 'r' && cut_weights(c, s, err) != 0)
+        return -1;
+    if (c->e.op == DS_OP_MATMUL && s->part[0] != 'r' && list_others(c, w, err) != 0)
         return -1;
     const int64_t width = ds_explain_width(c->e.op, &c->e.shared);
     /* Behind a router's weights may stand the one of the expert that every row passes. */

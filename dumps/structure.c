@@ -90,7 +90,7 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     t->best->ratio = ratio;
     t->best->scale = 0;
     t->best->blank = 0;
-    t->best->precision = 0;
+    t->best->precision = t->best->algorithm = 0;
     va_start(ap, fmt);
     vsnprintf(t->best->text, sizeof t->best->text, fmt, ap);
     va_end(ap);
@@ -526,6 +526,22 @@ static double worst_of(const struct task *t, size_t r)
     return t->rms[r] > 0 ? worst / t->rms[r] : worst > 0 ? (double)INFINITY : 0;
 }
 
+void structure_look(struct task *t)
+{
+    t->off = 0;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        const float *ref = t->rows[r].ref;
+        double sum = 0;
+        for (uint32_t i = 0; i < t->s->width; i++)
+            sum += isfinite(ref[i]) ? (double)ref[i] * (double)ref[i] : 0;
+        t->rms[r] = sqrt(sum / t->s->width);
+        t->off_in_row[r] = 0;
+        for (uint32_t i = 0; i < t->s->width; i++)
+            t->off_in_row[r] += t->is_off[r * t->s->width + i] = (uint8_t)find_off(t, r, i);
+        t->off += t->off_in_row[r];
+    }
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 int ds_structure_find(const struct ds_structure_site *s, const struct ds_structure_row *rows,
@@ -539,16 +555,10 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
     t.off_in_row = ds_calloc(n_rows, sizeof *t.off_in_row, "structure", err);
     t.is_off = ds_calloc(n_rows, s->width, "structure", err);
     int rc = t.rms && t.guess && t.sorted && t.off_in_row && t.is_off ? 0 : -1;
-    for (size_t r = 0; rc == 0 && r < n_rows; r++) {
-        double sum = 0;
-        for (uint32_t i = 0; i < s->width; i++)
-            sum += isfinite(rows[r].ref[i]) ? (double)rows[r].ref[i] * (double)rows[r].ref[i] : 0;
-        t.rms[r] = sqrt(sum / s->width);
-        for (uint32_t i = 0; i < s->width; i++)
-            t.off_in_row[r] += t.is_off[r * s->width + i] = (uint8_t)find_off(&t, r, i);
-        t.off += t.off_in_row[r];
+    if (rc == 0)
+        structure_look(&t);
+    for (size_t r = 0; rc == 0 && r < n_rows; r++)
         out->worst = fmax(out->worst, worst_of(&t, r));
-    }
     out->of = (uint64_t)n_rows * s->width;
     out->off = t.off;
     measure_bits(s, rows, n_rows, out);
@@ -556,13 +566,14 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
         if (s->op == DS_STRUCTURE_ROPE)
             try_rope(&t);
         if (s->op == DS_STRUCTURE_ATTENTION)
-            try_attention(&t);
+            rc = try_attention(&t, err);
         if (s->op == DS_STRUCTURE_NORM)
             try_mean(&t);
         if (s->gated)
             try_gate(&t);
         else
             try_terms(&t);
+        try_values(&t);
         try_orders(&t);
         try_numbers(&t);
         try_heads(&t);

@@ -38,6 +38,7 @@ struct ds_structure_site {
     char term_name[DS_STRUCTURE_TERMS][DS_STRUCTURE_NAME];
     uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
     int32_t first; /* attention: the position at which requests begin; rows' are counted from it */
+    uint32_t page; /* attention: positions of a page of the cache; 0: not known */
 };
 
 struct ds_structure_row {
@@ -54,6 +55,8 @@ struct ds_structure_row {
     /* a sum's terms, [width] each, and their factors; NULL: not at hand */
     const float *term[DS_STRUCTURE_TERMS];
     float term_weight[DS_STRUCTURE_TERMS];
+    /* the terms of the row one position before, and one behind; NULL: not at hand */
+    const float *term_beside[2][DS_STRUCTURE_TERMS];
 };
 
 enum { DS_STRUCTURE_TEXT = 160 };
@@ -65,6 +68,7 @@ struct ds_structure {
     double scale;            /* rows are scaled: the most that a ratio is away from 1, without a
                                   cause; else 0 */
     int precision;           /* it is a format of fewer bits on the way, no other data */
+    int algorithm;           /* it is another way to compute the same, no other data */
     int blank;               /* rows hold nothing: zeros, or one value */
     int mine_bits, ref_bits; /* f32: the most mantissa bits that a value of each side uses */
     double ratio;            /* a constant ratio of mine to the reference; 0: none */

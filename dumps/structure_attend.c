@@ -44,18 +44,71 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
     }
 }
 
+/* To the nearest number with so many mantissa bits; `least`: the smallest exponent. */
+static double few_bits(double x, int mantissa, int least, double most)
+{
+    if (x == 0 || !isfinite(x))
+        return x;
+    const int e = ilogb(x) < least ? least : ilogb(x);
+    const double y = ldexp(rint(ldexp(x, mantissa - e)), e - mantissa);
+    return fmax(-most, fmin(most, y));
+}
+
 static double rounded(const struct keys *k, int way, double x)
 {
     if (k->family != COARSE || k->n != way)
         return x;
-    return k->dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round((float)x))
-                               : (double)ds_f16_value(ds_f16_round((float)x));
+    switch (k->dtype) {
+    case AS_BF16:
+        return (double)ds_bf16_value(ds_bf16_round((float)x));
+    case AS_F16:
+        return (double)ds_f16_value(ds_f16_round((float)x));
+    case AS_E4M3_OF_448:
+        return few_bits(x * 448, 3, -6, 448) / 448;
+    case AS_E4M3_OF_256:
+        return few_bits(x * 256, 3, -6, 448) / 256;
+    case AS_E5M2:
+        return few_bits(x, 2, -14, 57344);
+    default:
+        return few_bits(x, 3, -6, 448);
+    }
 }
 
-/* The score of a row's head with one cached key. */
-static double score_of(const struct task *t, const struct ds_structure_row *row, uint32_t head,
-                       const struct keys *k, int64_t key)
+/* The row that is read at a key: its values, or its key. NULL: not at hand. */
+static const float *cached(const struct ds_structure_row *row, const struct keys *k, int64_t key,
+                           int value)
 {
+    if (key < 0)
+        return (value ? row->pad_v : row->pad_k)[row->n_pads + key];
+    if (k->family == EXCHANGE && k->n >> value & 1)
+        value = !value;
+    if (k->family == PAGE && key / k->page == k->n)
+        key = k->from * k->page + key % k->page;
+    return key < (int64_t)row->n_keys ? (value ? row->v : row->k)[key] : NULL;
+}
+
+/* A page that holds nothing. */
+static int is_blank(const struct keys *k, int64_t key)
+{
+    return k->family == PAGE && k->from < 0 && key >= 0 && key / k->page == k->n;
+}
+
+/* The query: the row's own, or another one's of its request. NULL: not at hand. */
+static const float *query(const struct task *t, const struct ds_structure_row *row,
+                          const struct keys *k)
+{
+    if (k->family != QUERY)
+        return row->input;
+    for (size_t o = 0; o < t->n_rows; o++)
+        if (t->rows[o].position == row->position - k->n && t->rows[o].k == row->k)
+            return t->rows[o].input;
+    return NULL;
+}
+
+double structure_score(const struct task *t, size_t r, uint32_t head, const struct keys *k,
+                       int64_t key)
+{
+    const struct ds_structure_row *row = &t->rows[r];
     const uint32_t d = t->s->head_dim;
     const float *q = row->input + head * d, *x = row->k[key] + cached_head(t, k, head) * d;
     double score = 0;
@@ -63,6 +116,26 @@ static double score_of(const struct task *t, const struct ds_structure_row *row,
         score += (double)q[c] * (double)x[c];
     score = rounded(k, SCORES, score / sqrt(d));
     return k->family == CAPPED ? k->factor * tanh(score / k->factor) : score;
+}
+
+/* Halves of a power of two are alike for an exponential made of exponent and mantissa; others are off by how
+ * far they go. */
+void structure_knot(int by_distance, double below, int *at, double *part)
+{
+    const double ln2 = log(2), x = by_distance ? 4 * log1p(below) : -below / ln2,
+                 place = by_distance ? x : (x - floor(x)) * (BENT_KNOTS - 1);
+    *at = place < BENT_KNOTS - 1 ? (int)place : BENT_KNOTS - 2;
+    *part = fmin(place - *at, 1);
+}
+
+static double exponential(const struct keys *k, double below)
+{
+    int at;
+    double part;
+    if (k->family != BENT_EXP)
+        return exp(-below);
+    structure_knot(k->bent->by_distance, below, &at, &part);
+    return exp(-below) * (1 + (1 - part) * k->bent->off[at] + part * k->bent->off[at + 1]);
 }
 
 /* The same in two passes, where the largest score is known before anything is rounded: all keys. */
@@ -77,14 +150,14 @@ static int attend_twice(const struct task *t, size_t r, uint32_t head, const str
     for (int64_t key = 0; key <= row->position; key++) {
         if (!row->k[key] || !row->v[key])
             return -1;
-        most = fmax(most, score_of(t, row, head, k, key));
+        most = fmax(most, structure_score(t, r, head, k, key));
     }
     for (int64_t key = 0; key <= row->position; key++)
-        all += exp(score_of(t, row, head, k, key) - most);
+        all += exponential(k, most - structure_score(t, r, head, k, key));
     for (uint32_t c = 0; c < d; c++)
         out[c] = 0;
     for (int64_t key = 0; key <= row->position; key++) {
-        double exact = exp(score_of(t, row, head, k, key) - most), weight = exact;
+        double exact = exponential(k, most - structure_score(t, r, head, k, key)), weight = exact;
         weight = rounded(k, WEIGHTS, rounded(k, WEIGHTS_AND_SUM, weight));
         weight = k->family == COARSE && k->n == SHARES ? rounded(k, SHARES, weight / all) : weight;
         sum += k->family == COARSE && k->n == WEIGHTS ? exact : weight;
@@ -96,19 +169,46 @@ static int attend_twice(const struct task *t, size_t r, uint32_t head, const str
     return 0;
 }
 
+/* A softmax as it grows, key by key: what was added so far shrinks where a larger score comes. */
+struct running {
+    uint32_t d;
+    double *out, sum, most;
+};
+
+static void shrink_to(struct running *x, double most)
+{
+    const double shrink = exp(x->most - most);
+    x->sum *= shrink;
+    for (uint32_t c = 0; c < x->d; c++)
+        x->out[c] *= shrink;
+    x->most = most;
+}
+
+/* value NULL: it holds nothing. */
+static void add_key(struct running *x, double score, const float *value)
+{
+    if (score > x->most)
+        shrink_to(x, score);
+    const double weight = exp(score - x->most);
+    x->sum += weight;
+    for (uint32_t c = 0; value && c < x->d; c++)
+        x->out[c] += weight * (double)value[c];
+}
+
 int structure_attend(const struct task *t, size_t r, uint32_t head, const struct keys *k,
                      double *out)
 {
     const struct ds_structure_row *row = &t->rows[r];
-    if (k->family == COARSE || k->family == CAPPED)
+    if (k->family == COARSE || k->family == CAPPED || k->family == BENT_EXP)
         return attend_twice(t, r, head, k, out);
-    uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
-    const float *q = row->input + head * d;
-    double sum = 0, most = -INFINITY, scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
+    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
+    const float *q = query(t, row, k);
+    const double scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
+    struct running x = {.d = d, .out = out, .most = -INFINITY};
     int64_t last =
         k->family == UPTO ? k->n - 1 : (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
     const int64_t pads = k->family == PADS ? k->n : 0;
-    if (last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
+    if (!q || last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
         return -1;
     for (uint32_t c = 0; c < d; c++)
         out[c] = 0;
@@ -116,34 +216,24 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
         double score = 0;
         if (!sees(k, row->position, key))
             continue;
-        const float *key_row = key < 0 ? row->pad_k[row->n_pads + key] : row->k[key],
-                    *value_row = key < 0 ? row->pad_v[row->n_pads + key] : row->v[key];
-        if (!key_row || !value_row)
+        const int blank = is_blank(k, key);
+        const float *key_row = blank ? NULL : cached(row, k, key, 0),
+                    *value_row = blank ? NULL : cached(row, k, key, 1);
+        if (!blank && (!key_row || !value_row))
             return -1;
-        for (uint32_t c = 0; c < d; c++)
-            score += (double)q[c] * (double)key_row[at + c];
+        for (uint32_t c = 0; c < d && !blank; c++)
+            score += (double)q[head * d + c] * (double)key_row[at + c];
         score *= scale;
-        if (score > most) { /* what was added so far shrinks */
-            double shrink = exp(most - score);
-            sum *= shrink;
-            for (uint32_t c = 0; c < d; c++)
-                out[c] *= shrink;
-            most = score;
-        }
-        double weight = exp(score - most);
-        sum += weight;
-        for (uint32_t c = 0; c < d; c++)
-            out[c] += weight * (double)value_row[at + c];
+        if (k->family == SLOPED)
+            score += k->by_head[head] * (double)(key - row->position);
+        add_key(&x, score, blank ? NULL : value_row + at);
     }
-    if (k->family == EMPTY) {
-        double top = most > 0 ? most : 0;
-        double shrink = exp(most - top);
-        for (uint32_t c = 0; c < d; c++)
-            out[c] *= shrink;
-        sum = sum * shrink + (double)k->n * exp(-top);
-    }
-    for (uint32_t c = 0; c < d && sum > 0; c++)
-        out[c] /= sum;
+    for (int64_t n = 0; k->family == EMPTY && n < k->n; n++)
+        add_key(&x, 0, NULL);
+    if (k->family == SINK)
+        add_key(&x, k->by_head[head], NULL);
+    for (uint32_t c = 0; c < d && x.sum > 0; c++)
+        out[c] /= x.sum;
     return 0;
 }
 

@@ -21,20 +21,39 @@ enum family {
     PADS,    /* the last n of padding before the first token, too */
     ONE_HEAD /* all, but every head reads cached head n */,
     MODULO /* all; head h reads cached head h % kv_heads */,
-    REVERSE, /* all; cached heads from the last to the first */
-    SCALED,  /* all; scores times a number */
-    CAPPED,  /* all; scores bent to stay below a number */
-    COARSE   /* all; scores or weights rounded, n: enum coarse */
+    REVERSE,  /* all; cached heads from the last to the first */
+    SCALED,   /* all; scores times a number */
+    CAPPED,   /* all; scores bent to stay below a number */
+    COARSE,   /* all; scores or weights rounded, n: enum coarse */
+    EXCHANGE, /* all; bits of n: values for keys, keys for values */
+    PAGE,     /* all; block n of `page` positions holds those of block `from` (-1: nothing) */
+    QUERY,    /* all; with the query of the row n positions before */
+    SLOPED,   /* all; scores get a slope by the key's distance, by_head */
+    SINK,     /* all; and one more score without a value, by_head */
+    BENT_EXP  /* all; the exponential is off: `bent` */
 };
 
-/* What is rounded, to bf16 or to f16: the weights that values are multiplied with (their sum is not, or
+/* What is rounded, to a format of few bits: the weights that values are multiplied with (their sum is not, or
  * is), the weights when they are divided by their sum, the scores. */
 enum coarse { WEIGHTS, WEIGHTS_AND_SUM, SHARES, SCORES, COARSE_WAYS };
+enum few_bits { AS_BF16, AS_F16, AS_E4M3, AS_E4M3_OF_448, AS_E4M3_OF_256, AS_E5M2, FEW_BITS };
+
+/* How far an exponential is off, relatively, between knots of what decides it: the place of its exponent
+ * between two powers of two, or how far a score is below the largest. */
+enum { BENT_KNOTS = 25 };
+struct bent {
+    int by_distance;
+    double off[BENT_KNOTS];
+};
+
 struct keys {
     int family;
     int64_t n;
-    double factor; /* SCALED, CAPPED */
-    int dtype;     /* COARSE */
+    double factor;      /* SCALED, CAPPED */
+    int dtype;          /* COARSE: enum few_bits */
+    int64_t page, from; /* PAGE */
+    const double *by_head;
+    const struct bent *bent;
 };
 
 static inline uint32_t heads_of(const struct task *t)
@@ -47,5 +66,21 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
                      double *out);
 /* All of them: a predict_fn whose `how` is struct keys. */
 int structure_predict_keys(const struct task *t, size_t r, const void *how);
+/* The score of a row's head with one cached key; where it lies between the knots of an exponential that is
+ * off: knot *at and, by `part`, the next. */
+double structure_score(const struct task *t, size_t r, uint32_t head, const struct keys *k,
+                       int64_t key);
+void structure_knot(int by_distance, double below, int *at, double *part);
+
+/* structure_attention.c, for structure_scores.c: a quick look at one head of row r; the number that brings a
+ * head, or the whole row (head -1), nearest, from `from` to `from` * 2^(n / 2). */
+int structure_plausible(const struct task *t, size_t r, const struct keys *k);
+double structure_fit(const struct task *t, size_t r, struct keys *k, double *number, int64_t head,
+                     double from, int n);
+
+/* structure_scores.c: what stands between scores and values, and where cached rows are read. last: the row in
+ * which most can be seen, first: the one with the fewest keys. */
+void try_cached_rows(struct task *t, size_t first, size_t last);
+int try_other_scores(struct task *t, size_t last, struct ds_error *err);
 
 #endif

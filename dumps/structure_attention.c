@@ -1,21 +1,26 @@
 /* structure_attention.c: which keys an attention row saw, found by computing it again from its query
  * and the cached rows. Owns the hypotheses window, length, missing and extra keys, empty slots, head
- * map, scale. First the reference must come out of it, so that nothing is claimed of an attention
- * that works otherwise. */
+ * map, scale; structure_scores.c has more. First the reference must come out of it, so that nothing is
+ * claimed of an attention that works otherwise; where it does not and the other side does, the sides are
+ * exchanged, and what is found is the reference's. */
 #include "dumps/profile.h"
 #include "dumps/structure_attend.h"
 
-#include "base/dtype.h"
+#include "base/mem.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MOST_KEYS = 2048, FEW_KEYS = 512, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
 
 static const char *const coarse_text[COARSE_WAYS] = {
     "weights of the values", "weights of the values", "probabilities", "scores"};
+static const char *const few_bits_text[FEW_BITS] = {
+    "bf16", "f16", "fp8-e4m3", "fp8-e4m3 (scaled by 448)", "fp8-e4m3 (scaled by 256)", "fp8-e5m2"};
 
-static const struct keys plain = {ALL, 0, 1, 0};
+static const struct keys plain = {.family = ALL};
 
 /* Whether this is what the reference saw, in every row. */
 static int is_reference(struct task *t, const struct keys *k)
@@ -90,7 +95,7 @@ static void tell_keys(const struct keys *k, int64_t first, char *text, size_t si
 }
 
 /* A quick look at one head of one row, before all are computed. */
-static int is_plausible(const struct task *t, size_t r, const struct keys *k)
+int structure_plausible(const struct task *t, size_t r, const struct keys *k)
 {
     uint32_t d = t->s->head_dim, i = 0, off = 0, back = 0;
     while (i < t->s->width && !is_off(t, r, i))
@@ -155,22 +160,26 @@ static int claim_heads(struct task *t, const struct keys *mine, double share)
 static void claim_keys(struct task *t, const struct keys *mine, const struct keys *ref)
 {
     char seen[64], instead[64];
-    if (!is_plausible(t, probe_for(t, mine), mine))
+    if (!structure_plausible(t, probe_for(t, mine), mine))
         return;
     double share = explains(t, structure_predict_keys, mine);
-    tell_keys(mine, t->s->first, seen, sizeof seen);
-    tell_keys(ref, t->s->first, instead, sizeof instead);
-    if (mine->family == ONE_HEAD && claim_heads(t, mine, share))
+    tell_keys(t->turned ? ref : mine, t->s->first, seen, sizeof seen);
+    tell_keys(t->turned ? mine : ref, t->s->first, instead, sizeof instead);
+    const char *whose = t->turned ? "the reference's attention" : "attention",
+               *but = t->turned ? ", this one does not" : "";
+    if (mine->family == ONE_HEAD && !t->turned && claim_heads(t, mine, share))
         return;
-    if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE)
-        claim(t, share, 0, "%s, not that of its group", seen);
-    else if (mine->family == SCALED)
-        claim(t, share, 0, "attention multiplies its scores by %.4g", mine->factor);
+    if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE) {
+        tell_keys(mine, t->s->first, seen, sizeof seen);
+        claim(t, share, 0, "%s%s, not that of its group", t->turned ? "in the reference " : "",
+              seen);
+    } else if (mine->family == SCALED)
+        claim(t, share, 0, "%s multiplies its scores by %.4g%s", whose, mine->factor, but);
     else if (mine->family == CAPPED)
-        claim(t, share, 0, "attention caps its scores at %.4g, by a tanh", mine->factor);
+        claim(t, share, 0, "%s caps its scores at %.4g, by a tanh%s", whose, mine->factor, but);
     else if (mine->family == COARSE)
-        t->best->precision |= claim(t, share, 0, "attention rounds the %s to %s",
-                                    coarse_text[mine->n], ds_dtype_name(mine->dtype));
+        t->best->precision |= claim(t, share, 0, "%s rounds the %s to %s%s", whose,
+                                    coarse_text[mine->n], few_bits_text[mine->dtype], but);
     else
         claim(t, share, 0, "attention sees %s where the reference sees %s", seen, instead);
 }
@@ -196,47 +205,58 @@ static int find_reference(struct task *t, struct keys *ref)
     if (is_reference(t, ref))
         return 1;
     for (int64_t n = 1; n <= t->rows[r].position; n++) {
-        *ref = (struct keys){WINDOW, n, 1, 0};
+        *ref = (struct keys){.family = WINDOW, .n = n};
         if (is_reference(t, ref))
             return 1;
     }
     return 0;
 }
 
-/* The factor on the scores: the difference shrinks towards it from both sides, so it is found by
- * halving in the first head that is off. Squared distance at this factor: */
-static double distance(const struct task *t, size_t r, double factor, int family)
+/* Squared distance of a head of row r, or of the whole row, to what k gives. */
+static double distance(const struct task *t, size_t r, const struct keys *k, int64_t head)
 {
-    struct keys k = {family, 0, factor, 0};
+    const uint32_t d = t->s->head_dim, heads = heads_of(t);
     double sum = 0;
-    if (structure_predict_keys(t, r, &k) != 1)
-        return INFINITY;
-    for (uint32_t i = 0; i < t->s->width; i++) {
-        double x = (double)t->guess[i] - (double)t->rows[r].mine[i];
-        sum += x * x;
+    for (uint32_t h = 0; h < heads; h++) {
+        if (head >= 0 && h != (uint32_t)head)
+            continue;
+        if (structure_attend(t, r, h, k, t->sorted) != 0)
+            return INFINITY;
+        for (uint32_t c = 0; c < d; c++) {
+            double x = t->sorted[c] - (double)t->rows[r].mine[h * d + c];
+            sum += x * x;
+        }
     }
     return sum;
 }
 
+/* The difference shrinks towards the right number from both sides, so it is found by halving. */
+double structure_fit(const struct task *t, size_t r, struct keys *k, double *number, int64_t head,
+                     double from, int n)
+{
+    double best = from, least = INFINITY;
+    for (int e = 0; e <= n; e++) {
+        *number = from * exp2(e / 4.0);
+        double x = distance(t, r, k, head);
+        best = x < least ? *number : best;
+        least = fmin(x, least);
+    }
+    for (double step = exp2(0.125); step > 1 + 1e-9; step = sqrt(step))
+        for (int side = -1; side <= 1; side += 2) {
+            *number = side < 0 ? best / step : best * step;
+            double x = distance(t, r, k, head);
+            best = x < least ? *number : best;
+            least = fmin(x, least);
+        }
+    *number = best;
+    return least;
+}
+
 static double find_factor(const struct task *t, size_t r, int family)
 {
-    double best = 1, least = INFINITY, step = 2;
-    for (int e = -16; e <= 16; e++) {
-        double x = distance(t, r, exp2(e / 4.0), family);
-        if (x < least) {
-            least = x;
-            best = exp2(e / 4.0);
-        }
-    }
-    for (step = exp2(0.125); step > 1 + 1e-9; step = sqrt(step))
-        for (int side = -1; side <= 1; side += 2) {
-            double f = side < 0 ? best / step : best * step, x = distance(t, r, f, family);
-            if (x < least) {
-                least = x;
-                best = f;
-            }
-        }
-    return best;
+    struct keys k = {.family = family, .factor = 1};
+    structure_fit(t, r, &k, &k.factor, -1, exp2(-4), 32);
+    return k.factor;
 }
 
 /* The last row that has something to explain: in it the most can be seen. */
@@ -255,17 +275,17 @@ static size_t last_row(const struct task *t, size_t first)
 static int64_t number_seen(const struct task *t, size_t r, int family)
 {
     for (int64_t n = t->rows[r].position + 2; family == UPTO && n <= t->rows[r].n_keys; n++) {
-        struct keys k = {family, n, 1, 0};
+        struct keys k = {.family = family, .n = n};
         if (!t->rows[r].k[n - 1])
             return 0;
-        if (is_plausible(t, r, &k))
+        if (structure_plausible(t, r, &k))
             return n;
     }
     if (family == UPTO)
         return 0;
     for (int64_t n = t->rows[r].position; n >= 1; n--) {
-        struct keys k = {family, n, 1, 0};
-        if (is_plausible(t, r, &k))
+        struct keys k = {.family = family, .n = n};
+        if (structure_plausible(t, r, &k))
             return n;
     }
     return 0;
@@ -274,8 +294,8 @@ static int64_t number_seen(const struct task *t, size_t r, int family)
 static int predict_numbers(const struct task *t, size_t r, const void *how)
 {
     const int family = *(const int *)how;
-    struct keys k = {family, t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0, 1,
-                     0};
+    struct keys k = {.family = family,
+                     .n = t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0};
     return k.n ? structure_predict_keys(t, r, &k) : 0;
 }
 
@@ -368,18 +388,18 @@ static void try_sets(struct task *t, const struct keys *ref, size_t last)
     if (ref->family != ALL)
         claim_keys(t, &plain, ref);
     for (int64_t n = t->rows[last].n_pads; n >= 1 && ref->family == ALL && !t->best->found; n--) {
-        struct keys padding = {PADS, n, 1, 0};
+        struct keys padding = {.family = PADS, .n = n};
         claim_keys(t, &padding, ref);
     }
     for (size_t f = 0; f < sizeof alone / sizeof *alone && most < MOST_KEYS; f++)
         for (int64_t n = alone[f] == BUT_AGO || alone[f] == BUT_AT ? 0 : 1;
              n <= most && !t->best->found; n++) {
-            struct keys k = {alone[f], n, 1, 0};
+            struct keys k = {.family = alone[f], .n = n};
             if (k.family != ref->family || k.n != ref->n)
                 claim_keys(t, &k, ref);
         }
     for (int64_t n = 1; n <= MOST_EMPTY && !t->best->found; n++) {
-        struct keys empty = {EMPTY, n, 1, 0}, beyond = {BEYOND, n, 1, 0};
+        struct keys empty = {.family = EMPTY, .n = n}, beyond = {.family = BEYOND, .n = n};
         claim_keys(t, &beyond, ref);
         claim_keys(t, &empty, ref);
     }
@@ -388,44 +408,88 @@ static void try_sets(struct task *t, const struct keys *ref, size_t last)
 /* Another arithmetic between scores and values. */
 static void try_scores(struct task *t, const struct keys *ref, size_t last)
 {
-    static const int dtypes[] = {DS_BF16, DS_F16};
-    struct keys capped = {CAPPED, 0, find_factor(t, last, CAPPED), 0};
+    struct keys capped = {.family = CAPPED, .factor = find_factor(t, last, CAPPED)};
     claim_keys(t, &capped, ref);
-    for (size_t d = 0; d < 2; d++)
+    for (int bits = 0; bits < FEW_BITS; bits++)
         for (int way = 0; way < COARSE_WAYS && !t->best->found; way++) {
-            struct keys coarse = {COARSE, way, 1, dtypes[d]};
+            struct keys coarse = {.family = COARSE, .n = way, .dtype = bits};
             claim_keys(t, &coarse, ref);
         }
 }
 
-void try_attention(struct task *t)
+static void try_keys(struct task *t, const struct keys *ref, size_t last)
 {
-    struct keys ref;
-    if (t->s->head_dim == 0 || t->s->kv_heads == 0 || t->s->kv_heads > MOST_KV_HEADS ||
-        heads_of(t) % t->s->kv_heads || !find_reference(t, &ref))
-        return;
-    size_t first = (size_t)first_row(t), last = last_row(t, first);
-    t->probe = last;
-    if (ref.family == ALL) {
+    if (ref->family == ALL) {
         for (uint32_t n = 0; n < t->s->kv_heads && t->s->kv_heads > 1; n++) {
-            struct keys one = {ONE_HEAD, n, 1, 0};
-            claim_keys(t, &one, &ref);
+            struct keys one = {.family = ONE_HEAD, .n = n};
+            claim_keys(t, &one, ref);
         }
-        struct keys modulo = {MODULO, 0, 1, 0}, reverse = {REVERSE, 0, 1, 0};
+        struct keys modulo = {.family = MODULO}, reverse = {.family = REVERSE};
         if (t->s->kv_heads > 1) {
-            claim_keys(t, &modulo, &ref);
-            claim_keys(t, &reverse, &ref);
+            claim_keys(t, &modulo, ref);
+            claim_keys(t, &reverse, ref);
         }
-        struct keys scaled = {SCALED, 0, find_factor(t, last, SCALED), 0};
+        struct keys scaled = {.family = SCALED, .factor = find_factor(t, last, SCALED)};
         if (fabs(scaled.factor - 1) > 1e-3)
-            claim_keys(t, &scaled, &ref);
+            claim_keys(t, &scaled, ref);
         if (!t->best->found && t->rows[last].position < FEW_KEYS)
-            try_scores(t, &ref, last);
+            try_scores(t, ref, last);
     }
     if (!t->best->found)
-        try_sets(t, &ref, last);
-    if (!t->best->found && t->rows[last].position < MOST_KEYS)
+        try_sets(t, ref, last);
+}
+
+/* All hypotheses, if the reference's rows are what is expected of attention. 1: they are; -1: out of memory. */
+static int try_side(struct task *t, struct ds_error *err)
+{
+    struct keys ref;
+    if (!find_reference(t, &ref))
+        return 0;
+    const size_t first = (size_t)first_row(t), last = last_row(t, first);
+    t->probe = last;
+    try_keys(t, &ref, last);
+    if (!t->best->found && t->rows[last].position < MOST_KEYS && !t->turned)
         try_unmasked(t);
-    if (!t->best->found && t->rows[last].position < MOST_KEYS)
+    if (!t->best->found && t->rows[last].position < MOST_KEYS && !t->turned)
         try_lengths(t, &ref);
+    if (!t->best->found && t->rows[last].position < FEW_KEYS && ref.family == ALL) {
+        try_cached_rows(t, first, last);
+        if (!t->best->found && try_other_scores(t, last, err) != 0)
+            return -1;
+    }
+    return 1;
+}
+
+static void exchange(struct ds_structure_row *rows, size_t n)
+{
+    for (size_t r = 0; r < n; r++) {
+        const float *mine = rows[r].mine;
+        rows[r].mine = rows[r].ref;
+        rows[r].ref = mine;
+    }
+}
+
+int try_attention(struct task *t, struct ds_error *err)
+{
+    const struct ds_structure_row *rows = t->rows;
+    if (t->s->head_dim == 0 || t->s->kv_heads == 0 || t->s->kv_heads > MOST_KV_HEADS ||
+        heads_of(t) % t->s->kv_heads)
+        return 0;
+    int rc = try_side(t, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    struct ds_structure_row *turned = ds_calloc(t->n_rows, sizeof *turned, "structure", err);
+    if (!turned)
+        return -1;
+    memcpy(turned, rows, t->n_rows * sizeof *turned);
+    exchange(turned, t->n_rows);
+    t->rows = turned;
+    t->turned = 1;
+    structure_look(t);
+    rc = try_side(t, err);
+    t->rows = rows;
+    t->turned = 0;
+    structure_look(t);
+    free(turned);
+    return rc < 0 ? -1 : 0;
 }

@@ -1,8 +1,9 @@
 /* structure_gate.c: hypotheses about the gated unit, silu(gate) * up: another activation function, its two
- * inputs exchanged, one of them left out. See structure.h. */
+ * inputs exchanged, one of them left out, clamped, or of another row. See structure.h. */
 #include "dumps/structure_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum unit { SILU, SWAPPED, GELU, GELU_TANH, RELU, SIGMOID, NO_ACTIVATION, NO_UP, UNITS };
 
@@ -65,10 +66,123 @@ static int is_reference(const struct task *t)
     return n && good * 100 >= n * 97;
 }
 
+/* ---- inputs that are clamped ------------------------------------------------------------------ */
+
+enum cut { GATE_ABOVE, GATE, UP, GATE_ABOVE_AND_UP, CUTS };
+
+static const char *const cut_texts[CUTS] = {
+    [GATE_ABOVE] = "gate is clamped to at most %.6g",
+    [GATE] = "gate is clamped to +-%.6g",
+    [UP] = "up is clamped to +-%.6g",
+    [GATE_ABOVE_AND_UP] = "gate is clamped to at most %.6g, and up to +- that",
+};
+
+struct clamp {
+    int cut;
+    double at;
+};
+
+static int predict_clamped(const struct task *t, size_t r, const void *how)
+{
+    const struct clamp *l = how;
+    const float *gate = t->rows[r].term[0], *up = t->rows[r].term[1];
+    if (!gate || !up)
+        return -1;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        double g = (double)gate[i], u = (double)up[i];
+        g = l->cut == UP ? g : fmin(g, l->at);
+        g = l->cut == GATE ? fmax(g, -l->at) : g;
+        u = l->cut == UP || l->cut == GATE_ABOVE_AND_UP ? fmax(-l->at, fmin(l->at, u)) : u;
+        t->guess[i] = (float)unit(SILU, g, u);
+    }
+    return 1;
+}
+
+/* Where silu, which grows from 0 on, has this value. */
+static double silu_at(double y)
+{
+    double low = 0, high = y + 1;
+    for (int step = 0; step < 100; step++) {
+        const double x = 0.5 * (low + high);
+        *(unit(SILU, x, 1) < y ? &low : &high) = x;
+    }
+    return low;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What each element that is off says of the limit, as if of gate, or of up: the value that most agree on; 0:
+ * they do not. */
+static double find_limit(struct task *t, int of_up)
+{
+    size_t n = 0, most = 0;
+    double found = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (uint32_t i = 0; t->rows[r].term[0] && t->rows[r].term[1] && i < t->s->width; i++) {
+            const double y = (double)t->rows[r].mine[i], g = (double)t->rows[r].term[0][i],
+                         u = (double)t->rows[r].term[1][i],
+                         x = of_up ? fabs(y / unit(SILU, g, 1)) : y / u;
+            if (is_off(t, r, i) && isfinite(x) && x > 0 && n < 2 * (size_t)t->s->width)
+                t->sorted[n++] = of_up ? x : silu_at(x);
+        }
+    qsort(t->sorted, n, sizeof *t->sorted, by_size);
+    for (size_t i = 0, j = 0; j < n; j++) {
+        while (t->sorted[j] - t->sorted[i] > 1e-3 * t->sorted[j])
+            i++;
+        if (j - i + 1 > most) {
+            most = j - i + 1;
+            found = t->sorted[i + (j - i) / 2];
+        }
+    }
+    return 8 * most >= n ? found : 0;
+}
+
+static void try_clamps(struct task *t)
+{
+    for (int cut = 0; cut < CUTS; cut++) {
+        struct clamp l = {cut, find_limit(t, cut == UP)};
+        double share = l.at > 0 ? explains(t, predict_clamped, &l) : 0;
+        if (share > 0 && holds_beside(t, predict_clamped, &l, t->s->width))
+            claim(t, share, 0, cut_texts[cut], l.at);
+    }
+}
+
+/* ---- an input of the row beside -------------------------------------------------------------- */
+
+struct beside {
+    int which, behind; /* 0 gate, 1 up; 0 the row before, 1 the row behind */
+};
+
+static int predict_beside(const struct task *t, size_t r, const void *how)
+{
+    const struct beside *h = how;
+    const struct ds_structure_row *row = &t->rows[r];
+    const float *other = row->term_beside[h->behind][h->which], *gate = row->term[0],
+                *up = row->term[1];
+    if (!gate || !up || !other)
+        return -1;
+    gate = h->which == 0 ? other : gate;
+    up = h->which == 1 ? other : up;
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->guess[i] = (float)unit(SILU, (double)gate[i], (double)up[i]);
+    return 1;
+}
+
 void try_gate(struct task *t)
 {
     if (!is_reference(t))
         return;
     for (int which = SWAPPED; which < UNITS; which++)
         claim(t, explains(t, predict_unit, &which), 0, "%s", texts[which]);
+    try_clamps(t);
+    for (int which = 0; which < 2; which++)
+        for (int behind = 0; behind < 2; behind++) {
+            const struct beside h = {which, behind};
+            claim(t, explains(t, predict_beside, &h), 0, "%s is that of the position 1 %s",
+                  which ? "up" : "gate", behind ? "after" : "before");
+        }
 }

@@ -4,6 +4,8 @@
 
 #include "dumps/structure.h"
 
+struct ds_error;
+
 struct task {
     const struct ds_structure_site *s;
     const struct ds_structure_row *rows;
@@ -14,6 +16,7 @@ struct task {
     uint8_t *is_off; /* [n_rows][width] */
     uint64_t *off_in_row, off;
     size_t probe; /* attention: the row that is looked at first */
+    int turned;   /* mine and ref are exchanged: what is found is the reference's */
     struct ds_structure *best;
 };
 
@@ -35,11 +38,14 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 void try_rope(struct task *t);
-void try_attention(struct task *t);
+int try_attention(struct task *t, struct ds_error *err);
 void try_terms(struct task *t);
+void try_values(struct task *t);
 void try_gate(struct task *t);
 void try_mean(struct task *t);
 void try_one_vector(struct task *t);
+/* What stands to be explained of t's rows: fills rms, is_off and what counts them. */
+void structure_look(struct task *t);
 void measure_bits(const struct ds_structure_site *s, const struct ds_structure_row *rows,
                   size_t n_rows, struct ds_structure *out);
 

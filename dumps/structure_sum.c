@@ -1,5 +1,5 @@
 /* structure_sum.c: hypotheses about sums of a few rows (a residual, shares of ranks, outputs of
- * experts): a term is left out, counted twice, has a factor. About sums of products: one term lacks. About
+ * experts): a term is left out, counted twice, has a factor, is that of another row. About sums of products: one term lacks. About
  * norms: the mean is subtracted. And how many mantissa bits hold the values of a
  * side. See structure.h. */
 #include "dumps/structure_internal.h"
@@ -39,6 +39,25 @@ static double fitted_times(const struct task *t, uint32_t which)
     return square > 0 ? both / square : 0;
 }
 
+struct beside {
+    uint32_t which;
+    int behind;
+};
+
+/* One term is the row's before or behind. */
+static int predict_beside(const struct task *t, size_t r, const void *how)
+{
+    const struct beside *h = how;
+    const struct ds_structure_row *row = &t->rows[r];
+    const float *own = row->term[h->which], *other = row->term_beside[h->behind][h->which];
+    if (!own || !other)
+        return -1;
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->guess[i] = (float)((double)row->ref[i] + (double)row->term_weight[h->which] *
+                                                        ((double)other[i] - (double)own[i]));
+    return 1;
+}
+
 void try_terms(struct task *t)
 {
     for (uint32_t k = 0; k < t->s->n_terms && k < DS_STRUCTURE_TERMS; k++) {
@@ -53,6 +72,11 @@ void try_terms(struct task *t)
         else if (fabs(other.times) > 1e-4)
             claim(t, explains(t, predict_term, &other), 0, "the sum has %s times %.4g",
                   t->s->term_name[k], 1 + other.times);
+        for (int behind = 0; behind < 2; behind++) {
+            const struct beside h = {k, behind};
+            claim(t, explains(t, predict_beside, &h), 0, "the sum has %s of the position 1 %s",
+                  t->s->term_name[k], behind ? "after" : "before");
+        }
     }
 }
 

@@ -183,7 +183,11 @@ static int judge_data(const struct case_at_hand *c)
         say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division%s", s->text,
             strcmp(f->op, "rmsnorm") == 0 ? ", or another sum of squares" : "");
     else if (s->found)
-        say(f, s->precision ? DS_KIND_LOWER_PRECISION : DS_KIND_WRONG_DATA, "%s", s->text);
+        say(f,
+            s->precision   ? DS_KIND_LOWER_PRECISION
+            : s->algorithm ? DS_KIND_DIFFERENT_ALGORITHM
+                           : DS_KIND_WRONG_DATA,
+            "%s", s->text);
     else if (c->relative >= NO_PRECISION)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", c->relative);
     else if (is_outlier(c))

@@ -305,6 +305,29 @@ static int load_keys(struct gathered *g, struct ds_error *err)
     return 0;
 }
 
+/* The row of the same request one position before (behind 0) or after, in the arm whose rows were read; NONE. */
+static uint32_t row_beside(const struct gathered *g, uint32_t row, int behind)
+{
+    const struct ds_analysis *a = g->e->a;
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        if (a->keys[i].position == a->keys[row].position + (behind ? 1 : -1) &&
+            is_row_of(a, g->e->given, i, a->keys[row].request) == 1)
+            return i;
+    return NONE;
+}
+
+static int load_beside(struct gathered *g, uint32_t site, size_t r, uint32_t k,
+                       struct ds_error *err)
+{
+    for (int behind = 0; behind < 2; behind++) {
+        const uint32_t row = row_beside(g, g->e->rows[r].row, behind);
+        if (row != NONE &&
+            load(g, site, row, g->e->width, &g->rows[r].term_beside[behind][k], err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* What a sum of a few rows adds up, with the weights of experts where those are at hand. */
 static int load_terms(struct gathered *g, struct ds_error *err)
 {
@@ -326,7 +349,8 @@ static int load_terms(struct gathered *g, struct ds_error *err)
         for (size_t r = 0; r < g->e->n_rows; r++) {
             const float *weight = NULL;
             const uint32_t row = g->e->rows[r].row;
-            if (load(g, a->in_from[e], row, g->e->width, &g->rows[r].term[k], err) != 0)
+            if (load(g, a->in_from[e], row, g->e->width, &g->rows[r].term[k], err) != 0 ||
+                load_beside(g, a->in_from[e], r, k, err) != 0)
                 return -1;
             if (weights != NONE &&
                 load(g, weights, row, a->h->sites[weights].width, &weight, err) != 0)
@@ -357,6 +381,17 @@ static int32_t last_position(const struct evidence *e)
     return last;
 }
 
+/* The run's --page-size; 0: one page a request. */
+static uint32_t page_size(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "page_size") == 0) {
+            const double page = strtod(h->options[i].value, NULL);
+            return page > 0 && page < 1 << 20 ? (uint32_t)page : 0;
+        }
+    return 0;
+}
+
 struct ds_structure_site structure_site(const struct evidence *e, double terms)
 {
     const struct ds_header *h = e->a->h;
@@ -371,6 +406,7 @@ struct ds_structure_site structure_site(const struct evidence *e, double terms)
         .eps = hparam(h, "rms_eps"),
         .rope_base = hparam(h, "rope_base"),
         .rope_dim = dim > 0 && dim <= e->head_dim ? (uint32_t)dim : 0,
+        .page = page_size(h),
     };
 }
 
@@ -445,7 +481,7 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
         share = find_misplaced(e->a, f, c, place, sizeof place);
     /* What holds for some rows by chance does not outweigh what explains them all. */
     if (place[0] && (!out->found || share > 0.5)) {
-        out->precision = 0;
+        out->precision = out->algorithm = 0;
         out->found = 1;
         out->ratio = 0;
         memcpy(out->text, place, sizeof out->text);

@@ -52,6 +52,12 @@ struct ds_explain_side {
     const struct ds_kernel *reduce; /* what adds those up */
 };
 
+/* Weights of the model that have the sizes of a matmul's own. Borrowed. */
+struct ds_explain_weight {
+    const char *name;
+    const float *data;
+};
+
 struct ds_explain {
     int op;
     union ds_any_args shared; /* sizes, weights, tables; no rows */
@@ -60,6 +66,8 @@ struct ds_explain {
     struct ds_explain_row *rows;
     size_t n_rows;
     int weights; /* router: the outputs are the weights of its choices, not their ids */
+    const struct ds_explain_weight *others; /* matmul: what it may have read instead */
+    size_t n_others;
     /* NULL, or of every row of a call 1: it holds something else, four times as large. The rows given are then
      * those of one call. */
     const uint8_t *vary;
@@ -244,6 +252,10 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
  * off f32 may be. text: "the terms k = 568..575 are missing", or "". */
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
                     char *text, size_t size, struct ds_error *err);
+
+/* explain_weights.c: of a matmul: whether other weights give all its values, off by no more than noise: 1, and
+ * "the weights are those of blk.1.attn_k.weight". */
+int ds_explain_weights(const struct ds_explain *e, int side, double noise, char *text, size_t size);
 
 /* explain_data.c: of a copy of rows (cache): whether all values of a side are whole steps of a scale
  * that their block has, none further than a step from what was read. *bits 0: no. */

@@ -242,7 +242,7 @@ int ds_explain_data(const struct ds_explain *e, const double *exact, int side, d
                            8 * noise, text,  size};
     text[0] = '\0';
     if (other_rows(&l) || other_columns(&l) || e->op != DS_OP_MATMUL || other_bias(&l) ||
-        one_weight(&l))
+        one_weight(&l) || ds_explain_weights(e, side, l.noise, text, size))
         return 0;
     return other_terms(&l, err) < 0 ? -1 : 0;
 }

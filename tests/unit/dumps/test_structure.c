@@ -656,6 +656,238 @@ static void test_attention_without_its_keys(void **st)
     key_rows[0] = cached[0][0];
 }
 
+/* ---- inside attention ------------------------------------------------------------------------ */
+
+enum inner {
+    PLAIN,
+    SLOPES,
+    SINKS,
+    PAGE_1_IS_0,
+    PAGE_1_IS_EMPTY,
+    K_AS_V,
+    V_AS_K,
+    QUERY_BEFORE,
+    FP8,
+    FAST_EXP
+};
+
+static double few_bits(double w)
+{
+    int e = ilogb(w) < -6 ? -6 : ilogb(w);
+    return ldexp(rint(ldexp(w, 3 - e)), e - 3);
+}
+
+/* Two to the whole part, and a line between. */
+static double fast_exp(double x)
+{
+    double t = x / log(2), whole = floor(t);
+    return ldexp(1 + t - whole, (int)whole);
+}
+
+static void attend_inner(int r, int how, float *y)
+{
+    const float *q = how == QUERY_BEFORE && r > 0 ? input[r - 1] : input[r];
+    for (int h = 0; h < HEADS; h++) {
+        double score[KEYS], most = -INFINITY, sum = 0, out[DIM] = {0};
+        const int g = h / (HEADS / KV) * DIM, last = rows[r].position;
+        for (int k = 0; k <= last; k++) {
+            const int empty = how == PAGE_1_IS_EMPTY && k / 4 == 1,
+                      at = how == PAGE_1_IS_0 && k / 4 == 1 ? k - 4 : k;
+            score[k] = 0;
+            for (int c = 0; c < DIM && !empty; c++)
+                score[k] += (double)q[h * DIM + c] * (double)cached[how == V_AS_K][at][g + c];
+            score[k] = score[k] / sqrt(DIM) - (how == SLOPES ? ldexp(last - k, -h - 1) : 0);
+            most = fmax(most, score[k]);
+        }
+        for (int k = 0; k <= last; k++) {
+            const int empty = how == PAGE_1_IS_EMPTY && k / 4 == 1,
+                      at = how == PAGE_1_IS_0 && k / 4 == 1 ? k - 4 : k;
+            double w = how == FAST_EXP ? fast_exp(score[k] - most) : exp(score[k] - most);
+            sum += w;
+            w = how == FP8 ? few_bits(w) : w;
+            for (int c = 0; c < DIM && !empty; c++)
+                out[c] += w * (double)cached[how != K_AS_V][at][g + c];
+        }
+        sum += how == SINKS ? exp(0.5 + 0.25 * h - most) : 0;
+        for (int c = 0; c < DIM; c++)
+            y[h * DIM + c] = (float)(out[c] / sum);
+    }
+}
+
+static void inner(uint64_t seed, int reference, int how)
+{
+    set_up(seed, DS_STRUCTURE_ATTENTION, DS_F32);
+    site.order = 1e-5;
+    for (int r = 0; r < ROWS; r++) {
+        rows[r].position = r + 5;
+        rows[r].k = key_rows;
+        rows[r].v = value_rows;
+        rows[r].n_keys = KEYS;
+        attend_inner(r, reference, ref[r]);
+        attend_inner(r, how, mine[r]);
+    }
+    jitter(3e-7);
+}
+
+static void test_inside_attention(void **st)
+{
+    (void)st;
+    static const struct {
+        int how;
+        const char *text, *turned;
+    } cases[] = {
+        {SLOPES,
+         "attention adds a slope to its scores by the distance of the key (ALiBi), 0.0625 to 0.5",
+         "the reference's attention adds a slope"},
+        {SINKS, "attention has a sink in its softmax, a score without a value: 0.5 to 1.25 by head",
+         "the reference's attention has a sink"},
+        {PAGE_1_IS_0, "attention reads the keys and values of positions 0 to 3 at positions 4 to 7",
+         "the reference's attention reads the keys"},
+        {PAGE_1_IS_EMPTY, "attention reads nothing at positions 4 to 7",
+         "the reference's attention reads nothing at positions 4 to 7"},
+        {K_AS_V, "attention reads keys where values belong",
+         "the reference's attention reads keys where values belong, this one does not"},
+        {V_AS_K, "attention reads values where keys belong",
+         "the reference's attention reads values"},
+        {QUERY_BEFORE, "attention asks with the query of the position 1 before",
+         "the reference's attention asks with the query"},
+        {FP8, "attention rounds the weights of the values to fp8-e4m3",
+         "the reference's attention rounds the weights of the values to fp8-e4m3"},
+        {FAST_EXP, "attention has another exponential: weights are off by up to",
+         "the reference's attention has another exponential"},
+    };
+    inner(90, PLAIN, PLAIN);
+    expect_nothing("the same attention");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        inner(91 + i, PLAIN, cases[i].how);
+        expect(cases[i].text);
+        struct ds_structure s = find();
+        assert_int_equal(s.precision, cases[i].how == FP8);
+        assert_int_equal(s.algorithm, cases[i].how == FAST_EXP);
+        inner(91 + i, cases[i].how, PLAIN);
+        expect(cases[i].turned);
+        inner(91 + i, cases[i].how, cases[i].how == SLOPES ? SINKS : SLOPES);
+        expect_nothing("two faults, neither side plain");
+        site.page = 4;
+        inner(91 + i, PLAIN, cases[i].how);
+        for (int r = 0; r < ROWS;
+             r++) /* rows that lack a key, or the query: fewer claims, no crash */
+            rows[r].n_keys = (uint32_t)(r == ROWS - 1 ? 3 : KEYS);
+        find();
+        key_rows[KEYS / 2] = NULL;
+        rows[0].input = NULL;
+        find();
+    }
+    for (int r = 0; r < ROWS; r++) /* weights that follow nothing: unrelated values */
+        for (int i = 0; i < WIDTH; i++)
+            mine[r][i] = ref[r][i] * (1 + 0.05f * normal());
+    expect_nothing("noise");
+}
+
+/* ---- values by themselves, gates, rows beside ------------------------------------------------ */
+
+static void test_limits(void **st)
+{
+    (void)st;
+    static const char *const texts[] = {
+        "values are clamped to +-0.75", "values above 0.75 are clamped",
+        "values below 0 are clamped", "values are capped at 0.75, by a tanh",
+        "values have lost their sign"};
+    for (int how = 0; how < 5; how++) {
+        set_up(110 + (uint64_t)how, DS_STRUCTURE_OTHER, DS_F32);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++) {
+                const float x = ref[r][i];
+                mine[r][i] = how == 0   ? fmaxf(-0.75f, fminf(0.75f, x))
+                             : how == 1 ? fminf(0.75f, x)
+                             : how == 2 ? fmaxf(0, x)
+                             : how == 3 ? 0.75f * tanhf(x / 0.75f)
+                                        : fabsf(x);
+            }
+        expect(texts[how]);
+    }
+    set_up(116, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++) /* a channel that is stuck is no limit */
+        mine[r][7] = mine[r][8] = 0.125f;
+    struct ds_structure s = find();
+    assert_null(strstr(s.text, "clamped"));
+    set_up(117, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++) /* a part that was not written: not all of it is negative */
+        for (int i = 0; i < WIDTH / 2; i++)
+            mine[r][i] = 0;
+    expect("values are zero: not written, or cleared");
+}
+
+static void test_gates(void **st)
+{
+    (void)st;
+    static const char *const texts[] = {"gate is clamped to at most 0.5",
+                                        "gate is clamped to +-0.5",
+                                        "up is clamped to +-0.5",
+                                        "gate is clamped to at most 0.5, and up to +- that",
+                                        "gate is that of the position 1 before",
+                                        "up is that of the position 1 before"};
+    static float gate[ROWS][WIDTH], up[ROWS][WIDTH];
+    for (int how = 0; how < 6; how++) {
+        set_up(120 + (uint64_t)how, DS_STRUCTURE_OTHER, DS_F32);
+        site.gated = 1;
+        site.n_terms = 2;
+        for (int r = 0; r < ROWS; r++) {
+            rows[r].term[0] = gate[r];
+            rows[r].term[1] = up[r];
+            const int before = r > 0 ? r - 1 : 0;
+            rows[r].term_beside[0][0] = r > 0 ? gate[before] : NULL;
+            rows[r].term_beside[0][1] = r > 0 ? up[before] : NULL;
+            for (int i = 0; i < WIDTH; i++) {
+                gate[r][i] = normal();
+                up[r][i] = normal();
+                const float most = how == 2 || how >= 4 ? INFINITY : 0.5f,
+                            least = how == 1 ? -0.5f : -INFINITY,
+                            limit = how == 2 || how == 3 ? 0.5f : INFINITY;
+                const float g = gate[how == 4 ? before : r][i], u = up[how == 5 ? before : r][i];
+                ref[r][i] = silu(gate[r][i]) * up[r][i];
+                mine[r][i] = silu(fmaxf(least, fminf(most, g))) * fmaxf(-limit, fminf(limit, u));
+            }
+        }
+        struct ds_structure s = find();
+        assert_true(s.found);
+        assert_string_equal(s.text, texts[how]);
+    }
+}
+
+/* A sum one of whose terms is the row's before, or behind. */
+static void test_a_term_of_the_row_beside(void **st)
+{
+    (void)st;
+    static float terms[2][ROWS][WIDTH];
+    for (int behind = 0; behind < 2; behind++) {
+        set_up(130, DS_STRUCTURE_OTHER, DS_F32);
+        site.n_terms = 2;
+        snprintf(site.term_name[0], sizeof site.term_name[0], "embed");
+        snprintf(site.term_name[1], sizeof site.term_name[1], "o_proj");
+        for (int r = 0; r < ROWS; r++)
+            for (int k = 0; k < 2; k++)
+                for (int i = 0; i < WIDTH; i++)
+                    terms[k][r][i] = normal();
+        for (int r = 0; r < ROWS; r++) {
+            const int other = behind ? r + 1 : r - 1;
+            for (int k = 0; k < 2; k++) {
+                rows[r].term[k] = terms[k][r];
+                rows[r].term_weight[k] = 1;
+                rows[r].term_beside[behind][k] =
+                    other >= 0 && other < ROWS ? terms[k][other] : NULL;
+            }
+            for (int i = 0; i < WIDTH; i++) {
+                ref[r][i] = terms[0][r][i] + terms[1][r][i];
+                mine[r][i] =
+                    other >= 0 && other < ROWS ? terms[0][r][i] + terms[1][other][i] : ref[r][i];
+            }
+        }
+        expect(behind ? "the sum has o_proj of the position 1 after"
+                      : "the sum has o_proj of the position 1 before");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -673,6 +905,10 @@ int main(void)
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_a_length_that_is_not_renewed),
         cmocka_unit_test(test_attention_without_its_keys),
+        cmocka_unit_test(test_inside_attention),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_a_term_of_the_row_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
