@@ -353,6 +353,13 @@ dist: all $(BUILD)/dist/driftscope ## a folder (and .tar.gz) that runs on machin
 	@tests/tools/make_dist $(BUILD)/dist/driftscope "$(BUILD)/dist/staged" "$(BUILD)/dist/$(DIST_NAME)"
 	@rm -rf "$(BUILD)/dist/staged"
 
+# On a machine with a GPU; GPU_CHECK="--device sim" tries it without. The folder can be copied to one that has nothing else.
+.PHONY: gpu-check
+gpu-check: ## make the dist folder (with the CUDA library where nvcc is) and run its gpu-check: GPU_CHECK="--model FILE"
+	@$(if $(NVCC),$(MAKE) --no-print-directory cuda,echo "gpu-check: no nvcc here: without libdriftscope_cuda.so" >&2)
+	@$(MAKE) --no-print-directory dist
+	@"$(BUILD)/dist/$(DIST_NAME)/gpu-check" $(GPU_CHECK)
+
 .PHONY: help always
 always:
 help: ## list the targets

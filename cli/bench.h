@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "engine/model.h"
+#include "kernels/device.h"
 #include "kernels/lab/timing.h"
 
 /* One kernel variant, or one set over a whole pass, at one shape, row count and thread count. */
@@ -20,7 +21,21 @@ struct ds_bench_row {
     const char *unit; /* "GF/s", "GB/s", "tok/s" */
     double prepare;   /* seconds to pack the weights ahead; 0: none */
     int is_vendor;    /* what the ratio refers to */
+    int on_device;    /* timed by its events (a pass: by the wall), in one of its conditions */
+    int flushed, graph;
+    struct ds_launch_info launch;
+    int32_t clock_khz, memory_clock_khz; /* of the device then; 0: unknown */
 };
+
+/* How a device is timed: --l2 and --graph, every pair. */
+struct ds_bench_condition {
+    int flushed, graph;
+};
+enum { DS_BENCH_CONDITIONS = 4 };
+/* The CPU has one. -1: asked of the CPU. */
+int ds_bench_conditions(const struct ds_options *o,
+                        struct ds_bench_condition c[DS_BENCH_CONDITIONS], size_t *n,
+                        struct ds_error *err);
 
 /* What the probes cost in one shape of a pass: shares of the pass's CPU time. */
 struct ds_bench_probe {
@@ -39,6 +54,8 @@ struct ds_bench_result {
     size_t too_big;  /* settings left out because one call is too much work */
     size_t too_long; /* ... because they would have taken longer than a setting may */
     char model[256];
+    struct ds_device_info device; /* name "": the CPU */
+    const char *device_name;
     double load, peak_bytes, weight_bytes; /* 0: no model was loaded */
 };
 

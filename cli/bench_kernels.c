@@ -35,6 +35,8 @@ struct plan {
     size_t n_rows;
     int *threads;
     size_t n_threads;
+    struct ds_bench_condition condition[DS_BENCH_CONDITIONS];
+    size_t n_conditions;
     int rows_given;
     double done, total; /* settings of all ops */
 };
@@ -159,6 +161,12 @@ static int keep(struct plan *p, const struct ds_shape *shape, const struct ds_be
         row->unit = f->unit;
         row->prepare = f->prepare[i];
         row->is_vendor = i == 0;
+        row->on_device = p->kernels[i]->device != DS_DEVICE_CPU;
+        row->launch = f->launch[i];
+        row->flushed = s->flushed;
+        row->graph = s->graph;
+        row->clock_khz = f->clock_khz;
+        row->memory_clock_khz = f->memory_clock_khz;
     }
     ds_buf_free(&text);
     return 0;
@@ -193,8 +201,13 @@ static int one_shape(struct plan *p, const struct ds_shape *shape, struct ds_err
     for (size_t t = 0; t < p->n_threads; t++)
         for (size_t k = 0; k < n_kv; k++)
             for (size_t i = 0; i < p->n_rows && rc == 0; i++) {
-                struct ds_bench_setting s = {p->rows[i], p->threads[t], attention_kv[k]};
-                rc = one_setting(p, b, shape, &s, err);
+                struct ds_bench_setting s = {
+                    .rows = p->rows[i], .threads = p->threads[t], .kv = attention_kv[k]};
+                for (size_t c = 0; c < p->n_conditions && rc == 0; c++) {
+                    s.flushed = p->condition[c].flushed;
+                    s.graph = p->condition[c].graph;
+                    rc = one_setting(p, b, shape, &s, err);
+                }
             }
     ds_lab_bench_close(b);
     return rc;
@@ -212,7 +225,7 @@ static int one_op(struct plan *p, int op, const struct ds_kernel *only, struct d
         return -1;
     int rc = 0;
     p->done = 0;
-    p->total = (double)(n * p->n_threads * p->n_rows) *
+    p->total = (double)(n * p->n_threads * p->n_rows * p->n_conditions) *
                (op == DS_OP_ATTENTION ? sizeof attention_kv / sizeof attention_kv[0] : 1);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = one_shape(p, &shapes[i], err);
@@ -240,7 +253,8 @@ int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err)
 int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err)
 {
     struct plan p = {.o = o, .r = r};
-    int rc = choose_rows(&p, err) != 0 || ds_bench_threads(o, &p.threads, &p.n_threads, err) != 0
+    int rc = choose_rows(&p, err) != 0 || ds_bench_threads(o, &p.threads, &p.n_threads, err) != 0 ||
+                     ds_bench_conditions(o, p.condition, &p.n_conditions, err) != 0
                  ? -1
                  : 0;
     for (int op = 0; rc == 0 && ds_opt_operands(o) == 0 && op < DS_OP_COUNT; op++) {

@@ -97,11 +97,12 @@ static int add_pass(struct ds_bench_result *r, const struct ds_model *m, const c
 /* One set beside the vendor's, in the same rounds. The vendor's own row is kept from its race
  * against itself. */
 static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_model *f32,
-                    const char *set, const struct shape *s, int threads, struct ds_bench_result *r,
-                    struct ds_error *err)
+                    const char *set, const struct shape *s, int threads, int graph,
+                    struct ds_bench_result *r, struct ds_error *err)
 {
-    const struct ds_timing_plan plan = {.clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
-                                                              : CLOCK_MONOTONIC,
+    const int here = ds_lab_device(o) == DS_DEVICE_CPU;
+    const struct ds_timing_plan plan = {.clock = here && threads == 1 ? CLOCK_PROCESS_CPUTIME_ID
+                                                                      : CLOCK_MONOTONIC,
                                         .seconds = ds_bench_seconds(o, PASS_SECONDS),
                                         .min_rounds = 5,
                                         .sample = 0.02,
@@ -118,17 +119,20 @@ static int one_race(const struct ds_options *o, struct ds_model *m, struct ds_mo
     struct ds_model *models[2] = {f32, m};
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = pass_config(o, names[i], threads, s, DS_PASS_ALL, &c, err) != 0 ||
-                     ds_pass_bench_new(models[i], &c, &bench[i], err) != 0
-                 ? -1
-                 : 0;
-        both[i] = (struct ds_contender){run_unprobed, bench[i], bind_team};
+        rc = pass_config(o, names[i], threads, s, DS_PASS_ALL, &c, err);
+        c.graph = graph;
+        rc = rc != 0 || ds_pass_bench_new(models[i], &c, &bench[i], err) != 0 ? -1 : 0;
+        both[i] = (struct ds_contender){.run = run_unprobed, .arg = bench[i], .bind = bind_team};
     }
     if (rc == 0)
         rc = ds_time_side_by_side(both, n, &plan, t, &noise, &placed, err);
     if (rc == 0)
         rc = add_pass(r, m, set, s, threads, &t[n - 1], noise, &placed,
                       ds_pass_bench_tokens(bench[0]), err);
+    if (rc == 0) {
+        r->rows[r->n_rows - 1].on_device = !here;
+        r->rows[r->n_rows - 1].graph = graph;
+    }
     ds_pass_bench_free(bench[0]);
     ds_pass_bench_free(bench[1]);
     return rc;
@@ -143,17 +147,21 @@ int ds_bench_passes(const struct ds_options *o, struct ds_model *m, struct ds_mo
     if (sets_of(o, &v, err) != 0)
         return -1;
     int rc = ds_bench_threads(o, &threads, &n_threads, err);
-    size_t done = 0, total = v.n * N_PASS_SHAPES * n_threads;
+    const char *graphs = ds_opt_text(o, "graph");
+    const size_t n_graphs = strchr(graphs, ',') ? 2 : 1; /* "off", "on" or both: checked before */
+    size_t done = 0, total = v.n * n_graphs * N_PASS_SHAPES * n_threads;
     for (size_t t = 0; t < n_threads && rc == 0; t++)
         for (size_t i = 0; i < N_PASS_SHAPES && rc == 0; i++)
-            for (size_t k = 0; k < v.n && rc == 0; k++) {
-                ds_cli_progress(o, v.value[k], (double)done++, (double)total);
+            for (size_t k = 0; k < v.n * n_graphs && rc == 0; k++) {
+                const char *set = v.value[k / n_graphs];
+                const int graph = n_graphs == 2 ? (int)(k % 2) : strcmp(graphs, "on") == 0;
+                ds_cli_progress(o, set, (double)done++, (double)total);
                 if (fits(m, &pass_shapes[i]))
-                    rc = one_race(o, m, f32, v.value[k], &pass_shapes[i], threads[t], r, err);
+                    rc = one_race(o, m, f32, set, &pass_shapes[i], threads[t], graph, r, err);
                 else
                     r->too_big++;
                 if (rc != 0)
-                    ds_prefix(err, "pass, %s", v.value[k]);
+                    ds_prefix(err, "pass, %s", set);
             }
     free(threads);
     ds_factor_free(&v);

@@ -114,6 +114,12 @@ struct ds_text;
 /* Name = value lines of a fixed whitelist: CPU model and flags, MXCSR state, compiler and flags,
  * library versions, OPENBLAS_* OMP_* variables. malloc'ed, as in ds_header.environment. */
 int ds_cli_environment(struct ds_text **lines, size_t *n, struct ds_error *err);
+/* Adds a line for each device of the header's arms but the CPU, and one of its clocks, which no two runs
+ * have alike; its name ends so. */
+struct ds_header;
+#define DS_CLI_CLOCKS "_clocks"
+int ds_cli_environment_devices(const struct ds_header *h, struct ds_text **lines, size_t *n,
+                               struct ds_error *err);
 const char *ds_cli_version(void); /* "0.1.0" */
 const char *ds_cli_build(void);   /* git describe at build time, or "unknown" */
 

@@ -46,6 +46,16 @@ int ds_lab_choose_device(const struct ds_options *o, struct ds_error *err)
     return 0;
 }
 
+int ds_lab_choose_graphs(const struct ds_options *o, struct ds_error *err)
+{
+    const int on = strcmp(ds_opt_text(o, "graph"), "on") == 0;
+    ds_lab_use_graphs(on);
+    if (!on || ds_lab_device(o) != DS_DEVICE_CPU)
+        return 0;
+    ds_fail(err, "--graph on: the CPU has no graphs");
+    return ds_hint(err, "--device cuda and --device sim have");
+}
+
 int ds_lab_device(const struct ds_options *o)
 {
     const char *name = ds_opt_text(o, "device");

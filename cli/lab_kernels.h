@@ -12,6 +12,8 @@ int ds_lab_kernels(const struct ds_options *o, const struct ds_kernel ***out, si
 
 /* Whether the device of --device is there, before its kernels are asked for; the lab launches on that one. */
 int ds_lab_choose_device(const struct ds_options *o, struct ds_error *err);
+/* --graph of check and order: launches on the device are captured. */
+int ds_lab_choose_graphs(const struct ds_options *o, struct ds_error *err);
 /* The device of --device (enum ds_device_kind); the CPU where the verb has no such option. */
 int ds_lab_device(const struct ds_options *o);
 

@@ -33,8 +33,7 @@ static int verb(const struct ds_options *o)
 {
     struct ds_error err;
     ds_cli_interruptible(o);
-    if (o->verb == DS_VERB_RUN) /* the only one that has it */
-        ds_device_library_path(ds_opt_text(o, "device-library"));
+    ds_device_library_path(ds_opt_text(o, "device-library"));
     if (ds_opt_count(o, "plugin") || ds_opt_given(o, "blas"))
         ds_cli_stdout_aside();
     if (ds_cli_check_output(o, &err) != 0 || ds_cli_plugins(o, &err) != 0 ||

@@ -30,12 +30,37 @@ static void where_text(struct ds_buf *b, int threads, const struct ds_placed *p)
         }
 }
 
+/* "on cuda, L2 flushed, in a graph" */
+static void device_text(struct ds_buf *b, const struct ds_bench_result *r,
+                        const struct ds_bench_row *row)
+{
+    ds_buf_printf(b, "on %s", r->device_name);
+    if (strcmp(row->op, "pass") != 0)
+        ds_buf_printf(b, ", L2 %s", row->flushed ? "flushed" : "warm");
+    if (row->graph)
+        ds_buf_puts(b, ", in a graph");
+}
+
+/* What a kernel chose for the call. */
+static void launch_text(struct ds_buf *b, const struct ds_launch_info *l)
+{
+    if (l->tile_rows || l->tile_cols || l->tile_k)
+        ds_buf_printf(b, "  tile %dx%dx%d", l->tile_rows, l->tile_cols, l->tile_k);
+    if (l->split > 1)
+        ds_buf_printf(b, "  split %d", l->split);
+    if (l->algo[0]) {
+        ds_buf_puts(b, "  ");
+        ds_buf_escape(b, l->algo, strnlen(l->algo, sizeof l->algo));
+    }
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static int same_group(const struct ds_bench_row *a, const struct ds_bench_row *b)
 {
     return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 &&
            strcmp(a->where, b->where) == 0 && a->threads == b->threads &&
+           a->flushed == b->flushed && a->graph == b->graph &&
            a->placed.n_cpus == b->placed.n_cpus && CPU_EQUAL(&a->placed.cpus, &b->placed.cpus);
 }
 
@@ -57,6 +82,8 @@ static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
         ds_buf_printf(b, "  noise %.1f %%", 100 * row->noise);
     if (row->time.waits)
         ds_buf_puts(b, "  waits: wall time");
+    if (row->on_device)
+        launch_text(b, &row->launch);
     if (row->prepare > 0)
         ds_buf_printf(b, "  packed ahead in %.2f ms", 1e3 * row->prepare);
     ds_buf_puts(b, "\n");
@@ -69,7 +96,10 @@ static void text_rows(struct ds_buf *b, const struct ds_options *o, const struct
         if (i == 0 || !same_group(row, &r->rows[i - 1])) {
             ds_buf_printf(b, "%s%s%s %s, %s, ", i ? "\n" : "", ds_cli_color(o, DS_ROLE_HEAD),
                           row->op, row->shape, row->where);
-            where_text(b, row->threads, &row->placed);
+            if (row->on_device)
+                device_text(b, r, row);
+            else
+                where_text(b, row->threads, &row->placed);
             ds_buf_printf(b, "%s\n", ds_cli_color(o, DS_ROLE_PLAIN));
         }
         text_row(b, row);
@@ -197,11 +227,38 @@ static void text_placement(struct ds_buf *b, const struct ds_bench_result *r)
         ds_buf_puts(b, "\n\n");
 }
 
+/* What was timed on. Clocks move: the lowest and the highest that were seen. */
+static void text_device(struct ds_buf *b, const struct ds_bench_result *r)
+{
+    const struct ds_device_info *d = &r->device;
+    int low = 0, high = 0;
+    if (!d->name[0])
+        return;
+    ds_buf_puts(b, "device ");
+    ds_buf_escape(b, d->name, (size_t)-1);
+    ds_buf_printf(b, "%s%s, %d multiprocessors, L2 %.1f MiB", d->arch[0] ? ", " : "", d->arch,
+                  d->multiprocessors, (double)d->l2_bytes / 0x1p20);
+    if (d->driver[0])
+        ds_buf_printf(b, ", driver CUDA %s, runtime %s", d->driver, d->runtime);
+    if (d->library[0])
+        ds_buf_printf(b, ", %s", d->library);
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const int mhz = r->rows[i].clock_khz / 1000;
+        low = mhz && (!low || mhz < low) ? mhz : low;
+        high = mhz > high ? mhz : high;
+    }
+    if (high)
+        ds_buf_printf(b, "; clock %d to %d MHz, memory %d MHz", low, high,
+                      r->rows[0].memory_clock_khz / 1000);
+    ds_buf_puts(b, "\nkernels by the device's events, passes by the wall\n\n");
+}
+
 void ds_bench_text(struct ds_buf *b, const struct ds_options *o, const struct ds_bench_result *r)
 {
     if (r->n_rows)
         ds_buf_puts(b, "medians (min..max); a ratio is taken within each round to the vendor's "
                        "variant, above 1x is faster (quartiles)\n\n");
+    text_device(b, r);
     text_placement(b, r);
     text_rows(b, o, r);
     text_probes(b, r);
@@ -243,9 +300,25 @@ static json_t *row_json(const struct ds_bench_row *row)
                           "noise", row->noise, "noisy", noisy(row), "unit", row->unit);
     if (j)
         json_object_set_new(j, "pinned", placed_json(&row->placed));
+    if (j && row->on_device) {
+        json_object_set_new(j, "l2", json_string(row->flushed ? "flushed" : "warm"));
+        json_object_set_new(j, "graph", json_boolean(row->graph));
+        json_object_set_new(j, "launch",
+                            json_pack("{s:i,s:i,s:i,s:i,s:s%}", "tile_rows", row->launch.tile_rows,
+                                      "tile_cols", row->launch.tile_cols, "tile_k",
+                                      row->launch.tile_k, "split", row->launch.split, "algorithm",
+                                      row->launch.algo,
+                                      strnlen(row->launch.algo, sizeof row->launch.algo)));
+        json_object_set_new(j, "clock_mhz", json_integer(row->clock_khz / 1000));
+        json_object_set_new(j, "memory_clock_mhz", json_integer(row->memory_clock_khz / 1000));
+    }
     if (!j || !t->rounds) /* left out: no figures rather than zeros */
         return j;
-    json_object_set_new(j, "clock", json_string(row->threads > 1 || t->waits ? "wall" : "cpu"));
+    const int by_events = row->on_device && strcmp(row->op, "pass") != 0;
+    json_object_set_new(j, "clock",
+                        json_string(by_events                                        ? "device"
+                                    : row->threads > 1 || t->waits || row->on_device ? "wall"
+                                                                                     : "cpu"));
     json_object_set_new(j, "median", json_real(t->median));
     json_object_set_new(j, "min", json_real(t->min));
     json_object_set_new(j, "max", json_real(t->max));
@@ -276,6 +349,14 @@ int ds_bench_json(struct ds_buf *b, const struct ds_bench_result *r, struct ds_e
     json_t *top = json_pack("{s:s,s:s,s:o,s:o,s:I}", "schema", "driftscope.bench/1", "model",
                             r->model, "rows", rows, "probes", probes, "not_run",
                             (json_int_t)(r->too_big + r->too_long));
+    const struct ds_device_info *d = &r->device;
+    if (top && d->name[0])
+        json_object_set_new(
+            top, "device",
+            json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I}", "device", r->device_name, "name",
+                      d->name, "architecture", d->arch, "driver", d->driver, "runtime", d->runtime,
+                      "library", d->library, "multiprocessors", d->multiprocessors, "l2_bytes",
+                      (json_int_t)d->l2_bytes, "memory_bytes", (json_int_t)d->memory_bytes));
     if (top && r->weight_bytes > 0) {
         json_object_set_new(top, "load_s", json_real(r->load));
         json_object_set_new(top, "peak_bytes", json_real(r->peak_bytes));

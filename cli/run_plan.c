@@ -369,7 +369,9 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, score_keys(p), &p->header, err) != 0)
         return -1;
-    if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0)
+    if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0 ||
+        ds_cli_environment_devices(&p->header, &p->header.environment, &p->header.n_environment,
+                                   err) != 0)
         return -1;
     if (ds_plan_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
         return -1;

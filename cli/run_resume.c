@@ -70,6 +70,8 @@ int ds_plan_check_environment(const struct ds_options *o, const struct ds_header
 {
     struct ds_header now = {0};
     int rc = ds_cli_environment(&now.environment, &now.n_environment, err);
+    if (rc == 0)
+        rc = ds_cli_environment_devices(h, &now.environment, &now.n_environment, err);
     for (size_t i = 0; rc == 0 && i < now.n_environment + h->n_environment; i++) {
         const struct ds_text *t =
             i < now.n_environment ? &now.environment[i] : &h->environment[i - now.n_environment];
@@ -78,7 +80,9 @@ int ds_plan_check_environment(const struct ds_options *o, const struct ds_header
             was = strcmp(h->environment[k].name, t->name) == 0 ? h->environment[k].value : was;
         for (size_t k = 0; k < now.n_environment; k++)
             is = strcmp(now.environment[k].name, t->name) == 0 ? now.environment[k].value : is;
-        if (was && is && strcmp(was, is) == 0)
+        const size_t len = strlen(t->name), end = strlen(DS_CLI_CLOCKS);
+        if ((was && is && strcmp(was, is) == 0) ||
+            (len > end && strcmp(t->name + len - end, DS_CLI_CLOCKS) == 0))
             continue;
         if (ds_opt_flag(o, "force"))
             ds_cli_note(o, "%s in another environment: %s was %.100s, is %.100s", what, t->name,

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "engine/sweep.h"
+#include "kernels/device_open.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
@@ -30,12 +31,45 @@ int ds_bench_threads(const struct ds_options *o, int **out, size_t *n, struct ds
     *out = NULL;
     if (ds_factor_parse(DS_FACTOR_THREADS, text, &v, err) != 0)
         return -1;
-    *n = v.n;
+    /* A device's launches have one. */
+    const int given = ds_opt_given(o, "threads") || ds_lab_device(o) == DS_DEVICE_CPU;
+    *n = given ? v.n : 1;
     *out = ds_calloc(v.n, sizeof **out, "thread counts", err);
-    for (size_t i = 0; *out && i < v.n; i++)
+    for (size_t i = 0; *out && i < *n; i++)
         (*out)[i] = atoi(v.value[i]); /* checked by the parse */
     ds_factor_free(&v);
     return *out ? 0 : -1;
+}
+
+int ds_bench_conditions(const struct ds_options *o,
+                        struct ds_bench_condition c[DS_BENCH_CONDITIONS], size_t *n,
+                        struct ds_error *err)
+{
+    const char *l2 = ds_opt_text(o, "l2"), *graph = ds_opt_text(o, "graph");
+    const int here = ds_lab_device(o) == DS_DEVICE_CPU;
+    *n = 0;
+    if (here && (ds_opt_given(o, "l2") || strcmp(graph, "off") != 0)) {
+        ds_fail(err, "--%s is for a device: the CPU's caches and launches are as they are",
+                ds_opt_given(o, "l2") ? "l2" : "graph");
+        return ds_hint(err, "--device cuda and --device sim");
+    }
+    for (int flushed = 0; flushed < 2; flushed++)
+        for (int g = 0; g < 2; g++)
+            if (strstr(l2, flushed ? "flushed" : "warm") && strstr(graph, g ? "on" : "off"))
+                c[(*n)++] = (struct ds_bench_condition){flushed, g};
+    return 0;
+}
+
+/* What is timed on, and that it is there. */
+static int look_at_device(const struct ds_options *o, struct ds_bench_result *r,
+                          struct ds_error *err)
+{
+    int kind, number;
+    if (ds_lab_choose_device(o, err) != 0 ||
+        ds_device_parse_name(ds_opt_text(o, "device"), &kind, &number, err) != 0)
+        return -1;
+    r->device_name = ds_opt_text(o, "device");
+    return kind == DS_DEVICE_CPU ? 0 : ds_device_describe(kind, number, &r->device, err);
 }
 
 double ds_bench_seconds(const struct ds_options *o, double otherwise)
@@ -137,7 +171,7 @@ int ds_verb_bench(const struct ds_options *o)
     struct ds_error err;
     struct ds_bench_result r = {0};
     struct ds_buf out = {0};
-    int rc = ds_lab_choose_device(o, &err);
+    int rc = look_at_device(o, &r, &err);
     if (rc == 0 && ds_opt_given(o, "blas-core"))
         rc = ds_blas_open(ds_opt_text(o, "blas-core"), &err);
     if (rc == 0)

@@ -179,7 +179,7 @@ int ds_verb_check(const struct ds_options *o)
     j.check.full = ds_opt_flag(o, "full");
     j.check.seed = 1;
     int64_t seconds = 0;
-    int rc = ds_lab_choose_device(o, &err);
+    int rc = ds_lab_choose_device(o, &err) != 0 || ds_lab_choose_graphs(o, &err) != 0 ? -1 : 0;
     if (rc == 0 && ds_opt_given(o, "plugin-timeout"))
         rc = ds_opt_int(o, "plugin-timeout", 1, 86400, &seconds, &err);
     j.check.launch_seconds = (double)seconds;

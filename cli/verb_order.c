@@ -155,7 +155,8 @@ static int check_dot(const struct order *v, struct ds_error *err)
 
 static int setup(struct order *v, struct ds_error *err)
 {
-    if (ds_lab_choose_device(v->o, err) != 0 || check_dot(v, err) != 0 || choose_kernels(v, err) != 0 || parse_rows(v, err) != 0 ||
+    if (ds_lab_choose_device(v->o, err) != 0 || ds_lab_choose_graphs(v->o, err) != 0 ||
+        check_dot(v, err) != 0 || choose_kernels(v, err) != 0 || parse_rows(v, err) != 0 ||
         ds_opt_int(v->o, "threads", 1, 1024, &v->threads, err) != 0 ||
         ds_opt_int(v->o, "kv", 1, 65536, &v->visible, err) != 0 ||
         ds_opt_int(v->o, "qlen", 1, 512, &v->queries, err) != 0 || open_core(v, err) != 0 ||

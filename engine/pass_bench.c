@@ -60,6 +60,7 @@ static int setup(struct ds_pass_bench *b, struct ds_model *m, struct ds_error *e
     const struct ds_pass_config *c = &b->c;
     struct ds_forward_config fc = {.kernels = c->kernels,
                                    .device_number = c->device_number,
+                                   .graph = c->graph,
                                    .dtype = DS_F32,
                                    .threads = c->threads,
                                    .n_requests = c->batch,

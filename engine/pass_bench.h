@@ -13,6 +13,7 @@ enum ds_pass_sites { DS_PASS_ALL, DS_PASS_ALL_WATCHED, DS_PASS_RESIDUALS };
 struct ds_pass_config {
     struct ds_kernel_set kernels;
     int device_number; /* of the device of `kernels`: N of cuda:N */
+    int graph;         /* calls are captured and launched as graphs */
     int threads;
     int32_t prefill; /* tokens of one prompt in one call; 0: decode */
     int32_t batch;   /* decode: requests, one token each */

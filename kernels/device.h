@@ -18,16 +18,17 @@
 extern "C" {
 #endif
 
-#define DS_DEVICE_ABI 2
+#define DS_DEVICE_ABI 3
 
 struct ds_device_info {
     char name[96];   /* "NVIDIA H200", "simulated" */
     char arch[16];   /* "sm_90"; "" = does not apply */
     char driver[32]; /* versions as text */
     char runtime[32];
+    char library[64]; /* the vendor's library of matmuls with its version; "": none was found */
     int32_t multiprocessors;
     int32_t clock_khz, memory_clock_khz; /* now, where the device tells; 0 = unknown */
-    uint64_t memory_bytes, free_bytes;
+    uint64_t memory_bytes, free_bytes, l2_bytes;
 };
 
 /* Rows of row_bytes (a multiple of 2) from x to y: row i is x + x_at[i] * x_stride and goes to y + y_at[i]
@@ -129,6 +130,13 @@ struct ds_device_library {
     const char *version;      /* "CUDA 13.0, for 80 90 100 120" */
     const struct ds_kernel *const *kernels;
     struct ds_device *(*open)(int number, char *why, size_t why_size);
+    /* A kernel of a cubin or of PTX (text with a zero behind it), by its entry, for all devices of the process; and
+     * its launch on a device's stream: `arguments` point at what each is given. NULL: it takes none. */
+    int (*module_load)(const void *image, const char *entry, uint32_t shared_bytes, void **kernel,
+                       char *why, size_t why_size);
+    int (*module_launch)(void *kernel, const uint32_t grid[3], const uint32_t block[3],
+                         uint32_t shared_bytes, void *stream, void **arguments, char *why,
+                         size_t why_size);
 };
 typedef const struct ds_device_library *(*ds_device_library_fn)(void);
 

@@ -164,19 +164,32 @@ int ds_device_check(const struct ds_device *d, int rc, struct ds_error *err)
 
 /* ---- is it there? ---------------------------------------------------------------------------------- */
 
-static void probe_child(int number, int fd)
+/* What a child answers: what the device says of itself, else the reason. */
+struct answer {
+    int ok;
+    struct ds_device_info info;
+    char why[900];
+};
+
+static void probe_child(int kind, int number, int fd)
 {
     struct ds_device *d;
     struct ds_error err;
-    const int rc = ds_device_open(DS_DEVICE_CUDA, number, &d, &err);
-    if (rc != 0)
-        (void)!write(fd, err.msg, strnlen(err.msg, sizeof err.msg - 1));
-    _exit(rc != 0);
+    struct answer a;
+    memset(&a, 0, sizeof a);
+    a.ok = ds_device_open(kind, number, &d, &err) == 0 &&
+           ds_device_check(d, d->info(d, &a.info), &err) == 0;
+    if (!a.ok)
+        snprintf(a.why, sizeof a.why, "%.890s", err.msg);
+    (void)!write(fd, &a, sizeof a);
+    _exit(!a.ok);
 }
 
-/* The child's reason, or "" with its exit code. */
-static int probe_parent(pid_t pid, int fd, char *why, size_t size)
+/* The child's answer; -1 with a reason of its own where there is none. */
+static int probe_parent(pid_t pid, int fd, struct answer *a)
 {
+    char *why = (char *)a;
+    const size_t size = sizeof *a;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     size_t n = 0;
     int status = 0, late = 0;
@@ -187,49 +200,70 @@ static int probe_parent(pid_t pid, int fd, char *why, size_t size)
         if (ready < 0 && errno == EINTR)
             continue;
         late = ready == 0;
-        const ssize_t got = ready > 0 ? read(fd, why + n, size - 1 - n) : 0;
+        const ssize_t got = ready > 0 && n < size ? read(fd, why + n, size - n) : 0;
         if (got <= 0)
             break;
         n += (size_t)got;
     }
-    why[n] = '\0';
+    a->why[sizeof a->why - 1] = '\0';
     if (late)
         (void)kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (late)
-        snprintf(why, size, "the driver did not answer in %d seconds", (int)PROBE_SECONDS);
-    else if (WIFSIGNALED(status) && n == 0)
-        snprintf(why, size, "opening it ended with signal %d", WTERMSIG(status));
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+        snprintf(a->why, sizeof a->why, "the driver did not answer in %d seconds",
+                 (int)PROBE_SECONDS);
+    else if (n < size && WIFSIGNALED(status))
+        snprintf(a->why, sizeof a->why, "opening it ended with signal %d", WTERMSIG(status));
+    else if (n < size)
+        snprintf(a->why, sizeof a->why, "opening it ended the process");
+    return n == size && a->ok && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+static int ask(int kind, int number, struct answer *a, struct ds_error *err)
+{
+    int fds[2];
+    memset(a, 0, sizeof *a);
+    if (kind == DS_DEVICE_CUDA && !ds_device_cuda_library(err))
+        return -1;
+    if (pipe(fds) != 0)
+        return ds_fail(err, "device %s:%d: no pipe: %s", ds_device_name(kind), number,
+                       strerror(errno));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        probe_child(kind, number, fds[1]);
+    }
+    close(fds[1]);
+    const int rc = pid < 0 ? -1 : probe_parent(pid, fds[0], a);
+    close(fds[0]);
+    if (pid < 0)
+        return ds_fail(err, "device %s:%d: no process: %s", ds_device_name(kind), number,
+                       strerror(errno));
+    if (rc == 0)
+        return 0;
+    ds_fail(err, "%.900s", *a->why ? a->why : "the device cannot be opened");
+    return ds_hint(err, "nvidia-smi says what the driver sees; --device sim runs the same kernels "
+                        "without a GPU");
+}
+
+int ds_device_describe(int kind, int number, struct ds_device_info *out, struct ds_error *err)
+{
+    struct answer a;
+    if (ask(kind, number, &a, err) != 0)
+        return -1;
+    *out = a.info;
+    return 0;
 }
 
 int ds_device_probe(int kind, int number, struct ds_error *err)
 {
     static uint64_t there; /* numbers that were found to be */
-    char why[sizeof err->msg];
-    int fds[2];
+    struct answer a;
     if (kind != DS_DEVICE_CUDA || there >> number & 1)
         return 0;
-    if (!ds_device_cuda_library(err))
+    if (ask(kind, number, &a, err) != 0)
         return -1;
-    if (pipe(fds) != 0)
-        return ds_fail(err, "device cuda:%d: no pipe: %s", number, strerror(errno));
-    const pid_t pid = fork();
-    if (pid == 0) {
-        close(fds[0]);
-        probe_child(number, fds[1]);
-    }
-    close(fds[1]);
-    const int rc = pid < 0 ? -1 : probe_parent(pid, fds[0], why, sizeof why);
-    close(fds[0]);
-    if (pid < 0)
-        return ds_fail(err, "device cuda:%d: no process: %s", number, strerror(errno));
-    if (rc == 0) {
-        there |= (uint64_t)1 << number;
-        return 0;
-    }
-    ds_fail(err, "%.900s", *why ? why : "device cuda: cannot be opened");
-    return ds_hint(err, "nvidia-smi says what the driver sees; --device sim runs the same kernels "
-                        "without a GPU");
+    there |= (uint64_t)1 << number;
+    return 0;
 }

@@ -21,6 +21,9 @@ void ds_device_close(struct ds_device *d);
 /* Whether it can be opened, asked in a child process: for the process that will fork workers. */
 int ds_device_probe(int kind, int number, struct ds_error *err);
 
+/* What the device says of itself, asked in a child process likewise. */
+int ds_device_describe(int kind, int number, struct ds_device_info *out, struct ds_error *err);
+
 /* Where libdriftscope_cuda.so lies: --device-library; NULL or never called: beside the program, then where
  * the system looks. Not thread-safe: before any device is opened. The text is borrowed. */
 void ds_device_library_path(const char *path);

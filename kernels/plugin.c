@@ -4,7 +4,9 @@
 
 #include "base/fp_control.h"
 #include "base/mem.h"
+#include "kernels/device_open.h"
 #include "kernels/module.h"
+#include "kernels/module_kernel.h"
 #include "kernels/registry.h"
 #include "kernels/shared_object.h"
 
@@ -184,24 +186,39 @@ static int add_kernels(struct ds_plugin *p, struct ds_error *err)
     return 0;
 }
 
-/* A cubin or PTX: what it is said to be is checked, so that a mistake is told before a GPU is needed. */
-static int refuse_module(const char *path, struct ds_error *err)
+/* A cubin or PTX: what it is said to be is checked first, so that a mistake is told before a GPU is needed. */
+static int load_module(const char *path, struct ds_plugin *p, struct ds_error *err)
 {
     struct ds_module m;
+    struct ds_error absent;
     if (ds_module_read(path, &m, err) != 0)
         return -1;
-    ds_fail(err, "plugin %s: %s/%s: cubin loading needs the CUDA library", path, ds_op_name(m.op),
-            m.variant);
+    const struct ds_device_library *l = ds_device_cuda_library(&absent);
+    if (l && l->module_load && l->module_launch)
+        return ds_module_kernel_new(path, l, &p->kernels, &p->digest, err);
+    ds_fail(err, "plugin %s: %s/%s: cubin loading needs the CUDA library%s%.200s", path,
+            ds_op_name(m.op), m.variant, l ? "" : ": ", l ? "" : absent.msg);
     return ds_hint(err,
                    "a .cu file built as a shared object runs on sim, too: see examples/device");
 }
 
+/* Its variants from here on; the list of plugins has room. */
+static int take(const char *path, const struct ds_plugin *p, struct ds_error *err)
+{
+    plugins[n_plugins] = *p;
+    plugins[n_plugins].path = path;
+    return add_kernels(&plugins[n_plugins++], err);
+}
+
 int ds_plugin_load(const char *path, int seconds, struct ds_error *err)
 {
-    if (ds_module_is_named(path))
-        return refuse_module(path, err);
     const char *slash = strrchr(path, '/');
     struct ds_plugin p = {.file = slash ? slash + 1 : path};
+    if (ds_module_is_named(path))
+        return load_module(path, &p, err) != 0 || ds_grow(&plugins, &cap_plugins, n_plugins + 1,
+                                                          sizeof *plugins, "plugins", err) != 0
+                   ? -1
+                   : take(path, &p, err);
     if (ds_so_read(WHAT, path, &p.digest, err) != 0 ||
         ds_so_try(WHAT, path, seconds, rehearse, (void *)(uintptr_t)path, err) != 0)
         return -1;
@@ -216,7 +233,5 @@ int ds_plugin_load(const char *path, int seconds, struct ds_error *err)
     put_back(&state);
     if (rc != 0)
         return -1;
-    p.path = path;
-    plugins[n_plugins] = p;
-    return add_kernels(&plugins[n_plugins++], err);
+    return take(path, &p, err);
 }

@@ -95,6 +95,7 @@ static const struct set_row cuda_sets[] = {
      "pinned",
      {[DS_OP_MATMUL] = "split-k", [DS_OP_RMSNORM] = "split", [DS_OP_ATTENTION] = "split-kv"}},
     {"pinned", "pinned", {NULL}},
+    {"pinned-tc", "pinned", {[DS_OP_MATMUL] = "pinned-tc"}},
     {"atomic", "pinned", {[DS_OP_MATMUL] = "atomic"}},
 };
 

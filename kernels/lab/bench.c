@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernels/device_open.h"
 #include "kernels/lab/subject.h"
 
 #include <stdlib.h>
@@ -42,6 +43,18 @@ static int multiplies_matrices(int op)
 static int launch(void *subject, struct ds_error *err)
 {
     return ds_subject_again(subject, err);
+}
+
+/* A contender on a device. */
+struct on_device {
+    struct ds_subject *subject;
+    int flushed;
+};
+
+static int timed(void *arg, long calls, double *seconds, struct ds_error *err)
+{
+    const struct on_device *c = arg;
+    return ds_subject_time(c->subject, calls, c->flushed, seconds, err);
 }
 
 static int bind_team(void *subject, const int *cpus, int n)
@@ -105,14 +118,15 @@ struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, s
 
 /* Fills the arrays of the call for all variants; 1 when the first one's took so long that all would
  * take longer than `most`. */
-static int fill(struct ds_lab_bench *b, const struct ds_call *call, double most,
+static int fill(struct ds_lab_bench *b, const struct ds_call *call, int graph, double most,
                 struct ds_error *err)
 {
     const double start = ds_seconds(CLOCK_MONOTONIC);
     for (size_t i = 0; i < b->n; i++) {
         if (i == 1 && most > 0 && (ds_seconds(CLOCK_MONOTONIC) - start) * (double)b->n > most)
             return 1;
-        if (ds_subject_ready(b->subject[i], call, err) != 0)
+        if (ds_subject_ready(b->subject[i], call, err) != 0 ||
+            (graph && ds_subject_capture(b->subject[i], err) != 0))
             return ds_prefix(err, "%s", ds_subject_kernel(b->subject[i])->name);
     }
     return 0;
@@ -131,11 +145,25 @@ static int race(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
                                         .most_seconds = limits->most,
                                         .threads = limits->anywhere ? 0 : setting->threads};
     struct ds_contender contender[DS_TIMING_MAX_CONTENDERS];
+    struct on_device there[DS_TIMING_MAX_CONTENDERS];
+    struct ds_device *dev = ds_subject_arena(b->subject[0])->device;
     for (size_t i = 0; i < b->n; i++) {
-        contender[i] = (struct ds_contender){launch, b->subject[i], bind_team};
+        there[i] = (struct on_device){b->subject[i], setting->flushed};
+        contender[i] =
+            dev ? (struct ds_contender){.arg = &there[i], .timed = timed}
+                : (struct ds_contender){.run = launch, .arg = b->subject[i], .bind = bind_team};
         out->prepare[i] = ds_subject_prepare_seconds(b->subject[i]);
+        if (dev)
+            (void)ds_subject_ready_launch(b->subject[i], &out->launch[i]);
     }
-    return ds_time_side_by_side(contender, b->n, &plan, out->time, &out->noise, &out->placed, err);
+    struct ds_device_info info = {.clock_khz = 0};
+    if (ds_time_side_by_side(contender, b->n, &plan, out->time, &out->noise, &out->placed, err) !=
+            0 ||
+        (dev && ds_device_check(dev, dev->info(dev, &info), err) != 0))
+        return -1;
+    out->clock_khz = info.clock_khz;
+    out->memory_clock_khz = info.memory_clock_khz;
+    return 0;
 }
 
 int ds_lab_bench(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
@@ -147,7 +175,7 @@ int ds_lab_bench(struct ds_lab_bench *b, const struct ds_bench_setting *setting,
     memset(out, 0, sizeof *out);
     if (make_call(setting, op == DS_OP_ATTENTION || op == DS_OP_CACHE, &call, err) != 0)
         return -1;
-    int rc = fill(b, &call, limits->most, err);
+    int rc = fill(b, &call, setting->graph, limits->most, err);
     out->unit = flops ? "GF/s" : "GB/s";
     if (rc == 0)
         out->work = 1e-9 * (flops ? 2 * ds_lab_bench_work(b->shape, setting)

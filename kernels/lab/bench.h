@@ -10,15 +10,18 @@
  * new slots (prefill); else `rows` sequences of one new row each that sees kv slots (decode). */
 struct ds_bench_setting {
     int32_t rows, threads, kv;
+    int flushed, graph; /* on a device only: its L2 cache is flushed before each call; a captured call */
 };
 
 struct ds_bench_figures {
     struct ds_timing time[DS_TIMING_MAX_CONTENDERS];
     double prepare[DS_TIMING_MAX_CONTENDERS]; /* seconds to pack the weights; 0: no prepare */
+    struct ds_launch_info launch[DS_TIMING_MAX_CONTENDERS]; /* on a device; zero without one */
     double noise;
     struct ds_placed placed; /* where the threads ran */
     double work; /* of one call, in 1e9 units: FLOP where the op multiplies matrices, else bytes */
     const char *unit; /* "GF/s" or "GB/s" */
+    int32_t clock_khz, memory_clock_khz; /* of the device when it was timed; 0: unknown, or the CPU */
 };
 
 /* What bounds the measurement of one setting. */

@@ -15,6 +15,11 @@ static int launch(void *subject, struct ds_error *err)
     return ds_subject_again(subject, err);
 }
 
+static int timed(void *subject, long calls, double *seconds, struct ds_error *err)
+{
+    return ds_subject_time(subject, calls, 0, seconds, err);
+}
+
 static int bind_team(void *subject, const int *cpus, int n)
 {
     return ds_subject_bind(subject, cpus, n);
@@ -40,7 +45,11 @@ static int measure(struct ds_check *c, const struct ds_call *call, struct ds_sub
     for (size_t i = 0; i < n; i++) {
         if (ds_subject_ready(subject[first + i], call, c->err) != 0)
             return -1;
-        contender[i] = (struct ds_contender){launch, subject[first + i], bind_team};
+        contender[i] =
+            (struct ds_contender){.run = launch,
+                                  .arg = subject[first + i],
+                                  .bind = bind_team,
+                                  .timed = ds_subject_arena(c->subject)->device ? timed : NULL};
     }
     int rc = ds_time_side_by_side(contender, n, &plan, time, &noise, NULL, c->err);
     const struct ds_timing *mine = &time[n - 1];

@@ -269,8 +269,7 @@ static int move_ranks(const struct mapping *m, struct ds_allreduce_args *a, cons
     return list ? 0 : -1;
 }
 
-/* Of an op's struct. */
-static size_t bytes_of(int op)
+size_t ds_far_bytes(int op)
 {
     static const size_t bytes[DS_OP_COUNT] = {
         [DS_OP_EMBED] = sizeof(struct ds_embed_args),
@@ -300,7 +299,7 @@ int ds_far_args(int op, const void *host, union ds_any_args *far, const float **
     struct ds_far_field f[DS_FAR_FIELDS];
     const int n = ds_far_fields(op, host, f);
     void *there = NULL;
-    memcpy(far, host, bytes_of(op));
+    memcpy(far, host, ds_far_bytes(op));
     *ranks = NULL;
     for (int i = 0; i < n; i++) {
         void *pointer;

@@ -17,6 +17,13 @@ int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err);
 /* Puts the rest of what a kernel of the device is given into exec: queue, memory, multiprocessors. */
 int ds_lab_device_exec(struct ds_device *dev, struct ds_exec *exec, struct ds_error *err);
 
+/* Whether the lab's launches on devices are captured as graphs and launched so: the first of its kind (kernel,
+ * arguments, new tokens of each sequence) is captured, the same again launches that. 0 if never said. */
+void ds_lab_use_graphs(int on);
+/* A launch on a device; it may not be done when this returns. Like ds_call_launch_alone. */
+int ds_lab_launch(struct ds_device *dev, const struct ds_kernel *k, const void *args,
+                  const struct ds_exec *exec, char *why, size_t why_size);
+
 /* A member of an op's arguments that points at an array which its kernel reads or writes. */
 struct ds_far_field {
     size_t at;    /* of the pointer in the op's struct */
@@ -29,6 +36,9 @@ int ds_far_fields(int op, const void *args, struct ds_far_field f[DS_FAR_FIELDS]
 /* The sequences of an op's arguments; NULL where it has none. */
 const struct ds_sequence *ds_far_sequences(int op, const void *args, int64_t *n,
                                            int64_t *page_size);
+
+/* Bytes of an op's struct. */
+size_t ds_far_bytes(int op);
 
 /* The same arguments with every array where `where` has it, which returns NULL for what it does not know.
  * device_sequences is set where they have sequences; what lies there, pages and all, is the caller's.

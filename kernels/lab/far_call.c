@@ -3,6 +3,7 @@
  * whoever measures an order launches thousands of them. */
 #include "kernels/lab/far.h"
 
+#include "base/fp_control.h"
 #include "base/mem.h"
 #include "kernels/call.h"
 #include "kernels/device_open.h"
@@ -198,6 +199,18 @@ static int set_up(struct ds_far *f, const struct ds_kernel *k, const void *args,
     return send(f, err);
 }
 
+/* As ds_call_launch. */
+static int launch(struct ds_device *dev, const struct ds_kernel *k, const void *args,
+                  const struct ds_exec *exec, char *why, size_t why_size)
+{
+    const uint32_t fp = ds_fp_control();
+    const int rc = ds_lab_launch(dev, k, args, exec, why, why_size);
+    if (!ds_fp_restore(fp))
+        return rc;
+    snprintf(why, why_size, "the launch changed the floating-point control word");
+    return -1;
+}
+
 int ds_far_launch(struct ds_far **far, const struct ds_kernel *k, const void *args,
                   size_t prepared_bytes, const struct ds_exec *given, char *why, size_t why_size)
 {
@@ -210,7 +223,7 @@ int ds_far_launch(struct ds_far **far, const struct ds_kernel *k, const void *ar
     if (rc == 0 && !*far && (*far = ds_calloc(1, sizeof **far, "a call", &err)))
         (*far)->dev = dev;
     rc = rc == 0 && *far ? set_up(*far, k, args, prepared_bytes, &exec, &there, &ranks, &err) : -1;
-    if (rc == 0 && ds_call_launch(k, &there, &exec, why, why_size) != 0) {
+    if (rc == 0 && launch(dev, k, &there, &exec, why, why_size) != 0) {
         free(ranks);
         return -1;
     }

@@ -2,7 +2,6 @@
  * look for damage, collect. What an op's arrays are is in subject_rows.c and subject_attention.c. */
 #include "kernels/lab/subject.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernels/call.h"
@@ -11,6 +10,7 @@
 #include "kernels/lab/content.h"
 #include "kernels/lab/far.h"
 #include "kernels/lab/schedule.h"
+#include "kernels/lab/stopwatch.h"
 #include "kernels/lab/subject_rows.h"
 #include "kernels/registry.h"
 
@@ -34,7 +34,11 @@ struct ds_subject {
     struct ds_exec ready; /* of ds_subject_ready */
     struct ds_schedule *ready_schedule;
     double prepare_seconds;
+    void *graph; /* of the ready call; NULL: it is launched as it is */
+    struct ds_stopwatch *watch;
 };
+
+static void forget_graph(struct ds_subject *s);
 
 static const struct ds_subject_ops *ops_of(int op)
 {
@@ -116,6 +120,8 @@ void ds_subject_free(struct ds_subject *s)
         ds_schedule_free(s->schedules[i].schedule);
     if (s->ops->close)
         s->ops->close(&s->p);
+    forget_graph(s);
+    ds_stopwatch_free(s->watch);
     ds_arena_free(&s->p.arena);
     free(s->far_ranks);
     free(s);
@@ -251,6 +257,7 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
 {
     const struct ds_kernel *k = s->p.kernel;
     *schedule = schedule_of(s, c->threads, err);
+    forget_graph(s);
     if (!*schedule)
         return -1;
     memset(exec, 0, sizeof *exec);
@@ -367,7 +374,10 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     if (ds_arena_seal(&s->p.arena, err) != 0 || send(s, err) != 0)
         return -1;
     const uint32_t fp = ds_fp_now();
-    const int rc = ds_call_launch_alone(s->p.kernel, given(s), &exec, why, sizeof why);
+    const int rc =
+        s->p.arena.device
+            ? ds_lab_launch(s->p.arena.device, s->p.kernel, given(s), &exec, why, sizeof why)
+            : ds_call_launch_alone(s->p.kernel, given(s), &exec, why, sizeof why);
     const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
     if (finish(s, &out->fault, err) != 0)
         return -1;
@@ -399,51 +409,71 @@ int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_er
     return build(s, c, &s->ready, &s->ready_schedule, err) != 0 ? -1 : send(s, err);
 }
 
+int ds_subject_ready_launch(struct ds_subject *s, struct ds_launch_info *info)
+{
+    return describe(s, &s->ready, info);
+}
+
 int ds_subject_bind(struct ds_subject *s, const int *cpus, int n)
 {
     return s->ready_schedule ? ds_schedule_bind(s->ready_schedule, cpus, n) : 0;
 }
 
-int ds_subject_again(struct ds_subject *s, struct ds_error *err)
+static int put(struct ds_subject *s, struct ds_error *err)
 {
+    struct ds_device *dev = s->p.arena.device;
     char why[256] = "";
+    if (s->graph)
+        return ds_device_check(dev, dev->graph_launch(dev, s->graph), err);
     s->ready.seed++;
     if (ds_call_launch(s->p.kernel, given(s), &s->ready, why, sizeof why) == 0)
-        return s->p.arena.device ? ds_device_check(s->p.arena.device,
-                                                   s->p.arena.device->wait(s->p.arena.device), err)
-                                 : 0;
+        return 0;
     return ds_fail(err, "%s/%s: %s", ds_op_name(s->p.kernel->op), s->p.kernel->name,
                    *why ? why : "no reason given");
 }
 
-/* ---- in words ------------------------------------------------------------------------------------ */
-
-void ds_call_print(struct ds_buf *b, const struct ds_call *c)
+int ds_subject_again(struct ds_subject *s, struct ds_error *err)
 {
-    const int64_t rows = ds_call_rows(c);
-    ds_buf_printf(b, "%lld row%s", (long long)rows, rows == 1 ? "" : "s");
-    if (c->threads != 1)
-        ds_buf_printf(b, ", %d threads", c->threads);
-    if (c->place == DS_PLACE_END)
-        ds_buf_puts(b, ", arrays end at a page");
-    else if (c->place == DS_PLACE_START)
-        ds_buf_puts(b, ", arrays start at a page");
-    else if (c->place)
-        ds_buf_printf(b, ", offset %d", c->place);
-    if (c->gap)
-        ds_buf_printf(b, ", gap %d", c->gap);
-    if (c->bias)
-        ds_buf_puts(b, ", bias");
-    if (c->page_size)
-        ds_buf_printf(b, ", pages of %d", c->page_size);
-    if (c->permute)
-        ds_buf_puts(b, ", permuted");
-    if (c->window)
-        ds_buf_printf(b, ", window %d", c->window);
-    if (c->soft_cap != 0.0f)
-        ds_buf_printf(b, ", soft cap %g", (double)c->soft_cap);
-    if (c->disturb)
-        ds_buf_puts(b, ", disturbed");
-    if (c->poison == DS_POISON_HUGE)
-        ds_buf_puts(b, ", huge poison");
+    struct ds_device *dev = s->p.arena.device;
+    return put(s, err) != 0 ? -1 : dev ? ds_device_check(dev, dev->wait(dev), err) : 0;
+}
+
+int ds_subject_capture(struct ds_subject *s, struct ds_error *err)
+{
+    struct ds_device *dev = s->p.arena.device;
+    void *graph = NULL;
+    if (!dev || !dev->graph_begin)
+        return ds_fail(err, "the CPU has no graphs");
+    if (ds_device_check(dev, dev->graph_begin(dev), err) != 0)
+        return -1;
+    int rc = put(s, err);
+    if (dev->graph_end(dev, &graph) != 0 && rc == 0)
+        rc = ds_device_check(dev, -1, err);
+    if (rc != 0 && graph)
+        dev->graph_free(dev, graph);
+    else
+        s->graph = graph;
+    return rc;
+}
+
+static int put_any(void *subject, struct ds_error *err)
+{
+    return put(subject, err);
+}
+
+int ds_subject_time(struct ds_subject *s, long calls, int flushed, double *seconds,
+                    struct ds_error *err)
+{
+    if (!s->p.arena.device)
+        return ds_fail(err, "the CPU has no clock of its own for launches");
+    if (!s->watch && ds_stopwatch_new(s->p.arena.device, &s->watch, err) != 0)
+        return -1;
+    return ds_stopwatch_time(s->watch, calls, flushed, put_any, s, seconds, err);
+}
+
+static void forget_graph(struct ds_subject *s)
+{
+    if (s->graph)
+        s->p.arena.device->graph_free(s->p.arena.device, s->graph);
+    s->graph = NULL;
 }

@@ -128,6 +128,13 @@ int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds
  * launches it once more, unchecked, with another seed. Any other call of the subject ends it. */
 int ds_subject_ready(struct ds_subject *s, const struct ds_call *c, struct ds_error *err);
 int ds_subject_again(struct ds_subject *s, struct ds_error *err);
+/* What describe says of the ready call: 1 = *info is filled, 0 = the kernel has none. */
+int ds_subject_ready_launch(struct ds_subject *s, struct ds_launch_info *info);
+/* On a device: from now on the ready call is captured and launched as a graph; how long so many of it take by
+ * the device's own clock, with its L2 cache as the last one left it or flushed (stopwatch.h). */
+int ds_subject_capture(struct ds_subject *s, struct ds_error *err);
+int ds_subject_time(struct ds_subject *s, long calls, int flushed, double *seconds,
+                    struct ds_error *err);
 /* Each thread of the ready call's team, but the caller, to a CPU of its own; returns how many. */
 int ds_subject_bind(struct ds_subject *s, const int *cpus, int n);
 /* What the kernel's prepare took when the subject was made; 0 without one. */

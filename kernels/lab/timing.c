@@ -64,16 +64,29 @@ static void place(struct race *r, const struct ds_contender *c)
     r->placed->others -= bound;
 }
 
+/* So many runs, by the contender's own clock or the plan's, and by the monotonic one. */
+static int run_calls(const struct race *r, const struct ds_contender *c, long calls,
+                     double *seconds, double *wall, struct ds_error *err)
+{
+    const double begin = ds_seconds(CLOCK_MONOTONIC), start = ds_seconds(r->plan->clock);
+    int rc = c->timed ? c->timed(c->arg, calls, seconds, err) : 0;
+    for (long i = 0; i < calls && !c->timed && rc == 0; i++)
+        rc = c->run(c->arg, err);
+    if (!c->timed)
+        *seconds = ds_seconds(r->plan->clock) - start;
+    *wall = c->timed ? *seconds : ds_seconds(CLOCK_MONOTONIC) - begin;
+    return rc;
+}
+
 /* The first call warms caches and pages up; the second says how many make a sample. */
 static int size_up(struct race *r, size_t i, struct ds_error *err)
 {
     const struct ds_contender *c = &r->contenders[i];
     double took = 0;
     for (int again = 0; again < 2; again++) {
-        double start = ds_seconds(CLOCK_MONOTONIC);
-        if (c->run(c->arg, err) != 0)
+        double ignored;
+        if (run_calls(r, c, 1, &ignored, &took, err) != 0)
             return -1;
-        took = ds_seconds(CLOCK_MONOTONIC) - start;
         if (!again)
             place(r, c); /* a library has started its threads by now */
         if (i > 0 && took > r->plan->longest_call) {
@@ -103,13 +116,11 @@ static int sample(struct race *r, size_t slot, struct ds_error *err)
         return 0;
     const size_t at = slot * DS_TIMING_MAX_ROUNDS + (size_t)r->rounds;
     const long asleep = times_asleep();
-    double wall = ds_seconds(CLOCK_MONOTONIC), start = ds_seconds(r->plan->clock);
-    for (long i = 0; i < calls; i++)
-        if (c->run(c->arg, err) != 0)
-            return -1;
-    r->seconds[at] = (ds_seconds(r->plan->clock) - start) / (double)calls;
-    r->wall[at] = (ds_seconds(CLOCK_MONOTONIC) - wall) / (double)calls;
-    r->asleep[slot] += times_asleep() > asleep;
+    if (run_calls(r, c, calls, &r->seconds[at], &r->wall[at], err) != 0)
+        return -1;
+    r->seconds[at] /= (double)calls;
+    r->wall[at] /= (double)calls;
+    r->asleep[slot] += !c->timed && times_asleep() > asleep;
     return 0;
 }
 

@@ -20,6 +20,8 @@ struct ds_contender {
     /* Binds thread i of the team that run uses, the caller left out, to cpus[i % n]; returns how
      * many it bound. NULL: it has no team. */
     int (*bind)(void *arg, const int *cpus, int n);
+    /* The time of so many runs by another clock than the plan's, as that of a device. NULL: none. */
+    int (*timed)(void *arg, long calls, double *seconds, struct ds_error *err);
 };
 
 struct ds_timing_plan {

@@ -232,6 +232,7 @@ int sim_info(struct ds_device *, struct ds_device_info *out)
     out->multiprocessors = DS_SIM_MULTIPROCESSORS;
     out->memory_bytes = ds_sim_memory_size();
     out->free_bytes = ds_sim_memory_free();
+    out->l2_bytes = 1 << 18; /* so that what flushes it has something to do */
     return 0;
 }
 

@@ -95,6 +95,38 @@ test_bench_of_passes() {
     has "$dir/out" "tok/s"
 }
 
+# Timed by the device's events, with its cache warm and flushed, as launches and as graphs.
+test_bench_on_a_device() {
+    need_json
+    ds bench add --device sim --seconds 0 --shape width=64 --rows 2 --l2 warm,flushed --graph off,on
+    expect 0
+    has "$dir/out" "device simulated on the CPU, 64 multiprocessors"
+    has "$dir/out" "add width=64, given, on sim, L2 warm"
+    has "$dir/out" "add width=64, given, on sim, L2 flushed, in a graph"
+    ds bench matmul --device sim --seconds 0 --shape n=32,k=64 --rows 2 --l2 flushed --graph on,off --json
+    expect 0
+    python3 - "$dir/out" <<'PY'
+import json, sys
+j = json.load(open(sys.argv[1]))
+assert j["device"]["device"] == "sim" and j["device"]["multiprocessors"] == 64, j["device"]
+variants = {r["variant"] for r in j["rows"]}
+assert {"split-k", "pinned", "pinned-tc"} <= variants, variants
+for r in j["rows"]:
+    assert r["l2"] == "flushed" and r["threads"] == 1 and r.get("clock", "device") == "device", r
+assert {r["graph"] for r in j["rows"]} == {True, False}
+PY
+    ds bench pass --device sim -m random:llama,layers=1,hidden=16,heads=1,ffn=16,vocab=32,ctx=16 --kernels pinned --graph off,on --seconds 0
+    expect 0
+    has "$dir/out" "pass decode, batch 8"
+    has "$dir/out" "on sim, in a graph"
+    for option in "--l2 flushed" "--graph on"; do
+        # shellcheck disable=SC2086
+        ds bench add --seconds 0 --shape width=8 --rows 1 $option
+        expect 2
+        has "$dir/err" "is for a device: the CPU's caches and launches are as they are"
+    done
+}
+
 test_bench_refuses_what_it_does_not_know() {
     ds bench matmull
     expect 2

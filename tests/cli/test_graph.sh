@@ -54,6 +54,22 @@ test_stale_values_show() {
     expect 0
 }
 
+# The lab's launches, as graphs.
+test_the_lab() {
+    ds check rmsnorm/pinned --device sim --graph on --shape width=40 --threads 1
+    expect 0
+    has "$dir/out" "holds over"
+    hasnt "$dir/out" "broken"
+    ds order matmul/split-k --device sim --graph on --shape n=20,k=512 --rows 1,9
+    expect 0
+    has "$dir/out" "replaying them gives 100 % of the outputs bit for bit"
+    ds order attention/pinned --device sim --graph on --shape heads=2,kv_heads=1,head_dim=16 --kv 40
+    expect 0
+    ds check add --graph on --shape width=8 --threads 1
+    expect 2
+    has "$dir/err" "--graph on: the CPU has no graphs"
+}
+
 test_what_cannot_be_captured() {
     while read -r options; do
         read -r message

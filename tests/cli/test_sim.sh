@@ -42,6 +42,22 @@ test_layers_on_several_devices() {
     has "$dir/err" "--kernels on sim, where --place has layers: kernel set 'fused': unknown set 'fused'"
 }
 
+test_the_record_says_which_device() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 1 --batch 1 --device sim --kernels pinned -o "$dir/a.h5"
+    expect 0
+    ds show "$dir/a.h5" --environment
+    expect 0
+    has "$dir/out" "device_sim_0"
+    has "$dir/out" "simulated on the CPU, 64 multiprocessors"
+    ds run --resume "$dir/a.h5" -m $small
+    expect 0
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 1 --batch 1 --kernels pinned -o "$dir/b.h5"
+    ds show "$dir/b.h5" --environment
+    hasnt "$dir/out" "device_"
+}
+
 test_split_drifts_by_rows() {
     # shellcheck disable=SC2086
     ds run -m $small $one -n 2 --batch 1,8 --device sim -o "$dir/a.h5"
@@ -188,16 +204,16 @@ test_device_plugin_without_a_barrier() {
 # A cubin's description is read without CUDA; the cubin itself is not.
 test_module() {
     : >"$dir/k.cubin"
-    ds kernels --plugin "$dir/k.cubin"
+    ds kernels --plugin "$dir/k.cubin" --device-library "$dir/no.so"
     expect 2
     has "$dir/err" "module $dir/k.json: cannot be opened"
     echo '{"schema": "driftscope.module/1", "op": "add", "variant": "triton", "entry": "k", "arguments": ["a", "b", "x"]}' \
         >"$dir/k.json"
-    ds kernels --plugin "$dir/k.cubin"
+    ds kernels --plugin "$dir/k.cubin" --device-library "$dir/no.so"
     expect 2
     has "$dir/err" "module $dir/k.json: argument 2 is no member of add"
     sed -i 's/"x"/"y"/' "$dir/k.json"
-    ds kernels --plugin "$dir/k.cubin"
+    ds kernels --plugin "$dir/k.cubin" --device-library "$dir/no.so"
     expect 2
     has "$dir/err" "add/triton: cubin loading needs the CUDA library"
 }

@@ -135,7 +135,7 @@ view $view
 save
 END
         expect 0
-        has "$dir/screen" 'waiting for newer.h5: is a record of version 3'
+        has "$dir/screen" 'waiting for newer.h5: is a record of version 4'
     done
 }
 

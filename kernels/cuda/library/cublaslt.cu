@@ -8,9 +8,15 @@
  *                    it runs; where the library says that it cannot do one, that is an error. What it adds in
  *                    which order is the library's secret: `check` and `order` measure it.
  *
- * f32 in and out, CUBLAS_COMPUTE_32F: no TF32. What was done is in describe: tile, parts of K, and as text
- * aID tTILE sSTAGES rREDUCTION cCLUSTER wWORKSPACE(KiB) iINNER xSWIZZLE, the library's own numbers. */
+ *   cublaslt-tf32    as cublaslt, with inputs of 10 bits on tensor cores (CUBLAS_COMPUTE_32F_FAST_TF32): what an
+ *                    engine gets that allows TF32.
+ *   cublaslt-small   as cublaslt, with no workspace: what cuts K needs one, and is left out or done in place.
+ *
+ * f32 in and out; but for the TF32 one CUBLAS_COMPUTE_32F. What was done is in describe: tile, parts of K, and as
+ * text MATH aID tTILE sSTAGES rREDUCTION cCLUSTER wWORKSPACE(KiB) iINNER xSWIZZLE, the library's own numbers; MATH is f32 or
+ * tf32. */
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/library/library.h"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -95,6 +101,20 @@ int available(char *why, size_t size)
     return -1;
 }
 
+} /* namespace */
+
+void ds_cublaslt_version(char *out, size_t size)
+{
+    char why[256];
+    size_t (*version)(void) = nullptr;
+    snprintf(out, size, "%s", "");
+    if (available(why, sizeof why) == 0 && find(&version, "cublasLtGetVersion") == 0)
+        snprintf(out, size, "cublasLt %zu", version());
+}
+
+namespace
+{
+
 /* Context of the thread's current device. */
 int context_of(const struct ds_device_call &call, cublasLtHandle_t *out)
 {
@@ -128,11 +148,24 @@ void forget(struct problem *p)
             lib.f.layout_destroy(l);
 }
 
-cublasStatus_t describe_problem(const struct ds_matmul_args *a, int64_t rows, struct problem *p)
+/* How the library is asked. */
+struct mode {
+    int number; /* they differ in it */
+    int pinned;
+    cublasComputeType_t compute;
+    size_t workspace;
+};
+const struct mode HEURISTIC = {0, 0, CUBLAS_COMPUTE_32F, WORKSPACE};
+const struct mode PINNED = {1, 1, CUBLAS_COMPUTE_32F, WORKSPACE};
+const struct mode TF32 = {2, 0, CUBLAS_COMPUTE_32F_FAST_TF32, WORKSPACE};
+const struct mode SMALL = {3, 0, CUBLAS_COMPUTE_32F, 0};
+
+cublasStatus_t describe_problem(const struct mode *m, const struct ds_matmul_args *a, int64_t rows,
+                                struct problem *p)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
-    cublasStatus_t s = lib.f.desc_create(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t s = lib.f.desc_create(&p->op, m->compute, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = lib.f.desc_set(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
     if (s == CUBLAS_STATUS_SUCCESS && a->bias)
@@ -148,13 +181,14 @@ cublasStatus_t describe_problem(const struct ds_matmul_args *a, int64_t rows, st
     return s;
 }
 
-/* The heuristic's first choice; unsplit: the first that does not cut K. */
-cublasStatus_t ask(cublasLtHandle_t h, const struct problem *p, int unsplit,
+/* The heuristic's first choice; pinned: the first that does not cut K. */
+cublasStatus_t ask(cublasLtHandle_t h, const struct problem *p, const struct mode *m,
                    cublasLtMatmulHeuristicResult_t *out)
 {
+    const int unsplit = m->pinned;
     cublasLtMatmulHeuristicResult_t results[ASKED];
     cublasLtMatmulPreference_t preference = nullptr;
-    const size_t workspace = WORKSPACE;
+    const size_t workspace = m->workspace;
     const uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
     int n = 0;
     cublasStatus_t s = lib.f.preference_create(&preference);
@@ -187,21 +221,21 @@ cublasStatus_t ask(cublasLtHandle_t h, const struct problem *p, int unsplit,
 /* ---- choices that were made ------------------------------------------------------------------------------- */
 
 struct choice {
-    int device, pinned, bias;
+    int device, mode, bias;
     int64_t rows, n, k, ldx, ldy; /* rows 0: all */
     cublasLtMatmulAlgo_t algo;
     size_t workspace;
 } choices[MOST_CHOICES];
 int n_choices;
 
-struct choice key_of(const struct ds_matmul_args *a, int pinned)
+struct choice key_of(const struct ds_matmul_args *a, const struct mode *m)
 {
     struct choice c;
     memset(&c, 0, sizeof c);
     (void)cudaGetDevice(&c.device);
-    c.pinned = pinned;
+    c.mode = m->number;
     c.bias = a->bias != nullptr;
-    c.rows = pinned ? 0 : a->rows;
+    c.rows = m->pinned ? 0 : a->rows;
     c.n = a->n;
     c.k = a->k;
     c.ldx = a->ldx;
@@ -213,7 +247,7 @@ const struct choice *find_choice(const struct choice *key)
 {
     for (int i = 0; i < n_choices; i++) {
         const struct choice *c = &choices[i];
-        if (c->device == key->device && c->pinned == key->pinned && c->bias == key->bias &&
+        if (c->device == key->device && c->mode == key->mode && c->bias == key->bias &&
             c->rows == key->rows && c->n == key->n && c->k == key->k && c->ldx == key->ldx &&
             c->ldy == key->ldy)
             return c;
@@ -223,9 +257,9 @@ const struct choice *find_choice(const struct choice *key)
 
 /* The choice for these arguments: as it was made, or made now. */
 int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_matmul_args *a,
-           int pinned, struct choice *out)
+           const struct mode *m, struct choice *out)
 {
-    struct choice key = key_of(a, pinned);
+    struct choice key = key_of(a, m);
     const struct choice *there = find_choice(&key);
     if (there) {
         *out = *there;
@@ -233,9 +267,9 @@ int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct d
     }
     struct problem p = {};
     cublasLtMatmulHeuristicResult_t r;
-    cublasStatus_t s = describe_problem(a, pinned ? (int64_t)PIN_ROWS : a->rows, &p);
+    cublasStatus_t s = describe_problem(m, a, m->pinned ? (int64_t)PIN_ROWS : a->rows, &p);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = ask(h, &p, pinned, &r);
+        s = ask(h, &p, m, &r);
     forget(&p);
     if (s != CUBLAS_STATUS_SUCCESS)
         return ds_device_refuse(
@@ -252,14 +286,14 @@ int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct d
 /* ---- the kernels --------------------------------------------------------------------------------------------- */
 
 int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_matmul_args *a,
-        const struct choice *c)
+        const struct mode *m, const struct choice *c)
 {
     const float one = 1.0f, zero = 0.0f;
     struct problem p = {};
     cublasLtMatmulHeuristicResult_t r;
     const char *what = "cublasLtMatmulDescCreate";
-    cublasStatus_t s = describe_problem(a, a->rows, &p);
-    if (s == CUBLAS_STATUS_SUCCESS && c->pinned) {
+    cublasStatus_t s = describe_problem(m, a, a->rows, &p);
+    if (s == CUBLAS_STATUS_SUCCESS && m->pinned) {
         what =
             "the algorithm that is pinned is not for this number of rows: cublasLtMatmulAlgoCheck";
         s = lib.f.algo_check(h, p.op, p.w, p.x, p.y, p.y, &c->algo, &r);
@@ -269,7 +303,7 @@ int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_m
     if (s == CUBLAS_STATUS_SUCCESS) {
         what = "cublasLtMatmul";
         s = lib.f.matmul(h, p.op, &one, a->w.data, p.w, a->x, p.x, &zero, a->y, p.y, a->y, p.y,
-                         &c->algo, call.exec->scratch, call.exec->scratch_bytes,
+                         &c->algo, m->workspace ? call.exec->scratch : nullptr, m->workspace,
                          static_cast<cudaStream_t>(call.exec->stream));
     }
     forget(&p);
@@ -279,7 +313,8 @@ int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_m
     return ds_device_launched(call, "cublasLtMatmul");
 }
 
-int launch_as(const void *args, const struct ds_exec *exec, int pinned, char *why, size_t why_size)
+int launch_as(const void *args, const struct ds_exec *exec, const struct mode *m, char *why,
+              size_t why_size)
 {
     const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
     const struct ds_device_call call = {exec, why, why_size};
@@ -289,10 +324,10 @@ int launch_as(const void *args, const struct ds_exec *exec, int pinned, char *wh
         return 0;
     if (a->k < 1)
         return ds_device_refuse(call, "cublasLt: k %lld", (long long)a->k);
-    if (ds_device_check_scratch(call, WORKSPACE) != 0 || context_of(call, &h) != 0 ||
-        choose(call, h, a, pinned, &c) != 0)
+    if (ds_device_check_scratch(call, m->workspace) != 0 || context_of(call, &h) != 0 ||
+        choose(call, h, a, m, &c) != 0)
         return -1;
-    return run(call, h, a, &c);
+    return run(call, h, a, m, &c);
 }
 
 size_t workspace_bytes(const void *, int)
@@ -319,7 +354,7 @@ int attribute(const struct choice *c, cublasLtMatmulAlgoConfigAttributes_t what,
                : 0;
 }
 
-int describe_as(const void *args, const struct ds_exec *exec, int pinned,
+int describe_as(const void *args, const struct ds_exec *exec, const struct mode *m,
                 struct ds_launch_info *out)
 {
     const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
@@ -328,7 +363,7 @@ int describe_as(const void *args, const struct ds_exec *exec, int pinned,
     cublasLtHandle_t h;
     struct choice c;
     memset(out, 0, sizeof *out);
-    if (a->rows < 1 || a->n < 1 || context_of(call, &h) != 0 || choose(call, h, a, pinned, &c) != 0)
+    if (a->rows < 1 || a->n < 1 || context_of(call, &h) != 0 || choose(call, h, a, m, &c) != 0)
         return -1;
     const int tile = attribute(&c, CUBLASLT_ALGO_CONFIG_TILE_ID, 4);
     if (tile > 0 && tile < (int)(sizeof tiles / sizeof tiles[0])) {
@@ -337,7 +372,8 @@ int describe_as(const void *args, const struct ds_exec *exec, int pinned,
     }
     out->split = attribute(&c, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     char text[160] = "";
-    snprintf(text, sizeof text, "a%d t%d s%d r%d c%d w%zu i%d x%d",
+    snprintf(text, sizeof text, "%s a%d t%d s%d r%d c%d w%zu i%d x%d",
+             m->compute == CUBLAS_COMPUTE_32F ? "f32" : "tf32",
              attribute(&c, CUBLASLT_ALGO_CONFIG_ID, 4), tile,
              attribute(&c, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
              attribute(&c, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4),
@@ -348,57 +384,48 @@ int describe_as(const void *args, const struct ds_exec *exec, int pinned,
     return 0;
 }
 
-int vendor_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+size_t no_bytes(const void *, int)
 {
-    return launch_as(args, exec, 0, why, why_size);
+    return 0;
 }
 
-int vendor_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+template <const struct mode *M>
+int launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
-    return describe_as(args, exec, 0, out);
+    return launch_as(args, exec, M, why, why_size);
 }
 
-int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
+template <const struct mode *M>
+int describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
 {
-    return launch_as(args, exec, 1, why, why_size);
-}
-
-int pinned_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
-{
-    return describe_as(args, exec, 1, out);
+    return describe_as(args, exec, M, out);
 }
 
 } /* namespace */
 
-extern "C" const struct ds_kernel ds_cuda_matmul_cublaslt, ds_cuda_matmul_cublaslt_pinned;
-const struct ds_kernel ds_cuda_matmul_cublaslt = {
-    .abi = DS_KERNEL_ABI,
-    .op = DS_OP_MATMUL,
-    .name = "cublaslt",
-    .summary =
+#define VARIANT(NAME, VARIANT_NAME, CLAIMS, MODE, BYTES, SUMMARY)                                  \
+    extern "C" const struct ds_kernel ds_cuda_##NAME;                                              \
+    const struct ds_kernel ds_cuda_##NAME = {.abi = DS_KERNEL_ABI,                                 \
+                                             .op = DS_OP_MATMUL,                                   \
+                                             .name = VARIANT_NAME,                                 \
+                                             .summary = SUMMARY,                                   \
+                                             .claims = CLAIMS,                                     \
+                                             .features = 0,                                        \
+                                             .available = available,                               \
+                                             .prepare = nullptr,                                   \
+                                             .scratch_bytes = BYTES,                               \
+                                             .launch = launch<&MODE>,                              \
+                                             .describe = describe<&MODE>,                          \
+                                             .declare = nullptr,                                   \
+                                             .device = DS_DEVICE_CUDA}
+VARIANT(matmul_cublaslt, "cublaslt", DS_CLAIM_REPEAT, HEURISTIC, workspace_bytes,
         "cublasLt with its heuristic's choice for the shape: tiles, parts of K and order are the "
-        "library's",
-    .claims = DS_CLAIM_REPEAT,
-    .features = 0,
-    .available = available,
-    .prepare = nullptr,
-    .scratch_bytes = workspace_bytes,
-    .launch = vendor_launch,
-    .describe = vendor_describe,
-    .declare = nullptr,
-    .device = DS_DEVICE_CUDA};
-const struct ds_kernel ds_cuda_matmul_cublaslt_pinned = {
-    .abi = DS_KERNEL_ABI,
-    .op = DS_OP_MATMUL,
-    .name = "cublaslt-pinned",
-    .summary =
-        "cublasLt with one algorithm for each n and k, which does not cut K, for all row counts",
-    .claims = DS_CLAIM_REPEAT | DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_THREADS,
-    .features = 0,
-    .available = available,
-    .prepare = nullptr,
-    .scratch_bytes = workspace_bytes,
-    .launch = pinned_launch,
-    .describe = pinned_describe,
-    .declare = nullptr,
-    .device = DS_DEVICE_CUDA};
+        "library's");
+VARIANT(matmul_cublaslt_pinned, "cublaslt-pinned",
+        DS_CLAIM_REPEAT | DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_THREADS, PINNED,
+        workspace_bytes,
+        "cublasLt with one algorithm for each n and k, which does not cut K, for all row counts");
+VARIANT(matmul_cublaslt_tf32, "cublaslt-tf32", DS_CLAIM_REPEAT, TF32, workspace_bytes,
+        "as cublaslt, with inputs of 10 bits on tensor cores (TF32): less exact");
+VARIANT(matmul_cublaslt_small, "cublaslt-small", DS_CLAIM_REPEAT, SMALL, no_bytes,
+        "as cublaslt, with no workspace for parts of K");

@@ -310,12 +310,6 @@ void cuda_graph_free(struct ds_device *d, void *graph)
         (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
 }
 
-int attribute(const struct ds_device *d, cudaDeviceAttr what)
-{
-    int value = 0;
-    return cudaDeviceGetAttribute(&value, what, d->number) == cudaSuccess ? value : 0;
-}
-
 void version(int v, char *out, size_t size)
 {
     snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
@@ -337,8 +331,10 @@ int cuda_info(struct ds_device *d, struct ds_device_info *out)
     version(driver, out->driver, sizeof out->driver);
     version(runtime, out->runtime, sizeof out->runtime);
     out->multiprocessors = p.multiProcessorCount;
-    out->clock_khz = attribute(d, cudaDevAttrClockRate);
-    out->memory_clock_khz = attribute(d, cudaDevAttrMemoryClockRate);
+    ds_cuda_clocks(p.pciDomainID, p.pciBusID, p.pciDeviceID, &out->clock_khz,
+                   &out->memory_clock_khz);
+    out->l2_bytes = (uint64_t)p.l2CacheSize;
+    ds_cublaslt_version(out->library, sizeof out->library);
     out->memory_bytes = all;
     out->free_bytes = free_bytes;
     return 0;

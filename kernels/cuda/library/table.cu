@@ -13,11 +13,14 @@ extern "C" {
 DS_SIM_KERNELS(DECLARE)
 DECLARE(matmul_cublaslt)
 DECLARE(matmul_cublaslt_pinned)
+DECLARE(matmul_cublaslt_tf32)
+DECLARE(matmul_cublaslt_small)
 }
 
 #define LIST(NAME) &ds_cuda_##NAME,
-static const struct ds_kernel *const kernels[] = {LIST(matmul_cublaslt) LIST(matmul_cublaslt_pinned)
-                                                      DS_SIM_KERNELS(LIST) nullptr};
+static const struct ds_kernel *const kernels[] = {
+    LIST(matmul_cublaslt) LIST(matmul_cublaslt_pinned) LIST(matmul_cublaslt_tf32)
+        LIST(matmul_cublaslt_small) DS_SIM_KERNELS(LIST) nullptr};
 
 static const struct ds_device_library library = {
     .abi = DS_DEVICE_ABI,
@@ -25,6 +28,8 @@ static const struct ds_device_library library = {
     .version = "CUDA runtime " DS_TEXT(CUDART_VERSION) ", for " DS_CUDA_ARCHITECTURES,
     .kernels = kernels,
     .open = ds_cuda_open,
+    .module_load = ds_cuda_module_load,
+    .module_launch = ds_cuda_module_launch,
 };
 
 extern "C" __attribute__((visibility("default"))) const struct ds_device_library *

@@ -6,6 +6,7 @@
 #include "kernels/device_open.h"
 #include "kernels/lab/check.h"
 #include "kernels/lab/far.h"
+#include "kernels/lab/stopwatch.h"
 #include "kernels/lab/subject.h"
 #include "kernels/registry.h"
 #include "tests/unit/kernels/false_device.h"
@@ -170,6 +171,50 @@ static void test_poison_is_sent_again(void **state)
     ds_output_free(&out);
 }
 
+/* ---- graphs, time ------------------------------------------------------------------------------------- */
+
+/* A kernel that takes nothing from the host is the same in a graph, launch after launch. */
+static void test_graphs_keep_bits(void **state)
+{
+    struct ds_check_result r;
+    struct ds_kernel k = false_add(FALSE_NONE);
+    (void)state;
+    ds_lab_use_graphs(1);
+    check(&k, 0, &r);
+    for (int p = 0; p < DS_PROPERTY_COUNT; p++)
+        assert_true(r.property[p].state != DS_STATE_BROKEN);
+    assert_int_equal(r.property[DS_PROPERTY_REPEAT].state, DS_STATE_HOLDS);
+    assert_int_equal(r.n_faults, 0);
+    k = false_add(FALSE_LEAVES_ONE);
+    check(&k, 1u << DS_PROPERTY_MEMORY, &r);
+    assert_int_equal(r.property[DS_PROPERTY_MEMORY].state, DS_STATE_BROKEN);
+    ds_lab_use_graphs(0);
+}
+
+static int launches;
+static int count(void *arg, struct ds_error *err)
+{
+    (void)arg, (void)err;
+    launches++;
+    return 0;
+}
+
+static void test_stopwatch(void **state)
+{
+    struct ds_stopwatch *w;
+    struct ds_error err;
+    double seconds = -1;
+    (void)state;
+    assert_ok(ds_stopwatch_new(sim(), &w, &err), err);
+    for (int flushed = 0; flushed < 2; flushed++) {
+        launches = 0;
+        assert_ok(ds_stopwatch_time(w, 3, flushed, count, NULL, &seconds, &err), err);
+        assert_int_equal(launches, 3);
+        assert_true(seconds >= 0);
+    }
+    ds_stopwatch_free(w);
+}
+
 /* ---- every member of every op ------------------------------------------------------------------------- */
 
 /* A place for each pointer: what is no pointer of the table stays as it is. */
@@ -215,6 +260,8 @@ int main(void)
         cmocka_unit_test(test_inputs_are_compared_without_a_guard),
         cmocka_unit_test(test_a_device_that_fails),
         cmocka_unit_test(test_poison_is_sent_again),
+        cmocka_unit_test(test_graphs_keep_bits),
+        cmocka_unit_test(test_stopwatch),
         cmocka_unit_test(test_fields_are_pointers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

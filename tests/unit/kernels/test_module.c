@@ -3,9 +3,11 @@
 #include "tests/unit/testing.h"
 
 #include "kernels/module.h"
+#include "kernels/module_kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define START     "{\"schema\": \"driftscope.module/1\", "
 #define KERNEL    START "\"op\": \"add\", \"variant\": \"v\", \"entry\": \"e\", "
@@ -163,6 +165,96 @@ static void test_hostile(void **state)
     free(deep);
 }
 
+/* ---- as a variant, launched by a library that adds on the host -------------------------------------------- */
+
+static int loads, launches;
+
+static int fake_load(const void *image, const char *entry, uint32_t shared_bytes, void **kernel,
+                     char *why, size_t why_size)
+{
+    (void)why, (void)why_size;
+    loads++;
+    assert_string_equal(image, "code");
+    assert_string_equal(entry, "e");
+    assert_int_equal(shared_bytes, 4096);
+    *kernel = &loads;
+    return 0;
+}
+
+/* a, b, y, ldy, width, -3, 0.5, 9: of the description above. */
+static int fake_launch(void *kernel, const uint32_t grid[3], const uint32_t block[3],
+                       uint32_t shared_bytes, void *stream, void **argument, char *why,
+                       size_t why_size)
+{
+    const float *const *a = argument[0], *const *b = argument[1];
+    float **y = argument[2];
+    launches++;
+    assert_ptr_equal(kernel, &loads);
+    assert_ptr_equal(stream, &launches);
+    assert_true(grid[0] == 1 && grid[1] == 1 && grid[2] == 2 && block[0] == 128 && block[1] == 2);
+    assert_true(shared_bytes == 4096 && *(int64_t *)argument[3] == 4 &&
+                *(int32_t *)argument[5] == -3 && *(float *)argument[6] == 0.5f);
+    for (int32_t i = 0; i < *(int32_t *)argument[4]; i++)
+        (*y)[i] = (*a)[i] + (*b)[i];
+    if (launches < 3)
+        return 0;
+    snprintf(why, why_size, "an illegal address");
+    return -1;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_as_a_variant(void **state)
+{
+    static const struct ds_device_library library = {.module_load = fake_load,
+                                                     .module_launch = fake_launch};
+    char folder[] = "/tmp/driftscope-module-XXXXXX", cubin[64], json[64], why[128] = "";
+    float a[4] = {1, 2, 3, 4}, b[4] = {10, 20, 30, 40}, y[4] = {0};
+    struct ds_add_args args = {.rows = 1, .width = 4, .a = a, .b = b, .y = y, .ldy = 4};
+    const struct ds_exec exec = {.stream = &launches};
+    const struct ds_kernel *const *list;
+    struct ds_error err;
+    uint64_t digest = 0;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(cubin, sizeof cubin, "%s/k.cubin", folder);
+    snprintf(json, sizeof json, "%s/k.json", folder);
+    write_file(json, whole);
+    assert_int_equal(ds_module_kernel_new(cubin, &library, &list, &digest, &err), -1);
+    write_file(cubin, "code");
+    assert_ok(ds_module_kernel_new(cubin, &library, &list, &digest, &err), err);
+    const struct ds_kernel *k = list[0];
+    assert_null(list[1]);
+    assert_true(digest != 0 && k->op == DS_OP_ADD && k->device == DS_DEVICE_CUDA);
+    assert_string_equal(k->name, "v");
+    assert_int_equal(k->claims, DS_CLAIM_REPEAT | DS_CLAIM_CHUNK);
+    assert_int_equal(k->features, DS_FEATURE_STORED);
+    assert_int_equal(loads, 0); /* not before it is needed */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(k->launch(&args, &exec, why, sizeof why), 0);
+    assert_int_equal(loads, 1);
+    assert_true(y[0] == 11 && y[3] == 44);
+    args.stored = DS_ELEMENT_F16; /* its description has f32 and bf16 */
+    assert_int_equal(k->launch(&args, &exec, why, sizeof why), -1);
+    assert_non_null(strstr(why, "activations of type 1"));
+    args.stored = DS_ELEMENT_BF16;
+    assert_int_equal(k->launch(&args, &exec, why, sizeof why), -1);
+    assert_string_equal(why, "an illegal address");
+    for (int i = 1; i < DS_MODULE_MOST; i++)
+        assert_ok(ds_module_kernel_new(cubin, &library, &list, &digest, &err), err);
+    assert_int_equal(ds_module_kernel_new(cubin, &library, &list, &digest, &err), -1);
+    assert_non_null(strstr(err.msg, "more than 8 modules"));
+    unlink(cubin);
+    unlink(json);
+    rmdir(folder);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -176,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),    cmocka_unit_test(test_sizes_that_do_not_fit),
         cmocka_unit_test(test_mistakes), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names),    cmocka_unit_test(test_as_a_variant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,8 @@ static void test_spread(void **state)
 static void test_rounds(void **state)
 {
     struct counter a[3] = {{0, 0}, {0, 0}, {0, 0}};
-    struct ds_contender c[3] = {{count, &a[0], NULL}, {count, &a[1], NULL}, {count, &a[2], NULL}};
+    struct ds_contender c[3] = {
+        {.run = count, .arg = &a[0]}, {.run = count, .arg = &a[1]}, {.run = count, .arg = &a[2]}};
     struct ds_timing t[3];
     struct ds_error err;
     double noise = -1;
@@ -128,8 +129,9 @@ static int wait_for_others(void *arg, struct ds_error *err)
 /* CPU time does not make who waits look fast. */
 static void test_waiting_is_time(void **state)
 {
-    struct ds_contender c[3] = {
-        {work, NULL, NULL}, {wait_for_others, NULL, NULL}, {work, NULL, NULL}};
+    struct ds_contender c[3] = {{.run = work, .arg = NULL},
+                                {.run = wait_for_others, .arg = NULL},
+                                {.run = work, .arg = NULL}};
     struct ds_timing_plan cpu = plan;
     struct ds_timing t[3];
     struct ds_error err;
@@ -154,7 +156,7 @@ static int be_preempted(void *arg, struct ds_error *err)
 
 static void test_being_preempted_is_no_waiting(void **state)
 {
-    struct ds_contender c[2] = {{work, NULL, NULL}, {be_preempted, NULL, NULL}};
+    struct ds_contender c[2] = {{.run = work, .arg = NULL}, {.run = be_preempted, .arg = NULL}};
     struct ds_timing_plan cpu = plan;
     struct ds_timing t[2];
     struct ds_error err;
@@ -169,7 +171,7 @@ static void test_being_preempted_is_no_waiting(void **state)
 static void test_what_takes_too_long_is_left_out(void **state)
 {
     struct counter a[2] = {{0, 0}, {0, 0}};
-    struct ds_contender c[2] = {{count, &a[0], NULL}, {count, &a[1], NULL}};
+    struct ds_contender c[2] = {{.run = count, .arg = &a[0]}, {.run = count, .arg = &a[1]}};
     struct ds_timing_plan strict = plan;
     struct ds_timing t[2];
     struct ds_error err;
@@ -192,7 +194,8 @@ static int slow(void *arg, struct ds_error *err)
 static void test_time_is_bounded(void **state)
 {
     struct counter a[3] = {{0, 0}, {0, 0}, {0, 0}};
-    struct ds_contender c[3] = {{count, &a[0], NULL}, {slow, &a[1], NULL}, {slow, &a[2], NULL}};
+    struct ds_contender c[3] = {
+        {.run = count, .arg = &a[0]}, {.run = slow, .arg = &a[1]}, {.run = slow, .arg = &a[2]}};
     struct ds_timing_plan bounded = plan;
     struct ds_timing t[3];
     struct ds_error err;
@@ -254,7 +257,7 @@ static void test_placement(void **state)
 {
     cpu_set_t before[2], after[2];
     struct crew w = {0};
-    struct ds_contender c = {look_all, &w, bind_crew};
+    struct ds_contender c = {.run = look_all, .arg = &w, .bind = bind_crew};
     struct ds_timing_plan placed_plan = plan;
     struct ds_placed placed;
     struct ds_timing t;
@@ -302,7 +305,7 @@ static void test_placement_of_threads_started_in_it(void **state)
 {
     cpu_set_t before, after;
     struct crew w = {0};
-    struct ds_contender c = {start_late, &w, NULL};
+    struct ds_contender c = {.run = start_late, .arg = &w};
     struct ds_timing_plan placed_plan = plan;
     struct ds_placed placed;
     struct ds_timing t;
@@ -326,7 +329,7 @@ static void test_placement_of_threads_started_in_it(void **state)
 static void test_placement_needs_cpus(void **state)
 {
     struct counter a = {0, 0};
-    struct ds_contender c = {count, &a, NULL};
+    struct ds_contender c = {.run = count, .arg = &a};
     struct ds_timing_plan wide = plan;
     struct ds_placed placed;
     struct ds_timing t;
@@ -353,7 +356,8 @@ static void test_bench_is_bounded(void **state)
 {
     const struct ds_kernel *kernels[] = {ds_kernel_find(DS_OP_ATTENTION, "vendor"),
                                          ds_kernel_find(DS_OP_ATTENTION, "pinned")};
-    const struct ds_bench_setting big = {8, 1, 512}, small = {2, 1, 0};
+    const struct ds_bench_setting big = {.rows = 8, .threads = 1, .kv = 512},
+                                  small = {.rows = 2, .threads = 1};
     const struct ds_bench_limits none = {.seconds = 0}, tight = {.most = 1e-9};
     struct ds_bench_figures f;
     struct ds_shape shape;
@@ -375,10 +379,31 @@ static void test_bench_is_bounded(void **state)
     ds_mem_fail_at(0);
 }
 
+/* A contender's own clock: what it says counts, whatever the clocks of this machine do. */
+static int given_time(void *arg, long calls, double *seconds, struct ds_error *err)
+{
+    (void)err;
+    *seconds = (double)calls * *(const double *)arg;
+    return 0;
+}
+
+static void test_own_clocks(void **state)
+{
+    double slow = 0.5, fast = 0.125;
+    const struct ds_contender c[2] = {{.arg = &slow, .timed = given_time},
+                                      {.arg = &fast, .timed = given_time}};
+    struct ds_timing t[2];
+    struct ds_error err;
+    double noise = -1;
+    (void)state;
+    assert_ok(ds_time_side_by_side(c, 2, &plan, t, &noise, NULL, &err), err);
+    assert_true(t[0].median == 0.5 && t[1].median == 0.125 && t[1].ratio == 4 && noise == 0);
+}
+
 static void test_failures(void **state)
 {
     struct counter a[2] = {{0, 0}, {0, 4}};
-    struct ds_contender c[2] = {{count, &a[0], NULL}, {count, &a[1], NULL}};
+    struct ds_contender c[2] = {{.run = count, .arg = &a[0]}, {.run = count, .arg = &a[1]}};
     struct ds_timing t[2];
     struct ds_error err;
     double noise;
@@ -407,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_placement_of_threads_started_in_it),
         cmocka_unit_test(test_placement_needs_cpus),
         cmocka_unit_test(test_bench_is_bounded),
+        cmocka_unit_test(test_own_clocks),
         cmocka_unit_test(test_failures),
     };
     return cmocka_run_group_tests_name("timing", tests, NULL, NULL);
