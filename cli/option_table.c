@@ -177,6 +177,15 @@ static const char *const table_examples[] = {
     "what every request of every trial chose, with all factors as columns",
     NULL};
 
+static const char *const onpolicy_examples[] = {
+    "driftscope onpolicy",
+    "draw 8 requests of 32 tokens as an engine serves them, then score the same tokens in one pass each",
+    "driftscope onpolicy -m model.gguf -f prompts.txt --requests 64 -n 128 --compare vendor",
+    "one kernel set, more tokens",
+    "driftscope onpolicy --temperature 0.7 --top-p 0.9 --json",
+    "another policy; the result as JSON",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -260,7 +269,7 @@ const struct ds_verb_def ds_verbs[] = {
      bisect_examples},
     {DS_VERB_STORM, "storm", "", NULL, 0, 0, 1,
      "serve many requests at a time and count the completions of each prompt",
-     "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set, at temperature 0: every "
+     "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set: every "
      "request follows its own tokens, all rows are recorded. Equal prompts should give equal completions; where they do not, the first "
      "row with other bits is named with its kernel and its batch, then the first token. A set whose kernels do not claim to be "
      "batch-invariant and that still gave one completion a prompt had no power here. Exit code 0: one completion for each prompt "
@@ -280,6 +289,13 @@ const struct ds_verb_def ds_verbs[] = {
      "(2511.17826), each with a 95 % interval from bootstrap samples of prompts. Records are read one after another: their number costs no "
      "memory. A record that cannot be read or is damaged is an error, and nothing is printed.",
      table_examples},
+    {DS_VERB_ONPOLICY, "onpolicy", "", NULL, 0, 0, 1,
+     "hold the path that generates tokens against the one that scores them",
+     "Draws tokens as an engine serves them, step by step among other requests, then feeds the same tokens through one pass a request, as a "
+     "trainer scores them, with the same kernels: KL, k1, k3 and the largest difference of a token's log-probability between the two, and "
+     "the first row with other bits, with its kernel and both batches. Log-probabilities are of logits divided by the temperature, without "
+     "filters. Exit code 0: every set gave the same bits; 1: other ones.",
+     onpolicy_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -305,26 +321,53 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define STORM (1u << DS_VERB_STORM)
 #define REPLAY (1u << DS_VERB_REPLAY)
 #define TABLE (1u << DS_VERB_TABLE)
+#define ONPOLICY (1u << DS_VERB_ONPOLICY)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | STORM | REPLAY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
-    {"weights", 0, "HOW", RUN | STORM | BENCH, "f32", 0, "f32|file", 0, 0,
+    {"weights", 0, "HOW", RUN | STORM | ONPOLICY | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
-    {"prompt", 'p', "TEXT", RUN | STORM, NULL, DS_OPT_MANY, NULL, 0, 0,
+    {"prompt", 'p', "TEXT", RUN | STORM | ONPOLICY, NULL, DS_OPT_MANY, NULL, 0, 0,
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
-    {"file", 'f', "FILE", RUN | STORM, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
+    {"file", 'f', "FILE", RUN | STORM | ONPOLICY, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
      "a file whose whole text is a prompt"},
-    {"tokens", 0, "IDS", RUN | STORM, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
+    {"tokens", 0, "IDS", RUN | STORM | ONPOLICY, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
      "a prompt as token ids, separated by commas"},
-    {"chat", 0, NULL, RUN | STORM, NULL, 0, NULL, 0, 0,
+    {"chat", 0, NULL, RUN | STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "put each prompt into the model's chat form as a user message"},
     {"steps", 'n', "N", RUN, "8", DS_OPT_NUMBER, NULL, 0, 1000000,
      "decode steps after the prompt"},
     {"free", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "let each arm follow its own tokens instead of the base arm's; comparing stops at the first that differs"},
+    {"temperature", 0, "X", RUN_ALONE | STORM, "0", 0, NULL, 0, 0,
+     "0: the largest logit, of equal ones the lowest id, and none of the next five does anything; above 0: logits are divided by it and tokens drawn"},
+    {"top-k", 0, "N", RUN_ALONE | STORM | ONPOLICY, "0", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "draw among the N largest logits and those equal to the last of them; 0 = all. With 1 the largest logit after the repetition penalty"},
+    {"top-p", 0, "P", RUN_ALONE | STORM | ONPOLICY, "1", 0, NULL, 0, 0,
+     "draw among the likeliest tokens that together have the share P; 1 = all"},
+    {"min-p", 0, "P", RUN_ALONE | STORM | ONPOLICY, "0", 0, NULL, 0, 0,
+     "draw among tokens at least P times as likely as the likeliest; 0 = all"},
+    {"repetition-penalty", 0, "R", RUN_ALONE | STORM | ONPOLICY, "1", 0, NULL, 0, 0,
+     "logits of the request's tokens so far are divided by R, or multiplied where they are negative; 1 = none"},
+    {"sample-seed", 0, "N", RUN_ALONE | STORM | ONPOLICY, "1", DS_OPT_NUMBER, NULL, 0, INT64_MAX,
+     "seed of the draws, which depend on it, the request (its prompt, for storm), the step and the token, on nothing else"},
+    {"temperature", 0, "X", ONPOLICY, "1", 0, NULL, 0, 0,
+     "logits are divided by it and tokens drawn; log-probabilities are those of logits divided by it; 0: the largest logit, and log-probabilities as at 1"},
+    {"temperature", 0, "X", REPLAY, NULL, 0, NULL, 0, 0,
+     "another temperature than the record's"},
+    {"top-k", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "another top-k than the record's"},
+    {"top-p", 0, "P", REPLAY, NULL, 0, NULL, 0, 0,
+     "another top-p than the record's"},
+    {"min-p", 0, "P", REPLAY, NULL, 0, NULL, 0, 0,
+     "another min-p than the record's"},
+    {"repetition-penalty", 0, "R", REPLAY, NULL, 0, NULL, 0, 0,
+     "another repetition penalty than the record's"},
+    {"sample-seed", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, INT64_MAX,
+     "another seed of the draws than the record's"},
     {"tokens-from", 0, "RECORD", RUN, NULL, DS_OPT_FILE, NULL, 0, 0,
      "force the tokens of another record"},
 
@@ -424,31 +467,33 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"requests", 0, "N", STORM, "64", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_REQUESTS,
      "requests; they have the prompts in turn"},
-    {"new-tokens", 'n', "N", STORM, "32", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_TOKENS,
+    {"requests", 0, "N", ONPOLICY, "8", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_REQUESTS,
+     "requests; they have the prompts in turn"},
+    {"new-tokens", 'n', "N", STORM | ONPOLICY, "32", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_TOKENS,
      "tokens that every request generates"},
-    {"compare", 0, "LIST", STORM, "vendor,split,pinned", FACTOR, NULL, 0, 0,
+    {"compare", 0, "LIST", STORM | ONPOLICY, "vendor,split,pinned", FACTOR, NULL, 0, 0,
      "kernel sets that the same schedule is run with"},
-    {"dtype", 0, "DTYPE", STORM, "bf16", 0, "f32|bf16|f16", 0, 0,
+    {"dtype", 0, "DTYPE", STORM | ONPOLICY, "bf16", 0, "f32|bf16|f16", 0, 0,
      "format to which every stage's output is rounded"},
-    {"threads", 0, "N", STORM, "all", DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+    {"threads", 0, "N", STORM | ONPOLICY, "all", DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
-    {"rate", 0, "X", STORM, "1", 0, NULL, 0, 0,
+    {"rate", 0, "X", STORM | ONPOLICY, "1", 0, NULL, 0, 0,
      "requests that arrive in a step, on the average (Poisson, from --seed); 0 = all at the start"},
-    {"max-batch", 0, "N", STORM, "16", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_BATCH,
+    {"max-batch", 0, "N", STORM | ONPOLICY, "16", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_BATCH,
      "requests that are served at a time"},
-    {"chunk", 0, "N", STORM, "64", DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
+    {"chunk", 0, "N", STORM | ONPOLICY, "64", DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "rows of a call at most: decode rows first, then pieces of prompts; 0 = no limit"},
-    {"cache-rows", 0, "N", STORM, "0", DS_OPT_NUMBER, NULL, 0, INT32_MAX / 2,
+    {"cache-rows", 0, "N", STORM | ONPOLICY, "0", DS_OPT_NUMBER, NULL, 0, INT32_MAX / 2,
      "rows of the KV cache for all requests together; where they are used up the youngest request is preempted and computed again; 0 = enough"},
-    {"no-reuse", 0, NULL, STORM, NULL, 0, NULL, 0, 0,
+    {"no-reuse", 0, NULL, STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "no request starts from the rows of a prompt that begins alike and that an earlier one left in the cache"},
-    {"seed", 0, "N", STORM, "1", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+    {"seed", 0, "N", STORM | ONPOLICY, "1", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "seed of the arrivals"},
     {"schedule", 0, "FILE", STORM, NULL, DS_OPT_FILE, NULL, 0, 0,
      "a batch schedule instead of the scheduler's, a line a step: {\"batch\": [{\"request\": 0, \"new\": 24, \"cached\": 0}]}"},
-    {"sites", 0, "WHICH", STORM, "all", 0, "all|resid", 0, 0,
+    {"sites", 0, "WHICH", STORM | ONPOLICY, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
-    {"force", 0, NULL, STORM, NULL, 0, NULL, 0, 0,
+    {"force", 0, NULL, STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "overwrite an existing record"},
     {"request", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, DS_SERVE_MOST_REQUESTS,
      "hold only this request against the record"},

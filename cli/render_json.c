@@ -227,6 +227,8 @@ static json_t *tokens_json(const struct ds_report *r)
     json_t *j = json_object();
     json_object_set_new(j, "same", whole(r->v->tokens_same));
     json_object_set_new(j, "compared", whole(r->v->tokens_compared));
+    json_object_set_new(j, "choices", whole(r->v->choices));
+    json_object_set_new(j, "ties", whole(r->v->ties));
     json_object_set_new(j, "first_divergence", discrete_json(r, &r->v->token_change));
     return j;
 }
@@ -372,6 +374,7 @@ static json_t *verdict_json(const struct ds_report *r)
     json_object_set_new(j, "first_discrete", discrete_json(r, &r->v->discrete));
     json_object_set_new(j, "failures", ds_json_failed(r));
     json_object_set_new(j, "tokens", tokens_json(r));
+    json_object_set_new(j, "sampler", r->diff ? json_null() : ds_json_sampler(r->header));
     json_object_set_new(j, "probe", probe);
     json_object_set_new(j, "validity", validity_json(r));
     json_object_set_new(j, "damage", ds_json_damage(r));

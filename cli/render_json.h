@@ -30,6 +30,9 @@ json_t *ds_json_range(const struct ds_report *r);
 json_t *ds_json_census(const struct ds_report *r);
 /* The arms that were lost, an array. */
 json_t *ds_json_failed(const struct ds_report *r);
+/* render_sampler_json.c: how tokens were chosen, from the options of a record; null where it does not say. h may
+ * be NULL. */
+json_t *ds_json_sampler(const struct ds_header *h);
 /* render_damage_json.c: the object "damage". */
 json_t *ds_json_damage(const struct ds_report *r);
 

@@ -68,6 +68,8 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
                       "rows, %d preempted\n",
                       "", (double)c->rate / DS_SERVE_RATE_UNIT, (unsigned long long)c->seed,
                       c->max_batch, p->hits, p->preemptions);
+    head(out, r, "sampler");
+    ds_report_sampler(h, out);
     ds_buf_puts(out, "\n");
 }
 

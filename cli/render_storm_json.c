@@ -1,5 +1,5 @@
 /* render_storm_json.c: a storm as JSON, schema driftscope.storm/1 (JSON.md). Owns the names only. */
-#include "cli/json.h"
+#include "cli/render_json.h"
 #include "cli/storm.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ static json_t *arm_json(const struct ds_header *h, const struct ds_storm_arm *a)
     return j;
 }
 
-static json_t *schedule_json(const struct ds_storm_setup *s)
+json_t *ds_storm_schedule_json(const struct ds_storm_setup *s)
 {
     json_t *j = json_object();
     json_object_set_new(j, "requests", json_integer(s->serve.n_requests));
@@ -140,7 +140,8 @@ int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "dtype", ds_json_text(h->arms[0].values[DS_FACTOR_DTYPE]));
     json_object_set_new(j, "threads", ds_json_text(h->arms[0].values[DS_FACTOR_THREADS]));
-    json_object_set_new(j, "schedule", schedule_json(r->setup));
+    json_object_set_new(j, "schedule", ds_storm_schedule_json(r->setup));
+    json_object_set_new(j, "sampler", ds_json_sampler(h));
     json_object_set_new(j, "worst", ds_json_text(ds_storm_kernels(h, worst->arm)));
     json_object_set_new(j, "unique_completions", ds_json_whole(worst->s.n_completions));
     json_object_set_new(j, "first_divergence", place_json(h, worst, worst->s.first_drift));

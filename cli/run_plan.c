@@ -128,7 +128,7 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     if (s->scores && s->resid_only)
         return ds_fail(err, "--scores and --sites resid exclude each other: with the latter, "
                             "nothing within a layer is digested");
-    return read_until_stable(o, s, err);
+    return ds_cli_sampler(o, &s->sampler, err) != 0 ? -1 : read_until_stable(o, s, err);
 }
 
 /* ---- header ---------------------------------------------------------------------------------- */
@@ -190,7 +190,8 @@ static int keep_options(struct ds_run_plan *p, struct ds_error *err)
             return -1;
     }
     if (ds_plan_add_option(&p->header, "weights", strdup(ds_plan_weights[p->options.weights]),
-                           err) != 0)
+                           err) != 0 ||
+        ds_sampler_keep(&p->header, &p->options.sampler, err) != 0)
         return -1;
     struct ds_buf list = {0};
     ds_buf_puts(&list, "");
@@ -360,7 +361,8 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     int32_t neighbours;
     int dtype;
     if (read_options(o, &p->options, err) != 0 || read_arms(o, kernels, &p->header, err) != 0 ||
-        ds_plan_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0)
+        ds_plan_neighbours(&p->header, p->options.weights, &neighbours, &dtype, err) != 0 ||
+        ds_sampler_fits(&p->header, &p->options.sampler, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
     if (ds_plan_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||

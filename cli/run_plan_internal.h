@@ -29,6 +29,14 @@ int ds_plan_neighbours(const struct ds_header *h, int weights, int32_t *neighbou
                        struct ds_error *err);
 /* One more line of the header's options; takes ownership of value. */
 int ds_plan_add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err);
+/* How tokens are chosen (sampler.c): what the options say; what they do not say stays. Where the verb has no
+ * such options (bisect) it is the largest logit. */
+int ds_cli_sampler(const struct ds_options *o, struct ds_sampler *s, struct ds_error *err);
+/* As options of a record, and back: a record that does not say it chose the largest logit. */
+int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
+int ds_sampler_recorded(const struct ds_header *h, struct ds_sampler *s, struct ds_error *err);
+/* Whether the kernels of every arm can do it, before anything runs. */
+int ds_sampler_fits(const struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */

@@ -34,6 +34,8 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
                            ds_plan_kept[i].name);
         *ds_plan_option(s, i) = (int32_t)v;
     }
+    if (ds_sampler_recorded(h, &s->sampler, err) != 0)
+        return -1;
     const char *weights = kept_option(h, "weights");
     s->weights = weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     return s->repeats >= 1 && s->dump <= DS_DUMP_ALL && s->load <= DS_MOST_LOAD &&

@@ -3,6 +3,7 @@
 #ifndef DS_CLI_STORM_H
 #define DS_CLI_STORM_H
 
+#include "cli/json.h"
 #include "cli/run_plan.h"
 #include "dumps/storm.h"
 #include "engine/serve.h"
@@ -15,15 +16,19 @@ struct ds_storm_setup {
     struct ds_serve_plan serve;
     struct ds_serve_config config;
     int scheduled;  /* the schedule came from a file */
+    int scored;     /* what is generated is then scored */
     int resid_only; /* --sites resid */
 };
-/* From the command line. */
-int ds_storm_setup_new(const struct ds_options *o, struct ds_storm_setup *s, struct ds_error *err);
+/* From the command line. modes: values of the factor mode, an arm each, or NULL. */
+int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_storm_setup *s,
+                       struct ds_error *err);
 /* From a record, whose model and environment must be those of this process: every difference is named in
  * the error, or, with --force, in a note. */
 int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struct ds_storm_setup *s,
                           struct ds_error *err);
 void ds_storm_setup_free(struct ds_storm_setup *s);
+/* Whether the kernels of an arm all claim that a row does not depend on the rest of its call. */
+int ds_storm_invariant(const struct ds_header *h, uint32_t arm, int *claims, struct ds_error *err);
 /* What requests began with. malloc'ed. */
 int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,
                   struct ds_error *err);
@@ -61,6 +66,8 @@ void ds_storm_token(const struct ds_storm_setup *s, int32_t id, struct ds_buf *o
 const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm);
 int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion of some prompt */
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);
+/* The schedule as an object. */
+json_t *ds_storm_schedule_json(const struct ds_storm_setup *s);
 int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds_error *err);
 
 #endif

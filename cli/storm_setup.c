@@ -56,15 +56,17 @@ static int read_config(const struct ds_options *o, struct ds_storm_setup *s, int
     s->plan.options.weights =
         strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->plan.options.steps = s->config.tokens - 1;
-    return 0;
+    return ds_cli_sampler(o, &s->plan.options.sampler, err);
 }
 
-/* An arm for each kernel set; batch is the largest number of requests that are served at a time. */
-static int make_arms(const struct ds_options *o, const char *kernels, struct ds_header *h,
-                     struct ds_error *err)
+/* An arm for each kernel set, and for each mode if there are several; batch is the largest number of requests
+ * that are served at a time. */
+static int make_arms(const struct ds_options *o, const char *kernels, const char *modes,
+                     struct ds_header *h, struct ds_error *err)
 {
     const char *text[DS_FACTOR_COUNT] = {[DS_FACTOR_BATCH] = ds_opt_text(o, "max-batch"),
                                          [DS_FACTOR_KERNELS] = kernels,
+                                         [DS_FACTOR_MODE] = modes,
                                          [DS_FACTOR_DTYPE] = ds_opt_text(o, "dtype"),
                                          [DS_FACTOR_THREADS] = ds_opt_text(o, "threads")};
     struct ds_factor_values values[DS_FACTOR_COUNT];
@@ -73,7 +75,7 @@ static int make_arms(const struct ds_options *o, const char *kernels, struct ds_
     for (int f = 0; f < DS_FACTOR_COUNT && rc == 0; f++)
         rc = ds_factor_parse(f, text[f] ? text[f] : "", &values[f], err);
     if (rc == 0)
-        rc = ds_plan_arms(values, 0, &h->arms, &h->n_arms, err);
+        rc = ds_plan_arms(values, modes != NULL, &h->arms, &h->n_arms, err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&values[f]);
     return rc == 0 ? ds_plan_factors(h, err) : -1;
@@ -127,6 +129,7 @@ static int keep_options(struct ds_storm_setup *s, struct ds_error *err)
         {"serve_seed", (int64_t)s->config.seed},
         {"serve_cache_rows", s->config.cache_rows},
         {"serve_reuse", s->config.reuse},
+        {"serve_scored", s->scored},
         {"resid_only", s->resid_only},
         {"free", 1},
         {"steps", s->config.tokens - 1},
@@ -135,7 +138,8 @@ static int keep_options(struct ds_storm_setup *s, struct ds_error *err)
         if (add_number(h, kept[i].name, kept[i].value, err) != 0)
             return -1;
     if (ds_plan_add_option(h, "weights", strdup(ds_plan_weights[s->plan.options.weights]), err) !=
-        0)
+            0 ||
+        ds_sampler_keep(h, &s->plan.options.sampler, err) != 0)
         return -1;
     struct ds_buf text = {0};
     ds_schedule_text(&s->serve, &text);
@@ -152,17 +156,20 @@ static int32_t default_prompts(const struct ds_options *o)
                                                                                            : MORE;
 }
 
-int ds_storm_setup_new(const struct ds_options *o, struct ds_storm_setup *s, struct ds_error *err)
+int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_storm_setup *s,
+                       struct ds_error *err)
 {
     struct ds_header *h = &s->plan.header;
-    const char *schedule = ds_opt_text(o, "schedule");
+    const char *schedule = modes ? NULL : ds_opt_text(o, "schedule");
     int32_t requests, neighbours;
     int dtype;
     memset(s, 0, sizeof *s);
     s->plan.owns_header = 1;
+    s->scored = modes != NULL;
     if (read_config(o, s, &requests, err) != 0 ||
-        make_arms(o, ds_opt_text(o, "compare"), h, err) != 0 ||
+        make_arms(o, ds_opt_text(o, "compare"), modes, h, err) != 0 ||
         ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||
+        ds_sampler_fits(h, &s->plan.options.sampler, err) != 0 ||
         (schedule && ds_schedule_read(schedule, &s->serve, err) != 0))
         return -1;
     h->repeats = 1;
@@ -220,13 +227,20 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
         ds_fail(err, "the record holds no serving run");
         return ds_hint(err, "replay takes a record that storm wrote");
     }
+    const char *scored = option_of(h, "serve_scored");
+    if (scored && strcmp(scored, "0") != 0) {
+        ds_fail(err, "the record holds texts that were scored, which replay does not do again");
+        return ds_hint(err, "run onpolicy again: the same options give the same record");
+    }
     if (option_number(h, "serve_requests", DS_SERVE_MOST_REQUESTS, &requests, err) != 0 ||
         option_number(h, "resid_only", 1, &resid, err) != 0)
         return -1;
     s->resid_only = (int)resid;
     s->plan.options.weights =
         weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
-    if (ds_plan_check_environment(o, h, "replayed", err) != 0 ||
+    if (ds_sampler_recorded(h, &s->plan.options.sampler, err) != 0 ||
+        ds_cli_sampler(o, &s->plan.options.sampler, err) != 0 ||
+        ds_plan_check_environment(o, h, "replayed", err) != 0 ||
         ds_plan_model(o, &s->plan, err) != 0 || ds_plan_check_model(h, s->plan.model, err) != 0)
         return -1;
     s->plan.header = *h; /* borrowed from the record: see ds_run_plan_free */
@@ -239,6 +253,21 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
 }
 
 /* ---- what both need -------------------------------------------------------------------------- */
+
+int ds_storm_invariant(const struct ds_header *h, uint32_t arm, int *claims, struct ds_error *err)
+{
+    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
+    struct ds_setting s;
+    if (ds_setting_parse(h->arms[arm].values, &s, err) != 0)
+        return -1;
+    *claims = 1;
+    for (int op = 0; op < DS_OP_COUNT; op++) {
+        const struct ds_kernel *k;
+        for (int32_t i = 0; (k = ds_kernel_set_used(&s.kernels, op, i)); i++)
+            *claims &= (k->claims & wanted) == wanted;
+    }
+    return 0;
+}
 
 int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,
                   struct ds_error *err)

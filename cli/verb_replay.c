@@ -151,6 +151,7 @@ static int run(struct replay *r, int *interrupted, struct ds_error *err)
                                    .prompts = r->setup.prompts,
                                    .n_prompts = r->setup.n_prompts,
                                    .resid_only = r->setup.resid_only,
+                                   .sampler = r->setup.plan.options.sampler,
                                    .n_arms = (int32_t)r->header.n_arms,
                                    .ctx = r,
                                    .sink = take_trial,
@@ -159,6 +160,24 @@ static int run(struct replay *r, int *interrupted, struct ds_error *err)
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
+
+static void changed_sampler(const struct replay *r, const char *between, struct ds_buf *out)
+{
+    static const struct {
+        const char *option, *name;
+    } settings[] = {{"temperature", "temperature"},
+                    {"top-k", "top-k"},
+                    {"top-p", "top-p"},
+                    {"min-p", "min-p"},
+                    {"repetition-penalty", "repetition penalty"},
+                    {"sample-seed", "seed"}};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (ds_opt_given(r->o, settings[i].option)) {
+            ds_buf_printf(out, "%swith %s ", between, settings[i].name);
+            ds_buf_escape(out, ds_opt_text(r->o, settings[i].option), (size_t)-1);
+            between = ", ";
+        }
+}
 
 /* What was changed, as the start of a sentence; "" = nothing. */
 static void changed(const struct replay *r, struct ds_buf *out)
@@ -175,8 +194,11 @@ static void changed(const struct replay *r, struct ds_buf *out)
         between = ", ";
     }
     const char *n = r->header.arms[0].values[DS_FACTOR_THREADS];
-    if (threads)
+    if (threads) {
         ds_buf_printf(out, "%swith %s thread%s", between, n, strcmp(n, "1") == 0 ? "" : "s");
+        between = ", ";
+    }
+    changed_sampler(r, between, out);
 }
 
 static void subject(const struct replay *r, struct ds_buf *out)

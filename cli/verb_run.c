@@ -185,11 +185,13 @@ static size_t missing_trials(struct run *run)
 static int check_resume_options(const struct ds_options *o, struct ds_error *err)
 {
     static const char *const fixed[] = {
-        "prompt",     "file",        "tokens",       "chat",          "steps",
-        "free",       "tokens-from", "repeat",       "full",          "sites",
-        "dump",       "dump-rows",   "page-size",    "poison",        "no-record",
-        "output",     "weights",     "until-stable", "load",          "position-offset",
-        "all-logits", "no-heal",     "mutate",       "digest-packed", "scores"};
+        "prompt",      "file",        "tokens",       "chat",          "steps",
+        "free",        "tokens-from", "repeat",       "full",          "sites",
+        "dump",        "dump-rows",   "page-size",    "poison",        "no-record",
+        "output",      "weights",     "until-stable", "load",          "position-offset",
+        "all-logits",  "no-heal",     "mutate",       "digest-packed", "scores",
+        "temperature", "top-k",       "top-p",        "min-p",         "repetition-penalty",
+        "sample-seed"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,

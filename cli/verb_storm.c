@@ -23,23 +23,6 @@ struct storm {
 
 /* ---- an arm ---------------------------------------------------------------------------------- */
 
-/* Whether the set's kernels all claim that a row does not depend on the rest of its call. */
-static int claims_invariance(const struct ds_header *h, uint32_t arm, int *claims,
-                             struct ds_error *err)
-{
-    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
-    struct ds_setting s;
-    if (ds_setting_parse(h->arms[arm].values, &s, err) != 0)
-        return -1;
-    *claims = 1;
-    for (int op = 0; op < DS_OP_COUNT; op++) {
-        const struct ds_kernel *k;
-        for (int32_t i = 0; (k = ds_kernel_set_used(&s.kernels, op, i)); i++)
-            *claims &= (k->claims & wanted) == wanted;
-    }
-    return 0;
-}
-
 static int take_trial(void *ctx, const struct ds_trial_data *t, const double *seconds,
                       struct ds_error *err)
 {
@@ -48,10 +31,8 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
     struct ds_storm_arm *a = &st->result.arms[st->result.n_arms];
     if (ds_writer_add(st->writer, t, err) != 0)
         return -1;
-    *a = (struct ds_storm_arm){.arm = t->info.arm,
-                                .rows = t->n_rows,
-                                .tokens = t->n_steps,
-                                .seconds = t->info.steps_s};
+    *a = (struct ds_storm_arm){
+        .arm = t->info.arm, .rows = t->n_rows, .tokens = t->n_steps, .seconds = t->info.steps_s};
     st->result.n_arms++;
     if (ds_storm_make(h, t, (size_t)st->setup.serve.n_requests, st->hits, st->n_hits, &a->s, err) !=
         0)
@@ -60,7 +41,7 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
         a->launch = t->launches[a->s.requests[a->s.first_drift].place.launch];
     if (ds_serve_waits(&st->setup.serve, seconds, &a->wait, err) != 0)
         return -1;
-    return claims_invariance(h, t->info.arm, &a->invariant, err);
+    return ds_storm_invariant(h, t->info.arm, &a->invariant, err);
 }
 
 static void progress(void *ctx, double done, double total)
@@ -73,7 +54,7 @@ static void progress(void *ctx, double done, double total)
 
 static int start(struct storm *st, struct ds_error *err)
 {
-    if (ds_storm_setup_new(st->o, &st->setup, err) != 0 ||
+    if (ds_storm_setup_new(st->o, NULL, &st->setup, err) != 0 ||
         ds_storm_hits(&st->setup.serve, &st->hits, &st->n_hits, err) != 0)
         return -1;
     const struct ds_header *h = &st->setup.plan.header;
@@ -91,6 +72,7 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
                                    .prompts = st->setup.prompts,
                                    .n_prompts = st->setup.n_prompts,
                                    .resid_only = st->setup.resid_only,
+                                   .sampler = st->setup.plan.options.sampler,
                                    .n_arms = (int32_t)st->setup.plan.header.n_arms,
                                    .ctx = st,
                                    .sink = take_trial,

@@ -150,6 +150,10 @@ static int compare_texts(struct ds_diff *d, int kind, const struct ds_text *la, 
 /* An option that one record does not know: it was made when there was no choice yet. */
 static const char *value_before(const char *name)
 {
+    static const char *const one[] = {"top_p", "repetition_penalty", "sample_seed"};
+    for (size_t i = 0; i < sizeof one / sizeof one[0]; i++)
+        if (strcmp(name, one[i]) == 0)
+            return "1";
     return strcmp(name, "weights") == 0 ? "f32" : "0";
 }
 

@@ -57,7 +57,8 @@ const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm
 {
     const struct ds_site *s = &h->sites[site];
     if (strcmp(s->dtype, "i32") == 0 || strcmp(s->stage, "logits") == 0 ||
-        strcmp(s->part, "unrounded") == 0)
+        strcmp(s->stage, "logits_processed") == 0 || strcmp(s->part, "unrounded") == 0 ||
+        (strcmp(s->stage, "router_ids") == 0 && strcmp(s->part, "weights") == 0))
         return s->dtype;
     for (size_t i = 0; i < h->n_factors && arm < h->n_arms; i++)
         if (strcmp(h->factors[i], "dtype") == 0)

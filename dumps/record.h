@@ -232,13 +232,13 @@ static inline size_t ds_mask_words(uint32_t width)
 
 struct ds_step { /* token choice after a logits row */
     int32_t request, step;
-    int32_t token;       /* the argmax */
-    int32_t forced;      /* what was fed next (teacher forcing), -1 = nothing */
-    int32_t ids[DS_TOP]; /* best first; -1 past the vocabulary */
-    float logits[DS_TOP];
-    float margin;    /* logits[0] - logits[1] */
-    int32_t ties;    /* how many ids share the maximum */
-    uint64_t digest; /* XXH3-64 over the whole logits row (f32) */
+    int32_t token;        /* the argmax of what `logits` are the best of */
+    int32_t forced;       /* what was fed next (teacher forcing), -1 = nothing */
+    int32_t ids[DS_TOP];  /* best first; -1 past the vocabulary */
+    float logits[DS_TOP]; /* where tokens are drawn: scores, logit plus noise */
+    float margin;         /* logits[0] - logits[1] */
+    int32_t ties;         /* how many ids share the maximum */
+    uint64_t digest;      /* XXH3-64 over the whole logits row (f32) */
     /* Sum of exp(logit - logits[0]) over the whole row: exp(logits[i] - logits[0]) / exp_sum is the probability of
      * ids[i] at temperature 1. NaN: the row has a NaN or +Inf, or nothing above -Inf. */
     double exp_sum;

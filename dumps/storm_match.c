@@ -26,7 +26,10 @@ static void match_tokens(struct match *m, size_t r)
         if (x->token == y->token)
             continue;
         m->out->tokens_differ++;
-        if (m->parted[r] >= 0)
+        /* A text that is scored was fed what was generated, whatever it would have chosen. */
+        const int32_t own = x->forced >= 0 ? x->forced : x->token,
+                      theirs = y->forced >= 0 ? y->forced : y->token;
+        if (m->parted[r] >= 0 || own == theirs)
             continue;
         m->parted[r] = (int32_t)k;
         if (m->out->parted_request < 0) {

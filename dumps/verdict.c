@@ -302,6 +302,7 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     if (rc == 0)
         rc = find_failed(a, v, err);
     if (rc == 0 && a->n_natural) {
+        count_ties(a, v);
         find_first(v);
         sort_origins(v);
         rc = find_nonfinite(a, v, err) != 0 || size_origins(a, v, labels, err) != 0 ||

@@ -364,6 +364,7 @@ struct ds_verdict {
     struct ds_discrete discrete; /* the first of: */
     struct ds_discrete token_change, expert_change;
     uint64_t tokens_same, tokens_compared;
+    uint64_t choices, ties; /* of the reference arm's first trial; those with several best tokens */
     struct ds_census *census;         /* census.h; NULL: no complete trial */
     struct ds_validity *validity;     /* validity.h; NULL likewise */
     struct ds_precisions *precisions; /* by factor; none where one format was run */

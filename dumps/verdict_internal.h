@@ -321,6 +321,7 @@ int find_failed(const struct ds_analysis *a, struct ds_verdict *v, struct ds_err
 int find_ranges(const struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 
 /* verdict_tokens.c */
+void count_ties(const struct ds_analysis *a, struct ds_verdict *v);
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v);
 /* The same of an arm's repeats, against the first of them. */

@@ -123,6 +123,13 @@ static void compare_choice(struct ds_verdict *v, const struct ds_step *s, const 
     d->drift = logits_drift(s, b);
 }
 
+void count_ties(const struct ds_analysis *a, struct ds_verdict *v)
+{
+    const struct ds_trial_data *t = a->arms[v->ref_arm].rep;
+    for (size_t i = 0; t && i < t->n_steps; i++, v->choices++)
+        v->ties += t->steps[i].ties > 1;
+}
+
 void compare_tokens(const struct ds_analysis *a, uint32_t arm, uint32_t ref, const char *factor,
                     const char *value, struct ds_verdict *v)
 {

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "engine/lazy.h"
+#include "engine/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -108,7 +109,8 @@ static int check_config(const struct ds_model *m, const struct ds_forward_config
             return ds_fail(err, "forward pass: the kernel set names layer %d of %d",
                            c->kernels.at[i].last, m->hp.n_layers);
     if (ds_kernel_set_available(&c->kernels, err) != 0 || check_attention(m, c, err) != 0 ||
-        check_device(m, c, err) != 0 || ds_graph_check(&m->hp, c, err) != 0)
+        check_device(m, c, err) != 0 || ds_graph_check(&m->hp, c, err) != 0 ||
+        ds_sampler_check(&c->sampler, &c->kernels, err) != 0)
         return -1;
     const struct ds_hparams *h = &m->hp;
     if (h->n_layers < 1 || h->d_model < 1 || h->n_heads < 1 || h->n_kv_heads < 1 ||
@@ -335,11 +337,12 @@ static int allocate_plan(struct ds_forward *f, struct ds_error *err)
     return ok ? 0 : -1;
 }
 
-/* What op process is given, where its site is shown. */
+/* What op process is given, where its site is shown, and op sample, where tokens are drawn. */
 static int allocate_choice(struct ds_forward *f, struct ds_error *err)
 {
     const struct ds_forward_config *c = &f->config;
-    if (ds_site_map_at(f->map, DS_ST_LOGITS_PROCESSED, 0, 0) == DS_NO_SITE)
+    if (ds_site_map_at(f->map, DS_ST_LOGITS_PROCESSED, 0, 0) == DS_NO_SITE &&
+        !(c->sampler.temperature > 0.0f))
         return 0;
     size_t rows = (size_t)most_rows(c);
     f->processed = ds_lazy_floats(rows, f->vocab, &f->processed_memory, "processed logits", err);
@@ -347,14 +350,18 @@ static int allocate_choice(struct ds_forward *f, struct ds_error *err)
                                           sizeof *f->history, "tokens so far", err)
                               : NULL;
     f->choice.requests =
-        f->history ? ds_calloc(5 * rows, sizeof *f->choice.requests, "logits rows", err) : NULL;
+        f->history ? ds_calloc(6 * rows, sizeof *f->choice.requests, "logits rows", err) : NULL;
     f->choice.tokens =
         f->choice.requests ? ds_calloc(rows, sizeof *f->choice.tokens, "tokens so far", err) : NULL;
     f->choice.positions = f->choice.requests + rows;
     f->choice.steps = f->choice.requests + 2 * rows;
     f->choice.n_tokens = f->choice.requests + 3 * rows;
     f->choice.cached = f->choice.requests + 4 * rows;
-    return f->choice.tokens ? 0 : -1;
+    f->choice.streams = f->choice.requests + 5 * rows;
+    if (!f->choice.tokens || !(c->sampler.temperature > 0.0f))
+        return f->choice.tokens ? 0 : -1;
+    f->drawn = ds_lazy_floats(rows, f->vocab, &f->drawn_memory, "scores of the choice", err);
+    return f->drawn ? 0 : -1;
 }
 
 /* Scratch for the largest call and for the small ones, where kernels that split a row need most. */
@@ -504,6 +511,7 @@ void ds_forward_free(struct ds_forward *f)
                      f->planned,
                      f->page_table,
                      f->processed_memory,
+                     f->drawn_memory,
                      f->history,
                      f->choice.requests,
                      f->choice.tokens};
@@ -529,6 +537,11 @@ struct ds_device *ds_forward_device(struct ds_forward *f)
 const float *ds_forward_logits(const struct ds_forward *f)
 {
     return f->logits;
+}
+
+const float *ds_forward_drawn(const struct ds_forward *f)
+{
+    return f->drawn;
 }
 
 void ds_forward_seed(struct ds_forward *f, uint64_t seed)

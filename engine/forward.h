@@ -61,6 +61,7 @@ struct ds_forward_config {
                  */
     int32_t position_offset;      /* position of every request's first token */
     int32_t most_kept;            /* rows that ds_forward_show_kept will show at most */
+    struct ds_sampler sampler;    /* temperature 0: the largest logit */
     struct ds_place *place;       /* where to say what is being done; NULL: nowhere */
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
@@ -86,6 +87,7 @@ struct ds_batch_seq {
     int prompt;       /* all its rows are the prompt's: their step is `step` */
     int32_t logits_from; /* index of the first token whose logits are wanted; n_tokens = none */
     int32_t step;        /* step of its first logits row */
+    int32_t stream;      /* what the noise of its draws depends on beside seed and step */
     const struct ds_batch_row *rows; /* [n_tokens] what its rows are known by; NULL: by the above */
 };
 
@@ -136,10 +138,13 @@ int ds_forward_show_kept(struct ds_forward *f, int32_t request, int phase, float
                          struct ds_probe *probe, struct ds_error *err);
 /* Logits of the last call, before anybody processed them: [n][vocab] as ds_forward_run gave n. */
 const float *ds_forward_logits(const struct ds_forward *f);
+/* What its tokens are the largest of, where they are drawn: as struct ds_sample_args has scores; NULL at
+ * temperature 0, where they are the largest logit. */
+const float *ds_forward_drawn(const struct ds_forward *f);
 
 /* Runs one call. probe may be NULL. Positions continue from the request's cache length (pads not
  * counted). *logits: f32 [n][vocab], rows in call order of those asked for, valid until the next
- * call, as the tokens were chosen from; tokens: their argmax. With a probe the run begins the probe's call and shows every site,
+ * call, as the tokens were chosen from; tokens: their argmax, or drawn. With a probe the run begins the probe's call and shows every site,
  * but leaves the call open: the caller adds the steps (ds_probe_step: only it knows what is fed
  * next) and ends it with ds_probe_end_call. On failure the caller aborts the probe's trial; cache
  * lengths have not moved. */

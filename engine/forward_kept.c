@@ -55,6 +55,7 @@ static int deliver(struct ds_pass *p, int32_t request, float *results)
         f->choice.positions[i] = f->rec[i].position;
         f->choice.steps[i] = 0;
         f->choice.cached[i] = 1;
+        f->choice.streams[i] = request;
         f->choice.n_tokens[i] = i + 1;
         f->choice.tokens[i] = f->history + (int64_t)request * f->config.capacity;
     }

@@ -199,7 +199,8 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
          ds_forward_poison(f, f->exec.scratch, f->exec.scratch_bytes / sizeof(float), p->err) != 0))
         return ds_pass_blame(p, stage);
     tell_device(p, stage);
-    f->exec.seed = next_seed(f);
+    /* Nothing is added on the way to the choice: that launch moves nobody's order of arrival. */
+    f->exec.seed = stage == DS_ST_LOGITS_PROCESSED ? f->seed : next_seed(f);
     f->exec.shown = p->probe != NULL;
     char why[256] = "";
     if (ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0) {

@@ -420,7 +420,8 @@ int ds_pass_process(struct ds_pass *p, const float *logits)
                                 .steps = f->choice.steps,
                                 .cached = f->choice.cached,
                                 .tokens = f->choice.tokens,
-                                .n_tokens = f->choice.n_tokens};
+                                .n_tokens = f->choice.n_tokens,
+                                .sampler = f->drawn ? &f->config.sampler : NULL};
     if (ds_pass_launch(p, DS_ST_LOGITS_PROCESSED, &a, a.y, (size_t)(a.rows * a.vocab)) != 0)
         return -1;
     return show_chosen(p, DS_ST_LOGITS_PROCESSED, f->at.processed, sizeof *f->at.processed);
@@ -463,7 +464,11 @@ static int choose_tokens(struct ds_pass *p)
                                .vocab = f->vocab,
                                .logits = f->processed ? f->at.processed : f->at.logits,
                                .ldx = f->vocab,
-                               .ids = f->at.tokens};
+                               .ids = f->at.tokens,
+                               .sampler = f->drawn ? &f->config.sampler : NULL,
+                               .streams = f->choice.streams,
+                               .steps = f->choice.steps,
+                               .scores = f->drawn};
     return ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0
                ? -1
                : show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens);

@@ -81,8 +81,8 @@ static uint32_t record_row(struct ds_forward *f, const struct ds_batch_seq *s, i
 }
 
 /* One more logits row: what op process must know of it. */
-static void plan_logits(struct ds_forward *f, const struct ds_row *row, uint32_t number,
-                        int32_t from_start)
+static void plan_logits(struct ds_forward *f, const struct ds_batch_seq *s,
+                        const struct ds_row *row, uint32_t number, int32_t from_start)
 {
     int32_t n = f->n_logits++;
     f->logit_row[n] = f->rows;
@@ -94,7 +94,9 @@ static void plan_logits(struct ds_forward *f, const struct ds_row *row, uint32_t
     f->choice.steps[n] = row->step;
     f->choice.cached[n] = 0;
     f->choice.n_tokens[n] = from_start + 1;
-    f->choice.tokens[n] = f->history + (int64_t)row->request * f->config.capacity;
+    f->choice.streams[n] = s->stream;
+    /* by its place in the cache: the row may be known by another request's number */
+    f->choice.tokens[n] = f->history + (int64_t)s->request * f->config.capacity;
 }
 
 /* Adds one sequence's rows to the call. */
@@ -123,7 +125,7 @@ static void plan_seq(struct ds_forward *f, const struct ds_batch_seq *s)
             f->history[(int64_t)s->request * f->config.capacity + from_start] = s->tokens[i];
         uint32_t number = record_row(f, s, i, &row);
         if (i >= s->logits_from && i < logits_end)
-            plan_logits(f, &row, number, from_start);
+            plan_logits(f, s, &row, number, from_start);
     }
 }
 
@@ -187,5 +189,8 @@ void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n)
                        base + ds_kv_cache_row(c, from, s) * c->width,
                        (size_t)c->width * sizeof *base);
         }
+    if (f->history)
+        memcpy(f->history + (int64_t)to * f->config.capacity,
+               f->history + (int64_t)from * f->config.capacity, (size_t)n * sizeof *f->history);
     ds_forward_keep(f, to, n);
 }

@@ -125,9 +125,11 @@ struct ds_forward {
     void *logits_memory;
     float *processed; /* the host's; NULL where nobody processes logits */
     void *processed_memory;
+    float *drawn; /* [max_rows][vocab] scores of the choice; NULL where no token is drawn */
+    void *drawn_memory;
     int32_t *history; /* [n_requests][capacity] tokens of the requests so far */
     struct {
-        int32_t *requests, *positions, *steps, *cached, *n_tokens;
+        int32_t *requests, *positions, *steps, *cached, *n_tokens, *streams;
         const int32_t **tokens;
     } choice; /* of every logits row; one block of memory, and the tokens */
     /* NULL where no site shows them: what a write to the cache should have left alone. */

@@ -92,6 +92,9 @@ struct ds_serve_wait {
 };
 int ds_serve_waits(const struct ds_serve_plan *p, const double *seconds, struct ds_serve_wait *out,
                    struct ds_error *err);
+/* Each text in a call of its own, from its first token to its last. */
+int ds_serve_texts(const struct ds_serve_prompt *texts, int32_t n, struct ds_serve_plan *out,
+                   struct ds_error *err);
 /* The same requests, of which only one is served: its pieces as they were, but what it had from others'
  * rows it computes itself. */
 int ds_serve_only(const struct ds_serve_plan *p, int32_t request,
@@ -101,14 +104,24 @@ int ds_serve_only(const struct ds_serve_plan *p, int32_t request,
 /* ---- running it ------------------------------------------------------------------------------ */
 
 /* One trial an arm of the header, each in a worker of its own. Every request follows its own tokens. All
- * rows are recorded, as (request, position, occurrence: how often that position was computed before). */
+ * rows are recorded, as (request, position, occurrence: how often that position was computed before).
+ *
+ * With `scored` nothing is generated: the prompts, one a request, are whole texts, of which the first
+ * scored[r] tokens were the prompt. A piece that feeds the end of its text gets the logits of every row
+ * from the prompt's last on; rows and steps are known by what they were when the text was generated. */
 struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     struct ds_model *model;
     const struct ds_header *header; /* arms, sites, edges */
     const struct ds_serve_plan *plan;
     const struct ds_serve_prompt *prompts;
     int32_t n_prompts;
-    int resid_only; /* digest resid_ffn and what follows the layers only */
+    int resid_only;            /* digest resid_ffn and what follows the layers only */
+    struct ds_sampler sampler; /* requests of one prompt (of the header) draw alike */
+    const int32_t *scored;     /* [n_requests], or NULL */
+    /* Where to keep each step's logits as the model gave them, [..][vocab], in memory that workers share:
+     * step k of request r at row keep_at[r] + k. NULL: nowhere. */
+    float *keep;
+    const size_t *keep_at; /* [n_requests + 1] */
     int32_t first_arm, n_arms;
     void *ctx;
     /* Takes a trial (borrowed) and the wall time of each of its steps. -1 stops. */

@@ -307,3 +307,22 @@ int ds_serve_only(const struct ds_serve_plan *p, int32_t request,
         ds_serve_plan_free(out);
     return rc;
 }
+
+int ds_serve_texts(const struct ds_serve_prompt *texts, int32_t n, struct ds_serve_plan *out,
+                   struct ds_error *err)
+{
+    int rc = 0;
+    memset(out, 0, sizeof *out);
+    out->n_requests = n;
+    for (int32_t r = 0; r < n && rc == 0; r++) {
+        const struct ds_serve_piece piece = {
+            .request = r, .n_tokens = texts[r].n, .slot = 0, .begins = 1};
+        rc = ds_serve_add_step(out, err);
+        rc = rc == 0 ? ds_serve_add_piece(out, &piece, err) : rc;
+    }
+    if (rc == 0)
+        rc = ds_serve_check(out, texts, n, NULL, err);
+    if (rc != 0)
+        ds_serve_plan_free(out);
+    return rc;
+}

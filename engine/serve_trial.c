@@ -92,6 +92,7 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
                                        .n_sites = h->n_sites,
                                        .placement = s->setting.place,
                                        .ranks = s->setting.ranks,
+                                       .sampler = s->run->sampler,
                                        .place = place};
     if (ds_forward_new(s->run->model, &config, &s->forward, err) != 0)
         return -1;
@@ -118,11 +119,18 @@ static void take_slot(struct serving *s, const struct ds_serve_piece *p)
         ds_forward_keep(s->forward, p->slot, p->cached);
 }
 
+static int32_t prompt_of(const struct serving *s, int32_t request)
+{
+    return s->run->scored ? s->run->scored[request]
+                          : s->run->prompts[request % s->run->n_prompts].n;
+}
+
 /* The sequence of a piece. Returns whether it is one decode row. */
 static int fill_seq(struct serving *s, const struct ds_serve_piece *p, struct ds_batch_row *rows,
                     struct ds_batch_seq *seq)
 {
-    const int32_t prompt = s->run->prompts[p->request % s->run->n_prompts].n;
+    const int32_t prompt = prompt_of(s, p->request),
+                  first = s->run->scored ? prompt - 1 - p->cached : p->n_tokens - 1;
     const size_t at = (size_t)p->request * s->room + (size_t)p->cached;
     for (int32_t i = 0; i < p->n_tokens; i++) {
         const int32_t position = p->cached + i;
@@ -134,9 +142,38 @@ static int fill_seq(struct serving *s, const struct ds_serve_piece *p, struct ds
                                  .tokens = s->tokens + at,
                                  .n_tokens = p->n_tokens,
                                  .record = 1,
-                                 .logits_from = p->chooses ? p->n_tokens - 1 : p->n_tokens,
+                                 .logits_from = p->chooses ? first : p->n_tokens,
+                                 .stream = p->request % (int32_t)s->run->header->n_prompts,
                                  .rows = rows};
     return p->n_tokens == 1 && p->cached >= prompt;
+}
+
+/* Hands one choice to the probe, and keeps its logits if somebody wants them. */
+static int take_choice(struct serving *s, int32_t request, int32_t step, int32_t row,
+                       const float *logits, int32_t token, int32_t fed, struct ds_error *err)
+{
+    const struct ds_serve_run *run = s->run;
+    const size_t vocab = (size_t)run->model->hp.vocab, begin = (size_t)row * vocab;
+    const float *drawn = ds_forward_drawn(s->forward);
+    if (run->keep && step < (int32_t)(run->keep_at[request + 1] - run->keep_at[request]))
+        memcpy(run->keep + (run->keep_at[request] + (size_t)step) * vocab,
+               ds_forward_logits(s->forward) + begin, vocab * sizeof *run->keep);
+    return ds_probe_step(s->probe, request, step, logits + begin, drawn ? drawn + begin : NULL,
+                         (uint32_t)vocab, token, fed, err);
+}
+
+/* Of a text that is scored: a choice for each of its rows from the prompt's last on, beside the token that
+ * was generated there and is fed next. */
+static int score(struct serving *s, const struct ds_serve_piece *x, int32_t row,
+                 const float *logits, const int32_t *chosen, struct ds_error *err)
+{
+    const int32_t prompt = prompt_of(s, x->request), n = x->cached + x->n_tokens - prompt + 1;
+    const int32_t *text = s->tokens + (size_t)x->request * s->room;
+    for (int32_t k = 0; k < n; k++)
+        if (take_choice(s, x->request, k, row + k, logits, chosen[row + k],
+                        k + 1 < n ? text[prompt + k] : -1, err) != 0)
+            return -1;
+    return 0;
 }
 
 /* Takes the tokens that were chosen. Where the plan never feeds one, none is said to be fed. */
@@ -144,24 +181,28 @@ static int choose(struct serving *s, size_t step, const float *logits, const int
                   int32_t n, struct ds_error *err)
 {
     const struct ds_serve_plan *p = s->run->plan;
-    const int32_t vocab = s->run->model->hp.vocab;
     int32_t row = 0;
     for (size_t k = p->first[step]; k < p->first[step + 1]; k++) {
         const struct ds_serve_piece *x = &p->pieces[k];
         if (!x->chooses)
             continue;
-        if (row >= n)
+        const int32_t prompt = prompt_of(s, x->request),
+                      rows = s->run->scored ? x->cached + x->n_tokens - prompt + 1 : 1;
+        if (rows > n - row)
             return ds_fail(err, "the forward pass gave %d logits rows, row %d was asked for", n,
-                           row);
-        const int32_t prompt = s->run->prompts[x->request % s->run->n_prompts].n;
-        const int32_t at = s->known[x->request]++, token = chosen[row];
-        if ((size_t)at < s->room)
-            s->tokens[(size_t)x->request * s->room + (size_t)at] = token;
-        if (ds_probe_step(s->probe, x->request, at - prompt, logits + (size_t)row * (size_t)vocab,
-                          (uint32_t)vocab, token, at - prompt + 1 < p->tokens ? token : -1,
-                          err) != 0)
-            return -1;
-        row++;
+                           row + rows - 1);
+        if (s->run->scored) {
+            if (score(s, x, row, logits, chosen, err) != 0)
+                return -1;
+        } else {
+            const int32_t at = s->known[x->request]++, token = chosen[row];
+            if ((size_t)at < s->room)
+                s->tokens[(size_t)x->request * s->room + (size_t)at] = token;
+            if (take_choice(s, x->request, at - prompt, row, logits, token,
+                            at - prompt + 1 < p->tokens ? token : -1, err) != 0)
+                return -1;
+        }
+        row += rows;
     }
     return 0;
 }

@@ -201,9 +201,6 @@ uint32_t ds_site_parts(int stage, int32_t layer, const struct ds_hparams *hp,
     case DS_WHEN_SCORES:
         there = wants->score_keys > 0;
         break;
-    case DS_WHEN_PROCESSED:
-        there = wants->processed;
-        break;
     default:
         break;
     }

@@ -26,7 +26,6 @@ struct ds_site_wants {
                                 NULL: none does */
     int watched;             /* cache rows that a write had no business with */
     int slots;               /* the rows' cache slots */
-    int processed;           /* logits that somebody changes before the choice */
     int32_t score_keys;      /* attention scores and their softmax, of so many keys a head: the most
                                 that a row of the subject sees, padding not counted; 0: neither */
 };

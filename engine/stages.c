@@ -115,7 +115,7 @@ static const struct ds_stage_info table[DS_ST_COUNT] = {
     STAGE(FINAL_NORM, "final_norm", "", DS_OP_RMSNORM, MODEL, ACTIVATION, ALWAYS, ONE)
         READS(1, ROW(RESID_IN)),
     STAGE(LOGITS, "logits", "", DS_OP_MATMUL, VOCAB, F32, ALWAYS, ONE) READS(1, ROW(FINAL_NORM)),
-    STAGE(LOGITS_PROCESSED, "logits_processed", "", DS_OP_PROCESS, VOCAB, F32, PROCESSED, ONE)
+    STAGE(LOGITS_PROCESSED, "logits_processed", "", DS_OP_PROCESS, VOCAB, F32, ALWAYS, ONE)
         READS(1, ROW(LOGITS)),
     STAGE(TOKEN, "token", "", DS_OP_SAMPLE, ONE, I32, ALWAYS, ONE) READS(1, ROW(LOGITS_PROCESSED)),
 };

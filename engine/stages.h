@@ -102,8 +102,7 @@ enum ds_stage_when {
     DS_WHEN_BOUNDARY, /* the layer's input comes from another device */
     DS_WHEN_WATCHED,  /* a kernel that writes the cache and is not a built-in one */
     DS_WHEN_SLOTS,    /* a schedule that may move rows */
-    DS_WHEN_SCORES,   /* attention scores are asked for */
-    DS_WHEN_PROCESSED /* logits are changed before the choice */
+    DS_WHEN_SCORES    /* attention scores are asked for */
 };
 
 /* A stage may have numbered parts: "e0", "e1", ... for the experts chosen for a row, best first;

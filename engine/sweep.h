@@ -120,7 +120,8 @@ struct ds_sweep_options {
     int scores;              /* attention scores and probabilities, recomputed beside the kernel */
     int digest_packed;       /* digests of what matmul kernels packed, for every trial */
     int weights;             /* enum ds_weights: how the model keeps its weights */
-    uint64_t hold;           /* memory for held reference rows, bytes */
+    struct ds_sampler sampler; /* how tokens are chosen, in every arm */
+    uint64_t hold;             /* memory for held reference rows, bytes */
     int32_t
         until_stable; /* an arm ends at its first trial that disagrees with its first one; the flake
                                 rate that is to be excluded, in millionths (1: not known), 0 = off */

@@ -84,7 +84,6 @@ static int gather_wants(const struct ds_model *m, const struct ds_header *h, uin
             return ds_prefix(err, "arm %zu", a);
         if (s.dtype != DS_F32)
             wants->unrounded |= ds_forward_unrounded(m, &s.kernels);
-        wants->processed |= ds_kernel_set_changes(&s.kernels, DS_OP_PROCESS);
         wants->watched |= ds_kernel_set_added(&s.kernels, DS_OP_CACHE);
         wants->slots |= ds_kernel_set_changes(&s.kernels, DS_OP_SCHEDULE);
         if (ds_placement_check(&s.place, m->hp.n_layers, err) != 0 ||

@@ -27,15 +27,16 @@ struct running {
         *results; /* [prefix][vocab] logits of the rows that a prefix hit does not compute again */
 };
 
-static int record_step(struct running *u, int32_t step, const float *logits, int32_t token,
-                       int32_t forced, struct ds_error *err)
+/* scores: as ds_probe_step has them, or NULL. */
+static int record_step(struct running *u, int32_t step, const float *logits, const float *scores,
+                       int32_t token, int32_t forced, struct ds_error *err)
 {
     uint32_t vocab = (uint32_t)u->r->sweep->model->hp.vocab;
     if (u->probe)
-        return ds_probe_step(u->probe, 0, step, logits, vocab, token, forced, err);
+        return ds_probe_step(u->probe, 0, step, logits, scores, vocab, token, forced, err);
     if (ds_grow(&u->steps, &u->cap_steps, u->n_steps + 1, sizeof *u->steps, "steps", err) != 0)
         return -1;
-    ds_probe_step_fill(0, step, logits, vocab, token, forced, &u->steps[u->n_steps++]);
+    ds_probe_step_fill(0, step, logits, scores, vocab, token, forced, &u->steps[u->n_steps++]);
     return 0;
 }
 
@@ -63,8 +64,9 @@ static int one_call(struct running *u, int32_t n_seqs, int phase, int32_t step, 
         int32_t forced = step < u->n_forced && step < sw->options.steps ? u->forced[step]
                          : step < sw->options.steps                     ? *token
                                                                         : -1;
-        if (record_step(u, step, logits + (size_t)row * (size_t)sw->model->hp.vocab, *token, forced,
-                        err) != 0)
+        const size_t at = (size_t)row * (size_t)sw->model->hp.vocab;
+        const float *drawn = ds_forward_drawn(u->r->forward);
+        if (record_step(u, step, logits + at, drawn ? drawn + at : NULL, *token, forced, err) != 0)
             return -1;
         if (sw->options.free_run && step < u->n_forced && *token != u->forced[step])
             *token = -2; /* the texts part here: what follows has no counterpart */
@@ -174,6 +176,7 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_tria
                                        .ranks = r->setting.ranks,
                                        .position_offset = sw->options.position_offset,
                                        .most_kept = r->setting.prefix,
+                                       .sampler = sw->options.sampler,
                                        .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;

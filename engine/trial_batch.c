@@ -160,7 +160,8 @@ int32_t ds_trial_next_chunk(struct ds_trial_batch *b, const struct ds_setting *s
                                      .n_extra = behind,
                                      .record = m->subject,
                                      .record_pads = m->subject,
-                                     .prompt = 1};
+                                     .prompt = 1,
+                                     .stream = m->request};
         want_logits(b, m, m->fed == m->n_prompt, &logits_rows, seq);
         used += seq->n_tokens;
     }
@@ -197,7 +198,8 @@ int32_t ds_trial_next_step(struct ds_trial_batch *b, const struct ds_setting *s,
                                            .drafts = 1,
                                            .record = m->subject,
                                            .logits_from = 0,
-                                           .step = step};
+                                           .step = step,
+                                           .stream = m->request};
         if (m->subject) {
             b->first_logits = b->choice = i * each;
             b->n_logits = 1;

@@ -33,7 +33,7 @@ enum ds_op {
     DS_OP_ROUTER,
     DS_OP_COMBINE,
     DS_OP_ALLREDUCE,
-    DS_OP_SAMPLE, /* argmax */
+    DS_OP_SAMPLE, /* argmax, or a token drawn */
     DS_OP_CUSTOM, /* anything else: the kernel declares its tensors */
     DS_OP_TRANSFER,
     DS_OP_SCHEDULE, /* where the rows of a call stand: positions, lengths, cache pages */
@@ -86,7 +86,9 @@ enum ds_feature {
                                      NULL; file types that it does not read are refused: by prepare,
                                      or by launch where there is none */
     DS_FEATURE_STORED =
-        64 /* takes activations that are stored as bf16 or f16: see enum ds_element */
+        64, /* takes activations that are stored as bf16 or f16: see enum ds_element */
+    DS_FEATURE_SAMPLER =
+        128 /* process, sample: does what args.sampler says at temperatures above 0 */
 };
 
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in
@@ -348,6 +350,20 @@ struct ds_transfer_args {
     int32_t stored; /* enum ds_element: of x and y */
 };
 
+/* How a token is chosen. At temperature 0 it is the largest logit, whatever the rest says. Above 0
+ * op process makes the logits that are chosen from, in this order: repetition penalty, temperature,
+ * top-k, top-p, min-p; what is filtered out becomes -infinity. Op sample draws among what is left
+ * with noise that depends on seed, request, step and token alone. The formulas are in
+ * kernels/PINNED.md. */
+struct ds_sampler {
+    float temperature;        /* 0: the largest logit */
+    int32_t top_k;            /* 0: off */
+    float top_p;              /* 1: off */
+    float min_p;              /* 0: off */
+    float repetition_penalty; /* 1: off */
+    uint64_t seed;
+};
+
 /* y[r] = logits[r], or what penalties and masks make of them. A row is that of one token; its result
  * may depend on the tokens of its request so far. logits and y lie where exec->memory says, the rest in
  * the host's memory. */
@@ -361,17 +377,25 @@ struct ds_process_args {
     const int32_t
         *cached; /* [rows] 1: not computed in this call; logits of the pass that filled the
                               prefix cache */
-    const int32_t *const *tokens; /* [rows] tokens of the row's request up to the row itself */
-    const int32_t *n_tokens;      /* [rows] how many */
+    const int32_t *const *tokens;     /* [rows] tokens of the row's request up to the row itself */
+    const int32_t *n_tokens;          /* [rows] how many */
+    const struct ds_sampler *sampler; /* NULL: temperature 0 */
 };
 
 /* ids[r] = the index of the largest logit of the row; the lowest index wins a tie; NaN never wins;
- * all NaN gives 0. */
+ * all NaN gives 0. With a sampler whose temperature is not 0: the index of the largest score, which
+ * is the logit plus the token's noise. */
 struct ds_sample_args {
     int64_t rows, vocab;
     const float *logits;
     int64_t ldx;
     int32_t *ids;
+    const struct ds_sampler *sampler; /* NULL: temperature 0 */
+    const int32_t *streams, *steps;   /* [rows] what the noise of a row depends on beside the seed:
+                                             equal requests with one stream draw alike */
+    float
+        *scores; /* [rows][ldx] scores of the tokens that can be among the best eight, -infinity for
+                      all others; NULL: not wanted */
 };
 
 /* One array of a custom kernel, as its `declare` describes it. A per-row tensor has a row for each

@@ -158,11 +158,25 @@ static int is_origin(const struct ds_probe *p, const struct probe_ref *ref, uint
 
 /* ---- findings -------------------------------------------------------------------------------- */
 
+/* What is chosen from: a minus infinity there is a token that was filtered out, and nothing is wrong. */
+static int only_filtered(struct ds_probe *p, const struct probe_rows *r, uint32_t i)
+{
+    if (strcmp(p->c.sites[r->site].op, "process") != 0 || p->site[r->site].dtype != DS_F32)
+        return 0;
+    const float *x = (const float *)(const void *)probe_row_bytes(p, r, i);
+    for (uint32_t k = 0; k < r->width; k++)
+        if (!(x[k] < INFINITY))
+            return 0;
+    return 1;
+}
+
 /* Row i of the set, seen to hold a NaN or an Inf. */
 int probe_nonfinite(struct ds_probe *p, const struct probe_rows *r, uint32_t i,
                     struct ds_error *err)
 {
     struct ds_trial_data *t = &p->t;
+    if (only_filtered(p, r, i))
+        return 0;
     if (ds_grow(&t->nonfinites, &p->cap.nonfinites, t->n_nonfinites + 1, sizeof *t->nonfinites,
                 "non-finite rows", err))
         return -1;

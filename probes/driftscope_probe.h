@@ -125,14 +125,16 @@ int ds_probe_site_far(struct ds_probe *p, uint32_t site, const struct ds_launch 
                       size_t stride_bytes, uint32_t width, const uint32_t *only, uint32_t n_only,
                       struct ds_probe_far *far, struct ds_error *err);
 
-/* The token choice for one logits row (f32). Fills top-8, margin, ties, digest. forced: token fed
- * next or -1. */
+/* The token choice for one logits row (f32). Fills top-8, margin, ties, digest. scores: what the token is
+ * the largest of, where it is drawn and not the largest logit: then they are the top 8, and margin and ties
+ * are theirs; else NULL. forced: token fed next or -1. */
 int ds_probe_step(struct ds_probe *p, int32_t request, int32_t step, const float *logits,
-                  uint32_t vocab, int32_t token, int32_t forced, struct ds_error *err);
+                  const float *scores, uint32_t vocab, int32_t token, int32_t forced,
+                  struct ds_error *err);
 
 /* The same without a probe (the self-check's bare pass): fills *out. */
-void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, uint32_t vocab,
-                        int32_t token, int32_t forced, struct ds_step *out);
+void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, const float *scores,
+                        uint32_t vocab, int32_t token, int32_t forced, struct ds_step *out);
 
 int ds_probe_end_call(struct ds_probe *p, struct ds_error *err);
 

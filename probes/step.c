@@ -60,18 +60,20 @@ static void choose(struct ds_step *s, const struct ds_scan_isa *isa, const float
                                   s->logits[1]; /* two infinities tie too; NaN: no second number */
 }
 
-void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, uint32_t vocab,
-                        int32_t token, int32_t forced, struct ds_step *out)
+void ds_probe_step_fill(int32_t request, int32_t step, const float *logits, const float *scores,
+                        uint32_t vocab, int32_t token, int32_t forced, struct ds_step *out)
 {
     const struct ds_scan_isa *isa = ds_scan_isa();
     *out = (struct ds_step){.request = request, .step = step, .token = token, .forced = forced};
-    choose(out, isa, logits, vocab);
+    choose(out, isa, scores ? scores : logits, vocab);
     out->digest = ds_digest(logits, vocab * sizeof *logits);
-    out->exp_sum = isa->exp_sum(logits, vocab, out->logits[0]);
+    /* scores are no logits: no probability can be told from them */
+    out->exp_sum = scores ? (double)NAN : isa->exp_sum(logits, vocab, out->logits[0]);
 }
 
 int ds_probe_step(struct ds_probe *p, int32_t request, int32_t step, const float *logits,
-                  uint32_t vocab, int32_t token, int32_t forced, struct ds_error *err)
+                  const float *scores, uint32_t vocab, int32_t token, int32_t forced,
+                  struct ds_error *err)
 {
     if (p->state == PROBE_IDLE || p->broken)
         return ds_fail(err, "probe: a step outside a trial, or after a failure");
@@ -82,7 +84,8 @@ int ds_probe_step(struct ds_probe *p, int32_t request, int32_t step, const float
         p->broken = 1;
         return -1;
     }
-    ds_probe_step_fill(request, step, logits, vocab, token, forced, &p->t.steps[p->t.n_steps++]);
+    ds_probe_step_fill(request, step, logits, scores, vocab, token, forced,
+                       &p->t.steps[p->t.n_steps++]);
     probe_charge(p, start);
     return 0;
 }

@@ -328,6 +328,9 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
         ds_report_head(r, "tokens", out);
         ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices equal", v->tokens_same,
                       v->tokens_compared);
+        if (v->ties)
+            ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " of the reference tied", v->ties,
+                          v->choices);
         const struct ds_discrete *d = &v->token_change;
         if (d->found) {
             ds_buf_printf(out,
@@ -341,6 +344,10 @@ void ds_report_tokens(const struct ds_report *r, struct ds_buf *out)
             ds_buf_printf(out, "\n%14sfrom equal logits", "");
         ds_buf_puts(out, "\n");
         add_order(v, out);
+    } else if (v->ties) {
+        ds_report_head(r, "tokens", out);
+        ds_buf_printf(out, "%" PRIu64 " of %" PRIu64 " choices tied: the lowest id won\n", v->ties,
+                      v->choices);
     }
     if (v->expert_change.found)
         add_experts(r, &v->expert_change, out);

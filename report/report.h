@@ -260,4 +260,8 @@ char ds_report_class_letter(uint32_t class_of);
 /* The arm's number in the record that it belongs to. */
 uint32_t ds_report_own_arm(const struct ds_report *r, uint32_t arm);
 
+/* How the tokens of a record were chosen: two lines, the second indented as a paragraph's; nothing where the
+ * record does not say (sampler.c). */
+void ds_report_sampler(const struct ds_header *h, struct ds_buf *out);
+
 #endif

@@ -58,6 +58,15 @@ static void add_record(const struct ds_report *r, struct ds_buf *out)
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
+    struct ds_buf sampler = {0};
+    if (r->header && !r->diff)
+        ds_report_sampler(r->header, &sampler);
+    if (sampler.len) {
+        ds_report_head(r, "sampler", out);
+        ds_buf_add(out, sampler.data, sampler.len);
+    }
+    out->failed |= sampler.failed;
+    ds_buf_free(&sampler);
     for (size_t i = 0; r->header && !r->diff && i < r->header->n_options; i++) {
         if (strcmp(r->header->options[i].name, "mutations") != 0)
             continue;

@@ -1,7 +1,9 @@
 /* sample.c: the index of the largest logit, by comparisons in ascending index: a later one wins
  * only if it is larger, so the lowest index wins a tie (-0 and +0 tie); NaN never wins; a row of
- * NaN alone gives 0. No arithmetic, so the same code is the reference and the pinned variant. */
+ * NaN alone gives 0. No arithmetic, so the same code is the reference and the pinned variant. At
+ * temperatures above 0 the largest score, by sampler.c. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/sampler.h"
 
 static int32_t argmax(const float *x, int64_t n)
 {
@@ -26,7 +28,11 @@ static void sample_rows(const void *args, const struct ds_exec *exec, int thread
     const struct ds_sample_args *a = args;
     (void)exec, (void)thread;
     for (int64_t r = begin; r < end; r++)
-        a->ids[r] = argmax(a->logits + r * a->ldx, a->vocab);
+        a->ids[r] =
+            ds_sampler_draws(a->sampler)
+                ? ds_sampler_draw(a->sampler, a->logits + r * a->ldx, a->vocab, a->streams[r],
+                                  a->steps[r], a->scores ? a->scores + r * a->ldx : NULL)
+                : argmax(a->logits + r * a->ldx, a->vocab);
 }
 
 static int sample_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
@@ -34,7 +40,8 @@ static int sample_launch(const void *args, const struct ds_exec *exec, char *why
     const struct ds_sample_args *a = args;
     if (a->vocab < 1 || a->vocab > INT32_MAX)
         return ds_cpu_refuse(why, why_size, "a vocabulary of %lld", (long long)a->vocab);
-    ds_cpu_split(exec, a, a->rows, 1, (double)a->rows * (double)a->vocab, sample_rows);
+    const double each = ds_sampler_draws(a->sampler) ? 8 : 1;
+    ds_cpu_split(exec, a, a->rows, 1, each * (double)a->rows * (double)a->vocab, sample_rows);
     return 0;
 }
 
@@ -44,11 +51,15 @@ const struct ds_kernel ds_sample_reference = {
     .name = "reference",
     .claims = DS_CLAIM_ALL,
     .launch = sample_launch,
-    .summary = "largest logit, lowest index on a tie, NaN never"};
+    .features = DS_FEATURE_SAMPLER,
+    .summary = "largest logit, or drawn by temperature; lowest index on a tie, NaN never"};
 const struct ds_kernel ds_sample_pinned = {
     .abi = DS_KERNEL_ABI,
     .op = DS_OP_SAMPLE,
     .name = "pinned",
     .claims = DS_CLAIM_ALL,
     .launch = sample_launch,
-    .summary = "largest logit, lowest index on a tie, NaN never (the code of reference)"};
+    .features = DS_FEATURE_SAMPLER,
+    .summary =
+        "largest logit, or drawn by temperature; lowest index on a tie, NaN never (the code of "
+        "reference)"};

@@ -81,7 +81,11 @@ static void change(struct made *m, uint32_t row, uint32_t site)
 static void step(struct made *m, int32_t request, int32_t number, int32_t token, float margin)
 {
     struct ds_step *s = &m->steps[m->t.n_steps++];
-    *s = (struct ds_step){.request = request, .step = number, .token = token, .margin = margin};
+    *s = (struct ds_step){.request = request,
+                          .step = number,
+                          .token = token,
+                          .forced = token,
+                          .margin = margin};
     for (int k = 0; k < DS_TOP; k++)
         s->ids[k] = k < 2 ? (token + k) % 2 : -1;
     s->logits[0] = 1 + margin;
@@ -290,7 +294,11 @@ static void test_two_trials_of_one_plan(void **state)
     assert_int_equal(x.differs, 0);
     change(&b, 5, 2);
     change(&b, 7, 1); /* another request, an earlier site of the same call */
-    b.steps[5].token = 1;
+    b.steps[5].token = 1; /* another choice, and yet the same token fed: the texts do not part */
+    assert_ok(ds_storm_match(&a.h, &a.t, &b.t, 3, -1, NULL, 0, &x, &err), err);
+    assert_int_equal(x.tokens_differ, 1);
+    assert_int_equal(x.parted_request, -1);
+    b.steps[5].forced = 1;
     assert_ok(ds_storm_match(&a.h, &a.t, &b.t, 3, -1, NULL, 0, &x, &err), err);
     assert_int_equal(x.differ, 2);
     assert_int_equal(x.site, 1);

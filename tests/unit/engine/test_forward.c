@@ -16,7 +16,9 @@ static void test_sites_are_in_execution_order(void **state)
     (void)state;
     static const char *const before[] = {"positions", "kv_len", "embed"}, *const after[] = {
                                                                               "final_norm",
-                                                                              "logits", "token"};
+                                                                              "logits",
+                                                                              "logits_processed",
+                                                                              "token"};
     static const char *const in_layer[] = {
         "attn_norm rmsnorm",  "q_proj matmul", "k_proj matmul",    "v_proj matmul",
         "q_rope rope",        "k_rope rope",   "kv_write/k cache", "kv_write/v cache",
@@ -25,7 +27,7 @@ static void test_sites_are_in_execution_order(void **state)
         "resid_ffn add"};
     struct ds_model *m = open_model(small);
     struct ds_probe *p = keeper_new(m, DS_BF16);
-    assert_int_equal(p->n_sites, 3 + 2 * 17 + 3);
+    assert_int_equal(p->n_sites, 3 + 2 * 17 + 4);
     for (uint32_t s = 0; s < p->n_sites; s++) {
         const struct ds_site *site = &p->sites[s];
         int inside = s >= 3 && s < 3 + 34;
@@ -38,9 +40,9 @@ static void test_sites_are_in_execution_order(void **state)
         else
             assert_string_equal(site->stage, s < 3 ? before[s] : after[s - 37]);
         int whole = s < 2 || s == p->n_sites - 1;
-        assert_string_equal(site->dtype, whole                            ? "i32"
-                                         : !strcmp(site->stage, "logits") ? "f32"
-                                                                          : "bf16");
+        assert_string_equal(site->dtype, whole                                ? "i32"
+                                         : !strncmp(site->stage, "logits", 6) ? "f32"
+                                                                              : "bf16");
     }
     assert_int_equal(p->sites[site_of(p, 1, "gate", "")].width, 300);
     assert_int_equal(p->sites[site_of(p, 1, "k_rope", "")].width, 32);
@@ -72,7 +74,8 @@ static void test_edges_tell_what_each_site_reads(void **state)
         {1, "resid_ffn", "1 resid_attn/ 0;1 down/ 0;"},
         {2, "final_norm", "1 resid_ffn/ 0;"},
         {2, "logits", "2 final_norm/ 0;"},
-        {2, "token", "2 logits/ 0;"},
+        {2, "logits_processed", "2 logits/ 0;"},
+        {2, "token", "2 logits_processed/ 0;"},
     };
     struct ds_model *m = open_model(small);
     struct ds_probe *p = keeper_new(m, DS_F32);
@@ -126,7 +129,7 @@ static void check_cuts(int dtype, int32_t length)
         s.poison = cuts[i].poison;
         struct ds_probe *got = run_texts(m, &s, alone, 1, length);
         long n = assert_same_rows(want, 3, got, 3, length, cuts[i].what);
-        assert_int_equal(n, (want->n_sites - 2) * length + 2);
+        assert_int_equal(n, (want->n_sites - 3) * length + 3);
         keeper_free(got);
         const int32_t *groups[] = {first, last, mid};
         got = run_texts(m, &s, groups[i % 3], i % 3 == 2 ? 3 : 4, length);
@@ -310,7 +313,7 @@ static struct ds_probe *run_healed(struct ds_model *other, const struct ds_probe
         assert_ok(ds_forward_run(f, &batch, p, &logits, &ids, &n, &err), err);
         assert_int_equal(n, pos == 11);
         if (pos == 11)
-            assert_memory_equal(logits, *row_at(ours, p->n_sites - 2, 0, 11), 311 * sizeof(float));
+            assert_memory_equal(logits, *row_at(ours, p->n_sites - 3, 0, 11), 311 * sizeof(float));
     }
     ds_forward_free(f);
     return p;

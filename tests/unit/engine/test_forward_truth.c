@@ -143,7 +143,9 @@ static void transcribe(const struct ds_model *m, int32_t text, struct truth *t)
         x = sum(t, x, product(t, act, w->down, w->down_bias), hp->d_model);
     }
     x = norm(t, x, m->final_norm, eps);
-    double *logits = product(t, x, m->head, NULL), *token = matrix(t, 1);
+    double *logits = product(t, x, m->head, NULL), *processed = matrix(t, hp->vocab),
+           *token = matrix(t, 1);
+    memcpy(processed, logits, sizeof *logits * LENGTH * (size_t)hp->vocab);
     for (int r = 0; r < LENGTH; r++)
         for (int j = 0; j < hp->vocab; j++)
             if (logits[r * hp->vocab + j] > logits[r * hp->vocab + (int)token[r]])

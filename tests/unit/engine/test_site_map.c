@@ -84,7 +84,7 @@ static void test_every_site_is_found_by_its_stage(void **state)
     const struct ds_site_wants wants[] = {
         {0},
         {.unrounded = DS_STAGE_BIT(DS_ST_RESID_FFN) | DS_STAGE_BIT(DS_ST_Q_PROJ)},
-        {.ranks = 4, .boundary = second_layer, .watched = 1, .slots = 1, .processed = 1},
+        {.ranks = 4, .boundary = second_layer, .watched = 1, .slots = 1},
         {.score_keys = 7}};
     for (size_t m = 0; m < 2; m++)
         for (size_t w = 0; w < 4; w++) {
@@ -127,8 +127,7 @@ static void test_inputs(void **state)
 {
     (void)state;
     static const struct ds_site_wants none,
-        watched = {.watched = 1},
-        all = {.ranks = 2, .boundary = second_layer, .slots = 1, .processed = 1},
+        watched = {.watched = 1}, all = {.ranks = 2, .boundary = second_layer, .slots = 1},
         scores = {.score_keys = 7}, watched_scores = {.watched = 1, .score_keys = 7};
     const struct {
         int moe;
@@ -141,7 +140,8 @@ static void test_inputs(void **state)
         {0, &none, 1, "q_rope", "", "-1,positions q_proj"},
         {0, &none, 1, "kv_write", "k", "k_rope"},
         {0, &none, 1, "resid_ffn", "", "resid_attn down"},
-        {0, &none, 3, "token", "", "logits"},
+        {0, &none, 3, "token", "", "logits_processed"},
+        {0, &none, 3, "logits_processed", "", "logits"},
         {0, &all, 0, "attn_norm", "", "-1,embed"},
         {0, &all, 1, "transfer", "src", "0,resid_ffn"},
         {0, &all, 1, "attn_norm", "", "transfer/dst"},

@@ -295,7 +295,11 @@ static void test_sample(void **state)
     for (int v = 0; v < 2; v++) {
         int32_t ids[N + 2];
         memset(ids, 0x55, sizeof ids);
-        struct ds_sample_args a = {N, 5, cases[0].x, sizeof cases[0] / 4, ids + 1};
+        struct ds_sample_args a = {.rows = N,
+                                   .vocab = 5,
+                                   .logits = cases[0].x,
+                                   .ldx = sizeof cases[0] / 4,
+                                   .ids = ids + 1};
         launch_named(kernel(DS_OP_SAMPLE, names[v]), &a, 2);
         for (int i = 0; i < N; i++)
             assert_int_equal(ids[i + 1], cases[i].want);

@@ -425,7 +425,7 @@ static void test_time_is_counted_honestly(void **state)
                   err);
         for (int i = 0; i < 100; i++)
             assert_ok(ds_probe_site(p, 0, NULL, x, 4 * 49152, 49152, NULL, 0, &err), err);
-        assert_ok(ds_probe_step(p, 0, call, x, 49152, 0, -1, &err), err);
+        assert_ok(ds_probe_step(p, 0, call, x, NULL, 49152, 0, -1, &err), err);
         assert_ok(ds_probe_end_call(p, &err), err);
         inside[call >= 10] += thread_cpu() - a;
         uint64_t sum = 0;

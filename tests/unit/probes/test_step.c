@@ -42,7 +42,7 @@ static void check_sum(const float *logits, uint32_t vocab, const struct ds_step 
 static void check_row(const float *logits, uint32_t vocab)
 {
     struct ds_step s;
-    ds_probe_step_fill(3, 4, logits, vocab, 5, 6, &s);
+    ds_probe_step_fill(3, 4, logits, NULL, vocab, 5, 6, &s);
     int32_t *ids = malloc(vocab * sizeof *ids), ties = 0;
     assert_non_null(ids);
     for (uint32_t i = 0; i < vocab; i++)
@@ -126,14 +126,14 @@ static void test_probe_step_is_the_same(void **state)
     struct ds_probe *p;
     assert_ok(ds_probe_new(&config, &p, &err), err);
     const float x[9] = {1, 5, 2, 5, 0, -1, NAN, 3, 4};
-    assert_int_equal(ds_probe_step(p, 0, 0, x, 9, 1, -1, &err), -1); /* no trial */
+    assert_int_equal(ds_probe_step(p, 0, 0, x, NULL, 9, 1, -1, &err), -1); /* no trial */
     assert_ok(ds_probe_begin_trial(p, &(struct ds_trial){0}, NULL, 0, &err), err);
-    assert_int_equal(ds_probe_step(p, 0, 0, x, 0, 1, -1, &err), -1); /* no vocabulary */
-    assert_ok(ds_probe_step(p, 2, 1, x, 9, 1, 7, &err), err);
+    assert_int_equal(ds_probe_step(p, 0, 0, x, NULL, 0, 1, -1, &err), -1); /* no vocabulary */
+    assert_ok(ds_probe_step(p, 2, 1, x, NULL, 9, 1, 7, &err), err);
     struct ds_trial_data t;
     assert_ok(ds_probe_end_trial(p, &t, &err), err);
     struct ds_step plain;
-    ds_probe_step_fill(2, 1, x, 9, 1, 7, &plain);
+    ds_probe_step_fill(2, 1, x, NULL, 9, 1, 7, &plain);
     assert_int_equal(t.n_steps, 1);
     assert_memory_equal(t.steps[0].ids, plain.ids, sizeof plain.ids);
     assert_int_equal(t.steps[0].ids[0], 1);
