@@ -23,6 +23,8 @@ enum ds_verb_id {
     DS_VERB_STORM,
     DS_VERB_REPLAY,
     DS_VERB_TABLE,
+    DS_VERB_LOCK,
+    DS_VERB_VERIFY,
     DS_VERB_HELP
 };
 

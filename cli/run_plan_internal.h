@@ -29,6 +29,8 @@ int ds_plan_neighbours(const struct ds_header *h, int weights, int32_t *neighbou
                        struct ds_error *err);
 /* One more line of the header's options; takes ownership of value. */
 int ds_plan_add_option(struct ds_header *h, const char *name, char *value, struct ds_error *err);
+/* The plan's options, and the tokens that are forced, as lines of the header. */
+int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */
