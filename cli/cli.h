@@ -150,6 +150,8 @@ int ds_verb_storm(const struct ds_options *o);
 int ds_verb_replay(const struct ds_options *o);
 int ds_verb_table(const struct ds_options *o);
 int ds_verb_onpolicy(const struct ds_options *o);
+int ds_verb_lock(const struct ds_options *o);
+int ds_verb_verify(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 
 #endif

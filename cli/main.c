@@ -70,6 +70,10 @@ static int verb(const struct ds_options *o)
         return ds_verb_table(o);
     case DS_VERB_ONPOLICY:
         return ds_verb_onpolicy(o);
+    case DS_VERB_LOCK:
+        return ds_verb_lock(o);
+    case DS_VERB_VERIFY:
+        return ds_verb_verify(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

@@ -186,6 +186,34 @@ static const char *const onpolicy_examples[] = {
     "another policy; the result as JSON",
     NULL};
 
+static const char *const lock_examples[] = {
+    "driftscope lock -o drift.lock",
+    "the golden digests of SmolLM2 on this machine, for git",
+    "driftscope lock -m model.gguf -p 'The sky is' --batch 1,8 --threads 1 -o sky.lock",
+    "of another model, prompt and arms",
+    "driftscope lock --add -o drift.lock",
+    "one more entry, made on another platform",
+    "driftscope lock --update -o drift.lock",
+    "this platform's entry anew: prints what changed",
+    "driftscope lock sky.h5 -o sky.lock",
+    "of a record",
+    NULL};
+
+static const char *const verify_examples[] = {
+    "driftscope verify drift.lock",
+    "ask again what the lock asked: exit code 0, or 1 and what moved",
+    "driftscope verify drift.lock --assert tokens",
+    "only the tokens must be the same",
+    "driftscope verify drift.lock --assert 'fields=^class matmul'",
+    "only the lines that begin so",
+    "driftscope verify drift.lock sky.h5",
+    "hold a record against it",
+    "driftscope verify old.lock new.lock",
+    "two locks of one question, without a run",
+    "git bisect run driftscope verify drift.lock --plugin ./mine.so --error-exit 125",
+    "which commit brought the drift in",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -296,6 +324,21 @@ const struct ds_verb_def ds_verbs[] = {
      "the first row with other bits, with its kernel and both batches. Log-probabilities are of logits divided by the temperature, without "
      "filters. Exit code 0: every set gave the same bits; 1: other ones.",
      onpolicy_examples},
+    {DS_VERB_LOCK, "lock", "[RECORD]", NULL, 0, 1, 1,
+     "write golden digests: a small text for git that verify holds a run against",
+     "Runs a sweep, or reads a record, and writes what it gave: tensor digests, tokens, log-probabilities, and of every kernel the "
+     "classes of each factor, the drifts that it starts, their kind and size. A lock has an entry for each platform; the model, the "
+     "prompts and the arms are the same for all. -o names the lock (default drift.lock). With --add and --update "
+     "the lock says what is run. The key that is printed is the "
+     "same for the same model, prompts, options, arms and kernels.",
+     lock_examples},
+    {DS_VERB_VERIFY, "verify", "LOCK [RECORD|LOCK]", NULL, 1, 2, 0,
+     "hold a run, a record or another lock against golden digests",
+     "Runs what the lock asks for, or takes a record or another lock, and holds it against the entry with the nearest environment. "
+     "Drift that the lock knows is allowed. Exit code 0: what is asserted holds; 1: other bits in the base arm, another token, a "
+     "new border between classes, a new origin, another kind, a larger size, repeats that disagree. Of the first tensor with other "
+     "bits the kernel is named, and beside it what is another one in the environment.",
+     verify_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -306,7 +349,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-#define RUN (RUN_ALONE | BISECT) /* whatever sets up a sweep */
+#define RUN (RUN_ALONE | BISECT | LOCK) /* whatever sets up a sweep */
 #define RUN_ALONE (1u << DS_VERB_RUN)
 #define BISECT (1u << DS_VERB_BISECT)
 #define SHOW (1u << DS_VERB_SHOW)
@@ -322,11 +365,13 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define REPLAY (1u << DS_VERB_REPLAY)
 #define TABLE (1u << DS_VERB_TABLE)
 #define ONPOLICY (1u << DS_VERB_ONPOLICY)
+#define LOCK (1u << DS_VERB_LOCK)
+#define VERIFY (1u << DS_VERB_VERIFY)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"weights", 0, "HOW", RUN | STORM | ONPOLICY | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
@@ -373,7 +418,7 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"repeat", 0, "N", RUN_ALONE, "3", DS_OPT_NUMBER, NULL, 1, 100000,
      "trials of every arm"},
-    {"repeat", 0, "N", BISECT, "2", DS_OPT_NUMBER, NULL, 1, 100000,
+    {"repeat", 0, "N", BISECT | LOCK, "2", DS_OPT_NUMBER, NULL, 1, 100000,
      "passes of every arm and set: they must agree"},
     {"until-stable", 0, "P", RUN_ALONE, NULL, 0, NULL, 0, 0,
      "repeat an arm until its trials disagree, or agree so often that a flake rate above P (0.05 or 5%) is excluded at 95 %; --repeat is then the most"},
@@ -383,33 +428,35 @@ const struct ds_option_def ds_option_defs[] = {
      "requests in the batch"},
     {"batch", 0, "LIST", BISECT, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
      "requests in the batch"},
+    {"batch", 0, "LIST", LOCK, "1,4", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_BATCH,
+     "requests in the batch"},
     {"slot", 0, "LIST", RUN_ALONE, "first,last", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
      "where in the batch the subject sits"},
-    {"slot", 0, "LIST", BISECT, "first", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
+    {"slot", 0, "LIST", BISECT | LOCK, "first", FACTOR | DS_OPT_NUMBER, "first|middle|last", 0, DS_MOST_BATCH - 1,
      "where in the batch the subject sits"},
     {"neighbours", 0, "LIST", RUN_ALONE, "copies,varied", FACTOR, "copies|varied", 0, 0,
      "what the other requests are: copies of the subject, or other prompts"},
-    {"neighbours", 0, "LIST", BISECT, "copies", FACTOR, "copies|varied", 0, 0,
+    {"neighbours", 0, "LIST", BISECT | LOCK, "copies", FACTOR, "copies|varied", 0, 0,
      "what the other requests are: copies of the subject, or other prompts"},
     {"padding", 0, "LIST", RUN, "0", FACTOR, NULL, 0, 0,
      "padding rows of the subject, before its prompt (4) or behind it (4r); the others are padded to the same length"},
-    {"threads", 0, "LIST", RUN_ALONE | BENCH, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
+    {"threads", 0, "LIST", RUN_ALONE | LOCK | BENCH, "1,all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
     {"threads", 0, "LIST", BISECT, "all", FACTOR | DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
     {"chunk", 0, "LIST", RUN_ALONE, "0,8", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
-    {"chunk", 0, "LIST", BISECT, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
+    {"chunk", 0, "LIST", BISECT | LOCK, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_CHUNK,
      "prompt tokens per call; 0 = the whole prompt in one"},
     {"mode", 0, "LIST", RUN_ALONE, "prefill,decode", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
-    {"mode", 0, "LIST", BISECT, "prefill", FACTOR, "prefill|decode", 0, 0,
+    {"mode", 0, "LIST", BISECT | LOCK, "prefill", FACTOR, "prefill|decode", 0, 0,
      "the prompt as prefill, or token by token as in decoding"},
     {"prefix", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_PREFIX,
      "prompt tokens of the subject that an earlier pass left in the cache (a prefix cache hit)"},
     {"rollback", 0, "LIST", RUN, "0", FACTOR | DS_OPT_NUMBER, NULL, 0, DS_MOST_ROLLBACK,
      "drafts fed with the token of every decode step and then rejected (speculative decoding)"},
-    {"kernels", 0, "LIST", RUN_ALONE | BENCH, "vendor", FACTOR, NULL, 0, 0,
+    {"kernels", 0, "LIST", RUN_ALONE | LOCK | BENCH, "vendor", FACTOR, NULL, 0, 0,
      "kernel sets: vendor, split, pinned, fused, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
     {"kernels", 0, "LIST", BISECT, "vendor,pinned", FACTOR, NULL, 0, 0,
      "the set that shows the difference and the one whose kernels are tried in its place; one alone: tried against pinned"},
@@ -423,16 +470,16 @@ const struct ds_option_def ds_option_defs[] = {
      "devices of the layers: one, or layers=0-14:cpu0;15-:cpu1 (quote the ';', or write a comma): simulated devices with buffers of their own, where the rows are copied by the transfer kernel at each border; or cpu, sim, cuda, cuda:N by name, as in layers=0-14:sim;15-:cpu, each with its own kernels"},
     {"tp", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_RANKS,
      "ranks of tensor parallelism: o_proj and down become partial sums, one a rank, added by the allreduce kernel"},
-    {"device", 0, "LIST", RUN_ALONE, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
+    {"device", 0, "LIST", RUN_ALONE | LOCK, "cpu", FACTOR, "cpu|sim|cuda|cuda:N", 0, 0,
      "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own; the sets on sim are split (vendor is the same), pinned and atomic"},
     {"graph", 0, "LIST", RUN, "off", FACTOR, "off|on", 0, 0,
      "on: of every shape of call the first is captured as a graph of the device, and later calls launch that again, on other ids, positions and pages; heal trials run without"},
-    {"full", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
+    {"full", 0, NULL, RUN_ALONE | LOCK, NULL, 0, NULL, 0, 0,
      "the cross product of all factors instead of one at a time"},
 
     {"sites", 0, "WHICH", RUN_ALONE, "all", 0, "all|resid", 0, 0,
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
-    {"hold", 0, "SIZE", RUN | DIFF, "2G", DS_OPT_SIZE, NULL, 0, 0,
+    {"hold", 0, "SIZE", RUN | VERIFY | DIFF, "2G", DS_OPT_SIZE, NULL, 0, 0,
      "memory for the reference rows; what does not fit goes to a temporary file (diff: for all that grows with the records, some 100 bytes a digest of both; with less it is an error)"},
     {"no-heal", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "leave out the trials in which drifting rows are overwritten with the reference's, so that each kernel is judged on equal inputs"},
@@ -454,7 +501,7 @@ const struct ds_option_def ds_option_defs[] = {
      "first swap heads, rows and channels and shift positions at each stage in turn: a change that nobody sees would hide a fault"},
     {"digest-packed", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "record the digest of every weight as its matmul kernel packed it, for each trial: the run says which differ, diff lists them"},
-    {"trial-timeout", 0, "N", RUN, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
+    {"trial-timeout", 0, "N", RUN | VERIFY, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
     {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "write no record, only print the verdict"},
@@ -516,6 +563,20 @@ const struct ds_option_def ds_option_defs[] = {
      "with --tsv: a line for each group, with its figures and their intervals"},
     {"seed", 0, "N", TABLE, "1", DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "seed of the bootstrap samples"},
+    {"expect", 0, "LOCK", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "hold the run against this lock instead of judging it alone; it is fed the lock's tokens"},
+    {"assert", 0, "WHAT", VERIFY | RUN_ALONE, "bits", 0, NULL, 0, 0,
+     "what must hold: bits (all that the lock has but what it allows), tokens, text, or fields=REGEX: the lines whose beginnings match"},
+    {"same-env", 0, NULL, VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "refuse if no entry of the lock has this environment, instead of judging against the nearest one"},
+    {"add", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
+     "one more entry in the lock that is there, for this platform"},
+    {"update", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
+     "make the entry with the nearest environment anew, and print what changed in it"},
+    {"entry", 0, "NAME", LOCK | VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "the entry of the lock that is made, replaced or compared with"},
+    {"force", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
+     "write another lock over one that is there"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
@@ -675,6 +736,7 @@ const char *ds_option_section(const struct ds_option_def *d)
         {"sites", "Probes and record"},
         {"requests", "Serving"},
         {"by", "Tables and reports"},
+        {"expect", "Golden digests"},
         {"shape", "The kernel lab"},
         {"sites", "Reading"},
         {"explain", "Self test"},

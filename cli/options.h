@@ -24,6 +24,8 @@ enum ds_verb_id {
     DS_VERB_REPLAY,
     DS_VERB_TABLE,
     DS_VERB_ONPOLICY,
+    DS_VERB_LOCK,
+    DS_VERB_VERIFY,
     DS_VERB_HELP
 };
 

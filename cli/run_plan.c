@@ -1,6 +1,7 @@
 /* run_plan.c: see run_plan.h. */
 #include "cli/run_plan_internal.h"
 
+#include "cli/lock.h"
 #include "cli/options.h"
 
 #include "base/dtype.h"
@@ -180,7 +181,7 @@ int ds_plan_add_option(struct ds_header *h, const char *name, char *value, struc
 }
 
 /* The options, and the tokens forced from outside if there are any ("" = the base arm's own). */
-static int keep_options(struct ds_run_plan *p, struct ds_error *err)
+int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err)
 {
     for (size_t i = 0; i < DS_PLAN_KEPT; i++) {
         char *value = NULL;
@@ -290,11 +291,25 @@ int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct d
     return 0;
 }
 
+/* --expect: what the lock's arms were fed. */
+static int tokens_of_lock(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+{
+    const char *path = takes(o, "expect") ? ds_opt_text(o, "expect") : NULL;
+    struct ds_lock l;
+    if (!path)
+        return 0;
+    int rc = ds_lock_read(path, &l, err);
+    rc = rc ? rc : ds_lock_check_model(&l, p->model->digest, p->model->name, NULL, 0, err);
+    rc = rc ? rc : ds_lock_forced(&l, p->model->hp.vocab, &p->forced, &p->n_forced, err);
+    ds_lock_free(&l);
+    return rc;
+}
+
 static int tokens_from(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     const char *path = ds_opt_text(o, "tokens-from");
     if (!path)
-        return 0;
+        return tokens_of_lock(o, p, err);
     struct ds_record *r;
     if (ds_record_open(path, &r, err) != 0)
         return -1;
@@ -375,7 +390,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         ds_cli_environment_devices(&p->header, &p->header.environment, &p->header.n_environment,
                                    err) != 0)
         return -1;
-    if (ds_plan_identity(o, &p->header, err) != 0 || keep_options(p, err) != 0)
+    if (ds_plan_identity(o, &p->header, err) != 0 || ds_plan_keep_options(p, err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
 }

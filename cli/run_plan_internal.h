@@ -37,6 +37,8 @@ int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *s, struct ds_e
 int ds_sampler_recorded(const struct ds_header *h, struct ds_sampler *s, struct ds_error *err);
 /* Whether the kernels of every arm can do it, before anything runs. */
 int ds_sampler_fits(const struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
+/* The plan's options, and the tokens that are forced, as lines of the header. */
+int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */

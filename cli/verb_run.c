@@ -1,13 +1,14 @@
 /* verb_run.c: `driftscope run`: plan, sweep, record, verdict. Owns signals and the record's life;
  * the sweep itself is the engine's. */
 #include "cli/cli.h"
+#include "cli/kept.h"
+#include "cli/lock.h"
 #include "cli/run_plan.h"
 #include "cli/run_tui.h"
 #include "cli/verdict.h"
 
 #include "base/mem.h"
 #include "dumps/verdict.h"
-#include "engine/worker.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -22,16 +23,15 @@
 struct run {
     const struct ds_options *o;
     struct ds_run_plan plan;
-    char path[4096];            /* the record; "" with --no-record */
-    struct ds_writer *writer;   /* NULL with --no-record */
-    struct ds_record *old;      /* the record that is resumed */
-    struct ds_trial_data *kept; /* trials in memory with --no-record */
-    size_t n_kept, cap_kept;
-    char beside[4096 + 16]; /* a resumed record that takes the old one's place at the end; "" = it
+    char path[4096];          /* the record; "" with --no-record */
+    struct ds_writer *writer; /* NULL with --no-record */
+    struct ds_record *old;    /* the record that is resumed */
+    struct ds_kept kept;      /* trials in memory with --no-record */
+    char beside[4096 + 16];   /* a resumed record that takes the old one's place at the end; "" = it
                                has already */
-    size_t *have;           /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
-    int fresh;              /* this run made the record */
-    size_t natural;         /* natural trials that this run added */
+    size_t *have;   /* [n_arms][repeats + 1] of the old record; the last is the bare pass */
+    int fresh;      /* this run made the record */
+    size_t natural; /* natural trials that this run added */
 };
 
 /* 1 + the number of the trial in the record that is resumed; 0 = it is not there. */
@@ -72,24 +72,10 @@ static const struct ds_trial_data *recall(void *ctx, uint32_t arm, uint32_t repe
     return cell && *cell ? ds_record_load(run->old, *cell - 1, NULL) : NULL;
 }
 
-/* Keeps a copy of a trial that no record will hold. */
-static int keep(struct run *run, const struct ds_trial_data *t, struct ds_error *err)
-{
-    if (ds_grow(&run->kept, &run->cap_kept, run->n_kept + 1, sizeof *run->kept, "trials", err) != 0)
-        return -1;
-    struct ds_buf copy = {0};
-    ds_trial_pack(t, &copy);
-    int rc = copy.failed ? ds_fail(err, "out of memory for a trial")
-                         : ds_trial_unpack(copy.data, copy.len, &run->kept[run->n_kept], err);
-    ds_buf_free(&copy);
-    run->n_kept += rc == 0;
-    return rc;
-}
-
 static int sink(void *ctx, const struct ds_trial_data *t, struct ds_error *err)
 {
     struct run *run = ctx;
-    int rc = run->writer ? ds_writer_add(run->writer, t, err) : keep(run, t, err);
+    int rc = run->writer ? ds_writer_add(run->writer, t, err) : ds_kept_add(&run->kept, t, err);
     run->natural += rc == 0 && t->info.pass == DS_PASS_NATURAL;
     return rc;
 }
@@ -191,7 +177,7 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
         "output",      "weights",     "until-stable", "load",          "position-offset",
         "all-logits",  "no-heal",     "mutate",       "digest-packed", "scores",
         "temperature", "top-k",       "top-p",        "min-p",         "repetition-penalty",
-        "sample-seed"};
+        "sample-seed", "expect"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,
@@ -207,36 +193,34 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
 
 /* ---- the sweep and its verdict --------------------------------------------------------------- */
 
-static const struct ds_trial *kept_info(void *ctx, size_t i)
+/* The verdict, or what --expect makes of the trials. */
+static int judge(struct run *run, const struct ds_source *s, struct ds_record *r, int *exit_code,
+                 struct ds_error *err)
 {
-    return &((struct run *)ctx)->kept[i].info;
-}
-
-static const struct ds_trial_data *kept_get(void *ctx, size_t i, struct ds_error *err)
-{
-    (void)err;
-    return &((struct run *)ctx)->kept[i];
-}
-
-static int kept_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
-{
-    const struct run *run = ctx;
-    return ds_trials_blob(run->kept, run->n_kept, digest, out, err);
+    const char *expect = ds_opt_text(run->o, "expect");
+    struct ds_lock l;
+    if (!expect)
+        return ds_cli_verdict(run->o, s, r, r ? run->path : NULL, exit_code, err);
+    int rc = ds_lock_read(expect, &l, err);
+    rc = rc ? rc : ds_lock_verify(run->o, &l, s, run->plan.tokenizer, run->path, exit_code, err);
+    ds_lock_free(&l);
+    return rc;
 }
 
 /* The verdict, read back from what was written. */
 static int report(struct run *run, int *exit_code, struct ds_error *err)
 {
     if (!run->path[0]) {
-        struct ds_source s = {&run->plan.header, run->n_kept, kept_info, kept_get, run, kept_blob};
-        return ds_cli_verdict(run->o, &s, NULL, NULL, exit_code, err);
+        run->kept.header = &run->plan.header;
+        struct ds_source s = ds_kept_source(&run->kept);
+        return judge(run, &s, NULL, exit_code, err);
     }
     struct ds_record *r;
     if (ds_record_open(run->path, &r, err) != 0)
         return -1;
     struct ds_source s;
     ds_source_record(&s, r);
-    int rc = ds_cli_verdict(run->o, &s, r, run->path, exit_code, err);
+    int rc = judge(run, &s, r, exit_code, err);
     ds_record_close(r);
     return rc;
 }
@@ -378,9 +362,7 @@ static int run_sweep(const struct ds_options *o)
         code = finish(&run, &result, &err);
     if (run.writer)
         ds_writer_close(run.writer, NULL);
-    for (size_t i = 0; i < run.n_kept; i++)
-        ds_trial_data_free(&run.kept[i]);
-    free(run.kept);
+    ds_kept_free(&run.kept);
     free(run.have);
     ds_run_plan_free(&run.plan);
     if (run.old)

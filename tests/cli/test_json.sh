@@ -83,6 +83,14 @@ test_every_field_is_documented_and_printed() {
     fields replay '"recorded_batch": {' '"request": 3'
     json table table "$dir/storm.h5" "$dir/coarse.h5" --by record
     fields table '"div_index":[0-9]' '"Div_Index":{' '"low":[0-9]' '"low":null' '"by":{"record":'
+    json lock lock -m "$small" --tokens 5,9,1,44 -n 2 --batch 1,8 --kernels vendor+matmul=split-k --threads 1 -o "$dir/a.lock"
+    json verify verify "$dir/a.lock" -m "$small"
+    fields verify '"p_noise"' '"first_drift": null'
+    sed -i 's/^class rope.reference batch 1,8/class rope\/reference batch 1|8/; s/^env libc .*/env libc 1/; s/^\(tensor 0 q_proj [^ ]*\) .*/\1 0123456789abcdef/' "$dir/a.lock"
+    json verify_drift verify "$dir/a.lock" -m "$small"
+    fields verify_drift '"equal_before"' '"weight"' '"counts": true'
+    json update lock --update -m "$small" -o "$dir/a.lock"
+    fields update '"was": "'
     run tests/tools/check_json.py cli/JSON.md "$dir"/*.json
     cat "$dir/out" >&2
     expect 0

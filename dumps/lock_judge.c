@@ -1,0 +1,584 @@
+/* lock_judge.c: an answer held against an entry of a lock. What a line that differs means depends on its kind alone:
+ * one function each. Pure. */
+#include "dumps/lock.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *ds_lock_finding_name(int kind)
+{
+    static const char *const names[DS_LOCK_FINDINGS] = {"tensor",    "run",    "class", "unstable",
+                                                        "origin",    "kind",   "bound", "token",
+                                                        "nonfinite", "kernel", "field", "gone"};
+    return kind >= 0 && kind < DS_LOCK_FINDINGS ? names[kind] : "unknown";
+}
+
+struct judging {
+    const struct ds_lock_lines *was, *is;
+    const struct ds_lock_terms *terms;
+    struct ds_lock_verdict *v;
+    struct ds_error *err;
+};
+
+/* Whether a finding of that kind breaks what was asserted. */
+static int breaks(const struct ds_lock_terms *terms, int kind)
+{
+    switch (terms->what) {
+    case DS_ASSERT_TOKENS:
+        return kind == DS_LOCK_TOKEN;
+    case DS_ASSERT_TEXT:
+        return kind == DS_LOCK_TOKEN && !terms->same_text;
+    case DS_ASSERT_FIELDS:
+        return kind == DS_LOCK_FIELD;
+    default:
+        return kind == DS_LOCK_TENSOR || kind == DS_LOCK_CLASS || kind == DS_LOCK_UNSTABLE ||
+               kind == DS_LOCK_ORIGIN || kind == DS_LOCK_KIND || kind == DS_LOCK_BOUND ||
+               kind == DS_LOCK_TOKEN || kind == DS_LOCK_NONFINITE;
+    }
+}
+
+static int add(struct judging *j, int kind, const struct ds_lock_line *was,
+               const struct ds_lock_line *is, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static int add(struct judging *j, int kind, const struct ds_lock_line *was,
+               const struct ds_lock_line *is, const char *fmt, ...)
+{
+    struct ds_lock_verdict *v = j->v;
+    if (ds_grow(&v->findings, &v->cap_findings, v->n_findings + 1, sizeof *v->findings, "findings",
+                j->err) != 0)
+        return -1;
+    struct ds_lock_finding *f = &v->findings[v->n_findings++];
+    *f = (struct ds_lock_finding){.kind = kind,
+                                  .counts = breaks(j->terms, kind),
+                                  .key = was ? was->key : is->key,
+                                  .was = was ? was->value : NULL,
+                                  .is = is ? is->value : NULL};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(f->note, sizeof f->note, fmt, ap);
+    va_end(ap);
+    v->n_counting += (size_t)f->counts;
+    return 0;
+}
+
+/* ---- environments ---------------------------------------------------------------------------- */
+
+/* How likely a line of the environment moves bits. */
+static int weight_of(const char *name)
+{
+    static const char *const heavy[] = {"blas_",     "cblas",    "plugin_", "OPENBLAS_",
+                                        "GOTO",      "MKL_",     "mxcsr",   "flush_to_zero",
+                                        "denormals", "rounding", "cpu_fl",  "GLIBC_T",
+                                        "LD_PRELOAD"},
+                             *const light[] = {"kernel",  "cpus_",   "cpu_microcode",
+                                               "hdf5",    "xxhash",  "pcre2",
+                                               "jansson", "machine", "cpu_stepping"};
+    for (size_t i = 0; i < sizeof heavy / sizeof heavy[0]; i++)
+        if (strncmp(name, heavy[i], strlen(heavy[i])) == 0)
+            return 3;
+    for (size_t i = 0; i < sizeof light / sizeof light[0]; i++)
+        if (strncmp(name, light[i], strlen(light[i])) == 0)
+            return 1;
+    return 2;
+}
+
+/* Calls fn for every line of the kind that one side lacks or has otherwise, and for every other one with the same line
+ * twice. */
+static int
+each_line(const struct ds_lock_lines *was, const struct ds_lock_lines *is, const char *kind,
+          int (*fn)(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is),
+          void *ctx)
+{
+    for (size_t i = 0; i < was->n; i++)
+        if (ds_lock_is(&was->at[i], kind) &&
+            fn(ctx, &was->at[i], ds_lock_find(is, was->at[i].key)) != 0)
+            return -1;
+    for (size_t i = 0; i < is->n; i++)
+        if (ds_lock_is(&is->at[i], kind) && !ds_lock_find(was, is->at[i].key) &&
+            fn(ctx, NULL, &is->at[i]) != 0)
+            return -1;
+    return 0;
+}
+
+static int differ(const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    return !was || !is || strcmp(was->value, is->value) != 0;
+}
+
+static const char *env_name(const struct ds_lock_line *x)
+{
+    return x->key + strlen("env ");
+}
+
+static int add_distance(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    /* One heavy line weighs more than all light ones together. */
+    static const uint64_t units[] = {0, 1, 64, 4096};
+    if (differ(was, is))
+        *(uint64_t *)ctx += units[weight_of(env_name(was ? was : is))];
+    return 0;
+}
+
+uint64_t ds_lock_distance(const struct ds_lock_lines *a, const struct ds_lock_lines *b)
+{
+    uint64_t distance = 0;
+    each_line(a, b, "env", add_distance, &distance);
+    return distance;
+}
+
+int64_t ds_lock_nearest(const struct ds_lock *l, const struct ds_lock_lines *is)
+{
+    int64_t best = -1;
+    uint64_t least = 0;
+    for (size_t i = 0; i < l->n_entries; i++) {
+        const uint64_t d = ds_lock_distance(&l->entries[i].lines, is);
+        if (best < 0 || d < least) {
+            best = (int64_t)i;
+            least = d;
+        }
+    }
+    return best;
+}
+
+static int add_suspect(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    struct ds_lock_verdict *v = j->v;
+    v->n_environment++;
+    if (!differ(was, is))
+        return 0;
+    if (ds_grow_by_one(&v->suspects, v->n_suspects, sizeof *v->suspects, "environment", j->err) !=
+        0)
+        return -1;
+    const char *name = env_name(was ? was : is);
+    v->suspects[v->n_suspects++] = (struct ds_lock_suspect){name, was ? was->value : NULL,
+                                                            is ? is->value : NULL, weight_of(name)};
+    return 0;
+}
+
+static int heaviest_first(const void *pa, const void *pb)
+{
+    const struct ds_lock_suspect *a = pa, *b = pb;
+    return a->weight != b->weight ? b->weight - a->weight : strcmp(a->name, b->name);
+}
+
+/* ---- bits ------------------------------------------------------------------------------------ */
+
+/* The digest of "OP/VARIANT DIGEST". */
+static const char *digest_of(const struct ds_lock_line *x)
+{
+    const char *blank = strchr(x->value, ' ');
+    return blank ? blank + 1 : x->value;
+}
+
+static int is_unstable(const struct ds_lock_line *x)
+{
+    return strcmp(digest_of(x), "unstable") == 0;
+}
+
+static int judge_tensor(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    struct ds_lock_verdict *v = j->v;
+    if (!was || !is) {
+        v->counts.tensors_missing += was != NULL;
+        return 0;
+    }
+    if (is_unstable(was) || is_unstable(is)) {
+        v->counts.tensors_unstable++;
+        return 0;
+    }
+    v->counts.tensors++;
+    if (strcmp(digest_of(was), digest_of(is)) == 0) {
+        v->before += !v->first;
+        return 0;
+    }
+    v->counts.tensors_differ++;
+    if (v->first)
+        return 0; /* it follows, as far as a lock can say */
+    v->first = is;
+    return add(j, DS_LOCK_TENSOR, was, is, "all %zu tensors before it have their bits", v->before);
+}
+
+static int judge_run(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    if (!was || !is) {
+        j->v->counts.runs_missing += was != NULL;
+        return 0;
+    }
+    if (is_unstable(was) || is_unstable(is))
+        return 0;
+    j->v->counts.runs++;
+    if (!differ(was, is))
+        return 0;
+    j->v->counts.runs_differ++;
+    return strcmp(was->key, "run 0") == 0
+               ? 0 /* the tensors tell */
+               : add(j, DS_LOCK_RUN, was, is, "its arm has other bits; classes and bounds count");
+}
+
+static int judge_kernel(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    if (was && is)
+        return 0;
+    return add(j, DS_LOCK_KERNEL, was, is, "%s",
+               is ? "it was not at work" : "it is not at work any more");
+}
+
+static int judge_nonfinite(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    if (!is)
+        return add(j, DS_LOCK_GONE, was, is, "no NaN or Inf there now");
+    return was ? 0 : add(j, DS_LOCK_NONFINITE, was, is, "the first NaN or Inf");
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+struct class_value {
+    const char *at;
+    size_t n;
+    uint32_t of; /* number of its class */
+};
+
+/* The values of "1,2|4"; malloc'ed. */
+static int read_classes(const char *text, struct class_value **out, size_t *n, struct ds_error *err)
+{
+    uint32_t of = 0;
+    size_t cap = 0;
+    *out = NULL;
+    *n = 0;
+    for (const char *p = text;; p++) {
+        const size_t len = strcspn(p, ",|");
+        if (ds_grow(out, &cap, *n + 1, sizeof **out, "classes", err) != 0)
+            return -1;
+        (*out)[(*n)++] = (struct class_value){p, len, of};
+        p += len;
+        if (!*p)
+            return 0;
+        of += *p == '|';
+    }
+}
+
+static const struct class_value *find_value(const struct class_value *x, size_t n,
+                                            const struct class_value *like)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i].n == like->n && memcmp(x[i].at, like->at, like->n) == 0)
+            return &x[i];
+    return NULL;
+}
+
+/* What became of the borders between values that both sides have. */
+struct borders {
+    size_t compared, kept, added, gone, missing;
+    const struct class_value *a, *b; /* of the first that was added */
+};
+
+static void compare_borders(const struct class_value *was, size_t n, const struct class_value *is,
+                            size_t m, struct borders *out)
+{
+    *out = (struct borders){0};
+    for (size_t i = 0; i < n; i++) {
+        const struct class_value *x = find_value(is, m, &was[i]);
+        out->missing += !x;
+        out->compared += x != NULL;
+        for (size_t k = 0; x && k < i; k++) {
+            const struct class_value *y = find_value(is, m, &was[k]);
+            if (!y)
+                continue;
+            const int apart = was[i].of != was[k].of, now = x->of != y->of;
+            out->kept += apart && now;
+            out->gone += apart && !now;
+            if (!apart && now && !out->added++) {
+                out->a = &was[k];
+                out->b = &was[i];
+            }
+        }
+    }
+}
+
+static int judge_borders(struct judging *j, const struct ds_lock_line *was,
+                         const struct ds_lock_line *is)
+{
+    struct class_value *x, *y = NULL;
+    size_t n, m = 0;
+    struct borders b = {0};
+    int rc = read_classes(was->value, &x, &n, j->err);
+    rc = rc == 0 ? read_classes(is->value, &y, &m, j->err) : rc;
+    if (rc == 0)
+        compare_borders(x, n, y, m, &b);
+    if (rc == 0 && b.added)
+        rc = add(j, DS_LOCK_CLASS, was, is, "%.*s and %.*s agreed, and do not",
+                 (int)(b.a->n < 40 ? b.a->n : 40), b.a->at, (int)(b.b->n < 40 ? b.b->n : 40),
+                 b.b->at);
+    else if (rc == 0 && b.gone)
+        rc = add(j, DS_LOCK_GONE, was, is, "values agree that did not");
+    j->v->allowed_classes += b.kept && !b.added;
+    j->v->counts.classes_missing += b.missing > 0;
+    free(x);
+    free(y);
+    return rc;
+}
+
+/* "class OP/VARIANT FACTOR": whether the lock has any line of the factor. */
+static int knows_factor(const struct ds_lock_lines *l, const char *key)
+{
+    const char *factor = strrchr(key, ' ');
+    for (size_t i = 0; factor && i < l->n; i++) {
+        const char *other = ds_lock_is(&l->at[i], "class") ? strrchr(l->at[i].key, ' ') : NULL;
+        if (other && strcmp(other, factor) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int judge_class(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    struct ds_lock_verdict *v = j->v;
+    const int unstable = is && strcmp(is->value, "unstable") == 0,
+              was_unstable = was && strcmp(was->value, "unstable") == 0;
+    if (!is || strcmp(is->value, "?") == 0) {
+        v->counts.classes_missing += was && strcmp(was->value, "?") != 0;
+        return 0;
+    }
+    if (!was) { /* a kernel that the lock does not have; of a factor that it does not have there is nothing to say */
+        if (!knows_factor(j->was, is->key))
+            return 0;
+        return unstable ? add(j, DS_LOCK_UNSTABLE, was, is, "the lock does not have it")
+               : strchr(is->value, '|')
+                   ? add(j, DS_LOCK_CLASS, was, is, "the lock does not have it")
+                   : 0;
+    }
+    v->counts.classes++;
+    v->allowed_classes += unstable && was_unstable;
+    if (unstable != was_unstable)
+        return unstable ? add(j, DS_LOCK_UNSTABLE, was, is, "repeats agreed, and do not")
+                        : add(j, DS_LOCK_GONE, was, is, "repeats agree that did not");
+    if (unstable || !differ(was, is)) {
+        v->allowed_classes += !unstable && strchr(was->value, '|') != NULL;
+        return 0;
+    }
+    if (strcmp(was->value, "?") == 0)
+        return strchr(is->value, '|') ? add(j, DS_LOCK_CLASS, was, is, "it could not be judged")
+                                      : 0;
+    return judge_borders(j, was, is);
+}
+
+/* ---- origins --------------------------------------------------------------------------------- */
+
+static int judge_origin(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct judging *j = ctx;
+    struct ds_lock_origin x, y;
+    if (!is)
+        return add(j, DS_LOCK_GONE, was, is, "it starts no drift any more");
+    j->v->counts.origins++;
+    if (!was)
+        return add(j, DS_LOCK_ORIGIN, was, is, "it started no drift");
+    if (ds_lock_read_origin(was->value, &x) != 0 || ds_lock_read_origin(is->value, &y) != 0)
+        return ds_fail(j->err, "'%s' has no value of an origin", was->key);
+    int rc = 0, known = 1;
+    if (y.layers > x.layers) {
+        rc = add(j, DS_LOCK_ORIGIN, was, is, "in %u layers, and was in %u", y.layers, x.layers);
+        known = 0;
+    }
+    if (rc == 0 && strcmp(x.kind, y.kind) != 0) {
+        rc = add(j, DS_LOCK_KIND, was, is, "%s, and was %s", y.kind, x.kind);
+        known = 0;
+    }
+    if (rc == 0 && x.sized && y.sized && y.max_ulp > x.max_ulp) {
+        rc = add(j, DS_LOCK_BOUND, was, is, "%llu ULP, and was %llu at most",
+                 (unsigned long long)y.max_ulp, (unsigned long long)x.max_ulp);
+        known = 0;
+    }
+    j->v->allowed_origins += (size_t)known;
+    return rc;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+struct steps {
+    struct judging *j;
+    double *a, *b, *size, *noise; /* of the steps whose logits both sides have */
+    int32_t *number;
+    size_t n;
+    double kl;
+};
+
+static double logprob_of(const struct ds_lock_step *s, int32_t token)
+{
+    for (size_t i = 0; i < s->n_top; i++)
+        if (s->ids[i] == token)
+            return s->logprobs[i];
+    return (double)NAN;
+}
+
+/* Over the tokens that both list, and one outcome for the rest. */
+static double kl_of(const struct ds_lock_step *was, const struct ds_lock_step *is)
+{
+    double a[DS_TOP + 1], b[DS_TOP + 1], rest_a = 1, rest_b = 1;
+    size_t n = 0;
+    for (size_t i = 0; i < was->n_top; i++) {
+        const double other = logprob_of(is, was->ids[i]);
+        if (isnan(other))
+            continue;
+        a[n] = was->logprobs[i];
+        b[n] = other;
+        rest_a -= exp(a[n]);
+        rest_b -= exp(b[n++]);
+    }
+    /* What is left of 1 behind ten digits is no probability. */
+    if (rest_a > 1e-9 && rest_b > 1e-9) {
+        a[n] = log(rest_a);
+        b[n++] = log(rest_b);
+    }
+    return ds_logprob_kl(a, b, n);
+}
+
+static int judge_step(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
+{
+    struct steps *s = ctx;
+    struct ds_lock_verdict *v = s->j->v;
+    struct ds_lock_step x, y;
+    if (!was || !is)
+        return 0;
+    if (ds_lock_read_step(was->value, &x) != 0 || ds_lock_read_step(is->value, &y) != 0)
+        return ds_fail(s->j->err, "'%s' has no value of a step", was->key);
+    const int32_t number = (int32_t)strtol(was->key + strlen("step "), NULL, 10);
+    v->counts.steps++;
+    if (x.token != y.token) {
+        v->first_token = v->counts.tokens_differ++ ? v->first_token : number;
+        if (add(s->j, DS_LOCK_TOKEN, was, is, "token %d, and was %d with a margin of %.3g", y.token,
+                x.token, x.margin) != 0)
+            return -1;
+    }
+    if (!x.n_top || !y.n_top)
+        return 0;
+    s->number[s->n] = number;
+    s->a[s->n] = logprob_of(&x, x.token);
+    s->b[s->n] = logprob_of(&y, x.token);
+    s->size[s->n] = fabs(s->a[s->n] - s->b[s->n]);
+    s->noise[2 * s->n] = x.noise;
+    s->noise[2 * s->n + 1] = y.noise;
+    const double kl = kl_of(&x, &y);
+    s->kl += kl;
+    v->kl_most = kl > v->kl_most ? kl : v->kl_most;
+    s->n++;
+    return 0;
+}
+
+static int judge_steps(struct judging *j)
+{
+    const size_t most = j->was->n;
+    struct steps s = {.j = j,
+                      .a = ds_calloc(most, sizeof *s.a, "steps", j->err),
+                      .b = ds_calloc(most, sizeof *s.b, "steps", j->err),
+                      .size = ds_calloc(most, sizeof *s.size, "steps", j->err),
+                      .noise = ds_calloc(most, 2 * sizeof *s.noise, "steps", j->err),
+                      .number = ds_calloc(most, sizeof *s.number, "steps", j->err)};
+    struct ds_lock_verdict *v = j->v;
+    int rc = s.a && s.b && s.size && s.noise && s.number ? 0 : -1;
+    if (rc == 0)
+        rc = each_line(j->was, j->is, "step", judge_step, &s);
+    if (rc == 0)
+        rc = ds_logprob_compare(s.a, s.b, s.n, 0.2, &v->logprobs, j->err);
+    if (rc == 0)
+        rc = ds_two_sample_test(s.size, s.n, s.noise, 2 * s.n, &v->noise, j->err);
+    if (rc == 0 && s.n) {
+        v->kl = s.kl / (double)s.n;
+        v->noise_samples = 2 * s.n;
+        v->first_logprob = v->logprobs.first < s.n ? s.number[v->logprobs.first] : -1;
+        v->worst_logprob = v->logprobs.max > 0 ? s.number[v->logprobs.max_at] : -1;
+    }
+    free(s.a);
+    free(s.b);
+    free(s.size);
+    free(s.noise);
+    free(s.number);
+    return rc;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static int judge_fields(struct judging *j)
+{
+    const struct ds_lock_lines *const side[2] = {j->was, j->is};
+    for (int s = 0; s < 2; s++)
+        for (size_t i = 0; i < side[s]->n; i++) {
+            const struct ds_lock_line *x = &side[s]->at[i], *other = ds_lock_find(side[!s], x->key);
+            if ((s == 1 && other) || !j->terms->field(j->terms->ctx, x->key))
+                continue;
+            j->v->counts.fields++;
+            if (differ(x, other) && add(j, DS_LOCK_FIELD, s ? NULL : x, s ? x : other, "%s",
+                                        other ? ""
+                                        : s   ? "the lock does not have it"
+                                              : "it is not there any more") != 0)
+                return -1;
+        }
+    return 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int counting_first(const void *pa, const void *pb)
+{
+    const struct ds_lock_finding *a = pa, *b = pb;
+    if (a->counts != b->counts)
+        return b->counts - a->counts;
+    if (a->kind != b->kind)
+        return a->kind - b->kind;
+    return strcmp(a->key, b->key);
+}
+
+static int was_compared(const struct ds_lock_verdict *v, const struct ds_lock_terms *terms)
+{
+    switch (terms->what) {
+    case DS_ASSERT_TOKENS:
+    case DS_ASSERT_TEXT:
+        return v->counts.steps > 0;
+    case DS_ASSERT_FIELDS:
+        return v->counts.fields > 0;
+    default:
+        return v->counts.tensors + v->counts.classes > 0;
+    }
+}
+
+int ds_lock_judge(const struct ds_lock_lines *was, const struct ds_lock_lines *is,
+                  const struct ds_lock_terms *terms, struct ds_lock_verdict *out,
+                  struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->first_token = out->first_logprob = out->worst_logprob = -1;
+    struct judging j = {was, is, terms, out, err};
+    if (each_line(was, is, "env", add_suspect, &j) != 0 ||
+        each_line(was, is, "tensor", judge_tensor, &j) != 0 ||
+        each_line(was, is, "run", judge_run, &j) != 0 ||
+        each_line(was, is, "kernel", judge_kernel, &j) != 0 ||
+        each_line(was, is, "class", judge_class, &j) != 0 ||
+        each_line(was, is, "origin", judge_origin, &j) != 0 ||
+        each_line(was, is, "nonfinite", judge_nonfinite, &j) != 0 || judge_steps(&j) != 0)
+        return -1;
+    if (terms->what == DS_ASSERT_FIELDS && judge_fields(&j) != 0)
+        return -1;
+    if (out->n_suspects)
+        qsort(out->suspects, out->n_suspects, sizeof *out->suspects, heaviest_first);
+    if (out->n_findings)
+        qsort(out->findings, out->n_findings, sizeof *out->findings, counting_first);
+    out->compared = was_compared(out, terms);
+    return 0;
+}
+
+void ds_lock_verdict_free(struct ds_lock_verdict *v)
+{
+    free(v->suspects);
+    free(v->findings);
+    memset(v, 0, sizeof *v);
+}

@@ -1,0 +1,598 @@
+/* lock_make.c: from a source and its verdict to the lines of a lock: what was asked, what was answered. Lists are
+ * sorted by name, tensors stand in execution order; two runs that agree give the same text. */
+#include "dumps/lock.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static const char *option(const struct ds_header *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, name) == 0)
+            return h->options[i].value;
+    return NULL;
+}
+
+static int by_key(const void *pa, const void *pb)
+{
+    return strcmp(((const struct ds_lock_line *)pa)->key, ((const struct ds_lock_line *)pb)->key);
+}
+
+/* Lines from `first` on, by key. */
+static void sort_from(struct ds_lock_lines *l, size_t first)
+{
+    if (l->n > first)
+        qsort(l->at + first, l->n - first, sizeof *l->at, by_key);
+}
+
+/* Adds what stands in the two buffers, and empties them. */
+static int add_pair(struct ds_lock_lines *l, struct ds_buf *key, struct ds_buf *value,
+                    struct ds_error *err)
+{
+    const int lost = key->failed || value->failed;
+    const int rc = lost ? ds_fail(err, "out of memory for a lock")
+                        : ds_lock_add(l, key->data ? key->data : "",
+                                      value->data && value->len ? value->data : "-", err);
+    ds_buf_free(key);
+    ds_buf_free(value);
+    return rc;
+}
+
+/* "KIND NAME" = text, which may hold anything. */
+static int add_text(struct ds_lock_lines *l, const char *kind, const char *name, const char *text,
+                    struct ds_error *err)
+{
+    struct ds_buf key = {0}, value = {0};
+    ds_buf_printf(&key, "%s ", kind);
+    ds_lock_word(&key, name);
+    ds_buf_escape(&value, text, (size_t)-1);
+    return add_pair(l, &key, &value, err);
+}
+
+/* ---- what was asked -------------------------------------------------------------------------- */
+
+/* Options that decide what rows there are and what is in them; what is dumped, healed or timed changes no number. */
+static int decides(const char *name)
+{
+    static const char *const names[] = {"steps",           "resid_only", "page_size",
+                                        "poison",          "load",       "weights",
+                                        "position_offset", "all_logits", "scores"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static int ask_model(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
+{
+    const size_t first = q->n;
+    if (add_text(q, "model", "name", h->model_name, err) != 0 ||
+        add_text(q, "model", "arch", h->model_arch, err) != 0 ||
+        ds_lock_addf(q, err, "model digest", "%016" PRIx64, h->model_digest) != 0)
+        return -1;
+    for (size_t i = 0; i < h->n_hparams; i++)
+        if (add_text(q, "hparam", h->hparams[i].name, h->hparams[i].value, err) != 0)
+            return -1;
+    for (size_t i = 0; i < h->n_options; i++)
+        if (decides(h->options[i].name) &&
+            add_text(q, "option", h->options[i].name, h->options[i].value, err) != 0)
+            return -1;
+    if (ds_lock_addf(q, err, "option repeats", "%u", h->repeats) != 0)
+        return -1;
+    sort_from(q, first);
+    return 0;
+}
+
+/* The base arm whole, of the others what they have otherwise. */
+static int ask_arms(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
+{
+    for (size_t a = 0; a < h->n_arms; a++) {
+        struct ds_buf key = {0}, value = {0};
+        ds_buf_printf(&key, "arm %zu", a);
+        for (size_t f = 0; f < h->n_factors; f++) {
+            const char *x = h->arms[a].values[f];
+            if (!*x || (a && strcmp(x, h->arms[0].values[f]) == 0))
+                continue;
+            ds_buf_puts(&value, value.len ? " " : "");
+            ds_lock_word(&value, h->factors[f]);
+            ds_buf_puts(&value, "=");
+            ds_lock_word(&value, x);
+        }
+        if (add_pair(q, &key, &value, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int ask_prompts(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
+{
+    for (size_t i = 0; i < h->n_prompts; i++) {
+        const struct ds_prompt *p = &h->prompts[i];
+        struct ds_buf key = {0}, value = {0};
+        char number[24];
+        ds_buf_printf(&key, "prompt %zu", i);
+        for (uint32_t k = 0; k < p->n_tokens; k++)
+            ds_buf_printf(&value, k ? ",%d" : "%d", p->tokens[k]);
+        snprintf(number, sizeof number, "%zu", i);
+        if (add_pair(q, &key, &value, err) != 0 ||
+            (p->text[0] && add_text(q, "text", number, p->text, err) != 0))
+            return -1;
+    }
+    return 0;
+}
+
+/* The first natural trial of an arm; *n: how many there are. */
+static size_t first_trial(const struct ds_source *s, uint32_t arm, size_t *n)
+{
+    size_t first = SIZE_MAX;
+    *n = 0;
+    for (size_t i = 0; i < s->n_trials; i++) {
+        const struct ds_trial *t = s->info(s->ctx, i);
+        if (t->arm != arm || t->pass != DS_PASS_NATURAL)
+            continue;
+        first = *n ? first : i;
+        (*n)++;
+    }
+    return first;
+}
+
+static const struct ds_trial_data *base_trial(const struct ds_source *s, struct ds_error *err)
+{
+    size_t n, i = first_trial(s, 0, &n);
+    if (i == SIZE_MAX) {
+        ds_fail(err, "there is no complete trial of the base arm");
+        return NULL;
+    }
+    return s->get(s->ctx, i, err);
+}
+
+static int ask_tokens(const struct ds_source *s, struct ds_lock_lines *q, struct ds_error *err)
+{
+    const struct ds_trial_data *t = base_trial(s, err);
+    struct ds_buf key = {0}, value = {0};
+    if (!t)
+        return -1;
+    ds_buf_puts(&key, "forced");
+    int32_t step = 0;
+    for (size_t i = 0; i < t->n_steps; i++)
+        if (t->steps[i].request == 0 && t->steps[i].step == step && t->steps[i].forced >= 0)
+            ds_buf_printf(&value, step++ ? ",%d" : "%d", t->steps[i].forced);
+    return add_pair(q, &key, &value, err);
+}
+
+int ds_lock_ask(const struct ds_source *s, struct ds_lock_lines *q, struct ds_error *err)
+{
+    const struct ds_header *h = s->header;
+    const char *free_run = option(h, "free");
+    if (option(h, "serve_requests"))
+        return ds_fail(err, "a storm cannot be locked: replay holds it against its record");
+    if (free_run && strcmp(free_run, "0") != 0)
+        return ds_fail(err, "a run with --free cannot be locked: its arms follow their own tokens");
+    if (h->n_prompts == 0 || h->n_arms == 0)
+        return ds_fail(err, "nothing to lock: there is no prompt or no arm");
+    return ask_model(h, q, err) != 0 || ask_arms(h, q, err) != 0 || ask_prompts(h, q, err) != 0 ||
+                   ask_tokens(s, q, err) != 0
+               ? -1
+               : ds_lock_sort(q, err);
+}
+
+/* ---- environment and kernels ----------------------------------------------------------------- */
+
+static const struct ds_trial *first_with_blas(const struct ds_source *s)
+{
+    for (size_t i = 0; i < s->n_trials; i++)
+        if (s->info(s->ctx, i)->blas_config[0])
+            return s->info(s->ctx, i);
+    return NULL;
+}
+
+static int answer_environment(const struct ds_source *s, struct ds_lock_lines *out,
+                              struct ds_error *err)
+{
+    const struct ds_header *h = s->header;
+    const struct ds_trial *t = first_with_blas(s);
+    const size_t first = out->n;
+    for (size_t i = 0; i < h->n_environment; i++)
+        if (add_text(out, "env", h->environment[i].name, h->environment[i].value, err) != 0)
+            return -1;
+    if (t && (add_text(out, "env", "blas_config", t->blas_config, err) != 0 ||
+              (t->blas_core[0] && add_text(out, "env", "blas_core", t->blas_core, err) != 0)))
+        return -1;
+    sort_from(out, first);
+    return 0;
+}
+
+static void add_kernel(struct ds_buf *b, const char *op, const char *variant)
+{
+    ds_lock_word(b, op);
+    ds_buf_puts(b, "/");
+    ds_lock_word(b, variant);
+}
+
+static int answer_kernels(const struct ds_verdict *v, struct ds_lock_lines *out,
+                          struct ds_error *err)
+{
+    const size_t first = out->n;
+    for (size_t k = 0; k < v->n_kernels; k++) {
+        struct ds_buf key = {0}, value = {0};
+        ds_buf_puts(&key, "kernel ");
+        add_kernel(&key, v->kernels[k].op, v->kernels[k].variant);
+        ds_buf_printf(&value, "%" PRIu64, v->kernels[k].compared);
+        if (add_pair(out, &key, &value, err) != 0)
+            return -1;
+    }
+    sort_from(out, first);
+    return 0;
+}
+
+/* "1,2|4"; a value that was not compared is left out. */
+static void add_classes(const struct ds_factor_verdict *f, const uint32_t *class_of,
+                        struct ds_buf *out)
+{
+    for (uint32_t i = 0; i < f->n_values; i++) {
+        int known = class_of[i] == DS_NO_CLASS;
+        for (uint32_t k = 0; k < i; k++)
+            known |= class_of[k] == class_of[i];
+        if (known)
+            continue;
+        ds_buf_puts(out, out->len ? "|" : "");
+        for (uint32_t k = i; k < f->n_values; k++) {
+            if (class_of[k] != class_of[i])
+                continue;
+            ds_buf_puts(out, k > i ? "," : "");
+            ds_lock_word(out, f->values[k]);
+        }
+    }
+}
+
+static int answer_class(const struct ds_verdict *v, size_t k, size_t f, struct ds_lock_lines *out,
+                        struct ds_error *err)
+{
+    const struct ds_kernel_verdict *x = &v->kernels[k];
+    struct ds_buf key = {0}, value = {0};
+    if (x->condition[f] == DS_COND_NOT_RUN || (f > 0 && v->factors[f].n_values < 2))
+        return 0;
+    ds_buf_puts(&key, "class ");
+    add_kernel(&key, x->op, x->variant);
+    ds_buf_puts(&key, " ");
+    ds_lock_word(&key, v->factors[f].name);
+    if (x->condition[f] == DS_COND_UNSTABLE)
+        ds_buf_puts(&value, "unstable");
+    else if (x->condition[f] == DS_COND_UNKNOWN)
+        ds_buf_puts(&value, "?");
+    else if (f == 0)
+        ds_buf_puts(&value, "same");
+    else
+        add_classes(&v->factors[f], x->class_of[f], &value);
+    return add_pair(out, &key, &value, err);
+}
+
+static int answer_classes(const struct ds_verdict *v, struct ds_lock_lines *out,
+                          struct ds_error *err)
+{
+    const size_t first = out->n;
+    for (size_t k = 0; k < v->n_kernels; k++)
+        for (size_t f = 0; f < v->n_factors; f++)
+            if (answer_class(v, k, f, out, err) != 0)
+                return -1;
+    sort_from(out, first);
+    return 0;
+}
+
+static void add_place(struct ds_buf *b, const char *stage, const char *part)
+{
+    ds_lock_word(b, stage);
+    if (part[0]) {
+        ds_buf_puts(b, "/");
+        ds_lock_word(b, part);
+    }
+}
+
+static int answer_origins(const struct ds_verdict *v, struct ds_lock_lines *out,
+                          struct ds_error *err)
+{
+    const size_t first = out->n;
+    for (size_t i = 0; i < v->n_origins; i++) {
+        const struct ds_origin *o = &v->origins[i];
+        struct ds_buf key = {0}, value = {0};
+        ds_buf_puts(&key, "origin ");
+        add_kernel(&key, o->op, o->variant);
+        ds_buf_puts(&key, " ");
+        add_place(&key, o->stage, o->part);
+        ds_buf_printf(&value,
+                      "kind=%s max_ulp=", ds_kind_name(o->at.found ? o->at.kind : DS_KIND_UNKNOWN));
+        if (o->sized)
+            ds_buf_printf(&value, "%" PRIu64, o->max_ulp);
+        else
+            ds_buf_puts(&value, "?");
+        ds_buf_printf(&value, " layers=%u", o->layers);
+        if (add_pair(out, &key, &value, err) != 0)
+            return -1;
+    }
+    sort_from(out, first);
+    return 0;
+}
+
+static int answer_counts(const struct ds_verdict *v, struct ds_lock_lines *out,
+                         struct ds_error *err)
+{
+    const struct {
+        const char *key;
+        uint64_t n;
+    } counts[] = {{"count arms", v->counts.arms},
+                  {"count digests", v->counts.digests_compared},
+                  {"count rows", v->counts.rows},
+                  {"count sites", v->counts.sites},
+                  {"count trials", v->counts.trials}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (ds_lock_addf(out, err, counts[i].key, "%" PRIu64, counts[i].n) != 0)
+            return -1;
+    return 0;
+}
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+/* "run 9" before "run 10". */
+static int by_number(const void *pa, const void *pb)
+{
+    const struct ds_lock_line *a = pa, *b = pb;
+    const size_t n = strlen(a->key), m = strlen(b->key);
+    return n != m ? (n > m) - (n < m) : strcmp(a->key, b->key);
+}
+
+static int answer_runs(const struct ds_source *s, const uint32_t *number, struct ds_lock_lines *out,
+                       struct ds_error *err)
+{
+    const size_t begin = out->n;
+    for (uint32_t arm = 0; arm < s->header->n_arms; arm++) {
+        size_t n, first = first_trial(s, arm, &n);
+        const uint32_t name = number ? number[arm] : arm;
+        char key[32];
+        int parted = 0;
+        if (first == SIZE_MAX || name == UINT32_MAX)
+            continue;
+        const uint64_t digest = s->info(s->ctx, first)->run_digest;
+        for (size_t i = first; i < s->n_trials; i++) {
+            const struct ds_trial *t = s->info(s->ctx, i);
+            parted |= t->arm == arm && t->pass == DS_PASS_NATURAL && t->run_digest != digest;
+        }
+        snprintf(key, sizeof key, "run %u", name);
+        if ((parted ? ds_lock_add(out, key, "unstable", err)
+                    : ds_lock_addf(out, err, key, "%016" PRIx64, digest)) != 0)
+            return -1;
+    }
+    if (out->n > begin)
+        qsort(out->at + begin, out->n - begin, sizeof *out->at, by_number);
+    return 0;
+}
+
+struct tensors {
+    uint64_t *digest, *again;
+    uint8_t *has, *has_again, *parted;
+    uint32_t *launch; /* of the first trial, by site */
+};
+
+static int tensors_new(size_t n, struct tensors *t, struct ds_error *err)
+{
+    t->digest = ds_calloc(n, sizeof *t->digest, "tensor digests", err);
+    t->again = ds_calloc(n, sizeof *t->again, "tensor digests", err);
+    t->has = ds_calloc(n, 1, "tensor digests", err);
+    t->has_again = ds_calloc(n, 1, "tensor digests", err);
+    t->parted = ds_calloc(n, 1, "tensor digests", err);
+    t->launch = ds_calloc(n, sizeof *t->launch, "tensor digests", err);
+    return t->digest && t->again && t->has && t->has_again && t->parted && t->launch ? 0 : -1;
+}
+
+static void tensors_free(struct tensors *t)
+{
+    free(t->digest);
+    free(t->again);
+    free(t->has);
+    free(t->has_again);
+    free(t->parted);
+    free(t->launch);
+}
+
+/* Of all natural trials of the base arm: where they do not agree there is no digest. */
+static int gather_tensors(const struct ds_source *s, struct tensors *t, struct ds_error *err)
+{
+    const struct ds_header *h = s->header;
+    size_t n, first = first_trial(s, 0, &n);
+    for (size_t i = first; i < s->n_trials; i++) {
+        const struct ds_trial *x = s->info(s->ctx, i);
+        if (x->arm != 0 || x->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *d = s->get(s->ctx, i, err);
+        if (!d || ds_trial_tensor_digests(h, d, i == first ? t->digest : t->again,
+                                          i == first ? t->has : t->has_again, err) != 0)
+            return -1;
+        for (size_t k = 0; i == first && k < d->n_captures; k++)
+            t->launch[d->captures[k].site] = d->captures[k].launch;
+        for (size_t k = 0; i > first && k < h->n_sites; k++)
+            t->parted[k] |=
+                t->has_again[k] != t->has[k] || (t->has[k] && t->again[k] != t->digest[k]);
+    }
+    return 0;
+}
+
+static int answer_tensor(const struct ds_header *h, const struct ds_trial_data *d,
+                         const struct tensors *t, size_t site, struct ds_lock_lines *out,
+                         struct ds_error *err)
+{
+    const struct ds_site *x = &h->sites[site];
+    const char *variant =
+        t->launch[site] < d->n_launches ? d->launches[t->launch[site]].variant : "unknown";
+    struct ds_buf key = {0}, value = {0};
+    ds_buf_printf(&key, "tensor %d ", x->layer);
+    add_place(&key, x->stage, x->part);
+    add_kernel(&value, x->op, variant);
+    if (t->parted[site])
+        ds_buf_puts(&value, " unstable");
+    else
+        ds_buf_printf(&value, " %016" PRIx64, t->digest[site]);
+    return add_pair(out, &key, &value, err);
+}
+
+static int answer_tensors(const struct ds_source *s, struct ds_lock_lines *out,
+                          struct ds_error *err)
+{
+    const struct ds_header *h = s->header;
+    struct tensors t;
+    const struct ds_trial_data *d = base_trial(s, err);
+    if (!d)
+        return -1;
+    int rc = tensors_new(h->n_sites, &t, err) != 0 ? -1 : gather_tensors(s, &t, err);
+    for (size_t i = 0; rc == 0 && i < h->n_sites; i++)
+        if (t.has[i])
+            rc = answer_tensor(h, d, &t, i, out, err);
+    tensors_free(&t);
+    return rc;
+}
+
+/* ---- tokens and their log-probabilities ------------------------------------------------------ */
+
+/* Of entry i of a step's best, over the whole vocabulary; NaN where the record does not know. */
+static double logprob(const struct ds_step *s, size_t i)
+{
+    return (double)s->logits[i] - (double)s->logits[0] - log(s->exp_sum);
+}
+
+/* Of a token; NaN: it is not among the best. */
+static double logprob_of(const struct ds_step *s, int32_t token)
+{
+    for (size_t i = 0; i < DS_TOP && s->ids[i] >= 0; i++)
+        if (s->ids[i] == token)
+            return logprob(s, i);
+    return (double)NAN;
+}
+
+/* The most by which the base arm's repeats differ in that of a step's token. */
+static int noise_of(const struct ds_source *s, const struct ds_step *step, double *out,
+                    struct ds_error *err)
+{
+    const double mine = logprob_of(step, step->token);
+    *out = 0;
+    for (size_t i = 0; i < s->n_trials; i++) {
+        const struct ds_trial *t = s->info(s->ctx, i);
+        if (t->arm != 0 || t->pass != DS_PASS_NATURAL)
+            continue;
+        const struct ds_trial_data *d = s->get(s->ctx, i, err);
+        if (!d)
+            return -1;
+        for (size_t k = 0; k < d->n_steps; k++) {
+            if (d->steps[k].request != step->request || d->steps[k].step != step->step)
+                continue;
+            const double off = fabs(logprob_of(&d->steps[k], step->token) - mine);
+            *out = off > *out ? off : *out;
+        }
+    }
+    return 0;
+}
+
+static int answer_step(const struct ds_source *s, const struct ds_step *x,
+                       struct ds_lock_lines *out, struct ds_error *err)
+{
+    struct ds_buf key = {0}, value = {0};
+    double noise;
+    if (noise_of(s, x, &noise, err) != 0)
+        return -1;
+    ds_buf_printf(&key, "step %d", x->step);
+    ds_buf_printf(&value, "token=%d margin=%.9g noise=%.9g", x->token, (double)x->margin, noise);
+    for (size_t i = 0; i < DS_TOP && x->ids[i] >= 0 && isfinite(logprob(x, i)); i++)
+        ds_buf_printf(&value, "%s%d:%.10g", i ? "," : " top=", x->ids[i], logprob(x, i));
+    return add_pair(out, &key, &value, err);
+}
+
+static int answer_steps(const struct ds_source *s, struct ds_lock_lines *out, struct ds_error *err)
+{
+    const struct ds_trial_data *t = base_trial(s, err);
+    if (!t)
+        return -1;
+    int32_t step = 0;
+    for (size_t i = 0; i < t->n_steps; i++) {
+        if (t->steps[i].request != 0 || t->steps[i].step != step)
+            continue;
+        step++;
+        if (answer_step(s, &t->steps[i], out, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int answer_nonfinite(const struct ds_verdict *v, struct ds_lock_lines *out,
+                            struct ds_error *err)
+{
+    const struct ds_finding *f = &v->nonfinite.at;
+    struct ds_buf key = {0}, value = {0};
+    if (!f->found)
+        return 0;
+    ds_buf_printf(&key, "nonfinite %d ", f->layer);
+    add_place(&key, f->stage, f->part);
+    add_kernel(&value, f->op, f->variant);
+    return add_pair(out, &key, &value, err);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* Over what was asked and which kernels answered: equal keys ask for equal bits. Not over their number of
+ * comparisons, the platform, or what the lock says of the prompts' texts. */
+static int answer_key(const struct ds_verdict *v, const struct ds_lock_lines *q,
+                      struct ds_lock_lines *out, struct ds_error *err)
+{
+    struct ds_buf b = {0};
+    struct ds_lock_lines kernels = {0};
+    int rc = answer_kernels(v, &kernels, err);
+    for (size_t i = 0; i < q->n; i++)
+        if (!ds_lock_is(&q->at[i], "text") && strcmp(q->at[i].key, "model name") != 0)
+            ds_buf_printf(&b, "%s %s\n", q->at[i].key, q->at[i].value);
+    for (size_t i = 0; i < kernels.n; i++)
+        ds_buf_printf(&b, "%s\n", kernels.at[i].key);
+    if (rc == 0)
+        rc = b.failed ? ds_fail(err, "out of memory for a lock")
+                      : ds_lock_addf(out, err, "key", "%016" PRIx64,
+                                     (uint64_t)XXH3_64bits(b.data, b.len));
+    ds_lock_lines_free(&kernels);
+    ds_buf_free(&b);
+    return rc;
+}
+
+int ds_lock_answer(const struct ds_source *s, const struct ds_verdict *v,
+                   const struct ds_lock_lines *question, const uint32_t *number,
+                   struct ds_lock_lines *out, struct ds_error *err)
+{
+    if (answer_key(v, question, out, err) != 0 || answer_environment(s, out, err) != 0 ||
+        answer_counts(v, out, err) != 0 || answer_kernels(v, out, err) != 0 ||
+        answer_classes(v, out, err) != 0 || answer_origins(v, out, err) != 0 ||
+        answer_nonfinite(v, out, err) != 0 || answer_runs(s, number, out, err) != 0 ||
+        answer_steps(s, out, err) != 0 || answer_tensors(s, out, err) != 0)
+        return -1;
+    return ds_lock_sort(out, err);
+}
+
+/* "x86_64-zen": letters, digits, '.', '_' and '-'. */
+void ds_lock_name(const struct ds_lock_lines *entry, char *out, size_t size)
+{
+    const char *machine = ds_lock_get(entry, "env machine"),
+               *core = ds_lock_get(entry, "env blas_core"),
+               *cblas = ds_lock_get(entry, "env cblas");
+    snprintf(out, size, "%.40s%s%.40s", machine ? machine : "any", core || cblas ? "-" : "",
+             core    ? core
+             : cblas ? cblas
+                     : "");
+    for (char *p = out; *p; p++) {
+        if (*p == ' ') {
+            *p = '\0'; /* of a description the first word: the library's file */
+            return;
+        }
+        *p = (char)tolower((unsigned char)*p);
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+            *p = '_';
+    }
+}
