@@ -143,6 +143,7 @@ int ds_verb_selftest(const struct ds_options *o);
 int ds_verb_storm(const struct ds_options *o);
 int ds_verb_replay(const struct ds_options *o);
 int ds_verb_table(const struct ds_options *o);
+int ds_verb_report(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 
 #endif

@@ -69,6 +69,8 @@ static int verb(const struct ds_options *o)
         return ds_verb_replay(o);
     case DS_VERB_TABLE:
         return ds_verb_table(o);
+    case DS_VERB_REPORT:
+        return ds_verb_report(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

@@ -23,6 +23,7 @@ enum ds_verb_id {
     DS_VERB_STORM,
     DS_VERB_REPLAY,
     DS_VERB_TABLE,
+    DS_VERB_REPORT,
     DS_VERB_HELP
 };
 
