@@ -3,6 +3,7 @@
  * report/figure_time.c's. See report.h. */
 #include "cli/report.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "dumps/metrics.h"
 #include "dumps/storm.h"
@@ -11,8 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <xxhash.h>
 
 enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
 
@@ -114,7 +113,7 @@ static struct ds_time_point *point_of(struct ds_report_times *t, size_t series,
 static uint64_t mix(uint64_t sum, uint64_t next)
 {
     const uint64_t both[2] = {sum, next};
-    return XXH3_64bits(both, sizeof both);
+    return ds_hash(both, sizeof both);
 }
 
 /* Several requests of one prompt in one trial: their answers together, in the order of the requests; the first one's
@@ -123,7 +122,7 @@ static int add_answer(struct ds_report_times *t, const struct ds_header *h, uint
                       const struct ds_prompt *prompt, const struct ds_step *const *steps, size_t n,
                       struct ds_error *err)
 {
-    const uint64_t id = XXH3_64bits(prompt->tokens, prompt->n_tokens * sizeof *prompt->tokens);
+    const uint64_t id = ds_hash(prompt->tokens, prompt->n_tokens * sizeof *prompt->tokens);
     struct ds_buf key = {0};
     struct ds_metrics_row row;
     size_t series = 0;
