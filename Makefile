@@ -269,7 +269,7 @@ mkl: ## fetch two versions of Intel's MKL (1 GB) into the cache folder: the test
 
 # A machine that has only git and make gets the rest first; pkg-config's answers are right in a make started after that.
 demo: ## install what is missing, build, fetch the model, run the main job, show the verdict
-	@$(MAKE) --no-print-directory deps
+	@tests/tools/install_deps
 	@$(MAKE) --no-print-directory all
 	@tests/tools/demo $(BUILD)/driftscope $(BUILD)/demo.h5
 
@@ -286,7 +286,7 @@ benchtui: $(addprefix $(BUILD)/tests/tools/,bench_screen make_big_records make_w
 # ---- the machine --------------------------------------------------------------------------------------------------------------
 .PHONY: deps
 deps: ## install what building and testing need (Debian, Ubuntu; asks sudo when not root)
-	@tests/tools/install_deps
+	@tests/tools/install_deps chromium
 
 # Without this a missing library shows as a page of compiler errors.
 ifneq ($(filter-out help deps demo model mkl clean uninstall format,$(or $(MAKECMDGOALS),all)),)

@@ -152,6 +152,7 @@ int ds_verb_table(const struct ds_options *o);
 int ds_verb_onpolicy(const struct ds_options *o);
 int ds_verb_lock(const struct ds_options *o);
 int ds_verb_verify(const struct ds_options *o);
+int ds_verb_report(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 
 #endif

@@ -214,6 +214,17 @@ static const char *const verify_examples[] = {
     "which commit brought the drift in",
     NULL};
 
+static const char *const report_examples[] = {
+    "driftscope report sky.h5 -o sky.html",
+    "verdict, matrix, heat map, growth and environment of a run as one page",
+    "driftscope report monday.h5 tuesday.h5 wednesday.h5 -o week.html",
+    "several records on one page, and their answers over time",
+    "driftscope report storm.h5 --figure tree --arm 1 -o tree.svg",
+    "the completions of the second kernel set as a drawing alone",
+    "driftscope report storm.h5 -o storm.html --data numbers",
+    "the page, and the numbers behind its figures as files in the folder numbers",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -339,6 +350,13 @@ const struct ds_verb_def ds_verbs[] = {
      "new border between classes, a new origin, another kind, a larger size, repeats that disagree. Of the first tensor with other "
      "bits the kernel is named, and beside it what is another one in the environment.",
      verify_examples},
+    {DS_VERB_REPORT, "report", "RECORD...", NULL, 1, 10000, 0,
+     "write records as one self-contained page of HTML",
+     "For people: the verdict, the matrix of kernels and conditions, the heat map of layers and stages, the growth of the error, the trees of "
+     "a storm's completions and the environment, in one file that needs no network and no script, reads on paper and in the dark, and has the "
+     "numbers of every figure beside it. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
+     "The exit code is 0 whatever the records hold, 2 for an error: a record that cannot be read or is damaged.",
+     report_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -367,6 +385,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define ONPOLICY (1u << DS_VERB_ONPOLICY)
 #define LOCK (1u << DS_VERB_LOCK)
 #define VERIFY (1u << DS_VERB_VERIFY)
+#define REPORT (1u << DS_VERB_REPORT)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
@@ -577,6 +596,12 @@ const struct ds_option_def ds_option_defs[] = {
      "the entry of the lock that is made, replaced or compared with"},
     {"force", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
      "write another lock over one that is there"},
+    {"figure", 0, "NAME", REPORT, NULL, 0, "heat|growth|tree|time", 0, 0,
+     "only this figure, as SVG"},
+    {"arm", 0, "N", REPORT, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
+     "the arm whose heat map, or tree of completions, is drawn"},
+    {"data", 0, "DIR", REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write the numbers of every figure into this folder, as tab-separated values"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},

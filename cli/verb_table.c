@@ -4,6 +4,7 @@
  * answer. What the figures are is dumps/metrics'. */
 #include "cli/table.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/names.h"
 #include "dumps/storm.h"
@@ -15,8 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <xxhash.h>
 
 enum { MOST_REQUESTS = 1000000, FLUSH_AT = 1 << 20 };
 /* What unsettled groups may take. */
@@ -197,15 +196,14 @@ static const struct ds_prompt *prompt_of(const struct ds_header *h, int32_t requ
 static uint64_t example_of(const struct ds_observation *o)
 {
     const uint64_t parts[2] = {o->h->model_digest, o->prompt_digest};
-    return XXH3_64bits(parts, sizeof parts);
+    return ds_hash(parts, sizeof parts);
 }
 
 static int add_observation(struct table *t, struct ds_observation *o, struct ds_error *err)
 {
     if (!(o->prompt = prompt_of(o->h, o->request)))
         return ds_fail(err, "request %d chose tokens and has no prompt", o->request);
-    o->prompt_digest =
-        XXH3_64bits(o->prompt->tokens, o->prompt->n_tokens * sizeof *o->prompt->tokens);
+    o->prompt_digest = ds_hash(o->prompt->tokens, o->prompt->n_tokens * sizeof *o->prompt->tokens);
     if (name_group(t, o, err) != 0 || ds_metrics_add(t->metrics, t->group.data, example_of(o),
                                                      o->steps, o->n_steps, &o->row, err) != 0)
         return -1;

@@ -3,13 +3,12 @@
  * different completion. */
 #include "dumps/metrics_internal.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <xxhash.h>
 
 /* ---- one observation ------------------------------------------------------------------------- */
 
@@ -35,7 +34,7 @@ static int completion_of(const struct ds_step *const *steps, size_t n, uint64_t 
         return -1;
     for (size_t i = 0; i < n; i++)
         tokens[i] = steps[i]->token;
-    *out = XXH3_64bits(tokens, n * sizeof *tokens);
+    *out = ds_hash(tokens, n * sizeof *tokens);
     free(tokens);
     return 0;
 }

@@ -290,4 +290,19 @@ test_deps_asks_for_what_is_missing() {
     has "$dir/err" "libhdf5-dev"
 }
 
+test_deps_goes_on_without_what_is_only_wished_for() {
+    fake_debian
+    cp "$dir/all" "$dir/have"
+    run env PATH="$dir/bin" tests/tools/install_deps browser
+    expect 0
+    has "$dir/asked" "install browser"
+    run env PATH="$dir/bin" APT_CODE=100 tests/tools/install_deps browser
+    expect 0
+    has "$dir/err" "going on without browser"
+    echo browser >>"$dir/have"
+    run env PATH="$dir/bin" APT_CODE=100 tests/tools/install_deps browser
+    expect 0
+    empty "$dir/err"
+}
+
 run_tests

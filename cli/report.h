@@ -1,0 +1,47 @@
+/* report.h: inside cli/ only: `report`: records as one page, or one figure of a record. */
+#ifndef DS_CLI_REPORT_H
+#define DS_CLI_REPORT_H
+
+#include "cli/cli.h"
+#include "report/page.h"
+
+struct ds_report_times;
+struct ds_report_maker {
+    const struct ds_options *o;
+    const char *figure;       /* the only one that is wanted; NULL: the page */
+    const char *data;         /* folder for the figures' numbers; NULL: none */
+    int64_t arm;              /* --arm; -1 */
+    size_t n_records, record; /* in all; the one at work, from 0, in the order of their times */
+    const char **paths;       /* [n_records] in that order */
+    struct ds_report_times *times; /* of several records; NULL: one */
+    struct ds_page page;
+    struct ds_buf file; /* the wanted figure, as a file */
+    int drifts;
+};
+/* Puts a figure where it is wanted: on the page, into a file of numbers, alone. arm: of whose trial it is; -1: none. */
+int ds_report_place_figure(struct ds_report_maker *m, const struct ds_figure *f, int64_t arm,
+                           int top, struct ds_error *err);
+/* Whether that figure is to be made at all. */
+int ds_report_wants(const struct ds_report_maker *m, const char *figure);
+
+/* report_sweep.c, report_storm.c: a record's section. */
+int ds_report_sweep(struct ds_report_maker *m, const char *path, struct ds_record *r,
+                    struct ds_error *err);
+int ds_report_serving(struct ds_report_maker *m, const char *path, struct ds_record *r,
+                      struct ds_error *err);
+int ds_report_is_serving(const struct ds_header *h);
+/* The environment of a record, whose verdict may be NULL. */
+int ds_report_machine(struct ds_report_maker *m, const struct ds_report *r,
+                      struct ds_record *record, struct ds_error *err);
+
+/* report_time.c: answers over time. A record, then its natural trials; then the figure. */
+int ds_report_times_new(struct ds_report_times **out, struct ds_error *err);
+void ds_report_times_free(struct ds_report_times *t);
+int ds_report_times_record(struct ds_report_times *t, const char *path, const struct ds_header *h,
+                           struct ds_error *err);
+int ds_report_times_trial(struct ds_report_times *t, const struct ds_header *h,
+                          const struct ds_trial_data *data, struct ds_error *err);
+int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
+                          struct ds_error *err);
+
+#endif

@@ -1,0 +1,265 @@
+/* report_time.c: what each record answered to each prompt at each setting, gathered while records are read, in the order of
+ * their times. Owns which answers are of one series: equal prompts (tokens) at equal values of all factors. The drawing is
+ * report/figure_time.c's. See report.h. */
+#include "cli/report.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "dumps/metrics.h"
+#include "dumps/storm.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
+
+struct ds_report_times {
+    struct ds_metrics
+        *metrics; /* a group is a series: the first record's answer is the reference */
+    struct ds_time_record *records;
+    char **keys; /* [n_series], escaped: also what is shown */
+    size_t n_records, n_series;
+    struct ds_time_point *points;
+    size_t n_points;
+};
+
+int ds_report_times_new(struct ds_report_times **out, struct ds_error *err)
+{
+    if (!(*out = ds_calloc(1, sizeof **out, "times", err)))
+        return -1;
+    return ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->metrics, err);
+}
+
+void ds_report_times_free(struct ds_report_times *t)
+{
+    for (size_t i = 0; t && i < t->n_records; i++) {
+        free((void *)t->records[i].start);
+        free((void *)t->records[i].version);
+        free((void *)t->records[i].path);
+    }
+    for (size_t i = 0; t && i < t->n_series; i++)
+        free(t->keys[i]);
+    if (t) {
+        ds_metrics_free(t->metrics);
+        free(t->records);
+        free(t->keys);
+        free(t->points);
+    }
+    free(t);
+}
+
+/* ---- series ---------------------------------------------------------------------------------- */
+
+/* "prompt 1a2b3c4d, batch 4, kernels split": the values that are no default of the factor's. */
+static void name_series(const struct ds_header *h, uint32_t arm, uint64_t prompt,
+                        struct ds_buf *out)
+{
+    static const char *const plain[][2] = {
+        {"slot", "first"}, {"neighbours", "copies"}, {"padding", "0"},
+        {"chunk", "0"},    {"mode", "prefill"},      {"prefix", "0"},
+        {"device", "cpu"}, {"process", "1"},         {"blas-core", ""}};
+    ds_buf_printf(out, "prompt %08" PRIx64, prompt >> 32);
+    for (size_t f = 0; f < h->n_factors; f++) {
+        const char *value = h->arms[arm].values[f];
+        int told = value[0] != '\0';
+        for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
+            told &= strcmp(plain[k][0], h->factors[f]) != 0 || strcmp(plain[k][1], value) != 0;
+        if (!told)
+            continue;
+        ds_buf_puts(out, ", ");
+        ds_buf_escape(out, h->factors[f], (size_t)-1);
+        ds_buf_puts(out, " ");
+        ds_buf_escape(out, value, (size_t)-1);
+    }
+    ds_buf_puts(out, ", model ");
+    ds_buf_escape(out, h->model_name, (size_t)-1);
+}
+
+static int find_series(struct ds_report_times *t, const char *key, size_t *out,
+                       struct ds_error *err)
+{
+    for (*out = 0; *out < t->n_series; ++*out)
+        if (strcmp(t->keys[*out], key) == 0)
+            return 0;
+    if (t->n_series >= MOST_SERIES)
+        return ds_fail(err, "more than %d prompts and settings", MOST_SERIES);
+    if (ds_grow_by_one(&t->keys, t->n_series, sizeof *t->keys, "series", err) != 0)
+        return -1;
+    if (!(t->keys[t->n_series] = strdup(key)))
+        return ds_fail(err, "out of memory for a series");
+    t->n_series++;
+    return 0;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* The point of this record in a series; a new one where there is none yet. NULL: no memory. */
+static struct ds_time_point *point_of(struct ds_report_times *t, size_t series,
+                                      struct ds_error *err)
+{
+    const size_t record = t->n_records - 1;
+    for (size_t i = t->n_points; i-- > 0 && t->points[i].record == record;)
+        if (t->points[i].series == series)
+            return &t->points[i];
+    if (ds_grow_by_one(&t->points, t->n_points, sizeof *t->points, "answers", err) != 0)
+        return NULL;
+    t->points[t->n_points] =
+        (struct ds_time_point){.record = record, .series = series, .divergence = (double)NAN};
+    return &t->points[t->n_points++];
+}
+
+static uint64_t mix(uint64_t sum, uint64_t next)
+{
+    const uint64_t both[2] = {sum, next};
+    return ds_hash(both, sizeof both);
+}
+
+/* Several requests of one prompt in one trial: their answers together, in the order of the requests; the first one's
+ * probabilities. */
+static int add_answer(struct ds_report_times *t, const struct ds_header *h, uint32_t arm,
+                      const struct ds_prompt *prompt, const struct ds_step *const *steps, size_t n,
+                      struct ds_error *err)
+{
+    const uint64_t id = ds_hash(prompt->tokens, prompt->n_tokens * sizeof *prompt->tokens);
+    struct ds_buf key = {0};
+    struct ds_metrics_row row;
+    size_t series = 0;
+    name_series(h, arm, id, &key);
+    int rc = key.failed ? ds_fail(err, "out of memory for a series")
+                        : find_series(t, key.data, &series, err);
+    struct ds_time_point *p = rc == 0 ? point_of(t, series, err) : NULL;
+    if (p && ds_metrics_add(t->metrics, key.data, id, steps, n, &row, err) == 0) {
+        if (isnan(p->divergence))
+            p->divergence = row.prob_divergence;
+        p->completion = mix(p->completion, row.completion);
+        for (size_t i = 0; i < n; i++)
+            p->logits = mix(p->logits, steps[i]->digest);
+    } else
+        rc = -1;
+    ds_buf_free(&key);
+    return rc;
+}
+
+int ds_report_times_trial(struct ds_report_times *t, const struct ds_header *h,
+                          const struct ds_trial_data *data, struct ds_error *err)
+{
+    const int serving = ds_report_is_serving(h);
+    size_t n_requests = 0, *begin;
+    const struct ds_step **steps;
+    for (size_t i = 0; i < data->n_steps; i++)
+        if (data->steps[i].request >= 0 && (size_t)data->steps[i].request >= n_requests)
+            n_requests = (size_t)data->steps[i].request + 1;
+    if (n_requests == 0 || n_requests > MOST_REQUESTS || data->info.repeat > 0)
+        return 0;
+    if (ds_storm_steps(data, n_requests, &begin, &steps, err) != 0)
+        return -1;
+    int rc = 0;
+    for (size_t r = 0; rc == 0 && r < n_requests; r++) {
+        const struct ds_prompt *prompt = NULL;
+        for (size_t i = 0; !serving && i < h->n_prompts; i++)
+            prompt = h->prompts[i].request == (int32_t)r ? &h->prompts[i] : prompt;
+        if (serving && h->n_prompts)
+            prompt = &h->prompts[r % h->n_prompts];
+        if (prompt && begin[r + 1] > begin[r])
+            rc = add_answer(t, h, data->info.arm, prompt, steps + begin[r], begin[r + 1] - begin[r],
+                            err);
+    }
+    free(begin);
+    free((void *)steps);
+    return rc;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static char *escaped(const char *a, const char *b, const char *c)
+{
+    struct ds_buf out = {0};
+    ds_buf_escape(&out, a, (size_t)-1);
+    ds_buf_puts(&out, b);
+    ds_buf_escape(&out, c, (size_t)-1);
+    if (!out.failed && out.data)
+        return out.data;
+    ds_buf_free(&out);
+    return NULL;
+}
+
+int ds_report_times_record(struct ds_report_times *t, const char *path, const struct ds_header *h,
+                           struct ds_error *err)
+{
+    if (ds_grow_by_one(&t->records, t->n_records, sizeof *t->records, "records", err) != 0)
+        return -1;
+    struct ds_time_record *r = &t->records[t->n_records];
+    r->start = escaped(h->start, "", "");
+    r->version = escaped(h->tool_version, " ", h->build);
+    r->path = escaped(path, "", "");
+    t->n_records++;
+    return r->start && r->version && r->path ? 0 : ds_fail(err, "out of memory for a record");
+}
+
+/* Whether all series have the part of n bytes, as one of their own. */
+static int is_common(const struct ds_report_times *t, const char *part, size_t n)
+{
+    for (size_t s = 0; s < t->n_series; s++) {
+        const char *at = t->keys[s];
+        for (;;) {
+            const char *end = strstr(at, ", ");
+            const size_t len = end ? (size_t)(end - at) : strlen(at);
+            if (len == n && memcmp(at, part, n) == 0)
+                break;
+            if (!end)
+                return 0;
+            at = end + 2;
+        }
+    }
+    return 1;
+}
+
+/* What tells a series from the others, and the concurrency in any case. */
+static char *short_name(const struct ds_report_times *t, const char *key)
+{
+    struct ds_buf out = {0};
+    for (const char *at = key, *end = at; end; at = end + 2) {
+        end = strstr(at, ", ");
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        if (strncmp(at, "batch ", 6) != 0 && is_common(t, at, n))
+            continue;
+        ds_buf_puts(&out, out.len ? ", " : "");
+        ds_buf_add(&out, at, n);
+    }
+    if (!out.data)
+        ds_buf_puts(&out, "all");
+    if (!out.failed)
+        return out.data;
+    ds_buf_free(&out);
+    return NULL;
+}
+
+int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
+                          struct ds_error *err)
+{
+    struct ds_figure f = {0};
+    if (t->n_points == 0)
+        return 0;
+    char **names = ds_calloc(t->n_series, sizeof *names, "series", err);
+    int rc = names ? 0 : -1;
+    for (size_t s = 0; rc == 0 && s < t->n_series; s++)
+        if (!(names[s] = short_name(t, t->keys[s])))
+            rc = ds_fail(err, "out of memory for a series");
+    const struct ds_time time = {.records = t->records,
+                                 .n_records = t->n_records,
+                                 .series = (const char *const *)t->keys,
+                                 .names = (const char *const *)names,
+                                 .n_series = t->n_series,
+                                 .points = t->points,
+                                 .n_points = t->n_points};
+    ds_page_figure_id(&m->page, &f);
+    if (rc == 0 && (rc = ds_figure_time(&time, &f, err)) == 0)
+        rc = ds_report_place_figure(m, &f, -1, 1, err);
+    ds_figure_free(&f);
+    for (size_t s = 0; names && s < t->n_series; s++)
+        free(names[s]);
+    free(names);
+    return rc;
+}

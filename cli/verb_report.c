@@ -1,0 +1,184 @@
+/* verb_report.c: `driftscope report REC... -o FILE.html`: records as one page to be read, kept, printed and sent, or one figure of a
+ * record. Owns the order of records and where figures go; sections are report_sweep.c's and report_storm.c's, drawing is
+ * report/'s. */
+#include "cli/report.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int ds_report_wants(const struct ds_report_maker *m, const char *figure)
+{
+    return !m->figure || strcmp(m->figure, figure) == 0;
+}
+
+/* "DIR/2-tree-1.tsv": the record's number where there are several, the arm's where each has its own. */
+static int write_data(const struct ds_report_maker *m, const struct ds_figure *f, int64_t arm,
+                      int top, struct ds_error *err)
+{
+    struct ds_buf path = {0};
+    ds_buf_printf(&path, "%s/", m->data);
+    if (m->n_records > 1 && !top)
+        ds_buf_printf(&path, "%zu-", m->record + 1);
+    ds_buf_puts(&path, f->name);
+    if (arm >= 0)
+        ds_buf_printf(&path, "-%lld", (long long)arm);
+    ds_buf_puts(&path, ".tsv");
+    const int rc = path.failed || f->data.failed ? ds_fail(err, "out of memory for a file's name")
+                                                 : ds_cli_write_file(path.data, &f->data, err);
+    ds_buf_free(&path);
+    return rc;
+}
+
+int ds_report_place_figure(struct ds_report_maker *m, const struct ds_figure *f, int64_t arm,
+                           int top, struct ds_error *err)
+{
+    if (m->data && write_data(m, f, arm, top, err) != 0)
+        return -1;
+    if (m->figure && strcmp(m->figure, f->name) != 0)
+        return 0;
+    if (!m->figure) {
+        ds_page_figure(&m->page, f, top);
+        return 0;
+    }
+    if (f->svg.len == 0)
+        return ds_fail(err, "nothing to draw: %s", f->about.data ? f->about.data : "");
+    ds_figure_file(f, &m->file);
+    return 0;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static int add_record(struct ds_report_maker *m, const char *path, struct ds_error *err)
+{
+    struct ds_record *r;
+    if (ds_record_open(path, &r, err) != 0)
+        return -1;
+    int rc = m->times ? ds_report_times_record(m->times, path, ds_record_header(r), err) : 0;
+    if (rc == 0)
+        rc = ds_report_is_serving(ds_record_header(r)) ? ds_report_serving(m, path, r, err)
+                                                       : ds_report_sweep(m, path, r, err);
+    if (rc != 0)
+        ds_prefix(err, "%s", path);
+    else if (ds_record_incomplete(r) > 0)
+        ds_cli_note(m->o, "%s: %zu trials were cut short and are left out", path,
+                    ds_record_incomplete(r));
+    ds_record_close(r);
+    return rc;
+}
+
+/* ---- in the order of their times -------------------------------------------------------------- */
+
+struct dated {
+    const char *path;
+    char start[32];
+    size_t given;
+};
+
+static int earlier(const void *pa, const void *pb)
+{
+    const struct dated *a = pa, *b = pb;
+    const int order = strcmp(a->start, b->start);
+    return order ? order : (a->given > b->given) - (a->given < b->given);
+}
+
+static int sort_records(struct ds_report_maker *m, struct ds_error *err)
+{
+    struct dated *all = ds_calloc(m->n_records, sizeof *all, "records", err);
+    m->paths = ds_calloc(m->n_records, sizeof *m->paths, "records", err);
+    int rc = all && m->paths ? 0 : -1;
+    for (size_t i = 0; rc == 0 && i < m->n_records; i++) {
+        struct ds_record *r;
+        all[i].path = ds_opt_operand(m->o, i);
+        all[i].given = i;
+        if ((rc = ds_record_open(all[i].path, &r, err)) != 0)
+            break;
+        memcpy(all[i].start, ds_record_header(r)->start, sizeof all[i].start);
+        ds_record_close(r);
+    }
+    if (rc == 0)
+        qsort(all, m->n_records, sizeof *all, earlier);
+    for (size_t i = 0; rc == 0 && i < m->n_records; i++)
+        m->paths[i] = all[i].path;
+    free(all);
+    return rc;
+}
+
+static int read_options(struct ds_report_maker *m, struct ds_error *err)
+{
+    const struct ds_options *o = m->o;
+    m->figure = ds_opt_text(o, "figure");
+    m->data = ds_opt_text(o, "data");
+    m->n_records = ds_opt_operands(o);
+    m->arm = -1;
+    if (ds_opt_given(o, "arm") && ds_opt_int(o, "arm", 0, INT32_MAX, &m->arm, err) != 0)
+        return -1;
+    const int time = m->figure && strcmp(m->figure, "time") == 0;
+    if (m->figure && !time && m->n_records > 1)
+        return ds_fail(err, "--figure %s is of one record", m->figure);
+    if (time && m->n_records < 2)
+        return ds_fail(err, "--figure time is of several records");
+    if (m->data && mkdir(m->data, 0777) != 0 && errno != EEXIST)
+        return ds_fail(err, "%s: cannot make the folder: %s", m->data, strerror(errno));
+    return 0;
+}
+
+static int print(struct ds_report_maker *m, struct ds_error *err)
+{
+    struct ds_buf title = {0}, made = {0}, out = {0};
+    int rc = 0;
+    if (m->figure && m->file.len == 0)
+        rc = ds_fail(err, "the record has no figure '%s'", m->figure);
+    else if (m->figure)
+        rc = ds_cli_emit(m->o, &m->file, err);
+    else {
+        ds_buf_puts(&title, "driftscope report");
+        if (m->n_records == 1) {
+            const char *path = ds_opt_operand(m->o, 0), *slash = strrchr(path, '/');
+            ds_buf_puts(&title, ": ");
+            ds_buf_escape(&title, slash ? slash + 1 : path, (size_t)-1);
+        } else
+            ds_buf_printf(&title, ": %zu records", m->n_records);
+        ds_buf_printf(&made, "Made by driftscope %s (%s) with: ", ds_cli_version(), ds_cli_build());
+        ds_buf_puts(&made, ds_opt_command(m->o));
+        ds_page_print(&m->page, title.data ? title.data : "", made.data ? made.data : "", &out);
+        out.failed |= title.failed | made.failed;
+        rc = ds_cli_emit(m->o, &out, err);
+    }
+    ds_buf_free(&title);
+    ds_buf_free(&made);
+    ds_buf_free(&out);
+    return rc;
+}
+
+static int make(struct ds_report_maker *m, struct ds_error *err)
+{
+    if (read_options(m, err) != 0 || sort_records(m, err) != 0 ||
+        (m->n_records > 1 && ds_report_times_new(&m->times, err) != 0))
+        return -1;
+    for (m->record = 0; m->record < m->n_records; m->record++) {
+        ds_cli_progress(m->o, "records", (double)m->record, (double)m->n_records);
+        if (add_record(m, m->paths[m->record], err) != 0)
+            return -1;
+    }
+    if (m->times && ds_report_times_place(m, m->times, err) != 0)
+        return -1;
+    return print(m, err);
+}
+
+int ds_verb_report(const struct ds_options *o)
+{
+    struct ds_report_maker m = {.o = o};
+    struct ds_error err = {{0}, {0}};
+    const int rc = make(&m, &err);
+    ds_cli_progress(o, NULL, -1, 0);
+    ds_page_free(&m.page);
+    ds_report_times_free(m.times);
+    free((void *)m.paths);
+    ds_buf_free(&m.file);
+    return rc == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
+}

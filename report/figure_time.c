@@ -1,0 +1,254 @@
+/* figure_time.c: answers over time: a row for each prompt at one setting, a column for each record in the order of their times. A letter
+ * stands for the tokens, a number for the bits of the logits: where either changes and nothing was meant to, what
+ * answered is another thing. See figure.h. */
+#include "report/figure.h"
+
+#include "base/mem.h"
+#include "report/html.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEFT = 250, TOP = 112, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
+
+struct time {
+    const struct ds_time *t;
+    struct ds_figure *f;
+    const struct ds_time_point **at; /* [n_series][n_records]; NULL: the record has none */
+    size_t *drawn, n_drawn;          /* series that more than one record has */
+};
+
+static const struct ds_time_point *point(const struct time *x, size_t series, size_t record)
+{
+    return x->at[series * x->t->n_records + record];
+}
+
+/* What the record before had; NULL: none did. */
+static const struct ds_time_point *before(const struct time *x, size_t series, size_t record)
+{
+    while (record-- > 0)
+        if (point(x, series, record))
+            return point(x, series, record);
+    return NULL;
+}
+
+/* Numbers of the tokens and of the logits among the different ones so far. */
+static void classes(const struct time *x, size_t series, size_t record, size_t *tokens,
+                    size_t *logits)
+{
+    const struct ds_time_point *p = point(x, series, record);
+    *tokens = *logits = 0;
+    size_t n_tokens = 0, n_logits = 0;
+    for (size_t r = 0; r <= record; r++) {
+        const struct ds_time_point *q = point(x, series, r);
+        int new_tokens = 1, new_logits = 1;
+        for (size_t k = 0; q && k < r; k++) {
+            const struct ds_time_point *o = point(x, series, k);
+            new_tokens &= !o || o->completion != q->completion;
+            new_logits &= !o || o->logits != q->logits;
+        }
+        n_tokens += q && new_tokens;
+        n_logits += q && new_logits;
+        if (q && new_tokens && q->completion == p->completion)
+            *tokens = n_tokens;
+        if (q && new_logits && q->logits == p->logits)
+            *logits = n_logits;
+    }
+}
+
+static void sign_of(const struct time *x, size_t series, size_t record, char *out, size_t size)
+{
+    size_t tokens, logits;
+    classes(x, series, record, &tokens, &logits);
+    if (tokens <= 26)
+        snprintf(out, size, "%c%zu", (char)('a' + (int)(tokens ? tokens - 1 : 0)), logits);
+    else
+        snprintf(out, size, "z+%zu", logits);
+}
+
+static void add_cell(const struct time *x, size_t series, size_t record, double at_x, double at_y)
+{
+    const struct ds_time_point *p = point(x, series, record), *last = before(x, series, record);
+    struct ds_buf *out = &x->f->svg;
+    char sign[32];
+    if (!p) {
+        ds_buf_printf(out,
+                      "<rect class=\"none\" x=\"%.5g\" y=\"%.5g\" width=\"%d\" height=\"%d\"/>\n",
+                      at_x, at_y, CELL_W - 3, CELL_H - 3);
+        return;
+    }
+    const int tokens = last && last->completion != p->completion,
+              logits = last && last->logits != p->logits;
+    sign_of(x, series, record, sign, sizeof sign);
+    ds_buf_puts(out, "<g><title>");
+    ds_html_escaped(out, x->t->records[record].start, (size_t)-1);
+    ds_buf_puts(out, tokens   ? ": other tokens than before"
+                     : logits ? ": the same tokens from other logits"
+                     : last   ? ": as before"
+                              : ": the first");
+    if (p->divergence >= 0)
+        ds_html_printf(out, ", probabilities off by %.2e", p->divergence);
+    ds_buf_printf(out,
+                  "</title><rect class=\"%s\" x=\"%.5g\" y=\"%.5g\" width=\"%d\" height=\"%d\"/>",
+                  tokens   ? "origin"
+                  : logits ? "in"
+                           : "same",
+                  at_x, at_y, CELL_W - 3, CELL_H - 3);
+    ds_svg_text(x->f, at_x + CELL_W / 2.0 - 1.5, at_y + 14, "middle", tokens ? "m b" : "m", sign);
+    ds_buf_puts(out, "</g>\n");
+}
+
+/* The beginning of a name that is too long for its place. */
+static void add_name(const struct time *x, size_t series, double y)
+{
+    const char *name = x->t->names[series];
+    struct ds_buf text = {0};
+    size_t n = 0, shown = 0;
+    for (int step; name[n] && shown < 34; n += (size_t)step, shown++)
+        if ((step = ds_utf8_len(name + n, strlen(name + n))) <= 0)
+            break;
+    ds_buf_add(&text, name, n);
+    ds_buf_puts(&text, name[n] ? "..." : "");
+    ds_svg_text(x->f, LEFT - 8, y + 14, "end", "", text.data ? text.data : "");
+    x->f->svg.failed |= text.failed;
+    ds_buf_free(&text);
+}
+
+/* When the records were made, and a line where what made them is another version. */
+static void add_records(const struct time *x, size_t first, double bottom)
+{
+    for (size_t r = first; r < x->t->n_records; r++) {
+        const struct ds_time_record *now = &x->t->records[r];
+        const double at_x = LEFT + (double)(r - first) * CELL_W;
+        char day[17];
+        snprintf(day, sizeof day, "%.16s", now->start);
+        if (strlen(day) > 10 && day[10] == 'T')
+            day[10] = ' ';
+        ds_buf_printf(&x->f->svg, "<g transform=\"translate(%.5g %d) rotate(-55)\">",
+                      at_x + CELL_W / 2.0 - 2, TOP - 6);
+        ds_svg_text(x->f, 0, 0, "start", "dim", day);
+        ds_buf_puts(&x->f->svg, "</g>\n");
+        if (r == first || strcmp(now->version, x->t->records[r - 1].version) == 0)
+            continue;
+        ds_buf_printf(&x->f->svg, "<path class=\"l d\" d=\"M%.5g %dV%.5g\"><title>", at_x - 1.5,
+                      TOP - 4, bottom);
+        ds_html_escaped(&x->f->svg, now->version, (size_t)-1);
+        ds_buf_puts(&x->f->svg, "</title></path>\n");
+    }
+}
+
+static void add_data(const struct time *x)
+{
+    struct ds_buf *out = &x->f->data;
+    ds_buf_puts(out, "start\tversion\trecord\tseries\tsign\ttokens\tlogits\tmax_prob_divergence\n");
+    for (size_t s = 0; s < x->t->n_series; s++)
+        for (size_t r = 0; r < x->t->n_records; r++) {
+            const struct ds_time_point *p = point(x, s, r);
+            const struct ds_time_record *now = &x->t->records[r];
+            char sign[32];
+            if (!p)
+                continue;
+            sign_of(x, s, r, sign, sizeof sign);
+            ds_buf_puts(out, now->start);
+            ds_buf_puts(out, "\t");
+            ds_buf_puts(out, now->version);
+            ds_buf_puts(out, "\t");
+            ds_buf_puts(out, now->path);
+            ds_buf_puts(out, "\t");
+            ds_buf_puts(out, x->t->series[s]);
+            ds_buf_printf(out, "\t%s\t%016" PRIx64 "\t%016" PRIx64 "\t", sign, p->completion,
+                          p->logits);
+            if (p->divergence >= 0)
+                ds_buf_printf(out, "%.9g", p->divergence);
+            ds_buf_puts(out, "\n");
+        }
+}
+
+static void describe(const struct time *x, size_t changed, size_t logits)
+{
+    ds_buf_puts(&x->f->title, "Answers over time");
+    if (!x->n_drawn) {
+        ds_buf_puts(&x->f->about, "No prompt was run at the same setting in two of these records.");
+        return;
+    }
+    ds_buf_printf(&x->f->about,
+                  "%zu records in the order of their times, %zu prompts at settings that more than "
+                  "one of them has. Equal "
+                  "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
+                  "stands where the version that "
+                  "made the record changed. Tokens changed %zu times, logits alone %zu times.",
+                  x->t->n_records, x->n_drawn, changed, logits);
+}
+
+static void count_changes(const struct time *x, size_t *tokens, size_t *logits)
+{
+    *tokens = *logits = 0;
+    for (size_t s = 0; s < x->t->n_series; s++)
+        for (size_t r = 1; r < x->t->n_records; r++) {
+            const struct ds_time_point *p = point(x, s, r), *last = before(x, s, r);
+            if (!p || !last)
+                continue;
+            *tokens += p->completion != last->completion;
+            *logits += p->completion == last->completion && p->logits != last->logits;
+        }
+}
+
+static void draw(const struct time *x)
+{
+    const size_t n = x->t->n_records, first = n > MOST_RECORDS ? n - MOST_RECORDS : 0,
+                 series = x->n_drawn < MOST_SERIES ? x->n_drawn : MOST_SERIES;
+    const double bottom = TOP + (double)series * CELL_H;
+    char more[96];
+    ds_svg_begin(x->f, LEFT + (int)(n - first) * CELL_W + 84, (int)bottom + 26);
+    add_records(x, first, bottom);
+    for (size_t s = 0; s < series; s++) {
+        const double y = TOP + (double)s * CELL_H;
+        add_name(x, x->drawn[s], y);
+        for (size_t r = first; r < n; r++)
+            add_cell(x, x->drawn[s], r, LEFT + (double)(r - first) * CELL_W, y);
+    }
+    if (first || series < x->n_drawn) {
+        snprintf(more, sizeof more,
+                 "%zu earlier records and %zu more settings are among the numbers", first,
+                 x->n_drawn - series);
+        ds_svg_text(x->f, LEFT, bottom + 16, "start", "dim", more);
+    }
+    ds_svg_end(x->f);
+}
+
+static void choose_series(struct time *x)
+{
+    for (size_t s = 0; s < x->t->n_series; s++) {
+        size_t has = 0;
+        for (size_t r = 0; r < x->t->n_records; r++)
+            has += point(x, s, r) != NULL;
+        if (has > 1)
+            x->drawn[x->n_drawn++] = s;
+    }
+}
+
+int ds_figure_time(const struct ds_time *t, struct ds_figure *f, struct ds_error *err)
+{
+    struct time x = {.t = t, .f = f};
+    size_t tokens, logits;
+    f->name = "time";
+    x.at = ds_calloc(t->n_series * t->n_records, sizeof *x.at, "points", err);
+    x.drawn = x.at ? ds_calloc(t->n_series, sizeof *x.drawn, "series", err) : NULL;
+    for (size_t i = 0; x.drawn && i < t->n_points; i++)
+        x.at[t->points[i].series * t->n_records + t->points[i].record] = &t->points[i];
+    if (x.drawn) {
+        choose_series(&x);
+        count_changes(&x, &tokens, &logits);
+        describe(&x, tokens, logits);
+        add_data(&x);
+        if (x.n_drawn)
+            draw(&x);
+    }
+    const int rc = x.drawn ? 0 : -1;
+    free((void *)x.at);
+    free(x.drawn);
+    return rc;
+}
