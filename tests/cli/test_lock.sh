@@ -45,7 +45,7 @@ test_known_drift_is_green_and_locks_are_stable() {
     same_files "$dir/a.lock" "$dir/b.lock"
     verified 0 a
     has "$dir/out" "environment   that of the entry"
-    has "$dir/out" "compared      2 of the lock's 2 arms, 40 tensors, 2 runs"
+    has "$dir/out" "compared      2 of the lock's 2 arms, 41 tensors, 2 runs"
     has "$dir/out" "allowed       drift that the lock knows: 1 kernel with classes, "
     has "$dir/out" "logprobs      equal at 4 steps"
     last "verify: same: bits hold against entry "
@@ -54,7 +54,7 @@ test_known_drift_is_green_and_locks_are_stable() {
     ds run $ask --batch 1,2,8 --kernels vendor+matmul=split-k+rmsnorm=reference --slot first --neighbours copies --chunk 0 --mode prefill \
         --repeat 2 --expect "$dir/a.lock" -o "$dir/a.h5"
     expect 0
-    has "$dir/out" "compared      2 of the lock's 2 arms, 40 tensors, 2 runs"
+    has "$dir/out" "compared      2 of the lock's 2 arms, 41 tensors, 2 runs"
     last "verify: same: bits hold"
     verified 0 a "$dir/a.h5"
     ds lock "$dir/a.h5" -o "$dir/c.lock"
@@ -97,7 +97,7 @@ test_everything_new_is_red_and_named() {
     with_lock tensor -E 's/^(tensor 1 (k_proj|attn_out) [^ ]+) .*/\1 0123456789abcdef/'
     verified 1 tensor
     has "$dir/out" "first drift   layer 1 k_proj, matmul/split-k: origin"
-    has "$dir/out" "tensors before it have the lock's bits; 2 of 40 have not"
+    has "$dir/out" "tensors before it have the lock's bits; 2 of 41 have not"
     has "$dir/out" "the environment is the lock's"
     last "verify: drift: first at layer 1 k_proj, matmul/split-k"
     verified 0 tensor --assert tokens
