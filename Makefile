@@ -94,8 +94,7 @@ $(BUILD)/tests/unit/kernels/portable_fiber.o: kernels/sim/fiber.cc
 CFLAGS_dumps := $(HDF5_CFLAGS)
 CFLAGS_tui := $(HDF5_CFLAGS)
 
-# Tests of the whole program and with the real model are linked with every room; fuzz targets with a main that feeds them seeded mutations, and all but cli.
-BELOW_CLI := $(BELOW_cli:%=$(BUILD)/lib%.a)
+# Tests of the whole program and with the real model are linked with every room; fuzz targets have a main that feeds them seeded mutations.
 define program_rules
 $(BUILD)/tests/$(1)/%: tests/$(1)/%.c $(LIBS)
 	@mkdir -p $$(@D)
@@ -103,10 +102,10 @@ $(BUILD)/tests/$(1)/%: tests/$(1)/%.c $(LIBS)
 	    -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) -lcmocka $$(LDFLAGS)
 endef
 $(foreach kind,whole real tui tools,$(eval $(call program_rules,$(kind))))
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(BELOW_CLI)
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/tests/fuzz/standalone_main.o $(LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(DS_CFLAGS) $(HDF5_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/fuzz/standalone_main.o \
-	    -Wl,--start-group $(BELOW_CLI) -Wl,--end-group $(EXT_cli) -lcmocka $(LDFLAGS)
+	    -Wl,--start-group $(LIBS) -Wl,--end-group $(EXT_cli) -lcmocka $(LDFLAGS)
 
 .SECONDARY: $(BUILD)/tests/fuzz/standalone_main.o
 

@@ -123,6 +123,31 @@ static int check_names(const struct ds_header *h, struct ds_error *err)
     return rc;
 }
 
+static int by_edge(const void *a, const void *b)
+{
+    const struct ds_edge *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to != y->to ? (x->to < y->to ? -1 : 1) : (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+/* An edge that is there twice would count what it brings twice. */
+static int check_edges_once(const struct ds_header *h, struct ds_error *err)
+{
+    struct ds_edge *sorted = ds_calloc(h->n_edges, sizeof *sorted, "edges", err);
+    int rc = sorted ? 0 : -1;
+    if (sorted && h->n_edges) {
+        memcpy(sorted, h->edges, h->n_edges * sizeof *sorted);
+        qsort(sorted, h->n_edges, sizeof *sorted, by_edge);
+    }
+    for (size_t i = 1; sorted && i < h->n_edges && rc == 0; i++)
+        if (by_edge(&sorted[i - 1], &sorted[i]) == 0)
+            rc = ds_fail(err, "edges: from %u to %u of kind %u is there twice", sorted[i].from,
+                         sorted[i].to, sorted[i].kind);
+    free(sorted);
+    return rc;
+}
+
 /* Sites stand in execution order and an edge leads from an input to what was made of it: one that
  * leads back would let a drift be its own cause. */
 static int check_edges(const struct ds_header *h, struct ds_error *err)
@@ -137,7 +162,7 @@ static int check_edges(const struct ds_header *h, struct ds_error *err)
             h->edges[i].kind > DS_EDGE_ALL)
             return ds_fail(err, "edges: edge %zu: from %u to %u of kind %u with %zu sites", i,
                            h->edges[i].from, h->edges[i].to, h->edges[i].kind, h->n_sites);
-    return 0;
+    return check_edges_once(h, err);
 }
 
 int ds_header_check(const struct ds_header *h, struct ds_error *err)

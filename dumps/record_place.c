@@ -4,13 +4,16 @@
 #include "base/mem.h"
 #include "base/rename.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 int ds_place_distrust;
@@ -107,9 +110,55 @@ static char *join(const char *a, const char *b, const char *c, struct ds_error *
     return text;
 }
 
+/* The process in NAME.new-PID-N; 0: it is no such name. */
+static long writer_of(const char *file, const char *name)
+{
+    const size_t n = strlen(name);
+    long pid, number;
+    int end = 0;
+    if (strncmp(file, name, n) != 0 ||
+        sscanf(file + n, ".new-%9ld-%9ld%n", &pid, &number, &end) != 2 || file[n + (size_t)end])
+        return 0;
+    return pid > 0 && number >= 0 ? pid : 0;
+}
+
+/* A writer that was killed while it made its record left the file there: nobody has it open, its process is
+ * gone, and it is not young (a process of another namespace is gone to this one, and may not have marked
+ * what it has just made). */
+static int is_left_over(const char *path, long pid)
+{
+    enum { YOUNG_SECONDS = 60 };
+    struct stat st;
+    struct ds_error ignored;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && kill((pid_t)pid, 0) != 0 &&
+           errno == ESRCH && time(NULL) - st.st_mtime > YOUNG_SECONDS &&
+           ds_place_unmarked(path, &ignored) == 0;
+}
+
+/* Removes what killed writers of this record left beside it. What cannot be seen or removed stays. */
+static void clear_left_overs(const char *prefix)
+{
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    char path[4096];
+    const int folder = slash ? (int)(slash - prefix) + 1 : 0;
+    if (snprintf(path, sizeof path, "%.*s", folder, prefix) >= (int)sizeof path || !*name)
+        return;
+    DIR *d = opendir(folder ? path : ".");
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        const long pid = writer_of(e->d_name, name);
+        if (pid &&
+            snprintf(path, sizeof path, "%.*s%s", folder, prefix, e->d_name) < (int)sizeof path &&
+            is_left_over(path, pid))
+            (void)unlink(path);
+    }
+    if (d)
+        closedir(d);
+}
+
 /* A new empty file PREFIX.new-PID-N, private to this writer. */
 static int create_temporary(const char *prefix, struct ds_place *p, struct ds_error *err)
 {
+    clear_left_overs(prefix);
     for (unsigned n = 0; n < 1000; n++) {
         char tail[48];
         snprintf(tail, sizeof tail, ".new-%ld-%u", (long)getpid(), n);

@@ -204,18 +204,21 @@ static void add_setting(const struct ds_discrete *d, struct ds_buf *out)
 /* The first row that passes other experts. */
 static void add_experts(const struct ds_report *r, const struct ds_discrete *d, struct ds_buf *out)
 {
-    ds_report_head(r, "experts", out);
-    ds_buf_printf(out, "first others at layer %d, position %d, step %d", d->layer, d->position,
+    struct ds_buf item = {0};
+    ds_buf_printf(&item, "first others at layer %d, position %d, step %d", d->layer, d->position,
                   d->step);
     for (uint32_t i = 0; i < d->n_swapped; i++) {
-        ds_buf_printf(out, "%s expert %d instead of %d", i ? "," : ":", d->swapped[i].b,
+        ds_buf_printf(&item, "%s expert %d instead of %d", i ? "," : ":", d->swapped[i].b,
                       d->swapped[i].a);
         if (isfinite(d->swapped[i].margin))
-            ds_buf_printf(out, ", margin %.9g nats", d->swapped[i].margin);
+            ds_buf_printf(&item, ", margin %.9g nats", d->swapped[i].margin);
     }
-    ds_buf_puts(out, d->n_swapped ? " (" : "; which ones was not dumped (");
-    add_setting(d, out);
-    ds_buf_puts(out, "\n");
+    ds_buf_puts(&item, d->n_swapped ? " (" : "; which ones was not dumped (");
+    add_setting(d, &item);
+    ds_report_head(r, "experts", out);
+    add_wrapped(item.data ? item.data : "", out);
+    out->failed |= item.failed;
+    ds_buf_free(&item);
 }
 
 enum { TIGHT_BITS = 6 };

@@ -135,9 +135,15 @@ static inline void fixture_header(uint64_t seed, struct ds_header *h)
     h->n_edges = 11;
     h->edges = calloc(h->n_edges, sizeof *h->edges);
     for (size_t i = 0; i < h->n_edges; i++) {
-        h->edges[i].to = 1 + rng_below(s, FIXTURE_SITES - 1);
-        h->edges[i].from = rng_below(s, h->edges[i].to);
-        h->edges[i].kind = rng_below(s, 3);
+        struct ds_edge *e = &h->edges[i];
+        size_t same;
+        do { /* until there is no other like it */
+            *e = (struct ds_edge){.to = 1 + rng_below(s, FIXTURE_SITES - 1)};
+            e->from = rng_below(s, e->to);
+            e->kind = rng_below(s, 3);
+            for (same = 0; same < i && memcmp(&h->edges[same], e, sizeof *e) != 0; same++)
+                continue;
+        } while (same < i);
     }
     fixture_sweep(s, h);
 }

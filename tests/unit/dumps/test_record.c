@@ -6,6 +6,7 @@
 #include "dumps/record_place.h"
 
 #include <sys/wait.h>
+#include <time.h>
 
 /* Every byte of the structs of record.h is some field's: one added there and forgotten in the
  * layout fails here. */
@@ -252,6 +253,61 @@ static void test_local_record_is_moved_at_close(void **state)
     ds_header_free(&h);
 }
 
+static void make_file(const char *path, const char *tail, time_t age)
+{
+    char name[512];
+    const struct timespec when[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+    snprintf(name, sizeof name, "%s%s", path, tail);
+    file_write(name, "left", 4);
+    assert_int_equal(utimensat(AT_FDCWD, name, when, 0), 0);
+}
+
+static int is_there(const char *path, const char *tail)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%s", path, tail);
+    int there = access(name, F_OK) == 0;
+    unlink(name);
+    return there;
+}
+
+/* What a writer left that was killed while it made its record goes with the next record of that name; what
+ * may be at work, is young, or is of another name stays. */
+static void test_left_overs_of_killed_writers(void **state)
+{
+    (void)state;
+    struct ds_error err;
+    struct ds_header h;
+    struct ds_writer *w;
+    const char *path = fixture_path("left.h5");
+    char gone[64], mine[64], other[64], longer[64];
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child); /* so its number is nobody's */
+    snprintf(gone, sizeof gone, ".new-%ld-0", (long)child);
+    snprintf(other, sizeof other, "x.new-%ld-0", (long)child);
+    snprintf(longer, sizeof longer, ".new-%ld-0.h5", (long)child);
+    snprintf(mine, sizeof mine, ".new-%ld-7", (long)getpid());
+    fixture_header(8, &h);
+    for (int young = 0; young < 2; young++) {
+        make_file(path, gone, young ? 0 : 3600);
+        make_file(path, other, 3600);
+        make_file(path, longer, 3600);
+        make_file(path, mine, 3600);
+        make_file(path, ".new-text-1", 3600);
+        assert_ok(ds_writer_create(path, 0, &h, &w, NULL, &err), err);
+        assert_ok(ds_writer_close(w, &err), err);
+        assert_int_equal(is_there(path, gone), young);
+        assert_true(is_there(path, other));
+        assert_true(is_there(path, longer));
+        assert_true(is_there(path, mine));
+        assert_true(is_there(path, ".new-text-1"));
+        unlink(path);
+    }
+    ds_header_free(&h);
+}
+
 /* A header that contradicts itself would give a verdict over fewer comparisons than it seems. */
 static void test_impossible_structures_are_refused(void **state)
 {
@@ -278,6 +334,7 @@ static void test_impossible_structures_are_refused(void **state)
     REFUSED(edges[1].from, h.edges[1].to, "edge 1");
     REFUSED(edges[1].to, FIXTURE_SITES, "edge 1");
     REFUSED(edges[1].kind, 3, "edge 1");
+    REFUSED(edges[1], h.edges[0], "is there twice");
     /* Edges cost time, each once a row: no file may have more of them than its sites can ask for. */
     enum { MANY = 1000000 };
     struct ds_edge *few = h.edges, *many = malloc(MANY * sizeof *many);
@@ -635,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_existing_files_are_safe),
         cmocka_unit_test(test_two_writers_of_one_name),
         cmocka_unit_test(test_local_record_is_moved_at_close),
+        cmocka_unit_test(test_left_overs_of_killed_writers),
         cmocka_unit_test(test_impossible_structures_are_refused),
         cmocka_unit_test(test_refused_trials_leave_the_record_usable),
         cmocka_unit_test(test_run_digest_follows_row_keys),

@@ -294,6 +294,104 @@ static void test_router_weights_are_no_selection(void **state)
     }
 }
 
+/* Dumped ids of the two sides of one row, as a record might have them. */
+struct two_rows {
+    uint64_t digest[2];
+    int32_t ids[2][4096];
+    const char *dtype;
+    uint32_t bytes;
+    int unread, asked;
+    struct sweep *sweep;
+};
+
+static int two_rows_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct ds_error *err)
+{
+    struct two_rows *x = ctx;
+    for (int side = 0; side < 2; side++) {
+        if (digest != x->digest[side])
+            continue;
+        x->asked++;
+        if (x->unread) {
+            ds_fail(err, "out of memory for a dumped row");
+            return DS_BLOB_UNREAD;
+        }
+        *out = (struct ds_blob){.digest = digest, .elements = x->bytes / 4, .bytes = x->bytes};
+        snprintf(out->dtype, sizeof out->dtype, "%s", x->dtype);
+        out->data = malloc(x->bytes + 1);
+        assert_non_null(out->data);
+        memcpy(out->data, x->ids[side], x->bytes);
+        return 1;
+    }
+    return 0;
+}
+
+static const struct ds_trial *router_info(void *ctx, size_t i)
+{
+    return sweep_info(((struct two_rows *)ctx)->sweep, i);
+}
+
+static const struct ds_trial_data *router_get(void *ctx, size_t i, struct ds_error *err)
+{
+    return sweep_get(((struct two_rows *)ctx)->sweep, i, err);
+}
+
+/* Which experts changed places is told from dumped ids, as long as the site is wide; other rows of the same
+ * digest say nothing, and what could not be read is an error. */
+static void test_which_experts_changed(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    struct ds_error err;
+    struct two_rows rows = {.dtype = "i32", .sweep = &s};
+    sweep_init(&s, "batch", 1);
+    struct ds_site *q = &s.header.sites[2];
+    const uint32_t width = q->width;
+    assert_true(width >= 4 && width < 4096);
+    snprintf(q->stage, sizeof q->stage, "router_ids");
+    snprintf(q->dtype, sizeof q->dtype, "i32");
+    snprintf(q->op, sizeof q->op, "router");
+    sweep_arm(&s, "1");
+    sweep_arm(&s, "4");
+    s.tag = router_moves;
+    sweep_run(&s, 2);
+    run_verdict(&s, &v);
+    assert_true(v.expert_change.found);
+    assert_int_equal(v.expert_change.n_swapped, 0);
+    rows.digest[0] = v.expert_change.ref_digest;
+    rows.digest[1] = v.expert_change.digest;
+    ds_verdict_free(&v);
+    for (uint32_t i = 0; i < width; i++)
+        rows.ids[0][i] = rows.ids[1][i] = (int32_t)i + 10;
+    rows.ids[1][1] = 99;
+    const struct ds_source source = {.header = &s.header,
+                                     .n_trials = s.n_trials,
+                                     .info = router_info,
+                                     .get = router_get,
+                                     .ctx = &rows,
+                                     .blob = two_rows_blob};
+    for (int how = 0; how < 5; how++) {
+        rows.dtype = how == 1 ? "f32" : "i32";
+        rows.bytes = 4 * (how == 2 ? width - 1 : how == 3 ? width + 1 : width);
+        rows.unread = how == 4;
+        rows.asked = 0;
+        int rc = ds_verdict_make(&source, &v, &err);
+        assert_true(rows.asked > 0);
+        assert_int_equal(rc, how == 4 ? -1 : 0);
+        if (how == 4) {
+            assert_non_null(strstr(err.msg, "out of memory for a dumped row"));
+            continue;
+        }
+        assert_int_equal(v.expert_change.n_swapped, how == 0);
+        if (how == 0) {
+            assert_int_equal(v.expert_change.swapped[0].a, 11);
+            assert_int_equal(v.expert_change.swapped[0].b, 99);
+        }
+        ds_verdict_free(&v);
+    }
+    sweep_free(&s);
+}
+
 /* Makes the difference of one drifting row at the first site so much larger. */
 static void worsen(struct sweep *s, uint32_t arm, int32_t position, double relative)
 {
@@ -666,6 +764,7 @@ int main(void)
         cmocka_unit_test(test_kinds_need_evidence),
         cmocka_unit_test(test_flips_of_storage_are_rounding),
         cmocka_unit_test(test_router_weights_are_no_selection),
+        cmocka_unit_test(test_which_experts_changed),
         cmocka_unit_test(test_one_wrong_row_does_not_hide),
         cmocka_unit_test(test_one_wrong_row_is_not_rounding),
         cmocka_unit_test(test_equal_values_and_nans_are_their_own_thing),

@@ -60,8 +60,9 @@ static void test_experts_that_changed(void **state)
     ds_buf_add(&m.out, "", 1);
     assert_non_null(strstr(m.out.data,
                            "experts       first others at layer 1, position 11, step 2: "
-                           "expert 4 instead of 6, margin 0.25 nats, expert 3 instead "
-                           "of 1 (batch 4)\n"));
+                           "expert 4 instead of 6, margin 0.25 nats,\n"
+                           "              expert 3 instead of 1 (batch 4)\n"));
+    assert_lines_fit(m.out.data, 100);
     assert_non_null(strstr(m.out.data, "step 3: 60 instead of 50, margin 0.5 nats (batch 4)"));
     done(&m);
     sweep_free(&s);
