@@ -189,6 +189,9 @@ else
 cuda:
 	@echo "make cuda: there is no nvcc in PATH or /usr/local/cuda/bin"; exit 1
 endif
+.PHONY: cuda-registers
+cuda-registers: ## registers, shared memory and spills of each CUDA kernel, for the last of CUDA_ARCH
+	@NVCC='$(NVCC)' tests/tools/cuda_registers $(lastword $(CUDA_ARCH)) $(filter-out kernels/cuda/library/%,$(CUDA_SOURCES))
 $(BUILD)/cuda/%.o: %.cu $(wildcard kernels/*.h kernels/cuda/*.h kernels/cuda/*.cuh kernels/cuda/library/*.h kernels/sim/kernels.h) $(BUILD)/cuda/arch
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(CUDA_CODE) -c -o $@ $<

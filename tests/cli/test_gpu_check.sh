@@ -10,6 +10,7 @@ test_all_steps_on_sim() {
     has "$dir/out" "gpu-check: passed on sim: 0 failed, 0 not run"
     has "$dir/out" "pinned-ops         passed"
     has "$dir/out" "pinned-model       skipped      0  no --model"
+    has "$dir/err" "gpu-check: simulated on the CPU, results in"
     python3 - "$dir/out.d/gpu-check.json" <<'PY'
 import json, sys
 j = json.load(open(sys.argv[1]))
@@ -24,24 +25,24 @@ assert {(r["l2"]) for r in steps["bench-matmul"]["output"]["rows"]} == {"warm", 
 PY
     # What is there is kept: the second time only the step that is missing runs.
     cp "$dir/out.d/repeats.step" "$dir/was"
-    rm "$dir/out.d/claims-graph.step"
+    rm "$dir/out.d/pinned-ranks.step"
     check --device sim
     expect 0
-    has "$dir/err" "gpu-check: claims-graph"
+    has "$dir/err" "gpu-check: pinned-ranks"
     hasnt "$dir/err" "gpu-check: repeats"
     same_files "$dir/was" "$dir/out.d/repeats.step"
     # Out of time: what was not run is told, and nothing is claimed of it.
-    rm "$dir/out.d/claims-graph.step"
+    rm "$dir/out.d/pinned-ranks.step"
     check --device sim --minutes 0
     expect 2
-    has "$dir/out" "claims-graph       not run"
+    has "$dir/out" "pinned-ranks       not run"
     has "$dir/out" "gpu-check: incomplete on sim: 0 failed, 1 not run"
 }
 
 # A step that fails is a failure whatever the others are.
 test_a_failed_step() {
     mkdir "$dir/out.d"
-    for name in pinned-ops pinned-experts pinned-ranks pinned-graph claims-matmul claims-rmsnorm claims-graph claims-attention vendor-classes \
+    for name in pinned-ops pinned-experts pinned-ranks pinned-graph claims-matmul claims-rmsnorm claims-graph vendor-classes \
         vendor-choices vendor-order tensor-core-order repeats bench-matmul bench-graph; do
         printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' $name >"$dir/out.d/$name.step"
     done

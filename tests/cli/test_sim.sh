@@ -260,6 +260,14 @@ ptx_without_fma() {
     fi
 }
 
+# No kernel spills registers on the architecture that its tiles were made for.
+test_nvcc_spills_nothing() {
+    need nvcc
+    tests/tools/cuda_registers 90 kernels/cuda/*.cu >"$dir/table"
+    has "$dir/table" "attention_pinned"
+    grep -q '^sm_90: 0 of [1-9][0-9]* kernels spill registers$' "$dir/table" || { cat "$dir/table"; return 1; }
+}
+
 test_nvcc_adds_no_fma() {
     need nvcc
     for arch in 80 120; do
