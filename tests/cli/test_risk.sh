@@ -74,6 +74,42 @@ test_a_sweep_has_layers() {
     has "$dir/out" "no drift is known"
 }
 
+# Stages that stay f32 in a bf16 run, whatever the rest: their sites say so, and they are what f32 rows are.
+test_precision_of_single_stages() {
+    run="run -m random:llama,layers=2,hidden=64,vocab=512 --batch 1,4 --threads 1 -n 2 --kernels pinned --chunk 0 --mode prefill"
+    # shellcheck disable=SC2086
+    ds $run --dtype bf16,f32 --dtype-at final_norm,logits=f32 -o "$dir/a.h5" --json
+    expect 0
+    ds show "$dir/a.h5" --site 2,final_norm
+    has "$dir/out" "final_norm (rmsnorm, f32, 64 wide)"
+    ds show "$dir/a.h5" --site 1,down
+    has "$dir/out" "down (matmul, bf16, 64 wide)"
+    ds show "$dir/a.h5" --verify
+    expect 0
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "final_norm,logits=f32"
+    # shellcheck disable=SC2086
+    ds $run --dtype bf16 -o "$dir/b.h5" -q
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 2
+    has "$dir/out" "other formats"
+    # shellcheck disable=SC2086
+    ds $run --dtype f32 --dtype-at resid_ffn,down=f32 -o "$dir/c.h5" -q
+    expect 0
+    # shellcheck disable=SC2086
+    ds $run --dtype f32 -o "$dir/d.h5" -q
+    ds diff "$dir/c.h5" "$dir/d.h5"
+    expect 0
+    ds run --resume "$dir/a.h5" --dtype-at down=f32
+    expect 2
+    for mistake in "final_norm:no list of stages" "kv_write=f32:'kv_write' is no stage" "nothing=f32:'nothing' is no stage" "down=bf16:no list of stages"; do
+        # shellcheck disable=SC2086
+        ds $run --dtype-at "${mistake%%:*}" --no-record
+        expect 2
+        has "$dir/err" "${mistake#*:}"
+    done
+}
+
 test_a_scored_text() {
     ds onpolicy -m random:llama,layers=2,hidden=64,vocab=512 --requests 4 -n 6 --threads 1 --dtype f32 --compare split,pinned -o "$dir/a.h5" -q
     ds risk "$dir/a.h5" --json
