@@ -153,6 +153,7 @@ int ds_verb_onpolicy(const struct ds_options *o);
 int ds_verb_lock(const struct ds_options *o);
 int ds_verb_verify(const struct ds_options *o);
 int ds_verb_report(const struct ds_options *o);
+int ds_verb_risk(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 
 #endif

@@ -225,6 +225,15 @@ static const char *const report_examples[] = {
     "the page, and the numbers behind its figures as files in the folder numbers",
     NULL};
 
+static const char *const risk_examples[] = {
+    "driftscope risk run.h5 -m smollm2",
+    "margins, drift, expected flips, the choices most at risk with their tokens, drift that each layer could bear",
+    "driftscope storm --compare vendor --pin-each -o pins.h5 && driftscope risk pins.h5",
+    "which kernel to pin first: measured with each op pinned alone",
+    "driftscope risk monday.h5 tuesday.h5",
+    "what one storm foretells of another of the same prompts, and what was seen there",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -357,6 +366,14 @@ const struct ds_verb_def ds_verbs[] = {
      "numbers of every figure beside it. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
      "The exit code is 0 whatever the records hold, 2 for an error: a record that cannot be read or is damaged.",
      report_examples},
+    {DS_VERB_RISK, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,
+     "tell how near the choices of a record are to other tokens, and what to pin first",
+     "Reads a record of run, storm or onpolicy: for each kernel set the margins of its choices, how far the logits drifted, the flips in 1,000 "
+     "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk with "
+     "their candidates; of a run also the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
+     "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
+     "a margin within the largest measured drift; 1: some have.",
+     risk_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -386,12 +403,15 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define LOCK (1u << DS_VERB_LOCK)
 #define VERIFY (1u << DS_VERB_VERIFY)
 #define REPORT (1u << DS_VERB_REPORT)
+#define RISK (1u << DS_VERB_RISK)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
     {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
+    {"model", 'm', "MODEL", RISK, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "the record's model, to show tokens as text; without it their ids"},
     {"weights", 0, "HOW", RUN | STORM | ONPOLICY | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
     {"prompt", 'p', "TEXT", RUN | STORM | ONPOLICY, NULL, DS_OPT_MANY, NULL, 0, 0,
@@ -483,6 +503,8 @@ const struct ds_option_def ds_option_defs[] = {
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
      "format to which every stage's output is rounded"},
+    {"dtype-at", 0, "STAGES", RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "stages that are not rounded to a 16-bit --dtype, in every arm: final_norm,logits=f32 (logits always are f32)"},
     {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},
     {"place", 0, "LIST", RUN, "one", 0, NULL, 0, 0,
@@ -561,6 +583,10 @@ const struct ds_option_def ds_option_defs[] = {
      "which sites are digested: all, or only the residual stream after each layer and what follows the layers"},
     {"force", 0, NULL, STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "overwrite an existing record"},
+    {"pin-each", 0, NULL, STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
+     "after the first set of --compare the same with one op pinned, for each op whose kernel does not claim to be batch-invariant: risk ranks them"},
+    {"most", 0, "N", RISK, "5", DS_OPT_NUMBER, NULL, 0, 1000000,
+     "choices listed of each kernel set"},
     {"request", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, DS_SERVE_MOST_REQUESTS,
      "hold only this request against the record"},
     {"alone", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,

@@ -27,6 +27,7 @@ enum ds_verb_id {
     DS_VERB_LOCK,
     DS_VERB_VERIFY,
     DS_VERB_REPORT,
+    DS_VERB_RISK,
     DS_VERB_HELP
 };
 

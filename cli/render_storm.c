@@ -182,7 +182,7 @@ static void first_parting(struct ds_buf *out, const struct ds_storm_result *r,
 static void forecast(struct ds_buf *out, const struct ds_storm_result *r,
                      const struct ds_storm_arm *a)
 {
-    const struct ds_storm_forecast *f = &a->s.forecast;
+    const struct ds_flips *f = &a->s.forecast;
     if (a->s.drifting == 0)
         return;
     head(out, r, "expected");

@@ -51,7 +51,7 @@ static json_t *parting_json(const struct ds_storm_arm *a, int64_t request)
     return j;
 }
 
-static json_t *forecast_json(const struct ds_storm_forecast *f, size_t seen)
+static json_t *forecast_json(const struct ds_flips *f, size_t seen)
 {
     json_t *j = json_object();
     json_object_set_new(j, "choices", ds_json_whole(f->choices));

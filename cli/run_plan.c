@@ -11,6 +11,7 @@
 #include "engine/forward.h"
 #include "engine/load.h"
 #include "engine/mutate.h"
+#include "engine/site_map.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -129,6 +130,9 @@ static int read_options(const struct ds_options *o, struct ds_sweep_options *s,
     if (s->scores && s->resid_only)
         return ds_fail(err, "--scores and --sites resid exclude each other: with the latter, "
                             "nothing within a layer is digested");
+    const char *at = takes(o, "dtype-at") ? ds_opt_text(o, "dtype-at") : NULL;
+    if (at && ds_stages_parse(at, &s->f32_at, err) != 0)
+        return ds_prefix(err, "--dtype-at");
     return ds_cli_sampler(o, &s->sampler, err) != 0 ? -1 : read_until_stable(o, s, err);
 }
 
@@ -363,6 +367,20 @@ static int check_fit(const struct ds_run_plan *p, struct ds_error *err)
     return ds_sweep_fits(&s, &positions, err);
 }
 
+/* Stages that no arm rounds are f32 in the list of sites, too. */
+static int keep_f32(struct ds_run_plan *p, int dtype, struct ds_error *err)
+{
+    struct ds_header *h = &p->header;
+    if (!p->options.f32_at)
+        return 0;
+    struct ds_site *sites = ds_site_stored_as(h->sites, h->n_sites, dtype, p->options.f32_at, err);
+    if (!sites)
+        return -1;
+    free(h->sites);
+    h->sites = sites;
+    return 0;
+}
+
 int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     return ds_run_plan_with(o, NULL, p, err);
@@ -386,11 +404,16 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, score_keys(p), &p->header, err) != 0)
         return -1;
+    if (keep_f32(p, dtype, err) != 0)
+        return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0 ||
         ds_cli_environment_devices(&p->header, &p->header.environment, &p->header.n_environment,
                                    err) != 0)
         return -1;
     if (ds_plan_identity(o, &p->header, err) != 0 || ds_plan_keep_options(p, err) != 0)
+        return -1;
+    const char *at = takes(o, "dtype-at") ? ds_opt_text(o, "dtype-at") : NULL;
+    if (at && ds_plan_add_option(&p->header, "dtype_at", strdup(at), err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
 }

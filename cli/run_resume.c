@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/load.h"
+#include "engine/site_map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,8 +35,11 @@ static int options_from_record(const struct ds_header *h, struct ds_sweep_option
                            ds_plan_kept[i].name);
         *ds_plan_option(s, i) = (int32_t)v;
     }
+    const char *at = kept_option(h, "dtype_at");
     if (ds_sampler_recorded(h, &s->sampler, err) != 0)
         return -1;
+    if (at && ds_stages_parse(at, &s->f32_at, err) != 0)
+        return ds_prefix(err, "the record's option dtype_at");
     const char *weights = kept_option(h, "weights");
     s->weights = weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     return s->repeats >= 1 && s->dump <= DS_DUMP_ALL && s->load <= DS_MOST_LOAD &&

@@ -64,8 +64,11 @@ int ds_cli_sampler(const struct ds_options *o, struct ds_sampler *s, struct ds_e
     return ds_sampler_check(s, NULL, err);
 }
 
-int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *s, struct ds_error *err)
+int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *given, struct ds_error *err)
 {
+    /* nobody filled it: the largest logit */
+    const struct ds_sampler none = DS_SAMPLER_DEFAULT,
+                            *s = given->repetition_penalty == 0.0f ? &none : given;
     for (size_t i = 0; i < ENTRIES; i++) {
         const struct entry *e = &entries[i];
         const char *from = (const char *)s + e->at;

@@ -59,13 +59,42 @@ static int read_config(const struct ds_options *o, struct ds_storm_setup *s, int
     return ds_cli_sampler(o, &s->plan.options.sampler, err);
 }
 
+/* The sets of --compare; with --pin-each the first one again with one op pinned, for each that needs it. */
+static int compared_sets(const struct ds_options *o, struct ds_buf *out, struct ds_error *err)
+{
+    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
+    const char *sets = ds_opt_text(o, "compare");
+    const size_t first = strcspn(sets, ",");
+    struct ds_kernel_set set;
+    ds_buf_add(out, sets, first);
+    if (ds_opt_flag(o, "pin-each")) {
+        char *name = strndup(sets, first);
+        if (!name || ds_kernel_set_parse(name, &set, err) != 0) {
+            free(name);
+            return name ? -1 : ds_fail(err, "out of memory");
+        }
+        for (int op = 0; op < DS_OP_COUNT; op++)
+            if (set.op[op] && (set.op[op]->claims & wanted) != wanted &&
+                ds_kernel_find(op, "pinned"))
+                ds_buf_printf(out, ",%s+%s=pinned", name, ds_op_name(op));
+        free(name);
+    }
+    ds_buf_puts(out, sets + first);
+    return out->failed ? ds_fail(err, "out of memory") : 0;
+}
+
 /* An arm for each kernel set, and for each mode if there are several; batch is the largest number of requests
  * that are served at a time. */
-static int make_arms(const struct ds_options *o, const char *kernels, const char *modes,
-                     struct ds_header *h, struct ds_error *err)
+static int make_arms(const struct ds_options *o, const char *modes, struct ds_header *h,
+                     struct ds_error *err)
 {
+    struct ds_buf kernels = {0};
+    if (compared_sets(o, &kernels, err) != 0) {
+        ds_buf_free(&kernels);
+        return -1;
+    }
     const char *text[DS_FACTOR_COUNT] = {[DS_FACTOR_BATCH] = ds_opt_text(o, "max-batch"),
-                                         [DS_FACTOR_KERNELS] = kernels,
+                                         [DS_FACTOR_KERNELS] = kernels.data,
                                          [DS_FACTOR_MODE] = modes,
                                          [DS_FACTOR_DTYPE] = ds_opt_text(o, "dtype"),
                                          [DS_FACTOR_THREADS] = ds_opt_text(o, "threads")};
@@ -78,6 +107,7 @@ static int make_arms(const struct ds_options *o, const char *kernels, const char
         rc = ds_plan_arms(values, modes != NULL, &h->arms, &h->n_arms, err);
     for (int f = 0; f < DS_FACTOR_COUNT; f++)
         ds_factor_free(&values[f]);
+    ds_buf_free(&kernels);
     return rc == 0 ? ds_plan_factors(h, err) : -1;
 }
 
@@ -166,8 +196,7 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     memset(s, 0, sizeof *s);
     s->plan.owns_header = 1;
     s->scored = modes != NULL;
-    if (read_config(o, s, &requests, err) != 0 ||
-        make_arms(o, ds_opt_text(o, "compare"), modes, h, err) != 0 ||
+    if (read_config(o, s, &requests, err) != 0 || make_arms(o, modes, h, err) != 0 ||
         ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||
         ds_sampler_fits(h, &s->plan.options.sampler, err) != 0 ||
         (schedule && ds_schedule_read(schedule, &s->serve, err) != 0))

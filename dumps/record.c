@@ -53,6 +53,16 @@ int ds_site_recomputed(const struct ds_site *s)
            (strcmp(s->stage, "attn_scores") == 0 || strcmp(s->stage, "attn_probs") == 0);
 }
 
+/* "final_norm,logits=f32" has the stage. */
+static int lists(const char *text, const char *stage)
+{
+    const size_t n = strlen(stage);
+    for (const char *p = text; *p; p += strcspn(p, ",="), p += *p != '\0')
+        if (strncmp(p, stage, n) == 0 && (p[n] == ',' || p[n] == '='))
+            return 1;
+    return 0;
+}
+
 const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm)
 {
     const struct ds_site *s = &h->sites[site];
@@ -60,6 +70,9 @@ const char *ds_site_dtype(const struct ds_header *h, uint32_t site, uint32_t arm
         strcmp(s->stage, "logits_processed") == 0 || strcmp(s->part, "unrounded") == 0 ||
         (strcmp(s->stage, "router_ids") == 0 && strcmp(s->part, "weights") == 0))
         return s->dtype;
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "dtype_at") == 0 && lists(h->options[i].value, s->stage))
+            return "f32";
     for (size_t i = 0; i < h->n_factors && arm < h->n_arms; i++)
         if (strcmp(h->factors[i], "dtype") == 0)
             return h->arms[arm].values[i];

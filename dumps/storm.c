@@ -103,23 +103,6 @@ static int count_completions(struct storm_work *w, struct ds_error *err)
     return 0;
 }
 
-/* How far the difference of two tokens' logits moved from step a to step b; NaN if one is not there. */
-double ds_storm_moved(const struct ds_step *a, const struct ds_step *b, int32_t first,
-                      int32_t second)
-{
-    const struct ds_step *sides[] = {a, b};
-    double gap[2];
-    for (int i = 0; i < 2; i++) {
-        double x = NAN, y = NAN;
-        for (int k = 0; k < DS_TOP; k++) {
-            x = sides[i]->ids[k] == first ? (double)sides[i]->logits[k] : x;
-            y = sides[i]->ids[k] == second ? (double)sides[i]->logits[k] : y;
-        }
-        gap[i] = x - y;
-    }
-    return gap[1] - gap[0];
-}
-
 static void describe_parting(const struct storm_work *w, size_t r)
 {
     struct ds_storm_request *q = &w->s->requests[r];
@@ -130,7 +113,7 @@ static void describe_parting(const struct storm_work *w, size_t r)
     q->other_token = ref->token;
     q->margin = own->margin;
     q->other_margin = ref->margin;
-    q->drift = fabs(ds_storm_moved(ref, own, ref->token, own->token));
+    q->drift = fabs(ds_step_moved(ref, own, ref->token, own->token));
     q->tie = own->ties > 1 || ref->ties > 1;
     w->s->parted++;
     w->s->ties += (size_t)q->tie;
@@ -240,17 +223,24 @@ static void find_firsts(struct ds_storm *s)
     }
 }
 
-static int make(struct storm_work *w, struct ds_error *err)
+static int take_tokens(struct storm_work *w, struct ds_error *err)
 {
     struct ds_storm *s = w->s;
     for (size_t r = 0; r < s->n_requests; r++)
         s->requests[r] = (struct ds_storm_request){
             .prompt = (int32_t)(r % w->h->n_prompts), .reference = -1, .parted = -1};
-    if (ds_storm_rows_new(w->t, s->n_requests, &w->rows, err) != 0 ||
-        ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
+    if (ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
         count_completions(w, err) != 0)
         return -1;
     find_references(w);
+    return 0;
+}
+
+static int make(struct storm_work *w, struct ds_error *err)
+{
+    struct ds_storm *s = w->s;
+    if (ds_storm_rows_new(w->t, s->n_requests, &w->rows, err) != 0 || take_tokens(w, err) != 0)
+        return -1;
     if (ds_storm_rows_begun(&w->rows, w->hits, w->n_hits, &w->kept, &w->kept_at, err) != 0)
         return -1;
     compare_rows(w);
@@ -258,23 +248,43 @@ static int make(struct storm_work *w, struct ds_error *err)
     return ds_storm_forecast(w, err);
 }
 
+static int begin(struct storm_work *w, size_t n_requests, struct ds_error *err)
+{
+    memset(w->s, 0, sizeof *w->s);
+    if (w->h->n_prompts == 0 || n_requests == 0)
+        return ds_fail(err, "a serving run has prompts and requests");
+    w->s->n_requests = n_requests;
+    w->s->requests = ds_calloc(n_requests, sizeof *w->s->requests, "requests", err);
+    return w->s->requests ? 0 : -1;
+}
+
+static int end(struct storm_work *w, int rc)
+{
+    ds_storm_rows_free(&w->rows);
+    free(w->begin);
+    free(w->steps);
+    free(w->kept);
+    free(w->kept_at);
+    if (rc != 0)
+        ds_storm_free(w->s);
+    return rc;
+}
+
 int ds_storm_make(const struct ds_header *h, const struct ds_trial_data *t, size_t n_requests,
                   const struct ds_storm_hit *hits, size_t n_hits, struct ds_storm *out,
                   struct ds_error *err)
 {
     struct storm_work w = {.h = h, .t = t, .s = out, .hits = hits, .n_hits = n_hits};
-    memset(out, 0, sizeof *out);
-    if (h->n_prompts == 0 || n_requests == 0)
-        return ds_fail(err, "a serving run has prompts and requests");
-    out->n_requests = n_requests;
-    out->requests = ds_calloc(n_requests, sizeof *out->requests, "requests", err);
-    int rc = out->requests ? make(&w, err) : -1;
-    ds_storm_rows_free(&w.rows);
-    free(w.begin);
-    free(w.steps);
-    free(w.kept);
-    free(w.kept_at);
-    if (rc != 0)
-        ds_storm_free(out);
-    return rc;
+    return end(&w, begin(&w, n_requests, err) != 0 ? -1 : make(&w, err));
+}
+
+int ds_storm_completions(const struct ds_header *h, const struct ds_trial_data *t,
+                         size_t n_requests, ds_flip_take take, void *to, struct ds_storm *out,
+                         struct ds_error *err)
+{
+    struct storm_work w = {.h = h, .t = t, .s = out};
+    int rc = begin(&w, n_requests, err) != 0 ? -1 : take_tokens(&w, err);
+    if (rc == 0 && take)
+        rc = ds_storm_walk(&w, take, to, err);
+    return end(&w, rc);
 }

@@ -9,7 +9,7 @@
 #ifndef DS_STORM_H
 #define DS_STORM_H
 
-#include "dumps/record.h"
+#include "dumps/flips.h"
 
 /* A request that began with rows which another one had computed: it has none of its own for them. */
 struct ds_storm_hit {
@@ -47,17 +47,6 @@ struct ds_storm_completion {
     uint32_t size;           /* how many have it */
 };
 
-/* Partings expected from margins and drift. A choice of the reference is `open` for every request that had
- * the same tokens until then. The drift of one: how far the difference of the reference's two best logits
- * moved in that request; its direction is taken to be as likely either way. */
-struct ds_storm_forecast {
-    uint64_t choices; /* open ones, of all requests */
-    double expected;
-    int bounded; /* low and high: 95 % of bootstrap samples of prompts; not with one prompt */
-    double low, high;
-    double drift_median, drift_most; /* |drift| over the open choices where it is known */
-};
-
 struct ds_storm {
     struct ds_storm_request *requests;
     size_t n_requests;
@@ -67,7 +56,8 @@ struct ds_storm {
     size_t drifting, parted, ties;           /* requests; of the parted, those with a tie */
     int64_t first_drift, first_parting;      /* the request of the earliest call; -1 = none */
     uint64_t compared;                       /* digests */
-    struct ds_storm_forecast forecast;
+    struct ds_flips
+        forecast; /* of partings: a choice is open for every request that had the same tokens until then */
 };
 void ds_storm_free(struct ds_storm *s);
 
@@ -75,6 +65,12 @@ void ds_storm_free(struct ds_storm *s);
 int ds_storm_make(const struct ds_header *h, const struct ds_trial_data *t, size_t n_requests,
                   const struct ds_storm_hit *hits, size_t n_hits, struct ds_storm *out,
                   struct ds_error *err);
+
+/* Of that only completions, references and partings, from the tokens alone: nothing is said of drift. Where take is not
+ * NULL it is shown every open choice beside the reference's. */
+int ds_storm_completions(const struct ds_header *h, const struct ds_trial_data *t,
+                         size_t n_requests, ds_flip_take take, void *to, struct ds_storm *out,
+                         struct ds_error *err);
 
 /* The steps of every request, by request, then step: [n_requests + 1] where each one's begin, and the steps
  * in that order. Both malloc'ed. */

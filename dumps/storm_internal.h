@@ -17,9 +17,8 @@ struct storm_work {
     size_t *kept_at;
 };
 
-/* How far the logit of token `first` moved against that of `second`, from a to b. NaN: not in both top 8. */
-double ds_storm_moved(const struct ds_step *a, const struct ds_step *b, int32_t first,
-                      int32_t second);
+/* storm_forecast.c: the open choices; ctx is a struct storm_work. */
+int ds_storm_walk(void *ctx, ds_flip_take take, void *to, struct ds_error *err);
 /* storm_forecast.c: fills s->forecast. */
 int ds_storm_forecast(struct storm_work *w, struct ds_error *err);
 

@@ -59,10 +59,11 @@ struct ds_forward_config {
     int32_t ranks;                 /* of tensor parallelism; 0 and 1: none */
     int poison; /* fill buffers and cache with NaN first, so that a read of unwritten memory shows
                  */
-    int32_t position_offset;      /* position of every request's first token */
-    int32_t most_kept;            /* rows that ds_forward_show_kept will show at most */
-    struct ds_sampler sampler;    /* temperature 0: the largest logit */
-    struct ds_place *place;       /* where to say what is being done; NULL: nowhere */
+    int32_t position_offset;   /* position of every request's first token */
+    int32_t most_kept;         /* rows that ds_forward_show_kept will show at most */
+    struct ds_sampler sampler; /* temperature 0: the largest logit */
+    uint64_t f32_at;        /* stages that are not rounded to dtype, as DS_STAGE_BITs (stages.h) */
+    struct ds_place *place; /* where to say what is being done; NULL: nowhere */
     struct ds_mutation *mutation; /* borrowed, may change between calls; NULL: none */
 };
 

@@ -137,10 +137,15 @@ int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
     const uint32_t site = ds_site_map_at(f->map, stage, p->layer, part);
     if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
-    if (f->config.dtype == DS_F32)
-        return show_at(p, stage, site, y, sizeof *y);
-    int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
     float *twin = unrounded_twin(f, y);
+    const int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
+    if (f->config.dtype == DS_F32 || (f->config.f32_at & DS_STAGE_BIT(stage) && !twin))
+        return show_at(p, stage, site, y, sizeof *y);
+    if (f->config.f32_at & DS_STAGE_BIT(stage))
+        return show_at(p, stage, site, y, sizeof *y) != 0
+                   ? -1
+                   : ds_device_check(dev, dev->copy_within(dev, twin, y, (size_t)n * sizeof *y),
+                                     p->err);
     if ((twin && ds_device_check(dev, dev->copy_within(dev, twin, y, (size_t)n * sizeof *y),
                                  p->err) != 0) ||
         ds_pass_convert(p, y, n, DS_CONVERT_ROUND) != 0 ||

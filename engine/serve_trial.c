@@ -66,7 +66,7 @@ static int start_memory(struct serving *s, struct ds_error *err)
 static int start_sites(struct serving *s, struct ds_error *err)
 {
     const struct ds_header *h = s->run->header;
-    s->sites = ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, err);
+    s->sites = ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, 0, err);
     s->site_on = ds_calloc(h->n_sites, 1, "sites", err);
     if (!s->sites || !s->site_on)
         return -1;

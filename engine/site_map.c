@@ -149,7 +149,36 @@ int ds_site_map_new(const struct ds_site *sites, size_t n, int32_t n_layers,
     return 0;
 }
 
-struct ds_site *ds_site_stored_as(const struct ds_site *sites, size_t n, int dtype,
+int ds_stages_parse(const char *text, uint64_t *f32_at, struct ds_error *err)
+{
+    const char *p = text, *end = strchr(text, '=');
+    *f32_at = 0;
+    if (!end || strcmp(end, "=f32") != 0)
+        goto wrong;
+    for (;;) {
+        const size_t n = strcspn(p, ",=");
+        uint64_t found = 0;
+        for (int s = 0; s < DS_ST_COUNT; s++)
+            if (strncmp(ds_stage(s)->name, p, n) == 0 && ds_stage(s)->name[n] == '\0' &&
+                ds_stage(s)->store != DS_STORE_I32 && ds_stage(s)->op != DS_OP_CACHE &&
+                ds_stage(s)->op >= 0)
+                found |= DS_STAGE_BIT(s);
+        if (!found) {
+            ds_fail(err, "'%.*s' is no stage whose rows could stay f32", n > 40 ? 40 : (int)n, p);
+            return ds_hint(err, "stages as `driftscope show RECORD --sites` has them, such as "
+                                "final_norm, resid_ffn, down; not kv_write, transfer");
+        }
+        *f32_at |= found;
+        if (p[n] == '=')
+            return 0;
+        p += n + 1;
+    }
+wrong:
+    ds_fail(err, "'%.60s' is no list of stages and a format", text);
+    return ds_hint(err, "as in final_norm,logits=f32");
+}
+
+struct ds_site *ds_site_stored_as(const struct ds_site *sites, size_t n, int dtype, uint64_t f32_at,
                                   struct ds_error *err)
 {
     struct ds_site *out = ds_calloc(n, sizeof *out, "sites", err);
@@ -161,7 +190,8 @@ struct ds_site *ds_site_stored_as(const struct ds_site *sites, size_t n, int dty
             int32_t part;
             if (ds_stage(s)->store == DS_STORE_ACTIVATION && is_site_of(&sites[i], s, &part) &&
                 part >= 0)
-                snprintf(out[i].dtype, sizeof out[i].dtype, "%s", ds_dtype_name(dtype));
+                snprintf(out[i].dtype, sizeof out[i].dtype, "%s",
+                         ds_dtype_name(f32_at & DS_STAGE_BIT(s) ? DS_F32 : dtype));
         }
     return out;
 }

@@ -41,9 +41,13 @@ int ds_site_list(const struct ds_hparams *hp, int dtype, const struct ds_site_wa
                  struct ds_site **sites, uint32_t *n_sites, struct ds_edge **edges,
                  uint32_t *n_edges, struct ds_error *err);
 
-/* The same sites with activations stored as `dtype`; malloc'ed. */
-struct ds_site *ds_site_stored_as(const struct ds_site *sites, size_t n, int dtype,
+/* The same sites with activations stored as `dtype`, but those of the stages f32_at (DS_STAGE_BITs), which are f32
+ * in every arm; malloc'ed. */
+struct ds_site *ds_site_stored_as(const struct ds_site *sites, size_t n, int dtype, uint64_t f32_at,
                                   struct ds_error *err);
+/* "final_norm,logits=f32" as DS_STAGE_BITs: stages that are not rounded to a 16-bit activation type. Not those of
+ * the cache, which holds that type. */
+int ds_stages_parse(const char *text, uint64_t *f32_at, struct ds_error *err);
 
 /* The stages whose rows the kernels of these ops (bit 1 << op) read, as DS_STAGE_BITs, as far as
  * rows before rounding are kept of them: what the cache stores, what experts compute and shared

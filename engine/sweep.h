@@ -121,6 +121,7 @@ struct ds_sweep_options {
     int digest_packed;       /* digests of what matmul kernels packed, for every trial */
     int weights;             /* enum ds_weights: how the model keeps its weights */
     struct ds_sampler sampler; /* how tokens are chosen, in every arm */
+    uint64_t f32_at;           /* stages that are f32 in every arm, as DS_STAGE_BITs (stages.h) */
     uint64_t hold;             /* memory for held reference rows, bytes */
     int32_t
         until_stable; /* an arm ends at its first trial that disagrees with its first one; the flake

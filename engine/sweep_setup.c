@@ -82,7 +82,7 @@ int sweep_setup_format(struct sweep_state *st, int dtype, struct ds_error *err)
     if (f->ready)
         return 0;
     const uint32_t n_sites = (uint32_t)s->header->n_sites;
-    f->sites = ds_site_stored_as(s->header->sites, n_sites, dtype, err);
+    f->sites = ds_site_stored_as(s->header->sites, n_sites, dtype, s->options.f32_at, err);
     if (!f->sites)
         return -1;
     uint32_t *arms = ds_calloc(s->header->n_arms, sizeof *arms, "held arms", err), n_arms = 0;

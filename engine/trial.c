@@ -177,6 +177,7 @@ static int prepare(struct ds_trial_runner *r, uint32_t arm, const struct ds_tria
                                        .position_offset = sw->options.position_offset,
                                        .most_kept = r->setting.prefix,
                                        .sampler = sw->options.sampler,
+                                       .f32_at = sw->options.f32_at,
                                        .place = r->place};
     if (ds_forward_new(sw->model, &config, &r->forward, err) != 0)
         return -1;

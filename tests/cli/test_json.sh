@@ -77,6 +77,8 @@ test_every_field_is_documented_and_printed() {
     json storm storm -m "$experts" --tokens 5,9,1,44,23,8,2 --tokens 60,31,11 --requests 8 -n 4 --max-batch 3 --dtype f32 --compare vendor+matmul=split-k,pinned \
         --threads 1 -o "$dir/storm.h5"
     json storm_file storm -m "$experts" --tokens 5,9 --schedule "$dir/steps.jsonl" --compare pinned --threads 1 -o "$dir/file.h5"
+    json risk risk "$dir/storm.h5" "$dir/storm.h5"
+    json risk_of_a_sweep risk "$dir/a.h5"
     json onpolicy onpolicy -m "$experts" --tokens 5,9,1,44,23,8,2 --requests 3 -n 3 --max-batch 2 --dtype f32 --compare vendor+matmul=split-k,pinned \
         --threads 1 -o "$dir/onpolicy.h5"
     json replay replay "$dir/storm.h5" -m "$experts" --kernels vendor+matmul=split-k+rmsnorm=reference --request 3 --alone

@@ -191,7 +191,7 @@ static void test_formats_and_foreign_lists(void **state)
     const struct ds_hparams hp = experts();
     const struct ds_site_wants wants = {.unrounded = DS_STAGE_BIT(DS_ST_Q_PROJ)};
     list_new(&l, &hp, &wants);
-    struct ds_site *other = ds_site_stored_as(l.sites, l.n_sites, DS_F16, &err), *want;
+    struct ds_site *other = ds_site_stored_as(l.sites, l.n_sites, DS_F16, 0, &err), *want;
     struct ds_edge *edges;
     uint32_t n, n_edges;
     assert_non_null(other);

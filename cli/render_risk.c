@@ -1,0 +1,224 @@
+/* render_risk.c: what `risk` found, in words. Owns how it is told; judges nothing. */
+#include "cli/risk.h"
+#include "cli/storm.h"
+#include "cli/verdict.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ds_header *header(const struct ds_risk_result *r)
+{
+    return ds_record_header(r->own.record);
+}
+
+static const char *kernels(const struct ds_risk_result *r, size_t group)
+{
+    const struct ds_header *h = header(r);
+    for (size_t f = 0; f < h->n_factors; f++)
+        if (strcmp(h->factors[f], "kernels") == 0)
+            return h->arms[r->risk.groups[group].arm].values[f];
+    return "";
+}
+
+static void head(struct ds_buf *out, const struct ds_risk_result *r, const char *name)
+{
+    ds_buf_printf(out, "%s%-14s%s", ds_cli_color(r->o, DS_ROLE_HEAD), name,
+                  ds_cli_color(r->o, DS_ROLE_PLAIN));
+}
+
+static void add_kernels(struct ds_buf *out, const struct ds_risk_result *r, size_t group)
+{
+    ds_buf_escape(out, kernels(r, group), (size_t)-1);
+}
+
+int ds_risk_code(const struct ds_risk_result *r)
+{
+    for (size_t i = 0; i < r->risk.n_groups; i++)
+        if (r->risk.groups[i].within[2] > 0 || r->risk.groups[i].flips.seen > 0)
+            return DS_EXIT_DRIFT;
+    return DS_EXIT_SAME;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static void add_group(struct ds_buf *out, const struct ds_risk_result *r, size_t i)
+{
+    const struct ds_risk_group *g = &r->risk.groups[i];
+    const struct ds_flips *f = &g->flips;
+    head(out, r, "margins");
+    add_kernels(out, r, i);
+    ds_buf_printf(
+        out,
+        ": %zu choices; smallest %.3g nats, 1 %% below %.3g, 10 %% below %.3g, half below "
+        "%.3g",
+        g->n_choices, g->margin[0], g->margin[1], g->margin[2], g->margin[3]);
+    if (g->ties)
+        ds_buf_printf(out, "; %llu tied", (unsigned long long)g->ties);
+    ds_buf_puts(out, "\n");
+    if (f->choices == 0) {
+        ds_buf_printf(out, "%-14sno choice was made twice with these kernels: no drift is known\n",
+                      "");
+        return;
+    }
+    ds_buf_printf(out,
+                  "%-14sdrift: half up to %.3g, 99 %% up to %.3g, all up to %.3g; of the choices "
+                  "%.2f %%, %.2f %%\n%-14sand %.2f %% have no larger margin\n",
+                  "", f->drift_median, g->drift_99, f->drift_most, 100 * g->within[0],
+                  100 * g->within[1], "", 100 * g->within[2]);
+    ds_buf_printf(out, "%-14sflips in 1,000 choices: %.3g expected", "", g->per_1000);
+    if (f->bounded)
+        ds_buf_printf(out, " (95 %%: %.3g to %.3g)", g->low, g->high);
+    else
+        ds_buf_puts(out, " (one prompt: no interval)");
+    ds_buf_printf(out, ", %.3g seen (%llu of %llu)\n", g->seen_per_1000,
+                  (unsigned long long)f->seen, (unsigned long long)f->choices);
+}
+
+static void token(struct ds_buf *out, const struct ds_risk_result *r, int32_t id)
+{
+    const struct ds_storm_setup s = {.plan = {.tokenizer = r->plan.tokenizer}};
+    ds_storm_token(&s, id, out);
+}
+
+static void add_choices(struct ds_buf *out, const struct ds_risk_result *r, size_t i)
+{
+    const struct ds_risk_group *g = &r->risk.groups[i];
+    for (size_t k = 0; k < g->n_choices && k < r->most && g->choices[k].chance > 0; k++) {
+        const struct ds_risk_choice *c = &g->choices[k];
+        head(out, r, k ? "" : "at risk");
+        if (k == 0) {
+            add_kernels(out, r, i);
+            ds_buf_printf(out, "\n%-14s", "");
+        }
+        if (r->risk.n_prompts > 1)
+            ds_buf_printf(out, "prompt %d, ", c->prompt);
+        ds_buf_printf(out, "token %d: ", c->ref->step);
+        token(out, r, c->ref->ids[0]);
+        ds_buf_puts(out, " before ");
+        token(out, r, c->ref->ids[1]);
+        ds_buf_printf(out, " by %.3g", (double)c->ref->margin);
+        if (c->drift >= 0)
+            ds_buf_printf(out, ", moved by up to %.3g", c->drift);
+        if (c->pairs)
+            ds_buf_printf(out, "; another token in %u of %u", c->seen, c->pairs);
+        ds_buf_puts(out, "\n");
+    }
+}
+
+/* Layers in steps, so that all of a deep model fit a screen: the first, the last and some between. */
+static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_t i)
+{
+    enum { SHOWN = 8 };
+    const struct ds_risk_group *g = &r->risk.groups[i];
+    const size_t stride = (g->n_layers + SHOWN - 1) / SHOWN;
+    for (size_t k = 0; k < g->n_layers; k++) {
+        const struct ds_risk_layer *l = &g->layers[k];
+        if (stride > 1 && k % stride && k + 1 < g->n_layers)
+            continue;
+        head(out, r, k ? "" : "by layer");
+        if (k == 0) {
+            add_kernels(out, r, i);
+            ds_buf_printf(out,
+                          ": relative drift measured, and what would turn over the choice nearest "
+                          "to it\n%-14s",
+                          "");
+        }
+        if (l->layer < header(r)->n_layers)
+            ds_buf_printf(out, "L%02d         ", l->layer);
+        else
+            ds_buf_puts(out, "final_norm  ");
+        ds_buf_printf(out, "%.2e  %.2e  (%.3g times, at token %d)\n", l->median, l->needed,
+                      l->median > 0 ? l->needed / l->median : (double)INFINITY, l->step);
+    }
+}
+
+/* ---- which kernel to pin first ---------------------------------------------------------------- */
+
+/* Groups that are the first one with something exchanged, by what is left to be expected. */
+static size_t exchanged(const struct ds_risk_result *r, size_t *list)
+{
+    const char *base = kernels(r, 0);
+    const size_t len = strlen(base);
+    size_t n = 0;
+    for (size_t i = 1; i < r->risk.n_groups; i++) {
+        if (strncmp(kernels(r, i), base, len) != 0 || kernels(r, i)[len] != '+' ||
+            r->risk.groups[i].flips.choices == 0)
+            continue;
+        size_t at = n++;
+        for (; at > 0 && r->risk.groups[list[at - 1]].per_1000 > r->risk.groups[i].per_1000; at--)
+            list[at] = list[at - 1];
+        list[at] = i;
+    }
+    return n;
+}
+
+static void add_ranking(struct ds_buf *out, const struct ds_risk_result *r)
+{
+    struct ds_error err;
+    size_t *list = ds_calloc(r->risk.n_groups, sizeof *list, "groups", &err);
+    if (!list) {
+        out->failed = 1;
+        return;
+    }
+    const size_t n = r->risk.n_groups ? exchanged(r, list) : 0;
+    for (size_t k = 0; k < n; k++) {
+        const struct ds_risk_group *g = &r->risk.groups[list[k]];
+        head(out, r, k ? "" : "pin first");
+        ds_buf_escape(out, kernels(r, list[k]) + strlen(kernels(r, 0)) + 1, (size_t)-1);
+        ds_buf_printf(out,
+                      ": %.3g flips in 1,000 instead of %.3g expected, %.3g instead of %.3g seen\n",
+                      g->per_1000, r->risk.groups[0].per_1000, g->seen_per_1000,
+                      r->risk.groups[0].seen_per_1000);
+    }
+    free(list);
+}
+
+static void add_tests(struct ds_buf *out, const struct ds_risk_result *r)
+{
+    for (size_t i = 0; i < r->n_tests; i++) {
+        const struct ds_risk_test *t = &r->tests[i].t;
+        const int in = (double)t->seen >= t->low && (double)t->seen <= t->high;
+        head(out, r, i ? "" : "foretold");
+        ds_buf_escape(out, r->tests[i].path, (size_t)-1);
+        ds_buf_puts(out, ", ");
+        add_kernels(out, r, t->group);
+        ds_buf_printf(
+            out, ": of %llu requests %.1f part (95 %%: %.0f to %.0f), %llu did: %s the interval\n",
+            (unsigned long long)t->requests, t->expected, t->low, t->high,
+            (unsigned long long)t->seen, in ? "within" : "outside");
+    }
+}
+
+void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r)
+{
+    head(out, r, "risk");
+    ds_buf_escape(out, header(r)->model_name, (size_t)-1);
+    ds_buf_printf(out, ", %zu prompt%s\n", r->risk.n_prompts, r->risk.n_prompts == 1 ? "" : "s");
+    head(out, r, "sampler");
+    ds_report_sampler(header(r), out);
+    for (size_t i = 0; i < r->risk.n_groups; i++) {
+        add_group(out, r, i);
+        add_choices(out, r, i);
+        add_layers(out, r, i);
+    }
+    add_ranking(out, r);
+    add_tests(out, r);
+    const int code = ds_risk_code(r);
+    ds_buf_puts(out, ds_cli_color(r->o, code ? DS_ROLE_DRIFT : DS_ROLE_SAME));
+    ds_buf_puts(out, code ? "risk: choices are within the drift:"
+                          : "risk: no choice is within the drift:");
+    for (size_t i = 0; i < r->risk.n_groups; i++) {
+        const struct ds_risk_group *g = &r->risk.groups[i];
+        ds_buf_printf(out, "%s ", i ? "," : "");
+        add_kernels(out, r, i);
+        if (g->flips.choices)
+            ds_buf_printf(out, " %.3g flips in 1,000", g->per_1000);
+        else
+            ds_buf_puts(out, " not known");
+    }
+    ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
+}

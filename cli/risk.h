@@ -1,0 +1,34 @@
+/* risk.h: inside cli/ only: what `risk` found, for its two renderers. */
+#ifndef DS_CLI_RISK_H
+#define DS_CLI_RISK_H
+
+#include "cli/run_plan_internal.h"
+#include "dumps/risk.h"
+
+struct ds_risk_record {
+    const char *path;
+    struct ds_record *record;
+    const struct ds_trial_data **trials; /* [n_arms] */
+};
+
+struct ds_risk_foretold {
+    const char *path;
+    struct ds_risk_test t;
+};
+
+struct ds_risk_result {
+    const struct ds_options *o;
+    struct ds_risk_record own;
+    struct ds_risk risk;
+    struct ds_risk_foretold *tests; /* of the other records */
+    size_t n_tests, cap_tests;
+    struct ds_run_plan plan; /* model and tokenizer, with -m */
+    size_t most;             /* choices listed of each group */
+};
+/* DRIFT where a choice can turn over: its margin is within the largest drift that was measured in its group; else
+ * SAME. */
+int ds_risk_code(const struct ds_risk_result *r);
+void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r);
+int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_error *err);
+
+#endif

@@ -1,0 +1,202 @@
+/* flips.c: see flips.h. Pure. */
+#include "dumps/flips.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 2000 };
+
+static int ascending(const void *pa, const void *pb)
+{
+    const double a = *(const double *)pa, b = *(const double *)pb;
+    return a < b ? -1 : a > b;
+}
+
+double ds_step_moved(const struct ds_step *a, const struct ds_step *b, int32_t first,
+                     int32_t second)
+{
+    const struct ds_step *sides[] = {a, b};
+    double gap[2];
+    for (int i = 0; i < 2; i++) {
+        double x = (double)NAN, y = (double)NAN;
+        for (int k = 0; k < DS_TOP; k++) {
+            x = sides[i]->ids[k] == first ? (double)sides[i]->logits[k] : x;
+            y = sides[i]->ids[k] == second ? (double)sides[i]->logits[k] : y;
+        }
+        gap[i] = x - y;
+    }
+    return gap[1] - gap[0];
+}
+
+double ds_flip_drift(const struct ds_flip_pair *p)
+{
+    return p->own->digest == p->ref->digest
+               ? 0.0
+               : fabs(ds_step_moved(p->ref, p->own, p->ref->ids[0], p->ref->ids[1]));
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+void ds_flip_sizes_free(struct ds_flip_sizes *s)
+{
+    free(s->size);
+    memset(s, 0, sizeof *s);
+}
+
+static int take_size(void *to, const struct ds_flip_pair *p, struct ds_error *err)
+{
+    struct ds_flip_sizes *s = to;
+    const double d = ds_flip_drift(p);
+    if (!(d >= 0))
+        return 0;
+    if (ds_grow(&s->size, &s->cap, s->n + 1, sizeof *s->size, "drifts", err) != 0)
+        return -1;
+    s->size[s->n++] = d;
+    return 0;
+}
+
+int ds_flip_measure(ds_flip_walk walk, void *ctx, struct ds_flip_sizes *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    if (walk(ctx, take_size, out, err) != 0) {
+        ds_flip_sizes_free(out);
+        return -1;
+    }
+    if (out->n > 0)
+        qsort(out->size, out->n, sizeof *out->size, ascending);
+    return 0;
+}
+
+double ds_flip_size_at(const struct ds_flip_sizes *s, double q)
+{
+    if (s->n == 0)
+        return 0;
+    const size_t at = (size_t)(q * (double)s->n);
+    return s->size[at < s->n ? at : s->n - 1];
+}
+
+/* Share of measured sizes that are at least m, and not nothing. */
+static double share_from(const struct ds_flip_sizes *s, double m)
+{
+    size_t low = 0, high = s->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (s->size[middle] >= m && s->size[middle] > 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return s->n ? (double)(s->n - low) / (double)s->n : 0;
+}
+
+double ds_flip_probability(const struct ds_flip_sizes *s, const struct ds_step *ref, double drift)
+{
+    double stays = 1;
+    for (int k = 1; k < DS_TOP && ref->ids[k] >= 0; k++) {
+        const double gap = (double)ref->logits[0] - (double)ref->logits[k];
+        stays *= 1 - 0.5 * (drift >= 0 ? (drift > 0 && drift >= gap) : share_from(s, gap));
+    }
+    return 1 - stays;
+}
+
+/* ---- the sum --------------------------------------------------------------------------------- */
+
+struct sum {
+    const struct ds_flip_sizes *sizes;
+    double *by_prompt;
+    struct ds_flips *out;
+};
+
+static int take_pair(void *to, const struct ds_flip_pair *p, struct ds_error *err)
+{
+    struct sum *s = to;
+    const double chance = ds_flip_probability(s->sizes, p->ref, ds_flip_drift(p));
+    (void)err;
+    s->out->choices++;
+    s->out->seen += p->own->token != p->ref->token;
+    s->out->expected += chance;
+    s->by_prompt[p->prompt] += chance;
+    return 0;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static double poisson(double mean, uint64_t *state)
+{
+    double n = 0;
+    for (; mean > 0; mean -= 16) { /* sums of Poisson numbers are such; exp(-16) is a number yet */
+        const double limit = exp(-(mean < 16 ? mean : 16));
+        double product = 1;
+        for (n--; product >= limit; n++)
+            product *= (double)(next_random(state) >> 11) * 0x1p-53;
+    }
+    return n;
+}
+
+int ds_flip_interval(const double *means, size_t n, size_t used, double *low, double *high,
+                     struct ds_error *err)
+{
+    uint64_t state = 1;
+    if (used < 2)
+        return 0;
+    double *sums = ds_calloc(SAMPLES, sizeof *sums, "samples", err);
+    if (!sums)
+        return -1;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        double mean = 0;
+        for (size_t p = 0; p < n; p++)
+            mean += means[next_random(&state) % n];
+        sums[i] = poisson(mean, &state);
+    }
+    qsort(sums, SAMPLES, sizeof *sums, ascending);
+    *low = sums[SAMPLES / 40];
+    *high = sums[SAMPLES - 1 - SAMPLES / 40];
+    free(sums);
+    return 1;
+}
+
+/* Prompts that have a pair. */
+static int take_prompt(void *to, const struct ds_flip_pair *p, struct ds_error *err)
+{
+    uint8_t *used = to;
+    (void)err;
+    used[p->prompt] = 1;
+    return 0;
+}
+
+int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, double *by_prompt,
+                  struct ds_flips *out, struct ds_error *err)
+{
+    struct ds_flip_sizes sizes = {0};
+    double *own = ds_calloc(n_prompts, sizeof *own, "prompts", err);
+    uint8_t *used = ds_calloc(n_prompts, 1, "prompts", err);
+    struct sum s = {&sizes, own, out};
+    size_t n_used = 0;
+    memset(out, 0, sizeof *out);
+    int rc = own && used ? ds_flip_measure(walk, ctx, &sizes, err) : -1;
+    if (rc == 0 && (walk(ctx, take_pair, &s, err) != 0 || walk(ctx, take_prompt, used, err) != 0))
+        rc = -1;
+    for (size_t p = 0; rc == 0 && p < n_prompts; p++)
+        n_used += used[p];
+    if (rc == 0) {
+        out->drift_median = ds_flip_size_at(&sizes, 0.5);
+        out->drift_most = ds_flip_size_at(&sizes, 1);
+        out->bounded = ds_flip_interval(own, n_prompts, n_used, &out->low, &out->high, err);
+        rc = out->bounded < 0 ? -1 : 0;
+    }
+    if (rc == 0 && by_prompt)
+        memcpy(by_prompt, own, n_prompts * sizeof *own);
+    ds_flip_sizes_free(&sizes);
+    free(own);
+    free(used);
+    return rc;
+}

@@ -1,0 +1,237 @@
+/* risk.c: see risk.h: groups of arms, their choices, and what margins and drift make of them. Pure. */
+#include "dumps/risk_internal.h"
+
+#include "base/mem.h"
+#include "dumps/storm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ds_risk_free(struct ds_risk *r)
+{
+    for (size_t i = 0; i < r->n_groups; i++) {
+        free(r->groups[i].choices);
+        free(r->groups[i].layers);
+    }
+    free(r->groups);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static int by_reference(const void *pa, const void *pb)
+{
+    const struct ds_flip_pair *a = pa, *b = pb;
+    return a->ref < b->ref ? -1 : a->ref > b->ref;
+}
+
+/* Likeliest to turn over first; of equal ones the smaller margin. */
+static int by_risk(const void *pa, const void *pb)
+{
+    const struct ds_risk_choice *a = pa, *b = pb;
+    if (a->chance != b->chance)
+        return a->chance > b->chance ? -1 : 1;
+    if (a->ref->margin != b->ref->margin)
+        return a->ref->margin < b->ref->margin ? -1 : 1;
+    return a->ref < b->ref ? -1 : a->ref > b->ref;
+}
+
+static void add_pair(struct ds_risk_choice *c, const struct ds_flip_pair *p,
+                     const struct ds_flip_sizes *sizes)
+{
+    const double d = ds_flip_drift(p);
+    c->chance += ds_flip_probability(sizes, p->ref, d);
+    c->seen += p->own->token != p->ref->token;
+    c->drift = c->pairs == 0 || d > c->drift ? d : c->drift;
+    c->pairs++;
+}
+
+static int list_choices(struct risk_pairs *p, const struct ds_flip_sizes *sizes,
+                        struct ds_risk_group *g, struct ds_error *err)
+{
+    if (!(g->choices = ds_calloc(p->n + p->n_alone, sizeof *g->choices, "choices", err)))
+        return -1;
+    if (p->n > 0)
+        qsort(p->pair, p->n, sizeof *p->pair, by_reference);
+    for (size_t i = 0; i < p->n; i++) {
+        if (i == 0 || p->pair[i].ref != p->pair[i - 1].ref)
+            g->choices[g->n_choices++] =
+                (struct ds_risk_choice){.ref = p->pair[i].ref, .prompt = p->pair[i].prompt};
+        add_pair(&g->choices[g->n_choices - 1], &p->pair[i], sizes);
+    }
+    /* pairs are sorted by reference: who is among them is no choice alone */
+    const size_t paired = g->n_choices;
+    for (size_t i = 0; i < p->n_alone; i++)
+        if (!p->n || !bsearch(&p->alone[i], p->pair, p->n, sizeof *p->pair, by_reference))
+            g->choices[g->n_choices++] = (struct ds_risk_choice){
+                .ref = p->alone[i].ref,
+                .prompt = p->alone[i].prompt,
+                .drift = (double)NAN,
+                .chance = ds_flip_probability(sizes, p->alone[i].ref, (double)NAN)};
+    for (size_t i = 0; i < paired; i++)
+        g->choices[i].chance /= g->choices[i].pairs;
+    if (g->n_choices > 0)
+        qsort(g->choices, g->n_choices, sizeof *g->choices, by_risk);
+    return 0;
+}
+
+static int ascending(const void *pa, const void *pb)
+{
+    const float a = *(const float *)pa, b = *(const float *)pb;
+    return (a > b) - (a < b);
+}
+
+static int describe_margins(const struct ds_flip_sizes *sizes, struct ds_risk_group *g,
+                            struct ds_error *err)
+{
+    static const double at[] = {0, 0.01, 0.1, 0.5, 1}, of[] = {0.5, 0.99, 1};
+    float *margin = ds_calloc(g->n_choices, sizeof *margin, "margins", err);
+    size_t n = 0;
+    if (!margin)
+        return -1;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        const float m = g->choices[i].ref->margin;
+        g->ties += g->choices[i].ref->ties > 1;
+        if (m == m)
+            margin[n++] = m;
+    }
+    if (n > 0)
+        qsort(margin, n, sizeof *margin, ascending);
+    for (int i = 0; i < 5 && n > 0; i++) {
+        const size_t k = (size_t)(at[i] * (double)n);
+        g->margin[i] = (double)margin[k < n ? k : n - 1];
+    }
+    for (int i = 0; i < 3; i++) {
+        const double size = ds_flip_size_at(sizes, of[i]);
+        size_t in = 0;
+        while (in < n && size > 0 && (double)margin[in] <= size)
+            in++;
+        g->within[i] = n ? (double)in / (double)n : 0;
+    }
+    free(margin);
+    return 0;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static int make_group(const struct ds_header *h, const struct ds_trial_data *const *trials,
+                      uint32_t first, size_t n_prompts, struct ds_risk_group *g,
+                      struct ds_error *err)
+{
+    struct risk_pairs pairs;
+    struct ds_flip_sizes sizes = {0};
+    g->arm = first;
+    if (risk_pairs_of(h, trials, first, &pairs, err) != 0)
+        return -1;
+    int rc = ds_flip_measure(risk_walk, &pairs, &sizes, err);
+    if (rc == 0)
+        rc = ds_flips_make(risk_walk, &pairs, n_prompts, NULL, &g->flips, err);
+    if (rc == 0)
+        rc = list_choices(&pairs, &sizes, g, err);
+    if (rc == 0)
+        rc = describe_margins(&sizes, g, err);
+    if (rc == 0 && g->flips.choices > 0) {
+        const double scale = 1000 / (double)g->flips.choices;
+        g->per_1000 = scale * g->flips.expected;
+        g->low = scale * g->flips.low;
+        g->high = scale * g->flips.high;
+        g->seen_per_1000 = scale * (double)g->flips.seen;
+        g->drift_99 = ds_flip_size_at(&sizes, 0.99);
+    }
+    ds_flip_sizes_free(&sizes);
+    risk_pairs_free(&pairs);
+    return rc == 0 ? risk_layers(h, trials, g, err) : -1;
+}
+
+int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *trials,
+                 struct ds_risk *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->n_prompts = risk_option(h, "serve_requests") ? h->n_prompts : 1;
+    if (out->n_prompts == 0)
+        return ds_fail(err, "the record has no prompts");
+    out->groups = ds_calloc(h->n_arms, sizeof *out->groups, "groups", err);
+    int rc = out->groups ? 0 : -1;
+    for (uint32_t a = 0; a < h->n_arms && rc == 0; a++) {
+        int known = !trials[a];
+        for (size_t g = 0; g < out->n_groups; g++)
+            known |= risk_same_set(h, out->groups[g].arm, h, a);
+        if (!known)
+            rc = make_group(h, trials, a, out->n_prompts, &out->groups[out->n_groups++], err);
+    }
+    if (rc != 0)
+        ds_risk_free(out);
+    return rc;
+}
+
+/* ---- what one record foretells of another ---------------------------------------------------- */
+
+static int same_prompts(const struct ds_header *h, const struct ds_header *g)
+{
+    if (h->n_prompts != g->n_prompts)
+        return 0;
+    for (size_t i = 0; i < h->n_prompts; i++)
+        if (h->prompts[i].n_tokens != g->prompts[i].n_tokens ||
+            memcmp(h->prompts[i].tokens, g->prompts[i].tokens,
+                   h->prompts[i].n_tokens * sizeof *h->prompts[i].tokens) != 0)
+            return 0;
+    return 1;
+}
+
+/* That a request of each prompt parts, by the group's own choices: stays at every one of them, or not. */
+static void parting_chances(const struct ds_risk_group *g, int32_t steps, double *chance, size_t n)
+{
+    for (size_t p = 0; p < n; p++)
+        chance[p] = 1;
+    for (size_t i = 0; i < g->n_choices; i++)
+        if (g->choices[i].ref->step < steps)
+            chance[g->choices[i].prompt] *= 1 - g->choices[i].chance;
+    for (size_t p = 0; p < n; p++)
+        chance[p] = 1 - chance[p];
+}
+
+int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
+                     const struct ds_header *other, const struct ds_trial_data *t, uint32_t arm,
+                     struct ds_risk_test *out, struct ds_error *err)
+{
+    const int64_t requests = risk_number(other, "serve_requests");
+    const size_t n = h->n_prompts;
+    struct ds_storm s;
+    memset(out, 0, sizeof *out);
+    while (out->group < r->n_groups && !risk_same_set(h, r->groups[out->group].arm, other, arm))
+        out->group++;
+    if (out->group == r->n_groups)
+        return 0;
+    if (!risk_option(h, "serve_requests") || requests < 1 || requests > INT32_MAX / 2 ||
+        risk_number(h, "serve_scored") || risk_number(other, "serve_scored"))
+        return ds_fail(err, "only a serving run (storm) foretells another one");
+    if (!same_prompts(h, other) || n < 2)
+        return ds_fail(err, "a serving run foretells one of the same prompts, of which there are "
+                            "two at least");
+    if (ds_storm_completions(other, t, (size_t)requests, NULL, NULL, &s, err) != 0)
+        return -1;
+    double *mean = ds_calloc(n, sizeof *mean, "prompts", err);
+    if (mean) {
+        parting_chances(&r->groups[out->group], (int32_t)risk_number(other, "serve_tokens"), mean,
+                        n);
+        double *chance = mean;
+        uint64_t *others = ds_calloc(n, sizeof *others, "prompts", err);
+        for (size_t q = 0; others && q < s.n_requests; q++)
+            if (s.requests[q].reference >= 0 && s.requests[q].reference != (int32_t)q) {
+                others[s.requests[q].prompt]++;
+                out->requests++;
+            }
+        for (size_t p = 0; others && p < n; p++)
+            out->expected += mean[p] = chance[p] * (double)others[p];
+        if (!others || ds_flip_interval(mean, n, n, &out->low, &out->high, err) < 0) {
+            free(mean);
+            mean = NULL;
+        }
+        free(others);
+    }
+    out->seen = s.parted;
+    ds_storm_free(&s);
+    free(mean);
+    return mean ? 1 : -1;
+}
