@@ -32,26 +32,72 @@ static int check_lines(const struct ds_lock *l, const struct ds_lock_lines *mine
     return 0;
 }
 
+/* Names and texts are for readers; arms are compared whole. A hyperparameter that one side does not know was not
+ * recorded then; an option was not there, and so off. */
 static int is_asked(const struct ds_lock_line *x)
 {
-    return !ds_lock_is(x, "text") && strcmp(x->key, "model name") != 0;
+    return !ds_lock_is(x, "text") && !ds_lock_is(x, "arm") && strcmp(x->key, "model name") != 0;
+}
+
+static const char *value_without(const struct ds_lock_line *x)
+{
+    return ds_lock_is(x, "option") ? "0" : ds_lock_is(x, "hparam") ? x->value : "unknown";
+}
+
+static void free_values(char **values)
+{
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        free(values[f]);
+}
+
+/* 1: neither has an arm of that number. */
+static int same_arm(const struct ds_lock *l, const struct ds_lock *other, size_t i,
+                    struct ds_error *err)
+{
+    char *a[DS_FACTOR_COUNT] = {NULL}, *b[DS_FACTOR_COUNT] = {NULL}, key[32];
+    const int x = ds_lock_arm(l, i, a, err), y = x < 0 ? x : ds_lock_arm(other, i, b, err);
+    int rc = x < 0 || y < 0 ? -1 : x && y;
+    snprintf(key, sizeof key, "arm %zu", i);
+    if (rc == 0 && x != y)
+        rc = ds_lock_fail(l, ds_lock_find(&l->question, key), err, "%.100s has %s arm %zu",
+                          other->file, x ? "an" : "no", i);
+    for (int f = 0; rc == 0 && f < DS_FACTOR_COUNT; f++)
+        if (strcmp(a[f], b[f]) != 0)
+            rc = ds_lock_fail(l, ds_lock_find(&l->question, key), err,
+                              "arm %zu has %s %.60s, in %.100s %.60s", i, ds_factor_names[f], a[f],
+                              other->file, b[f]);
+    free_values(a);
+    free_values(b);
+    return rc;
+}
+
+static int same_lines(const struct ds_lock *l, const struct ds_lock_lines *q, const char *file,
+                      struct ds_error *err)
+{
+    for (size_t i = 0; i < l->question.n; i++) {
+        const struct ds_lock_line *was = &l->question.at[i];
+        const char *is = ds_lock_get(q, was->key);
+        is = is ? is : value_without(was);
+        if (is_asked(was) && strcmp(is, was->value) != 0)
+            return ds_lock_fail(l, was, err, "'%.60s' is %.100s, in %.100s it is %.100s", was->key,
+                                was->value, file, is);
+    }
+    for (size_t i = 0; i < q->n; i++)
+        if (is_asked(&q->at[i]) && !ds_lock_find(&l->question, q->at[i].key) &&
+            strcmp(value_without(&q->at[i]), q->at[i].value) != 0)
+            return ds_lock_fail(l, NULL, err, "'%.60s' is unknown, in %.100s it is %.100s",
+                                q->at[i].key, file, q->at[i].value);
+    return 0;
 }
 
 int ds_lock_same_question(const struct ds_lock *l, const struct ds_lock_lines *q, const char *file,
                           struct ds_error *err)
 {
-    for (size_t i = 0; i < l->question.n; i++) {
-        const struct ds_lock_line *was = &l->question.at[i];
-        const char *is = ds_lock_get(q, was->key);
-        if (is_asked(was) && (!is || strcmp(is, was->value) != 0))
-            return ds_lock_fail(l, was, err, "'%.60s' is %.100s, in %.100s it is %.100s", was->key,
-                                was->value, file, is ? is : "unknown");
-    }
-    for (size_t i = 0; i < q->n; i++)
-        if (is_asked(&q->at[i]) && !ds_lock_find(&l->question, q->at[i].key))
-            return ds_lock_fail(l, NULL, err, "'%.60s' is unknown, in %.100s it is %.100s",
-                                q->at[i].key, file, q->at[i].value);
-    return 0;
+    const struct ds_lock other = {.file = (char *)file, .question = *q}; /* borrowed */
+    int rc = same_lines(l, q, file, err);
+    for (size_t i = 0; rc == 0; i++)
+        rc = same_arm(l, &other, i, err);
+    return rc < 0 ? -1 : 0;
 }
 
 int ds_lock_entry_option(const struct ds_options *o, const char **name, struct ds_error *err)
@@ -85,12 +131,6 @@ struct common {
     size_t *trials;   /* [n_trials] of arms that both have */
     size_t n_trials, arms, arms_of;
 };
-
-static void free_values(char **values)
-{
-    for (int f = 0; f < DS_FACTOR_COUNT; f++)
-        free(values[f]);
-}
 
 /* Which of this program's factors the header's are: a record of another version may have fewer. */
 static int name_factors(const struct ds_lock *l, const struct ds_header *h, int *factor,

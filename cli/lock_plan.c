@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_LIMIT = 64 << 20, MOST_STEPS = 1000000, MOST_ARMS = 100000 };
+enum { FILE_LIMIT = 16 << 20, MOST_STEPS = 1000000, MOST_ARMS = 100000 };
 
 int ds_lock_read(const char *path, struct ds_lock *out, struct ds_error *err)
 {

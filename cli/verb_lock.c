@@ -54,7 +54,8 @@ static int take_answer(struct locking *k, const struct ds_source *s, struct ds_e
         return -1;
     if (ds_verdict_make(s, &v, err) != 0)
         return -1;
-    const int rc = ds_lock_answer(s, &v, &k->question, NULL, &k->answer, err);
+    const struct ds_lock_lines *q = k->add || k->update ? &k->lock.question : &k->question;
+    const int rc = ds_lock_answer(s, &v, q, NULL, &k->answer, err);
     ds_verdict_free(&v);
     return rc;
 }

@@ -1,282 +1,14 @@
 /* lock.c: the lines of a lock: reading them as hostile input, writing, looking one up. Which keys there are and what
- * their values look like is in one table. */
-#include "dumps/lock.h"
+ * their values look like is in lock_values.c. */
+#include "dumps/lock_internal.h"
 
 #include "base/mem.h"
 #include "base/names.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- words ----------------------------------------------------------------------------------- */
-
-void ds_lock_word(struct ds_buf *b, const char *text)
-{
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p <= ' ' || *p > '~' || strchr(",|\\", *p))
-            ds_buf_printf(b, "\\x%02x", *p);
-        else
-            ds_buf_add(b, p, 1);
-}
-
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-void ds_lock_unword(struct ds_buf *b, const char *word, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const int code = word[i] == '\\' && i + 3 < n && word[i + 1] == 'x'
-                             ? hex(word[i + 2]) * 16 + hex(word[i + 3])
-                             : -1;
-        const char c = code > 0 ? (char)code : word[i];
-        ds_buf_add(b, &c, 1);
-        i += code > 0 ? 3 : 0;
-    }
-}
-
-int ds_lock_is(const struct ds_lock_line *x, const char *kind)
-{
-    const size_t n = strlen(kind);
-    return strncmp(x->key, kind, n) == 0 && (x->key[n] == ' ' || !x->key[n]);
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static int read_count(const char **p, uint64_t most, uint64_t *out)
-{
-    char *end;
-    if (!isdigit((unsigned char)**p))
-        return -1;
-    errno = 0;
-    const unsigned long long v = strtoull(*p, &end, 10);
-    if (errno || v > most)
-        return -1;
-    *out = v;
-    *p = end;
-    return 0;
-}
-
-static int read_real(const char **p, double *out)
-{
-    char *end;
-    if (isspace((unsigned char)**p))
-        return -1;
-    *out = strtod(*p, &end);
-    if (end == *p)
-        return -1;
-    *p = end;
-    return 0;
-}
-
-/* Takes `text` off the front; -1: something else is there. */
-static int skip(const char **p, const char *text)
-{
-    const size_t n = strlen(text);
-    if (strncmp(*p, text, n) != 0)
-        return -1;
-    *p += n;
-    return 0;
-}
-
-static int read_top(const char **p, struct ds_lock_step *s)
-{
-    uint64_t id;
-    do {
-        if (s->n_top == DS_TOP || read_count(p, INT32_MAX, &id) != 0 || skip(p, ":") != 0 ||
-            read_real(p, &s->logprobs[s->n_top]) != 0)
-            return -1;
-        s->ids[s->n_top++] = (int32_t)id;
-    } while (skip(p, ",") == 0);
-    return 0;
-}
-
-int ds_lock_read_step(const char *value, struct ds_lock_step *out)
-{
-    const char *p = value;
-    uint64_t token;
-    memset(out, 0, sizeof *out);
-    if (skip(&p, "token=") != 0 || read_count(&p, INT32_MAX, &token) != 0 ||
-        skip(&p, " margin=") != 0 || read_real(&p, &out->margin) != 0 || skip(&p, " noise=") != 0 ||
-        read_real(&p, &out->noise) != 0)
-        return -1;
-    out->token = (int32_t)token;
-    if (skip(&p, " top=") == 0 && read_top(&p, out) != 0)
-        return -1;
-    return *p ? -1 : 0;
-}
-
-int ds_lock_read_origin(const char *value, struct ds_lock_origin *out)
-{
-    const char *p = value;
-    uint64_t layers;
-    memset(out, 0, sizeof *out);
-    if (skip(&p, "kind=") != 0)
-        return -1;
-    const size_t n = strcspn(p, " ");
-    if (n == 0 || n >= sizeof out->kind)
-        return -1;
-    memcpy(out->kind, p, n);
-    p += n;
-    if (skip(&p, " max_ulp=") != 0)
-        return -1;
-    out->sized = skip(&p, "?") != 0;
-    if ((out->sized && read_count(&p, UINT64_MAX, &out->max_ulp) != 0) ||
-        skip(&p, " layers=") != 0 || read_count(&p, UINT32_MAX, &layers) != 0)
-        return -1;
-    out->layers = (uint32_t)layers;
-    return *p ? -1 : 0;
-}
-
-int ds_lock_read_ids(const char *value, int32_t **ids, size_t *n, struct ds_error *err)
-{
-    size_t cap = 0;
-    *ids = NULL;
-    *n = 0;
-    if (strcmp(value, "-") == 0)
-        return 0;
-    for (const char *p = value;; p++) {
-        uint64_t id;
-        if (read_count(&p, INT32_MAX, &id) != 0 || (*p && *p != ',')) {
-            free(*ids);
-            *ids = NULL;
-            return ds_fail(err, "no token ids, separated by commas");
-        }
-        if (ds_grow(ids, &cap, *n + 1, sizeof **ids, "token ids", err) != 0)
-            return -1;
-        (*ids)[(*n)++] = (int32_t)id;
-        if (!*p)
-            return 0;
-    }
-}
-
-static int is_digest(const char *s)
-{
-    for (int i = 0; i < 16; i++)
-        if (hex(s[i]) < 0)
-            return 0;
-    return !s[16];
-}
-
-static int is_digest_or_not(const char *s)
-{
-    return strcmp(s, "unstable") == 0 || is_digest(s);
-}
-
-/* "matmul/openblas 0123456789abcdef" */
-static int is_tensor(const char *s)
-{
-    const size_t n = strcspn(s, " ");
-    return n > 0 && s[n] == ' ' && memchr(s, '/', n) && is_digest_or_not(s + n + 1);
-}
-
-static int is_step(const char *s)
-{
-    struct ds_lock_step step;
-    return ds_lock_read_step(s, &step) == 0;
-}
-
-static int is_origin(const char *s)
-{
-    struct ds_lock_origin o;
-    return ds_lock_read_origin(s, &o) == 0;
-}
-
-static int is_number(const char *s)
-{
-    uint64_t v;
-    return read_count(&s, UINT64_MAX, &v) == 0 && !*s;
-}
-
-static int is_ids(const char *s)
-{
-    uint64_t id;
-    if (strcmp(s, "-") == 0)
-        return 1;
-    for (;; s++) {
-        if (read_count(&s, INT32_MAX, &id) != 0)
-            return 0;
-        if (*s != ',')
-            return !*s;
-    }
-}
-
-/* "1,2|4": words apart by commas and bars, none of them empty. */
-static int is_classes(const char *s)
-{
-    for (const char *p = s;; p++) {
-        const size_t n = strcspn(p, ",| ");
-        if (n == 0)
-            return 0;
-        p += n;
-        if (!*p || *p == ' ')
-            return !*p;
-    }
-}
-
-/* "batch=4 threads=2", or "-". */
-static int is_settings(const char *s)
-{
-    if (strcmp(s, "-") == 0)
-        return 1;
-    for (const char *p = s;; p++) {
-        const size_t n = strcspn(p, " "), name = strcspn(p, "= ");
-        if (name == 0 || name + 1 >= n || p[name] != '=')
-            return 0;
-        p += n;
-        if (!*p)
-            return 1;
-    }
-}
-
-static int is_text(const char *s)
-{
-    (void)s;
-    return 1;
-}
-
-/* ---- keys ------------------------------------------------------------------------------------ */
-
-/* A line is the word, so many more words, and a value, which is all that follows. */
-static const struct kind {
-    const char *word;
-    int words, number; /* number: the next word counts from 0 */
-    int in_entry;
-    int (*fits)(const char *value);
-    const char *form; /* of the value, for errors */
-} kinds[] = {
-    {"model", 1, 0, 0, is_text, "text"},
-    {"hparam", 1, 0, 0, is_text, "text"},
-    {"option", 1, 0, 0, is_text, "text"},
-    {"arm", 1, 1, 0, is_settings, "FACTOR=VALUE ..."},
-    {"prompt", 1, 1, 0, is_ids, "token ids, separated by commas"},
-    {"text", 1, 1, 0, is_text, "text"},
-    {"forced", 0, 0, 0, is_ids, "token ids, separated by commas"},
-    {"key", 0, 0, 1, is_digest, "16 hex digits"},
-    {"env", 1, 0, 1, is_text, "text"},
-    {"count", 1, 0, 1, is_number, "a whole number"},
-    {"kernel", 1, 0, 1, is_number, "a whole number"},
-    {"class", 2, 0, 1, is_classes, "values of a factor: ',' within a class, '|' between two"},
-    {"origin", 2, 0, 1, is_origin, "kind=KIND max_ulp=N layers=N"},
-    {"nonfinite", 2, 0, 1, is_text, "text"},
-    {"run", 1, 1, 1, is_digest_or_not, "16 hex digits, or 'unstable'"},
-    {"step", 1, 1, 1, is_step, "token=ID margin=X noise=X top=ID:LOGPROB,..."},
-    {"tensor", 2, 0, 1, is_tensor, "OP/VARIANT and 16 hex digits, or 'unstable'"},
-};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
-static const struct kind *kind_of(const char *word, size_t n)
-{
-    for (size_t i = 0; i < KINDS; i++)
-        if (strlen(kinds[i].word) == n && memcmp(kinds[i].word, word, n) == 0)
-            return &kinds[i];
-    return NULL;
-}
 
 /* ---- a list of lines ------------------------------------------------------------------------- */
 
@@ -461,7 +193,7 @@ static int read_first(struct reading *r)
 }
 
 /* Where the key ends: behind the kind's word and its further words. 0: words are missing. */
-static size_t key_end(const struct kind *k, const char *line, size_t n)
+static size_t key_end(const struct ds_lock_kind *k, const char *line, size_t n)
 {
     size_t at = strlen(k->word);
     for (int i = 0; i < k->words; i++) {
@@ -488,7 +220,7 @@ static int is_index(const char *s, size_t n)
 
 static int unknown_word(const struct reading *r, const char *line, size_t n)
 {
-    const char *names[KINDS];
+    const char *names[DS_LOCK_KINDS];
     char word[32];
     snprintf(word, sizeof word, "%.*s", (int)(n < 31 ? n : 31), line);
     if (strncmp(word, "<<<<<<<", 7) == 0 || strncmp(word, "=======", 7) == 0 ||
@@ -497,10 +229,10 @@ static int unknown_word(const struct reading *r, const char *line, size_t n)
         return ds_hint(r->err, "keep the lines of one side, or make the entry anew: driftscope "
                                "lock --update -o FILE");
     }
-    for (size_t i = 0; i < KINDS; i++)
-        names[i] = kinds[i].word;
+    for (size_t i = 0; i < DS_LOCK_KINDS; i++)
+        names[i] = ds_lock_kind_at(i)->word;
     fail_at(r, r->line, "unknown word '%s'", word);
-    const int near = ds_nearest(word, names, KINDS);
+    const int near = ds_nearest(word, names, DS_LOCK_KINDS);
     return near >= 0 ? ds_hint(r->err, "did you mean '%s'?", names[near]) : -1;
 }
 
@@ -532,7 +264,7 @@ static int read_line(struct reading *r, const char *line, size_t n)
     const size_t word = blank ? (size_t)(blank - line) : n;
     if (word == 5 && memcmp(line, "entry", 5) == 0)
         return read_entry(r, line, n);
-    const struct kind *k = kind_of(line, word);
+    const struct ds_lock_kind *k = ds_lock_kind_of(line, word);
     if (!k)
         return unknown_word(r, line, word);
     if (k->in_entry != (l->n_entries > 0))

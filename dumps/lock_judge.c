@@ -1,6 +1,6 @@
 /* lock_judge.c: an answer held against an entry of a lock. What a line that differs means depends on its kind alone:
  * one function each. Pure. */
-#include "dumps/lock.h"
+#include "dumps/lock_internal.h"
 
 #include "base/mem.h"
 
@@ -241,90 +241,17 @@ static int judge_nonfinite(void *ctx, const struct ds_lock_line *was, const stru
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-struct class_value {
-    const char *at;
-    size_t n;
-    uint32_t of; /* number of its class */
-};
-
-/* The values of "1,2|4"; malloc'ed. */
-static int read_classes(const char *text, struct class_value **out, size_t *n, struct ds_error *err)
-{
-    uint32_t of = 0;
-    size_t cap = 0;
-    *out = NULL;
-    *n = 0;
-    for (const char *p = text;; p++) {
-        const size_t len = strcspn(p, ",|");
-        if (ds_grow(out, &cap, *n + 1, sizeof **out, "classes", err) != 0)
-            return -1;
-        (*out)[(*n)++] = (struct class_value){p, len, of};
-        p += len;
-        if (!*p)
-            return 0;
-        of += *p == '|';
-    }
-}
-
-static const struct class_value *find_value(const struct class_value *x, size_t n,
-                                            const struct class_value *like)
-{
-    for (size_t i = 0; i < n; i++)
-        if (x[i].n == like->n && memcmp(x[i].at, like->at, like->n) == 0)
-            return &x[i];
-    return NULL;
-}
-
-/* What became of the borders between values that both sides have. */
-struct borders {
-    size_t compared, kept, added, gone, missing;
-    const struct class_value *a, *b; /* of the first that was added */
-};
-
-static void compare_borders(const struct class_value *was, size_t n, const struct class_value *is,
-                            size_t m, struct borders *out)
-{
-    *out = (struct borders){0};
-    for (size_t i = 0; i < n; i++) {
-        const struct class_value *x = find_value(is, m, &was[i]);
-        out->missing += !x;
-        out->compared += x != NULL;
-        for (size_t k = 0; x && k < i; k++) {
-            const struct class_value *y = find_value(is, m, &was[k]);
-            if (!y)
-                continue;
-            const int apart = was[i].of != was[k].of, now = x->of != y->of;
-            out->kept += apart && now;
-            out->gone += apart && !now;
-            if (!apart && now && !out->added++) {
-                out->a = &was[k];
-                out->b = &was[i];
-            }
-        }
-    }
-}
-
 static int judge_borders(struct judging *j, const struct ds_lock_line *was,
                          const struct ds_lock_line *is)
 {
-    struct class_value *x, *y = NULL;
-    size_t n, m = 0;
-    struct borders b = {0};
-    int rc = read_classes(was->value, &x, &n, j->err);
-    rc = rc == 0 ? read_classes(is->value, &y, &m, j->err) : rc;
-    if (rc == 0)
-        compare_borders(x, n, y, m, &b);
-    if (rc == 0 && b.added)
-        rc = add(j, DS_LOCK_CLASS, was, is, "%.*s and %.*s agreed, and do not",
-                 (int)(b.a->n < 40 ? b.a->n : 40), b.a->at, (int)(b.b->n < 40 ? b.b->n : 40),
-                 b.b->at);
-    else if (rc == 0 && b.gone)
-        rc = add(j, DS_LOCK_GONE, was, is, "values agree that did not");
+    struct ds_lock_borders b;
+    if (ds_lock_compare_classes(was->value, is->value, &b, j->err) != 0)
+        return -1;
     j->v->allowed_classes += b.kept && !b.added;
     j->v->counts.classes_missing += b.missing > 0;
-    free(x);
-    free(y);
-    return rc;
+    if (b.added)
+        return add(j, DS_LOCK_CLASS, was, is, "%s agreed, and do not", b.apart);
+    return b.gone ? add(j, DS_LOCK_GONE, was, is, "values agree that did not") : 0;
 }
 
 /* "class OP/VARIANT FACTOR": whether the lock has any line of the factor. */

@@ -1,6 +1,6 @@
-/* lock_make.c: from a source and its verdict to the lines of a lock: what was asked, what was answered. Lists are
- * sorted by name, tensors stand in execution order; two runs that agree give the same text. */
-#include "dumps/lock.h"
+/* lock_make.c: an entry of a lock: what a source answered. Lists are sorted by name, tensors stand in execution order;
+ * two runs that agree give the same text. */
+#include "dumps/lock_internal.h"
 
 #include "base/mem.h"
 
@@ -11,177 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-
-static const char *option(const struct ds_header *h, const char *name)
-{
-    for (size_t i = 0; i < h->n_options; i++)
-        if (strcmp(h->options[i].name, name) == 0)
-            return h->options[i].value;
-    return NULL;
-}
-
-static int by_key(const void *pa, const void *pb)
-{
-    return strcmp(((const struct ds_lock_line *)pa)->key, ((const struct ds_lock_line *)pb)->key);
-}
-
-/* Lines from `first` on, by key. */
-static void sort_from(struct ds_lock_lines *l, size_t first)
-{
-    if (l->n > first)
-        qsort(l->at + first, l->n - first, sizeof *l->at, by_key);
-}
-
-/* Adds what stands in the two buffers, and empties them. */
-static int add_pair(struct ds_lock_lines *l, struct ds_buf *key, struct ds_buf *value,
-                    struct ds_error *err)
-{
-    const int lost = key->failed || value->failed;
-    const int rc = lost ? ds_fail(err, "out of memory for a lock")
-                        : ds_lock_add(l, key->data ? key->data : "",
-                                      value->data && value->len ? value->data : "-", err);
-    ds_buf_free(key);
-    ds_buf_free(value);
-    return rc;
-}
-
-/* "KIND NAME" = text, which may hold anything. */
-static int add_text(struct ds_lock_lines *l, const char *kind, const char *name, const char *text,
-                    struct ds_error *err)
-{
-    struct ds_buf key = {0}, value = {0};
-    ds_buf_printf(&key, "%s ", kind);
-    ds_lock_word(&key, name);
-    ds_buf_escape(&value, text, (size_t)-1);
-    return add_pair(l, &key, &value, err);
-}
-
-/* ---- what was asked -------------------------------------------------------------------------- */
-
-/* Options that decide what rows there are and what is in them; what is dumped, healed or timed changes no number. */
-static int decides(const char *name)
-{
-    static const char *const names[] = {"steps",           "resid_only", "page_size",
-                                        "poison",          "load",       "weights",
-                                        "position_offset", "all_logits", "scores"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return 1;
-    return 0;
-}
-
-static int ask_model(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
-{
-    const size_t first = q->n;
-    if (add_text(q, "model", "name", h->model_name, err) != 0 ||
-        add_text(q, "model", "arch", h->model_arch, err) != 0 ||
-        ds_lock_addf(q, err, "model digest", "%016" PRIx64, h->model_digest) != 0)
-        return -1;
-    for (size_t i = 0; i < h->n_hparams; i++)
-        if (add_text(q, "hparam", h->hparams[i].name, h->hparams[i].value, err) != 0)
-            return -1;
-    for (size_t i = 0; i < h->n_options; i++)
-        if (decides(h->options[i].name) &&
-            add_text(q, "option", h->options[i].name, h->options[i].value, err) != 0)
-            return -1;
-    if (ds_lock_addf(q, err, "option repeats", "%u", h->repeats) != 0)
-        return -1;
-    sort_from(q, first);
-    return 0;
-}
-
-/* The base arm whole, of the others what they have otherwise. */
-static int ask_arms(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
-{
-    for (size_t a = 0; a < h->n_arms; a++) {
-        struct ds_buf key = {0}, value = {0};
-        ds_buf_printf(&key, "arm %zu", a);
-        for (size_t f = 0; f < h->n_factors; f++) {
-            const char *x = h->arms[a].values[f];
-            if (!*x || (a && strcmp(x, h->arms[0].values[f]) == 0))
-                continue;
-            ds_buf_puts(&value, value.len ? " " : "");
-            ds_lock_word(&value, h->factors[f]);
-            ds_buf_puts(&value, "=");
-            ds_lock_word(&value, x);
-        }
-        if (add_pair(q, &key, &value, err) != 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int ask_prompts(const struct ds_header *h, struct ds_lock_lines *q, struct ds_error *err)
-{
-    for (size_t i = 0; i < h->n_prompts; i++) {
-        const struct ds_prompt *p = &h->prompts[i];
-        struct ds_buf key = {0}, value = {0};
-        char number[24];
-        ds_buf_printf(&key, "prompt %zu", i);
-        for (uint32_t k = 0; k < p->n_tokens; k++)
-            ds_buf_printf(&value, k ? ",%d" : "%d", p->tokens[k]);
-        snprintf(number, sizeof number, "%zu", i);
-        if (add_pair(q, &key, &value, err) != 0 ||
-            (p->text[0] && add_text(q, "text", number, p->text, err) != 0))
-            return -1;
-    }
-    return 0;
-}
-
-/* The first natural trial of an arm; *n: how many there are. */
-static size_t first_trial(const struct ds_source *s, uint32_t arm, size_t *n)
-{
-    size_t first = SIZE_MAX;
-    *n = 0;
-    for (size_t i = 0; i < s->n_trials; i++) {
-        const struct ds_trial *t = s->info(s->ctx, i);
-        if (t->arm != arm || t->pass != DS_PASS_NATURAL)
-            continue;
-        first = *n ? first : i;
-        (*n)++;
-    }
-    return first;
-}
-
-static const struct ds_trial_data *base_trial(const struct ds_source *s, struct ds_error *err)
-{
-    size_t n, i = first_trial(s, 0, &n);
-    if (i == SIZE_MAX) {
-        ds_fail(err, "there is no complete trial of the base arm");
-        return NULL;
-    }
-    return s->get(s->ctx, i, err);
-}
-
-static int ask_tokens(const struct ds_source *s, struct ds_lock_lines *q, struct ds_error *err)
-{
-    const struct ds_trial_data *t = base_trial(s, err);
-    struct ds_buf key = {0}, value = {0};
-    if (!t)
-        return -1;
-    ds_buf_puts(&key, "forced");
-    int32_t step = 0;
-    for (size_t i = 0; i < t->n_steps; i++)
-        if (t->steps[i].request == 0 && t->steps[i].step == step && t->steps[i].forced >= 0)
-            ds_buf_printf(&value, step++ ? ",%d" : "%d", t->steps[i].forced);
-    return add_pair(q, &key, &value, err);
-}
-
-int ds_lock_ask(const struct ds_source *s, struct ds_lock_lines *q, struct ds_error *err)
-{
-    const struct ds_header *h = s->header;
-    const char *free_run = option(h, "free");
-    if (option(h, "serve_requests"))
-        return ds_fail(err, "a storm cannot be locked: replay holds it against its record");
-    if (free_run && strcmp(free_run, "0") != 0)
-        return ds_fail(err, "a run with --free cannot be locked: its arms follow their own tokens");
-    if (h->n_prompts == 0 || h->n_arms == 0)
-        return ds_fail(err, "nothing to lock: there is no prompt or no arm");
-    return ask_model(h, q, err) != 0 || ask_arms(h, q, err) != 0 || ask_prompts(h, q, err) != 0 ||
-                   ask_tokens(s, q, err) != 0
-               ? -1
-               : ds_lock_sort(q, err);
-}
 
 /* ---- environment and kernels ----------------------------------------------------------------- */
 
@@ -200,12 +29,13 @@ static int answer_environment(const struct ds_source *s, struct ds_lock_lines *o
     const struct ds_trial *t = first_with_blas(s);
     const size_t first = out->n;
     for (size_t i = 0; i < h->n_environment; i++)
-        if (add_text(out, "env", h->environment[i].name, h->environment[i].value, err) != 0)
+        if (ds_lock_add_text(out, "env", h->environment[i].name, h->environment[i].value, err) != 0)
             return -1;
-    if (t && (add_text(out, "env", "blas_config", t->blas_config, err) != 0 ||
-              (t->blas_core[0] && add_text(out, "env", "blas_core", t->blas_core, err) != 0)))
+    if (t &&
+        (ds_lock_add_text(out, "env", "blas_config", t->blas_config, err) != 0 ||
+         (t->blas_core[0] && ds_lock_add_text(out, "env", "blas_core", t->blas_core, err) != 0)))
         return -1;
-    sort_from(out, first);
+    ds_lock_sort_from(out, first);
     return 0;
 }
 
@@ -225,10 +55,10 @@ static int answer_kernels(const struct ds_verdict *v, struct ds_lock_lines *out,
         ds_buf_puts(&key, "kernel ");
         add_kernel(&key, v->kernels[k].op, v->kernels[k].variant);
         ds_buf_printf(&value, "%" PRIu64, v->kernels[k].compared);
-        if (add_pair(out, &key, &value, err) != 0)
+        if (ds_lock_add_pair(out, &key, &value, err) != 0)
             return -1;
     }
-    sort_from(out, first);
+    ds_lock_sort_from(out, first);
     return 0;
 }
 
@@ -259,6 +89,9 @@ static int answer_class(const struct ds_verdict *v, size_t k, size_t f, struct d
     struct ds_buf key = {0}, value = {0};
     if (x->condition[f] == DS_COND_NOT_RUN || (f > 0 && v->factors[f].n_values < 2))
         return 0;
+    if (v->factors[f].n_values > DS_LOCK_MOST_VALUES)
+        return ds_fail(err, "%s has %u values; a lock takes %d", v->factors[f].name,
+                       v->factors[f].n_values, DS_LOCK_MOST_VALUES);
     ds_buf_puts(&key, "class ");
     add_kernel(&key, x->op, x->variant);
     ds_buf_puts(&key, " ");
@@ -271,7 +104,7 @@ static int answer_class(const struct ds_verdict *v, size_t k, size_t f, struct d
         ds_buf_puts(&value, "same");
     else
         add_classes(&v->factors[f], x->class_of[f], &value);
-    return add_pair(out, &key, &value, err);
+    return ds_lock_add_pair(out, &key, &value, err);
 }
 
 static int answer_classes(const struct ds_verdict *v, struct ds_lock_lines *out,
@@ -282,7 +115,7 @@ static int answer_classes(const struct ds_verdict *v, struct ds_lock_lines *out,
         for (size_t f = 0; f < v->n_factors; f++)
             if (answer_class(v, k, f, out, err) != 0)
                 return -1;
-    sort_from(out, first);
+    ds_lock_sort_from(out, first);
     return 0;
 }
 
@@ -313,10 +146,10 @@ static int answer_origins(const struct ds_verdict *v, struct ds_lock_lines *out,
         else
             ds_buf_puts(&value, "?");
         ds_buf_printf(&value, " layers=%u", o->layers);
-        if (add_pair(out, &key, &value, err) != 0)
+        if (ds_lock_add_pair(out, &key, &value, err) != 0)
             return -1;
     }
-    sort_from(out, first);
+    ds_lock_sort_from(out, first);
     return 0;
 }
 
@@ -352,7 +185,7 @@ static int answer_runs(const struct ds_source *s, const uint32_t *number, struct
 {
     const size_t begin = out->n;
     for (uint32_t arm = 0; arm < s->header->n_arms; arm++) {
-        size_t n, first = first_trial(s, arm, &n);
+        size_t n, first = ds_lock_first_trial(s, arm, &n);
         const uint32_t name = number ? number[arm] : arm;
         char key[32];
         int parted = 0;
@@ -404,7 +237,7 @@ static void tensors_free(struct tensors *t)
 static int gather_tensors(const struct ds_source *s, struct tensors *t, struct ds_error *err)
 {
     const struct ds_header *h = s->header;
-    size_t n, first = first_trial(s, 0, &n);
+    size_t n, first = ds_lock_first_trial(s, 0, &n);
     for (size_t i = first; i < s->n_trials; i++) {
         const struct ds_trial *x = s->info(s->ctx, i);
         if (x->arm != 0 || x->pass != DS_PASS_NATURAL)
@@ -437,7 +270,7 @@ static int answer_tensor(const struct ds_header *h, const struct ds_trial_data *
         ds_buf_puts(&value, " unstable");
     else
         ds_buf_printf(&value, " %016" PRIx64, t->digest[site]);
-    return add_pair(out, &key, &value, err);
+    return ds_lock_add_pair(out, &key, &value, err);
 }
 
 static int answer_tensors(const struct ds_source *s, struct ds_lock_lines *out,
@@ -445,7 +278,7 @@ static int answer_tensors(const struct ds_source *s, struct ds_lock_lines *out,
 {
     const struct ds_header *h = s->header;
     struct tensors t;
-    const struct ds_trial_data *d = base_trial(s, err);
+    const struct ds_trial_data *d = ds_lock_base_trial(s, err);
     if (!d)
         return -1;
     int rc = tensors_new(h->n_sites, &t, err) != 0 ? -1 : gather_tensors(s, &t, err);
@@ -507,12 +340,12 @@ static int answer_step(const struct ds_source *s, const struct ds_step *x,
     ds_buf_printf(&value, "token=%d margin=%.9g noise=%.9g", x->token, (double)x->margin, noise);
     for (size_t i = 0; i < DS_TOP && x->ids[i] >= 0 && isfinite(logprob(x, i)); i++)
         ds_buf_printf(&value, "%s%d:%.10g", i ? "," : " top=", x->ids[i], logprob(x, i));
-    return add_pair(out, &key, &value, err);
+    return ds_lock_add_pair(out, &key, &value, err);
 }
 
 static int answer_steps(const struct ds_source *s, struct ds_lock_lines *out, struct ds_error *err)
 {
-    const struct ds_trial_data *t = base_trial(s, err);
+    const struct ds_trial_data *t = ds_lock_base_trial(s, err);
     if (!t)
         return -1;
     int32_t step = 0;
@@ -536,7 +369,7 @@ static int answer_nonfinite(const struct ds_verdict *v, struct ds_lock_lines *ou
     ds_buf_printf(&key, "nonfinite %d ", f->layer);
     add_place(&key, f->stage, f->part);
     add_kernel(&value, f->op, f->variant);
-    return add_pair(out, &key, &value, err);
+    return ds_lock_add_pair(out, &key, &value, err);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

@@ -447,4 +447,21 @@ test_what_cannot_be_compared() {
     expect 2
 }
 
+# The tokenizer is the model's; text is held against text.
+test_real_model() {
+    [ -f "${DRIFTSCOPE_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/driftscope}/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
+        skip "the real model is not in the cache"
+    ds lock -p 'The sky is' -n 2 --threads 1 --repeat 1 -o "$dir/real.lock"
+    expect 0
+    has "$dir/real.lock" "text 0 The sky is"
+    ds verify "$dir/real.lock" --assert text
+    expect 0
+    has "$dir/out" "516 tensors"
+    last "verify: same: text holds against entry "
+    sed -i 's/^\(step 1 token=\)[0-9]*/\19/' "$dir/real.lock"
+    ds verify "$dir/real.lock" --assert text
+    expect 1
+    last "verify: drift: step 1: token "
+}
+
 run_tests
