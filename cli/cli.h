@@ -157,5 +157,6 @@ int ds_verb_verify(const struct ds_options *o);
 int ds_verb_report(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
 int ds_verb_doctor(const struct ds_options *o);
+int ds_verb_fingerprint(const struct ds_options *o);
 
 #endif

@@ -236,6 +236,13 @@ static const char *const doctor_examples[] = {
     "every launch line of a script, and workers beside each other, as JSON",
     NULL};
 
+static const char *const fingerprint_examples[] = {
+    "driftscope fingerprint monday.jsonl tuesday.jsonl",
+    "how far the log-probabilities of two collections of responses lie apart, and what simple cause shows",
+    "driftscope fingerprint rollout.jsonl trainer.jsonl --eps 0.1 --json",
+    "the same as JSON, with the share of tokens that clipping at 1 +- 0.1 would take",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -375,6 +382,14 @@ const struct ds_verb_def ds_verbs[] = {
      "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
      "not run; variables before it count, and those of this process. Exit code 0: nothing found; 1: something; 2: an error.",
      doctor_examples},
+    {DS_VERB_FINGERPRINT, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
+     "hold log-probabilities that other systems gave against each other",
+     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), one JSON a line, and pairs them by "
+     "custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
+     "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
+     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, other weights. Exit code 0: equal; "
+     "1: not; 2: an error, or nothing to compare.",
+     fingerprint_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -405,6 +420,7 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define VERIFY (1u << DS_VERB_VERIFY)
 #define REPORT (1u << DS_VERB_REPORT)
 #define DOCTOR (1u << DS_VERB_DOCTOR)
+#define FINGERPRINT (1u << DS_VERB_FINGERPRINT)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
@@ -626,6 +642,8 @@ const struct ds_option_def ds_option_defs[] = {
     {"data", 0, "DIR", REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
      "write the numbers of every figure into this folder, as tab-separated values"},
 
+    {"eps", 0, "X", FINGERPRINT, "0.2", 0, NULL, 0, 0,
+     "tokens whose ratio of probabilities lies outside of 1 - X .. 1 + X count as clipped"},
     {"require", 0, "LIST", RUN_ALONE | STORM, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
      "with --strict: what every kernel must claim not to depend on; giving it is --strict"},
     {"strict", 0, NULL, RUN_ALONE | STORM, NULL, 0, NULL, 0, 0,

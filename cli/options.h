@@ -28,6 +28,7 @@ enum ds_verb_id {
     DS_VERB_VERIFY,
     DS_VERB_REPORT,
     DS_VERB_DOCTOR,
+    DS_VERB_FINGERPRINT,
     DS_VERB_HELP
 };
 
