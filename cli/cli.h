@@ -35,6 +35,8 @@ const char *ds_opt_at(const struct ds_options *o, const char *name, size_t i);
 /* What is not an option: record files, patterns. */
 size_t ds_opt_operands(const struct ds_options *o);
 const char *ds_opt_operand(const struct ds_options *o, size_t i);
+/* How many of them stand before "--": all, where there is none. */
+size_t ds_opt_operands_plain(const struct ds_options *o);
 /* The whole command line, quoted so that a shell reads it back as it was; printable whatever the
  * arguments hold. */
 const char *ds_opt_command(const struct ds_options *o);
@@ -155,5 +157,7 @@ int ds_verb_verify(const struct ds_options *o);
 int ds_verb_report(const struct ds_options *o);
 int ds_verb_risk(const struct ds_options *o);
 int ds_verb_explain(const struct ds_options *o);
+int ds_verb_doctor(const struct ds_options *o);
+int ds_verb_fingerprint(const struct ds_options *o);
 
 #endif

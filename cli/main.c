@@ -78,6 +78,10 @@ static int verb(const struct ds_options *o)
         return ds_verb_report(o);
     case DS_VERB_RISK:
         return ds_verb_risk(o);
+    case DS_VERB_DOCTOR:
+        return ds_verb_doctor(o);
+    case DS_VERB_FINGERPRINT:
+        return ds_verb_fingerprint(o);
     case DS_VERB_HELP:
         return ds_verb_help(o);
     case DS_VERB_NONE:

@@ -234,6 +234,24 @@ static const char *const risk_examples[] = {
     "what one storm foretells of another of the same prompts, and what was seen there",
     NULL};
 
+static const char *const doctor_examples[] = {
+    "driftscope doctor",
+    "what on this machine can make results differ, and what to do",
+    "driftscope doctor --kernels pinned libmine.so ~/venv/lib",
+    "another kernel set; do these libraries set flush-to-zero when they are loaded?",
+    "driftscope doctor -- VLLM_BATCH_INVARIANT=1 vllm serve ./model --seed 1",
+    "what in this launch line can",
+    "driftscope doctor -f workers.sh --json",
+    "every launch line of a script, and workers beside each other, as JSON",
+    NULL};
+
+static const char *const fingerprint_examples[] = {
+    "driftscope fingerprint monday.jsonl tuesday.jsonl",
+    "how far the log-probabilities of two collections of responses lie apart, and what simple cause shows",
+    "driftscope fingerprint rollout.jsonl trainer.jsonl --eps 0.1 --json",
+    "the same as JSON, with the share of tokens that clipping at 1 +- 0.1 would take",
+    NULL};
+
 static const char *const help_examples[] = {
     "driftscope help run",
     "all about one verb",
@@ -374,6 +392,21 @@ const struct ds_verb_def ds_verbs[] = {
      "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
      "a margin within the largest measured drift; 1: some have.",
      risk_examples},
+    {DS_VERB_DOCTOR, "doctor", "[FILE ...] [-- COMMAND ...]", NULL, 0, 256, 0,
+     "tell what here, or in the launch line of an engine, can make results differ",
+     "Looks for what is known to change results from run to run, machine to machine and with the traffic: sampler, seeds, threads, code "
+     "chosen by processor, arithmetic, batches, formats, clocks in chat templates. Each line is found, fixed or cannot be told from here, "
+     "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
+     "not run; variables before it count, and those of this process. Exit code 0: nothing found; 1: something; 2: an error.",
+     doctor_examples},
+    {DS_VERB_FINGERPRINT, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
+     "hold log-probabilities that other systems gave against each other",
+     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), one JSON a line, and pairs them by "
+     "custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
+     "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
+     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, other weights. Exit code 0: equal; "
+     "1: not; 2: an error, or nothing to compare.",
+     fingerprint_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
@@ -404,11 +437,13 @@ const size_t ds_verb_count = ARRAY_SIZE(ds_verbs);
 #define VERIFY (1u << DS_VERB_VERIFY)
 #define REPORT (1u << DS_VERB_REPORT)
 #define RISK (1u << DS_VERB_RISK)
+#define DOCTOR (1u << DS_VERB_DOCTOR)
+#define FINGERPRINT (1u << DS_VERB_FINGERPRINT)
 #define HELP (1u << DS_VERB_HELP)
 #define FACTOR (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN | DOCTOR, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
     {"model", 'm', "MODEL", RISK, NULL, DS_OPT_FILE, NULL, 0, 0,
      "the record's model, to show tokens as text; without it their ids"},
@@ -418,6 +453,8 @@ const struct ds_option_def ds_option_defs[] = {
      "a prompt; the first of all prompts, files and token lists, in this order, is the subject, the others are its neighbours"},
     {"file", 'f', "FILE", RUN | STORM | ONPOLICY, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
      "a file whose whole text is a prompt"},
+    {"file", 'f', "FILE", DOCTOR, NULL, DS_OPT_FILE | DS_OPT_MANY, NULL, 0, 0,
+     "a script whose launch lines are read; may be given several times"},
     {"tokens", 0, "IDS", RUN | STORM | ONPOLICY, NULL, DS_OPT_NUMBER | DS_OPT_LIST | DS_OPT_MANY, NULL, 0, INT32_MAX,
      "a prompt as token ids, separated by commas"},
     {"chat", 0, NULL, RUN | STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
@@ -499,6 +536,8 @@ const struct ds_option_def ds_option_defs[] = {
      "kernel sets: vendor, split, pinned, fused, reference; + overrides one op: vendor+attention=pinned (bench: those measured as passes)"},
     {"kernels", 0, "LIST", BISECT, "vendor,pinned", FACTOR, NULL, 0, 0,
      "the set that shows the difference and the one whose kernels are tried in its place; one alone: tried against pinned"},
+    {"kernels", 0, "SET", DOCTOR, "vendor", 0, NULL, 0, 0,
+     "the kernel set whose claims are looked at"},
     {"blas-core", 0, "LIST", RUN, NULL, FACTOR, NULL, 0, 0,
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
@@ -628,6 +667,13 @@ const struct ds_option_def ds_option_defs[] = {
      "the arm whose heat map, or tree of completions, is drawn"},
     {"data", 0, "DIR", REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
      "write the numbers of every figure into this folder, as tab-separated values"},
+
+    {"eps", 0, "X", FINGERPRINT, "0.2", 0, NULL, 0, 0,
+     "tokens whose ratio of probabilities lies outside of 1 - X .. 1 + X count as clipped"},
+    {"require", 0, "LIST", RUN_ALONE | STORM, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
+     "with --strict: what every kernel must claim not to depend on; giving it is --strict"},
+    {"strict", 0, NULL, RUN_ALONE | STORM, NULL, 0, NULL, 0, 0,
+     "do not start (exit code 2) if a kernel of the chosen sets does not claim what --require says"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},

@@ -108,6 +108,11 @@ size_t ds_opt_operands(const struct ds_options *o)
     return o->n_operands;
 }
 
+size_t ds_opt_operands_plain(const struct ds_options *o)
+{
+    return o->n_plain;
+}
+
 const char *ds_opt_operand(const struct ds_options *o, size_t i)
 {
     return i < o->n_operands ? o->operands[i] : NULL;

@@ -49,9 +49,9 @@ static const char *suggest_option(enum ds_verb_id verb, const char *word)
 
 int ds_unknown_verb(const char *word, struct ds_error *err)
 {
-    const char *names[16];
+    const char *names[MAX_NAMES];
     size_t n = 0;
-    for (size_t i = 0; i < ds_verb_count && n < 16; i++)
+    for (size_t i = 0; i < ds_verb_count && n < MAX_NAMES; i++)
         names[n++] = ds_verbs[i].name;
     const char *near = suggest(word, names, n);
     ds_fail(err, "unknown verb '%.80s'", word);
@@ -455,6 +455,7 @@ int ds_options_parse(int argc, char **argv, struct ds_options *o, struct ds_erro
         int rc;
         if (!words_only && strcmp(arg, "--") == 0) {
             words_only = 1;
+            o->n_plain = o->n_operands;
             continue;
         }
         if (!words_only && arg[0] == '-' && arg[1] == '-')
@@ -471,6 +472,8 @@ int ds_options_parse(int argc, char **argv, struct ds_options *o, struct ds_erro
         const struct ds_verb_def *v = ds_verb_find(argv[i]);
         o->verb = v ? v->id : DS_VERB_NONE;
     }
+    if (!words_only)
+        o->n_plain = o->n_operands;
     return o->action == DS_ACTION_VERB ? check_operands(o, err) : 0;
 }
 

@@ -28,6 +28,8 @@ enum ds_verb_id {
     DS_VERB_VERIFY,
     DS_VERB_REPORT,
     DS_VERB_RISK,
+    DS_VERB_DOCTOR,
+    DS_VERB_FINGERPRINT,
     DS_VERB_HELP
 };
 
@@ -104,6 +106,7 @@ struct ds_options {
     size_t n_values, cap_values;
     const char **operands;
     size_t n_operands, cap_operands;
+    size_t n_plain; /* operands before "--"; n_operands without one */
     char *command;
 };
 

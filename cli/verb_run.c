@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/kept.h"
 #include "cli/lock.h"
+#include "cli/require.h"
 #include "cli/run_plan.h"
 #include "cli/run_tui.h"
 #include "cli/verdict.h"
@@ -310,7 +311,8 @@ static int start(struct run *run, struct ds_error *err)
 {
     const char *resume = ds_opt_text(run->o, "resume");
     if (!resume) {
-        if (ds_run_plan_new(run->o, &run->plan, err) != 0)
+        if (ds_run_plan_new(run->o, &run->plan, err) != 0 ||
+            ds_cli_require(run->o, &run->plan.header, err) != 0)
             return -1;
         if (!ds_opt_flag(run->o, "no-record"))
             return create_record(run, err);
@@ -328,7 +330,8 @@ static int start(struct run *run, struct ds_error *err)
         return ds_prefix(err, "%s", resume);
     const struct ds_sweep s = sweep_of(run);
     uint32_t missing;
-    if (index_old(run, err) != 0 || ds_sweep_missing(&s, &missing, err) != 0)
+    if (ds_cli_require(run->o, &run->plan.header, err) != 0 || index_old(run, err) != 0 ||
+        ds_sweep_missing(&s, &missing, err) != 0)
         return -1;
     return missing ? continue_record(run, err) : 0;
 }

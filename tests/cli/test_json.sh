@@ -93,6 +93,16 @@ test_every_field_is_documented_and_printed() {
     fields verify_drift '"equal_before"' '"weight"' '"counts": true'
     json update lock --update -m "$small" -o "$dir/a.lock"
     fields update '"was": "'
+    json doctor doctor -m "$small"
+    fields doctor '"status": "found"' '"command": null'
+    printf 'vllm serve m\nvllm serve m --seed 1\n' >"$dir/workers.sh"
+    json doctor_command doctor -f "$dir/workers.sh"
+    fields doctor_command '"engine": "vLLM"' '"line": 1'
+    python3 tests/tools/make_logprobs.py other "$dir" --batch
+    json fingerprint fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    python3 tests/tools/make_logprobs.py top-k "$dir"
+    json fingerprint_top fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    fields fingerprint_top '"cause": "top-k-renormalised"'
     run tests/tools/check_json.py cli/JSON.md "$dir"/*.json
     cat "$dir/out" >&2
     expect 0

@@ -1,0 +1,121 @@
+/* fingerprint.h: inside cli/ only: log-probabilities that other systems gave, as OpenAI-style responses, read, paired
+ * and held against each other. fingerprint_read.c reads them, fingerprint_pair.c pairs and aligns them; the numbers
+ * are dumps/logprob's and dumps/logprob_cause's. */
+#ifndef DS_FINGERPRINT_H
+#define DS_FINGERPRINT_H
+
+#include "cli/cli.h"
+#include "dumps/logprob.h"
+#include "dumps/logprob_cause.h"
+
+/* ---- a file ----------------------------------------------------------------------------------------- */
+
+struct ds_fp_alternative {
+    uint64_t key; /* XXH3-64 of the token's bytes */
+    double logprob;
+};
+
+struct ds_fp_token {
+    uint64_t key;
+    int64_t id; /* -1: not given */
+    char *text; /* its bytes; NULL: only its id is known */
+    size_t len;
+    double logprob; /* NaN: not given (a first token) */
+    struct ds_fp_alternative *alternatives;
+    size_t n_alternatives;
+};
+
+/* A choice of a response. */
+struct ds_fp_sequence {
+    char *request; /* custom_id, else id; NULL: none */
+    int custom;    /* it is a custom_id */
+    int64_t choice;
+    size_t line;
+    int64_t *prompt; /* token ids, where the response has them */
+    size_t n_prompt;
+    struct ds_fp_token *tokens;
+    size_t n_tokens;
+};
+
+struct ds_fp_file {
+    const char *path;
+    struct ds_fp_sequence *sequences;
+    size_t n, cap;
+};
+
+/* Every line a response: chat (choices[].logprobs.content) or completion (tokens, token_logprobs, top_logprobs), or a
+ * batch's line around one (custom_id, response.body). Token ids: vLLM's token_ids and prompt_token_ids, and tokens
+ * written as token_id:N. An error names file and line; what was read until then is to be freed, too. A line's text has a
+ * NUL behind it. */
+int ds_fp_read(const char *path, struct ds_fp_file *out, struct ds_error *err);
+int ds_fp_read_line(const char *text, size_t len, size_t line, struct ds_fp_file *out,
+                    struct ds_error *err);
+void ds_fp_file_free(struct ds_fp_file *f);
+
+/* ---- pairs -------------------------------------------------------------------------------------------- */
+
+enum ds_fp_match {
+    DS_FP_EQUAL,       /* the same tokens, or one is the beginning of the other */
+    DS_FP_OTHER_TOKEN, /* another token was chosen after equal ones: compared until then */
+    DS_FP_PROMPT,      /* other prompts */
+    DS_FP_BOS,         /* one side lacks the first token */
+    DS_FP_SHIFTED,     /* one side has some tokens more at its beginning */
+    DS_FP_RETOKENIZED, /* the same text in other tokens */
+    DS_FP_MATCHES
+};
+/* "equal", "other-token", "other-prompt", "missing-bos", "shifted", "re-tokenised". */
+const char *ds_fp_match_name(int match);
+
+struct ds_fp_pair {
+    const struct ds_fp_sequence *a, *b;
+    int match;
+    size_t equal; /* tokens that are compared */
+    size_t
+        at; /* where the first difference is: in the prompt for DS_FP_PROMPT and DS_FP_BOS of a prompt */
+    size_t by;     /* tokens that one side has more, for DS_FP_BOS and DS_FP_SHIFTED */
+    int longer;    /* which side: 0 A, 1 B */
+    int in_prompt; /* it is the prompt's ids that tell */
+};
+
+struct ds_fp_bucket {
+    size_t from, to; /* positions, both included */
+    struct ds_logprob_stats stats;
+};
+enum { DS_FP_MOST_BUCKETS = 40, DS_FP_WORST = 20 };
+
+struct ds_fp_worst {
+    size_t pair, position;
+    double a, b;
+};
+
+struct ds_fp_result {
+    const struct ds_fp_file *a, *b;
+    struct ds_fp_pair *pairs;
+    size_t n_pairs, unpaired_a, unpaired_b;
+    const char *paired_by; /* "custom_id", "id", "order" */
+    size_t matches[DS_FP_MATCHES];
+    double eps;
+    struct ds_logprob_stats tokens;    /* over all tokens compared */
+    struct ds_logprob_stats sequences; /* over sums of sequences */
+    struct ds_logprob_stats *each;     /* [n_pairs] over the tokens of one */
+    struct ds_fp_bucket buckets[DS_FP_MOST_BUCKETS];
+    size_t n_buckets;
+    struct ds_fp_worst worst[DS_FP_WORST];
+    size_t n_worst;
+    struct ds_lp_pairs positions;
+    struct ds_lp_cause causes[DS_LP_CAUSES];
+    size_t n_causes;
+};
+
+/* How two sequences stand to each other. Pure. */
+void ds_fp_align(struct ds_fp_pair *p);
+int ds_fp_compare(const struct ds_fp_file *a, const struct ds_fp_file *b, double eps,
+                  struct ds_fp_result *out, struct ds_error *err);
+void ds_fp_result_free(struct ds_fp_result *r);
+/* Whether anything differs. */
+int ds_fp_differs(const struct ds_fp_result *r);
+
+void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_fp_result *r);
+int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error *err);
+
+#endif

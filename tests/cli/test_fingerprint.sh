@@ -1,0 +1,202 @@
+# test_fingerprint.sh: log-probabilities of a toy model with one cause planted (tests/tools/make_logprobs.py), and of none.
+. tests/cli/lib.sh
+
+make() { python3 tests/tools/make_logprobs.py "$@"; }
+
+# causes A B: what is blamed, of the JSON in $dir/out.
+causes() {
+    python3 -c '
+import json, sys
+v = json.load(open(sys.argv[1], encoding="utf-8"))
+print(" ".join(c["cause"] + ":" + c["side"] for c in v["causes"]))' "$dir/out"
+}
+
+# blames CAUSE WANT [OPTION...]: planting it blames WANT and nothing else.
+blames() {
+    cause=$1 want=$2
+    shift 2
+    make "$cause" "$dir" "$@"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --json
+    expect 1
+    got=$(causes)
+    [ "$got" = "$want" ] || {
+        say "$cause $*: blamed '$got', not '$want'"
+        return 1
+    }
+}
+
+test_planted_causes_are_named_and_only_they() {
+    need python3
+    for form in "--chat --ids" "--batch --noise 0.01 --seed 3"; do
+        # shellcheck disable=SC2086
+        {
+            blames temperature temperature:B $form
+            blames top-p filtered:B $form
+            blames mask filtered:B $form
+            blames presence penalty:B $form
+            blames repetition penalty:B $form
+            blames top-k top-k-renormalised:B $form
+            blames padding masked-padding:B $form
+            blames weights weights:B $form
+            blames bf16-head bf16-head:B $form
+            blames bf16-logprobs bf16-head:B $form
+        }
+    done
+}
+
+test_sides_change_places() {
+    need python3
+    for cause in top-p presence top-k padding bf16-head; do
+        make $cause "$dir"
+        ds fingerprint "$dir/b.jsonl" "$dir/a.jsonl" --json
+        expect 1
+        case $(causes) in *:A) ;; *) say "$cause: $(causes)"; return 1 ;; esac
+    done
+}
+
+test_rounding_alone_blames_nothing() {
+    need python3
+    for seed in 1 2; do
+        for noise in 1e-6 0.003 0.1; do
+            blames none "" --seed $seed --noise $noise
+        done
+    done
+    ds fingerprint "$dir/a.jsonl" "$dir/a.jsonl"
+    expect 0
+    has "$dir/out" "fingerprint: same: 504 log-probabilities are equal"
+}
+
+test_the_numbers() {
+    need python3
+    make temperature "$dir" --batch
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --json --eps 0.1
+    expect 1
+    python3 - "$dir" <<'PY'
+import json, math, sys
+folder = sys.argv[1]
+v = json.load(open(folder + "/out", encoding="utf-8"))
+def read(name):
+    out = []
+    for line in open(f"{folder}/{name}.jsonl", encoding="utf-8"):
+        out.append(json.loads(line)["response"]["body"]["choices"][0]["logprobs"]["token_logprobs"])
+    return out
+a, b = read("a"), read("b")
+def stats(pairs):
+    d = [x - y for x, y in pairs]
+    r = [math.exp(-x) for x in d]
+    return {"n": len(d), "k1": sum(d) / len(d), "k2": sum(x * x for x in d) / 2 / len(d), "k3": sum(q - 1 + x for q, x in zip(r, d)) / len(d),
+            "mean_exp_abs": sum(math.exp(abs(x)) for x in d) / len(d), "max_abs": max(map(abs, d)),
+            "clipped": sum(not 0.9 <= q <= 1.1 for q in r) / len(d)}
+def agree(got, want):
+    for k, x in want.items():
+        assert abs(got[k] - x) <= 1e-6 * max(1, abs(x)), (k, got[k], x)
+tokens = [p for s, t in zip(a, b) for p in zip(s, t)]
+agree(v["tokens"], stats(tokens))
+agree(v["sequences"], stats([(sum(s), sum(t)) for s, t in zip(a, b)]))
+for bucket in v["positions"]:
+    agree(bucket["stats"], stats([p for s, t in zip(a, b) for p in list(zip(s, t))[bucket["from"]:bucket["to"] + 1]]))
+assert sum(x["stats"]["n"] for x in v["positions"]) == len(tokens)
+for pair, s, t in zip(v["pairs"], a, b):
+    agree(pair["stats"], stats(list(zip(s, t))))
+worst = sorted((abs(x - y) for x, y in tokens), reverse=True)[:20]
+got = [abs(w["a"] - w["b"]) for w in v["worst"]]
+assert len(got) == 20 and all(abs(x - y) < 1e-6 for x, y in zip(got, worst)), (got, worst)
+assert v["paired_by"] == "custom_id" and v["pairs"][3]["request"] == "request-3", v["pairs"][3]
+assert abs(v["causes"][0]["value"] - 0.7) < 0.01, v["causes"]
+PY
+}
+
+# Pairs that are not of the same tokens are named, and not compared.
+test_tokens_come_first() {
+    need python3
+    for form in "" "--chat" "--ids"; do
+        # shellcheck disable=SC2086
+        {
+            make bos "$dir" $form
+            ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+            expect 2
+            has "$dir/out" "missing-bos 14"
+            has "$dir/out" "a BOS that A lacks"
+            has "$dir/out" "nothing compared"
+            make shift "$dir" $form
+            ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --error-exit 125
+            expect 125
+            has "$dir/out" "shifted: A has 2 tokens more at the beginning"
+            make tokens "$dir" $form
+            ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+            expect 1
+            has "$dir/out" "re-tokenised 14"
+            has "$dir/out" "line 1: re-tokenised: the same text, but token 4 is ' w"
+            make other "$dir" $form
+            ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+            expect 1
+            has "$dir/out" "other-token 14"
+            has "$dir/out" "' other'"
+        }
+    done
+    make prompt-bos "$dir"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 2
+    has "$dir/out" "B has one token more at the beginning of the prompt, 1000: a BOS that A lacks"
+    make prompt "$dir"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 1
+    has "$dir/out" "equal 7, other-prompt 7"
+    has "$dir/out" "line 2: the prompts differ from token 3 on"
+    make shorter "$dir" --noise 0
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 0
+    has "$dir/out" "same: 140 log-probabilities are equal"
+}
+
+test_pairs_by_request() {
+    need python3
+    make none "$dir" --batch --noise 0
+    tac "$dir/b.jsonl" | head -n 13 >"$dir/c.jsonl" # another order, one missing
+    ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
+    expect 0
+    has "$dir/out" "13 pairs by custom_id; 1 of A and 0 of B without a partner"
+    sed 's/request-/question-/' "$dir/b.jsonl" >"$dir/c.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
+    expect 2
+    has "$dir/err" "share no custom_id"
+    make none "$dir" --noise 0
+    ds fingerprint "$dir/a.jsonl" "$dir/a.jsonl" # the server's ids
+    has "$dir/out" "14 pairs by id"
+}
+
+test_mistakes_name_file_and_line() {
+    need python3
+    make none "$dir"
+    head -n 2 "$dir/b.jsonl" >"$dir/c.jsonl"
+    sed -n 3p "$dir/b.jsonl" | head -c 300 >>"$dir/c.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "c.jsonl, line 3: no JSON: "
+    printf '\n{"choices": [{"index": 0, "text": "x"}]}\n' >"$dir/c.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
+    expect 2
+    has "$dir/err" "c.jsonl, line 2: a choice has no log-probabilities"
+    has "$dir/err" "hint: ask for them"
+    echo '{"error": {"message": "overloaded"}}' >"$dir/c.jsonl"
+    ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
+    expect 2
+    has "$dir/err" "c.jsonl, line 1: no response with choices"
+    echo '{"choices": [{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1]}}]}' >"$dir/c.jsonl"
+    ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
+    expect 2
+    has "$dir/err" "c.jsonl, line 1: 2 tokens and 1 token_logprobs"
+    : >"$dir/c.jsonl"
+    ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
+    expect 2
+    has "$dir/err" "c.jsonl: no responses"
+    ds fingerprint "$dir/nothing.jsonl" "$dir/a.jsonl"
+    expect 2
+    has "$dir/err" "cannot read"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --eps 1.5
+    expect 2
+    has "$dir/err" "--eps '1.5' is no number between 0 and 1"
+}
+
+run_tests
