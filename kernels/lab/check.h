@@ -145,4 +145,7 @@ int ds_check_many(const struct ds_check_job *job, size_t n, const struct ds_chec
  * none. A fault of memory counts as DS_PROPERTY_MEMORY. */
 int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r);
 
+/* Whether a launch ended its process in another way than by touching memory of an array. */
+int ds_check_died(const struct ds_check_result *r);
+
 #endif
