@@ -115,6 +115,7 @@ struct ds_check_options {
     int no_speed;                   /* leave speed out */
     uint32_t only;                  /* mask of 1 << property: no other is measured; 0 = all */
     int only_speed;                 /* ... or everything else */
+    int not_first;                  /* another job measures what does not depend on the shape */
     double budget;                  /* work units for one property at one shape; 0 = the default */
     double launch_seconds;          /* a launch that takes longer hangs; 0 = the default, 20 */
     const struct ds_kernel *vendor; /* to be compared with in speed; NULL = none */

@@ -34,6 +34,8 @@ static struct ds_check_options options_of(const struct many *m, size_t i)
 {
     struct ds_check_options o = m->opt;
     o.vendor = m->job[i].vendor;
+    for (size_t j = 0; j < i; j++)
+        o.not_first |= m->job[j].kernel == m->job[i].kernel;
     return o;
 }
 

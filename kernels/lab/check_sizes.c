@@ -286,7 +286,7 @@ int ds_rows_sizes(struct ds_check *c)
     /* ... nor is what was kept of theirs the first one's. */
     if (rc == 0)
         rc = size_calls(c, given);
-    if (rc == 0)
+    if (rc == 0 && !c->opt->not_first)
         rc = every_remainder(c);
     return rc == 0 ? ds_rows_each_format(c, DS_CONTENT_PLAIN, size_calls_of) : rc;
 }
