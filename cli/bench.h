@@ -25,6 +25,7 @@ struct ds_bench_row {
     int flushed, graph;
     struct ds_launch_info launch;
     int32_t clock_khz, memory_clock_khz; /* of the device then; 0: unknown */
+    char wrong[64];   /* "", or what is wrong with its results: the figures say nothing */
 };
 
 /* How a device is timed: --l2 and --graph, every pair. */

@@ -167,6 +167,7 @@ static int keep(struct plan *p, const struct ds_shape *shape, const struct ds_be
         row->graph = s->graph;
         row->clock_khz = f->clock_khz;
         row->memory_clock_khz = f->memory_clock_khz;
+        memcpy(row->wrong, f->wrong[i], sizeof row->wrong);
     }
     ds_buf_free(&text);
     return 0;

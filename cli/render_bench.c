@@ -73,6 +73,10 @@ static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
         ds_buf_puts(b, "left out: one call takes too long\n");
         return;
     }
+    if (row->wrong[0]) {
+        ds_buf_printf(b, "wrong: %s\n", row->wrong);
+        return;
+    }
     ds_buf_printf(b, "%9.2f %s (%.2f..%.2f)", row->work / row->time.median, row->unit,
                   row->work / row->time.max, row->work / row->time.min);
     if (!row->is_vendor)
@@ -127,7 +131,7 @@ static void text_probes(struct ds_buf *b, const struct ds_bench_result *r)
 
 /* What a variant comes to over all its settings, noisy ones left out of every figure. */
 struct summary {
-    size_t judged, as_fast, noisy, left_out;
+    size_t judged, as_fast, noisy, left_out, wrong;
     double log_sum;
     const struct ds_bench_row *worst;
 };
@@ -146,6 +150,8 @@ static struct summary sum_up(const struct ds_bench_result *r, size_t first)
             continue;
         if (!row->time.rounds)
             s.left_out++;
+        else if (row->wrong[0])
+            s.wrong++;
         else if (noisy(row))
             s.noisy++;
         else {
@@ -190,6 +196,8 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
             ds_buf_printf(b, "; %zu too noisy to judge (~)", s.noisy);
         if (s.left_out)
             ds_buf_printf(b, "; %zu left out", s.left_out);
+        if (s.wrong)
+            ds_buf_printf(b, "; its results are wrong in %zu", s.wrong);
         ds_buf_puts(b, "\n");
     }
     if (r->too_big)
@@ -312,6 +320,8 @@ static json_t *row_json(const struct ds_bench_row *row)
         json_object_set_new(j, "clock_mhz", json_integer(row->clock_khz / 1000));
         json_object_set_new(j, "memory_clock_mhz", json_integer(row->memory_clock_khz / 1000));
     }
+    if (j)
+        json_object_set_new(j, "wrong", row->wrong[0] ? json_string(row->wrong) : json_null());
     if (!j || !t->rounds) /* left out: no figures rather than zeros */
         return j;
     const int by_events = row->on_device && strcmp(row->op, "pass") != 0;

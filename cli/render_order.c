@@ -31,6 +31,7 @@ void ds_order_share(char *out, size_t size, uint64_t part, uint64_t of)
 
 void ds_order_count(const struct ds_order_table *t, struct ds_order_total *sum)
 {
+    const uint64_t before = sum->compared;
     sum->n_trees += t->lib.n;
     for (size_t i = 0; i < t->n_rows; i++) {
         sum->compared += t->at[i].whole.compared;
@@ -45,6 +46,7 @@ void ds_order_count(const struct ds_order_table *t, struct ds_order_total *sum)
                 sum->unmeasured += u->classes[c].tree < 0;
         }
     }
+    sum->unproven += t->lib.n > 0 && sum->compared == before;
 }
 
 /* ---- where a tree is used -------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ struct ds_order_table {
 /* What became of all sums of a table, or of several. */
 struct ds_order_total {
     int n_sums, unfixed, unmeasured;
+    int unproven; /* tables with trees of which no output could be replayed */
     uint64_t compared, reproduced;
     size_t n_trees;
 };

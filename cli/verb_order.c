@@ -247,9 +247,10 @@ static int measure_all(struct order *v, struct ds_error *err)
 
 static const char *result(const struct order *v)
 {
-    return v->total.unfixed                                                 ? "not-fixed"
-           : v->total.unmeasured || v->total.reproduced < v->total.compared ? "not-reproduced"
-                                                                            : "reproduced";
+    const struct ds_order_total *t = &v->total;
+    return t->unfixed                                                    ? "not-fixed"
+           : t->unmeasured || t->unproven || t->reproduced < t->compared ? "not-reproduced"
+                                                                         : "reproduced";
 }
 
 static void last_line(struct order *v)

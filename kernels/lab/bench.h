@@ -17,6 +17,9 @@ struct ds_bench_figures {
     struct ds_timing time[DS_TIMING_MAX_CONTENDERS];
     double prepare[DS_TIMING_MAX_CONTENDERS]; /* seconds to pack the weights; 0: no prepare */
     struct ds_launch_info launch[DS_TIMING_MAX_CONTENDERS]; /* on a device; zero without one */
+    /* "": its results in one more call are those of kernels[0], within roundings, or the call is too large
+     * for a look; else what is wrong: its figures say nothing. */
+    char wrong[DS_TIMING_MAX_CONTENDERS][64];
     double noise;
     struct ds_placed placed; /* where the threads ran */
     double work; /* of one call, in 1e9 units: FLOP where the op multiplies matrices, else bytes */

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "kernels/lab/check_first.h"
 #include "kernels/lab/check_plan.h"
 #include "kernels/lab/contain.h"
 #include "kernels/lab/content.h"
@@ -29,6 +30,7 @@ struct shared {
     char setting[160];
     uint64_t fatal[MOST_FATAL_ALL]; /* settings that ended a child */
     int n_fatal;
+    struct ds_first first;
 };
 
 /* What the child is started with. */
@@ -88,6 +90,14 @@ int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r)
             (properties[p].always || (k->claims & properties[p].claim)))
             return p;
     return -1;
+}
+
+int ds_check_died(const struct ds_check_result *r)
+{
+    for (int i = 0; i < r->n_faults; i++)
+        if (r->fault[i].fault.kind >= DS_FAULT_CRASH)
+            return 1;
+    return 0;
 }
 
 /* ---- for plans: launching --------------------------------------------------------------------------- */
@@ -265,6 +275,19 @@ static int can_run(const struct ds_kernel *k, struct ds_check_result *r)
     return 0;
 }
 
+/* Whether the process's first calls are kept and held. */
+static int holds_first(const struct ds_check_options *opt)
+{
+    return !opt->only_speed && (!opt->only || opt->only >> DS_PROPERTY_REPEAT & 1);
+}
+
+/* The first calls again, as part of repeat, whatever unit ran before. */
+static int hold_first(struct ds_check *c, const char *when)
+{
+    c->property = &c->out->property[DS_PROPERTY_REPEAT];
+    return ds_first_hold(c, &at->first, when);
+}
+
 static int child(void *arg, struct ds_contained *contained, struct ds_error *err)
 {
     const struct job *j = arg;
@@ -278,12 +301,36 @@ static int child(void *arg, struct ds_contained *contained, struct ds_error *err
     if (!c.subject)
         return -1;
     int rc = plan->open ? plan->open(&c) : 0;
+    if (rc == 0 && at->unit == 0 && holds_first(j->opt)) {
+        c.property = &c.out->property[DS_PROPERTY_REPEAT];
+        rc = ds_first_keep(&c, &at->first);
+    }
     for (; rc == 0 && at->unit < UNITS; at->unit++) {
         at->contained.beats++;
-        rc = measure_unit(&c, plan, at->unit);
+        if (at->unit == ACCURACY && holds_first(j->opt))
+            rc = hold_first(&c, "again, after all other calls");
+        rc = rc == 0 ? measure_unit(&c, plan, at->unit) : rc;
     }
     if (plan->close)
         plan->close(&c);
+    ds_subject_free(c.subject);
+    return rc;
+}
+
+/* In a process that has launched nothing: other calls first. */
+static int fresh_child(void *arg, struct ds_contained *contained, struct ds_error *err)
+{
+    const struct job *j = arg;
+    struct ds_check c = {.opt = j->opt, .out = &j->shared->result, .err = err};
+    (void)contained;
+    at = j->shared;
+    c.property = &c.out->property[DS_PROPERTY_REPEAT];
+    if (!can_run(j->kernel, c.out))
+        return 0;
+    c.subject = ds_subject_new(j->kernel, j->shape, j->opt->seed, err);
+    int rc = c.subject ? ds_first_others(&c) : -1;
+    if (rc == 0)
+        rc = hold_first(&c, "again, in a process that began with a call of many rows");
     ds_subject_free(c.subject);
     return rc;
 }
@@ -352,6 +399,29 @@ static void conclude(struct ds_check_result *r)
     }
 }
 
+/* A kernel may keep what it met first in a process. Not where the making of the arrays costs more than
+ * the rest, nor where a launch ended a process: those have no result to be held against. */
+static int run_fresh(struct job *j, double limit, struct ds_error *err)
+{
+    static const double MOST = 4e6;
+    struct shared *s = j->shared;
+    const double weights =
+        (double)(j->shape->n * j->shape->k) + (double)(j->shape->vocab * j->shape->width);
+    if (!holds_first(j->opt) || s->result.why_not[0] || ds_check_died(&s->result))
+        return 0;
+    if (weights > MOST && !j->opt->full) {
+        s->result.property[DS_PROPERTY_REPEAT].not_tried += DS_FIRST_CALLS;
+        return 0;
+    }
+    if (ds_contain(&s->contained, fresh_child, j, limit, err) != 0)
+        return -1;
+    if (s->contained.finished && s->contained.rc != 0 && ds_error_is_memory(&s->contained.error))
+        return ds_fail(err, "%.900s", s->contained.error.msg);
+    if (!s->contained.finished && s->launching)
+        note_fault(&s->result, &s->contained.fault, DS_PROPERTY_REPEAT, s->setting);
+    return 0;
+}
+
 static int run(struct job *j, struct ds_error *err)
 {
     struct shared *s = j->shared;
@@ -374,6 +444,8 @@ static int run(struct job *j, struct ds_error *err)
         after_death(s, &deaths_in_unit);
         last_unit = s->unit;
     }
+    if (run_fresh(j, limit, err) != 0)
+        return -1;
     conclude(&s->result);
     return 0;
 }

@@ -115,6 +115,7 @@ struct ds_check_options {
     int no_speed;                   /* leave speed out */
     uint32_t only;                  /* mask of 1 << property: no other is measured; 0 = all */
     int only_speed;                 /* ... or everything else */
+    int not_first;                  /* another job measures what does not depend on the shape */
     double budget;                  /* work units for one property at one shape; 0 = the default */
     double launch_seconds;          /* a launch that takes longer hangs; 0 = the default, 20 */
     const struct ds_kernel *vendor; /* to be compared with in speed; NULL = none */
@@ -144,5 +145,8 @@ int ds_check_many(const struct ds_check_job *job, size_t n, const struct ds_chec
 /* The first property that is broken and must not be (a claim, or one that always counts); -1 =
  * none. A fault of memory counts as DS_PROPERTY_MEMORY. */
 int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r);
+
+/* Whether a launch ended its process in another way than by touching memory of an array. */
+int ds_check_died(const struct ds_check_result *r);
 
 #endif

@@ -23,7 +23,11 @@ struct ds_attention_own {
     struct ds_output out, base, one;
     struct ds_alone *alone; /* base results kept, by key */
     size_t n_alone, alone_cap;
-    int differs;     /* rows that the last hold found different */
+    int differs; /* rows that the last hold found different */
+    /* The variant's own error where sums are short: of a head's size, and in bounds (attention_exact.h). */
+    double observed, observed_units;
+    int has_observed;
+    struct ds_purse purse;
     int ref_threads; /* threads of the base result; 0 = those of the call */
 };
 
@@ -62,6 +66,11 @@ int ds_scene_hold_alone(struct ds_check *c, const struct ds_scene *s, int32_t se
 int ds_scene_base(struct ds_check *c, const struct ds_scene *base);
 int ds_scene_hold(struct ds_check *c, const struct ds_scene *base, const struct ds_scene *s,
                   int32_t sequence);
+/* The row at `slot` of a segment has other bits in two calls: `got`, in the one that `where` tells, and
+ * `ref`. Is either wrong, and not only different? Told of sizes, whatever is measured now. */
+int ds_attention_is_right(struct ds_check *c, const struct ds_scene *s,
+                          const struct ds_segment *seg, int32_t slot, const uint32_t *got,
+                          const uint32_t *ref, const char *other);
 /* The bits of a row of the scene run last; NULL if it has none. */
 const uint32_t *ds_scene_row(const struct ds_check *c, const struct ds_scene *s, int32_t sequence,
                              int32_t slot);

@@ -227,7 +227,7 @@ static int neighbour_contents(struct ds_check *c, const struct ds_form *f, int t
     between(c, &base, f, threads, slot, rows, 6, 70);
     ds_scene_text(&base, "beside plain neighbours");
     int rc = ds_scene_base(c, &base);
-    for (int content = 1; content < DS_CONTENT_COUNT && rc > 0; content++) {
+    for (int content = 1; content < DS_CONTENT_TIED && rc > 0; content++) {
         between(c, &s, f, threads, slot, rows, 6, 70);
         s.segment[0].content = s.segment[2].content = content;
         ds_scene_text(&s, "beside neighbours of %s", ds_content_name(content));

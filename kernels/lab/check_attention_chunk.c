@@ -191,16 +191,16 @@ static int page_sizes(struct ds_check *c, const struct ds_form *f, int threads,
 
 static int addresses(struct ds_check *c, const struct ds_form *f, int threads)
 {
-    static const int gaps[] = {0, 1, 3, 16};
-    for (int kind = 0; kind < 2; kind++) {
+    static const int gaps[] = {0, 1, 3, 16}, chunk[] = {1, 5, 33};
+    for (int kind = 0; kind < 3; kind++) {
         struct ds_scene base, s;
-        chunk_scene(c, &base, f, threads, 70, kind ? 5 : 1);
+        chunk_scene(c, &base, f, threads, 70, chunk[kind]);
         ds_scene_add(&base, 1, 20, 1);
         ds_scene_text(&base, "at aligned addresses");
         int rc = ds_scene_base(c, &base);
         for (int place = 0; place <= DS_PLACE_START && rc > 0; place++)
             for (int g = 0; g < 4; g++) {
-                chunk_scene(c, &s, f, threads, 70, kind ? 5 : 1);
+                chunk_scene(c, &s, f, threads, 70, chunk[kind]);
                 ds_scene_add(&s, 1, 20, 1);
                 s.call.place = place;
                 s.call.gap = gaps[g];

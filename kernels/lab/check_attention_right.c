@@ -15,17 +15,26 @@
 struct judge {
     struct ds_attention_exact exact;
     double *memory;
+    double most, most_units; /* what a head may be off, of its size and in bounds */
     /* of the row judged last: */
     int wrong;
     int64_t head, channel; /* channel -1: the log-sum-exp */
     double want, got;
 };
 
-static int judge_new(struct judge *j, const struct ds_attention_args *a, struct ds_error *err)
+/* A format of few bits costs up to 1/32; a variant that was seen to lose less where sums are short may
+ * lose 64 times that, since much cancels in long ones, and no more bounds than it needs there. Among
+ * special values nothing is relative to what was seen. */
+static int judge_new(struct judge *j, const struct ds_check *c, const struct ds_attention_args *a)
 {
-    *j = (struct judge){.wrong = 0};
+    const struct ds_attention_own *own = c->own;
+    *j = (struct judge){.most = 1.0 / 32, .most_units = 64};
+    if (own->has_observed && c->property != &c->out->property[DS_PROPERTY_SPECIAL]) {
+        j->most = fmin(j->most, 64 * own->observed);
+        j->most_units = fmin(j->most_units, fmax(2, 8 * own->observed_units));
+    }
     j->memory = ds_calloc((size_t)(2 * a->head_dim + 2 * (int64_t)a->max_kv_len), sizeof *j->memory,
-                          "exact attention", err);
+                          "exact attention", c->err);
     j->exact.y = j->memory;
     j->exact.unit = j->memory ? j->memory + a->head_dim : NULL;
     return j->memory ? 0 : -1;
@@ -47,9 +56,8 @@ static void blame(struct judge *j, int64_t head, int64_t channel, double want, d
     j->got = got;
 }
 
-/* Not a question of rounding: NaN and infinity where they belong, and a head's values within 1/32
- * of their own size (or 64 error bounds, where cancellation leaves less). A row that sees nothing
- * is +0 bit by bit. */
+/* Not a question of rounding: NaN and infinity where they belong, and a head's values within what the
+ * variant may be off. A row that sees nothing is +0 bit by bit. */
 static void judge_head(struct judge *j, const struct ds_attention_args *a, int64_t head,
                        const uint32_t *y)
 {
@@ -71,7 +79,7 @@ static void judge_head(struct judge *j, const struct ds_attention_args *a, int64
             blame(j, head, d, want, got);
         }
     }
-    if (!(sqrt(off) <= fmax(sqrt(size) / 32, 64 * sqrt(bound) + 0x1p-148)))
+    if (!(sqrt(off) <= fmax(sqrt(size) * j->most, j->most_units * sqrt(bound) + 0x1p-148)))
         blame(j, head, at, e->y[at], (double)ds_f32_from_bits(y[at]));
 }
 
@@ -98,6 +106,53 @@ static void judge_row(struct judge *j, const struct ds_attention_args *a, int64_
     }
 }
 
+/* How far the heads of a row are off, of their size and in bounds. */
+static void observe_row(struct ds_attention_own *own, struct judge *j,
+                        const struct ds_attention_args *a, int64_t row, const uint32_t *bits)
+{
+    for (int64_t h = 0; h < a->heads; h++) {
+        double off = 0, size = 0, bound = 0;
+        ds_attention_exact(a, row, h, weights_of(j, a), &j->exact);
+        for (int64_t d = 0; d < a->head_dim; d++) {
+            const double want = j->exact.y[d],
+                         apart = (double)ds_f32_from_bits(bits[h * a->head_dim + d]) - want;
+            off += apart * apart;
+            size += want * want;
+            bound += j->exact.unit[d] * j->exact.unit[d];
+        }
+        if (!(size > 0) || !(bound > 0) || !isfinite(off))
+            continue;
+        own->observed = fmax(own->observed, sqrt(off / size));
+        own->observed_units = fmax(own->observed_units, sqrt(off / bound));
+    }
+}
+
+/* On rows alone that see few slots, in the plain form. */
+static int observe(struct ds_check *c)
+{
+    enum { ROWS = 8 };
+    struct ds_attention_own *own = c->own;
+    struct ds_output out = {0};
+    struct ds_scene s;
+    struct judge j;
+    if (own->has_observed)
+        return 0;
+    ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
+    for (int i = 0; i < ROWS; i++)
+        ds_scene_add(&s, i, 3 + 7 * i, 1);
+    int rc = ds_check_launch_base(c, &s.call, &out);
+    if (rc == 1) {
+        const struct ds_attention_args *a = ds_subject_args(c->subject);
+        rc = judge_new(&j, c, a);
+        for (int64_t row = 0; rc == 0 && row < a->rows; row++)
+            observe_row(own, &j, a, row, out.bits + row * out.width);
+        free(j.memory);
+        own->has_observed = rc == 0;
+    }
+    ds_output_free(&out);
+    return rc < 0 ? -1 : 0;
+}
+
 static void number(char *text, size_t size, double x)
 {
     if (isnan(x))
@@ -116,7 +171,7 @@ static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *
     if (rc <= 0)
         return rc;
     const struct ds_attention_args *a = ds_subject_args(c->subject);
-    if (judge_new(&j, a, c->err) != 0)
+    if (judge_new(&j, c, a) != 0)
         return -1;
     for (int64_t i = 0; i < s->call.n_segments; i++)
         for (int32_t r = 0; r < s->segment[i].length; r++, row++) {
@@ -135,6 +190,61 @@ static int hold_exact(struct ds_check *c, const struct ds_scene *s, const char *
         }
     free(j.memory);
     return 1;
+}
+
+/* Blames a row that two calls gave with other bits, if one of them is wrong. */
+static void judge_both(struct ds_check *c, struct judge *j, const struct ds_attention_args *a,
+                       const uint32_t *const bits[2], const char *const where[2], int32_t slot)
+{
+    char channel[32] = "lse", got[32], want[32];
+    int i = 0;
+    judge_row(j, a, 0, bits[0]);
+    if (!j->wrong)
+        judge_row(j, a, 0, bits[i = 1]);
+    if (!ds_check_wrong(c, j->wrong, (double)a->rows * 65536.0 + slot + 0.5))
+        return;
+    if (j->channel >= 0)
+        snprintf(channel, sizeof channel, "channel %lld", (long long)j->channel);
+    number(got, sizeof got, j->got);
+    number(want, sizeof want, j->want);
+    ds_check_pair(c, "the row at slot %d %.60s, head %lld: %s is %s, not %s", slot, where[i],
+                  (long long)j->head, channel, got, want);
+}
+
+int ds_attention_is_right(struct ds_check *c, const struct ds_scene *s,
+                          const struct ds_segment *seg, int32_t slot, const uint32_t *got,
+                          const uint32_t *ref, const char *other)
+{
+    struct ds_attention_own *own = c->own;
+    struct ds_property_result *measured = c->property;
+    const struct ds_shape *shape = ds_subject_shape(c->subject);
+    const uint32_t *const bits[2] = {got, ref};
+    const char *const where[2] = {s->text, other};
+    struct ds_segment one = {
+        .sequence = seg->sequence, .first = slot, .length = 1, .content = seg->content};
+    struct ds_call call = ds_check_call(c, &one, 1);
+    struct ds_launch_info unused;
+    struct judge j;
+    if (slot < 0 ||
+        !ds_check_may_judge(c, &own->purse, ds_check_far_apart(ref, got, own->out.width),
+                            (double)(slot + 1) * (double)(shape->heads * shape->head_dim)))
+        return 0;
+    c->property = &c->out->property[DS_PROPERTY_SIZES];
+    call.page_size = DS_BASE_PAGE;
+    call.features = s->call.features;
+    call.window = s->call.window;
+    call.soft_cap = s->call.soft_cap;
+    /* Its arrays alone are wanted: what the row reads is the same in every call. */
+    int rc =
+        observe(c) != 0 || ds_subject_describe(c->subject, &call, &unused, c->err) < 0 ? -1 : 0;
+    if (rc == 0)
+        rc = judge_new(&j, c, ds_subject_args(c->subject));
+    if (rc == 0) {
+        judge_both(c, &j, ds_subject_args(c->subject), bits, where, slot);
+        free(j.memory);
+    }
+    c->property = measured;
+    return rc;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------------------
@@ -208,10 +318,27 @@ static int sizes_of_grid(struct ds_check *c)
         ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
         for (int k = i; k < l->n && k < i + 60 && l->kv[k] <= 4096; k++)
             ds_scene_add(&s, k, l->kv[k] - 1, 1);
+        if (s.call.n_segments == 0)
+            continue;
         if (hold_exact(c, &s, "") < 0)
             return -1;
     }
     return l ? 0 : -1;
+}
+
+/* The longest of the grid, alone, and a long chunk whose rows' strides are wider than they. */
+static int sizes_of_extremes(struct ds_check *c)
+{
+    struct ds_scene s;
+    ds_scene_begin(c, &s, NULL, c->opt->threads[c->opt->n_threads - 1]);
+    ds_scene_add(&s, 0, 32767, 1);
+    if (hold_exact(c, &s, "") < 0)
+        return -1;
+    ds_scene_begin(c, &s, NULL, c->opt->threads[0]);
+    ds_scene_add(&s, 1, 3, 150);
+    ds_scene_add(&s, 2, 40, 1);
+    s.call.gap = 5;
+    return hold_exact(c, &s, "rows 5 apart") < 0 ? -1 : 0;
 }
 
 int ds_attention_sizes(struct ds_check *c)
@@ -220,7 +347,8 @@ int ds_attention_sizes(struct ds_check *c)
     const struct ds_shape *given = ds_subject_shape(c->subject);
     const int n = ds_grid_shapes(given, shape);
     ds_attention_budget(c);
-    if (sizes_at(c, "", 1) != 0 || sizes_of_grid(c) != 0)
+    if (observe(c) != 0 || sizes_at(c, "", 1) != 0 || sizes_of_grid(c) != 0 ||
+        sizes_of_extremes(c) != 0)
         return -1;
     for (int i = 0; i < n; i++) {
         char what[64];
@@ -321,7 +449,7 @@ int ds_attention_accuracy(struct ds_check *c)
         if (rc == 0)
             continue;
         const struct ds_attention_args *a = ds_subject_args(c->subject);
-        if (judge_new(&j, a, c->err) != 0)
+        if (judge_new(&j, c, a) != 0)
             return -1;
         for (int64_t row = 0; row < a->rows; row++)
             for (int64_t h = 0; h < a->heads; h++) {

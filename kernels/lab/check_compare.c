@@ -87,6 +87,32 @@ int ds_check_wrong(struct ds_check *c, int wrong, double cost)
     return smaller(c->property, cost);
 }
 
+int ds_check_far_apart(const uint32_t *a, const uint32_t *b, int64_t width)
+{
+    float most = 0, apart = 0;
+    for (int64_t j = 0; j < width; j++) {
+        const float x = ds_f32_from_bits(a[j]), y = ds_f32_from_bits(b[j]);
+        if (isnan(x) != isnan(y))
+            return 1;
+        most = fmaxf(most, fabsf(x));
+        apart = fmaxf(apart, fabsf(x - y));
+    }
+    return !(apart <= most * 0x1p-8f);
+}
+
+int ds_check_may_judge(const struct ds_check *c, struct ds_purse *p, int far_apart, double cost)
+{
+    static const double FULL[2] = {4e6, 1e8};
+    if (p->of != c->property) {
+        p->of = c->property;
+        memcpy(p->left, FULL, sizeof FULL);
+    }
+    if (cost > p->left[far_apart] && !c->opt->full)
+        return 0;
+    p->left[far_apart] -= cost;
+    return 1;
+}
+
 void ds_check_pair(struct ds_check *c, const char *fmt, ...)
 {
     va_list ap;

@@ -34,6 +34,8 @@ static struct ds_check_options options_of(const struct many *m, size_t i)
 {
     struct ds_check_options o = m->opt;
     o.vendor = m->job[i].vendor;
+    for (size_t j = 0; j < i; j++)
+        o.not_first |= m->job[j].kernel == m->job[i].kernel;
     return o;
 }
 
@@ -108,14 +110,6 @@ static int run_workers(const struct many *m, int workers, void (*progress)(void 
     return 0;
 }
 
-static int crashed(const struct ds_check_result *r)
-{
-    for (int i = 0; i < r->n_faults; i++)
-        if (r->fault[i].fault.kind >= DS_FAULT_CRASH)
-            return 1;
-    return 0;
-}
-
 static int run_speed(const struct many *m, void (*progress)(void *, double), void *arg,
                      struct ds_error *err)
 {
@@ -126,7 +120,7 @@ static int run_speed(const struct many *m, void (*progress)(void *, double), voi
         o.only_speed = 1;
         if (progress)
             progress(arg, 0.8 + 0.2 * (double)i / (double)m->n);
-        if (r->why_not[0] || crashed(r))
+        if (r->why_not[0] || ds_check_died(r))
             continue;
         if (ds_check_run(m->job[i].kernel, m->job[i].shape, &o, &speed, err) != 0)
             return -1;

@@ -50,6 +50,15 @@ void ds_check_pair(struct ds_check *c, const char *fmt, ...) __attribute__((form
 /* A result that is wrong, not only different (sizes, special): counted as a comparison that differs
  * if wrong is not 0; same return as above. */
 int ds_check_wrong(struct ds_check *c, int wrong, double cost);
+/* f32 rows so far apart that no order of addition explains it, as a rule; or NaN on one side. */
+int ds_check_far_apart(const uint32_t *a, const uint32_t *b, int64_t width);
+/* What judging rows that differ may still cost, in multiply-adds, for one property. What is far apart
+ * is most of what is wrong, and has a purse of its own; the rest is judged until its is empty. */
+struct ds_purse {
+    const struct ds_property_result *of;
+    double left[2];
+};
+int ds_check_may_judge(const struct ds_check *c, struct ds_purse *p, int far_apart, double cost);
 void ds_check_not_applicable(struct ds_check *c, const char *why);
 
 /* Times n calls beside the vendor's variant (check_speed.c) and fills c->out->speed. */

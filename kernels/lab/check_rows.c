@@ -3,6 +3,7 @@
 #include "kernels/lab/check_rows.h"
 
 #include "base/mem.h"
+#include "kernels/lab/truth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,14 +43,39 @@ static const uint32_t *row(const struct ds_output *o, int64_t r)
     return o->bits + r * o->width;
 }
 
-/* Every row of out against the same row of ref; the pair is named by `what`. */
-static void compare_all(struct ds_check *c, const struct ds_output *ref,
-                        const struct ds_output *out, double cost, const char *what)
+/* Row p of the call launched last, in own->out, against the same row of another call, which `other`
+ * names. 1: it differs and is the smallest pair so far. What differs may be wrong, too. */
+static int differs(struct ds_check *c, const struct ds_call *call, const uint32_t *ref, int64_t p,
+                   double cost, const char *other)
 {
-    for (int64_t r = 0; r < ref->rows && r < out->rows; r++)
-        if (ds_check_differs(c, row(ref, r), row(out, r), ref->width, cost + 1e-4 * (double)r))
-            ds_check_pair(c, "row %lld of %lld row%s %s", (long long)r, (long long)ref->rows,
-                          ref->rows == 1 ? "" : "s", what);
+    struct ds_rows_own *o = c->own;
+    const int64_t before = c->property->differ;
+    const int smallest = ds_check_differs(c, ref, row(&o->out, p), o->out.width, cost);
+    if (c->property->differ > before && ds_rows_right(c, call, row(&o->out, p), ref, p, other) != 0)
+        return -1;
+    return smallest;
+}
+
+/* Every row of the call launched last against the same row of own->ref; the pair is named by `what`. */
+static int compare_all(struct ds_check *c, const struct ds_call *call, double cost,
+                       const char *what)
+{
+    struct ds_rows_own *o = c->own;
+    for (int64_t r = 0; r < o->ref.rows && r < o->out.rows; r++) {
+        const int rc =
+            differs(c, call, row(&o->ref, r), r, cost + 1e-4 * (double)r, "the call before");
+        if (rc < 0)
+            return -1;
+        if (rc)
+            ds_check_pair(c, "row %lld of %lld row%s %s", (long long)r, (long long)o->ref.rows,
+                          o->ref.rows == 1 ? "" : "s", what);
+    }
+    return 0;
+}
+
+static int takes_bias(const struct ds_check *c)
+{
+    return ds_subject_kernel(c->subject)->op == DS_OP_MATMUL;
 }
 
 static int last_threads(const struct ds_check *c)
@@ -80,10 +106,10 @@ static int repeat_after_others(struct ds_check *c, const struct ds_call *first)
             rc = ds_check_launch(c, first, &o->out);
         if (rc < 0)
             return -1;
-        if (rc == 1)
-            compare_all(c, &o->ref, &o->out, (double)rows * 10 + first->threads + 0.5,
-                        i ? "again, after a call with other rows in its place"
-                          : "again, after a call with more rows");
+        if (rc == 1 && compare_all(c, first, (double)rows * 10 + first->threads + 0.5,
+                                   i ? "again, after a call with other rows in its place"
+                                     : "again, after a call with more rows") != 0)
+            return -1;
     }
     return 0;
 }
@@ -107,8 +133,8 @@ static int repeat_one(struct ds_check *c, int64_t rows, int threads)
             return -1;
         snprintf(what, sizeof what, "with %d thread%s%s, again", threads, threads == 1 ? "" : "s",
                  call.disturb ? " and a disturbed schedule" : "");
-        if (rc == 1)
-            compare_all(c, &o->ref, &o->out, (double)rows * 10 + threads, what);
+        if (rc == 1 && compare_all(c, &call, (double)rows * 10 + threads, what) != 0)
+            return -1;
         rc = 1;
     }
     return rc < 0 ? -1 : 0;
@@ -117,6 +143,9 @@ static int repeat_one(struct ds_check *c, int64_t rows, int threads)
 int ds_rows_repeat(struct ds_check *c)
 {
     static const int64_t rows[] = {1, 2, 4, 17, 64};
+    /* Here, so that what comes after a difference does not depend on there being one. */
+    if (ds_truth_known(ds_subject_kernel(c->subject)->op) && ds_rows_observe(c) != 0)
+        return -1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (repeat_one(c, rows[i], last_threads(c)) != 0)
             return -1;
@@ -234,6 +263,7 @@ static int order_counts(struct ds_check *c, int threads, struct counts *k)
 static void counts_between(const struct ds_check *c, struct counts *k)
 {
     k->n = 0;
+    add_count(k, 3); /* small enough for its rows to be right */
     for (int64_t rows = c->opt->full ? MOST_ROWS : EACH_UP_TO; rows > LISTED; rows--)
         add_count(k, rows);
 }
@@ -287,9 +317,10 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
     struct ds_call call = ds_rows_call(c, &seg, 0, rows);
     take_sample(&seg, sample);
     call.threads = threads;
+    call.bias = takes_bias(c) && (sample % 3 == 1 || sample == BETWEEN);
     int rc = ds_check_launch(c, &call, &o->out);
     for (int64_t p = 0; rc == 1 && p < rows; p++) {
-        if (p < LISTED)
+        if (p < LISTED && (sample != BETWEEN || rows > LISTED))
             ds_classes_add(&classes[p], rows, row(&o->out, p), o->out.width);
         if (!seen[p].bits) {
             if (see(c, &seen[p], &o->out, p) != 0)
@@ -299,11 +330,47 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
         const int64_t high = rows > seen[p].rows ? rows : seen[p].rows;
         const double cost =
             1e6 * (threads != c->opt->threads[0]) + (double)high + 1e-3 * (double)p + 1e-6 * sample;
-        if (ds_check_differs(c, seen[p].bits, row(&o->out, p), o->out.width, cost)) {
+        char other[32];
+        snprintf(other, sizeof other, "%lld rows", (long long)seen[p].rows);
+        const int smallest = differs(c, &call, seen[p].bits, p, cost, other);
+        if (smallest < 0)
+            return -1;
+        if (smallest) {
             batch_pair(c, p, seen[p].rows, rows, threads);
             *at = p;
         }
     }
+    return rc < 0 ? -1 : 0;
+}
+
+/* The rows that only the largest call had, at the start of a call of their own: other positions. */
+static int batch_moved(struct ds_check *c, int threads, const struct seen *seen)
+{
+    enum { FROM = 257 };
+    struct ds_rows_own *o = c->own;
+    struct ds_property_result *batch = c->property;
+    struct ds_segment seg;
+    struct ds_call call = ds_rows_call(c, &seg, FROM, MOST_ROWS - FROM);
+    call.threads = threads;
+    if (!seen[MOST_ROWS - 1].bits)
+        return 0;
+    int rc = ds_check_launch(c, &call, &o->out);
+    if (!c->opt->only || c->opt->only >> DS_PROPERTY_SLOT & 1)
+        c->property = &c->out->property[DS_PROPERTY_SLOT];
+    for (int64_t p = 0; rc == 1 && p < MOST_ROWS - FROM; p++) {
+        const int64_t from = FROM + p;
+        const double cost = 1e6 * (threads != c->opt->threads[0]) + MOST_ROWS + 1e-3 * (double)from;
+        const int smallest =
+            seen[from].bits ? differs(c, &call, seen[from].bits, p, cost, "512 rows, 257 places on")
+                            : 0;
+        if (smallest < 0)
+            rc = -1;
+        if (smallest > 0)
+            ds_check_pair(c, "row %lld of %lld rows against the same row as row %lld of %lld",
+                          (long long)p, (long long)ds_call_rows(&call), (long long)from,
+                          (long long)seen[from].rows);
+    }
+    c->property = batch;
     return rc < 0 ? -1 : 0;
 }
 
@@ -316,6 +383,8 @@ static int batch_sample(struct ds_check *c, const struct counts *k, int threads,
     for (int i = 0; rc == 0 && i < k->n; i++)
         if (sample == 0 || sample == BETWEEN || k->rows[i] <= SAMPLED_ROWS)
             rc = batch_call(c, k->rows[i], threads, sample, seen, classes, &at);
+    if (rc == 0 && sample == 0)
+        rc = batch_moved(c, threads, seen);
     if (rc == 0 && at >= 0 && at < LISTED && !c->property->classes[0])
         ds_classes_print(c, &classes[at], "rows");
     for (int p = 0; seen && p < MOST_ROWS; p++)
@@ -366,8 +435,11 @@ static int slot_copies(struct ds_check *c, int64_t rows, int64_t *classes_rows)
         if (p == 0)
             continue;
         broken |= memcmp(row(&o->out, 0), row(&o->out, p), (size_t)o->out.width * 4) != 0;
-        if (ds_check_differs(c, row(&o->out, 0), row(&o->out, p), o->out.width,
-                             (double)rows + 1e-3 * (double)p))
+        const int smallest =
+            differs(c, &call, row(&o->out, 0), p, (double)rows + 1e-3 * (double)p, "row 0 of them");
+        if (smallest < 0)
+            return -1;
+        if (smallest)
             ds_check_pair(c, "row 0 of %lld equal rows against row %lld", (long long)rows,
                           (long long)p);
     }
@@ -389,8 +461,12 @@ static int slot_rotated(struct ds_check *c, int64_t rows)
         rc = ds_check_launch(c, &call, &o->out);
     for (int64_t r = 0; rc == 1 && r < rows; r++) {
         const int64_t p = r ? r - 1 : rows - 1;
-        if (ds_check_differs(c, row(&o->ref, r), row(&o->out, p), o->out.width,
-                             (double)rows + 0.5 + 1e-3 * (double)r))
+        const int smallest =
+            differs(c, &call, row(&o->ref, r), p, (double)rows + 0.5 + 1e-3 * (double)r,
+                    "the same rows, moved by one");
+        if (smallest < 0)
+            return -1;
+        if (smallest)
             ds_check_pair(c, "row %lld of %lld rows against the same row as row %lld", (long long)r,
                           (long long)rows, (long long)p);
     }
@@ -433,14 +509,18 @@ static int neighbours_at(struct ds_check *c, int64_t rows, int64_t p, int thread
     int rc = ds_check_launch(c, &call, &o->ref);
     if (rc != 1)
         return rc;
-    for (int content = DS_CONTENT_OTHER; content < DS_CONTENT_COUNT; content++) {
+    for (int content = DS_CONTENT_OTHER; content < DS_CONTENT_TIED; content++) {
         call = among(c, seg, rows, p, content);
         call.threads = threads;
         rc = ds_check_launch(c, &call, &o->out);
         if (rc < 0)
             return -1;
-        if (rc == 1 && ds_check_differs(c, row(&o->ref, p), row(&o->out, p), o->out.width,
-                                        (double)rows + 1e-3 * (double)p))
+        if (rc == 1)
+            rc = differs(c, &call, row(&o->ref, p), p, (double)rows + 1e-3 * (double)p,
+                         "beside plain rows");
+        if (rc < 0)
+            return -1;
+        if (rc)
             ds_check_pair(c, "row %lld of %lld beside plain rows against beside %s rows",
                           (long long)p, (long long)rows, ds_content_name(content));
     }
@@ -470,6 +550,7 @@ static int threads_call(struct ds_check *c, int64_t rows, int sample, int64_t *c
     struct ds_classes classes = {.n = 0};
     const int64_t before = c->property->differ;
     take_sample(&seg, sample);
+    call.bias = takes_bias(c) && (sample % 2 || rows > 4);
     int rc = ds_check_launch(c, &call, &o->ref);
     if (rc == 1)
         ds_classes_add(&classes, call.threads, row(&o->ref, 0), o->ref.width);
@@ -482,8 +563,9 @@ static int threads_call(struct ds_check *c, int64_t rows, int sample, int64_t *c
                  c->opt->threads[0] == 1 ? "" : "s", call.threads);
         if (rc == 1) {
             ds_classes_add(&classes, call.threads, row(&o->out, 0), o->out.width);
-            compare_all(c, &o->ref, &o->out, (double)rows + 1e-2 * call.threads + 1e-3 * sample,
-                        what);
+            if (compare_all(c, &call, (double)rows + 1e-2 * call.threads + 1e-3 * sample, what) !=
+                0)
+                return -1;
         }
         rc = 1;
     }
@@ -523,7 +605,7 @@ static int aligned(struct ds_check *c, struct ds_call *call, int64_t rows)
         snprintf(what, sizeof what, "packed at a 64-byte boundary against offset %d, gap %d",
                  call->place, call->gap);
     if (rc == 1)
-        compare_all(c, &o->ref, &o->out, (double)rows + 1e-2 * (call->place + call->gap), what);
+        rc = compare_all(c, call, (double)rows + 1e-2 * (call->place + call->gap), what);
     return rc < 0 ? -1 : 0;
 }
 
@@ -584,8 +666,8 @@ static int poisoned(struct ds_check *c, struct ds_call *call, int64_t rows)
         return 0;
     }
     if (rc == 1)
-        compare_all(c, &o->ref, &o->out, (double)rows + 0.5 * call->gap,
-                    "where unwritten memory holds NaN against where it holds 1e30");
+        rc = compare_all(c, call, (double)rows + 0.5 * call->gap,
+                         "where unwritten memory holds NaN against where it holds 1e30");
     return rc < 0 ? -1 : 0;
 }
 

@@ -10,11 +10,34 @@ struct ds_rows_own {
      * terms of a sum there. */
     double observed[2], terms[2];
     int n_observed; /* 0 = not yet measured */
+    struct ds_purse purse;
 };
 
 /* A call of the pool's rows first..first+rows-1. *seg is the caller's memory. */
 struct ds_call ds_rows_call(const struct ds_check *c, struct ds_segment *seg, int64_t first,
                             int64_t rows);
+
+/* Rows held against the formula, with what roundings and the variant's own format may cost. */
+struct ds_rows_judge {
+    struct ds_check *c;
+    double roundings, fewer_bits;
+    int64_t bad; /* elements; the first of them: */
+    int64_t row, column;
+    double got, want;
+};
+/* Measures the variant's own error where sums are easy, once; launches at other sizes. */
+int ds_rows_observe(struct ds_check *c);
+/* One launch; 1 = its rows were judged. */
+int ds_rows_judge_call(struct ds_check *c, const struct ds_call *call, struct ds_rows_judge *j);
+/* Writes what is wrong as the smallest pair: "WHERE row 0 of 3, element 5 is 1 where 2 is exact"; without
+ * "of 3" where rows is 0. */
+void ds_rows_judge_pair(struct ds_check *c, const struct ds_rows_judge *j, int64_t rows,
+                        const char *where);
+/* Row p of the call that was launched last has other bits than the same row of another call. Is either
+ * wrong, and not only different? Told of sizes, whatever is measured now. `got` is of this call, `ref`
+ * of the other one, which `other` names. */
+int ds_rows_right(struct ds_check *c, const struct ds_call *call, const uint32_t *got,
+                  const uint32_t *ref, int64_t p, const char *other);
 
 /* Properties, one function each. */
 int ds_rows_repeat(struct ds_check *c);

@@ -2,6 +2,7 @@
  * nothing, special values. Ops whose rows stand alone. */
 #include "kernels/lab/check_rows.h"
 
+#include "base/buf.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "kernels/lab/truth.h"
@@ -213,7 +214,7 @@ static int easy_shape(const struct ds_shape *given, int64_t terms, struct ds_sha
 
 /* At sizes that are round: the given one may be too small to show what a format loses, and may be the
  * one at which a kernel forgets its last terms. */
-static int observe(struct ds_check *c)
+int ds_rows_observe(struct ds_check *c)
 {
     struct ds_rows_own *o = c->own;
     struct ds_subject *own = c->subject;
@@ -258,18 +259,10 @@ static double fewer_bits(const struct ds_check *c, double roundings)
 
 /* ---- right or wrong ------------------------------------------------------------------------------------------ */
 
-struct judge {
-    struct ds_check *c;
-    double roundings, fewer_bits;
-    int64_t bad; /* elements; the first of them: */
-    int64_t row, column;
-    double got, want;
-};
-
 static void judge_element(void *arg, const struct ds_truth *t, double got, int is_id, int64_t row,
                           int64_t column)
 {
-    struct judge *j = arg;
+    struct ds_rows_judge *j = arg;
     (void)is_id;
     const double error = error_of(t, got, j->roundings), any_order = j->roundings + 8;
     if (error <= any_order || error * t->scale <= j->fewer_bits * t->reach)
@@ -281,11 +274,11 @@ static void judge_element(void *arg, const struct ds_truth *t, double got, int i
 }
 
 /* One launch; 1 = its rows were judged. */
-static int judge_call(struct ds_check *c, const struct ds_call *call, struct judge *j)
+int ds_rows_judge_call(struct ds_check *c, const struct ds_call *call, struct ds_rows_judge *j)
 {
     struct ds_rows_own *o = c->own;
     struct walk w;
-    *j = (struct judge){.c = c};
+    *j = (struct ds_rows_judge){.c = c};
     int rc = ds_check_launch(c, call, &o->out);
     if (rc != 1)
         return rc;
@@ -298,10 +291,102 @@ static int judge_call(struct ds_check *c, const struct ds_call *call, struct jud
     return 1;
 }
 
-static void judge_pair(struct ds_check *c, const struct judge *j, int64_t rows, const char *where)
+void ds_rows_judge_pair(struct ds_check *c, const struct ds_rows_judge *j, int64_t rows,
+                        const char *where)
 {
-    ds_check_pair(c, "%srow %lld of %lld, element %lld is %.9g where %.9g is exact", where,
-                  (long long)j->row, (long long)rows, (long long)j->column, j->got, j->want);
+    char of[32] = "";
+    if (rows)
+        snprintf(of, sizeof of, " of %lld", (long long)rows);
+    ds_check_pair(c, "%srow %lld%s, element %lld is %.9g where %.9g is exact", where,
+                  (long long)j->row, of, (long long)j->column,
+                  isnan(j->got) ? fabs(j->got) : j->got, isnan(j->want) ? fabs(j->want) : j->want);
+}
+
+/* Ids, and 16-bit elements, are not looked at more closely. */
+static int far_apart(const struct walk *w, const uint32_t *a, const uint32_t *b, int64_t width)
+{
+    for (int i = 0; i < w->n_parts; i++)
+        if (w->part[i].dtype != DS_ELEMENT_F32)
+            return 1;
+    return ds_check_far_apart(a, b, width);
+}
+
+/* One row against what the formula gives for row p of the call. */
+static void judge_row(struct walk *w, struct ds_rows_judge *j, const uint32_t *bits, int64_t p,
+                      int64_t width)
+{
+    int part = 0;
+    int64_t left = w->part[0].cols;
+    for (int64_t i = 0; i < width; i++, left--) {
+        while (left == 0 && part + 1 < w->n_parts)
+            left = w->part[++part].cols;
+        if (!left_open(&w->truth[i]))
+            judge_element(j, &w->truth[i], number(&w->part[part], bits[i]),
+                          w->part[part].dtype == DS_ELEMENT_I32, p, i);
+    }
+}
+
+/* The same while the caller holds a result; the call's arrays are there again afterwards. */
+static int observe_aside(struct ds_check *c, const struct ds_call *call)
+{
+    struct ds_rows_own *o = c->own;
+    const struct ds_output keep = o->out;
+    struct ds_launch_info unused;
+    if (o->n_observed)
+        return 0;
+    o->out = (struct ds_output){0};
+    int rc = ds_rows_observe(c);
+    ds_output_free(&o->out);
+    o->out = keep;
+    return rc == 0 && ds_subject_describe(c->subject, call, &unused, c->err) >= 0 ? 0 : -1;
+}
+
+static int judge_both(struct ds_check *c, const struct ds_call *call, struct walk *w,
+                      const uint32_t *const bits[2], int64_t p, const char *other)
+{
+    struct ds_rows_own *o = c->own;
+    const int op = ds_subject_kernel(c->subject)->op;
+    const double cost = ds_subject_work(c->subject, call) + (double)o->out.rows + 0.25;
+    struct ds_rows_judge j = {.c = c, .roundings = w->roundings};
+    struct ds_buf text = {0};
+    char where[96];
+    if (observe_aside(c, call) != 0)
+        return -1;
+    ds_truth_row(op, ds_subject_args(c->subject), p, 1, w->truth);
+    j.fewer_bits = fewer_bits(c, w->roundings);
+    ds_call_print(&text, call);
+    int64_t rows = 0; /* of the other call: unknown */
+    for (int i = 0; i < 2 && !j.bad; i++) {
+        judge_row(w, &j, bits[i], p, o->out.width);
+        rows = i ? 0 : o->out.rows;
+        snprintf(where, sizeof where, "%.90s: ", i ? other : text.data ? text.data : "");
+    }
+    ds_buf_free(&text);
+    if (ds_check_wrong(c, j.bad > 0, cost))
+        ds_rows_judge_pair(c, &j, rows, where);
+    return 0;
+}
+
+int ds_rows_right(struct ds_check *c, const struct ds_call *call, const uint32_t *got,
+                  const uint32_t *ref, int64_t p, const char *other)
+{
+    struct ds_rows_own *o = c->own;
+    struct ds_property_result *measured = c->property;
+    const uint32_t *const bits[2] = {got, ref};
+    const double rows = (double)o->out.rows, work = ds_subject_work(c->subject, call);
+    struct walk w;
+    if (!ds_truth_known(ds_subject_kernel(c->subject)->op))
+        return 0;
+    if (walk_new(c, call, &o->out, &w) != 0)
+        return -1;
+    int rc = 0;
+    if (ds_check_may_judge(c, &o->purse, far_apart(&w, ref, got, o->out.width), work / rows)) {
+        c->property = &c->out->property[DS_PROPERTY_SIZES];
+        rc = judge_both(c, call, &w, bits, p, other);
+        c->property = measured;
+    }
+    free(w.truth);
+    return rc;
 }
 
 /* ---- special values --------------------------------------------------------------------------------------------- */
@@ -311,16 +396,16 @@ static int special_call(struct ds_check *c, int64_t rows, int content, const cha
 {
     struct ds_segment seg;
     struct ds_call call = ds_rows_call(c, &seg, 0, rows);
-    struct judge j;
+    struct ds_rows_judge j;
     char where[64];
     seg.content = content;
-    int rc = judge_call(c, &call, &j);
+    int rc = ds_rows_judge_call(c, &call, &j);
     if (rc < 0)
         return -1;
     snprintf(where, sizeof where, "%s values%s%s%s: ", ds_content_name(content), of ? ", " : "",
              of ? of : "", of ? " weights" : "");
     if (rc == 1 && ds_check_wrong(c, j.bad > 0, (double)rows + 0.5 * (of != NULL)))
-        judge_pair(c, &j, rows, where);
+        ds_rows_judge_pair(c, &j, rows, where);
     return 0;
 }
 
@@ -373,180 +458,11 @@ int ds_rows_special(struct ds_check *c)
         ds_check_not_applicable(c, "no formula is known");
         return 0;
     }
-    if (observe(c) != 0)
+    if (ds_rows_observe(c) != 0)
         return -1;
     for (int i = 0; i < 12; i++)
         if (special_call(c, rows[i / 4], contents[i % 4], NULL) != 0)
             return -1;
     int rc = op == DS_OP_MATMUL || op == DS_OP_RMSNORM ? special_weights(c) : 0;
     return rc == 0 ? ds_rows_each_format(c, DS_CONTENT_SPECIAL, special_format) : rc;
-}
-
-/* ---- sizes --------------------------------------------------------------------------------------------------------- */
-
-enum { MOST_SIZES = 24, CALLS = 6 /* of each */ };
-struct sizes {
-    struct ds_shape shape[MOST_SIZES];
-    int n;
-};
-
-static void add_size(struct sizes *s, struct ds_shape shape)
-{
-    if (s->n < MOST_SIZES)
-        s->shape[s->n++] = shape;
-}
-
-/* One dimension at sizes around the given one and at small odd ones. */
-static void vary(struct sizes *s, const struct ds_shape *base, int64_t *field_of_copy,
-                 struct ds_shape *copy, int64_t least)
-{
-    const int64_t given = *field_of_copy, sizes[] = {1, 7, 17, 255, given - 1, given + 1};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        *copy = *base;
-        *field_of_copy = sizes[i];
-        if (sizes[i] >= least && sizes[i] <= given + 1)
-            add_size(s, *copy);
-    }
-    *copy = *base;
-}
-
-static void sizes_of(const struct ds_shape *base, struct sizes *s)
-{
-    struct ds_shape x = *base;
-    s->n = 0;
-    switch (base->op) {
-    case DS_OP_MATMUL:
-        vary(s, base, &x.k, &x, 1);
-        vary(s, base, &x.n, &x, 1);
-        x.n = 17, x.k = 7;
-        add_size(s, x);
-        x.n = x.k = 1;
-        add_size(s, x);
-        x.n = 33, x.k = 257;
-        add_size(s, x);
-        return;
-    case DS_OP_EMBED:
-        vary(s, base, &x.width, &x, 1);
-        x.vocab = 5;
-        add_size(s, x);
-        return;
-    case DS_OP_ROPE:
-        x.heads++;
-        add_size(s, x);
-        x.head_dim++;
-        add_size(s, x);
-        x.heads = 1, x.head_dim = 7, x.rope_dim = 6;
-        add_size(s, x);
-        x.neox = !x.neox;
-        add_size(s, x);
-        x.head_dim = 80, x.rope_dim = 20;
-        add_size(s, x);
-        return;
-    case DS_OP_SAMPLE:
-        vary(s, base, &x.vocab, &x, 1);
-        return;
-    case DS_OP_ROUTER:
-        vary(s, base, &x.experts, &x, base->top_k);
-        x.top_k = 1;
-        add_size(s, x);
-        x.top_k = x.experts;
-        add_size(s, x);
-        return;
-    case DS_OP_COMBINE:
-        vary(s, base, &x.width, &x, 1);
-        vary(s, base, &x.top_k, &x, 1);
-        return;
-    case DS_OP_ALLREDUCE:
-        vary(s, base, &x.width, &x, 1);
-        x.ranks = 1;
-        add_size(s, x);
-        x.ranks = 3;
-        add_size(s, x);
-        return;
-    default:
-        vary(s, base, &x.width, &x, 1);
-        return;
-    }
-}
-
-/* Two calls of every number of rows: the second has other rows at the same addresses, which a kernel
- * that keeps something of the first would not see. */
-static int size_calls_of(struct ds_check *c, const struct ds_shape *shape, const char *format)
-{
-    static const int64_t rows[] = {1, 3, 8};
-    enum { OTHER = 1000 };
-    struct ds_buf text = {0};
-    char where[96];
-    int rc = 0;
-    ds_shape_print(&text, shape);
-    snprintf(where, sizeof where, "%.60s%s%.12s%s: ", text.data ? text.data : "",
-             format ? ", " : "", format ? format : "", format ? " weights" : "");
-    ds_buf_free(&text);
-    for (int i = 0; i < CALLS && rc >= 0; i++) {
-        const int64_t n = rows[i / 2];
-        struct ds_segment seg;
-        struct ds_call call = ds_rows_call(c, &seg, i % 2 ? OTHER : 0, n);
-        struct judge j;
-        call.place = DS_PLACE_END;
-        call.gap = n == 3 ? 3 : 0;
-        rc = judge_call(c, &call, &j);
-        const double cost = ds_subject_work(c->subject, &call) + (double)n + 0.5 * (i % 2);
-        if (rc == 1 && ds_check_wrong(c, j.bad > 0, cost))
-            judge_pair(c, &j, n, where);
-    }
-    return rc < 0 ? -1 : 0;
-}
-
-static int size_calls(struct ds_check *c, const struct ds_shape *shape)
-{
-    return size_calls_of(c, shape, NULL);
-}
-
-/* What it costs to make the arrays of a shape, in units of the budget. */
-static double cost_of(const struct ds_shape *s)
-{
-    return 8.0 * ((double)s->n * (double)s->k + (double)s->vocab * (double)s->width);
-}
-
-/* The calls of one size, or of weights made of another seed. */
-static int at_size(struct ds_check *c, const struct ds_shape *shape, uint64_t seed)
-{
-    struct ds_subject *own = c->subject;
-    struct ds_error refused;
-    int rc = 0;
-    if (cost_of(shape) > c->budget && !c->opt->full) {
-        c->property->not_tried += CALLS;
-        return 0;
-    }
-    c->budget -= cost_of(shape);
-    c->subject = ds_subject_new(ds_subject_kernel(own), shape, seed, &refused);
-    if (c->subject)
-        rc = size_calls(c, shape);
-    else {
-        c->property->not_tried += CALLS;
-        snprintf(c->property->note, sizeof c->property->note, "%.190s", refused.msg);
-    }
-    ds_subject_free(c->subject);
-    c->subject = own;
-    return rc;
-}
-
-int ds_rows_sizes(struct ds_check *c)
-{
-    const struct ds_shape *given = ds_subject_shape(c->subject);
-    struct sizes s;
-    int rc = 0;
-    if (!ds_truth_known(given->op)) {
-        ds_check_not_applicable(c, "no formula is known");
-        return 0;
-    }
-    if (observe(c) != 0 || size_calls(c, given) != 0)
-        return -1;
-    sizes_of(given, &s);
-    for (int i = 0; i < s.n && rc == 0; i++)
-        rc = at_size(c, &s.shape[i], c->opt->seed);
-    /* One layer's weights behind another's: what a kernel kept of the first is not theirs. */
-    for (uint64_t other = 0; other < 2 && rc == 0; other++)
-        rc = at_size(c, given, c->opt->seed + other);
-    return rc == 0 ? ds_rows_each_format(c, DS_CONTENT_PLAIN, size_calls_of) : rc;
 }

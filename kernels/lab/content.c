@@ -19,8 +19,8 @@ uint64_t ds_content_hash(uint64_t seed, uint64_t index)
 
 const char *ds_content_name(int content)
 {
-    static const char *const names[DS_CONTENT_COUNT] = {"plain", "other", "zero",    "huge",
-                                                        "NaN",   "tiny",  "special", "mixed"};
+    static const char *const names[DS_CONTENT_COUNT] = {"plain", "other",   "zero",  "huge", "NaN",
+                                                        "tiny",  "special", "mixed", "tied"};
     return content >= 0 && content < DS_CONTENT_COUNT ? names[content] : "unknown";
 }
 
@@ -56,6 +56,8 @@ static float value(uint64_t u, int content)
         return special(u);
     case DS_CONTENT_MIXED:
         return plain(u) * ds_f32_from_bits((107u + low % 41u) << 23);
+    case DS_CONTENT_TIED:
+        return -2.0f + 0.25f * (float)(low % 4);
     default:
         return plain(u);
     }

@@ -96,6 +96,26 @@ static void spread_magnitudes(struct ds_grid *g, uint64_t seed)
         }
 }
 
+/* A few terms are zero in every other row, and in some columns: a kernel that leaves out zeros adds the
+ * rest in another order. */
+static void strew_zeros(struct ds_grid *g, uint64_t draw)
+{
+    enum { ONE_IN = 16 };
+    uint64_t seed = draw + 1;
+    for (int64_t r = (int64_t)(draw % 2); g->x && r < g->rows; r += 2)
+        for (int64_t k = 0; k < g->terms; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            if ((seed >> 40) % ONE_IN == 0)
+                g->x[r * g->terms + k] = 0;
+        }
+    for (int64_t c = 2; c < g->contents; c += 4)
+        for (int64_t k = 0; k < g->terms; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            if ((seed >> 40) % ONE_IN == 0)
+                g->w[c * g->terms + k] = 0;
+        }
+}
+
 int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct ds_order_sum *out,
                   struct ds_error *err)
 {
@@ -105,6 +125,7 @@ int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct 
     for (int d = 0; d < MOST_DATA && rc == 0 && (d == 0 || d * outputs < WANTED); d++) {
         ds_grid_random_data(g, (uint64_t)d + 50);
         spread_magnitudes(g, (uint64_t)d);
+        strew_zeros(g, (uint64_t)d);
         rc = ds_grid_launch(g, err);
         for (int64_t c = 0; c < g->columns && rc == 0; c += DS_REPLAY_LANES) {
             int64_t n = g->columns - c < DS_REPLAY_LANES ? g->columns - c : DS_REPLAY_LANES;

@@ -279,6 +279,8 @@ static int build(struct ds_subject *s, const struct ds_call *c, struct ds_exec *
                        exec->scratch_bytes);
     /* 64-byte aligned as promised; what stands behind a size that is no multiple is a sentinel. */
     int64_t words = (int64_t)(exec->scratch_bytes + 3) / 4;
+    if (c->place % 2) /* at a boundary of 64 bytes that is none of 128, too */
+        words += 64 / 4;
     exec->scratch =
         ds_arena_place(&s->p.arena, "scratch", DS_ARRAY_SCRATCH, 4, 1, words, words, 0, err);
     return !exec->scratch ? -1 : s->p.arena.device ? build_far(s, exec, err) : 0;

@@ -29,6 +29,7 @@ enum ds_content {
     DS_CONTENT_TINY,      /* subnormals, and values whose products are */
     DS_CONTENT_SPECIAL,   /* PLAIN with -0, subnormals, infinities and NaNs strewn in */
     DS_CONTENT_MIXED,     /* magnitudes over 2^-20..2^20, much cancellation */
+    DS_CONTENT_TIED,      /* four numbers, all negative: the largest is there many times */
     DS_CONTENT_COUNT
 };
 const char *ds_content_name(int content);
@@ -49,7 +50,7 @@ struct ds_call {
     int threads;
     int place;           /* of every array: 0..15 or enum ds_place */
     int gap;             /* elements added to every leading dimension */
-    int bias;            /* matmul: with a bias */
+    int bias;            /* matmul: with a bias; router: weights are not divided by their sum */
     uint32_t poison;     /* DS_POISON_NAN (0 = this one), DS_POISON_HUGE */
     uint64_t seed;       /* exec->seed */
     uint64_t disturb;    /* 0: as scheduled; else the seed of a disturbed schedule */

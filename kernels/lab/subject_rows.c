@@ -16,7 +16,8 @@
 /* Streams of content: the first array of a call, the second, those of all calls, ranks and the
  * tensors of a custom kernel from TENSOR on. */
 enum { FIRST = 0, SECOND, WEIGHTS, BIAS, IDS, TENSOR = DS_STREAM_TENSORS };
-enum { ROPE_POSITIONS = 512 };
+/* More than 16 bits count, and a half has steps of 32 there. */
+enum { ROPE_POSITIONS = 66000, NEAR_END = 512 };
 
 /* ---- rows of the pool --------------------------------------------------------------------------- */
 
@@ -94,7 +95,7 @@ static double three_bytes(const struct ds_subject_parts *p, const struct ds_call
 
 /* ---- embed ---------------------------------------------------------------------------------------- */
 
-/* The row of the table that a key looks up: rows v with v % 8 == content hold that content. */
+/* The row of the table that a key looks up: rows v with v % DS_CONTENT_COUNT == content hold that content. */
 static int32_t embed_id(const struct ds_subject_parts *p, const struct ds_segment *s, int32_t slot)
 {
     const uint64_t u = ds_content_hash(ds_content_hash(p->seed, IDS),
@@ -251,13 +252,22 @@ static double matmul_bytes(const struct ds_subject_parts *p, const struct ds_cal
 
 /* ---- rope -------------------------------------------------------------------------------------------- */
 
+/* Of the table the first and the last NEAR_END positions hold angles, and rows stand at those alone; a
+ * kernel that counts positions in few bits reads zeros between them. */
+static int64_t rope_position(int64_t slot)
+{
+    const int64_t at = slot % (2 * NEAR_END);
+    return at < NEAR_END ? at : ROPE_POSITIONS - 2 * NEAR_END + at;
+}
+
 static int rope_open(struct ds_subject_parts *p, struct ds_error *err)
 {
     const int64_t pairs = p->shape->rope_dim / 2;
     float *t = ds_arena_place(&p->arena, "cos_sin", DS_ARRAY_IN, 4, ROPE_POSITIONS, 2 * pairs,
                               2 * pairs, 0, err);
-    for (int64_t pos = 0; t && pos < ROPE_POSITIONS; pos++)
+    for (int64_t at = 0; t && at < 2 * NEAR_END; at++)
         for (int64_t i = 0; i < pairs; i++) {
+            const int64_t pos = rope_position(at);
             double angle = (double)pos * pow(10000.0, -2.0 * (double)i / (2.0 * (double)pairs));
             t[(pos * pairs + i) * 2] = (float)cos(angle);
             t[(pos * pairs + i) * 2 + 1] = (float)sin(angle);
@@ -280,7 +290,7 @@ static int rope_build(struct ds_subject_parts *p, const struct ds_call *c, struc
         return -1;
     for (int64_t i = 0, r = 0; i < c->n_segments; i++)
         for (int32_t j = 0; j < c->segment[i].length; j++)
-            positions[r++] = (c->segment[i].first + j) % ROPE_POSITIONS;
+            positions[r++] = (int32_t)rope_position(c->segment[i].first + j);
     a->positions = positions;
     a->x = input(p, c, "x", FIRST, s->heads * s->head_dim, err);
     a->y = a->x ? output(p, c, s->heads * s->head_dim, err) : NULL;
@@ -335,7 +345,7 @@ static int router_build(struct ds_subject_parts *p, const struct ds_call *c, str
     struct ds_router_args *a = &p->args.router;
     const struct ds_shape *s = p->shape;
     a->rows = ds_call_rows(c), a->experts = s->experts, a->top_k = s->top_k;
-    a->ldx = s->experts + c->gap, a->normalise = 1;
+    a->ldx = s->experts + c->gap, a->normalise = !c->bias;
     a->logits = input(p, c, "logits", FIRST, s->experts, err);
     a->ids = a->logits ? ds_arena_place(&p->arena, "ids", DS_ARRAY_OUT, 4, a->rows, s->top_k,
                                         s->top_k, c->place, err)

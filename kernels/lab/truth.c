@@ -138,6 +138,8 @@ static void softmax_row(const float *x, int64_t n, struct ds_truth *t)
         long double v = expl((long double)x[j] - max) / sum;
         /* The difference is rounded before exp: an error relative to it. */
         put(&t[j], v, v * (1 + fabsl((long double)x[j]) + fabsl(max)));
+        if (v < 0x1p-100L) /* an exp may give 0 before f32 ends, and is divided by a sum */
+            t[j].scale = (double)INFINITY;
     }
 }
 

@@ -46,6 +46,61 @@ test_bench_of_a_variant_keeps_the_vendor_beside_it() {
     hasnt "$dir/out" "rmsnorm/reference"
 }
 
+# Who does nothing is fastest: no figure and no ratio of it is told. One is idle from the second call on.
+test_results_are_looked_at() {
+    need gcc
+    need_json
+    cat >"$dir/idle.c" <<'END'
+#include "driftscope_kernel.h"
+static int launch(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    (void)args, (void)exec, (void)why, (void)size;
+    return 0;
+}
+static int twice(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    (void)exec, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = 2 * (a->a[r * a->lda + i] + a->b[r * a->ldb + i]);
+    return 0;
+}
+static int once(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    static int calls;
+    return calls++ ? 0 : twice(args, exec, why, size);
+}
+static const struct ds_kernel idle = {
+    .abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "idle", .launch = launch};
+static const struct ds_kernel doubled = {
+    .abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "doubled", .launch = twice};
+static const struct ds_kernel kept = {
+    .abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "kept", .launch = once};
+static const struct ds_kernel *const all[] = {&idle, &doubled, &kept, NULL};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+END
+    gcc -std=c11 -O1 -fPIC -shared -Ikernels -o "$dir/idle.so" "$dir/idle.c"
+    ds bench add --plugin "$dir/idle.so" --seconds 0 --shape width=64 --rows 3 --threads 1
+    expect 0
+    has "$dir/out" "wrong: leaves y unwritten at row 0, element 0"
+    has "$dir/out" "wrong: gives other results than reference"
+    has "$dir/out" "add/idle: not judged; its results are wrong in 1"
+    has "$dir/out" "add/doubled: not judged; its results are wrong in 1"
+    has "$dir/out" "add/kept: not judged; its results are wrong in 1"
+    hasnt "$dir/out" "add/pinned: not judged; its results"
+    ds bench add --plugin "$dir/idle.so" --seconds 0 --shape width=64 --rows 3 --threads 1 --json
+    expect 0
+    python3 - "$dir/out" <<'PY'
+import json, sys
+wrong = {r["variant"] for r in json.load(open(sys.argv[1]))["rows"] if r["wrong"]}
+assert wrong == {"idle", "doubled", "kept"}, wrong
+PY
+}
+
 test_bench_of_attention_has_prefill_and_decode() {
     ds bench attention/pinned --seconds 0 --shape heads=2,kv_heads=1,head_dim=16 --rows 2 --threads 1
     expect 0

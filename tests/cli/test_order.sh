@@ -156,6 +156,44 @@ END
     has "$dir/out" '"fixed":false'
 }
 
+# Outputs that show no exp leave the denominator's tree without a proof: that is not "reproduced".
+test_what_is_not_replayed_is_not_proven() {
+    need gcc
+    cat >"$dir/coarse.c" <<'END'
+#include "driftscope_kernel.h"
+#include <math.h>
+static int launch(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_softmax_args *a = args;
+    (void)exec, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        float *y = a->y + r * a->ldy, max = x[0], sum = 0;
+        for (int64_t i = 1; i < a->width; i++)
+            max = x[i] > max ? x[i] : max;
+        for (int64_t i = 0; i < a->width; i++)
+            sum += expf(x[i] - max);
+        for (int64_t i = 0; i < a->width; i++)
+            y[i] = nearbyintf(expf(x[i] - max) / sum * 4096.0f) / 4096.0f;
+    }
+    return 0;
+}
+static const struct ds_kernel coarse = {
+    .abi = DS_KERNEL_ABI, .op = DS_OP_SOFTMAX, .name = "coarse", .launch = launch};
+static const struct ds_kernel *const all[] = {&coarse, NULL};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+END
+    gcc -std=c11 -O1 -fPIC -shared -Ikernels -o "$dir/coarse.so" "$dir/coarse.c" -lm
+    ds order softmax/coarse --plugin "$dir/coarse.so" --shape width=20
+    expect 1
+    ds order softmax/coarse --plugin "$dir/coarse.so" --shape width=20 --json
+    expect 1
+    has "$dir/out" '"result":"not-reproduced"'
+}
+
 test_refused() {
     while IFS='|' read -r arguments message; do
         eval "ds order $arguments"

@@ -13,6 +13,7 @@ MATMUL(lanes);
 MATMUL(tail);
 MATMUL(pairwise);
 MATMUL(by_size);
+MATMUL(nonzeros);
 MATMUL(fused4);
 MATMUL(double);
 MATMUL(bf16_parts);
@@ -160,6 +161,23 @@ static void test_order_by_size(void **state)
     assert_true(o.sum[0].reproduced < o.sum[0].compared);
     ds_order_free(&o);
     ds_order_library_free(&lib);
+}
+
+/* Nor where it follows which terms are zero. */
+static void test_order_by_zeros(void **state)
+{
+    for (int64_t rows = 1; rows <= 2; rows++) {
+        struct ds_order_setting set = setting(&nonzeros_matmul, "n=20,k=64", rows);
+        struct ds_order_library lib = {0};
+        struct ds_order o;
+        struct ds_error err;
+        (void)state;
+        assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+        assert_int_equal(o.sum[0].fixed, 1);
+        assert_true(o.sum[0].compared > 0 && o.sum[0].reproduced < o.sum[0].compared);
+        ds_order_free(&o);
+        ds_order_library_free(&lib);
+    }
 }
 
 static void test_no_sum(void **state)
@@ -422,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_rows_change_the_tree),
         cmocka_unit_test(test_no_fixed_order),
         cmocka_unit_test(test_order_by_size),
+        cmocka_unit_test(test_order_by_zeros),
         cmocka_unit_test(test_no_sum),
         cmocka_unit_test(test_rmsnorm_trees),
         cmocka_unit_test(test_rmsnorm_not_fixed),
