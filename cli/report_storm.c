@@ -94,7 +94,7 @@ static void add_place(struct serving *s, const struct ds_trial_data *t,
 static void add_set(struct serving *s, const struct ds_trial_data *t, const struct ds_storm *storm)
 {
     const char *kernels = ds_storm_kernels(s->h, t->info.arm);
-    const struct ds_storm_forecast *f = &storm->forecast;
+    const struct ds_flips *f = &storm->forecast;
     struct ds_buf *out = &s->sets;
     if (s->n_sets++ == 0) {
         ds_buf_puts(out,
