@@ -125,9 +125,13 @@ static void usage(struct ds_buf *b, const struct ds_verb_def *v)
 
 static void verbs_list(struct ds_buf *b)
 {
+    size_t longest = 0;
+    for (size_t i = 0; i < ds_verb_count; i++)
+        if (strlen(ds_verbs[i].name) > longest)
+            longest = strlen(ds_verbs[i].name);
     ds_buf_puts(b, "\nVerbs:\n");
     for (size_t i = 0; i < ds_verb_count; i++)
-        two_columns(b, ds_verbs[i].name, ds_verbs[i].summary, 12);
+        two_columns(b, ds_verbs[i].name, ds_verbs[i].summary, (int)longest + 4);
 }
 
 void ds_help_short(struct ds_buf *b, enum ds_verb_id verb)

@@ -456,7 +456,7 @@ test_real_model() {
     has "$dir/real.lock" "text 0 The sky is"
     ds verify "$dir/real.lock" --assert text
     expect 0
-    has "$dir/out" "516 tensors"
+    has "$dir/out" "517 tensors"
     last "verify: same: text holds against entry "
     sed -i 's/^\(step 1 token=\)[0-9]*/\19/' "$dir/real.lock"
     ds verify "$dir/real.lock" --assert text
