@@ -65,8 +65,8 @@ static void table(struct ds_buf *out, const struct ds_onpolicy_result *r)
         ds_buf_printf(out, "%-*.40s", wide, kernels(r, s));
         ds_buf_puts(out, ds_cli_color(r->o, DS_ROLE_PLAIN));
         ds_buf_printf(out, "  %6zu  %6zu  %-11.4g  %-11.4g  %-12.4g  %-11.4g  %.9g to %.9g\n",
-                      p->tokens, p->differ, p->kl, p->k3, p->d_mean, p->d_most, p->ratio_low,
-                      p->ratio_high);
+                      p->tokens, p->differ, p->kl, p->drawn.k3, p->drawn.mean, p->drawn.max,
+                      p->ratio_low, p->ratio_high);
     }
     ds_buf_puts(out, "\n");
 }
@@ -120,7 +120,7 @@ static void verdict(struct ds_buf *out, const struct ds_onpolicy_result *r)
         const struct ds_onpolicy_set *s = &r->sets[i];
         ds_buf_printf(out, "%s%s ", i ? ", " : "", kernels(r, s));
         if (ds_onpolicy_drifts(s))
-            ds_buf_printf(out, "k3 %.3g", s->p.k3);
+            ds_buf_printf(out, "k3 %.3g", s->p.drawn.k3);
         else
             ds_buf_puts(out, "every bit the same");
     }
@@ -188,12 +188,12 @@ static json_t *set_json(const struct ds_onpolicy_result *r, const struct ds_onpo
     json_object_set_new(j, "choices_different", ds_json_whole(s->match.tokens_differ));
     json_object_set_new(j, "kl", ds_json_real(p->kl));
     json_object_set_new(j, "kl_max", ds_json_real(p->kl_most));
-    json_object_set_new(j, "k1", ds_json_real(p->k1));
-    json_object_set_new(j, "k3", ds_json_real(p->k3));
-    json_object_set_new(j, "dlogprob_mean", ds_json_real(p->d_mean));
-    json_object_set_new(j, "dlogprob_p50", ds_json_real(p->d_p50));
-    json_object_set_new(j, "dlogprob_p99", ds_json_real(p->d_p99));
-    json_object_set_new(j, "dlogprob_max", ds_json_real(p->d_most));
+    json_object_set_new(j, "k1", ds_json_real(p->drawn.k1));
+    json_object_set_new(j, "k3", ds_json_real(p->drawn.k3));
+    json_object_set_new(j, "dlogprob_mean", ds_json_real(p->drawn.mean));
+    json_object_set_new(j, "dlogprob_p50", ds_json_real(p->drawn.p50));
+    json_object_set_new(j, "dlogprob_p99", ds_json_real(p->drawn.p99));
+    json_object_set_new(j, "dlogprob_max", ds_json_real(p->drawn.max));
     json_object_set_new(j, "ratio_min", ds_json_real(p->ratio_low));
     json_object_set_new(j, "ratio_max", ds_json_real(p->ratio_high));
     json_object_set_new(j, "sequence_dlogprob_max", ds_json_real(p->sequence_most));

@@ -131,7 +131,7 @@ static int measure(struct onpolicy *x, struct ds_onpolicy_set *set, struct ds_er
         ds_policy_token(x->logits[0] + i * vocab, x->logits[1] + i * vocab, vocab,
                         (double)x->setup.plan.options.sampler.temperature, &list[i]);
     int rc = ds_policy_make(list, total, &set->p, err);
-    set->worst = list[set->p.most];
+    set->worst = list[set->p.drawn.max_at];
     free(list);
     return rc;
 }

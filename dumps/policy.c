@@ -39,47 +39,50 @@ void ds_policy_token(const float *a, const float *b, uint32_t vocab, double temp
     }
 }
 
-static int ascending(const void *pa, const void *pb)
+/* What logprob.h leaves out, not finite, is told here: it is larger than all. */
+static void tell_infinite(const double *a, const double *b, size_t n, struct ds_logprob_stats *s)
 {
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
+    double *const means[] = {&s->k1, &s->k2, &s->k3, &s->mean_ratio, &s->mean, &s->p50, &s->p99};
+    for (size_t i = 0; i < sizeof means / sizeof means[0]; i++)
+        *means[i] = (double)NAN;
+    for (s->max_at = 0; s->max_at < n; s->max_at++)
+        if (!isfinite(s->max = fabs(a[s->max_at] - b[s->max_at])))
+            return;
+}
+
+static int compare_drawn(const struct ds_policy_token *tokens, size_t n,
+                         struct ds_logprob_stats *out, struct ds_error *err)
+{
+    double *a = ds_calloc(2 * n, sizeof *a, "tokens", err), *b = a ? a + n : NULL;
+    if (!a)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        a[i] = tokens[i].log_a;
+        b[i] = tokens[i].log_b;
+    }
+    int rc = ds_logprob_compare(a, b, n, 0, out, err);
+    if (rc == 0 && out->not_finite)
+        tell_infinite(a, b, n, out);
+    free(a);
+    return rc;
 }
 
 int ds_policy_make(const struct ds_policy_token *tokens, size_t n, struct ds_policy *out,
                    struct ds_error *err)
 {
-    double *size = ds_calloc(n, sizeof *size, "tokens", err), sequence = 0;
-    memset(out, 0, sizeof *out);
-    if (!size)
-        return -1;
-    out->tokens = n;
-    out->ratio_low = out->ratio_high = 1;
+    double sequence = 0;
+    *out = (struct ds_policy){.tokens = n, .ratio_low = 1, .ratio_high = 1};
     for (size_t i = 0; i < n; i++) {
         const struct ds_policy_token *t = &tokens[i];
         const double d = t->log_b - t->log_a, ratio = exp(d);
-        size[i] = fabs(d);
         out->differ += (size_t)!t->same;
         out->kl += t->kl / (double)n;
         out->kl_most = t->kl > out->kl_most ? t->kl : out->kl_most;
-        out->k1 -= d / (double)n;
-        out->k3 += (ratio - 1 - d) / (double)n;
-        out->d_mean += size[i] / (double)n;
-        /* a NaN is the largest of all */
-        if (!(size[i] <= out->d_most)) {
-            out->d_most = size[i];
-            out->most = i;
-        }
         out->ratio_low = ratio < out->ratio_low ? ratio : out->ratio_low;
         out->ratio_high = ratio > out->ratio_high ? ratio : out->ratio_high;
         sequence = i && tokens[i - 1].request == t->request ? sequence + d : d;
         out->sequence_most =
             !(fabs(sequence) <= out->sequence_most) ? fabs(sequence) : out->sequence_most;
     }
-    if (n > 0) {
-        qsort(size, n, sizeof *size, ascending);
-        out->d_p50 = size[n / 2];
-        out->d_p99 = size[n - 1 - n / 100];
-    }
-    free(size);
-    return 0;
+    return compare_drawn(tokens, n, &out->drawn, err);
 }

@@ -2,12 +2,13 @@
  * scores them: log-probabilities, and how far one policy is from the other. Pure; in f64.
  *
  * a is the distribution that tokens were drawn from (log-softmax of logits / temperature), b the one that scores
- * them, d = log b - log a of the drawn token. k1 = -d and k3 = exp(d) - 1 - d are the usual estimators of KL(a, b)
- * from draws; kl is the sum over the vocabulary itself. Equal logits give zeros, exactly. */
+ * them; of the drawn tokens' log-probabilities logprob.h has the sizes and the estimators of KL(a, b); kl is the sum
+ * over the vocabulary itself. Equal logits give zeros, exactly. */
 #ifndef DS_POLICY_H
 #define DS_POLICY_H
 
 #include "base/error.h"
+#include "dumps/logprob.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,14 +25,12 @@ void ds_policy_token(const float *a, const float *b, uint32_t vocab, double temp
                      struct ds_policy_token *t);
 
 struct ds_policy {
-    size_t tokens, differ;        /* of them those whose logits have other bits */
-    double kl, kl_most;           /* mean and largest */
-    double k1, k3;                /* means */
-    double d_mean, d_p50, d_p99;  /* of |d| */
-    double d_most;                /* the largest |d| ... */
-    size_t most;                  /* ... and whose it is; 0 tokens: of no meaning */
-    double ratio_low, ratio_high; /* smallest and largest exp(d) */
-    double sequence_most;         /* largest |sum of d over a request| */
+    size_t tokens, differ; /* of them those whose logits have other bits */
+    double kl, kl_most;    /* mean and largest */
+    /* Of the drawn tokens. Where one is not finite, so are max, whose index max_at is, and the means. */
+    struct ds_logprob_stats drawn;
+    double ratio_low, ratio_high; /* smallest and largest exp(log b - log a) */
+    double sequence_most;         /* largest |sum of log b - log a over a request| */
 };
 /* tokens: by request. */
 int ds_policy_make(const struct ds_policy_token *tokens, size_t n, struct ds_policy *out,

@@ -70,22 +70,22 @@ static void test_means(void **state)
     assert_ok(ds_policy_make(t, 4, &p, &err), err);
     assert_int_equal(p.tokens, 4);
     assert_int_equal(p.differ, 3);
-    assert_close("k1", 0, p.k1, k1, 1e-12);
-    assert_close("k3", 0, p.k3, k3, 1e-12);
+    assert_close("k1", 0, p.drawn.k1, k1, 1e-12);
+    assert_close("k3", 0, p.drawn.k3, k3, 1e-12);
     assert_close("kl", 0, p.kl, 1.5, 1e-12);
     assert_close("largest kl", 0, p.kl_most, 3, 1e-12);
-    assert_close("mean", 0, p.d_mean, 0.875 / 4, 1e-12);
-    assert_close("largest", 0, p.d_most, 0.5, 1e-12);
-    assert_int_equal(p.most, 0);
+    assert_close("mean", 0, p.drawn.mean, 0.875 / 4, 1e-12);
+    assert_close("largest", 0, p.drawn.max, 0.5, 1e-12);
+    assert_int_equal(p.drawn.max_at, 0);
     assert_close("ratio", 0, p.ratio_low, exp(-0.25), 1e-12);
     assert_close("ratio", 1, p.ratio_high, exp(0.5), 1e-12);
     assert_close("request", 0, p.sequence_most, 0.5, 1e-12); /* 0.5 on the way to 0.25 */
     t[3].log_b = NAN; /* the largest of all, not the smallest */
     assert_ok(ds_policy_make(t, 4, &p, &err), err);
-    assert_int_equal(p.most, 3);
-    assert_true(isnan(p.d_most));
+    assert_int_equal(p.drawn.max_at, 3);
+    assert_true(isnan(p.drawn.max));
     assert_ok(ds_policy_make(t, 0, &p, &err), err);
-    assert_true(p.tokens == 0 && p.k3 == 0);
+    assert_true(p.tokens == 0 && p.drawn.k3 == 0);
 }
 
 int main(void)
