@@ -150,7 +150,8 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
         read_texts(o, "only", &d->only, &d->n_only, err) != 0 ||
         read_texts(o, "ignore", &d->ignore, &d->n_ignore, err) != 0)
         return -1;
-    d->memory = hold ? hold : 1;
+    /* A sixth is for what is there in two forms while it is read, and for gaps between. */
+    d->memory = hold ? hold - hold / 6 : 1;
     d->loaded = sides_loaded;
     for (int side = 0; side < 2; side++)
         ds_record_hold(sides->record[side], hold / 2);

@@ -82,6 +82,37 @@ static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, str
     return rc;
 }
 
+int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
+{
+    const struct ds_diff_options *o = &d->options;
+    const uint64_t taken = d->own_bytes + d->cap_drifts * sizeof(struct ds_drift) +
+                           (o->loaded ? o->loaded(o->ctx) : 0);
+    *left = 0;
+    if (!o->memory)
+        return 0;
+    if (taken >= o->memory)
+        return ds_fail(err, "trials take more than %llu MB of memory",
+                       (unsigned long long)(o->memory / 1000000));
+    *left = o->memory - taken;
+    return 0;
+}
+
+/* Sizes are many where all rows differ: they count in what may be held, and so does their copy while they
+ * grow. */
+static int room_for_size(struct ds_diff *d, struct ds_trial_data *t, struct ds_error *err)
+{
+    uint64_t left;
+    if (t->n_drifts < d->cap_drifts)
+        return 0;
+    if (diff_room(d, &left, err) != 0)
+        return -1;
+    if (d->options.memory &&
+        ds_analysis_bytes(d->analysis) + 2 * (uint64_t)d->cap_drifts * sizeof *t->drifts > left)
+        return ds_fail(err, "sizes of %zu rows and more take more than %llu MB of memory",
+                       t->n_drifts, (unsigned long long)(left / 1000000));
+    return ds_grow(&t->drifts, &d->cap_drifts, t->n_drifts + 1, sizeof *t->drifts, "sizes", err);
+}
+
 /* Adds sizes of the drifting rows at one site to B's first trial of the pair. A dump that is damaged
  * is listed: it costs the size, and the answer is no pass. */
 static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_t site,
@@ -106,8 +137,7 @@ static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_
             return -1;
         if (rc != 1)
             continue;
-        if (ds_grow(&t->drifts, &d->cap_drifts, t->n_drifts + 1, sizeof *t->drifts, "sizes", err) !=
-            0)
+        if (room_for_size(d, t, err) != 0)
             return -1;
         t->drifts[t->n_drifts++] = x;
     }
@@ -130,20 +160,6 @@ static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct 
         return 0;
     ds_verdict_free(v);
     return ds_analysis_verdict(d->analysis, v, err);
-}
-
-int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
-{
-    const struct ds_diff_options *o = &d->options;
-    const uint64_t taken = d->own_bytes + (o->loaded ? o->loaded(o->ctx) : 0);
-    *left = 0;
-    if (!o->memory)
-        return 0;
-    if (taken >= o->memory)
-        return ds_fail(err, "trials take more than %llu MB of memory",
-                       (unsigned long long)(o->memory / 1000000));
-    *left = o->memory - taken;
-    return 0;
 }
 
 /* Makes the analysis, or makes it again. */

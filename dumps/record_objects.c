@@ -65,11 +65,10 @@ static int check_extent(struct ds_record *r, int id, hid_t space, int deflated, 
     return 0;
 }
 
-/* Dumped rows are read here and there: with a cache of chunks each of them would cost a whole chunk. */
+/* Dumped rows are read here and there: with a cache of chunks each of them would cost a whole chunk. Stretches of
+ * other tables are read once: a cache would only be memory, and one copy more. */
 static hid_t open_dataset(const struct ds_record *r, int id)
 {
-    if (id != DS_TABLE_TENSOR_BYTES)
-        return H5Dopen2(r->file, ds_table(id)->name, H5P_DEFAULT);
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS), dataset = -1;
     if (access >= 0 && H5Pset_chunk_cache(access, 0, 0, H5D_CHUNK_CACHE_W0_DEFAULT) >= 0)
         dataset = H5Dopen2(r->file, ds_table(id)->name, access);

@@ -346,6 +346,11 @@ int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_e
 
 /* ---- single rows ----------------------------------------------------------------------------- */
 
+uint64_t ds_analysis_bytes(const struct ds_analysis *a)
+{
+    return a->bytes;
+}
+
 size_t ds_analysis_rows(const struct ds_analysis *a)
 {
     return a->n_rows;

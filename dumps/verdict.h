@@ -463,6 +463,8 @@ int ds_analysis_find_row(const struct ds_analysis *a, uint32_t arm, size_t row, 
 size_t ds_analysis_row_of(const struct ds_analysis *a, const struct ds_row *r, size_t guess);
 /* Whether an arm has any row of the site. */
 int ds_analysis_has_site(const struct ds_analysis *a, uint32_t arm, uint32_t site);
+/* Bytes of its tables. */
+uint64_t ds_analysis_bytes(const struct ds_analysis *a);
 /* Adds the number of digests that one of two arms has and the other has not to n[0] (x) and n[1]
  * (y). */
 void ds_analysis_unpaired(const struct ds_analysis *a, uint32_t x, uint32_t y, uint64_t n[2]);

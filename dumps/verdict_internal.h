@@ -79,6 +79,7 @@ struct ds_analysis {
     const struct ds_header *h;
     struct ds_analysis_options options;
     size_t n_sites, n_rows, cells;
+    uint64_t bytes; /* of its tables, and of what it works with beside them */
     struct ds_row_key *keys;
     struct arm_table *arms; /* [h->n_arms] */
     uint64_t *origin_seen;  /* [n_sites] bit per kernel: counted among the layers of an origin */

@@ -118,14 +118,13 @@ static int index_repeats(struct ds_analysis *a, struct ds_error *err)
 /* Bytes a cell: of one table, and beside them: status, prefix, labels, and what repeats are counted with. */
 enum { TABLE_BYTES = 15, SCRATCH_BYTES = 18 };
 
-static int check_memory(const struct ds_analysis *a, uint64_t tables, struct ds_error *err)
+static int check_memory(struct ds_analysis *a, uint64_t tables, struct ds_error *err)
 {
     uint64_t need;
-    if (!a->options.memory)
-        return 0;
     if (__builtin_mul_overflow(a->cells, tables * TABLE_BYTES + SCRATCH_BYTES, &need))
         need = UINT64_MAX;
-    if (need <= a->options.memory)
+    a->bytes = need;
+    if (!a->options.memory || need <= a->options.memory)
         return 0;
     return ds_fail(err, "%llu tables of %zu sites and %zu rows take %llu MB of memory",
                    (unsigned long long)tables, a->n_sites, a->n_rows,

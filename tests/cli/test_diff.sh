@@ -116,6 +116,27 @@ test_memory_is_bounded() {
     has "$dir/err" "hint: --hold SIZE allows more"
     ds diff "$dir/a.h5" "$dir/a.h5" --hold 64M
     expect 0
+    # Whatever the bound: the whole answer, or an error.
+    # shellcheck disable=SC2086
+    record c $tokens --dump all --dump-rows 100000
+    # shellcheck disable=SC2086
+    record d $tokens --dump all --dump-rows 100000 --kernels pinned+rmsnorm=reference
+    ds diff "$dir/c.h5" "$dir/d.h5"
+    expect 1
+    cp "$dir/out" "$dir/whole"
+    refused=0 given=0
+    for hold in 10K 30K 60K 80K 100K 120K 140K 160K 200K 250K 300K 400K 600K 1M 4M; do
+        ds diff "$dir/c.h5" "$dir/d.h5" --hold $hold
+        if [ "$code" = 2 ]; then
+            has "$dir/err" "MB of memory"
+            refused=$((refused + 1))
+        else
+            expect 1
+            cmp "$dir/out" "$dir/whole"
+            given=$((given + 1))
+        fi
+    done
+    [ $refused -gt 0 ] && [ $given -gt 0 ]
 }
 
 test_bad_terms() {
