@@ -70,6 +70,8 @@ struct ds_bench_row *ds_bench_add(struct ds_bench_result *r, struct ds_error *er
 int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err);
 /* Every variant of the ops that the user named, side by side. */
 int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err);
+/* bench_digest.c: a device's digest kernel beside a copy. */
+int ds_bench_digests(const struct ds_options *o, struct ds_bench_result *r, struct ds_error *err);
 /* The sets that --kernels names; else those that can read the weights as --weights keeps them. */
 const char *ds_bench_sets(const struct ds_options *o);
 /* bench_pass.c: whole passes of kernel sets on model m beside set vendor on model f32, which is the

@@ -54,15 +54,17 @@ static int parse_operand(const struct ds_options *o, const char *text, int *op,
     *only = NULL;
     *op = ds_op_parse(name);
     if (*op < 0) {
-        const char *known[DS_OP_COUNT + 2];
+        const char *known[DS_OP_COUNT + 3];
         for (int i = 0; i < DS_OP_COUNT; i++)
             known[i] = ds_op_name(i);
         known[DS_OP_COUNT] = "pass";
         known[DS_OP_COUNT + 1] = "probes";
-        int near = ds_nearest(name, known, DS_OP_COUNT + 2);
+        known[DS_OP_COUNT + 2] = "digest";
+        int near = ds_nearest(name, known, DS_OP_COUNT + 3);
         ds_fail(err, "bench: unknown op '%.60s'", text);
-        return near < 0 ? ds_hint(err, "driftscope kernels lists all ops; also pass, probes")
-                        : ds_hint(err, "did you mean '%s'?", known[near]);
+        return near < 0
+                   ? ds_hint(err, "driftscope kernels lists all ops; also pass, probes, digest")
+                   : ds_hint(err, "did you mean '%s'?", known[near]);
     }
     if (!ds_subject_known(*op)) {
         ds_fail(err, "bench: op %s has no rows of its own to time", ds_op_name(*op));
@@ -236,7 +238,8 @@ static int one_op(struct plan *p, int op, const struct ds_kernel *only, struct d
 
 static int is_pass(const char *operand)
 {
-    return strcmp(operand, "pass") == 0 || strcmp(operand, "probes") == 0;
+    return strcmp(operand, "pass") == 0 || strcmp(operand, "probes") == 0 ||
+           strcmp(operand, "digest") == 0;
 }
 
 int ds_bench_check_operands(const struct ds_options *o, struct ds_error *err)

@@ -312,13 +312,14 @@ const struct ds_verb_def ds_verbs[] = {
      "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
      "broken and not claimed is not.",
      check_examples},
-    {DS_VERB_BENCH, "bench", "[OP[/VARIANT]|pass|probes ...]", OPS "|pass|probes", 0, 32, 0,
+    {DS_VERB_BENCH, "bench", "[OP[/VARIANT]|pass|probes|digest ...]", OPS "|pass|probes|digest", 0, 32, 0,
      "measure the speed of kernels and passes, and what the probes cost",
      "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
      "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
      "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
      "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time. "
-     "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted.",
+     "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted. "
+     "digest, on a device: how fast its kernel digests rows, beside a copy that moves as many bytes.",
      bench_examples},
     {DS_VERB_SELFTEST, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
      "run known faults and tell whether the answers name them",

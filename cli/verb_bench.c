@@ -178,6 +178,8 @@ int ds_verb_bench(const struct ds_options *o)
         rc = ds_bench_check_operands(o, &err) != 0 || check_sets(o, &err) != 0 ? -1 : 0;
     if (rc == 0)
         rc = ds_bench_kernels(o, &r, &err);
+    if (rc == 0 && ds_opt_operands(o) && has_operand(o, "digest"))
+        rc = ds_bench_digests(o, &r, &err);
     if (rc == 0)
         rc = whole_passes(o, &r, &err);
     ds_cli_progress(o, "", -1, 0);

@@ -174,6 +174,13 @@ PY
     expect 0
     has "$dir/out" "pass decode, batch 8"
     has "$dir/out" "on sim, in a graph"
+    ds bench digest --device sim --seconds 0 --l2 warm,flushed
+    expect 0
+    has "$dir/out" "digest width=576, f32 rows in the device's memory, on sim, L2 flushed"
+    has "$dir/out" "digest/xxh3"
+    ds bench digest
+    expect 2
+    has "$dir/err" "bench digest: the CPU digests rows while they are in its cache"
     for option in "--l2 flushed" "--graph on"; do
         # shellcheck disable=SC2086
         ds bench add --seconds 0 --shape width=8 --rows 1 $option

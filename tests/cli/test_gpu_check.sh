@@ -43,7 +43,7 @@ PY
 test_a_failed_step() {
     mkdir "$dir/out.d"
     for name in pinned-ops pinned-experts pinned-ranks pinned-graph claims-matmul claims-rmsnorm claims-graph vendor-classes \
-        vendor-choices vendor-order tensor-core-order repeats bench-matmul bench-graph; do
+        vendor-choices vendor-order tensor-core-order repeats bench-matmul bench-digest bench-graph; do
         printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' $name >"$dir/out.d/$name.step"
     done
     sed -i 's/passed/failed/' "$dir/out.d/pinned-ranks.step"
