@@ -166,6 +166,10 @@ static const char *const replay_examples[] = {
     "that request without its neighbours: did they make the difference?",
     "driftscope replay storm.h5 --request 17 --kernels pinned --arm 1",
     "the schedule of arm 1 with other kernels",
+    "driftscope replay storm.h5 --request 17 --other-neighbours",
+    "the same calls with other requests beside it: do their tokens matter, or only their number?",
+    "driftscope replay storm.h5 --export-schedule steps.jsonl",
+    "the schedule as text, for storm --schedule",
     NULL};
 
 static const char *const table_examples[] = {
@@ -630,6 +634,10 @@ const struct ds_option_def ds_option_defs[] = {
      "hold only this request against the record"},
     {"alone", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
      "with --request: serve it without the others, in the same pieces"},
+    {"other-neighbours", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
+     "with --request: give the other requests prompts of other tokens, as many as before, so that every call keeps its shape"},
+    {"export-schedule", 0, "FILE", REPLAY, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "run nothing: write the record's schedule to FILE, as storm --schedule reads it"},
     {"arm", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "the arm (kernel set) that is replayed; without it all"},
     {"kernels", 0, "SET", REPLAY, NULL, 0, NULL, 0, 0,
