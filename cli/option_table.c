@@ -587,6 +587,8 @@ const struct ds_option_def ds_option_defs[] = {
      "record the digest of every weight as its matmul kernel packed it, for each trial: the run says which differ, diff lists them"},
     {"trial-timeout", 0, "N", RUN | VERIFY, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
+    {"attach", 0, "NAME=FILE", RUN_ALONE | STORM | ONPOLICY, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "keep the digest of a file (chat template, retrieval index, tool schema, guardrails, evaluation set) in the record, under that name"},
     {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "write no record, only print the verdict"},
     {"force", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
