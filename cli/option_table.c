@@ -166,6 +166,10 @@ static const char *const replay_examples[] = {
     "that request without its neighbours: did they make the difference?",
     "driftscope replay storm.h5 --request 17 --kernels pinned --arm 1",
     "the schedule of arm 1 with other kernels",
+    "driftscope replay storm.h5 --request 17 --other-neighbours",
+    "the same calls with other requests beside it: do their tokens matter, or only their number?",
+    "driftscope replay storm.h5 --export-schedule steps.jsonl",
+    "the schedule as text, for storm --schedule",
     NULL};
 
 static const char *const table_examples[] = {
@@ -584,6 +588,8 @@ const struct ds_option_def ds_option_defs[] = {
      "record the digest of every weight as its matmul kernel packed it, for each trial: the run says which differ, diff lists them"},
     {"trial-timeout", 0, "N", RUN | VERIFY, "0", DS_OPT_NUMBER, NULL, 0, 1000000,
      "seconds after which a trial is ended and counts as failed; 0 = no limit"},
+    {"attach", 0, "NAME=FILE", RUN_ALONE | STORM | ONPOLICY, NULL, DS_OPT_MANY, NULL, 0, 0,
+     "keep the digest of a file (chat template, retrieval index, tool schema, guardrails, evaluation set) in the record, under that name"},
     {"no-record", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "write no record, only print the verdict"},
     {"force", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
@@ -631,6 +637,10 @@ const struct ds_option_def ds_option_defs[] = {
      "hold only this request against the record"},
     {"alone", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
      "with --request: serve it without the others, in the same pieces"},
+    {"other-neighbours", 0, NULL, REPLAY, NULL, 0, NULL, 0, 0,
+     "with --request: give the other requests prompts of other tokens, as many as before, so that every call keeps its shape"},
+    {"export-schedule", 0, "FILE", REPLAY, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "run nothing: write the record's schedule to FILE, as storm --schedule reads it"},
     {"arm", 0, "N", REPLAY, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "the arm (kernel set) that is replayed; without it all"},
     {"kernels", 0, "SET", REPLAY, NULL, 0, NULL, 0, 0,

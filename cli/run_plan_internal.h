@@ -39,6 +39,8 @@ int ds_sampler_recorded(const struct ds_header *h, struct ds_sampler *s, struct 
 int ds_sampler_fits(const struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
 /* The plan's options, and the tokens that are forced, as lines of the header. */
 int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err);
+/* A line for each --attach (attach.c). */
+int ds_plan_attach(const struct ds_options *o, struct ds_header *h, struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */

@@ -33,6 +33,17 @@ int ds_storm_invariant(const struct ds_header *h, uint32_t arm, int *claims, str
 int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,
                   struct ds_error *err);
 
+/* The run with other neighbours of one request: their prompts have other tokens, as many as before. */
+struct ds_changed_run {
+    struct ds_serve_plan plan;
+    struct ds_serve_prompt *prompts; /* [n_prompts], one for each request */
+    int32_t *tokens, n_prompts;
+    uint64_t changed; /* tokens of prompts that are others */
+};
+int ds_replay_neighbours(const struct ds_storm_setup *s, int32_t request, int32_t vocab,
+                         struct ds_changed_run *c, struct ds_error *err);
+void ds_changed_run_free(struct ds_changed_run *c);
+
 /* A line a step: {"batch": [{"request": 0, "new": 24, "cached": 0}, ...]}; "slot" and "begins" may be given
  * (storm_schedule.c). `name`: of the file, for errors. */
 int ds_schedule_parse(const char *name, const char *text, size_t len, struct ds_serve_plan *p,

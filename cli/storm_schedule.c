@@ -99,7 +99,7 @@ void ds_schedule_text(const struct ds_serve_plan *p, struct ds_buf *out)
             const struct ds_serve_piece *x = &p->pieces[k];
             ds_buf_printf(out, "%s{\"request\":%d,\"new\":%d,\"cached\":%d,\"slot\":%d%s}",
                           k > p->first[s] ? "," : "", x->request, x->n_tokens, x->cached, x->slot,
-                          x->takes ? ",\"begins\":true" : "");
+                          x->takes || x->begins ? ",\"begins\":true" : "");
         }
         ds_buf_puts(out, "]}\n");
     }

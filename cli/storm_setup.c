@@ -212,7 +212,9 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     if (ds_sweep_describe_model(s->plan.model, dtype, 0, h, err) != 0 ||
         ds_cli_environment(&h->environment, &h->n_environment, err) != 0)
         return -1;
-    return ds_plan_identity(o, h, err) != 0 ? -1 : keep_options(s, err);
+    return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0
+               ? -1
+               : ds_plan_attach(o, h, err);
 }
 
 void ds_storm_setup_free(struct ds_storm_setup *s)

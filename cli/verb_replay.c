@@ -14,9 +14,10 @@ struct replay {
     const struct ds_options *o;
     struct ds_record *record;
     struct ds_storm_setup setup;
-    struct ds_serve_plan alone; /* with --alone */
-    struct ds_header header;    /* the arms that are run; all else is the record's */
-    uint32_t *arms;             /* [n_arms] whose trials of the record they are held against */
+    struct ds_serve_plan alone;   /* with --alone */
+    struct ds_changed_run others; /* with --other-neighbours */
+    struct ds_header header;      /* the arms that are run; all else is the record's */
+    uint32_t *arms;               /* [n_arms] whose trials of the record they are held against */
     size_t n_arms;
     int64_t request;           /* -1 = all */
     struct ds_storm_hit *hits; /* of the recorded schedule; not NULL */
@@ -89,13 +90,19 @@ static int choose_arms(struct replay *r, struct ds_error *err)
 
 static int choose_request(struct replay *r, struct ds_error *err)
 {
-    const int alone = ds_opt_flag(r->o, "alone");
+    const int alone = ds_opt_flag(r->o, "alone"), others = ds_opt_flag(r->o, "other-neighbours");
     r->request = -1;
     if (ds_opt_given(r->o, "request") &&
         ds_opt_int(r->o, "request", 0, r->setup.serve.n_requests - 1, &r->request, err) != 0)
         return -1;
-    if (alone && r->request < 0)
-        return ds_fail(err, "--alone: which request? give --request N");
+    if (alone && others)
+        return ds_fail(err, "--alone and --other-neighbours: one of them");
+    if ((alone || others) && r->request < 0)
+        return ds_fail(err, "--%s: which request? give --request N",
+                       alone ? "alone" : "other-neighbours");
+    if (others)
+        return ds_replay_neighbours(&r->setup, (int32_t)r->request, r->setup.plan.model->hp.vocab,
+                                    &r->others, err);
     return alone ? ds_serve_only(&r->setup.serve, (int32_t)r->request, r->setup.prompts,
                                  r->setup.n_prompts, &r->alone, err)
                  : 0;
@@ -145,11 +152,14 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
 
 static int run(struct replay *r, int *interrupted, struct ds_error *err)
 {
+    const int others = r->others.plan.n_steps > 0;
     const struct ds_serve_run s = {.model = r->setup.plan.model,
                                    .header = &r->header,
-                                   .plan = r->alone.n_steps ? &r->alone : &r->setup.serve,
-                                   .prompts = r->setup.prompts,
-                                   .n_prompts = r->setup.n_prompts,
+                                   .plan = others             ? &r->others.plan
+                                           : r->alone.n_steps ? &r->alone
+                                                              : &r->setup.serve,
+                                   .prompts = others ? r->others.prompts : r->setup.prompts,
+                                   .n_prompts = others ? r->others.n_prompts : r->setup.n_prompts,
                                    .resid_only = r->setup.resid_only,
                                    .sampler = r->setup.plan.options.sampler,
                                    .n_arms = (int32_t)r->header.n_arms,
@@ -186,6 +196,10 @@ static void changed(const struct replay *r, struct ds_buf *out)
     const char *between = "";
     if (ds_opt_flag(r->o, "alone")) {
         ds_buf_puts(out, "alone");
+        between = ", ";
+    }
+    if (ds_opt_flag(r->o, "other-neighbours")) {
+        ds_buf_puts(out, "with other neighbours");
         between = ", ";
     }
     if (kernels) {
@@ -265,6 +279,9 @@ static void verdict_text(const struct replay *r, struct ds_buf *out)
                       m->tokens_differ ? "other tokens" : "other bits and the same tokens");
         if (ds_opt_flag(r->o, "alone") && m->differs)
             ds_buf_printf(out, "the neighbours of step %u made the difference, in ", m->other_call);
+        if (r->others.changed && m->differs)
+            ds_buf_printf(out, "what the neighbours of step %u hold made the difference, in ",
+                          m->other_call);
         if (m->differs)
             ds_storm_site_text(h, m->site, &r->launches[arm], out);
         ds_buf_puts(out, "\n");
@@ -320,6 +337,7 @@ static int json(const struct replay *r, struct ds_buf *out, struct ds_error *err
     json_object_set_new(j, "record", ds_json_text(ds_opt_operand(r->o, 0)));
     json_object_set_new(j, "request", r->request < 0 ? json_null() : json_integer(r->request));
     json_object_set_new(j, "alone", json_boolean(ds_opt_flag(r->o, "alone")));
+    json_object_set_new(j, "other_neighbours", json_boolean(ds_opt_flag(r->o, "other-neighbours")));
     json_object_set_new(j, "kernels", ds_json_text(ds_opt_text(r->o, "kernels")));
     json_object_set_new(j, "threads", ds_json_text(ds_opt_text(r->o, "threads")));
     for (size_t i = 0; i < r->n_matches; i++)
@@ -345,12 +363,40 @@ static int report(const struct replay *r, struct ds_error *err)
     return rc;
 }
 
+/* --export-schedule: what the record ran, as `storm --schedule` reads it; no model is asked for. */
+static int export_schedule(const struct ds_options *o, struct ds_error *err)
+{
+    const char *path = ds_opt_operand(o, 0), *text = NULL;
+    struct ds_record *r;
+    struct ds_serve_plan plan;
+    struct ds_buf out = {0};
+    if (ds_record_open(path, &r, err) != 0)
+        return -1;
+    const struct ds_header *h = ds_record_header(r);
+    for (size_t i = 0; i < h->n_options; i++)
+        text = strcmp(h->options[i].name, "serve_schedule") == 0 ? h->options[i].value : text;
+    int rc = text ? ds_schedule_parse("the record's schedule", text, strlen(text), &plan, err)
+                  : ds_fail(err, "the record holds no serving run");
+    if (rc == 0) {
+        ds_schedule_text(&plan, &out);
+        rc = out.failed ? ds_fail(err, "out of memory for the schedule")
+                        : ds_cli_write_file(ds_opt_text(o, "export-schedule"), &out, err);
+        ds_serve_plan_free(&plan);
+    } else
+        ds_prefix(err, "%s", path);
+    ds_buf_free(&out);
+    ds_record_close(r);
+    return rc;
+}
+
 int ds_verb_replay(const struct ds_options *o)
 {
     struct replay r = {.o = o};
     struct ds_error err = {{0}, {0}};
     int interrupted = 0, code;
     size_t arm;
+    if (ds_opt_given(o, "export-schedule"))
+        return export_schedule(o, &err) == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
     ds_cli_stop_on_signal();
     if (start(&r, &err) != 0 || run(&r, &interrupted, &err) != 0)
         code = ds_cli_error(o, &err);
@@ -366,6 +412,7 @@ int ds_verb_replay(const struct ds_options *o)
     free(r.launches);
     free(r.hits);
     ds_serve_plan_free(&r.alone);
+    ds_changed_run_free(&r.others);
     ds_storm_setup_free(&r.setup);
     if (r.record)
         ds_record_close(r.record);

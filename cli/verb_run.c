@@ -4,7 +4,7 @@
 #include "cli/kept.h"
 #include "cli/lock.h"
 #include "cli/require.h"
-#include "cli/run_plan.h"
+#include "cli/run_plan_internal.h"
 #include "cli/run_tui.h"
 #include "cli/verdict.h"
 
@@ -178,7 +178,7 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
         "output",      "weights",     "until-stable", "load",          "position-offset",
         "all-logits",  "no-heal",     "mutate",       "digest-packed", "scores",
         "temperature", "top-k",       "top-p",        "min-p",         "repetition-penalty",
-        "sample-seed", "expect",      "dtype-at"};
+        "sample-seed", "expect",      "dtype-at",     "attach"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,
@@ -312,7 +312,8 @@ static int start(struct run *run, struct ds_error *err)
     const char *resume = ds_opt_text(run->o, "resume");
     if (!resume) {
         if (ds_run_plan_new(run->o, &run->plan, err) != 0 ||
-            ds_cli_require(run->o, &run->plan.header, err) != 0)
+            ds_cli_require(run->o, &run->plan.header, err) != 0 ||
+            ds_plan_attach(run->o, &run->plan.header, err) != 0)
             return -1;
         if (!ds_opt_flag(run->o, "no-record"))
             return create_record(run, err);

@@ -28,9 +28,15 @@ static double at_x(const struct scale *s, const struct ds_growth *g)
     return LEFT + (g->layer - s->from) * s->per_layer;
 }
 
+/* Of a power of ten; of a number. */
+static double at_power(const struct scale *s, double power)
+{
+    return TOP + HIGH * (s->high - power) / (s->high - s->low);
+}
+
 static double at_y(const struct scale *s, double x)
 {
-    return TOP + HIGH * (s->high - log10(x)) / (s->high - s->low);
+    return at_power(s, log10(x));
 }
 
 static void add_axes(const struct ds_report *r, struct ds_figure *f, const struct scale *s)
@@ -39,14 +45,14 @@ static void add_axes(const struct ds_report *r, struct ds_figure *f, const struc
     const int every = (s->high - s->low + 7) / 8;
     char text[32];
     for (int p = s->low; p <= s->high; p += every) {
-        const double y = at_y(s, pow(10, p));
+        const double y = at_power(s, p);
         ds_buf_printf(&f->svg, "<path class=\"axis\" d=\"M%d %.5gH%d\"/>\n", LEFT, y, LEFT + WIDE);
         snprintf(text, sizeof text, "1e%d", p);
         ds_svg_text(f, LEFT - 6, y + 4, "end", "m dim", text);
     }
     for (int p = s->low; s->high - s->low <= 2 && p < s->high; p++)
         for (int k = 2; k <= 5; k += 3) { /* few powers: lines between them, too */
-            const double y = at_y(s, k * pow(10, p));
+            const double y = at_power(s, p + log10(k));
             ds_buf_printf(&f->svg, "<path class=\"axis\" d=\"M%d %.5gH%d\"/>\n", LEFT, y,
                           LEFT + WIDE);
             snprintf(text, sizeof text, "%de%d", k, p);

@@ -82,7 +82,8 @@ static double tint_of(const struct heat *h, double relative)
 {
     if (!(relative > 0) || !(h->most > h->least))
         return 0.7;
-    const double place = isinf(relative) ? 1 : log(relative / h->least) / log(h->most / h->least);
+    const double place =
+        isinf(relative) ? 1 : (log(relative) - log(h->least)) / (log(h->most) - log(h->least));
     const double step = floor(place * 5);
     return 0.4 + 0.15 * (step > 4 ? 4 : step < 0 ? 0 : step);
 }

@@ -234,4 +234,32 @@ test_a_recording_suggests_its_own_prompt() {
     [ "$(grep -c '^$' "$dir/out")" -eq 0 ]
 }
 
+test_attached_files_are_known_again() {
+    set -- run -m random:llama,layers=1,hidden=32,ffn=48,vocab=64 --tokens 5,9,1 -n 1 --batch 1 --threads 1 --kernels pinned --repeat 1 -q
+    printf abc >"$dir/t"
+    : >"$dir/empty"
+    ds "$@" --attach "template=$dir/t" --attach "set=$dir/empty" -o "$dir/a.h5"
+    expect 0
+    printf abd >"$dir/t"
+    ds "$@" --attach "template=$dir/t" --attach "set=$dir/empty" -o "$dir/b.h5"
+    expect 0
+    ds show "$dir/a.h5" --environment
+    expect 0
+    has "$dir/out" "attached template"
+    has "$dir/out" "78af5f94892f3950, 3 bytes" # as xxhsum -H3 has it
+    has "$dir/out" "2d06800538d394c2, 0 bytes"
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    has "$dir/out" "attached template: 78af5f94892f3950, 3 bytes in A, "
+    hasnt "$dir/out" "attached set"
+    for bad in template template= "=$dir/t" "a b=$dir/t" "template=$dir/none" "template=$dir"; do
+        ds "$@" --attach "$bad" -o "$dir/c.h5"
+        expect 2
+        has "$dir/err" "--attach"
+        [ ! -e "$dir/c.h5" ]
+    done
+    ds "$@" --attach "a=$dir/t" --attach "a=$dir/empty" -o "$dir/c.h5"
+    expect 2
+    has "$dir/err" "'a' twice"
+}
+
 run_tests

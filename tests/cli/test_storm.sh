@@ -90,6 +90,58 @@ test_one_thing_changed() {
     [ "$parted" -eq 1 ]
 }
 
+# What neighbours hold changes no kernel here, only how many they are: with the same shapes every bit is the same.
+test_other_neighbours_in_the_same_calls() {
+    ds storm $flips --requests 12 --rate 0.7 -o "$dir/a.h5" --compare split -q
+    expect 1
+    model=$(set -- $flips; echo "$2")
+    dense=random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+    ds storm -m $dense --tokens 5,9,1,44,23,8,2 --tokens 5,9,1,44,7 --requests 9 --rate 0.7 -n 4 --max-batch 3 --threads 1 --compare vendor+matmul=split-k -o "$dir/b.h5"
+    [ "$code" -le 1 ]
+    for request in 0 4; do
+        ds replay "$dir/b.h5" -m $dense --request $request --other-neighbours
+        expect 0
+        has "$dir/out" "replay: same: request $request with other neighbours has the bits of the record"
+        hasnt "$dir/out" "no partner"
+    done
+    # A router deals rows to experts by what they hold: so neighbours that hold something else change how many rows an expert has.
+    ds replay "$dir/a.h5" -m "$model" --request 3 --other-neighbours
+    [ "$code" -le 1 ] || expect 0
+    ds replay "$dir/a.h5" -m "$model" --other-neighbours
+    expect 2
+    has "$dir/err" "--other-neighbours: which request? give --request N"
+    ds replay "$dir/a.h5" -m "$model" --request 3 --other-neighbours --alone
+    expect 2
+    ds storm -m $dense --tokens 5,9 --requests 1 -n 2 --threads 1 --compare pinned -o "$dir/c.h5"
+    expect 0
+    ds replay "$dir/c.h5" -m $dense --request 0 --other-neighbours
+    expect 2
+    has "$dir/err" "the request has no neighbours"
+}
+
+# A recorded schedule goes out as text, comes in again and gives every bit of the storm that made it.
+test_a_schedule_goes_out_and_comes_back() {
+    set -- $small --tokens 5,9,1,44,23,8,2 --tokens 5,9,1,44,7 -n 5 --compare pinned,vendor+matmul=split-k
+    ds storm "$@" --requests 9 --rate 1.5 --max-batch 3 --chunk 7 --cache-rows 20 --seed 3 -o "$dir/a.h5"
+    [ "$code" -le 1 ]
+    ds replay "$dir/a.h5" --export-schedule "$dir/steps.jsonl"
+    expect 0
+    empty "$dir/out"
+    has "$dir/steps.jsonl" '"begins":true'
+    ds storm "$@" --schedule "$dir/steps.jsonl" -o "$dir/b.h5"
+    [ "$code" -le 1 ]
+    ds diff "$dir/a.h5" "$dir/b.h5" --json -q
+    expect 0
+    ds replay "$dir/b.h5" --export-schedule "$dir/again.jsonl"
+    expect 0
+    same_files "$dir/steps.jsonl" "$dir/again.jsonl"
+    ds run -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 -n 1 --batch 1 --threads 1 --kernels pinned -o "$dir/run.h5" --repeat 1
+    ds replay "$dir/run.h5" --export-schedule "$dir/none.jsonl"
+    expect 2
+    has "$dir/err" "the record holds no serving run"
+    [ ! -e "$dir/none.jsonl" ]
+}
+
 test_a_schedule_from_a_file() {
     cat >"$dir/s.jsonl" <<'END'
 {"batch": [{"request": 0, "new": 4, "cached": 0}]}

@@ -1,11 +1,13 @@
 /* fuzz_verdict.c: records that lie. The input is a list of edits of a small sweep in memory: what the
  * reader's checks let pass (any number in any field, any order of rows, any values behind a digest) goes
- * through the verdict, the profiles of every site and diff against the sound sweep, and must
+ * through the verdict, its page, the profiles of every site and diff against the sound sweep, and must
  * end in a message or in a verdict, never in a crash or a hang.
  *
  * An edit is eight bytes: table, item (two), offset within the item, how, and three of value. */
 #include "base/dtype.h"
 #include "dumps/diff.h"
+#include "dumps/metrics.h"
+#include "report/page.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
 #include <math.h>
@@ -256,6 +258,55 @@ static void look_at_sites(const struct ds_source *s, struct ds_analysis *a)
     }
 }
 
+/* The page of what was found, and the published figures of its tokens. */
+static void draw(const struct ds_source *s, struct ds_analysis *a, const struct ds_verdict *v)
+{
+    struct ds_error err = {{0}, {0}};
+    const struct ds_report r = {.header = s->header, .v = v, .path = "lie.h5"};
+    struct ds_report_view w = {.r = &r, .a = a, .s = s};
+    struct ds_figure heat = {.id = "heat"}, growth = {.id = "growth"};
+    struct ds_page p = {0};
+    struct ds_buf out = {0};
+    ds_page_begin_record(&p, "lie.h5", s->header, "", DS_ROLE_DRIFT);
+    ds_page_matrix(&p, &r);
+    if (ds_report_pair(v, a, s->header->n_arms, &w.arm, &w.ref) &&
+        ds_figure_heat(&w, &heat, &err) == 0)
+        ds_page_figure(&p, &heat, 0);
+    ds_figure_growth(&r, &growth);
+    ds_page_figure(&p, &growth, 0);
+    ds_page_verdict(&p, &r);
+    ds_page_end_record(&p);
+    ds_page_print(&p, "lie", "", &out);
+    if (out.failed)
+        abort();
+    ds_buf_free(&out);
+    ds_page_free(&p);
+    ds_figure_free(&heat);
+    ds_figure_free(&growth);
+}
+
+static void count_tokens(const struct sweep *s)
+{
+    struct ds_error err = {{0}, {0}};
+    struct ds_metrics *m;
+    if (ds_metrics_new(1, 1 << 24, &m, &err) != 0)
+        return;
+    for (size_t i = 0; i < s->n_trials; i++) {
+        const struct ds_trial_data *t = &s->trials[i];
+        const struct ds_step **steps = calloc(t->n_steps + 1, sizeof *steps);
+        if (!steps)
+            abort();
+        for (size_t k = 0; k < t->n_steps; k++)
+            steps[k] = &t->steps[k];
+        if (t->n_steps)
+            ds_metrics_add(m, "g", i & 1, steps, t->n_steps, NULL, &err);
+        free((void *)steps);
+    }
+    if (ds_metrics_settle(m, &err) != 0)
+        abort();
+    ds_metrics_free(m);
+}
+
 static void judge(const struct ds_source *s)
 {
     struct ds_error err = {{0}, {0}};
@@ -266,8 +317,10 @@ static void judge(const struct ds_source *s)
             abort();
         return;
     }
-    if (ds_analysis_verdict(a, &v, &err) == 0)
+    if (ds_analysis_verdict(a, &v, &err) == 0) {
+        draw(s, a, &v);
         ds_verdict_free(&v);
+    }
     look_at_sites(s, a);
     ds_analysis_free(a);
 }
@@ -297,6 +350,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct ds_source lying = sweep_source(&s), right = sweep_source(&sound);
         lying.blob = right.blob = any_blob;
         judge(&lying);
+        count_tokens(&s);
         compare(&right, &lying, size & 1);
         compare(&lying, &right, 0);
     }
