@@ -369,7 +369,116 @@ test_hostile_locks() {
     bad "$((n - 1)): the lock was cut short" '$d'
     bad "$(line step): unknown word 'stepp'" 's/^step 0/stepp 0/'
     bad "hint: did you mean 'step'?" 's/^step 0/stepp 0/'
-    bad "$(line 'step 1'): a merge that was not finished" 's/^step 1 .*/    has "$dir/out" " $(grep -c '^tensor ' "$dir/real.lock") tensors"
+    bad "$(line 'step 1'): a merge that was not finished" 's/^step 1 .*/<<<<<<< HEAD/'
+    bad "$(line 'step 1'): the value of 'step 1' is not token=ID" 's/^\(step 1 token=\)/\1x/'
+    bad "$(line 'step 1'): 'step 0' stands in line $(line 'step 0') already" 's/^step 1/step 0/'
+    bad "$(line tensor): the value of 'tensor -1 " '/^tensor -1/s/.$//'
+    bad "$(line origin): " '/^origin/s/max_ulp=/max_ulp=-/'
+    bad "$(line class): the value of 'class " '/^class/s/$/|/'
+    bad "$(line key): the value of 'key' is not 16 hex digits" 's/^key .*/key 12/'
+    bad "$(line forced): the value of 'forced' is not token ids" 's/^forced .*/forced 1,,2/'
+    bad "$(line 'model name'): 'env' belongs into an entry" 's/^model name .*/env a b/'
+    bad "'arm' belongs before the first entry" '$i arm 7 batch=1'
+    bad "$(line 'prompt 0'): 'prompt' is followed by a number" 's/^prompt 0/prompt zero/'
+    bad "$(line 'prompt 0'): token 99999 is outside the model's vocabulary" 's/^prompt 0 5/prompt 0 99999/'
+    bad "$(line forced): token 99999 is outside" 's/^forced .*/forced 99999/'
+    bad "the lock has no prompt 0" 's/^prompt 0/prompt 1/'
+    bad "$(line 'arm 0'): there is no factor 'spin'" 's/^arm 0 batch/arm 0 spin/'
+    bad "$(line 'arm 0'): --batch: '0' is not" 's/^arm 0 batch=1/arm 0 batch=0/'
+    bad "and no arm 0" 's/^arm 0/arm 2/'
+    bad "$(line 'option steps'): 'many' is not a whole number" 's/^option steps .*/option steps many/'
+    bad "$(line 'option steps'): " 's/^option steps .*/option steps 4000000000/'
+    bad "steps" 's/^option steps .*/option steps 900000/' # beyond the model's context
+    bad "$(line 'model digest'): the lock is of another model" 's/^model digest .*/model digest 0123456789abcdef/'
+    bad "$(line 'hparam rope_base'): the lock is of another model: rope_base is 500 there" 's/^hparam rope_base .*/hparam rope_base 500/'
+    bad "the lock has no line 'model digest'" '/^model digest/d'
+    bad "$(line entry): unknown word 'entri'" 's/^entry/entri/'
+    bad "$(line entry): an entry has one word as its name" 's/^entry .*/entry a b/'
+    printf 'driftscope.lock 1\nmodel name \001\n' >"$dir/byte.lock"
+    verified 2 byte
+    has "$dir/err" "$dir/byte.lock:2: byte 0x01 in column 12 is no text"
+    printf 'driftscope.lock 1\nend\nmore\n' >"$dir/more.lock"
+    verified 2 more
+    has "$dir/err" "$dir/more.lock:3: there is something behind 'end'"
+    ds verify "$dir/a.lock" -m "$model,seed=5"
+    expect 2
+    has "$dir/err" "$dir/a.lock:$(line 'model digest'): the lock is of another model"
+    # The beginning of a lock is none, wherever it is cut.
+    for bytes in 1 17 18 19 100 1000 2000 $(($(wc -c <"$dir/a.lock") - 2)); do
+        head -c "$bytes" "$dir/a.lock" >"$dir/cut.lock"
+        verified 2 cut
+        has "$dir/err" "driftscope: $dir/cut.lock:"
+    done
+}
+
+# How tokens are drawn belongs to the question.
+test_drawn_tokens() {
+    locked greedy --batch 1 -n 6
+    locked a --batch 1 -n 6 --temperature 2.5 --top-k 40 --sample-seed 3
+    has "$dir/a.lock" "option temperature 2.5"
+    has "$dir/a.lock" "option sample_seed 3"
+    [ "$(grep ^forced "$dir/a.lock")" != "$(grep ^forced "$dir/greedy.lock")" ]
+    [ "$(grep ^key "$dir/a.lock")" != "$(grep ^key "$dir/greedy.lock")" ]
+    verified 0 a
+    ds run $ask -n 6 --batch 1 --slot first --neighbours copies --chunk 0 --mode prefill --repeat 1 --no-record --expect "$dir/a.lock"
+    expect 2
+    has "$dir/err" "nothing to compare: the lock's 'option temperature' is 2.5, here it is 0"
+    with_lock bad 's/^option temperature .*/option temperature warm/'
+    verified 2 bad
+    has "$dir/err" "option temperature is no number"
+    sed -i '/^option \(temperature\|top_\|min_p\|repetition\|sample_seed\)/d' "$dir/greedy.lock" # of a version without a sampler
+    verified 0 greedy
+    ds lock --update -m "$model" -o "$dir/greedy.lock"
+    expect 0
+}
+
+test_what_cannot_be_compared() {
+    locked a --batch 1
+    ds verify "$dir/a.lock" -m "$model" --assert everything
+    expect 2
+    has "$dir/err" "--assert: 'everything' cannot be asserted"
+    verified 2 a --assert 'fields=('
+    has "$dir/err" "--assert: '('"
+    verified 2 a --assert 'fields=^nothing'
+    has "$dir/err" "nothing to compare"
+    verified 2 a --assert text
+    has "$dir/err" "there is no tokenizer at hand"
+    verified 2 a --entry none
+    has "$dir/err" "the lock has no entry none"
+    short="--slot first --neighbours copies --chunk 0 --mode prefill --repeat 1 --no-record"
+    ds run $ask --batch 1 $short -n 2 --expect "$dir/a.lock"
+    expect 2
+    has "$dir/err" "nothing to compare: the lock's 'option steps' is 3, here it is 2"
+    has "$dir/err" "hint: -n 3"
+    ds run -m "$model" --tokens 5,9 --threads 1 -n 3 --batch 1 $short --expect "$dir/a.lock"
+    expect 2
+    has "$dir/err" "the lock's 'prompt 0' is 5,9,1,44,23,8,2,60,31, here it is 5,9"
+    ds run $ask --batch 2 $short --expect "$dir/a.lock"
+    expect 2
+    has "$dir/err" "no arm here is the lock's base arm"
+    # Sites that the run leaves out are told.
+    ds run $ask --batch 1 $short --sites resid --expect "$dir/a.lock"
+    expect 0
+    has "$dir/out" "not compared: "
+    ds storm -m "$model" --tokens 5,9 --requests 2 -n 2 --compare pinned --threads 1 -o "$dir/storm.h5" -q
+    expect 0
+    ds lock "$dir/storm.h5" -o "$dir/b.lock"
+    expect 2
+    has "$dir/err" "a storm cannot be locked"
+    ds lock $ask --add --update -o "$dir/a.lock"
+    expect 2
+}
+
+# The tokenizer is the model's; text is held against text.
+test_real_model() {
+    [ -f "${DRIFTSCOPE_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/driftscope}/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
+        skip "the real model is not in the cache"
+    ds lock -p 'The sky is' -n 2 --threads 1 --repeat 1 -o "$dir/real.lock"
+    expect 0
+    has "$dir/real.lock" "text 0 The sky is"
+    ds verify "$dir/real.lock" --assert text
+    expect 0
+    has "$dir/out" " $(grep -c '^tensor ' "$dir/real.lock") tensors"
     last "verify: same: text holds against entry "
     sed -i 's/^\(step 1 token=\)[0-9]*/\19/' "$dir/real.lock"
     ds verify "$dir/real.lock" --assert text
