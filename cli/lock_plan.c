@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/load.h"
+#include "engine/site_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -339,7 +340,11 @@ int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_
         ds_lock_forced(l, p->model->hp.vocab, &p->forced, &p->n_forced, err) != 0)
         return -1;
     const int32_t keys = p->options.scores ? p->requests[0].n_prompt + p->options.steps : 0;
+    p->dtype_at = ds_lock_get(&l->question, "option dtype_at");
+    if (p->dtype_at && ds_stages_parse(p->dtype_at, &p->options.f32_at, err) != 0)
+        return ds_prefix(err, "%s: option dtype_at", l->file);
     if (ds_sweep_describe_model(p->model, dtype, keys, h, err) != 0 ||
+        ds_plan_keep_f32(p, dtype, err) != 0 ||
         ds_cli_environment(&h->environment, &h->n_environment, err) != 0 ||
         ds_cli_environment_devices(h, &h->environment, &h->n_environment, err) != 0)
         return -1;

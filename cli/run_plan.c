@@ -196,7 +196,8 @@ int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err)
     }
     if (ds_plan_add_option(&p->header, "weights", strdup(ds_plan_weights[p->options.weights]),
                            err) != 0 ||
-        ds_sampler_keep(&p->header, &p->options.sampler, err) != 0)
+        ds_sampler_keep(&p->header, &p->options.sampler, err) != 0 ||
+        (p->dtype_at && ds_plan_add_option(&p->header, "dtype_at", strdup(p->dtype_at), err) != 0))
         return -1;
     struct ds_buf list = {0};
     ds_buf_puts(&list, "");
@@ -368,7 +369,7 @@ static int check_fit(const struct ds_run_plan *p, struct ds_error *err)
 }
 
 /* Stages that no arm rounds are f32 in the list of sites, too. */
-static int keep_f32(struct ds_run_plan *p, int dtype, struct ds_error *err)
+int ds_plan_keep_f32(struct ds_run_plan *p, int dtype, struct ds_error *err)
 {
     struct ds_header *h = &p->header;
     if (!p->options.f32_at)
@@ -391,6 +392,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
 {
     memset(p, 0, sizeof *p);
     p->owns_header = 1;
+    p->dtype_at = takes(o, "dtype-at") ? ds_opt_text(o, "dtype-at") : NULL;
     int32_t neighbours;
     int dtype;
     if (read_options(o, &p->options, err) != 0 || read_arms(o, kernels, &p->header, err) != 0 ||
@@ -404,16 +406,13 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
     if (tokens_from(o, p, err) != 0 ||
         ds_sweep_describe_model(p->model, dtype, score_keys(p), &p->header, err) != 0)
         return -1;
-    if (keep_f32(p, dtype, err) != 0)
+    if (ds_plan_keep_f32(p, dtype, err) != 0)
         return -1;
     if (ds_cli_environment(&p->header.environment, &p->header.n_environment, err) != 0 ||
         ds_cli_environment_devices(&p->header, &p->header.environment, &p->header.n_environment,
                                    err) != 0)
         return -1;
     if (ds_plan_identity(o, &p->header, err) != 0 || ds_plan_keep_options(p, err) != 0)
-        return -1;
-    const char *at = takes(o, "dtype-at") ? ds_opt_text(o, "dtype-at") : NULL;
-    if (at && ds_plan_add_option(&p->header, "dtype_at", strdup(at), err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
 }

@@ -17,6 +17,7 @@ struct ds_run_plan {
     int32_t n_requests;
     int32_t *forced; /* --tokens-from, or what the record to resume fed */
     int32_t n_forced;
+    const char *dtype_at; /* --dtype-at, borrowed; NULL: none */
 };
 
 /* Plans a new sweep from the command line. */

@@ -35,6 +35,8 @@ int ds_cli_sampler(const struct ds_options *o, struct ds_sampler *s, struct ds_e
 /* As options of a record, and back: a record that does not say it chose the largest logit. */
 int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
 int ds_sampler_recorded(const struct ds_header *h, struct ds_sampler *s, struct ds_error *err);
+/* Stages that no arm rounds are f32 in the list of sites, too. */
+int ds_plan_keep_f32(struct ds_run_plan *p, int dtype, struct ds_error *err);
 /* Whether the kernels of every arm can do it, before anything runs. */
 int ds_sampler_fits(const struct ds_header *h, const struct ds_sampler *s, struct ds_error *err);
 /* The plan's options, and the tokens that are forced, as lines of the header. */

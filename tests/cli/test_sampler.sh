@@ -107,6 +107,27 @@ test_a_penalty_knows_its_request() {
     [ "$(wc -l <"$dir/a")" -eq 12 ]
 }
 
+# A lock asks what was asked: the same draws, and stages that stayed f32.
+test_a_lock_draws_again() {
+    ds lock -m "$tiny" --tokens 5,9,1,44 --batch 1,2 --threads 1 -n 6 --kernels pinned --dtype bf16 --dtype-at final_norm=f32 $draws -o "$dir/a.lock"
+    expect 0
+    has "$dir/a.lock" "option temperature 0.8"
+    has "$dir/a.lock" "option dtype_at final_norm=f32"
+    ds verify "$dir/a.lock" -m "$tiny"
+    expect 0
+    sed 's/^option sample_seed 7/option sample_seed 8/' "$dir/a.lock" >"$dir/b.lock"
+    ds verify "$dir/b.lock" -m "$tiny"
+    expect 1
+    sed 's/^option temperature 0.8/option temperature warm/' "$dir/a.lock" >"$dir/c.lock"
+    ds verify "$dir/c.lock" -m "$tiny"
+    expect 2
+    has "$dir/err" "temperature"
+    sed 's/^option dtype_at final_norm=f32/option dtype_at nothing=f32/' "$dir/a.lock" >"$dir/d.lock"
+    ds verify "$dir/d.lock" -m "$tiny"
+    expect 2
+    has "$dir/err" "dtype_at"
+}
+
 test_mistakes() {
     for mistake in "--temperature -1:a temperature of -1" "--temperature warm:no number" "--temperature inf:no number" \
         "--temperature 1 --top-p 0:top-p 0; it is above 0" "--temperature 1 --top-p 1.5:top-p 1.5" "--temperature 1 --min-p 2:min-p 2" \
