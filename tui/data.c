@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +46,21 @@ static int set_up(struct tui_data *d, const struct tui_data_options *o, struct d
     return 0;
 }
 
+/* Tables of digests come and go, of every size. Left alone, malloc takes the largest that was freed for a sign that all
+ * that are smaller may stay in its heap, where they leave holes: of a record that does not fit a fifth of all memory was
+ * such holes. Large blocks go back to the system as soon as they are freed. */
+static void return_large_blocks(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
 int tui_data_open(const struct tui_data_options *o, struct tui_data **out, struct ds_error *err)
 {
     struct tui_data *d = ds_calloc(1, sizeof *d, "records", err);
     *out = NULL;
     if (!d)
         return -1;
+    return_large_blocks();
     int rc = set_up(d, o, err);
     if (rc == 0) {
         data_remember(d);

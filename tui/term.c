@@ -191,11 +191,24 @@ int tui_term_open(const struct tui_term_options *o, struct ds_error *err)
     return 0;
 }
 
+/* A terminal with one screen only keeps what is on it: the shell goes on in its last line, which is empty then. */
+static void leave_screen(void)
+{
+    const char *back = tigetstr((char *)(uintptr_t) "rmcup");
+    if (!term.script && (!back || back == (char *)-1)) {
+        attrset(A_NORMAL);
+        move(LINES - 1, 0);
+        clrtoeol();
+        refresh();
+    }
+    endwin();
+}
+
 void tui_term_close(void)
 {
     if (term.screen) {
         if (!isendwin())
-            endwin();
+            leave_screen();
         delscreen(term.screen);
     }
     if (term.out) {
@@ -426,7 +439,7 @@ void tui_term_suspend(void)
 {
     if (term.script)
         return;
-    endwin();
+    leave_screen();
     tui_guard_stop();
     refresh(); /* takes the terminal again */
     take_size();

@@ -244,10 +244,10 @@ static void tree_words(struct site_own *o)
             ds_buf_printf(&b, "%s%s: the sum is cut into %d parts", b.len ? ", " : "",
                           tui_side_name(o->whole, &o->at, side), x->split);
     }
-    snprintf(o->tree, sizeof o->tree, "%s%sthe order %s is %s: the command measures it",
+    snprintf(o->tree, sizeof o->tree, "%s%s%s %s is in no record: the command measures it",
              b.data && !b.failed ? b.data : "", b.len ? "; " : "",
-             b.len ? "inside a part" : "of addition",
-             o->n_kernels ? "in no record beyond that" : "in no record");
+             o->n_kernels ? "more of the order" : "the order",
+             b.len ? "inside a part" : "of addition");
     ds_buf_free(&b);
 }
 

@@ -92,6 +92,36 @@ test_suspend_and_resume() {
     same_files "$dir/before" "$dir/after"
 }
 
+# Where there is no other screen to go back to, the shell goes on in an empty line.
+test_a_terminal_with_one_screen() {
+    begin 80x24 TERM=vt100
+    keys C-z
+    shows 'ready>'
+    screen_lacks '? help'
+    type_line 'fg; echo then $?'
+    shows '? help'
+    keys Q
+    shows 'then 0'
+    screen_lacks '? help'
+}
+
+# Stopped and resumed from outside many times, at moments of chance: whichever of the signals came last, `fg` brings it back, and
+# what is left afterwards is the terminal as it was. (^U empties the shell's line; the program moves up.)
+to_front() { keys C-u && keys -l fg && keys C-j; }
+in_front() { to_front && screen_line 23 'max ULP, decimal'; }
+quits() { to_front && keys -l Q && ! kill -0 "$pid"; }
+test_stop_storm() {
+    begin 80x24
+    pid=$(process)
+    for round in 1 2 3 4 5 6; do
+        for signal in TSTP CONT TSTP TSTP CONT CONT WINCH; do kill -s $signal "$pid"; done
+        eventually in_front
+    done
+    eventually quits
+    keys C-u
+    as_before
+}
+
 # What the terminal shows after many sizes is what a script shows at the last one.
 test_resize_storm() {
     begin 80x24

@@ -2,6 +2,7 @@
  * that go, allocations that fail. And what comes late: sizes from dumped rows, healed rows. */
 #include "tests/unit/tui/data_fixture.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <xxhash.h>
 
@@ -362,6 +363,30 @@ static void test_healed(void **state)
     sweep_free(&s);
 }
 
+/* The largest block that was ever freed decides nothing about the next one. */
+static void test_large_blocks_go_back(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* another malloc */
+#else
+    enum { LARGE = 24 << 20, NEXT = 2 << 20 };
+    struct tui_data *d = open_small(test_path("many.h5"), 0);
+    volatile char *large = malloc(LARGE);
+    assert_non_null((void *)(uintptr_t)large);
+    large[0] = 1;
+    free((void *)(uintptr_t)large);
+    struct mallinfo2 before = mallinfo2();
+    volatile char *next = malloc(NEXT);
+    assert_non_null((void *)(uintptr_t)next);
+    next[0] = 1;
+    struct mallinfo2 now = mallinfo2();
+    free((void *)(uintptr_t)next);
+    tui_data_close(d);
+    assert_true(now.hblkhd >= before.hblkhd + NEXT);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_allocations_fail),
         cmocka_unit_test(test_sizes_from_dumps),
         cmocka_unit_test(test_healed),
+        cmocka_unit_test(test_large_blocks_go_back),
     };
     return cmocka_run_group_tests(tests, make_sweep, free_sweep);
 }
