@@ -214,8 +214,8 @@ static const char *const verify_examples[] = {
     "hold a record against it",
     "driftscope verify old.lock new.lock",
     "two locks of one question, without a run",
-    "git bisect run driftscope verify drift.lock --plugin ./mine.so --error-exit 125",
-    "which commit brought the drift in",
+    "driftscope verify drift.lock --plugin ./mine.so --error-exit 125",
+    "behind git bisect run: which commit brought the drift in",
     NULL};
 
 static const char *const report_examples[] = {
@@ -232,8 +232,8 @@ static const char *const report_examples[] = {
 static const char *const risk_examples[] = {
     "driftscope risk run.h5 -m smollm2",
     "margins, drift, expected flips, the choices most at risk with their tokens, drift that each layer could bear",
-    "driftscope storm --compare vendor --pin-each -o pins.h5 && driftscope risk pins.h5",
-    "which kernel to pin first: measured with each op pinned alone",
+    "driftscope risk pins.h5",
+    "of a storm --compare vendor --pin-each: which kernel to pin first, measured with each op pinned alone",
     "driftscope risk monday.h5 tuesday.h5",
     "what one storm foretells of another of the same prompts, and what was seen there",
     NULL};
@@ -353,7 +353,7 @@ const struct ds_verb_def ds_verbs[] = {
      "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
      replay_examples},
     {DS_VERB_TABLE, "table", "RECORD...", NULL, 1, 100000, 0,
-     "print what many records hold as one table, and the published figures of how unlike answers are",
+     "print what many records hold as one table, and how unlike their answers are",
      "An observation is what one request of one trial chose: --tsv prints one a line with all factors as columns, --json the same and the "
      "figures. Observations with the same prompt, model and values of the columns --by are held against the first of them: unique "
      "completions, Div_Index and Avg_Std@top1_prob (arXiv 2506.09501), flips per decode step (2605.30218), maximum probability divergence "
