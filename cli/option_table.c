@@ -688,10 +688,8 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,
      "sizes instead of the model's: n=192,k=576 (matmul), width=576 (rmsnorm), heads=9,kv_heads=3,head_dim=64 (attention), top_k=2 (combine), ranks=4 (allreduce); may be repeated"},
-    {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH, "cpu", 0, "cpu|sim|cuda|cuda:N", 0, 0,
+    {"device", 0, "NAME", KERNELS | CHECK | ORDER | BENCH | BISECT, "cpu", 0, "cpu|sim|cuda|cuda:N", 0, 0,
      "whose kernels, in whose memory: the CPU's; those of a GPU, cuda:N its number; or of sim: the text of the CUDA kernels on this machine's CPU, thread by thread, in memory of its own"},
-    {"device", 0, "NAME", BISECT, "cpu", 0, "cpu|sim", 0, 0,
-     "whose kernels: the CPU's, or those of sim: the text of the CUDA kernels on this machine's CPU, thread by thread"},
     {"device", 0, "NAME", EXPLAIN, NULL, 0, "cpu|sim|cuda|cuda:N", 0, 0,
      "replay through the variants of this device, too; those of the devices of both sides are"},
     {"rows", 0, "LIST", ORDER, "1", 0, NULL, 0, 0,

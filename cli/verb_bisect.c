@@ -244,7 +244,7 @@ static int report(struct search *s, struct ds_error *err)
 
 static int search(struct search *s, struct ds_error *err)
 {
-    if (set_up(s, err) != 0)
+    if (ds_lab_choose_device(s->o, err) != 0 || set_up(s, err) != 0)
         return ds_cli_error(s->o, err);
     int rc = ds_bisect_run(&s->b, err);
     ds_cli_progress(s->o, "", -1, 0);

@@ -14,7 +14,8 @@
 static int number;
 static struct {
     struct ds_device *dev;
-    pid_t pid; /* who opened it */
+    pid_t pid;               /* who opened it */
+    int32_t multiprocessors; /* asked once: a device takes its time to tell all of itself */
 } opened[DS_DEVICE_KINDS];
 
 void ds_lab_use_device(int n)
@@ -29,24 +30,27 @@ int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err)
         return 0;
     /* What a parent opened is not this process's to close either. */
     if (opened[kind].pid != getpid()) {
-        opened[kind].dev = NULL;
-        if (ds_device_open(kind, kind == DS_DEVICE_CUDA ? number : 0, &opened[kind].dev, err) != 0)
+        struct ds_device *dev;
+        struct ds_device_info info;
+        if (ds_device_open(kind, kind == DS_DEVICE_CUDA ? number : 0, &dev, err) != 0)
             return -1;
+        if (ds_device_check(dev, dev->info(dev, &info), err) != 0) {
+            ds_device_close(dev);
+            return -1;
+        }
+        opened[kind].dev = dev;
         opened[kind].pid = getpid();
+        opened[kind].multiprocessors = info.multiprocessors;
     }
     *out = opened[kind].dev;
     return 0;
 }
 
-int ds_lab_device_exec(struct ds_device *dev, struct ds_exec *exec, struct ds_error *err)
+void ds_lab_device_exec(const struct ds_device *dev, struct ds_exec *exec)
 {
-    struct ds_device_info info;
-    if (ds_device_check(dev, dev->info(dev, &info), err) != 0)
-        return -1;
     exec->stream = dev->stream;
     exec->memory = dev->memory;
-    exec->multiprocessors = info.multiprocessors;
-    return 0;
+    exec->multiprocessors = opened[dev->kind].multiprocessors;
 }
 
 /* ---- which members are arrays ---------------------------------------------------------------------------- */

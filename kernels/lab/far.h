@@ -14,8 +14,8 @@ void ds_lab_use_device(int number);
 /* The device of a kind, opened when first asked for and kept until the process ends; a child process
  * opens its own. *out: NULL for the CPU, whose kernels read the host's memory. */
 int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err);
-/* Puts the rest of what a kernel of the device is given into exec: queue, memory, multiprocessors. */
-int ds_lab_device_exec(struct ds_device *dev, struct ds_exec *exec, struct ds_error *err);
+/* Puts the rest of what a kernel of that device is given into exec: queue, memory, multiprocessors. */
+void ds_lab_device_exec(const struct ds_device *dev, struct ds_exec *exec);
 
 /* Whether the lab's launches on devices are captured as graphs and launched so: the first of its kind (kernel,
  * arguments, new tokens of each sequence) is captured, the same again launches that. 0 if never said. */

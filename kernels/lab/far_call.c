@@ -186,9 +186,9 @@ static int set_up(struct ds_far *f, const struct ds_kernel *k, const void *args,
     struct place p = {.f = f};
     if (add_arrays(f, k->op, args, prepared_bytes, err) != 0 ||
         add_sequences(f, k->op, args, &p.key, err) != 0 ||
-        ds_far_args(k->op, args, there, ranks, where, &p, err) != 0 ||
-        ds_lab_device_exec(f->dev, exec, err) != 0)
+        ds_far_args(k->op, args, there, ranks, where, &p, err) != 0)
         return -1;
+    ds_lab_device_exec(f->dev, exec);
     exec->scratch = NULL;
     exec->scratch_bytes = ds_call_scratch(k, there, exec->threads);
     if (exec->scratch_bytes &&

@@ -215,9 +215,9 @@ static int build_far(struct ds_subject *s, struct ds_exec *exec, struct ds_error
     free(s->far_ranks);
     s->far_ranks = NULL;
     if (ds_arena_place_far(a, err) != 0 ||
-        ds_far_args(s->p.kernel->op, &s->p.args, &s->far, &s->far_ranks, where, a, err) != 0 ||
-        ds_lab_device_exec(a->device, exec, err) != 0)
+        ds_far_args(s->p.kernel->op, &s->p.args, &s->far, &s->far_ranks, where, a, err) != 0)
         return -1;
+    ds_lab_device_exec(a->device, exec);
     if (exec->scratch)
         exec->scratch = ds_arena_far(a, exec->scratch);
     return 0;

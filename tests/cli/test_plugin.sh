@@ -114,8 +114,8 @@ has two variants of the name add/mine
 add/pinned is a variant of driftscope already
 -DNAME="No"
 kernel 'No': name is not one
--DFEATURES=128
-kernel add/mine: features 0x80 has bits that mean nothing
+-DFEATURES=1073741824
+kernel add/mine: features 0x40000000 has bits that mean nothing
 -DFEATURES=DS_FEATURE_LSE
 kernel add/mine: features 0x8 belong to another op
 -DFAULT_UNRESOLVED

@@ -239,7 +239,7 @@ test_mistakes() {
     ds run -m $small --device cpu --kernels atomic --no-record
     expect 2
     has "$dir/err" "unknown set 'atomic'"
-    for verb in "check add" "order matmul" "bench add" kernels; do
+    for verb in "check add" "order matmul" "bench add" kernels "bisect -m $small"; do
         # shellcheck disable=SC2086
         ds $verb --device cuda --device-library "$dir/no.so"
         expect 2
