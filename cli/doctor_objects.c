@@ -23,19 +23,19 @@
 
 /* ---- its code ----------------------------------------------------------------------------------- */
 
-/* stmxcsr MEM, then within a few bytes the constant 0x8040 (flush results and inputs) or 0x8000, then
- * ldmxcsr MEM: GCC's set_fast_math (libgcc, config/i386/crtfastmath.c), inlined or not. */
+/* stmxcsr MEM, then within a few bytes the constant 0x8040 (results and inputs at once), then ldmxcsr MEM: GCC's
+ * set_fast_math (libgcc, config/i386/crtfastmath.c), inlined or not. Programs that set one bit on request, as
+ * PyTorch's set_flush_denormal, use other constants. */
 static int sets_flush(const unsigned char *p, size_t n)
 {
     enum { REACH = 48 };
-    static const unsigned char both[4] = {0x40, 0x80, 0, 0}, results[4] = {0, 0x80, 0, 0};
+    static const unsigned char both[4] = {0x40, 0x80, 0, 0};
     for (size_t i = 0; i + 3 <= n; i++) {
         if (p[i] != 0x0f || p[i + 1] != 0xae || (p[i + 2] & 0x38) != 0x18 || p[i + 2] >= 0xc0)
             continue;
         int constant = 0;
         for (size_t k = i + 3; k + 3 <= n && k < i + REACH; k++) {
-            constant |=
-                k + 4 <= n && (memcmp(p + k, both, 4) == 0 || memcmp(p + k, results, 4) == 0);
+            constant |= k + 4 <= n && memcmp(p + k, both, 4) == 0;
             if (constant && p[k] == 0x0f && p[k + 1] == 0xae && (p[k + 2] & 0x38) == 0x10 &&
                 p[k + 2] < 0xc0)
                 return 1;
@@ -122,13 +122,13 @@ static int look_file(struct ds_doctor *d, const struct ds_doctor_rule *r, const 
         return ds_doctor_say(d, r, NULL, DS_DOCTOR_FOUND, err, "loading %s sets mxcsr 0x%04x%s%s",
                              path, (unsigned)seen.after, *ds_fp_effect(seen.after) ? ": " : "",
                              ds_fp_effect(seen.after));
+    if (ran == 0 && seen.loaded)
+        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err, "loading %s leaves mxcsr as it is",
+                             path);
     if (code == 1)
         return ds_doctor_say(
             d, r, NULL, DS_DOCTOR_FOUND, err,
             "%s has code that sets flush-to-zero, as a link with -ffast-math brings it", path);
-    if (ran == 0 && seen.loaded)
-        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err, "loading %s leaves mxcsr as it is",
-                             path);
     return ds_doctor_say(d, r, NULL, DS_DOCTOR_UNKNOWN, err,
                          "%s cannot be loaded here; its own code does not set flush-to-zero", path);
 }
@@ -157,11 +157,12 @@ static int say_many(struct ds_doctor *d, const struct ds_doctor_rule *r, struct 
         m->names.failed ? ds_fail(err, "out of memory for names")
         : m->found
             ? ds_doctor_say(d, r, NULL, DS_DOCTOR_FOUND, err,
-                            "%zu of %zu shared objects %s set flush-to-zero when they are "
-                            "loaded: %s",
+                            "%zu of %zu shared objects %s have code that sets flush-to-zero, as a "
+                            "link with -ffast-math brings it: %s",
                             m->found, m->looked, where, m->names.data)
             : ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err,
-                            "none of %zu shared objects %s sets flush-to-zero", m->looked, where);
+                            "none of %zu shared objects %s has code that sets flush-to-zero",
+                            m->looked, where);
     ds_buf_free(&m->names);
     return rc;
 }
