@@ -11,37 +11,56 @@
 
 /* ---- the same question ----------------------------------------------------------------------- */
 
-/* Other values of these give other rows, or rows with another content. */
+/* What a line that is not there would say: a hyperparameter that one side does not know was not recorded then, an
+ * option was not there, and so off. */
+static const char *value_without(const struct ds_lock_line *x)
+{
+    static const char *const ones[] = {"option top_p", "option repetition_penalty",
+                                       "option sample_seed"};
+    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++)
+        if (strcmp(x->key, ones[i]) == 0)
+            return "1";
+    return ds_lock_is(x, "option") ? "0" : ds_lock_is(x, "hparam") ? x->value : "unknown";
+}
+
+/* Other values of these give other rows, rows with another content, or other choices. */
 static int check_lines(const struct ds_lock *l, const struct ds_lock_lines *mine,
                        struct ds_error *err)
 {
-    static const char *const keys[] = {"prompt 0", "option steps", "option position_offset",
-                                       "option all_logits", "forced"};
+    static const char *const keys[] = {"prompt 0",
+                                       "option steps",
+                                       "option position_offset",
+                                       "option all_logits",
+                                       "option temperature",
+                                       "option top_k",
+                                       "option top_p",
+                                       "option min_p",
+                                       "option repetition_penalty",
+                                       "option sample_seed",
+                                       "forced"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const struct ds_lock_line *was = ds_lock_find(&l->question, keys[i]);
-        const char *is = ds_lock_get(mine, keys[i]);
-        if (!was || (is && strcmp(was->value, is) == 0))
+        const struct ds_lock_line *was = ds_lock_find(&l->question, keys[i]),
+                                  *is = ds_lock_find(mine, keys[i]);
+        if (!was && !is)
+            continue;
+        const char *a = was ? was->value : value_without(is),
+                   *b = is ? is->value : value_without(was);
+        if (strcmp(a, b) == 0)
             continue;
         ds_lock_fail(l, was, err,
-                     "nothing to compare: the lock's '%s' is %.120s, here it is %.120s", keys[i],
-                     was->value, is ? is : "unknown");
+                     "nothing to compare: the lock's '%s' is %.120s, here it is %.120s", keys[i], a,
+                     b);
         return strcmp(keys[i], "option steps") == 0
-                   ? ds_hint(err, "-n %.20s", was->value)
+                   ? ds_hint(err, "-n %.20s", a)
                    : ds_hint(err, "verify asks what the lock asked");
     }
     return 0;
 }
 
-/* Names and texts are for readers; arms are compared whole. A hyperparameter that one side does not know was not
- * recorded then; an option was not there, and so off. */
+/* Names and texts are for readers; arms are compared whole. */
 static int is_asked(const struct ds_lock_line *x)
 {
     return !ds_lock_is(x, "text") && !ds_lock_is(x, "arm") && strcmp(x->key, "model name") != 0;
-}
-
-static const char *value_without(const struct ds_lock_line *x)
-{
-    return ds_lock_is(x, "option") ? "0" : ds_lock_is(x, "hparam") ? x->value : "unknown";
 }
 
 static void free_values(char **values)

@@ -209,6 +209,21 @@ void ds_lock_wants(struct ds_sweep_options *s)
     s->heal = 1;
 }
 
+/* How tokens are chosen; where the lock says nothing it is the largest logit. */
+static int plan_sampler(const struct ds_lock *l, struct ds_sampler *s, struct ds_error *err)
+{
+    struct ds_header h = {.options = ds_calloc(l->question.n, sizeof *h.options, "options", err)};
+    if (!h.options)
+        return -1;
+    for (size_t i = 0; i < l->question.n; i++)
+        if (ds_lock_is(&l->question.at[i], "option"))
+            h.options[h.n_options++] = (struct ds_text){l->question.at[i].key + strlen("option "),
+                                                        l->question.at[i].value};
+    const int rc = ds_sampler_recorded(&h, s, err);
+    free(h.options);
+    return rc != 0 ? ds_prefix(err, "%s", l->file) : 0;
+}
+
 static int plan_options(const struct ds_options *o, const struct ds_lock *l,
                         struct ds_sweep_options *s, struct ds_error *err)
 {
@@ -219,7 +234,8 @@ static int plan_options(const struct ds_options *o, const struct ds_lock *l,
                         ds_plan_option(s, i), err) != 0)
             return -1;
     s->repeats = 1;
-    if (read_option(l, "repeats", 100000, &s->repeats, err) != 0 || ds_plan_limits(o, s, err) != 0)
+    if (read_option(l, "repeats", 100000, &s->repeats, err) != 0 ||
+        plan_sampler(l, &s->sampler, err) != 0 || ds_plan_limits(o, s, err) != 0)
         return -1;
     s->weights = w && strcmp(w->value, ds_plan_weights[DS_WEIGHTS_FILE]) == 0 ? DS_WEIGHTS_FILE
                                                                               : DS_WEIGHTS_F32;
@@ -314,7 +330,8 @@ int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_
     struct ds_header *h = &p->header;
     if (plan_options(o, l, &p->options, err) != 0 || plan_arms(l, h, err) != 0)
         return -1;
-    if (ds_plan_neighbours(h, p->options.weights, &neighbours, &dtype, err) != 0)
+    if (ds_plan_neighbours(h, p->options.weights, &neighbours, &dtype, err) != 0 ||
+        ds_sampler_fits(h, &p->options.sampler, err) != 0)
         return ds_prefix(err, "%s", l->file);
     h->repeats = (uint32_t)p->options.repeats;
     if (ds_plan_model(o, p, err) != 0 || check_plan_model(l, p->model, err) != 0 ||
@@ -323,7 +340,8 @@ int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_
         return -1;
     const int32_t keys = p->options.scores ? p->requests[0].n_prompt + p->options.steps : 0;
     if (ds_sweep_describe_model(p->model, dtype, keys, h, err) != 0 ||
-        ds_cli_environment(&h->environment, &h->n_environment, err) != 0)
+        ds_cli_environment(&h->environment, &h->n_environment, err) != 0 ||
+        ds_cli_environment_devices(h, &h->environment, &h->n_environment, err) != 0)
         return -1;
     return ds_plan_identity(o, h, err) != 0 ? -1 : ds_plan_keep_options(p, err);
 }

@@ -28,8 +28,10 @@ struct locking {
 static int check_options(const struct locking *k, struct ds_error *err)
 {
     static const char *const asking[] = {
-        "prompt",      "file", "tokens",    "chat",   "steps",           "repeat",    "weights",
-        "tokens-from", "load", "page-size", "poison", "position-offset", "all-logits"};
+        "prompt",     "file",        "tokens", "chat",      "steps",  "repeat",
+        "weights",    "tokens-from", "load",   "page-size", "poison", "position-offset",
+        "all-logits", "temperature", "top-k",  "top-p",     "min-p",  "repetition-penalty",
+        "sample-seed"};
     const char *given = NULL;
     if (k->add && k->update)
         return ds_fail(err, "--add makes a new entry, --update replaces one: give one of them");

@@ -57,9 +57,10 @@ int ds_lock_add_text(struct ds_lock_lines *l, const char *kind, const char *name
 /* Options that decide what rows there are and what is in them; what is dumped, healed or timed changes no number. */
 static int decides(const char *name)
 {
-    static const char *const names[] = {"steps",           "resid_only", "page_size",
-                                        "poison",          "load",       "weights",
-                                        "position_offset", "all_logits", "scores"};
+    static const char *const names[] = {
+        "steps",  "resid_only",         "page_size",  "poison",      "load",  "weights",
+        "scores", "position_offset",    "all_logits", "temperature", "top_k", "top_p",
+        "min_p",  "repetition_penalty", "sample_seed"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return 1;

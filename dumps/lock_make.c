@@ -22,6 +22,13 @@ static const struct ds_trial *first_with_blas(const struct ds_source *s)
     return NULL;
 }
 
+/* What a device's clocks were: other ones at every start. */
+static int is_fleeting(const char *name)
+{
+    const size_t n = strlen(name), m = strlen("_clocks");
+    return n > m && strcmp(name + n - m, "_clocks") == 0;
+}
+
 static int answer_environment(const struct ds_source *s, struct ds_lock_lines *out,
                               struct ds_error *err)
 {
@@ -29,7 +36,8 @@ static int answer_environment(const struct ds_source *s, struct ds_lock_lines *o
     const struct ds_trial *t = first_with_blas(s);
     const size_t first = out->n;
     for (size_t i = 0; i < h->n_environment; i++)
-        if (ds_lock_add_text(out, "env", h->environment[i].name, h->environment[i].value, err) != 0)
+        if (!is_fleeting(h->environment[i].name) &&
+            ds_lock_add_text(out, "env", h->environment[i].name, h->environment[i].value, err) != 0)
             return -1;
     if (t &&
         (ds_lock_add_text(out, "env", "blas_config", t->blas_config, err) != 0 ||
