@@ -119,7 +119,8 @@ static uint64_t identity(const struct ds_check *c, const struct ds_call *call)
                                call->gap,         call->bias,
                                call->page_size,   (int64_t)call->permute,
                                call->spare_slots, (int64_t)call->features,
-                               call->window,      (int64_t)ds_f32_bits(call->soft_cap)};
+                               call->window,      (int64_t)ds_f32_bits(call->soft_cap),
+                               call->stored,      call->wide};
     const struct ds_shape *s = ds_subject_shape(c->subject);
     const int attention = s->op == DS_OP_ATTENTION;
     uint64_t h = ds_content_hash((uint64_t)s->n, (uint64_t)s->k);

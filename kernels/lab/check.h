@@ -23,7 +23,8 @@ enum ds_property {
                               unwritten used, MXCSR as it was */
     DS_PROPERTY_SPECIAL,   /* subnormals, -0, NaN, infinities come out as the formula has them */
     DS_PROPERTY_FORMATS,   /* matmul: weights as they lie in a file give the bits of the f32 numbers
-                              that they stand for, for every type that loads */
+                              that they stand for, for every type that loads; activations of 16
+                              bits those of f32 arrays */
     DS_PROPERTY_COUNT
 };
 /* "repeat", "batch", "slot", "neighbours", "threads", "chunk", "alignment", "sizes", "memory",

@@ -458,6 +458,13 @@ void ds_attention_budget(struct ds_check *c)
         c->budget *= 4;
 }
 
+static int formats(struct ds_check *c)
+{
+    if (!ds_check_takes_stored(c))
+        ds_check_not_applicable(c, "does not apply to this op");
+    return ds_check_stored(c);
+}
+
 const struct ds_check_plan ds_check_attention_plan = {
     .open = open_own,
     .close = close_own,
@@ -470,7 +477,8 @@ const struct ds_check_plan ds_check_attention_plan = {
                  [DS_PROPERTY_ALIGNMENT] = ds_attention_alignment,
                  [DS_PROPERTY_SIZES] = ds_attention_sizes,
                  [DS_PROPERTY_MEMORY] = ds_attention_memory,
-                 [DS_PROPERTY_SPECIAL] = ds_attention_special},
+                 [DS_PROPERTY_SPECIAL] = ds_attention_special,
+                 [DS_PROPERTY_FORMATS] = formats},
     .accuracy = ds_attention_accuracy,
     .speed = ds_attention_speed,
 };

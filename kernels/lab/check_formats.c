@@ -95,12 +95,12 @@ static int same_at(struct ds_check *c, const struct ds_shape *shape, const struc
 
 int ds_rows_formats(struct ds_check *c)
 {
-    int rc = 0;
-    if (!takes_files(c)) {
+    if (!takes_files(c) && !ds_check_takes_stored(c)) {
         ds_check_not_applicable(c, "takes f32 weights alone");
         return 0;
     }
-    for (int t = 0; t < DS_FILE_CONTENTS && rc == 0; t++) {
+    int rc = ds_check_stored(c);
+    for (int t = 0; t < DS_FILE_CONTENTS && rc == 0 && takes_files(c); t++) {
         const struct ds_file_layout *l = ds_file_layout(ds_file_content_types[t]);
         struct ds_shape shape[MOST_SHAPES];
         for (int i = 0; i < shapes_of(c, l, shape) && rc == 0; i++)

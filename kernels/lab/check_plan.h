@@ -61,6 +61,10 @@ struct ds_purse {
 int ds_check_may_judge(const struct ds_check *c, struct ds_purse *p, int far_apart, double cost);
 void ds_check_not_applicable(struct ds_check *c, const char *why);
 
+/* Activations of 16 bits (check_stored.c): nothing for a kernel that takes f32 alone. */
+int ds_check_takes_stored(const struct ds_check *c);
+int ds_check_stored(struct ds_check *c);
+
 /* Times n calls beside the vendor's variant (check_speed.c) and fills c->out->speed. */
 int ds_check_speed(struct ds_check *c, const struct ds_call *call, int n);
 

@@ -244,7 +244,7 @@ static int stepped(struct ds_shape *x, int64_t *field[2])
 /* Every remainder that a tail of up to 64 may have: alone, and behind whole steps of them. */
 static int every_remainder(struct ds_check *c)
 {
-    enum { STEP = 64, WHOLE = 4 };
+    enum { STEP = 64, WHOLE = 2, ROWS = 13 /* tiles of 8, of 4 and of 1 */ };
     const struct ds_shape *given = ds_subject_shape(c->subject);
     struct ds_shape x = *given;
     int64_t *field[2];
@@ -259,7 +259,7 @@ static int every_remainder(struct ds_check *c)
                 continue;
             if (n > 1 && *field[1] < 1)
                 *field[1] = STEP;
-            if (one_size(c, &x, r % 2 ? 1 : 5) != 0)
+            if (one_size(c, &x, i ? ROWS : 1) != 0)
                 return -1;
         }
     }

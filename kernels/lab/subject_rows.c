@@ -252,28 +252,34 @@ static double matmul_bytes(const struct ds_subject_parts *p, const struct ds_cal
 
 /* ---- rope -------------------------------------------------------------------------------------------- */
 
+/* A table so long is no small thing to send to a device. */
+static int64_t rope_positions(const struct ds_subject_parts *p)
+{
+    return p->kernel->device == DS_DEVICE_CPU ? ROPE_POSITIONS : 2 * NEAR_END;
+}
+
 /* Of the table the first and the last NEAR_END positions hold angles, and rows stand at those alone; a
  * kernel that counts positions in few bits reads zeros between them. */
-static int64_t rope_position(int64_t slot)
+static int64_t rope_position(const struct ds_subject_parts *p, int64_t slot)
 {
     const int64_t at = slot % (2 * NEAR_END);
-    return at < NEAR_END ? at : ROPE_POSITIONS - 2 * NEAR_END + at;
+    return at < NEAR_END ? at : rope_positions(p) - 2 * NEAR_END + at;
 }
 
 static int rope_open(struct ds_subject_parts *p, struct ds_error *err)
 {
     const int64_t pairs = p->shape->rope_dim / 2;
-    float *t = ds_arena_place(&p->arena, "cos_sin", DS_ARRAY_IN, 4, ROPE_POSITIONS, 2 * pairs,
+    float *t = ds_arena_place(&p->arena, "cos_sin", DS_ARRAY_IN, 4, rope_positions(p), 2 * pairs,
                               2 * pairs, 0, err);
     for (int64_t at = 0; t && at < 2 * NEAR_END; at++)
         for (int64_t i = 0; i < pairs; i++) {
-            const int64_t pos = rope_position(at);
+            const int64_t pos = rope_position(p, at);
             double angle = (double)pos * pow(10000.0, -2.0 * (double)i / (2.0 * (double)pairs));
             t[(pos * pairs + i) * 2] = (float)cos(angle);
             t[(pos * pairs + i) * 2 + 1] = (float)sin(angle);
         }
     p->args.rope.cos_sin = t;
-    p->args.rope.table_positions = ROPE_POSITIONS;
+    p->args.rope.table_positions = rope_positions(p);
     return t ? 0 : -1;
 }
 
@@ -290,7 +296,7 @@ static int rope_build(struct ds_subject_parts *p, const struct ds_call *c, struc
         return -1;
     for (int64_t i = 0, r = 0; i < c->n_segments; i++)
         for (int32_t j = 0; j < c->segment[i].length; j++)
-            positions[r++] = (int32_t)rope_position(c->segment[i].first + j);
+            positions[r++] = (int32_t)rope_position(p, c->segment[i].first + j);
     a->positions = positions;
     a->x = input(p, c, "x", FIRST, s->heads * s->head_dim, err);
     a->y = a->x ? output(p, c, s->heads * s->head_dim, err) : NULL;

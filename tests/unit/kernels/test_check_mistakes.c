@@ -3,6 +3,7 @@
  * told of them all the same. Every fault follows from the calls that were made, never from chance. */
 #include "tests/unit/kernels/harness.h"
 
+#include "base/dtype.h"
 #include "kernels/lab/check.h"
 
 typedef int (*launch_fn)(const void *, const struct ds_exec *, char *, size_t);
@@ -221,6 +222,28 @@ static void reduce(const struct ds_allreduce_args *a, int64_t most)
 }
 LAUNCH(four_ranks, ds_allreduce_args, reduce(a, 4))
 
+/* Arrays of 16 bits, if the call has them; with bf16 the sum is rounded, or larger before that. */
+static void add_stored(const struct ds_add_args *a, int larger)
+{
+    const int dtype = a->stored == DS_ELEMENT_F16 ? DS_F16 : DS_BF16;
+    if (a->stored == DS_ELEMENT_F32) {
+        add(a, 0, INT64_MAX);
+        return;
+    }
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            float x, y;
+            ds_widen_row(dtype, &x, (const uint16_t *)(const void *)a->a + r * a->lda + i, 1);
+            ds_widen_row(dtype, &y, (const uint16_t *)(const void *)a->b + r * a->ldb + i, 1);
+            y += x;
+            if (larger && dtype == DS_BF16)
+                y *= 1.01f;
+            ds_round_row(dtype, (uint16_t *)(void *)a->y + r * a->ldy + i, &y, 1);
+        }
+}
+LAUNCH(add_rounded, ds_add_args, add_stored(a, 0))
+LAUNCH(add_larger, ds_add_args, add_stored(a, 1))
+
 /* ---- attention: the reference, and one thing wrong ---------------------------------------------------------- */
 
 static int reference(const struct ds_attention_args *a, const struct ds_exec *e, char *why,
@@ -385,6 +408,27 @@ static void test_scratch(void **state)
     assert_int_equal(r.property[DS_PROPERTY_ALIGNMENT].state, DS_STATE_BROKEN);
 }
 
+/* Nor that 16-bit arrays give what f32 arrays of their values give; the contract says it. */
+static void test_stored(void **state)
+{
+    (void)state;
+    for (int larger = 0; larger < 2; larger++) {
+        const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                    .op = DS_OP_ADD,
+                                    .name = larger ? "larger" : "rounded",
+                                    .claims = DS_CLAIM_ALL,
+                                    .features = DS_FEATURE_STORED,
+                                    .launch = larger ? add_larger : add_rounded};
+        const struct ds_check_result r = check(&k, "width=48");
+        const struct ds_property_result *p = &r.property[DS_PROPERTY_FORMATS];
+        assert_int_equal(ds_check_failure(&k, &r), -1);
+        assert_int_equal(p->compared, 116);
+        assert_int_equal(p->state, larger ? DS_STATE_BROKEN : DS_STATE_HOLDS);
+        if (larger)
+            assert_non_null(strstr(p->smallest, "of bf16 in f32 arrays against in its own"));
+    }
+}
+
 static void test_other_ops(void **state)
 {
     static const struct mistake list[] = {
@@ -426,8 +470,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),    cmocka_unit_test(test_history),
-        cmocka_unit_test(test_scratch),   cmocka_unit_test(test_other_ops),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_scratch),   cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_other_ops), cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests_name("check: mistakes", tests, NULL, NULL);
 }
