@@ -13,7 +13,7 @@
 
 enum { DS_EXIT_SAME = 0, DS_EXIT_DRIFT = 1, DS_EXIT_ERROR = 2, DS_EXIT_INTERRUPTED = 130 };
 
-/* ---- options: parsed by options.c from the one table in option_table.c ----------------------- */
+/* ---- options: parsed by options.c from the tables of verbs.c and option_table.c --------- */
 
 struct ds_options;
 

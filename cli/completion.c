@@ -1,4 +1,4 @@
-/* completion.c: completions for bash, zsh and fish, made from the tables of option_table.c. Owns
+/* completion.c: completions for bash, zsh and fish, made from verbs.c and option_table.c. Owns
  * the three shells' syntax. */
 #include "cli/options.h"
 

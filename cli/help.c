@@ -1,4 +1,4 @@
-/* help.c: help texts, man page and the README's table, all made from the tables of option_table.c.
+/* help.c: help texts, man page and the README's table, all made from verbs.c and option_table.c.
  * Owns their layout only. */
 #include "cli/options.h"
 
