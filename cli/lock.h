@@ -26,6 +26,7 @@ int ds_lock_forced(const struct ds_lock *l, int32_t vocab, int32_t **ids, int32_
                    struct ds_error *err);
 /* Arm i of a lock whole: a value of every factor, malloc'ed each. 1: there is none. */
 int ds_lock_arm(const struct ds_lock *l, size_t i, char **values, struct ds_error *err);
+void ds_lock_free_values(char **values);
 /* The value that a factor has where nothing is said; malloc'ed. */
 char *ds_lock_default(int factor, struct ds_error *err);
 
@@ -47,6 +48,9 @@ int ds_lock_verify_lines(const struct ds_options *o, const struct ds_lock *l,
 /* Whether a question is the lock's, line by line, names and texts left out. file: whose it is. */
 int ds_lock_same_question(const struct ds_lock *l, const struct ds_lock_lines *q, const char *file,
                           struct ds_error *err);
+/* Whether a question has the lock's rows and choices, whatever arms it has. */
+int ds_lock_comparable(const struct ds_lock *l, const struct ds_lock_lines *mine,
+                       struct ds_error *err);
 /* Text of --entry, or NULL; -1: it is no word. */
 int ds_lock_entry_option(const struct ds_options *o, const char **name, struct ds_error *err);
 
@@ -59,6 +63,7 @@ struct ds_lock_view {
     const struct ds_lock_lines *is;
     const struct ds_lock_verdict *v;
     const char *record, *assertion;
+    const char *alike;    /* where bits differ: another entry that has these; NULL: none */
     int of_locks;         /* another lock was held against it */
     size_t arms, arms_of; /* compared, of so many in the lock */
 };

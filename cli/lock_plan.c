@@ -106,6 +106,12 @@ char *ds_lock_default(int factor, struct ds_error *err)
     return value;
 }
 
+void ds_lock_free_values(char **values)
+{
+    for (int f = 0; f < DS_FACTOR_COUNT; f++)
+        free(values[f]);
+}
+
 /* "batch=4 threads=2" over what the values are. */
 static int apply_settings(const struct ds_lock *l, const struct ds_lock_line *x, char **values,
                           struct ds_error *err)

@@ -83,6 +83,8 @@ static void add_first(const struct ds_lock_view *w, struct ds_buf *out)
     ds_buf_printf(out, ", %.*s: origin\n", (int)strcspn(v->first->value, " "), v->first->value);
     ds_buf_printf(out, "%14sthe %zu tensors before it have the lock's bits; %zu of %zu have not\n",
                   "", v->before, v->counts.tensors_differ, v->counts.tensors);
+    if (w->alike)
+        ds_buf_printf(out, "%14sthe bits are those of entry %s\n", "", w->alike);
     if (v->n_suspects == 0) {
         ds_buf_printf(
             out, "%14sthe environment is the lock's: a kernel, or the engine, is another one\n",
@@ -393,6 +395,7 @@ int ds_lock_verify_json(const struct ds_lock_view *w, struct ds_buf *out, struct
     json_object_set_new(j, "environment", environment_json(v));
     json_object_set_new(j, "compared", compared_json(w));
     json_object_set_new(j, "first_drift", first_json(v));
+    json_object_set_new(j, "bits_of_entry", ds_json_text(w->alike));
     json_object_set_new(j, "findings", findings_json(v));
     json_object_set_new(j, "breaking", ds_json_whole(v->n_counting));
     json_object_set_new(j, "allowed",

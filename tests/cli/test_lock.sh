@@ -144,6 +144,10 @@ test_entries_for_platforms() {
     expect 1
     has "$dir/out" "suspect: OMP_DYNAMIC"
     last "verify: drift: first at layer 0 q_proj, matmul/split-k; suspect: OMP_DYNAMIC"
+    # The nearest entry has other bits, one of another platform has these.
+    { sed '$d' "$dir/other.lock"; sed -n '/^entry /,$p' "$dir/a.lock" | sed 's/^entry .*/entry far/; s/^env machine .*/env machine other/'; } >"$dir/far.lock"
+    verified 1 far
+    has "$dir/out" "the bits are those of entry far"
     ds lock --add -m "$model" -o "$dir/a.lock"
     expect 2
     has "$dir/err" "has this environment already"

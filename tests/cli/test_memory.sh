@@ -7,7 +7,7 @@ test_failed_allocations() {
     [ -x "$build/tests/tools/alloc_fail" ] || skip "build/tests/tools/alloc_fail is not built"
     command -v python3 >/dev/null || skip "no python3"
     python3 tests/tools/alloc_sweep --samples 4 "$build/tests/tools/alloc_fail" "$build/specimens/specimens.so" \
-        show-site diff kernels order check run@child explain explain@child bisect@child check@child order@child \
+        show-site diff kernels lock verify order check run@child explain explain@child bisect@child check@child order@child \
         >"$dir/out" 2>&1 || { cat "$dir/out"; false; }
     has "$dir/out" " 0 wrong"
 }
