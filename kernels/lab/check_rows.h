@@ -17,6 +17,32 @@ struct ds_rows_own {
 struct ds_call ds_rows_call(const struct ds_check *c, struct ds_segment *seg, int64_t first,
                             int64_t rows);
 
+static inline const uint32_t *ds_rows_row(const struct ds_output *o, int64_t r)
+{
+    return o->bits + r * o->width;
+}
+static inline int ds_rows_takes_bias(const struct ds_check *c)
+{
+    return ds_subject_kernel(c->subject)->op == DS_OP_MATMUL;
+}
+/* The largest number of threads asked for. */
+static inline int ds_rows_last_threads(const struct ds_check *c)
+{
+    return c->opt->threads[c->opt->n_threads - 1];
+}
+/* Another order of addition may give the same bits by chance: small calls are made of several parts
+ * of the pool, every other one with magnitudes that cancel. */
+enum { DS_ROWS_SAMPLES = 6 };
+static inline void ds_rows_take_sample(struct ds_segment *seg, int sample)
+{
+    seg->first = 1000 * sample;
+    seg->content = sample % 2 ? DS_CONTENT_MIXED : DS_CONTENT_PLAIN;
+}
+/* Row p of the call launched last, in own->out, against the same row of another call, which `other`
+ * names. 1: it differs and is the smallest pair so far. What differs may be wrong, too. */
+int ds_rows_differs(struct ds_check *c, const struct ds_call *call, const uint32_t *ref, int64_t p,
+                    double cost, const char *other);
+
 /* Rows held against the formula, with what roundings and the variant's own format may cost. */
 struct ds_rows_judge {
     struct ds_check *c;
