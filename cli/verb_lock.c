@@ -254,6 +254,15 @@ static const char *count_of(const struct locking *k, const char *key)
     return n ? n : "0";
 }
 
+/* What -m says: of a record only a model with seeded weights has a name that says where it is. */
+static const char *model_of(const struct locking *k)
+{
+    const char *name = ds_lock_get(&k->lock.question, "model name");
+    if (!k->record)
+        return ds_opt_text(k->o, "model");
+    return name && strncmp(name, "random:", 7) == 0 ? name : NULL;
+}
+
 static void result_text(const struct locking *k, struct ds_buf *out)
 {
     if (k->update) {
@@ -264,7 +273,7 @@ static void result_text(const struct locking *k, struct ds_buf *out)
                       count_of(k, "count arms"), count_of(k, "count trials"),
                       count_of(k, "count sites"), count_of(k, "count rows"), k->entry->lines.n);
         ds_buf_puts(out, "next          ");
-        ds_cli_caller.begin(out, "verify", k->record ? NULL : ds_opt_text(k->o, "model"));
+        ds_cli_caller.begin(out, "verify", model_of(k));
         ds_buf_quote(out, k->path);
         ds_buf_puts(out, "\n");
     }

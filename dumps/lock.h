@@ -124,6 +124,7 @@ enum ds_lock_finding_kind {
     DS_LOCK_KERNEL,     /* another variant at work */
     DS_LOCK_FIELD,      /* a line that was to be the same is another one */
     DS_LOCK_GONE,       /* a drift that the lock allows is not there any more */
+    DS_LOCK_BASE,       /* other bits in the base arm, in no tensor that both have */
     DS_LOCK_FINDINGS
 };
 const char *ds_lock_finding_name(int kind); /* "tensor" "run" "class" ... */

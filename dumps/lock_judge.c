@@ -11,9 +11,9 @@
 
 const char *ds_lock_finding_name(int kind)
 {
-    static const char *const names[DS_LOCK_FINDINGS] = {"tensor",    "run",    "class", "unstable",
-                                                        "origin",    "kind",   "bound", "token",
-                                                        "nonfinite", "kernel", "field", "gone"};
+    static const char *const names[DS_LOCK_FINDINGS] = {
+        "tensor", "run",       "class",  "unstable", "origin", "kind", "bound",
+        "token",  "nonfinite", "kernel", "field",    "gone",   "base"};
     return kind >= 0 && kind < DS_LOCK_FINDINGS ? names[kind] : "unknown";
 }
 
@@ -37,7 +37,7 @@ static int breaks(const struct ds_lock_terms *terms, int kind)
     default:
         return kind == DS_LOCK_TENSOR || kind == DS_LOCK_CLASS || kind == DS_LOCK_UNSTABLE ||
                kind == DS_LOCK_ORIGIN || kind == DS_LOCK_KIND || kind == DS_LOCK_BOUND ||
-               kind == DS_LOCK_TOKEN || kind == DS_LOCK_NONFINITE;
+               kind == DS_LOCK_TOKEN || kind == DS_LOCK_NONFINITE || kind == DS_LOCK_BASE;
     }
 }
 
@@ -204,6 +204,19 @@ static int judge_tensor(void *ctx, const struct ds_lock_line *was, const struct 
     return add(j, DS_LOCK_TENSOR, was, is, "all %zu tensors before it have their bits", v->before);
 }
 
+/* A run digest is one over all sites and rows: of other ones it is another number, whatever the bits. */
+static int same_coverage(const struct judging *j)
+{
+    static const char *const counts[] = {"count sites", "count rows"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *was = ds_lock_get(j->was, counts[i]), *is = ds_lock_get(j->is, counts[i]);
+        if (was && is && strcmp(was, is) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* After the tensors. */
 static int judge_run(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
     struct judging *j = ctx;
@@ -213,13 +226,20 @@ static int judge_run(void *ctx, const struct ds_lock_line *was, const struct ds_
     }
     if (is_unstable(was) || is_unstable(is))
         return 0;
+    if (!same_coverage(j)) {
+        j->v->counts.runs_missing++;
+        return 0;
+    }
     j->v->counts.runs++;
     if (!differ(was, is))
         return 0;
     j->v->counts.runs_differ++;
-    return strcmp(was->key, "run 0") == 0
-               ? 0 /* the tensors tell */
-               : add(j, DS_LOCK_RUN, was, is, "its arm has other bits; classes and bounds count");
+    if (strcmp(was->key, "run 0") != 0)
+        return add(j, DS_LOCK_RUN, was, is, "its arm has other bits; classes and bounds count");
+    if (j->v->first)
+        return 0; /* the tensors tell */
+    return add(j, DS_LOCK_BASE, was, is,
+               "the base arm has other bits, in a tensor that the entry does not have");
 }
 
 static int judge_kernel(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
@@ -474,7 +494,8 @@ static int was_compared(const struct ds_lock_verdict *v, const struct ds_lock_te
     case DS_ASSERT_FIELDS:
         return v->counts.fields > 0;
     default:
-        return v->counts.tensors + v->counts.classes > 0;
+        /* Classes alone are no bits. */
+        return v->counts.tensors + v->counts.tensors_unstable + v->counts.runs > 0;
     }
 }
 

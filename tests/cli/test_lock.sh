@@ -60,6 +60,7 @@ test_known_drift_is_green_and_locks_are_stable() {
     verified 0 a "$dir/a.h5"
     ds lock "$dir/a.h5" -o "$dir/c.lock"
     expect 0
+    has "$dir/out" "verify -m $model $dir/c.lock"
     ds verify "$dir/c.lock" "$dir/a.h5"
     expect 0
     has "$dir/out" "3 of the lock's 3 arms"
@@ -114,6 +115,28 @@ test_everything_new_is_red_and_named() {
     with_lock run 's/^run 1 .*/run 1 0123456789abcdef/' # an arm that may drift has other bits
     verified 0 run
     has "$dir/out" "note          1 arm beside the base arm with other bits"
+}
+
+# An entry that lost lines: the run digest holds what no tensor holds any more, and classes alone are no bits.
+test_entries_that_lost_lines() {
+    locked a $split
+    with_lock tensors '/^tensor /d'
+    verified 0 tensors
+    with_lock base -e '/^tensor 0 q_proj/d' -e 's/^run 0 .*/run 0 0123456789abcdef/'
+    verified 1 base
+    has "$dir/out" "base          run 0"
+    last "verify: drift: run 0: the base arm has other bits, in a tensor that the entry does not have"
+    verified 0 base --assert tokens
+    with_lock neither -e '/^tensor /d' -e '/^run /d'
+    verified 2 neither
+    has "$dir/err" "nothing to compare with entry"
+    verified 0 neither --assert tokens
+    # A record of other sites has another run digest, and that is no drift.
+    ds run $ask $split --slot first --neighbours copies --chunk 0 --mode prefill --repeat 2 --scores -o "$dir/scores.h5"
+    expect 1
+    verified 0 a "$dir/scores.h5"
+    hasnt "$dir/out" "with other bits"
+    has "$dir/out" "not compared: 0 tensors, 2 runs"
 }
 
 test_repeats_that_disagree() {

@@ -26,6 +26,7 @@ static const char answer[] =
     "class rope/reference batch ?\n"
     "origin matmul/openblas q_proj kind=rounding-order max_ulp=7 layers=2\n"
     "origin matmul/openblas gate kind=rounding-order max_ulp=? layers=2\n"
+    "count rows 4\n"
     "run 0 0123456789abcdef\n"
     "run 1 unstable\n"
     "step 0 token=5 margin=0.5 noise=0 top=5:-0.5,7:-1\n"
@@ -264,7 +265,8 @@ static void test_findings(void **state)
         {"matmul/openblas unstable", "matmul/openblas 0000000000000002", ""},
         {"matmul/openblas 0000000000000002", "matmul/pinned 0000000000000002", ""},
         {"kernel matmul/openblas", "kernel matmul/pinned", "kernel kernel "},
-        {"run 0 0", "run 0 1", ""}, /* the tensors tell */
+        {"run 0 0", "run 0 1", "base+ "},                       /* no tensor that both have tells */
+        {"count rows 4\nrun 0 0", "count rows 5\nrun 0 1", ""}, /* other rows: another number */
         {"run 1 unstable", "run 1 0123456789abcdef", ""},
         {"run 0 0123456789abcdef\n", "nonfinite 0 up matmul/openblas\nrun 0 0123456789abcdef\n",
          "nonfinite+ "},
