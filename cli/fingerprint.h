@@ -103,6 +103,9 @@ struct ds_fp_result {
     struct ds_fp_worst worst[DS_FP_WORST];
     size_t n_worst;
     struct ds_lp_pairs positions;
+    /* Tokens behind a sequence's first that have a log-probability on one side only, as where the other gave NaN; the
+     * index of the first of them. A first token may have none. */
+    size_t one_sided, one_sided_at;
     struct ds_lp_cause causes[DS_LP_CAUSES];
     size_t n_causes;
 };

@@ -340,19 +340,35 @@ static int put_positions(struct ds_fp_result *r, struct ds_error *err)
     return 0;
 }
 
+static void count_one_sided(struct ds_fp_result *r)
+{
+    for (size_t i = 0; i < r->positions.n; i++) {
+        const struct ds_lp_position *q = &r->positions.positions[i];
+        if (q->position == 0 || !isnan(q->a) == !isnan(q->b))
+            continue;
+        r->one_sided_at = r->one_sided++ ? r->one_sided_at : i;
+    }
+}
+
 struct columns {
     double *a, *b;
     size_t *at; /* index of the position */
     size_t n;
 };
 
+/* Of an infinity that both sides gave there is nothing to subtract: they are equal. */
+static int equally_infinite(const struct ds_lp_position *q)
+{
+    return isinf(q->a) && q->a == q->b;
+}
+
 static void take(const struct ds_fp_result *r, size_t i, struct columns *c)
 {
     const struct ds_lp_position *q = &r->positions.positions[i];
     if (isnan(q->a) || isnan(q->b))
         return;
-    c->a[c->n] = q->a;
-    c->b[c->n] = q->b;
+    c->a[c->n] = equally_infinite(q) ? 0 : q->a;
+    c->b[c->n] = equally_infinite(q) ? 0 : q->b;
     c->at[c->n++] = i;
 }
 
@@ -379,8 +395,8 @@ static void collect_sums(const struct ds_fp_result *r, struct columns *c)
             c->n++;
             last = q->sequence;
         }
-        c->a[c->n - 1] += q->a;
-        c->b[c->n - 1] += q->b;
+        c->a[c->n - 1] += equally_infinite(q) ? 0 : q->a;
+        c->b[c->n - 1] += equally_infinite(q) ? 0 : q->b;
     }
 }
 
@@ -449,6 +465,7 @@ int ds_fp_compare(const struct ds_fp_file *a, const struct ds_fp_file *b, double
     if (make_pairs(out, err) != 0 || put_positions(out, err) != 0 ||
         !(out->each = ds_calloc(out->n_pairs + 1, sizeof *out->each, "pairs", err)))
         return -1;
+    count_one_sided(out);
     const size_t n = out->positions.n + 1;
     struct columns c = {ds_calloc(n, sizeof *c.a, "tokens", err),
                         ds_calloc(n, sizeof *c.b, "tokens", err),
@@ -475,5 +492,5 @@ int ds_fp_differs(const struct ds_fp_result *r)
     for (int m = DS_FP_OTHER_TOKEN; m < DS_FP_MATCHES; m++)
         if (r->matches[m])
             return 1;
-    return r->tokens.first != (size_t)-1 || r->tokens.not_finite;
+    return r->tokens.first != (size_t)-1 || r->tokens.not_finite || r->one_sided;
 }

@@ -23,6 +23,8 @@ struct ds_onpolicy_result {
     size_t n_sets;
 };
 int ds_onpolicy_drifts(const struct ds_onpolicy_set *s); /* other bits anywhere */
+int ds_onpolicy_code(
+    const struct ds_onpolicy_result *r); /* ERROR: no drift, but NaN among the logits */
 void ds_onpolicy_text(struct ds_buf *out, const struct ds_onpolicy_result *r);
 int ds_onpolicy_json(struct ds_buf *out, const struct ds_onpolicy_result *r, struct ds_error *err);
 

@@ -180,6 +180,22 @@ static void put_worst(struct ds_buf *out, const struct ds_fp_result *r)
     }
 }
 
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void put_one_sided(struct ds_buf *out, const struct ds_fp_result *r)
+{
+    if (r->one_sided == 0)
+        return;
+    const struct ds_lp_position *q = &r->positions.positions[r->one_sided_at];
+    ds_buf_printf(out, "%-14s%zu token%s without a log-probability on one side; first: ", "missing",
+                  r->one_sided, plural(r->one_sided));
+    put_request(out, r->pairs[q->sequence].a);
+    ds_buf_printf(out, ", token %u: %.9g in A, %.9g in B\n", q->position, q->a, q->b);
+}
+
 static void put_mismatches(struct ds_buf *out, const struct ds_fp_result *r)
 {
     size_t shown = 0, of = 0;
@@ -210,7 +226,16 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
             ds_buf_printf(out, "%s%s", i ? ", " : "; ", ds_lp_cause_name(r->causes[i].kind));
         if (r->n_causes == 0)
             ds_buf_puts(out, "; no simple cause shows");
+        if (r->tokens.not_finite)
+            ds_buf_printf(out, "; %zu token%s infinitely far", r->tokens.not_finite,
+                          plural(r->tokens.not_finite));
+        if (r->one_sided)
+            ds_buf_printf(out, "; %zu token%s without a log-probability on one side", r->one_sided,
+                          plural(r->one_sided));
     }
+    if (r->unpaired_a || r->unpaired_b)
+        ds_buf_printf(out, "; %zu of A and %zu of B were not compared", r->unpaired_a,
+                      r->unpaired_b);
     ds_buf_puts(out, "\n");
 }
 
@@ -245,6 +270,7 @@ void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_
         ds_buf_puts(out, "\n");
         put_worst(out, r);
     }
+    put_one_sided(out, r);
     put_answer(out, r);
 }
 
@@ -372,6 +398,7 @@ int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error
     json_object_set_new(j, "paired_by", json_string(r->paired_by));
     json_object_set_new(j, "unpaired_a", ds_json_whole(r->unpaired_a));
     json_object_set_new(j, "unpaired_b", ds_json_whole(r->unpaired_b));
+    json_object_set_new(j, "one_sided", ds_json_whole(r->one_sided));
     json_object_set_new(j, "matches", matches);
     json_object_set_new(j, "eps", ds_json_real(r->eps));
     json_object_set_new(j, "tokens", stats_json(&r->tokens));

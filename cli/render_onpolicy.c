@@ -11,6 +11,24 @@ int ds_onpolicy_drifts(const struct ds_onpolicy_set *s)
     return s->match.differ > 0 || s->p.differ > 0;
 }
 
+/* Equal bits of logits that are no numbers are no agreement. */
+int ds_onpolicy_code(const struct ds_onpolicy_result *r)
+{
+    int code = DS_EXIT_SAME;
+    for (size_t i = 0; i < r->n_sets; i++) {
+        if (ds_onpolicy_drifts(&r->sets[i]))
+            return DS_EXIT_DRIFT;
+        code = r->sets[i].p.blind ? DS_EXIT_ERROR : code;
+    }
+    return code;
+}
+
+static const char *result_name(const struct ds_onpolicy_result *r)
+{
+    const int code = ds_onpolicy_code(r);
+    return code == DS_EXIT_DRIFT ? "drift" : code == DS_EXIT_SAME ? "same" : "incomparable";
+}
+
 static const struct ds_header *header(const struct ds_onpolicy_result *r)
 {
     return &r->setup->plan.header;
@@ -99,6 +117,11 @@ static void one_set(struct ds_buf *out, const struct ds_onpolicy_result *r,
                       kernels(r, s), (unsigned long long)m->tokens_differ,
                       (unsigned long long)m->tokens);
     }
+    if (s->p.blind) {
+        head(out, r, "not finite");
+        ds_buf_printf(out, "%s: %zu of %zu tokens have no log-probability: NaN among the logits\n",
+                      kernels(r, s), s->p.blind, s->p.tokens);
+    }
     if (!s->invariant && !ds_onpolicy_drifts(s)) {
         head(out, r, "no power");
         ds_buf_printf(out,
@@ -111,18 +134,16 @@ static void one_set(struct ds_buf *out, const struct ds_onpolicy_result *r,
 
 static void verdict(struct ds_buf *out, const struct ds_onpolicy_result *r)
 {
-    int drifts = 0;
-    for (size_t i = 0; i < r->n_sets; i++)
-        drifts |= ds_onpolicy_drifts(&r->sets[i]);
-    ds_buf_puts(out, ds_cli_color(r->o, drifts ? DS_ROLE_DRIFT : DS_ROLE_SAME));
-    ds_buf_printf(out, "onpolicy: %s: ", drifts ? "drift" : "same");
+    ds_buf_puts(out, ds_cli_color(r->o, ds_onpolicy_code(r) ? DS_ROLE_DRIFT : DS_ROLE_SAME));
+    ds_buf_printf(out, "onpolicy: %s: ", result_name(r));
     for (size_t i = 0; i < r->n_sets; i++) {
         const struct ds_onpolicy_set *s = &r->sets[i];
         ds_buf_printf(out, "%s%s ", i ? ", " : "", kernels(r, s));
         if (ds_onpolicy_drifts(s))
             ds_buf_printf(out, "k3 %.3g", s->p.drawn.k3);
         else
-            ds_buf_puts(out, "every bit the same");
+            ds_buf_puts(out,
+                        s->p.blind ? "every bit the same, NaN among them" : "every bit the same");
     }
     ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
 }
@@ -185,6 +206,7 @@ static json_t *set_json(const struct ds_onpolicy_result *r, const struct ds_onpo
     json_object_set_new(j, "arm_scored", json_integer(s->scored));
     json_object_set_new(j, "tokens", ds_json_whole(p->tokens));
     json_object_set_new(j, "tokens_different", ds_json_whole(p->differ));
+    json_object_set_new(j, "tokens_not_finite", ds_json_whole(p->blind));
     json_object_set_new(j, "choices_different", ds_json_whole(s->match.tokens_differ));
     json_object_set_new(j, "kl", ds_json_real(p->kl));
     json_object_set_new(j, "kl_max", ds_json_real(p->kl_most));
@@ -208,15 +230,12 @@ static json_t *set_json(const struct ds_onpolicy_result *r, const struct ds_onpo
 int ds_onpolicy_json(struct ds_buf *out, const struct ds_onpolicy_result *r, struct ds_error *err)
 {
     const struct ds_header *h = header(r);
-    int drifts = 0;
     ds_json_begin();
     json_t *j = json_object(), *sets = json_array();
-    for (size_t i = 0; i < r->n_sets; i++) {
-        drifts |= ds_onpolicy_drifts(&r->sets[i]);
+    for (size_t i = 0; i < r->n_sets; i++)
         json_array_append_new(sets, set_json(r, &r->sets[i]));
-    }
     json_object_set_new(j, "schema", json_string("driftscope.onpolicy/1"));
-    json_object_set_new(j, "result", json_string(drifts ? "drift" : "same"));
+    json_object_set_new(j, "result", json_string(result_name(r)));
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "dtype", ds_json_text(h->arms[0].values[DS_FACTOR_DTYPE]));
     json_object_set_new(j, "threads", ds_json_text(h->arms[0].values[DS_FACTOR_THREADS]));

@@ -40,6 +40,9 @@ int ds_risk_code(const struct ds_risk_result *r)
     for (size_t i = 0; i < r->risk.n_groups; i++)
         if (r->risk.groups[i].within[2] > 0 || r->risk.groups[i].flips.seen > 0)
             return DS_EXIT_DRIFT;
+    for (size_t i = 0; i < r->risk.n_groups; i++)
+        if (r->risk.groups[i].blind)
+            return DS_EXIT_ERROR;
     return DS_EXIT_SAME;
 }
 
@@ -51,6 +54,10 @@ static void add_group(struct ds_buf *out, const struct ds_risk_result *r, size_t
     const struct ds_flips *f = &g->flips;
     head(out, r, "margins");
     add_kernels(out, r, i);
+    if (g->blind && g->blind == g->n_choices) {
+        ds_buf_printf(out, ": %zu choices, and no margin: their logits are NaN\n", g->n_choices);
+        return;
+    }
     ds_buf_printf(
         out,
         ": %zu choices; smallest %.3g nats, 1 %% below %.3g, 10 %% below %.3g, half below "
@@ -58,6 +65,8 @@ static void add_group(struct ds_buf *out, const struct ds_risk_result *r, size_t
         g->n_choices, g->margin[0], g->margin[1], g->margin[2], g->margin[3]);
     if (g->ties)
         ds_buf_printf(out, "; %llu tied", (unsigned long long)g->ties);
+    if (g->blind)
+        ds_buf_printf(out, "; %llu without a margin: NaN", (unsigned long long)g->blind);
     ds_buf_puts(out, "\n");
     if (f->choices == 0) {
         ds_buf_printf(out, "%-14sno choice was made twice with these kernels: no drift is known\n",
@@ -209,13 +218,16 @@ void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r)
     add_tests(out, r);
     const int code = ds_risk_code(r);
     ds_buf_puts(out, ds_cli_color(r->o, code ? DS_ROLE_DRIFT : DS_ROLE_SAME));
-    ds_buf_puts(out, code ? "risk: choices are within the drift:"
-                          : "risk: no choice is within the drift:");
+    ds_buf_puts(out, code == DS_EXIT_DRIFT  ? "risk: choices are within the drift:"
+                     : code == DS_EXIT_SAME ? "risk: no choice is within the drift:"
+                                            : "risk: incomparable: choices without a margin:");
     for (size_t i = 0; i < r->risk.n_groups; i++) {
         const struct ds_risk_group *g = &r->risk.groups[i];
         ds_buf_printf(out, "%s ", i ? "," : "");
         add_kernels(out, r, i);
-        if (g->flips.choices)
+        if (g->blind)
+            ds_buf_printf(out, " %llu of %zu", (unsigned long long)g->blind, g->n_choices);
+        else if (g->flips.choices)
             ds_buf_printf(out, " %.3g flips in 1,000", g->per_1000);
         else
             ds_buf_puts(out, " not known");

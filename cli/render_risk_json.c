@@ -65,6 +65,7 @@ static json_t *group_json(const struct ds_risk_result *r, const struct ds_risk_g
     json_object_set_new(j, "dtype", ds_json_text(factor(h, g->arm, "dtype")));
     json_object_set_new(j, "choices", ds_json_whole(g->n_choices));
     json_object_set_new(j, "ties", ds_json_whole(g->ties));
+    json_object_set_new(j, "not_finite", ds_json_whole(g->blind));
     json_object_set_new(j, "margin", m);
     json_object_set_new(j, "pairs", ds_json_whole(g->flips.choices));
     json_object_set_new(j, "drift_p50", ds_json_real(g->flips.drift_median));
@@ -109,8 +110,11 @@ int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_e
     for (size_t i = 0; i < r->n_tests; i++)
         json_array_append_new(tests, test_json(r, &r->tests[i]));
     json_object_set_new(j, "schema", json_string("driftscope.risk/1"));
+    const int code = ds_risk_code(r);
     json_object_set_new(j, "result",
-                        json_string(ds_risk_code(r) == DS_EXIT_DRIFT ? "drift" : "same"));
+                        json_string(code == DS_EXIT_DRIFT  ? "drift"
+                                    : code == DS_EXIT_SAME ? "same"
+                                                           : "incomparable"));
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "record", ds_json_text(r->own.path));
     json_object_set_new(j, "prompts", ds_json_whole(r->risk.n_prompts));

@@ -26,7 +26,7 @@ struct ds_risk_result {
     size_t most;             /* choices listed of each group */
 };
 /* DRIFT where a choice can turn over: its margin is within the largest drift that was measured in its group; else
- * SAME. */
+ * ERROR where choices have no margin, else SAME. */
 int ds_risk_code(const struct ds_risk_result *r);
 void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r);
 int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_error *err);

@@ -269,9 +269,8 @@ int ds_verb_onpolicy(const struct ds_options *o)
         ds_cli_note(o, "interrupted: %zu kernel sets are complete in %s", x.result.n_sets, x.path);
         code = DS_EXIT_INTERRUPTED;
     } else {
-        code = report(&x, &err) != 0 ? ds_cli_error(o, &err) : DS_EXIT_SAME;
-        for (size_t i = 0; code == DS_EXIT_SAME && i < x.result.n_sets; i++)
-            code = ds_onpolicy_drifts(&x.result.sets[i]) ? DS_EXIT_DRIFT : code;
+        code = report(&x, &err) != 0 ? ds_cli_error(o, &err)
+                                     : ds_cli_exit(o, ds_onpolicy_code(&x.result));
     }
     stop(&x);
     return code;

@@ -109,7 +109,7 @@ int ds_verb_risk(const struct ds_options *o)
         ds_risk_text(&out, &r);
     if (rc == 0)
         rc = out.failed ? ds_fail(&err, "out of memory") : ds_cli_emit(o, &out, &err);
-    const int code = rc != 0 ? ds_cli_error(o, &err) : ds_risk_code(&r);
+    const int code = rc != 0 ? ds_cli_error(o, &err) : ds_cli_exit(o, ds_risk_code(&r));
     ds_buf_free(&out);
     ds_risk_free(&r.risk);
     free(r.tests);

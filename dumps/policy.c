@@ -19,6 +19,12 @@ static double log_sum(const float *x, uint32_t n, double temperature, double *ma
     return log(sum);
 }
 
+/* A NaN has no sign that means anything. */
+static double number(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
 void ds_policy_token(const float *a, const float *b, uint32_t vocab, double temperature,
                      struct ds_policy_token *t)
 {
@@ -30,11 +36,11 @@ void ds_policy_token(const float *a, const float *b, uint32_t vocab, double temp
     for (uint32_t i = 0; i < vocab; i++) {
         const double log_a = ((double)a[i] - max_a) / heat - sum_a,
                      log_b = ((double)b[i] - max_b) / heat - sum_b;
-        if (exp(log_a) > 0)
+        if (!(exp(log_a) <= 0)) /* NaN is not nothing */
             t->kl += exp(log_a) * (log_a - log_b);
         if ((int32_t)i == t->token) {
-            t->log_a = log_a;
-            t->log_b = log_b;
+            t->log_a = number(log_a);
+            t->log_b = number(log_b);
         }
     }
 }
@@ -47,7 +53,8 @@ static void tell_infinite(const double *a, const double *b, size_t n, struct ds_
         *means[i] = (double)NAN;
     for (s->max_at = 0; s->max_at < n; s->max_at++)
         if (!isfinite(s->max = fabs(a[s->max_at] - b[s->max_at])))
-            return;
+            break;
+    s->max = number(s->max);
 }
 
 static int compare_drawn(const struct ds_policy_token *tokens, size_t n,
@@ -76,6 +83,7 @@ int ds_policy_make(const struct ds_policy_token *tokens, size_t n, struct ds_pol
         const struct ds_policy_token *t = &tokens[i];
         const double d = t->log_b - t->log_a, ratio = exp(d);
         out->differ += (size_t)!t->same;
+        out->blind += isnan(t->log_a) || isnan(t->log_b);
         out->kl += t->kl / (double)n;
         out->kl_most = t->kl > out->kl_most ? t->kl : out->kl_most;
         out->ratio_low = ratio < out->ratio_low ? ratio : out->ratio_low;
@@ -84,5 +92,6 @@ int ds_policy_make(const struct ds_policy_token *tokens, size_t n, struct ds_pol
         out->sequence_most =
             !(fabs(sequence) <= out->sequence_most) ? fabs(sequence) : out->sequence_most;
     }
+    out->kl = number(out->kl);
     return compare_drawn(tokens, n, &out->drawn, err);
 }

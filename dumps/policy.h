@@ -26,7 +26,8 @@ void ds_policy_token(const float *a, const float *b, uint32_t vocab, double temp
 
 struct ds_policy {
     size_t tokens, differ; /* of them those whose logits have other bits */
-    double kl, kl_most;    /* mean and largest */
+    size_t blind; /* of them those without a log-probability on a side: NaN among the logits */
+    double kl, kl_most; /* mean and largest */
     /* Of the drawn tokens. Where one is not finite, so are max, whose index max_at is, and the means. */
     struct ds_logprob_stats drawn;
     double ratio_low, ratio_high; /* smallest and largest exp(log b - log a) */

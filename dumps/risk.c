@@ -96,6 +96,7 @@ static int describe_margins(const struct ds_flip_sizes *sizes, struct ds_risk_gr
         if (m == m)
             margin[n++] = m;
     }
+    g->blind = g->n_choices - n;
     if (n > 0)
         qsort(margin, n, sizeof *margin, ascending);
     for (int i = 0; i < 5 && n > 0; i++) {

@@ -39,6 +39,7 @@ struct ds_risk_group {
     double seen_per_1000;
     double drift_99;
     uint64_t ties;                  /* choices with several best tokens */
+    uint64_t blind;                 /* choices without a margin: their logits are NaN */
     struct ds_risk_choice *choices; /* most at risk first */
     size_t n_choices;
     struct ds_risk_layer *layers; /* none where the record has no sizes */

@@ -149,6 +149,31 @@ test_tokens_come_first() {
     has "$dir/out" "same: 140 log-probabilities are equal"
 }
 
+# NaN is no log-probability: beside a number it is a difference, not something that was not given.
+test_a_number_on_one_side_is_no_equality() {
+    need python3
+    make none "$dir" --chat --noise 0
+    for value in NaN -Infinity; do
+        python3 -c '
+import json, sys
+lines = [json.loads(x) for x in open(sys.argv[1], encoding="utf-8")]
+lines[2]["choices"][0]["logprobs"]["content"][4]["logprob"] = float(sys.argv[3])
+open(sys.argv[2], "w", encoding="utf-8").write("".join(json.dumps(x) + "\n" for x in lines))' "$dir/b.jsonl" "$dir/c.jsonl" "$value"
+        for sides in "a c" "c a"; do
+            # shellcheck disable=SC2086
+            set -- $sides
+            ds fingerprint "$dir/$1.jsonl" "$dir/$2.jsonl"
+            expect 1
+            if [ "$value" = NaN ]; then
+                has "$dir/out" "missing       1 token without a log-probability on one side; first: "
+                has "$dir/out" "; 1 token without a log-probability on one side"
+            fi
+        done
+    done
+    ds fingerprint "$dir/c.jsonl" "$dir/c.jsonl"
+    expect 0
+}
+
 test_pairs_by_request() {
     need python3
     make none "$dir" --batch --noise 0
@@ -156,6 +181,7 @@ test_pairs_by_request() {
     ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
     expect 0
     has "$dir/out" "13 pairs by custom_id; 1 of A and 0 of B without a partner"
+    has "$dir/out" "log-probabilities are equal; 1 of A and 0 of B were not compared"
     sed 's/request-/question-/' "$dir/b.jsonl" >"$dir/c.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
     expect 2

@@ -35,6 +35,29 @@ PY
     has "$dir/err" "texts that were scored"
 }
 
+# Logits that are NaN have the same bits in both paths, and are no agreement.
+test_nan_is_no_agreement() {
+    gcc -std=c11 -D_GNU_SOURCE -O1 -fPIC -shared -Ikernels -DFAULT_NAN_FROM=256 -o "$dir/nan.so" tests/plugins/fault.c
+    # shellcheck disable=SC2086
+    ds onpolicy -m "$model" $few --compare pinned+matmul=mine --plugin "$dir/nan.so" -o "$dir/a.h5"
+    expect 2
+    has "$dir/out" "35 of 35 tokens have no log-probability: NaN among the logits"
+    has "$dir/out" "onpolicy: incomparable: pinned+matmul=mine every bit the same, NaN among them"
+    hasnt "$dir/out" "-nan"
+    # shellcheck disable=SC2086
+    ds onpolicy -m "$model" $few --compare pinned+matmul=mine --plugin "$dir/nan.so" -o "$dir/b.h5" --json
+    expect 2
+    has "$dir/out" '"result": "incomparable"'
+    # Greedy choices of such logits have no margin.
+    # shellcheck disable=SC2086
+    ds storm -m "$model" $few --compare pinned+matmul=mine --plugin "$dir/nan.so" -o "$dir/c.h5"
+    expect 0
+    ds risk "$dir/c.h5"
+    expect 2
+    has "$dir/out" "14 choices, and no margin: their logits are NaN"
+    has "$dir/out" "risk: incomparable: choices without a margin: pinned+matmul=mine 14 of 14"
+}
+
 # Prefix hits, preemption, a sampler with everything on, and temperature 0.
 test_pinned_is_zero_whatever_the_traffic() {
     for how in "--cache-rows 30" "--no-reuse --max-batch 1" "--temperature 0" "--temperature 0.7 --top-k 9 --top-p 0.8 --repetition-penalty 1.2" "--dtype f32"; do

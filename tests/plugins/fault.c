@@ -214,6 +214,11 @@ static int matmul(const void *args, const struct ds_exec *exec, char *why, size_
             for (int64_t k = a->k; k-- > 0;)
                 s += a->x[r * a->ldx + k] * a->w.data[j * a->k + k];
             a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+#if defined(FAULT_NAN_FROM)
+            if (a->n >=
+                FAULT_NAN_FROM) /* outputs: those of the logits alone, where the vocabulary is larger than all */
+                a->y[r * a->ldy + j] = __builtin_nanf("");
+#endif
         }
     return 0;
 }

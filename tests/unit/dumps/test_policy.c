@@ -53,6 +53,25 @@ static void test_infinities(void **state)
     assert_true(isinf(t.kl) && t.kl > 0);
 }
 
+/* NaN anywhere in a row leaves no log-probability, and a KL that is no number: never 0. */
+static void test_nan(void **state)
+{
+    float a[VOCAB], b[VOCAB];
+    struct ds_policy_token t[2] = {{.token = 0}, {.token = 0, .step = 1}};
+    struct ds_policy p;
+    struct ds_error err = {{0}, {0}};
+    (void)state;
+    two(a, b);
+    ds_policy_token(a, a, VOCAB, 1, &t[0]);
+    a[2] = NAN;
+    ds_policy_token(a, a, VOCAB, 1, &t[1]);
+    assert_true(t[1].same && isnan(t[1].kl) && isnan(t[1].log_a));
+    assert_ok(ds_policy_make(t, 2, &p, &err), err);
+    assert_int_equal(p.blind, 1);
+    assert_int_equal(p.differ, 0);
+    assert_true(isnan(p.kl) && !signbit(p.kl) && isnan(p.drawn.max) && !signbit(p.drawn.max));
+}
+
 static void test_means(void **state)
 {
     static const double d[] = {0.5, -0.25, 0, 0.125};
@@ -93,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_token),
         cmocka_unit_test(test_infinities),
+        cmocka_unit_test(test_nan),
         cmocka_unit_test(test_means),
     };
     return cmocka_run_group_tests_name("policy", tests, NULL, NULL);
