@@ -120,13 +120,26 @@ static unsigned scope_of(const struct ds_doctor_command *c)
     return c ? c->engine : DS_DOCTOR_MACHINE;
 }
 
+static const char *settings_file(const struct ds_doctor_command *c)
+{
+    return c && (c->engine & (DS_DOCTOR_VLLM | DS_DOCTOR_SGLANG)) ? ds_doctor_flag(c, "--config=")
+                                                                  : NULL;
+}
+
+/* A flag that the command does not have, while it names a file that may have it. */
+static int may_be_elsewhere(const struct ds_doctor_command *c, const char *source)
+{
+    return settings_file(c) && source && strncmp(source, "env:", 4) != 0 &&
+           !ds_doctor_value(c, source);
+}
+
 static const struct ds_doctor_guard *guarded(const struct ds_doctor_rule *r,
                                              const struct ds_doctor_command *c)
 {
     for (size_t i = 0; r->unless && i < ds_doctor_guard_count; i++) {
         const struct ds_doctor_guard *g = &ds_doctor_guards[i];
         const char *at = strstr(r->unless, g->name);
-        if (at && (g->scope & scope_of(c)) &&
+        if (at && (g->scope & scope_of(c)) && !may_be_elsewhere(c, g->source) &&
             (g->holds ? g->holds(c) : ds_doctor_fits(g->pattern, ds_doctor_value(c, g->source))))
             return g;
     }
@@ -155,10 +168,36 @@ int ds_doctor_apply(struct ds_doctor *d, const struct ds_doctor_rule *r,
             o = &r->outcomes[i];
     if (g && (!o || o->status != DS_DOCTOR_FIXED))
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "%s", g->text);
+    if (may_be_elsewhere(c, r->source))
+        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: it was not read",
+                             settings_file(c));
     if (is_open(value))
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "what %s is here is not known",
                              value);
     return o ? say_outcome(d, r, c, o, value, err) : 0;
+}
+
+/* What a function looked for and did not find in the command may be in its file of settings. */
+static int look(struct ds_doctor *d, const struct ds_doctor_rule *r,
+                const struct ds_doctor_command *c, struct ds_error *err)
+{
+    const size_t first = d->n_lines;
+    if (r->look(d, r, c, err) != 0)
+        return -1;
+    for (size_t i = first; settings_file(c) && i < d->n_lines; i++) {
+        struct ds_doctor_line *x = &d->lines[i];
+        char *text = NULL;
+        if (x->status != DS_DOCTOR_FIXED)
+            continue;
+        if (asprintf(&text, "%s; but %s may say otherwise: it was not read", x->text,
+                     settings_file(c)) < 0)
+            return ds_fail(err, "out of memory for what was found");
+        free(x->text);
+        x->text = text;
+        x->status = DS_DOCTOR_UNKNOWN;
+        x->remedy = r->remedy;
+    }
+    return 0;
 }
 
 int ds_doctor_judge(struct ds_doctor *d, const struct ds_doctor_command *c, struct ds_error *err)
@@ -166,7 +205,7 @@ int ds_doctor_judge(struct ds_doctor *d, const struct ds_doctor_command *c, stru
     for (size_t i = 0; i < ds_doctor_rule_count; i++) {
         const struct ds_doctor_rule *r = &ds_doctor_rules[i];
         if ((r->scope & scope_of(c)) &&
-            (r->look ? r->look(d, r, c, err) : ds_doctor_apply(d, r, c, err)) != 0)
+            (r->look ? look(d, r, c, err) : ds_doctor_apply(d, r, c, err)) != 0)
             return -1;
     }
     return 0;

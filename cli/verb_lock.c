@@ -329,11 +329,12 @@ int ds_verb_lock(const struct ds_options *o)
     if (check_options(&k, &err) != 0 || open_lock(&k, &err) != 0 ||
         (k.record ? from_record(&k, &err) : from_sweep(&k, &interrupted, &err)) != 0)
         code = ds_cli_error(o, &err);
-    else if (interrupted)
+    else if (interrupted) {
+        ds_cli_note(o, "interrupted: %s was not written", k.path);
         code = DS_EXIT_INTERRUPTED;
-    else if (put_entry(&k, &err) != 0 ||
-             ((!k.update || each_change(&k, NULL, NULL)) && write_lock(&k, &err) != 0) ||
-             report(&k, &err) != 0)
+    } else if (put_entry(&k, &err) != 0 ||
+               ((!k.update || each_change(&k, NULL, NULL)) && write_lock(&k, &err) != 0) ||
+               report(&k, &err) != 0)
         code = ds_cli_error(o, &err);
     if (k.planned)
         ds_run_plan_free(&k.plan);

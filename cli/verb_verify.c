@@ -70,6 +70,7 @@ static int by_running(const struct ds_options *o, const struct ds_lock *l, int *
     int interrupted = 0, rc = ds_lock_plan(o, l, &p, err);
     rc = rc ? rc : ds_lock_sweep(o, &p, &kept, &interrupted, err);
     if (rc == 0 && interrupted) {
+        ds_cli_note(o, "interrupted: nothing was compared");
         *code = DS_EXIT_INTERRUPTED;
     } else if (rc == 0) {
         const struct ds_source s = ds_kept_source(&kept);

@@ -196,6 +196,11 @@ static const struct rule_case rule_cases[] = {
     {L "--temp 0 --dynatemp-range 0.5", "sampler.dynamic-temperature", F, "0.5"},
     {L, "sampler.mirostat", X, "no"}, {L "--mirostat 0", "sampler.mirostat", X, "no"}, {L "--mirostat 2", "sampler.mirostat", F, "2"},
     {L, "sampler.logit-bias", X, "no"}, {L "-l 15043+1", "sampler.logit-bias", F, "15043+1"},
+    /* what the command does not say, its file of settings may: flags go before it, variables do not stand in it */
+    {V "--config c.yaml", "seed", U, "c.yaml may set it"}, {V "--config c.yaml --seed 3", "seed", X, "seed 3"},
+    {V "--config=c.yaml", "batch.speculation", U, "c.yaml"}, {V "--config c.yaml", "batch.size", U, "c.yaml"}, {I "--config c.yaml", "batch.size", X, "VLLM_BATCH_INVARIANT=1"},
+    {V "--config c.yaml", "ranks", U, "c.yaml"}, {V "--config c.yaml", "ranks.nccl-algo", F, "NCCL_ALGO is not set"},
+    {S "--config c.yaml", "seed", U, "c.yaml"}, {S "--config c.yaml", "autotune", U, "c.yaml"}, {S "--config c.yaml --enable-deterministic-inference", "batch.prefix", X, "deterministic"},
     {V, "logprobs", X, "raw"}, {V "--logprobs-mode raw_logits", "logprobs", X, "raw_logits"}, {V "--logprobs-mode processed_logprobs", "logprobs", F, "processed"},
 
     {V, "batch.size", F, "other requests"}, {V "--max-num-seqs 1", "batch.size", X, "one request"}, {V "--max-num-seqs 64", "batch.size", F, "up to 64"}, {I, "batch.size", X, "VLLM_BATCH_INVARIANT=1"},
@@ -456,6 +461,8 @@ static void test_what_the_model_brings_along(void **state)
            "sampler.override", F, "repetition_penalty 1.2");
     expect("vllm serve m --override-generation-config '{\"temperature\": 0, \"top_k\": 5}'",
            "sampler.override", X, "nothing");
+    expect("vllm serve m --config c.yaml", "sampler.override", U,
+           "no --override-generation-config; but c.yaml may say otherwise");
     expect("vllm serve m --override-generation-config 7", "sampler.override", U, "no JSON object");
 
     expect("vllm serve m", "quantization", U, "not here");
