@@ -62,6 +62,16 @@ static int by_lock(const struct ds_options *o, const struct ds_lock *l, const ch
     return rc;
 }
 
+/* A line of the question that this program does not know, as a newer one may write it, was not asked. */
+static int asked_all(const struct ds_lock *l, const struct ds_source *s, struct ds_error *err)
+{
+    struct ds_lock_lines mine = {0};
+    int rc = ds_lock_ask(s, &mine, err) != 0 ? -1 : 0;
+    rc = rc ? rc : ds_lock_same_question(l, &mine, "this run", err);
+    ds_lock_lines_free(&mine);
+    return rc;
+}
+
 static int by_running(const struct ds_options *o, const struct ds_lock *l, int *code,
                       struct ds_error *err)
 {
@@ -74,7 +84,8 @@ static int by_running(const struct ds_options *o, const struct ds_lock *l, int *
         *code = DS_EXIT_INTERRUPTED;
     } else if (rc == 0) {
         const struct ds_source s = ds_kept_source(&kept);
-        rc = ds_lock_verify(o, l, &s, p.tokenizer, "", code, err);
+        rc = asked_all(l, &s, err);
+        rc = rc ? rc : ds_lock_verify(o, l, &s, p.tokenizer, "", code, err);
     }
     ds_kept_free(&kept);
     ds_run_plan_free(&p);

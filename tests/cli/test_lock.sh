@@ -131,6 +131,10 @@ test_entries_that_lost_lines() {
     verified 2 neither
     has "$dir/err" "nothing to compare with entry"
     verified 0 neither --assert tokens
+    # What this program does not know was not asked.
+    with_lock newer 's/^option steps .*/&\noption subtlety 2/'
+    verified 2 newer
+    has "$dir/err" "'option subtlety' is 2, in this run it is 0"
     # A record of other sites has another run digest, and that is no drift.
     ds run $ask $split --slot first --neighbours copies --chunk 0 --mode prefill --repeat 2 --scores -o "$dir/scores.h5"
     expect 1
