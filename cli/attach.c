@@ -3,19 +3,17 @@
  * the same. The files themselves are not kept. */
 #include "cli/run_plan_internal.h"
 
-#include "base/hash.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-enum { NAME_MOST = 40 };
+enum { NAME_MOST = 40, PIECE = 1 << 16 };
 
 static int digest_open(int fd, const char *path, uint64_t *digest, uint64_t *size,
                        struct ds_error *err)
@@ -25,16 +23,26 @@ static int digest_open(int fd, const char *path, uint64_t *digest, uint64_t *siz
         return ds_fail(err, "--attach: cannot read '%s': %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return ds_fail(err, "--attach: '%s' is no regular file", path);
-    *size = (uint64_t)st.st_size;
-    *digest = ds_hash("", 0);
-    if (st.st_size == 0)
-        return 0;
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED)
-        return ds_fail(err, "--attach: cannot read '%s': %s", path, strerror(errno));
-    *digest = ds_hash(map, (size_t)st.st_size);
-    munmap(map, (size_t)st.st_size);
-    return 0;
+    /* Read, not mapped: a file that shrinks meanwhile must end no process, and one of /proc has no size. */
+    XXH3_state_t *state = XXH3_createState();
+    char *piece = state ? malloc(PIECE) : NULL;
+    ssize_t n = -1;
+    *size = 0;
+    if (piece)
+        XXH3_64bits_reset(state);
+    while (piece && ((n = read(fd, piece, PIECE)) > 0 || (n < 0 && errno == EINTR)))
+        if (n > 0) {
+            XXH3_64bits_update(state, piece, (size_t)n);
+            *size += (uint64_t)n;
+        }
+    if (n == 0)
+        *digest = XXH3_64bits_digest(state);
+    const int rc = n == 0   ? 0
+                   : !piece ? ds_fail(err, "out of memory for what is attached")
+                            : ds_fail(err, "--attach: cannot read '%s': %s", path, strerror(errno));
+    free(piece);
+    XXH3_freeState(state);
+    return rc;
 }
 
 static int digest_of(const char *path, uint64_t *digest, uint64_t *size, struct ds_error *err)

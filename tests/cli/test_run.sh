@@ -260,6 +260,13 @@ test_attached_files_are_known_again() {
     ds "$@" --attach "a=$dir/t" --attach "a=$dir/empty" -o "$dir/c.h5"
     expect 2
     has "$dir/err" "'a' twice"
+    # What cannot be read, or says that it has 0 bytes and has more.
+    ds "$@" --attach template=/proc/self/mem -o "$dir/c.h5"
+    expect 2
+    has "$dir/err" "--attach: cannot read '/proc/self/mem': "
+    ds "$@" --attach template=/proc/version -o "$dir/d.h5"
+    ds show "$dir/d.h5" --environment
+    has "$dir/out" ", $(wc -c </proc/version) bytes"
 }
 
 run_tests
