@@ -107,6 +107,13 @@ static int map_all(const struct ds_lock *l, const int *factor, char *const *defa
                          "nothing to compare: no arm here is the lock's base arm");
             return ds_hint(err, "verify runs the arms of the lock");
         }
+        /* Tensors, tokens and the sizes of drifts are those of the first arm, or beside it. */
+        if (i == 0 && c->number[0] != 0) {
+            ds_lock_fail(l, ds_lock_find(&l->question, "arm 0"), err,
+                         "nothing to compare: the lock's base arm is here, but not as the first "
+                         "one, to which the others are compared");
+            return ds_hint(err, "give the values of factors in the lock's order: its first first");
+        }
     }
 }
 

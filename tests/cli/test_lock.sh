@@ -131,6 +131,11 @@ test_entries_that_lost_lines() {
     verified 2 neither
     has "$dir/err" "nothing to compare with entry"
     verified 0 neither --assert tokens
+    # Tensors are those of the base arm: another one in its place is no drift, and no agreement.
+    ds run $ask --batch 8,1 --kernels vendor+matmul=split-k+rmsnorm=reference --slot first --neighbours copies --chunk 0 --mode prefill \
+        --repeat 2 --expect "$dir/a.lock" --no-record
+    expect 2
+    has "$dir/err" "the lock's base arm is here, but not as the first one"
     # What this program does not know was not asked.
     with_lock newer 's/^option steps .*/&\noption subtlety 2/'
     verified 2 newer
