@@ -164,6 +164,8 @@ int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t
 /* kv_write/k must hold k_rope, kv_write/v must hold v_proj. */
 static const char *oracle_name(const struct ds_site *s)
 {
+    if (strcmp(s->stage, "logits_processed") == 0)
+        return "logits"; /* the largest is chosen: they are left as they are */
     if (strcmp(s->stage, "kv_write"))
         return s->stage;
     return *s->part == 'k' ? "k_rope" : "v_proj";
