@@ -270,6 +270,10 @@ static json_t *diff_json(const struct ds_report *r)
     json_object_set_new(unpaired, "b", whole(r->diff->unpaired[1]));
     json_object_set_new(j, "pairs", whole(r->diff->pairs));
     json_object_set_new(j, "unpaired_digests", unpaired);
+    json_t *alone = json_object();
+    json_object_set_new(alone, "a", whole(r->diff->alone[0]));
+    json_object_set_new(alone, "b", whole(r->diff->alone[1]));
+    json_object_set_new(j, "unpaired_arms", alone);
     json_object_set_new(j, "sites_ignored", whole(r->diff->n_ignored));
     json_object_set_new(j, "tolerance", tolerance_json(r->diff));
     json_object_set_new(j, "differences", items);

@@ -62,6 +62,7 @@ struct ds_diff {
     size_t n_items;
     size_t pairs;         /* arms compared */
     uint64_t unpaired[2]; /* digests of the paired arms that the other side does not have */
+    size_t alone[2];      /* arms that the other side does not have, or has no complete trial of */
     size_t n_ignored;     /* sites that do not count */
     /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
      * that it cannot excuse, since their bytes are not in the records. */

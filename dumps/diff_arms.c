@@ -292,8 +292,11 @@ static int note_alone(struct pairing *p, struct ds_error *err)
 {
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; i < p->h[side]->n_arms; i++)
-            if (p->joined[side][i] == UINT32_MAX && note_arm(p, side, i, err) != 0)
-                return -1;
+            if (p->joined[side][i] == UINT32_MAX) {
+                p->d->alone[side]++;
+                if (note_arm(p, side, i, err) != 0)
+                    return -1;
+            }
     return 0;
 }
 

@@ -232,10 +232,10 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason,
                  "rows of the same site have different widths in different arms");
-    } else if (a->n_natural == 1) {
+    } else if (a->n_natural == 1 && !objection) {
         v->result = DS_RESULT_RECORDED;
         refuse_inert(v);
-    } else if (compared == 0) {
+    } else if (compared == 0 && a->n_natural > 1) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "%s",
                  a->tokens_cut ? "other tokens were fed from the start"

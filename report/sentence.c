@@ -159,6 +159,9 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
     if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
                       r->diff->unpaired[0], r->diff->unpaired[1]);
+    if (r->diff && v->result == DS_RESULT_SAME && (r->diff->alone[0] || r->diff->alone[1]))
+        ds_buf_printf(out, "; %zu arm%s of A and %zu of B have no partner", r->diff->alone[0],
+                      r->diff->alone[0] == 1 ? "" : "s", r->diff->alone[1]);
     ds_report_damage_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,

@@ -139,6 +139,19 @@ test_memory_is_bounded() {
     [ $refused -gt 0 ] && [ $given -gt 0 ]
 }
 
+test_arms_without_a_partner_belong_to_the_answer() {
+    # shellcheck disable=SC2086
+    record a $tokens --batch 1,2,3
+    # shellcheck disable=SC2086
+    record b $tokens --batch 1
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 0
+    has "$dir/out" "same: no difference over "
+    has "$dir/out" "; 2 arms of A and 0 of B have no partner"
+    ds diff "$dir/a.h5" "$dir/b.h5" --json
+    has "$dir/out" '"unpaired_arms": {'
+}
+
 test_bad_terms() {
     # shellcheck disable=SC2086
     record a $tokens

@@ -372,7 +372,7 @@ static void write_changed(const char *from, const char *to, enum change change, 
     free(bytes);
 }
 
-static void record(const char *model, const char *path)
+static void record(const char *model, int code, const char *path)
 {
     char command[9000];
     snprintf(
@@ -383,7 +383,7 @@ static void record(const char *model, const char *path)
         program(), model, path);
     int status = system(command);
     assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(WEXITSTATUS(status), code);
 }
 
 /* diff of the model and a changed one: the changed weight or field is named, and the first drift is
@@ -397,8 +397,9 @@ static void check_change(const char *model, enum change change, const char *tens
     snprintf(a, sizeof a, "%s/a.h5", folder);
     snprintf(b, sizeof b, "%s/b.h5", folder);
     write_changed(model, changed, change, tensor, "llama.attention.layer_norm_rms_epsilon");
-    record(model, a);
-    record(changed, b);
+    record(model, 0, a);
+    /* Of a model whose results are NaN throughout the capture itself is an objection. */
+    record(changed, change == NAN_WEIGHT ? 2 : 0, b);
     json_t *v = run_json(&code, "diff -q --json %s %s", a, b);
     assert_non_null(v);
     assert_int_equal(code, 1);

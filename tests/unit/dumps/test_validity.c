@@ -246,6 +246,29 @@ static void test_nan_is_no_agreement(void **state)
     sweep_free(&s);
 }
 
+/* One trial has nothing to disagree with; a capture that proves nothing is an objection all the same. */
+static void test_of_one_trial(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct ds_verdict v;
+    sweep_init(&s, "batch", 3);
+    sweep_arm(&s, "1");
+    s.no_sizes = 1;
+    sweep_run(&s, 1);
+    run_verdict(&s, &v);
+    assert_int_equal(v.result, DS_RESULT_RECORDED);
+    ds_verdict_free(&v);
+    for (int layer = 0; layer < 3; layer++)
+        write_site(&s, 1, layer, "q_proj",
+                   digest_of(0, s.header.sites[site_at(&s, layer, "q_proj")].width));
+    run_verdict(&s, &v);
+    assert_int_equal(v.result, DS_RESULT_INCOMPARABLE);
+    assert_non_null(strstr(v.reason, "the captures prove nothing"));
+    ds_verdict_free(&v);
+    sweep_free(&s);
+}
+
 /* ---- probes, trials, fixtures ---------------------------------------------------------------- */
 
 static void add_bare(struct sweep *s, uint32_t arm, int other, int dumps)
@@ -411,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_whole_layers_alike),
         cmocka_unit_test(test_equal_to_its_input),
         cmocka_unit_test(test_nan_is_no_agreement),
+        cmocka_unit_test(test_of_one_trial),
         cmocka_unit_test(test_which_probe_disturbs),
         cmocka_unit_test(test_an_inert_fixture_is_no_pass),
         cmocka_unit_test(test_probes_beside_unstable_kernels),
