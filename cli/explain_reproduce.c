@@ -1,12 +1,11 @@
 /* explain_reproduce.c: `--reproducer DIR`: a C program and a small HDF5 file that show the difference
  * with nothing else. Owns which elements are taken, the two files and their folder; the program's
- * text is reproduce.c.in. */
-#include "cli/render_explain.h"
+ * text is reproduce.c.in. The orders as steps are explain_reproduce_steps.c's. */
+#include "cli/explain_reproduce.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "dumps/arrays.h"
-#include "kernels/lab/order_replay.h"
 #include "reproduce_text.h"
 
 #include <dirent.h>
@@ -18,22 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_ELEMENTS = 64, MOST_ROWS = 4, MOST_STACK = 4000 };
 static const char program_name[] = "reproduce.c", data_name[] = "reproduce.h5";
 
 /* ---- which elements -------------------------------------------------------------------------- */
-
-struct shown {
-    const struct ds_explanation *x;
-    int64_t width, terms;
-    size_t n;
-    size_t from_row[MOST_ELEMENTS]; /* of the rows explained */
-    int32_t row[MOST_ELEMENTS], column[MOST_ELEMENTS], weight[MOST_ELEMENTS];
-    float a[MOST_ELEMENTS], b[MOST_ELEMENTS], bias[MOST_ELEMENTS], scale[MOST_ELEMENTS],
-        at[MOST_ELEMENTS];
-    size_t rows[MOST_ROWS], n_rows, n_weights;
-    float *factors_x, *factors_w; /* [n_rows][terms], [n_weights][terms] */
-};
 
 static int usable(const struct ds_explanation *x, size_t row, int64_t c, int64_t width)
 {
@@ -48,10 +34,10 @@ static int usable(const struct ds_explanation *x, size_t row, int64_t c, int64_t
 }
 
 /* Rows of one call on both sides: the program makes one call of a library. */
-static size_t rows_together(const struct ds_explain *e, size_t rows[MOST_ROWS])
+static size_t rows_together(const struct ds_explain *e, size_t rows[DS_SHOWN_ROWS])
 {
     size_t n = 0;
-    for (size_t r = 0; r < e->n_rows && n < MOST_ROWS; r++) {
+    for (size_t r = 0; r < e->n_rows && n < DS_SHOWN_ROWS; r++) {
         int together = 1;
         for (int s = 0; s < DS_SIDES; s++)
             together &= e->rows[r].at[s].call == e->rows[0].at[s].call;
@@ -62,14 +48,14 @@ static size_t rows_together(const struct ds_explain *e, size_t rows[MOST_ROWS])
 }
 
 /* Spread over the rows and their columns. */
-static void choose(struct shown *s)
+static void choose(struct ds_shown *s)
 {
-    size_t together[MOST_ROWS];
+    size_t together[DS_SHOWN_ROWS];
     const size_t rows = rows_together(&s->x->c->e, together);
     for (size_t i = 0; i < rows; i++) {
         const size_t row = together[i];
         uint64_t there = 0, seen = 0;
-        const size_t most = MOST_ELEMENTS / rows;
+        const size_t most = DS_SHOWN_ELEMENTS / rows;
         size_t taken = 0;
         for (int64_t c = 0; c < s->width; c++)
             there += (uint64_t)usable(s->x, row, c, s->width);
@@ -88,18 +74,18 @@ static void choose(struct shown *s)
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
-static const struct ds_explain_input *input_of(const struct shown *s, size_t row)
+static const struct ds_explain_input *input_of(const struct ds_shown *s, size_t row)
 {
     return &s->x->c->e.rows[row].input[DS_SIDE_A];
 }
 
-static float row_factor(const struct shown *s, size_t row, int64_t k)
+static float row_factor(const struct ds_shown *s, size_t row, int64_t k)
 {
     const int op = s->x->c->e.op;
     return op == DS_OP_ALLREDUCE ? 1.0f : input_of(s, row)->in[op == DS_OP_COMBINE][k];
 }
 
-static float column_factor(const struct shown *s, size_t row, int64_t c, int64_t k)
+static float column_factor(const struct ds_shown *s, size_t row, int64_t c, int64_t k)
 {
     switch (s->x->c->e.op) {
     case DS_OP_MATMUL:
@@ -112,7 +98,7 @@ static float column_factor(const struct shown *s, size_t row, int64_t c, int64_t
 }
 
 /* Two elements that multiply with the same row of w: of one column, or of one row (rmsnorm). */
-static int same_weight(const struct shown *s, size_t i, size_t j)
+static int same_weight(const struct ds_shown *s, size_t i, size_t j)
 {
     switch (s->x->c->e.op) {
     case DS_OP_MATMUL:
@@ -124,7 +110,7 @@ static int same_weight(const struct shown *s, size_t i, size_t j)
     }
 }
 
-static int gather(struct shown *s, struct ds_error *err)
+static int gather(struct ds_shown *s, struct ds_error *err)
 {
     const struct ds_explain *e = &s->x->c->e;
     const size_t terms = (size_t)s->terms;
@@ -158,78 +144,6 @@ static int gather(struct shown *s, struct ds_error *err)
     return 0;
 }
 
-/* ---- the trees of a side as steps ------------------------------------------------------------ */
-
-struct steps {
-    int32_t tree[MOST_ELEMENTS], place[MOST_ROWS];
-    int32_t *first, *zero_start, *inputs, *term;
-    uint8_t *kind, *flags;
-    size_t n_trees, n;
-};
-
-static void steps_free(struct steps *t)
-{
-    free(t->first);
-    free(t->zero_start);
-    free(t->inputs);
-    free(t->term);
-    free(t->kind);
-    free(t->flags);
-}
-
-static int add_steps(struct steps *t, const struct ds_replay *r, struct ds_error *err)
-{
-    const size_t n = t->n + (size_t)r->n;
-    if (r->stack > MOST_STACK || n > INT32_MAX)
-        return ds_fail(err, "the order of addition is too deep for a reproducer");
-    int32_t *term = realloc(t->term, n * sizeof *term);
-    t->term = term ? term : t->term;
-    uint8_t *kind = realloc(t->kind, n);
-    t->kind = kind ? kind : t->kind;
-    uint8_t *flags = realloc(t->flags, n);
-    t->flags = flags ? flags : t->flags;
-    if (!term || !kind || !flags)
-        return ds_fail(err, "out of memory for the reproducer");
-    for (int32_t i = 0; i < r->n; i++, t->n++) {
-        t->kind[t->n] = r->step[i].kind;
-        t->flags[t->n] = r->step[i].flags;
-        t->term[t->n] = r->step[i].term;
-    }
-    t->zero_start[t->n_trees] = r->zero_start;
-    t->inputs[t->n_trees] = r->inputs;
-    t->first[++t->n_trees] = (int32_t)t->n;
-    return 0;
-}
-
-static int compile(const struct shown *s, int side, struct steps *t, struct ds_error *err)
-{
-    const struct ds_explain_order *o = &s->x->order[side];
-    int32_t *number = ds_calloc(o->n_trees, sizeof *number, "the reproducer", err);
-    t->first = ds_calloc(o->n_trees + 1, sizeof *t->first, "the reproducer", err);
-    t->zero_start = ds_calloc(o->n_trees, sizeof *t->zero_start, "the reproducer", err);
-    t->inputs = ds_calloc(o->n_trees, sizeof *t->inputs, "the reproducer", err);
-    int rc = number && t->first && t->zero_start && t->inputs ? 0 : -1;
-    for (size_t i = 0; i < s->n && rc == 0; i++) {
-        const int32_t tree =
-            s->x->order[side].tree_of[s->from_row[i] * (size_t)s->width + (size_t)s->column[i]];
-        if (!number[tree]) {
-            const struct ds_tree *from = &o->trees[tree].tree;
-            struct ds_replay r;
-            rc = ds_replay_compile(from, from->root, &r, err);
-            if (rc == 0) {
-                rc = add_steps(t, &r, err);
-                ds_replay_free(&r);
-            }
-            number[tree] = (int32_t)t->n_trees;
-        }
-        t->tree[i] = number[tree] - 1;
-    }
-    for (size_t r = 0; r < s->n_rows; r++)
-        t->place[r] = (int32_t)s->x->c->e.rows[s->rows[r]].at[side].row;
-    free(number);
-    return rc;
-}
-
 /* ---- the files ------------------------------------------------------------------------------- */
 
 static void add_orders(const struct ds_explanation *x, int side, struct ds_buf *out)
@@ -247,7 +161,7 @@ static void add_orders(const struct ds_explanation *x, int side, struct ds_buf *
 
 /* "batch 4: matmul/openblas, core Haswell, 44 rows in the call, 1 thread"; only what is printable and
  * ends no comment. */
-static void says(const struct shown *s, int side, char *text, size_t size)
+static void says(const struct ds_shown *s, int side, char *text, size_t size)
 {
     const struct ds_case *c = s->x->c;
     const long long rows = (long long)c->e.rows[s->rows[0]].at[side].rows;
@@ -270,7 +184,7 @@ static void place_text(const struct ds_explanation *x, char *text, size_t size)
             *p = '?';
 }
 
-static int write_program(const struct shown *s, const char *path, struct ds_error *err)
+static int write_program(const struct ds_shown *s, const char *path, struct ds_error *err)
 {
     const struct ds_explanation *x = s->x;
     struct ds_buf out = {0};
@@ -303,8 +217,8 @@ static const char *side_name(struct names *names, const char *what, int side)
     return to;
 }
 
-static int write_data(const struct shown *s, const struct steps t[DS_SIDES], const char *path,
-                      struct ds_error *err)
+static int write_data(const struct ds_shown *s, const struct ds_shown_steps t[DS_SIDES],
+                      const char *path, struct ds_error *err)
 {
     const struct ds_case *c = s->x->c;
     struct names names = {.n = 0};
@@ -331,7 +245,7 @@ static int write_data(const struct shown *s, const struct steps t[DS_SIDES], con
     size_t n = 8, v = 7;
     place_text(s->x, place, sizeof place);
     for (int i = 0; i < DS_SIDES; i++) {
-        const struct steps *p = &t[i];
+        const struct ds_shown_steps *p = &t[i];
         const struct ds_explain_side *side = &c->e.side[i];
         const struct ds_named_array own[] = {
             {side_name(&names, "", i), DS_ARRAY_F32, s->n, 0, i ? s->b : s->a},
@@ -420,8 +334,8 @@ static int take_place(const char *beside, const char *dir, int force, struct ds_
     return force && access(old, F_OK) == 0 ? remove_folder(old, err) : 0;
 }
 
-static int write_folder(const struct shown *s, const struct steps t[DS_SIDES], const char *dir,
-                        int force, struct ds_error *err)
+static int write_folder(const struct ds_shown *s, const struct ds_shown_steps t[DS_SIDES],
+                        const char *dir, int force, struct ds_error *err)
 {
     char beside[4000], path[4100];
     size_t n = strlen(dir);
@@ -451,6 +365,10 @@ static int check(const struct ds_explanation *x, struct ds_error *err)
 {
     if (!x->c->inputs_equal)
         return ds_fail(err, "--reproducer: the inputs of both sides differ already");
+    if (ds_explain_weighs(x->c->e.op))
+        return ds_fail(err, "--reproducer: outputs of this op do not follow from one sum: scores, "
+                            "weights and values are added up one after the other, which is not "
+                            "shown");
     for (int s = 0; s < DS_SIDES; s++)
         if (x->order[s].ranks)
             return ds_fail(err,
@@ -474,20 +392,21 @@ int ds_reproducer_write(const struct ds_explanation *x, const char *dir, int for
 {
     if (check(x, err) != 0)
         return -1;
-    struct shown s = {.x = x,
-                      .width = ds_explain_width(x->c->e.op, &x->c->e.shared),
-                      .terms = x->order[DS_SIDE_A].trees[0].tree.terms};
-    struct steps t[DS_SIDES];
+    struct ds_shown s = {.x = x,
+                         .width = ds_explain_width(x->c->e.op, &x->c->e.shared),
+                         .terms = x->order[DS_SIDE_A].trees[0].tree.terms};
+    struct ds_shown_steps t[DS_SIDES];
     memset(t, 0, sizeof t);
     choose(&s);
     int rc = s.n ? gather(&s, err)
                  : ds_fail(err, "--reproducer: the measured orders give no element of both sides");
     for (int i = 0; i < DS_SIDES && rc == 0; i++)
-        rc = compile(&s, i, &t[i], err);
+        rc = ds_reproduce_compile(&s, i, &t[i], err) == 0 ? ds_reproduce_shows(&s, i, &t[i], err)
+                                                          : -1;
     if (rc == 0)
         rc = write_folder(&s, t, dir, force, err);
     for (int i = 0; i < DS_SIDES; i++)
-        steps_free(&t[i]);
+        ds_reproduce_free(&t[i]);
     free(s.factors_x);
     free(s.factors_w);
     return rc;

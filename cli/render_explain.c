@@ -305,14 +305,17 @@ static void add_exact(const struct ds_explanation *x, struct ds_buf *out)
                       100.0 * (double)a->nearer[DS_SIDE_B] / (double)differ);
 }
 
-/* Of each format the rounding of both inputs. */
+/* Of each format the rounding of both inputs, in one of its scalings. */
 static void add_formats(const struct ds_explain_noise *n, struct ds_buf *out)
 {
     int some = 0;
     for (size_t i = 0; i < n->n_rounded; i++) {
         const struct ds_explain_rounded *r = &n->rounded[i];
         int last = i + 1 == n->n_rounded || n->rounded[i + 1].format != r->format;
-        if (!last || r->format == DS_FORMAT_TF32_CUT)
+        if (!last || r->format == DS_FORMAT_TF32_CUT || r->format == DS_FORMAT_FP8_BARE ||
+            r->format == DS_FORMAT_FP8_TENSOR || r->format == DS_FORMAT_Q8_ROW ||
+            r->format == DS_FORMAT_Q8_TENSOR || r->format == DS_FORMAT_Q4_ROW ||
+            r->format == DS_FORMAT_Q4_TENSOR)
             continue;
         ds_buf_printf(out, "%s%s %.2g", some++ ? ", " : "", ds_explain_format_name(r->format),
                       r->shift);

@@ -197,14 +197,22 @@ void ds_explain_copy_text(const struct ds_explain *e, const struct ds_explain_co
 
 /* ---- how large a difference other orders and other formats make (explain_model.c) ------------- */
 
-/* How factors are rounded before they are multiplied; the last two round partial sums instead. */
+/* How factors are rounded before they are multiplied; the last two round partial sums instead. Of few
+ * bits: with a scale for each block, row, or for all weights (x is by row then); fp8 also without. */
 enum ds_explain_format {
     DS_FORMAT_TF32 = 0,
     DS_FORMAT_TF32_CUT,
     DS_FORMAT_BF16,
     DS_FORMAT_F16,
-    DS_FORMAT_FP8,
+    DS_FORMAT_FP8, /* by row */
+    DS_FORMAT_FP8_BARE,
+    DS_FORMAT_FP8_TENSOR,
     DS_FORMAT_Q8,
+    DS_FORMAT_Q8_ROW,
+    DS_FORMAT_Q8_TENSOR,
+    DS_FORMAT_Q4,
+    DS_FORMAT_Q4_ROW,
+    DS_FORMAT_Q4_TENSOR,
     DS_FORMAT_INPUTS, /* so many of inputs */
     DS_FORMAT_BF16_SUMS = DS_FORMAT_INPUTS,
     DS_FORMAT_F16_SUMS,
@@ -220,6 +228,7 @@ struct ds_explain_range {
 struct ds_explain_rounded {
     int format, which;     /* which: 1 x, 2 w, 3 both */
     double shift;          /* rms of (rounded inputs - inputs) over the elements */
+    double middle, most;   /* median and largest of it */
     double rest[DS_SIDES]; /* rms of (side - rounded inputs) */
 };
 
@@ -236,7 +245,9 @@ struct ds_explain_noise {
     double gamma[DS_SIDES];     /* largest |error| / (gamma_K * sum |x w|): above 1 excludes f32 */
     uint64_t outside[DS_SIDES]; /* elements off by 16 times what any of the orders gave */
     double typical[DS_SIDES];   /* median of that multiple */
-    uint64_t beyond[DS_SIDES];  /* elements off by 8 times what any order or format above gave */
+    /* Elements off by 8 times what any order or format gave them, and by twice what formats that are
+     * as far off as this side gave any. */
+    uint64_t beyond[DS_SIDES];
     uint64_t nonfinite[DS_SIDES];
     double
         ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */

@@ -42,7 +42,7 @@ static void see(int sight, const float *x, int64_t n, float *out)
         if (sight == AS_READ)
             memcpy(out, x, (size_t)n * sizeof *out);
         else
-            ds_format_factors(format[sight], out, x, n);
+            ds_format_factors(format[sight], 0, out, x, n);
         return;
     }
     for (int64_t i = 0; i < n; i++)

@@ -89,7 +89,7 @@ static const float *factors(const struct ds_formula_spec *s, int which, const fl
 {
     if (s->format < 0 || !(s->which & which))
         return v;
-    ds_format_factors(s->format, room, v, n);
+    ds_format_factors(s->format, which == 2 ? s->largest : 0, room, v, n);
     return room;
 }
 

@@ -12,7 +12,8 @@
 struct ds_formula_spec {
     int in_double; /* no rounding at all: what rounded inputs alone do */
     int format, which;
-    int sums; /* -1, or the format of partial sums */
+    float largest; /* of all weights: formats with one scale for them */
+    int sums;      /* -1, or the format of partial sums */
     int parts, lanes, fma, pairs, shuffled;
     uint64_t seed;
 };
@@ -40,8 +41,10 @@ void ds_formula_row(struct ds_formula *m, const struct ds_formula_spec *s,
 void ds_formula_weights(const struct ds_explain *e, const struct ds_explain_input *in,
                         int in_double, uint64_t way, double *y);
 
-/* explain_formats.c: a row of factors, rounded; a partial sum. */
-void ds_format_factors(int format, float *to, const float *from, int64_t n);
+/* explain_formats.c: a row of factors, rounded; a partial sum. largest: of the whole tensor; 0: the
+ * row's own is taken. */
+void ds_format_factors(int format, float largest, float *to, const float *from, int64_t n);
+int ds_format_by_tensor(int format);
 float ds_format_sum(int format, float v);
 
 #endif

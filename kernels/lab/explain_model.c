@@ -24,6 +24,7 @@ struct stats {
     float *side[DS_SIDES]; /* [n] */
     double *order_off;     /* [n] the most that an order was off */
     double *most_off;      /* [n] the most that anything was off */
+    double *off;           /* [n] room to sort in */
     float *orders;         /* [DS_EXPLAIN_ORDERS][n] */
 };
 
@@ -181,28 +182,81 @@ static void run_orders(struct stats *t, struct ds_explain_noise *out)
     }
 }
 
+/* Of formats with one scale for all weights; 0: the op has no weights. */
+static float largest_weight(const struct ds_explain *e)
+{
+    const struct ds_matmul_args *a = &e->shared.matmul;
+    float most = 0;
+    for (int64_t i = 0; e->op == DS_OP_MATMUL && i < a->n * a->k; i++)
+        most = fmaxf(most, fabsf(a->w.data[i]));
+    return isfinite(most) ? most : 0;
+}
+
+/* How far off the elements are in t->got, or those of a side: sorted into t->off. */
+static struct ds_explain_range spread(const struct stats *t, const float *side)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const double d = fabs((side ? (double)side[i] : t->got[i]) - t->want[i]);
+        if (isfinite(d))
+            t->off[n++] = d;
+    }
+    return range_of(t->off, n);
+}
+
+static void run_format(struct stats *t, const struct ds_formula_spec *s,
+                       struct ds_explain_noise *out)
+{
+    struct ds_explain_rounded *r = &out->rounded[out->n_rounded];
+    evaluate(t, s);
+    *r = (struct ds_explain_rounded){
+        .format = s->format, .which = s->which, .shift = rms(t->got, t->want, t->n)};
+    if (!(r->shift > 0))
+        return; /* the op has no such input, or it holds such numbers only */
+    for (int side = 0; side < DS_SIDES; side++)
+        r->rest[side] = rms_side(t->side[side], t->got, t->n);
+    const struct ds_explain_range off = spread(t, NULL);
+    r->middle = off.median;
+    r->most = off.most;
+    if (s->format < DS_FORMAT_Q4) /* so coarse ones count only where a side is: see `tail` */
+        note_off(t, t->most_off);
+    out->n_rounded++;
+}
+
 static void run_formats(struct stats *t, struct ds_explain_noise *out)
 {
+    const float largest = largest_weight(t->m.e);
     for (int f = 0; f < DS_FORMAT_INPUTS; f++)
         for (int which = 1; which <= 3; which++) {
-            const struct ds_formula_spec s = {
-                .in_double = 1, .format = f, .which = which, .sums = -1};
-            evaluate(t, &s);
-            struct ds_explain_rounded *r = &out->rounded[out->n_rounded];
-            *r = (struct ds_explain_rounded){
-                .format = f, .which = which, .shift = rms(t->got, t->want, t->n)};
-            if (!(r->shift > 0))
-                continue; /* the op has no such input, or it holds such numbers only */
-            for (int side = 0; side < DS_SIDES; side++)
-                r->rest[side] = rms_side(t->side[side], t->got, t->n);
-            note_off(t, t->most_off);
-            out->n_rounded++;
+            const int by_tensor = ds_format_by_tensor(f);
+            const struct ds_formula_spec s = {.in_double = 1,
+                                              .format = f,
+                                              .which = which,
+                                              .largest = by_tensor ? largest : 0,
+                                              .sums = -1};
+            if (!by_tensor || (largest > 0 && which != 1))
+                run_format(t, &s, out);
         }
+}
+
+/* Twice the most that an element is off in any of the formats whose typical element is as far off as
+ * this side's; 0: there is none. By medians: a few elements far off choose no wider format. */
+static double tail(const struct stats *t, int side, const struct ds_explain_noise *noise)
+{
+    const double middle = spread(t, t->side[side]).median;
+    double most = 0;
+    for (size_t i = 0; i < noise->n_rounded; i++) {
+        const struct ds_explain_rounded *r = &noise->rounded[i];
+        if (r->middle >= middle / 3 && r->middle <= 2 * middle)
+            most = fmax(most, 2 * r->most);
+    }
+    return most;
 }
 
 /* Multiples of what the orders gave, element by element. */
 static void look_at_elements(struct stats *t, int side, struct ds_explain_noise *out)
 {
+    const double most = tail(t, side, out);
     size_t n = 0;
     for (size_t i = 0; i < t->n; i++) {
         const double off = fabs((double)t->side[side][i] - t->want[i]),
@@ -213,7 +267,7 @@ static void look_at_elements(struct stats *t, int side, struct ds_explain_noise 
         if (!isfinite(off) || !(unit > 0))
             continue;
         out->outside[side] += off > 16 * unit;
-        out->beyond[side] += off > 8 * fmax(t->most_off[i], unit);
+        out->beyond[side] += off > fmax(8 * fmax(t->most_off[i], unit), most);
         t->got[n++] = off / unit;
     }
     out->typical[side] = range_of(t->got, n).median;
@@ -281,7 +335,7 @@ static int setup(struct stats *t, const struct ds_explain *e, struct ds_error *e
     int ok = 1;
     for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++)
         ok &= (*floats[i] = ds_alloc_aligned(room, sizeof(float), "the model", err)) != NULL;
-    double **doubles[] = {&t->want, &t->got, &t->order_off, &t->most_off};
+    double **doubles[] = {&t->want, &t->got, &t->order_off, &t->most_off, &t->off};
     for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++)
         ok &= (*doubles[i] = ds_calloc(t->n, sizeof(double), "the model", err)) != NULL;
     for (int s = 0; s < DS_SIDES; s++)
@@ -301,7 +355,7 @@ static void release(struct stats *t)
     void *all[] = {
         t->m.x,  t->m.w,    t->m.p,       t->m.one,    t->m.column,        t->want,
         t->got,  t->row,    t->order_off, t->most_off, t->side[DS_SIDE_A], t->side[DS_SIDE_B],
-        t->m.pd, t->m.turn, t->orders};
+        t->m.pd, t->m.turn, t->orders,    t->off};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }

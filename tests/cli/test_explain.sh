@@ -403,6 +403,18 @@ reproduce.h5" ]
     has "$dir/err" "the file lacks 'op'"
 }
 
+# Attention's outputs follow from several sums: no program is written that would show nothing.
+test_reproducer_of_attention_is_refused() {
+    record --kernels pinned,pinned+attention=split-kv --batch 1
+    ds explain "$dir/r.h5" 0,attn_out -m $model
+    expect 0
+    both_reproduced
+    ds explain "$dir/r.h5" 0,attn_out -m $model --reproducer "$dir/drift"
+    expect 2
+    has "$dir/err" "--reproducer: outputs of this op do not follow from one sum"
+    [ ! -e "$dir/drift" ]
+}
+
 test_reproducer_folder() {
     record --kernels pinned,pinned+rmsnorm=rows --batch 1
     mkdir "$dir/there"
