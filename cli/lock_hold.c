@@ -279,7 +279,7 @@ static int print(const struct ds_lock_view *w, struct ds_error *err)
     else
         ds_lock_verify_text(w, &out);
     if (rc == 0)
-        rc = out.failed ? ds_fail(err, "out of memory") : ds_cli_emit(w->o, &out, err);
+        rc = ds_cli_emit(w->o, &out, err);
     ds_buf_free(&out);
     return rc;
 }

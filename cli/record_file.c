@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ./driftscope-DATE.h5; with a number from the second of the same second on. */
 static void default_path(char *path, size_t size, unsigned number)
@@ -53,4 +54,15 @@ int ds_cli_create_record(const struct ds_options *o, const struct ds_header *h, 
                     "written in the temporary folder and moved at the end",
                     path);
     return rc;
+}
+
+int ds_cli_close_record(struct ds_writer **writer, const char *path, int holds, int rc,
+                        struct ds_error *err)
+{
+    struct ds_error ignored;
+    const int closed = ds_writer_close(*writer, rc == 0 ? err : &ignored);
+    *writer = NULL;
+    if (rc != 0 && !holds)
+        unlink(path);
+    return rc == 0 ? closed : rc;
 }

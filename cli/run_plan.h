@@ -44,5 +44,9 @@ int ds_run_tokens_of(struct ds_record *r, int32_t **tokens, int32_t *n, struct d
 /* Begins a new record at -o, or at a name of its own, which comes to `path` (record_file.c). */
 int ds_cli_create_record(const struct ds_options *o, const struct ds_header *h, char *path,
                          size_t size, struct ds_writer **writer, struct ds_error *err);
+/* Ends one after work that gave `rc`; *writer is NULL then. A failed record that holds nothing is removed. -1 where
+ * either failed, with err set by the first. */
+int ds_cli_close_record(struct ds_writer **writer, const char *path, int holds, int rc,
+                        struct ds_error *err);
 
 #endif

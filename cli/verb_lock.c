@@ -311,7 +311,7 @@ static int report(const struct locking *k, struct ds_error *err)
     else
         result_text(k, &out);
     if (rc == 0)
-        rc = out.failed ? ds_fail(err, "out of memory") : ds_cli_emit(k->o, &out, err);
+        rc = ds_cli_emit(k->o, &out, err);
     ds_buf_free(&out);
     return rc;
 }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 struct onpolicy {
     const struct ds_options *o;
@@ -213,12 +212,7 @@ static int run(struct onpolicy *x, int *interrupted, struct ds_error *err)
         memset(&x->sampled, 0, sizeof x->sampled);
     }
     ds_cli_progress(x->o, "", -1, 0);
-    struct ds_error close_err;
-    int closed = ds_writer_close(x->writer, rc == 0 ? err : &close_err);
-    x->writer = NULL;
-    if (rc != 0 && x->result.n_sets == 0)
-        unlink(x->path);
-    return rc == 0 ? closed : rc;
+    return ds_cli_close_record(&x->writer, x->path, x->result.n_sets > 0, rc, err);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -235,7 +229,7 @@ static int report(struct onpolicy *x, struct ds_error *err)
     else
         ds_onpolicy_text(&out, &x->result);
     if (rc == 0)
-        rc = out.failed ? ds_fail(err, "out of memory") : ds_cli_emit(x->o, &out, err);
+        rc = ds_cli_emit(x->o, &out, err);
     ds_buf_free(&out);
     return rc;
 }

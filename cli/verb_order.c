@@ -292,7 +292,7 @@ static int answer(struct order *v, struct ds_error *err)
     last_line(v);
     if (write_dot(v, err) != 0 || (ds_opt_flag(v->o, "json") && write_json(v, err) != 0))
         return -1;
-    return v->text.failed ? ds_fail(err, "out of memory") : ds_cli_emit(v->o, &v->text, err);
+    return ds_cli_emit(v->o, &v->text, err);
 }
 
 int ds_verb_order(const struct ds_options *o)

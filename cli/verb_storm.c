@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct storm {
     const struct ds_options *o;
@@ -83,12 +82,7 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
     ds_cli_progress(st->o, "kernel sets", 0, s.n_arms);
     int rc = ds_serve_run(&s, interrupted, err);
     ds_cli_progress(st->o, "", -1, 0);
-    struct ds_error close_err;
-    int closed = ds_writer_close(st->writer, rc == 0 ? err : &close_err);
-    st->writer = NULL;
-    if (rc != 0 && st->result.n_arms == 0)
-        unlink(st->path);
-    return rc == 0 ? closed : rc;
+    return ds_cli_close_record(&st->writer, st->path, st->result.n_arms > 0, rc, err);
 }
 
 static int report(struct storm *st, struct ds_error *err)
@@ -103,7 +97,7 @@ static int report(struct storm *st, struct ds_error *err)
     else
         ds_storm_text(&out, &st->result);
     if (rc == 0)
-        rc = out.failed ? ds_fail(err, "out of memory") : ds_cli_emit(st->o, &out, err);
+        rc = ds_cli_emit(st->o, &out, err);
     ds_buf_free(&out);
     return rc;
 }
