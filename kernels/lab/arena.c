@@ -39,17 +39,38 @@ static void fill(void *at, int64_t n, int element, uint32_t bits)
         memset(at, (int)v, (size_t)n);
 }
 
+static uint32_t element_at(const void *at, int64_t i, int element)
+{
+    return element == 4   ? ((const uint32_t *)at)[i]
+           : element == 2 ? ((const uint16_t *)at)[i]
+                          : ((const uint8_t *)at)[i];
+}
+
+/* How many of the n words at the start are surely not what is looked for: whole blocks, each looked at
+ * without a branch in it. */
+static int64_t skip_words(const uint32_t *at, int64_t n, uint32_t v, int want_equal)
+{
+    enum { BLOCK = 64 };
+    int64_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        uint32_t differ = 0, equal = 0;
+        for (int j = 0; j < BLOCK; j++) {
+            differ |= at[i + j] ^ v;
+            equal |= (uint32_t)(at[i + j] == v);
+        }
+        if (want_equal ? equal : differ)
+            break;
+    }
+    return i;
+}
+
 /* The first of n elements that is (want_equal) or is not the pattern; -1 = none. */
 static int64_t search(const void *at, int64_t n, int element, uint32_t bits, int want_equal)
 {
-    uint32_t v = as_element(bits, element);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t have = element == 4   ? ((const uint32_t *)at)[i]
-                        : element == 2 ? ((const uint16_t *)at)[i]
-                                       : ((const uint8_t *)at)[i];
-        if ((have == v) == want_equal)
+    const uint32_t v = as_element(bits, element);
+    for (int64_t i = element == 4 ? skip_words(at, n, v, want_equal) : 0; i < n; i++)
+        if ((element_at(at, i, element) == v) == want_equal)
             return i;
-    }
     return -1;
 }
 
@@ -172,7 +193,8 @@ void *ds_arena_place(struct ds_arena *a, const char *name, int role, int element
         x->data = (unsigned char *)((uintptr_t)(end - bytes - skew) / 64 * 64) + skew;
     }
     a->n++;
-    fill_all(a, x);
+    if (!a->bare)
+        fill_all(a, x);
     return x->data;
 }
 

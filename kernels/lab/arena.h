@@ -63,6 +63,7 @@ struct ds_arena {
     int n;    /* of this call */
     int held; /* the first `held` are shared: placed once, read-only until ds_arena_free */
     uint32_t poison;
+    int bare;                 /* arrays get their places and nothing is filled: nobody will look */
     struct ds_device *device; /* NULL: kernels read the host's memory; set before the first array */
     int far_held;             /* so many of the held ones are on the device */
 };

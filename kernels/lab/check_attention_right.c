@@ -223,7 +223,6 @@ int ds_attention_is_right(struct ds_check *c, const struct ds_scene *s,
     struct ds_segment one = {
         .sequence = seg->sequence, .first = slot, .length = 1, .content = seg->content};
     struct ds_call call = ds_check_call(c, &one, 1);
-    struct ds_launch_info unused;
     struct judge j;
     if (slot < 0 ||
         !ds_check_may_judge(c, &own->purse, ds_check_far_apart(ref, got, own->out.width),
@@ -235,8 +234,7 @@ int ds_attention_is_right(struct ds_check *c, const struct ds_scene *s,
     call.window = s->call.window;
     call.soft_cap = s->call.soft_cap;
     /* Its arrays alone are wanted: what the row reads is the same in every call. */
-    int rc =
-        observe(c) != 0 || ds_subject_describe(c->subject, &call, &unused, c->err) < 0 ? -1 : 0;
+    int rc = observe(c) != 0 ? -1 : ds_subject_ready(c->subject, &call, c->err);
     if (rc == 0)
         rc = judge_new(&j, c, ds_subject_args(c->subject));
     if (rc == 0) {

@@ -331,14 +331,13 @@ static int observe_aside(struct ds_check *c, const struct ds_call *call)
 {
     struct ds_rows_own *o = c->own;
     const struct ds_output keep = o->out;
-    struct ds_launch_info unused;
     if (o->n_observed)
         return 0;
     o->out = (struct ds_output){0};
     int rc = ds_rows_observe(c);
     ds_output_free(&o->out);
     o->out = keep;
-    return rc == 0 && ds_subject_describe(c->subject, call, &unused, c->err) >= 0 ? 0 : -1;
+    return rc == 0 ? ds_subject_ready(c->subject, call, c->err) : -1;
 }
 
 static int judge_both(struct ds_check *c, const struct ds_call *call, struct walk *w,

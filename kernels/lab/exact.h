@@ -1,5 +1,5 @@
 /* exact.h: sums of f32 products without any rounding: a fixed-point number wide enough for all of
- * them. Knows no op. */
+ * them, and a faster way to the same double. Knows no op. */
 #ifndef DS_LAB_EXACT_H
 #define DS_LAB_EXACT_H
 
@@ -20,5 +20,10 @@ void ds_exact_subtract(struct ds_exact *e, float x);
 /* Nearest double, ties to even; NaN and infinities as a sum of them has. Exact sums of terms that
  * are all -0 give +0. */
 double ds_exact_value(struct ds_exact *e);
+
+/* The exact sum of n products and `more`, as ds_exact_value gives it, and some ten times as fast: the
+ * nearest double, found with the errors of additions in double, and with the above where these leave a
+ * doubt. *scale: the sum of magnitudes, rounded. */
+double ds_exact_dot(const float *x, const float *w, int64_t n, float more, double *scale);
 
 #endif

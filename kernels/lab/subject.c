@@ -101,6 +101,7 @@ struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct d
     s->p.file_type = file_type;
     s->p.from_file = from_file;
     s->ops = ops_of(k->op);
+    s->p.pool = ds_pool_new(seed);
     ds_arena_begin(&s->p.arena, DS_POISON_NAN);
     if (ds_lab_device_of(k->device, &s->p.arena.device, err) != 0 ||
         (s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
@@ -123,6 +124,7 @@ void ds_subject_free(struct ds_subject *s)
     forget_graph(s);
     ds_stopwatch_free(s->watch);
     ds_arena_free(&s->p.arena);
+    ds_pool_free(s->p.pool);
     free(s->far_ranks);
     free(s);
 }
@@ -297,9 +299,13 @@ int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds
 {
     struct ds_exec exec;
     struct ds_schedule *schedule;
-    if (build(s, c, &exec, &schedule, err) != 0)
-        return -1;
-    return describe(s, &exec, info);
+    memset(info, 0, sizeof *info);
+    if (!s->p.kernel->describe)
+        return 0;
+    s->p.arena.bare = 1;
+    const int rc = build(s, c, &exec, &schedule, err);
+    s->p.arena.bare = 0;
+    return rc != 0 ? -1 : describe(s, &exec, info);
 }
 
 static int collect(struct ds_subject *s, const struct ds_call *c, struct ds_output *out,

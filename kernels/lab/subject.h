@@ -15,6 +15,7 @@
 #include "kernels/driftscope_kernel.h"
 #include "kernels/lab/any_args.h"
 #include "kernels/lab/arena.h"
+#include "kernels/lab/pool.h"
 #include "kernels/lab/shape.h"
 
 #include <stdint.h>
@@ -121,7 +122,7 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
 void ds_output_free(struct ds_output *out);
 
 /* Asks describe alone: 1 = *info is filled, 0 = the kernel has none (or refused), -1 = the lab
- * failed. Launches nothing. */
+ * failed. Launches nothing; rows, weights of experts and the cache have addresses and hold nothing. */
 int ds_subject_describe(struct ds_subject *s, const struct ds_call *c, struct ds_launch_info *info,
                         struct ds_error *err);
 
@@ -164,6 +165,7 @@ struct ds_subject_parts {
     const float *w;    /* ... what they stand for */
     struct ds_arena arena;
     union ds_any_args args;
+    struct ds_pool *pool;
     void *own; /* of the builder */
 };
 
@@ -173,7 +175,8 @@ struct ds_subject_ops {
     int (*open)(struct ds_subject_parts *p, struct ds_error *err);
     void (*close)(struct ds_subject_parts *p); /* frees p->own; may be NULL */
     /* Places the arrays of this call by ds_arena_place (inputs first, outputs in the order of
-     * `parts`), fills the inputs by content.h, sets p->args. */
+     * `parts`), fills the inputs by pool.h (where the arena is bare only what says where rows
+     * stand), sets p->args. */
     int (*build)(struct ds_subject_parts *p, const struct ds_call *c, struct ds_error *err);
     /* The outputs of a row; returns how many parts. */
     int (*parts)(const struct ds_subject_parts *p, const struct ds_call *c,

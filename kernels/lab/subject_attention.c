@@ -254,10 +254,10 @@ static float *place_rows(struct ds_subject_parts *p, const struct ds_call *c, co
     float *x =
         ds_arena_place(&p->arena, name, DS_ARRAY_IN, 4, ds_call_rows(c), width, ld, c->place, err);
     int64_t row = 0;
-    for (int64_t i = 0; x && i < c->n_segments; i++)
+    for (int64_t i = 0; x && i < c->n_segments && !p->arena.bare; i++)
         for (int32_t j = 0; j < c->segment[i].length; j++, row++)
-            ds_content_row(x + row * ld, width, p->seed, stream, c->segment[i].sequence,
-                           c->segment[i].first + j, c->segment[i].content);
+            ds_pool_row(p->pool, p->seed, x + row * ld, width, stream, c->segment[i].sequence,
+                        c->segment[i].first + j, c->segment[i].content);
     return x;
 }
 
@@ -313,7 +313,7 @@ static int place_cache(struct ds_subject_parts *p, const struct ds_call *c, cons
     a->pages = l->pages;
     a->cache_k = k;
     a->cache_v = v;
-    return fill_cache(p, c, l, lists, ld, k, v, err);
+    return p->arena.bare ? 0 : fill_cache(p, c, l, lists, ld, k, v, err);
 }
 
 static int attention_build(struct ds_subject_parts *p, const struct ds_call *c,

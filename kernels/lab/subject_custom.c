@@ -86,7 +86,8 @@ static int custom_build(struct ds_subject_parts *p, const struct ds_call *c, str
         int element = t->dtype == DS_ELEMENT_F32 || t->dtype == DS_ELEMENT_I32 ? 4 : 2;
         t->data = ds_arena_place(&p->arena, t->name, roles[t->role], element, t->rows, t->cols,
                                  t->ld, c->place, err);
-        if (!t->data || (t->role != DS_TENSOR_OUT && custom_fill(p, c, i, t, err) != 0))
+        if (!t->data ||
+            (t->role != DS_TENSOR_OUT && !p->arena.bare && custom_fill(p, c, i, t, err) != 0))
             return -1;
     }
     return 0;

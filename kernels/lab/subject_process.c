@@ -33,7 +33,7 @@ static int process_build(struct ds_subject_parts *p, const struct ds_call *c, st
     int32_t *requests = numbers(p, c, "requests", 1, err), *positions, *steps, *n_tokens, *tokens;
     positions = requests ? numbers(p, c, "positions", 1, err) : NULL;
     steps = positions ? numbers(p, c, "steps", 1, err) : NULL;
-    int32_t *cached = steps ? numbers(p, c, "cached", 1, err) : NULL; /* zero: none is */
+    int32_t *cached = steps ? numbers(p, c, "cached", 1, err) : NULL;
     n_tokens = cached ? numbers(p, c, "n_tokens", 1, err) : NULL;
     tokens = n_tokens ? numbers(p, c, "tokens of a row", MOST_TOKENS, err) : NULL;
     const int32_t **lists = tokens ? ds_arena_place(&p->arena, "tokens", DS_ARRAY_IN, 4, rows, 2, 2,
@@ -51,6 +51,7 @@ static int process_build(struct ds_subject_parts *p, const struct ds_call *c, st
             requests[r] = c->segment[i].sequence;
             positions[r] = slot;
             steps[r] = slot % 3;
+            cached[r] = 0;
             lists[r] = tokens + r * MOST_TOKENS;
             fill_row(p, &c->segment[i], slot, tokens + r * MOST_TOKENS, &n_tokens[r]);
         }

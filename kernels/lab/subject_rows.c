@@ -24,10 +24,10 @@ enum { ROPE_POSITIONS = 66000, NEAR_END = 512 };
 void ds_subject_fill(const struct ds_subject_parts *p, const struct ds_call *c, int stream,
                      float *at, int64_t cols, int64_t ld)
 {
-    for (int64_t i = 0; i < c->n_segments; i++) {
+    for (int64_t i = 0; i < c->n_segments && !p->arena.bare; i++) {
         const struct ds_segment *s = &c->segment[i];
         for (int32_t j = 0; j < s->length; j++, at += ld)
-            ds_content_row(at, cols, p->seed, stream, s->sequence, s->first + j, s->content);
+            ds_pool_row(p->pool, p->seed, at, cols, stream, s->sequence, s->first + j, s->content);
     }
 }
 
@@ -225,7 +225,8 @@ static int matmul_build(struct ds_subject_parts *p, const struct ds_call *c, str
             ds_arena_place(&p->arena, "bias", DS_ARRAY_IN, 4, 1, a->n, a->n, c->place, err);
         if (!bias)
             return -1;
-        ds_content_fill(bias, a->n, p->seed, BIAS);
+        if (!p->arena.bare)
+            ds_content_fill(bias, a->n, p->seed, BIAS);
         a->bias = bias;
     }
     a->y = output(p, c, a->n, err);
@@ -390,12 +391,11 @@ static int combine_build(struct ds_subject_parts *p, const struct ds_call *c, st
     float *x = place(p, c, "x", DS_ARRAY_IN, a->rows * s->top_k, s->width, err);
     if (!x)
         return -1;
-    for (int64_t i = 0, r = 0; i < c->n_segments; i++)
+    for (int64_t i = 0, r = 0; i < c->n_segments && !p->arena.bare; i++)
         for (int32_t j = 0; j < c->segment[i].length; j++)
             for (int64_t e = 0; e < s->top_k; e++, r++)
-                ds_content_row(x + r * a->ldx, s->width, p->seed, TENSOR + (int)e,
-                               c->segment[i].sequence, c->segment[i].first + j,
-                               c->segment[i].content);
+                ds_pool_row(p->pool, p->seed, x + r * a->ldx, s->width, TENSOR + (int)e,
+                            c->segment[i].sequence, c->segment[i].first + j, c->segment[i].content);
     a->x = x;
     float *w = ds_arena_place(&p->arena, "weights", DS_ARRAY_IN, 4, a->rows, s->top_k, s->top_k,
                               c->place, err);

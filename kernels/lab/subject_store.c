@@ -95,7 +95,7 @@ static int store_array(struct ds_subject_parts *p, const struct ds_call *c, floa
             memcpy(mask, x->written, (size_t)x->rows);
         *pointer = (float *)(void *)half;
     }
-    if (x->role == DS_ARRAY_IN)
+    if (x->role == DS_ARRAY_IN && !p->arena.bare)
         round_rows(x, dtype, half);
     if (half) { /* in its place, since outputs are found in their order */
         struct ds_array *new = &p->arena.array[p->arena.n - 1], keep = *x;

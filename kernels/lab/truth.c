@@ -81,29 +81,39 @@ static void rmsnorm_row(const struct ds_rmsnorm_args *a, int64_t r, struct ds_tr
     }
 }
 
+/* The sum of magnitudes and the largest. */
+static double size_of(const float *x, int64_t n, double *most)
+{
+    double sum = 0;
+    *most = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const double a = fabs((double)x[k]);
+        sum += a;
+        *most = a > *most ? a : *most;
+    }
+    return sum;
+}
+
+static int all_minus_0(const struct ds_matmul_args *a, const float *x, const float *w, int64_t j)
+{
+    int all = !a->bias || minus_0(a->bias[j]);
+    for (int64_t k = 0; k < a->k && all; k++)
+        all = product_minus_0(x[k], w[k]);
+    return all;
+}
+
 static void matmul_row(const struct ds_matmul_args *a, int64_t r, int64_t step, struct ds_truth *t)
 {
     const float *x = a->x + r * a->ldx;
+    double max_x, max_w;
+    const double sum_x = size_of(x, a->k, &max_x);
     for (int64_t j = 0; j < a->n; j += step) {
         const float *w = a->w.data + j * a->k;
-        struct ds_exact e;
-        double scale = 0, sum_x = 0, sum_w = 0, max_x = 0, max_w = 0;
-        int all_minus_0 = !a->bias || minus_0(a->bias[j]);
-        ds_exact_zero(&e);
-        for (int64_t k = 0; k < a->k; k++) {
-            all_minus_0 &= product_minus_0(x[k], w[k]);
-            ds_exact_add_product(&e, x[k], w[k]);
-            scale += fabs((double)x[k] * (double)w[k]);
-            sum_x += fabs((double)x[k]);
-            sum_w += fabs((double)w[k]);
-            max_x = fmax(max_x, fabs((double)x[k]));
-            max_w = fmax(max_w, fabs((double)w[k]));
-        }
-        if (a->bias) {
-            ds_exact_add(&e, a->bias[j]);
-            scale += fabs((double)a->bias[j]);
-        }
-        put_sum(&t[j], (long double)ds_exact_value(&e), (long double)scale, all_minus_0);
+        double scale;
+        const double sum_w = size_of(w, a->k, &max_w),
+                     value = ds_exact_dot(x, w, a->k, a->bias ? a->bias[j] : 0.0f, &scale);
+        put_sum(&t[j], (long double)value, (long double)scale,
+                value == 0 && all_minus_0(a, x, w, j));
         t[j].reach = fmax(t[j].scale, max_x * sum_w + max_w * sum_x);
     }
 }

@@ -81,6 +81,52 @@ static void test_exact_ends(void **state)
     assert_true(isnan(ds_exact_value(&e)));
 }
 
+/* The fast way gives the bits of the long accumulator: plain sums, sums that cancel to little or to
+ * nothing, magnitudes that lie far apart, zeros, subnormals, values that are not finite. */
+static void test_exact_dot(void **state)
+{
+    enum { MOST = 600 };
+    static const int contents[] = {DS_CONTENT_PLAIN, DS_CONTENT_MIXED, DS_CONTENT_TINY,
+                                   DS_CONTENT_ZERO,  DS_CONTENT_HUGE,  DS_CONTENT_SPECIAL};
+    float x[MOST], w[MOST];
+    (void)state;
+    for (uint64_t round = 0; round < 1200; round++) {
+        struct ds_exact e;
+        const int64_t n = (int64_t)(round % MOST) + 1;
+        const float more = round % 3 ? 0.0f : (float)(int)(round % 7) - 3.0f;
+        double scale, size = fabs((double)more);
+        ds_content_row(x, n, round, 0, 0, 0, contents[round % 6]);
+        ds_content_row(w, n, round, 1, 0, 0, contents[round / 6 % 6]);
+        for (int64_t k = n / 2; round % 4 == 1 && k < n / 2 * 2; k++) {
+            x[k] = -x[k - n / 2];
+            w[k] = w[k - n / 2];
+        }
+        ds_exact_zero(&e);
+        for (int64_t k = 0; k < n; k++) {
+            ds_exact_add_product(&e, x[k], w[k]);
+            size += fabs((double)x[k] * (double)w[k]);
+        }
+        ds_exact_add(&e, more);
+        const double want = ds_exact_value(&e), got = ds_exact_dot(x, w, n, more, &scale);
+        if (!(isnan(want) && isnan(got)) && memcmp(&want, &got, sizeof want) != 0)
+            fail_msg("round %ld: got %a, want %a", (long)round, got, want);
+        assert_true(isnan(size) ? isnan(scale)
+                                : !isfinite(size) || fabs(scale - size) <= size * 1e-12);
+    }
+}
+
+/* A tie of two doubles, and all but one, which the errors alone cannot tell apart. */
+static void test_exact_dot_at_ties(void **state)
+{
+    const float x[] = {0x1p53f, 1.0f, 0x1p-140f}, one[] = {1.0f, 1.0f, 1.0f};
+    double scale;
+    (void)state;
+    assert_true(ds_exact_dot(x, one, 2, 0.0f, &scale) == 0x1p53);
+    assert_true(ds_exact_dot(x, one, 3, 0.0f, &scale) == 0x1p53 + 2);
+    assert_true(ds_exact_dot(x, one, 1, 3.0f, &scale) == 0x1p53 + 4);
+    assert_true(ds_exact_dot(x, one, 0, -0.0f, &scale) == 0 && scale == 0);
+}
+
 /* Half way between two doubles goes to the even one, with one bit more it goes up. */
 static void test_exact_rounds_to_even(void **state)
 {
@@ -415,6 +461,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_against_integers),
+        cmocka_unit_test(test_exact_dot),
+        cmocka_unit_test(test_exact_dot_at_ties),
         cmocka_unit_test(test_exact_ends),
         cmocka_unit_test(test_exact_rounds_to_even),
         cmocka_unit_test(test_ulp),
