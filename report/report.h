@@ -25,6 +25,8 @@ struct ds_damage_side {
     struct ds_record *record; /* NULL: none */
     int verified;             /* all of it was read, not only what the verdict looks at */
     size_t trials;            /* of which the tables are damaged, where verified */
+    uint64_t unread_rows,
+        unread_bytes; /* dumped, and not held against their digests; where not verified */
     struct ds_damage *list;
     size_t n;
 };
@@ -178,6 +180,8 @@ void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_
                        struct ds_buf *out);
 /* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
 int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
+/* Dumped rows of all records that were not held against their digests, and their bytes. */
+void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes);
 void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
 /* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
  * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
