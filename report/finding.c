@@ -62,6 +62,19 @@ void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_b
         ds_buf_printf(out, "%s%s\n", indent, f->structure);
 }
 
+void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_buf *out)
+{
+    if (!f->ends)
+        return;
+    ds_buf_printf(out, "%sfirst row ", indent);
+    ds_report_row_key(&f->first_row, out);
+    ds_buf_puts(out, ", last ");
+    ds_report_row_key(&f->last_row, out);
+    if (f->element_ends)
+        ds_buf_printf(out, "; first element %u, last %u", f->first_element, f->last_element);
+    ds_buf_puts(out, "\n");
+}
+
 void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
     ds_buf_printf(out, "%s%s%s", indent, ds_kind_name(f->kind), f->why[0] ? ": " : "");

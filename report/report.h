@@ -165,6 +165,8 @@ int ds_report_find_site(const struct ds_header *h, const char *what, const char 
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
+/* "0:3", as --row takes it. */
+void ds_report_row_key(const struct ds_row_key *key, struct ds_buf *out);
 /* "" without colour. */
 const char *ds_report_color(const struct ds_report *r, enum ds_role role);
 /* Escaped; nothing for NULL. */
@@ -214,6 +216,8 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
                     struct ds_buf *out);
 void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out);
 void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+/* "first row 0:0, last 0:25; first element 3, last 575": of those that differ at its site. */
+void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_buf *out);
 
 /* One launch: "openblas Haswell, tile 64x0x0, split 2, 4 threads"; "unknown" for NULL. core: what the BLAS library
  * called itself, for kernels that name no algorithm; may be NULL. */
