@@ -229,7 +229,7 @@ CLI_TESTS  := $(wildcard tests/cli/test_*.sh tests/tui/test_*.sh)
 
 .PHONY: unit tests test asan fuzz
 unit: $(UNIT_TESTS)
-tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records $(BUILD)/tests/tools/alloc_fail $(BUILD)/tests/tools/far_away
+tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records $(BUILD)/tests/tools/make_big_records $(BUILD)/tests/tools/alloc_fail $(BUILD)/tests/tools/far_away
 # tests/cli makes the same variant again (install): they must use the same variables.
 SAME_MAKE = $(MAKE) --no-print-directory BUILD='$(BUILD)' SAN='$(SAN)' WERROR='$(WERROR)' CC='$(CC)' CFLAGS='$(CFLAGS)' \
     CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)'

@@ -327,7 +327,8 @@ const struct ds_option_def ds_option_defs[] = {
     {"size", 0, "SIZE", TUI, "80x24", 0, NULL, 0, 0,
      "columns and lines of the screen of a --script"},
     {"verify", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
-     "first read every trial and dumped row and hold it against its digest; a damaged one is an error"},
+     "first read every trial and dumped row and hold it against its digest; without it that is done behind the verdict, "
+     "but for more than 256 MiB of rows only where nothing differs"},
     {"site", 0, "SITE", SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "one site as LAYER,STAGE or LAYER,STAGE/PART: its drifting rows and the values of both sides"},
     {"row", 0, "ROW", SHOW | DIFF, NULL, 0, NULL, 0, 0,

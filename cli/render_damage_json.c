@@ -31,15 +31,20 @@ static json_t *one_json(const struct ds_report *r, int side, const struct ds_dam
 
 json_t *ds_json_damage(const struct ds_report *r)
 {
-    uint64_t rows, trials;
+    uint64_t rows, trials, unread, bytes;
     json_t *j = json_object(), *list = json_array();
     ds_report_damage_count(r, &rows, &trials);
+    ds_report_unread(r, &unread, &bytes);
     for (int side = 0; r->damage && side < 2; side++)
         for (size_t i = 0; i < r->damage[side].n && json_array_size(list) < MOST_LISTED; i++)
             json_array_append_new(list, one_json(r, side, &r->damage[side].list[i]));
-    json_object_set_new(j, "verified", json_boolean(r->damage && r->damage[0].verified));
+    json_object_set_new(
+        j, "verified",
+        json_boolean(r->damage && r->damage[0].verified && (!r->diff || r->damage[1].verified)));
     json_object_set_new(j, "rows", ds_json_whole(rows));
     json_object_set_new(j, "trials", ds_json_whole(trials));
+    json_object_set_new(j, "unread_rows", ds_json_whole(unread));
+    json_object_set_new(j, "unread_bytes", ds_json_whole(bytes));
     json_object_set_new(j, "listed", list);
     return j;
 }

@@ -36,8 +36,23 @@ static json_t *launch_json(const struct ds_launch *l, const char *core, const st
 }
 
 /* Where it differs, what it is and why; null where the values that tell it are not in the record. */
+static json_t *row_key_json(const struct ds_row_key *key)
+{
+    struct ds_buf b = {0};
+    ds_report_row_key(key, &b);
+    json_t *j = b.data && !b.failed ? text(b.data) : json_null();
+    ds_buf_free(&b);
+    return j;
+}
+
 void ds_json_evidence(json_t *j, const struct ds_finding *f)
 {
+    json_object_set_new(j, "first_row", f->ends ? row_key_json(&f->first_row) : json_null());
+    json_object_set_new(j, "last_row", f->ends ? row_key_json(&f->last_row) : json_null());
+    json_object_set_new(j, "first_element",
+                        f->element_ends ? json_integer(f->first_element) : json_null());
+    json_object_set_new(j, "last_element",
+                        f->element_ends ? json_integer(f->last_element) : json_null());
     json_object_set_new(j, "p99_ulp", f->value_rows ? whole(f->p99_ulp) : json_null());
     json_object_set_new(j, "heads", f->heads[0] ? text(f->heads) : json_null());
     json_object_set_new(j, "channels", f->channels[0] ? text(f->channels) : json_null());

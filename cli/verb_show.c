@@ -112,7 +112,9 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
                           .damage = damage};
     ds_cli_report(o, &r);
     struct ds_report_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
-    int rc = ds_damage_collect(damage, err), damaged = rc == 0 && ds_damage_judge(&r, &v);
+    int rc = ds_damage_rest(damage, 1, &v, err);
+    rc = rc ? rc : ds_damage_collect(damage, err);
+    const int damaged = rc == 0 && ds_damage_judge(&r, &v);
     if (rc == 0)
         rc = render_all(o, &w, &v, err);
     *exit_code = ds_cli_exit(o, damaged ? DS_EXIT_ERROR : ds_verdict_exit(&v));

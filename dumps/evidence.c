@@ -252,6 +252,18 @@ static int find_concentrated(const struct evidence *e, struct ds_finding *f, str
     return rc;
 }
 
+void profile_ends(const uint32_t *counts, uint32_t width, struct ds_finding *f)
+{
+    uint32_t first = 0, last = width;
+    while (first < width && !counts[first])
+        first++;
+    while (last > first && !counts[last - 1])
+        last--;
+    f->element_ends = first < last;
+    f->first_element = first < last ? first : 0;
+    f->last_element = first < last ? last - 1 : 0;
+}
+
 /* Heads and channels: those beyond rounding if any are, for rounding is everywhere. */
 static int profile_values(const struct evidence *e, struct ds_finding *f, struct ds_error *err)
 {
@@ -272,6 +284,7 @@ static int profile_values(const struct evidence *e, struct ds_finding *f, struct
     f->p99_ulp = ds_profile_percentile(steps, n, 0.99);
     f->value_rows = (uint32_t)e->n_rows;
     f->beyond_rounding = any != 0;
+    profile_ends(counts, e->width, f);
     ds_profile_elements(any ? off : counts, e->width, e->head_dim, f->heads, f->channels);
     free(counts);
     free(steps);
@@ -322,6 +335,11 @@ static int profile_positions(const struct evidence *e, const struct chosen *c, s
                                          (int)arm_call(&a->arms[f->ref_arm], i)->phase != c->phase))
             continue;
         int differs = is_drift(label) || (f->arm == f->ref_arm && label == DS_LABEL_UNSTABLE);
+        if (differs) {
+            f->first_row = f->ends ? f->first_row : a->keys[i];
+            f->last_row = a->keys[i];
+            f->ends = 1;
+        }
         if (some) /* a row without a size counts as it is */
             differs = loud[i] == SIZE_LOUD || (loud[i] == SIZE_UNKNOWN && differs);
         if (n == 0 || names[n - 1] != a->keys[i].position)

@@ -80,6 +80,8 @@ void evidence_close(struct evidence *e);
 int profile_finding(const struct evidence *e, const struct chosen *c, struct ds_finding *f,
                     struct ds_error *err);
 
+/* The first and the last element of which counts[] is not 0. */
+void profile_ends(const uint32_t *counts, uint32_t width, struct ds_finding *f);
 /* The same heads and channels from the masks of a trial, if it has them of the chosen rows: sets
  * f->mask_rows. */
 int profile_masks(const struct evidence *e, const struct ds_trial_data *d, const struct chosen *c,

@@ -404,6 +404,11 @@ void ds_record_library(char *text, size_t size);
 /* Reads every trial with its dumped rows, so that ds_record_sound and ds_record_damages are known for
  * all. -1 only when the machine fails (memory): damage is counted, not an error. */
 int ds_record_verify(struct ds_record *r, struct ds_error *err);
+/* The rest of that behind a verdict: what was dumped, in the order of the file, and the trials that nobody asked
+ * for. What was loaded stays. */
+int ds_record_verify_rest(struct ds_record *r, struct ds_error *err);
+/* How many dumped rows were not held against their digests so far, and how many bytes. */
+void ds_record_unread(const struct ds_record *r, uint64_t *rows, uint64_t *bytes);
 /* Whether trial i, and all that it dumped, has shown no damage so far. */
 int ds_record_sound(const struct ds_record *r, size_t i);
 
@@ -419,8 +424,7 @@ struct ds_damage {
     const char *why;
 };
 /* All damage that was met so far: by whatever was read, or by ds_record_verify. *out is malloc'ed. */
-int ds_record_damages(const struct ds_record *r, struct ds_damage **out, size_t *n,
-                      struct ds_error *err);
+int ds_record_damages(struct ds_record *r, struct ds_damage **out, size_t *n, struct ds_error *err);
 /* Makes this process the one that may replace the record, until close. -1: another process is
  * writing or replacing it. */
 int ds_record_claim(struct ds_record *r, struct ds_error *err);

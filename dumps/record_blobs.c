@@ -16,12 +16,20 @@ static uint64_t tensor_digest(const struct ds_record *r, size_t i)
     return digest;
 }
 
-/* The slot of a digest: its row, or the free one where it belongs. Where the record lies in memory is
- * mixed in: no file can be made to collide. */
-static uint32_t *tensor_slot(const struct ds_record *r, uint64_t digest)
+/* Where a record lies in memory is mixed in: no file can be made to collide. */
+static uint64_t tensor_hash(const struct ds_record *r, uint64_t digest)
 {
-    uint64_t at = ((digest ^ (uintptr_t)r) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & r->tensor_mask;
-    while (r->tensor_at[at] && tensor_digest(r, r->tensor_at[at] - 1) != digest)
+    return (digest ^ (uintptr_t)r) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* The slot of a digest: the low half of its hash above 1 + its row, or the free one where it belongs. The table is
+ * looked at only where that half agrees: it is too large for a cache. */
+static uint64_t *tensor_slot(const struct ds_record *r, uint64_t digest)
+{
+    const uint64_t hash = tensor_hash(r, digest);
+    uint64_t at = (hash >> 20) & r->tensor_mask, x;
+    while ((x = r->tensor_at[at]) != 0 &&
+           (x >> 32 != (hash & UINT32_MAX) || tensor_digest(r, (uint32_t)x - 1) != digest))
         at = (at + 1) & r->tensor_mask;
     return &r->tensor_at[at];
 }
@@ -42,8 +50,12 @@ static int read_tensors(struct ds_record *r, int *damage, struct ds_error *err)
     const size_t n = (size_t)r->length[DS_TABLE_TENSORS];
     if (n >= UINT32_MAX / 4)
         return ds_fail(err, "%s: /tensors: %zu rows are too many", r->path, n);
-    if (!(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err)))
+    r->held = ds_calloc(n / 8 + 1, 1, "dumped rows", err);
+    if (!r->held || !(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err))) {
+        free(r->held);
+        r->held = NULL;
         return -1;
+    }
     for (size_t i = 0; i < n && i < r->tensors_needed && !r->tensors_damaged; i++)
         r->tensors_damaged = !is_sound(r, i);
     return 0;
@@ -60,9 +72,16 @@ static int index_tensors(struct ds_record *r, struct ds_error *err)
         return -1;
     r->tensor_mask = slots - 1;
     for (size_t i = 0; i < n; i++) {
-        uint32_t *slot = tensor_slot(r, tensor_digest(r, i));
-        if (!*slot && is_sound(r, i))
-            *slot = (uint32_t)i + 1;
+        enum { AHEAD = 16 }; /* slots lie anywhere: they are on their way while others are filled */
+        if (i + AHEAD < n)
+            __builtin_prefetch(
+                &r->tensor_at[(tensor_hash(r, tensor_digest(r, i + AHEAD)) >> 20) & r->tensor_mask],
+                1);
+        const uint64_t digest = tensor_digest(r, i);
+        uint64_t *slot = tensor_slot(r, digest);
+        const int known = i < r->tensors_needed && !r->tensors_damaged;
+        if (!*slot && (known || is_sound(r, i)))
+            *slot = tensor_hash(r, digest) << 32 | (uint64_t)(i + 1);
     }
     return 0;
 }
@@ -79,7 +98,7 @@ static int64_t find_tensor(struct ds_record *r, uint64_t digest, struct ds_error
     }
     if (!r->tensor_at && index_tensors(r, err) != 0)
         return -1;
-    const uint32_t at = *tensor_slot(r, digest);
+    const uint32_t at = (uint32_t)*tensor_slot(r, digest);
     r->tensor_next = at ? at : r->tensor_next;
     return at;
 }
@@ -133,26 +152,16 @@ static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *
     return (char *)r->ahead.bytes + (first - r->ahead.first);
 }
 
-/* As ds_record_view, which also tells a damaged file from want of memory. */
-static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
-                     struct ds_error *err)
+/* Reads the row that entry i of /tensors tells of. 1; -1: *damage tells a damaged file, which is noted, from
+ * want of memory. */
+static int read_row(struct ds_record *r, size_t i, struct ds_blob *out, int *damage,
+                    struct ds_error *err)
 {
-    *damage = 0;
-    if (!r->tensors && (ds_h5_enter(err) != 0 || read_tensors(r, damage, err) != 0))
-        return -1;
-    const int64_t at = find_tensor(r, digest, err);
-    if (at < 0)
-        return -1;
-    *damage = 1;
     struct ds_tensor_row tensor, *row = &tensor;
-    if (!at && r->tensors_damaged)
-        return ds_fail(err, "%s: /tensors: damaged; %016llx may have been in it", r->path,
-                       (unsigned long long)digest);
-    if (!at)
-        return 0;
-    ds_table_unpack(DS_TABLE_TENSORS, row,
-                    r->tensors + (size_t)(at - 1) * ds_table_bytes(DS_TABLE_TENSORS), 1);
+    const uint64_t digest = tensor_digest(r, i);
+    ds_table_unpack(DS_TABLE_TENSORS, row, r->tensors + i * ds_table_bytes(DS_TABLE_TENSORS), 1);
     size_t size = ds_dtype_size(ds_dtype_parse(row->dtype));
+    *damage = 1;
     if (size == 0 || (uint64_t)row->elements * size != row->bytes) {
         ds_record_note_row(r, digest, 0, "its type does not fit its length");
         return ds_fail(err, "%s: /tensors: %016llx: %u elements in %u bytes of an unfitting type",
@@ -173,12 +182,53 @@ static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
             "%s: /tensor_bytes: the bytes of %016llx do not have that digest: the file is damaged",
             r->path, (unsigned long long)digest);
     }
+    if (i < r->tensors_needed && !(r->held[i / 8] >> i % 8 & 1u)) {
+        r->held[i / 8] |= (uint8_t)(1u << i % 8);
+        r->held_rows++;
+        r->held_bytes += row->bytes;
+    }
     out->digest = digest;
     memcpy(out->dtype, row->dtype, sizeof out->dtype);
     out->elements = row->elements;
     out->bytes = row->bytes;
     out->data = bytes;
     return 1;
+}
+
+/* As ds_record_view, which also tells a damaged file from want of memory. */
+static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
+                     struct ds_error *err)
+{
+    *damage = 0;
+    if (!r->tensors && (ds_h5_enter(err) != 0 || read_tensors(r, damage, err) != 0))
+        return -1;
+    const int64_t at = find_tensor(r, digest, err);
+    if (at < 0)
+        return -1;
+    *damage = 1;
+    if (!at && r->tensors_damaged)
+        return ds_fail(err, "%s: /tensors: damaged; %016llx may have been in it", r->path,
+                       (unsigned long long)digest);
+    return at ? read_row(r, (size_t)(at - 1), out, damage, err) : 0;
+}
+
+/* In the order of the file, so that it is read in few large pieces. */
+int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
+{
+    int damage;
+    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
+        return -1;
+    for (size_t i = 0; i < r->tensors_needed; i++) {
+        struct ds_blob row;
+        damage = 1;
+        if (r->held[i / 8] >> i % 8 & 1u) /* it was, when somebody asked for it */
+            continue;
+        if (!is_sound(r, i))
+            ds_record_note_row(r, tensor_digest(r, i), 0, "its entry in /tensors is damaged");
+        else if (read_row(r, i, &row, &damage, err) < 0 && !damage)
+            return -1;
+    }
+    return 0;
 }
 
 int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,

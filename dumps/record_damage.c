@@ -65,6 +65,26 @@ int ds_record_verify(struct ds_record *r, struct ds_error *err)
     return rc;
 }
 
+void ds_record_unread(const struct ds_record *r, uint64_t *rows, uint64_t *bytes)
+{
+    const uint64_t all = r->length[DS_TABLE_TENSOR_BYTES];
+    *rows = r->tensors_needed - r->held_rows;
+    *bytes = *rows && all > r->held_bytes ? all - r->held_bytes : 0;
+}
+
+int ds_record_verify_rest(struct ds_record *r, struct ds_error *err)
+{
+    for (size_t i = 0; i < r->n_trials; i++) {
+        if (r->trials[i].data || r->trials[i].damaged)
+            continue;
+        if (ds_record_load(r, i, err))
+            ds_record_forget(r, i, DS_FORGET_ALL);
+        else if (!r->trials[i].damaged)
+            return -1;
+    }
+    return ds_record_hold_rows(r, err);
+}
+
 int ds_record_sound(const struct ds_record *r, size_t i)
 {
     return i < r->n_trials && !r->trials[i].damaged && !r->trials[i].rows_damaged;
@@ -92,27 +112,46 @@ static void place_rows(const struct ds_record *r, size_t i, struct ds_damage *li
         }
 }
 
-int ds_record_damages(const struct ds_record *r, struct ds_damage **out, size_t *n,
-                      struct ds_error *err)
+/* The same of all trials; of one that is not loaded only for now. */
+static int place_in_trials(struct ds_record *r, struct ds_damage *list, struct ds_error *err)
 {
-    *n = r->n_bad;
-    for (size_t i = 0; i < r->n_trials; i++)
-        *n += r->trials[i].damaged != 0;
-    struct ds_damage *list = *out = ds_calloc(*n, sizeof *list, "damage", err);
+    for (size_t i = 0; i < r->n_trials; i++) {
+        const int kept = r->trials[i].data != NULL;
+        if (r->trials[i].damaged)
+            continue;
+        if (!ds_record_load(r, i, err)) {
+            if (!r->trials[i].damaged)
+                return -1;
+            continue;
+        }
+        place_rows(r, i, list);
+        if (!kept)
+            ds_record_forget(r, i, DS_FORGET_ALL);
+    }
+    return 0;
+}
+
+int ds_record_damages(struct ds_record *r, struct ds_damage **out, size_t *n, struct ds_error *err)
+{
+    struct ds_damage *list = ds_calloc(r->n_bad + r->n_trials, sizeof *list, "damage", err);
+    *out = NULL;
+    *n = 0;
     if (!list)
         return -1;
-    for (size_t k = 0; k < r->n_bad; k++)
-        list[k] = (struct ds_damage){.dumped = 1,
-                                     .trial = SIZE_MAX,
-                                     .digest = r->bad[k].digest,
-                                     .found = r->bad[k].found,
-                                     .why = r->bad[k].why};
-    for (size_t i = 0; r->n_bad && i < r->n_trials; i++)
-        if (r->trials[i].data && r->trials[i].data->digests)
-            place_rows(r, i, list);
-    struct ds_damage *next = list + r->n_bad;
+    for (; *n < r->n_bad; ++*n)
+        list[*n] = (struct ds_damage){.dumped = 1,
+                                      .trial = SIZE_MAX,
+                                      .digest = r->bad[*n].digest,
+                                      .found = r->bad[*n].found,
+                                      .why = r->bad[*n].why};
+    if (r->n_bad && place_in_trials(r, list, err) != 0) {
+        free(list);
+        return -1;
+    }
     for (size_t i = 0; i < r->n_trials; i++)
         if (r->trials[i].damaged)
-            *next++ = (struct ds_damage){.trial = i, .why = "its tables have another checksum"};
+            list[(*n)++] =
+                (struct ds_damage){.trial = i, .why = "its tables have another checksum"};
+    *out = list;
     return 0;
 }

@@ -383,6 +383,7 @@ void ds_record_close(struct ds_record *r)
     free(r->ahead.bytes);
     ds_map_free(&r->block_at);
     free(r->tensor_at);
+    free(r->held);
     free(r->bad);
     ds_map_free(&r->bad_at);
     ds_header_free(&r->header);
@@ -436,6 +437,9 @@ static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error
     free(r->launches_packed);
     free(r->tensors);
     free(r->tensor_at);
+    free(r->held);
+    r->held = NULL;
+    r->held_rows = r->held_bytes = 0;
     r->launches = NULL;
     r->launches_packed = r->tensors = NULL;
     r->tensor_at = NULL;

@@ -45,10 +45,13 @@ struct ds_record {
     uint64_t loaded;            /* bytes of them that are in memory */
     struct ds_launch *launches; /* all of /launches, and their packed bytes; NULL until needed */
     char *launches_packed;
-    char *tensors;       /* all of /tensors, packed; NULL until needed */
-    uint32_t *tensor_at; /* [tensor_mask + 1] 1 + row of a digest, by open addressing; 0 = free */
+    char *tensors; /* all of /tensors, packed; NULL until needed */
+    uint64_t *
+        tensor_at; /* [tensor_mask + 1] half of a digest's hash and 1 + its row, by open addressing; 0 = free */
     uint64_t tensor_mask;
-    uint64_t tensor_next; /* the row after the last that was found */
+    uint8_t *held; /* a bit for each of them: its bytes were seen to have its digest */
+    uint64_t held_rows, held_bytes; /* how many */
+    uint64_t tensor_next;           /* the row after the last that was found */
     int tensors_damaged;
     struct ds_bad_row *bad; /* each once, as they were met */
     size_t n_bad, bad_cap;
@@ -75,6 +78,9 @@ int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n,
 /* ds_record_blob, which also tells a damaged file from want of memory. */
 int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
                         struct ds_error *err);
+/* Holds every dumped row that complete trials rely on against its digest; what does not have it is noted. -1 only
+ * when the machine fails. */
+int ds_record_hold_rows(struct ds_record *r, struct ds_error *err);
 /* Keeps in mind that a dumped row cannot be believed. */
 void ds_record_note_row(struct ds_record *r, uint64_t digest, uint64_t found, const char *why);
 

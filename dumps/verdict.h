@@ -86,6 +86,10 @@ const char *ds_condition_name(int condition);
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
+struct ds_row_key {
+    int32_t request, position, occurrence;
+};
+
 /* One place where something was found. */
 struct ds_finding {
     int found; /* 0: nothing, all else is zero */
@@ -106,7 +110,10 @@ struct ds_finding {
     uint32_t row_kind;
     uint32_t rows,
         positions; /* rows that drift at this site in this arm, and their distinct positions */
-    int sized;     /* whether the record holds sizes for it: */
+    /* The first and the last of them by key; `ends` 0: not known. */
+    int ends;
+    struct ds_row_key first_row, last_row;
+    int sized;           /* whether the record holds sizes for it: */
     uint32_t sized_rows; /* of so many of the rows */
     uint64_t elements, max_ulp;
     double max_abs, rms,
@@ -117,6 +124,9 @@ struct ds_finding {
      * whose values are dumped, as p99 always is; "" and 0 without both. */
     char heads[DS_PROFILE_TEXT], channels[DS_PROFILE_TEXT], at_positions[DS_PROFILE_TEXT];
     uint32_t value_rows, mask_rows;
+    /* The first and the last element that differs in any of those rows; element_ends 0: not known. */
+    int element_ends;
+    uint32_t first_element, last_element;
     int beyond_rounding; /* heads, channels and positions are those where the difference is more than
                             rounding may be; 0: all that differ */
     uint64_t p99_ulp;    /* of the elements that differ */
@@ -439,9 +449,6 @@ int ds_verdict_make(const struct ds_source *s, struct ds_verdict *v, struct ds_e
 
 /* ---- single rows ----------------------------------------------------------------------------- */
 
-struct ds_row_key {
-    int32_t request, position, occurrence;
-};
 size_t ds_analysis_rows(const struct ds_analysis *a);
 const struct ds_row_key *ds_analysis_row(const struct ds_analysis *a, size_t i); /* ascending */
 /* Labels of `arm` against `ref` (they may be equal: repeats against each other): *out is malloc'ed,

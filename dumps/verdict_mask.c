@@ -76,6 +76,7 @@ int profile_masks(const struct evidence *e, const struct ds_trial_data *d, const
     if (rows) {
         f->mask_rows = (uint32_t)rows;
         f->beyond_rounding = any != 0;
+        profile_ends(counts, width, f);
         ds_profile_elements(any ? counts + width : counts, width,
                             heads ? (uint32_t)a->h->head_dim : 0, f->heads, f->channels);
     }

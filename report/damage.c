@@ -73,6 +73,15 @@ void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t 
             ++*(r->damage[side].list[i].dumped ? rows : trials);
 }
 
+void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes)
+{
+    *rows = *bytes = 0;
+    for (int side = 0; r->damage && side < 2; side++) {
+        *rows += r->damage[side].unread_rows;
+        *bytes += r->damage[side].unread_bytes;
+    }
+}
+
 int ds_report_damage_said(const struct ds_report *r, char *text, size_t size)
 {
     uint64_t rows, trials;
@@ -95,4 +104,11 @@ void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out)
     char text[160];
     if (r->v->result != DS_RESULT_INCOMPARABLE && ds_report_damage_said(r, text, sizeof text))
         ds_buf_printf(out, "; damaged: %s", text);
+    uint64_t rows, bytes;
+    ds_report_unread(r, &rows, &bytes);
+    if (rows && r->v->result == DS_RESULT_DRIFT)
+        ds_buf_printf(out,
+                      "; %" PRIu64 " dumped rows (%.3g GB) were not held against their digests: "
+                      "--verify does that",
+                      rows, 1e-9 * (double)bytes);
 }

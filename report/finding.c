@@ -62,6 +62,19 @@ void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_b
         ds_buf_printf(out, "%s%s\n", indent, f->structure);
 }
 
+void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_buf *out)
+{
+    if (!f->ends)
+        return;
+    ds_buf_printf(out, "%sfirst row ", indent);
+    ds_report_row_key(&f->first_row, out);
+    ds_buf_puts(out, ", last ");
+    ds_report_row_key(&f->last_row, out);
+    if (f->element_ends)
+        ds_buf_printf(out, "; first element %u, last %u", f->first_element, f->last_element);
+    ds_buf_puts(out, "\n");
+}
+
 void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
     ds_buf_printf(out, "%s%s%s", indent, ds_kind_name(f->kind), f->why[0] ? ": " : "");
@@ -149,15 +162,17 @@ static void add_number(const char *name, int32_t mine, int32_t theirs, int both,
         ds_buf_printf(out, " against %d", mine);
 }
 
-/* Threads asked for, the team's most, and those at work, where that differs between the two arms or, for
- * one arm, from what was asked for. */
+/* Threads asked for, the team's most, and those at work, where other numbers were asked for in two arms or one of
+ * them alone had more at work (fewer are what a busy machine makes of them); for one arm where they are not those
+ * that were asked for. */
 static void add_threads(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
     const struct ds_trial *mine = f->info, *theirs = f->ref_info;
     if (!mine || !theirs)
         return;
     const int used = ds_threads_used(mine), both = f->arm != f->ref_arm;
-    if (both ? used == ds_threads_used(theirs) && mine->threads_asked == theirs->threads_asked
+    if (both ? (used == DS_THREADS_MORE) == (ds_threads_used(theirs) == DS_THREADS_MORE) &&
+                   mine->threads_asked == theirs->threads_asked
              : used != DS_THREADS_FEWER && used != DS_THREADS_MORE)
         return;
     ds_buf_printf(out, "%sthreads", indent);

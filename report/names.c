@@ -94,6 +94,13 @@ void ds_report_rest(const struct ds_report *r, const struct ds_finding *f, struc
     }
 }
 
+void ds_report_row_key(const struct ds_row_key *key, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%d:%d", key->request, key->position);
+    if (key->occurrence)
+        ds_buf_printf(out, "#%d", key->occurrence);
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 void ds_report_number(double x, struct ds_buf *out)

@@ -69,15 +69,19 @@ static void add_finding(const struct ds_finding *f, struct ds_buf *out)
     if (f->value_rows)
         ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP", f->p99_ulp);
     ds_buf_puts(out, "\n");
+    ds_report_ends(f, "", out);
     if (f->mask_rows && f->mask_rows < f->rows)
-        ds_buf_printf(out,
-                      "heads and channels are those of the %u of %u rows whose inputs are equal\n",
-                      f->mask_rows, f->rows);
+        ds_buf_printf(
+            out,
+            "heads, channels and elements are those of the %u of %u rows whose inputs are "
+            "equal\n",
+            f->mask_rows, f->rows);
     else if (!f->mask_rows && f->value_rows && f->value_rows < f->rows)
-        ds_buf_printf(out,
-                      "heads and channels are those of %u of the %u rows: the others are not "
-                      "dumped (--dump-rows)\n",
-                      f->value_rows, f->rows);
+        ds_buf_printf(
+            out,
+            "heads, channels and elements are those of %u of the %u rows: the others are not "
+            "dumped (--dump-rows)\n",
+            f->value_rows, f->rows);
 }
 
 /* How near the site comes to the end of f16, in the reference arm. */

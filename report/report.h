@@ -25,6 +25,8 @@ struct ds_damage_side {
     struct ds_record *record; /* NULL: none */
     int verified;             /* all of it was read, not only what the verdict looks at */
     size_t trials;            /* of which the tables are damaged, where verified */
+    uint64_t unread_rows,
+        unread_bytes; /* dumped, and not held against their digests; where not verified */
     struct ds_damage *list;
     size_t n;
 };
@@ -163,6 +165,8 @@ int ds_report_find_site(const struct ds_header *h, const char *what, const char 
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
+/* "0:3", as --row takes it. */
+void ds_report_row_key(const struct ds_row_key *key, struct ds_buf *out);
 /* "" without colour. */
 const char *ds_report_color(const struct ds_report *r, enum ds_role role);
 /* Escaped; nothing for NULL. */
@@ -178,6 +182,8 @@ void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_
                        struct ds_buf *out);
 /* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
 int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
+/* Dumped rows of all records that were not held against their digests, and their bytes. */
+void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes);
 void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
 /* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
  * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
@@ -210,6 +216,8 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
                     struct ds_buf *out);
 void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out);
 void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out);
+/* "first row 0:0, last 0:25; first element 3, last 575": of those that differ at its site. */
+void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_buf *out);
 
 /* One launch: "openblas Haswell, tile 64x0x0, split 2, 4 threads"; "unknown" for NULL. core: what the BLAS library
  * called itself, for kernels that name no algorithm; may be NULL. */

@@ -29,16 +29,19 @@ static void add_value(int dtype, uint32_t bits, struct ds_buf *out)
 static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, struct ds_buf *out)
 {
     struct ds_values v;
-    size_t shown = 0;
+    size_t shown = 0, last = 0;
     ds_values_look(&v, ref, mine);
     if (!v.comparable || ref->bytes != mine->bytes) {
         ds_buf_puts(out, "    the dumped rows have other formats or lengths\n");
         return;
     }
     const char *ulp = v.dtype[0] == DS_I32 ? "distance" : "ULP";
-    for (size_t i = 0; i < ds_values_elements(&v) && shown < ELEMENTS_SHOWN; i++) {
+    for (size_t i = 0; i < ds_values_elements(&v); i++) {
         uint32_t x, y;
-        if (ds_values_bin(&v, i) <= DS_BIN_EQUAL || !ds_values_bits(&v, DS_VALUES_REF, i, &x) ||
+        if (ds_values_bin(&v, i) <= DS_BIN_EQUAL)
+            continue;
+        last = i;
+        if (shown == ELEMENTS_SHOWN || !ds_values_bits(&v, DS_VALUES_REF, i, &x) ||
             !ds_values_bits(&v, DS_VALUES_MINE, i, &y))
             continue;
         if (shown++ == 0)
@@ -53,8 +56,8 @@ static void add_elements(const struct ds_blob *ref, const struct ds_blob *mine, 
         ds_buf_puts(out, "\n");
     }
     if (v.differ > shown)
-        ds_buf_printf(out, "    and %zu more of %zu elements differ\n", v.differ - shown,
-                      ds_values_elements(&v));
+        ds_buf_printf(out, "    and %zu more of %zu elements differ, the last at %zu\n",
+                      v.differ - shown, ds_values_elements(&v), last);
 }
 
 static int add_row_values(const struct ds_report_view *w, uint64_t ref, uint64_t mine,

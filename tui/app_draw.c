@@ -24,7 +24,7 @@ static void place_text(struct tui_app *a, struct ds_buf *b)
     p = a->whole->n_trials ? tui_data_pair(a->data, a->place.arm, a->place.ref, NULL) : NULL;
     if (p && a->place.row < p->n_rows) {
         ds_buf_puts(b, "  row ");
-        tui_row_text(&p->keys[a->place.row], b);
+        ds_report_row_key(&p->keys[a->place.row], b);
     }
 }
 
@@ -35,7 +35,8 @@ static void draw_title(struct tui_app *a)
     struct tui_rect r = a->layout.title;
     struct ds_buf left = {0}, right = {0};
     tui_fill(c, r, TUI_G_SPACE, TUI_TITLE);
-    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ", base_name(a->o->moves_to ? a->o->moves_to : a->o->path));
+    ds_buf_printf(&left, " %s%s", r.w < 100 ? "" : "driftscope  ",
+                  base_name(a->o->moves_to ? a->o->moves_to : a->o->path));
     if (a->o->path_b)
         ds_buf_printf(&left, "  %s", base_name(a->o->path_b));
     if (h && r.w >= 100)

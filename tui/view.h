@@ -113,8 +113,6 @@ void tui_page_line(struct tui_page *p, int role, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* "L00 q_proj", "L03 kv_write/k", "final_norm". */
 void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out);
-/* "0:12" request and position, "0:12#1" when it was computed again. */
-void tui_row_text(const struct ds_row_key *key, struct ds_buf *out);
 /* 1: an arm against itself, with one trial: nothing is compared with anything. */
 int tui_alone(const struct tui_whole *w, const struct tui_place *p);
 int tui_label_role(int label);

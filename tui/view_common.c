@@ -148,13 +148,6 @@ void tui_site_text(const struct ds_header *h, uint32_t site, struct ds_buf *out)
     ds_buf_printf(out, "%s%s%s", s->stage, s->part[0] ? "/" : "", s->part);
 }
 
-void tui_row_text(const struct ds_row_key *key, struct ds_buf *out)
-{
-    ds_buf_printf(out, "%d:%d", key->request, key->position);
-    if (key->occurrence)
-        ds_buf_printf(out, "#%d", key->occurrence);
-}
-
 int tui_alone(const struct tui_whole *w, const struct tui_place *p)
 {
     size_t trials = 0;

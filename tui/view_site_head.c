@@ -343,6 +343,7 @@ int site_head_make(struct tui_view *v, const struct site_own *o, int most)
         add_kind(f, &b[0]);
         ds_report_size(&o->whole->report, f, "", &b[1]);
         ds_report_where(f, "", &b[2]);
+        ds_report_ends(f, "", &b[2]);
     } else {
         add_same(o, &b[0]);
     }

@@ -256,7 +256,7 @@ static void command(const struct tui_view *v, const struct tui_context *c, struc
         refresh(v, c, NULL);
     if (o && o->site && c->place->row < o->site->n_rows) {
         ds_buf_puts(&row, "--row ");
-        tui_row_text(&o->site->keys[c->place->row], &row);
+        ds_report_row_key(&o->site->keys[c->place->row], &row);
     }
     tui_site_command(c, c->place->site, row.data ? row.data : "", out);
     out->failed |= row.failed;

@@ -238,7 +238,7 @@ test_what_differs_across_missing_sites_is_no_kernels_fault() {
     hasnt "$dir/out" "unstable:"
 }
 
-# Plain diff reads digests and no bytes behind equal ones; --verify reads all, and names every damaged row.
+# Bytes behind equal digests are held against them, too: nothing is a pass by default. Every damaged row is named.
 test_verify_names_every_damaged_row() {
     need python3
     # shellcheck disable=SC2086
@@ -247,7 +247,20 @@ test_verify_names_every_damaged_row() {
     expect 0
     bend "$dir/a.h5" "$dir/b.h5" 3
     ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 2
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "incomparable: the records are damaged: 3 dumped rows do not have their digest"
+    ds show "$dir/b.h5" --site 0,q_proj
+    expect 2
+    ds report "$dir/b.h5" -o "$dir/b.html"
+    expect 2
+    has "$dir/err" "the record is damaged"
+    ds diff "$dir/b.h5" "$dir/a.h5"
+    expect 2
+    has "$dir/out" "damage        A: "
+    ds diff "$dir/a.h5" "$dir/a.h5" --json
     expect 0
+    has "$dir/out" '"verified": true'
     ds diff "$dir/a.h5" "$dir/b.h5" --verify
     expect 2
     [ "$(grep -cE '^damage +B: (layer [0-9]+ )?[a-z_/]+, request 0, position [0-9]+, trial 0 \(arm 0, repeat 0\)' "$dir/out")" -eq 3 ]
@@ -275,6 +288,36 @@ assert all(len(x["digest"]) == len(x["found"]) == 16 and x["digest"] != x["found
     expect 0
     ds diff "$dir/a.h5" "$dir/b.h5" --verify
     expect 0
+}
+
+# More dumped rows than are read whatever the answer: read where nothing differs, else counted in the last line.
+test_what_was_not_read_is_said() {
+    maker=$(dirname "${DRIFTSCOPE:-build/driftscope}")/tests/tools/make_big_records
+    [ -x "$maker" ] || skip "$maker is not built"
+    "$maker" "$dir/a.h5" "$dir/b.h5" 136 10
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 1
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" " dumped rows (0.28"
+    has "$dir/last" " were not held against their digests: --verify does that"
+    ds diff "$dir/a.h5" "$dir/b.h5" --verify
+    expect 1
+    hasnt "$dir/out" "were not held"
+    ds show "$dir/a.h5"
+    expect 0
+    hasnt "$dir/out" "were not held"
+    # nearly all of the file is dumped rows
+    cp "$dir/a.h5" "$dir/bad.h5"
+    for part in 3 5; do
+        at=$(($(wc -c <"$dir/a.h5") * part / 7))
+        was=$(dd if="$dir/a.h5" bs=1 count=1 skip=$at 2>/dev/null | od -An -tu1)
+        # shellcheck disable=SC2059
+        printf "\\$(printf %o $((was ^ 1)))" | dd of="$dir/bad.h5" bs=1 seek=$at conv=notrunc 2>/dev/null
+    done
+    ds diff "$dir/a.h5" "$dir/bad.h5"
+    expect 2
+    has "$dir/out" "incomparable: the records are damaged: 2 dumped rows do not have their digest"
+    hasnt "$dir/out" "were not held"
 }
 
 # A trial whose tables are damaged has no digests to show: with --verify it stands beside the damaged rows.

@@ -383,6 +383,36 @@ static void test_launches_are_told_beside_the_first_drift(void **state)
     done(&a, &b, &d);
 }
 
+/* On a busy machine fewer threads do all the work: no other launch. */
+static void test_fewer_threads_at_work_are_no_other_launch(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t asked[2], seen[2];
+        int told;
+    } cases[] = {{{2, 2}, {1, 2}, 0}, {{4, 4}, {2, 7}, 0}, {{2, 2}, {3, 4}, 1}, {{2, 2}, {1, 4}, 1},
+                 {{2, 2}, {4, 5}, 0}, {{1, 2}, {1, 2}, 1}, {{2, 2}, {-1, 2}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep a, b, *side[2] = {&a, &b};
+        struct ds_diff d;
+        size_t told = 0;
+        for (int k = 0; k < 2; k++) {
+            start(side[k], "batch", "1");
+            side[k]->launch = k ? tile_128 : tile_64;
+            side[k]->tag = by_tile;
+            sweep_run(side[k], 1);
+            side[k]->trials[0].info.threads_asked = cases[i].asked[k];
+            side[k]->trials[0].info.threads_seen = cases[i].seen[k];
+        }
+        make(&a, &b, &d);
+        for (size_t k = 0; k < d.n_items; k++)
+            told += strcmp(d.items[k].name, "threads seen") == 0;
+        if (told != (size_t)cases[i].told)
+            fail_msg("case %zu: told %zu times", i, told);
+        done(&a, &b, &d);
+    }
+}
+
 static uint32_t by_core(const struct cell *c)
 {
     return strcmp(c->site->op, "matmul") == 0 && strcmp(c->sweep->blas_core, "SkylakeX") == 0;
@@ -445,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_sites_never_digested_are_listed),
         cmocka_unit_test(test_unlike_histories_are_told),
         cmocka_unit_test(test_launches_are_told_beside_the_first_drift),
+        cmocka_unit_test(test_fewer_threads_at_work_are_no_other_launch),
         cmocka_unit_test(test_the_core_is_told_beside_a_matmul),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

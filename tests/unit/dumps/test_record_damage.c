@@ -186,6 +186,64 @@ static void test_flips_in_payload_are_always_seen(void **state)
     unlink(path);
 }
 
+/* Behind a verdict every dumped row is held against its digest, whoever looked at it before; each bent one is named,
+ * and what nobody loaded stays unloaded. */
+static void test_dumped_rows_are_held_against_their_digests(void **state)
+{
+    (void)state;
+    enum { TRIALS = 12 };
+    const char *path = fixture_path("dumps.h5");
+    struct ds_error err;
+    size_t n, bent = 0, sound = 0;
+    fixture_record(path, SEED, TRIALS, SCALE);
+    char *bytes = file_read(path, &n);
+    for (uint32_t i = 0; i < TRIALS; i++) {
+        struct ds_trial_data t;
+        fixture_trial(SEED, i, SCALE, &t);
+        const struct ds_blob *b = t.n_blobs ? &t.blobs[t.n_blobs - 1] : NULL;
+        char *at = b && b->bytes >= 16 ? memmem(bytes, n, b->data, b->bytes) : NULL;
+        if (at)
+            at[b->bytes / 2] ^= 1;
+        file_write(path, bytes, n);
+        for (int looked = 0; looked < 2; looked++) {
+            struct ds_record *r;
+            struct ds_blob blob = {0};
+            struct ds_damage *list;
+            uint64_t rows, left, unread, unread_bytes;
+            size_t n_list;
+            assert_ok(ds_record_open(path, &r, &err), err);
+            ds_record_unread(r, &rows, &unread_bytes);
+            assert_true(rows > 0 && unread_bytes > 0);
+            if (looked && b && ds_record_blob(r, t.blobs[0].digest, &blob, &err) == 1) {
+                ds_record_unread(r, &unread, &left);
+                assert_int_equal(unread, rows - 1);
+                assert_int_equal(left, unread_bytes - blob.bytes);
+                free(blob.data);
+            }
+            assert_ok(ds_record_verify_rest(r, &err), err);
+            assert_int_equal(ds_record_loaded(r), 0);
+            assert_ok(ds_record_damages(r, &list, &n_list, &err), err);
+            ds_record_unread(r, &unread, &left);
+            assert_int_equal(n_list, at != NULL);
+            assert_int_equal(unread, at != NULL);
+            if (at) {
+                assert_true(list[0].dumped && list[0].digest == b->digest);
+                assert_int_equal(list[0].found, XXH3_64bits(at, b->bytes));
+            }
+            free(list);
+            ds_record_close(r);
+        }
+        bent += at != NULL;
+        sound += at == NULL;
+        if (at)
+            at[b->bytes / 2] ^= 1;
+        ds_trial_data_free(&t);
+    }
+    assert_true(bent >= 4 && sound >= 1);
+    free(bytes);
+    unlink(path);
+}
+
 /* ---- killed, full, growing ------------------------------------------------------------------- */
 
 /* Writes trials, telling the pipe after the creation and after each one. Ends by itself after
@@ -383,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_truncation),
         cmocka_unit_test(test_bit_flips),
         cmocka_unit_test(test_flips_in_payload_are_always_seen),
+        cmocka_unit_test(test_dumped_rows_are_held_against_their_digests),
         cmocka_unit_test(test_killed_writers_leave_complete_trials),
         cmocka_unit_test(test_readers_follow_a_growing_record),
         cmocka_unit_test(test_full_disk),

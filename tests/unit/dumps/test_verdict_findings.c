@@ -157,6 +157,12 @@ static void test_channels_from_masks(void **state)
         assert_int_equal(v.first.mask_rows, !wrong);
         assert_string_equal(v.first.channels, wrong ? "" : "1-3");
         assert_string_equal(v.first.heads, wrong ? "" : "1");
+        assert_int_equal(v.first.element_ends, !wrong);
+        assert_int_equal(v.first.first_element, wrong ? 0 : 65);
+        assert_int_equal(v.first.last_element, wrong ? 0 : 67);
+        assert_true(v.first.ends && v.first.rows == 1);
+        assert_int_equal(v.first.first_row.position, v.first.position);
+        assert_int_equal(v.first.last_row.position, v.first.position);
         assert_int_equal(v.first.beyond_rounding, 0);
         ds_verdict_free(&v);
         sweep_free(&s);

@@ -349,6 +349,30 @@ static void test_sentence_says_what_was_left_out(void **state)
     sweep_free(&s);
 }
 
+/* What was dumped and not read belongs to the answer, on whichever side. */
+static void test_sentence_says_what_was_not_read(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    make_usual(&s, &m, openblas, 1);
+    struct ds_damage_side sides[2] = {{.unread_rows = 7, .unread_bytes = 300000000}, {0}};
+    m.r.damage = sides;
+    ds_report_sentence(&m.r, &m.out);
+    assert_non_null(strstr(m.out.data, "; 7 dumped rows (0.3 GB) were not held against their "
+                                       "digests: --verify does that"));
+    ds_buf_free(&m.out);
+    sides[1] = sides[0];
+    ds_report_sentence(&m.r, &m.out);
+    assert_non_null(strstr(m.out.data, "; 14 dumped rows (0.6 GB) were not held"));
+    ds_buf_free(&m.out);
+    sides[0].unread_rows = sides[1].unread_rows = 0;
+    ds_report_sentence(&m.r, &m.out);
+    assert_null(strstr(m.out.data, "dumped rows"));
+    done(&m);
+    sweep_free(&s);
+}
+
 static void test_classes_in_short(void **state)
 {
     (void)state;
@@ -634,6 +658,7 @@ int main(void)
         cmocka_unit_test(test_sites_are_named_forgivingly),
         cmocka_unit_test(test_text_is_whole_or_an_error),
         cmocka_unit_test(test_sentence_says_what_was_left_out),
+        cmocka_unit_test(test_sentence_says_what_was_not_read),
         cmocka_unit_test(test_classes_in_short),
         cmocka_unit_test(test_launches_side_by_side),
         cmocka_unit_test(test_what_kernels_say_of_themselves),
