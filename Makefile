@@ -157,11 +157,15 @@ $(BUILD)/build_info.h: always
 	} > $@.new; \
 	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
 
-# The text of a program that `explain --reproducer` writes.
-$(BUILD)/reproduce_text.h: cli/reproduce.c.in
+# The texts of programs that `explain --reproducer` writes: a string for each part.
+REPRODUCE_PARTS := $(wildcard cli/reproduce/*.c.in)
+$(BUILD)/reproduce_text.h: $(REPRODUCE_PARTS)
 	@mkdir -p $(@D)
-	@{ echo '/* Made by the Makefile from $<. */'; echo 'static const char reproduce_text[] ='; \
-	   sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
+	@{ echo '/* Made by the Makefile from cli/reproduce. */'; \
+	   for part in $^; do \
+	       printf 'static const char reproduce_%s[] =\n' "$$(basename "$$part" .c.in)"; \
+	       sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/    "&\\n"/' "$$part"; echo '    ;'; \
+	   done; } > $@
 
 # Sources may not ask for other arithmetic either.
 SOURCES := $(wildcard $(ROOMS:%=%/*.[ch]) examples/*/*.[ch] examples/*/*.cu kernels/cpu/*.[ch] kernels/lab/*.[ch] kernels/*/*.cu kernels/*/*.cuh kernels/sim/*.cc kernels/sim/*.h tests/*/*.[ch] tests/*/*/*.[ch])

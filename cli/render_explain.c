@@ -2,6 +2,7 @@
 #include "cli/render_explain.h"
 
 #include "cli/verdict.h"
+#include "kernels/lab/explain_each.h"
 #include "kernels/lab/order.h"
 #include "kernels/registry.h"
 
@@ -289,6 +290,22 @@ static void add_order(const struct ds_explanation *x, int side, struct ds_buf *o
     }
 }
 
+/* Ops whose elements stand alone and are computed. */
+static int has_formula(int op)
+{
+    return ds_explain_stands_alone(op) && !ds_explain_copies(op);
+}
+
+/* How an element is computed. */
+static void add_formula(const struct ds_explanation *x, int side, struct ds_buf *out)
+{
+    const struct ds_explain_order *o = &x->order[side];
+    char text[128];
+    head(x, side == DS_SIDE_A ? "formula of A" : "formula of B", out);
+    ds_each_text(x->c->e.op, o->form, text, sizeof text);
+    ds_buf_printf(out, "%s\n", o->replayed ? text : "no known way gives its bits");
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 static void add_exact(const struct ds_explanation *x, struct ds_buf *out)
@@ -481,6 +498,9 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
         add_order(x, DS_SIDE_A, out);
         add_order(x, DS_SIDE_B, out);
     }
+    for (int s = 0; s < DS_SIDES; s++)
+        if (!x->c->not_replayed[0] && has_formula(x->c->e.op))
+            add_formula(x, s, out);
     if (x->chosen)
         add_choice(x, out);
     if (x->judged && ds_explain_copies(x->c->e.op))

@@ -2,6 +2,7 @@
 #include "cli/render_explain.h"
 
 #include "cli/json.h"
+#include "kernels/lab/explain_each.h"
 #include "kernels/registry.h"
 
 static json_t *(*const text)(const char *) = ds_json_text;
@@ -44,6 +45,16 @@ static json_t *order_json(const struct ds_explain_order *o)
                      "trees", trees, "gives", o->replayed ? match_json(&o->match) : json_null());
 }
 
+/* Of ops that add nothing up. */
+static json_t *formula_json(const struct ds_explanation *x, int side)
+{
+    char words[128];
+    if (!ds_explain_stands_alone(x->c->e.op) || !x->order[side].replayed)
+        return json_null();
+    ds_each_text(x->c->e.op, x->order[side].form, words, sizeof words);
+    return text(words);
+}
+
 static json_t *copy_json(const struct ds_explain_copy *c)
 {
     return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "elements", whole(c->elements), "others",
@@ -79,6 +90,7 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "moved_by", others_json(x, side));
     json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
     json_object_set_new(j, "order", order_json(&x->order[side]));
+    json_object_set_new(j, "formula", formula_json(x, side));
     if (!x->judged)
         return j;
     json_object_set_new(j, "mean_ulp", real(x->accuracy.mean_ulp[side]));

@@ -123,12 +123,15 @@ struct ds_explain_order {
     int replayed; /* y is filled */
     int32_t *tree_of; /* [n_rows][width]; -1: its order was not found */
     int32_t *den_of,
-        *scores_of; /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+        *scores_of;  /* softmax, attention: [n_rows] of the denominator, of q.k; else -1 */
+    int32_t *cut_of; /* the same: in which of several ways its tree is cut into parts */
+    int32_t *sum_of; /* with ranks: [n_rows][width] the tree of the sum over them; else NULL */
     int clipped; /* attention with a window: trees of the slots in it, not of all up to the row */
     char not_replayed[128]; /* why y is not filled although there are trees; "" */
     float *y; /* [n_rows][width]: each element added on the row's own inputs by its tree */
-    int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax,
-                         attention: from the scores, ds_weigh_form_text */
+    int form; /* rmsnorm: how the output follows from the sum, ds_norm_finish; softmax, attention: from
+                 the scores, ds_weigh_form_text; of ops that add nothing up: how an element is computed,
+                 ds_each_text */
     struct ds_explain_match match;
 };
 
@@ -168,6 +171,12 @@ int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_ord
                      struct ds_error *err);
 /* "exp of libm, one maximum, divided by the sum" */
 void ds_weigh_form_text(int form, char *text, size_t size);
+
+/* explain_each.c: of ops whose elements stand alone, rope, silu_mul, add and copies: looks for the way to
+ * compute one that gives every bit of this side, and fills o->y only if there is one. */
+int ds_explain_stands_alone(int op);
+int ds_explain_each(const struct ds_explain *e, int side, struct ds_explain_order *o,
+                    struct ds_error *err);
 
 /* ---- against the exact result (explain_exact.c) ---------------------------------------------- */
 
@@ -232,6 +241,27 @@ struct ds_explain_rounded {
     double rest[DS_SIDES]; /* rms of (side - rounded inputs) */
 };
 
+/* Wrong data that accounts for all values of a side (explain_data.c). */
+enum ds_guess_kind {
+    DS_GUESS_NONE = 0,
+    DS_GUESS_ROW,     /* row `a` of those explained is what row `b` should be */
+    DS_GUESS_COLUMNS, /* element i is what element i + a should be */
+    DS_GUESS_BIAS,    /* the bias of column j is `value` times that of column j + a, in circles */
+    DS_GUESS_TERMS,   /* the terms a..b-1 are there once more (value 1), or are not (-1) */
+    DS_GUESS_WEIGHT,  /* of column a the weight of term b is `value` */
+    DS_GUESS_TRANSPOSED, /* weights are read the other way round */
+    DS_GUESS_WEIGHTS     /* they are those of others[a] */
+};
+enum { DS_GUESS_MOST_ROWS = 4096 };
+struct ds_explain_guess {
+    int kind; /* enum ds_guess_kind */
+    int64_t a, b;
+    double value;
+    /* Of which it holds: a bit for each row explained. The others are what they should be. */
+    uint64_t rows[DS_GUESS_MOST_ROWS / 64];
+    char text[160]; /* "the terms k = 568..575 are missing"; "" */
+};
+
 enum { DS_EXPLAIN_ORDERS = 32, DS_EXPLAIN_ROUNDED = 3 * DS_FORMAT_INPUTS };
 struct ds_explain_noise {
     int64_t terms;                      /* of a sum; 0: the op adds nothing up */
@@ -253,20 +283,22 @@ struct ds_explain_noise {
         ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
     int block_bits[DS_SIDES], block_size[DS_SIDES]; /* ds_explain_blocks */
     struct ds_explain_copy copy[DS_SIDES];          /* where the op copies */
-    char data[DS_SIDES][160]; /* what wrong data would give these bits (explain_data.c); "" */
+    struct ds_explain_guess guess[DS_SIDES];        /* wrong data that would give these values */
 };
 int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_explain_noise *out,
                      struct ds_error *err);
 
 /* explain_data.c: looks for simple wrong data that explains a side's values: terms left out or added
  * twice, another row, other columns, a bias left out or another one, one wrong weight. noise: how far
- * off f32 may be. text: "the terms k = 568..575 are missing", or "". */
+ * off f32 may be. */
+int ds_guess_has(const struct ds_explain_guess *g, size_t row);
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
-                    char *text, size_t size, struct ds_error *err);
+                    struct ds_explain_guess *guess, struct ds_error *err);
 
-/* explain_weights.c: of a matmul: whether other weights give all its values, off by no more than noise: 1, and
- * "the weights are those of blk.1.attn_k.weight". */
-int ds_explain_weights(const struct ds_explain *e, int side, double noise, char *text, size_t size);
+/* explain_weights.c: of a matmul: whether other weights give all values of the guess's rows, off by no more than
+ * noise: 1, and "the weights are those of blk.1.attn_k.weight". */
+int ds_explain_weights(const struct ds_explain *e, int side, double noise,
+                       struct ds_explain_guess *guess);
 
 /* explain_data.c: of a copy of rows (cache): whether all values of a side are whole steps of a scale
  * that their block has, none further than a step from what was read. *bits 0: no. */
@@ -294,6 +326,8 @@ struct ds_explain_verdict {
     int side;      /* whose fault it is; -1: neither, or not known */
     char why[400]; /* the evidence, one sentence without a full stop */
 };
+/* The format that explains a side: what it leaves over is f32 noise, without it there is more. NULL: none. */
+const struct ds_explain_rounded *ds_explain_format_of(const struct ds_explain_noise *n, int side);
 /* order: [DS_SIDES]. */
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
                       const struct ds_explain_noise *noise, struct ds_explain_verdict *out);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,30 @@ struct look {
     int side;
     int64_t width;
     double noise; /* allowed beside the guess */
-    char *text;
-    size_t size;
+    struct ds_explain_guess *guess;
+    size_t n_off; /* rows that are not what they should be: the guess is about those */
 };
+
+static int guessed(const struct look *l, int kind, int64_t a, int64_t b, double value,
+                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static int guessed(const struct look *l, int kind, int64_t a, int64_t b, double value,
+                   const char *fmt, ...)
+{
+    va_list args;
+    l->guess->kind = kind;
+    l->guess->a = a;
+    l->guess->b = b;
+    l->guess->value = value;
+    va_start(args, fmt);
+    vsnprintf(l->guess->text, sizeof l->guess->text, fmt, args);
+    va_end(args);
+    return 1;
+}
+
+int ds_guess_has(const struct ds_explain_guess *g, size_t row)
+{
+    return row < DS_GUESS_MOST_ROWS && (g->rows[row / 64] >> row % 64 & 1);
+}
 
 static double got(const struct look *l, size_t row, int64_t c)
 {
@@ -37,6 +59,20 @@ static int near(const struct look *l, double a, double b)
     return fabs(a - b) <= l->noise + fabs(b) * 0x1p-22;
 }
 
+static int is_off(const struct look *l, size_t row)
+{
+    return ds_guess_has(l->guess, row);
+}
+
+/* There is one. */
+static size_t first_off(const struct look *l)
+{
+    size_t r = 0;
+    while (!is_off(l, r))
+        r++;
+    return r;
+}
+
 /* ---- other rows, other columns --------------------------------------------------------------- */
 
 static int row_is(const struct look *l, size_t row, size_t other)
@@ -51,18 +87,16 @@ static int other_rows(const struct look *l)
 {
     for (size_t r = 0; r < l->e->n_rows; r++)
         for (size_t o = 0; o < l->e->n_rows; o++)
-            if (o != r && !row_is(l, r, r) && row_is(l, r, o)) {
-                snprintf(l->text, l->size, "row %zu of those dumped is what row %zu should be", r,
-                         o);
-                return 1;
-            }
+            if (o != r && is_off(l, r) && row_is(l, r, o))
+                return guessed(l, DS_GUESS_ROW, (int64_t)r, (int64_t)o, 0,
+                               "row %zu of those dumped is what row %zu should be", r, o);
     return 0;
 }
 
 static int shifted_by(const struct look *l, int64_t by)
 {
     for (size_t r = 0; r < l->e->n_rows; r++)
-        for (int64_t c = 0; c < l->width; c++)
+        for (int64_t c = 0; c < l->width && is_off(l, r); c++)
             if (c + by >= 0 && c + by < l->width && !near(l, got(l, r, c), want(l, r, c + by)))
                 return 0;
     return 1;
@@ -72,11 +106,10 @@ static int other_columns(const struct look *l)
 {
     for (int64_t by = 1; by <= MOST_SHIFT && by < l->width / 2; by++)
         for (int sign = -1; sign <= 1; sign += 2)
-            if (shifted_by(l, sign * by)) {
-                snprintf(l->text, l->size, "element i is what element i %c %lld should be",
-                         sign < 0 ? '-' : '+', (long long)by);
-                return 1;
-            }
+            if (shifted_by(l, sign * by))
+                return guessed(l, DS_GUESS_COLUMNS, sign * by, 0, 0,
+                               "element i is what element i %c %lld should be",
+                               sign < 0 ? '-' : '+', (long long)by);
     return 0;
 }
 
@@ -87,7 +120,7 @@ static int bias_is(const struct look *l, double times, int64_t by)
 {
     const float *bias = l->e->shared.matmul.bias;
     for (size_t r = 0; r < l->e->n_rows; r++)
-        for (int64_t c = 0; c < l->width; c++) {
+        for (int64_t c = 0; c < l->width && is_off(l, r); c++) {
             const int64_t from = ((c + by) % l->width + l->width) % l->width;
             if (!near(l, got(l, r, c),
                       want(l, r, c) - (double)bias[c] + times * (double)bias[from]))
@@ -101,15 +134,16 @@ static int other_bias(const struct look *l)
     if (!l->e->shared.matmul.bias)
         return 0;
     if (bias_is(l, 0, 0))
-        snprintf(l->text, l->size, "the bias is left out");
-    else if (bias_is(l, 2, 0))
-        snprintf(l->text, l->size, "the bias is added twice");
-    for (int64_t i = 2; i / 2 <= MOST_SHIFT && i < l->width && !l->text[0]; i++) {
+        return guessed(l, DS_GUESS_BIAS, 0, 0, 0, "the bias is left out");
+    if (bias_is(l, 2, 0))
+        return guessed(l, DS_GUESS_BIAS, 0, 0, 2, "the bias is added twice");
+    for (int64_t i = 2; i / 2 <= MOST_SHIFT && i < l->width; i++) {
         const int64_t by = i % 2 ? -(i / 2) : i / 2;
         if (bias_is(l, 1, by))
-            snprintf(l->text, l->size, "column j has the bias of column j %+lld", (long long)by);
+            return guessed(l, DS_GUESS_BIAS, by, 0, 1, "column j has the bias of column j %+lld",
+                           (long long)by);
     }
-    return l->text[0] != '\0';
+    return 0;
 }
 
 /* ---- terms of a matmul ----------------------------------------------------------------------- */
@@ -134,7 +168,7 @@ static int terms_explain(const struct look *l, int64_t begin, int64_t end, doubl
 {
     const int64_t step = l->width > MOST_CHECKED ? l->width / MOST_CHECKED : 1;
     for (size_t r = 0; r < l->e->n_rows; r++)
-        for (int64_t c = 0; c < l->width; c += step)
+        for (int64_t c = 0; c < l->width && is_off(l, r); c += step)
             if (!off_by(l, r, c, begin, end, times))
                 return 0;
     return 1;
@@ -146,11 +180,11 @@ static int is_guess(int64_t begin, int64_t end, int64_t k, int64_t step)
     return begin == 0 || end == k || (begin % step == 0 && end % step == 0);
 }
 
-static int64_t most_off(const struct look *l)
+static int64_t most_off(const struct look *l, size_t row)
 {
     int64_t at = 0;
     for (int64_t c = 1; c < l->width; c++)
-        if (fabs(got(l, 0, c) - want(l, 0, c)) > fabs(got(l, 0, at) - want(l, 0, at)))
+        if (fabs(got(l, row, c) - want(l, row, c)) > fabs(got(l, row, at) - want(l, row, at)))
             at = c;
     return at;
 }
@@ -163,23 +197,23 @@ static int try_range(const struct look *l, const double *before, int64_t begin, 
         if (!near(l, off, times * sum) || ++*guesses > MOST_GUESSES ||
             !terms_explain(l, begin, end, times))
             continue;
-        snprintf(l->text, l->size, "the terms k = %lld..%lld are %s", (long long)begin,
-                 (long long)end - 1, times < 0 ? "missing" : "added twice");
-        return 1;
+        return guessed(l, DS_GUESS_TERMS, begin, end, times, "the terms k = %lld..%lld are %s",
+                       (long long)begin, (long long)end - 1, times < 0 ? "missing" : "added twice");
     }
     return 0;
 }
 
 static int other_terms(const struct look *l, struct ds_error *err)
 {
-    const int64_t k = l->e->shared.matmul.k, c = most_off(l), step = k > 2048 ? 16 : 8;
-    const double off = got(l, 0, c) - want(l, 0, c);
+    const size_t row = first_off(l);
+    const int64_t k = l->e->shared.matmul.k, c = most_off(l, row), step = k > 2048 ? 16 : 8;
+    const double off = got(l, row, c) - want(l, row, c);
     double *before = ds_calloc((size_t)k + 1, sizeof *before, "sums", err);
     int guesses = 0, found = 0;
     if (!before)
         return -1;
     for (int64_t i = 0; i < k; i++)
-        before[i + 1] = before[i] + product(l, 0, c, i);
+        before[i + 1] = before[i] + product(l, row, c, i);
     for (int64_t begin = 0; begin < k && !found; begin++)
         for (int64_t end = begin + 1; end <= k && !found; end++)
             if (end - begin < k && is_guess(begin, end, k, step))
@@ -197,14 +231,15 @@ static int one_weight_at(const struct look *l, int64_t c, int64_t k, double *cha
 {
     double size = 0;
     for (size_t r = 0; r < l->e->n_rows; r++) {
-        const double x = (double)l->e->rows[r].input[DS_SIDE_A].in[0][k];
+        const double x = is_off(l, r) * (double)l->e->rows[r].input[DS_SIDE_A].in[0][k];
         if (fabs(x) > size) {
             size = fabs(x);
             *change = (got(l, r, c) - want(l, r, c)) / x;
         }
     }
     for (size_t r = 0; r < l->e->n_rows && size > 0; r++)
-        if (!near(l, got(l, r, c),
+        if (is_off(l, r) &&
+            !near(l, got(l, r, c),
                   want(l, r, c) + *change * (double)l->e->rows[r].input[DS_SIDE_A].in[0][k]))
             return 0;
     return size > 0;
@@ -214,10 +249,10 @@ static int one_weight_at(const struct look *l, int64_t c, int64_t k, double *cha
 static int one_weight(const struct look *l)
 {
     const struct ds_matmul_args *a = &l->e->shared.matmul;
-    const int64_t c = most_off(l);
+    const int64_t c = most_off(l, first_off(l));
     int64_t at = -1;
     double change = 0, d;
-    for (int64_t k = 0; k < a->k && l->e->n_rows >= 3; k++)
+    for (int64_t k = 0; k < a->k && l->n_off >= 3; k++)
         if (one_weight_at(l, c, k, &d)) {
             if (at >= 0)
                 return 0;
@@ -228,23 +263,49 @@ static int one_weight(const struct look *l)
         for (int64_t j = 0; j < l->width; j++)
             if (j != c && !near(l, got(l, r, j), want(l, r, j)))
                 return 0;
-    if (at >= 0)
-        snprintf(l->text, l->size, "the weight of column %lld, k = %lld is %.6g, not %.6g",
-                 (long long)c, (long long)at, (double)a->w.data[c * a->k + at] + change,
-                 (double)a->w.data[c * a->k + at]);
-    return at >= 0;
+    if (at < 0)
+        return 0;
+    const double own = (double)a->w.data[c * a->k + at];
+    return guessed(l, DS_GUESS_WEIGHT, c, at, own + change,
+                   "the weight of column %lld, k = %lld is %.6g, not %.6g", (long long)c,
+                   (long long)at, own + change, own);
+}
+
+static void find_off(struct look *l)
+{
+    for (size_t r = 0; r < l->e->n_rows; r++) {
+        if (row_is(l, r, r))
+            continue;
+        l->guess->rows[r / 64] |= (uint64_t)1 << r % 64;
+        l->n_off++;
+    }
+}
+
+/* Of some rows only: it is said. */
+static void add_share(const struct look *l)
+{
+    struct ds_explain_guess *g = l->guess;
+    const size_t n = strlen(g->text);
+    if (g->kind && g->kind != DS_GUESS_ROW && l->n_off < l->e->n_rows)
+        snprintf(g->text + n, sizeof g->text - n, " in %zu of %zu rows", l->n_off, l->e->n_rows);
 }
 
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
-                    char *text, size_t size, struct ds_error *err)
+                    struct ds_explain_guess *guess, struct ds_error *err)
 {
-    const struct look l = {e,         exact, side, ds_explain_width(e->op, &e->shared),
-                           8 * noise, text,  size};
-    text[0] = '\0';
-    if (other_rows(&l) || other_columns(&l) || e->op != DS_OP_MATMUL || other_bias(&l) ||
-        one_weight(&l) || ds_explain_weights(e, side, l.noise, text, size))
+    struct look l = {e, exact, side, ds_explain_width(e->op, &e->shared), 8 * noise, guess, 0};
+    int rc = 0;
+    memset(guess, 0, sizeof *guess);
+    if (e->n_rows > DS_GUESS_MOST_ROWS)
         return 0;
-    return other_terms(&l, err) < 0 ? -1 : 0;
+    find_off(&l);
+    if (!l.n_off)
+        return 0;
+    if (!other_rows(&l) && !other_columns(&l) && e->op == DS_OP_MATMUL && !other_bias(&l) &&
+        !one_weight(&l) && !ds_explain_weights(e, side, l.noise, guess))
+        rc = other_terms(&l, err) < 0 ? -1 : 0;
+    add_share(&l);
+    return rc;
 }
 
 /* ---- blocks of few bits ---------------------------------------------------------------------- */

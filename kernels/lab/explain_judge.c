@@ -1,6 +1,6 @@
 /* explain_judge.c: from what was measured to one claim, or none. Pure. A claim needs its evidence: bits
  * that a replay gives, or sizes inside (or far outside) what was measured on these inputs. */
-#include "kernels/lab/explain.h"
+#include "kernels/lab/explain_each.h"
 
 #include "base/dtype.h"
 #include "kernels/lab/order_tree.h"
@@ -68,8 +68,7 @@ static int is_f32(const struct ds_explain_noise *n, int side)
     return n->error[side] <= 2 * n->order_error.most && n->outside[side] == 0;
 }
 
-/* The format that explains a side: what it leaves over is f32 noise, without it there is more. */
-static const struct ds_explain_rounded *format_of(const struct ds_explain_noise *n, int side)
+const struct ds_explain_rounded *ds_explain_format_of(const struct ds_explain_noise *n, int side)
 {
     const struct ds_explain_rounded *best = NULL;
     for (size_t i = 0; i < n->n_rounded; i++)
@@ -148,12 +147,33 @@ static int judge_weigh_forms(const struct ds_explain *e, const struct ds_explain
     return 1;
 }
 
+/* Elements that stand alone: computed in two ways, one of which may keep something in fewer bits. */
+static int judge_each(const struct ds_explain *e, const struct ds_explain_order *order,
+                      struct ds_explain_verdict *v)
+{
+    char way[DS_SIDES][128];
+    int shorter = -1;
+    if (order[DS_SIDE_A].form == order[DS_SIDE_B].form)
+        return 0;
+    for (int s = 0; s < DS_SIDES; s++) {
+        ds_each_text(e->op, order[s].form, way[s], sizeof way[s]);
+        if (e->side[s].dtype == DS_F32 && ds_each_cast(order[s].form) != DS_F32)
+            shorter = s;
+    }
+    claim(v, shorter < 0 ? DS_EXPLAIN_DIFFERENT_ALGORITHM : DS_EXPLAIN_LOWER_PRECISION,
+          DS_BASIS_BITS, shorter, "every bit of both sides comes out when A is %s, B %s",
+          way[DS_SIDE_A], way[DS_SIDE_B]);
+    return 1;
+}
+
 static int judge_trees(const struct ds_explain *e, const struct ds_explain_order *order,
                        struct ds_explain_verdict *v)
 {
     for (int s = 0; s < DS_SIDES; s++)
         if (!reproduced(&order[s], s))
             return 0;
+    if (ds_explain_stands_alone(e->op))
+        return judge_each(e, order, v);
     if (judge_norm_forms(e, order, v) || judge_weigh_forms(e, order, v))
         return 1;
     for (int s = 0; s < DS_SIDES; s++)
@@ -171,7 +191,7 @@ static int judge_trees(const struct ds_explain *e, const struct ds_explain_order
 static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
-        const struct ds_explain_rounded *f = format_of(n, s);
+        const struct ds_explain_rounded *f = ds_explain_format_of(n, s);
         if (!f || !is_f32(n, DS_SIDE_A + DS_SIDE_B - s))
             continue;
         claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
@@ -254,9 +274,9 @@ static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise 
 static int judge_data(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
-        if (n->data[s][0])
+        if (n->guess[s].text[0])
             claim(v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_FIT, s, "%c is explained when %s", name(s),
-                  n->data[s]);
+                  n->guess[s].text);
         else if (n->ratio[s] != 0)
             claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_FIT, s,
                   "each row of %c is the exact one times a factor, %.9g at most: another scale or "
@@ -281,11 +301,11 @@ static int judge_few(const struct ds_explain_noise *n, struct ds_explain_verdict
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
         if (!n->outside[s] || n->typical[s] > 4)
             continue;
-        claim(v, DS_EXPLAIN_WRONG_DATA, n->data[s][0] ? DS_BASIS_FIT : DS_BASIS_SIZE, s,
+        claim(v, DS_EXPLAIN_WRONG_DATA, n->guess[s].text[0] ? DS_BASIS_FIT : DS_BASIS_SIZE, s,
               "%llu of %zu elements of %c are off by more than 16 times what f32 orders make of "
               "them, the others are not%s%s",
               (unsigned long long)n->outside[s], n->elements, name(s),
-              n->data[s][0] ? ": explained when " : "", n->data[s]);
+              n->guess[s].text[0] ? ": explained when " : "", n->guess[s].text);
         return 1;
     }
     return 0;

@@ -399,8 +399,7 @@ int ds_explain_noise(const struct ds_explain *e, const double *exact, struct ds_
     int rc = 0;
     for (int s = 0; s < DS_SIDES && rc == 0; s++)
         if (out->error[s] > 2 * out->order_error.most || out->outside[s])
-            rc = ds_explain_data(e, exact, s, out->order_error.most, out->data[s],
-                                 sizeof out->data[s], err);
+            rc = ds_explain_data(e, exact, s, out->order_error.most, &out->guess[s], err);
     for (int s = 0; s < DS_SIDES && ds_explain_copies(e->op); s++)
         ds_explain_copied(e, s, &out->copy[s]);
     for (int s = 0; s < DS_SIDES; s++)

@@ -318,7 +318,8 @@ static int take_over(const struct job *j, struct ds_explain_order *out, struct d
     out->tree_of = ds_calloc(n, sizeof *out->tree_of, "trees", err);
     out->den_of = ds_calloc(j->e->n_rows, sizeof *out->den_of, "trees", err);
     out->scores_of = ds_calloc(j->e->n_rows, sizeof *out->scores_of, "trees", err);
-    if (!out->trees || !out->tree_of || !out->den_of || !out->scores_of)
+    out->cut_of = ds_calloc(j->e->n_rows, sizeof *out->cut_of, "trees", err);
+    if (!out->trees || !out->tree_of || !out->den_of || !out->scores_of || !out->cut_of)
         return -1;
     memcpy(out->tree_of, j->tree_of, n * sizeof *out->tree_of);
     memcpy(out->den_of, j->den_of, j->e->n_rows * sizeof *out->den_of);
@@ -417,7 +418,7 @@ int ds_explain_order(const struct ds_explain *e, int side, struct ds_explain_ord
         out->fixed = 1;
         snprintf(out->why, sizeof out->why, "%s",
                  e->side[side].kernel ? "it adds nothing up" : "its kernel is not here");
-        return 0;
+        return ds_explain_stands_alone(e->op) ? ds_explain_each(e, side, out, err) : 0;
     }
     if (measure(e, side, 0, out, err) != 0)
         return -1;
@@ -486,6 +487,8 @@ void ds_explain_order_free(struct ds_explain_order *o)
     free(o->tree_of);
     free(o->den_of);
     free(o->scores_of);
+    free(o->cut_of);
+    free(o->sum_of);
     free(o->y);
     memset(o, 0, sizeof *o);
 }

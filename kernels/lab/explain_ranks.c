@@ -112,7 +112,7 @@ int ds_explain_ranks_run(const struct ds_explain *e, int side, const struct ds_k
 /* ---- along the orders ------------------------------------------------------------------------ */
 
 /* Moves what was measured of the allreduce behind the trees of the matmul. */
-static int take_sum(struct ds_explain_order *out, struct ds_explain_order *sum,
+static int take_sum(struct ds_explain_order *out, struct ds_explain_order *sum, size_t elements,
                     struct ds_error *err)
 {
     const size_t n = out->n_trees + sum->n_trees;
@@ -121,6 +121,10 @@ static int take_sum(struct ds_explain_order *out, struct ds_explain_order *sum,
         return -1;
     memcpy(trees, out->trees, out->n_trees * sizeof *trees);
     memcpy(trees + out->n_trees, sum->trees, sum->n_trees * sizeof *trees);
+    for (size_t i = 0; i < elements; i++)
+        sum->tree_of[i] += sum->tree_of[i] < 0 ? 0 : (int32_t)out->n_trees;
+    out->sum_of = sum->tree_of;
+    sum->tree_of = NULL;
     free(out->trees);
     free(sum->trees);
     out->trees = trees;
@@ -170,7 +174,7 @@ static int add_ranks(const struct ds_explain *e, int side, struct ds_explain_ord
     free(parts);
     out->replayed = 0;
     if (rc == 0 && sum.replayed) {
-        rc = take_sum(out, &sum, err);
+        rc = take_sum(out, &sum, e->n_rows * (size_t)e->shared.matmul.n, err);
         if (rc == 0) {
             ds_explain_match(e, out->y, &out->match);
             out->replayed = 1;

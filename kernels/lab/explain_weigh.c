@@ -23,7 +23,7 @@
 enum { FINISHES = 2, JOINS = 2, SINKS = 2 };
 enum { PLAIN_FORMS = DS_EXPS * FINISHES * JOINS * DS_MAXIMA * DS_MERGES };
 
-static struct ds_weigh_form form_of(int form)
+struct ds_weigh_form ds_weigh_form_of(int form)
 {
     struct ds_weigh_form f = {.exp = form % DS_EXPS};
     f.reciprocal = (form /= DS_EXPS) % FINISHES;
@@ -39,7 +39,7 @@ void ds_weigh_form_text(int form, char *text, size_t size)
     static const char *const merge[DS_MERGES] = {
         "", ", parts merged by their log-sum-exp", ", parts merged by their maxima",
         ", parts merged by their maxima one after another, FMA"};
-    const struct ds_weigh_form f = form_of(form);
+    const struct ds_weigh_form f = ds_weigh_form_of(form);
     snprintf(text, size, "%s, values %s, %s%s, %s the sum",
              f.exp == DS_EXP_LIBM ? "exp of libm" : "the pinned exp", f.fma ? "FMA" : "mul+add",
              f.running == DS_MAX_BY_SLOT    ? "the maximum so far"
@@ -135,12 +135,14 @@ static int64_t row_matches(const struct ds_weigher *w, size_t row, const float *
 static int row_comes_out(struct ds_weigher *w, int form, size_t row, float *y)
 {
     const int64_t width = ds_explain_width(w->e->op, &w->e->shared);
-    struct ds_weigh_form f = form_of(form);
+    struct ds_weigh_form f = ds_weigh_form_of(form);
     for (f.cut = 0; f.cut < (f.merge ? DS_WEIGH_CUTS : 1); f.cut++)
         if ((w->e->op == DS_OP_SOFTMAX ? softmax_row(w, &f, row, y)
                                        : attention_row(w, &f, row, y)) &&
-            row_matches(w, row, y) == width)
+            row_matches(w, row, y) == width) {
+            w->cut_of[row] = f.cut;
             return 1;
+        }
     return 0;
 }
 
@@ -192,11 +194,13 @@ static const char *lacks(const struct ds_explain *e, const struct ds_explain_ord
     return "";
 }
 
-/* The same additions where every product that meets a sum joins it unrounded: with equal scores, at which
- * the values are measured, that cannot be told. */
-static int compile_fused(const struct ds_tree *t, struct ds_replay *out, struct ds_error *err)
+/* Fused: with equal scores, at which the values are measured, that cannot be told. */
+int ds_weigh_compile(const struct ds_tree *t, int fused, struct ds_replay *out,
+                     struct ds_error *err)
 {
     struct ds_tree copy = *t;
+    if (!fused)
+        return ds_replay_compile(t, t->root, out, err);
     copy.node = ds_calloc((size_t)t->n, sizeof *copy.node, "the replay", err);
     if (!copy.node)
         return -1;
@@ -220,8 +224,8 @@ static int setup(struct ds_weigher *w, struct ds_error *err)
     w->fused = ds_calloc(w->o->n_trees, sizeof *w->fused, "the replay", err);
     for (size_t i = 0; i < w->o->n_trees && w->replay && w->fused; i++) {
         const struct ds_tree *t = &w->o->trees[i].tree;
-        if (ds_replay_compile(t, t->root, &w->replay[i], err) != 0 ||
-            compile_fused(t, &w->fused[i], err) != 0)
+        if (ds_weigh_compile(t, 0, &w->replay[i], err) != 0 ||
+            ds_weigh_compile(t, 1, &w->fused[i], err) != 0)
             return -1;
         room = ds_replay_room(&w->fused[i]) > room ? ds_replay_room(&w->fused[i]) : room;
         room = ds_replay_room(&w->replay[i]) > room ? ds_replay_room(&w->replay[i]) : room;
@@ -257,7 +261,7 @@ static void release(struct ds_weigher *w)
 int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_order *o,
                      struct ds_error *err)
 {
-    struct ds_weigher w = {.e = e, .side = side, .o = o};
+    struct ds_weigher w = {.e = e, .side = side, .o = o, .cut_of = o->cut_of};
     const size_t elements = e->n_rows * (size_t)ds_explain_width(e->op, &e->shared);
     snprintf(o->not_replayed, sizeof o->not_replayed, "%s", lacks(e, o));
     if (o->not_replayed[0])

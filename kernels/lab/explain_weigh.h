@@ -13,7 +13,7 @@ enum { DS_MERGE_NONE, DS_MERGE_LSE, DS_MERGE_LARGEST, DS_MERGE_FMA, DS_MERGES };
 struct ds_weigh_form {
     int exp, reciprocal, fma, running, merge;
     int sink_last; /* a sink is merged behind all else; 0: it joins the maximum first, the sum last */
-    int cut;       /* how parts are found: 0..DS_WEIGH_CUTS - 1, see find_parts */
+    int cut;       /* how parts are found: 0..DS_WEIGH_CUTS - 1, see ds_weigh_parts */
 };
 enum { DS_WEIGH_CUTS = 3, DS_WEIGH_MOST_PARTS = 64 };
 
@@ -30,6 +30,7 @@ struct ds_weigher {
     struct ds_replay *replay, *fused; /* [n_trees]; the trees of values with FMA */
     int64_t slots, dim;               /* that the trees have; channels of a head; softmax: 0 */
     int64_t from, before;             /* first slot that the row sees; slots that no tree has */
+    int32_t *cut_of;                  /* o->cut_of */
     float *score, *p, *ones, *column, *room;
     /* Of the row and head at hand: */
     int32_t values, den; /* trees */
@@ -37,6 +38,16 @@ struct ds_weigher {
     struct ds_weigh_part *blocks; /* as many as there are slots */
     int most_blocks;
 };
+
+/* Form `number` of those that are tried (ds_explain_order.form). */
+struct ds_weigh_form ds_weigh_form_of(int number);
+/* The steps of a tree; fused: every product that meets a sum joins it unrounded. */
+int ds_weigh_compile(const struct ds_tree *t, int fused, struct ds_replay *out,
+                     struct ds_error *err);
+/* ((P0 + P1) + P2) + ...: what the tree adds last, one after another; each a range of terms, ascending.
+ * A single term is no part (cut 0), the last part alone (1), or always one (2), since two
+ * terms may be two parts or one. 0: it is not so. */
+int ds_weigh_parts(const struct ds_tree *t, int cut, struct ds_weigh_part *out, int most);
 
 /* exp and tanh of a form: libm's, or those of kernels/PINNED.md. These are transcriptions of that page of
  * their own, beside the kernels' code: what is held against a kernel must not be that kernel. */

@@ -58,10 +58,7 @@ float ds_weigh_term(const struct ds_weigh_form *f, float x, float max)
 
 /* ---- parts of trees -------------------------------------------------------------------------- */
 
-/* ((P0 + P1) + P2) + ...: what the tree adds last, one after another; each a range of terms, ascending.
- * A single term is no part (cut 0), the last part alone (1), or always one (2), since two
- * terms may be two parts or one. 0: it is not so. */
-static int find_parts(const struct ds_tree *t, int cut, struct ds_weigh_part *out, int most)
+int ds_weigh_parts(const struct ds_tree *t, int cut, struct ds_weigh_part *out, int most)
 {
     int n = 0;
     int32_t v = t->root;
@@ -241,7 +238,7 @@ static float merge_fma(const struct ds_weigher *w, const struct ds_weigh_form *f
 static int cut_blocks(const struct ds_weigher *w, const struct ds_weigh_form *f)
 {
     if (f->running == DS_MAX_BY_BLOCK)
-        return find_parts(&w->o->trees[w->den].tree, 2, w->blocks, w->most_blocks);
+        return ds_weigh_parts(&w->o->trees[w->den].tree, 2, w->blocks, w->most_blocks);
     for (int64_t j = 0; j < w->slots; j++)
         w->blocks[j] = (struct ds_weigh_part){j, j + 1, 0, 0};
     return (int)w->slots;
@@ -254,7 +251,7 @@ static int visible_parts(const struct ds_weigher *w, const struct ds_weigh_form 
     int n = 1, kept = 0;
     part[0] = (struct ds_weigh_part){0, w->slots, 0, 0};
     if (f->merge != DS_MERGE_NONE)
-        n = find_parts(&w->o->trees[w->values].tree, f->cut, part, DS_WEIGH_MOST_PARTS);
+        n = ds_weigh_parts(&w->o->trees[w->values].tree, f->cut, part, DS_WEIGH_MOST_PARTS);
     for (int i = 0; i < n; i++) {
         part[i].begin = part[i].begin > w->from ? part[i].begin : w->from;
         if (part[i].begin < part[i].end)

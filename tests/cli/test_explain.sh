@@ -261,9 +261,6 @@ test_sum_over_ranks() {
         has "$dir/out" "pinned             A all, B none            A none, B all"
         [ $dtype = f32 ] || has "$dir/out" "lower-precision: the measured orders give every bit of both sides, and B's has partial sums of ranks"
     done
-    ds explain "$dir/r.h5" -m $wide --reproducer "$dir/ranks"
-    expect 2
-    has "$dir/err" "B is a sum over ranks"
 }
 
 # Two records: B is the second one's arm with the same setting. A run alone keeps no row, unless it is told to.
@@ -376,42 +373,141 @@ test_real_model_pinned_against_split() {
     every_bit own 1 12,up 29,o_proj
 }
 
-# Compiled and run with nothing but libhdf5; what it prints are both sides' bits.
-test_reproducer() {
-    need pkg-config
-    record --kernels pinned,pinned+matmul=split-k --batch 1
-    ds explain "$dir/r.h5" -m $model --reproducer "$dir/drift"
-    expect 0
-    has "$dir/out" "drift/reproduce.c: its first lines say how to compile it"
-    [ "$(ls "$dir/drift")" = "reproduce.c
-reproduce.h5" ]
+# show SITE ARGUMENT...: the program is written, compiled with nothing but libhdf5 and run: both sides' bits come out.
+show() {
+    site=$1
+    shift
+    rm -rf "$dir/drift"
+    ds explain "$dir/r.h5" "$site" --reproducer "$dir/drift" "$@"
+    [ -d "$dir/drift" ]
     # shellcheck disable=SC2046
     ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror -ffp-contract=off $(pkg-config --cflags hdf5-serial) -o "$dir/reproduce" \
         "$dir/drift/reproduce.c" $(pkg-config --libs hdf5-serial) -ldl -lm
     run "$dir/reproduce" "$dir/drift/reproduce.h5"
     expect 0
-    has "$dir/out" "A: kernels pinned: matmul/pinned, 9 rows in the call, 1 thread"
-    elements=$(sed -n 's/^adding in .* in \([0-9]*\) of \([0-9]*\) elements, .* B in \([0-9]*\)$/\1 \2 \3/p' "$dir/out")
-    [ -n "$elements" ]
-    # shellcheck disable=SC2086
-    set -- $elements
-    [ "$1" -gt 0 ] && [ "$1" = "$2" ] && [ "$1" = "$3" ]
     hasnt "$dir/out" "not reproduced"
+}
+
+# gives SIDE: all its elements.
+gives() {
+    elements=$(sed -n "s/^.* gives $1 bit for bit in \([0-9]*\) of \([0-9]*\) elements\$/\1 \2/p" "$dir/out")
+    [ -n "$elements" ] && [ "${elements% *}" -gt 0 ] && [ "${elements% *}" = "${elements#* }" ]
+}
+
+test_reproducer() {
+    need pkg-config
+    record --kernels pinned,pinned+matmul=split-k --batch 1
+    show 0,q_proj -m $model
+    [ "$(ls "$dir/drift")" = "reproduce.c
+reproduce.h5" ]
+    has "$dir/out" "A: kernels pinned: matmul/pinned, 9 rows in the call, 1 thread"
+    gives A
+    gives B
     # Other data, and it says so.
     run "$dir/reproduce" "$dir/r.h5"
     expect 2
     has "$dir/err" "the file lacks 'op'"
+    # It notices bits that are not those of its terms.
+    need h5dump
+    cp "$dir/drift/reproduce.h5" "$dir/other.h5"
+    at=$(h5dump -H -p -d /b "$dir/other.h5" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
+    printf '\001\002' | dd of="$dir/other.h5" bs=1 seek="$at" conv=notrunc 2>/dev/null
+    run "$dir/reproduce" "$dir/other.h5"
+    expect 1
+    has "$dir/out" "not reproduced"
 }
 
-# Attention's outputs follow from several sums: no program is written that would show nothing.
-test_reproducer_of_attention_is_refused() {
-    record --kernels pinned,pinned+attention=split-kv --batch 1
-    ds explain "$dir/r.h5" 0,attn_out -m $model
+# Attention: scores, weights and values by their orders, of every way to merge parts; also a window.
+test_reproducer_of_attention() {
+    need pkg-config
+    for pair in pinned,vendor tile-by-qlen,stock split-kv,reference; do
+        record --kernels "pinned+attention=${pair%,*},pinned+attention=${pair#*,}" --batch 1 --force
+        show 0,attn_out -m $model
+        gives A
+        gives B
+    done
+    specimens
+    short=$model,window=4
+    record -m $short --plugin "$plugin" --kernels pinned,pinned+attention=window-4-too --batch 1 --force
+    show 0,attn_out -m $short --plugin "$plugin"
+    gives A
+    gives B
+}
+
+test_reproducer_of_every_sum() {
+    need pkg-config
+    four=random:llama,layers=2,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=512
+    for dtype in f32 bf16; do
+        record -m $four --tp 1,2 --batch 1 --dtype $dtype --kernels pinned --force
+        show 0,o_proj -m $four
+        gives A
+        gives B
+    done
+    record --kernels pinned,pinned+rmsnorm=rows --batch 1 --force
+    show 0,attn_norm -m $model
+    gives A
+    gives B
+    moe=random:qwen3moe,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512,experts=8,top_k=3
+    record -m $moe --kernels pinned,pinned+combine=reference --batch 1 --force
+    show 0,moe_combine -m $moe
+    gives A
+    gives B
+}
+
+# Elements that stand alone: the ways to compute them.
+test_reproducer_of_elements() {
+    need pkg-config
+    record --kernels pinned,pinned+rope=reference+silu_mul=reference --batch 1
+    ds explain "$dir/r.h5" 0,q_rope -m $model
     expect 0
-    both_reproduced
-    ds explain "$dir/r.h5" 0,attn_out -m $model --reproducer "$dir/drift"
+    has "$dir/out" "formula of A  FMA(own channel, cos, other channel * sin)"
+    has "$dir/out" "explain: layer 0 q_rope: different-algorithm: every bit of both sides comes out when A is FMA(own channel, cos, other channel * sin), B both products rounded, then their sum"
+    show 0,q_rope -m $model
+    gives A
+    gives B
+    show 0,act -m $model
+    gives A
+    gives B
+}
+
+# Wrong data: what should have been read gives A, what is thought to have been read gives B, bit for bit or nearly.
+test_reproducer_of_wrong_data() {
+    need pkg-config
+    specimens
+    record --plugin "$plugin" --kernels pinned+matmul=inner-product,pinned+matmul=transposed --batch 1
+    show 0,q_proj -m $model --plugin "$plugin"
+    has "$dir/out" "B: the weights are read the other way round (transposed)"
+    gives A
+    gives B
+    record --plugin "$plugin" --kernels pinned,pinned+matmul=lost-product --batch 1 --dump all --dump-rows 100 --force
+    show 0,q_proj -m $model --plugin "$plugin"
+    has "$dir/out" "B: when the terms k = 63..63 are missing in 9 of 12 rows, the exact result is within "
+    gives A
+    hasnt "$dir/out" "gives B bit for bit"
+    record --plugin "$plugin" --kernels pinned,pinned+rope=other-pairs+silu_mul=clamped-gate+attention=keys-as-values --batch 1 --force
+    for site in 0,q_rope 0,attn_out 0,act; do
+        show $site -m $model --plugin "$plugin"
+        has "$dir/out" "B: its arithmetic is not known: "
+        gives A
+    done
+    record --kernels pinned,pinned+matmul=q8 --batch 1 --force
+    show 0,q_proj -m $model
+    has "$dir/out" "B: when x and the weights are rounded to 8-bit blocks of 32, the exact result is within "
+    gives A
+}
+
+test_reproducer_is_refused() {
+    specimens
+    moe=random:qwen3moe,layers=2,hidden=64,heads=4,kv_heads=2,experts=8,top_k=2,expert_ffn=48,vocab=256,router_scale=0.01
+    ds run -m $moe --plugin "$plugin" --tokens 5,6,7,8,9,10,11,12,13,14,15,16 -n 2 --repeat 1 --batch 1 --threads 1 --kernels pinned,pinned+router=bf16 \
+        --dump all --dump-rows 100 -o "$dir/r.h5" -q
+    ds explain "$dir/r.h5" 0,router_ids -m $moe --plugin "$plugin" --reproducer "$dir/drift"
     expect 2
-    has "$dir/err" "--reproducer: outputs of this op do not follow from one sum"
+    has "$dir/err" "--reproducer: outputs of this op are choices, not values"
+    record --kernels pinned,split --batch 1 --no-heal --dump all --dump-rows 100 --force
+    ds explain "$dir/r.h5" 1,q_proj -m $model --reproducer "$dir/drift"
+    expect 2
+    has "$dir/err" "--reproducer: the inputs of both sides differ already"
     [ ! -e "$dir/drift" ]
 }
 
@@ -438,7 +534,7 @@ test_reproducer_folder() {
 # A limit on file sizes stands for a full disk: the reason is told, and nothing of the folder stays.
 test_reproducer_on_a_full_disk() {
     record --kernels pinned,pinned+matmul=split-k --batch 1
-    for blocks in 2 36; do # the program does not fit; it does, and the data does not
+    for blocks in 2 48; do # the program does not fit; it does, and the data does not
         code=0
         (ulimit -f $blocks; exec "$driftscope" explain "$dir/r.h5" -m $model --reproducer "$dir/drift") >/dev/null 2>"$dir/err" ||
             code=$?
