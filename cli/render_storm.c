@@ -55,11 +55,11 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
                   h->arms[0].values[DS_FACTOR_THREADS],
                   strcmp(h->arms[0].values[DS_FACTOR_THREADS], "1") == 0 ? "" : "s");
     ds_buf_printf(out,
-                  "%-14s%d request%s of %d prompt%s, %d token%s each: %zu steps of %d rows at "
+                  "%-14s%d request%s of %d prompt%s, %s%d token%s each: %zu steps of %d rows at "
                   "most\n",
                   "", p->n_requests, s_of((uint64_t)p->n_requests), r->setup->n_prompts,
-                  s_of((uint64_t)r->setup->n_prompts), c->tokens, s_of((uint64_t)c->tokens),
-                  p->n_steps, p->max_rows);
+                  s_of((uint64_t)r->setup->n_prompts), r->setup->plan.inputs.calls ? "up to " : "",
+                  c->tokens, s_of((uint64_t)c->tokens), p->n_steps, p->max_rows);
     if (r->setup->scheduled)
         ds_buf_printf(out, "%-14sas the schedule says\n", "");
     else
@@ -68,6 +68,7 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
                       "rows, %d preempted\n",
                       "", (double)c->rate / DS_SERVE_RATE_UNIT, (unsigned long long)c->seed,
                       c->max_batch, p->hits, p->preemptions);
+    ds_inputs_head_text(r->setup, out);
     head(out, r, "sampler");
     ds_report_sampler(h, out);
     ds_buf_puts(out, "\n");
@@ -172,6 +173,7 @@ static void first_parting(struct ds_buf *out, const struct ds_storm_result *r,
     ds_storm_token(r->setup, q->token, out);
     ds_buf_printf(out, ", request %d's ", q->reference);
     ds_storm_token(r->setup, q->other_token, out);
+    ds_inputs_call_text(r->setup, request, out);
     ds_buf_printf(out, "\n%-14smargins %.3g and %.3g nats", "", (double)q->margin,
                   (double)q->other_margin);
     if (q->drift >= 0)
@@ -199,14 +201,17 @@ static void forecast(struct ds_buf *out, const struct ds_storm_result *r,
 /* A set that need not be invariant and showed nothing. */
 static void power(struct ds_buf *out, const struct ds_storm_result *r, const struct ds_storm_arm *a)
 {
-    if (a->invariant || ds_storm_drifts(a))
+    if (a->invariant || ds_storm_drifts(a) || a->s.blind)
         return;
     head(out, r, "no power");
     ds_buf_printf(out,
                   "%s does not claim to be batch-invariant, and yet each prompt got one "
                   "completion:\n%-14s",
                   ds_storm_kernels(&r->setup->plan.header, a->arm), "");
-    if (a->s.drifting)
+    if (a->s.compared == 0)
+        ds_buf_puts(out, "no two requests have a prompt in common, so none was held against "
+                         "another\n");
+    else if (a->s.drifting)
         ds_buf_printf(out,
                       "%zu requests drifted, but no token turned over; more tokens, prompts or a "
                       "coarser --dtype may show it\n",
@@ -239,20 +244,69 @@ static void next(struct ds_buf *out, const struct ds_storm_result *r)
     ds_buf_puts(out, "\n");
 }
 
+/* Choices among NaN: the lowest id, whatever the input was. */
+static void blind(struct ds_buf *out, const struct ds_storm_result *r, const struct ds_storm_arm *a)
+{
+    if (a->s.blind == 0)
+        return;
+    head(out, r, "NaN");
+    ds_buf_printf(out, "%s: %llu of %llu choices were made among NaN, and say nothing\n",
+                  ds_storm_kernels(&r->setup->plan.header, a->arm), (unsigned long long)a->s.blind,
+                  (unsigned long long)a->tokens);
+}
+
+int ds_storm_code(const struct ds_storm_result *r)
+{
+    int drifts = 0, blinds = 0;
+    for (size_t i = 0; i < r->n_arms; i++) {
+        const struct ds_storm_arm *a = &r->arms[i];
+        drifts |= ds_storm_drifts(a) || ds_inputs_parted(a->followed, a->n_followed);
+        blinds |= a->s.blind > 0;
+    }
+    return drifts ? DS_EXIT_DRIFT : blinds ? DS_EXIT_ERROR : DS_EXIT_SAME;
+}
+
+const char *ds_storm_verdict(const struct ds_storm_result *r)
+{
+    const int code = ds_storm_code(r);
+    return code == DS_EXIT_DRIFT ? "drift" : code == DS_EXIT_SAME ? "same" : "incomparable";
+}
+
+/* "; the recording is followed by 3 of 4 conversations with vendor, 4 with pinned" */
+static void conversations(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    for (size_t i = 0; i < r->n_arms && r->arms[i].n_followed; i++) {
+        const struct ds_storm_arm *a = &r->arms[i];
+        size_t copies = 0, followed = 0;
+        for (size_t k = 0; k < a->n_followed; k++) {
+            copies += a->followed[k].copies;
+            followed += a->followed[k].followed;
+        }
+        ds_buf_printf(out, i ? ", %zu" : "; the recording is followed by %zu", followed);
+        if (i == 0)
+            ds_buf_printf(out, " of %zu conversation%s", copies, s_of(copies));
+        ds_buf_printf(out, " with %s", ds_storm_kernels(&r->setup->plan.header, a->arm));
+    }
+}
+
 /* "storm: vendor gave 4 completions of 1 prompt, split 7, pinned 1" */
 static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
 {
-    int drifts = 0;
+    const int code = ds_storm_code(r);
+    uint64_t nans = 0;
     for (size_t i = 0; i < r->n_arms; i++)
-        drifts |= ds_storm_drifts(&r->arms[i]);
-    ds_buf_puts(out, ds_cli_color(r->o, drifts ? DS_ROLE_DRIFT : DS_ROLE_SAME));
-    ds_buf_printf(out, "storm: %s: %zu prompt%s had ", drifts ? "drift" : "same",
-                  r->n_arms ? r->arms[0].s.n_prompts : 0,
+        nans += r->arms[i].s.blind;
+    ds_buf_puts(out, ds_cli_color(r->o, code == DS_EXIT_SAME ? DS_ROLE_SAME : DS_ROLE_DRIFT));
+    ds_buf_printf(out, "storm: %s: ", ds_storm_verdict(r));
+    if (nans)
+        ds_buf_printf(out, "%llu choice%s among NaN; ", (unsigned long long)nans, s_of(nans));
+    ds_buf_printf(out, "%zu prompt%s had ", r->n_arms ? r->arms[0].s.n_prompts : 0,
                   s_of(r->n_arms ? r->arms[0].s.n_prompts : 0));
     for (size_t i = 0; i < r->n_arms; i++)
         ds_buf_printf(out, "%s%zu completion%s with %s", i ? ", " : "", r->arms[i].s.n_completions,
                       s_of(r->arms[i].s.n_completions),
                       ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
+    conversations(out, r);
     ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
 }
 
@@ -265,6 +319,9 @@ void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r)
         first_parting(out, r, &r->arms[i]);
         forecast(out, r, &r->arms[i]);
         power(out, r, &r->arms[i]);
+        blind(out, r, &r->arms[i]);
+        ds_inputs_followed_text(r->setup, ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm),
+                                r->arms[i].followed, r->arms[i].n_followed, out);
     }
     next(out, r);
     verdict(out, r);

@@ -64,13 +64,16 @@ static json_t *forecast_json(const struct ds_flips *f, size_t seen)
     return j;
 }
 
-static json_t *sizes_json(const struct ds_storm *s)
+/* What was escaped when it was made is text as it is. */
+static json_t *sizes_json(const struct ds_storm_arm *a)
 {
     json_t *j = json_array();
-    for (size_t i = 0; i < s->n_completions; i++) {
-        const struct ds_storm_completion *c = &s->completions[i];
-        json_array_append_new(j, json_pack("{sisisi}", "prompt", c->prompt, "request", c->request,
-                                           "size", (int)c->size));
+    for (size_t i = 0; i < a->s.n_completions; i++) {
+        const struct ds_storm_completion *c = &a->s.completions[i];
+        json_t *one =
+            json_pack("{sisisi}", "prompt", c->prompt, "request", c->request, "size", (int)c->size);
+        json_object_set_new(one, "text", a->texts ? json_string(a->texts[i]) : json_null());
+        json_array_append_new(j, one);
     }
     return j;
 }
@@ -82,10 +85,11 @@ static json_t *arm_json(const struct ds_header *h, const struct ds_storm_arm *a)
     json_object_set_new(j, "kernels", ds_json_text(ds_storm_kernels(h, a->arm)));
     json_object_set_new(j, "unique_completions", ds_json_whole(a->s.n_completions));
     json_object_set_new(j, "prompts", ds_json_whole(a->s.n_prompts));
-    json_object_set_new(j, "completions", sizes_json(&a->s));
+    json_object_set_new(j, "completions", sizes_json(a));
     json_object_set_new(j, "drifting", ds_json_whole(a->s.drifting));
     json_object_set_new(j, "parted", ds_json_whole(a->s.parted));
     json_object_set_new(j, "ties", ds_json_whole(a->s.ties));
+    json_object_set_new(j, "choices_among_nan", ds_json_whole(a->s.blind));
     json_object_set_new(j, "claims_invariance", json_boolean(a->invariant));
     json_object_set_new(j, "had_power",
                         a->invariant ? json_null() : json_boolean(ds_storm_drifts(a)));
@@ -133,14 +137,19 @@ int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds
     json_t *j = json_object(), *sets = json_array();
     for (size_t i = 0; i < r->n_arms; i++) {
         worst = r->arms[i].s.n_completions > worst->s.n_completions ? &r->arms[i] : worst;
-        json_array_append_new(sets, arm_json(h, &r->arms[i]));
+        json_t *set = arm_json(h, &r->arms[i]);
+        json_object_set_new(
+            set, "recorded",
+            ds_inputs_followed_json(r->setup, r->arms[i].followed, r->arms[i].n_followed));
+        json_array_append_new(sets, set);
     }
     json_object_set_new(j, "schema", json_string("driftscope.storm/1"));
-    json_object_set_new(j, "result", json_string(ds_storm_drifts(worst) ? "drift" : "same"));
+    json_object_set_new(j, "result", json_string(ds_storm_verdict(r)));
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "dtype", ds_json_text(h->arms[0].values[DS_FACTOR_DTYPE]));
     json_object_set_new(j, "threads", ds_json_text(h->arms[0].values[DS_FACTOR_THREADS]));
     json_object_set_new(j, "schedule", ds_storm_schedule_json(r->setup));
+    json_object_set_new(j, "inputs", ds_inputs_json(r->setup));
     json_object_set_new(j, "sampler", ds_json_sampler(h));
     json_object_set_new(j, "worst", ds_json_text(ds_storm_kernels(h, worst->arm)));
     json_object_set_new(j, "unique_completions", ds_json_whole(worst->s.n_completions));

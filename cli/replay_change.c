@@ -41,7 +41,7 @@ static int make_prompts(const struct ds_storm_setup *s, int32_t request, int32_t
         return -1;
     for (int32_t r = 0; r < n; r++) {
         const struct ds_serve_prompt *own = &s->prompts[r % s->n_prompts];
-        c->prompts[r] = (struct ds_serve_prompt){c->tokens + at, own->n};
+        c->prompts[r] = (struct ds_serve_prompt){.tokens = c->tokens + at, .n = own->n};
         if (r == request)
             memcpy(c->tokens + at, own->tokens, (size_t)own->n * sizeof *own->tokens);
         else

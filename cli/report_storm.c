@@ -51,8 +51,8 @@ static int read_schedule(struct serving *s, struct ds_error *err)
     if (!(s->prompts = ds_calloc(h->n_prompts, sizeof *s->prompts, "prompts", err)))
         return -1;
     for (size_t i = 0; i < h->n_prompts; i++)
-        s->prompts[i] =
-            (struct ds_serve_prompt){h->prompts[i].tokens, (int32_t)h->prompts[i].n_tokens};
+        s->prompts[i] = (struct ds_serve_prompt){.tokens = h->prompts[i].tokens,
+                                                 .n = (int32_t)h->prompts[i].n_tokens};
     if (ds_schedule_parse("the record's schedule", text, strlen(text), &s->plan, err) != 0)
         return -1;
     s->plan.n_requests = (int32_t)n;

@@ -400,7 +400,8 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         ds_sampler_fits(&p->header, &p->options.sampler, err) != 0)
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
-    if (ds_plan_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
+    if ((takes(o, "inputs") && ds_plan_inputs_read(o, &p->inputs, err) != 0) ||
+        ds_plan_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
         ds_plan_requests(p, err) != 0 || check_fit(p, err) != 0)
         return -1;
     if (tokens_from(o, p, err) != 0 ||
@@ -412,7 +413,8 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         ds_cli_environment_devices(&p->header, &p->header.environment, &p->header.n_environment,
                                    err) != 0)
         return -1;
-    if (ds_plan_identity(o, &p->header, err) != 0 || ds_plan_keep_options(p, err) != 0)
+    if (ds_plan_identity(o, &p->header, err) != 0 || ds_plan_keep_options(p, err) != 0 ||
+        ds_plan_inputs_keep(o, p, err) != 0)
         return -1;
     return check_fixture(o, p, dtype, err);
 }
@@ -423,6 +425,7 @@ void ds_run_plan_free(struct ds_run_plan *p)
     free(p->forced);
     if (p->owns_header)
         ds_header_free(&p->header);
+    ds_plan_inputs_free(&p->inputs);
     ds_tokenizer_free(p->tokenizer);
     if (p->model)
         ds_model_close(p->model);

@@ -3,9 +3,18 @@
 #define DS_RUN_PLAN_H
 
 #include "cli/cli.h"
+#include "cli/inputs.h"
 #include "dumps/record.h"
 #include "engine/sweep.h"
 #include "engine/tokenizer.h"
+
+/* --inputs: the file, its calls, and for a sweep which of them is the subject. */
+struct ds_plan_inputs {
+    struct ds_inputs file; /* doc NULL: none */
+    struct ds_inputs_call *calls;
+    size_t n_calls;
+    int32_t subject; /* -1: all are prompts */
+};
 
 struct ds_run_plan {
     struct ds_model *model;
@@ -18,6 +27,7 @@ struct ds_run_plan {
     int32_t *forced; /* --tokens-from, or what the record to resume fed */
     int32_t n_forced;
     const char *dtype_at; /* --dtype-at, borrowed; NULL: none */
+    struct ds_plan_inputs inputs;
 };
 
 /* Plans a new sweep from the command line. */

@@ -43,6 +43,20 @@ int ds_sampler_fits(const struct ds_header *h, const struct ds_sampler *s, struc
 int ds_plan_keep_options(struct ds_run_plan *p, struct ds_error *err);
 /* A line for each --attach (attach.c). */
 int ds_plan_attach(const struct ds_options *o, struct ds_header *h, struct ds_error *err);
+/* --inputs (inputs_plan.c): reads the file; makes its calls the prompts, of a sweep the one of --call and as many more as
+ * there are neighbours; keeps it as options of the record. */
+int ds_plan_inputs_read(const struct ds_options *o, struct ds_plan_inputs *x, struct ds_error *err);
+int ds_plan_inputs_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours,
+                           int sweep, struct ds_error *err);
+int ds_plan_inputs_keep(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err);
+void ds_plan_inputs_free(struct ds_plan_inputs *x);
+/* The inputs of a record; doc NULL: it has none. */
+int ds_plan_inputs_of(const struct ds_header *h, struct ds_inputs *in, struct ds_error *err);
+/* The same for a plan whose header is a record's, with their calls: these must be the record's prompts. */
+int ds_plan_inputs_recorded(struct ds_run_plan *p, struct ds_error *err);
+/* Of --inputs beside a record: what has changed since, in a note each. */
+int ds_plan_inputs_compare(const struct ds_options *o, const struct ds_run_plan *p,
+                           struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */

@@ -1,6 +1,6 @@
 /* run_prompts.c: prompts of a sweep: what the user gave, else a default subject; and neighbours
  * unlike it. */
-#include "cli/run_plan.h"
+#include "cli/run_plan_internal.h"
 
 #include "base/mem.h"
 
@@ -208,6 +208,10 @@ static int add_builtin(struct ds_run_plan *p, int32_t neighbours, struct ds_erro
 int ds_run_prompts(const struct ds_options *o, struct ds_run_plan *p, int32_t neighbours,
                    struct ds_error *err)
 {
+    if (p->inputs.file.doc)
+        return ds_plan_inputs_prompts(o, p, neighbours, 1, err) != 0
+                   ? -1
+                   : add_builtin(p, neighbours, err);
     size_t given = ds_opt_count(o, "prompt") + ds_opt_count(o, "file") + ds_opt_count(o, "tokens");
     if (ds_opt_flag(o, "chat") && ds_opt_count(o, "tokens") > 0) {
         ds_fail(err, "--chat puts text into the model's chat form; --tokens is no text");

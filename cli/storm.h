@@ -60,6 +60,9 @@ struct ds_storm_arm {
     uint64_t rows, tokens;
     int invariant;           /* every kernel of the set claims that neighbours change nothing */
     struct ds_launch launch; /* at the first drift */
+    struct ds_inputs_followed *followed; /* with --inputs, of each conversation */
+    size_t n_followed;
+    char **texts; /* [s.n_completions] what each completion says, as it is shown; NULL: no tokenizer */
 };
 
 struct ds_storm_result {
@@ -76,7 +79,21 @@ void ds_storm_site_text(const struct ds_header *h, uint32_t site, const struct d
 void ds_storm_token(const struct ds_storm_setup *s, int32_t id, struct ds_buf *out);
 const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm);
 int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion of some prompt */
+/* "same"; "drift": that, or a conversation that leaves its recording; "incomparable": neither, but some choice was made
+ * among NaN. And the exit code. */
+const char *ds_storm_verdict(const struct ds_storm_result *r);
+int ds_storm_code(const struct ds_storm_result *r);
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);
+/* --inputs (render_inputs.c): what the file holds; "" where there is none. The call that a request is: " (ID, turn 3)". What
+ * came of the conversations with one kernel set. */
+void ds_inputs_head_text(const struct ds_storm_setup *s, struct ds_buf *out);
+json_t *ds_inputs_json(const struct ds_storm_setup *s);
+void ds_inputs_call_text(const struct ds_storm_setup *s, int64_t request, struct ds_buf *out);
+void ds_inputs_followed_text(const struct ds_storm_setup *s, const char *kernels,
+                             const struct ds_inputs_followed *list, size_t n, struct ds_buf *out);
+json_t *ds_inputs_followed_json(const struct ds_storm_setup *s,
+                                const struct ds_inputs_followed *list, size_t n);
+int ds_inputs_parted(const struct ds_inputs_followed *list, size_t n);
 /* The schedule as an object. */
 json_t *ds_storm_schedule_json(const struct ds_storm_setup *s);
 int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds_error *err);

@@ -117,9 +117,15 @@ static int make_prompts(struct ds_storm_setup *s, struct ds_error *err)
     s->n_prompts = (int32_t)h->n_prompts;
     if (!(s->prompts = ds_calloc(h->n_prompts, sizeof *s->prompts, "prompts", err)))
         return -1;
-    for (size_t i = 0; i < h->n_prompts; i++)
-        s->prompts[i] =
-            (struct ds_serve_prompt){h->prompts[i].tokens, (int32_t)h->prompts[i].n_tokens};
+    for (size_t i = 0; i < h->n_prompts; i++) {
+        s->prompts[i] = (struct ds_serve_prompt){.tokens = h->prompts[i].tokens,
+                                                 .n = (int32_t)h->prompts[i].n_tokens};
+        if (s->plan.inputs.calls) {
+            const struct ds_inputs_call *c = &s->plan.inputs.calls[i];
+            s->prompts[i].generates = (int32_t)c->n_expect;
+            s->prompts[i].follows = c->first != (int32_t)i;
+        }
+    }
     return 0;
 }
 
@@ -186,6 +192,23 @@ static int32_t default_prompts(const struct ds_options *o)
                                                                                            : MORE;
 }
 
+/* The prompts, and how many requests there are of them: with --inputs, each call of the file once, unless it is said. */
+static int choose_prompts(const struct ds_options *o, struct ds_storm_setup *s, int32_t *requests,
+                          struct ds_error *err)
+{
+    struct ds_run_plan *p = &s->plan;
+    if (!p->inputs.file.doc)
+        return ds_run_prompts(o, p, default_prompts(o), err) != 0 ? -1 : make_prompts(s, err);
+    if (ds_plan_inputs_prompts(o, p, 0, 0, err) != 0)
+        return -1;
+    if (p->inputs.n_calls > DS_SERVE_MOST_REQUESTS)
+        return ds_fail(err, "the inputs have %zu calls; the most is %d", p->inputs.n_calls,
+                       DS_SERVE_MOST_REQUESTS);
+    if (!ds_opt_given(o, "requests"))
+        *requests = (int32_t)p->inputs.n_calls;
+    return make_prompts(s, err);
+}
+
 int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_storm_setup *s,
                        struct ds_error *err)
 {
@@ -199,20 +222,23 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     if (read_config(o, s, &requests, err) != 0 || make_arms(o, modes, h, err) != 0 ||
         ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||
         ds_sampler_fits(h, &s->plan.options.sampler, err) != 0 ||
-        (schedule && ds_schedule_read(schedule, &s->serve, err) != 0))
+        (schedule && ds_schedule_read(schedule, &s->serve, err) != 0) ||
+        (!modes && ds_plan_inputs_read(o, &s->plan.inputs, err) != 0))
         return -1;
     h->repeats = 1;
-    if (ds_plan_model(o, &s->plan, err) != 0 ||
-        ds_run_prompts(o, &s->plan, default_prompts(o), err) != 0 || make_prompts(s, err) != 0)
+    if (ds_plan_model(o, &s->plan, err) != 0 || choose_prompts(o, s, &requests, err) != 0)
         return -1;
     if (schedule
             ? check_schedule(schedule, s, err)
             : ds_serve_plan_new(&s->config, s->prompts, s->n_prompts, requests, &s->serve, err))
         return -1;
+    if (s->plan.inputs.calls)
+        s->config.tokens = s->serve.tokens;
     if (ds_sweep_describe_model(s->plan.model, dtype, 0, h, err) != 0 ||
         ds_cli_environment(&h->environment, &h->n_environment, err) != 0)
         return -1;
-    return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0
+    return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0 ||
+                   ds_plan_inputs_keep(o, &s->plan, err) != 0
                ? -1
                : ds_plan_attach(o, h, err);
 }
@@ -276,7 +302,9 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
         return -1;
     s->plan.header = *h; /* borrowed from the record: see ds_run_plan_free */
     if (ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||
-        ds_plan_check_prompts(&s->plan, 0, err) != 0 || make_prompts(s, err) != 0 ||
+        ds_plan_check_prompts(&s->plan, 0, err) != 0 ||
+        ds_plan_inputs_recorded(&s->plan, err) != 0 ||
+        ds_plan_inputs_compare(o, &s->plan, err) != 0 || make_prompts(s, err) != 0 ||
         ds_schedule_parse("the record's schedule", schedule, strlen(schedule), &s->serve, err) != 0)
         return -1;
     s->serve.n_requests = (int32_t)requests;

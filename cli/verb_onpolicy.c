@@ -106,7 +106,7 @@ static int make_texts(struct onpolicy *x, struct ds_error *err)
         for (size_t k = 0; k + 1 < chosen && (size_t)p->n + k < room; k++)
             to[(size_t)p->n + k] = steps[begin[r] + k]->token;
         x->prompts[r] = p->n;
-        x->texts[r] = (struct ds_serve_prompt){to, p->n + (int32_t)chosen - 1};
+        x->texts[r] = (struct ds_serve_prompt){.tokens = to, .n = p->n + (int32_t)chosen - 1};
     }
     free(begin);
     free(steps);

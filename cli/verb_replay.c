@@ -2,6 +2,7 @@
  * held against the record; then with one thing changed. See storm.h; what differs is dumps/storm's to say. */
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/run_plan_internal.h"
 #include "cli/storm.h"
 #include "cli/verdict.h"
 
@@ -24,6 +25,9 @@ struct replay {
     size_t n_hits;
     struct ds_storm_match *matches;
     struct ds_launch *launches; /* of the first differing digest */
+    struct ds_inputs_followed *
+        *followed; /* with inputs in the record, where all of the storm is run */
+    size_t *n_followed;
     size_t n_matches;
 };
 
@@ -80,7 +84,10 @@ static int choose_arms(struct replay *r, struct ds_error *err)
     r->arms = ds_calloc(h->n_arms, sizeof *r->arms, "arms", err);
     r->matches = ds_calloc(h->n_arms, sizeof *r->matches, "arms", err);
     r->launches = ds_calloc(h->n_arms, sizeof *r->launches, "arms", err);
-    if (!r->header.arms || !r->arms || !r->matches || !r->launches)
+    r->followed = ds_calloc(h->n_arms, sizeof *r->followed, "arms", err);
+    r->n_followed = ds_calloc(h->n_arms, sizeof *r->n_followed, "arms", err);
+    if (!r->header.arms || !r->arms || !r->matches || !r->launches || !r->followed ||
+        !r->n_followed)
         return -1;
     for (uint32_t a = 0; a < h->n_arms; a++)
         if ((only < 0 || only == (int64_t)a) && add_arm(r, a, err) != 0)
@@ -146,6 +153,11 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
         return -1;
     if (m->differs)
         r->launches[r->n_matches] = t->launches[m->launch];
+    if (r->setup.plan.inputs.calls && !alone && !r->others.changed &&
+        ds_inputs_judge(r->setup.plan.inputs.calls, r->setup.plan.inputs.n_calls, t,
+                        (size_t)r->setup.serve.n_requests, &r->followed[r->n_matches],
+                        &r->n_followed[r->n_matches], err) != 0)
+        return -1;
     r->n_matches++;
     return m->compared ? 0 : ds_fail(err, "nothing could be compared");
 }
@@ -247,6 +259,7 @@ static void arm_text(const struct replay *r, size_t i, struct ds_buf *out)
     ds_storm_token(&r->setup, m->token, out);
     ds_buf_puts(out, ", recorded ");
     ds_storm_token(&r->setup, m->other_token, out);
+    ds_inputs_call_text(&r->setup, m->parted_request, out);
     ds_buf_puts(out, "\n");
 }
 
@@ -324,6 +337,10 @@ static json_t *match_json(const struct replay *r, size_t i)
                             : json_pack("{sIsisisi}", "request", (json_int_t)m->parted_request,
                                         "token", m->parted_step, "a", m->other_token, "b",
                                         m->token));
+    json_object_set_new(j, "recorded",
+                        r->followed[i]
+                            ? ds_inputs_followed_json(&r->setup, r->followed[i], r->n_followed[i])
+                            : json_null());
     return j;
 }
 
@@ -335,6 +352,7 @@ static int json(const struct replay *r, struct ds_buf *out, struct ds_error *err
     json_object_set_new(j, "schema", json_string("driftscope.replay/1"));
     json_object_set_new(j, "result", json_string(first_different(r, &arm) ? "drift" : "same"));
     json_object_set_new(j, "record", ds_json_text(ds_opt_operand(r->o, 0)));
+    json_object_set_new(j, "inputs", ds_inputs_json(&r->setup));
     json_object_set_new(j, "request", r->request < 0 ? json_null() : json_integer(r->request));
     json_object_set_new(j, "alone", json_boolean(ds_opt_flag(r->o, "alone")));
     json_object_set_new(j, "other_neighbours", json_boolean(ds_opt_flag(r->o, "other-neighbours")));
@@ -353,8 +371,12 @@ static int report(const struct replay *r, struct ds_error *err)
     if (ds_opt_flag(r->o, "json")) {
         rc = json(r, &out, err);
     } else {
-        for (size_t i = 0; i < r->n_matches; i++)
+        ds_inputs_head_text(&r->setup, &out);
+        for (size_t i = 0; i < r->n_matches; i++) {
             arm_text(r, i, &out);
+            ds_inputs_followed_text(&r->setup, ds_storm_kernels(&r->header, (uint32_t)i),
+                                    r->followed[i], r->n_followed[i], &out);
+        }
         verdict_text(r, &out);
     }
     if (rc == 0)
@@ -389,6 +411,51 @@ static int export_schedule(const struct ds_options *o, struct ds_error *err)
     return rc;
 }
 
+/* What was said in the record where nothing was recorded before. */
+static int fill_inputs(const struct ds_options *o, struct ds_record *record, struct ds_inputs *in,
+                       struct ds_error *err)
+{
+    struct replay r = {.o = o, .record = record};
+    const struct ds_header *h = ds_record_header(record);
+    int64_t arm = 0;
+    int32_t requests = 0;
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "serve_requests") == 0)
+            requests = (int32_t)strtol(h->options[i].value, NULL, 10);
+    if (requests < 1)
+        return 0;
+    if (ds_opt_given(o, "arm") && ds_opt_int(o, "arm", 0, (int64_t)h->n_arms - 1, &arm, err) != 0)
+        return -1;
+    const struct ds_trial_data *t = recorded(&r, (uint32_t)arm, err);
+    return t ? ds_inputs_fill(in, t, (size_t)requests, err) : -1;
+}
+
+/* --export-inputs: what the record was made from, as storm and run --inputs read it: one file that needs no other. */
+static int export_inputs(const struct ds_options *o, struct ds_error *err)
+{
+    const char *path = ds_opt_operand(o, 0);
+    struct ds_record *r;
+    struct ds_inputs in;
+    struct ds_buf out = {0};
+    if (ds_record_open(path, &r, err) != 0)
+        return -1;
+    int rc = ds_plan_inputs_of(ds_record_header(r), &in, err);
+    if (rc == 0)
+        rc = in.doc ? fill_inputs(o, r, &in, err)
+                    : ds_fail(err, "the record was made without --inputs");
+    if (rc != 0)
+        ds_prefix(err, "%s", path);
+    if (rc == 0)
+        rc = ds_inputs_text(&in, &out, err);
+    if (rc == 0)
+        rc = ds_cli_write_file(ds_opt_text(o, "export-inputs"), &out, err);
+    if (in.doc)
+        ds_inputs_free(&in);
+    ds_buf_free(&out);
+    ds_record_close(r);
+    return rc;
+}
+
 int ds_verb_replay(const struct ds_options *o)
 {
     struct replay r = {.o = o};
@@ -397,6 +464,8 @@ int ds_verb_replay(const struct ds_options *o)
     size_t arm;
     if (ds_opt_given(o, "export-schedule"))
         return export_schedule(o, &err) == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
+    if (ds_opt_given(o, "export-inputs"))
+        return export_inputs(o, &err) == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
     ds_cli_stop_on_signal();
     if (start(&r, &err) != 0 || run(&r, &interrupted, &err) != 0)
         code = ds_cli_error(o, &err);
@@ -410,6 +479,10 @@ int ds_verb_replay(const struct ds_options *o)
     free(r.arms);
     free(r.matches);
     free(r.launches);
+    for (size_t i = 0; r.followed && i < r.n_matches; i++)
+        free(r.followed[i]);
+    free(r.followed);
+    free(r.n_followed);
     free(r.hits);
     ds_serve_plan_free(&r.alone);
     ds_changed_run_free(&r.others);

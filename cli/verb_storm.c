@@ -23,6 +23,36 @@ struct storm {
 
 /* ---- an arm ---------------------------------------------------------------------------------- */
 
+/* The texts of the completions, while their tokens are at hand. */
+static int take_texts(const struct storm *st, const struct ds_trial_data *t, struct ds_storm_arm *a,
+                      struct ds_error *err)
+{
+    const struct ds_tokenizer *tokenizer = st->setup.plan.tokenizer;
+    size_t *begin;
+    const struct ds_step **steps;
+    if (!tokenizer)
+        return 0;
+    if (!(a->texts = ds_calloc(a->s.n_completions, sizeof *a->texts, "completions", err)) ||
+        ds_storm_steps(t, a->s.n_requests, &begin, &steps, err) != 0)
+        return -1;
+    int rc = 0;
+    for (size_t c = 0; rc == 0 && c < a->s.n_completions; c++) {
+        const size_t request = (size_t)a->s.completions[c].request;
+        struct ds_buf raw = {0}, text = {0};
+        for (size_t k = begin[request]; rc == 0 && k < begin[request + 1]; k++)
+            rc = ds_tokenizer_decode(tokenizer, steps[k]->token, 1, &raw, err);
+        ds_buf_puts(&text, "");
+        ds_buf_escape(&text, raw.data ? raw.data : "", raw.len);
+        a->texts[c] = text.data;
+        if (rc == 0 && (raw.failed || text.failed))
+            rc = ds_fail(err, "out of memory for a completion");
+        ds_buf_free(&raw);
+    }
+    free(begin);
+    free(steps);
+    return rc;
+}
+
 static int take_trial(void *ctx, const struct ds_trial_data *t, const double *seconds,
                       struct ds_error *err)
 {
@@ -39,7 +69,12 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
         return -1;
     if (a->s.first_drift >= 0)
         a->launch = t->launches[a->s.requests[a->s.first_drift].place.launch];
-    if (ds_serve_waits(&st->setup.serve, seconds, &a->wait, err) != 0)
+    if (take_texts(st, t, a, err) != 0 ||
+        ds_serve_waits(&st->setup.serve, seconds, &a->wait, err) != 0 ||
+        (st->setup.plan.inputs.calls &&
+         ds_inputs_judge(st->setup.plan.inputs.calls, st->setup.plan.inputs.n_calls, t,
+                         (size_t)st->setup.serve.n_requests, &a->followed, &a->n_followed,
+                         err) != 0))
         return -1;
     return ds_storm_invariant(h, t->info.arm, &a->invariant, err);
 }
@@ -102,6 +137,15 @@ static int report(struct storm *st, struct ds_error *err)
     return rc;
 }
 
+static void free_arm(struct ds_storm_arm *a)
+{
+    for (size_t c = 0; a->texts && c < a->s.n_completions; c++)
+        free(a->texts[c]);
+    free(a->texts);
+    free(a->followed);
+    ds_storm_free(&a->s);
+}
+
 int ds_verb_storm(const struct ds_options *o)
 {
     struct storm st = {.o = o};
@@ -115,14 +159,13 @@ int ds_verb_storm(const struct ds_options *o)
                     st.setup.plan.header.n_arms, st.path);
         code = DS_EXIT_INTERRUPTED;
     } else {
-        code = report(&st, &err) != 0 ? ds_cli_error(o, &err) : DS_EXIT_SAME;
-        for (size_t i = 0; code == DS_EXIT_SAME && i < st.result.n_arms; i++)
-            code = ds_storm_drifts(&st.result.arms[i]) ? DS_EXIT_DRIFT : code;
+        code = report(&st, &err) != 0 ? ds_cli_error(o, &err)
+                                      : ds_cli_exit(o, ds_storm_code(&st.result));
     }
     if (st.writer)
         ds_writer_close(st.writer, NULL);
     for (size_t i = 0; i < st.result.n_arms; i++)
-        ds_storm_free(&st.result.arms[i].s);
+        free_arm(&st.result.arms[i]);
     free(st.result.arms);
     free(st.hits);
     ds_storm_setup_free(&st.setup);

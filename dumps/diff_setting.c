@@ -158,11 +158,12 @@ static const char *value_before(const char *name)
 }
 
 /* What is dumped changes no number; forced tokens are compared step by step; what a fixture cannot show is
- * a finding. */
+ * a finding; recorded inputs are told by their digest. */
 static int is_of_interest(const char *name)
 {
     return strncmp(name, "dump", 4) != 0 && strcmp(name, "forced_tokens") != 0 &&
-           strcmp(name, "mutations") != 0 && strcmp(name, "inert") != 0;
+           strcmp(name, "mutations") != 0 && strcmp(name, "inert") != 0 &&
+           strcmp(name, "inputs") != 0 && strcmp(name, "inputs_file") != 0;
 }
 
 /* Fixtures that were found inert speak for the two records as one: their lines are its options. */

@@ -232,6 +232,8 @@ static int take_tokens(struct storm_work *w, struct ds_error *err)
     if (ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
         count_completions(w, err) != 0)
         return -1;
+    for (size_t i = 0; i < w->t->n_steps; i++)
+        s->blind += isnan(w->t->steps[i].margin) != 0;
     find_references(w);
     return 0;
 }

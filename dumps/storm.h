@@ -56,6 +56,7 @@ struct ds_storm {
     size_t drifting, parted, ties;           /* requests; of the parted, those with a tie */
     int64_t first_drift, first_parting;      /* the request of the earliest call; -1 = none */
     uint64_t compared;                       /* digests */
+    uint64_t blind; /* choices without a margin: made among NaN, whatever the rows hold */
     struct ds_flips
         forecast; /* of partings: a choice is open for every request that had the same tokens until then */
 };

@@ -31,7 +31,7 @@ struct ds_serve_config {
     int32_t max_batch;  /* requests that are served at a time, >= 1 */
     int32_t chunk;      /* most rows of a call: decode rows first, then prompts; 0 = no limit */
     int32_t cache_rows; /* of all requests together; 0 = as many as they need */
-    int32_t tokens;     /* that every request generates, >= 1 */
+    int32_t tokens;     /* that a request generates, unless its prompt says, >= 1 */
     int64_t rate;  /* arrivals a step, in units of 1/DS_SERVE_RATE_UNIT; 0 = all at the start */
     uint64_t seed; /* of the arrivals */
     int reuse;     /* a request may start from what an earlier one's prompt left in its slot */
@@ -40,6 +40,9 @@ struct ds_serve_config {
 struct ds_serve_prompt {
     const int32_t *tokens;
     int32_t n;
+    int32_t generates; /* tokens of its requests; 0: as the configuration says */
+    int follows; /* its requests arrive when the one before them (in number) has all its tokens: the next call
+                    of a conversation. Not prompt 0 */
 };
 
 /* What one request does in one step. */

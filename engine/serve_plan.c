@@ -203,16 +203,39 @@ static int step_admit(struct scheduler *s, struct ds_error *err)
     return 0;
 }
 
-/* Whoever has fed all its tokens has one more; whoever has all gives its slot back. */
+static int32_t tokens_of(const struct ds_serve_config *c, const struct ds_serve_prompt *p)
+{
+    return p->generates > 0 ? p->generates : c->tokens;
+}
+
+static int follows(const struct scheduler *s, int32_t request)
+{
+    return request < s->plan->n_requests && s->prompts[s->requests[request].prompt].follows;
+}
+
+/* Puts a request behind all that wait. */
+static void queue(struct scheduler *s, int32_t request, size_t step)
+{
+    memmove(s->waiting + 1, s->waiting, (size_t)s->n_waiting * sizeof *s->waiting);
+    s->waiting[0] = request;
+    s->n_waiting++;
+    s->plan->arrival[request] = (int32_t)step;
+}
+
+/* Whoever has fed all its tokens has one more; whoever has all gives its slot back, and what follows it arrives. */
 static void step_end(struct scheduler *s)
 {
     for (int32_t i = 0; i < s->n_running;) {
-        struct request *r = &s->requests[s->running[i]];
+        const int32_t request = s->running[i];
+        struct request *r = &s->requests[request];
+        const struct ds_serve_prompt *p = &s->prompts[r->prompt];
         if (r->cached == r->known)
             r->known++;
-        if (r->known == s->prompts[r->prompt].n + s->c->tokens)
+        if (r->known == p->n + tokens_of(s->c, p)) {
             leave(s, i);
-        else
+            if (follows(s, request + 1))
+                queue(s, request + 1, s->plan->n_steps);
+        } else
             i++;
     }
 }
@@ -234,15 +257,13 @@ static int step(struct scheduler *s, struct ds_error *err)
 
 /* ---- all steps ------------------------------------------------------------------------------- */
 
-/* Puts those that arrive behind all that wait. */
+/* The next ones in number, but for those that follow another. */
 static void arrive(struct scheduler *s, int64_t n, int32_t *arrived)
 {
-    const int32_t all = s->plan->n_requests;
-    for (; n > 0 && *arrived < all; n--) {
-        memmove(s->waiting + 1, s->waiting, (size_t)s->n_waiting * sizeof *s->waiting);
-        s->waiting[0] = *arrived;
-        s->n_waiting++;
-        s->plan->arrival[(*arrived)++] = (int32_t)s->plan->n_steps - 1;
+    for (; n > 0 && *arrived < s->plan->n_requests; n--) {
+        queue(s, (*arrived)++, s->plan->n_steps - 1);
+        while (follows(s, *arrived))
+            ++*arrived;
     }
 }
 
@@ -266,15 +287,19 @@ static int check_config(const struct ds_serve_config *c, const struct ds_serve_p
                         int32_t n_prompts, int32_t n_requests, struct ds_error *err)
 {
     int64_t longest = 0, all = 0;
-    if (n_requests < 1 || n_requests > DS_SERVE_MOST_REQUESTS || n_prompts < 1 || c->tokens < 1 ||
-        c->tokens > DS_SERVE_MOST_TOKENS || c->max_batch < 1 ||
-        c->max_batch > DS_SERVE_MOST_BATCH || c->chunk < 0 || c->cache_rows < 0 || c->rate < 0 ||
+    if (n_requests < 1 || n_requests > DS_SERVE_MOST_REQUESTS || n_prompts < 1 ||
+        prompts[0].follows || c->tokens < 1 || c->tokens > DS_SERVE_MOST_TOKENS ||
+        c->max_batch < 1 || c->max_batch > DS_SERVE_MOST_BATCH || c->chunk < 0 ||
+        c->cache_rows < 0 || c->rate < 0 ||
         c->rate > (int64_t)DS_SERVE_MOST_RATE * DS_SERVE_RATE_UNIT)
         return ds_fail(err, "a serving plan's settings are out of range");
     for (int32_t i = 0; i < n_prompts; i++) {
         if (prompts[i].n < 1)
             return ds_fail(err, "prompt %d has no tokens", i);
-        int64_t rows = (int64_t)prompts[i].n + c->tokens - 1;
+        if (prompts[i].generates < 0 || prompts[i].generates > DS_SERVE_MOST_TOKENS)
+            return ds_fail(err, "prompt %d generates %d tokens; the most is %d", i,
+                           prompts[i].generates, DS_SERVE_MOST_TOKENS);
+        int64_t rows = (int64_t)prompts[i].n + tokens_of(c, &prompts[i]) - 1;
         longest = rows > longest ? rows : longest;
     }
     all = longest * n_requests;

@@ -43,5 +43,14 @@ int ds_tokenizer_decode(const struct ds_tokenizer *t, int32_t id, int special, s
  * template has one. */
 int ds_tokenizer_chat(const struct ds_tokenizer *t, const char *user, struct ds_buf *out,
                       struct ds_error *err);
+/* The parts of that form, for whole conversations: a message is BEGIN role "\n" text END "\n", and the model goes on
+ * behind BEGIN "assistant\n". system: the template's default message, whole, for conversations that begin with
+ * another role. Borrowed from the tokenizer. */
+struct ds_chat_form {
+    const char *begin, *end, *system;
+    size_t n_system;
+};
+int ds_tokenizer_chat_form(const struct ds_tokenizer *t, struct ds_chat_form *out,
+                           struct ds_error *err);
 
 #endif

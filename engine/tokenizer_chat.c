@@ -97,15 +97,30 @@ int ds_chat_init(struct ds_tokenizer *t, const char *template_text, size_t n, st
                             : 0;
 }
 
+static int known_form(const struct ds_tokenizer *t, struct ds_error *err)
+{
+    return t->chatml ? 0
+                     : ds_fail(err,
+                               "%s: tokenizer.chat_template: missing, or not ChatML (no " BEGIN
+                               " and " END ")",
+                               t->name);
+}
+
+int ds_tokenizer_chat_form(const struct ds_tokenizer *t, struct ds_chat_form *out,
+                           struct ds_error *err)
+{
+    if (known_form(t, err) != 0)
+        return -1;
+    *out = (struct ds_chat_form){
+        .begin = BEGIN, .end = END, .system = t->system.data, .n_system = t->system.len};
+    return 0;
+}
+
 int ds_tokenizer_chat(const struct ds_tokenizer *t, const char *user, struct ds_buf *out,
                       struct ds_error *err)
 {
-    if (!t->chatml) {
-        ds_fail(err,
-                "%s: tokenizer.chat_template: missing, or not ChatML (no " BEGIN " and " END ")",
-                t->name);
+    if (known_form(t, err) != 0)
         return ds_hint(err, "give the prompt without --chat");
-    }
     ds_buf_add(out, t->system.data, t->system.len);
     ds_buf_puts(out, BEGIN "user\n");
     ds_buf_puts(out, user);

@@ -77,6 +77,11 @@ test_every_field_is_documented_and_printed() {
     json storm storm -m "$experts" --tokens 5,9,1,44,23,8,2 --tokens 60,31,11 --requests 8 -n 4 --max-batch 3 --dtype f32 --compare vendor+matmul=split-k,pinned \
         --threads 1 -o "$dir/storm.h5"
     json storm_file storm -m "$experts" --tokens 5,9 --schedule "$dir/steps.jsonl" --compare pinned --threads 1 -o "$dir/file.h5"
+    echo '{"schema": "driftscope.inputs/1", "clock": 0, "texts": {"t": {"text": "x"}}, "requests": [{"id": "a", "turns": [{"tokens": [5, 9]}, {"expect": [1, 2]}]}]}' >"$dir/conversation"
+    json storm_inputs storm -m "$experts" --inputs "$dir/conversation" --compare pinned --threads 1 -o "$dir/inputs.h5"
+    fields storm_inputs '"first_parting": {' '"clock": "1970-01-01T00:00:00Z"'
+    json replay_inputs replay "$dir/inputs.h5" -m "$experts"
+    fields replay_inputs '"calls_judged": 1'
     json risk risk "$dir/storm.h5" "$dir/storm.h5"
     json risk_of_a_sweep risk "$dir/a.h5"
     json onpolicy onpolicy -m "$experts" --tokens 5,9,1,44,23,8,2 --requests 3 -n 3 --max-batch 2 --dtype f32 --compare vendor+matmul=split-k,pinned \

@@ -51,7 +51,14 @@ test_nan_is_no_agreement() {
     # Greedy choices of such logits have no margin.
     # shellcheck disable=SC2086
     ds storm -m "$model" $few --compare pinned+matmul=mine --plugin "$dir/nan.so" -o "$dir/c.h5"
-    expect 0
+    expect 2
+    has "$dir/out" "NaN           pinned+matmul=mine: 35 of 35 choices were made among NaN, and say nothing"
+    has "$dir/out" "storm: incomparable: 35 choices among NaN; "
+    # shellcheck disable=SC2086
+    ds storm -m "$model" $few --compare pinned+matmul=mine --plugin "$dir/nan.so" -o "$dir/d.h5" --json --error-exit=125
+    expect 125
+    has "$dir/out" '"result": "incomparable"'
+    has "$dir/out" '"choices_among_nan": 35'
     ds risk "$dir/c.h5"
     expect 2
     has "$dir/out" "14 choices, and no margin: their logits are NaN"

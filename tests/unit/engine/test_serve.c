@@ -33,7 +33,8 @@ static void make(struct fixture *f, uint64_t seed)
     f->n_prompts = 1 + (int32_t)rnd(&s, MOST_PROMPTS);
     f->n_requests = 1 + (int32_t)rnd(&s, MOST);
     for (int32_t p = 0; p < f->n_prompts; p++) {
-        f->prompts[p] = (struct ds_serve_prompt){f->tokens[p], 1 + (int32_t)rnd(&s, LONGEST)};
+        f->prompts[p] =
+            (struct ds_serve_prompt){.tokens = f->tokens[p], .n = 1 + (int32_t)rnd(&s, LONGEST)};
         for (int32_t i = 0; i < LONGEST; i++)
             f->tokens[p][i] = i < 4 ? 7 : (int32_t)rnd(&s, 2);
     }
@@ -198,7 +199,7 @@ static void test_arrivals_have_the_rate(void **state)
     (void)state;
     static const int64_t rates[] = {250000, 1000000, 2500000};
     static int32_t token = 1;
-    const struct ds_serve_prompt prompt = {&token, 1};
+    const struct ds_serve_prompt prompt = {.tokens = &token, .n = 1};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         struct ds_serve_config c = {
             .max_batch = 4096, .tokens = 400, .rate = rates[i], .seed = 3 + i};
@@ -226,7 +227,7 @@ static void test_arrivals_have_the_rate(void **state)
 /* ---- plans made elsewhere -------------------------------------------------------------------- */
 
 static int32_t ids[] = {5, 6, 7, 8};
-static const struct ds_serve_prompt one = {ids, 4};
+static const struct ds_serve_prompt one = {.tokens = ids, .n = 4};
 
 struct line {
     int32_t step, request, n, cached;
