@@ -351,7 +351,9 @@ int ds_lock_verify(const struct ds_options *o, const struct ds_lock *l, const st
     struct ds_verdict verdict;
     if (read_assertion(o, &a, err) != 0)
         return -1;
-    int rc = common_new(l, s, &c, err), made = 0;
+    int rc = ds_lock_agrees(l, err), made = 0;
+    c = (struct common){0};
+    rc = rc ? rc : common_new(l, s, &c, err);
     const struct ds_source shared = {.header = s->header,
                                      .n_trials = c.n_trials,
                                      .info = common_info,

@@ -13,6 +13,10 @@ static const char *value_without(const struct ds_lock_line *x)
     for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++)
         if (strcmp(x->key, ones[i]) == 0)
             return "1";
+    if (strcmp(x->key, "option weights") == 0)
+        return "f32";
+    if (strcmp(x->key, "option dtype_at") == 0)
+        return "none";
     return ds_lock_is(x, "option") ? "0" : ds_lock_is(x, "hparam") ? x->value : "unknown";
 }
 
@@ -30,6 +34,8 @@ int ds_lock_comparable(const struct ds_lock *l, const struct ds_lock_lines *mine
                                        "option min_p",
                                        "option repetition_penalty",
                                        "option sample_seed",
+                                       "option dtype_at",
+                                       "option weights",
                                        "forced"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct ds_lock_line *was = ds_lock_find(&l->question, keys[i]),

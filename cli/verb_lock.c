@@ -85,6 +85,8 @@ static int from_sweep(struct locking *k, int *interrupted, struct ds_error *err)
                                  : ds_run_plan_new(k->o, &k->plan, err);
     k->planned = 1;
     ds_lock_wants(&k->plan.options);
+    if (rc == 0 && k->add)
+        rc = ds_lock_agrees(&k->lock, err); /* before the time is spent */
     rc = rc ? rc : ds_lock_sweep(k->o, &k->plan, &kept, interrupted, err);
     if (rc == 0 && !*interrupted) {
         const struct ds_source s = ds_kept_source(&kept);
@@ -188,6 +190,8 @@ static int put_entry(struct locking *k, struct ds_error *err)
 static int write_lock(struct locking *k, struct ds_error *err)
 {
     struct ds_buf text = {0};
+    if (ds_lock_agrees(&k->lock, err) != 0)
+        return -1;
     ds_lock_text(&k->lock, &text);
     int rc = text.failed ? ds_fail(err, "out of memory for a lock")
                          : ds_cli_write_file(k->path, &text, err);

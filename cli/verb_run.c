@@ -307,9 +307,24 @@ static void clean_up(struct run *run, const struct ds_sweep_result *result)
         tell_saved(run, "the run ended early");
 }
 
+/* A lock that cannot be held against anything is told before the run, not behind it. */
+static int check_expect(const struct run *run, struct ds_error *err)
+{
+    const char *expect = ds_opt_text(run->o, "expect");
+    struct ds_lock l;
+    if (!expect)
+        return 0;
+    int rc = ds_lock_read(expect, &l, err);
+    rc = rc ? rc : ds_lock_agrees(&l, err);
+    ds_lock_free(&l);
+    return rc;
+}
+
 static int start(struct run *run, struct ds_error *err)
 {
     const char *resume = ds_opt_text(run->o, "resume");
+    if (check_expect(run, err) != 0)
+        return -1;
     if (!resume) {
         if (ds_run_plan_new(run->o, &run->plan, err) != 0 ||
             ds_cli_require(run->o, &run->plan.header, err) != 0 ||

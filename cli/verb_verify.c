@@ -56,6 +56,8 @@ static int by_lock(const struct ds_options *o, const struct ds_lock *l, const ch
 {
     struct ds_lock b;
     int rc = ds_lock_read(path, &b, err);
+    rc = rc ? rc : ds_lock_agrees(l, err);
+    rc = rc ? rc : ds_lock_agrees(&b, err);
     rc = rc ? rc : ds_lock_same_question(l, &b.question, path, err);
     rc = rc ? rc : ds_lock_verify_lines(o, l, &nearest_entry(l, &b)->lines, path, code, err);
     ds_lock_free(&b);
@@ -78,6 +80,7 @@ static int by_running(const struct ds_options *o, const struct ds_lock *l, int *
     struct ds_run_plan p;
     struct ds_kept kept = {0};
     int interrupted = 0, rc = ds_lock_plan(o, l, &p, err);
+    rc = rc ? rc : ds_lock_agrees(l, err); /* before the time is spent */
     rc = rc ? rc : ds_lock_sweep(o, &p, &kept, &interrupted, err);
     if (rc == 0 && interrupted) {
         ds_cli_note(o, "interrupted: nothing was compared");

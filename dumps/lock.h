@@ -1,8 +1,8 @@
 /* lock.h: golden digests as a text that people review and git merges: what was asked (model, prompts, options, arms)
  * and, for each platform that answered, an entry. A line is a key and a value; README.md has the grammar.
  *
- * Three parts: the lines (lock.c), an entry made of a source and its verdict (lock_make.c), and one entry held against
- * another (lock_judge.c). Knows no model, no kernel and no file: a lock is read from memory, as hostile input. */
+ * Four parts: the lines (lock.c), an entry made of a source and its verdict (lock_make.c), whether a lock agrees with
+ * itself (lock_agree.c), and one entry held against another (lock_judge.c). Knows no model, no kernel and no file: a lock is read from memory, as hostile input. */
 #ifndef DS_LOCK_H
 #define DS_LOCK_H
 
@@ -99,6 +99,10 @@ int ds_lock_ask(const struct ds_source *s, struct ds_lock_lines *question, struc
 int ds_lock_answer(const struct ds_source *s, const struct ds_verdict *v,
                    const struct ds_lock_lines *question, const uint32_t *number,
                    struct ds_lock_lines *out, struct ds_error *err);
+/* Whether a lock agrees with itself (lock_agree.c): each entry's key is that of the question and its kernels, its lines
+ * are as many as it says, and what stands in two places is the same. What an entry allows may be changed by hand
+ * (classes of values, kinds, bounds). -1: the error says FILE:LINE. */
+int ds_lock_agrees(const struct ds_lock *l, struct ds_error *err);
 /* A name for an entry: machine and core of the matmul library. */
 void ds_lock_name(const struct ds_lock_lines *entry, char *out, size_t size);
 
@@ -125,6 +129,8 @@ enum ds_lock_finding_kind {
     DS_LOCK_FIELD,      /* a line that was to be the same is another one */
     DS_LOCK_GONE,       /* a drift that the lock allows is not there any more */
     DS_LOCK_BASE,       /* other bits in the base arm, in no tensor that both have */
+    DS_LOCK_STEP,       /* a step's numbers are not those of logits with the same bits */
+    DS_LOCK_COUNT,      /* as many arms, and another number of what was compared */
     DS_LOCK_FINDINGS
 };
 const char *ds_lock_finding_name(int kind); /* "tensor" "run" "class" ... */

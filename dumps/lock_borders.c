@@ -46,6 +46,31 @@ static int shown(const struct class_value *x)
     return x->n < 40 ? (int)x->n : 40;
 }
 
+static void add_border(struct ds_lock_borders *out, const struct class_value *a,
+                       const struct class_value *b)
+{
+    if (!out->added++)
+        snprintf(out->apart, sizeof out->apart, "%.*s and %.*s", shown(a), a->at, shown(b), b->at);
+}
+
+/* A class of values that the lock does not have: it agrees with none of those that it has. */
+static void find_new(const struct class_value *was, size_t n, const struct class_value *is,
+                     size_t m, struct ds_lock_borders *out)
+{
+    const struct class_value *known = NULL;
+    for (size_t i = 0; !known && i < m; i++)
+        known = find_value(was, n, &is[i]) ? &is[i] : NULL;
+    for (size_t i = 0, end; known && i < m; i = end) {
+        int new = 1;
+        for (end = i; end < m && is[end].of == is[i].of; end++)
+            new &= !find_value(was, n, &is[end]);
+        if (new) {
+            out->judged += !out->added;
+            add_border(out, known, &is[i]);
+        }
+    }
+}
+
 /* other: [n] the same value of the other side, or NULL. */
 static void compare_borders(const struct class_value *was, const struct class_value **other,
                             size_t n, struct ds_lock_borders *out)
@@ -60,9 +85,8 @@ static void compare_borders(const struct class_value *was, const struct class_va
             const int apart = was[i].of != was[k].of, now = other[i]->of != other[k]->of;
             out->kept += apart && now;
             out->gone += apart && !now;
-            if (!apart && now && !out->added++)
-                snprintf(out->apart, sizeof out->apart, "%.*s and %.*s", shown(&was[k]), was[k].at,
-                         shown(&was[i]), was[i].at);
+            if (!apart && now)
+                add_border(out, &was[k], &was[i]);
         }
     }
 }
@@ -81,6 +105,8 @@ int ds_lock_compare_classes(const char *was, const char *is, struct ds_lock_bord
         other[i] = find_value(y, m, &x[i]);
     if (rc == 0)
         compare_borders(x, other, n, out);
+    if (rc == 0)
+        find_new(x, n, y, m, out);
     free(other);
     free(x);
     free(y);

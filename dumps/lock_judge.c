@@ -12,17 +12,10 @@
 const char *ds_lock_finding_name(int kind)
 {
     static const char *const names[DS_LOCK_FINDINGS] = {
-        "tensor", "run",       "class",  "unstable", "origin", "kind", "bound",
-        "token",  "nonfinite", "kernel", "field",    "gone",   "base"};
+        "tensor",    "run",    "class", "unstable", "origin", "kind", "bound", "token",
+        "nonfinite", "kernel", "field", "gone",     "base",   "step", "count"};
     return kind >= 0 && kind < DS_LOCK_FINDINGS ? names[kind] : "unknown";
 }
-
-struct judging {
-    const struct ds_lock_lines *was, *is;
-    const struct ds_lock_terms *terms;
-    struct ds_lock_verdict *v;
-    struct ds_error *err;
-};
 
 /* Whether a finding of that kind breaks what was asserted. */
 static int breaks(const struct ds_lock_terms *terms, int kind)
@@ -37,15 +30,13 @@ static int breaks(const struct ds_lock_terms *terms, int kind)
     default:
         return kind == DS_LOCK_TENSOR || kind == DS_LOCK_CLASS || kind == DS_LOCK_UNSTABLE ||
                kind == DS_LOCK_ORIGIN || kind == DS_LOCK_KIND || kind == DS_LOCK_BOUND ||
-               kind == DS_LOCK_TOKEN || kind == DS_LOCK_NONFINITE || kind == DS_LOCK_BASE;
+               kind == DS_LOCK_TOKEN || kind == DS_LOCK_NONFINITE || kind == DS_LOCK_BASE ||
+               kind == DS_LOCK_STEP;
     }
 }
 
-static int add(struct judging *j, int kind, const struct ds_lock_line *was,
-               const struct ds_lock_line *is, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-static int add(struct judging *j, int kind, const struct ds_lock_line *was,
-               const struct ds_lock_line *is, const char *fmt, ...)
+int ds_lock_found(struct ds_lock_judging *j, int kind, const struct ds_lock_line *was,
+                  const struct ds_lock_line *is, const char *fmt, ...)
 {
     struct ds_lock_verdict *v = j->v;
     if (ds_grow(&v->findings, &v->cap_findings, v->n_findings + 1, sizeof *v->findings, "findings",
@@ -88,10 +79,9 @@ static int weight_of(const char *name)
 
 /* Calls fn for every line of the kind that one side lacks or has otherwise, and for every other one with the same line
  * twice. */
-static int
-each_line(const struct ds_lock_lines *was, const struct ds_lock_lines *is, const char *kind,
-          int (*fn)(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is),
-          void *ctx)
+int ds_lock_each_line(
+    const struct ds_lock_lines *was, const struct ds_lock_lines *is, const char *kind,
+    int (*fn)(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is), void *ctx)
 {
     for (size_t i = 0; i < was->n; i++)
         if (ds_lock_is(&was->at[i], kind) &&
@@ -100,6 +90,24 @@ each_line(const struct ds_lock_lines *was, const struct ds_lock_lines *is, const
     for (size_t i = 0; i < is->n; i++)
         if (ds_lock_is(&is->at[i], kind) && !ds_lock_find(was, is->at[i].key) &&
             fn(ctx, NULL, &is->at[i]) != 0)
+            return -1;
+    return 0;
+}
+
+/* The same in the answer's order: a lock's lines may stand in any, and which of them is the first to differ is told by
+ * the order of execution. */
+static int
+each_line_done(const struct ds_lock_lines *was, const struct ds_lock_lines *is, const char *kind,
+               int (*fn)(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is),
+               void *ctx)
+{
+    for (size_t i = 0; i < is->n; i++)
+        if (ds_lock_is(&is->at[i], kind) &&
+            fn(ctx, ds_lock_find(was, is->at[i].key), &is->at[i]) != 0)
+            return -1;
+    for (size_t i = 0; i < was->n; i++)
+        if (ds_lock_is(&was->at[i], kind) && !ds_lock_find(is, was->at[i].key) &&
+            fn(ctx, &was->at[i], NULL) != 0)
             return -1;
     return 0;
 }
@@ -126,7 +134,7 @@ static int add_distance(void *ctx, const struct ds_lock_line *was, const struct 
 uint64_t ds_lock_distance(const struct ds_lock_lines *a, const struct ds_lock_lines *b)
 {
     uint64_t distance = 0;
-    each_line(a, b, "env", add_distance, &distance);
+    ds_lock_each_line(a, b, "env", add_distance, &distance);
     return distance;
 }
 
@@ -146,7 +154,7 @@ int64_t ds_lock_nearest(const struct ds_lock *l, const struct ds_lock_lines *is)
 
 static int add_suspect(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     struct ds_lock_verdict *v = j->v;
     v->n_environment++;
     if (!differ(was, is))
@@ -182,7 +190,7 @@ static int is_unstable(const struct ds_lock_line *x)
 
 static int judge_tensor(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     struct ds_lock_verdict *v = j->v;
     if (!was || !is) {
         v->counts.tensors_missing += was != NULL;
@@ -201,11 +209,12 @@ static int judge_tensor(void *ctx, const struct ds_lock_line *was, const struct 
     if (v->first)
         return 0; /* it follows, as far as a lock can say */
     v->first = is;
-    return add(j, DS_LOCK_TENSOR, was, is, "all %zu tensors before it have their bits", v->before);
+    return ds_lock_found(j, DS_LOCK_TENSOR, was, is, "all %zu tensors before it have their bits",
+                         v->before);
 }
 
 /* A run digest is one over all sites and rows: of other ones it is another number, whatever the bits. */
-static int same_coverage(const struct judging *j)
+static int same_coverage(const struct ds_lock_judging *j)
 {
     static const char *const counts[] = {"count sites", "count rows"};
     for (size_t i = 0; i < 2; i++) {
@@ -219,7 +228,7 @@ static int same_coverage(const struct judging *j)
 /* After the tensors. */
 static int judge_run(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     if (!was || !is) {
         j->v->counts.runs_missing += was != NULL;
         return 0;
@@ -235,33 +244,59 @@ static int judge_run(void *ctx, const struct ds_lock_line *was, const struct ds_
         return 0;
     j->v->counts.runs_differ++;
     if (strcmp(was->key, "run 0") != 0)
-        return add(j, DS_LOCK_RUN, was, is, "its arm has other bits; classes and bounds count");
+        return ds_lock_found(j, DS_LOCK_RUN, was, is,
+                             "its arm has other bits; classes and bounds count");
     if (j->v->first)
         return 0; /* the tensors tell */
-    return add(j, DS_LOCK_BASE, was, is,
-               "the base arm has other bits, in a tensor that the entry does not have");
+    return ds_lock_found(j, DS_LOCK_BASE, was, is,
+                         "the base arm has other bits, in a tensor that the entry does not have");
 }
 
 static int judge_kernel(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     if (was && is)
         return 0;
-    return add(j, DS_LOCK_KERNEL, was, is, "%s",
-               is ? "it was not at work" : "it is not at work any more");
+    return ds_lock_found(j, DS_LOCK_KERNEL, was, is, "%s",
+                         is ? "it was not at work" : "it is not at work any more");
+}
+
+/* The coverage. Of other arms all numbers are others; of other rows, sites or trials so are those of digests. */
+static int judge_counts(struct ds_lock_judging *j)
+{
+    static const char *const keys[] = {"count arms", "count rows", "count sites", "count trials",
+                                       "count digests"};
+    const size_t before = j->v->n_findings;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct ds_lock_line *was = ds_lock_find(j->was, keys[i]),
+                                  *is = ds_lock_find(j->is, keys[i]);
+        if (!was || !is || !differ(was, is) || (i == 4 && j->v->n_findings > before))
+            continue;
+        if (i == 0)
+            return 0;
+        if (ds_lock_found(j, DS_LOCK_COUNT, was, is, "another coverage") != 0)
+            return -1;
+    }
+    for (size_t i = 0; j->v->n_findings == before && i < j->was->n; i++) {
+        const struct ds_lock_line *was = &j->was->at[i], *is = ds_lock_find(j->is, was->key);
+        if (ds_lock_is(was, "kernel") && is && differ(was, is) &&
+            ds_lock_found(j, DS_LOCK_COUNT, was, is, "another coverage") != 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int judge_nonfinite(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     if (!is)
-        return add(j, DS_LOCK_GONE, was, is, "no NaN or Inf there now");
-    return was ? 0 : add(j, DS_LOCK_NONFINITE, was, is, "the first NaN or Inf");
+        return ds_lock_found(j, DS_LOCK_GONE, was, is, "no NaN or Inf there now");
+    return was ? 0 : ds_lock_found(j, DS_LOCK_NONFINITE, was, is, "the first NaN or Inf");
 }
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-static int judge_borders(struct judging *j, const struct ds_lock_line *was,
+static int judge_borders(struct ds_lock_judging *j, const struct ds_lock_line *was,
                          const struct ds_lock_line *is)
 {
     struct ds_lock_borders b;
@@ -270,8 +305,10 @@ static int judge_borders(struct judging *j, const struct ds_lock_line *was,
     j->v->allowed_classes += b.kept && !b.added;
     j->v->counts.classes_missing += b.missing > 0;
     if (b.added)
-        return add(j, DS_LOCK_CLASS, was, is, "%s agreed, and do not", b.apart);
-    return b.gone ? add(j, DS_LOCK_GONE, was, is, "values agree that did not") : 0;
+        return ds_lock_found(
+            j, DS_LOCK_CLASS, was, is,
+            b.judged ? "%s do not agree, and were not compared" : "%s agreed, and do not", b.apart);
+    return b.gone ? ds_lock_found(j, DS_LOCK_GONE, was, is, "values agree that did not") : 0;
 }
 
 /* "class OP/VARIANT FACTOR": whether the lock has any line of the factor. */
@@ -288,7 +325,7 @@ static int knows_factor(const struct ds_lock_lines *l, const char *key)
 
 static int judge_class(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     struct ds_lock_verdict *v = j->v;
     const int unstable = is && strcmp(is->value, "unstable") == 0,
               was_unstable = was && strcmp(was->value, "unstable") == 0;
@@ -299,23 +336,24 @@ static int judge_class(void *ctx, const struct ds_lock_line *was, const struct d
     if (!was) { /* a kernel that the lock does not have; of a factor that it does not have there is nothing to say */
         if (!knows_factor(j->was, is->key))
             return 0;
-        return unstable ? add(j, DS_LOCK_UNSTABLE, was, is, "the lock does not have it")
+        return unstable ? ds_lock_found(j, DS_LOCK_UNSTABLE, was, is, "the lock does not have it")
                : strchr(is->value, '|')
-                   ? add(j, DS_LOCK_CLASS, was, is, "the lock does not have it")
+                   ? ds_lock_found(j, DS_LOCK_CLASS, was, is, "the lock does not have it")
                    : 0;
     }
     v->counts.classes++;
     v->allowed_classes += unstable && was_unstable;
     if (unstable != was_unstable)
-        return unstable ? add(j, DS_LOCK_UNSTABLE, was, is, "repeats agreed, and do not")
-                        : add(j, DS_LOCK_GONE, was, is, "repeats agree that did not");
+        return unstable ? ds_lock_found(j, DS_LOCK_UNSTABLE, was, is, "repeats agreed, and do not")
+                        : ds_lock_found(j, DS_LOCK_GONE, was, is, "repeats agree that did not");
     if (unstable || !differ(was, is)) {
         v->allowed_classes += !unstable && strchr(was->value, '|') != NULL;
         return 0;
     }
     if (strcmp(was->value, "?") == 0)
-        return strchr(is->value, '|') ? add(j, DS_LOCK_CLASS, was, is, "it could not be judged")
-                                      : 0;
+        return strchr(is->value, '|')
+                   ? ds_lock_found(j, DS_LOCK_CLASS, was, is, "it could not be judged")
+                   : 0;
     return judge_borders(j, was, is);
 }
 
@@ -323,139 +361,37 @@ static int judge_class(void *ctx, const struct ds_lock_line *was, const struct d
 
 static int judge_origin(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
 {
-    struct judging *j = ctx;
+    struct ds_lock_judging *j = ctx;
     struct ds_lock_origin x, y;
     if (!is)
-        return add(j, DS_LOCK_GONE, was, is, "it starts no drift any more");
+        return ds_lock_found(j, DS_LOCK_GONE, was, is, "it starts no drift any more");
     j->v->counts.origins++;
     if (!was)
-        return add(j, DS_LOCK_ORIGIN, was, is, "it started no drift");
+        return ds_lock_found(j, DS_LOCK_ORIGIN, was, is, "it started no drift");
     if (ds_lock_read_origin(was->value, &x) != 0 || ds_lock_read_origin(is->value, &y) != 0)
         return ds_fail(j->err, "'%s' has no value of an origin", was->key);
     int rc = 0, known = 1;
     if (y.layers > x.layers) {
-        rc = add(j, DS_LOCK_ORIGIN, was, is, "in %u layers, and was in %u", y.layers, x.layers);
+        rc = ds_lock_found(j, DS_LOCK_ORIGIN, was, is, "in %u layers, and was in %u", y.layers,
+                           x.layers);
         known = 0;
     }
     if (rc == 0 && strcmp(x.kind, y.kind) != 0) {
-        rc = add(j, DS_LOCK_KIND, was, is, "%s, and was %s", y.kind, x.kind);
+        rc = ds_lock_found(j, DS_LOCK_KIND, was, is, "%s, and was %s", y.kind, x.kind);
         known = 0;
     }
     if (rc == 0 && x.sized && y.sized && y.max_ulp > x.max_ulp) {
-        rc = add(j, DS_LOCK_BOUND, was, is, "%llu ULP, and was %llu at most",
-                 (unsigned long long)y.max_ulp, (unsigned long long)x.max_ulp);
+        rc = ds_lock_found(j, DS_LOCK_BOUND, was, is, "%llu ULP, and was %llu at most",
+                           (unsigned long long)y.max_ulp, (unsigned long long)x.max_ulp);
         known = 0;
     }
     j->v->allowed_origins += (size_t)known;
     return rc;
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
-
-struct steps {
-    struct judging *j;
-    double *a, *b, *size, *noise; /* of the steps whose logits both sides have */
-    int32_t *number;
-    size_t n;
-    double kl;
-};
-
-static double logprob_of(const struct ds_lock_step *s, int32_t token)
-{
-    for (size_t i = 0; i < s->n_top; i++)
-        if (s->ids[i] == token)
-            return s->logprobs[i];
-    return (double)NAN;
-}
-
-/* Over the tokens that both list, and one outcome for the rest. */
-static double kl_of(const struct ds_lock_step *was, const struct ds_lock_step *is)
-{
-    double a[DS_TOP + 1], b[DS_TOP + 1], rest_a = 1, rest_b = 1;
-    size_t n = 0;
-    for (size_t i = 0; i < was->n_top; i++) {
-        const double other = logprob_of(is, was->ids[i]);
-        if (isnan(other))
-            continue;
-        a[n] = was->logprobs[i];
-        b[n] = other;
-        rest_a -= exp(a[n]);
-        rest_b -= exp(b[n++]);
-    }
-    /* What is left of 1 behind ten digits is no probability. */
-    if (rest_a > 1e-9 && rest_b > 1e-9) {
-        a[n] = log(rest_a);
-        b[n++] = log(rest_b);
-    }
-    return ds_logprob_kl(a, b, n);
-}
-
-static int judge_step(void *ctx, const struct ds_lock_line *was, const struct ds_lock_line *is)
-{
-    struct steps *s = ctx;
-    struct ds_lock_verdict *v = s->j->v;
-    struct ds_lock_step x, y;
-    if (!was || !is)
-        return 0;
-    if (ds_lock_read_step(was->value, &x) != 0 || ds_lock_read_step(is->value, &y) != 0)
-        return ds_fail(s->j->err, "'%s' has no value of a step", was->key);
-    const int32_t number = (int32_t)strtol(was->key + strlen("step "), NULL, 10);
-    v->counts.steps++;
-    if (x.token != y.token) {
-        v->first_token = v->counts.tokens_differ++ ? v->first_token : number;
-        if (add(s->j, DS_LOCK_TOKEN, was, is, "token %d, and was %d with a margin of %.3g", y.token,
-                x.token, x.margin) != 0)
-            return -1;
-    }
-    if (!x.n_top || !y.n_top)
-        return 0;
-    s->number[s->n] = number;
-    s->a[s->n] = logprob_of(&x, x.token);
-    s->b[s->n] = logprob_of(&y, x.token);
-    s->size[s->n] = fabs(s->a[s->n] - s->b[s->n]);
-    s->noise[2 * s->n] = x.noise;
-    s->noise[2 * s->n + 1] = y.noise;
-    const double kl = kl_of(&x, &y);
-    s->kl += kl;
-    v->kl_most = kl > v->kl_most ? kl : v->kl_most;
-    s->n++;
-    return 0;
-}
-
-static int judge_steps(struct judging *j)
-{
-    const size_t most = j->was->n;
-    struct steps s = {.j = j,
-                      .a = ds_calloc(most, sizeof *s.a, "steps", j->err),
-                      .b = ds_calloc(most, sizeof *s.b, "steps", j->err),
-                      .size = ds_calloc(most, sizeof *s.size, "steps", j->err),
-                      .noise = ds_calloc(most, 2 * sizeof *s.noise, "steps", j->err),
-                      .number = ds_calloc(most, sizeof *s.number, "steps", j->err)};
-    struct ds_lock_verdict *v = j->v;
-    int rc = s.a && s.b && s.size && s.noise && s.number ? 0 : -1;
-    if (rc == 0)
-        rc = each_line(j->was, j->is, "step", judge_step, &s);
-    if (rc == 0)
-        rc = ds_logprob_compare(s.a, s.b, s.n, 0.2, &v->logprobs, j->err);
-    if (rc == 0)
-        rc = ds_two_sample_test(s.size, s.n, s.noise, 2 * s.n, &v->noise, j->err);
-    if (rc == 0 && s.n) {
-        v->kl = s.kl / (double)s.n;
-        v->noise_samples = 2 * s.n;
-        v->first_logprob = v->logprobs.first < s.n ? s.number[v->logprobs.first] : -1;
-        v->worst_logprob = v->logprobs.max > 0 ? s.number[v->logprobs.max_at] : -1;
-    }
-    free(s.a);
-    free(s.b);
-    free(s.size);
-    free(s.noise);
-    free(s.number);
-    return rc;
-}
-
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static int judge_fields(struct judging *j)
+static int judge_fields(struct ds_lock_judging *j)
 {
     const struct ds_lock_lines *const side[2] = {j->was, j->is};
     for (int s = 0; s < 2; s++)
@@ -464,10 +400,11 @@ static int judge_fields(struct judging *j)
             if ((s == 1 && other) || !j->terms->field(j->terms->ctx, x->key))
                 continue;
             j->v->counts.fields++;
-            if (differ(x, other) && add(j, DS_LOCK_FIELD, s ? NULL : x, s ? x : other, "%s",
-                                        other ? ""
-                                        : s   ? "the lock does not have it"
-                                              : "it is not there any more") != 0)
+            if (differ(x, other) &&
+                ds_lock_found(j, DS_LOCK_FIELD, s ? NULL : x, s ? x : other, "%s",
+                              other ? ""
+                              : s   ? "the lock does not have it"
+                                    : "it is not there any more") != 0)
                 return -1;
         }
     return 0;
@@ -505,14 +442,15 @@ int ds_lock_judge(const struct ds_lock_lines *was, const struct ds_lock_lines *i
 {
     memset(out, 0, sizeof *out);
     out->first_token = out->first_logprob = out->worst_logprob = -1;
-    struct judging j = {was, is, terms, out, err};
-    if (each_line(was, is, "env", add_suspect, &j) != 0 ||
-        each_line(was, is, "tensor", judge_tensor, &j) != 0 ||
-        each_line(was, is, "run", judge_run, &j) != 0 ||
-        each_line(was, is, "kernel", judge_kernel, &j) != 0 ||
-        each_line(was, is, "class", judge_class, &j) != 0 ||
-        each_line(was, is, "origin", judge_origin, &j) != 0 ||
-        each_line(was, is, "nonfinite", judge_nonfinite, &j) != 0 || judge_steps(&j) != 0)
+    struct ds_lock_judging j = {was, is, terms, out, err};
+    if (ds_lock_each_line(was, is, "env", add_suspect, &j) != 0 ||
+        each_line_done(was, is, "tensor", judge_tensor, &j) != 0 ||
+        ds_lock_each_line(was, is, "run", judge_run, &j) != 0 ||
+        ds_lock_each_line(was, is, "kernel", judge_kernel, &j) != 0 || judge_counts(&j) != 0 ||
+        ds_lock_each_line(was, is, "class", judge_class, &j) != 0 ||
+        ds_lock_each_line(was, is, "origin", judge_origin, &j) != 0 ||
+        ds_lock_each_line(was, is, "nonfinite", judge_nonfinite, &j) != 0 ||
+        ds_lock_judge_steps(&j) != 0)
         return -1;
     if (terms->what == DS_ASSERT_FIELDS && judge_fields(&j) != 0)
         return -1;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* ---- environment and kernels ----------------------------------------------------------------- */
 
@@ -161,8 +160,9 @@ static int answer_origins(const struct ds_verdict *v, struct ds_lock_lines *out,
     return 0;
 }
 
-static int answer_counts(const struct ds_verdict *v, struct ds_lock_lines *out,
-                         struct ds_error *err)
+/* rest: the lines behind the counts. */
+static int answer_counts(const struct ds_verdict *v, const struct ds_lock_lines *rest,
+                         struct ds_lock_lines *out, struct ds_error *err)
 {
     const struct {
         const char *key;
@@ -172,9 +172,13 @@ static int answer_counts(const struct ds_verdict *v, struct ds_lock_lines *out,
                   {"count rows", v->counts.rows},
                   {"count sites", v->counts.sites},
                   {"count trials", v->counts.trials}};
+    const size_t first = out->n;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (ds_lock_addf(out, err, counts[i].key, "%" PRIu64, counts[i].n) != 0)
             return -1;
+    if (ds_lock_count_lines(rest, out, err) != 0)
+        return -1;
+    ds_lock_sort_from(out, first);
     return 0;
 }
 
@@ -382,39 +386,43 @@ static int answer_nonfinite(const struct ds_verdict *v, struct ds_lock_lines *ou
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Over what was asked and which kernels answered: equal keys ask for equal bits. Not over their number of
- * comparisons, the platform, or what the lock says of the prompts' texts. */
-static int answer_key(const struct ds_verdict *v, const struct ds_lock_lines *q,
-                      struct ds_lock_lines *out, struct ds_error *err)
+static int move_lines(struct ds_lock_lines *from, struct ds_lock_lines *to, struct ds_error *err)
 {
-    struct ds_buf b = {0};
-    struct ds_lock_lines kernels = {0};
-    int rc = answer_kernels(v, &kernels, err);
-    for (size_t i = 0; i < q->n; i++)
-        if (!ds_lock_is(&q->at[i], "text") && strcmp(q->at[i].key, "model name") != 0)
-            ds_buf_printf(&b, "%s %s\n", q->at[i].key, q->at[i].value);
-    for (size_t i = 0; i < kernels.n; i++)
-        ds_buf_printf(&b, "%s\n", kernels.at[i].key);
-    if (rc == 0)
-        rc = b.failed ? ds_fail(err, "out of memory for a lock")
-                      : ds_lock_addf(out, err, "key", "%016" PRIx64,
-                                     (uint64_t)XXH3_64bits(b.data, b.len));
-    ds_lock_lines_free(&kernels);
-    ds_buf_free(&b);
-    return rc;
+    if (ds_grow(&to->at, &to->cap, to->n + from->n, sizeof *to->at, "lines of a lock", err) != 0)
+        return -1;
+    for (size_t i = 0; i < from->n; i++)
+        to->at[to->n++] = from->at[i];
+    from->n = 0;
+    return 0;
+}
+
+/* What there is to count, behind the environment. */
+static int answer_rest(const struct ds_source *s, const struct ds_verdict *v,
+                       const uint32_t *number, struct ds_lock_lines *out, struct ds_error *err)
+{
+    return answer_kernels(v, out, err) != 0 || answer_classes(v, out, err) != 0 ||
+                   answer_origins(v, out, err) != 0 || answer_nonfinite(v, out, err) != 0 ||
+                   answer_runs(s, number, out, err) != 0 || answer_steps(s, out, err) != 0 ||
+                   answer_tensors(s, out, err) != 0
+               ? -1
+               : 0;
 }
 
 int ds_lock_answer(const struct ds_source *s, const struct ds_verdict *v,
                    const struct ds_lock_lines *question, const uint32_t *number,
                    struct ds_lock_lines *out, struct ds_error *err)
 {
-    if (answer_key(v, question, out, err) != 0 || answer_environment(s, out, err) != 0 ||
-        answer_counts(v, out, err) != 0 || answer_kernels(v, out, err) != 0 ||
-        answer_classes(v, out, err) != 0 || answer_origins(v, out, err) != 0 ||
-        answer_nonfinite(v, out, err) != 0 || answer_runs(s, number, out, err) != 0 ||
-        answer_steps(s, out, err) != 0 || answer_tensors(s, out, err) != 0)
-        return -1;
-    return ds_lock_sort(out, err);
+    struct ds_lock_lines rest = {0};
+    char key[17];
+    int rc = answer_rest(s, v, number, &rest, err);
+    if (rc == 0)
+        rc = ds_lock_key(question, &rest, key, err);
+    if (rc == 0 &&
+        (ds_lock_add(out, "key", key, err) != 0 || answer_environment(s, out, err) != 0 ||
+         answer_counts(v, &rest, out, err) != 0 || move_lines(&rest, out, err) != 0))
+        rc = -1;
+    ds_lock_lines_free(&rest);
+    return rc == 0 ? ds_lock_sort(out, err) : -1;
 }
 
 /* "x86_64-zen": letters, digits, '.', '_' and '-'. */

@@ -117,6 +117,10 @@ test_a_lock_draws_again() {
     expect 0
     sed 's/^option sample_seed 7/option sample_seed 8/' "$dir/a.lock" >"$dir/b.lock"
     ds verify "$dir/b.lock" -m "$tiny"
+    expect 2 # an option that was changed by hand is not what was locked
+    has "$dir/err" "does not agree with itself: its key is"
+    sed -i "s/^key .*/key $(sed -n 's/.*its kernels have //p' "$dir/err")/" "$dir/b.lock"
+    ds verify "$dir/b.lock" -m "$tiny"
     expect 1
     sed 's/^option temperature 0.8/option temperature warm/' "$dir/a.lock" >"$dir/c.lock"
     ds verify "$dir/c.lock" -m "$tiny"

@@ -58,6 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     if (ds_lock_parse("f", text, size, &l, &err) == 0) {
         agrees_with_itself(&l);
+        struct ds_error why = {{0}, {0}};
+        require(ds_lock_agrees(&l, &why) == 0 || strncmp(why.msg, "f:", 2) == 0);
         is_read_again(&l);
     } else {
         require(strncmp(err.msg, "f:", 2) == 0 && err.msg[2] >= '1' && err.msg[2] <= '9');

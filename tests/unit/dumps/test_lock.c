@@ -239,6 +239,8 @@ static void test_findings(void **state)
         {"batch 1,2|4", "batch 1,2,4", "gone "},
         {"batch 1,2|4", "batch 4|2,1", ""},
         {"batch 1,2|4", "batch 1,2|4,8", ""}, /* a value that the lock does not have says nothing */
+        {"batch 1,2|4", "batch 1,2|4|8", "class+ "}, /* unless it agrees with none */
+        {"batch 1,2|4", "batch 8|16", ""},
         {"batch 1,2|4", "batch 1|4", ""},
         {"batch 1,2|4", "batch ?", ""},
         {"batch 1,2|4", "batch unstable", "unstable+ "},
@@ -265,8 +267,10 @@ static void test_findings(void **state)
         {"matmul/openblas unstable", "matmul/openblas 0000000000000002", ""},
         {"matmul/openblas 0000000000000002", "matmul/pinned 0000000000000002", ""},
         {"kernel matmul/openblas", "kernel matmul/pinned", "kernel kernel "},
-        {"run 0 0", "run 0 1", "base+ "},                       /* no tensor that both have tells */
-        {"count rows 4\nrun 0 0", "count rows 5\nrun 0 1", ""}, /* other rows: another number */
+        {"kernel matmul/openblas 10", "kernel matmul/openblas 11", "count "},
+        {"run 0 0", "run 0 1", "base+ "}, /* no tensor that both have tells */
+        {"count rows 4\nrun 0 0", "count rows 5\nrun 0 1",
+         "count "}, /* other rows: another number */
         {"run 1 unstable", "run 1 0123456789abcdef", ""},
         {"run 0 0123456789abcdef\n", "nonfinite 0 up matmul/openblas\nrun 0 0123456789abcdef\n",
          "nonfinite+ "},
