@@ -134,7 +134,7 @@ static int rows_of(struct ds_forward *f, float **out, int64_t width, const char 
                    struct ds_error *err)
 {
     size_t row;
-    if (width < 1 || __builtin_mul_overflow((size_t)width, sizeof(float), &row))
+    if (width < 1 || __builtin_mul_overflow((size_t)width, ds_forward_element(f), &row))
         return ds_fail(err, "%s: width %lld", what, (long long)width);
     return ds_desk_new(f, (size_t)most_rows(&f->config), row, what, out, err);
 }
@@ -214,8 +214,8 @@ static int allocate_activations(struct ds_forward *f, struct ds_error *err)
         if (rows_of(f, list[i].out, list[i].width, list[i].what, err) != 0)
             return -1;
         if (f->config.poison &&
-            ds_forward_poison(f, *list[i].out, (size_t)f->config.max_rows * (size_t)list[i].width,
-                              err) != 0)
+            ds_forward_poison_rows(f, *list[i].out,
+                                   (size_t)f->config.max_rows * (size_t)list[i].width, err) != 0)
             return -1;
         if (list[i].stage >= 0 && unrounded & DS_STAGE_BIT(list[i].stage)) {
             int n = f->at.n_twins++;
@@ -235,6 +235,8 @@ static int allocate_staging(struct ds_forward *f, struct ds_error *err)
     int64_t widest = ds_forward_moe_widest(f);
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
         widest = widths[i] > widest ? widths[i] : widest;
+    if (f->at.stored != DS_ELEMENT_F32)
+        return 0;
     if (rows_of(f, &f->at.kv_back, f->kv_dim, "cache rows read back", err) != 0)
         return -1;
     if (f->config.poison &&
@@ -254,7 +256,8 @@ static int allocate_head(struct ds_forward *f, struct ds_error *err)
     if (f->device != ds_placement_device(&f->config.placement, f->m->hp.n_layers - 1))
         return 0;
     if (rows_of(f, &f->at.head_in, f->d, "head input rows", err) != 0 ||
-        (f->config.poison && ds_forward_poison(f, f->at.head_in, rows * (size_t)f->d, err) != 0))
+        (f->config.poison &&
+         ds_forward_poison_rows(f, f->at.head_in, rows * (size_t)f->d, err) != 0))
         return -1;
     if (ds_forward_host(f)) {
         f->at.logits = f->logits;
@@ -274,21 +277,24 @@ static int place_cache(struct ds_forward *f, struct ds_error *err)
 {
     const struct ds_kv_cache *c = &f->cache;
     const size_t layer = (size_t)(c->pages * c->page_size) * (size_t)c->width;
-    size_t n = 0, i = 0;
+    const size_t element = ds_forward_element(f);
+    int64_t n = 0, i = 0;
     float *k, *v;
     for (int32_t l = 0; l < c->n_layers; l++)
         n += ds_placement_device(&f->config.placement, l) == f->device;
     if (ds_forward_host(f))
         k = v = NULL;
-    else if (ds_desk_new(f, n * layer, sizeof *k, "kv cache (k)", &k, err) != 0 ||
-             ds_desk_new(f, n * layer, sizeof *v, "kv cache (v)", &v, err) != 0)
+    else if (ds_desk_new(f, (size_t)n * layer, element, "kv cache (k)", &k, err) != 0 ||
+             ds_desk_new(f, (size_t)n * layer, element, "kv cache (v)", &v, err) != 0)
         return -1;
     for (int32_t l = 0; l < c->n_layers; l++) {
         if (ds_placement_device(&f->config.placement, l) != f->device)
             continue;
         f->on_host |= !k;
-        f->layer_k[l] = k ? k + i * layer : ds_kv_cache_layer(c, c->k, l);
-        f->layer_v[l] = v ? v + i * layer : ds_kv_cache_layer(c, c->v, l);
+        f->layer_k[l] =
+            k ? ds_forward_behind(f, k, i * (int64_t)layer) : ds_kv_cache_layer(c, c->k, l);
+        f->layer_v[l] =
+            v ? ds_forward_behind(f, v, i * (int64_t)layer) : ds_kv_cache_layer(c, c->v, l);
         i++;
     }
     return 0;
@@ -480,41 +486,15 @@ void ds_forward_free(struct ds_forward *f)
     ds_forward_devices_free(f);
     ds_forward_ranks_free(f);
     ds_forward_scores_free(f);
-    void *owned[] = {f->logits_memory,
-                     f->mirror,
-                     f->crossing,
-                     f->staged,
-                     f->staged_pages,
-                     f->staged_rows,
-                     f->layer_k,
-                     f->layer_v,
-                     f->score_q,
-                     f->score_k,
-                     f->half_row,
-                     f->seqs,
-                     f->seen,
-                     f->ids,
-                     f->positions,
-                     f->kv_len,
-                     f->cache_row,
-                     f->rec,
-                     f->logit_row,
-                     f->logit_rec,
-                     f->tokens,
-                     f->own_row,
-                     f->own_slot,
-                     f->before,
-                     f->written,
-                     f->changed,
-                     f->state,
-                     f->past,
-                     f->planned,
-                     f->page_table,
-                     f->processed_memory,
-                     f->drawn_memory,
-                     f->history,
-                     f->choice.requests,
-                     f->choice.tokens};
+    void *owned[] = {
+        f->logits_memory, f->mirror,           f->crossing,     f->staged,   f->staged_pages,
+        f->staged_rows,   f->layer_k,          f->layer_v,      f->score_q,  f->score_k,
+        f->half_row,      f->bounce,           f->seqs,         f->seen,     f->ids,
+        f->positions,     f->kv_len,           f->cache_row,    f->rec,      f->logit_row,
+        f->logit_rec,     f->tokens,           f->own_row,      f->own_slot, f->before,
+        f->written,       f->changed,          f->state,        f->past,     f->planned,
+        f->page_table,    f->processed_memory, f->drawn_memory, f->history,  f->choice.requests,
+        f->choice.tokens};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         free(owned[i]);
     ds_kv_cache_free(&f->cache);

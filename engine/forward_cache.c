@@ -37,15 +37,15 @@ static int show_host_cache(struct ds_pass *p, int stage, float *cache)
     return 0;
 }
 
-/* On a device: f32 rows where they stand, others gathered and rounded first. */
+/* On a device: rows as they are stored where they stand, f32 rows of a 16-bit type gathered and rounded first. */
 static int show_device_cache(struct ds_pass *p, int stage, float *cache)
 {
     struct ds_forward *f = p->f;
-    const int64_t row = f->kv_dim * (int64_t)sizeof *cache, n = f->n_rec;
+    const int64_t row = f->kv_dim * (int64_t)ds_forward_element(f), n = f->n_rec;
     const uint32_t site = ds_site_map_at(f->map, stage, p->layer, 0);
     struct ds_shown rows = {.data = cache,
                             .stride = (size_t)row,
-                            .element = sizeof *cache,
+                            .element = ds_forward_element(f),
                             .index = f->at.rec_cache,
                             .n = f->n_rec,
                             .width = (uint32_t)f->kv_dim};
@@ -132,12 +132,12 @@ static int is_recorded(const struct ds_forward *f, const struct ds_sequence *s)
 static float *on_host(struct ds_pass *p, float *cache)
 {
     struct ds_forward *f = p->f;
-    const size_t bytes = (size_t)(f->cache.pages * f->cache.page_size * f->kv_dim) * sizeof *cache;
+    const size_t n = (size_t)(f->cache.pages * f->cache.page_size * f->kv_dim);
     if (ds_forward_host(f))
         return cache;
-    if (!f->mirror && !(f->mirror = ds_alloc(bytes, "cache rows of a device", p->err)))
+    if (!f->mirror && !(f->mirror = ds_alloc(n * sizeof *cache, "cache rows of a device", p->err)))
         return NULL;
-    return ds_desk_from(f, f->mirror, cache, bytes, p->err) == 0 ? f->mirror : NULL;
+    return ds_desk_bring(f, f->mirror, cache, n, p->err) == 0 ? f->mirror : NULL;
 }
 
 /* Copies what recorded requests have in the cache, except where this call writes. */
@@ -182,8 +182,9 @@ static int restore_others(struct ds_pass *p, float *cache)
         const struct ds_sequence *s = &f->seqs[i];
         for (int32_t slot = 0; is_recorded(f, s) && slot < s->kv_len - s->q_len; slot++) {
             size_t row = (size_t)row_at(f, s, slot);
-            if (!f->written[row] && ds_desk_to(f, cache + row * width, f->before + row * width,
-                                               width * sizeof *cache, p->err) != 0)
+            if (!f->written[row] &&
+                ds_desk_put(f, ds_forward_behind(f, cache, (int64_t)(row * width)),
+                            f->before + row * width, width, p->err) != 0)
                 return -1;
         }
     }
@@ -240,7 +241,8 @@ int ds_pass_cache_write(struct ds_pass *p, int stage, const float *x, float *cac
                               .sequences = f->seqs,
                               .n_sequences = f->n_seqs,
                               .device_sequences = f->at.sequences,
-                              .head_dim = f->m->hp.head_dim};
+                              .head_dim = f->m->hp.head_dim,
+                              .stored = f->at.stored};
     int watched = f->before && p->probe && f->n_rec;
     if (watched) {
         const float *there = on_host(p, cache);

@@ -5,6 +5,7 @@
 #include "engine/forward_private.h"
 
 #include "base/mem.h"
+#include "engine/round.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@ int ds_desk_new(struct ds_forward *f, size_t count, size_t bytes, const char *wh
     struct ds_desk *at = &f->at;
     size_t all;
     void *p;
-    if (__builtin_mul_overflow(count, bytes, &all))
+    if (__builtin_mul_overflow(count, bytes, &all) || __builtin_add_overflow(all, 3, &all))
         return ds_fail(err, "%s: %zu times %zu bytes do not fit in memory", what, count, bytes);
+    all &= ~(size_t)3; /* whole words can be filled */
     if (ds_grow(&at->owned, &at->cap_owned, at->n_owned + 1, sizeof *at->owned, what, err) != 0 ||
         ds_device_check(at->dev, at->dev->alloc(at->dev, all, what, &p), err) != 0)
         return -1;
@@ -83,6 +85,62 @@ int ds_desk_rows(struct ds_forward *f, const struct ds_device_rows *r, struct ds
 int ds_forward_poison(struct ds_forward *f, float *y, size_t n, struct ds_error *err)
 {
     return ds_device_check(f->at.dev, f->at.dev->fill(f->at.dev, y, DS_POISON_BITS, n), err);
+}
+
+int ds_forward_poison_rows(struct ds_forward *f, float *y, size_t n, struct ds_error *err)
+{
+    const uint32_t word = f->at.stored == DS_ELEMENT_BF16 ? 0x7fc07fc0u : 0x7e007e00u;
+    if (f->at.stored == DS_ELEMENT_F32)
+        return ds_forward_poison(f, y, n, err);
+    return ds_device_check(f->at.dev, f->at.dev->fill(f->at.dev, y, word, (n + 1) / 2), err);
+}
+
+/* ---- activations of 16 bits ----------------------------------------------------------------------- */
+
+int32_t ds_desk_stored(const struct ds_forward *f)
+{
+    static const int ops[] = {DS_OP_EMBED,  DS_OP_RMSNORM,   DS_OP_MATMUL,    DS_OP_ROPE,
+                              DS_OP_CACHE,  DS_OP_ATTENTION, DS_OP_SILU_MUL,  DS_OP_ADD,
+                              DS_OP_ROUTER, DS_OP_COMBINE,   DS_OP_ALLREDUCE, DS_OP_TRANSFER};
+    const struct ds_forward_config *c = &f->config;
+    const struct ds_kernel *k;
+    if (ds_forward_host(f) || f->exec.dtype == DS_ELEMENT_F32 || c->f32_at ||
+        ds_forward_unrounded(f->m, &c->kernels))
+        return DS_ELEMENT_F32;
+    /* Kernels of the CPU, where a placement has layers, get its f32 rows. */
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        for (int32_t n = 0; (k = ds_kernel_set_used(&c->kernels, ops[i], n)); n++)
+            if (k->device == f->at.dev->kind && !(k->features & DS_FEATURE_STORED))
+                return DS_ELEMENT_F32;
+    return f->exec.dtype;
+}
+
+static int grow_bounce(struct ds_forward *f, size_t n, struct ds_error *err)
+{
+    return ds_grow(&f->bounce, &f->cap_bounce, n, sizeof *f->bounce, "16-bit rows", err);
+}
+
+int ds_desk_bring(struct ds_forward *f, float *host, const float *there, size_t n,
+                  struct ds_error *err)
+{
+    if (f->at.stored == DS_ELEMENT_F32)
+        return ds_desk_from(f, host, there, n * sizeof *host, err);
+    if (grow_bounce(f, n, err) != 0 ||
+        ds_desk_from(f, f->bounce, there, n * sizeof *f->bounce, err) != 0)
+        return -1;
+    ds_widen_many(f->config.dtype, host, f->bounce, n);
+    return 0;
+}
+
+int ds_desk_put(struct ds_forward *f, float *there, const float *host, size_t n,
+                struct ds_error *err)
+{
+    if (f->at.stored == DS_ELEMENT_F32)
+        return ds_desk_to(f, there, host, n * sizeof *host, err);
+    if (grow_bounce(f, n, err) != 0)
+        return -1;
+    ds_round_many(f->config.dtype, f->bounce, host, n);
+    return ds_desk_to(f, there, f->bounce, n * sizeof *f->bounce, err);
 }
 
 const int32_t *ds_desk_list(struct ds_forward *f, int which, const int32_t *host, size_t n,
@@ -192,6 +250,22 @@ static int is_read_here(const struct ds_forward *f, const struct ds_weight *w)
                                           : 0);
 }
 
+/* Not the embedding, which is a table beside a matrix. */
+static int32_t half_type(const struct ds_forward *f, const struct ds_weight *w)
+{
+    return f->at.half_weights && w->rows > 1 && w != f->m->embed ? ds_model_half_type(w) : 0;
+}
+
+/* Whether all matmuls of the device at work read weights of 16 bits. */
+static int reads_halves(const struct ds_forward *f)
+{
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(&f->config.kernels, DS_OP_MATMUL, i)); i++)
+        if (k->device == f->at.dev->kind && !(k->features & DS_FEATURE_FILE_WEIGHTS))
+            return 0;
+    return 1;
+}
+
 static int new_weights(struct ds_forward *f, struct ds_error *err)
 {
     struct ds_desk *at = &f->at;
@@ -200,10 +274,12 @@ static int new_weights(struct ds_forward *f, struct ds_error *err)
         return 0;
     if (!(at->weights = ds_calloc(m->n_weights, sizeof *at->weights, "weights", err)))
         return -1;
+    at->half_weights = reads_halves(f);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ds_weight *w = &m->weights[i];
         if (w->data && is_read_here(f, w) &&
-            !(at->weights[i] = ds_model_upload(m, at->dev->kind, at->dev->number, w, err)))
+            !(at->weights[i] =
+                  ds_model_upload(m, at->dev->kind, at->dev->number, w, half_type(f, w), err)))
             return -1;
     }
     return 0;
@@ -212,6 +288,18 @@ static int new_weights(struct ds_forward *f, struct ds_error *err)
 const float *ds_desk_weight(const struct ds_forward *f, const struct ds_weight *w)
 {
     return w && f->at.weights ? f->at.weights[w - f->m->weights] : w ? w->data : NULL;
+}
+
+struct ds_weight_view ds_desk_matrix(const struct ds_forward *f, const struct ds_weight *w)
+{
+    const void *there = ds_desk_weight(f, w);
+    const int32_t type = half_type(f, w);
+    struct ds_weight_view view = {.n = w->rows, .k = w->cols, .file_type = type};
+    if (type)
+        view.file_data = there;
+    else
+        view.data = there;
+    return view;
 }
 
 int ds_desk_set_up(struct ds_forward *f, struct ds_error *err)
@@ -241,7 +329,7 @@ void ds_forward_poison_cache(struct ds_forward *f)
         ds_forward_to_device(f, ds_placement_device(&f->config.placement, l));
         if (ds_forward_host(f))
             continue;
-        (void)ds_forward_poison(f, f->layer_k[l], layer, NULL);
-        (void)ds_forward_poison(f, f->layer_v[l], layer, NULL);
+        (void)ds_forward_poison_rows(f, f->layer_k[l], layer, NULL);
+        (void)ds_forward_poison_rows(f, f->layer_v[l], layer, NULL);
     }
 }

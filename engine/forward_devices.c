@@ -37,6 +37,7 @@ static int open_desk(struct ds_forward *f, int kind, int number, struct ds_error
         ds_device_check(f->at.dev, f->at.dev->info(f->at.dev, &info), err) != 0)
         return -1;
     f->at.multiprocessors = info.multiprocessors;
+    f->at.stored = ds_desk_stored(f);
     use(f);
     return 0;
 }
@@ -79,20 +80,25 @@ void ds_forward_devices_free(struct ds_forward *f)
 static int through_host(struct ds_pass *p, const struct ds_transfer_args *a)
 {
     struct ds_forward *f = p->f;
-    struct ds_device *to = f->desks[a->dst].dev;
-    const size_t bytes = (size_t)(a->rows * a->width) * sizeof *a->x;
+    const int32_t from = f->device;
+    const size_t n = (size_t)(a->rows * a->width);
     struct ds_launch *l = &f->launch[DS_ST_TRANSFER_DST];
     if (!f->crossing &&
         !(f->crossing = ds_alloc((size_t)f->config.max_rows * (size_t)f->d * sizeof *f->crossing,
                                  "rows between devices", p->err)))
         return -1;
-    if (ds_desk_from(f, f->crossing, a->x, bytes, p->err) != 0 ||
-        ds_device_check(to, to->copy_to(to, a->y, f->crossing, bytes), p->err) != 0)
+    /* Rows of 16 bits are exact in f32, whichever of the two devices has them so. */
+    int rc = ds_desk_bring(f, f->crossing, a->x, n, p->err);
+    ds_forward_to_device(f, a->dst);
+    const char *to = f->at.dev->name;
+    rc = rc != 0 ? rc : ds_desk_put(f, a->y, f->crossing, n, p->err);
+    ds_forward_to_device(f, from);
+    if (rc != 0)
         return ds_pass_blame(p, DS_ST_TRANSFER_DST);
     memset(l, 0, sizeof *l);
     snprintf(l->op, sizeof l->op, "%s", ds_stage_op_name(DS_ST_TRANSFER_DST));
     snprintf(l->variant, sizeof l->variant, "copy");
-    snprintf(l->algo, sizeof l->algo, "%.12s to %.12s", f->at.dev->name, to->name);
+    snprintf(l->algo, sizeof l->algo, "%.12s to %.12s", f->at.dev->name, to);
     l->rows = f->rows;
     f->launch_known[DS_ST_TRANSFER_DST] = 1;
     return 0;
@@ -112,7 +118,8 @@ int ds_pass_enter_layer(struct ds_pass *p)
                                  .y = f->desks[to].resid[0],
                                  .ldy = f->d,
                                  .src = f->device,
-                                 .dst = to};
+                                 .dst = to,
+                                 .stored = f->at.stored};
     const int copied = ds_placement_through_host(f->device, to, f->config.kernels.device);
     if (ds_pass_emit(p, DS_ST_TRANSFER_SRC, 0, f->at.resid[0]) != 0 || ds_log_flush(p) != 0 ||
         (copied ? through_host(p, &a) : ds_pass_launch(p, DS_ST_TRANSFER_DST, &a, a.y, n)) != 0)

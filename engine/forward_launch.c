@@ -187,6 +187,13 @@ static void tell_device(const struct ds_pass *p, int stage)
     f->at.dev->at(f->at.dev, all);
 }
 
+/* Logits and the weights of experts are f32 whatever activations are. */
+static int poison_output(struct ds_forward *f, int stage, float *y, size_t n, struct ds_error *err)
+{
+    return ds_stage(stage)->store == DS_STORE_ACTIVATION ? ds_forward_poison_rows(f, y, n, err)
+                                                         : ds_forward_poison(f, y, n, err);
+}
+
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n)
 {
     struct ds_forward *f = p->f;
@@ -195,7 +202,7 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     if (ds_forward_scratch(f, k, args, p->err) != 0)
         return ds_pass_blame(p, stage);
     if (f->config.poison &&
-        ((y && ds_forward_poison(f, y, n, p->err) != 0) ||
+        ((y && poison_output(f, stage, y, n, p->err) != 0) ||
          ds_forward_poison(f, f->exec.scratch, f->exec.scratch_bytes / sizeof(float), p->err) != 0))
         return ds_pass_blame(p, stage);
     tell_device(p, stage);

@@ -112,12 +112,13 @@ int ds_forward_moe_rows(struct ds_forward *f, struct ds_error *err)
         {&e->act_shared, rows, hp->d_ff_shared, "act rows"},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        const size_t bytes = (size_t)list[i].width * sizeof(float);
+        const size_t bytes = (size_t)list[i].width * ds_forward_element(f);
         if (list[i].width == 0)
             continue;
         if (ds_desk_new(f, list[i].rows, bytes, list[i].what, list[i].out, err) != 0 ||
             (f->config.poison &&
-             ds_forward_poison(f, *list[i].out, list[i].rows * (size_t)list[i].width, err) != 0))
+             ds_forward_poison_rows(f, *list[i].out, list[i].rows * (size_t)list[i].width, err) !=
+                 0))
             return -1;
     }
     return shared_rows(f, err);
@@ -148,7 +149,8 @@ static int launch_router(struct ds_pass *p, const float *logits, int64_t experts
                                .ldx = experts,
                                .normalise = normalise,
                                .ids = ids,
-                               .weights = weights};
+                               .weights = weights,
+                               .stored = p->f->at.stored};
     return ds_pass_launch(p, DS_ST_ROUTER_IDS, &a, weights, (size_t)(a.rows * top_k));
 }
 
@@ -173,13 +175,15 @@ static int weigh_shared(struct ds_pass *p)
     struct ds_moe_rows *y = &f->at.moe;
     struct ds_device *dev = f->at.dev;
     const size_t two = 2 * (size_t)f->rows;
+    const int64_t element = (int64_t)ds_forward_element(f);
     const struct ds_device_rows first = {.n = f->rows,
-                                         .row_bytes = sizeof(float),
+                                         .row_bytes = element,
                                          .x = y->shared_logits,
-                                         .x_stride = sizeof(float),
+                                         .x_stride = element,
                                          .y = y->two,
-                                         .y_stride = 2 * sizeof(float)};
-    if (ds_device_check(dev, dev->fill(dev, y->two, 0, two), p->err) != 0 ||
+                                         .y_stride = 2 * element};
+    if (ds_device_check(dev, dev->fill(dev, y->two, 0, two * (size_t)element / sizeof(uint32_t)),
+                        p->err) != 0 ||
         ds_desk_rows(f, &first, p->err) != 0 ||
         launch_router(p, y->two, 2, 2, 0, y->two_ids, y->two_weights) != 0 ||
         ds_desk_from(f, e->two_ids, y->two_ids, two * sizeof *e->two_ids, p->err) != 0 ||
@@ -249,7 +253,7 @@ static int gather(struct ds_pass *p)
         e->rec_of[r] = UINT32_MAX;
     for (uint32_t i = 0; i < f->n_rec; i++)
         e->rec_of[f->rec[i].slot] = i;
-    const int64_t row = f->d * (int64_t)sizeof(float);
+    const int64_t row = f->d * (int64_t)ds_forward_element(f);
     const struct ds_device_rows r = {.n = pairs,
                                      .row_bytes = row,
                                      .x = f->at.norm,
@@ -329,8 +333,8 @@ static int emit_experts(struct ds_pass *p, int stage, float *y, int each)
 {
     struct ds_forward *f = p->f;
     int64_t n = (int64_t)f->rows * f->m->hp.top_k * ds_stage_width_of(stage, &f->m->hp);
-    if (f->config.dtype == DS_F32)
-        return show_experts(p, stage, y, sizeof *y, each);
+    if (f->config.dtype == DS_F32 || f->at.stored != DS_ELEMENT_F32)
+        return show_experts(p, stage, y, ds_forward_element(f), each);
     if (ds_pass_convert(p, y, n, DS_CONVERT_ROUND) != 0 ||
         show_experts(p, stage, f->at.half, sizeof *f->at.half, each) != 0)
         return -1;
@@ -351,7 +355,8 @@ static int matmul_experts(struct ds_pass *p, int stage, const float *x, const st
         struct ds_matmul_args a;
         if (n == 0)
             continue;
-        ds_pass_matmul_args(f, &w[i], NULL, n, x + at * w[i].cols, y + at * w[i].rows, &a);
+        ds_pass_matmul_args(f, &w[i], NULL, n, ds_forward_behind(f, x, at * w[i].cols),
+                            ds_forward_behind(f, y, at * w[i].rows), &a);
         f->launch_rows = n;
         f->launch_known[stage] = 0;
         rc = ds_pass_launch(p, stage, &a, a.y, (size_t)(a.rows * a.n));
@@ -372,7 +377,8 @@ static int act_experts(struct ds_pass *p)
                                  .up = e->up,
                                  .ldx = width,
                                  .y = e->act,
-                                 .ldy = width};
+                                 .ldy = width,
+                                 .stored = f->at.stored};
     f->launch_rows = (int32_t)a.rows;
     int rc = ds_pass_launch(p, DS_ST_ACT_EXPERT, &a, a.y, (size_t)(a.rows * width));
     f->launch_rows = 0;
@@ -391,7 +397,8 @@ static int shared_expert(struct ds_pass *p, const struct ds_layer *w)
                                  .up = e->up_shared,
                                  .ldx = width,
                                  .y = e->act_shared,
-                                 .ldy = width};
+                                 .ldy = width,
+                                 .stored = f->at.stored};
     if (ds_pass_matmul(p, DS_ST_GATE_SHARED, f->at.norm, w->gate_shared, NULL, e->gate_shared) !=
             0 ||
         ds_pass_matmul(p, DS_ST_UP_SHARED, f->at.norm, w->up_shared, NULL, e->up_shared) != 0 ||
@@ -400,12 +407,12 @@ static int shared_expert(struct ds_pass *p, const struct ds_layer *w)
         ds_pass_matmul(p, DS_ST_EXPERT_OUT_SHARED, e->act_shared, w->down_shared, NULL,
                        f->at.proj) != 0)
         return -1;
-    const int64_t row = f->d * (int64_t)sizeof(float), addends = f->moe.addends;
+    const int64_t row = f->d * (int64_t)ds_forward_element(f), addends = f->moe.addends;
     const struct ds_device_rows last = {.n = f->rows,
                                         .row_bytes = row,
                                         .x = f->at.proj,
                                         .x_stride = row,
-                                        .y = e->sum_of + (addends - 1) * f->d,
+                                        .y = ds_forward_behind(f, e->sum_of, (addends - 1) * f->d),
                                         .y_stride = addends * row};
     return ds_desk_rows(f, &last, p->err);
 }
@@ -450,7 +457,7 @@ static int combine(struct ds_pass *p)
     struct ds_moe *e = &f->moe;
     const int32_t top_k = f->m->hp.top_k;
     const size_t pairs = (size_t)f->rows * (size_t)top_k;
-    const int64_t row = f->d * (int64_t)sizeof(float);
+    const int64_t row = f->d * (int64_t)ds_forward_element(f);
     for (int32_t i = 0; i < f->rows * top_k; i++)
         e->list[i] = (int32_t)(i / top_k * e->addends + i % top_k);
     const struct ds_device_rows r = {.n = (int64_t)pairs,
@@ -470,7 +477,8 @@ static int combine(struct ds_pass *p)
                                 .ldx = f->d,
                                 .weights = f->at.moe.weights,
                                 .y = f->at.proj,
-                                .ldy = f->d};
+                                .ldy = f->d,
+                                .stored = f->at.stored};
     if (f->config.ranks > 1)
         return combine_ranks(p, a);
     return ds_pass_launch(p, DS_ST_MOE_COMBINE, &a, a.y, (size_t)(f->rows * f->d)) != 0

@@ -137,6 +137,8 @@ int ds_pass_emit(struct ds_pass *p, int stage, uint32_t part, float *y)
     const uint32_t site = ds_site_map_at(f->map, stage, p->layer, part);
     if (show_at(p, stage, ds_site_map_unrounded(f->map, stage, p->layer), y, sizeof *y) != 0)
         return -1;
+    if (f->at.stored != DS_ELEMENT_F32) /* the kernel rounded, and what a probe writes stays */
+        return show_at(p, stage, site, y, ds_forward_element(f));
     float *twin = unrounded_twin(f, y);
     const int64_t n = f->rows * ds_stage_width_of(stage, &f->m->hp);
     if (f->config.dtype == DS_F32 || (f->config.f32_at & DS_STAGE_BIT(stage) && !twin))
@@ -199,7 +201,8 @@ static int rmsnorm(struct ds_pass *p, int stage, const float *x, const struct ds
                                 .weight = ds_desk_weight(f, w),
                                 .eps = f->m->hp.rms_eps,
                                 .y = y,
-                                .ldy = f->d};
+                                .ldy = f->d,
+                                .stored = f->at.stored};
     return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * f->d)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -216,7 +219,8 @@ static int rmsnorm_heads(struct ds_pass *p, int stage, const float *x, int64_t h
                                 .weight = ds_desk_weight(f, w),
                                 .eps = f->m->hp.rms_eps,
                                 .y = y,
-                                .ldy = width};
+                                .ldy = width,
+                                .stored = f->at.stored};
     return ds_pass_launch(p, stage, &a, y, (size_t)(a.rows * width)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -224,9 +228,8 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                          const struct ds_weight *bias, int64_t rows, const float *x, float *y,
                          struct ds_matmul_args *a)
 {
-    struct ds_weight_view view = ds_weight_view(w);
-    if (!ds_forward_host(f)) /* of the file's form there is no copy */
-        view = (struct ds_weight_view){.data = ds_desk_weight(f, w), .n = w->rows, .k = w->cols};
+    const struct ds_weight_view view =
+        ds_forward_host(f) ? ds_weight_view(w) : ds_desk_matrix(f, w);
     *a = (struct ds_matmul_args){.rows = rows,
                                  .n = w->rows,
                                  .k = w->cols,
@@ -236,7 +239,9 @@ void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,
                                  .prepared = ds_model_prepared(f->m, f->kernel[DS_OP_MATMUL], w),
                                  .bias = ds_desk_weight(f, bias),
                                  .y = y,
-                                 .ldy = w->rows};
+                                 .ldy = w->rows,
+                                 .stored = f->at.stored,
+                                 .y_stored = f->at.stored};
 }
 
 int ds_pass_matmul(struct ds_pass *p, int stage, const float *x, const struct ds_weight *w,
@@ -266,7 +271,8 @@ static int rope(struct ds_pass *p, int stage, const float *x, int32_t heads, flo
                              .x = ds_forward_input(f, stage, x),
                              .ldx = width,
                              .y = y,
-                             .ldy = width};
+                             .ldy = width,
+                             .stored = f->at.stored};
     return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * width)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -294,7 +300,8 @@ void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,
                                     .window = f->window ? ds_window_of_layer(hp, layer) : 0,
                                     .soft_cap = f->m->hp.soft_cap,
                                     .y = f->at.attn_out,
-                                    .ldy = f->q_dim};
+                                    .ldy = f->q_dim,
+                                    .stored = f->at.stored};
 }
 
 static int attention(struct ds_pass *p)
@@ -315,7 +322,8 @@ static int add(struct ds_pass *p, int stage, const float *x, const float *delta,
                             .lda = f->d,
                             .ldb = f->d,
                             .y = y,
-                            .ldy = f->d};
+                            .ldy = f->d,
+                            .stored = f->at.stored};
     return ds_pass_launch(p, stage, &a, y, (size_t)(f->rows * f->d)) != 0 ? -1 : emit(p, stage, y);
 }
 
@@ -328,7 +336,8 @@ static int silu_mul(struct ds_pass *p)
                                  .up = ds_forward_input(f, DS_ST_ACT, f->at.up),
                                  .ldx = f->d_ff,
                                  .y = f->at.act,
-                                 .ldy = f->d_ff};
+                                 .ldy = f->d_ff,
+                                 .stored = f->at.stored};
     return ds_pass_launch(p, DS_ST_ACT, &a, f->at.act, (size_t)(f->rows * f->d_ff)) != 0
                ? -1
                : emit(p, DS_ST_ACT, f->at.act);
@@ -347,7 +356,8 @@ static int embed(struct ds_pass *p)
                               .rows = f->rows,
                               .ids = f->at.ids,
                               .y = f->at.resid[0],
-                              .ldy = f->d};
+                              .ldy = f->d,
+                              .stored = f->at.stored};
     if (!a.table) {
         ds_model_embed_rows(f->m, f->ids, f->rows, f->at.norm);
         a.table = f->at.norm;
@@ -451,15 +461,17 @@ static int choose_tokens(struct ds_pass *p)
     struct ds_forward *f = p->f;
     if (!f->n_logits)
         return 0;
+    const int64_t row = f->d * (int64_t)ds_forward_element(f);
     const struct ds_device_rows wanted = {.n = f->n_logits,
-                                          .row_bytes = f->d * (int64_t)sizeof(float),
+                                          .row_bytes = row,
                                           .x = ds_forward_input(f, DS_ST_LOGITS, f->at.norm),
-                                          .x_stride = f->d * (int64_t)sizeof(float),
+                                          .x_stride = row,
                                           .x_at = f->at.logit_row,
                                           .y = f->at.head_in,
-                                          .y_stride = f->d * (int64_t)sizeof(float)};
+                                          .y_stride = row};
     struct ds_matmul_args a;
     ds_pass_matmul_args(f, f->m->head, NULL, f->n_logits, f->at.head_in, f->at.logits, &a);
+    a.y_stored = DS_ELEMENT_F32;
     if (ds_desk_rows(f, &wanted, p->err) != 0 ||
         ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
         show_chosen(p, DS_ST_LOGITS, f->at.logits, sizeof *f->at.logits) != 0 ||
@@ -571,7 +583,8 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                                    .weight = l->attn_norm->data,
                                    .eps = hp->rms_eps,
                                    .y = f->at.proj,
-                                   .ldy = f->d};
+                                   .ldy = f->d,
+                                   .stored = f->at.stored};
     struct ds_attention_args attn;
     ds_forward_attention_args(f, 0, &attn);
     struct ds_silu_mul_args experts = {.rows = rows * hp->top_k,
@@ -580,14 +593,16 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                                        .up = f->at.moe.up,
                                        .ldx = hp->d_ff_expert,
                                        .y = f->at.moe.act,
-                                       .ldy = hp->d_ff_expert};
+                                       .ldy = hp->d_ff_expert,
+                                       .stored = f->at.stored};
     struct ds_silu_mul_args silu = {.rows = rows,
                                     .width = f->d_ff,
                                     .gate = f->at.gate,
                                     .up = f->at.up,
                                     .ldx = f->d_ff,
                                     .y = f->at.act,
-                                    .ldy = f->d_ff};
+                                    .ldy = f->d_ff,
+                                    .stored = f->at.stored};
     struct ds_add_args sum = {.rows = rows,
                               .width = f->d,
                               .a = f->at.norm,
@@ -595,7 +610,8 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
                               .lda = f->d,
                               .ldb = f->d,
                               .y = f->at.resid[1],
-                              .ldy = f->d};
+                              .ldy = f->d,
+                              .stored = f->at.stored};
     int failed =
         ds_forward_scratch(f, k[DS_OP_RMSNORM], &norm, err) ||
         ds_forward_scratch(f, k[DS_OP_ATTENTION], &attn, err) ||

@@ -35,19 +35,24 @@ struct ds_site_log {
  * not there twice: see ds_forward_host(). */
 struct ds_desk {
     struct ds_device *dev;
+    int32_t
+        stored; /* enum ds_element: how activations and the cache lie here. On the host f32 always: 16-bit
+                       dtypes hold their exact values in it. On a device 16-bit types are stored as such
+                       where all kernels of the pass take that (ds_desk_stored) */
     void **owned; /* memory of the device, all of it */
     size_t n_owned, cap_owned;
     struct ds_site_log log;
 
-    /* Activations, [max_rows][width]; 16-bit dtypes hold their exact f32 values here. */
+    /* Activations, [max_rows][width] elements of type `stored`, whatever the pointers say. */
     float *resid[2]; /* what enters a layer and leaves it; what stands between attention and FFN */
     float *norm, *q, *k, *v, *q_rope, *k_rope, *attn_out, *proj, *gate, *up, *act;
     float *q_norm, *k_norm; /* NULL in models without, as gate, up and act in those with experts */
     /* The same as above before rounding, where a kernel of this pass reads that. */
     struct ds_twin twin[DS_TWINS];
     int n_twins;
-    float *kv_back;   /* cache rows of a call, read back */
-    uint16_t *half;   /* a stage's rows as stored, NULL for f32 */
+    float *kv_back; /* cache rows of a call, read back */
+    uint16_t
+        *half; /* a stage's rows as stored; NULL for f32, and where activations lie so anyway */
     float *head_in;   /* final_norm rows whose logits are wanted */
     float *logits;    /* [max_rows][vocab] */
     float *processed; /* what tokens are chosen from; NULL where nobody processes logits */
@@ -63,8 +68,9 @@ struct ds_desk {
     struct ds_sequence *sequences; /* with their pages; NULL on the host */
     int32_t *pages;
 
-    const float **weights; /* [n_weights] the model's copies there; NULL: the host's own */
-    float *rope_table;     /* NULL: the host's */
+    const void **weights; /* [n_weights] the model's copies there; NULL: the host's own */
+    int half_weights;  /* weights of matmuls that are F16 or BF16 in their file are so here, too */
+    float *rope_table; /* NULL: the host's */
     int64_t rope_positions;
     void *scratch;
     size_t scratch_bytes;
@@ -146,6 +152,8 @@ struct ds_forward {
     float *score_q;     /* on the host, where the pass is not: rows of q_rope ... */
     float *score_k;     /* ... and the layer's cache */
     uint16_t *half_row; /* one cache row as stored */
+    uint16_t *bounce;   /* [cap_bounce] 16-bit rows on their way from or to a device */
+    size_t cap_bounce;
 
     struct ds_rank_weight *rank_weights; /* NULL: one rank */
 
@@ -190,7 +198,7 @@ struct ds_forward {
     uint8_t launch_known[DS_ST_COUNT];
     struct ds_graphs *graphs; /* captured calls; NULL: none yet */
     int capturing;            /* launches are recorded: nothing may be waited for, or move */
-    struct {                  /* what a capture found too small; it is made anew when that has grown */
+    struct { /* what a capture found too small; it is made anew when that has grown */
         size_t scratch, log_bytes, log_rows;
     } lacks;
     int32_t launch_rows; /* of the launch at hand, where it is not of the whole call; else 0 */
@@ -271,6 +279,22 @@ static inline int ds_forward_host(const struct ds_forward *f)
 {
     return f->at.dev->memory == DS_MEMORY_HOST;
 }
+/* How activations lie on the device at work. */
+int32_t ds_desk_stored(const struct ds_forward *f);
+/* Bytes of an activation there, and n of them behind y. */
+static inline size_t ds_forward_element(const struct ds_forward *f)
+{
+    return f->at.stored == DS_ELEMENT_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+static inline float *ds_forward_behind(const struct ds_forward *f, const float *y, int64_t n)
+{
+    return (float *)((uintptr_t)y + (uintptr_t)n * ds_forward_element(f));
+}
+/* n activations of the device as f32 on the host, and the other way round. */
+int ds_desk_bring(struct ds_forward *f, float *host, const float *there, size_t n,
+                  struct ds_error *err);
+int ds_desk_put(struct ds_forward *f, float *there, const float *host, size_t n,
+                struct ds_error *err);
 /* count * bytes of the device's memory, freed with the desk; poisoned where the pass is asked to. */
 int ds_desk_new(struct ds_forward *f, size_t count, size_t bytes, const char *what, void *out,
                 struct ds_error *err);
@@ -299,6 +323,8 @@ void ds_forward_poison_cache(struct ds_forward *f);
 /* A weight's numbers where kernels of the device at work read them; NULL for a weight kept as in its file,
  * or for none. */
 const float *ds_desk_weight(const struct ds_forward *f, const struct ds_weight *w);
+/* The same as a matmul is given it, in whatever type it lies there. */
+struct ds_weight_view ds_desk_matrix(const struct ds_forward *f, const struct ds_weight *w);
 
 /* forward_log.c: rows on a device, shown to the probe. */
 struct ds_shown {
@@ -387,6 +413,8 @@ int ds_pass_experts(struct ds_pass *p, const struct ds_layer *w);
 
 /* Fills n floats of the device at work with the poison pattern. */
 int ds_forward_poison(struct ds_forward *f, float *y, size_t n, struct ds_error *err);
+/* The same for n activations: what the pattern is in their format. */
+int ds_forward_poison_rows(struct ds_forward *f, float *y, size_t n, struct ds_error *err);
 
 /* Attention's arguments for a layer of the planned call. */
 void ds_forward_attention_args(const struct ds_forward *f, int32_t layer,

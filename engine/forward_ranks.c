@@ -107,8 +107,8 @@ static int send(struct ds_forward *f, struct ds_rank_weight *r, struct ds_error 
 int ds_forward_ranks_rows(struct ds_forward *f, struct ds_error *err)
 {
     for (int32_t r = 0; f->config.ranks > 1 && r < f->config.ranks; r++)
-        if (ds_desk_new(f, (size_t)f->config.max_rows, (size_t)f->d * sizeof(float), "partial sums",
-                        &f->at.partial[r], err) != 0)
+        if (ds_desk_new(f, (size_t)f->config.max_rows, (size_t)f->d * ds_forward_element(f),
+                        "partial sums", &f->at.partial[r], err) != 0)
             return -1;
     return 0;
 }
@@ -221,7 +221,8 @@ int ds_pass_allreduce(struct ds_pass *p, int stage, int partial, int sum, float 
                                   .x = parts,
                                   .ldx = f->d,
                                   .y = y,
-                                  .ldy = f->d};
+                                  .ldy = f->d,
+                                  .stored = f->at.stored};
     if (ds_pass_launch(p, sum, &a, y, (size_t)(f->rows * f->d)) != 0)
         return -1;
     say_split(f, stage, partial);
@@ -247,13 +248,15 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
         struct ds_matmul_args a = {.rows = f->rows,
                                    .n = w->rows,
                                    .k = part->view.k,
-                                   .x = in + r * part->view.k,
+                                   .x = ds_forward_behind(f, in, r * part->view.k),
                                    .ldx = w->cols,
                                    .w = view,
                                    .prepared = part->prepared,
                                    .bias = r == 0 ? ds_desk_weight(f, bias) : NULL,
                                    .y = f->at.partial[r],
-                                   .ldy = w->rows};
+                                   .ldy = w->rows,
+                                   .stored = f->at.stored,
+                                   .y_stored = f->at.stored};
         if (ds_pass_launch(p, partial, &a, a.y, n) != 0 ||
             ds_pass_emit(p, partial, (uint32_t)r, a.y) != 0)
             return -1;

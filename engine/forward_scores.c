@@ -171,9 +171,8 @@ static int bring_inputs(struct ds_pass *p, struct ds_attention_args *a)
                  k = (size_t)(f->cache.pages * f->cache.page_size * f->kv_dim) * sizeof *f->score_k;
     if ((!f->score_q && !(f->score_q = ds_alloc(q, "queries of a device", p->err))) ||
         (!f->score_k && !(f->score_k = ds_alloc(k, "keys of a device", p->err))) ||
-        ds_desk_from(f, f->score_q, a->q, (size_t)(f->rows * f->q_dim) * sizeof *f->score_q,
-                     p->err) != 0 ||
-        ds_desk_from(f, f->score_k, a->cache_k, k, p->err) != 0)
+        ds_desk_bring(f, f->score_q, a->q, (size_t)(f->rows * f->q_dim), p->err) != 0 ||
+        ds_desk_bring(f, f->score_k, a->cache_k, k / sizeof *f->score_k, p->err) != 0)
         return -1;
     a->q = f->score_q;
     a->cache_k = f->score_k;

@@ -171,11 +171,14 @@ int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, in
 const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *matmul,
                               const struct ds_weight *w);
 
-/* An f32 weight in the memory of a device (enum ds_device_kind and number), where it goes the first time and
- * stays until the model is closed. What stands there is digested by the device: NULL when that is not the
- * weight's digest, or there is no room. */
-const float *ds_model_upload(struct ds_model *m, int kind, int number, const struct ds_weight *w,
-                             struct ds_error *err);
+/* A weight in the memory of a device (enum ds_device_kind and number), as f32 or as the 16-bit type that its file has
+ * (`type`: 0, or ds_model_half_type's answer). It goes there the first time and stays until the model is
+ * closed. What stands there is digested by the device: NULL when that is not the digest of what was sent, or
+ * there is no room. */
+const void *ds_model_upload(struct ds_model *m, int kind, int number, const struct ds_weight *w,
+                            int32_t type, struct ds_error *err);
+/* GGUF's number of F16 or BF16 where that is what the weight's file has, so that 16 bits hold it exactly; else 0. */
+int32_t ds_model_half_type(const struct ds_weight *w);
 
 /* Hyperparameter i as name and text for the record and for diff; -1 past the end. */
 int ds_hparam_text(const struct ds_hparams *hp, size_t i, const char **name, char *text,
