@@ -122,6 +122,18 @@ static void put_not_tried(struct ds_buf *b, int64_t n)
     }
 }
 
+/* What describe says of the pair: where the launch choice is one for both, the bits hang on something else. */
+static void put_choice(struct ds_buf *b, const struct ds_property_result *p)
+{
+    if (!p->choice[0][0])
+        return;
+    begin_line(b, "");
+    if (p->same_choice)
+        ds_buf_printf(b, "describe says the same launch choice for both: %s\n", p->choice[0]);
+    else
+        ds_buf_printf(b, "describe says: %s against %s\n", p->choice[0], p->choice[1]);
+}
+
 static void put_broken(const struct ds_options *o, struct ds_buf *b, const struct ds_checked *v,
                        int property, size_t at)
 {
@@ -132,9 +144,12 @@ static void put_broken(const struct ds_options *o, struct ds_buf *b, const struc
                   ds_cli_color(o, DS_ROLE_PLAIN), p->smallest);
     put_size(b, &p->smallest_size);
     put_shape(b, v, at);
-    if (fails && !ds_property_always(property))
+    if (property == DS_PROPERTY_FORMATS)
+        ds_buf_puts(b, ", but a kernel that takes the format promises equal bits");
+    else if (fails && !ds_property_always(property))
         ds_buf_puts(b, ", but it is claimed");
     ds_buf_puts(b, "\n");
+    put_choice(b, p);
     begin_line(b, "");
     ds_buf_printf(b, "%" PRId64 " of ", ds_checked_differ(v, property));
     put_plural(b, ds_checked_compared(v, property), "comparison");
@@ -329,7 +344,9 @@ static void put_verdict(const struct ds_options *o, struct ds_buf *b, const stru
         int p = ds_checked_failure(&v[first], &at);
         ds_buf_puts(b, ds_cli_color(o, DS_ROLE_DRIFT));
         put_name(b, v[first].kernel);
-        if (ds_property_always(p))
+        if (p == DS_PROPERTY_FORMATS)
+            ds_buf_puts(b, " promises the same bits in every format that it takes, broken: ");
+        else if (ds_property_always(p))
             ds_buf_printf(b, " fails %s: ", ds_property_name(p));
         else
             ds_buf_printf(b, " claims %s, broken: ", ds_property_name(p));

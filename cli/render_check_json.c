@@ -52,6 +52,9 @@ static json_t *smallest(const struct ds_property_result *p, const struct ds_shap
     set(j, "elements", json_integer(p->smallest_size.elements));
     set(j, "max_ulp", whole(p->smallest_size.max_ulp));
     set(j, "max_abs", real(p->smallest_size.max_abs));
+    set(j, "launches",
+        p->choice[0][0] ? json_pack("[s, s]", p->choice[0], p->choice[1]) : json_null());
+    set(j, "same_launch", p->choice[0][0] ? json_boolean(p->same_choice) : json_null());
     set(j, "values_equal",
         json_boolean(p->smallest_size.values_equal && p->smallest_size.elements));
     return j;

@@ -83,10 +83,12 @@ enum ds_feature {
     DS_FEATURE_UNROUNDED = 16,    /* reads its inputs as they were before they were rounded to the
                                   activation type, as a kernel fused with its producer does */
     DS_FEATURE_FILE_WEIGHTS = 32, /* matmul: prepare and launch need w.file_data only, w.data may be
-                                     NULL; file types that it does not read are refused: by prepare,
-                                     or by launch where there is none */
+                                     NULL, and give the bits that they give on those f32 numbers: how
+                                     weights are kept changes no result. File types that it does not
+                                     read are refused: by prepare, or by launch where there is none */
     DS_FEATURE_STORED =
-        64, /* takes activations that are stored as bf16 or f16: see enum ds_element */
+        64, /* takes activations that are stored as bf16 or f16, with the bits that it gives on f32
+               arrays of the same values: see enum ds_element */
     DS_FEATURE_SAMPLER =
         128 /* process, sample: does what args.sampler says at temperatures above 0 */
 };

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-enum { DS_GRID_MOST = 256 };
+/* The longest list below, and what may be added to it. */
+enum { DS_GRID_MOST = 384 };
 
 /* 1..64; multiples of 16 up to 1024, each with the numbers beside it; 4096; 32768. Returns how many
  * (at most DS_GRID_MOST). */

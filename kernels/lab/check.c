@@ -62,7 +62,7 @@ static const struct {
     [DS_PROPERTY_SIZES] = {"sizes", 0, 1},
     [DS_PROPERTY_MEMORY] = {"memory", 0, 1},
     [DS_PROPERTY_SPECIAL] = {"special", 0, 0},
-    [DS_PROPERTY_FORMATS] = {"formats", 0, 0},
+    [DS_PROPERTY_FORMATS] = {"formats", 0, 1},
 };
 
 const char *ds_property_name(int property)
@@ -216,8 +216,8 @@ int ds_check_launch_base(struct ds_check *c, const struct ds_call *call, struct 
     return launch(c, call, out);
 }
 
-/* What a call costs here: its work, and filling and looking through its rows (weights stay). */
-static double cost_of(const struct ds_check *c, const struct ds_call *call)
+/* Its work, and filling and looking through its rows (weights stay). */
+double ds_check_cost(const struct ds_check *c, const struct ds_call *call)
 {
     const struct ds_call none = {.threads = 1};
     return ds_subject_work(c->subject, call) +
@@ -226,13 +226,19 @@ static double cost_of(const struct ds_check *c, const struct ds_call *call)
 
 int ds_check_launch(struct ds_check *c, const struct ds_call *call, struct ds_output *out)
 {
-    const double work = cost_of(c, call);
+    const double work = ds_check_cost(c, call);
     if (work > c->budget && !c->opt->full) {
         c->property->not_tried++;
         return 0;
     }
     c->budget -= work;
     return launch(c, call, out);
+}
+
+int ds_check_describe(struct ds_check *c, const struct ds_call *call, struct ds_launch_info *info)
+{
+    at->contained.beats++;
+    return ds_subject_describe(c->subject, call, info, c->err);
 }
 
 /* ---- the child -------------------------------------------------------------------------------------------- */

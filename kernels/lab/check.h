@@ -32,7 +32,8 @@ enum ds_property {
 const char *ds_property_name(int property);
 /* The claim that promises it (enum ds_claim); 0: none does. */
 uint32_t ds_property_claim(int property);
-/* Whether a break is a failure although no claim promises it: memory, sizes. */
+/* Whether a break is a failure although no claim promises it: memory, sizes; formats, which the features
+ * that say that a kernel takes them promise. */
 int ds_property_always(int property);
 
 enum ds_property_state {
@@ -59,6 +60,9 @@ struct ds_property_result {
                              rows" */
     double smallest_cost; /* what made it the smallest */
     struct ds_difference smallest_size, worst;
+    char choice[2][96];  /* what describe says of the launches of that pair: "tile k 256, 2 parts";
+                           "" where it says nothing or there is one launch only */
+    int same_choice;     /* ... and both are one choice: the bits depend on more than it says */
     char classes[256];   /* "1-3 | 4-7 | 8-"; "" where it makes no sense */
     char classes_of[16]; /* what the numbers are: "rows", "threads", "position" */
     char note[192];      /* NOT_APPLICABLE, NOT_RUN: why */

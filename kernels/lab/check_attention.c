@@ -23,6 +23,7 @@ struct ds_alone {
     struct key key; /* subject NULL: free */
     uint32_t *bits; /* NULL: there is no result */
     int64_t width;
+    struct ds_launch_info launch;
 };
 
 static int open_own(struct ds_check *c)
@@ -92,6 +93,7 @@ static int run_alone(struct ds_check *c, const struct ds_call *like, const struc
     if (rc <= 0)
         return rc;
     a->width = own->one.width;
+    a->launch = own->one.launch;
     a->bits = malloc((size_t)a->width * sizeof *a->bits);
     if (!a->bits)
         return ds_fail(c->err, "out of memory: base results");
@@ -99,9 +101,10 @@ static int run_alone(struct ds_check *c, const struct ds_call *like, const struc
     return 1;
 }
 
-/* The row of a segment alone, in the same form: 1 = *bits, 0 = it has no result, -1. */
+/* The row of a segment alone, in the same form: 1 = *bits and *launch, until the next one is asked for; 0 =
+ * it has no result, -1. */
 static int alone(struct ds_check *c, const struct ds_call *like, const struct ds_segment *seg,
-                 int32_t slot, const uint32_t **bits)
+                 int32_t slot, const uint32_t **bits, const struct ds_launch_info **launch)
 {
     struct ds_attention_own *own = c->own;
     struct key key;
@@ -119,6 +122,7 @@ static int alone(struct ds_check *c, const struct ds_call *like, const struct ds
     struct ds_alone *a = find(own->alone, own->alone_cap, &key);
     int rc = a->key.subject ? a->bits != NULL : run_alone(c, like, &key, a);
     *bits = a->bits;
+    *launch = &a->launch;
     return rc;
 }
 
@@ -233,11 +237,12 @@ int ds_scene_hold_alone(struct ds_check *c, const struct ds_scene *s, int32_t se
         const struct ds_segment *seg = &s->segment[i];
         for (int32_t j = 0; j < seg->length; j++, row++) {
             const uint32_t *got = own->out.bits + row * own->out.width, *ref;
+            const struct ds_launch_info *launch;
             const int32_t slot = seg->first + j;
             char more[96];
             if (slot < 0 || (sequence >= 0 && seg->sequence != sequence) || !chosen(j, seg->length))
                 continue;
-            if ((rc = alone(c, &s->call, seg, slot, &ref)) < 0)
+            if ((rc = alone(c, &s->call, seg, slot, &ref, &launch)) < 0)
                 return -1;
             if (rc == 0)
                 continue;
@@ -248,6 +253,7 @@ int ds_scene_hold_alone(struct ds_check *c, const struct ds_scene *s, int32_t se
             shared(c, &s->call, more, sizeof more);
             ds_check_pair(c, "the row at slot %d%s alone against the same row %s%s", slot,
                           where(seg->sequence), s->text, more);
+            ds_check_choices(c, launch, &own->out.launch);
         }
     }
     return 1;
@@ -307,6 +313,7 @@ int ds_scene_hold(struct ds_check *c, const struct ds_scene *base, const struct 
             ds_check_pair(c, "the row at slot %d%s%s%s against the same row %s%s", slot,
                           where(seg->sequence), base->text[0] ? " " : "", base->text, s->text,
                           more);
+            ds_check_choices(c, &own->base.launch, &own->out.launch);
         }
     }
     return 1;
@@ -388,66 +395,55 @@ void ds_spans_print(struct ds_check *c, const struct ds_spans *s)
 /* ---- where the launch choice changes --------------------------------------------------------------
  */
 
-/* 1 = *info, 0 = the kernel does not say, -1. */
-static int choice(struct ds_check *c, int threads, ds_scene_fn make, int32_t value,
-                  struct ds_launch_info *info)
+/* KV lengths up to which a border costs little, and how many borders are taken on either side of it. */
+enum { SHORT = 1025, MOST_SHORT = 48, MOST_LONG = 4, LONGEST = 32768 };
+
+static int choice_alone(struct ds_check *c, const struct ds_choice_of *of, int32_t kv,
+                        struct ds_launch_info *info)
 {
     struct ds_scene s;
-    make(c, &s, threads, value);
-    return ds_subject_describe(c->subject, &s.call, info, c->err);
+    ds_scene_begin(c, &s, NULL, of->threads);
+    ds_scene_add(&s, 0, kv - 1, 1);
+    return ds_check_describe(c, &s.call, info);
 }
 
-static int same_choice(const struct ds_launch_info *a, const struct ds_launch_info *b)
+int ds_attention_edges(struct ds_check *c, const struct ds_choice_of *of, ds_choice_fn ask,
+                       int32_t to, int32_t *edge, int most)
 {
-    return a->tile_rows == b->tile_rows && a->tile_cols == b->tile_cols && a->tile_k == b->tile_k &&
-           a->split == b->split && a->threads == b->threads &&
-           strncmp(a->algo, b->algo, sizeof a->algo) == 0;
-}
-
-int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, const int32_t *list,
-                       int n, int32_t edge[2 * DS_GRID_MOST])
-{
-    struct ds_launch_info low, high, mid;
-    int found = 0, rc = 0;
-    for (int i = 0; i < n; i++, low = high) {
-        if ((rc = choice(c, threads, make, list[i], &high)) <= 0)
-            return rc;
-        if (i == 0 || same_choice(&low, &high))
-            continue;
-        int32_t a = list[i - 1], b = list[i];
-        while (b - a > 1) {
-            const int32_t m = a + (b - a) / 2;
-            if ((rc = choice(c, threads, make, m, &mid)) <= 0)
-                return rc;
-            if (same_choice(&low, &mid))
-                a = m;
-            else
-                b = m;
+    const int from_short = most < MOST_SHORT ? most : MOST_SHORT,
+              from_long = most - from_short < MOST_LONG ? most - from_short : MOST_LONG;
+    struct ds_borders borders;
+    int32_t at[MOST_SHORT + MOST_LONG];
+    int rc = ds_borders_find(c, of, ask, to, &borders), n = 0;
+    if (rc == 0) {
+        size_t picked = ds_borders_pick(&borders, 1, SHORT, (size_t)from_short, at);
+        picked += ds_borders_pick(&borders, SHORT, to, (size_t)from_long, at + picked);
+        for (size_t i = 0; i < picked; i++) {
+            edge[n++] = at[i] - 1;
+            edge[n++] = at[i];
         }
-        edge[found++] = a;
-        edge[found++] = b;
+        c->property->not_tried += 2 * (int64_t)(borders.n - picked);
     }
-    return found;
-}
-
-static void make_alone(const struct ds_check *c, struct ds_scene *s, int threads, int32_t kv)
-{
-    ds_scene_begin(c, s, NULL, threads);
-    ds_scene_add(s, 0, kv - 1, 1);
+    ds_borders_free(&borders);
+    return rc < 0 ? -1 : n;
 }
 
 const struct ds_kv_list *ds_attention_kv(struct ds_check *c, int threads)
 {
     struct ds_attention_own *own = c->own;
     struct ds_kv_list *l = &own->list[threads != c->opt->threads[0]];
+    const struct ds_choice_of of = {.threads = threads};
     if (l->threads == threads)
         return l;
     l->n = ds_grid_kv(l->kv);
-    l->n_edges = ds_attention_edges(c, threads, make_alone, l->kv, l->n, l->edge);
+    l->n_edges = ds_attention_edges(c, &of, choice_alone, LONGEST, l->edge, DS_MOST_EDGES);
     if (l->n_edges < 0)
         return NULL;
     for (int i = 0; i < l->n_edges; i++)
         l->n = ds_grid_insert(l->kv, l->n, l->edge[i]);
+    /* Long ones come last, in their place in the list. */
+    while (l->n_edges && l->edge[l->n_edges - 1] > SHORT)
+        l->n_edges--;
     l->threads = threads;
     return l;
 }
@@ -455,7 +451,7 @@ const struct ds_kv_list *ds_attention_kv(struct ds_check *c, int threads)
 void ds_attention_budget(struct ds_check *c)
 {
     if (!(c->opt->budget > 0))
-        c->budget *= 4;
+        c->budget *= 8;
 }
 
 static int formats(struct ds_check *c)

@@ -8,13 +8,13 @@
 #include "kernels/lab/check_plan.h"
 #include "kernels/lab/subject_attention.h"
 
-enum { DS_MOST_SEGMENTS = 72, DS_BASE_PAGE = 16 };
+enum { DS_MOST_SEGMENTS = 72, DS_BASE_PAGE = 16, DS_MOST_EDGES = 52 };
 
 /* KV lengths to try for a row on so many threads: the grid, and those at which the launch choice for
- * a row alone changes, each with the length before it; `edge`: these alone. */
+ * a row alone changes, each with the length before it; `edge`: these alone, but for the longest. */
 struct ds_kv_list {
     int threads, n, n_edges; /* threads 0: not made yet */
-    int32_t kv[DS_GRID_MOST], edge[2 * DS_GRID_MOST];
+    int32_t kv[DS_GRID_MOST], edge[2 * DS_MOST_EDGES];
 };
 
 /* What lives from one property to the next. */
@@ -90,14 +90,11 @@ void ds_spans_print(struct ds_check *c, const struct ds_spans *s);
 void ds_classes_best(struct ds_classes *best, const struct ds_classes *k);
 void ds_classes_done(struct ds_check *c, const struct ds_classes *best, const char *of);
 
-/* Finds in an ascending list of lengths where the launch choice changes between two neighbours and
- * writes the exact places into edge (the last length of the old choice and the first of the new
- * one); describe is asked, nothing is launched. make fills the scene for a length. Returns how many,
- * or -1. */
-typedef void (*ds_scene_fn)(const struct ds_check *c, struct ds_scene *s, int threads,
-                            int32_t value);
-int ds_attention_edges(struct ds_check *c, int threads, ds_scene_fn make, const int32_t *list,
-                       int n, int32_t edge[2 * DS_GRID_MOST]);
+/* Where the launch choice changes along a number 1..to, which `ask` makes a call of: at most `most` borders,
+ * both sides of each (the last of the old choice and the first of the new one) in edge; what is left out
+ * is counted. describe is asked, nothing is launched. Returns how many, or -1. */
+int ds_attention_edges(struct ds_check *c, const struct ds_choice_of *of, ds_choice_fn ask,
+                       int32_t to, int32_t *edge, int most);
 /* NULL: the lab failed. */
 const struct ds_kv_list *ds_attention_kv(struct ds_check *c, int threads);
 

@@ -22,16 +22,38 @@ static void add_decode(struct ds_scene *s, int32_t slot, int n)
 /* ---- batch ---------------------------------------------------------------------------------------
  */
 
-/* One row among 1..64 sequences. */
+enum { MOST_SEQUENCES = 64, MOST_EDGES = 16 };
+
+static int choice_among(struct ds_check *c, const struct ds_choice_of *of, int32_t n,
+                        struct ds_launch_info *info)
+{
+    struct ds_scene s;
+    ds_scene_begin(c, &s, NULL, of->threads);
+    add_decode(&s, of->slot, n);
+    return ds_check_describe(c, &s.call, info);
+}
+
+/* Whether a number of sequences is tried where not all of them are. */
+static int is_tried(const int32_t *edge, int edges, int32_t n)
+{
+    int at_edge = n <= 4 || n % 16 <= 1;
+    for (int i = 0; i < edges && !at_edge; i++)
+        at_edge = edge[i] == n;
+    return at_edge;
+}
+
+/* One row among 1..64 sequences; where not all, those at which the launch choice changes. */
 static int batch_counts(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
                         int all, struct ds_classes *best)
 {
     struct ds_classes k = {.n = 0};
-    int32_t count[DS_GRID_MOST];
-    const int n = ds_grid_sequences(count);
-    for (int i = 0; i < n; i++) {
+    const struct ds_choice_of of = {threads, slot};
+    int32_t count[DS_GRID_MOST], edge[2 * MOST_EDGES];
+    const int n = ds_grid_sequences(count),
+              edges = ds_attention_edges(c, &of, choice_among, MOST_SEQUENCES, edge, MOST_EDGES);
+    for (int i = 0; i < n && edges >= 0; i++) {
         struct ds_scene s;
-        if (!all && !c->opt->full && count[i] > 4 && count[i] % 16 > 1) {
+        if (!all && !c->opt->full && !is_tried(edge, edges, count[i])) {
             c->property->not_tried++;
             continue;
         }
@@ -46,7 +68,7 @@ static int batch_counts(struct ds_check *c, const struct ds_form *f, int threads
                            ((struct ds_attention_own *)c->own)->out.width);
     }
     ds_classes_best(best, &k);
-    return 0;
+    return edges < 0 ? -1 : 0;
 }
 
 /* A decode row beside a prefill of every length, before and behind it. */

@@ -20,11 +20,15 @@ static void chunk_scene(const struct ds_check *c, struct ds_scene *s, const stru
 /* ---- chunk -------------------------------------------------------------------------------------------
  */
 
-enum { DEEP = 1023 };
+/* Chunks of every length are asked about, and a few borders are run. */
+enum { DEEP = 1023, LONGEST = 512, MOST_EDGES = 8 };
 
-static void make_deep_chunk(const struct ds_check *c, struct ds_scene *s, int threads, int32_t q)
+static int choice_deep(struct ds_check *c, const struct ds_choice_of *of, int32_t q,
+                       struct ds_launch_info *info)
 {
-    chunk_scene(c, s, NULL, threads, DEEP, q);
+    struct ds_scene s;
+    chunk_scene(c, &s, NULL, of->threads, DEEP, q);
+    return ds_check_describe(c, &s.call, info);
 }
 
 /* A row as the last (or the first) of chunks of every length up to `most`. */
@@ -32,9 +36,10 @@ static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int thread
                          int32_t most, int first, struct ds_classes *best)
 {
     struct ds_classes k = {.n = 0};
-    int32_t q[DS_GRID_MOST], edge[2 * DS_GRID_MOST];
+    int32_t q[DS_GRID_MOST], edge[2 * MOST_EDGES];
+    const struct ds_choice_of of = {.threads = threads};
     int n = ds_grid_q(q);
-    const int edges = ds_attention_edges(c, threads, make_deep_chunk, q, n, edge);
+    const int edges = ds_attention_edges(c, &of, choice_deep, LONGEST, edge, MOST_EDGES);
     for (int i = 0; i < edges; i++)
         n = ds_grid_insert(q, n, edge[i]);
     for (int i = 0; i < n && (first || q[i] <= slot + 1); i++) {

@@ -14,6 +14,8 @@ enum { MOST_ROWS = 512, LISTED = 64 };
 struct counts {
     int64_t rows[MOST_ROWS];
     int n;
+    int far
+        [2]; /* first and behind the last of those above LISTED at which the launch choice changes */
 };
 
 static void add_count(struct counts *k, int64_t rows)
@@ -32,90 +34,59 @@ static int64_t count_at(int i)
     return i < LISTED ? i + 1 : large_counts[i - LISTED];
 }
 
-/* Whether a launch choice says anything: one without tile and split is only a name. */
-static int says_something(const struct ds_launch_info *i)
-{
-    return i->tile_rows || i->tile_cols || i->tile_k || i->split;
-}
-
-static int same_choice(const struct ds_launch_info *a, const struct ds_launch_info *b)
-{
-    return a->tile_rows == b->tile_rows && a->tile_cols == b->tile_cols && a->tile_k == b->tile_k &&
-           a->split == b->split && a->threads == b->threads &&
-           strncmp(a->algo, b->algo, sizeof a->algo) == 0;
-}
-
-/* The launch choice for so many rows: 1; 0 when there is none that says anything. */
-static int choice_of(struct ds_check *c, int64_t rows, int threads, struct ds_launch_info *info)
+/* What describe says of so many rows. */
+static int choice_of(struct ds_check *c, const struct ds_choice_of *of, int32_t rows,
+                     struct ds_launch_info *info)
 {
     struct ds_segment seg;
     struct ds_call call = ds_rows_call(c, &seg, 0, rows);
-    call.threads = threads;
-    int rc = ds_subject_describe(c->subject, &call, info, c->err);
-    return rc == 1 ? says_something(info) : rc;
+    call.threads = of->threads;
+    return ds_check_describe(c, &call, info);
 }
 
-/* The row counts between LISTED and MOST_ROWS where the choice changes: looked for in steps, then by
- * halves, without launching. A change that is taken back within a step is not found. */
-static int add_far_boundaries(struct ds_check *c, int threads, struct counts *k)
+int ds_rows_borders(struct ds_check *c, int threads, struct ds_borders *out)
 {
-    enum { STEP = 16, MOST = 12 };
-    struct ds_launch_info at[2], middle;
-    int rc = choice_of(c, LISTED, threads, &at[0]), found = 0;
-    for (int64_t low = LISTED; rc == 1 && low < MOST_ROWS && found < MOST; low += STEP) {
-        int64_t below = low, above = low + STEP;
-        rc = choice_of(c, above, threads, &at[1]);
-        if (rc != 1 || same_choice(&at[0], &at[1]))
-            continue;
-        while (above - below > 1 && rc == 1) {
-            const int64_t half = (below + above) / 2;
-            rc = choice_of(c, half, threads, &middle);
-            if (same_choice(&at[0], &middle))
-                below = half;
-            else
-                above = half;
-        }
-        add_count(k, below);
-        add_count(k, above);
-        found++;
-        at[0] = at[1];
-    }
-    return rc < 0 ? -1 : 0;
+    const struct ds_choice_of of = {.threads = threads};
+    return ds_borders_find(c, &of, choice_of, MOST_ROWS, out);
 }
 
-/* The boundaries of each launch choice first, then powers of two, then the rest in ascending order:
- * what the budget leaves out is what is least likely to matter. */
+/* Both sides of each border in a stretch of row counts, new choices first. */
+static void add_borders(struct counts *k, const struct ds_borders *b, int32_t above, int32_t up_to)
+{
+    int32_t at[MOST_ROWS];
+    const size_t n = ds_borders_pick(b, above, up_to, MOST_ROWS, at);
+    for (size_t i = 0; i < n; i++) {
+        add_count(k, at[i] - 1);
+        add_count(k, at[i]);
+    }
+}
+
+/* The borders of each launch choice first, then powers of two, then the rest in ascending order: what
+ * the budget leaves out is what is least likely to matter. */
 static int order_counts(struct ds_check *c, int threads, struct counts *k)
 {
-    struct ds_launch_info last, info;
-    const int describes = ds_subject_kernel(c->subject)->describe != NULL;
+    struct ds_borders borders;
+    int rc = ds_rows_borders(c, threads, &borders);
     k->n = 0;
     add_count(k, 1);
-    for (int i = 0; describes && i < N_COUNTS; i++) {
-        int rc = choice_of(c, count_at(i), threads, &info);
-        if (rc < 0)
-            return -1;
-        if (rc == 0)
-            break;
-        if (i && !same_choice(&last, &info)) {
-            add_count(k, count_at(i - 1));
-            add_count(k, count_at(i));
-        }
-        last = info;
-    }
+    if (rc == 0)
+        add_borders(k, &borders, 1, LISTED);
     for (int64_t rows = 1; rows <= MOST_ROWS; rows *= 2)
         add_count(k, rows);
-    if (describes && add_far_boundaries(c, threads, k) != 0)
-        return -1;
+    k->far[0] = k->n;
+    if (rc == 0)
+        add_borders(k, &borders, LISTED, MOST_ROWS);
+    k->far[1] = k->n;
     for (int i = 0; i < N_COUNTS; i++)
         add_count(k, count_at(i));
-    return 0;
+    ds_borders_free(&borders);
+    return rc;
 }
 
 /* Every count between those above, the largest first: each of its rows is a reference for the rest. */
 static void counts_between(const struct ds_check *c, struct counts *k)
 {
-    k->n = 0;
+    *k = (struct counts){.n = 0};
     add_count(k, 3); /* small enough for its rows to be right */
     for (int64_t rows = c->opt->full ? MOST_ROWS : EACH_UP_TO; rows > LISTED; rows--)
         add_count(k, rows);
@@ -125,6 +96,7 @@ static void counts_between(const struct ds_check *c, struct counts *k)
 struct seen {
     uint32_t *bits;
     int64_t rows; /* of that call */
+    struct ds_launch_info launch;
 };
 
 static int see(struct ds_check *c, struct seen *s, const struct ds_output *out, int64_t p)
@@ -134,6 +106,7 @@ static int see(struct ds_check *c, struct seen *s, const struct ds_output *out, 
         return -1;
     memcpy(s->bits, ds_rows_row(out, p), (size_t)out->width * sizeof *s->bits);
     s->rows = out->rows;
+    s->launch = out->launch;
     return 0;
 }
 
@@ -183,6 +156,7 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
             return -1;
         if (smallest) {
             batch_pair(c, p, seen[p].rows, rows, threads);
+            ds_check_choices(c, &seen[p].launch, &o->out.launch);
             *at = p;
         }
     }
@@ -211,13 +185,51 @@ static int batch_moved(struct ds_check *c, int threads, const struct seen *seen)
                                              : 0;
         if (smallest < 0)
             rc = -1;
-        if (smallest > 0)
+        if (smallest > 0) {
             ds_check_pair(c, "row %lld of %lld rows against the same row as row %lld of %lld",
                           (long long)p, (long long)ds_call_rows(&call), (long long)from,
                           (long long)seen[from].rows);
+            ds_check_choices(c, &seen[from].launch, &o->out.launch);
+        }
     }
     c->property = batch;
     return rc < 0 ? -1 : 0;
+}
+
+/* Of the budget, for borders at large row counts: those behind it wait until the listed counts are done. */
+static const double FAR_SHARE = 0.25;
+
+/* Whether a count is one of those that have to wait. */
+static int waits(struct ds_check *c, const struct counts *k, int i, int threads, double *purse)
+{
+    struct ds_segment seg;
+    struct ds_call call = ds_rows_call(c, &seg, 0, k->rows[i]);
+    if (i < k->far[0] || i >= k->far[1] || c->opt->full)
+        return 0;
+    call.threads = threads;
+    const double cost = ds_check_cost(c, &call);
+    if (cost > *purse)
+        return 1;
+    *purse -= cost;
+    return 0;
+}
+
+static int batch_counts(struct ds_check *c, const struct counts *k, int threads, int sample,
+                        struct seen *seen, struct ds_classes *classes, int64_t *at)
+{
+    double purse = c->budget * FAR_SHARE;
+    char later[MOST_ROWS] = {0};
+    int rc = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; rc == 0 && i < k->n; i++) {
+            if (sample != 0 && sample != BETWEEN && k->rows[i] > SAMPLED_ROWS)
+                continue;
+            if (turn == 0)
+                later[i] = (char)waits(c, k, i, threads, &purse);
+            if (later[i] == turn)
+                rc = batch_call(c, k->rows[i], threads, sample, seen, classes, at);
+        }
+    return rc;
 }
 
 static int batch_sample(struct ds_check *c, const struct counts *k, int threads, int sample)
@@ -225,10 +237,7 @@ static int batch_sample(struct ds_check *c, const struct counts *k, int threads,
     struct seen *seen = ds_calloc(MOST_ROWS, sizeof *seen, "reference rows", c->err);
     struct ds_classes *classes = ds_calloc(LISTED, sizeof *classes, "classes", c->err);
     int64_t at = -1;
-    int rc = seen && classes ? 0 : -1;
-    for (int i = 0; rc == 0 && i < k->n; i++)
-        if (sample == 0 || sample == BETWEEN || k->rows[i] <= SAMPLED_ROWS)
-            rc = batch_call(c, k->rows[i], threads, sample, seen, classes, &at);
+    int rc = seen && classes ? batch_counts(c, k, threads, sample, seen, classes, &at) : -1;
     if (rc == 0 && sample == 0)
         rc = batch_moved(c, threads, seen);
     if (rc == 0 && at >= 0 && at < LISTED && !c->property->classes[0])

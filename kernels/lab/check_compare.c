@@ -116,6 +116,8 @@ int ds_check_may_judge(const struct ds_check *c, struct ds_purse *p, int far_apa
 void ds_check_pair(struct ds_check *c, const char *fmt, ...)
 {
     va_list ap;
+    c->property->choice[0][0] = c->property->choice[1][0] = '\0';
+    c->property->same_choice = 0;
     va_start(ap, fmt);
     vsnprintf(c->property->smallest, sizeof c->property->smallest, fmt, ap);
     va_end(ap);

@@ -41,6 +41,40 @@ int ds_check_launch(struct ds_check *c, const struct ds_call *call, struct ds_ou
 /* The same without a budget, for the reference that everything else is held against. */
 int ds_check_launch_base(struct ds_check *c, const struct ds_call *call, struct ds_output *out);
 
+/* What a call costs of the budget. */
+double ds_check_cost(const struct ds_check *c, const struct ds_call *call);
+
+/* What describe says of a call that is not launched: 1 = *info, 0 = nothing, -1 = the lab failed. */
+int ds_check_describe(struct ds_check *c, const struct ds_call *call, struct ds_launch_info *info);
+
+/* check_choice.c: settings counted by one number, and where along them the launch choice changes. */
+struct ds_choice_of {
+    int threads;
+    int32_t slot; /* attention: of the row that is looked at, where it is not what is counted */
+};
+typedef int (*ds_choice_fn)(struct ds_check *c, const struct ds_choice_of *of, int32_t setting,
+                            struct ds_launch_info *info);
+struct ds_border {
+    int32_t at; /* the choice here is not that of at - 1 */
+    int fresh;  /* ... nor any that came before */
+};
+struct ds_borders {
+    struct ds_border *border;
+    size_t n, cap;
+};
+/* Asks at every setting 1..to, in ascending order; none where the kernel has no describe or does not
+ * answer. *out is released with ds_borders_free also after -1. */
+int ds_borders_find(struct ds_check *c, const struct ds_choice_of *of, ds_choice_fn ask, int32_t to,
+                    struct ds_borders *out);
+void ds_borders_free(struct ds_borders *b);
+/* At most so many of the borders above..up_to; returns how many. */
+size_t ds_borders_pick(const struct ds_borders *b, int32_t above, int32_t up_to, size_t most,
+                       int32_t *at);
+int ds_same_choice(const struct ds_launch_info *a, const struct ds_launch_info *b);
+/* For the pair that was named last: what describe said of both launches. */
+void ds_check_choices(struct ds_check *c, const struct ds_launch_info *ref,
+                      const struct ds_launch_info *got);
+
 /* Holds one row of `width` words against its reference, counts it, and returns 1 when it differs and
  * is the smallest pair so far (by `cost`, the lower the smaller): the caller then writes the pair to
  * c->property->smallest by ds_check_pair. */

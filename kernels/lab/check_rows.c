@@ -60,9 +60,11 @@ static int compare_all(struct ds_check *c, const struct ds_call *call, double co
                                        "the call before");
         if (rc < 0)
             return -1;
-        if (rc)
+        if (rc) {
             ds_check_pair(c, "row %lld of %lld row%s %s", (long long)r, (long long)o->ref.rows,
                           o->ref.rows == 1 ? "" : "s", what);
+            ds_check_choices(c, &o->ref.launch, &o->out.launch);
+        }
     }
     return 0;
 }
@@ -188,9 +190,11 @@ static int slot_rotated(struct ds_check *c, int64_t rows)
                             (double)rows + 0.5 + 1e-3 * (double)r, "the same rows, moved by one");
         if (smallest < 0)
             return -1;
-        if (smallest)
+        if (smallest) {
             ds_check_pair(c, "row %lld of %lld rows against the same row as row %lld", (long long)r,
                           (long long)rows, (long long)p);
+            ds_check_choices(c, &o->ref.launch, &o->out.launch);
+        }
     }
     return rc < 0 ? -1 : 0;
 }
@@ -242,9 +246,11 @@ static int neighbours_at(struct ds_check *c, int64_t rows, int64_t p, int thread
                                  (double)rows + 1e-3 * (double)p, "beside plain rows");
         if (rc < 0)
             return -1;
-        if (rc)
+        if (rc) {
             ds_check_pair(c, "row %lld of %lld beside plain rows against beside %s rows",
                           (long long)p, (long long)rows, ds_content_name(content));
+            ds_check_choices(c, &o->ref.launch, &o->out.launch);
+        }
     }
     return 0;
 }
@@ -299,20 +305,61 @@ static int threads_call(struct ds_check *c, int64_t rows, int sample, int64_t *c
     return rc < 0 ? -1 : 0;
 }
 
+enum { MOST_COUNTS = 96, MOST_BORDERS = 8 };
+
+/* Keeps the list ascending. */
+static int insert(int64_t *rows, int n, int64_t x)
+{
+    int at = n;
+    while (at > 0 && rows[at - 1] > x)
+        at--;
+    if ((at > 0 && rows[at - 1] == x) || n == MOST_COUNTS)
+        return n;
+    memmove(rows + at + 1, rows + at, (size_t)(n - at) * sizeof *rows);
+    rows[at] = x;
+    return n + 1;
+}
+
+/* A few borders of the launch choice of every thread count, both sides: there is no end to what all of
+ * them would cost, and batch tries those of the first and the last. */
+static int add_borders(struct ds_check *c, int64_t *rows, int n)
+{
+    for (int t = 0; t < c->opt->n_threads; t++) {
+        struct ds_borders borders;
+        int32_t at[MOST_BORDERS];
+        if (ds_rows_borders(c, c->opt->threads[t], &borders) != 0) {
+            ds_borders_free(&borders);
+            return -1;
+        }
+        const size_t picked = ds_borders_pick(&borders, 0, INT32_MAX, MOST_BORDERS, at);
+        c->property->not_tried += 2 * (int64_t)(borders.n - picked);
+        for (size_t i = 0; i < picked; i++) {
+            n = insert(rows, n, at[i] - 1);
+            n = insert(rows, n, at[i]);
+        }
+        ds_borders_free(&borders);
+    }
+    return n;
+}
+
 int ds_rows_threads(struct ds_check *c)
 {
-    static const int64_t rows[] = {1, 2, 3, 4, 7, 8, 16, 17, 33, 64, 128, 257};
-    int64_t classes_rows = 0;
+    static const int64_t fixed[] = {1, 2, 3, 4, 7, 8, 16, 17, 33, 64, 128, 257};
+    int64_t rows[MOST_COUNTS], classes_rows = 0;
+    int n = 0;
     if (c->opt->n_threads < 2) {
         snprintf(c->property->note, sizeof c->property->note,
                  "only one thread count was asked for");
         return 0;
     }
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        n = insert(rows, n, fixed[i]);
+    n = add_borders(c, rows, n);
+    for (int i = 0; i < n; i++)
         for (int sample = 0; sample < (rows[i] <= 4 ? DS_ROWS_SAMPLES : 1); sample++)
             if (threads_call(c, rows[i], sample, &classes_rows) != 0)
                 return -1;
-    return 0;
+    return n < 0 ? -1 : 0;
 }
 
 /* ---- alignment ----------------------------------------------------------------------------------------- */

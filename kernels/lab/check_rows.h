@@ -65,6 +65,9 @@ void ds_rows_judge_pair(struct ds_check *c, const struct ds_rows_judge *j, int64
 int ds_rows_right(struct ds_check *c, const struct ds_call *call, const uint32_t *got,
                   const uint32_t *ref, int64_t p, const char *other);
 
+/* Where the launch choice changes along the number of rows, 1 to 512. */
+int ds_rows_borders(struct ds_check *c, int threads, struct ds_borders *out);
+
 /* Properties, one function each. */
 int ds_rows_repeat(struct ds_check *c);
 int ds_rows_batch(struct ds_check *c);

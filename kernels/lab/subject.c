@@ -378,7 +378,7 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     out->rows = 0;
     if (build(s, c, &exec, &schedule, err) != 0)
         return -1;
-    describe(s, &exec, &out->launch);
+    memset(&out->launch, 0, sizeof out->launch);
     if (ds_arena_seal(&s->p.arena, err) != 0 || send(s, err) != 0)
         return -1;
     const uint32_t fp = ds_fp_now();
@@ -395,6 +395,7 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
     }
     if (out->fault.kind == DS_FAULT_DEVICE)
         return 0;
+    describe(s, &exec, &out->launch);
     if (out->fault.kind == DS_FAULT_NONE && !ds_arena_check(&s->p.arena, &out->fault) && fp_changed)
         out->fault.kind = DS_FAULT_FP_CONTROL;
     return collect(s, c, out, err);

@@ -67,6 +67,87 @@ test_what_is_not_claimed_is_no_failure() {
     hasnt "$dir/out" "but it is claimed"
 }
 
+# Another order from 4 rows on, of which describe says nothing; sums that are rounded anew in bf16 arrays; one that is what it says.
+test_describe_and_formats() {
+    need gcc
+    cat >"$dir/three.c" <<'END'
+#include "driftscope_kernel.h"
+#include <string.h>
+static int shy(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_matmul_args *a = args;
+    (void)exec, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t c = 0; c < a->n; c++) {
+            float sum = a->bias ? a->bias[c] : 0;
+            for (int64_t k = 0; k < a->k; k++) {
+                int64_t at = a->rows < 4 ? k : a->k - 1 - k;
+                sum += a->x[r * a->ldx + at] * a->w.data[c * a->k + at];
+            }
+            a->y[r * a->ldy + c] = sum;
+        }
+    return 0;
+}
+static int shy_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    (void)args, (void)exec;
+    memset(out, 0, sizeof *out);
+    out->tile_k = 48;
+    return 0;
+}
+static int coarse(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    (void)exec, (void)why, (void)size;
+    if (a->stored == DS_ELEMENT_F16) {
+        strcpy(why, "no f16");
+        return -1;
+    }
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            float x[2];
+            uint32_t bits[2];
+            if (a->stored == DS_ELEMENT_F32) {
+                a->y[r * a->ldy + i] = a->a[r * a->lda + i] + a->b[r * a->ldb + i];
+                continue;
+            }
+            bits[0] = (uint32_t)((const uint16_t *)a->a)[r * a->lda + i] << 16;
+            bits[1] = (uint32_t)((const uint16_t *)a->b)[r * a->ldb + i] << 16;
+            memcpy(x, bits, sizeof x);
+            x[0] += x[1];
+            memcpy(bits, x, sizeof x);
+            ((uint16_t *)a->y)[r * a->ldy + i] = (uint16_t)(bits[0] >> 16); /* cut, not rounded */
+        }
+    return 0;
+}
+static const struct ds_kernel shy_kernel = {.abi = DS_KERNEL_ABI, .op = DS_OP_MATMUL, .name = "shy", .launch = shy, .describe = shy_describe};
+static const struct ds_kernel coarse_kernel = {.abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "coarse", .launch = coarse, .features = DS_FEATURE_STORED};
+static const struct ds_kernel *const all[] = {&shy_kernel, &coarse_kernel, NULL};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+END
+    gcc -std=c11 -O1 -ffp-contract=off -fPIC -shared -Ikernels -o "$dir/three.so" "$dir/three.c"
+    ds check matmul/shy --plugin "$dir/three.so" --shape n=8,k=48 --threads 1
+    expect 0 # it claims nothing
+    has "$dir/out" "  batch         broken: row 0 alone against row 0 of 4 rows"
+    has "$dir/out" "                describe says the same launch choice for both: tile k 48"
+    ds check add/coarse --plugin "$dir/three.so" --shape width=48 --threads 1
+    expect 1
+    has "$dir/out" ", but a kernel that takes the format promises equal bits"
+    has "$dir/out" "refuses"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "check: add/coarse promises the same bits in every format that it takes, broken: row "
+    has "$dir/last" "of bf16 in f32 arrays against in its own"
+    ds check matmul/shy --plugin "$dir/three.so" --shape n=8,k=48 --threads 1 --json
+    tr -d ' \n' <"$dir/out" >"$dir/json"
+    has "$dir/json" '"launches":["tilek48","tilek48"],"same_launch":true'
+    ds check rmsnorm/split --shape width=48 --threads 1,4
+    expect 0
+    has "$dir/out" "describe says: tile rows 1, "
+}
+
 test_mistakes() {
     while read -r arguments; do
         # shellcheck disable=SC2086

@@ -111,6 +111,51 @@ static int far_away_describe(const void *args, const struct ds_exec *e, struct d
     return 0;
 }
 
+/* Four row counts out of 512, and 40 rows on more than one thread. */
+static inline int in_between(const struct ds_matmul_args *a)
+{
+    return a->rows >= 203 && a->rows <= 206;
+}
+MATMUL(briefly, in_between(a) ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+static int briefly_describe(const void *args, const struct ds_exec *e, struct ds_launch_info *out)
+{
+    (void)e;
+    *out = (struct ds_launch_info){.split = in_between(args) ? 2 : 1};
+    return 0;
+}
+static inline int at_40_rows(const struct ds_matmul_args *a, int threads)
+{
+    return a->rows == 40 && threads > 1;
+}
+MATMUL(by_threads_at_40, at_40_rows(a, e->threads) ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+static int at_40_describe(const void *args, const struct ds_exec *e, struct ds_launch_info *out)
+{
+    *out = (struct ds_launch_info){.split = at_40_rows(args, e->threads) ? 2 : 1};
+    return 0;
+}
+
+/* Of a kernel whose order changes at 4 rows: one says so, one says nothing of it; and one that says so
+ * where nothing changes. */
+static int by_rows_describe(const void *args, const struct ds_exec *e, struct ds_launch_info *out)
+{
+    (void)e;
+    *out =
+        (struct ds_launch_info){.tile_k = ((const struct ds_matmul_args *)args)->rows < 4 ? 8 : 16};
+    return 0;
+}
+static int one_choice(const void *args, const struct ds_exec *e, struct ds_launch_info *out)
+{
+    (void)args, (void)e;
+    *out = (struct ds_launch_info){.tile_k = 8, .algo = "plain"};
+    return 0;
+}
+static int name_alone(const void *args, const struct ds_exec *e, struct ds_launch_info *out)
+{
+    (void)args, (void)e;
+    *out = (struct ds_launch_info){.algo = "plain"};
+    return 0;
+}
+
 static inline float minus_if_zero(float s)
 {
     return s == 0 ? -0.0f : s;

@@ -127,6 +127,76 @@ static void test_other_bits(void **state)
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
 }
 
+/* describe is asked at every number of rows, and where bits differ it is said what it says of both
+ * launches: a choice that changes where nothing else does is nobody's fault. */
+static void test_describe(void **state)
+{
+    static const struct {
+        const char *name;
+        launch_fn launch;
+        int (*describe)(const void *, const struct ds_exec *, struct ds_launch_info *);
+        int broken; /* -1: nothing */
+        const char *says, *choice[2];
+        int same;
+    } all[] = {
+        {"briefly",
+         briefly,
+         briefly_describe,
+         DS_PROPERTY_BATCH,
+         "of 203 rows",
+         {"1 part", "2 parts"},
+         0},
+        {"at-40",
+         by_threads_at_40,
+         at_40_describe,
+         DS_PROPERTY_THREADS,
+         "row 0 of 40 rows with 1 thread against 2",
+         {"1 part", "2 parts"},
+         0},
+        {"honest",
+         by_rows,
+         by_rows_describe,
+         DS_PROPERTY_BATCH,
+         "row 0 of 4 rows",
+         {"tile k 8", "tile k 16"},
+         0},
+        {"lies",
+         by_rows,
+         one_choice,
+         DS_PROPERTY_BATCH,
+         "row 0 of 4 rows",
+         {"tile k 8, plain", "tile k 8, plain"},
+         1},
+        {"says-little", by_rows, name_alone, DS_PROPERTY_BATCH, "row 0 of 4 rows", {"", ""}, 0},
+        {"without-need", honest, by_rows_describe, NEVER, "", {"", ""}, 0},
+        {"by-position", by_position, one_choice, DS_PROPERTY_SLOT, "row 2", {"", ""}, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                    .op = DS_OP_MATMUL,
+                                    .name = all[i].name,
+                                    .claims = DS_CLAIM_ALL,
+                                    .launch = all[i].launch,
+                                    .describe = all[i].describe};
+        struct ds_check_result r = check(&k, "n=24,k=48");
+        const int at = all[i].broken;
+        int wrong =
+            ds_check_failure(&k, &r) != (at == DS_PROPERTY_THREADS ? DS_PROPERTY_BATCH : at);
+        if (at >= 0)
+            wrong |= !strstr(r.property[at].smallest, all[i].says) ||
+                     strcmp(r.property[at].choice[0], all[i].choice[0]) != 0 ||
+                     strcmp(r.property[at].choice[1], all[i].choice[1]) != 0 ||
+                     r.property[at].same_choice != all[i].same;
+        if (!wrong)
+            continue;
+        show(&r);
+        fail_msg("%s: failure %d, '%s' against '%s', same %d", all[i].name,
+                 ds_check_failure(&k, &r), r.property[at < 0 ? 0 : at].choice[0],
+                 r.property[at < 0 ? 0 : at].choice[1], r.property[at < 0 ? 0 : at].same_choice);
+    }
+}
+
 static void test_wrong_results(void **state)
 {
     static const struct fake fakes[] = {
@@ -261,7 +331,7 @@ static void test_formats(void **state)
 {
     static const struct fake fakes[] = {
         {"files", files, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, NEVER, "", NULL, 0},
-        {"files-scaled-late", files_scaled_late, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER,
+        {"files-scaled-late", files_scaled_late, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_FORMATS,
          DS_PROPERTY_FORMATS, "with f32 weights against q8_0 weights", NULL, BIT(SPECIAL)},
         {"files-unsigned", files_unsigned, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_SIZES,
          DS_PROPERTY_SIZES, "n=1,k=32, q8_0 weights: row 0 of 1, element 0 is", NULL,
@@ -294,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_bits),
+        cmocka_unit_test(test_describe),
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_wrong_at_its_own_size),
         cmocka_unit_test(test_memory),

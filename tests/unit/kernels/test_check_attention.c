@@ -18,6 +18,7 @@ enum fault {
     TILE_BY_THREAD, /* ... by the number of threads */
     TILE_BY_PLACE,  /* ... by the row's place in the call */
     SPLIT_FROM_777, /* two parts for a row alone from KV 777 on, and describe says so */
+    SPLIT_BRIEFLY,  /* ... at KV 2001 to 2003 alone, and describe says so */
     TILE_BY_FIRST,  /* ... by the length of the first sequence */
     TILE_BY_ID,     /* ... by the request's id */
     SPLIT_BY_MAX,   /* KV cut into parts by the longest sequence of the call */
@@ -104,6 +105,8 @@ static int64_t tile_of(enum fault x, const struct ds_attention_args *a, const st
         return row % 8 == 3 ? 64 : 32;
     case SPLIT_FROM_777:
         return a->rows == 1 && a->max_kv_len >= 777 ? 600 : 2000;
+    case SPLIT_BRIEFLY:
+        return a->rows == 1 && a->max_kv_len >= 2001 && a->max_kv_len <= 2003 ? 600 : 20000;
     case TILE_BY_FIRST:
         return a->sequences[0].kv_len > 500 ? 64 : 32;
     case TILE_BY_ID:
@@ -176,6 +179,15 @@ static int describe_777(const void *args, const struct ds_exec *exec, struct ds_
     return 0;
 }
 
+static int describe_2001(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
+{
+    const struct ds_attention_args *a = args;
+    (void)exec;
+    *out = (struct ds_launch_info){
+        .split = a->rows == 1 && a->max_kv_len >= 2001 && a->max_kv_len <= 2003 ? 4 : 1};
+    return 0;
+}
+
 #define FALSE_LAUNCH(fault)                                                                        \
     static int launch_##fault(const void *args, const struct ds_exec *exec, char *why, size_t n)   \
     {                                                                                              \
@@ -189,6 +201,7 @@ static int describe_777(const void *args, const struct ds_exec *exec, struct ds_
     X(TILE_BY_THREAD)                                                                              \
     X(TILE_BY_PLACE)                                                                               \
     X(SPLIT_FROM_777)                                                                              \
+    X(SPLIT_BRIEFLY)                                                                               \
     X(TILE_BY_FIRST)                                                                               \
     X(TILE_BY_ID)                                                                                  \
     X(SPLIT_BY_MAX)                                                                                \
@@ -238,7 +251,9 @@ static struct ds_check_result check_false(enum fault x, uint32_t features, const
                                 .claims = DS_CLAIM_ALL,
                                 .features = features,
                                 .launch = launches[x],
-                                .describe = x == SPLIT_FROM_777 ? describe_777 : NULL};
+                                .describe = x == SPLIT_FROM_777  ? describe_777
+                                            : x == SPLIT_BRIEFLY ? describe_2001
+                                                                 : NULL};
     return check(&k, shape, only);
 }
 
@@ -327,6 +342,20 @@ static void test_edges_of_the_launch_choice(void **state)
     expect_text(r.property[DS_PROPERTY_BATCH].classes, "1-776 same | 777-32768 differ");
     expect_text(r.property[DS_PROPERTY_CHUNK].smallest, "the row at slot 776 alone");
     expect_text(r.property[DS_PROPERTY_CHUNK].classes, "3-776 same | 777-32768 differ");
+}
+
+/* A choice that is taken back three slots later, far from the lengths of the grid. */
+static void test_a_choice_for_a_few_lengths(void **state)
+{
+    (void)state;
+    struct ds_check_result r = check_false(SPLIT_BRIEFLY, 0, SMALL, P(BATCH));
+    const struct ds_property_result *p = &r.property[DS_PROPERTY_BATCH];
+    expect(&r, P(BATCH), "split at a few lengths");
+    expect_text(p->smallest, "the row at slot 2000 alone against the same row among 2 sequences");
+    expect_text(p->classes, "1-2000 same | 2001-2003 differ | 2004-32768 same");
+    assert_string_equal(p->choice[0], "4 parts");
+    assert_string_equal(p->choice[1], "1 part");
+    assert_false(p->same_choice);
 }
 
 static void test_tile_by_place(void **state)
@@ -634,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_tile_by_rows),
         cmocka_unit_test(test_tile_by_threads),
         cmocka_unit_test(test_edges_of_the_launch_choice),
+        cmocka_unit_test(test_a_choice_for_a_few_lengths),
         cmocka_unit_test(test_tile_by_place),
         cmocka_unit_test(test_tile_by_first_sequence),
         cmocka_unit_test(test_tile_by_request),
