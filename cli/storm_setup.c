@@ -2,6 +2,7 @@
  * schedule, header. See storm.h. */
 #include "cli/storm.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/run_plan_internal.h"
 
@@ -228,10 +229,12 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     h->repeats = 1;
     if (ds_plan_model(o, &s->plan, err) != 0 || choose_prompts(o, s, &requests, err) != 0)
         return -1;
+    const double before = ds_seconds(CLOCK_MONOTONIC);
     if (schedule
             ? check_schedule(schedule, s, err)
             : ds_serve_plan_new(&s->config, s->prompts, s->n_prompts, requests, &s->serve, err))
         return -1;
+    s->planning = schedule ? 0 : ds_seconds(CLOCK_MONOTONIC) - before;
     if (s->plan.inputs.calls)
         s->config.tokens = s->serve.tokens;
     if (ds_sweep_describe_model(s->plan.model, dtype, 0, h, err) != 0 ||

@@ -64,6 +64,8 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
     *a = (struct ds_storm_arm){
         .arm = t->info.arm, .rows = t->n_rows, .tokens = t->n_steps, .seconds = t->info.steps_s};
     st->result.n_arms++;
+    for (size_t i = 0; i < st->setup.serve.n_steps; i++)
+        a->scheduler += seconds[st->setup.serve.n_steps + i];
     if (ds_storm_make(h, t, (size_t)st->setup.serve.n_requests, st->hits, st->n_hits, &a->s, err) !=
         0)
         return -1;
