@@ -136,7 +136,7 @@ const struct ds_option_def ds_option_defs[] = {
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
      "format to which every stage's output is rounded"},
-    {"dtype-at", 0, "STAGES", RUN_ALONE | LOCK, NULL, 0, NULL, 0, 0,
+    {"dtype-at", 0, "STAGES", RUN_ALONE | LOCK | STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "stages that are not rounded to a 16-bit --dtype, in every arm: final_norm,logits=f32 (logits always are f32)"},
     {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},

@@ -51,7 +51,9 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
     const struct ds_serve_config *c = &r->setup->config;
     head(out, r, "storm");
     ds_buf_escape(out, h->model_name, (size_t)-1);
-    ds_buf_printf(out, ", %s, %s thread%s\n", h->arms[0].values[DS_FACTOR_DTYPE],
+    ds_buf_printf(out, ", %s%s%s, %s thread%s\n", h->arms[0].values[DS_FACTOR_DTYPE],
+                  r->setup->plan.dtype_at ? " but for " : "",
+                  r->setup->plan.dtype_at ? r->setup->plan.dtype_at : "",
                   h->arms[0].values[DS_FACTOR_THREADS],
                   strcmp(h->arms[0].values[DS_FACTOR_THREADS], "1") == 0 ? "" : "s");
     ds_buf_printf(out,

@@ -151,6 +151,7 @@ int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds
     json_object_set_new(j, "result", json_string(ds_storm_verdict(r)));
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "dtype", ds_json_text(h->arms[0].values[DS_FACTOR_DTYPE]));
+    json_object_set_new(j, "dtype_at", ds_json_text(r->setup->plan.dtype_at));
     json_object_set_new(j, "threads", ds_json_text(h->arms[0].values[DS_FACTOR_THREADS]));
     json_object_set_new(j, "schedule", ds_storm_schedule_json(r->setup));
     json_object_set_new(j, "inputs", ds_inputs_json(r->setup));

@@ -109,6 +109,7 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
                                    .plan = &st->setup.serve,
                                    .prompts = st->setup.prompts,
                                    .n_prompts = st->setup.n_prompts,
+                                   .f32_at = st->setup.plan.options.f32_at,
                                    .resid_only = st->setup.resid_only,
                                    .sampler = st->setup.plan.options.sampler,
                                    .n_arms = (int32_t)st->setup.plan.header.n_arms,

@@ -118,6 +118,7 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     const struct ds_serve_plan *plan;
     const struct ds_serve_prompt *prompts;
     int32_t n_prompts;
+    uint64_t f32_at;           /* stages that are not rounded to the dtype, as DS_STAGE_BITs */
     int resid_only;            /* digest resid_ffn and what follows the layers only */
     struct ds_sampler sampler; /* requests of one prompt (of the header) draw alike */
     const int32_t *scored;     /* [n_requests], or NULL */

@@ -67,7 +67,8 @@ static int start_memory(struct serving *s, struct ds_error *err)
 static int start_sites(struct serving *s, struct ds_error *err)
 {
     const struct ds_header *h = s->run->header;
-    s->sites = ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, 0, err);
+    s->sites =
+        ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, s->run->f32_at, err);
     s->site_on = ds_calloc(h->n_sites, 1, "sites", err);
     if (!s->sites || !s->site_on)
         return -1;
@@ -85,6 +86,7 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
         return -1;
     struct ds_forward_config config = {.kernels = s->setting.kernels,
                                        .dtype = s->setting.dtype,
+                                       .f32_at = s->run->f32_at,
                                        .threads = s->setting.threads,
                                        .max_rows = p->max_rows,
                                        .n_requests = p->slots,
