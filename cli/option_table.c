@@ -39,7 +39,7 @@
 const struct ds_option_def ds_option_defs[] = {
     {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN | DOCTOR, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
-    {"model", 'm', "MODEL", RISK, NULL, DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RISK | REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
      "the record's model, to show tokens as text; without it their ids"},
     {"weights", 0, "HOW", RUN | STORM | ONPOLICY | BENCH, "f32", 0, "f32|file", 0, 0,
      "weights in memory as f32, or as their file has them, made f32 exactly where they are used; digests are the same"},
@@ -136,7 +136,7 @@ const struct ds_option_def ds_option_defs[] = {
      "OpenBLAS cores, such as Haswell,SkylakeX; without it the library chooses"},
     {"dtype", 0, "LIST", RUN, "f32", FACTOR, "f32|bf16|f16", 0, 0,
      "format to which every stage's output is rounded"},
-    {"dtype-at", 0, "STAGES", RUN_ALONE | LOCK, NULL, 0, NULL, 0, 0,
+    {"dtype-at", 0, "STAGES", RUN_ALONE | LOCK | STORM | ONPOLICY, NULL, 0, NULL, 0, 0,
      "stages that are not rounded to a 16-bit --dtype, in every arm: final_norm,logits=f32 (logits always are f32)"},
     {"process", 0, "LIST", RUN, "1", FACTOR | DS_OPT_NUMBER, NULL, 1, DS_MOST_PROCESSES,
      "fresh worker processes that run the same arm"},

@@ -51,7 +51,9 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
     const struct ds_serve_config *c = &r->setup->config;
     head(out, r, "storm");
     ds_buf_escape(out, h->model_name, (size_t)-1);
-    ds_buf_printf(out, ", %s, %s thread%s\n", h->arms[0].values[DS_FACTOR_DTYPE],
+    ds_buf_printf(out, ", %s%s%s, %s thread%s\n", h->arms[0].values[DS_FACTOR_DTYPE],
+                  r->setup->plan.dtype_at ? " but for " : "",
+                  r->setup->plan.dtype_at ? r->setup->plan.dtype_at : "",
                   h->arms[0].values[DS_FACTOR_THREADS],
                   strcmp(h->arms[0].values[DS_FACTOR_THREADS], "1") == 0 ? "" : "s");
     ds_buf_printf(out,
@@ -88,6 +90,8 @@ static void sizes(const struct ds_storm *s, char *out, size_t size)
         snprintf(out + at, size - at, "..");
 }
 
+static void scheduler(struct ds_buf *out, const struct ds_storm_result *r);
+
 static void table(struct ds_buf *out, const struct ds_storm_result *r)
 {
     int wide = 8;
@@ -113,7 +117,29 @@ static void table(struct ds_buf *out, const struct ds_storm_result *r)
                       a->seconds > 0 ? (double)a->tokens / a->seconds : 0.0, a->wait.median_steps,
                       s_of((uint64_t)a->wait.median_steps), 1e3 * a->wait.median_s);
     }
-    ds_buf_puts(out, "\n");
+    scheduler(out, r);
+}
+
+/* What the scheduler itself costs: its plan is made once, its steps in every set. */
+static void scheduler(struct ds_buf *out, const struct ds_storm_result *r)
+{
+    const double steps = (double)r->setup->serve.n_steps;
+    double most = 0, each = 0;
+    for (size_t i = 0; i < r->n_arms; i++) {
+        const double share = ds_storm_scheduler_share(r->setup, &r->arms[i]);
+        most = share > most ? share : most;
+        each = r->arms[i].scheduler > each ? r->arms[i].scheduler : each;
+    }
+    head(out, r, "scheduler");
+    ds_buf_printf(out, "%.2g %% of a step at most: %.2g us in it", 100 * most, 1e6 * each / steps);
+    if (r->setup->planning > 0)
+        ds_buf_printf(out, ", %.2g us to plan it", 1e6 * r->setup->planning / steps);
+    ds_buf_puts(out, "\n\n");
+}
+
+double ds_storm_scheduler_share(const struct ds_storm_setup *s, const struct ds_storm_arm *a)
+{
+    return a->seconds > 0 ? (a->scheduler + s->planning) / (a->seconds + s->planning) : 0;
 }
 
 static void batch(struct ds_buf *out, int32_t m, int32_t requests)

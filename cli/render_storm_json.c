@@ -116,6 +116,7 @@ json_t *ds_storm_schedule_json(const struct ds_storm_setup *s)
     json_object_set_new(j, "new_tokens", json_integer(s->config.tokens));
     json_object_set_new(j, "steps", ds_json_whole(s->serve.n_steps));
     json_object_set_new(j, "max_rows", json_integer(s->serve.max_rows));
+    json_object_set_new(j, "planning_seconds", ds_json_real(s->planning));
     json_object_set_new(j, "from_file", json_boolean(s->scheduled));
     if (s->scheduled)
         return j;
@@ -138,6 +139,9 @@ int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds
     for (size_t i = 0; i < r->n_arms; i++) {
         worst = r->arms[i].s.n_completions > worst->s.n_completions ? &r->arms[i] : worst;
         json_t *set = arm_json(h, &r->arms[i]);
+        json_object_set_new(set, "scheduler_seconds", ds_json_real(r->arms[i].scheduler));
+        json_object_set_new(set, "scheduler_share",
+                            ds_json_real(ds_storm_scheduler_share(r->setup, &r->arms[i])));
         json_object_set_new(
             set, "recorded",
             ds_inputs_followed_json(r->setup, r->arms[i].followed, r->arms[i].n_followed));
@@ -147,6 +151,7 @@ int ds_storm_json(struct ds_buf *out, const struct ds_storm_result *r, struct ds
     json_object_set_new(j, "result", json_string(ds_storm_verdict(r)));
     json_object_set_new(j, "model", ds_json_text(h->model_name));
     json_object_set_new(j, "dtype", ds_json_text(h->arms[0].values[DS_FACTOR_DTYPE]));
+    json_object_set_new(j, "dtype_at", ds_json_text(r->setup->plan.dtype_at));
     json_object_set_new(j, "threads", ds_json_text(h->arms[0].values[DS_FACTOR_THREADS]));
     json_object_set_new(j, "schedule", ds_storm_schedule_json(r->setup));
     json_object_set_new(j, "inputs", ds_inputs_json(r->setup));

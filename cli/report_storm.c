@@ -19,8 +19,9 @@ struct serving {
     struct ds_storm_hit *hits;
     size_t n_hits;
     struct ds_buf sets, places,
-        sentence; /* a line for each kernel set; where each drifts; the verdict */
-    int more;     /* some set gave more completions than prompts */
+        sentence;   /* a line for each kernel set; where each drifts; the verdict */
+    int more;       /* some set gave more completions than prompts */
+    uint64_t blind; /* choices among NaN */
     size_t n_sets;
 };
 
@@ -119,13 +120,30 @@ static void add_set(struct serving *s, const struct ds_trial_data *t, const stru
         ds_buf_puts(out, "\t\t\n");
     add_place(s, t, storm);
     s->more |= storm->n_completions > storm->n_prompts;
+    s->blind += storm->blind;
+}
+
+static void token_text(void *ctx, int32_t id, struct ds_buf *out)
+{
+    const struct ds_tokenizer *tokenizer = ctx;
+    struct ds_buf raw = {0};
+    if (ds_tokenizer_decode(tokenizer, id, 1, &raw, NULL) == 0 && raw.data)
+        ds_buf_escape(out, raw.data, raw.len);
+    out->failed |= raw.failed;
+    ds_buf_free(&raw);
 }
 
 static int add_tree(struct serving *s, const struct ds_trial_data *t, const struct ds_storm *storm,
                     struct ds_error *err)
 {
-    const struct ds_figure_storm of = {
-        .header = s->h, .trial = t, .storm = storm, .kernels = ds_storm_kernels(s->h, t->info.arm)};
+    const struct ds_run_plan *plan = &s->m->plan;
+    const int own = plan->tokenizer && plan->model->digest == s->h->model_digest;
+    const struct ds_figure_storm of = {.header = s->h,
+                                       .trial = t,
+                                       .storm = storm,
+                                       .kernels = ds_storm_kernels(s->h, t->info.arm),
+                                       .token = own ? token_text : NULL,
+                                       .ctx = own ? plan->tokenizer : NULL};
     struct ds_figure f = {0};
     if (!ds_report_wants(s->m, "tree") || (s->m->arm >= 0 && (uint64_t)s->m->arm != t->info.arm) ||
         (s->m->figure && s->m->file.len)) /* alone: that of the first */
@@ -164,11 +182,18 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
                                 .path = s->path,
                                 .incomplete = ds_record_incomplete(s->record),
                                 .damaged = ds_record_damaged(s->record)};
-    ds_buf_printf(&line, "%s: %s", s->more ? "drift" : "same",
+    ds_buf_printf(&line, "%s: %s",
+                  s->more    ? "drift"
+                  : s->blind ? "incomparable"
+                             : "same",
                   s->sentence.data ? s->sentence.data : "");
+    if (s->blind)
+        ds_buf_printf(&line, "; %llu choices were made among NaN, and say nothing",
+                      (unsigned long long)s->blind);
     if (line.failed || s->sentence.failed || s->sets.failed || s->places.failed)
         return ds_fail(err, "out of memory for the page");
-    ds_page_begin_record(p, s->path, s->h, line.data, s->more ? DS_ROLE_DRIFT : DS_ROLE_SAME);
+    ds_page_begin_record(p, s->path, s->h, line.data,
+                         s->more || s->blind ? DS_ROLE_DRIFT : DS_ROLE_SAME);
     line.len = 0;
     ds_buf_printf(&line,
                   "%d requests of %zu prompts, %d tokens each at most, in %zu steps of %d rows at "

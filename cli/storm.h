@@ -15,9 +15,10 @@ struct ds_storm_setup {
     int32_t n_prompts;
     struct ds_serve_plan serve;
     struct ds_serve_config config;
-    int scheduled;  /* the schedule came from a file */
-    int scored;     /* what is generated is then scored */
-    int resid_only; /* --sites resid */
+    double planning; /* seconds that making the schedule took; 0: it was there */
+    int scheduled;   /* the schedule came from a file */
+    int scored;      /* what is generated is then scored */
+    int resid_only;  /* --sites resid */
 };
 /* From the command line. modes: values of the factor mode, an arm each, or NULL. */
 int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_storm_setup *s,
@@ -56,13 +57,15 @@ struct ds_storm_arm {
     uint32_t arm;
     struct ds_storm s;
     struct ds_serve_wait wait;
-    double seconds; /* of all steps */
+    double seconds;   /* of all steps */
+    double scheduler; /* of that, the scheduler's */
     uint64_t rows, tokens;
     int invariant;           /* every kernel of the set claims that neighbours change nothing */
     struct ds_launch launch; /* at the first drift */
     struct ds_inputs_followed *followed; /* with --inputs, of each conversation */
     size_t n_followed;
-    char **texts; /* [s.n_completions] what each completion says, as it is shown; NULL: no tokenizer */
+    char **
+        texts; /* [s.n_completions] what each completion says, as it is shown; NULL: no tokenizer */
 };
 
 struct ds_storm_result {
@@ -84,6 +87,8 @@ int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion o
 const char *ds_storm_verdict(const struct ds_storm_result *r);
 int ds_storm_code(const struct ds_storm_result *r);
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);
+/* What of an arm's time went into scheduling, the making of the plan included. */
+double ds_storm_scheduler_share(const struct ds_storm_setup *s, const struct ds_storm_arm *a);
 /* --inputs (render_inputs.c): what the file holds; "" where there is none. The call that a request is: " (ID, turn 3)". What
  * came of the conversations with one kernel set. */
 void ds_inputs_head_text(const struct ds_storm_setup *s, struct ds_buf *out);

@@ -2,8 +2,10 @@
  * schedule, header. See storm.h. */
 #include "cli/storm.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/run_plan_internal.h"
+#include "engine/site_map.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +58,9 @@ static int read_config(const struct ds_options *o, struct ds_storm_setup *s, int
     s->plan.options.weights =
         strcmp(ds_opt_text(o, "weights"), "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     s->plan.options.steps = s->config.tokens - 1;
+    s->plan.dtype_at = ds_opt_text(o, "dtype-at");
+    if (s->plan.dtype_at && ds_stages_parse(s->plan.dtype_at, &s->plan.options.f32_at, err) != 0)
+        return ds_prefix(err, "--dtype-at");
     return ds_cli_sampler(o, &s->plan.options.sampler, err);
 }
 
@@ -175,7 +180,8 @@ static int keep_options(struct ds_storm_setup *s, struct ds_error *err)
             return -1;
     if (ds_plan_add_option(h, "weights", strdup(ds_plan_weights[s->plan.options.weights]), err) !=
             0 ||
-        ds_sampler_keep(h, &s->plan.options.sampler, err) != 0)
+        ds_sampler_keep(h, &s->plan.options.sampler, err) != 0 ||
+        (s->plan.dtype_at && ds_plan_add_option(h, "dtype_at", strdup(s->plan.dtype_at), err) != 0))
         return -1;
     struct ds_buf text = {0};
     ds_schedule_text(&s->serve, &text);
@@ -228,13 +234,16 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     h->repeats = 1;
     if (ds_plan_model(o, &s->plan, err) != 0 || choose_prompts(o, s, &requests, err) != 0)
         return -1;
+    const double before = ds_seconds(CLOCK_MONOTONIC);
     if (schedule
             ? check_schedule(schedule, s, err)
             : ds_serve_plan_new(&s->config, s->prompts, s->n_prompts, requests, &s->serve, err))
         return -1;
+    s->planning = schedule ? 0 : ds_seconds(CLOCK_MONOTONIC) - before;
     if (s->plan.inputs.calls)
         s->config.tokens = s->serve.tokens;
     if (ds_sweep_describe_model(s->plan.model, dtype, 0, h, err) != 0 ||
+        ds_plan_keep_f32(&s->plan, dtype, err) != 0 ||
         ds_cli_environment(&h->environment, &h->n_environment, err) != 0)
         return -1;
     return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0 ||
@@ -277,6 +286,7 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
     memset(s, 0, sizeof *s);
     const struct ds_header *h = ds_record_header(r);
     const char *schedule = option_of(h, "serve_schedule"), *weights = option_of(h, "weights");
+    const char *at = option_of(h, "dtype_at");
     int64_t requests, resid;
     int32_t neighbours;
     int dtype;
@@ -293,6 +303,8 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
         option_number(h, "resid_only", 1, &resid, err) != 0)
         return -1;
     s->resid_only = (int)resid;
+    if (at && ds_stages_parse(at, &s->plan.options.f32_at, err) != 0)
+        return ds_prefix(err, "the record's option dtype_at");
     s->plan.options.weights =
         weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     if (ds_sampler_recorded(h, &s->plan.options.sampler, err) != 0 ||

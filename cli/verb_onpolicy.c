@@ -167,6 +167,7 @@ static int run_arm(struct onpolicy *x, uint32_t arm, int scored, int *interrupte
                                    .plan = scored ? &texts : &x->setup.serve,
                                    .prompts = scored ? x->texts : x->setup.prompts,
                                    .n_prompts = scored ? n : x->setup.n_prompts,
+                                   .f32_at = x->setup.plan.options.f32_at,
                                    .resid_only = x->setup.resid_only,
                                    .sampler = x->setup.plan.options.sampler,
                                    .scored = scored ? x->prompts : NULL,

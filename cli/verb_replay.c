@@ -172,6 +172,7 @@ static int run(struct replay *r, int *interrupted, struct ds_error *err)
                                                               : &r->setup.serve,
                                    .prompts = others ? r->others.prompts : r->setup.prompts,
                                    .n_prompts = others ? r->others.n_prompts : r->setup.n_prompts,
+                                   .f32_at = r->setup.plan.options.f32_at,
                                    .resid_only = r->setup.resid_only,
                                    .sampler = r->setup.plan.options.sampler,
                                    .n_arms = (int32_t)r->header.n_arms,

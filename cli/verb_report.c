@@ -4,6 +4,7 @@
 #include "cli/report.h"
 
 #include "base/mem.h"
+#include "cli/run_plan_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -158,6 +159,7 @@ static int print(struct ds_report_maker *m, struct ds_error *err)
 static int make(struct ds_report_maker *m, struct ds_error *err)
 {
     if (read_options(m, err) != 0 || sort_records(m, err) != 0 ||
+        (ds_opt_text(m->o, "model") && ds_plan_model(m->o, &m->plan, err) != 0) ||
         (m->n_records > 1 && ds_report_times_new(&m->times, err) != 0))
         return -1;
     for (m->record = 0; m->record < m->n_records; m->record++) {
@@ -178,6 +180,7 @@ int ds_verb_report(const struct ds_options *o)
     ds_cli_progress(o, NULL, -1, 0);
     ds_page_free(&m.page);
     ds_report_times_free(m.times);
+    ds_run_plan_free(&m.plan);
     free((void *)m.paths);
     ds_buf_free(&m.file);
     return rc == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);

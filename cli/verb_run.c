@@ -178,7 +178,8 @@ static int check_resume_options(const struct ds_options *o, struct ds_error *err
         "output",      "weights",     "until-stable", "load",          "position-offset",
         "all-logits",  "no-heal",     "mutate",       "digest-packed", "scores",
         "temperature", "top-k",       "top-p",        "min-p",         "repetition-penalty",
-        "sample-seed", "expect",      "dtype-at",     "attach"};
+        "sample-seed", "expect",      "dtype-at",     "attach",        "inputs",
+        "call"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (ds_opt_given(o, fixed[i]))
             return ds_fail(err,

@@ -64,6 +64,8 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
     *a = (struct ds_storm_arm){
         .arm = t->info.arm, .rows = t->n_rows, .tokens = t->n_steps, .seconds = t->info.steps_s};
     st->result.n_arms++;
+    for (size_t i = 0; i < st->setup.serve.n_steps; i++)
+        a->scheduler += seconds[st->setup.serve.n_steps + i];
     if (ds_storm_make(h, t, (size_t)st->setup.serve.n_requests, st->hits, st->n_hits, &a->s, err) !=
         0)
         return -1;
@@ -107,6 +109,7 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
                                    .plan = &st->setup.serve,
                                    .prompts = st->setup.prompts,
                                    .n_prompts = st->setup.n_prompts,
+                                   .f32_at = st->setup.plan.options.f32_at,
                                    .resid_only = st->setup.resid_only,
                                    .sampler = st->setup.plan.options.sampler,
                                    .n_arms = (int32_t)st->setup.plan.header.n_arms,

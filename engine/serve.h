@@ -118,6 +118,7 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     const struct ds_serve_plan *plan;
     const struct ds_serve_prompt *prompts;
     int32_t n_prompts;
+    uint64_t f32_at;           /* stages that are not rounded to the dtype, as DS_STAGE_BITs */
     int resid_only;            /* digest resid_ffn and what follows the layers only */
     struct ds_sampler sampler; /* requests of one prompt (of the header) draw alike */
     const int32_t *scored;     /* [n_requests], or NULL */
@@ -127,7 +128,8 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     const size_t *keep_at; /* [n_requests + 1] */
     int32_t first_arm, n_arms;
     void *ctx;
-    /* Takes a trial (borrowed) and the wall time of each of its steps. -1 stops. */
+    /* Takes a trial (borrowed), the wall time of each of its steps, and behind these [n_steps ..] what of it was the
+     * scheduler's: slots, rows and tokens handed round, neither the forward pass nor probes. -1 stops. */
     int (*sink)(void *ctx, const struct ds_trial_data *t, const double *seconds,
                 struct ds_error *err);
     void (*progress)(void *ctx, double done, double total); /* may be NULL */
@@ -136,7 +138,7 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
 /* 0 and *interrupted, or -1: unlike in a sweep, an arm that fails ends the run. */
 int ds_serve_run(const struct ds_serve_run *s, int *interrupted, struct ds_error *err);
 
-/* serve_trial.c: one arm, in this process. seconds: [n_steps] or NULL; place: or NULL. */
+/* serve_trial.c: one arm, in this process. seconds: [2 * n_steps], as the sink gets it, or NULL; place: or NULL. */
 struct ds_serve_trial {
     const struct ds_serve_run *run;
     struct ds_place *place;

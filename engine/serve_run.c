@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Memory that a worker shares with its parent: where it is, and how long each step took. */
+/* Memory that a worker shares with its parent: where it is, how long each step took, and what of that was the scheduler's. */
 struct shared {
     struct ds_place place;
     double seconds[];
@@ -17,7 +17,7 @@ struct shared {
 
 static size_t shared_size(const struct ds_serve_run *s)
 {
-    return sizeof(struct shared) + s->plan->n_steps * sizeof(double);
+    return sizeof(struct shared) + 2 * s->plan->n_steps * sizeof(double);
 }
 
 /* An arm, from fork to sink. 0, 1 when interrupted, -1. */

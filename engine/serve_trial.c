@@ -26,6 +26,7 @@ struct serving {
     struct ds_batch_seq *seqs; /* [slots] */
     struct ds_batch_row *rows; /* [max_rows] */
     double cpu[2], probe_cpu[2];
+    double aside; /* of the step at hand: seconds that are not the scheduler's */
 };
 
 static void stop(struct serving *s)
@@ -66,7 +67,8 @@ static int start_memory(struct serving *s, struct ds_error *err)
 static int start_sites(struct serving *s, struct ds_error *err)
 {
     const struct ds_header *h = s->run->header;
-    s->sites = ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, 0, err);
+    s->sites =
+        ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, s->run->f32_at, err);
     s->site_on = ds_calloc(h->n_sites, 1, "sites", err);
     if (!s->sites || !s->site_on)
         return -1;
@@ -84,6 +86,7 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
         return -1;
     struct ds_forward_config config = {.kernels = s->setting.kernels,
                                        .dtype = s->setting.dtype,
+                                       .f32_at = s->run->f32_at,
                                        .threads = s->setting.threads,
                                        .max_rows = p->max_rows,
                                        .n_requests = p->slots,
@@ -155,11 +158,14 @@ static int take_choice(struct serving *s, int32_t request, int32_t step, int32_t
     const struct ds_serve_run *run = s->run;
     const size_t vocab = (size_t)run->model->hp.vocab, begin = (size_t)row * vocab;
     const float *drawn = ds_forward_drawn(s->forward);
+    const double before = ds_seconds(CLOCK_MONOTONIC);
     if (run->keep && step < (int32_t)(run->keep_at[request + 1] - run->keep_at[request]))
         memcpy(run->keep + (run->keep_at[request] + (size_t)step) * vocab,
                ds_forward_logits(s->forward) + begin, vocab * sizeof *run->keep);
-    return ds_probe_step(s->probe, request, step, logits + begin, drawn ? drawn + begin : NULL,
-                         (uint32_t)vocab, token, fed, err);
+    const int rc = ds_probe_step(s->probe, request, step, logits + begin,
+                                 drawn ? drawn + begin : NULL, (uint32_t)vocab, token, fed, err);
+    s->aside += ds_seconds(CLOCK_MONOTONIC) - before;
+    return rc;
 }
 
 /* Of a text that is scored: a choice for each of its rows from the prompt's last on, beside the token that
@@ -225,8 +231,15 @@ static int run_step(struct serving *s, size_t step, struct ds_error *err)
     const int32_t *tokens;
     int32_t n;
     const double cpu = ds_seconds(CLOCK_PROCESS_CPUTIME_ID), probe = ds_probe_cpu_seconds(s->probe);
-    if (ds_forward_run(s->forward, &batch, s->probe, &logits, &tokens, &n, err) != 0 ||
-        choose(s, step, logits, tokens, n, err) != 0 || ds_probe_end_call(s->probe, err) != 0)
+    double before = ds_seconds(CLOCK_MONOTONIC);
+    int rc = ds_forward_run(s->forward, &batch, s->probe, &logits, &tokens, &n, err);
+    s->aside += ds_seconds(CLOCK_MONOTONIC) - before;
+    if (rc != 0 || choose(s, step, logits, tokens, n, err) != 0)
+        return ds_prefix(err, "step %zu", step);
+    before = ds_seconds(CLOCK_MONOTONIC);
+    rc = ds_probe_end_call(s->probe, err);
+    s->aside += ds_seconds(CLOCK_MONOTONIC) - before;
+    if (rc != 0)
         return ds_prefix(err, "step %zu", step);
     s->cpu[batch.phase] += ds_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     s->probe_cpu[batch.phase] += ds_probe_cpu_seconds(s->probe) - probe;
@@ -238,12 +251,16 @@ static int run_step(struct serving *s, size_t step, struct ds_error *err)
 static int run_steps(struct serving *s, double *seconds, struct ds_error *err)
 {
     double before = ds_seconds(CLOCK_MONOTONIC);
-    for (size_t step = 0; step < s->run->plan->n_steps; step++) {
+    const size_t n = s->run->plan->n_steps;
+    for (size_t step = 0; step < n; step++) {
+        s->aside = 0;
         if (run_step(s, step, err) != 0)
             return -1;
         const double now = ds_seconds(CLOCK_MONOTONIC);
-        if (seconds)
+        if (seconds) {
             seconds[step] = now - before;
+            seconds[n + step] = now - before - s->aside;
+        }
         before = now;
     }
     return 0;

@@ -30,8 +30,9 @@ struct ds_figure_storm {
     const struct ds_trial_data *trial;
     const struct ds_storm *storm;
     const char *kernels;
-    void (*token)(void *ctx, int32_t id,
-                  struct ds_buf *out); /* escaped text of a token; NULL: ids are told */
+    void (*token)(
+        void *ctx, int32_t id,
+        struct ds_buf *out); /* escaped text of a token, told beside its id; NULL: ids alone */
     void *ctx;
 };
 int ds_figure_tree(const struct ds_figure_storm *s, struct ds_figure *f, struct ds_error *err);

@@ -100,10 +100,13 @@ static void place(struct tree *t, struct leaf *leaves, size_t n, size_t at)
 
 static void add_token(const struct tree *t, const struct ds_step *s, struct ds_buf *out)
 {
-    if (t->s->token)
-        t->s->token(t->s->ctx, s->token, out);
-    else
+    if (!t->s->token) {
         ds_buf_printf(out, "token %d", s->token);
+        return;
+    }
+    ds_buf_puts(out, "'");
+    t->s->token(t->s->ctx, s->token, out);
+    ds_buf_printf(out, "' (%d)", s->token);
 }
 
 static void draw_leaf(struct tree *t, const struct leaf *leaves, size_t i)
@@ -172,6 +175,9 @@ static void add_data(struct tree *t, size_t completion, const struct leaf *leave
     ds_buf_puts(out, "\t");
     for (size_t k = 0; k < n; k++)
         ds_buf_printf(out, "%s%d", k ? " " : "", steps[k]->token);
+    ds_buf_puts(out, t->s->token ? "\t" : "");
+    for (size_t k = 0; t->s->token && k < n; k++)
+        t->s->token(t->s->ctx, steps[k]->token, out);
     ds_buf_puts(out, "\n");
 }
 
@@ -255,7 +261,8 @@ static void describe(const struct tree *t)
             ds_buf_printf(&t->f->about, " %zu of %zu prompts are not drawn: their requests agree.",
                           agreeing(s), s->n_prompts);
     }
-    ds_buf_puts(&t->f->data, "prompt\trequest\trequests\tleaves\tat_token\ttokens\n");
+    ds_buf_puts(&t->f->data, "prompt\trequest\trequests\tleaves\tat_token\ttokens");
+    ds_buf_puts(&t->f->data, t->s->token ? "\ttext\n" : "\n");
 }
 
 static int longest(struct tree *t, struct ds_error *err)

@@ -90,6 +90,26 @@ test_one_thing_changed() {
     [ "$parted" -eq 1 ]
 }
 
+# A stage that is not rounded: it stands in the record, and is replayed.
+test_one_stage_in_f32() {
+    need python3
+    for at in "" "--dtype-at final_norm=f32"; do
+        ds storm $small --tokens 5,9,1,44,23 --requests 3 -n 3 --dtype bf16 --compare pinned $at -o "$dir/a.h5" --force --json -q
+        expect 0
+        grep -o '"dtype_at": .*' "$dir/out" >>"$dir/at"
+        ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+        expect 0
+        ds table "$dir/a.h5" --tsv
+        cut -f "$(head -n 1 "$dir/out" | tr '\t' '\n' | grep -n '^run_digest$' | cut -d: -f1)" "$dir/out" | sed 1d | sort -u >>"$dir/digests"
+    done
+    printf '"dtype_at": null,\n"dtype_at": "final_norm=f32",\n' >"$dir/want"
+    same_files "$dir/want" "$dir/at"
+    [ "$(sort -u "$dir/digests" | wc -l)" -eq 2 ] # it changes bits
+    ds storm $small --tokens 5,9 --dtype-at nothing=f32 -o "$dir/b.h5"
+    expect 2
+    has "$dir/err" "--dtype-at"
+}
+
 # What neighbours hold changes no kernel here, only how many they are: with the same shapes every bit is the same.
 test_other_neighbours_in_the_same_calls() {
     ds storm $flips --requests 12 --rate 0.7 -o "$dir/a.h5" --compare split -q

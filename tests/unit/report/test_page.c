@@ -339,6 +339,39 @@ static void test_the_tree_of_completions(void **state)
     ds_figure_free(&f);
 }
 
+static void say_token(void *ctx, int32_t id, struct ds_buf *out)
+{
+    (void)ctx;
+    ds_buf_escape(out, id == 7 ? HOSTILE : "t", (size_t)-1);
+    ds_buf_printf(out, "%d", id);
+}
+
+/* Tokens that are told: beside their ids, and as text, whatever it is. */
+static void test_the_tree_tells_tokens(void **state)
+{
+    (void)state;
+    struct ds_step steps[4];
+    struct ds_trial_data t = {.steps = steps, .n_steps = 4};
+    for (int i = 0; i < 4; i++)
+        steps[i] = (struct ds_step){.request = i / 2, .step = i % 2, .token = i == 3 ? 7 : i % 2};
+    struct ds_storm_completion completions[] = {{.prompt = 0, .request = 0, .size = 1},
+                                                {.prompt = 0, .request = 1, .size = 1}};
+    const struct ds_storm storm = {
+        .completions = completions, .n_completions = 2, .n_prompts = 1, .n_requests = 2};
+    struct ds_prompt prompts[] = {{.request = 0, .text = (char *)"p"}};
+    const struct ds_header h = {.prompts = prompts, .n_prompts = 1};
+    const struct ds_figure_storm of = {
+        .header = &h, .trial = &t, .storm = &storm, .kernels = "k", .token = say_token};
+    struct ds_figure f = {0};
+    struct ds_error err;
+    assert_ok(ds_figure_tree(&of, &f, &err), err);
+    assert_well_formed(f.svg.data);
+    assert_harmless(f.svg.data);
+    assert_non_null(strstr(f.svg.data, "7&#39; (7) at 1<"));
+    assert_non_null(strstr(f.data.data, "\tat_token\ttokens\ttext\n0\t0\t1\t\t\t0 1\tt0t1\n"));
+    ds_figure_free(&f);
+}
+
 /* Two settings, four records: tokens change in the third, logits alone in the second; one record has one setting only. */
 static void test_answers_over_time(void **state)
 {
@@ -390,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_the_heat_map_is_the_grid),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_the_tree_of_completions),
+        cmocka_unit_test(test_the_tree_tells_tokens),
         cmocka_unit_test(test_answers_over_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
