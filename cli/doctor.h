@@ -26,6 +26,9 @@ struct ds_doctor_variable {
     char *name, *value;
 };
 
+/* What is known of the file of settings that a command names. */
+enum { DS_DOCTOR_CONFIG_UNREAD, DS_DOCTOR_CONFIG_PART, DS_DOCTOR_CONFIG_READ };
+
 /* A simple command of a shell line that starts an engine. */
 struct ds_doctor_command {
     unsigned engine;
@@ -34,6 +37,7 @@ struct ds_doctor_command {
     size_t first;                         /* the engine's first argument */
     struct ds_doctor_variable *variables; /* set for this command */
     size_t n_variables, cap_variables;
+    int config;  /* DS_DOCTOR_CONFIG_ */
     int sealed;  /* it does not get this process's environment: env -i, docker run */
     size_t line; /* of the text, from 1; 0: argv */
 };
@@ -51,6 +55,8 @@ int ds_doctor_parse(const char *name, const char *text, size_t len, struct ds_do
 /* The same of words that a shell has split already; one word with spaces in it is a text. */
 int ds_doctor_argv(const char *const *words, size_t n, struct ds_doctor_commands *out,
                    struct ds_error *err);
+/* Puts what --config FILE sets before the command's own flags (doctor_config.c). */
+int ds_doctor_read_config(struct ds_doctor_command *c, struct ds_error *err);
 void ds_doctor_commands_free(struct ds_doctor_commands *c);
 
 /* The value of "--seed=|-s=": of a flag that takes one, the last one given ("" where it has none); of one
@@ -90,7 +96,8 @@ void ds_doctor_free(struct ds_doctor *d);
 /* ---- rules ------------------------------------------------------------------------------------ */
 
 /* The first outcome whose pattern fits counts. Patterns: "unset"; "=a|b": one of these, numbers by value,
- * words whatever their case; "~text": contains it; "*": set. In a text {} stands for the value. */
+ * words whatever their case; "<0": a number below it; "~text": contains it; "*": set. In a text {} stands for the
+ * value. */
 struct ds_doctor_outcome {
     const char *pattern;
     int status;

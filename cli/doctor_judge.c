@@ -75,6 +75,11 @@ int ds_doctor_fits(const char *pattern, const char *value)
         return value == NULL;
     if (!value)
         return 0;
+    if (pattern[0] == '<') {
+        char *end;
+        const double x = strtod(value, &end);
+        return end != value && !*end && x < strtod(pattern + 1, NULL);
+    }
     if (pattern[0] == '~')
         return strcasestr(value, pattern + 1) != NULL;
     if (pattern[0] != '=')
@@ -122,8 +127,14 @@ static unsigned scope_of(const struct ds_doctor_command *c)
 
 static const char *settings_file(const struct ds_doctor_command *c)
 {
-    return c && (c->engine & (DS_DOCTOR_VLLM | DS_DOCTOR_SGLANG)) ? ds_doctor_flag(c, "--config=")
-                                                                  : NULL;
+    return c && (c->engine & DS_DOCTOR_GPU_ENGINES) && c->config != DS_DOCTOR_CONFIG_READ
+               ? ds_doctor_flag(c, "--config=")
+               : NULL;
+}
+
+static const char *not_known(const struct ds_doctor_command *c)
+{
+    return c->config == DS_DOCTOR_CONFIG_PART ? "not all of it was understood" : "it was not read";
 }
 
 /* A flag that the command does not have, while it names a file that may have it. */
@@ -169,8 +180,8 @@ int ds_doctor_apply(struct ds_doctor *d, const struct ds_doctor_rule *r,
     if (g && (!o || o->status != DS_DOCTOR_FIXED))
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "%s", g->text);
     if (may_be_elsewhere(c, r->source))
-        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: it was not read",
-                             settings_file(c));
+        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: %s", settings_file(c),
+                             not_known(c));
     if (is_open(value))
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "what %s is here is not known",
                              value);
@@ -189,8 +200,8 @@ static int look(struct ds_doctor *d, const struct ds_doctor_rule *r,
         char *text = NULL;
         if (x->status != DS_DOCTOR_FIXED)
             continue;
-        if (asprintf(&text, "%s; but %s may say otherwise: it was not read", x->text,
-                     settings_file(c)) < 0)
+        if (asprintf(&text, "%s; but %s may say otherwise: %s", x->text, settings_file(c),
+                     not_known(c)) < 0)
             return ds_fail(err, "out of memory for what was found");
         free(x->text);
         x->text = text;

@@ -9,19 +9,28 @@
  *   [vc] vllm/config/cache.py, scheduler.py: prefix caching and chunked prefill are on
  *   [vs] vllm/v1/sample/sampler.py, its docstring: logit bias and penalties act before the greedy choice,
  *        temperature, min-p, top-k and top-p after it
+ *   [va] vllm/engine/arg_utils.py: -sc, -cc and -ac are --speculative-config, --compilation-config and
+ *        --attention-config; --spec-method, --spec-model, --spec-tokens stand for keys of the first
  *   [sa] docs.sglang.io, advanced_features/server_arguments
  *   [sd] docs.sglang.io, advanced_features/deterministic_inference; server_args.py: it also sets
  *        NCCL_ALGO=allreduce:tree and leaves the custom all-reduce out; without --random-seed one is drawn
  *   [sf] docs.sglang.io, FAQ: dynamic batching, then prefix caching, differ at temperature 0
  *   [ll] github.com/ggml-org/llama.cpp, tools/server/README.md: flags, defaults, LLAMA_ARG_*, the order of
- *        the samplers, what prompt caching does to the logits
+ *        the samplers, what prompt caching does to the logits; under n_probs: "for temperature < 0 the tokens are
+ *        sampled greedily", as src/llama-sampling.cpp has it (temp <= 0 leaves the largest logit alone)
  *   [cu] docs.nvidia.com/cuda/cublas, "Results reproducibility": CUBLAS_WORKSPACE_CONFIG :16:8 or :4096:8
  *   [pt] docs.pytorch.org, notes/randomness, CUDA environment variables (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE),
- *        torch/_inductor/config.py (TORCHINDUCTOR_MAX_AUTOTUNE), CUDA TunableOp
+ *        torch/_inductor/config.py (TORCHINDUCTOR_MAX_AUTOTUNE), docs.pytorch.org, cuda.tunable
+ *        (PYTORCH_TUNABLEOP_ENABLED); aten/src/ATen/native/DispatchStub.cpp (ATEN_CPU_CAPABILITY)
+ *   [tf] NVIDIA's blog, "Accelerating AI Training with NVIDIA TF32 Tensor Cores", named by docs.monai.io,
+ *        precision_accelerating; deeprec.readthedocs.io, NVIDIA-TF32: NVIDIA_TF32_OVERRIDE=0 turns TF32 off in
+ *        all of NVIDIA's libraries
+ *   [gl] sourceware.org, glibc manual, "Hardware Capability Tunables": glibc.cpu.hwcaps takes features from the
+ *        choice of code
  *   [nc] docs.nvidia.com/deeplearning/nccl, environment variables: NCCL_ALGO, NCCL_PROTO; by default
  *        algorithm and protocol follow the message's size (github.com/NVIDIA/nccl, issue 754)
  *   [mk] intel.com, oneMKL developer guide: MKL_CBWR, and MKL_DYNAMIC, OMP_DYNAMIC under "Reproducibility
- *        Conditions"
+ *        Conditions"; MKL_ENABLE_INSTRUCTIONS under "Instruction Set-Specific Dispatching"
  *   [dn] oneDNN developer guide, "CPU dispatcher control", "Floating-point math mode" */
 #include "cli/doctor.h"
 
@@ -45,6 +54,7 @@ const struct ds_doctor_guard ds_doctor_guards[] = {
     {"invariant", VLLM, "env:VLLM_BATCH_INVARIANT", "=1", "VLLM_BATCH_INVARIANT=1", NULL}, /* [vb] */
     {"invariant", SGLANG, "--enable-deterministic-inference", "=on", "--enable-deterministic-inference", NULL}, /* [sd] */
     {"greedy", LLAMA, TEMPERATURE, "=0", "at temperature 0 nothing is drawn", NULL},
+    {"greedy", LLAMA, TEMPERATURE, "<0", "below temperature 0 nothing is drawn", NULL}, /* [ll] */
     {"chain", LLAMA, "--samplers=", "=temperature", "--samplers temperature: no other sampler runs", NULL}, /* [ll] */
     {"one-rank", VLLM, VLLM_RANKS, "unset", "one rank", NULL},
     {"one-rank", VLLM, VLLM_RANKS, "=1", "one rank", NULL},
@@ -67,7 +77,7 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      "--seed 0, or --temp 0", "greedy", NULL},
     {"temperature", LLAMA, TEMPERATURE, /* [ll] */
      {{"unset", FOUND, "temperature 0.8, the default: tokens are drawn at random"}, {"=0", FIXED, "temperature 0"},
-      {"*", FOUND, "temperature {}: tokens are drawn at random"}},
+      {"<0", FIXED, "temperature {}: the largest logit, as at 0"}, {"*", FOUND, "temperature {}: tokens are drawn at random"}},
      "--temp 0, and temperature 0 in requests that give one", NULL, NULL},
     {"sampler.defaults", VLLM, NULL, {{0}}, /* [vm] */
      "--generation-config vllm, and temperature 0 in every request", NULL, ds_doctor_look_defaults},
@@ -177,7 +187,7 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"batch.padding", SGLANG, "--disable-cuda-graph|--disable-cuda-graph-padding", /* [sa] */
      {{"=on", FIXED, "no padding rows"}, {"unset", UNKNOWN, "CUDA graphs: a step's rows are padded up to a captured number"}},
      "--enable-deterministic-inference, or --disable-cuda-graph-padding", "invariant", NULL},
-    {"batch.speculation", VLLM, "--speculative-config=|-sc=|--speculative-model=",
+    {"batch.speculation", VLLM, "--speculative-config=|-sc=|--speculative-model=|--spec-method=|--spec-model=", /* [va] */
      {{"unset", FIXED, "no drafts"}, {"*", FOUND, "drafts are checked several rows at a time: other bits than one by one"}},
      "leave --speculative-config out", NULL, NULL},
     {"batch.speculation", SGLANG, "--speculative-algorithm=", /* [sa] */
@@ -271,7 +281,7 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"kernel.compile", SGLANG, "--enable-torch-compile", /* [sa] */
      {{"unset", FIXED, "no torch.compile"}, {"*", FOUND, "compiled code up to --torch-compile-max-bs requests, other code beyond"}},
      "leave --enable-torch-compile out", NULL, NULL},
-    {"autotune", VLLM, "--compilation-config=|-O=", /* [pt] */
+    {"autotune", VLLM, "--compilation-config=|-cc=|-O=", /* [pt] [va] */
      {{"unset", FIXED, "no kernel is chosen by timing that the command asks for"}, {"~max_autotune", FOUND, "max_autotune: kernels are chosen by timing them, at every start"},
       {"*", FIXED, "no kernel is chosen by timing that the command asks for"}},
      "leave max_autotune out", NULL, NULL},
@@ -291,7 +301,7 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
       {"unset", UNKNOWN, "CUBLAS_WORKSPACE_CONFIG is not set: with several streams cuBLAS may take another algorithm from run to run"},
       {"*", UNKNOWN, "CUBLAS_WORKSPACE_CONFIG={}: only :4096:8 and :16:8 are documented to be repeatable"}},
      "CUBLAS_WORKSPACE_CONFIG=:4096:8", "no-gpu", NULL},
-    {"tf32", TORCH, "env:NVIDIA_TF32_OVERRIDE",
+    {"tf32", TORCH, "env:NVIDIA_TF32_OVERRIDE", /* [tf] */
      {{"=0", FIXED, "NVIDIA_TF32_OVERRIDE=0: no TF32"},
       {"unset", UNKNOWN, "NVIDIA_TF32_OVERRIDE is not set: the program decides whether f32 products are rounded to TF32"},
       {"*", UNKNOWN, "NVIDIA_TF32_OVERRIDE={}: only 0 turns TF32 off"}},
@@ -303,11 +313,11 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"preload", ALL, "env:LD_PRELOAD",
      {{"unset", FIXED, "LD_PRELOAD is not set"}, {"=", FIXED, "LD_PRELOAD is empty"}, {"*", FOUND, "LD_PRELOAD={} comes before every other library"}},
      "unset LD_PRELOAD", NULL, NULL},
-    {"dispatch.glibc", MACHINE | LLAMA, "env:GLIBC_TUNABLES",
+    {"dispatch.glibc", MACHINE | LLAMA, "env:GLIBC_TUNABLES", /* [gl] */
      {{"unset", FIXED, "GLIBC_TUNABLES is not set"}, {"~hwcaps", FOUND, "GLIBC_TUNABLES={}: exp, log, sin take other code"},
       {"*", FIXED, "GLIBC_TUNABLES={}: nothing of arithmetic"}},
      "unset GLIBC_TUNABLES", NULL, NULL},
-    {"dispatch.aten", MACHINE, "env:ATEN_CPU_CAPABILITY",
+    {"dispatch.aten", MACHINE, "env:ATEN_CPU_CAPABILITY", /* [pt] */
      {{"unset", UNKNOWN, "ATEN_CPU_CAPABILITY is not set: PyTorch's CPU kernels, if any run, follow what this CPU has"}, {"*", FIXED, "ATEN_CPU_CAPABILITY={}"}},
      "ATEN_CPU_CAPABILITY=avx2 on all machines", NULL, NULL},
     {"dispatch.onednn", MACHINE, "env:ONEDNN_MAX_CPU_ISA env:DNNL_MAX_CPU_ISA", /* [dn] */
@@ -321,7 +331,7 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", UNKNOWN, "MKL_CBWR is not set: MKL, if it runs, follows the CPU, the threads and the alignment of arrays"},
       {"~AUTO", UNKNOWN, "MKL_CBWR={}: MKL, if it runs, follows the CPU"}, {"*", FIXED, "MKL_CBWR={}"}},
      "MKL_CBWR=COMPATIBLE, or AVX2,STRICT where all CPUs have it", NULL, NULL},
-    {"dispatch.mkl-instructions", MACHINE, "env:MKL_ENABLE_INSTRUCTIONS",
+    {"dispatch.mkl-instructions", MACHINE, "env:MKL_ENABLE_INSTRUCTIONS", /* [mk] */
      {{"unset", FIXED, "MKL_ENABLE_INSTRUCTIONS is not set"}, {"*", FIXED, "MKL_ENABLE_INSTRUCTIONS={}: keep it equal"}},
      "unset MKL_ENABLE_INSTRUCTIONS", NULL, NULL},
     {"dispatch.openblas", MACHINE, NULL, {{0}},

@@ -29,6 +29,7 @@ struct ds_fp_token {
 struct ds_fp_sequence {
     char *request; /* custom_id, else id; NULL: none */
     int custom;    /* it is a custom_id */
+    int stopped;   /* the model ended it, not a limit */
     int64_t choice;
     size_t line;
     int64_t *prompt; /* token ids, where the response has them */
@@ -61,9 +62,10 @@ enum ds_fp_match {
     DS_FP_BOS,         /* one side lacks the first token */
     DS_FP_SHIFTED,     /* one side has some tokens more at its beginning */
     DS_FP_RETOKENIZED, /* the same text in other tokens */
+    DS_FP_ENDED,       /* one side's model ended where the other's went on: another choice */
     DS_FP_MATCHES
 };
-/* "equal", "other-token", "other-prompt", "missing-bos", "shifted", "re-tokenised". */
+/* "equal", "other-token", "other-prompt", "missing-bos", "shifted", "re-tokenised", "ended". */
 const char *ds_fp_match_name(int match);
 
 struct ds_fp_pair {
@@ -94,6 +96,7 @@ struct ds_fp_result {
     size_t n_pairs, unpaired_a, unpaired_b;
     const char *paired_by; /* "custom_id", "id", "order" */
     size_t matches[DS_FP_MATCHES];
+    size_t alone_a, alone_b; /* tokens behind the end of the other side, which a limit set */
     double eps;
     struct ds_logprob_stats tokens;    /* over all tokens compared */
     struct ds_logprob_stats sequences; /* over sums of sequences */
@@ -117,6 +120,8 @@ int ds_fp_compare(const struct ds_fp_file *a, const struct ds_fp_file *b, double
 void ds_fp_result_free(struct ds_fp_result *r);
 /* Whether anything differs. */
 int ds_fp_differs(const struct ds_fp_result *r);
+/* Whether responses, or tokens at their ends, have no partner: then equal ones are not all. */
+int ds_fp_incomplete(const struct ds_fp_result *r);
 
 void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_fp_result *r);
 int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error *err);

@@ -11,8 +11,8 @@
 
 const char *ds_fp_match_name(int match)
 {
-    static const char *const names[DS_FP_MATCHES] = {"equal",       "other-token", "other-prompt",
-                                                     "missing-bos", "shifted",     "re-tokenised"};
+    static const char *const names[DS_FP_MATCHES] = {
+        "equal", "other-token", "other-prompt", "missing-bos", "shifted", "re-tokenised", "ended"};
     return names[match];
 }
 
@@ -133,8 +133,12 @@ void ds_fp_align(struct ds_fp_pair *p)
         return;
     p->equal = p->at = equal_from(a, 0, b, 0);
     p->match = DS_FP_EQUAL;
-    if (p->equal == a->n_tokens || p->equal == b->n_tokens)
+    if (p->equal == a->n_tokens || p->equal == b->n_tokens) {
+        const struct ds_fp_sequence *shorter = a->n_tokens < b->n_tokens ? a : b;
+        if (a->n_tokens != b->n_tokens && shorter->stopped)
+            p->match = DS_FP_ENDED;
         return;
+    }
     if (p->equal <= 1 && find_shift(p))
         return;
     p->match = same_text(p) ? DS_FP_RETOKENIZED : DS_FP_OTHER_TOKEN;
@@ -182,6 +186,10 @@ static void add_pair(struct ds_fp_result *r, const struct ds_fp_sequence *a,
     *p = (struct ds_fp_pair){.a = a, .b = b};
     ds_fp_align(p);
     r->matches[p->match]++;
+    if (p->match == DS_FP_EQUAL) {
+        r->alone_a += a->n_tokens - p->equal;
+        r->alone_b += b->n_tokens - p->equal;
+    }
 }
 
 static void join(struct ds_fp_result *r, const struct ds_fp_sequence **a,
@@ -493,4 +501,9 @@ int ds_fp_differs(const struct ds_fp_result *r)
         if (r->matches[m])
             return 1;
     return r->tokens.first != (size_t)-1 || r->tokens.not_finite || r->one_sided;
+}
+
+int ds_fp_incomplete(const struct ds_fp_result *r)
+{
+    return r->unpaired_a || r->unpaired_b || r->alone_a || r->alone_b;
 }

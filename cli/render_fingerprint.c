@@ -64,6 +64,11 @@ static void put_mismatch(struct ds_buf *out, const struct ds_fp_pair *p)
         ds_buf_printf(out, "shifted: %s has %zu token%s more at the beginning",
                       side_name(p->longer), p->by, p->by == 1 ? "" : "s");
         return;
+    case DS_FP_ENDED:
+        ds_buf_printf(out, "%s ended behind token %zu, and %s went on",
+                      side_name(p->a->n_tokens > p->b->n_tokens), p->at,
+                      side_name(p->a->n_tokens < p->b->n_tokens));
+        return;
     case DS_FP_RETOKENIZED:
         ds_buf_printf(out, "re-tokenised: the same text, but token %zu is ", p->at);
         break;
@@ -131,6 +136,14 @@ static void put_cause(struct ds_buf *out, const struct ds_lp_cause *c)
         else
             ds_buf_printf(out, "bf16 head: %zu of %zu log-probabilities are bf16 numbers in %s",
                           c->n, c->of, side);
+        break;
+    case DS_LP_FEWER_BITS:
+        ds_buf_printf(out,
+                      "products of fewer bits (TF32), or weights rounded to BF16: %.3g %% of the "
+                      "difference is the same for a token in unlike sequences (%zu tokens), and it "
+                      "is only %.2g %% of the spread of the log-probabilities (about 0.1 %% for "
+                      "TF32, 0.6 %% for BF16); weights one small step apart look alike",
+                      100 * c->share, c->n, 100 * c->value);
         break;
     default:
         ds_buf_printf(out,
@@ -218,7 +231,8 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
     if (r->tokens.n == 0)
         ds_buf_puts(out, "nothing compared: no two sequences have the same tokens");
     else if (!ds_fp_differs(r))
-        ds_buf_printf(out, "same: %zu log-probabilities are equal", r->tokens.n);
+        ds_buf_printf(out, "%s: %zu log-probabilities are equal",
+                      ds_fp_incomplete(r) ? "incomplete" : "same", r->tokens.n);
     else {
         ds_buf_printf(out, "drift: KL about %.3g nats a token (k3), at most %.3g", r->tokens.k3,
                       r->tokens.max);
@@ -236,6 +250,9 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
     if (r->unpaired_a || r->unpaired_b)
         ds_buf_printf(out, "; %zu of A and %zu of B were not compared", r->unpaired_a,
                       r->unpaired_b);
+    if (r->alone_a || r->alone_b)
+        ds_buf_printf(out, "; %zu tokens of A and %zu of B behind the other's end were not",
+                      r->alone_a, r->alone_b);
     ds_buf_puts(out, "\n");
 }
 
@@ -390,14 +407,17 @@ int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error
         json_object_set_new(matches, ds_fp_match_name(m), ds_json_whole(r->matches[m]));
     json_object_set_new(j, "schema", json_string("driftscope.fingerprint/1"));
     json_object_set_new(j, "result",
-                        json_string(r->tokens.n == 0   ? "incomparable"
-                                    : ds_fp_differs(r) ? "drift"
-                                                       : "same"));
+                        json_string(r->tokens.n == 0      ? "incomparable"
+                                    : ds_fp_differs(r)    ? "drift"
+                                    : ds_fp_incomplete(r) ? "incomplete"
+                                                          : "same"));
     json_object_set_new(j, "a", ds_json_text(r->a->path));
     json_object_set_new(j, "b", ds_json_text(r->b->path));
     json_object_set_new(j, "paired_by", json_string(r->paired_by));
     json_object_set_new(j, "unpaired_a", ds_json_whole(r->unpaired_a));
     json_object_set_new(j, "unpaired_b", ds_json_whole(r->unpaired_b));
+    json_object_set_new(j, "tokens_alone_a", ds_json_whole(r->alone_a));
+    json_object_set_new(j, "tokens_alone_b", ds_json_whole(r->alone_b));
     json_object_set_new(j, "one_sided", ds_json_whole(r->one_sided));
     json_object_set_new(j, "matches", matches);
     json_object_set_new(j, "eps", ds_json_real(r->eps));

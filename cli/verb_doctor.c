@@ -46,7 +46,8 @@ static int look(struct ds_doctor *d, struct ds_error *err)
         return ds_fail(err, "'%.80s': files are looked at on this machine only, without a command",
                        ds_opt_operand(d->o, 0));
     for (size_t i = 0; i < d->commands.n; i++)
-        if (ds_doctor_judge(d, &d->commands.at[i], err) != 0)
+        if (ds_doctor_read_config(&d->commands.at[i], err) != 0 ||
+            ds_doctor_judge(d, &d->commands.at[i], err) != 0)
             return -1;
     return ds_doctor_compare(d, err);
 }

@@ -34,9 +34,10 @@ int ds_verb_fingerprint(const struct ds_options *o)
     if (rc == 0)
         rc = ds_cli_emit(o, &out, &err);
     if (rc == 0)
-        code = ds_cli_exit(o, r.tokens.n == 0     ? DS_EXIT_ERROR
-                              : ds_fp_differs(&r) ? DS_EXIT_DRIFT
-                                                  : DS_EXIT_SAME);
+        code = ds_cli_exit(o, r.tokens.n == 0        ? DS_EXIT_ERROR
+                              : ds_fp_differs(&r)    ? DS_EXIT_DRIFT
+                              : ds_fp_incomplete(&r) ? DS_EXIT_ERROR
+                                                     : DS_EXIT_SAME);
     ds_buf_free(&out);
     ds_fp_result_free(&r);
     ds_fp_file_free(&a);

@@ -1,17 +1,16 @@
 /* logprob_cause.c: see logprob_cause.h. Owns what counts as evidence. Two systems that differ by rounding alone
  * must not be blamed: every rule asks for a pattern that noise of any size gives with a chance far below 1 %,
  * and for enough places to show it. */
-#include "dumps/logprob_cause.h"
+#include "dumps/logprob_cause_internal.h"
 
-#include "base/dtype.h"
 #include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_POSITIONS = 5, FEW_VALUES = 30 };
-static const double MASKED = -1000; /* no probability is that small where the other side has one */
+enum { FEW_POSITIONS = 5 };
+static const double MASKED = DS_LP_MASKED;
 
 void ds_lp_pairs_free(struct ds_lp_pairs *p)
 {
@@ -23,20 +22,9 @@ void ds_lp_pairs_free(struct ds_lp_pairs *p)
 const char *ds_lp_cause_name(int kind)
 {
     static const char *const names[DS_LP_CAUSES] = {
-        "masked-padding",     "temperature", "filtered", "penalty",
-        "top-k-renormalised", "bf16-head",   "weights"};
+        "masked-padding",     "temperature", "filtered",   "penalty",
+        "top-k-renormalised", "bf16-head",   "fewer-bits", "weights"};
     return names[kind];
-}
-
-static int usable(const struct ds_lp_alternative *x)
-{
-    return isfinite(x->a) && isfinite(x->b) && x->a > MASKED && x->b > MASKED;
-}
-
-static void add(struct ds_lp_cause *out, size_t *n, struct ds_lp_cause c)
-{
-    c.share = c.of ? (double)c.n / (double)c.of : 0;
-    out[(*n)++] = c;
 }
 
 /* ---- padding that is masked ---------------------------------------------------------------------- */
@@ -79,37 +67,28 @@ static void find_padding(const struct ds_lp_pairs *p, unsigned char *padding,
     }
     const int side = found[1] >= found[0];
     if (found[side] >= 3)
-        add(out, n, (struct ds_lp_cause){DS_LP_PADDING, side, 0, 0, found[side], p->n});
+        ds_lp_add(out, n, (struct ds_lp_cause){DS_LP_PADDING, side, 0, 0, found[side], p->n});
 }
 
 /* ---- one ratio among the alternatives ------------------------------------------------------------- */
-
-/* The usable alternative that A finds best; NULL: none. */
-static const struct ds_lp_alternative *best_of(const struct ds_lp_pairs *p,
-                                               const struct ds_lp_position *q)
-{
-    const struct ds_lp_alternative *best = NULL;
-    for (size_t i = q->first; i < q->first + q->n; i++)
-        if (usable(&p->alternatives[i]) && (!best || p->alternatives[i].a > best->a))
-            best = &p->alternatives[i];
-    return best;
-}
 
 struct ratio {
     double xx, xy, yy; /* of differences to the best one: x on A, y on B */
     size_t pairs, positions;
 };
 
-static struct ratio find_ratio(const struct ds_lp_pairs *p, const unsigned char *padding)
+/* unseen: only of tokens that did not come before, which no penalty moves. */
+static struct ratio find_ratio(const struct ds_lp_pairs *p, const unsigned char *padding,
+                               int unseen)
 {
     struct ratio r = {0, 0, 0, 0, 0};
     for (size_t k = 0; k < p->n; k++) {
         const struct ds_lp_position *q = &p->positions[k];
-        const struct ds_lp_alternative *best = padding[k] ? NULL : best_of(p, q);
+        const struct ds_lp_alternative *best = padding[k] ? NULL : ds_lp_best(p, q, unseen);
         const size_t before = r.pairs;
         for (size_t i = q->first; best && i < q->first + q->n; i++) {
             const struct ds_lp_alternative *x = &p->alternatives[i];
-            if (x == best || !usable(x))
+            if (x == best || !ds_lp_usable(x) || (unseen && x->seen))
                 continue;
             const double dx = x->a - best->a, dy = x->b - best->b;
             r.xx += dx * dx;
@@ -122,18 +101,27 @@ static struct ratio find_ratio(const struct ds_lp_pairs *p, const unsigned char 
     return r;
 }
 
-static void find_temperature(const struct ds_lp_pairs *p, const unsigned char *padding,
-                             struct ds_lp_cause *out, size_t *n)
+static int is_enough(const struct ratio *r)
 {
-    const struct ratio r = find_ratio(p, padding);
-    if (r.positions < FEW_POSITIONS || r.pairs < 2 * FEW_POSITIONS || !(r.xx > 0) || !(r.xy > 0))
-        return;
+    return r->positions >= FEW_POSITIONS && r->pairs >= 2 * FEW_POSITIONS && r->xx > 0 && r->xy > 0;
+}
+
+/* What B's differences are A's times; 1: no such ratio. */
+static double find_temperature(const struct ds_lp_pairs *p, const unsigned char *padding,
+                               struct ds_lp_cause *out, size_t *n)
+{
+    struct ratio r = find_ratio(p, padding, 1);
+    if (!is_enough(&r))
+        r = find_ratio(p, padding, 0);
+    if (!is_enough(&r))
+        return 1;
     const double slope = r.xy / r.xx, before = r.yy - 2 * r.xy + r.xx, after = r.yy - slope * r.xy;
     if (!(fabs(slope - 1) > 0.005) || !(after <= 0.1 * before))
-        return;
+        return 1;
     struct ds_lp_cause c = {DS_LP_TEMPERATURE, 1, 1 / slope, 0, r.pairs, r.pairs};
-    add(out, n, c);
+    ds_lp_add(out, n, c);
     out[*n - 1].share = 1 - after / before; /* of the squared differences */
+    return slope;
 }
 
 /* ---- processed: filters and penalties ------------------------------------------------------------- */
@@ -164,30 +152,77 @@ static void count_sums(const struct ds_lp_pairs *p, int side, size_t *open, size
     }
 }
 
-static void find_filter(const struct ds_lp_pairs *p, struct ds_lp_cause *out, size_t *n)
+/* Positions at which a side lists fewer than the other, and those of them where what it lists is all there is. */
+static void count_short(const struct ds_lp_pairs *p, int side, size_t *fewer, size_t *closed)
 {
-    size_t masked[2] = {0, 0}, of = 0;
-    double most[2] = {0, 0};
+    *fewer = *closed = 0;
+    for (size_t k = 0; k < p->n; k++) {
+        const struct ds_lp_position *q = &p->positions[k];
+        const size_t here = side ? q->listed_b : q->listed_a,
+                     there = side ? q->listed_a : q->listed_b;
+        if (!here || here >= there)
+            continue;
+        ++*fewer;
+        *closed += fabs(1 - (side ? q->sum_b : q->sum_a)) < 1e-3;
+    }
+}
+
+struct masks {
+    size_t listed[2], chosen[2], of; /* by side */
+    double most[2];                  /* largest probability that the other side gives to one */
+};
+
+static void count_mask(double a, double b, size_t *masked, double *most)
+{
+    for (int side = 0; side < 2; side++) {
+        const double here = side ? b : a, there = side ? a : b;
+        if (!(here <= MASKED) || !(there > -50))
+            continue;
+        masked[side]++;
+        most[side] = fmax(most[side], exp(there));
+    }
+}
+
+static struct masks find_masks(const struct ds_lp_pairs *p)
+{
+    struct masks m = {{0, 0}, {0, 0}, 0, {0, 0}};
     for (size_t i = 0; i < p->n_alternatives; i++) {
         const struct ds_lp_alternative *x = &p->alternatives[i];
-        if (isnan(x->a) || isnan(x->b))
-            continue;
-        of++;
-        for (int side = 0; side < 2; side++) {
-            const double here = side ? x->b : x->a, there = side ? x->a : x->b;
-            if (!(here <= MASKED) || !(there > -50))
-                continue;
-            masked[side]++;
-            most[side] = fmax(most[side], exp(there));
-        }
+        m.of += !isnan(x->a) && !isnan(x->b);
+        count_mask(x->a, x->b, m.listed, m.most);
     }
+    for (size_t k = 0; k < p->n; k++) {
+        const struct ds_lp_position *q = &p->positions[k];
+        m.of += !isnan(q->a) && !isnan(q->b);
+        count_mask(q->a, q->b, m.chosen, m.most);
+    }
+    return m;
+}
+
+/* Whether the k listed ones sum to 1 where the other side's leave something over. */
+static int is_top_k(const struct ds_lp_pairs *p, int side, size_t *closed, size_t *open)
+{
+    count_sums(p, side, open, closed);
+    return *open >= FEW_POSITIONS && *closed * 100 >= *open * 99 && same_length(p, side);
+}
+
+static void find_filter(const struct ds_lp_pairs *p, struct ds_lp_cause *out, size_t *n)
+{
+    const struct masks m = find_masks(p);
     for (int side = 1; side >= 0; side--) {
-        size_t open, closed;
+        const size_t masked = m.listed[side] + m.chosen[side];
+        size_t open, closed, fewer, all;
+        if (!m.listed[side] && is_top_k(p, side, &closed, &open))
+            continue; /* it is told as that, also where a chosen token is not among the k */
+        count_short(p, side, &fewer, &all);
         count_sums(p, side, &open, &closed);
-        if (masked[side])
-            add(out, n, (struct ds_lp_cause){DS_LP_FILTER, side, most[side], 0, masked[side], of});
+        if (masked)
+            ds_lp_add(out, n,
+                      (struct ds_lp_cause){DS_LP_FILTER, side, m.most[side], 0, masked, m.of});
+        else if (fewer >= FEW_POSITIONS && all * 100 >= fewer * 99)
+            ds_lp_add(out, n, (struct ds_lp_cause){DS_LP_FILTER, side, 0, 0, all, fewer});
         else if (open >= FEW_POSITIONS && closed * 100 >= open * 99 && !same_length(p, side))
-            add(out, n, (struct ds_lp_cause){DS_LP_FILTER, side, 0, 0, closed, open});
+            ds_lp_add(out, n, (struct ds_lp_cause){DS_LP_FILTER, side, 0, 0, closed, open});
         else
             continue;
         return;
@@ -202,10 +237,9 @@ static void find_top_k(const struct ds_lp_pairs *p, struct ds_lp_cause *out, siz
             return;
     for (int side = 1; side >= 0; side--) {
         size_t open, closed;
-        count_sums(p, side, &open, &closed);
-        if (open < FEW_POSITIONS || closed * 100 < open * 99 || !same_length(p, side))
+        if (!is_top_k(p, side, &closed, &open))
             continue;
-        add(out, n, (struct ds_lp_cause){DS_LP_TOP_K, side, 0, 0, closed, open});
+        ds_lp_add(out, n, (struct ds_lp_cause){DS_LP_TOP_K, side, 0, 0, closed, open});
         return;
     }
 }
@@ -222,7 +256,7 @@ static double middle_unseen(const struct ds_lp_pairs *p, const struct ds_lp_posi
 {
     size_t n = 0;
     for (size_t i = q->first; i < q->first + q->n; i++)
-        if (usable(&p->alternatives[i]) && !p->alternatives[i].seen)
+        if (ds_lp_usable(&p->alternatives[i]) && !p->alternatives[i].seen)
             space[n++] = p->alternatives[i].b - p->alternatives[i].a;
     if (n < 3)
         return (double)NAN;
@@ -242,7 +276,7 @@ static void count_moved(const struct ds_lp_pairs *p, const double *middle, doubl
         for (size_t i = p->positions[k].first;
              !isnan(middle[k]) && i < p->positions[k].first + p->positions[k].n; i++) {
             const struct ds_lp_alternative *x = &p->alternatives[i];
-            if (!usable(x))
+            if (!ds_lp_usable(x))
                 continue;
             const double e = x->b - x->a - middle[k];
             if (!x->seen) {
@@ -273,7 +307,7 @@ static int find_penalty(const struct ds_lp_pairs *p, struct ds_lp_cause *out, si
     for (size_t k = 0; k < p->n; k++)
         for (size_t i = p->positions[k].first;
              !isnan(middle[k]) && i < p->positions[k].first + p->positions[k].n; i++)
-            if (usable(&p->alternatives[i]) && !p->alternatives[i].seen)
+            if (ds_lp_usable(&p->alternatives[i]) && !p->alternatives[i].seen)
                 space[n_errors++] = fabs(p->alternatives[i].b - p->alternatives[i].a - middle[k]);
     qsort(space, n_errors, sizeof *space, ascending);
     struct penalty c = {0, 0, 0, 0, 0, 0};
@@ -281,238 +315,56 @@ static int find_penalty(const struct ds_lp_pairs *p, struct ds_lp_cause *out, si
     count_moved(p, middle, fmax(5 * noise, 1e-3), &c);
     const size_t moved = c.down > c.up ? c.down : c.up;
     if (c.seen >= 8 && moved * 10 >= c.seen * 8 && c.stirred * 5 <= c.unseen)
-        add(out, n,
-            (struct ds_lp_cause){DS_LP_PENALTY, c.down >= c.up, fabs(c.moved) / (double)c.seen, 0,
-                                 moved, c.seen});
+        ds_lp_add(out, n,
+                  (struct ds_lp_cause){DS_LP_PENALTY, c.down >= c.up,
+                                       fabs(c.moved) / (double)c.seen, 0, moved, c.seen});
     free(middle);
     free(space);
     return 0;
 }
 
-/* ---- a coarse head -------------------------------------------------------------------------------- */
-
-/* Of the differences between a position's best alternative and the others, those that are multiples of a step. */
-static void count_on_grid(const struct ds_lp_pairs *p, int side, double step, size_t *on,
-                          size_t *of)
-{
-    const double tol = fmin(2e-4, step / 16);
-    *on = *of = 0;
-    for (size_t k = 0; k < p->n; k++) {
-        const struct ds_lp_position *q = &p->positions[k];
-        const struct ds_lp_alternative *best = best_of(p, q);
-        for (size_t i = q->first; best && i < q->first + q->n; i++) {
-            const struct ds_lp_alternative *x = &p->alternatives[i];
-            if (x == best || !usable(x))
-                continue;
-            const double d = side ? x->b - best->b : x->a - best->a;
-            ++*of;
-            *on += fabs(d - step * nearbyint(d / step)) <= tol;
-        }
-    }
-}
-
-static int is_bf16(double x)
-{
-    return isfinite(x) && !is_zero(x) && (ds_f32_bits((float)x) & 0xffffu) == 0 &&
-           fabs((double)(float)x - x) <= 1e-6 * fabs(x);
-}
-
-/* Log-probabilities that are numbers of bf16 themselves. */
-static void count_bf16(const struct ds_lp_pairs *p, int side, size_t *on, size_t *of)
-{
-    *on = *of = 0;
-    for (size_t i = 0; i < p->n_alternatives; i++) {
-        const double x = side ? p->alternatives[i].b : p->alternatives[i].a;
-        if (!isfinite(x) || x <= MASKED || is_zero(x))
-            continue;
-        ++*of;
-        *on += is_bf16(x);
-    }
-}
-
-static void find_coarse_head(const struct ds_lp_pairs *p, struct ds_lp_cause *out, size_t *n)
-{
-    size_t on[2], of[2];
-    for (int side = 0; side < 2; side++)
-        count_bf16(p, side, &on[side], &of[side]);
-    for (int side = 1; side >= 0; side--)
-        if (of[side] >= FEW_VALUES && on[side] * 100 >= of[side] * 99 &&
-            on[!side] * 2 < of[!side]) {
-            add(out, n, (struct ds_lp_cause){DS_LP_COARSE_HEAD, side, 0, 0, on[side], of[side]});
-            return;
-        }
-    for (int power = 2; power <= 9; power++) {
-        const double step = ldexp(1, -power);
-        for (int side = 0; side < 2; side++)
-            count_on_grid(p, side, step, &on[side], &of[side]);
-        for (int side = 1; side >= 0; side--)
-            if (of[side] >= FEW_VALUES && on[side] * 100 >= of[side] * 95 &&
-                on[!side] * 2 < of[!side]) {
-                add(out, n,
-                    (struct ds_lp_cause){DS_LP_COARSE_HEAD, side, step, 0, on[side], of[side]});
-                return;
-            }
-    }
-}
-
-/* ---- other weights ---------------------------------------------------------------------------------- */
-
-/* How far a token moved in one sequence, on the average of the positions that list it. */
-struct cell {
-    uint64_t key;
-    uint32_t sequence, n;
-    double sum;
-};
-
-static int by_token(const void *pa, const void *pb)
-{
-    const struct cell *a = pa, *b = pb;
-    if (a->key != b->key)
-        return a->key < b->key ? -1 : 1;
-    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
-}
-
-/* One cell for each usable alternative, less what moved the whole position. Equal beginnings of sequences are
- * one context, whose rounding is one accident: only the first of them counts. */
-static size_t collect_cells(const struct ds_lp_pairs *p, const unsigned char *skip,
-                            struct cell *cells)
-{
-    size_t n = 0;
-    for (size_t k = 0; k < p->n; k++) {
-        const struct ds_lp_position *q = &p->positions[k];
-        double mean = 0;
-        size_t m = 0;
-        for (size_t i = q->first; i < q->first + q->n; i++)
-            if (usable(&p->alternatives[i])) {
-                mean += p->alternatives[i].b - p->alternatives[i].a;
-                m++;
-            }
-        for (size_t i = q->first; !skip[k] && m >= 2 && i < q->first + q->n; i++)
-            if (usable(&p->alternatives[i]))
-                cells[n++] =
-                    (struct cell){p->alternatives[i].key, q->sequence, 1,
-                                  p->alternatives[i].b - p->alternatives[i].a - mean / (double)m};
-    }
-    qsort(cells, n, sizeof *cells, by_token);
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++)
-        if (kept && by_token(&cells[kept - 1], &cells[i]) == 0) {
-            cells[kept - 1].sum += cells[i].sum;
-            cells[kept - 1].n++;
-        } else
-            cells[kept++] = cells[i];
-    return kept;
-}
-
-/* Analysis of variance: do the means of a token in unlike sequences agree better than those of unlike tokens? */
-static void judge_cells(const struct cell *cells, size_t n, struct ds_lp_cause *out, size_t *n_out)
-{
-    enum { SEQUENCES = 3, TOKENS = 8 };
-    double between = 0, within = 0, all = 0, weight = 0;
-    size_t groups = 0, members = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0, end; i < n; i = end) {
-            double sum = 0;
-            for (end = i; end < n && cells[end].key == cells[i].key; end++)
-                sum += cells[end].sum / cells[end].n;
-            const size_t m = end - i;
-            if (m < SEQUENCES)
-                continue;
-            const double mean = sum / (double)m;
-            if (pass == 0) {
-                all += sum;
-                weight += (double)m;
-                continue;
-            }
-            groups++;
-            members += m;
-            between += (double)m * (mean - all / weight) * (mean - all / weight);
-            for (size_t k = i; k < end; k++) {
-                const double e = cells[k].sum / cells[k].n - mean;
-                within += e * e;
-            }
-        }
-    if (groups < TOKENS || members < groups + TOKENS || !(between > 1e-12))
-        return;
-    const double df1 = (double)groups - 1, df2 = (double)(members - groups),
-                 f = (between / df1) / (within / df2 + 1e-300);
-    if ((f - 1) / sqrt(2 / df1 + 2 / df2) > 6 && between >= 0.3 * (between + within)) {
-        add(out, n_out, (struct ds_lp_cause){DS_LP_WEIGHTS, 1, f, 0, groups, groups});
-        out[*n_out - 1].share = between / (between + within);
-    }
-}
-
-/* Whether position k has the context of an earlier one: the same last tokens and the same alternatives. */
-static uint64_t context(const struct ds_lp_pairs *p, size_t k)
-{
-    uint64_t h = 1469598103934665603u; /* FNV-1a over keys */
-    for (size_t back = 1; back <= 4; back++)
-        h = (h ^ (back <= k && p->positions[k - back].sequence == p->positions[k].sequence
-                      ? p->positions[k - back].key
-                      : 0)) *
-            1099511628211u;
-    for (size_t i = p->positions[k].first; i < p->positions[k].first + p->positions[k].n; i++)
-        if (!isnan(p->alternatives[i].a))
-            h = (h ^ p->alternatives[i].key) * 1099511628211u;
-    return h;
-}
-
-struct place {
-    uint64_t context;
-    size_t at;
-};
-
-static int by_context(const void *pa, const void *pb)
-{
-    const struct place *a = pa, *b = pb;
-    if (a->context != b->context)
-        return a->context < b->context ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
-}
-
-static int find_weights(const struct ds_lp_pairs *p, const unsigned char *padding,
-                        struct ds_lp_cause *out, size_t *n, struct ds_error *err)
-{
-    struct cell *cells = ds_calloc(p->n_alternatives + 1, sizeof *cells, "alternatives", err);
-    struct place *places = ds_calloc(p->n + 1, sizeof *places, "positions", err);
-    unsigned char *skip = ds_calloc(p->n + 1, 1, "positions", err);
-    const int rc = cells && places && skip ? 0 : -1;
-    if (rc == 0) {
-        for (size_t k = 0; k < p->n; k++)
-            places[k] = (struct place){context(p, k), k};
-        qsort(places, p->n, sizeof *places, by_context);
-        for (size_t i = 0; i < p->n; i++)
-            skip[places[i].at] =
-                padding[places[i].at] || (i > 0 && places[i].context == places[i - 1].context);
-        judge_cells(cells, collect_cells(p, skip, cells), out, n);
-    }
-    free(cells);
-    free(places);
-    free(skip);
-    return rc;
-}
-
 /* ---- all --------------------------------------------------------------------------------------------- */
+
+/* B's log-probabilities as they would be at A's temperature, but for a constant at every position: the rules that
+ * follow look at differences. */
+static int at_one_temperature(const struct ds_lp_pairs *p, double slope, struct ds_lp_pairs *out,
+                              struct ds_error *err)
+{
+    *out = *p;
+    out->alternatives = ds_calloc(p->n_alternatives, sizeof *p->alternatives, "alternatives", err);
+    if (!out->alternatives)
+        return -1;
+    for (size_t i = 0; i < p->n_alternatives; i++) {
+        struct ds_lp_alternative *x = &out->alternatives[i];
+        *x = p->alternatives[i];
+        x->b = ds_lp_usable(x) ? x->b / slope : x->b;
+    }
+    return 0;
+}
 
 int ds_lp_causes(const struct ds_lp_pairs *p, struct ds_lp_cause *out, size_t *n,
                  struct ds_error *err)
 {
     unsigned char *padding = ds_calloc(p->n + 1, 1, "positions", err);
+    struct ds_lp_pairs even;
     *n = 0;
     if (!padding)
         return -1;
     find_padding(p, padding, out, n);
-    find_temperature(p, padding, out, n);
+    const double slope = find_temperature(p, padding, out, n);
+    if (at_one_temperature(p, slope, &even, err) != 0) {
+        free(padding);
+        return -1;
+    }
     find_filter(p, out, n);
-    int rc = find_penalty(p, out, n, err);
+    const size_t before = *n;
+    int rc = find_penalty(&even, out, n, err);
+    const int penalty = *n > before;
     find_top_k(p, out, n);
-    find_coarse_head(p, out, n);
-    /* Whatever moves single tokens by a rule moves them alike, too. */
-    int simple = 0;
-    for (size_t i = 0; i < *n; i++)
-        simple |= out[i].kind != DS_LP_PADDING;
-    if (rc == 0 && !simple)
-        rc = find_weights(p, padding, out, n, err);
+    ds_lp_find_coarse_head(p, slope, penalty, out, n);
+    if (rc == 0)
+        rc = ds_lp_find_weights(&even, padding, penalty, out, n, err);
+    free(even.alternatives);
     free(padding);
     return rc;
 }

@@ -40,10 +40,11 @@ enum ds_lp_cause_kind {
     DS_LP_PENALTY,     /* tokens that came before, and only those, are moved */
     DS_LP_TOP_K,       /* the k listed ones sum to 1 */
     DS_LP_COARSE_HEAD, /* logits, or log-probabilities, of a coarse format */
-    DS_LP_WEIGHTS,     /* the same tokens move the same way in unlike sequences */
+    DS_LP_FEWER_BITS, /* the same tokens move the same way in unlike sequences, by as little as rounding moves them */
+    DS_LP_WEIGHTS, /* the same, by more */
     DS_LP_CAUSES
 };
-/* "masked-padding", "temperature", "filtered", "penalty", "top-k-renormalised", "bf16-head", "weights". */
+/* "masked-padding", "temperature", "filtered", "penalty", "top-k-renormalised", "bf16-head", "fewer-bits", "weights". */
 const char *ds_lp_cause_name(int kind);
 
 struct ds_lp_cause {
@@ -51,7 +52,8 @@ struct ds_lp_cause {
     int side; /* 0: A is the one that was changed, 1: B */
     double
         value; /* temperature of B if A's is 1; largest probability that was masked; mean penalty (nats); the
-                     step of the logits, 0: the log-probabilities themselves are bf16; F of the weights */
+                     step of the logits, 0: the log-probabilities themselves are bf16; of fewer bits how far tokens move within a
+                     position over the spread of A's log-probabilities there; F of the weights */
     double share; /* of what was looked at it holds for */
     size_t n, of; /* ... in numbers */
 };

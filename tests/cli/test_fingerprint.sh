@@ -27,7 +27,7 @@ blames() {
 
 test_planted_causes_are_named_and_only_they() {
     need python3
-    for form in "--chat --ids" "--batch --noise 0.01 --seed 3"; do
+    for form in "--chat --ids" "--batch --noise 0.01 --seed 3" --sglang "--llama --seed 4"; do
         # shellcheck disable=SC2086
         {
             blames temperature temperature:B $form
@@ -42,6 +42,32 @@ test_planted_causes_are_named_and_only_they() {
             blames bf16-logprobs bf16-head:B $form
         }
     done
+    blames tf32 fewer-bits:B --noise 1e-6
+    has "$dir/out" "products of fewer bits (TF32), or weights rounded to BF16"
+}
+
+# Two causes at once: neither hides the other, and no third one shows.
+test_two_causes_are_both_named() {
+    need python3
+    while read -r pair want; do
+        for form in --chat "--batch --seed 2"; do
+            # shellcheck disable=SC2086
+            blames "$pair" "$want" $form || return 1
+        done
+    done <<'PAIRS'
+temperature+top-k temperature:B top-k-renormalised:B
+temperature+top-p temperature:B filtered:B
+temperature+mask temperature:B filtered:B
+temperature+repetition temperature:B penalty:B
+temperature+padding masked-padding:B temperature:B
+temperature+weights temperature:B weights:B
+temperature+bf16-logprobs temperature:B bf16-head:B
+top-k+presence penalty:B top-k-renormalised:B
+top-p+presence filtered:B penalty:B
+weights+presence penalty:B weights:B
+weights+padding masked-padding:B weights:B
+bf16-head+repetition penalty:B bf16-head:B
+PAIRS
 }
 
 test_sides_change_places() {
@@ -143,10 +169,47 @@ test_tokens_come_first() {
     expect 1
     has "$dir/out" "equal 7, other-prompt 7"
     has "$dir/out" "line 2: the prompts differ from token 3 on"
+    # Equal as far as both go is no pass: a limit cut one side off. Where its model ended it, that was a choice.
     make shorter "$dir" --noise 0
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
-    expect 0
-    has "$dir/out" "same: 140 log-probabilities are equal"
+    expect 2
+    has "$dir/out" "incomplete: 140 log-probabilities are equal; 364 tokens of A and 0 of B behind the other's end were not"
+    for form in "" --chat --sglang --llama; do
+        # shellcheck disable=SC2086
+        make ended "$dir" --noise 0 $form
+        ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+        expect 1
+        has "$dir/out" "ended 14"
+        has "$dir/out" ": B ended behind token 10, and A went on"
+    done
+}
+
+# Any byte may be a token, also 0, which no name in JSON may have here.
+test_a_token_of_the_byte_zero() {
+    for zero in '{"choices": [{"logprobs": {"tokens": ["\\u0000", "a"], "token_logprobs": [-1, -2], "top_logprobs": [{"\\u0000": -1}, {"a": -2}]}}]}' \
+        '{"choices": [{"logprobs": {"content": [{"token": "\\u0000", "bytes": [0], "logprob": -1, "top_logprobs": [{"token": "\\u0000", "bytes": [0], "logprob": -1}]}]}}]}'; do
+        printf '%b\n' "$zero" >"$dir/a.jsonl"
+        has "$dir/a.jsonl" '\u0000'
+        ds fingerprint "$dir/a.jsonl" "$dir/a.jsonl"
+        expect 0
+    done
+}
+
+# llama.cpp's probabilities after sampling are taken as they are.
+test_probabilities_after_sampling() {
+    echo '{"stop_type": "limit", "completion_probabilities": [{"id": 7, "token": "a", "bytes": [97], "prob": 0.5, "top_probs": [{"id": 7, "token": "a", "bytes": [97], "prob": 0.5}, {"id": 8, "token": "b", "bytes": [98], "prob": 0}]}]}' >"$dir/a.jsonl"
+    sed 's/0\.5/0.25/g' "$dir/a.jsonl" >"$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 1
+    has "$dir/out" "'a' (7): -0.693147181 in A, -1.38629436 in B, d = 0.693"
+    echo '{"meta_info": {"output_token_logprobs": [[-1, "x", null]]}}' >"$dir/a.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 2
+    has "$dir/err" "a.jsonl, line 1: a token of output_token_logprobs is not [logprob, id, text]"
+    echo '{"text": "x", "meta_info": {"id": "1"}}' >"$dir/a.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 2
+    has "$dir/err" "return_logprob=true (SGLang's /generate)"
 }
 
 # NaN is no log-probability: beside a number it is a difference, not something that was not given.
@@ -179,9 +242,12 @@ test_pairs_by_request() {
     make none "$dir" --batch --noise 0
     tac "$dir/b.jsonl" | head -n 13 >"$dir/c.jsonl" # another order, one missing
     ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
-    expect 0
+    expect 2
     has "$dir/out" "13 pairs by custom_id; 1 of A and 0 of B without a partner"
-    has "$dir/out" "log-probabilities are equal; 1 of A and 0 of B were not compared"
+    has "$dir/out" "incomplete: 468 log-probabilities are equal; 1 of A and 0 of B were not compared"
+    ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl" --json
+    expect 2
+    has "$dir/out" '"result": "incomplete"'
     sed 's/request-/question-/' "$dir/b.jsonl" >"$dir/c.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
     expect 2

@@ -180,6 +180,9 @@ static const struct rule_case rule_cases[] = {
     {L, "seed", F, "every start draws"}, {L "-s -1", "seed", F, "seed -1"}, {L "--seed 3", "seed", X, "seed 3"},
     {L "--temp 0", "seed", X, "nothing is drawn"}, {C "--temp 0.0", "seed", X, "nothing is drawn"},
     {L, "temperature", F, "0.8"}, {C "--temp 0", "temperature", X, "0"}, {L "--temperature 0.5", "temperature", F, "0.5"},
+    {L "--temp -1", "temperature", X, "temperature -1: the largest logit"}, {L "--temp -1", "seed", X, "below temperature 0"},
+    {V "--spec-method ngram", "batch.speculation", F, "drafts"}, {V "-sc '{}'", "batch.speculation", F, "drafts"},
+    {V "-cc '{\"mode\": \"max_autotune\"}'", "autotune", F, "max_autotune"},
     {"LLAMA_ARG_TEMPERATURE=0 " L, "temperature", X, "0"}, {"LLAMA_ARG_TEMPERATURE=0 " L "--temp 1", "temperature", F, "1"},
     {L, "sampler.top-k", F, "40"}, {L "--top-k 0", "sampler.top-k", X, "off"}, {L "--top-k 5", "sampler.top-k", F, "top-k 5"},
     {L "--samplers temperature", "sampler.top-k", X, "no other sampler runs"}, {L "--samplers 'top_k;temperature'", "sampler.top-k", F, "40"},
@@ -423,6 +426,7 @@ static void expect(const char *line, const char *check, int status, const char *
     const char *text = "";
     parse(line, &d.commands);
     assert_int_equal(d.commands.n, 1);
+    assert_ok(ds_doctor_read_config(d.commands.at, &err), err);
     assert_ok(ds_doctor_judge(&d, d.commands.at, &err), err);
     const int got = status_of(&d, check, &text);
     if (got != status || !strstr(text, part)) {
@@ -430,6 +434,55 @@ static void expect(const char *line, const char *check, int status, const char *
         fail();
     }
     ds_doctor_free(&d);
+}
+
+/* The command line wins; what is not plain makes the rest uncertain, and not what is. */
+static void test_a_file_of_settings(void **state)
+{
+    (void)state;
+    char line[512];
+    static const char plain[] = "# made by hand\n---\nmodel: org/name\nseed: 7 # not 8\n"
+                                "max_num_seqs: 1\nenforce-eager: true\r\n\n"
+                                "dtype: 'bfloat16'\nkv-cache-dtype: \"fp8\"\n";
+    assert_non_null(mkdtemp(folder));
+    put_file("plain.yaml", plain);
+    put_file("nested.yaml", "seed: 7\ncompilation-config:\n  level: 3\nmax-num-seqs: 1\n");
+    put_file("off.yaml", "enable-prefix-caching: false\nseed: 7\n");
+    put_file(
+        "odd.yaml",
+        "seed: [7]\nseed: {a: 1}\nseed: &x 7\nseed: \"a\\n\"\nseed: 'a\n- b\n: 7\nseed 7\nseed:\n");
+#define WITH(file, ...)                                                                            \
+    (snprintf(line, sizeof line, "vllm serve m --config %s/" file " " __VA_ARGS__, folder), line)
+    expect(WITH("plain.yaml", ""), "seed", X, "seed 7");
+    expect(WITH("plain.yaml", "--seed 3"), "seed", X, "seed 3");
+    expect(WITH("plain.yaml", ""), "batch.size", X, "one request at a time");
+    expect(WITH("plain.yaml", ""), "batch.padding", X, "no CUDA graphs");
+    expect(WITH("plain.yaml", ""), "dtype", X, "bfloat16");
+    expect(WITH("plain.yaml", ""), "dtype.cache", F, "fp8");
+    expect(WITH("plain.yaml", ""), "ranks", X,
+           "one rank"); /* it says nothing, and all of it was read */
+    expect(WITH("nested.yaml", ""), "seed", X, "seed 7");
+    expect(WITH("nested.yaml", ""), "batch.size", X, "one request");
+    expect(WITH("nested.yaml", ""), "ranks", U, "may set it: not all of it was understood");
+    expect(WITH("off.yaml", ""), "seed", X, "seed 7");
+    expect(WITH("off.yaml", ""), "batch.prefix", U, "not all of it was understood");
+    expect(WITH("odd.yaml", ""), "seed", U, "not all of it was understood");
+    expect(WITH("nowhere.yaml", ""), "seed", U, "it was not read");
+    snprintf(line, sizeof line, "vllm serve --config=%s/plain.yaml", folder);
+    expect(line, "version", U, "org/name");
+    snprintf(line, sizeof line, "docker run vllm/vllm-openai --config %s/plain.yaml", folder);
+    expect(line, "seed", U, "it was not read"); /* the container has files of its own */
+    put_file("s.yaml", "random-seed: 5\n");
+    snprintf(line, sizeof line, "sglang serve --model-path m --config %s/s.yaml", folder);
+    expect(line, "seed", X, "seed 5");
+#undef WITH
+    static const char *const names[] = {"plain", "nested", "off", "odd", "s"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(line, sizeof line, "%s/%s.yaml", folder, names[i]);
+        assert_int_equal(unlink(line), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    strcpy(folder + strlen(folder) - 6, "XXXXXX");
 }
 
 static void test_what_the_model_brings_along(void **state)
@@ -601,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_commands_are_told_apart),
         cmocka_unit_test(test_every_outcome_of_every_rule),
         cmocka_unit_test(test_the_table_is_sound),
+        cmocka_unit_test(test_a_file_of_settings),
         cmocka_unit_test(test_what_the_model_brings_along),
         cmocka_unit_test(test_workers_are_compared),
         cmocka_unit_test(test_code_that_sets_flush_to_zero),
