@@ -269,7 +269,8 @@ static void trees(struct ds_buf *b, const struct ds_options *o, const struct ds_
         ds_buf_printf(b, "\n     %sdepth %d, digest %016" PRIx64, ds_cli_color(o, DS_ROLE_DIM),
                       tree->depth, tree->digest);
         if (multiway)
-            ds_buf_printf(b, ", %d fused sums of three or more", multiway);
+            ds_buf_printf(b, ", %d fused sum%s of three or more", multiway,
+                          multiway == 1 ? "" : "s");
         ds_buf_printf(b, "%s\n", ds_cli_color(o, DS_ROLE_PLAIN));
     }
 }

@@ -47,5 +47,10 @@ struct ds_triples {
     int (*below)(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err);
 };
 int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err);
+/* Whether so many more triples are answered as a tree says: 1, 0; -1 for an error. */
+int ds_triples_like(const struct ds_triples *q, const struct ds_tree *t, int samples,
+                    struct ds_error *err);
+/* The tree of a sum in which nothing is rounded but the result. */
+int ds_recover_exact(int64_t terms, struct ds_tree *t, struct ds_error *err);
 
 #endif

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No instruction adds more terms than this in one rounding; a longer sum without an order is another thing. */
+enum { MOST_FUSED = 64 };
+
 int32_t ds_words_leaf_children(const struct ds_tree *t, int32_t v, int32_t *inner)
 {
     int32_t leaves = 0;
@@ -150,6 +153,12 @@ void ds_words_say_run(struct ds_buf *b, const struct words *w, const struct run 
 {
     if (r->count == 1)
         ds_buf_printf(b, "one of %s", w->unit);
+    else if (r->step == r->count && r->step > MOST_FUSED)
+        ds_buf_printf(
+            b,
+            "one sum of %d %s that shows no order, as one that is exact and rounded once: "
+            "kept wider than f32, or compensated",
+            r->count, w->unit);
     else if (r->step == r->count && r->step > 2)
         ds_buf_printf(b, "one fused sum of %d %s, rounded once", r->count, w->unit);
     else {

@@ -139,6 +139,71 @@ static void build_wide(struct search *s)
     s->root = cur;
 }
 
+/* ---- is it that tree ------------------------------------------------------------------------- */
+
+/* How far from the root two nodes meet. */
+static int32_t meeting(const int32_t *parent, const int32_t *depth, int32_t a, int32_t b)
+{
+    while (a != b) {
+        if (depth[a] >= depth[b])
+            a = parent[a];
+        else
+            b = parent[b];
+    }
+    return depth[a];
+}
+
+/* parent, depth of every node, and the leaf of every term, in one array. */
+static int32_t *places(const struct ds_tree *t, struct ds_error *err)
+{
+    int32_t *p = ds_calloc((size_t)t->n * 3, sizeof *p, "places", err);
+    int32_t *depth = p + t->n, *leaf = depth + t->n;
+    for (int32_t i = t->n - 1; i >= 0 && p; i--) {
+        if (t->node[i].term >= 0)
+            leaf[t->node[i].term] = i;
+        for (int32_t c = t->node[i].first; c >= 0; c = t->node[c].next) {
+            p[c] = i;
+            depth[c] = depth[i] + 1;
+        }
+    }
+    return p;
+}
+
+/* Far triples, and near ones. */
+static void sample(uint64_t *rng, int64_t terms, int32_t out[3])
+{
+    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+    uint64_t r = *rng >> 20;
+    int near = (int)(r & 1);
+    out[0] = (int32_t)((r >> 1) % (uint64_t)terms);
+    for (int i = 1; i < 3; i++) {
+        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+        r = *rng >> 20;
+        int64_t step = near ? 1 + (int64_t)(r % 20) : (int64_t)(r % (uint64_t)terms);
+        out[i] = (int32_t)((out[0] + step) % terms);
+    }
+}
+
+int ds_triples_like(const struct ds_triples *q, const struct ds_tree *t, int samples,
+                    struct ds_error *err)
+{
+    int32_t *parent = places(t, err), v[3];
+    int alike = parent ? 1 : -1;
+    uint64_t rng = 17;
+    for (int s = 0; s < samples && alike == 1; s++) {
+        const int32_t *depth = parent + t->n, *leaf = depth + t->n;
+        sample(&rng, q->terms, v);
+        if (v[0] == v[1] || v[1] == v[2] || v[0] == v[2])
+            continue;
+        int want = meeting(parent, depth, leaf[v[1]], leaf[v[2]]) >
+                   meeting(parent, depth, leaf[v[0]], leaf[v[1]]);
+        int got = q->below(q->self, v[0], v[1], v[2], err);
+        alike = got == -1 ? -1 : got == want;
+    }
+    free(parent);
+    return alike;
+}
+
 static int search(struct search *s)
 {
     const int32_t n = (int32_t)s->q->terms;
@@ -167,12 +232,35 @@ static int search(struct search *s)
     return ds_tree_finish(s->t, s->root, s->err);
 }
 
+int ds_recover_exact(int64_t terms, struct ds_tree *t, struct ds_error *err)
+{
+    const struct ds_triples q = {.terms = terms};
+    struct search s = {.q = &q, .t = t, .root = -1, .err = err};
+    if (ds_tree_init(t, terms, err) != 0)
+        return -1;
+    build_wide(&s);
+    return ds_tree_finish(t, s.root, err);
+}
+
+/* Few of all triples were asked: others have to agree. */
+static int holds_elsewhere(const struct ds_triples *q, const struct ds_tree *t,
+                           struct ds_error *err)
+{
+    enum { ELSEWHERE = 60 };
+    const int alike = ds_triples_like(q, t, ELSEWHERE, err);
+    if (alike == 0)
+        ds_fail(err, "the answers belong to no tree");
+    return alike < 0 ? -1 : !alike;
+}
+
 int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
 {
     struct search s = {.q = q, .t = t, .root = -1, .err = err};
     if (ds_tree_init(t, q->terms, err) != 0)
         return -1;
     int rc = search(&s);
+    if (rc == 0 && !ds_tree_multiway(t))
+        rc = holds_elsewhere(q, t, err);
     free(s.set);
     free(s.room);
     free(s.task);

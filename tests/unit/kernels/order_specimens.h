@@ -107,6 +107,31 @@ static inline float sum_by_size(const struct spot *s)
     return large + small;
 }
 
+/* Descending once in a thousand sums, whoever asks for them. */
+static inline float sum_counted(const struct spot *s)
+{
+    static uint64_t sums;
+    float sum = 0;
+    const int descends = ++sums % 1000 == 0;
+    for (int64_t i = 0; i < s->k; i++) {
+        const int64_t k = descends ? s->k - 1 - i : i;
+        sum += s->x[k] * s->w[k];
+    }
+    return sum;
+}
+
+/* What an addition loses is taken off the next term (W. Kahan). */
+static inline float sum_kahan(const struct spot *s)
+{
+    float sum = 0, lost = 0;
+    for (int64_t k = 0; k < s->k; k++) {
+        const float term = s->x[k] * s->w[k] - lost, next = sum + term;
+        lost = (next - sum) - term;
+        sum = next;
+    }
+    return sum;
+}
+
 /* Four lanes, which take what is not zero in turn. */
 static inline float sum_nonzeros(const struct spot *s)
 {

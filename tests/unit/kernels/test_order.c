@@ -33,6 +33,8 @@ RMSNORM(tail);
 RMSNORM(pairwise);
 RMSNORM(double);
 RMSNORM(arrival);
+RMSNORM(kahan);
+MATMUL(counted);
 
 /* ---- matmul ---------------------------------------------------------------------------------- */
 
@@ -145,6 +147,46 @@ static void test_no_fixed_order(void **state)
     assert_in_range(o.sum[0].agreeing, 1, o.sum[0].repeats - 1);
     assert_int_equal(o.sum[0].n_classes, 0);
     assert_int_equal(o.sum[0].compared, 0);
+    ds_order_free(&o);
+    ds_order_library_free(&lib);
+}
+
+/* Five calls of so few outputs do not show it. */
+static void test_order_by_history(void **state)
+{
+    struct ds_order_setting set = setting(&counted_matmul, "n=24,k=20", 1);
+    struct ds_order_library lib = {0};
+    struct ds_order o;
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+    assert_int_equal(o.sum[0].fixed, 0);
+    assert_in_range(o.sum[0].repeats, 6, 64);
+    assert_int_equal(o.sum[0].agreeing, o.sum[0].repeats - 1);
+    ds_order_free(&o);
+    ds_order_library_free(&lib);
+}
+
+/* The answers of a compensated sum belong to no tree. That its sums are mostly those of an exact one is what
+ * can be said. */
+static void test_compensated_sum(void **state)
+{
+    struct ds_order_setting set = setting(&kahan_rmsnorm, "width=300", 2);
+    struct ds_order_library lib = {0};
+    struct ds_order o;
+    struct ds_buf words = {0};
+    struct ds_error err;
+    (void)state;
+    assert_ok(ds_order_measure(&set, &lib, &o, &err), err);
+    assert_int_equal(o.sum[0].fixed, 1);
+    assert_int_equal(lib.n, 1);
+    ds_tree_words(&words, lib.tree[0], "squares");
+    assert_string_equal(words.data,
+                        "one sum of 300 squares that shows no order, as one that is exact and "
+                        "rounded once: kept wider than f32, or compensated");
+    assert_true(o.sum[0].compared == 8 * 2 * 300 &&
+                4 * o.sum[0].reproduced >= 3 * o.sum[0].compared);
+    ds_buf_free(&words);
     ds_order_free(&o);
     ds_order_library_free(&lib);
 }
@@ -439,6 +481,8 @@ int main(void)
         cmocka_unit_test(test_edges_have_their_own_tree),
         cmocka_unit_test(test_rows_change_the_tree),
         cmocka_unit_test(test_no_fixed_order),
+        cmocka_unit_test(test_order_by_history),
+        cmocka_unit_test(test_compensated_sum),
         cmocka_unit_test(test_order_by_size),
         cmocka_unit_test(test_order_by_zeros),
         cmocka_unit_test(test_no_sum),

@@ -259,6 +259,9 @@ static void test_words(void **state)
         {64, dot4, 1,
          "one chain of 64 k in ascending order, 4 at a time in fused sums rounded once, FMA"},
         {64, all_wide, 1, "one fused sum of 64 k, rounded once"},
+        {65, all_wide, 1,
+         "one sum of 65 k that shows no order, as one that is exact and rounded once: kept wider "
+         "than f32, or compensated"},
         {4, multiway, 1, "one fused sum of 4 k, rounded once"},
         {5, odd_one, 0, "[2 of k 0-3: 2 k] + [k 1-2: 2 k]; then k 4"},
         {10, scattered, 0, "one chain of 10 k in no regular order"},
