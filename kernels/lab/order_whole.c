@@ -65,7 +65,8 @@ static int replay(const struct ds_order_setting *s, const struct ds_order_attent
     o.tree_of = ds_calloc(e.n_rows * (size_t)width, sizeof *o.tree_of, "trees", err);
     o.den_of = ds_calloc(e.n_rows, sizeof *o.den_of, "trees", err);
     o.scores_of = ds_calloc(e.n_rows, sizeof *o.scores_of, "trees", err);
-    int rc = e.rows && o.trees && o.tree_of && o.den_of && o.scores_of ? 0 : -1;
+    o.cut_of = ds_calloc(e.n_rows, sizeof *o.cut_of, "trees", err);
+    int rc = e.rows && o.trees && o.tree_of && o.den_of && o.scores_of && o.cut_of ? 0 : -1;
     for (size_t i = 0; i < lib->n && rc == 0; i++)
         o.trees[i].tree = *lib->tree[i]; /* its nodes stay the library's */
     if (rc == 0)
@@ -84,6 +85,7 @@ static int replay(const struct ds_order_setting *s, const struct ds_order_attent
     free(o.tree_of);
     free(o.den_of);
     free(o.scores_of);
+    free(o.cut_of);
     free(o.y);
     return rc;
 }
