@@ -1,5 +1,5 @@
 /* structure.c: see structure.h. Owns the frame (what is off, what counts as explained) and the
- * hypotheses about whole rows: ratios, constants, signs, permutations, shifts, other rows. */
+ * hypotheses about whole rows: signs, permutations, shifts, other rows. */
 #include "dumps/structure_internal.h"
 
 #include "base/dtype.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENOUGH 0.95 /* share of the off elements that a claim must bring back */
-enum { LEAST_OFF = 8, MOST_SHIFT = 8, MOST_CHANNELS = 16384 };
+enum { LEAST_OFF = STRUCTURE_LEAST_OFF, MOST_SHIFT = 8 };
 
 /* ---- the frame ------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ int holds_beside(const struct task *t, predict_fn predict, const void *how, uint
 
 int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
 {
-    if (explained < ENOUGH || t->off < LEAST_OFF ||
+    if (explained < ENOUGH || t->off < t->least ||
         (t->best->found && explained <= t->best->explained + 0.01))
         return 0;
     va_list ap;
@@ -97,184 +97,10 @@ int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     return 1;
 }
 
-/* ---- one number ------------------------------------------------------------------------------ */
-
-static int by_value(const void *a, const void *b)
+int structure_by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-enum { RATIO, CONSTANT };
-
-/* The median of mine / ref, or mine - ref, over elements from..to that are large enough to tell. NaN
- * when fewer than four are. */
-static double typical(const struct task *t, size_t r, uint32_t from, uint32_t to, int what)
-{
-    const struct ds_structure_row *row = &t->rows[r];
-    size_t n = 0;
-    for (uint32_t i = from; i < to; i++) {
-        double ref = (double)row->ref[i], mine = (double)row->mine[i];
-        if (!isfinite(ref) || !isfinite(mine) || (what == RATIO && !(fabs(ref) > 0.2 * t->rms[r])))
-            continue;
-        t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
-    }
-    if (n < 4)
-        return NAN;
-    qsort(t->sorted, n, sizeof *t->sorted, by_value);
-    return t->sorted[n / 2];
-}
-
-struct number {
-    int what;
-    uint32_t unit; /* elements that share one number */
-};
-
-static int predict_number(const struct task *t, size_t r, const void *how)
-{
-    const struct number *h = how;
-    for (uint32_t from = 0; from < t->s->width; from += h->unit) {
-        double x = typical(t, r, from, from + h->unit, h->what);
-        for (uint32_t i = from; i < from + h->unit; i++) {
-            double ref = (double)t->rows[r].ref[i];
-            t->guess[i] = (float)(h->what == RATIO ? x * ref : x + ref);
-        }
-    }
-    return 1;
-}
-
-/* One number a channel, the same in every row: a bias, or a weight. The median over the rows. */
-static int predict_channels(const struct task *t, size_t r, const void *how)
-{
-    int what = *(const int *)how;
-    for (uint32_t i = 0; i < t->s->width; i++) {
-        size_t n = 0;
-        for (size_t o = 0; o < t->n_rows && o < t->s->width; o++) {
-            double ref = (double)t->rows[o].ref[i], mine = (double)t->rows[o].mine[i];
-            if (t->off_in_row[o] && isfinite(ref) && isfinite(mine) &&
-                (what == CONSTANT || ref != 0))
-                t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
-        }
-        qsort(t->sorted, n, sizeof *t->sorted, by_value);
-        double x = n ? t->sorted[n / 2] : 0, ref = (double)t->rows[r].ref[i];
-        t->guess[i] = n ? (float)(what == RATIO ? x * ref : x + ref) : 0.0f;
-    }
-    return 1;
-}
-
-static size_t rows_off(const struct task *t)
-{
-    size_t n = 0;
-    for (size_t r = 0; r < t->n_rows; r++)
-        n += t->off_in_row[r] >= LEAST_OFF;
-    return n;
-}
-
-struct range {
-    double low, high;
-};
-
-static struct range numbers_of(const struct task *t, int what)
-{
-    struct range x = {INFINITY, -INFINITY};
-    for (size_t r = 0; r < t->n_rows; r++) {
-        double v = t->off_in_row[r] ? typical(t, r, 0, t->s->width, what) : (double)NAN;
-        if (isnan(v))
-            continue;
-        x.low = fmin(x.low, v);
-        x.high = fmax(x.high, v);
-    }
-    return x;
-}
-
-/* The epsilon that gives these ratios, or NaN: ratio^2 = (ms + eps) / (ms + eps'), where ms is the
- * input's mean square. The smallest row tells it best; all must agree. */
-struct epsilon {
-    double value, slack;
-};
-
-static struct epsilon fitted_epsilon(const struct task *t)
-{
-    double eps = NAN, least = INFINITY;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t r = 0; r < t->n_rows; r++) {
-            double ratio = t->off_in_row[r] ? typical(t, r, 0, t->s->width, RATIO) : (double)NAN,
-                   ms = 0;
-            if (isnan(ratio) || !t->rows[r].input)
-                continue;
-            for (uint32_t i = 0; i < t->s->width; i++)
-                ms += (double)t->rows[r].input[i] * (double)t->rows[r].input[i];
-            ms /= t->s->width;
-            double other = (ms + t->s->eps) / (ratio * ratio) - ms;
-            if (pass == 0 && ms < least) {
-                least = ms;
-                eps = other;
-            }
-            double want = sqrt((ms + t->s->eps) / (ms + eps));
-            if (pass == 1 && !(fabs(want - ratio) <= t->s->order + 1e-6 + 0.02 * fabs(ratio - 1)))
-                return (struct epsilon){NAN, 0};
-        }
-    return (struct epsilon){eps, least * 0x1p-21};
-}
-
-/* A chosen number is round: a power of ten before anything else, 1e-6 and not 1.01e-6. */
-static double rounded(double x, double slack)
-{
-    double power = pow(10, round(log10(x))), unit = pow(10, floor(log10(x))),
-           near = round(x / unit) * unit;
-    if (fabs(power - x) <= 0.02 * x + slack)
-        return power;
-    return fabs(near - x) <= 0.02 * x ? near : x;
-}
-
-static int claim_ratio(struct task *t, double explained, const struct range *x)
-{
-    double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
-    if (x->low == 0 && x->high == 0)
-        return 0; /* zeros: try_orders says so */
-    if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
-        return claim(t, explained, middle, "every value is %.6g times the reference's", middle);
-    return claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g",
-                 x->low, x->high);
-}
-
-static void tell_ratio(struct task *t, double explained)
-{
-    struct range x = numbers_of(t, RATIO);
-    struct epsilon eps = {NAN, 0};
-    if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
-        eps = fitted_epsilon(t);
-    double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
-    if (eps.value > 0)
-        claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
-              "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
-              x.high, rounded(eps.value, eps.slack), t->s->eps);
-    else if (claim_ratio(t, explained, &x))
-        t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
-}
-
-static void try_numbers(struct task *t)
-{
-    struct number ratio = {RATIO, t->s->width}, constant = {CONSTANT, t->s->width},
-                  by_head = {RATIO, t->s->head_dim};
-    double share = explains(t, predict_number, &ratio);
-    tell_ratio(t, share);
-    struct range c = numbers_of(t, CONSTANT);
-    share = explains(t, predict_number, &constant);
-    if (c.high - c.low <= 0.02 * fabs(c.low))
-        claim(t, share, 0, "every value has %.6g added", 0.5 * (c.low + c.high));
-    else
-        claim(t, share, 0, "each row has a constant added, %.6g to %.6g", c.low, c.high);
-    if (t->s->head_dim >= 8 && t->s->head_dim < t->s->width)
-        claim(t, explains(t, predict_number, &by_head), 0,
-              "each head is a constant times the reference's");
-    int per_channel[] = {CONSTANT, RATIO};
-    if (rows_off(t) >= 3 && t->s->width >= 3 && t->s->width <= MOST_CHANNELS) {
-        claim(t, explains(t, predict_channels, &per_channel[0]), 0,
-              "each channel has a constant added, the same in every row (a bias)");
-        claim(t, explains(t, predict_channels, &per_channel[1]), 0,
-              "each channel has a factor, the same in every row (a weight)");
-    }
 }
 
 /* ---- permutations ---------------------------------------------------------------------------- */
@@ -365,13 +191,17 @@ static int moves_all(const struct task *t, int order)
            holds_beside(t, predict_order, &order, by_head ? t->s->head_dim : t->s->width);
 }
 
-/* Repeats that part have no right side: some rows are missing here, some there. */
-static int zero_on_this_side_too(const struct task *t)
+/* Repeats that part have no right side: some values are missing here, some there. */
+static int zero_on_both_sides(const struct task *t)
 {
+    int mine = 0, theirs = 0;
     for (size_t r = 0; r < t->n_rows; r++)
-        if (t->off_in_row[r] && t->rms[r] > 0)
-            return 1;
-    return 0;
+        for (uint32_t i = 0; i < t->s->width && !(mine && theirs); i++)
+            if (is_off(t, r, i)) {
+                mine |= t->rows[r].mine[i] == 0;
+                theirs |= t->rows[r].ref[i] == 0;
+            }
+    return mine && theirs;
 }
 
 static int predict_shift(const struct task *t, size_t r, const void *how)
@@ -386,9 +216,9 @@ static void try_orders(struct task *t)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         int even = t->s->head_dim % 2 == 0 && t->s->width % 2 == 0;
-        if ((orders[i].heads && !t->s->head_dim) || !even)
+        if ((orders[i].heads && !t->s->head_dim) || (!even && orders[i].order >= HALVES))
             continue;
-        if (orders[i].order == ZERO_SOMEWHERE && !zero_on_this_side_too(t))
+        if (orders[i].order == ZERO_SOMEWHERE && !zero_on_both_sides(t))
             continue;
         const double share = explains(t, predict_order, &orders[i].order);
         if (share >= ENOUGH && !moves_all(t, orders[i].order))
@@ -507,8 +337,8 @@ static void try_shuffle(struct task *t)
             t->sorted[i] = (double)t->rows[r].mine[i];
             other[i] = (double)t->rows[r].ref[i];
         }
-        qsort(t->sorted, t->s->width, sizeof *t->sorted, by_value);
-        qsort(other, t->s->width, sizeof *other, by_value);
+        qsort(t->sorted, t->s->width, sizeof *t->sorted, structure_by_value);
+        qsort(other, t->s->width, sizeof *other, structure_by_value);
         rows++;
         same += memcmp(t->sorted, other, t->s->width * sizeof *other) == 0;
     }
@@ -542,12 +372,56 @@ void structure_look(struct task *t)
     }
 }
 
+/* ---- the other way round --------------------------------------------------------------------- */
+
+/* What the reference has of these, where the fault is its own. */
+static void look_turned(struct task *t, const struct ds_structure_row *turned)
+{
+    static const char prefix[] = "in the reference ";
+    const struct ds_structure_row *rows = t->rows;
+    char text[DS_STRUCTURE_TEXT];
+    t->rows = turned;
+    t->turned = 1;
+    structure_look(t);
+    if (t->off >= LEAST_OFF) {
+        try_values(t);
+        try_orders(t);
+    }
+    t->rows = rows;
+    t->turned = 0;
+    structure_look(t);
+    if (!t->best->found)
+        return;
+    memcpy(text, t->best->text, sizeof text);
+    snprintf(t->best->text, sizeof t->best->text, "%s%.*s", prefix,
+             (int)(sizeof text - sizeof prefix), text);
+    if (strncmp(text, "values are zero:", 16) == 0)
+        snprintf(t->best->text, sizeof t->best->text,
+                 "the reference's values are zero, these are not: not written there, or cleared");
+}
+
+static int try_turned(struct task *t, struct ds_error *err)
+{
+    struct ds_structure_row *turned = ds_calloc(t->n_rows, sizeof *turned, "structure", err);
+    if (!turned)
+        return -1;
+    for (size_t r = 0; r < t->n_rows; r++) {
+        turned[r] = t->rows[r];
+        turned[r].mine = t->rows[r].ref;
+        turned[r].ref = t->rows[r].mine;
+    }
+    look_turned(t, turned);
+    free(turned);
+    return 0;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 int ds_structure_find(const struct ds_structure_site *s, const struct ds_structure_row *rows,
                       size_t n_rows, struct ds_structure *out, struct ds_error *err)
 {
-    struct task t = {.s = s, .rows = rows, .n_rows = n_rows, .best = out};
+    struct task t = {
+        .s = s, .rows = rows, .n_rows = n_rows, .best = out, .least = STRUCTURE_LEAST_OFF};
     memset(out, 0, sizeof *out);
     t.rms = ds_calloc(n_rows, sizeof *t.rms, "structure", err);
     t.guess = ds_calloc(s->width, sizeof *t.guess, "structure", err);
@@ -579,10 +453,16 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
         try_heads(&t);
         try_rows(&t);
         if (!out->found)
+            rc = rc ? rc : try_moved(&t, err);
+        if (!out->found)
+            rc = rc ? rc : try_turned(&t, err);
+        if (!out->found)
             try_shuffle(&t);
         if (!out->found)
             try_one_vector(&t);
     }
+    if (rc == 0 && !out->found && t.off)
+        try_few(&t);
     free(t.rms);
     free(t.guess);
     free(t.sorted);

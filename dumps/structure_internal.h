@@ -6,6 +6,9 @@
 
 struct ds_error;
 
+/* Elements that must be off before anything is claimed of them, few hypotheses apart. */
+enum { STRUCTURE_LEAST_OFF = 8 };
+
 struct task {
     const struct ds_structure_site *s;
     const struct ds_structure_row *rows;
@@ -15,8 +18,9 @@ struct task {
     double *sorted;  /* [2 * width] scratch */
     uint8_t *is_off; /* [n_rows][width] */
     uint64_t *off_in_row, off;
-    size_t probe; /* attention: the row that is looked at first */
-    int turned;   /* mine and ref are exchanged: what is found is the reference's */
+    uint64_t least; /* of off that a claim takes */
+    size_t probe;   /* attention: the row that is looked at first */
+    int turned;     /* mine and ref are exchanged: what is found is the reference's */
     struct ds_structure *best;
 };
 
@@ -37,6 +41,10 @@ int holds_beside(const struct task *t, predict_fn predict, const void *how, uint
 int claim(struct task *t, double explained, double ratio, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* For qsort of doubles. */
+int structure_by_value(const void *a, const void *b);
+
+void try_numbers(struct task *t);
 void try_rope(struct task *t);
 int try_attention(struct task *t, struct ds_error *err);
 void try_terms(struct task *t);
@@ -44,6 +52,10 @@ void try_values(struct task *t);
 void try_gate(struct task *t);
 void try_mean(struct task *t);
 void try_one_vector(struct task *t);
+/* Elements that are zero, or differ in one bit: one is enough. */
+void try_few(struct task *t);
+/* Elements of a row that stand in each other's place, in every row alike. */
+int try_moved(struct task *t, struct ds_error *err);
 /* What stands to be explained of t's rows: fills rms, is_off and what counts them. */
 void structure_look(struct task *t);
 void measure_bits(const struct ds_structure_site *s, const struct ds_structure_row *rows,

@@ -124,8 +124,8 @@ static int judge_bits(const struct case_at_hand *c)
     struct ds_finding *f = c->f;
     const struct size *z = c->z;
     if (z->one_sided) {
-        say(f, DS_KIND_NON_FINITE, "%.0f rows are non-finite on one side only",
-            (double)z->one_sided);
+        say(f, DS_KIND_NON_FINITE, "%.0f row%s non-finite on one side only", (double)z->one_sided,
+            z->one_sided == 1 ? " is" : "s are");
         f->basis = DS_KIND_BY_FACT;
     } else if (z->flags & DS_DRIFT_VALUES_EQUAL)
         say(f, DS_KIND_UNKNOWN, "bits differ, values equal (-0 and +0)");
@@ -169,6 +169,16 @@ static int is_spotty(const struct case_at_hand *c)
     return s->off && 4 * s->off < s->of && s->worst > 0.02;
 }
 
+/* Kernels that scale a row by a root or a quotient of their own. */
+static int divides(const char *op)
+{
+    static const char *const ops[] = {"rmsnorm", "attention", "softmax", "router"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(op, ops[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static int judge_data(const struct case_at_hand *c)
 {
     struct ds_finding *f = c->f;
@@ -179,7 +189,7 @@ static int judge_data(const struct case_at_hand *c)
     if (data_differs)
         say(f, DS_KIND_WRONG_DATA, "its weights or hyperparameters differ; relative rms %.3g",
             c->relative);
-    else if (s->found && other && s->scale > 0 && s->scale < 1e-3)
+    else if (s->found && other && s->scale > 0 && s->scale < 1e-3 && divides(f->op))
         say(f, DS_KIND_DIFFERENT_ALGORITHM, "%s: another root or division%s", s->text,
             strcmp(f->op, "rmsnorm") == 0 ? ", or another sum of squares" : "");
     else if (s->found)

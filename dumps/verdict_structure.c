@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 64, ROWS_LOOKED_UP = 256, LEAST_WIDTH = 8 };
+enum {
+    MOST_PADS = 64,
+    MOST_KEYS = 2048,
+    KEYS_AHEAD = 64,
+    ROWS_LOOKED_UP = 256,
+    LEAST_WIDTH = 8,
+    MOVED_TOLD = 4
+};
 
 /* ---- rows in the wrong place ----------------------------------------------------------------- */
 
@@ -41,25 +48,28 @@ static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref,
     return 1;
 }
 
+/* turned: where the reference's row stands on this side; that it is the kernel's input is no fault there: copies are. */
 static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
-                               const struct chosen *c, uint32_t row, uint64_t digest)
+                               const struct chosen *c, uint32_t row, int turned)
 {
-    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = chosen_ref(a, f->ref_arm, c),
+    const struct arm_table *sides[2] = {chosen_table(a, f->arm, c), chosen_ref(a, f->ref_arm, c)},
+                           *mine = sides[turned], *ref = sides[!turned],
                            *read = c->mine     ? &a->arms[c->given] /* what the kernel was given */
-                                   : c->healed ? ref
+                                   : c->healed ? sides[1]
                                                : mine;
+    const uint64_t digest = mine->digest[(size_t)f->site * a->n_rows + row];
     const struct ds_site *s = &a->h->sites[f->site];
     const struct ds_row_key *key = &a->keys[row];
     struct place best = {NOWHERE, 0};
     /* An input of one side alone, such as a sum of ranks, may be meant to be the output. */
-    for (uint32_t e = a->in_start[f->site]; e < a->in_start[f->site + 1]; e++)
+    for (uint32_t e = a->in_start[f->site]; !turned && e < a->in_start[f->site + 1]; e++)
         if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
             both_have(mine, ref, a->in_from[e]) &&
             has(read, (size_t)a->in_from[e] * a->n_rows + row, digest))
             return (struct place){INPUT, (int32_t)a->in_from[e]};
     for (size_t i = 0; i < a->n_rows; i++) {
         if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
-            same_inputs(a, ref, f->site, i, row))
+            same_inputs(a, sides[1], f->site, i, row))
             continue;
         int32_t away = a->keys[i].position - key->position;
         if (a->keys[i].request != key->request)
@@ -101,12 +111,45 @@ static void tell_place(const struct ds_header *h, const struct place *p, uint64_
     }
 }
 
+/* Which position's values stand at which, of those rows that hold another one's. */
+struct moved {
+    int32_t from[MOVED_TOLD], to[MOVED_TOLD];
+    uint64_t n;
+};
+
+static void note_moved(struct moved *m, int32_t position, int32_t away)
+{
+    if (m->n < MOVED_TOLD) {
+        m->from[m->n] = position + away;
+        m->to[m->n] = position;
+    }
+    m->n++;
+}
+
+static void tell_moved(const struct moved *m, uint64_t rows, char *text, size_t size)
+{
+    size_t at = 0;
+    if (m->n == 2 && m->from[0] == m->to[1] && m->from[1] == m->to[0]) {
+        snprintf(text, size, "%llu of %llu rows are exchanged: positions %d and %d",
+                 (unsigned long long)m->n, (unsigned long long)rows, m->to[0], m->to[1]);
+        return;
+    }
+    at = (size_t)snprintf(text, size, "%llu of %llu rows hold the values of other positions:",
+                          (unsigned long long)m->n, (unsigned long long)rows);
+    for (uint64_t i = 0; i < m->n && i < MOVED_TOLD && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s %d in %d", i ? "," : "", m->from[i],
+                               m->to[i]);
+    if (m->n > MOVED_TOLD && at < size)
+        snprintf(text + at, size - at, " and %llu more", (unsigned long long)(m->n - MOVED_TOLD));
+}
+
 /* The place that most of the drifting rows have in common. Returns the share of the rows. */
 static double find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
-                             const struct chosen *c, char *text, size_t size)
+                             const struct chosen *c, int turned, char *text, size_t size)
 {
     const struct ds_site *s = &a->h->sites[f->site];
     struct place votes[16];
+    struct moved other = {.n = 0};
     uint64_t count[16] = {0}, rows = 0;
     size_t n = 0, best = 0;
     if (f->arm == f->ref_arm || strcmp(s->dtype, "i32") == 0 ||
@@ -116,9 +159,11 @@ static double find_misplaced(const struct ds_analysis *a, const struct ds_findin
         size_t cell = (size_t)f->site * a->n_rows + i;
         if ((c->labels[cell] & LABEL_MASK) != c->label)
             continue;
-        struct place p = find_place(a, f, c, i, chosen_table(a, f->arm, c)->digest[cell]);
+        struct place p = find_place(a, f, c, i, turned);
         size_t k = 0;
         rows++;
+        if (p.what == OTHER_POSITION)
+            note_moved(&other, a->keys[i].position, p.number);
         while (k < n && (votes[k].what != p.what || votes[k].number != p.number))
             k++;
         if (k == n && n == 16)
@@ -127,22 +172,33 @@ static double find_misplaced(const struct ds_analysis *a, const struct ds_findin
         n += k == n;
         count[k]++;
     }
-    uint64_t most = 0, moved = 0;
-    for (size_t k = 0; k < n; k++) {
-        moved += votes[k].what == OTHER_POSITION ? count[k] : 0;
+    uint64_t most = 0;
+    for (size_t k = 0; k < n; k++)
         if (votes[k].what != NOWHERE && count[k] > most) {
             best = k;
             most = count[k];
         }
-    }
-    if (moved > 2 * most) { /* each as far as it likes */
-        snprintf(text, size, "%llu of %llu rows hold the values of other positions",
-                 (unsigned long long)moved, (unsigned long long)rows);
-        return (double)moved / (double)rows;
+    if (other.n > 1 && other.n >= 2 * most) { /* each as far as it likes */
+        tell_moved(&other, rows, text, size);
+        return (double)other.n / (double)rows;
     }
     if (most)
         tell_place(a->h, &votes[best], most, rows, text, size);
     return rows ? (double)most / (double)rows : 0;
+}
+
+/* Rows of this side that stand elsewhere in the reference; if most do not, the reference's that stand elsewhere on
+ * this one. */
+static double find_misplaced_on_a_side(const struct ds_analysis *a, const struct ds_finding *f,
+                                       const struct chosen *c, char *text, size_t size)
+{
+    char other[DS_STRUCTURE_TEXT - 20] = "";
+    const double share = find_misplaced(a, f, c, 0, text, size),
+                 turned = share > 0.5 ? 0 : find_misplaced(a, f, c, 1, other, sizeof other);
+    if (turned <= 0.5)
+        return share;
+    snprintf(text, size, "in the reference %s", other);
+    return turned;
 }
 
 /* ---- what the kernel read -------------------------------------------------------------------- */
@@ -478,7 +534,7 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     /* Values that are equal, and NaNs, stand everywhere: their place says nothing. */
     double share = 0;
     if (!out->blank && !e->nonfinite && values_differ(e))
-        share = find_misplaced(e->a, f, c, place, sizeof place);
+        share = find_misplaced_on_a_side(e->a, f, c, place, sizeof place);
     /* What holds for some rows by chance does not outweigh what explains them all. */
     if (place[0] && (!out->found || share > 0.5)) {
         out->precision = out->algorithm = 0;

@@ -14,8 +14,9 @@ static int is_first(const struct ds_report *r, const struct ds_finding *f)
 
 static void add_sizes(const struct ds_finding *f, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s %" PRIu64 " elements; max %" PRIu64 " ULP, max abs ",
-                  f->sized_rows < f->rows ? "" : ",", f->elements, f->max_ulp);
+    ds_buf_printf(out, "%s %" PRIu64 " element%s; max %" PRIu64 " ULP, max abs ",
+                  f->sized_rows < f->rows ? "" : ",", f->elements, f->elements == 1 ? "" : "s",
+                  f->max_ulp);
     ds_report_number(f->max_abs, out);
     ds_buf_printf(out, ", rms %.3g%s", f->rms,
                   f->nonfinite + f->ref_nonfinite ? " where finite" : "");
@@ -30,8 +31,11 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
     if (f->sized && f->sized_rows < f->rows)
         ds_buf_printf(out, "; in %u of them", f->sized_rows);
     if (f->sized && f->nonfinite + f->ref_nonfinite && f->max_ulp == 0)
-        ds_buf_printf(out, "%s %" PRIu64 " elements, NaN or Inf on one side",
-                      f->sized_rows < f->rows ? "" : ",", f->elements);
+        ds_buf_printf(out, "%s %" PRIu64 " element%s, NaN or Inf on %s",
+                      f->sized_rows < f->rows ? "" : ",", f->elements, f->elements == 1 ? "" : "s",
+                      f->nonfinite && f->ref_nonfinite ? "both sides"
+                      : f->nonfinite                   ? "this side"
+                                                       : "the reference's side");
     else if (f->sized)
         add_sizes(f, out);
     else

@@ -180,7 +180,7 @@ static void test_ratios_constants_signs(void **st)
         expect("values are zero, now on this side");
         for (int r = ROWS - 2; r < ROWS; r++)
             memcpy(mine[r], ref[r], sizeof mine[r]);
-        expect_nothing("a reference that holds nothing");
+        expect("the reference's values are zero, these are not");
     }
     set_up(5, DS_STRUCTURE_OTHER, DS_F32);
     for (int r = 0; r < ROWS; r++)
@@ -314,6 +314,53 @@ static uint32_t scattered(uint32_t i)
     return (i * 29 + 7) % WIDTH;
 }
 
+/* Few elements, and only some of the row: what they are is told all the same. */
+static void test_few_elements(void **st)
+{
+    (void)st;
+    for (int dtype = DS_F32; dtype <= DS_BF16; dtype++) {
+        set_up(60, DS_STRUCTURE_OTHER, dtype);
+        mine[2][17] = 0;
+        expect("values are zero: not written, or cleared");
+        set_up(60, DS_STRUCTURE_OTHER, dtype);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 8; i < 13; i++)
+                ref[r][i] = 0;
+        expect("the reference's values are zero, these are not");
+        set_up(60, DS_STRUCTURE_OTHER, dtype);
+        store();
+        mine[1][9] = ds_f32_from_bits(ds_f32_bits(mine[1][9]) ^ 1u << 27);
+        expect(dtype == DS_F32 ? "a bit is flipped: bit 27 of element 9"
+                               : "a bit is flipped: bit 11 of element 9");
+        mine[3][40] = ds_f32_from_bits(ds_f32_bits(mine[3][40]) ^ 1u << 31);
+        expect("in each of 2 elements a bit is flipped, the first bit ");
+        mine[3][41] = ds_f32_from_bits(ds_f32_bits(mine[3][41]) ^ 3u << 26);
+        expect_nothing("two bits of an element");
+    }
+    set_up(61, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        mine[r][7] *= 1.001f;
+    for (int r = 0; r < ROWS; r++)
+        mine[r][50] *= 1.001f;
+    expect("the values that differ are 1.001 times the reference's");
+    set_up(61, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++) {
+        mine[r][10] = ref[r][11];
+        mine[r][11] = ref[r][10];
+    }
+    expect("the same values stand in another order: 11 in 10, 10 in 11");
+    set_up(61, DS_STRUCTURE_OTHER, DS_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 20; i < 24; i++)
+            mine[r][i] = ref[r][3 * i - 50];
+    expect("elements hold the values of others: 10 in 20, 13 in 21, 16 in 22, 19 in 23");
+    /* one row is too few in 16 bits: some other element fits by chance */
+    set_up(61, DS_STRUCTURE_OTHER, DS_BF16);
+    for (int i = 20; i < 36; i++)
+        mine[0][i] = ref[0][(7 * i + 3) % WIDTH];
+    expect_nothing("one row of 16 bits");
+}
+
 static void test_permutations(void **st)
 {
     (void)st;
@@ -339,7 +386,7 @@ static void test_permutations(void **st)
     for (int r = 0; r < ROWS; r++)
         for (uint32_t i = 0; i < WIDTH; i++)
             mine[r][i] = ref[r][scattered(i)];
-    expect("the same values stand in another order");
+    expect("the same values stand in another order: ");
 }
 
 static void test_rows_of_other_positions(void **st)
@@ -896,6 +943,7 @@ int main(void)
         cmocka_unit_test(test_ratios_constants_signs),
         cmocka_unit_test(test_numbers_of_channels),
         cmocka_unit_test(test_epsilon_is_fitted),
+        cmocka_unit_test(test_few_elements),
         cmocka_unit_test(test_permutations),
         cmocka_unit_test(test_rows_of_other_positions),
         cmocka_unit_test(test_terms_of_a_sum),

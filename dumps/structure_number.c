@@ -1,0 +1,210 @@
+/* structure_number.c: hypotheses about one number: a ratio, a constant, of rows, heads or channels; the epsilon behind
+ * it. See structure.h. */
+#include "dumps/structure_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_CHANNELS = 16384 };
+
+enum { RATIO, CONSTANT };
+
+/* The median of mine / ref, or mine - ref, over elements from..to that are large enough to tell. NaN
+ * when fewer than four are. */
+static double typical(const struct task *t, size_t r, uint32_t from, uint32_t to, int what)
+{
+    const struct ds_structure_row *row = &t->rows[r];
+    size_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        double ref = (double)row->ref[i], mine = (double)row->mine[i];
+        if (!isfinite(ref) || !isfinite(mine) || (what == RATIO && !(fabs(ref) > 0.2 * t->rms[r])))
+            continue;
+        t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
+    }
+    if (n < 4)
+        return NAN;
+    qsort(t->sorted, n, sizeof *t->sorted, structure_by_value);
+    return t->sorted[n / 2];
+}
+
+struct number {
+    int what;
+    uint32_t unit; /* elements that share one number */
+};
+
+/* The median of mine / ref over all elements that are off; NaN when all are, or when they are too small to tell. */
+static double typical_off(const struct task *t)
+{
+    size_t n = 0;
+    uint64_t of = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (uint32_t i = 0; i < t->s->width && n < 2 * (size_t)t->s->width; i++) {
+            const double ref = (double)t->rows[r].ref[i], mine = (double)t->rows[r].mine[i];
+            if (t->off_in_row[r])
+                of++;
+            if (is_off(t, r, i) && isfinite(mine) && fabs(ref) > 0.2 * t->rms[r])
+                t->sorted[n++] = mine / ref;
+        }
+    if (n < 4 || 4 * t->off > 3 * of)
+        return NAN;
+    qsort(t->sorted, n, sizeof *t->sorted, structure_by_value);
+    return t->sorted[n / 2];
+}
+
+static int predict_factor(const struct task *t, size_t r, const void *how)
+{
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->guess[i] = (float)(*(const double *)how * (double)t->rows[r].ref[i]);
+    return 1;
+}
+
+static int predict_number(const struct task *t, size_t r, const void *how)
+{
+    const struct number *h = how;
+    for (uint32_t from = 0; from < t->s->width; from += h->unit) {
+        double x = typical(t, r, from, from + h->unit, h->what);
+        for (uint32_t i = from; i < from + h->unit; i++) {
+            double ref = (double)t->rows[r].ref[i];
+            t->guess[i] = (float)(h->what == RATIO ? x * ref : x + ref);
+        }
+    }
+    return 1;
+}
+
+/* One number a channel, the same in every row: a bias, or a weight. The median over the rows. */
+static int predict_channels(const struct task *t, size_t r, const void *how)
+{
+    int what = *(const int *)how;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        size_t n = 0;
+        for (size_t o = 0; o < t->n_rows && o < t->s->width; o++) {
+            double ref = (double)t->rows[o].ref[i], mine = (double)t->rows[o].mine[i];
+            if (t->off_in_row[o] && isfinite(ref) && isfinite(mine) &&
+                (what == CONSTANT || ref != 0))
+                t->sorted[n++] = what == RATIO ? mine / ref : mine - ref;
+        }
+        qsort(t->sorted, n, sizeof *t->sorted, structure_by_value);
+        double x = n ? t->sorted[n / 2] : 0, ref = (double)t->rows[r].ref[i];
+        t->guess[i] = n ? (float)(what == RATIO ? x * ref : x + ref) : 0.0f;
+    }
+    return 1;
+}
+
+static size_t rows_off(const struct task *t)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        n += t->off_in_row[r] >= STRUCTURE_LEAST_OFF;
+    return n;
+}
+
+struct range {
+    double low, high;
+};
+
+static struct range numbers_of(const struct task *t, int what)
+{
+    struct range x = {INFINITY, -INFINITY};
+    for (size_t r = 0; r < t->n_rows; r++) {
+        double v = t->off_in_row[r] ? typical(t, r, 0, t->s->width, what) : (double)NAN;
+        if (isnan(v))
+            continue;
+        x.low = fmin(x.low, v);
+        x.high = fmax(x.high, v);
+    }
+    return x;
+}
+
+/* The epsilon that gives these ratios, or NaN: ratio^2 = (ms + eps) / (ms + eps'), where ms is the
+ * input's mean square. The smallest row tells it best; all must agree. */
+struct epsilon {
+    double value, slack;
+};
+
+static struct epsilon fitted_epsilon(const struct task *t)
+{
+    double eps = NAN, least = INFINITY;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t r = 0; r < t->n_rows; r++) {
+            double ratio = t->off_in_row[r] ? typical(t, r, 0, t->s->width, RATIO) : (double)NAN,
+                   ms = 0;
+            if (isnan(ratio) || !t->rows[r].input)
+                continue;
+            for (uint32_t i = 0; i < t->s->width; i++)
+                ms += (double)t->rows[r].input[i] * (double)t->rows[r].input[i];
+            ms /= t->s->width;
+            double other = (ms + t->s->eps) / (ratio * ratio) - ms;
+            if (pass == 0 && ms < least) {
+                least = ms;
+                eps = other;
+            }
+            double want = sqrt((ms + t->s->eps) / (ms + eps));
+            if (pass == 1 && !(fabs(want - ratio) <= t->s->order + 1e-6 + 0.02 * fabs(ratio - 1)))
+                return (struct epsilon){NAN, 0};
+        }
+    return (struct epsilon){eps, least * 0x1p-21};
+}
+
+/* A chosen number is round: a power of ten before anything else, 1e-6 and not 1.01e-6. */
+static double rounded(double x, double slack)
+{
+    double power = pow(10, round(log10(x))), unit = pow(10, floor(log10(x))),
+           near = round(x / unit) * unit;
+    if (fabs(power - x) <= 0.02 * x + slack)
+        return power;
+    return fabs(near - x) <= 0.02 * x ? near : x;
+}
+
+static int claim_ratio(struct task *t, double explained, const struct range *x)
+{
+    double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
+    if (x->low == 0 && x->high == 0)
+        return 0; /* zeros: try_orders says so */
+    if (spread <= 0.02 * fabs(middle - 1) + 4 * t->s->order)
+        return claim(t, explained, middle, "every value is %.6g times the reference's", middle);
+    return claim(t, explained, 0, "each row is a constant times the reference's, %.6g to %.6g",
+                 x->low, x->high);
+}
+
+static void tell_ratio(struct task *t, double explained)
+{
+    struct range x = numbers_of(t, RATIO);
+    struct epsilon eps = {NAN, 0};
+    if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
+        eps = fitted_epsilon(t);
+    double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
+    if (eps.value > 0)
+        claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
+              "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
+              x.high, rounded(eps.value, eps.slack), t->s->eps);
+    else if (claim_ratio(t, explained, &x))
+        t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
+}
+
+void try_numbers(struct task *t)
+{
+    struct number ratio = {RATIO, t->s->width}, constant = {CONSTANT, t->s->width},
+                  by_head = {RATIO, t->s->head_dim};
+    double share = explains(t, predict_number, &ratio);
+    tell_ratio(t, share);
+    const double some = typical_off(t);
+    if (fabs(some) > 0 && some != -1) /* zeros and signs: try_orders says so */
+        claim(t, explains(t, predict_factor, &some), 0,
+              "the values that differ are %.6g times the reference's", some);
+    struct range c = numbers_of(t, CONSTANT);
+    share = explains(t, predict_number, &constant);
+    if (c.high - c.low <= 0.02 * fabs(c.low))
+        claim(t, share, 0, "every value has %.6g added", 0.5 * (c.low + c.high));
+    else
+        claim(t, share, 0, "each row has a constant added, %.6g to %.6g", c.low, c.high);
+    if (t->s->head_dim >= 8 && t->s->head_dim < t->s->width)
+        claim(t, explains(t, predict_number, &by_head), 0,
+              "each head is a constant times the reference's");
+    int per_channel[] = {CONSTANT, RATIO};
+    if (rows_off(t) >= 3 && t->s->width >= 3 && t->s->width <= MOST_CHANNELS) {
+        claim(t, explains(t, predict_channels, &per_channel[0]), 0,
+              "each channel has a constant added, the same in every row (a bias)");
+        claim(t, explains(t, predict_channels, &per_channel[1]), 0,
+              "each channel has a factor, the same in every row (a weight)");
+    }
+}
