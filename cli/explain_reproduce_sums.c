@@ -106,6 +106,8 @@ static void other_w(struct sums *m, const struct ds_explain_guess *g, int64_t c,
 {
     const struct ds_matmul_args *a = &m->e->shared.matmul;
     put_w(m, 0, g->kind == DS_GUESS_COLUMNS ? c + g->a : c, to);
+    if (g->kind == DS_GUESS_BLOCKS)
+        ds_explain_block_weights((int)g->a, g->b, a->w.data + c * a->k, a->k, to);
     for (int64_t k = 0; k < m->terms; k++)
         if (g->kind == DS_GUESS_TRANSPOSED)
             to[k] = a->w.data[k * a->n + c];
@@ -120,7 +122,8 @@ static void other_w(struct sums *m, const struct ds_explain_guess *g, int64_t c,
 static int is_of_weights(const struct ds_explain_guess *g)
 {
     return g->kind == DS_GUESS_TRANSPOSED || g->kind == DS_GUESS_WEIGHTS ||
-           g->kind == DS_GUESS_TERMS || g->kind == DS_GUESS_WEIGHT || g->kind == DS_GUESS_COLUMNS;
+           g->kind == DS_GUESS_BLOCKS || g->kind == DS_GUESS_TERMS || g->kind == DS_GUESS_WEIGHT ||
+           g->kind == DS_GUESS_COLUMNS;
 }
 
 static void other_data(struct sums *m, int side, const struct ds_explain_guess *g)
@@ -189,6 +192,8 @@ static void guess(struct sums *m, int side)
     if (m->e->op != DS_OP_MATMUL || m->ranks[side])
         return;
     s->near[side] = 8 * n->order_error.most;
+    if (g->kind == DS_GUESS_BLOCKS) /* a scale is only nearly the largest weight */
+        s->near[side] = 8 * fmax(n->order_error.most, n->error[side] / 8);
     if (g->kind) {
         snprintf(s->guess[side], sizeof s->guess[side], "%s", g->text);
         other_data(m, side, g);

@@ -5,18 +5,26 @@
 
 #include <math.h>
 
-static uint32_t cached_head(const struct task *t, const struct keys *k, uint32_t head)
+/* Whether what a family says of where something is read holds of keys, or of values. */
+static int concerns(const struct keys *k, int value)
 {
-    uint32_t kv = t->s->kv_heads;
-    switch (k->family) {
+    return k->parts == OF_BOTH || (k->parts == OF_VALUES) == value;
+}
+
+static uint32_t cached_head(const struct task *t, const struct keys *k, uint32_t head, int value)
+{
+    uint32_t kv = t->s->kv_heads, own = head / (heads_of(t) / kv);
+    switch (concerns(k, value) ? k->family : ALL) {
     case ONE_HEAD:
         return (uint32_t)k->n % kv;
     case MODULO:
         return head % kv;
     case REVERSE:
-        return kv - 1 - head / (heads_of(t) / kv);
+        return kv - 1 - own;
+    case TURNED_ON:
+        return (own + (uint32_t)k->n) % kv;
     default:
-        return head / (heads_of(t) / kv);
+        return own;
     }
 }
 
@@ -42,6 +50,15 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
     default:
         return key <= position;
     }
+}
+
+int structure_sees_any(const struct task *t, const struct keys *k)
+{
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (int64_t key = 0; t->off_in_row[r] && key <= t->rows[r].position; key++)
+            if (sees(k, t->rows[r].position, key))
+                return 1;
+    return 0;
 }
 
 /* To the nearest number with so many mantissa bits; `least`: the smallest exponent. */
@@ -82,6 +99,8 @@ static const float *cached(const struct ds_structure_row *row, const struct keys
         return (value ? row->pad_v : row->pad_k)[row->n_pads + key];
     if (k->family == EXCHANGE && k->n >> value & 1)
         value = !value;
+    if (k->family == BEFORE || (k->family == STALE && key == row->position))
+        key -= key > 0 && concerns(k, value);
     if (k->family == PAGE && key / k->page == k->n)
         key = k->from * k->page + key % k->page;
     return key < (int64_t)row->n_keys ? (value ? row->v : row->k)[key] : NULL;
@@ -110,10 +129,10 @@ double structure_score(const struct task *t, size_t r, uint32_t head, const stru
 {
     const struct ds_structure_row *row = &t->rows[r];
     const uint32_t d = t->s->head_dim;
-    const float *q = row->input + head * d, *x = row->k[key] + cached_head(t, k, head) * d;
+    const float *q = row->input + head * d, *x = row->k[key] + cached_head(t, k, head, 0) * d;
     double score = 0;
     for (uint32_t c = 0; c < d; c++)
-        score += (double)q[c] * (double)x[c];
+        score += rounded(k, QUERIES, (double)q[c]) * rounded(k, KEYS, (double)x[c]);
     score = rounded(k, SCORES, score / sqrt(d));
     return k->family == CAPPED ? k->factor * tanh(score / k->factor) : score;
 }
@@ -143,7 +162,7 @@ static int attend_twice(const struct task *t, size_t r, uint32_t head, const str
                         double *out)
 {
     const struct ds_structure_row *row = &t->rows[r];
-    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
+    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head, 1) * d;
     double most = -INFINITY, all = 0, sum = 0;
     if (row->position >= (int64_t)row->n_keys)
         return -1;
@@ -162,7 +181,7 @@ static int attend_twice(const struct task *t, size_t r, uint32_t head, const str
         weight = k->family == COARSE && k->n == SHARES ? rounded(k, SHARES, weight / all) : weight;
         sum += k->family == COARSE && k->n == WEIGHTS ? exact : weight;
         for (uint32_t c = 0; c < d; c++)
-            out[c] += weight * (double)row->v[key][at + c];
+            out[c] += weight * rounded(k, VALUES, (double)row->v[key][at + c]);
     }
     for (uint32_t c = 0; c < d && !(k->family == COARSE && k->n == SHARES); c++)
         out[c] /= sum;
@@ -201,7 +220,8 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
     const struct ds_structure_row *row = &t->rows[r];
     if (k->family == COARSE || k->family == CAPPED || k->family == BENT_EXP)
         return attend_twice(t, r, head, k, out);
-    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head) * d;
+    const uint32_t d = t->s->head_dim, at = cached_head(t, k, head, 0) * d,
+                   value_at = cached_head(t, k, head, 1) * d;
     const float *q = query(t, row, k);
     const double scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
     struct running x = {.d = d, .out = out, .most = -INFINITY};
@@ -226,7 +246,7 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
         score *= scale;
         if (k->family == SLOPED)
             score += k->by_head[head] * (double)(key - row->position);
-        add_key(&x, score, blank ? NULL : value_row + at);
+        add_key(&x, score, blank ? NULL : value_row + value_at);
     }
     for (int64_t n = 0; k->family == EMPTY && n < k->n; n++)
         add_key(&x, 0, NULL);

@@ -21,21 +21,24 @@ enum family {
     PADS,    /* the last n of padding before the first token, too */
     ONE_HEAD /* all, but every head reads cached head n */,
     MODULO /* all; head h reads cached head h % kv_heads */,
-    REVERSE,  /* all; cached heads from the last to the first */
-    SCALED,   /* all; scores times a number */
-    CAPPED,   /* all; scores bent to stay below a number */
-    COARSE,   /* all; scores or weights rounded, n: enum coarse */
-    EXCHANGE, /* all; bits of n: values for keys, keys for values */
-    PAGE,     /* all; block n of `page` positions holds those of block `from` (-1: nothing) */
-    QUERY,    /* all; with the query of the row n positions before */
-    SLOPED,   /* all; scores get a slope by the key's distance, by_head */
-    SINK,     /* all; and one more score without a value, by_head */
-    BENT_EXP  /* all; the exponential is off: `bent` */
+    REVERSE,   /* all; cached heads from the last to the first */
+    TURNED_ON, /* all; a group reads the cached head of the group n further on, in circles */
+    BEFORE,    /* all; every key but the first is that of the position before */
+    STALE,     /* all; the row's own key is that of the position before */
+    SCALED,    /* all; scores times a number */
+    CAPPED,    /* all; scores bent to stay below a number */
+    COARSE,    /* all; something is rounded, n: enum coarse */
+    EXCHANGE,  /* all; bits of n: values for keys, keys for values */
+    PAGE,      /* all; block n of `page` positions holds those of block `from` (-1: nothing) */
+    QUERY,     /* all; with the query of the row n positions before */
+    SLOPED,    /* all; scores get a slope by the key's distance, by_head */
+    SINK,      /* all; and one more score without a value, by_head */
+    BENT_EXP   /* all; the exponential is off: `bent` */
 };
 
 /* What is rounded, to a format of few bits: the weights that values are multiplied with (their sum is not, or
- * is), the weights when they are divided by their sum, the scores. */
-enum coarse { WEIGHTS, WEIGHTS_AND_SUM, SHARES, SCORES, COARSE_WAYS };
+ * is), the weights when they are divided by their sum, the scores, what is read. */
+enum coarse { WEIGHTS, WEIGHTS_AND_SUM, SHARES, SCORES, QUERIES, KEYS, VALUES, COARSE_WAYS };
 enum few_bits { AS_BF16, AS_F16, AS_E4M3, AS_E4M3_OF_448, AS_E4M3_OF_256, AS_E5M2, FEW_BITS };
 
 /* How far an exponential is off, relatively, between knots of what decides it: the place of its exponent
@@ -46,8 +49,12 @@ struct bent {
     double off[BENT_KNOTS];
 };
 
+/* Whether that is so of keys and values, or of one of them alone. */
+enum parts { OF_BOTH = 0, OF_KEYS, OF_VALUES, PARTS };
+
 struct keys {
     int family;
+    int parts; /* of families that say where something is read: enum parts */
     int64_t n;
     double factor;      /* SCALED, CAPPED */
     int dtype;          /* COARSE: enum few_bits */
@@ -64,6 +71,9 @@ static inline uint32_t heads_of(const struct task *t)
 /* One head of row r over the keys, into out[head_dim]. -1: a key is not at hand. */
 int structure_attend(const struct task *t, size_t r, uint32_t head, const struct keys *k,
                      double *out);
+/* Whether a row that is off sees a key: else it is 0, as rows are that were not written, and that is the simpler
+ * thing to say. */
+int structure_sees_any(const struct task *t, const struct keys *k);
 /* All of them: a predict_fn whose `how` is struct keys. */
 int structure_predict_keys(const struct task *t, size_t r, const void *how);
 /* The score of a row's head with one cached key; where it lies between the knots of an exponential that is

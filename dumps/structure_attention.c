@@ -15,8 +15,13 @@
 
 enum { MOST_KEYS = 2048, FEW_KEYS = 512, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
 
-static const char *const coarse_text[COARSE_WAYS] = {
-    "weights of the values", "weights of the values", "probabilities", "scores"};
+static const char *const coarse_text[COARSE_WAYS] = {"weights of the values",
+                                                     "weights of the values",
+                                                     "probabilities",
+                                                     "scores",
+                                                     "queries",
+                                                     "keys",
+                                                     "values"};
 static const char *const few_bits_text[FEW_BITS] = {
     "bf16", "f16", "fp8-e4m3", "fp8-e4m3 (scaled by 448)", "fp8-e4m3 (scaled by 256)", "fp8-e5m2"};
 
@@ -39,6 +44,11 @@ static int is_reference(struct task *t, const struct keys *k)
             return 0;
     }
     return n > 0;
+}
+
+static const char *part_of(const struct keys *k)
+{
+    return k->parts == OF_KEYS ? "keys of " : k->parts == OF_VALUES ? "values of " : "";
 }
 
 static void tell_keys(const struct keys *k, int64_t first, char *text, size_t size)
@@ -81,13 +91,16 @@ static void tell_keys(const struct keys *k, int64_t first, char *text, size_t si
                      (long long)first - n, (long long)first - 1);
         break;
     case ONE_HEAD:
-        snprintf(text, size, "every head reads cached head %lld", n);
+        snprintf(text, size, "every head reads %scached head %lld", part_of(k), n);
         break;
     case MODULO:
-        snprintf(text, size, "head h reads cached head h %% kv_heads");
+        snprintf(text, size, "head h reads %scached head h %% kv_heads", part_of(k));
         break;
     case REVERSE:
-        snprintf(text, size, "head h reads cached heads in reverse order");
+        snprintf(text, size, "head h reads %scached heads in reverse order", part_of(k));
+        break;
+    case TURNED_ON:
+        snprintf(text, size, "heads read %sthe cached head %lld further on", part_of(k), n);
         break;
     default:
         text[0] = '\0';
@@ -151,8 +164,8 @@ static int claim_heads(struct task *t, const struct keys *mine, double share)
     if (off >= others)
         return 0;
     ds_profile_set(state, NULL, heads, 0, which);
-    claim(t, share, 0, "head%s %s read%s cached head %lld, not that of %s group",
-          off == 1 ? "" : "s", which, off == 1 ? "s" : "", (long long)mine->n,
+    claim(t, share, 0, "head%s %s read%s %scached head %lld, not that of %s group",
+          off == 1 ? "" : "s", which, off == 1 ? "s" : "", part_of(mine), (long long)mine->n,
           off == 1 ? "its" : "their");
     return 1;
 }
@@ -160,7 +173,7 @@ static int claim_heads(struct task *t, const struct keys *mine, double share)
 static void claim_keys(struct task *t, const struct keys *mine, const struct keys *ref)
 {
     char seen[64], instead[64];
-    if (!structure_plausible(t, probe_for(t, mine), mine))
+    if (!structure_sees_any(t, mine) || !structure_plausible(t, probe_for(t, mine), mine))
         return;
     double share = explains(t, structure_predict_keys, mine);
     tell_keys(t->turned ? ref : mine, t->s->first, seen, sizeof seen);
@@ -169,7 +182,8 @@ static void claim_keys(struct task *t, const struct keys *mine, const struct key
                *but = t->turned ? ", this one does not" : "";
     if (mine->family == ONE_HEAD && !t->turned && claim_heads(t, mine, share))
         return;
-    if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE) {
+    if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE ||
+        mine->family == TURNED_ON) {
         tell_keys(mine, t->s->first, seen, sizeof seen);
         claim(t, share, 0, "%s%s, not that of its group", t->turned ? "in the reference " : "",
               seen);
@@ -417,18 +431,29 @@ static void try_scores(struct task *t, const struct keys *ref, size_t last)
         }
 }
 
+/* Which cached head is read, or only its keys, or only its values. */
+static void try_head_maps(struct task *t, const struct keys *ref, int parts)
+{
+    const uint32_t heads = t->s->kv_heads;
+    for (uint32_t n = 0; n < heads && !t->best->found; n++) {
+        struct keys one = {.family = ONE_HEAD, .parts = parts, .n = n};
+        claim_keys(t, &one, ref);
+    }
+    struct keys modulo = {.family = MODULO, .parts = parts},
+                reverse = {.family = REVERSE, .parts = parts};
+    claim_keys(t, &modulo, ref);
+    claim_keys(t, &reverse, ref);
+    for (uint32_t n = 1; n < heads && !t->best->found; n++) {
+        struct keys turned = {.family = TURNED_ON, .parts = parts, .n = n};
+        claim_keys(t, &turned, ref);
+    }
+}
+
 static void try_keys(struct task *t, const struct keys *ref, size_t last)
 {
     if (ref->family == ALL) {
-        for (uint32_t n = 0; n < t->s->kv_heads && t->s->kv_heads > 1; n++) {
-            struct keys one = {.family = ONE_HEAD, .n = n};
-            claim_keys(t, &one, ref);
-        }
-        struct keys modulo = {.family = MODULO}, reverse = {.family = REVERSE};
-        if (t->s->kv_heads > 1) {
-            claim_keys(t, &modulo, ref);
-            claim_keys(t, &reverse, ref);
-        }
+        for (int parts = 0; parts < PARTS && t->s->kv_heads > 1; parts++)
+            try_head_maps(t, ref, parts);
         struct keys scaled = {.family = SCALED, .factor = find_factor(t, last, SCALED)};
         if (fabs(scaled.factor - 1) > 1e-3)
             claim_keys(t, &scaled, ref);

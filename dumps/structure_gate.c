@@ -1,16 +1,37 @@
 /* structure_gate.c: hypotheses about the gated unit, silu(gate) * up: another activation function, its two
- * inputs exchanged, one of them left out, clamped, or of another row. See structure.h. */
+ * inputs exchanged, one of them left out, clamped, of fewer bits, interleaved, or of another row. See
+ * structure.h. */
 #include "dumps/structure_internal.h"
+
+#include "base/dtype.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum unit { SILU, SWAPPED, GELU, GELU_TANH, RELU, SIGMOID, NO_ACTIVATION, NO_UP, UNITS };
+enum unit {
+    SILU,
+    SWAPPED,
+    GELU,
+    GELU_TANH,
+    GELU_QUICK,
+    RELU,
+    SIGMOID,
+    TANH,
+    NO_ACTIVATION,
+    NO_UP,
+    BOTH,
+    MINUS,
+    UNITS
+};
 
 static const char *const texts[UNITS] = {
     [SWAPPED] = "gate and up are exchanged: silu(up) * gate",
     [GELU] = "the activation is GELU (erf) instead of SiLU",
     [GELU_TANH] = "the activation is GELU (tanh) instead of SiLU",
+    [GELU_QUICK] = "the activation is x * sigmoid(1.702 x) (quick GELU) instead of SiLU",
+    [TANH] = "the activation is a tanh instead of SiLU",
+    [BOTH] = "up goes through SiLU, too",
+    [MINUS] = "the activation is x * sigmoid(-x) instead of SiLU",
     [RELU] = "the activation is ReLU instead of SiLU",
     [SIGMOID] = "the activation is a sigmoid instead of SiLU",
     [NO_ACTIVATION] = "gate * up, without an activation",
@@ -27,6 +48,14 @@ static double unit(int which, double gate, double up)
         return 0.5 * gate * (1 + erf(gate * sqrt(0.5))) * up;
     case GELU_TANH:
         return 0.5 * gate * (1 + tanh(root * (gate + 0.044715 * gate * gate * gate))) * up;
+    case GELU_QUICK:
+        return gate / (1 + exp(-1.702 * gate)) * up;
+    case TANH:
+        return tanh(gate) * up;
+    case BOTH:
+        return gate / (1 + exp(-gate)) * up / (1 + exp(-up));
+    case MINUS:
+        return gate / (1 + exp(gate)) * up;
     case RELU:
         return gate > 0 ? gate * up : 0;
     case SIGMOID:
@@ -172,12 +201,77 @@ static int predict_beside(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* ---- inputs of fewer bits, or interleaved ------------------------------------------------------ */
+
+struct coarse {
+    int dtype, gate, up, silu; /* what is rounded to it */
+};
+
+static double kept(int dtype, int is, double x)
+{
+    if (!is)
+        return x;
+    return dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round((float)x))
+                            : (double)ds_f16_value(ds_f16_round((float)x));
+}
+
+static int predict_coarse(const struct task *t, size_t r, const void *how)
+{
+    const struct coarse *h = how;
+    const float *gate = t->rows[r].term[0], *up = t->rows[r].term[1];
+    if (!gate || !up)
+        return -1;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        const double g = kept(h->dtype, h->gate, (double)gate[i]),
+                     u = kept(h->dtype, h->up, (double)up[i]);
+        t->guess[i] = (float)(kept(h->dtype, h->silu, unit(SILU, g, 1)) * u);
+    }
+    return 1;
+}
+
+static void try_coarse(struct task *t)
+{
+    static const struct {
+        int gate, up, silu;
+        const char *text;
+    } ways[] = {{1, 0, 0, "gate is"},
+                {0, 1, 0, "up is"},
+                {1, 1, 0, "gate and up are"},
+                {0, 0, 1, "silu(gate) is"}};
+    static const int dtypes[] = {DS_BF16, DS_F16};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && !t->best->found; d++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            const struct coarse h = {dtypes[d], ways[w].gate, ways[w].up, ways[w].silu};
+            t->best->precision |= claim(t, explains(t, predict_coarse, &h), 0, "%s rounded to %s",
+                                        ways[w].text, ds_dtype_name(dtypes[d]));
+        }
+}
+
+/* gate and up are read from one array, in turns: where the reference has all of gate first. */
+static int predict_in_turns(const struct task *t, size_t r, const void *how)
+{
+    const float *gate = t->rows[r].term[0], *up = t->rows[r].term[1];
+    const uint32_t n = t->s->width;
+    (void)how;
+    if (!gate || !up)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t a = 2 * i, b = a + 1;
+        t->guess[i] = (float)unit(SILU, (double)(a < n ? gate[a] : up[a - n]),
+                                  (double)(b < n ? gate[b] : up[b - n]));
+    }
+    return 1;
+}
+
 void try_gate(struct task *t)
 {
     if (!is_reference(t))
         return;
     for (int which = SWAPPED; which < UNITS; which++)
         claim(t, explains(t, predict_unit, &which), 0, "%s", texts[which]);
+    try_coarse(t);
+    claim(t, explains(t, predict_in_turns, NULL), 0,
+          "gate and up are read in turns (interleaved) from where gate stands before up");
     try_clamps(t);
     for (int which = 0; which < 2; which++)
         for (int behind = 0; behind < 2; behind++) {

@@ -1,12 +1,14 @@
 /* structure_rope.c: what a rotation did, read from its input and its output. No table is needed: the
  * angle of each pair follows from the two values before and after. Owns the hypotheses pairing,
  * direction, position and frequency. */
+#include "dumps/profile.h"
 #include "dumps/structure_internal.h"
 
 #include "base/dtype.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_PAIRS = 1024, MOST_DISTANCE = 64 };
@@ -93,6 +95,7 @@ struct how {
     int round;       /* 0, or enum ds_dtype that positions are rounded to */
     int coarse;      /* the same of frequencies */
     int table;       /* the same of sines and cosines */
+    int input;       /* the same of what is rotated */
     double base;
 };
 
@@ -108,6 +111,21 @@ static double turned_on(const struct how *h, int32_t position, double frequency)
     if (h->coarse)
         return position * (rounded_to(h->coarse, frequency) - frequency);
     return (h->round ? rounded_to(h->round, position) - position : h->distance) * frequency;
+}
+
+/* The same of an input that was rounded. */
+static void turn_rounded(const struct task *t, const struct ds_structure_row *row,
+                         const struct turn *turn, const struct how *h)
+{
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->sorted[i] = rounded_to(h->input, (double)row->input[i]);
+    for (uint32_t head = 0; head < t->s->width / t->s->head_dim; head++)
+        for (uint32_t p = 0; p < rotated(t->s) / 2; p++) {
+            uint32_t a, b;
+            pair_at(t->s, h->to, head, p, &a, &b);
+            t->guess[a] = (float)(t->sorted[a] * turn->cosine[p] - t->sorted[b] * turn->sine[p]);
+            t->guess[b] = (float)(t->sorted[a] * turn->sine[p] + t->sorted[b] * turn->cosine[p]);
+        }
 }
 
 static int predict_turn(const struct task *t, size_t r, const void *how)
@@ -134,6 +152,8 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
         }
     }
     turn_row(t->s, h->to, row->input, &turn, t->guess);
+    if (h->input)
+        turn_rounded(t, row, &turn, h);
     return 1;
 }
 
@@ -303,8 +323,33 @@ static void try_distances(struct task *t, int pairing)
 }
 
 /* Says of which frequencies it is true that nothing is rotated, if this side does rotate others. */
+/* "; heads 1-3 alone", where some heads are as they should be. */
+static const char *idle_heads(const struct task *t, char *text, size_t size)
+{
+    enum { MOST_HEADS = 256 };
+    const uint32_t d = t->s->head_dim, heads = t->s->width / d;
+    uint8_t state[MOST_HEADS];
+    char which[DS_PROFILE_TEXT];
+    uint32_t off = 0;
+    text[0] = '\0';
+    for (uint32_t h = 0; h < heads && heads <= MOST_HEADS; h++) {
+        uint32_t n = 0;
+        for (size_t r = 0; r < t->n_rows; r++)
+            for (uint32_t c = 0; c < d; c++)
+                n += (uint32_t)is_off(t, r, h * d + c);
+        state[h] = n ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
+        off += n != 0;
+    }
+    if (heads > MOST_HEADS || off == heads)
+        return text;
+    ds_profile_set(state, NULL, heads, 0, which);
+    snprintf(text, size, ": head%s %s", off == 1 ? "" : "s", which);
+    return text;
+}
+
 static void try_idle(struct task *t, int pairing)
 {
+    char text[DS_PROFILE_TEXT + 16];
     const struct how idle = {.nothing = 1};
     const double share = explains(t, predict_turn, &idle);
     const uint32_t n = rotated(t->s) / 2;
@@ -325,7 +370,18 @@ static void try_idle(struct task *t, int pairing)
     if (turned && first != UINT32_MAX)
         claim(t, share, 0, "not rotated in frequencies %u to %u of %u", first, last, n);
     else
-        claim(t, share, 0, "not rotated at all");
+        claim(t, share, 0, "not rotated at all%s", idle_heads(t, text, sizeof text));
+}
+
+/* Inputs of fewer bits. */
+static void try_inputs(struct task *t, int pairing)
+{
+    static const int dtypes[] = {DS_BF16, DS_F16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        struct how how = {.from = pairing, .to = pairing, .input = dtypes[i]};
+        t->best->precision |= claim(t, explains(t, predict_turn, &how), 0,
+                                    "its input is rounded to %s", ds_dtype_name(dtypes[i]));
+    }
 }
 
 void try_rope(struct task *t)
@@ -341,6 +397,7 @@ void try_rope(struct task *t)
         claim(t, explains(t, predict_turn, &same), 0, "rotated the other way round");
         try_positions(t, from);
         try_tables(t, from);
+        try_inputs(t, from);
         struct how other = {.from = from, .to = 1 - from};
         claim(t, explains(t, predict_turn, &other), 0, "RoPE pairs %s instead of %s",
               pairing_names[1 - from], pairing_names[from]);

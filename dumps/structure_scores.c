@@ -79,11 +79,29 @@ static void try_page(struct task *t, size_t row, int64_t page, int *tries)
         }
 }
 
+/* A cache that is a step behind: in every row, or where the row itself was to be written. */
+static void try_behind(struct task *t, size_t last)
+{
+    static const char *const what[PARTS] = {"keys and values", "keys", "values"};
+    for (int parts = 0; parts < PARTS && !t->best->found; parts++) {
+        const struct keys stale = {.family = STALE, .parts = parts},
+                          before = {.family = BEFORE, .parts = parts};
+        claim(t, share_of(t, last, &stale), 0,
+              "%s reads the %s of the position before at the row's own position (a step behind)%s",
+              whose(t), what[parts], but(t));
+        claim(t, share_of(t, last, &before), 0,
+              "%s reads the %s of every position from the one before%s", whose(t), what[parts],
+              but(t));
+    }
+}
+
 void try_cached_rows(struct task *t, size_t first, size_t last)
 {
     static const int64_t sizes[] = {16, 32, 8, 64, 4, 128, 256, 2};
     int tries = 0;
     try_exchanged(t, last);
+    if (!t->best->found)
+        try_behind(t, last);
     if (!t->best->found)
         try_queries(t, last);
     if (t->s->page && t->s->page <= (uint32_t)t->rows[last].position)

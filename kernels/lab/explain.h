@@ -250,7 +250,18 @@ enum ds_guess_kind {
     DS_GUESS_TERMS,   /* the terms a..b-1 are there once more (value 1), or are not (-1) */
     DS_GUESS_WEIGHT,  /* of column a the weight of term b is `value` */
     DS_GUESS_TRANSPOSED, /* weights are read the other way round */
-    DS_GUESS_WEIGHTS     /* they are those of others[a] */
+    DS_GUESS_WEIGHTS,    /* they are those of others[a] */
+    DS_GUESS_BLOCKS      /* blocks of `b` weights are unpacked wrongly: enum ds_block_fault a */
+};
+/* Of the blocks into which a row of quantised weights is cut: the scale is that of the next block, or of the
+ * one before; the two halves are exchanged; neighbours are; the row begins a block too late. */
+enum ds_block_fault {
+    DS_BLOCK_NEXT_SCALE,
+    DS_BLOCK_SCALE_BEFORE,
+    DS_BLOCK_HALVES,
+    DS_BLOCK_PAIRS,
+    DS_BLOCK_NEXT,
+    DS_BLOCK_FAULTS
 };
 enum { DS_GUESS_MOST_ROWS = 4096 };
 struct ds_explain_guess {
@@ -296,9 +307,11 @@ int ds_explain_data(const struct ds_explain *e, const double *exact, int side, d
                     struct ds_explain_guess *guess, struct ds_error *err);
 
 /* explain_weights.c: of a matmul: whether other weights give all values of the guess's rows, off by no more than
- * noise: 1, and "the weights are those of blk.1.attn_k.weight". */
+ * noise: 1, and "the weights are those of blk.1.attn_k.weight"; -1: no memory. */
 int ds_explain_weights(const struct ds_explain *e, int side, double noise,
-                       struct ds_explain_guess *guess);
+                       struct ds_explain_guess *guess, struct ds_error *err);
+/* A row of k weights in blocks that are unpacked so. A block's scale is its largest weight. */
+void ds_explain_block_weights(int fault, int64_t size, const float *w, int64_t k, float *to);
 
 /* explain_data.c: of a copy of rows (cache): whether all values of a side are whole steps of a scale
  * that their block has, none further than a step from what was read. *bits 0: no. */

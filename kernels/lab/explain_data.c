@@ -20,7 +20,9 @@ struct look {
     int64_t width;
     double noise; /* allowed beside the guess */
     struct ds_explain_guess *guess;
-    size_t n_off; /* rows that are not what they should be: the guess is about those */
+    size_t n_off;          /* rows that are not what they should be: the guess is about those */
+    const uint8_t *column; /* [width] 1: off in one of them */
+    int64_t columns;       /* so many are */
 };
 
 static int guessed(const struct look *l, int kind, int64_t a, int64_t b, double value,
@@ -166,10 +168,10 @@ static int off_by(const struct look *l, size_t row, int64_t c, int64_t begin, in
 
 static int terms_explain(const struct look *l, int64_t begin, int64_t end, double times)
 {
-    const int64_t step = l->width > MOST_CHECKED ? l->width / MOST_CHECKED : 1;
+    const int64_t step = l->columns > MOST_CHECKED ? l->columns / MOST_CHECKED : 1;
     for (size_t r = 0; r < l->e->n_rows; r++)
-        for (int64_t c = 0; c < l->width && is_off(l, r); c += step)
-            if (!off_by(l, r, c, begin, end, times))
+        for (int64_t c = 0, seen = 0; c < l->width && is_off(l, r); c++)
+            if (l->column[c] && seen++ % step == 0 && !off_by(l, r, c, begin, end, times))
                 return 0;
     return 1;
 }
@@ -197,8 +199,13 @@ static int try_range(const struct look *l, const double *before, int64_t begin, 
         if (!near(l, off, times * sum) || ++*guesses > MOST_GUESSES ||
             !terms_explain(l, begin, end, times))
             continue;
-        return guessed(l, DS_GUESS_TERMS, begin, end, times, "the terms k = %lld..%lld are %s",
-                       (long long)begin, (long long)end - 1, times < 0 ? "missing" : "added twice");
+        char where[64] = "";
+        if (l->columns < l->width)
+            snprintf(where, sizeof where, " in %lld of %lld columns", (long long)l->columns,
+                     (long long)l->width);
+        return guessed(l, DS_GUESS_TERMS, begin, end, times, "the terms k = %lld..%lld are %s%s",
+                       (long long)begin, (long long)end - 1, times < 0 ? "missing" : "added twice",
+                       where);
     }
     return 0;
 }
@@ -271,14 +278,20 @@ static int one_weight(const struct look *l)
                    (long long)at, own + change, own);
 }
 
-static void find_off(struct look *l)
+static void find_off(struct look *l, uint8_t *column)
 {
     for (size_t r = 0; r < l->e->n_rows; r++) {
         if (row_is(l, r, r))
             continue;
         l->guess->rows[r / 64] |= (uint64_t)1 << r % 64;
         l->n_off++;
+        for (int64_t c = 0; c < l->width; c++) {
+            const int off = !near(l, got(l, r, c), want(l, r, c));
+            l->columns += off && !column[c];
+            column[c] |= (uint8_t)off;
+        }
     }
+    l->column = column;
 }
 
 /* Of some rows only: it is said. */
@@ -290,21 +303,36 @@ static void add_share(const struct look *l)
         snprintf(g->text + n, sizeof g->text - n, " in %zu of %zu rows", l->n_off, l->e->n_rows);
 }
 
+static int find(struct look *l, struct ds_error *err)
+{
+    const int matmul = l->e->op == DS_OP_MATMUL;
+    if (!l->n_off || other_rows(l) || other_columns(l) || !matmul || other_bias(l) || one_weight(l))
+        return 0;
+    const int rc = ds_explain_weights(l->e, l->side, l->noise, l->guess, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    return other_terms(l, err) < 0 ? -1 : 0;
+}
+
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,
                     struct ds_explain_guess *guess, struct ds_error *err)
 {
-    struct look l = {e, exact, side, ds_explain_width(e->op, &e->shared), 8 * noise, guess, 0};
-    int rc = 0;
+    struct look l = {.e = e,
+                     .exact = exact,
+                     .side = side,
+                     .width = ds_explain_width(e->op, &e->shared),
+                     .noise = 8 * noise,
+                     .guess = guess};
     memset(guess, 0, sizeof *guess);
     if (e->n_rows > DS_GUESS_MOST_ROWS)
         return 0;
-    find_off(&l);
-    if (!l.n_off)
-        return 0;
-    if (!other_rows(&l) && !other_columns(&l) && e->op == DS_OP_MATMUL && !other_bias(&l) &&
-        !one_weight(&l) && !ds_explain_weights(e, side, l.noise, guess))
-        rc = other_terms(&l, err) < 0 ? -1 : 0;
+    uint8_t *column = ds_calloc((size_t)l.width, 1, "sums", err);
+    if (!column)
+        return -1;
+    find_off(&l, column);
+    const int rc = find(&l, err);
     add_share(&l);
+    free(column);
     return rc;
 }
 
