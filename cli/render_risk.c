@@ -41,7 +41,7 @@ int ds_risk_code(const struct ds_risk_result *r)
         if (r->risk.groups[i].within[2] > 0 || r->risk.groups[i].flips.seen > 0)
             return DS_EXIT_DRIFT;
     for (size_t i = 0; i < r->risk.n_groups; i++)
-        if (r->risk.groups[i].blind)
+        if (r->risk.groups[i].blind || r->risk.groups[i].nan)
             return DS_EXIT_ERROR;
     return DS_EXIT_SAME;
 }
@@ -67,6 +67,9 @@ static void add_group(struct ds_buf *out, const struct ds_risk_result *r, size_t
         ds_buf_printf(out, "; %llu tied", (unsigned long long)g->ties);
     if (g->blind)
         ds_buf_printf(out, "; %llu without a margin: NaN", (unsigned long long)g->blind);
+    if (g->nan)
+        ds_buf_printf(out, "; %llu with a NaN or +Inf among the logits",
+                      (unsigned long long)g->nan);
     ds_buf_puts(out, "\n");
     if (f->choices == 0) {
         ds_buf_printf(out, "%-14sno choice was made twice with these kernels: no drift is known\n",
@@ -114,6 +117,8 @@ static void add_choices(struct ds_buf *out, const struct ds_risk_result *r, size
             ds_buf_printf(out, ", moved by up to %.3g", c->drift);
         if (c->pairs)
             ds_buf_printf(out, "; another token in %u of %u", c->seen, c->pairs);
+        if (c->nan)
+            ds_buf_puts(out, "; NaN or +Inf among the logits");
         ds_buf_puts(out, "\n");
     }
 }
@@ -218,15 +223,17 @@ void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r)
     add_tests(out, r);
     const int code = ds_risk_code(r);
     ds_buf_puts(out, ds_cli_color(r->o, code ? DS_ROLE_DRIFT : DS_ROLE_SAME));
-    ds_buf_puts(out, code == DS_EXIT_DRIFT  ? "risk: choices are within the drift:"
-                     : code == DS_EXIT_SAME ? "risk: no choice is within the drift:"
-                                            : "risk: incomparable: choices without a margin:");
+    ds_buf_puts(out, code == DS_EXIT_DRIFT ? "risk: choices are within the drift:"
+                     : code == DS_EXIT_SAME
+                         ? "risk: no choice is within the drift:"
+                         : "risk: incomparable: NaN among the logits of choices:");
     for (size_t i = 0; i < r->risk.n_groups; i++) {
         const struct ds_risk_group *g = &r->risk.groups[i];
         ds_buf_printf(out, "%s ", i ? "," : "");
         add_kernels(out, r, i);
-        if (g->blind)
-            ds_buf_printf(out, " %llu of %zu", (unsigned long long)g->blind, g->n_choices);
+        if (g->blind + g->nan)
+            ds_buf_printf(out, " %llu of %zu have NaN", (unsigned long long)(g->blind + g->nan),
+                          g->n_choices);
         else if (g->flips.choices)
             ds_buf_printf(out, " %.3g flips in 1,000", g->per_1000);
         else

@@ -66,6 +66,7 @@ static json_t *group_json(const struct ds_risk_result *r, const struct ds_risk_g
     json_object_set_new(j, "choices", ds_json_whole(g->n_choices));
     json_object_set_new(j, "ties", ds_json_whole(g->ties));
     json_object_set_new(j, "not_finite", ds_json_whole(g->blind));
+    json_object_set_new(j, "nan_among_logits", ds_json_whole(g->nan));
     json_object_set_new(j, "margin", m);
     json_object_set_new(j, "pairs", ds_json_whole(g->flips.choices));
     json_object_set_new(j, "drift_p50", ds_json_real(g->flips.drift_median));

@@ -79,6 +79,16 @@ static void group_text(const struct ds_table_result *r, size_t g, struct ds_buf 
         metric_text(figure_of(s, i), text, sizeof text);
         ds_buf_printf(out, "    %-30s%s\n", figures[i].name, text);
     }
+    if (s->no_probability)
+        ds_buf_printf(out,
+                      "    %" PRIu64 " choice%s without a probability left out of Avg_Std and of "
+                      "max_probability_divergence\n",
+                      s->no_probability, s_of(s->no_probability));
+    if (s->left_out)
+        ds_buf_printf(out,
+                      "    %" PRIu64 " token%s beyond the 8 best of one side left out of "
+                      "max_probability_divergence\n",
+                      s->left_out, s_of(s->left_out));
     ds_buf_puts(out, "\n");
 }
 
@@ -121,17 +131,19 @@ void ds_table_metrics_tsv(const struct ds_table_result *r, struct ds_buf *out)
         ds_buf_escape(out, r->by[i], (size_t)-1);
         ds_buf_puts(out, "\t");
     }
-    ds_buf_puts(out, "prompts\tobservations\tchoices\tunique_completions\tflips\tdecode_steps");
+    ds_buf_puts(out, "prompts\tobservations\tchoices\tunique_completions\tflips\tdecode_steps\t"
+                     "no_probability\ttokens_left_out");
     for (size_t i = 0; i < N_FIGURES; i++)
         ds_buf_printf(out, "\t%s\t%s_low\t%s_high", figures[i].name, figures[i].name,
                       figures[i].name);
     ds_buf_puts(out, "\tseed\n");
     for (size_t g = 0; g < ds_metrics_groups(r->metrics); g++) {
         const struct ds_metrics_summary *s = ds_metrics_summary(r->metrics, g);
-        ds_buf_printf(
-            out, "%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64,
-            ds_metrics_group(r->metrics, g), s->prompts, s->observations, s->choices, s->unique,
-            s->flips, s->decode_steps);
+        ds_buf_printf(out,
+                      "%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
+                      "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64,
+                      ds_metrics_group(r->metrics, g), s->prompts, s->observations, s->choices,
+                      s->unique, s->flips, s->decode_steps, s->no_probability, s->left_out);
         for (size_t i = 0; i < N_FIGURES; i++) {
             const struct ds_metric *m = figure_of(s, i);
             number(m->value, m->known, out);
@@ -177,6 +189,8 @@ static json_t *group_json(const struct ds_table_result *r, size_t g)
     json_object_set_new(j, "unique_completions", ds_json_whole(s->unique));
     json_object_set_new(j, "flips", ds_json_whole(s->flips));
     json_object_set_new(j, "decode_steps", ds_json_whole(s->decode_steps));
+    json_object_set_new(j, "no_probability", ds_json_whole(s->no_probability));
+    json_object_set_new(j, "tokens_left_out", ds_json_whole(s->left_out));
     for (size_t i = 0; i < N_FIGURES; i++)
         json_object_set_new(j, figures[i].name, metric_json(figure_of(s, i)));
     return j;

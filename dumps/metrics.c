@@ -147,6 +147,20 @@ static double take_position(struct metrics_position *p, const struct ds_step *s)
     return most;
 }
 
+/* Tokens among the best of either that one of both does not tell the probability of. */
+static uint64_t count_left_out(const struct metrics_position *p, const struct ds_step *s)
+{
+    uint64_t n = 0;
+    for (int k = 0; k < METRICS_BEST; k++) {
+        int told = 0; /* the observation's k-th, by the reference */
+        for (int i = 0; i < DS_TOP; i++)
+            told |= p->ids[i] == s->ids[k] && p->p[i] >= 0;
+        n += s->ids[k] >= 0 && ds_step_probability(s, s->ids[k]) >= 0 && !told;
+        n += p->ids[k] >= 0 && p->p[k] >= 0 && !(ds_step_probability(s, p->ids[k]) >= 0);
+    }
+    return n;
+}
+
 static void take(struct metrics_example *e, const struct ds_step *const *steps, size_t n,
                  struct ds_metrics_row *row)
 {
@@ -159,6 +173,9 @@ static void take(struct metrics_example *e, const struct ds_step *const *steps, 
         const int other = steps[i]->token != p->token;
         if (row->div_index < 0) {
             const double most = take_position(p, steps[i]);
+            const int told = ds_step_probability(steps[i], steps[i]->token) >= 0;
+            e->no_probability += !told;
+            e->left_out += told ? count_left_out(p, steps[i]) : 0;
             sum += most >= 0 ? most : 0;
             known += most >= 0;
         }

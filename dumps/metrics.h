@@ -20,7 +20,7 @@
  *     that is among the best 5 of any; averaged over steps, then over prompts. Zhang et al., 5.1. Here: over the steps up to and
  *     with Div_Index, since behind it the contexts are others; among the 8 best of the reference, since a record holds
  *     8; a token that some observation does not have among its 8 best is left out.
- * Probabilities are those at temperature 1: exp(logit - largest) / ds_step.exp_sum. Steps without are left out.
+ * Probabilities are those at temperature 1: exp(logit - largest) / ds_step.exp_sum. Steps without are left out, and counted.
  *
  * Intervals: 95 %, percentiles of SAMPLES bootstrap samples of prompts, each drawn from a stated seed. */
 #ifndef DS_METRICS_H
@@ -41,8 +41,12 @@ struct ds_metrics_summary {
     uint64_t prompts, observations, choices; /* choices: tokens of all */
     uint64_t unique, diverging;              /* completions; prompts that have a Div_Index */
     uint64_t flips, decode_steps;            /* decode_steps: synchronous ones */
-    struct ds_metric unique_completions;     /* per prompt */
-    struct ds_metric diverging_share;        /* of prompts */
+    /* What the probabilities' figures lack: choices up to Div_Index whose token has no probability in the record (NaN
+     * among the logits, or it was drawn, or is none of the 8 best), and tokens among the best 5 of an observation or
+     * its reference, with one, of which the other holds none. */
+    uint64_t no_probability, left_out;
+    struct ds_metric unique_completions; /* per prompt */
+    struct ds_metric diverging_share;    /* of prompts */
     struct ds_metric div_index, avg_std_top1_prob, flips_per_decode_step, max_prob_divergence;
 };
 

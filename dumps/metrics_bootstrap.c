@@ -134,6 +134,8 @@ int ds_metrics_conclude(struct metrics_group *g, uint64_t seed, struct ds_error 
         s->prompts++;
         s->observations += e->n_observations;
         s->choices += e->choices;
+        s->no_probability += e->no_probability;
+        s->left_out += e->left_out;
         s->unique += e->n_unique;
         s->diverging += e->divides != SIZE_MAX;
         s->flips += e->flips;

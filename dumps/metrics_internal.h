@@ -25,7 +25,7 @@ struct metrics_example {
     size_t divides;              /* Div_Index; SIZE_MAX: none */
     uint64_t *unique;            /* digests of completions, ascending */
     size_t n_unique, cap_unique;
-    uint64_t n_observations, choices, flips, decode_steps;
+    uint64_t n_observations, choices, flips, decode_steps, no_probability, left_out;
 };
 
 struct metrics_group {

@@ -37,17 +37,30 @@ static int by_risk(const void *pa, const void *pb)
     return a->ref < b->ref ? -1 : a->ref > b->ref;
 }
 
+/* Without a single number a row has no best token, though all of it may be equal. */
+static int is_blind(const struct ds_step *s)
+{
+    return !isfinite(s->logits[0]) || isnan(s->margin);
+}
+
+/* Where tokens are drawn a row's numbers are scores, which have no sum: of these it is not known. */
+static int holds_nan(const struct ds_step *s, int drawn)
+{
+    return is_blind(s) || (!drawn && isnan(s->exp_sum));
+}
+
 static void add_pair(struct ds_risk_choice *c, const struct ds_flip_pair *p,
-                     const struct ds_flip_sizes *sizes)
+                     const struct ds_flip_sizes *sizes, int drawn)
 {
     const double d = ds_flip_drift(p);
+    c->nan |= holds_nan(p->ref, drawn) || holds_nan(p->own, drawn);
     c->chance += ds_flip_probability(sizes, p->ref, d);
     c->seen += p->own->token != p->ref->token;
     c->drift = c->pairs == 0 || d > c->drift ? d : c->drift;
     c->pairs++;
 }
 
-static int list_choices(struct risk_pairs *p, const struct ds_flip_sizes *sizes,
+static int list_choices(struct risk_pairs *p, const struct ds_flip_sizes *sizes, int drawn,
                         struct ds_risk_group *g, struct ds_error *err)
 {
     if (!(g->choices = ds_calloc(p->n + p->n_alone, sizeof *g->choices, "choices", err)))
@@ -58,7 +71,7 @@ static int list_choices(struct risk_pairs *p, const struct ds_flip_sizes *sizes,
         if (i == 0 || p->pair[i].ref != p->pair[i - 1].ref)
             g->choices[g->n_choices++] =
                 (struct ds_risk_choice){.ref = p->pair[i].ref, .prompt = p->pair[i].prompt};
-        add_pair(&g->choices[g->n_choices - 1], &p->pair[i], sizes);
+        add_pair(&g->choices[g->n_choices - 1], &p->pair[i], sizes, drawn);
     }
     /* pairs are sorted by reference: who is among them is no choice alone */
     const size_t paired = g->n_choices;
@@ -68,6 +81,7 @@ static int list_choices(struct risk_pairs *p, const struct ds_flip_sizes *sizes,
                 .ref = p->alone[i].ref,
                 .prompt = p->alone[i].prompt,
                 .drift = (double)NAN,
+                .nan = holds_nan(p->alone[i].ref, drawn),
                 .chance = ds_flip_probability(sizes, p->alone[i].ref, (double)NAN)};
     for (size_t i = 0; i < paired; i++)
         g->choices[i].chance /= g->choices[i].pairs;
@@ -91,10 +105,12 @@ static int describe_margins(const struct ds_flip_sizes *sizes, struct ds_risk_gr
     if (!margin)
         return -1;
     for (size_t i = 0; i < g->n_choices; i++) {
-        const float m = g->choices[i].ref->margin;
-        g->ties += g->choices[i].ref->ties > 1;
-        if (m == m)
-            margin[n++] = m;
+        const struct ds_step *s = g->choices[i].ref;
+        if (is_blind(s))
+            continue;
+        g->ties += s->ties > 1;
+        g->nan += (uint64_t)g->choices[i].nan;
+        margin[n++] = s->margin;
     }
     g->blind = g->n_choices - n;
     if (n > 0)
@@ -122,6 +138,8 @@ static int make_group(const struct ds_header *h, const struct ds_trial_data *con
 {
     struct risk_pairs pairs;
     struct ds_flip_sizes sizes = {0};
+    const char *temperature = risk_option(h, "temperature");
+    const int drawn = temperature && strtod(temperature, NULL) > 0;
     g->arm = first;
     if (risk_pairs_of(h, trials, first, &pairs, err) != 0)
         return -1;
@@ -129,7 +147,7 @@ static int make_group(const struct ds_header *h, const struct ds_trial_data *con
     if (rc == 0)
         rc = ds_flips_make(risk_walk, &pairs, n_prompts, NULL, &g->flips, err);
     if (rc == 0)
-        rc = list_choices(&pairs, &sizes, g, err);
+        rc = list_choices(&pairs, &sizes, drawn, g, err);
     if (rc == 0)
         rc = describe_margins(&sizes, g, err);
     if (rc == 0 && g->flips.choices > 0) {

@@ -15,6 +15,7 @@ struct ds_risk_choice {
     const struct ds_step *ref;
     int32_t prompt;
     uint32_t pairs, seen; /* others that made it; of them with another token */
+    int nan;              /* its logits, or another's, hold a NaN or +Inf */
     double drift;         /* the largest |drift| of the two best logits; NaN: not known */
     double chance; /* mean probability that it turns over; of no pairs: by the group's sizes */
 };
@@ -38,8 +39,11 @@ struct ds_risk_group {
         high; /* expected flips in 1,000 choices; the interval where flips.bounded */
     double seen_per_1000;
     double drift_99;
-    uint64_t ties;                  /* choices with several best tokens */
-    uint64_t blind;                 /* choices without a margin: their logits are NaN */
+    uint64_t ties; /* choices with several best tokens */
+    uint64_t
+        blind; /* choices without a margin: their logits are NaN, or what tokens were drawn by is */
+    uint64_t
+        nan; /* other choices with a NaN or +Inf among the logits: of numbers alone their margins are */
     struct ds_risk_choice *choices; /* most at risk first */
     size_t n_choices;
     struct ds_risk_layer *layers; /* none where the record has no sizes */

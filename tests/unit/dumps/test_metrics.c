@@ -104,6 +104,26 @@ static void test_one_prompt(void **state)
     assert_close("prob", 0, s->max_prob_divergence.value, (0.03 + 0.02 + (0.7 - 0.5 * exp(-1))) / 3,
                  1e-7);
     assert_int_equal(s->div_index.bounded, 0); /* one prompt: no interval */
+    assert_int_equal(s->no_probability, 0);
+    assert_int_equal(s->left_out, 2); /* the third's 9, and the reference's 500 */
+    ds_metrics_free(m);
+}
+
+/* What has no probability is left out, and counted: a NaN in the row, or scores in the place of logits. */
+static void test_what_is_left_out(void **state)
+{
+    (void)state;
+    struct ds_metrics *m = begin();
+    struct answer a, b;
+    answer(&a, (int32_t[]){1, 2, 3}, (double[]){0.5, 0.6, 0.7}, 3);
+    answer(&b, (int32_t[]){1, 2, 3}, (double[]){0.6, 0.6, 0.7}, 3);
+    b.steps[1].exp_sum = NAN;
+    add(m, "g", 7, &a);
+    assert_close("prob_divergence", 0, add(m, "g", 7, &b).prob_divergence, 0.1 / 2, 1e-12);
+    const struct ds_metrics_summary *s = settle(m);
+    assert_int_equal(s->no_probability, 1);
+    assert_int_equal(s->left_out, 0);
+    assert_close("std", 0, s->avg_std_top1_prob.value, (0.1 / sqrt(2) + 0) / 2, 1e-12);
     ds_metrics_free(m);
 }
 
@@ -219,9 +239,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_prompt), cmocka_unit_test(test_forced_and_short),
-        cmocka_unit_test(test_not_known),  cmocka_unit_test(test_intervals),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_one_prompt),       cmocka_unit_test(test_what_is_left_out),
+        cmocka_unit_test(test_forced_and_short), cmocka_unit_test(test_not_known),
+        cmocka_unit_test(test_intervals),        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

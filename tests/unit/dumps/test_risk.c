@@ -116,6 +116,53 @@ static void test_a_sweep(void **state)
     ds_risk_free(&r);
 }
 
+/* A NaN in a row is no tie, and it is named also where the best two are numbers. */
+static void test_rows_with_nan(void **state)
+{
+    struct made m;
+    struct ds_risk r;
+    struct ds_error err;
+    (void)state;
+    static const struct {
+        float one, two, margin;
+        double exp_sum;
+        int32_t ties;
+        char *temperature;
+        uint64_t blind, nan, tied;
+    } cases[] = {
+        {4, 3, 1, 1.5, 1, "0", 0, 0, 0},
+        {4, 4, 0, 2, 2, "0", 0, 0, 1},
+        {4, 3, 1, NAN, 1, "0", 0, 1, 0},
+        {NAN, NAN, NAN, NAN, 0, "0", 1, 0, 0},
+        {4, 3, 1, NAN, 1, "0.8", 0, 0, 0},                   /* scores: they have no sum */
+        {-INFINITY, -INFINITY, 0, NAN, 512, "0.8", 1, 0, 0}, /* nothing to draw from */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        begin(&m, NULL);
+        m.options[0] = (struct ds_text){"temperature", cases[i].temperature};
+        m.h.n_options = 1;
+        for (int a = 0; a < 2; a++) {
+            step(&m, a, 0, 0, 4, 2);
+            step(&m, a, 0, 1, 4, 3);
+            struct ds_step *s = &m.steps[a][1];
+            s->logits[0] = cases[i].one;
+            s->logits[1] = cases[i].two;
+            s->margin = cases[i].margin;
+            s->ties = cases[i].ties;
+            s->exp_sum = cases[i].exp_sum;
+        }
+        m.trials[2] = NULL;
+        assert_ok(ds_risk_make(&m.h, m.trials, &r, &err), err);
+        assert_int_equal(r.groups[0].n_choices, 2);
+        if (r.groups[0].blind != cases[i].blind || r.groups[0].nan != cases[i].nan ||
+            r.groups[0].ties != cases[i].tied)
+            fail_msg("case %zu: blind %llu, nan %llu, ties %llu", i,
+                     (unsigned long long)r.groups[0].blind, (unsigned long long)r.groups[0].nan,
+                     (unsigned long long)r.groups[0].ties);
+        ds_risk_free(&r);
+    }
+}
+
 /* Behind another token that was fed nothing is held against anything. */
 static void test_other_tokens_end_it(void **state)
 {
@@ -227,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_sweep),
+        cmocka_unit_test(test_rows_with_nan),
         cmocka_unit_test(test_other_tokens_end_it),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_what_a_storm_foretells),
