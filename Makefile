@@ -177,7 +177,7 @@ $(BUILD)/driftscope: | $(BUILD)/numbers-checked
 
 # ---- the library of the device cuda: the same .cu texts by nvcc, and a runtime; opened at run time, so that nothing else here
 # depends on CUDA. CUDA_ARCH: architectures with code of their own; the last one's PTX is for later ones.
-NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard $(CUDA_HOME)/bin/nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCH ?= 80 90 100 120
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu kernels/cuda/library/*.cu)
 CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/cuda/%.o)
@@ -191,7 +191,7 @@ ifneq ($(NVCC),)
 cuda: $(BUILD)/libdriftscope_cuda.so ## build libdriftscope_cuda.so with nvcc: CUDA_ARCH="80 90 100 120"
 else
 cuda:
-	@echo "make cuda: there is no nvcc in PATH or /usr/local/cuda/bin"; exit 1
+	@echo "make cuda: there is no nvcc in PATH, \$$CUDA_HOME/bin or /usr/local/cuda/bin"; exit 1
 endif
 .PHONY: cuda-registers
 cuda-registers: ## registers, shared memory and spills of each CUDA kernel, for the last of CUDA_ARCH
@@ -205,6 +205,26 @@ $(BUILD)/cuda/arch: always
 	@echo '$(CUDA_ARCH)' | cmp -s - $@ || echo '$(CUDA_ARCH)' > $@
 $(BUILD)/libdriftscope_cuda.so: $(CUDA_OBJECTS)
 	$(NVCC) -shared -cudart static -Xcompiler -static-libstdc++,-static-libgcc -Xlinker --no-undefined -o $@ $^ -ldl
+
+# The same library for tests, by the C++ compiler: kernels run on sim, against the CUDA runtime and the cublasLt of tests/cuda.
+TEST_CUDA := $(BUILD)/tests/cuda
+TEST_CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(TEST_CUDA)/%.o) $(TEST_CUDA)/tests/cuda/runtime.o
+TEST_CUDA_FLAGS = $(DS_CXXFLAGS) -DDS_CUDA_ON_SIM -DDS_CUDA_WATCH_SECONDS=2 '-DDS_CUBLASLT_WORKSPACE=(1 << 20)' -DDS_CUDA_ARCHITECTURES='"tests"' -Itests/cuda -fvisibility=hidden -Wno-shadow
+$(TEST_CUDA)/kernels/cuda/library/%.o: kernels/cuda/library/%.cu # no kernel there has shared memory, and variables it has
+	@mkdir -p $(@D)
+	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+$(TEST_CUDA)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(call shared_section,ds_shared)
+$(TEST_CUDA)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+$(TEST_CUDA)/libdriftscope_cuda.so: $(TEST_CUDA_OBJECTS) $(BUILD)/libkernels.a $(BUILD)/libbase.a
+	$(CXX) $(DS_LDFLAGS) -shared -Wl,-Bsymbolic -Wl,--no-undefined -o $@ $(TEST_CUDA_OBJECTS) $(BUILD)/libkernels.a $(BUILD)/libbase.a -ldl -lm $(LDFLAGS)
+$(TEST_CUDA)/libcublasLt.so.13: $(TEST_CUDA)/tests/cuda/cublaslt.o $(BUILD)/libbase.a
+	$(CXX) $(DS_LDFLAGS) -shared -Wl,-Bsymbolic -Wl,--no-undefined -o $@ $^ -lm $(LDFLAGS)
+TEST_CUDA_LIBRARIES := $(TEST_CUDA)/libdriftscope_cuda.so $(TEST_CUDA)/libcublasLt.so.13
 
 # ---- specimens: known faults as one plugin and the cases that use them; built against the public header alone -----------------
 SPECIMEN_SOURCES := $(wildcard tests/specimens/*.c)
@@ -233,7 +253,7 @@ CLI_TESTS  := $(wildcard tests/cli/test_*.sh tests/tui/test_*.sh)
 
 .PHONY: unit tests test asan fuzz
 unit: $(UNIT_TESTS)
-tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records $(BUILD)/tests/tools/make_big_records $(BUILD)/tests/tools/alloc_fail $(BUILD)/tests/tools/far_away
+tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records $(BUILD)/tests/tools/make_big_records $(BUILD)/tests/tools/alloc_fail $(BUILD)/tests/tools/far_away $(TEST_CUDA_LIBRARIES)
 # tests/cli makes the same variant again (install): they must use the same variables.
 SAME_MAKE = $(MAKE) --no-print-directory BUILD='$(BUILD)' SAN='$(SAN)' WERROR='$(WERROR)' CC='$(CC)' CFLAGS='$(CFLAGS)' \
     CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)'

@@ -187,6 +187,16 @@ static void tell_device(const struct ds_pass *p, int stage)
     f->at.dev->at(f->at.dev, all);
 }
 
+/* Whether a launch failed because of what an earlier one did on the device, which then says what it knows. */
+static int earlier_fault(struct ds_pass *p)
+{
+    struct ds_device *dev = p->f->at.dev;
+    if (ds_forward_host(p->f) || p->f->capturing || dev->wait(dev) == 0)
+        return 0;
+    (void)ds_device_check(dev, -1, p->err);
+    return 1;
+}
+
 /* Logits and the weights of experts are f32 whatever activations are. */
 static int poison_output(struct ds_forward *f, int stage, float *y, size_t n, struct ds_error *err)
 {
@@ -214,7 +224,10 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
         ds_fp_restore(p->fp_control);
         ds_pass_restore_team(p);
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");
-        return ds_pass_blame(p, stage);
+        if (!earlier_fault(p))
+            return ds_pass_blame(p, stage);
+        keep_place(p, stage);
+        return -1;
     }
     /* Poisoning asks after every launch, so that a fault is its kernel's. */
     if (f->config.poison && ds_device_check(f->at.dev, f->at.dev->wait(f->at.dev), p->err) != 0)

@@ -552,7 +552,11 @@ static int all_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
 int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_error *err)
 {
     const int rc = all_stages(f, probe, err);
+    struct ds_device *dev = f->at.dev;
     ds_log_drop(f);
+    /* A device that is of no use any more says so again. */
+    if (rc != 0 && !ds_forward_host(f) && !f->config.poison && dev->wait(dev) != 0)
+        ds_hint(err, "--poison waits for every launch, so that a fault is told of its kernel");
     return rc;
 }
 

@@ -81,7 +81,8 @@ static int parse_kernels(const char *text, struct ds_setting *s, struct ds_error
         return 0;
     for (int d = 0; s->device < 0 && d < DS_DEVICE_KINDS; d++) {
         struct ds_error ignored;
-        if (ds_kernel_set_count_on(d) && !ds_kernel_set_parse_on(d, text, &s->kernels, &ignored))
+        if ((d != DS_DEVICE_CUDA || ds_kernel_know_cuda()) &&
+            !ds_kernel_set_parse_on(d, text, &s->kernels, &ignored))
             return 0;
     }
     return s->device > 0 ? ds_prefix(err, "--kernels on %s", ds_device_name(device))
@@ -181,7 +182,10 @@ static int add_kernels(const char *text, int kind, int first, int last, struct d
 static int place_kernels(const char *text, struct ds_setting *s, struct ds_error *err)
 {
     for (int32_t i = 0; i < s->place.n; i++) {
-        const int32_t device = s->place.part[i].device, last = s->place.part[i].last;
+        /* The last range has what comes after the layers, too, whether its end is open or is the last layer. */
+        const int32_t device = s->place.part[i].device,
+                      last = i + 1 < s->place.n ? s->place.part[i].last
+                                                : (int32_t)DS_KERNEL_SET_MOST_LAYER;
         const int kind = ds_placement_kind(device, s->device);
         char name[24];
         snprintf(name, sizeof name, "%s:%d", ds_device_name(kind),
@@ -190,7 +194,7 @@ static int place_kernels(const char *text, struct ds_setting *s, struct ds_error
             return ds_prefix(err, "--place");
         if (kind != s->device &&
             add_kernels(text, kind, i ? s->place.part[i].first : -1,
-                        last < 0 ? DS_KERNEL_SET_MOST_LAYER : last, &s->kernels, err) != 0)
+                        last, &s->kernels, err) != 0)
             return -1;
     }
     return 0;

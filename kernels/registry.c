@@ -139,6 +139,12 @@ static int use_library(struct ds_error *err)
     return 0;
 }
 
+int ds_kernel_know_cuda(void)
+{
+    struct ds_error absent;
+    return use_library(&absent) == 0;
+}
+
 int ds_device_parse(const char *name, struct ds_error *err)
 {
     int kind, number;

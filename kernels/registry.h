@@ -62,6 +62,8 @@ int ds_kernel_set_uses(const struct ds_kernel_set *set, int op, const char *vari
 /* Whether it uses a matmul of the library of --blas. */
 int ds_kernel_set_uses_cblas(const struct ds_kernel_set *set);
 
+/* Opens the library of the device cuda, so that its variants and sets are known; whether they are. */
+int ds_kernel_know_cuda(void);
 /* The named sets of a device, 0..count-1, in the order they are listed; without one, of the CPU. */
 size_t ds_kernel_set_count_on(int device);
 const char *ds_kernel_set_name_on(int device, size_t i);

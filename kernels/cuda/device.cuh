@@ -23,25 +23,39 @@ struct ds_device_call {
     size_t why_size;
 };
 
-#ifdef __CUDACC__
-
+#if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#else
+#include "kernels/sim/cuda_host.h"
+#endif
+
+/* The host's side of the device cuda, in a test by a C++ compiler: kernels run on sim, and the runtime is
+ * tests/cuda's. */
+#if defined(DS_CUDA_ON_SIM) && !defined(__CUDACC__)
+#include "tests/cuda/cuda_runtime.h"
+#endif
+
+#if defined(__CUDACC__) || defined(DS_CUDA_ON_SIM)
 
 #define DS_DEVICE_HERE            DS_DEVICE_CUDA
 #define DS_DEVICE_MULTIPROCESSORS 132 /* where the caller does not say what the device has */
 #define DS_DEVICE_KERNEL(NAME)    ds_cuda_##NAME
-#define DS_DYNAMIC_SHARED(TYPE, NAME)                                                              \
-    extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
-    TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
+
+/* Faults that come of a launch that was made before this one: the context is of no use any more. */
+static inline int ds_device_is_fault(cudaError_t e)
+{
+    return e >= 700 && e < 900;
+}
 
 static inline int ds_device_launched(const struct ds_device_call &call, const char *kernel)
 {
     const cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess)
         return 0;
-    snprintf(call.why, call.why_size, "kernel %s: %s (%s)", kernel, cudaGetErrorString(e),
+    snprintf(call.why, call.why_size, "%s %s: %s (%s)",
+             ds_device_is_fault(e) ? "a kernel before" : "kernel", kernel, cudaGetErrorString(e),
              cudaGetErrorName(e));
     return -1;
 }
@@ -55,6 +69,12 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
              kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
     return ds_device_launched(call, text);
 }
+#endif
+
+#ifdef __CUDACC__
+#define DS_DYNAMIC_SHARED(TYPE, NAME)                                                              \
+    extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
+    TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
 
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
@@ -65,7 +85,28 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
 
 #else
 
-#include "kernels/sim/cuda_host.h"
+#define DS_DYNAMIC_SHARED(TYPE, NAME) TYPE *NAME = static_cast<TYPE *>(ds_sim_dynamic_shared())
+
+/* KERNEL(arguments) as what sim runs. As with CUDA, arguments are taken by value: they hold no pointer to
+ * the host's memory where the arrays are the device's. */
+#define DS_SIM_BODY(KERNEL, ...)                                                                   \
+    [](auto... ds_by_value) { return [=]() { KERNEL(ds_by_value...); }; }(__VA_ARGS__)
+
+#ifdef DS_CUDA_ON_SIM
+
+#define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
+    [&]() {                                                                                        \
+        char ds_why[512];                                                                          \
+        int ds_runs;                                                                               \
+        ds_test_cuda_launch(#KERNEL, static_cast<cudaStream_t>((CALL).exec->stream), &ds_runs);    \
+        if (ds_runs &&                                                                             \
+            ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                    \
+                               DS_SIM_BODY(KERNEL, __VA_ARGS__), ds_why, sizeof ds_why) != 0)      \
+            ds_test_cuda_fault(ds_why);                                                            \
+        return ds_device_launched_on((CALL), #KERNEL, (GRID), (BLOCK), (SHARED));                  \
+    }()
+
+#else
 
 #define DS_DEVICE_HERE            DS_DEVICE_SIM
 #define DS_DEVICE_MULTIPROCESSORS DS_SIM_MULTIPROCESSORS
@@ -74,16 +115,12 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
 #else
 #define DS_DEVICE_KERNEL(NAME) ds_sim_##NAME
 #endif
-#define DS_DYNAMIC_SHARED(TYPE, NAME) TYPE *NAME = static_cast<TYPE *>(ds_sim_dynamic_shared())
-
 /* KERNEL(arguments) on a grid of blocks with so many bytes of dynamic shared memory; 0, or -1 with the
- * reason in the call's why. A template with commas stands in parentheses. As with CUDA, arguments are
- * taken by value: they hold no pointer to the host's memory where the arrays are the device's. */
+ * reason in the call's why. A template with commas stands in parentheses. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
-    ds_sim_launch_body(                                                                            \
-        (CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                                           \
-        [](auto... ds_by_value) { return [=]() { KERNEL(ds_by_value...); }; }(__VA_ARGS__),        \
-        (CALL).why, (CALL).why_size)
+    ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                            \
+                       DS_SIM_BODY(KERNEL, __VA_ARGS__), (CALL).why, (CALL).why_size)
+#endif
 
 #endif
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* A multiple of every page size in use; guard pages cost address space only. */
-enum { PAGE = 65536, AROUND = 1024 };
+enum { PAGE = 65536, AROUND = 1024, BULK = 65536 };
 static const uint32_t SENTINEL = 0xc0ffee11u;
 
 /* ---- filling --------------------------------------------------------------------------------- */
@@ -104,6 +104,11 @@ void ds_arena_around(const struct ds_array *x, int64_t *before, int64_t *behind)
     *behind = room_behind(x) * x->element;
 }
 
+int ds_arena_is_bulk(const struct ds_arena *a, const struct ds_array *x)
+{
+    return a->device && x->role == DS_ARRAY_SCRATCH && ds_arena_span(x) * x->element > BULK;
+}
+
 static void fill_all(const struct ds_arena *a, const struct ds_array *x)
 {
     const int input = x->role == DS_ARRAY_IN;
@@ -114,6 +119,8 @@ static void fill_all(const struct ds_arena *a, const struct ds_array *x)
     for (int64_t r = 0; r < x->rows; r++) {
         if (x->role == DS_ARRAY_OUT)
             fill(row_at(x, r), x->cols, x->element, a->poison);
+        else if (ds_arena_is_bulk(a, x))
+            continue;
         else if (x->role == DS_ARRAY_SCRATCH)
             fill(row_at(x, r), x->cols, x->element, ds_poison_gap(a->poison));
         else

@@ -94,6 +94,10 @@ struct ds_fault {
     char text[96]; /* REFUSED: the kernel's reason; DEVICE: the device's */
 };
 
+/* A large scratch of a device: nobody looks at what is in it, so it is filled there and not sent, and the host's has no
+ * contents. */
+int ds_arena_is_bulk(const struct ds_arena *a, const struct ds_array *x);
+
 /* Starts another call: all arrays but the held ones are gone. */
 void ds_arena_begin(struct ds_arena *a, uint32_t poison);
 

@@ -103,6 +103,36 @@ void *ds_arena_far(const struct ds_arena *a, const void *host)
     return NULL;
 }
 
+/* What surrounds it, and the fill that it would have had. */
+static int send_bulk(struct ds_arena *a, const struct ds_array *x, const unsigned char *begin,
+                     size_t bytes, struct ds_error *err)
+{
+    struct ds_device *d = a->device;
+    const unsigned char *data = x->data;
+    const size_t before = (size_t)(data - begin), all = (size_t)(ds_arena_span(x) * x->element);
+    unsigned char *there = x->twin.pages + (data - x->twin.from);
+    return ds_device_check(d, d->copy_to(d, there - before, begin, before), err) != 0 ||
+                   ds_device_check(d, d->fill(d, there, ds_poison_gap(a->poison), all / 4), err) !=
+                       0 ||
+                   ds_device_check(d, d->copy_to(d, there + all, data + all, bytes - before - all),
+                                   err) != 0
+               ? -1
+               : 0;
+}
+
+static int fetch_bulk(struct ds_device *d, const struct ds_array *x, const unsigned char *begin,
+                      size_t bytes, struct ds_error *err)
+{
+    unsigned char *data = x->data;
+    const size_t before = (size_t)(data - begin), all = (size_t)(ds_arena_span(x) * x->element);
+    const unsigned char *there = x->twin.pages + (data - x->twin.from);
+    return ds_device_check(d, d->copy_from(d, data - before, there - before, before), err) != 0 ||
+                   ds_device_check(
+                       d, d->copy_from(d, data + all, there + all, bytes - before - all), err) != 0
+               ? -1
+               : 0;
+}
+
 int ds_arena_send_one(struct ds_arena *a, int i, struct ds_error *err)
 {
     struct ds_device *d = a->device;
@@ -114,6 +144,8 @@ int ds_arena_send_one(struct ds_arena *a, int i, struct ds_error *err)
          ds_device_check(d, d->fill(d, x->twin.pages + x->twin.bytes, FENCE_BITS, WORDS), err) !=
              0))
         return -1;
+    if (ds_arena_is_bulk(a, x))
+        return send_bulk(a, x, begin, bytes, err);
     return ds_device_check(
         a->device,
         a->device->copy_to(a->device, x->twin.pages + (begin - x->twin.from), begin, bytes), err);
@@ -184,11 +216,14 @@ int ds_arena_fetch(struct ds_arena *a, struct ds_fault *f, struct ds_error *err)
         struct ds_array *x = &a->array[i];
         const unsigned char *begin;
         const size_t bytes = extent(x, &begin);
-        if (x->role != DS_ARRAY_IN &&
-            ds_device_check(d,
-                            d->copy_from(d, (void *)(uintptr_t)begin,
-                                         x->twin.pages + (begin - x->twin.from), bytes),
-                            err) != 0)
+        if (ds_arena_is_bulk(a, x)) {
+            if (fetch_bulk(d, x, begin, bytes, err) != 0)
+                return -1;
+        } else if (x->role != DS_ARRAY_IN &&
+                   ds_device_check(d,
+                                   d->copy_from(d, (void *)(uintptr_t)begin,
+                                                x->twin.pages + (begin - x->twin.from), bytes),
+                                   err) != 0)
             return -1;
         if (!d->guard && look(d, x, f, err) != 0)
             return -1;

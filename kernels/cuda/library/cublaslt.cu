@@ -11,12 +11,20 @@
  *   cublaslt-tf32    as cublaslt, with inputs of 10 bits on tensor cores (CUBLAS_COMPUTE_32F_FAST_TF32): what an
  *                    engine gets that allows TF32.
  *   cublaslt-small   as cublaslt, with no workspace: what cuts K needs one, and is left out or done in place.
+ *   cublaslt-sums    as cublaslt, with parts of K added in f32 whatever y is: the others may add them as y's 16 bits
+ *                    (PyTorch's allow_bf16_reduced_precision_reduction; reduction schemes 1 and 4 in describe).
  *
- * f32 in and out; but for the TF32 one CUBLAS_COMPUTE_32F. What was done is in describe: tile, parts of K, and as
- * text MATH aID tTILE sSTAGES rREDUCTION cCLUSTER wWORKSPACE(KiB) iINNER xSWIZZLE, the library's own numbers; MATH is f32 or
- * tf32. */
+ * Inputs are of x's type: f32, or with 16-bit activations bf16 or f16, on tensor cores. Weights of another type are made
+ * of it first, in scratch memory (f32 weights are rounded to nearest), and so is the bias where y has 16 bits, as
+ * the library wants it. Sums are f32 (CUBLAS_COMPUTE_32F), but for f32 with TF32. What was done is in describe: tile, parts of K, and as
+ * text MATH aID tTILE sSTAGES rREDUCTION cCLUSTER wWORKSPACE(KiB) iINNER xSWIZZLE, the library's own numbers; MATH is f32,
+ * tf32, bf16 or f16.
+ *
+ * The library chooses by how arrays are aligned, too: it is told, and a choice is for that alignment. Two of
+ * cublaslt-pinned's: arrays that begin at multiples of 16 bytes, and others. */
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/library/library.h"
+#include "kernels/cuda/weights.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -25,7 +33,17 @@
 namespace
 {
 
-enum { WORKSPACE = 32 << 20, PIN_ROWS = 128, MOST_CHOICES = 512, MOST_DEVICES = 64, ASKED = 32 };
+#ifndef DS_CUBLASLT_WORKSPACE
+#define DS_CUBLASLT_WORKSPACE (32 << 20) /* what PyTorch gives it on an H100 */
+#endif
+
+enum {
+    WORKSPACE = DS_CUBLASLT_WORKSPACE,
+    PIN_ROWS = 128,
+    MOST_CHOICES = 512,
+    MOST_DEVICES = 64,
+    ASKED = 32
+};
 
 /* ---- the library ------------------------------------------------------------------------------------- */
 
@@ -143,7 +161,8 @@ void forget(struct problem *p)
 {
     if (p->op)
         lib.f.desc_destroy(p->op);
-    for (cublasLtMatrixLayout_t l : {p->w, p->x, p->y})
+    cublasLtMatrixLayout_t const layouts[] = {p->w, p->x, p->y};
+    for (cublasLtMatrixLayout_t l : layouts)
         if (l)
             lib.f.layout_destroy(l);
 }
@@ -152,52 +171,165 @@ void forget(struct problem *p)
 struct mode {
     int number; /* they differ in it */
     int pinned;
-    cublasComputeType_t compute;
+    int tf32;         /* where inputs are f32 */
+    uint32_t schemes; /* how parts of K may be added */
     size_t workspace;
 };
-const struct mode HEURISTIC = {0, 0, CUBLAS_COMPUTE_32F, WORKSPACE};
-const struct mode PINNED = {1, 1, CUBLAS_COMPUTE_32F, WORKSPACE};
-const struct mode TF32 = {2, 0, CUBLAS_COMPUTE_32F_FAST_TF32, WORKSPACE};
-const struct mode SMALL = {3, 0, CUBLAS_COMPUTE_32F, 0};
+const struct mode HEURISTIC = {0, 0, 0, CUBLASLT_REDUCTION_SCHEME_MASK, WORKSPACE};
+const struct mode PINNED = {1, 1, 0, CUBLASLT_REDUCTION_SCHEME_NONE, WORKSPACE};
+const struct mode TF32 = {2, 0, 1, CUBLASLT_REDUCTION_SCHEME_MASK, WORKSPACE};
+const struct mode SMALL = {3, 0, 0, CUBLASLT_REDUCTION_SCHEME_MASK, 0};
+const struct mode SUMS = {4, 0, 0, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, WORKSPACE};
 
-cublasStatus_t describe_problem(const struct mode *m, const struct ds_matmul_args *a, int64_t rows,
-                                struct problem *p)
+/* ---- types ------------------------------------------------------------------------------------------------ */
+
+size_t size_of(int element)
+{
+    return element == DS_ELEMENT_F32 ? 4 : 2;
+}
+
+cudaDataType_t type_of(int element)
+{
+    return element == DS_ELEMENT_F32    ? CUDA_R_32F
+           : element == DS_ELEMENT_BF16 ? CUDA_R_16BF
+                                        : CUDA_R_16F;
+}
+
+size_t rounded_up(size_t bytes)
+{
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* What is made of the call's weights and bias, behind the workspace. */
+size_t weight_bytes(const struct ds_matmul_args *a)
+{
+    return ds_weights_element(&a->w) == a->stored
+               ? 0
+               : rounded_up((size_t)a->n * (size_t)a->k * size_of(a->stored));
+}
+
+size_t bias_bytes(const struct ds_matmul_args *a)
+{
+    return a->bias && a->y_stored != DS_ELEMENT_F32 ? rounded_up((size_t)a->n * 2) : 0;
+}
+
+template <class T, class S> __global__ void convert(T *y, const S *x, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
+        ds_store(&y[i], ds_load(x[i]));
+}
+
+template <class T, class S>
+int convert_as(const struct ds_device_call &call, void *y, const void *x, int64_t n)
+{
+    const int64_t blocks = ds_ceil_div(n, 1024);
+    return DS_LAUNCH(call, (convert<T, S>), (unsigned)(blocks < 4096 ? blocks : 4096), 256, 0,
+                     static_cast<T *>(y), static_cast<const S *>(x), n);
+}
+
+template <class T>
+int convert_to(const struct ds_device_call &call, void *y, const void *x, int from, int64_t n)
+{
+    return from == DS_ELEMENT_F32    ? convert_as<T, float>(call, y, x, n)
+           : from == DS_ELEMENT_BF16 ? convert_as<T, __nv_bfloat16>(call, y, x, n)
+                                     : convert_as<T, __half>(call, y, x, n);
+}
+
+int convert_any(const struct ds_device_call &call, void *y, int to, const void *x, int from,
+                int64_t n)
+{
+    return to == DS_ELEMENT_F32    ? convert_to<float>(call, y, x, from, n)
+           : to == DS_ELEMENT_BF16 ? convert_to<__nv_bfloat16>(call, y, x, from, n)
+                                   : convert_to<__half>(call, y, x, from, n);
+}
+
+/* A matmul's arrays as the library is given them. */
+struct arrays {
+    const void *w, *x, *bias;
+    void *y;
+};
+
+/* The library wants it to begin at a multiple of 256. */
+char *workspace_of(const struct ds_exec *exec)
+{
+    return reinterpret_cast<char *>(
+        rounded_up((size_t) reinterpret_cast<uintptr_t>(exec->scratch)));
+}
+
+/* With the parts of scratch that follow the workspace. */
+struct arrays arrays_of(const struct mode *m, const struct ds_matmul_args *a,
+                        const struct ds_exec *exec)
+{
+    char *made = workspace_of(exec) + m->workspace;
+    const void *w = a->w.data ? static_cast<const void *>(a->w.data) : a->w.file_data;
+    return {weight_bytes(a) ? made : w, a->x,
+            bias_bytes(a) ? static_cast<const void *>(made + weight_bytes(a)) : a->bias, a->y};
+}
+
+int make_arrays(const struct ds_device_call &call, const struct ds_matmul_args *a,
+                const struct arrays *to)
+{
+    const void *w = a->w.data ? static_cast<const void *>(a->w.data) : a->w.file_data;
+    if (weight_bytes(a) && convert_any(call, const_cast<void *>(to->w), a->stored, w,
+                                       ds_weights_element(&a->w), a->n * a->k) != 0)
+        return -1;
+    return bias_bytes(a) ? convert_any(call, const_cast<void *>(to->bias), a->y_stored, a->bias,
+                                       DS_ELEMENT_F32, a->n)
+                         : 0;
+}
+
+uint32_t alignment(const void *p)
+{
+    const uintptr_t at = reinterpret_cast<uintptr_t>(p) | 256;
+    return (uint32_t)(at & (~at + 1));
+}
+
+cublasStatus_t describe_problem(const struct mode *m, const struct ds_matmul_args *a,
+                                const void *bias_at, int64_t rows, struct problem *p)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
-    cublasStatus_t s = lib.f.desc_create(&p->op, m->compute, CUDA_R_32F);
+    const int tf32 = m->tf32 && a->stored == DS_ELEMENT_F32;
+    const cudaDataType_t in = type_of(a->stored), out = type_of(a->y_stored);
+    cublasStatus_t s = lib.f.desc_create(
+        &p->op, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = lib.f.desc_set(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
     if (s == CUBLAS_STATUS_SUCCESS && a->bias)
         s = lib.f.desc_set(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias);
     if (s == CUBLAS_STATUS_SUCCESS && a->bias)
-        s = lib.f.desc_set(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
+        s = lib.f.desc_set(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_at, sizeof bias_at);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = lib.f.layout_create(&p->w, CUDA_R_32F, (uint64_t)a->k, (uint64_t)a->n, a->k);
+        s = lib.f.layout_create(&p->w, in, (uint64_t)a->k, (uint64_t)a->n, a->k);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = lib.f.layout_create(&p->x, CUDA_R_32F, (uint64_t)a->k, (uint64_t)rows, a->ldx);
+        s = lib.f.layout_create(&p->x, in, (uint64_t)a->k, (uint64_t)rows, a->ldx);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = lib.f.layout_create(&p->y, CUDA_R_32F, (uint64_t)a->n, (uint64_t)rows, a->ldy);
+        s = lib.f.layout_create(&p->y, out, (uint64_t)a->n, (uint64_t)rows, a->ldy);
     return s;
 }
 
 /* The heuristic's first choice; pinned: the first that does not cut K. */
 cublasStatus_t ask(cublasLtHandle_t h, const struct problem *p, const struct mode *m,
-                   cublasLtMatmulHeuristicResult_t *out)
+                   const uint32_t *aligned, cublasLtMatmulHeuristicResult_t *out)
 {
+    static const cublasLtMatmulPreferenceAttributes_t of[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const int unsplit = m->pinned;
     cublasLtMatmulHeuristicResult_t results[ASKED];
     cublasLtMatmulPreference_t preference = nullptr;
     const size_t workspace = m->workspace;
-    const uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
     int n = 0;
     cublasStatus_t s = lib.f.preference_create(&preference);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = lib.f.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                  sizeof workspace);
-    if (s == CUBLAS_STATUS_SUCCESS && unsplit)
-        s = lib.f.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none,
-                                 sizeof none);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = lib.f.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                 &m->schemes, sizeof m->schemes);
+    for (int i = 0; i < 4 && s == CUBLAS_STATUS_SUCCESS; i++) /* y is C and D */
+        s = lib.f.preference_set(preference, of[i], &aligned[i < 2 ? i : 2], sizeof *aligned);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = lib.f.heuristic(h, p->op, p->w, p->x, p->y, p->y, preference, unsplit ? ASKED : 1,
                             results, &n);
@@ -221,20 +353,31 @@ cublasStatus_t ask(cublasLtHandle_t h, const struct problem *p, const struct mod
 /* ---- choices that were made ------------------------------------------------------------------------------- */
 
 struct choice {
-    int device, mode, bias;
+    int device, mode, bias, x_type, y_type;
+    uint32_t aligned[3];          /* w, x, y: bytes */
     int64_t rows, n, k, ldx, ldy; /* rows 0: all */
     cublasLtMatmulAlgo_t algo;
     size_t workspace;
 } choices[MOST_CHOICES];
-int n_choices;
+int n_choices, next_choice;
 
-struct choice key_of(const struct ds_matmul_args *a, const struct mode *m)
+struct choice key_of(const struct ds_matmul_args *a, const struct mode *m, const struct arrays *at)
 {
     struct choice c;
     memset(&c, 0, sizeof c);
     (void)cudaGetDevice(&c.device);
     c.mode = m->number;
     c.bias = a->bias != nullptr;
+    c.x_type = a->stored;
+    c.y_type = a->y_stored;
+    const void *const of[] = {at->w, at->x, at->y};
+    int all = 1;
+    for (int i = 0; i < 3; i++) {
+        c.aligned[i] = alignment(of[i]);
+        all &= c.aligned[i] >= 16;
+    }
+    for (int i = 0; m->pinned && i < 3; i++)
+        c.aligned[i] = all ? 16 : (uint32_t)size_of(i < 2 ? a->stored : a->y_stored);
     c.rows = m->pinned ? 0 : a->rows;
     c.n = a->n;
     c.k = a->k;
@@ -248,8 +391,9 @@ const struct choice *find_choice(const struct choice *key)
     for (int i = 0; i < n_choices; i++) {
         const struct choice *c = &choices[i];
         if (c->device == key->device && c->mode == key->mode && c->bias == key->bias &&
-            c->rows == key->rows && c->n == key->n && c->k == key->k && c->ldx == key->ldx &&
-            c->ldy == key->ldy)
+            c->x_type == key->x_type && c->y_type == key->y_type && c->rows == key->rows &&
+            c->n == key->n && c->k == key->k && c->ldx == key->ldx && c->ldy == key->ldy &&
+            memcmp(c->aligned, key->aligned, sizeof c->aligned) == 0)
             return c;
     }
     return nullptr;
@@ -257,9 +401,9 @@ const struct choice *find_choice(const struct choice *key)
 
 /* The choice for these arguments: as it was made, or made now. */
 int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_matmul_args *a,
-           const struct mode *m, struct choice *out)
+           const struct mode *m, const struct arrays *at, struct choice *out)
 {
-    struct choice key = key_of(a, m);
+    struct choice key = key_of(a, m, at);
     const struct choice *there = find_choice(&key);
     if (there) {
         *out = *there;
@@ -267,9 +411,10 @@ int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct d
     }
     struct problem p = {};
     cublasLtMatmulHeuristicResult_t r;
-    cublasStatus_t s = describe_problem(m, a, m->pinned ? (int64_t)PIN_ROWS : a->rows, &p);
+    cublasStatus_t s =
+        describe_problem(m, a, at->bias, m->pinned ? (int64_t)PIN_ROWS : a->rows, &p);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = ask(h, &p, m, &r);
+        s = ask(h, &p, m, key.aligned, &r);
     forget(&p);
     if (s != CUBLAS_STATUS_SUCCESS)
         return ds_device_refuse(
@@ -277,8 +422,9 @@ int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct d
             (long long)a->rows, (long long)a->n, (long long)a->k, lib.f.status(s));
     key.algo = r.algo;
     key.workspace = r.workspaceSize;
-    choices[n_choices % MOST_CHOICES] = key; /* full: the oldest is asked for again */
-    n_choices = n_choices < MOST_CHOICES ? n_choices + 1 : (int)MOST_CHOICES;
+    choices[next_choice] = key; /* full: the oldest is asked for again */
+    next_choice = (next_choice + 1) % MOST_CHOICES;
+    n_choices += n_choices < MOST_CHOICES;
     *out = key;
     return 0;
 }
@@ -286,24 +432,24 @@ int choose(const struct ds_device_call &call, cublasLtHandle_t h, const struct d
 /* ---- the kernels --------------------------------------------------------------------------------------------- */
 
 int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_matmul_args *a,
-        const struct mode *m, const struct choice *c)
+        const struct mode *m, const struct arrays *at, const struct choice *c)
 {
     const float one = 1.0f, zero = 0.0f;
     struct problem p = {};
     cublasLtMatmulHeuristicResult_t r;
     const char *what = "cublasLtMatmulDescCreate";
-    cublasStatus_t s = describe_problem(m, a, a->rows, &p);
+    cublasStatus_t s = describe_problem(m, a, at->bias, a->rows, &p);
     if (s == CUBLAS_STATUS_SUCCESS && m->pinned) {
         what =
             "the algorithm that is pinned is not for this number of rows: cublasLtMatmulAlgoCheck";
         s = lib.f.algo_check(h, p.op, p.w, p.x, p.y, p.y, &c->algo, &r);
-        if (s == CUBLAS_STATUS_SUCCESS && r.workspaceSize > call.exec->scratch_bytes)
+        if (s == CUBLAS_STATUS_SUCCESS && r.workspaceSize > m->workspace)
             s = CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (s == CUBLAS_STATUS_SUCCESS) {
         what = "cublasLtMatmul";
-        s = lib.f.matmul(h, p.op, &one, a->w.data, p.w, a->x, p.x, &zero, a->y, p.y, a->y, p.y,
-                         &c->algo, m->workspace ? call.exec->scratch : nullptr, m->workspace,
+        s = lib.f.matmul(h, p.op, &one, at->w, p.w, at->x, p.x, &zero, at->y, p.y, at->y, p.y,
+                         &c->algo, m->workspace ? workspace_of(call.exec) : nullptr, m->workspace,
                          static_cast<cudaStream_t>(call.exec->stream));
     }
     forget(&p);
@@ -311,6 +457,12 @@ int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_m
         return ds_device_refuse(call, "%s: %s (%lld rows, n %lld, k %lld)", what, lib.f.status(s),
                                 (long long)a->rows, (long long)a->n, (long long)a->k);
     return ds_device_launched(call, "cublasLtMatmul");
+}
+
+size_t scratch_of(const struct mode *m, const struct ds_matmul_args *a)
+{
+    const size_t need = m->workspace + weight_bytes(a) + bias_bytes(a);
+    return need ? need + 255 : 0;
 }
 
 int launch_as(const void *args, const struct ds_exec *exec, const struct mode *m, char *why,
@@ -324,15 +476,17 @@ int launch_as(const void *args, const struct ds_exec *exec, const struct mode *m
         return 0;
     if (a->k < 1)
         return ds_device_refuse(call, "cublasLt: k %lld", (long long)a->k);
-    if (ds_device_check_scratch(call, m->workspace) != 0 || context_of(call, &h) != 0 ||
-        choose(call, h, a, m, &c) != 0)
+    if (ds_weights_check(call, a) != 0)
         return -1;
-    return run(call, h, a, m, &c);
-}
-
-size_t workspace_bytes(const void *, int)
-{
-    return WORKSPACE;
+    if (a->y_stored != DS_ELEMENT_F32 && a->y_stored != a->stored)
+        return ds_device_refuse(call, "cublasLt: activations of type %d and %d", a->stored,
+                                a->y_stored);
+    if (ds_device_check_scratch(call, scratch_of(m, a)) != 0 || context_of(call, &h) != 0)
+        return -1;
+    const struct arrays at = arrays_of(m, a, exec);
+    if (choose(call, h, a, m, &at, &c) != 0 || make_arrays(call, a, &at) != 0)
+        return -1;
+    return run(call, h, a, m, &at, &c);
 }
 
 /* Rows and columns of a tile, as the library names them: of y^T. */
@@ -363,7 +517,10 @@ int describe_as(const void *args, const struct ds_exec *exec, const struct mode 
     cublasLtHandle_t h;
     struct choice c;
     memset(out, 0, sizeof *out);
-    if (a->rows < 1 || a->n < 1 || context_of(call, &h) != 0 || choose(call, h, a, m, &c) != 0)
+    if (a->rows < 1 || a->n < 1 || context_of(call, &h) != 0)
+        return -1;
+    const struct arrays at = arrays_of(m, a, exec);
+    if (choose(call, h, a, m, &at, &c) != 0)
         return -1;
     const int tile = attribute(&c, CUBLASLT_ALGO_CONFIG_TILE_ID, 4);
     if (tile > 0 && tile < (int)(sizeof tiles / sizeof tiles[0])) {
@@ -373,7 +530,10 @@ int describe_as(const void *args, const struct ds_exec *exec, const struct mode 
     out->split = attribute(&c, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     char text[160] = "";
     snprintf(text, sizeof text, "%s a%d t%d s%d r%d c%d w%zu i%d x%d",
-             m->compute == CUBLAS_COMPUTE_32F ? "f32" : "tf32",
+             a->stored == DS_ELEMENT_BF16  ? "bf16"
+             : a->stored == DS_ELEMENT_F16 ? "f16"
+             : m->tf32                     ? "tf32"
+                                           : "f32",
              attribute(&c, CUBLASLT_ALGO_CONFIG_ID, 4), tile,
              attribute(&c, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
              attribute(&c, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4),
@@ -384,9 +544,9 @@ int describe_as(const void *args, const struct ds_exec *exec, const struct mode 
     return 0;
 }
 
-size_t no_bytes(const void *, int)
+template <const struct mode *M> size_t scratch(const void *args, int)
 {
-    return 0;
+    return scratch_of(M, static_cast<const struct ds_matmul_args *>(args));
 }
 
 template <const struct mode *M>
@@ -403,29 +563,31 @@ int describe(const void *args, const struct ds_exec *exec, struct ds_launch_info
 
 } /* namespace */
 
-#define VARIANT(NAME, VARIANT_NAME, CLAIMS, MODE, BYTES, SUMMARY)                                  \
+#define VARIANT(NAME, VARIANT_NAME, CLAIMS, MODE, SUMMARY)                                         \
     extern "C" const struct ds_kernel ds_cuda_##NAME;                                              \
     const struct ds_kernel ds_cuda_##NAME = {.abi = DS_KERNEL_ABI,                                 \
                                              .op = DS_OP_MATMUL,                                   \
                                              .name = VARIANT_NAME,                                 \
                                              .summary = SUMMARY,                                   \
                                              .claims = CLAIMS,                                     \
-                                             .features = 0,                                        \
+                                             .features =                                           \
+                                                 DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS,      \
                                              .available = available,                               \
                                              .prepare = nullptr,                                   \
-                                             .scratch_bytes = BYTES,                               \
+                                             .scratch_bytes = scratch<&MODE>,                      \
                                              .launch = launch<&MODE>,                              \
                                              .describe = describe<&MODE>,                          \
                                              .declare = nullptr,                                   \
                                              .device = DS_DEVICE_CUDA}
-VARIANT(matmul_cublaslt, "cublaslt", DS_CLAIM_REPEAT, HEURISTIC, workspace_bytes,
+VARIANT(matmul_cublaslt, "cublaslt", DS_CLAIM_REPEAT, HEURISTIC,
         "cublasLt with its heuristic's choice for the shape: tiles, parts of K and order are the "
         "library's");
 VARIANT(matmul_cublaslt_pinned, "cublaslt-pinned",
         DS_CLAIM_REPEAT | DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_THREADS, PINNED,
-        workspace_bytes,
         "cublasLt with one algorithm for each n and k, which does not cut K, for all row counts");
-VARIANT(matmul_cublaslt_tf32, "cublaslt-tf32", DS_CLAIM_REPEAT, TF32, workspace_bytes,
+VARIANT(matmul_cublaslt_tf32, "cublaslt-tf32", DS_CLAIM_REPEAT, TF32,
         "as cublaslt, with inputs of 10 bits on tensor cores (TF32): less exact");
-VARIANT(matmul_cublaslt_small, "cublaslt-small", DS_CLAIM_REPEAT, SMALL, no_bytes,
+VARIANT(matmul_cublaslt_small, "cublaslt-small", DS_CLAIM_REPEAT, SMALL,
         "as cublaslt, with no workspace for parts of K");
+VARIANT(matmul_cublaslt_sums, "cublaslt-sums", DS_CLAIM_REPEAT, SUMS,
+        "as cublaslt, with parts of K added in f32 where y has 16 bits");

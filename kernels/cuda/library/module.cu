@@ -1,8 +1,7 @@
 /* module.cu: kernels of cubins and PTX, by the runtime's own libraries of code: loaded once, for whichever device is
  * current when one is launched. */
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/library/library.h"
-
-#include <cuda_runtime.h>
 
 #include <stdio.h>
 

@@ -3,7 +3,9 @@
  *
  * A launch that goes wrong shows when something waits. What is known then is which sites were launched
  * since the last wait that succeeded; a caller that waits after every launch gets the one. A stream that does
- * not come to its end is given up after WATCH_SECONDS with the same words. */
+ * not come to its end is given up after DS_CUDA_WATCH_SECONDS with the same words. From then on, and after a fault,
+ * nothing is asked of the device any more: CUDA would wait for what does not end (cudaFree does, and so may a copy
+ * from or to pageable memory, before which the stream is therefore waited for here). The process is to end. */
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/library/library.h"
 #include "kernels/cuda/memory.h"
@@ -18,7 +20,11 @@
 namespace
 {
 
-enum { WATCH_SECONDS = 120, SITE = 192 };
+#ifndef DS_CUDA_WATCH_SECONDS
+#define DS_CUDA_WATCH_SECONDS 120
+#endif
+
+enum { SITE = 192 };
 
 struct cuda {
     struct ds_device d;
@@ -26,6 +32,7 @@ struct cuda {
     struct ds_exec exec;
     char name[16];
     char first[SITE], last[SITE]; /* sites launched since all was known to be well */
+    int dead;                     /* it hangs, or had a fault: `why` says */
 };
 
 __attribute__((format(printf, 2, 3))) int fails(struct ds_device *d, const char *fmt, ...)
@@ -59,6 +66,7 @@ int check(struct ds_device *d, cudaError_t e, const char *what)
     if (e == cudaSuccess)
         return 0;
     describe_launches(self_of(d), launches, sizeof launches);
+    self_of(d)->dead |= ds_device_is_fault(e);
     return fails(d, "%s on %s: %s (%s): %s", what, d->name, cudaGetErrorString(e),
                  cudaGetErrorName(e), launches);
 }
@@ -66,6 +74,8 @@ int check(struct ds_device *d, cudaError_t e, const char *what)
 /* Calls of the runtime are for the thread's current device. */
 int use(struct ds_device *d)
 {
+    if (self_of(d)->dead)
+        return -1;
     return check(d, cudaSetDevice(d->number), "device");
 }
 
@@ -126,10 +136,11 @@ int cuda_wait(struct ds_device *d)
             sched_yield();
             continue;
         }
-        if (now() - begin > (double)WATCH_SECONDS) {
+        if (now() - begin > (double)DS_CUDA_WATCH_SECONDS) {
+            c->dead = 1;
             describe_launches(c, launches, sizeof launches);
             return fails(d, "%s does not come to an end in %d seconds: %s", d->name,
-                         (int)WATCH_SECONDS, launches);
+                         (int)DS_CUDA_WATCH_SECONDS, launches);
         }
     }
     if (check(d, e, "a kernel") != 0)
@@ -145,16 +156,17 @@ int cuda_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
     if (bytes == 0)
         return 0;
     /* Pageable memory has been read when this returns. */
-    return use(d) != 0 ? -1
-                       : check(d,
-                               cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice,
-                                               self_of(d)->stream),
-                               "copy to the device");
+    return (*self_of(d)->last ? cuda_wait(d) : use(d)) != 0
+               ? -1
+               : check(
+                     d,
+                     cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, self_of(d)->stream),
+                     "copy to the device");
 }
 
 int cuda_copy_from(struct ds_device *d, void *host, const void *src, size_t bytes)
 {
-    if (use(d) != 0 || not_now(d, "a copy to the host's memory") != 0 ||
+    if (not_now(d, "a copy to the host's memory") != 0 || cuda_wait(d) != 0 ||
         (bytes &&
          check(d, cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, self_of(d)->stream),
                "copy from the device") != 0))
@@ -173,7 +185,23 @@ int cuda_copy_within(struct ds_device *d, void *dst, const void *src, size_t byt
                                "copy on the device");
 }
 
-__global__ void fill(uint32_t *y, uint32_t word, size_t words)
+int launched(struct ds_device *d, int rc, const char *why)
+{
+    struct cuda *c = self_of(d);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (rc == 0)
+        return 0;
+    /* The launch may have met what an earlier one left. */
+    if (cudaStreamIsCapturing(c->stream, &status) != cudaSuccess ||
+        status == cudaStreamCaptureStatusNone) {
+        const cudaError_t e = cudaStreamQuery(c->stream);
+        if (ds_device_is_fault(e))
+            return check(d, e, "a kernel");
+    }
+    return fails(d, "%s%s%s", c->last, *c->last ? ": " : "", why);
+}
+
+__global__ void fill_words(uint32_t *y, uint32_t word, size_t words)
 {
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words;
          i += (size_t)gridDim.x * blockDim.x)
@@ -182,21 +210,17 @@ __global__ void fill(uint32_t *y, uint32_t word, size_t words)
 
 int cuda_fill(struct ds_device *d, void *dst, uint32_t word, size_t words)
 {
-    struct cuda *c = self_of(d);
+    char why[256] = "";
+    const struct ds_device_call call = {&self_of(d)->exec, why, sizeof why};
     const size_t blocks = (words + 255) / 256;
     if (words == 0)
         return 0;
     if (use(d) != 0)
         return -1;
-    fill<<<(unsigned)(blocks < 65535 ? blocks : 65535), 256, 0, c->stream>>>(
-        static_cast<uint32_t *>(dst), word, words);
-    return check(d, cudaGetLastError(), "fill");
-}
-
-int launched(struct ds_device *d, int rc, const char *why)
-{
-    const struct cuda *c = self_of(d);
-    return rc == 0 ? 0 : fails(d, "%s%s%s", c->last, *c->last ? ": " : "", why);
+    return launched(d,
+                    DS_LAUNCH(call, fill_words, (unsigned)(blocks < 65535 ? blocks : 65535), 256, 0,
+                              static_cast<uint32_t *>(dst), word, words),
+                    why);
 }
 
 int cuda_rows(struct ds_device *d, const struct ds_device_rows *r)
@@ -275,11 +299,10 @@ int cuda_elapsed(struct ds_device *d, void *begin, void *end, double *seconds)
 int cuda_graph_begin(struct ds_device *d)
 {
     /* Relaxed: what else this thread asks of the runtime meanwhile is not recorded, and not refused. */
-    return use(d) != 0 ? -1
-                       : check(d,
-                               cudaStreamBeginCapture(self_of(d)->stream,
-                                                      cudaStreamCaptureModeRelaxed),
-                               "a graph");
+    return use(d) != 0
+               ? -1
+               : check(d, cudaStreamBeginCapture(self_of(d)->stream, cudaStreamCaptureModeRelaxed),
+                       "a graph");
 }
 
 int cuda_graph_end(struct ds_device *d, void **graph)
@@ -343,7 +366,7 @@ int cuda_info(struct ds_device *d, struct ds_device_info *out)
 void cuda_close(struct ds_device *d)
 {
     struct cuda *c = self_of(d);
-    if (c->stream && cudaSetDevice(d->number) == cudaSuccess)
+    if (c->stream && use(d) == 0)
         (void)cudaStreamDestroy(c->stream);
     free(c);
 }
@@ -377,7 +400,7 @@ int has_code(int number, char *why, size_t size)
 {
     struct cudaFuncAttributes a;
     struct cudaDeviceProp p;
-    const cudaError_t e = cudaFuncGetAttributes(&a, fill);
+    const cudaError_t e = cudaFuncGetAttributes(&a, fill_words);
     if (e == cudaSuccess)
         return 0;
     if (e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction)
@@ -422,7 +445,10 @@ struct ds_device *ds_cuda_open(int number, char *why, size_t why_size)
         free(c);
         return nullptr;
     }
-    snprintf(c->name, sizeof c->name, number ? "cuda:%d" : "cuda", number);
+    if (number)
+        snprintf(c->name, sizeof c->name, "cuda:%d", number);
+    else
+        snprintf(c->name, sizeof c->name, "cuda");
     c->d = {.abi = DS_DEVICE_ABI,
             .kind = DS_DEVICE_CUDA,
             .number = number,

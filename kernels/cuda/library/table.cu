@@ -15,12 +15,13 @@ DECLARE(matmul_cublaslt)
 DECLARE(matmul_cublaslt_pinned)
 DECLARE(matmul_cublaslt_tf32)
 DECLARE(matmul_cublaslt_small)
+DECLARE(matmul_cublaslt_sums)
 }
 
 #define LIST(NAME) &ds_cuda_##NAME,
 static const struct ds_kernel *const kernels[] = {
     LIST(matmul_cublaslt) LIST(matmul_cublaslt_pinned) LIST(matmul_cublaslt_tf32)
-        LIST(matmul_cublaslt_small) DS_SIM_KERNELS(LIST) nullptr};
+        LIST(matmul_cublaslt_small) LIST(matmul_cublaslt_sums) DS_SIM_KERNELS(LIST) nullptr};
 
 static const struct ds_device_library library = {
     .abi = DS_DEVICE_ABI,

@@ -1,0 +1,149 @@
+# test_cuda.sh: the library of the device cuda from outside, built by the C++ compiler against the CUDA runtime and the cublasLt of
+# tests/cuda, which are made of sim: what it does with a driver's answers, and all of the path of the device cuda but the GPU.
+. tests/cli/lib.sh
+
+build=$(dirname "$driftscope")/tests/cuda
+LD_LIBRARY_PATH=$build
+export LD_LIBRARY_PATH
+small=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=256,vocab=128,seed=7
+one="--tokens 5,1,40,7 --repeat 2 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill"
+
+# cuda WHAT ARGUMENT...: driftscope with the library, and what goes wrong there.
+cuda() {
+    what=$1
+    shift
+    run env DS_TEST_CUDA="$what" "$driftscope" "$@" --device-library "$build/libdriftscope_cuda.so"
+}
+# trial WHAT ARGUMENT...: a run on cuda.
+trial() {
+    what=$1
+    shift
+    # shellcheck disable=SC2086
+    cuda "$what" run -m $small $one -n 2 --batch 1 --device cuda --kernels pinned --no-record "$@"
+}
+
+# A sanitized program has other objects, and libraries that must come first.
+with_library() {
+    [ -f "$build/libdriftscope_cuda.so" ] || skip "no library of tests/cuda here"
+    ldd "$driftscope" >"$dir/libraries"
+    ! grep -q -e libasan -e libubsan "$dir/libraries" || skip "the library is for programs without sanitizers"
+}
+
+test_pinned_gives_the_bits_of_the_cpu() {
+    with_library
+    # shellcheck disable=SC2086
+    cuda '' run -m $small $one -n 3 --batch 1,3 --device cpu,cuda --kernels pinned --dtype f32,bf16,f16 --no-record
+    expect 0
+    has "$dir/out" "device        no difference over"
+    # shellcheck disable=SC2086
+    cuda '' run -m random:qwen2moe,layers=1,hidden=32,heads=2,kv_heads=1,ffn=24,vocab=101,experts=4,top_k=2,shared_ffn=40 $one -n 2 \
+        --batch 1,3 --device cpu,cuda --kernels pinned --dtype f32,f16 --tp 1,2 --no-record
+    expect 1 # ranks
+    has "$dir/out" "device        no difference over"
+    # Graphs, from the first call on.
+    trial '' -n 4 --batch 1,3 --graph on,off --kernels pinned,vendor
+    has "$dir/out" "graph         no difference over"
+    # Healed rows go up, and two devices of one kind have memories that no kernel reads both of.
+    # shellcheck disable=SC2086
+    cuda devices=2 run -m $small $one -n 2 --batch 1 --kernels pinned --place 'one,layers=0:cuda;1-:cpu,layers=0:cpu;1:cuda:1' \
+        --dtype f32,bf16 --no-record
+    expect 0
+    has "$dir/out" "place         no difference over"
+}
+
+# What cublasLt did stands beside the drift.
+test_what_cublaslt_did() {
+    with_library
+    # shellcheck disable=SC2086
+    cuda '' run -m $small $one -n 2 --batch 1,2 --device cuda --dtype f32,bf16 --kernels vendor+rmsnorm=pinned+attention=pinned \
+        -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "first drift   layer 0 down, matmul/cublaslt: origin"
+    has "$dir/out" "split 3"
+    has "$dir/out" "f32 a20 t10"
+    has "$dir/out" "rounding-order"
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "cublasLt 130000"
+    cuda '' order matmul/cublaslt --device cuda --shape n=24,k=384 --rows 4,5
+    expect 0
+    has "$dir/out" "3 blocks of 128 k, each one chain in ascending order, FMA"
+    cuda '' order matmul/cublaslt-pinned --device cuda --shape n=24,k=384 --rows 1,4,5,40
+    expect 0
+    has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    # Parts of K as bf16, in f32, none without a workspace; what there was to choose for 16 bits.
+    for variant in cublaslt cublaslt-sums cublaslt-small cublaslt-tf32; do
+        # shellcheck disable=SC2086
+        cuda '' run -m $small $one -n 1 --batch 1 --device cuda --dtype bf16 --kernels pinned+matmul=$variant -o "$dir/$variant.h5"
+        expect 0
+        ds show "$dir/$variant.h5" --site 0,down --long
+        cp "$dir/out" "$dir/$variant"
+    done
+    has "$dir/cublaslt" "bf16 a20 t10 s0 r4"
+    has "$dir/cublaslt-sums" "bf16 a20 t10 s0 r2"
+    has "$dir/cublaslt-small" "bf16 a20 t10 s0 r0"
+    has "$dir/cublaslt-tf32" "bf16 a20 t10 s0 r4"
+}
+
+test_there_is_no_device() {
+    with_library
+    while IFS='|' read -r what visible message; do
+        run env DS_TEST_CUDA="$what" ${visible:+CUDA_VISIBLE_DEVICES=} "$driftscope" check add --device cuda:1 \
+            --device-library "$build/libdriftscope_cuda.so"
+        expect 2
+        has "$dir/err" "$message"
+        [ "$(grep -c . "$dir/err")" -le 2 ]
+    done <<'END'
+||device cuda:1: there is 1 device, from number 0 on
+|empty|device cuda:1: no device: CUDA_VISIBLE_DEVICES is ''
+devices=0||device cuda:1: no CUDA-capable device is detected (cudaErrorNoDevice)
+driver=12020||device cuda:1: the driver is too old, or there is none: this library needs CUDA 13.0, the driver has 12.2
+driver=0||this library needs CUDA 13.0, the driver has none
+devices=2,nocode||test GPU made of sim is of architecture 90, this library has code for tests
+END
+}
+
+test_too_little_memory() {
+    with_library
+    trial memory=100000
+    expect 2
+    has "$dir/err" "out of memory on cuda: "
+    has "$dir/err" " bytes, "
+    has "$dir/err" " of 100000 are free"
+}
+
+# A fault shows when something waits: the sites since the last wait, with their kernels; with --poison the one.
+test_a_kernel_at_an_illegal_address() {
+    with_library
+    trial fault=rope
+    expect 2
+    has "$dir/err" "an illegal memory access was encountered (cudaErrorIllegalAddress): a launch from embed: embed/pinned, 4 rows to layer 0 "
+    has "$dir/err" "hint: --poison waits for every launch"
+    trial fault=rope --poison
+    expect 2
+    has "$dir/err" "layer 0 q_rope: rope/pinned: a kernel on cuda: an illegal memory access was encountered"
+    trial fault=rope --graph on
+    expect 2
+    has "$dir/err" "an illegal memory access was encountered (cudaErrorIllegalAddress): a launch from embed: embed/pinned, 4 rows to a captured call of 4 rows"
+    # The other arm is not lost.
+    # shellcheck disable=SC2086
+    cuda fault=attention_part run -m $small $one -n 2 --batch 1 --device cuda --kernels pinned,split --no-record
+    expect 2
+    has "$dir/out" "repeat        no difference over"
+    has "$dir/err" "attention/split-kv"
+    cuda fault=softmax_pinned order softmax/pinned --device cuda --shape width=40 --rows 1
+    expect 2
+    has "$dir/err" "illegal memory access"
+}
+
+test_a_kernel_that_never_ends() {
+    with_library
+    trial hang=attention_pinned
+    expect 2
+    has "$dir/err" "cuda does not come to an end in 2 seconds: a launch from "
+    trial hang=attention_pinned --poison
+    expect 2
+    has "$dir/err" "layer 0 attn_out: attention/pinned: cuda does not come to an end in 2 seconds: layer 0 attn_out: attention/pinned"
+    hasnt "$dir/err" "died by signal" # nothing was asked that would wait for ever
+}
+
+run_tests

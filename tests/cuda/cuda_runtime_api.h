@@ -1,0 +1,1 @@
+#include "tests/cuda/cuda_runtime.h"
