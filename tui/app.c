@@ -274,9 +274,15 @@ static void show_command(struct tui_app *a)
     ds_buf_free(&b);
 }
 
+/* The process outlives its record by what it has left to tidy up: nothing of a sweep is lost then. */
+static int is_sweeping(struct tui_app *a)
+{
+    return a->o->running && (!a->whole->header || a->whole->live) && a->o->running(a->o->ctx);
+}
+
 static void end(struct tui_app *a)
 {
-    if (a->o->running && a->o->running(a->o->ctx)) {
+    if (is_sweeping(a)) {
         a->asking = 1;
         tui_app_say(a, TUI_UNSTABLE, "end the sweep? y yes, n no: it goes on; other keys stay");
     } else {
