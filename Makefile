@@ -301,6 +301,10 @@ demo: ## install what is missing, build, fetch the model, run the main job, show
 
 bench: all ## time kernels, passes and probes on this machine
 	@$(BUILD)/driftscope bench
+.PHONY: proof
+proof: $(BUILD)/tests/unit/kernels/test_order_blas ## replay OpenBLAS's orders of addition, core by core: rows 1 to 64 at every matmul shape of SmolLM2-135M (minutes)
+	@DRIFTSCOPE_ORDER_FULL=1 $(BUILD)/tests/unit/kernels/test_order_blas
+
 .PHONY: benchdiff
 benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside h5diff if it is here
 	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records

@@ -2,7 +2,8 @@
  * output. Each core is opened in a child process, since it cannot change in one. No test assumes an
  * order: the replay is held against the library itself.
  *
- * DRIFTSCOPE_ORDER_FULL=1 runs all row counts 1..64 at every matmul shape of SmolLM2-135M: minutes.
+ * DRIFTSCOPE_ORDER_FULL=1 (make proof) runs all row counts 1..64 at every matmul shape of SmolLM2-135M:
+ * minutes.
  * DS_TEST_CORE leaves the other cores out. */
 #include "tests/unit/kernels/harness.h"
 
