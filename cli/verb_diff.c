@@ -187,7 +187,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
         memset(&d, 0, sizeof d);
         ds_damage_no_verdict(&d.verdict);
     } else if (ds_diff_make(&a, &b, options, &d, err) != 0) {
-        if (strstr(err->msg, "MB of memory"))
+        if (strstr(err->msg, "B of memory") || strstr(err->msg, "bytes of memory"))
             ds_hint(err, "--hold SIZE allows more");
         return -1;
     }
