@@ -109,7 +109,7 @@ void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out)
     uint64_t rows, bytes;
     char words[DS_BYTES_WORDS];
     ds_report_unread(r, &rows, &bytes);
-    if (rows && r->v->result == DS_RESULT_DRIFT)
+    if (rows && r->v->result != DS_RESULT_INCOMPARABLE)
         ds_buf_printf(out,
                       "; %" PRIu64 " dumped rows (%s) were not held against their digests: "
                       "--verify does that",
