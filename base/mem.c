@@ -137,3 +137,18 @@ void *ds_alloc_aligned(size_t count, size_t size, const char *what, struct ds_er
     }
     return memset(p, 0, padded ? padded : 64);
 }
+
+const char *ds_bytes_words(uint64_t bytes, char out[DS_BYTES_WORDS])
+{
+    static const char *const units[] = {"KB", "MB", "GB", "TB", "PB", "EB"};
+    double x = (double)bytes / 1000;
+    size_t unit = 0;
+    if (bytes < 1000) {
+        snprintf(out, DS_BYTES_WORDS, "%d byte%s", (int)bytes, bytes == 1 ? "" : "s");
+        return out;
+    }
+    for (; x >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
+        x /= 1000;
+    snprintf(out, DS_BYTES_WORDS, "%.3g %s", x, units[unit]);
+    return out;
+}

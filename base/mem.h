@@ -33,6 +33,10 @@ uint64_t ds_memory_available(void);
 /* 1 for a request, of a quarter of a GiB or more, that is above that. All functions here ask. */
 int ds_memory_lacks(size_t bytes);
 
+/* "854 bytes", "8.53 KB", "268 MB": three digits, units of a thousand. */
+enum { DS_BYTES_WORDS = 24 };
+const char *ds_bytes_words(uint64_t bytes, char out[DS_BYTES_WORDS]);
+
 /* Failure injection: the n-th allocation from now on (1 = the next) fails, once. 0 turns it off. */
 void ds_mem_fail_at(long n);
 /* How many more allocations would have been made until then; 0: it has failed, or nothing is set. */

@@ -136,7 +136,7 @@ int ds_report_sweep(struct ds_report_maker *m, const char *path, struct ds_recor
                              .damaged = ds_record_damaged(record),
                              .damage = s.damage,
                              .caller = &ds_cli_caller};
-    int rc = ds_damage_rest(s.damage, 1, &s.v, err);
+    int rc = ds_damage_rest(s.damage, 1, &s.v, 0, err);
     rc = rc ? rc : ds_damage_collect(s.damage, err);
     if (rc == 0 && (ds_damage_judge(&s.r, &s.v) || s.r.damaged > 0))
         rc = ds_fail(err, "the record is damaged: `show --verify` tells where");

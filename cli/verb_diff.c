@@ -187,7 +187,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
         memset(&d, 0, sizeof d);
         ds_damage_no_verdict(&d.verdict);
     } else if (ds_diff_make(&a, &b, options, &d, err) != 0) {
-        if (strstr(err->msg, "MB of memory"))
+        if (strstr(err->msg, "B of memory") || strstr(err->msg, "bytes of memory"))
             ds_hint(err, "--hold SIZE allows more");
         return -1;
     }
@@ -205,7 +205,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
                                      sides->damage[1].trials,
                           .damage = sides->damage};
     ds_cli_report(o, &r);
-    int rc = ds_damage_rest(sides->damage, 2, &d.verdict, err);
+    int rc = ds_damage_rest(sides->damage, 2, &d.verdict, d.excused, err);
     for (int side = 0; side < 2 && rc == 0; side++)
         rc = ds_damage_collect(&sides->damage[side], err);
     int damaged = rc == 0 && ds_damage_judge(&r, &d.verdict);

@@ -112,7 +112,7 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
                           .damage = damage};
     ds_cli_report(o, &r);
     struct ds_report_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
-    int rc = ds_damage_rest(damage, 1, &v, err);
+    int rc = ds_damage_rest(damage, 1, &v, 0, err);
     rc = rc ? rc : ds_damage_collect(damage, err);
     const int damaged = rc == 0 && ds_damage_judge(&r, &v);
     if (rc == 0)

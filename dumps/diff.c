@@ -3,6 +3,7 @@
 #include "dumps/diff_internal.h"
 
 #include "base/dtype.h"
+#include "base/mem.h"
 #include "dumps/stats.h"
 
 #include <stdio.h>
@@ -87,12 +88,12 @@ int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
     const struct ds_diff_options *o = &d->options;
     const uint64_t taken = d->own_bytes + d->cap_drifts * sizeof(struct ds_drift) +
                            (o->loaded ? o->loaded(o->ctx) : 0);
+    char words[DS_BYTES_WORDS];
     *left = 0;
     if (!o->memory)
         return 0;
     if (taken >= o->memory)
-        return ds_fail(err, "trials take more than %llu MB of memory",
-                       (unsigned long long)(o->memory / 1000000));
+        return ds_fail(err, "trials take more than %s of memory", ds_bytes_words(o->memory, words));
     *left = o->memory - taken;
     return 0;
 }
@@ -102,14 +103,15 @@ int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
 static int room_for_size(struct ds_diff *d, struct ds_trial_data *t, struct ds_error *err)
 {
     uint64_t left;
+    char words[DS_BYTES_WORDS];
     if (t->n_drifts < d->cap_drifts)
         return 0;
     if (diff_room(d, &left, err) != 0)
         return -1;
     if (d->options.memory &&
         ds_analysis_bytes(d->analysis) + 2 * (uint64_t)d->cap_drifts * sizeof *t->drifts > left)
-        return ds_fail(err, "sizes of %zu rows and more take more than %llu MB of memory",
-                       t->n_drifts, (unsigned long long)(left / 1000000));
+        return ds_fail(err, "sizes of %zu rows and more take more than %s of memory", t->n_drifts,
+                       ds_bytes_words(left, words));
     return ds_grow(&t->drifts, &d->cap_drifts, t->n_drifts + 1, sizeof *t->drifts, "sizes", err);
 }
 

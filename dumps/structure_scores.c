@@ -352,8 +352,8 @@ static int try_exponential(struct task *t, struct ds_error *err)
         const double share = explained_beside(t, &k);
         if (share >= enough &&
             claim(t, share, 0,
-                  "%s has another exponential: weights are off by up to %.2g %%, "
-                  "by %s%s",
+                  "%s has another exponential: weights are off by up to %.2g %%, a "
+                  "factor that all have left aside, by %s%s",
                   whose(t), 100 * worst_of(&bent),
                   by_distance ? "how far a score is below the largest"
                               : "where a score lies between powers of two",

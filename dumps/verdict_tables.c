@@ -126,9 +126,9 @@ static int check_memory(struct ds_analysis *a, uint64_t tables, struct ds_error 
     a->bytes = need;
     if (!a->options.memory || need <= a->options.memory)
         return 0;
-    return ds_fail(err, "%llu tables of %zu sites and %zu rows take %llu MB of memory",
-                   (unsigned long long)tables, a->n_sites, a->n_rows,
-                   (unsigned long long)(need / 1000000 + 1));
+    char words[DS_BYTES_WORDS];
+    return ds_fail(err, "%llu tables of %zu sites and %zu rows take %s of memory",
+                   (unsigned long long)tables, a->n_sites, a->n_rows, ds_bytes_words(need, words));
 }
 
 /* The distinct row keys of all trials, ascending. */

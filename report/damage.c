@@ -1,6 +1,8 @@
 /* damage.c: what of a record could not be believed, row by row, and in the last line. */
 #include "report/report_internal.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -105,10 +107,11 @@ void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out)
     if (r->v->result != DS_RESULT_INCOMPARABLE && ds_report_damage_said(r, text, sizeof text))
         ds_buf_printf(out, "; damaged: %s", text);
     uint64_t rows, bytes;
+    char words[DS_BYTES_WORDS];
     ds_report_unread(r, &rows, &bytes);
-    if (rows && r->v->result == DS_RESULT_DRIFT)
+    if (rows && r->v->result != DS_RESULT_INCOMPARABLE)
         ds_buf_printf(out,
-                      "; %" PRIu64 " dumped rows (%.3g GB) were not held against their digests: "
+                      "; %" PRIu64 " dumped rows (%s) were not held against their digests: "
                       "--verify does that",
-                      rows, 1e-9 * (double)bytes);
+                      rows, ds_bytes_words(bytes, words));
 }

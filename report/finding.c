@@ -48,22 +48,30 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
 /* Where in the rows: nothing to tell when it is everywhere, or not known. */
 void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%spositions %s", indent, f->beyond_rounding ? "beyond rounding: " : "",
+    struct ds_buf b = {0};
+    ds_buf_printf(&b, "%spositions %s", f->beyond_rounding ? "beyond rounding: " : "",
                   f->at_positions);
     if (f->heads[0])
-        ds_buf_printf(out, "; heads %s", f->heads);
+        ds_buf_printf(&b, "; heads %s", f->heads);
     if (f->channels[0])
-        ds_buf_printf(out, "; channels %s", f->channels);
+        ds_buf_printf(&b, "; channels %s", f->channels);
     if (f->value_rows && f->p99_ulp)
-        ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
+        ds_buf_printf(&b, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
                       f->value_rows == 1 ? "" : "s");
+    ds_buf_puts(out, indent);
+    ds_report_wrapped(out, indent, strlen(indent), b.data ? b.data : "");
     ds_buf_puts(out, "\n");
+    out->failed |= b.failed;
+    ds_buf_free(&b);
     if (f->concentrated[0])
         ds_buf_printf(out, "%s%.3g %% of the squared error in %u of %u elements of a row: %s\n",
                       indent, 100 * f->concentrated_share, f->concentrated_in, f->concentrated_of,
                       f->concentrated);
-    if (f->structure[0] && !strstr(f->why, f->structure))
-        ds_buf_printf(out, "%s%s\n", indent, f->structure);
+    if (f->structure[0] && !strstr(f->why, f->structure)) {
+        ds_buf_puts(out, indent);
+        ds_report_wrapped(out, indent, strlen(indent), f->structure);
+        ds_buf_puts(out, "\n");
+    }
 }
 
 void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_buf *out)
@@ -81,8 +89,9 @@ void ds_report_ends(const struct ds_finding *f, const char *indent, struct ds_bu
 
 void ds_report_kind(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
+    const size_t start = out->len;
     ds_buf_printf(out, "%s%s%s", indent, ds_kind_name(f->kind), f->why[0] ? ": " : "");
-    ds_report_name(out, f->why);
+    ds_report_wrapped(out, indent, out->len - start, f->why);
     ds_buf_puts(out, "\n");
 }
 

@@ -142,3 +142,27 @@ void ds_report_item(struct ds_buf *out, const char *indent, const struct ds_buf 
     out->failed |= item->failed;
     *column += item->len;
 }
+
+void ds_report_wrapped(struct ds_buf *out, const char *indent, size_t column, const char *text)
+{
+    struct ds_buf b = {0};
+    ds_report_name(&b, text);
+    const char *at = b.data ? b.data : "";
+    for (int first = 1; *at; first = 0) {
+        const size_t lead = first ? 0 : 1, n = strcspn(at + lead, " ");
+        if (!first && column + lead + n > 100) {
+            ds_buf_printf(out, "\n%s", indent);
+            column = strlen(indent);
+            at += lead;
+            ds_buf_add(out, at, n);
+        } else {
+            ds_buf_add(out, at, lead + n);
+            column += lead;
+            at += lead;
+        }
+        column += n;
+        at += n;
+    }
+    out->failed |= b.failed;
+    ds_buf_free(&b);
+}

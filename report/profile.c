@@ -56,11 +56,13 @@ static int add_parts(const char *name, int all, const struct ds_profile_part *pa
 
 static void add_finding(const struct ds_finding *f, struct ds_buf *out)
 {
-    ds_buf_printf(out, "\n%s%s", ds_kind_name(f->kind), f->why[0] ? ": " : "");
-    ds_report_name(out, f->why);
-    if (f->structure[0] && !strstr(f->why, f->structure))
-        ds_buf_printf(out, "\n%s", f->structure);
-    ds_buf_printf(out, "\n%spositions %s", f->beyond_rounding ? "beyond rounding: " : "",
+    ds_buf_puts(out, "\n");
+    ds_report_kind(f, "", out);
+    if (f->structure[0] && !strstr(f->why, f->structure)) {
+        ds_report_wrapped(out, "", 0, f->structure);
+        ds_buf_puts(out, "\n");
+    }
+    ds_buf_printf(out, "%spositions %s", f->beyond_rounding ? "beyond rounding: " : "",
                   f->at_positions);
     if (f->heads[0])
         ds_buf_printf(out, "; heads %s", f->heads);

@@ -12,6 +12,10 @@
 void ds_report_item(struct ds_buf *out, const char *indent, const struct ds_buf *item, int first,
                     size_t *column);
 
+/* Adds a text, escaped, word by word: a line that would be longer than 100 columns goes on in the next one, behind
+ * `indent`. column: where the line stands. */
+void ds_report_wrapped(struct ds_buf *out, const char *indent, size_t column, const char *text);
+
 /* "7 of 9 arms". */
 void ds_report_arms(const struct ds_verdict *v, struct ds_buf *out);
 /* Whether arms end at their first trial that disagrees. */

@@ -25,7 +25,7 @@ static void add_validity(const struct ds_report *r, struct ds_buf *out)
             continue;
         }
         ds_report_head(r, x->proves_nothing ? "invalid" : "suspect", out);
-        ds_report_name(out, x->text);
+        ds_report_wrapped(out, DS_REPORT_INDENT, strlen(DS_REPORT_INDENT), x->text);
         if (x->sites > 1)
             ds_buf_printf(out, " (%u layers)", x->sites);
         ds_buf_puts(out, "\n");
@@ -83,7 +83,7 @@ static void add_findings(const struct ds_report *r, struct ds_buf *out)
     add_validity(r, out);
     for (size_t i = 0; i < v->n_notes; i++) {
         ds_report_head(r, "note", out);
-        ds_report_name(out, v->notes[i]);
+        ds_report_wrapped(out, DS_REPORT_INDENT, strlen(DS_REPORT_INDENT), v->notes[i]);
         ds_buf_puts(out, "\n");
     }
 }

@@ -6,6 +6,8 @@
  * pinned and stays. */
 #include "tui/data_internal.h"
 
+#include "base/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +71,11 @@ const struct ds_trial_data *side_load(struct book_side *s, size_t trial, int kee
                                       struct ds_error *err)
 {
     const uint64_t bytes = ds_record_trial_bytes(s->record, trial);
+    char words[DS_BYTES_WORDS];
     if (!keep)
         make_room(s);
     if (!s->used[trial] && bytes > s->data->hold / 2) {
-        ds_fail(err, "trial %zu takes %llu MB of memory", trial,
-                (unsigned long long)(bytes / 1000000 + 1));
+        ds_fail(err, "trial %zu takes %s of memory", trial, ds_bytes_words(bytes, words));
         return NULL;
     }
     const struct ds_trial_data *t = ds_record_load(s->record, trial, err);
@@ -82,8 +84,7 @@ const struct ds_trial_data *side_load(struct book_side *s, size_t trial, int kee
     s->used[trial] = ++s->clock;
     if (ds_record_loaded(s->record) <= s->data->hold)
         return t;
-    ds_fail(err, "trials take more than %llu MB of memory",
-            (unsigned long long)(s->data->hold / 1000000));
+    ds_fail(err, "trials take more than %s of memory", ds_bytes_words(s->data->hold, words));
     return NULL;
 }
 

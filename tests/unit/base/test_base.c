@@ -298,6 +298,22 @@ static void test_cpus_are_those_of_the_process(void **state)
     assert_int_equal(seen, 1);
 }
 
+static void test_bytes_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *words;
+    } cases[] = {{0, "0 bytes"},         {1, "1 byte"},         {999, "999 bytes"},
+                 {1000, "1 KB"},         {8534, "8.53 KB"},     {999499, "999 KB"},
+                 {999500, "1 MB"},       {268435456, "268 MB"}, {2145761280, "2.15 GB"},
+                 {UINT64_MAX, "18.4 EB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[DS_BYTES_WORDS];
+        assert_string_equal(ds_bytes_words(cases[i].bytes, words), cases[i].words);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_bf16_rounds_to_even),
         cmocka_unit_test(test_ulp_distance),
         cmocka_unit_test(test_allocation_checks_size_and_injects_failure),
+        cmocka_unit_test(test_bytes_in_words),
         cmocka_unit_test(test_team_runs_every_member_each_round),
         cmocka_unit_test(test_team_wakes_a_caller_that_sleeps),
         cmocka_unit_test(test_team_rests_when_asked_to),
