@@ -128,6 +128,8 @@ int ds_case_place_in_expert(struct ds_case *c, int side, const struct ds_site_ro
                             struct ds_explain_at *at, struct ds_error *err);
 /* Makes of every row of a norm of each head as many rows as it has heads. */
 int ds_case_split_heads(struct ds_case *c, struct ds_error *err);
+/* explain_sampler.c: how each side's tokens were chosen. */
+int ds_case_samplers(struct ds_case *c, struct ds_error *err);
 /* That the model is the record's; else an error that names the first weight that differs. */
 int ds_case_same_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err);
 

@@ -349,6 +349,8 @@ int ds_case_inputs(struct ds_case *c, int side, const struct ds_row *key,
     int place = 0, rc = 1;
     const uint32_t site = reading_site(c);
     in->number = key->position;
+    in->request = key->request;
+    in->step = key->step;
     if (c->e.op == DS_OP_EMBED)
         return ds_case_token(c, side, key, key->kv_len - 1, &in->number);
     if (c->e.op == DS_OP_PROCESS && (rc = ds_case_tokens(c, side, key, in, err)) != 1)

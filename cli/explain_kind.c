@@ -60,7 +60,7 @@ int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struc
 {
     if (ask_verdict(x, a, err) != 0)
         return -1;
-    const int own = x->judged || x->chosen ? x->verdict.kind : DS_EXPLAIN_UNKNOWN,
+    const int own = x->judged || x->chosen || x->drawn ? x->verdict.kind : DS_EXPLAIN_UNKNOWN,
               said = x->said.found ? x->said.kind : DS_KIND_UNKNOWN;
     x->overruled[0] = '\0';
     if (own == DS_EXPLAIN_UNKNOWN && said == DS_KIND_UNKNOWN) {

@@ -48,8 +48,6 @@ int ds_case_tokens(struct ds_case *c, int side, const struct ds_row *key,
     }
     in->tokens = tokens;
     in->n_tokens = key->kv_len;
-    in->request = key->request;
-    in->step = key->step;
     in->cached = s->t->calls[key->call].m == 0;
     return 1;
 }

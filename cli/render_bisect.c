@@ -97,7 +97,10 @@ static void add_found(const struct ds_bisect_view *w, struct ds_buf *out)
     ds_report_name(out, w->factor ? w->to : w->from);
     ds_buf_printf(out, ": the %s agree\n", what(b));
     add_set("shown by", b->from.device, w->set_cure, out);
-    ds_buf_printf(out, "%14snone of either set can be left out: each was tried\n", "");
+    ds_buf_printf(out, "%14s%s\n", "",
+                  b->smallest[0] && b->smallest[1]
+                      ? "no smaller set of either kind does: all were tried"
+                      : "none of either set can be left out: each was tried");
 }
 
 static void add_sentence(const struct ds_bisect_view *w, struct ds_buf *out)
@@ -181,7 +184,8 @@ static json_t *atoms_json(const struct ds_bisect *b, const uint8_t *set)
     return list;
 }
 
-static json_t *side_json(const struct ds_bisect *b, const uint8_t *set, const char *text)
+static json_t *side_json(const struct ds_bisect *b, const uint8_t *set, const char *text,
+                         int smallest)
 {
     if (b->result != DS_BISECT_FOUND)
         return json_null();
@@ -189,6 +193,7 @@ static json_t *side_json(const struct ds_bisect *b, const uint8_t *set, const ch
     json_object_set_new(j, "kernels", atoms_json(b, set));
     json_object_set_new(j, "set", ds_json_text(text));
     json_object_set_new(j, "minimal", json_true());
+    json_object_set_new(j, "smallest", json_boolean(smallest));
     return j;
 }
 
@@ -210,8 +215,8 @@ int ds_render_bisect_json(const struct ds_bisect_view *w, struct ds_buf *out, st
     json_object_set_new(j, "condition", condition);
     json_object_set_new(j, "compare", json_string(what(b)));
     json_object_set_new(j, "per_layer", json_boolean(b->per_layer));
-    json_object_set_new(j, "cause", side_json(b, b->cause, w->set_cause));
-    json_object_set_new(j, "cure", side_json(b, b->cure, w->set_cure));
+    json_object_set_new(j, "cause", side_json(b, b->cause, w->set_cause, b->smallest[0]));
+    json_object_set_new(j, "cure", side_json(b, b->cure, w->set_cure, b->smallest[1]));
     json_object_set_new(j, "unstable_set", ds_json_text(b->unstable_set));
     json_object_set_new(j, "candidates", json_integer((json_int_t)b->n_atoms));
     json_object_set_new(j, "sets_tried", json_integer(b->sets_tried));

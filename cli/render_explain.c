@@ -306,6 +306,16 @@ static void add_formula(const struct ds_explanation *x, int side, struct ds_buf 
     ds_buf_printf(out, "%s\n", o->replayed ? text : "no known way gives its bits");
 }
 
+/* How a side's tokens were drawn. */
+static void add_sampler(const struct ds_explanation *x, int side, struct ds_buf *out)
+{
+    const struct ds_explain_side *s = &x->c->e.side[side];
+    char text[160];
+    head(x, side == DS_SIDE_A ? "sampler of A" : "sampler of B", out);
+    ds_case_sampler_text(&s->sampler, text, sizeof text);
+    ds_buf_printf(out, "%s%s\n", text, s->draws ? "" : ": the largest logit, nothing of it acts");
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 static void add_exact(const struct ds_explanation *x, struct ds_buf *out)
@@ -447,7 +457,7 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     ds_buf_puts(out, "explain: ");
     ds_report_place(out, c->f.layer, c->f.stage, c->f.part);
     ds_buf_puts(out, ": ");
-    if (x->judged || x->chosen || x->kind != DS_EXPLAIN_UNKNOWN) {
+    if (x->judged || x->chosen || x->drawn || x->kind != DS_EXPLAIN_UNKNOWN) {
         ds_buf_printf(out, "%s: ", ds_explain_kind_name(x->kind));
         ds_buf_escape(out, x->why, (size_t)-1);
         for (int s = 0; s < DS_SIDES; s++)
@@ -501,6 +511,9 @@ void ds_render_explain_text(const struct ds_explanation *x, struct ds_buf *out)
     for (int s = 0; s < DS_SIDES; s++)
         if (!x->c->not_replayed[0] && has_formula(x->c->e.op))
             add_formula(x, s, out);
+    for (int s = 0; s < DS_SIDES; s++)
+        if (x->drawn)
+            add_sampler(x, s, out);
     if (x->chosen)
         add_choice(x, out);
     if (x->judged && ds_explain_copies(x->c->e.op))

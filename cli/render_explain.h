@@ -47,6 +47,7 @@ struct ds_explanation {
     char who[DS_SIDES][96];                    /* whose row the guilty one is; "" */
     int chosen;                                /* the op chooses: choice and verdict are filled */
     struct ds_explain_choice choice;
+    int drawn;  /* the op draws by a sampler: verdict is filled */
     int judged; /* what follows is filled: the inputs of both sides are equal */
     struct ds_explain_accuracy accuracy;
     struct ds_explain_noise noise;
@@ -63,6 +64,11 @@ int ds_explanation_in_situ(const struct ds_explanation *x);
 
 /* explain_kind.c: fills said, kind, why and overruled. */
 int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struct ds_error *err);
+
+/* explain_sampler.c: whether the place draws tokens, or processes logits for that; what is claimed then. */
+int ds_case_is_drawn(const struct ds_case *c);
+void ds_explanation_judge_drawn(struct ds_explanation *x);
+void ds_case_sampler_text(const struct ds_sampler *s, char *text, size_t size);
 
 /* The own kernel of a side, launched as that side's calls were, gives every bit of its rows. */
 int ds_explanation_reproduced(const struct ds_explanation *x, int side);

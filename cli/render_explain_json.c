@@ -45,6 +45,15 @@ static json_t *order_json(const struct ds_explain_order *o)
                      "trees", trees, "gives", o->replayed ? match_json(&o->match) : json_null());
 }
 
+static json_t *sampler_json(const struct ds_explanation *x, int side)
+{
+    char words[160];
+    if (!x->drawn)
+        return json_null();
+    ds_case_sampler_text(&x->c->e.side[side].sampler, words, sizeof words);
+    return text(words);
+}
+
 /* Of ops that add nothing up. */
 static json_t *formula_json(const struct ds_explanation *x, int side)
 {
@@ -91,6 +100,7 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
     json_object_set_new(j, "order", order_json(&x->order[side]));
     json_object_set_new(j, "formula", formula_json(x, side));
+    json_object_set_new(j, "sampler", sampler_json(x, side));
     if (!x->judged)
         return j;
     json_object_set_new(j, "mean_ulp", real(x->accuracy.mean_ulp[side]));

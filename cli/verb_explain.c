@@ -29,7 +29,7 @@ static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_e
 static int choose_device(const struct ds_case *c, const struct ds_options *o, struct ds_error *err)
 {
     for (int s = 0; s < DS_SIDES; s++) {
-        const char *name = ds_case_setting(c, c->side[s].arm, "device");
+        const char *name = ds_case_setting(c, s == DS_SIDE_A ? c->f.ref_arm : c->f.arm, "device");
         int kind, number;
         if (ds_device_parse_name(name, &kind, &number, NULL) == 0 && kind == DS_DEVICE_CUDA)
             ds_lab_use_device(number);
@@ -50,6 +50,8 @@ static int lacks(const struct ds_case *c, const struct ds_kernel *k)
 {
     const struct ds_attention_args *a = &c->e.shared.attention;
     int32_t most = 0;
+    if (ds_case_is_drawn(c) && !(k->features & DS_FEATURE_SAMPLER))
+        return 1;
     if (c->e.op != DS_OP_ATTENTION)
         return 0;
     for (size_t i = 0; i < c->e.n_rows; i++)
@@ -197,6 +199,10 @@ static int judge_choice(struct ds_explanation *x, struct ds_error *err)
 static int judge(struct ds_explanation *x, struct ds_error *err)
 {
     const struct ds_explain *e = &x->c->e;
+    if (ds_case_is_drawn(x->c)) {
+        ds_explanation_judge_drawn(x);
+        return 0;
+    }
     if (ds_explain_chooses(e->op) && !e->weights)
         return judge_choice(x, err);
     if (!x->c->inputs_equal)
@@ -300,6 +306,8 @@ static int explain(struct ds_case *c, const struct ds_options *o, const struct d
         rc = choose_device(c, o, err);
     if (rc == 0 && !ds_case_is_plain(c, ignored, sizeof ignored))
         rc = open_model(o, c, err);
+    if (rc == 0)
+        rc = ds_case_samplers(c, err);
     if (rc == 0)
         rc = ds_case_load(c, err);
     if (rc == 0 && !c->not_replayed[0])

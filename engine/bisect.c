@@ -345,7 +345,7 @@ static int ask(void *ctx, const uint8_t *set, struct ds_error *err)
     return (outcome == DS_BISECT_AGREES) == q->agree ? DS_TRY_YES : DS_TRY_NO;
 }
 
-/* The smallest set of atoms for which the answer is yes, into out. First whole ops, then the layers
+/* A minimal set of atoms for which the answer is yes, into out. First whole ops, then the layers
  * of those that are needed. */
 static int smallest(struct ds_bisect *b, int agree, int complement, uint8_t *out, size_t *n_out,
                     struct ds_error *err)
@@ -377,6 +377,80 @@ static int smallest(struct ds_bisect *b, int agree, int complement, uint8_t *out
     free(in);
     free(q.full);
     return rc;
+}
+
+/* ---- whether there is a smaller one -----------------------------------------------------------
+ *
+ * Nothing can be left out of a set that delta debugging found, and yet another one may have fewer: where two
+ * effects cancel, or act only together. All smaller sets are tried, if they are few. */
+
+enum { MOST_SMALLER = 64 };
+
+/* Sets of fewer than `size` of n; more than MOST_SMALLER is as good as any. */
+static size_t count_smaller(size_t n, size_t size)
+{
+    size_t all = 0, of_size = 1; /* n over k */
+    for (size_t k = 0; k < size && all <= MOST_SMALLER; k++) {
+        all += of_size;
+        of_size = of_size * (n - k) / (k + 1);
+    }
+    return all;
+}
+
+/* The next choice of k of n in `at`, ascending; 0: there is none. */
+static int next_choice(size_t *at, size_t k, size_t n)
+{
+    size_t i = k;
+    while (i > 0 && at[i - 1] == n - k + i - 1)
+        i--;
+    if (i == 0)
+        return 0;
+    at[i - 1]++;
+    for (; i < k; i++)
+        at[i] = at[i - 1] + 1;
+    return 1;
+}
+
+/* Whether the atoms `at` do it. An unstable set does not. */
+static int does(struct ds_bisect *b, const size_t *at, size_t k, int agree, int complement,
+                uint8_t *set, struct ds_error *err)
+{
+    memset(set, complement, b->n_atoms);
+    for (size_t i = 0; i < k; i++)
+        set[at[i]] = (uint8_t)!complement;
+    const int outcome = outcome_of(b, set, err);
+    if (outcome == -1)
+        return -1;
+    if (outcome == -2) {
+        b->result = DS_BISECT_INTERRUPTED;
+        return DS_TRY_STOP;
+    }
+    return outcome != DS_BISECT_UNSTABLE && (outcome == DS_BISECT_AGREES) == agree ? DS_TRY_YES
+                                                                                   : DS_TRY_NO;
+}
+
+/* Takes a smaller set if there is one; *proven: all smaller ones than that of `out` are known. */
+static int look_for_smaller(struct ds_bisect *b, int agree, int complement, uint8_t *out,
+                            size_t *n_out, int *proven, struct ds_error *err)
+{
+    size_t at[MOST_SMALLER];
+    uint8_t *set = ds_calloc(b->n_atoms, 1, "kernels", err);
+    int rc = set ? DS_TRY_NO : -1;
+    *proven = 0;
+    if (count_smaller(b->n_atoms, *n_out) <= MOST_SMALLER)
+        for (size_t k = 0; k < *n_out && rc == DS_TRY_NO; k++) {
+            for (size_t i = 0; i < k; i++)
+                at[i] = i;
+            do
+                rc = does(b, at, k, agree, complement, set, err);
+            while (rc == DS_TRY_NO && next_choice(at, k, b->n_atoms));
+            for (size_t i = 0; rc == DS_TRY_YES && i < b->n_atoms; i++)
+                out[i] = set[i] != complement;
+            *n_out = rc == DS_TRY_YES ? k : *n_out;
+        }
+    *proven = rc >= 0 && rc != DS_TRY_STOP && count_smaller(b->n_atoms, *n_out) <= MOST_SMALLER;
+    free(set);
+    return rc == DS_TRY_YES ? 0 : rc;
 }
 
 /* The two ends: with no atom exchanged, and with all of them. 0: go on. */
@@ -422,7 +496,11 @@ int ds_bisect_run(struct ds_bisect *b, struct ds_error *err)
      * cause, and the cure is what must stay as in `from`. */
     int rc = smallest(b, 0, b->condition, b->cause, &b->n_cause, err);
     if (rc == 0)
+        rc = look_for_smaller(b, 0, b->condition, b->cause, &b->n_cause, &b->smallest[0], err);
+    if (rc == 0)
         rc = smallest(b, 1, !b->condition, b->cure, &b->n_cure, err);
+    if (rc == 0)
+        rc = look_for_smaller(b, 1, !b->condition, b->cure, &b->n_cure, &b->smallest[1], err);
     return rc < 0 ? -1 : 0;
 }
 

@@ -50,6 +50,8 @@ struct ds_explain_side {
     char core[24]; /* OpenBLAS core; "" = the library's choice */
     int32_t ranks; /* matmul: that share K, each with a partial sum of its own; 0: none */
     const struct ds_kernel *reduce; /* what adds those up */
+    int draws;                      /* process, sample: by this sampler; else the largest logit */
+    struct ds_sampler sampler;
 };
 
 /* Weights of the model that have the sizes of a matmul's own. Borrowed. */

@@ -66,22 +66,49 @@ int ds_explain_fill_inputs(struct ds_explain_call *c, struct ds_error *err)
     return 0;
 }
 
-static void bind_choice(struct ds_explain_call *c)
+/* What is known of the row at a place of the call: of rows that are not given, what is of the first. */
+static const struct ds_explain_input *input_at(const struct ds_explain_call *c, int64_t row)
 {
-    if (c->e->op == DS_OP_ROUTER) {
-        struct ds_router_args *a = &c->args.router;
-        a->rows = c->rows;
-        a->logits = c->in[0];
-        a->ldx = a->experts;
-        a->ids = c->ids;
-        a->weights = c->weights;
-    } else {
-        struct ds_sample_args *a = &c->args.sample;
-        a->rows = c->rows;
-        a->logits = c->in[0];
-        a->ldx = a->vocab;
-        a->ids = c->ids;
+    for (size_t j = 0; j < c->e->n_rows; j++)
+        if (ds_explain_in_call(c, &c->e->rows[j]) && c->e->rows[j].at[c->side].row == row)
+            return &c->e->rows[j].input[c->side];
+    return &c->first->input[c->side];
+}
+
+/* The sampler of this side; NULL: the largest logit. */
+static const struct ds_sampler *sampler_of(const struct ds_explain_call *c)
+{
+    const struct ds_explain_side *s = &c->e->side[c->side];
+    return s->draws ? &s->sampler : NULL;
+}
+
+static int bind_sample(struct ds_explain_call *c, struct ds_error *err)
+{
+    struct ds_sample_args *a = &c->args.sample;
+    if (!(c->facts = ds_calloc(2 * (size_t)c->rows, sizeof *c->facts, "rows of a call", err)))
+        return -1;
+    for (int64_t r = 0; r < c->rows; r++) {
+        c->facts[r] = input_at(c, r)->request;
+        c->facts[c->rows + r] = input_at(c, r)->step;
     }
+    a->rows = c->rows;
+    a->logits = c->in[0];
+    a->ldx = a->vocab;
+    a->ids = c->ids;
+    a->sampler = sampler_of(c);
+    a->streams = c->facts;
+    a->steps = c->facts + c->rows;
+    return 0;
+}
+
+static void bind_router(struct ds_explain_call *c)
+{
+    struct ds_router_args *a = &c->args.router;
+    a->rows = c->rows;
+    a->logits = c->in[0];
+    a->ldx = a->experts;
+    a->ids = c->ids;
+    a->weights = c->weights;
 }
 
 static void bind_simple(struct ds_explain_call *c)
@@ -142,8 +169,7 @@ static void bind_simple(struct ds_explain_call *c)
         a->transfer.y = c->y;
         break;
     case DS_OP_ROUTER:
-    case DS_OP_SAMPLE:
-        bind_choice(c);
+        bind_router(c);
         break;
     default:
         a->combine.rows = c->rows;
@@ -166,11 +192,7 @@ static int bind_process(struct ds_explain_call *c, struct ds_error *err)
     if (!c->facts || !c->tokens)
         return -1;
     for (size_t r = 0; r < rows; r++) {
-        const struct ds_explain_input *in = &c->first->input[c->side];
-        for (size_t j = 0; j < c->e->n_rows; j++)
-            if (ds_explain_in_call(c, &c->e->rows[j]) &&
-                c->e->rows[j].at[c->side].row == (int64_t)r)
-                in = &c->e->rows[j].input[c->side];
+        const struct ds_explain_input *in = input_at(c, (int64_t)r);
         c->facts[REQUEST * rows + r] = in->request;
         c->facts[POSITION * rows + r] = in->number;
         c->facts[STEP * rows + r] = in->step;
@@ -188,6 +210,7 @@ static int bind_process(struct ds_explain_call *c, struct ds_error *err)
     a->cached = c->facts + CACHED * rows;
     a->n_tokens = c->facts + TOKENS * rows;
     a->tokens = c->tokens;
+    a->sampler = sampler_of(c);
     return 0;
 }
 
@@ -221,6 +244,8 @@ int ds_explain_bind_rows(struct ds_explain_call *c, struct ds_error *err)
 {
     if (c->e->op == DS_OP_ALLREDUCE)
         return bind_allreduce(c, err);
+    if (c->e->op == DS_OP_SAMPLE)
+        return bind_sample(c, err);
     if (c->e->op == DS_OP_PROCESS)
         return bind_process(c, err);
     bind_simple(c);

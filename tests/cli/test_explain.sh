@@ -215,6 +215,26 @@ test_choices() {
     has "$dir/out" "raw                A none, B all            A none, B all"
 }
 
+# Tokens that are drawn: both sides come out again with the sampler of their own record, and what differs is told.
+test_drawn() {
+    for side in a:0.8:1 b:0.7:1 c:0.8:9; do
+        rest=${side#*:}
+        ds run -m $model --tokens 5,9,200,31,7 -n 4 --kernels pinned --batch 1 --threads 1 --repeat 1 --dump all --dump-rows 100 \
+            --temperature "${rest%:*}" --sample-seed "${rest#*:}" -o "$dir/${side%%:*}.h5" -q
+        expect 0
+    done
+    ds explain "$dir/a.h5" "$dir/b.h5" -m $model
+    expect 0
+    has "$dir/out" "pinned             A all, B none            A none, B all"
+    has "$dir/out" "sampler of B  temperature 0.7, repetition penalty 1, top-k 0, top-p 1, min-p 0, seed 1"
+    has "$dir/out" "explain: layer 2 logits_processed: wrong-data: the samplers differ: temperature 0.8 against 0.7; with each side's, its own kernel gives its bits"
+    ds explain "$dir/a.h5" "$dir/c.h5" -m $model --json
+    expect 0
+    has "$dir/out" '"stage":"token"'
+    has "$dir/out" '"reproduced_a":true,"reproduced_b":true'
+    has "$dir/out" '"kind":"selection-only","why":"the samplers differ: seed 1 against 9; with each side'
+}
+
 # What is handed on between kernels: copies, counts, results.
 test_between_kernels() {
     specimens
@@ -420,7 +440,7 @@ reproduce.h5" ]
 # Attention: scores, weights and values by their orders, of every way to merge parts; also a window.
 test_reproducer_of_attention() {
     need pkg-config
-    for pair in pinned,vendor tile-by-qlen,stock split-kv,reference; do
+    for pair in split-kv,vendor tile-by-qlen,stock; do
         record --kernels "pinned+attention=${pair%,*},pinned+attention=${pair#*,}" --batch 1 --force
         show 0,attn_out -m $model
         gives A

@@ -132,6 +132,30 @@ static void test_one_kernel_in_one_layer(void **state)
     }
 }
 
+/* By brute force: every set of fewer kernels was tried, and none does. */
+static void expect_smallest(const struct ds_bisect *b, int cause)
+{
+    const size_t n = b->n_atoms, size = cause ? b->n_cause : b->n_cure;
+    const int complement = cause ? b->condition : !b->condition;
+    assert_true(n < 16);
+    assert_true(b->smallest[!cause]);
+    for (unsigned set = 0; set < 1u << n; set++) {
+        if ((size_t)__builtin_popcount(set) >= size)
+            continue;
+        size_t k = 0;
+        for (; k < b->n_known; k++) {
+            unsigned is = 0;
+            for (size_t i = 0; i < n; i++)
+                is |= (unsigned)((b->known[k].set[i] == '1') != complement) << i;
+            if (is == set)
+                break;
+        }
+        if (k == b->n_known ||
+            b->known[k].outcome == (cause ? DS_BISECT_DIFFERS : DS_BISECT_AGREES))
+            fail_msg("set %x of %zu kernels: %s", set, n, k < b->n_known ? "does" : "not tried");
+    }
+}
+
 /* Two faults, each enough by itself: one cause, but both must go. */
 static void test_two_faults(void **state)
 {
@@ -144,6 +168,8 @@ static void test_two_faults(void **state)
     assert_int_equal(h.b.result, DS_BISECT_FOUND);
     assert_int_equal(h.b.n_cause, 1);
     assert_string_equal(atoms_of(&h.b, h.b.cure), "matmul rope");
+    expect_smallest(&h.b, 1);
+    expect_smallest(&h.b, 0);
     end_hunt(&h);
 }
 
@@ -158,6 +184,8 @@ static void test_two_that_only_act_together(void **state)
     assert_int_equal(h.b.result, DS_BISECT_FOUND);
     assert_string_equal(atoms_of(&h.b, h.b.cause), "silu_mul add");
     assert_int_equal(h.b.n_cure, 1);
+    expect_smallest(&h.b, 1);
+    expect_smallest(&h.b, 0);
     end_hunt(&h);
 }
 
