@@ -69,46 +69,78 @@ static int parse_tokens(const char *text, struct ds_run_plan *p, struct ds_error
     }
 }
 
+/* What helps where an environment differs in `name`. */
+static int environment_hint(const char *name, const char *what, struct ds_error *err)
+{
+    if (strncmp(name, "plugin_", 7) == 0)
+        return ds_hint(err, "give the files that it was made with, in the same order: --plugin "
+                            "FILE.so; --force does without");
+    if (strcmp(name, "cblas") == 0)
+        return ds_hint(err, "give the library that it was made with: --blas FILE.so; --force does "
+                            "without");
+    return strcmp(what, "replayed") == 0
+               ? ds_hint(err, "--force replays it all the same")
+               : ds_hint(err, "run it anew and use diff, or give --force to mix them in one "
+                              "record");
+}
+
+static const char *value_of(const struct ds_header *h, const char *name)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < h->n_environment; i++)
+        value = strcmp(h->environment[i].name, name) == 0 ? h->environment[i].value : value;
+    return value;
+}
+
+static int is_clock(const char *name)
+{
+    const size_t len = strlen(name), end = strlen(DS_CLI_CLOCKS);
+    return len > end && strcmp(name + len - end, DS_CLI_CLOCKS) == 0;
+}
+
+/* "A was x, is y; B was ...", each name once; the first of them comes to *first. With --force each in a note. */
+static void differences(const struct ds_options *o, const struct ds_header *h,
+                        const struct ds_header *now, const char *what, struct ds_buf *out,
+                        const char **first)
+{
+    for (size_t i = 0; i < now->n_environment + h->n_environment; i++) {
+        const int old = i >= now->n_environment;
+        const char *name =
+                       old ? h->environment[i - now->n_environment].name : now->environment[i].name,
+                   *was = value_of(h, name), *is = value_of(now, name);
+        if ((was && is && (old || strcmp(was, is) == 0)) || is_clock(name))
+            continue;
+        if (ds_opt_flag(o, "force")) {
+            ds_cli_note(o, "%s in another environment: %s was %.100s, is %.100s", what, name,
+                        was ? was : "unset", is ? is : "unset");
+            continue;
+        }
+        *first = *first ? *first : name;
+        ds_buf_printf(out, "%s%.60s was %.200s, is %.200s", out->len ? "; " : "", name,
+                      was ? was : "unset", is ? is : "unset");
+    }
+}
+
 /* Trials of another machine, build or library would show as instability: a resumed record is made
  * in one environment. */
 int ds_plan_check_environment(const struct ds_options *o, const struct ds_header *h,
                               const char *what, struct ds_error *err)
 {
     struct ds_header now = {0};
+    struct ds_buf all = {0};
+    const char *first = NULL;
     int rc = ds_cli_environment(&now.environment, &now.n_environment, err);
     if (rc == 0)
         rc = ds_cli_environment_devices(h, &now.environment, &now.n_environment, err);
-    for (size_t i = 0; rc == 0 && i < now.n_environment + h->n_environment; i++) {
-        const struct ds_text *t =
-            i < now.n_environment ? &now.environment[i] : &h->environment[i - now.n_environment];
-        const char *was = NULL, *is = NULL;
-        for (size_t k = 0; k < h->n_environment; k++)
-            was = strcmp(h->environment[k].name, t->name) == 0 ? h->environment[k].value : was;
-        for (size_t k = 0; k < now.n_environment; k++)
-            is = strcmp(now.environment[k].name, t->name) == 0 ? now.environment[k].value : is;
-        const size_t len = strlen(t->name), end = strlen(DS_CLI_CLOCKS);
-        if ((was && is && strcmp(was, is) == 0) ||
-            (len > end && strcmp(t->name + len - end, DS_CLI_CLOCKS) == 0))
-            continue;
-        if (ds_opt_flag(o, "force"))
-            ds_cli_note(o, "%s in another environment: %s was %.100s, is %.100s", what, t->name,
-                        was ? was : "unset", is ? is : "unset");
-        else {
-            rc = ds_fail(err,
-                         "the record was made in another environment: %.60s was %.200s, is %.200s",
-                         t->name, was ? was : "unset", is ? is : "unset");
-            if (strncmp(t->name, "plugin_", 7) == 0)
-                ds_hint(err, "give the files that it was made with, in the same order: --plugin "
-                             "FILE.so; --force does without");
-            else if (strcmp(t->name, "cblas") == 0)
-                ds_hint(err, "give the library that it was made with: --blas FILE.so; --force does "
-                             "without");
-            else if (strcmp(what, "replayed") == 0)
-                ds_hint(err, "--force replays it all the same");
-            else
-                ds_hint(err, "run it anew and use diff, or give --force to mix them in one record");
-        }
+    if (rc == 0)
+        differences(o, h, &now, what, &all, &first);
+    if (rc == 0 && all.failed)
+        rc = ds_fail(err, "out of memory for what differs");
+    else if (rc == 0 && first) {
+        ds_fail(err, "the record was made in another environment: %.940s", all.data);
+        rc = environment_hint(first, what, err);
     }
+    ds_buf_free(&all);
     ds_header_free(&now);
     return rc;
 }

@@ -176,6 +176,7 @@ static int run(struct replay *r, int *interrupted, struct ds_error *err)
                                    .resid_only = r->setup.resid_only,
                                    .sampler = r->setup.plan.options.sampler,
                                    .n_arms = (int32_t)r->header.n_arms,
+                                   .last = 1,
                                    .ctx = r,
                                    .sink = take_trial,
                                    .stop = ds_cli_stop()};

@@ -113,6 +113,7 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
                                    .resid_only = st->setup.resid_only,
                                    .sampler = st->setup.plan.options.sampler,
                                    .n_arms = (int32_t)st->setup.plan.header.n_arms,
+                                   .last = 1,
                                    .ctx = st,
                                    .sink = take_trial,
                                    .progress = progress,

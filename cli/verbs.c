@@ -150,6 +150,8 @@ static const char *const storm_examples[] = {
     "two sets, small calls, a small cache, so that requests are preempted",
     "driftscope storm -f prompts.txt --schedule steps.jsonl",
     "a batch schedule that was recorded elsewhere",
+    "driftscope storm --inputs incident.json --requests 24",
+    "recorded conversations: does each call of the model give what it gave then?",
     NULL};
 
 static const char *const replay_examples[] = {
@@ -165,6 +167,9 @@ static const char *const replay_examples[] = {
     "the same calls with other requests beside it: do their tokens matter, or only their number?",
     "driftscope replay storm.h5 --export-schedule steps.jsonl",
     "the schedule as text, for storm --schedule",
+    "driftscope replay storm.h5 --export-inputs incident.json",
+    "prompts, tool results and clock of a record of --inputs, with what the model said: a "
+    "recording",
     NULL};
 
 static const char *const table_examples[] = {
@@ -342,13 +347,14 @@ const struct ds_verb_def ds_verbs[] = {
      "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set: every "
      "request follows its own tokens, all rows are recorded. Equal prompts should give equal completions; where they do not, the first "
      "row with other bits is named with its kernel and its batch, then the first token. A set whose kernels do not claim to be "
-     "batch-invariant and that still gave one completion a prompt had no power here. Exit code 0: one completion for each prompt "
-     "from every set; 1: more.",
+     "batch-invariant and that still gave one completion a prompt had no power here. With --inputs conversations are held against their "
+     "recording, call by call. Exit code 0: one completion for each prompt from every set, as it was recorded; 1: more, or another one; 2: "
+     "neither, but choices among NaN.",
      storm_examples},
     {DS_VERB_REPLAY, "replay", "RECORD", NULL, 1, 1, 0,
      "run a recorded storm, or one of its requests, again, and change one thing",
      "Takes schedule, prompts and kernels from a record of storm, checks model and environment, which are named where they differ, "
-     "runs the schedule again and holds every digest and token against the record. With --alone, --kernels or --threads one thing is "
+     "runs the schedule again and holds every digest and token against the record, which has its --inputs whole. With --alone, --kernels or --threads one thing is "
      "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
      replay_examples},
     {DS_VERB_TABLE, "table", "RECORD...", NULL, 1, 100000, 0,

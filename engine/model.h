@@ -162,6 +162,11 @@ int ds_model_check_kernel(int keep, const struct ds_kernel *matmul, struct ds_er
  * at most two copies exist. */
 int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
                      struct ds_error *err);
+/* The same where from here on nothing but kernels that pack alike, have DS_FEATURE_PACKED and run on the CPU reads these
+ * weights: their f32 numbers are given back as they are packed (data becomes NULL), but for an embedding that is the
+ * head, too. After a failure some are gone. */
+int ds_model_prepare_alone(struct ds_model *m, const struct ds_kernel *matmul, int threads,
+                           struct ds_error *err);
 struct ds_kernel_set;
 /* The same for every matmul kernel that a set uses: at most two may repack, and then both packings
  * are kept, three copies in all. */

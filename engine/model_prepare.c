@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static void drop_also(struct ds_model *m)
 {
@@ -36,8 +38,15 @@ void ds_model_drop_prepared(struct ds_model *m)
     m->prepared_by = NULL;
 }
 
+/* What one packed serves the other, too. */
+static int packs_alike(const struct ds_kernel *a, const struct ds_kernel *b)
+{
+    return a == b || (a && b && a->prepare && a->prepare == b->prepare);
+}
+
 struct work {
     struct ds_model *m;
+    int give_back; /* f32 numbers that are packed */
     const struct ds_kernel *kernel;
     const struct ds_weight **weights; /* those that a matmul reads */
     size_t n;
@@ -46,9 +55,24 @@ struct work {
     size_t *why_for;            /* ... and the index it belongs to */
 };
 
-/* A weight that stays in its file is not to lie in memory beside its packed copy. */
-static void release(const struct ds_model *m, const struct ds_weight *w)
+/* Gives back the whole pages of f32 numbers. */
+static void give_back(struct ds_weight *w)
 {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)w->data,
+                    to = from + (size_t)(w->rows * w->cols) * sizeof(float),
+                    first = (from + page - 1) / page * page, last = to / page * page;
+    w->data = NULL;
+    if (first < last)
+        (void)madvise((void *)first, last - first, MADV_REMOVE);
+}
+
+/* A weight is not to lie in memory beside its packed copy: one that stays in its file never, f32 numbers where they
+ * are given back, unless the embedding reads them. */
+static void release(const struct work *work, const struct ds_weight *w)
+{
+    const struct ds_model *m = work->m;
+    if (work->give_back && w->data && w != m->embed)
+        give_back(&m->weights[w - m->weights]);
     const struct ds_quant_type *t = w->file_data ? ds_quant_find((uint32_t)w->file_type) : NULL;
     if (t)
         ds_gguf_release(m->gguf, w->file_data,
@@ -69,9 +93,10 @@ static void prepare_member(void *arg, int thread, int threads)
         why[0] = '\0';
         int rc = ds_call_prepare(w->kernel, &view, &w->m->prepared[at], &w->m->prepared_bytes[at],
                                  why, sizeof w->why[thread]);
-        release(w->m, weight);
-        if (rc == 0)
+        if (rc == 0) {
+            release(w, weight);
             continue;
+        }
         w->why_for[thread] = i;
         size_t lowest = atomic_load(&w->failed);
         while (i < lowest && !atomic_compare_exchange_weak(&w->failed, &lowest, i)) {
@@ -129,17 +154,17 @@ int ds_model_check_kernel(int keep, const struct ds_kernel *matmul, struct ds_er
     return ds_hint(err, "use --weights f32, or a kernel set with matmul=pinned");
 }
 
-int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
-                     struct ds_error *err)
+static int prepare_for(struct ds_model *m, const struct ds_kernel *matmul, int give_back,
+                       int threads, struct ds_error *err)
 {
     if (ds_model_check_kernel(m->keep, matmul, err) != 0)
         return -1;
-    if (!matmul->prepare || m->prepared_by == matmul)
+    if (!matmul->prepare || packs_alike(m->prepared_by, matmul))
         return 0;
     if (threads < 1)
         return ds_fail(err, "%d threads asked for", threads);
     ds_model_drop_prepared(m); /* first, so that never more than two copies exist */
-    struct work w = {.m = m, .kernel = matmul, .failed = SIZE_MAX};
+    struct work w = {.m = m, .kernel = matmul, .give_back = give_back, .failed = SIZE_MAX};
     m->prepared = ds_calloc(m->n_weights, sizeof *m->prepared, "packed weights", err);
     m->prepared_bytes =
         m->prepared ? ds_calloc(m->n_weights, sizeof *m->prepared_bytes, "packed weights", err)
@@ -160,6 +185,24 @@ int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int thr
         ds_model_drop_prepared(m);
     else
         m->prepared_by = matmul;
+    return rc;
+}
+
+int ds_model_prepare(struct ds_model *m, const struct ds_kernel *matmul, int threads,
+                     struct ds_error *err)
+{
+    return prepare_for(m, matmul, 0, threads, err);
+}
+
+int ds_model_prepare_alone(struct ds_model *m, const struct ds_kernel *matmul, int threads,
+                           struct ds_error *err)
+{
+    if (m->keep != DS_WEIGHTS_F32 || !m->arena || !(matmul->features & DS_FEATURE_PACKED))
+        return prepare_for(m, matmul, 0, threads, err);
+    /* Pages of a mapping that may not be written cannot be given back. */
+    (void)mprotect(m->arena, m->arena_bytes, PROT_READ | PROT_WRITE);
+    const int rc = prepare_for(m, matmul, 1, threads, err);
+    ds_model_seal(m);
     return rc;
 }
 
@@ -196,7 +239,8 @@ int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, in
     for (int32_t i = 0; (k = ds_kernel_set_used(set, DS_OP_MATMUL, i)); i++) {
         if (ds_model_check_kernel(m->keep, k, err) != 0)
             return -1;
-        if (!k->prepare || (n > 0 && packer[0] == k) || (n > 1 && packer[1] == k))
+        if (!k->prepare || (n > 0 && packs_alike(packer[0], k)) ||
+            (n > 1 && packs_alike(packer[1], k)))
             continue;
         if (n == 2)
             return ds_fail(err,
@@ -208,12 +252,12 @@ int ds_model_prepare_set(struct ds_model *m, const struct ds_kernel_set *set, in
     if (n < 2)
         return n ? ds_model_prepare(m, packer[0], threads, err) : 0;
     for (int i = 0; i < 2; i++) {
-        if (m->prepared_by == packer[i] || m->also_by == packer[i])
+        if (packs_alike(m->prepared_by, packer[i]) || packs_alike(m->also_by, packer[i]))
             continue;
         /* What the other one needs must not be the copy that is freed. */
-        if (m->also_by == packer[1 - i])
+        if (packs_alike(m->also_by, packer[1 - i]))
             swap_prepared(m);
-        if (m->prepared_by == packer[1 - i])
+        if (packs_alike(m->prepared_by, packer[1 - i]))
             set_aside(m);
         else
             ds_model_drop_prepared(m);
@@ -238,7 +282,8 @@ const void *ds_model_prepared(const struct ds_model *m, const struct ds_kernel *
 {
     if (w < m->weights || w >= m->weights + m->n_weights)
         return NULL;
-    if (m->prepared && m->prepared_by == matmul)
+    if (m->prepared && packs_alike(m->prepared_by, matmul))
         return m->prepared[w - m->weights];
-    return m->also_prepared && m->also_by == matmul ? m->also_prepared[w - m->weights] : NULL;
+    return m->also_prepared && packs_alike(m->also_by, matmul) ? m->also_prepared[w - m->weights]
+                                                               : NULL;
 }

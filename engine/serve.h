@@ -127,6 +127,7 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     float *keep;
     const size_t *keep_at; /* [n_requests + 1] */
     int32_t first_arm, n_arms;
+    int last; /* the model's weights are read by nobody afterwards: what no arm needs is given back */
     void *ctx;
     /* Takes a trial (borrowed), the wall time of each of its steps, and behind these [n_steps ..] what of it was the
      * scheduler's: slots, rows and tokens handed round, neither the forward pass nor probes. -1 stops. */

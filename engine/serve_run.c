@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/forward.h"
 #include "engine/worker.h"
+#include "kernels/plugin.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,49 @@ struct shared {
 static size_t shared_size(const struct ds_serve_run *s)
 {
     return sizeof(struct shared) + 2 * s->plan->n_steps * sizeof(double);
+}
+
+/* The matmul kernels of an arm that pack weights: *packer, where they pack alike and read nothing but that, on the
+ * CPU; NULL where some read f32. */
+static int packer_of(const struct ds_serve_run *s, uint32_t arm, const struct ds_kernel **packer,
+                     int *threads, struct ds_error *err)
+{
+    struct ds_setting setting;
+    const struct ds_kernel *k;
+    *packer = NULL;
+    if (ds_setting_parse(s->header->arms[arm].values, &setting, err) != 0)
+        return -1;
+    *threads = setting.threads;
+    if (setting.kernels.device != DS_DEVICE_CPU || setting.place.n > 0 || setting.ranks > 1)
+        return 0;
+    for (int32_t i = 0; (k = ds_kernel_set_used(&setting.kernels, DS_OP_MATMUL, i)); i++) {
+        if (!(k->features & DS_FEATURE_PACKED) || !k->prepare || ds_plugin_of(k) ||
+            (*packer && (*packer)->prepare != k->prepare)) {
+            *packer = NULL;
+            return 0;
+        }
+        *packer = k;
+    }
+    return 0;
+}
+
+/* From the first arm on behind which all read nothing but weights that are packed alike, these are packed once, for all of
+ * them, and what they were made of is given back. */
+static int share_weights(const struct ds_serve_run *s, uint32_t arm, struct ds_error *err)
+{
+    const struct ds_kernel *first = NULL, *k;
+    int threads = 1, n = 1;
+    if (!s->last)
+        return 0;
+    for (uint32_t a = arm; a < (uint32_t)(s->first_arm + s->n_arms); a++) {
+        if (packer_of(s, a, &k, &n, err) != 0)
+            return -1;
+        if (!k || (first && first->prepare != k->prepare))
+            return 0;
+        first = first ? first : k;
+        threads = n > threads ? n : threads;
+    }
+    return ds_model_prepare_alone(s->model, first, threads, err);
 }
 
 /* An arm, from fork to sink. 0, 1 when interrupted, -1. */
@@ -69,7 +113,8 @@ int ds_serve_run(const struct ds_serve_run *s, int *interrupted, struct ds_error
         return ds_fail(err, "out of memory for what workers share");
     int rc = 0;
     for (int32_t a = 0; a < s->n_arms && rc == 0; a++) {
-        rc = run_arm(s, (uint32_t)(s->first_arm + a), shared, err);
+        rc = share_weights(s, (uint32_t)(s->first_arm + a), err);
+        rc = rc == 0 ? run_arm(s, (uint32_t)(s->first_arm + a), shared, err) : rc;
         if (rc == 0 && s->progress)
             s->progress(s->ctx, a + 1, s->n_arms);
     }

@@ -138,8 +138,8 @@ static int setup_place(struct sweep_state *st, struct ds_error *err)
     return 0;
 }
 
-/* The matmul kernel whose repacked weights every worker can share: the only one of the arms that
- * repacks, else NULL. With two of them the parent's copy would lie beside a worker's, a third copy
+/* The matmul kernel whose repacked weights every worker can share: the only way in which kernels of the arms
+ * repack, else NULL. With two of them the parent's copy would lie beside a worker's, a third copy
  * of the weights; what a plugin repacks is left to the workers, too: it may crash. */
 static const struct ds_kernel *shared_packer(const struct sweep_state *st)
 {
@@ -148,7 +148,7 @@ static const struct ds_kernel *shared_packer(const struct sweep_state *st)
         const struct ds_kernel *k;
         for (int32_t i = 0; (k = ds_kernel_set_used(&st->settings[a].kernels, DS_OP_MATMUL, i));
              i++) {
-            if (k->prepare && found && found != k)
+            if (k->prepare && found && found->prepare != k->prepare)
                 return NULL;
             if (k->prepare)
                 found = k;

@@ -90,7 +90,10 @@ enum ds_feature {
         64, /* takes activations that are stored as bf16 or f16, with the bits that it gives on f32
                arrays of the same values: see enum ds_element */
     DS_FEATURE_SAMPLER =
-        128 /* process, sample: does what args.sampler says at temperatures above 0 */
+        128, /* process, sample: does what args.sampler says at temperatures above 0 */
+    DS_FEATURE_PACKED =
+        256 /* matmul: once a weight was prepared, launch reads what prepare made of it
+                               and nothing else: w.data may be NULL by then */
 };
 
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/file_weights.h"
+#include "kernels/cpu/matmul_parts.h"
 #include "kernels/cpu/pinned.h"
 
 #include <stdlib.h>
@@ -139,8 +140,8 @@ static int file_prepare(const struct ds_weight_view *w, void **prepared, size_t 
     return 0;
 }
 
-static int pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out,
-                          char *why, size_t why_size)
+int ds_pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
+                      size_t why_size)
 {
     size_t columns, bytes;
     if (ds_file_weights_used(w))
@@ -266,8 +267,8 @@ const struct ds_kernel ds_matmul_pinned = {.abi = DS_KERNEL_ABI,
                                            .op = DS_OP_MATMUL,
                                            .name = "pinned",
                                            .claims = DS_CLAIM_ALL,
-                                           .features = DS_FEATURE_FILE_WEIGHTS,
-                                           .prepare = pinned_prepare,
+                                           .features = DS_FEATURE_FILE_WEIGHTS | DS_FEATURE_PACKED,
+                                           .prepare = ds_pinned_prepare,
                                            .scratch_bytes = pinned_scratch,
                                            .launch = pinned_launch,
                                            .describe = pinned_describe,

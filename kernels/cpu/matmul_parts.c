@@ -22,6 +22,8 @@ int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size)
         return ds_cpu_refuse(why, why_size, "weights are %lld x %lld, the call says %lld x %lld",
                              (long long)a->w.n, (long long)a->w.k, (long long)a->n,
                              (long long)a->k);
+    if (!a->w.data && a->w.file_data)
+        return ds_cpu_refuse(why, why_size, "this variant needs the weights as f32");
     if (!a->prepared)
         return ds_cpu_refuse(why, why_size, "weights were not packed (prepare was not called)");
     return 0;

@@ -12,11 +12,15 @@
 /* A group of columns that is computed together: 4 panels of 16. */
 enum { DS_PARTS_PANELS = 4, DS_PARTS_COLUMNS = 16 * DS_PARTS_PANELS };
 
-/* prepare of these variants: the packed weights of matmul/pinned. */
+/* prepare of matmul/pinned and of these variants: one function, so that whoever keeps packed weights can see that
+ * they are alike. */
+int ds_pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
+                      size_t why_size);
+/* The same of f32 weights alone, for what is then changed. */
 int ds_parts_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
                      size_t why_size);
 
-/* Sizes agree and the weights were packed. */
+/* Sizes agree and the weights were packed, from f32. */
 int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size);
 
 static inline int64_t ds_parts_groups(const struct ds_matmul_args *a)

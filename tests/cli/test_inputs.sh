@@ -190,6 +190,54 @@ test_run_takes_a_call_as_its_subject() {
     [ ! -e "$dir/x.h5" ]
 }
 
+# The real model in its chat form: a system prompt with a frozen clock, a tool's answer from a file, two turns of the model.
+test_real_conversation() {
+    need python3
+    real=${DRIFTSCOPE_MODEL:-smollm2}
+    printf 'You are a clerk. Today is {{clock:%%A, %%d %%B %%Y}}.' >"$dir/policy.txt"
+    printf 'Order 4711 was {{sent}} on 31 May.' >"$dir/order.txt"
+    cat >"$dir/1.json" <<'END'
+{"schema": "driftscope.inputs/1", "clock": "2024-06-03T23:30:00+02:00",
+ "texts": {"policy": {"file": "policy.txt", "template": true}, "order": {"file": "order.txt"}},
+ "requests": [{"id": "t", "turns": [{"role": "system", "text": "policy"}, {"role": "user", "content": "Where is order 4711? ({{clock}})"}]}]}
+END
+    ds storm -m "$real" --inputs "$dir/1.json" -n 6 --compare pinned --sites resid -o "$dir/1.h5" --json
+    if grep -q "not in the cache\|no cache folder" "$dir/err"; then
+        skip "no real model in the cache (make model)"
+    fi
+    expect 0
+    ds replay "$dir/1.h5" --export-inputs "$dir/1r.json"
+    python3 - "$dir/out" "$dir/1r.json" "$dir/2.json" "$dir/1.h5" <<'PY'
+import json, sys
+doc = json.load(open(sys.argv[2]))
+turns = doc["requests"][0]["turns"]
+assert len(turns) == 3 and turns[2]["role"] == "assistant" and len(turns[2]["expect"]) == 6, turns
+turns += [{"role": "tool", "text": "order"}, {"role": "user", "content": "Repeat that."}]
+json.dump(doc, open(sys.argv[3], "w"))
+PY
+    ds storm -m "$real" --inputs "$dir/2.json" -n 6 --compare pinned --sites resid -o "$dir/2.h5"
+    expect 0
+    has "$dir/out" "recorded      pinned: 1 of 1 conversation follows the recording to the end; 1 call held against it"
+    has "$dir/out" "clock 2024-06-03T23:30:00+02:00"
+    ds show --environment "$dir/2.h5"
+    has "$dir/out" '<|im_start|>system\nYou are a clerk. Today is Monday, 03 June 2024.<|im_end|>\n<|im_start|>user\nWhere is order 4711? (2024-06-03T23:30:00+02:00)<|im_end|>\n<|im_start|>assistant\n'
+    ds replay "$dir/2.h5" -m "$real"
+    expect 0
+    ds replay "$dir/2.h5" --export-inputs "$dir/r.json"
+    # The second call got the tool's answer as it is, and what is said as a text is the same recording.
+    python3 - "$dir/r.json" "$dir/wrong.json" <<'PY'
+import json, sys
+doc = json.load(open(sys.argv[1]))
+doc["requests"][0]["turns"][2] = {"role": "assistant", "expect": "No such answer", "finish": "length"}
+json.dump(doc, open(sys.argv[2], "w"))
+PY
+    ds storm -m "$real" --inputs "$dir/wrong.json" --compare pinned --sites resid -o "$dir/w.h5"
+    expect 1
+    has "$dir/out" "t stops at turn 2: token 0 is '"
+    has "$dir/out" "', recorded 'No'"
+    has "$dir/out" "1 later call is not judged"
+}
+
 # refuses TEXT MESSAGE: such a file is an error that says so, and leaves no record.
 refuses() {
     printf '%s' "$1" >"$dir/bad.json"

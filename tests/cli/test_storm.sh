@@ -110,6 +110,30 @@ test_one_stage_in_f32() {
     has "$dir/err" "--dtype-at"
 }
 
+# All that differs is named, not only the first of it, before anything runs.
+test_another_environment_is_named_first() {
+    ds storm $small --tokens 5,9 --requests 2 -n 2 --compare pinned -o "$dir/a.h5"
+    expect 0
+    model=random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
+    run env OMP_DYNAMIC=TRUE OMP_PROC_BIND=false "$driftscope" replay "$dir/a.h5" -m $model
+    expect 2
+    empty "$dir/out"
+    has "$dir/err" "the record was made in another environment: "
+    has "$dir/err" "OMP_DYNAMIC was unset, is TRUE"
+    has "$dir/err" "OMP_PROC_BIND was unset, is false"
+    has "$dir/err" "hint: --force replays it all the same"
+    run env OMP_DYNAMIC=TRUE OMP_PROC_BIND=false "$driftscope" replay "$dir/a.h5" -m $model --force
+    expect 0
+    [ "$(grep -c 'replayed in another environment: OMP_' "$dir/err")" -eq 2 ]
+    # A model of the same shape is named, too.
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=3
+    expect 2
+    has "$dir/err" "the record was made with another model"
+    ds replay "$dir/a.h5" -m $model --request 2
+    expect 2
+    has "$dir/err" "--request"
+}
+
 # What neighbours hold changes no kernel here, only how many they are: with the same shapes every bit is the same.
 test_other_neighbours_in_the_same_calls() {
     ds storm $flips --requests 12 --rate 0.7 -o "$dir/a.h5" --compare split -q

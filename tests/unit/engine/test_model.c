@@ -419,6 +419,56 @@ static int prepare_fails(const struct ds_weight_view *w, void **prepared, size_t
     return prepare_twice(w, prepared, bytes, why, why_size);
 }
 
+static const struct ds_kernel *matmul(const char *variant)
+{
+    return ds_kernel_find(DS_OP_MATMUL, variant);
+}
+
+/* Kernels that pack alike share one copy. Where nothing else reads the weights their f32 numbers go, all but the
+ * embedding's, and what was packed is what it would have been; the model can still be asked for its digests. */
+static void test_packed_weights_alone(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "random:llama,layers=2,hidden=96,heads=4,ffn=160,vocab=96,tied=1",
+        "random:llama,layers=2,hidden=96,heads=4,ffn=160,vocab=96,tied=0",
+        "random:qwen3moe,layers=1,hidden=64,heads=4,experts=4,ffn=96,vocab=64"};
+    struct ds_error err;
+    for (size_t c = 0; c < COUNT(specs); c++) {
+        struct ds_model *a = open_good(specs[c], 1), *b = open_good(specs[c], 2);
+        size_t packed = 0;
+        assert_ok(ds_model_prepare(a, matmul("pinned"), 1, &err), err);
+        ds_model_seal(b);
+        assert_ok(ds_model_prepare_alone(b, matmul("split-k"), 2, &err), err);
+        void *const *before = b->prepared;
+        assert_ok(ds_model_prepare(b, matmul("pinned"), 1, &err), err);
+        assert_ptr_equal(b->prepared, before);
+        for (size_t i = 0; i < b->n_weights; i++) {
+            const struct ds_weight *w = &b->weights[i];
+            const void *is = ds_model_prepared(b, matmul("split-k"), w),
+                       *other = ds_model_prepared(a, matmul("pinned"), &a->weights[i]);
+            assert_int_equal(is != NULL, other != NULL);
+            assert_ptr_equal(is, ds_model_prepared(b, matmul("pinned"), w));
+            assert_int_equal(w->data == NULL, is != NULL && w != b->embed);
+            if (!is)
+                assert_memory_equal(w->data, a->weights[i].data,
+                                    (size_t)(w->rows * w->cols) * sizeof(float));
+            else
+                assert_memory_equal(is, other, b->prepared_bytes[i]);
+            packed += is != NULL;
+        }
+        assert_true(packed >= 8);
+        assert_int_equal(a->digest, b->digest);
+        ds_model_close(a);
+        ds_model_close(b);
+    }
+    /* A kernel that reads f32 beside what it packed, or packs otherwise, keeps it. */
+    struct ds_model *m = open_good(specs[0], 1);
+    assert_ok(ds_model_prepare_alone(m, matmul("tf32"), 1, &err), err);
+    assert_non_null(m->layers[0].q->data);
+    ds_model_close(m);
+}
+
 static void test_prepare(void **state)
 {
     (void)state;
@@ -527,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_cache_folder_follows_the_environment),
         cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_packed_weights_alone),
         cmocka_unit_test(test_prepare),
         cmocka_unit_test(test_rope_table),
     };

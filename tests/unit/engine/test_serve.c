@@ -44,8 +44,19 @@ static void make(struct fixture *f, uint64_t seed)
                                     .rate = rnd(&s, 3) ? (int64_t)rnd(&s, 3000000) : 0,
                                     .seed = s,
                                     .reuse = (int)rnd(&s, 2)};
+    /* Calls of conversations: as many tokens as were recorded, one after the other. */
+    for (int32_t p = 0; p < f->n_prompts && seed % 3 == 0; p++) {
+        f->prompts[p].generates = (int32_t)rnd(&s, (uint32_t)f->c.tokens + 1);
+        f->prompts[p].follows = p > 0 && rnd(&s, 2);
+    }
     if (rnd(&s, 2))
         f->c.cache_rows = LONGEST + f->c.tokens + (int32_t)rnd(&s, 40);
+}
+
+static int32_t tokens_of(const struct fixture *f, int32_t request)
+{
+    const int32_t own = f->prompts[request % f->n_prompts].generates;
+    return own > 0 ? own : f->c.tokens;
 }
 
 static void plan(const struct fixture *f, struct ds_serve_plan *p)
@@ -56,7 +67,7 @@ static void plan(const struct fixture *f, struct ds_serve_plan *p)
 
 /* Counts everything again, from the pieces alone. */
 struct count {
-    int32_t has[MOST], made[MOST], first[MOST], alone[MOST], slot_of[MOST];
+    int32_t has[MOST], made[MOST], first[MOST], last[MOST], alone[MOST], slot_of[MOST];
     int running[MOST];
     int32_t hits;
 };
@@ -78,12 +89,13 @@ static void count_piece(const struct fixture *f, const struct ds_serve_piece *p,
     }
     if (c->first[r] < 0)
         c->first[r] = step;
+    c->last[r] = step;
     c->slot_of[r] = p->slot;
     c->has[r] = p->cached + p->n_tokens;
     assert_true(c->has[r] <= prompt + c->made[r]);
     assert_int_equal(p->chooses, c->has[r] == prompt + c->made[r]);
     c->made[r] += p->chooses;
-    c->running[r] = c->made[r] < f->c.tokens;
+    c->running[r] = c->made[r] < tokens_of(f, r);
 }
 
 static void check_step(const struct fixture *f, const struct ds_serve_plan *p, size_t s,
@@ -125,21 +137,30 @@ static void check_plan(const struct fixture *f, const struct ds_serve_plan *p)
         c.first[r] = c.slot_of[r] = -1;
     for (size_t s = 0; s < p->n_steps; s++)
         check_step(f, p, s, &c);
-    for (int32_t r = 0; r < f->n_requests; r++) {
-        assert_int_equal(c.made[r], f->c.tokens);
-        assert_int_equal(c.has[r], f->prompts[r % f->n_prompts].n + f->c.tokens - 1);
-        assert_true(r == 0 || p->arrival[r] >= p->arrival[r - 1]);
-        assert_true(r == 0 || c.first[r] >= c.first[r - 1]); /* first come, first served */
+    int32_t most = 0;
+    for (int32_t r = 0, before = 0; r < f->n_requests; r++) {
+        const int32_t tokens = tokens_of(f, r);
+        most = tokens > most ? tokens : most;
+        assert_int_equal(c.made[r], tokens);
+        assert_int_equal(c.has[r], f->prompts[r % f->n_prompts].n + tokens - 1);
+        if (f->prompts[r % f->n_prompts].follows)
+            assert_int_equal(p->arrival[r], c.last[r - 1] + 1);
+        else {
+            assert_true(p->arrival[r] >= p->arrival[before]);
+            before = r;
+        }
+        for (int32_t q = 0; q < f->n_requests; q++) /* first come, first served */
+            assert_true(p->arrival[q] >= p->arrival[r] || c.first[q] <= c.first[r]);
     }
     assert_int_equal(c.hits, p->hits);
-    assert_int_equal(p->tokens, f->c.tokens);
+    assert_int_equal(p->tokens, most);
     assert_true(p->slots <= f->c.max_batch);
 }
 
 static void test_ten_thousand_plans_hold_what_they_promise(void **state)
 {
     (void)state;
-    int32_t preempted = 0, hit = 0, chunked = 0;
+    int32_t preempted = 0, hit = 0, chunked = 0, followed = 0;
     for (uint64_t seed = 0; seed < 10000; seed++) {
         struct fixture f;
         struct ds_serve_plan p;
@@ -149,12 +170,15 @@ static void test_ten_thousand_plans_hold_what_they_promise(void **state)
         preempted += p.preemptions > 0;
         hit += p.hits > 0;
         chunked += f.c.chunk > 0;
+        for (int32_t r = 0; r < f.n_requests; r++)
+            followed += f.prompts[r % f.n_prompts].follows;
         ds_serve_plan_free(&p);
     }
     /* What was not in any plan was not tested. */
     assert_true(preempted > 300);
     assert_true(hit > 1000);
     assert_true(chunked > 1000);
+    assert_true(followed > 1000);
 }
 
 static int same_plan(const struct ds_serve_plan *a, const struct ds_serve_plan *b)
