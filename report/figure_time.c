@@ -189,8 +189,9 @@ static void describe(const struct time *x, size_t changed, size_t logits)
                   "one of them has. Equal "
                   "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
                   "stands where the version that "
-                  "made the record changed. Tokens changed %zu times, logits alone %zu times.",
-                  x->t->n_records, x->n_drawn, changed, logits);
+                  "made the record changed. Tokens changed %zu time%s, logits alone %zu time%s.",
+                  x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
+                  logits == 1 ? "" : "s");
 }
 
 static void count_changes(const struct time *x, size_t *tokens, size_t *logits)
