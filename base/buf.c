@@ -80,6 +80,21 @@ int ds_utf8_len(const char *p, size_t n)
     return len;
 }
 
+/* Characters that say nothing themselves and change how others are read: C1 controls (a terminal may obey them),
+ * marks that turn the direction of writing, separators of lines, and code points that are no characters (which XML
+ * refuses). len: of the well-formed sequence. */
+static int is_unseen(const unsigned char *p, size_t len)
+{
+    if (len == 2)
+        return (p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xd8 && p[1] == 0x9c); /* U+061C */
+    if (len != 3)
+        return 0;
+    return (p[0] == 0xe2 && p[1] == 0x80 &&
+            (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae))) || /* U+200E, 2028 */
+           (p[0] == 0xe2 && p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9) ||     /* U+2066 */
+           (p[0] == 0xef && p[1] == 0xbf && p[2] >= 0xbe);                       /* U+FFFE */
+}
+
 void ds_buf_escape(struct ds_buf *b, const char *text, size_t n)
 {
     if (n == (size_t)-1)
@@ -87,8 +102,7 @@ void ds_buf_escape(struct ds_buf *b, const char *text, size_t n)
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)text[i];
         int len = ds_utf8_len(text + i, n - i);
-        /* U+0080..U+009F are control characters too (C1): a terminal may obey them. */
-        int c1 = len == 2 && c == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+        const int unseen = len > 1 && is_unseen((const unsigned char *)text + i, (size_t)len);
         if (c == '\n')
             ds_buf_puts(b, "\\n");
         else if (c == '\t')
@@ -97,9 +111,10 @@ void ds_buf_escape(struct ds_buf *b, const char *text, size_t n)
             ds_buf_puts(b, "\\r");
         else if (c == '\\')
             ds_buf_puts(b, "\\\\");
-        else if (len == 0 || c < 0x20 || c == 0x7f || c1) {
-            ds_buf_printf(b, "\\x%02x", c);
-            len = 1;
+        else if (len == 0 || c < 0x20 || c == 0x7f || unseen) {
+            for (int k = 0; k < (unseen ? len : 1); k++)
+                ds_buf_printf(b, "\\x%02x", (unsigned char)text[i + (size_t)k]);
+            len = unseen ? len : 1;
         } else
             ds_buf_add(b, text + i, (size_t)len);
         i += len ? (size_t)len : 1;
@@ -112,7 +127,7 @@ static int is_printable(const char *text)
     for (size_t i = 0, n = strlen(text), len; i < n; i += len) {
         const unsigned char *p = (const unsigned char *)text + i;
         len = (size_t)ds_utf8_len(text + i, n - i);
-        if (len == 0 || p[0] < 0x20 || p[0] == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0))
+        if (len == 0 || p[0] < 0x20 || p[0] == 0x7f || is_unseen(p, len))
             return 0;
     }
     return 1;

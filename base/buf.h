@@ -19,8 +19,8 @@ void ds_buf_add(struct ds_buf *b, const void *bytes, size_t n);
 void ds_buf_puts(struct ds_buf *b, const char *text);
 void ds_buf_printf(struct ds_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Adds untrusted text with every control character, backslash and byte that is not well-formed
- * UTF-8 written as \n, \t, \\ or \xNN, so that it is safe on a terminal. n = (size_t)-1: up to the
+/* Adds untrusted text with every control character, mark that turns the direction of writing, code point that is no
+ * character, backslash and byte that is not well-formed UTF-8 written as \n, \t, \\ or \xNN, so that it is safe on a terminal. n = (size_t)-1: up to the
  * NUL. */
 void ds_buf_escape(struct ds_buf *b, const char *text, size_t n);
 

@@ -109,12 +109,12 @@ static void add_set(struct serving *s, const struct ds_trial_data *t, const stru
                   storm->n_completions == 1 ? "" : "s");
     ds_buf_escape(&s->sentence, kernels, (size_t)-1);
     ds_buf_escape(out, kernels, (size_t)-1);
-    ds_buf_printf(out, "\t%zu\t%zu\t%zu\t%zu\t%.1f", storm->n_completions, storm->drifting,
+    ds_buf_printf(out, "\t%zu\t%zu\t%zu\t%zu\t%.3g", storm->n_completions, storm->drifting,
                   storm->parted, storm->ties, f->expected);
     if (f->bounded)
         ds_buf_printf(out, " (%.0f-%.0f)", f->low, f->high);
     if (t->info.steps_s > 0)
-        ds_buf_printf(out, "\t%.1f\t%.2f s\n", (double)t->n_steps / t->info.steps_s,
+        ds_buf_printf(out, "\t%.4g\t%.3g s\n", (double)t->n_steps / t->info.steps_s,
                       t->info.first_median_s);
     else
         ds_buf_puts(out, "\t\t\n");

@@ -385,7 +385,8 @@ const struct ds_verb_def ds_verbs[] = {
      "Runs what the lock asks for, or takes a record or another lock, and holds it against the entry with the nearest environment. "
      "Drift that the lock knows is allowed. Exit code 0: what is asserted holds; 1: other bits in the base arm, another token, a "
      "new border between classes, a new origin, another kind, a larger size, repeats that disagree. Of the first tensor with other "
-     "bits the kernel is named, and beside it what is another one in the environment.",
+     "bits the kernel is named, and beside it what is another one in the environment. 2: an error, nothing to compare, or a lock that "
+     "does not agree with itself: a line was lost, or its question changed.",
      verify_examples},
     {DS_VERB_REPORT, "report", "RECORD...", NULL, 1, 10000, 0,
      "write records as one self-contained page of HTML",
@@ -400,22 +401,22 @@ const struct ds_verb_def ds_verbs[] = {
      "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk with "
      "their candidates; of a run also the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
      "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
-     "a margin within the largest measured drift; 1: some have.",
+     "a margin within the largest measured drift; 1: some have; 2: an error, or no drift but NaN among the logits.",
      risk_examples},
     {DS_VERB_DOCTOR, "doctor", "[FILE ...] [-- COMMAND ...]", NULL, 0, 256, 0,
      "tell what here, or in the launch line of an engine, can make results differ",
      "Looks for what is known to change results from run to run, machine to machine and with the traffic: sampler, seeds, threads, code "
      "chosen by processor, arithmetic, batches, formats, clocks in chat templates. Each line is found, fixed or cannot be told from here, "
      "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
-     "not run; variables before it count, and those of this process. Exit code 0: nothing found; 1: something; 2: an error.",
+     "not run; variables before it count, those of this process, and plain lines of the file that --config names. Exit code 0: nothing found; 1: something; 2: an error.",
      doctor_examples},
     {DS_VERB_FINGERPRINT, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
      "hold log-probabilities that other systems gave against each other",
-     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), one JSON a line, and pairs them by "
-     "custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
+     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), those of SGLang's /generate and of "
+     "llama.cpp's /completion, one JSON a line, and pairs them by custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
      "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
-     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, other weights. Exit code 0: equal; "
-     "1: not; 2: an error, or nothing to compare.",
+     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, products of fewer bits, other weights. Exit "
+     "code 0: equal; 1: not; 2: an error, nothing to compare, or equal as far as both go: responses or tokens have no partner.",
      fingerprint_examples},
     {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",

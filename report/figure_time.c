@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 250, TOP = 112, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
+enum { LEFT = 250, TOP = 128, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
 
 struct time {
     const struct ds_time *t;
@@ -117,14 +117,24 @@ static void add_name(const struct time *x, size_t series, double y)
     ds_buf_free(&text);
 }
 
+/* Characters of a time that tell the records that are drawn apart: to the minute, or to the second. */
+static int length_of_times(const struct time *x, size_t first)
+{
+    for (size_t r = first + 1; r < x->t->n_records; r++)
+        if (strncmp(x->t->records[r].start, x->t->records[r - 1].start, 16) == 0)
+            return 19;
+    return 16;
+}
+
 /* When the records were made, and a line where what made them is another version. */
 static void add_records(const struct time *x, size_t first, double bottom)
 {
+    const int length = length_of_times(x, first);
     for (size_t r = first; r < x->t->n_records; r++) {
         const struct ds_time_record *now = &x->t->records[r];
         const double at_x = LEFT + (double)(r - first) * CELL_W;
-        char day[17];
-        snprintf(day, sizeof day, "%.16s", now->start);
+        char day[20];
+        snprintf(day, sizeof day, "%.*s", length, now->start);
         if (strlen(day) > 10 && day[10] == 'T')
             day[10] = ' ';
         ds_buf_printf(&x->f->svg, "<g transform=\"translate(%.5g %d) rotate(-55)\">",
@@ -179,8 +189,9 @@ static void describe(const struct time *x, size_t changed, size_t logits)
                   "one of them has. Equal "
                   "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
                   "stands where the version that "
-                  "made the record changed. Tokens changed %zu times, logits alone %zu times.",
-                  x->t->n_records, x->n_drawn, changed, logits);
+                  "made the record changed. Tokens changed %zu time%s, logits alone %zu time%s.",
+                  x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
+                  logits == 1 ? "" : "s");
 }
 
 static void count_changes(const struct time *x, size_t *tokens, size_t *logits)

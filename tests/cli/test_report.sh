@@ -127,6 +127,13 @@ test_hostile_names_and_damage() {
     page "$dir/page.html" >"$dir/n"
     hasnt "$dir/page.html" "<script"
     has "$dir/page.html" "&lt;script&gt;"
+    # What turns the direction of writing, ends a line or is no character would change what a reader sees, or break the page.
+    name=$(printf 'a\342\200\256b\302\205c\357\277\276.h5')
+    cp "$dir/a.h5" "$dir/$name"
+    (cd "$dir" && "$driftscope" report "$name" "./$name" -o page.html)
+    page "$dir/page.html" >"$dir/n"
+    has "$dir/page.html" 'a\xe2\x80\xaeb\xc2\x85c\xef\xbf\xbe.h5'
+    ! grep -q "$(printf '\342\200\256')" "$dir/page.html"
     head -c 20000 "$dir/a.h5" >"$dir/cut.h5"
     ds report "$dir/a.h5" "$dir/cut.h5" -o "$dir/none.html"
     expect 2

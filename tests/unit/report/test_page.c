@@ -407,10 +407,22 @@ static void test_answers_over_time(void **state)
     assert_non_null(strstr(f.data.data, "c.h5\tprompt 1, batch 1\tb3\t"));
     assert_non_null(strstr(f.data.data, "d.h5\tprompt 1, batch 1\ta1\t"));
     assert_non_null(strstr(f.data.data, "d.h5\tprompt 1, batch 4\ta1\t"));
-    assert_non_null(strstr(f.about.data, "Tokens changed 2 times, logits alone 1 times."));
+    assert_non_null(strstr(f.about.data, "Tokens changed 2 times, logits alone 1 time."));
     assert_int_equal(count(f.svg.data, "class=\"l d\""), 1); /* one change of the version */
     assert_int_equal(count(f.svg.data, ": other tokens than before"), 2);
     assert_int_equal(count(f.svg.data, "prompt 2"), 0); /* what one record has alone is no time */
+    assert_int_equal(count(f.svg.data, ">2026-01-04 00:00<"), 1);
+    ds_figure_free(&f);
+    /* Two of one minute: seconds tell them apart. */
+    static const struct ds_time_record near[] = {{"2026-01-01T00:00:00Z", "1 a", "a.h5"},
+                                                 {"2026-01-02T00:00:07Z", "1 a", "b.h5"},
+                                                 {"2026-01-02T00:00:09Z", "2 a", "c.h5"},
+                                                 {"2026-01-04T00:00:00Z", "2 a", "d.h5"}};
+    struct ds_time quick = t;
+    quick.records = near;
+    assert_ok(ds_figure_time(&quick, &f, &err), err);
+    assert_int_equal(count(f.svg.data, ">2026-01-02 00:00:07<"), 1);
+    assert_int_equal(count(f.svg.data, ">2026-01-02 00:00:09<"), 1);
     ds_figure_free(&f);
 }
 
