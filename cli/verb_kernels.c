@@ -26,11 +26,15 @@ static const struct flag claims[] = {{DS_CLAIM_REPEAT, "repeat"},
                                      {DS_CLAIM_CHUNK, "chunk"}};
 enum { N_CLAIMS = sizeof claims / sizeof claims[0] };
 
-static const struct flag features[] = {
-    {DS_FEATURE_WINDOW, "window"},       {DS_FEATURE_SOFT_CAP, "soft-cap"},
-    {DS_FEATURE_SINKS, "sinks"},         {DS_FEATURE_LSE, "lse"},
-    {DS_FEATURE_UNROUNDED, "unrounded"}, {DS_FEATURE_FILE_WEIGHTS, "file-weights"},
-    {DS_FEATURE_STORED, "stored"},       {DS_FEATURE_SAMPLER, "sampler"}};
+static const struct flag features[] = {{DS_FEATURE_WINDOW, "window"},
+                                       {DS_FEATURE_SOFT_CAP, "soft-cap"},
+                                       {DS_FEATURE_SINKS, "sinks"},
+                                       {DS_FEATURE_LSE, "lse"},
+                                       {DS_FEATURE_UNROUNDED, "unrounded"},
+                                       {DS_FEATURE_FILE_WEIGHTS, "file-weights"},
+                                       {DS_FEATURE_STORED, "stored"},
+                                       {DS_FEATURE_SAMPLER, "sampler"},
+                                       {DS_FEATURE_OWN_FORMATS, "own-formats"}};
 enum { N_FEATURES = sizeof features / sizeof features[0] };
 
 struct entry {

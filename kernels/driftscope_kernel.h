@@ -49,7 +49,7 @@ enum ds_op {
  * default); else they point at 16-bit elements. Sizes and leading dimensions count elements either
  * way. A caller stores in 16 bits only where the kernel has DS_FEATURE_STORED; any other kernel gets
  * f32 arrays, and the caller rounds what it wrote. Both give the same bits: a kernel computes and
- * adds in f32 and rounds once, when it stores. Weights, tables, biases, logits that a token is chosen
+ * adds in f32 and rounds once, when it stores (but see DS_FEATURE_OWN_FORMATS). Weights, tables, biases, logits that a token is chosen
  * from, the weights of experts and log-sum-exp are f32 always. */
 enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
 
@@ -90,7 +90,10 @@ enum ds_feature {
         64, /* takes activations that are stored as bf16 or f16, with the bits that it gives on f32
                arrays of the same values: see enum ds_element */
     DS_FEATURE_SAMPLER =
-        128 /* process, sample: does what args.sampler says at temperatures above 0 */
+        128, /* process, sample: does what args.sampler says at temperatures above 0 */
+    DS_FEATURE_OWN_FORMATS =
+        256 /* with STORED or FILE_WEIGHTS: another format is another problem to it, with bits of its own
+               (libraries that choose an algorithm by it); without, it promises equal bits */
 };
 
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in
