@@ -138,15 +138,15 @@ static void put_broken(const struct ds_options *o, struct ds_buf *b, const struc
                        int property, size_t at)
 {
     const struct ds_property_result *p = &v->result[at].property[property];
-    const int fails =
-        ds_property_always(property) || (v->kernel->claims & ds_property_claim(property)) != 0;
+    const int fails = ds_property_always(v->kernel, property) ||
+                      (v->kernel->claims & ds_property_claim(property)) != 0;
     ds_buf_printf(b, "%sbroken%s: %s", ds_cli_color(o, fails ? DS_ROLE_DRIFT : DS_ROLE_UNSTABLE),
                   ds_cli_color(o, DS_ROLE_PLAIN), p->smallest);
     put_size(b, &p->smallest_size);
     put_shape(b, v, at);
-    if (property == DS_PROPERTY_FORMATS)
+    if (property == DS_PROPERTY_FORMATS && fails)
         ds_buf_puts(b, ", but a kernel that takes the format promises equal bits");
-    else if (fails && !ds_property_always(property))
+    else if (fails && !ds_property_always(v->kernel, property))
         ds_buf_puts(b, ", but it is claimed");
     ds_buf_puts(b, "\n");
     put_choice(b, p);
@@ -310,8 +310,8 @@ static void put_matrix(struct ds_buf *b, const struct ds_checked *v, size_t n)
             static const char *const words[] = {"?", "-", "holds", "broken"};
             size_t at;
             int state = ds_checked_state(&v[i], p, &at);
-            int fails = state == DS_STATE_BROKEN &&
-                        (ds_property_always(p) || (v[i].kernel->claims & ds_property_claim(p)));
+            int fails = state == DS_STATE_BROKEN && (ds_property_always(v[i].kernel, p) ||
+                                                     (v[i].kernel->claims & ds_property_claim(p)));
             ds_buf_printf(b, " %-*s", (int)strlen(ds_property_name(p)),
                           fails ? "FALSE"
                           : state == DS_STATE_BROKEN && strlen(ds_property_name(p)) < 6
@@ -346,7 +346,7 @@ static void put_verdict(const struct ds_options *o, struct ds_buf *b, const stru
         put_name(b, v[first].kernel);
         if (p == DS_PROPERTY_FORMATS)
             ds_buf_puts(b, " promises the same bits in every format that it takes, broken: ");
-        else if (ds_property_always(p))
+        else if (ds_property_always(v[first].kernel, p))
             ds_buf_printf(b, " fails %s: ", ds_property_name(p));
         else
             ds_buf_printf(b, " claims %s, broken: ", ds_property_name(p));

@@ -31,7 +31,7 @@ static const struct flag features[] = {
     {DS_FEATURE_SINKS, "sinks"},         {DS_FEATURE_LSE, "lse"},
     {DS_FEATURE_UNROUNDED, "unrounded"}, {DS_FEATURE_FILE_WEIGHTS, "file-weights"},
     {DS_FEATURE_STORED, "stored"},       {DS_FEATURE_SAMPLER, "sampler"},
-    {DS_FEATURE_PACKED, "packed"}};
+    {DS_FEATURE_PACKED, "packed"},       {DS_FEATURE_OWN_FORMATS, "own-formats"}};
 enum { N_FEATURES = sizeof features / sizeof features[0] };
 
 struct entry {

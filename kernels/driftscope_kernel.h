@@ -49,7 +49,7 @@ enum ds_op {
  * default); else they point at 16-bit elements. Sizes and leading dimensions count elements either
  * way. A caller stores in 16 bits only where the kernel has DS_FEATURE_STORED; any other kernel gets
  * f32 arrays, and the caller rounds what it wrote. Both give the same bits: a kernel computes and
- * adds in f32 and rounds once, when it stores. Weights, tables, biases, logits that a token is chosen
+ * adds in f32 and rounds once, when it stores (but see DS_FEATURE_OWN_FORMATS). Weights, tables, biases, logits that a token is chosen
  * from, the weights of experts and log-sum-exp are f32 always. */
 enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
 
@@ -92,8 +92,11 @@ enum ds_feature {
     DS_FEATURE_SAMPLER =
         128, /* process, sample: does what args.sampler says at temperatures above 0 */
     DS_FEATURE_PACKED =
-        256 /* matmul: once a weight was prepared, launch reads what prepare made of it
-                               and nothing else: w.data may be NULL by then */
+        256, /* matmul: once a weight was prepared, launch reads what prepare made of it
+                                and nothing else: w.data may be NULL by then */
+    DS_FEATURE_OWN_FORMATS =
+        512 /* with STORED or FILE_WEIGHTS: another format is another problem to it, with bits of its own
+                (libraries that choose an algorithm by it); without, it promises equal bits */
 };
 
 /* Where a kernel runs and what it may use. `run` executes fn(arg, i, threads) once for every i in

@@ -243,7 +243,8 @@ static int check_features(const struct ds_kernel *k, struct ds_error *err)
     const uint32_t of_attention =
         DS_FEATURE_WINDOW | DS_FEATURE_SOFT_CAP | DS_FEATURE_SINKS | DS_FEATURE_LSE;
     const uint32_t all = of_attention | DS_FEATURE_UNROUNDED | DS_FEATURE_FILE_WEIGHTS |
-                         DS_FEATURE_STORED | DS_FEATURE_SAMPLER | DS_FEATURE_PACKED;
+                         DS_FEATURE_STORED | DS_FEATURE_SAMPLER | DS_FEATURE_PACKED |
+                         DS_FEATURE_OWN_FORMATS;
     const int chooses = k->op == DS_OP_PROCESS || k->op == DS_OP_SAMPLE;
     uint32_t foreign =
         (k->op == DS_OP_ATTENTION ? 0 : of_attention) |

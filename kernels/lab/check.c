@@ -75,9 +75,10 @@ uint32_t ds_property_claim(int property)
     return properties[property].claim;
 }
 
-int ds_property_always(int property)
+int ds_property_always(const struct ds_kernel *k, int property)
 {
-    return properties[property].always;
+    return properties[property].always &&
+           (property != DS_PROPERTY_FORMATS || !(k->features & DS_FEATURE_OWN_FORMATS));
 }
 
 int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r)
@@ -87,7 +88,7 @@ int ds_check_failure(const struct ds_kernel *k, const struct ds_check_result *r)
         return DS_PROPERTY_MEMORY;
     for (int p = 0; p < DS_PROPERTY_COUNT; p++)
         if (r->property[p].state == DS_STATE_BROKEN &&
-            (properties[p].always || (k->claims & properties[p].claim)))
+            (ds_property_always(k, p) || (k->claims & properties[p].claim)))
             return p;
     return -1;
 }

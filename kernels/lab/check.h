@@ -34,7 +34,7 @@ const char *ds_property_name(int property);
 uint32_t ds_property_claim(int property);
 /* Whether a break is a failure although no claim promises it: memory, sizes; formats, which the features
  * that say that a kernel takes them promise. */
-int ds_property_always(int property);
+int ds_property_always(const struct ds_kernel *k, int property);
 
 enum ds_property_state {
     DS_STATE_NOT_RUN = 0,

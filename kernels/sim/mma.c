@@ -6,8 +6,9 @@
 
 #include <stddef.h>
 
-static const struct ds_sim_mma_model models[] = {{80, 8, 1}, {90, 16, 2}};
-static const struct ds_sim_mma_model *chosen = &models[1];
+static const struct ds_sim_mma_model models[] = {
+    {90, 16, 2}, {80, 8, 1}, {89, 8, 1}, {100, 16, 2}, {120, 16, 2}};
+static const struct ds_sim_mma_model *chosen = &models[0];
 
 const struct ds_sim_mma_model *ds_sim_mma_of(int architecture)
 {

@@ -42,7 +42,7 @@ PY
 # A step that fails is a failure whatever the others are.
 test_a_failed_step() {
     mkdir "$dir/out.d"
-    for name in pinned-ops pinned-experts pinned-ranks pinned-graph claims-matmul claims-rmsnorm claims-graph vendor-classes \
+    for name in pinned-ops pinned-experts pinned-ranks pinned-graph digests-run digests claims-matmul claims-rmsnorm claims-graph vendor-classes \
         vendor-choices vendor-order tensor-core-order repeats bench-matmul bench-digest bench-graph; do
         printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' $name >"$dir/out.d/$name.step"
     done

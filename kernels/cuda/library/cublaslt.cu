@@ -565,20 +565,20 @@ int describe(const void *args, const struct ds_exec *exec, struct ds_launch_info
 
 #define VARIANT(NAME, VARIANT_NAME, CLAIMS, MODE, SUMMARY)                                         \
     extern "C" const struct ds_kernel ds_cuda_##NAME;                                              \
-    const struct ds_kernel ds_cuda_##NAME = {.abi = DS_KERNEL_ABI,                                 \
-                                             .op = DS_OP_MATMUL,                                   \
-                                             .name = VARIANT_NAME,                                 \
-                                             .summary = SUMMARY,                                   \
-                                             .claims = CLAIMS,                                     \
-                                             .features =                                           \
-                                                 DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS,      \
-                                             .available = available,                               \
-                                             .prepare = nullptr,                                   \
-                                             .scratch_bytes = scratch<&MODE>,                      \
-                                             .launch = launch<&MODE>,                              \
-                                             .describe = describe<&MODE>,                          \
-                                             .declare = nullptr,                                   \
-                                             .device = DS_DEVICE_CUDA}
+    const struct ds_kernel ds_cuda_##NAME = {                                                      \
+        .abi = DS_KERNEL_ABI,                                                                      \
+        .op = DS_OP_MATMUL,                                                                        \
+        .name = VARIANT_NAME,                                                                      \
+        .summary = SUMMARY,                                                                        \
+        .claims = CLAIMS,                                                                          \
+        .features = DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS | DS_FEATURE_OWN_FORMATS,          \
+        .available = available,                                                                    \
+        .prepare = nullptr,                                                                        \
+        .scratch_bytes = scratch<&MODE>,                                                           \
+        .launch = launch<&MODE>,                                                                   \
+        .describe = describe<&MODE>,                                                               \
+        .declare = nullptr,                                                                        \
+        .device = DS_DEVICE_CUDA}
 VARIANT(matmul_cublaslt, "cublaslt", DS_CLAIM_REPEAT, HEURISTIC,
         "cublasLt with its heuristic's choice for the shape: tiles, parts of K and order are the "
         "library's");

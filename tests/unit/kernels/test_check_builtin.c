@@ -33,7 +33,7 @@ static int wrong_property(const struct ds_kernel *k, const struct ds_check_resul
 {
     const struct ds_property_result *x = &r->property[p];
     const uint32_t claim = ds_property_claim(p);
-    const int promised = ds_property_always(p) || (k->claims & claim) != 0;
+    const int promised = ds_property_always(k, p) || (k->claims & claim) != 0;
     if (x->state == DS_STATE_NOT_APPLICABLE)
         return 0;
     if (x->state == DS_STATE_NOT_RUN)
