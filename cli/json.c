@@ -25,6 +25,14 @@ json_t *ds_json_text(const char *s)
     return j;
 }
 
+json_t *ds_json_buf(struct ds_buf *b)
+{
+    out_of_memory |= b->failed;
+    json_t *j = ds_json_text(b->failed ? NULL : b->data);
+    ds_buf_free(b);
+    return j;
+}
+
 json_t *ds_json_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Inf" : "-Inf");

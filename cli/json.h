@@ -12,6 +12,8 @@
 /* Names come from records, models and plugins, and may hold any byte: escaped text is always valid
  * UTF-8. null for NULL. */
 json_t *ds_json_text(const char *s);
+/* The text that was put together in `b`, which is freed; memory that ran out there is noticed, too. */
+json_t *ds_json_buf(struct ds_buf *b);
 /* JSON has no NaN or Inf: they are strings. */
 json_t *ds_json_real(double x);
 json_t *ds_json_whole(uint64_t x);

@@ -24,9 +24,7 @@ static json_t *shape_text(const struct ds_shape *s)
 {
     struct ds_buf b = {0};
     ds_shape_print(&b, s);
-    json_t *j = text(b.data ? b.data : "");
-    ds_buf_free(&b);
-    return j;
+    return ds_json_buf(&b);
 }
 
 /* "1-3 | 4-7 | 8-" as a list. */
@@ -93,8 +91,7 @@ static json_t *faults(const struct ds_check_result *r)
         json_t *j = json_object();
         struct ds_buf b = {0};
         ds_fault_print(&b, &x->fault);
-        set(j, "what", text(b.data ? b.data : ""));
-        ds_buf_free(&b);
+        set(j, "what", ds_json_buf(&b));
         set(j, "array", text(x->fault.array));
         set(j, "setting", text(x->setting));
         set(j, "property", text(ds_property_name(x->property)));

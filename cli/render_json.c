@@ -35,16 +35,14 @@ static json_t *launch_json(const struct ds_launch *l, const char *core, const st
     return j;
 }
 
-/* Where it differs, what it is and why; null where the values that tell it are not in the record. */
 static json_t *row_key_json(const struct ds_row_key *key)
 {
     struct ds_buf b = {0};
     ds_report_row_key(key, &b);
-    json_t *j = b.data && !b.failed ? text(b.data) : json_null();
-    ds_buf_free(&b);
-    return j;
+    return ds_json_buf(&b);
 }
 
+/* Where it differs, what it is and why; null where the values that tell it are not in the record. */
 void ds_json_evidence(json_t *j, const struct ds_finding *f)
 {
     json_object_set_new(j, "first_row", f->ends ? row_key_json(&f->first_row) : json_null());
