@@ -47,6 +47,9 @@ struct ds_triples {
     int (*below)(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err);
 };
 int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err);
+/* order_regular.c: the same for a long sum, if it is added in one of the regular orders that it knows: 1;
+ * else 0. */
+int ds_recover_regular(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err);
 /* Whether so many more triples are answered as a tree says: 1, 0; -1 for an error. */
 int ds_triples_like(const struct ds_triples *q, const struct ds_tree *t, int samples,
                     struct ds_error *err);

@@ -7,7 +7,10 @@
  * 1/(1 + e) and e/(1 + e) rounded. Only a d whose two outputs belong to one single float e is used;
  * e is read in the row and at the place where it is used, since lanes and tails may have an exp each.
  * Then the whole row has these d: its sum is what the tree makes of the e, and every output is
- * held against e divided by it. */
+ * held against e divided by it.
+ *
+ * That is a launch or two for every place. Most kernels have one exp: so some d are read at one place and
+ * used at all of them, and only if that does not give every output, each place is read. */
 #include "kernels/lab/order_ops.h"
 
 #include "base/dtype.h"
@@ -21,7 +24,15 @@
 
 static const float LOW = -200.0f;
 static const float SMALL = -17.14641f; /* log(0.6 * 2^-24) */
-enum { WANTED = 4096, MOST_PROOFS = 8, TRIES = 16, NEAR = 64, FORMS = 2 };
+enum {
+    WANTED = 4096,
+    SUMS_WANTED = 16,
+    MOST_PROOFS = 16,
+    TRIES = 16,
+    NEAR = 64,
+    FORMS = 2,
+    SHARED = 96
+};
 
 static const char NOT_REPLAYED[] = "not replayed: no exp is to be told from the outputs";
 static const char REPLAYED[] = "replayed with the exp that its outputs show";
@@ -38,6 +49,7 @@ struct soft {
     float *d;        /* [rows][width] */
     int64_t *most;   /* [rows]: where the 0 is */
     int alive[FORMS];
+    int by_place; /* one exp for all places did not do */
 };
 
 static float finish(int form, float e, float sum)
@@ -204,6 +216,55 @@ static int read_terms(struct soft *s, uint64_t seed, struct ds_error *err)
     return rc;
 }
 
+/* Some d with their e, each read in the first row that is free; returns how many, or -1. */
+static int read_some(struct soft *s, float d[SHARED], float e[FORMS][SHARED], struct ds_error *err)
+{
+    const int64_t at = 0, most = 1;
+    int n = 0;
+    clear(s);
+    for (int64_t r = 0; r < s->rows; r++) {
+        s->most[r] = most;
+        s->x[r * s->width + most] = 0.0f;
+    }
+    for (int t = 0; t < SHARED * 2 && n < SHARED && (s->alive[0] || s->alive[1]); t++) {
+        for (int64_t r = 0; r < s->rows; r++)
+            s->x[r * s->width + at] = -2.1f - 2.0f * unit(s);
+        if (launch(s, err) != 0)
+            return -1;
+        for (int64_t r = 0; r < s->rows && n < SHARED; r++) {
+            const int64_t place = r * s->width + at;
+            s->d[place] = s->x[place];
+            if (!read_term(s, r, at))
+                continue;
+            d[n] = s->d[place];
+            for (int f = 0; f < FORMS; f++)
+                e[f][n] = s->e[f][place];
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Every row of these d at random. 1: d and e are filled; 0: too few could be read. */
+static int read_shared(struct soft *s, uint64_t seed, struct ds_error *err)
+{
+    float d[SHARED], e[FORMS][SHARED];
+    s->rng = seed * 0x9e3779b97f4a7c15u + 7;
+    const int n = s->width > 1 ? read_some(s, d, e, err) : 0;
+    if (n < SHARED / 2)
+        return n < 0 ? -1 : 0;
+    for (int64_t r = 0; r < s->rows; r++) {
+        s->most[r] = (int64_t)(draw(s) % (uint64_t)s->width);
+        for (int64_t i = 0; i < s->width; i++) {
+            const uint32_t which = draw(s) % (uint32_t)n;
+            s->d[r * s->width + i] = i == s->most[r] ? 0.0f : d[which];
+            for (int f = 0; f < FORMS; f++)
+                s->e[f][r * s->width + i] = i == s->most[r] ? 1.0f : e[f][which];
+        }
+    }
+    return 1;
+}
+
 /* ---- replay ---------------------------------------------------------------------------------- */
 
 struct tally {
@@ -257,21 +318,75 @@ static void count(const struct soft *s, struct ds_order_sum *sum, const struct t
     sum->note = sum->compared ? REPLAYED : NOT_REPLAYED;
 }
 
+/* The rows that d says, launched and replayed. */
+static int prove_rows(struct soft *s, const struct ds_order_library *lib, struct ds_order_sum *sum,
+                      struct tally *tally, struct ds_error *err)
+{
+    memcpy(s->x, s->d, (size_t)(s->rows * s->width) * sizeof *s->x);
+    int rc = launch(s, err);
+    for (size_t c = 0; c < sum->n_classes && rc == 0; c++)
+        rc = prove_class(s, sum, (int32_t)c, lib, &tally[c], err);
+    return rc;
+}
+
+/* Whether one formula explains all outputs of all classes. */
+static int explains_all(const struct soft *s, const struct ds_order_sum *sum,
+                        const struct tally *tally)
+{
+    int all[FORMS];
+    for (int f = 0; f < FORMS; f++) {
+        all[f] = s->alive[f];
+        for (size_t c = 0; c < sum->n_classes; c++)
+            all[f] &= tally[c].reproduced[f] == tally[c].compared;
+    }
+    return all[0] || all[1];
+}
+
+/* With one exp for all places: 1 = every output came out, and *tally has it; 0: it is of no use here. */
+static int prove_shared(struct soft *s, const struct ds_order_library *lib,
+                        struct ds_order_sum *sum, uint64_t seed, struct tally *tally,
+                        struct ds_error *err)
+{
+    const int alive[FORMS] = {s->alive[0], s->alive[1]};
+    struct tally *own = ds_calloc(sum->n_classes, sizeof *own, "the replay", err);
+    int rc = own ? read_shared(s, seed, err) : -1;
+    if (rc == 1)
+        rc = prove_rows(s, lib, sum, own, err) == 0 ? explains_all(s, sum, own) : -1;
+    for (size_t c = 0; c < sum->n_classes && rc == 1; c++) {
+        tally[c].compared += own[c].compared;
+        for (int f = 0; f < FORMS; f++)
+            tally[c].reproduced[f] += own[c].reproduced[f];
+    }
+    free(own);
+    if (rc == 0)
+        memcpy(s->alive, alive, sizeof alive);
+    return rc;
+}
+
+/* A row shows one sum, however many outputs it has; where each place is read that is dear. */
+static int wants_more(const struct soft *s, int p)
+{
+    return p == 0 || p * s->rows * s->width < WANTED || (!s->by_place && p * s->rows < SUMS_WANTED);
+}
+
 static int prove(struct soft *s, const struct ds_order_library *lib, struct ds_order_sum *sum,
                  struct ds_error *err)
 {
     struct tally *tally = ds_calloc(sum->n_classes, sizeof *tally, "the replay", err);
     int rc = tally ? 0 : -1;
     s->alive[0] = s->alive[1] = 1;
-    for (int p = 0; p < MOST_PROOFS && rc == 0 && (p == 0 || p * s->rows * s->width < WANTED);
-         p++) {
+    for (int p = 0; p < MOST_PROOFS && rc == 0 && wants_more(s, p); p++) {
+        const int shared =
+            s->by_place ? 0 : prove_shared(s, lib, sum, 200 + (uint64_t)p, tally, err);
+        if (shared != 0) {
+            rc = shared < 0 ? -1 : 0;
+            continue;
+        }
+        s->by_place = 1;
         rc = read_terms(s, 200 + (uint64_t)p, err);
         if (rc != 0 || (!s->alive[0] && !s->alive[1]))
             break;
-        memcpy(s->x, s->d, (size_t)(s->rows * s->width) * sizeof *s->x);
-        rc = launch(s, err);
-        for (size_t c = 0; c < sum->n_classes && rc == 0; c++)
-            rc = prove_class(s, sum, (int32_t)c, lib, &tally[c], err);
+        rc = prove_rows(s, lib, sum, tally, err);
     }
     if (rc == 0)
         count(s, sum, tally);

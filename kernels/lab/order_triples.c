@@ -169,19 +169,26 @@ static int32_t *places(const struct ds_tree *t, struct ds_error *err)
     return p;
 }
 
-/* Far triples, and near ones. */
-static void sample(uint64_t *rng, int64_t terms, int32_t out[3])
+static uint64_t draw(uint64_t *rng, uint64_t below)
 {
     *rng = *rng * 6364136223846793005u + 1442695040888963407u;
-    uint64_t r = *rng >> 20;
-    int near = (int)(r & 1);
-    out[0] = (int32_t)((r >> 1) % (uint64_t)terms);
-    for (int i = 1; i < 3; i++) {
-        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
-        r = *rng >> 20;
-        int64_t step = near ? 1 + (int64_t)(r % 20) : (int64_t)(r % (uint64_t)terms);
-        out[i] = (int32_t)((out[0] + step) % terms);
-    }
+    return (*rng >> 20) % below;
+}
+
+/* Terms so many powers of two apart, which tells numbers of lanes and sizes of blocks from their doubles;
+ * near ones; far ones; ones at the end, where orders have their tails. */
+static void sample(uint64_t *rng, int64_t terms, int32_t out[3])
+{
+    enum { SHORTEST_END = 4, NEAR = 20, STEPS = 6, POWERS = 14 };
+    const uint64_t n = (uint64_t)terms, kind = draw(rng, 5), power = draw(rng, POWERS),
+                   end = (uint64_t)SHORTEST_END << 2 * draw(rng, 3), last = n < end ? n : end;
+    out[0] = (int32_t)(kind == 4 ? n - 1 - draw(rng, last) : draw(rng, n));
+    for (int i = 1; i < 3; i++)
+        out[i] = kind == 4   ? (int32_t)(n - 1 - draw(rng, last))
+                 : kind == 3 ? (int32_t)draw(rng, n)
+                 : kind == 2
+                     ? (int32_t)(((uint64_t)out[0] + 1 + draw(rng, NEAR)) % n)
+                     : (int32_t)(((uint64_t)out[0] + ((1 + draw(rng, STEPS)) << power)) % n);
 }
 
 int ds_triples_like(const struct ds_triples *q, const struct ds_tree *t, int samples,
@@ -256,6 +263,9 @@ static int holds_elsewhere(const struct ds_triples *q, const struct ds_tree *t,
 int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
 {
     struct search s = {.q = q, .t = t, .root = -1, .err = err};
+    const int regular = ds_recover_regular(q, t, err);
+    if (regular != 0)
+        return regular < 0 ? -1 : 0;
     if (ds_tree_init(t, q->terms, err) != 0)
         return -1;
     int rc = search(&s);
