@@ -138,16 +138,24 @@ static int note_kernel(struct ds_diff *d, const struct ds_launch *a, const struc
     return rc ? rc : note_text(d, core ? core_name(ta, tb) : "algorithm", a->algo, b->algo, err);
 }
 
-/* How many were seen is a clue where as many were not asked for, or one side alone had more than it was asked to:
- * a library's idle threads make it vary by one or two, and a busy machine lets fewer do all the work. */
+/* How many were seen is a clue where it is not as asked: one side alone had more, or other numbers were asked for and
+ * were not at work. A library's idle threads make it vary by one or two, and a busy machine lets fewer do all the
+ * work. */
+static int seen_tells(const struct ds_trial *a, const struct ds_trial *b)
+{
+    const int x = ds_threads_used(a), y = ds_threads_used(b);
+    if (a->threads_asked != b->threads_asked)
+        return x != DS_THREADS_AS_ASKED || y != DS_THREADS_AS_ASKED;
+    return (x == DS_THREADS_MORE) != (y == DS_THREADS_MORE);
+}
+
 static int note_threads(struct ds_diff *d, const struct ds_trial *a, const struct ds_trial *b,
                         struct ds_error *err)
 {
     int rc = note_number(d, "threads asked", a->threads_asked, b->threads_asked, err);
     if (a->threads_max != a->threads_asked || b->threads_max != b->threads_asked)
         rc = rc ? rc : note_number(d, "threads at most", a->threads_max, b->threads_max, err);
-    if (a->threads_asked != b->threads_asked ||
-        (ds_threads_used(a) == DS_THREADS_MORE) != (ds_threads_used(b) == DS_THREADS_MORE))
+    if (seen_tells(a, b))
         rc = rc ? rc : note_number(d, "threads seen", a->threads_seen, b->threads_seen, err);
     return rc;
 }

@@ -215,9 +215,9 @@ static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
 /* In the order of the file, so that it is read in few large pieces. */
 int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
 {
-    int damage;
+    int damage = 0;
     if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
-        return -1;
+        return damage ? 1 : -1;
     for (size_t i = 0; i < r->tensors_needed; i++) {
         struct ds_blob row;
         damage = 1;

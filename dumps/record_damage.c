@@ -82,7 +82,8 @@ int ds_record_verify_rest(struct ds_record *r, struct ds_error *err)
         else if (!r->trials[i].damaged)
             return -1;
     }
-    return ds_record_hold_rows(r, err);
+    const int rc = ds_record_hold_rows(r, err);
+    return rc > 0 ? ds_record_verify(r, err) : rc; /* trials know what they dumped */
 }
 
 int ds_record_sound(const struct ds_record *r, size_t i)

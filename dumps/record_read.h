@@ -78,8 +78,8 @@ int ds_record_rows_into(struct ds_record *r, int id, uint64_t first, uint64_t n,
 /* ds_record_blob, which also tells a damaged file from want of memory. */
 int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,
                         struct ds_error *err);
-/* Holds every dumped row that complete trials rely on against its digest; what does not have it is noted. -1 only
- * when the machine fails. */
+/* Holds every dumped row that complete trials rely on against its digest; what does not have it is noted. 1: there
+ * is no list of them to be read. -1 only when the machine fails. */
 int ds_record_hold_rows(struct ds_record *r, struct ds_error *err);
 /* Keeps in mind that a dumped row cannot be believed. */
 void ds_record_note_row(struct ds_record *r, uint64_t digest, uint64_t found, const char *why);

@@ -390,8 +390,9 @@ static void test_fewer_threads_at_work_are_no_other_launch(void **state)
     static const struct {
         int32_t asked[2], seen[2];
         int told;
-    } cases[] = {{{2, 2}, {1, 2}, 0}, {{4, 4}, {2, 7}, 0}, {{2, 2}, {3, 4}, 1}, {{2, 2}, {1, 4}, 1},
-                 {{2, 2}, {4, 5}, 0}, {{1, 2}, {1, 2}, 1}, {{2, 2}, {-1, 2}, 0}};
+    } cases[] = {{{2, 2}, {1, 2}, 0}, {{4, 4}, {2, 7}, 0}, {{2, 2}, {3, 4}, 1},
+                 {{2, 2}, {1, 4}, 1}, {{2, 2}, {4, 5}, 0}, {{1, 2}, {1, 2}, 0},
+                 {{1, 2}, {1, 3}, 0}, {{1, 4}, {1, 2}, 1}, {{2, 2}, {-1, 2}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sweep a, b, *side[2] = {&a, &b};
         struct ds_diff d;
