@@ -42,7 +42,7 @@ static int read_iso(const char *text, struct ds_inputs_clock *c)
     if (used == 0)
         return -1;
     if (text[used] == ':') {
-        if (match(text + used, ":dd", n + 4) != 3)
+        if (match(text + used + 1, "dd", n + 5) != 2)
             return -1;
         used += 3;
     }
