@@ -260,9 +260,9 @@ nvcc_or_skip() {
 
 # Compiled without ds_fma's fused operation a kernel has none: those that it has are asked for.
 ptx_without_fma() {
-    "$nvcc" -std=c++20 -fmad=false -arch="compute_$1" -ptx -DDS_DEVICE_NO_FMA -I. -include base/numbers.h -o "$dir/a.ptx" "$2"
-    has "$dir/a.ptx" ".entry "
-    if grep -n 'fma\.' "$dir/a.ptx"; then
+    "$nvcc" -std=c++20 -fmad=false -arch="compute_$1" -ptx -DDS_DEVICE_NO_FMA -I. -include base/numbers.h -o "$dir/$1.ptx" "$2"
+    has "$dir/$1.ptx" ".entry "
+    if grep -n 'fma\.' "$dir/$1.ptx"; then
         echo "$2, compute_$1: a fused operation that the source did not ask for"
         return 1
     fi
@@ -278,10 +278,10 @@ test_nvcc_spills_nothing() {
 
 test_nvcc_adds_no_fma() {
     nvcc_or_skip
-    for arch in 80 120; do
-        for source in kernels/cuda/*.cu; do
-            ptx_without_fma $arch "$source"
-        done
+    for source in kernels/cuda/*.cu; do
+        ptx_without_fma 80 "$source" &
+        ptx_without_fma 120 "$source"
+        wait $!
     done
     "$nvcc" -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul.cu
     has "$dir/b.ptx" "fma.rn.f32" # and the look sees them
