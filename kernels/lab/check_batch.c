@@ -163,14 +163,16 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
     return rc < 0 ? -1 : 0;
 }
 
-/* The rows that only the largest call had, at the start of a call of their own: other positions. */
+/* The rows that only the largest call had, at the start of a call of as many rows: other positions, and
+ * nothing else, since the number of rows is batch's. */
 static int batch_moved(struct ds_check *c, int threads, const struct seen *seen)
 {
     enum { FROM = 257 };
     struct ds_rows_own *o = c->own;
     struct ds_property_result *batch = c->property;
-    struct ds_segment seg;
-    struct ds_call call = ds_rows_call(c, &seg, FROM, MOST_ROWS - FROM);
+    const struct ds_segment seg[2] = {{.first = FROM, .length = MOST_ROWS - FROM},
+                                      {.length = FROM}};
+    struct ds_call call = ds_check_call(c, seg, 2);
     call.threads = threads;
     if (!seen[MOST_ROWS - 1].bits)
         return 0;
@@ -180,9 +182,10 @@ static int batch_moved(struct ds_check *c, int threads, const struct seen *seen)
     for (int64_t p = 0; rc == 1 && p < MOST_ROWS - FROM; p++) {
         const int64_t from = FROM + p;
         const double cost = 1e6 * (threads != c->opt->threads[0]) + MOST_ROWS + 1e-3 * (double)from;
-        const int smallest = seen[from].bits ? ds_rows_differs(c, &call, seen[from].bits, p, cost,
-                                                               "512 rows, 257 places on")
-                                             : 0;
+        const int smallest =
+            seen[from].bits && seen[from].rows == MOST_ROWS
+                ? ds_rows_differs(c, &call, seen[from].bits, p, cost, "512 rows, 257 places on")
+                : 0;
         if (smallest < 0)
             rc = -1;
         if (smallest > 0) {
