@@ -414,6 +414,15 @@ gives() {
     [ -n "$elements" ] && [ "${elements% *}" -gt 0 ] && [ "${elements% *}" = "${elements#* }" ]
 }
 
+# Four parts of two slots, of which a row of seven sees three and a half: what merging them leaves looks like sums in 16 bits.
+test_real_model_attention_in_parts() {
+    real_model
+    ds run -m smollm2 --tokens 504,2365,6354,16438,28,411,9,1200 -n 0 --repeat 1 --threads 1 --slot first --chunk 0 --mode prefill --batch 1 \
+        --kernels pinned+attention=stock,pinned+attention=tile-by-qlen -o "$dir/parts.h5" -q
+    expect 1
+    every_bit parts 1 0,attn_out
+}
+
 test_reproducer() {
     need pkg-config
     record --kernels pinned,pinned+matmul=split-k --batch 1
