@@ -77,8 +77,12 @@ static int disagree(const struct agreeing *a, size_t line, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    ds_fail(a->err, "%.200s:%zu: entry %.100s does not agree with itself: %s", a->lock->file,
-            line ? line : a->entry->line, a->entry->name, text);
+    line = line ? line : a->entry->line;
+    if (line == 0) /* made, and not read */
+        return ds_fail(a->err, "entry %.100s would not agree with itself: %s", a->entry->name,
+                       text);
+    ds_fail(a->err, "%.200s:%zu: entry %.100s does not agree with itself: %s", a->lock->file, line,
+            a->entry->name, text);
     return ds_hint(a->err, "a line was lost or changed: `git diff` shows which; "
                            "`driftscope lock --update` makes the entry anew");
 }

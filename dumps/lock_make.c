@@ -201,6 +201,8 @@ static int answer_runs(const struct ds_source *s, const uint32_t *number, struct
         const uint32_t name = number ? number[arm] : arm;
         char key[32];
         int parted = 0;
+        if (first == SIZE_MAX && !number)
+            return ds_fail(err, "arm %u has no complete trial: a lock holds every arm", arm);
         if (first == SIZE_MAX || name == UINT32_MAX)
             continue;
         const uint64_t digest = s->info(s->ctx, first)->run_digest;

@@ -170,6 +170,11 @@ resid_attn: add/mine (plugin bad.so), 3 rows"
     ds show "$dir/bad.h5"
     expect 0
     has "$dir/out" "repeat        no difference over"
+    # It is no golden one: nobody knows what the lost arm gives.
+    ds lock "$dir/bad.h5" -o "$dir/bad.lock"
+    expect 2
+    has "$dir/err" "arm 1 has no complete trial: a lock holds every arm"
+    [ ! -e "$dir/bad.lock" ]
     # In the base arm nothing is left to compare.
     # shellcheck disable=SC2086
     ds run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -q -o "$dir/base.h5"
