@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "engine/mutate.h"
 #include "engine/round.h"
+#include "kernels/call.h"
 
 #include <string.h>
 
@@ -579,6 +580,10 @@ int ds_forward_reserve(struct ds_forward *f, int64_t rows, struct ds_error *err)
         ds_pass_matmul_args(f, weights[i], NULL, rows, f->at.norm, f->at.proj, &a);
         if (ds_forward_scratch(f, k[DS_OP_MATMUL], &a, err) != 0)
             return -1;
+        /* A library opens itself when it is first asked, which it cannot do inside of a capture. */
+        struct ds_launch_info info;
+        if (f->config.graph)
+            (void)ds_call_describe(k[DS_OP_MATMUL], &a, &f->exec, &info);
     }
     struct ds_rmsnorm_args norm = {.rows = rows,
                                    .width = f->d,

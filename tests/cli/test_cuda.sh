@@ -41,8 +41,12 @@ test_pinned_gives_the_bits_of_the_cpu() {
     expect 1 # ranks
     has "$dir/out" "device        no difference over"
     # Graphs, from the first call on.
-    trial '' -n 4 --batch 1,3 --graph on,off --kernels pinned,vendor
+    trial '' -n 4 --graph on,off
+    expect 0
     has "$dir/out" "graph         no difference over"
+    # The library of matmuls is opened before a call is captured.
+    trial '' -n 3 --graph on --kernels vendor
+    expect 0
     # Healed rows go up, and two devices of one kind have memories that no kernel reads both of.
     # shellcheck disable=SC2086
     cuda devices=2 run -m $small $one -n 2 --batch 1 --kernels pinned --place 'one,layers=0:cuda;1-:cpu,layers=0:cpu;1:cuda:1' \

@@ -28,6 +28,7 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 namespace
@@ -100,15 +101,32 @@ int find_all(void)
 #define DS_TEXT_(X) #X
 #define DS_TEXT(X)  DS_TEXT_(X)
 
+/* Where the system looks, then where the toolkit is. */
+void *open_in(const char *name)
+{
+    const char *home = getenv("CUDA_HOME");
+    const char *const folders[] = {home ? home : "/usr/local/cuda", "/usr/local/cuda"};
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    for (int i = 0; i < 2 && !handle; i++) {
+        char path[1100];
+        snprintf(path, sizeof path, "%.1000s/lib64/%s", folders[i], name);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return handle;
+}
+
 /* The one of this build's major version: others have other structs. */
 int available(char *why, size_t size)
 {
     static const char name[] = "libcublasLt.so." DS_TEXT(CUBLAS_VER_MAJOR);
     if (lib.handle)
         return 0;
-    lib.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    lib.handle = open_in(name);
     if (!lib.handle) {
-        snprintf(why, size, "%.200s", dlerror());
+        snprintf(
+            why, size,
+            "%s is not where the system looks, nor in $CUDA_HOME/lib64 or /usr/local/cuda/lib64",
+            name);
         return -1;
     }
     if (find_all() == 0)
