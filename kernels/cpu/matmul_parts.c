@@ -5,6 +5,7 @@
 #include "kernels/cpu/matmul_parts.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/file_weights.h"
 #include "kernels/cpu/pinned.h"
 
 int ds_parts_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
@@ -16,16 +17,23 @@ int ds_parts_prepare(const struct ds_weight_view *w, void **prepared, size_t *by
     return ds_matmul_pinned.prepare(&plain, prepared, bytes_out, why, why_size);
 }
 
-int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size)
+int ds_packed_check(const struct ds_matmul_args *a, char *why, size_t why_size)
 {
     if (a->w.n != a->n || a->w.k != a->k)
         return ds_cpu_refuse(why, why_size, "weights are %lld x %lld, the call says %lld x %lld",
                              (long long)a->w.n, (long long)a->w.k, (long long)a->n,
                              (long long)a->k);
-    if (!a->w.data && a->w.file_data)
-        return ds_cpu_refuse(why, why_size, "this variant needs the weights as f32");
     if (!a->prepared)
         return ds_cpu_refuse(why, why_size, "weights were not packed (prepare was not called)");
+    return 0;
+}
+
+int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size)
+{
+    if (ds_packed_check(a, why, why_size) != 0)
+        return -1;
+    if (ds_file_weights_used(&a->w))
+        return ds_cpu_refuse(why, why_size, "this variant needs the weights as f32");
     return 0;
 }
 

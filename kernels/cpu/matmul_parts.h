@@ -20,7 +20,9 @@ int ds_pinned_prepare(const struct ds_weight_view *w, void **prepared, size_t *b
 int ds_parts_prepare(const struct ds_weight_view *w, void **prepared, size_t *bytes_out, char *why,
                      size_t why_size);
 
-/* Sizes agree and the weights were packed, from f32. */
+/* Sizes agree and the weights were packed. */
+int ds_packed_check(const struct ds_matmul_args *a, char *why, size_t why_size);
+/* The same, from f32. */
 int ds_parts_check(const struct ds_matmul_args *a, char *why, size_t why_size);
 
 static inline int64_t ds_parts_groups(const struct ds_matmul_args *a)

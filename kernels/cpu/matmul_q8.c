@@ -188,7 +188,7 @@ static void q8_panels(const void *args, const struct ds_exec *exec, int thread, 
 static int q8_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
 {
     const struct ds_matmul_args *a = args;
-    if (ds_parts_check(a, why, why_size) != 0 ||
+    if (ds_packed_check(a, why, why_size) != 0 ||
         ds_cpu_check_scratch(exec, q8_scratch(a, exec->threads), why, why_size) != 0)
         return -1;
     if (a->rows < 1)

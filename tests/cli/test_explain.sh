@@ -449,7 +449,7 @@ reproduce.h5" ]
 # Attention: scores, weights and values by their orders, of every way to merge parts; also a window.
 test_reproducer_of_attention() {
     need pkg-config
-    for pair in split-kv,vendor tile-by-qlen,stock; do
+    for pair in split-kv,pinned vendor,pinned tile-by-qlen,stock; do
         record --kernels "pinned+attention=${pair%,*},pinned+attention=${pair#*,}" --batch 1 --force
         show 0,attn_out -m $model
         gives A

@@ -296,7 +296,7 @@ static void test_a_bounded_verdict(void **state)
     struct ds_analysis_options o = {.memory = 1000};
     const struct ds_source s = sweep_source(&sweep);
     assert_int_equal(ds_analysis_new(&s, &o, &a, &err), -1);
-    assert_non_null(strstr(err.msg, "3 tables of 20 sites and 9 rows take 1 MB"));
+    assert_non_null(strstr(err.msg, "3 tables of 20 sites and 9 rows take 11.3 KB of memory"));
     o.memory = 1000000;
     assert_ok(ds_analysis_new(&s, &o, &a, &err), err);
     ds_analysis_free(a);
