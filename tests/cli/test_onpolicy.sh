@@ -62,7 +62,7 @@ test_nan_is_no_agreement() {
     ds risk "$dir/c.h5"
     expect 2
     has "$dir/out" "14 choices, and no margin: their logits are NaN"
-    has "$dir/out" "risk: incomparable: choices without a margin: pinned+matmul=mine 14 of 14"
+    has "$dir/out" "risk: incomparable: NaN among the logits of choices: pinned+matmul=mine 14 of 14"
 }
 
 # Prefix hits, preemption, a sampler with everything on, and temperature 0.
