@@ -277,7 +277,7 @@ static void show_command(struct tui_app *a)
 /* The process outlives its record by what it has left to tidy up: nothing of a sweep is lost then. */
 static int is_sweeping(struct tui_app *a)
 {
-    return a->o->running && (!a->whole->header || a->whole->live) && a->o->running(a->o->ctx);
+    return a->o->running && !a->whole->ended && a->o->running(a->o->ctx);
 }
 
 static void end(struct tui_app *a)

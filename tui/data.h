@@ -45,6 +45,7 @@ struct tui_whole {
                             before", "deleted", "the writer has ended", "written by driftscope 0.9: some of it may
                             not be shown" */
     int live;  /* another process is writing it */
+    int ended; /* one was, and is no longer */
     struct ds_report report; /* for report/'s functions: header, verdict, diff, paths */
 };
 const struct tui_whole *tui_data_whole(struct tui_data *d);

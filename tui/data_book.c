@@ -144,6 +144,7 @@ struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err)
     w->error = s->error[0] ? s->error : NULL;
     w->note = s->note[0] ? s->note : NULL;
     w->live = d->live;
+    w->ended = d->ended;
     if (list_trials(s, d, err) != 0) {
         free(s->list);
         free(s->trials);

@@ -143,6 +143,7 @@ static int look_for_writer(struct tui_data *d)
     if (live == d->live)
         return FOLLOW_NOTHING;
     d->live = live;
+    d->ended = !live;
     if (live && strcmp(d->note, ENDED) == 0)
         d->note[0] = '\0';
     if (!live && !d->note[0])

@@ -154,7 +154,7 @@ struct tui_data {
     struct judged *partial; /* where the whole does not fit into memory: of two arms */
     struct judged *told;    /* whose verdict is shown */
     char error[1536], note[512];
-    int live;
+    int live, ended;
     int came;                              /* trials came while a verdict was made */
     double looked;                         /* at the files, last */
     int indexed;                           /* the table of dumped rows is in memory */
