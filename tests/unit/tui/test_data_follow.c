@@ -89,10 +89,11 @@ static void test_a_killed_writer(void **state)
     struct tui_data *d = open_data(path, NULL, 1);
     assert_int_equal(tui_data_whole(d)->n_trials, 2);
     assert_int_equal(tui_data_whole(d)->live, 1);
+    assert_int_equal(tui_data_whole(d)->ended, 0);
     writing_do(&writer, "+");
     kill(writer.pid, SIGKILL);
     writing_end(&writer);
-    turn_until(d, is_live, 0);
+    assert_int_equal(turn_until(d, is_live, 0)->ended, 1);
     turn_until(d, has_verdict, 3);
     assert_int_equal(get_pair(d, 2, 0)->n_rows, SWEEP_PROMPT + SWEEP_STEPS);
     tui_data_close(d);
@@ -110,6 +111,7 @@ static void test_replaced_by_the_same_with_more(void **state)
     assert_int_equal(rename(test_path("beside.h5"), path), 0);
     const struct tui_whole *w = turn_until(d, has_verdict, 4);
     assert_false(says(w, "replaced"));
+    assert_int_equal(w->ended, 0); /* nobody was seen writing it */
     assert_int_equal(get_pair(d, 2, 0)->arm, 2);
     tui_data_close(d);
 }
