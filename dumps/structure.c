@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENOUGH 0.95 /* share of the off elements that a claim must bring back */
-enum { LEAST_OFF = STRUCTURE_LEAST_OFF, MOST_SHIFT = 8 };
+enum { LEAST_OFF = STRUCTURE_LEAST_OFF, MOST_SHIFT = 8, MOST_HEADS = 256 };
 
 /* ---- the frame ------------------------------------------------------------------------------- */
 
@@ -26,6 +26,25 @@ int fits(const struct task *t, size_t r, uint32_t i, double value)
 int is_off(const struct task *t, size_t r, uint32_t i)
 {
     return t->is_off[r * t->s->width + i];
+}
+
+uint32_t structure_heads_off(const struct task *t, char which[DS_PROFILE_TEXT])
+{
+    const uint32_t d = t->s->head_dim, heads = t->s->width / d;
+    uint8_t state[MOST_HEADS];
+    uint32_t off = 0;
+    if (heads > MOST_HEADS)
+        return UINT32_MAX;
+    for (uint32_t h = 0; h < heads; h++) {
+        uint32_t n = 0;
+        for (size_t r = 0; r < t->n_rows; r++)
+            for (uint32_t c = 0; c < d; c++)
+                n += (uint32_t)is_off(t, r, h * d + c);
+        state[h] = n ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
+        off += n != 0;
+    }
+    ds_profile_set(state, NULL, heads, 0, which);
+    return off;
 }
 
 static int find_off(const struct task *t, size_t r, uint32_t i)
@@ -235,8 +254,6 @@ static void try_orders(struct task *t)
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
-
-enum { MOST_HEADS = 256 };
 
 static int head_holds(const struct task *t, size_t r, uint32_t head, uint32_t other)
 {

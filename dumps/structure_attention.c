@@ -145,25 +145,14 @@ static size_t probe_for(const struct task *t, const struct keys *k)
 /* Where one cached head explains it and not all heads that should read another are off: which do. */
 static int claim_heads(struct task *t, const struct keys *mine, double share)
 {
-    enum { MOST_HEADS = 256 };
-    const uint32_t heads = heads_of(t), group = heads / t->s->kv_heads, d = t->s->head_dim;
-    uint8_t state[MOST_HEADS];
-    uint32_t off = 0, others = 0;
+    const uint32_t heads = heads_of(t), group = heads / t->s->kv_heads;
     char which[DS_PROFILE_TEXT];
-    if (heads > MOST_HEADS)
-        return 0;
-    for (uint32_t h = 0; h < heads; h++) {
-        uint32_t n = 0;
-        for (size_t r = 0; r < t->n_rows; r++)
-            for (uint32_t c = 0; c < d; c++)
-                n += (uint32_t)is_off(t, r, h * d + c);
-        state[h] = n ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
-        off += n != 0;
+    const uint32_t off = structure_heads_off(t, which);
+    uint32_t others = 0;
+    for (uint32_t h = 0; h < heads; h++)
         others += h / group != (uint32_t)mine->n;
-    }
     if (off >= others)
         return 0;
-    ds_profile_set(state, NULL, heads, 0, which);
     claim(t, share, 0, "head%s %s read%s %scached head %lld, not that of %s group",
           off == 1 ? "" : "s", which, off == 1 ? "s" : "", part_of(mine), (long long)mine->n,
           off == 1 ? "its" : "their");

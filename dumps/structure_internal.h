@@ -2,6 +2,7 @@
 #ifndef DS_STRUCTURE_INTERNAL_H
 #define DS_STRUCTURE_INTERNAL_H
 
+#include "dumps/profile.h"
 #include "dumps/structure.h"
 
 struct ds_error;
@@ -29,6 +30,8 @@ struct task {
 typedef int (*predict_fn)(const struct task *t, size_t r, const void *how);
 
 int is_off(const struct task *t, size_t r, uint32_t i);
+/* Heads in which anything is off, and which they are, as "1-3, 5"; UINT32_MAX: too many heads to tell. */
+uint32_t structure_heads_off(const struct task *t, char which[DS_PROFILE_TEXT]);
 int fits(const struct task *t, size_t r, uint32_t i, double value);
 /* Share of the off elements, of all rows, that the prediction brings back; 0 when most of them are
  * not at hand. */

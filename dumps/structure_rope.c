@@ -322,31 +322,18 @@ static void try_distances(struct task *t, int pairing)
               last, -low, high);
 }
 
-/* Says of which frequencies it is true that nothing is rotated, if this side does rotate others. */
-/* "; heads 1-3 alone", where some heads are as they should be. */
+/* ": heads 1-3", where some heads are as they should be. */
 static const char *idle_heads(const struct task *t, char *text, size_t size)
 {
-    enum { MOST_HEADS = 256 };
-    const uint32_t d = t->s->head_dim, heads = t->s->width / d;
-    uint8_t state[MOST_HEADS];
     char which[DS_PROFILE_TEXT];
-    uint32_t off = 0;
+    const uint32_t off = structure_heads_off(t, which);
     text[0] = '\0';
-    for (uint32_t h = 0; h < heads && heads <= MOST_HEADS; h++) {
-        uint32_t n = 0;
-        for (size_t r = 0; r < t->n_rows; r++)
-            for (uint32_t c = 0; c < d; c++)
-                n += (uint32_t)is_off(t, r, h * d + c);
-        state[h] = n ? DS_MEMBER_DIFFERS : DS_MEMBER_SAME;
-        off += n != 0;
-    }
-    if (heads > MOST_HEADS || off == heads)
-        return text;
-    ds_profile_set(state, NULL, heads, 0, which);
-    snprintf(text, size, ": head%s %s", off == 1 ? "" : "s", which);
+    if (off != UINT32_MAX && off != t->s->width / t->s->head_dim)
+        snprintf(text, size, ": head%s %s", off == 1 ? "" : "s", which);
     return text;
 }
 
+/* Says of which frequencies it is true that nothing is rotated, if this side does rotate others. */
 static void try_idle(struct task *t, int pairing)
 {
     char text[DS_PROFILE_TEXT + 16];

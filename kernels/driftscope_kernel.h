@@ -49,8 +49,8 @@ enum ds_op {
  * default); else they point at 16-bit elements. Sizes and leading dimensions count elements either
  * way. A caller stores in 16 bits only where the kernel has DS_FEATURE_STORED; any other kernel gets
  * f32 arrays, and the caller rounds what it wrote. Both give the same bits: a kernel computes and
- * adds in f32 and rounds once, when it stores (but see DS_FEATURE_OWN_FORMATS). Weights, tables, biases, logits that a token is chosen
- * from, the weights of experts and log-sum-exp are f32 always. */
+ * adds in f32 and rounds once, when it stores (but see DS_FEATURE_OWN_FORMATS). Weights, tables, biases,
+ * logits that a token is chosen from, the weights of experts and log-sum-exp are f32 always. */
 enum ds_element { DS_ELEMENT_F32 = 0, DS_ELEMENT_F16, DS_ELEMENT_BF16, DS_ELEMENT_I32 };
 
 /* Where a kernel runs. A variant belongs to one device: matmul/pinned of the CPU and matmul/pinned of sim

@@ -1,5 +1,7 @@
 /* fuzz_case.c: files of cases (tests/specimens/README.md), as somebody may write them wrong. What must hold: no
  * crash, an error that names the file and a line, or cases that can be taken apart and held against an answer. */
+#include "tests/fuzz/fuzz.h"
+
 #include "cli/case_expect.h"
 #include "cli/case_file.h"
 
@@ -14,8 +16,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const char answer_text[] =
     "{\"stable\": true, \"result\": \"drift\", \"notes\": [\"a constant\", 3],"
     "\"first_drift\": {\"layer\": 0, \"stage\": \"q_proj\", \"kind\": \"wrong-data\", "
@@ -24,12 +24,6 @@ static const char answer_text[] =
     "[\"4\"]]}],"
     "\"kernels\": [{\"op\": \"matmul\", \"variant\": \"plain\", \"conditions\": {\"batch\": "
     "\"drift\"}}]}";
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void visit(const struct ds_case *c, json_t *answer)
 {

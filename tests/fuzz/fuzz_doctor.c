@@ -1,18 +1,12 @@
 /* fuzz_doctor.c: scripts that start engines as hostile text. What must hold: no crash; an error that names the line; or
  * commands that every rule can be held against, with a text and a status for each line. */
+#include "tests/fuzz/fuzz.h"
+
 #include "cli/doctor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,19 +1,13 @@
 /* fuzz_fingerprint.c: responses of other systems as hostile text: two files, apart by a line "====". What must hold: no crash; an
  * error that names file and line; or a result whose numbers add up and that can be printed, and a file that is the
  * same as itself. */
+#include "tests/fuzz/fuzz.h"
+
 #include "cli/fingerprint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* Lines of text, each in memory of its own size. */
 static int read_lines(const char *text, size_t n, struct ds_fp_file *out, struct ds_error *err)

@@ -1,17 +1,11 @@
 /* fuzz_inputs.c: files of --inputs as hostile text. What must hold: no crash; an error that names the file; or inputs that
  * are written and read again as the same text, differ from themselves in nothing, and whose calls stand in the file's order. */
+#include "tests/fuzz/fuzz.h"
+
 #include "cli/inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void is_read_again(const struct ds_inputs *in)
 {

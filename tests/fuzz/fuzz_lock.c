@@ -1,17 +1,11 @@
 /* fuzz_lock.c: locks as hostile text. What must hold: no crash; an error that names file and line; or a lock that is
  * written and read again as the same text, and that agrees with itself. */
+#include "tests/fuzz/fuzz.h"
+
 #include "dumps/lock.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static int any_field(void *ctx, const char *key)
 {

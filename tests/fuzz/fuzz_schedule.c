@@ -1,17 +1,11 @@
 /* fuzz_schedule.c: batch schedules as hostile text. What must hold: no crash; an error that names the line; or steps that
  * are written and read again as the same text, and of which ds_serve_check says that they can be run, or which not. */
+#include "tests/fuzz/fuzz.h"
+
 #include "cli/storm.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void is_read_again(const struct ds_serve_plan *p)
 {

@@ -2,6 +2,8 @@
  * models. What must hold: no crash, an error with a text or a value that is in its bounds.
  *
  * First byte of the input: which language; the rest is the text. */
+#include "tests/fuzz/fuzz.h"
+
 #include "engine/placement.h"
 #include "engine/random_spec.h"
 #include "kernels/lab/shape.h"
@@ -9,14 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static int kernel_set(char *text, struct ds_error *err)
 {
