@@ -76,6 +76,8 @@ static int grow_bytes(uint8_t **array, size_t n, struct ds_error *err)
 static int add_steps(struct ds_shown_steps *t, const struct ds_replay *r, struct ds_error *err)
 {
     const size_t n = t->n + (size_t)r->n, trees = t->n_trees + 1;
+    if (r->compensated)
+        return ds_fail(err, "a compensated sum is not written as a reproducer");
     if (r->stack > MOST_STACK || n > INT32_MAX)
         return ds_fail(err, "the order of addition is too deep for a reproducer");
     if (grow_ints(&t->term, n, err) != 0 || grow_bytes(&t->kind, n, err) != 0 ||

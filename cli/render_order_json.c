@@ -35,16 +35,17 @@ static json_t *tree_json(const struct ds_order_table *table, size_t i)
 {
     const struct ds_tree *t = table->lib.tree[i];
     static const char *const inputs[] = {"f32", "tf32", "tf32-cut", "bf16", "tf32-away"};
+    static const char *const compensation[] = {"none", "kahan", "errors", "product-errors"};
     struct ds_buf words = {0};
     char letter[8];
     ds_order_letter(i, letter);
     ds_tree_words(&words, t, unit_of(table, (int32_t)i));
-    json_t *j =
-        json_pack("{s:s,s:o,s:I,s:i,s:i,s:s,s:s,s:s,s:b,s:o}", "name", letter, "digest",
-                  ds_json_digest(t->digest), "terms", (json_int_t)t->terms, "depth", (int)t->depth,
-                  "multiway_nodes", (int)ds_tree_multiway(t), "words", words.data ? words.data : "",
-                  "join", join_name(t), "inputs", inputs[t->inputs], "starts_from_zero",
-                  t->zero_start, "postorder", postorder(t));
+    json_t *j = json_pack("{s:s,s:o,s:I,s:i,s:i,s:s,s:s,s:s,s:s,s:b,s:o}", "name", letter, "digest",
+                          ds_json_digest(t->digest), "terms", (json_int_t)t->terms, "depth",
+                          (int)t->depth, "multiway_nodes", (int)ds_tree_multiway(t), "words",
+                          words.data ? words.data : "", "join", join_name(t), "inputs",
+                          inputs[t->inputs], "compensation", compensation[t->compensated],
+                          "starts_from_zero", t->zero_start, "postorder", postorder(t));
     ds_buf_free(&words);
     return j;
 }

@@ -258,38 +258,6 @@ static void release(struct ds_weigher *w)
         free(all[i]);
 }
 
-/* Parts that are merged by their log-sum-exp leave rounding errors of their own in what is measured, and a sum of
- * few of them can look as if it were kept in 16 bits. Exchanges those marks of all nodes for `marks`, in
- * which there is room for every node: the same trees without them, and back. 0: there were none. */
-static int exchange_marks(struct ds_explain_order *o, uint32_t *marks, struct ds_error *err)
-{
-    const uint32_t narrow = DS_TREE_BF16 | DS_TREE_F16;
-    int changed = 0;
-    for (size_t i = 0; i < o->n_trees; i++) {
-        struct ds_explain_tree *t = &o->trees[i];
-        struct ds_buf words = {0};
-        int here = 0;
-        for (int32_t n = 0; n < t->tree.n; n++, marks++) {
-            const uint32_t own = t->tree.node[n].flags & narrow;
-            here |= own != *marks;
-            t->tree.node[n].flags = (t->tree.node[n].flags & ~narrow) | *marks;
-            *marks = own;
-        }
-        if (!here)
-            continue;
-        changed = 1;
-        ds_tree_seal(&t->tree);
-        ds_tree_words(&words, &t->tree, t->unit);
-        if (words.failed) {
-            ds_buf_free(&words);
-            return ds_fail(err, "out of memory for the replay");
-        }
-        snprintf(t->words, sizeof t->words, "%s", words.data ? words.data : "");
-        ds_buf_free(&words);
-    }
-    return changed;
-}
-
 static int weigh(const struct ds_explain *e, int side, struct ds_explain_order *o,
                  struct ds_error *err)
 {
@@ -303,23 +271,6 @@ static int weigh(const struct ds_explain *e, int side, struct ds_explain_order *
     return rc;
 }
 
-static int weigh_wide(const struct ds_explain *e, int side, struct ds_explain_order *o,
-                      struct ds_error *err)
-{
-    size_t nodes = 1;
-    for (size_t i = 0; i < o->n_trees; i++)
-        nodes += (size_t)o->trees[i].tree.n;
-    uint32_t *marks = ds_calloc(nodes, sizeof *marks, "the replay", err);
-    int rc = marks ? exchange_marks(o, marks, err) : -1;
-    if (rc > 0) {
-        rc = weigh(e, side, o, err);
-        if (rc == 0 && !o->replayed && exchange_marks(o, marks, err) < 0)
-            rc = -1;
-    }
-    free(marks);
-    return rc;
-}
-
 int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_order *o,
                      struct ds_error *err)
 {
@@ -329,8 +280,6 @@ int ds_explain_weigh(const struct ds_explain *e, int side, struct ds_explain_ord
         return 0;
     o->y = ds_alloc_aligned(elements, sizeof *o->y, "the replay", err);
     int rc = o->y ? weigh(e, side, o, err) : -1;
-    if (rc == 0 && !o->replayed)
-        rc = weigh_wide(e, side, o, err);
     if (rc == 0 && !o->replayed)
         snprintf(o->not_replayed, sizeof o->not_replayed,
                  "no known way from scores to outputs gives its bits in these orders");

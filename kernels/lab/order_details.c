@@ -5,7 +5,9 @@
  *           to -1.5 it leaves 1.5 * 2^-23, or, rounded before, another number. All are short enough
  *           to pass through sums in bf16 or f16.
  * rounding  1 + 2^-p - 1, the first two under the node asked about, the last above it: 2^-p if the
- *           node keeps p + 1 bits, else 0. */
+ *           node keeps p + 1 bits, else 0 or twice that. Where sums are divided, or parts of them merged
+ *           with weights, 1 - 1 leaves something of its own: it is asked for, too, and taken off, and bits
+ *           of f32 and more are not told from it. */
 #include "kernels/lab/order_recover.h"
 
 #include "base/mem.h"
@@ -14,9 +16,11 @@
 #include <stdlib.h>
 
 static const float SIDE = 1.5f;
-/* Bits behind the point that f32, f16 and bf16 lack. */
-static const int lacks[] = {24, 11, 8};
-enum { N_LACKS = 3 };
+enum { NOTHING = 0 };
+/* Bits behind the point that f32, f16 and bf16 lack; a bit that no sum has, which leaves what weights
+ * leave; one that is far below what they leave. */
+static const int lacks[] = {24, 11, 8, NOTHING, 40};
+enum { F32 = 0, F16, BF16, CONTROL, FAR_BELOW, N_LACKS };
 
 static int32_t *parents_of(const struct ds_tree *t, struct ds_error *err)
 {
@@ -67,7 +71,7 @@ static int ask_fused(const struct ds_oracle *o, struct ds_tree *t, const int32_t
 
 static float power(int p)
 {
-    return ldexpf(1.0f, -p);
+    return p == NOTHING ? 0.0f : ldexpf(1.0f, -p);
 }
 
 /* One question for a node and a number of bits; 0 if the node has no two sums below to ask with. */
@@ -85,17 +89,23 @@ static void rounding_probe(const struct ds_tree *t, const int32_t *parent, int32
     p->value[2] = -1.0f;
 }
 
-static uint32_t rounding_of(const struct ds_probe *p, int at_root)
+/* Whether a bit arrived. A format that lacks it leaves nothing or twice as much. */
+static int keeps(const struct ds_probe *p, int b, int rescaled)
 {
-    int keeps[N_LACKS];
-    for (int b = 0; b < N_LACKS; b++)
-        keeps[b] = p[b].result == (at_root ? 1.0f + power(lacks[b]) : power(lacks[b]));
-    if (at_root) /* the output is f32 whatever the sum was */
-        keeps[0] = 0;
-    return keeps[0]                ? DS_TREE_WIDE
-           : !keeps[2]             ? DS_TREE_BF16
-           : keeps[2] && !keeps[1] ? DS_TREE_F16
-                                   : 0;
+    const double want = (double)power(lacks[b]),
+                 got = (double)p[b].result - (double)p[CONTROL].result;
+    return rescaled ? fabs(got - want) < want / 4 : got == want;
+}
+
+static uint32_t rounding_of(const struct ds_probe *p, int at_root, int rescaled)
+{
+    /* The output is f32 whatever the sum was. */
+    const int wide =
+        !at_root && keeps(p, F32, rescaled) && (!rescaled || keeps(p, FAR_BELOW, rescaled));
+    return wide                        ? DS_TREE_WIDE
+           : !keeps(p, BF16, rescaled) ? DS_TREE_BF16
+           : !keeps(p, F16, rescaled)  ? DS_TREE_F16
+                                       : 0;
 }
 
 /* The same for the product of a leaf: 1 + 2^-p of its own, and -1 beside it. A chain's first product
@@ -127,7 +137,7 @@ static int ask_rounding(const struct ds_oracle *o, struct ds_tree *t, const int3
                 product_probe(t, parent, i, lacks[b], &p[n++]);
     int rc = o->ask(o->self, 1.0f, p, n, err);
     for (int32_t i = 0; i < t->n && rc == 0; i++) {
-        uint32_t flags = rounding_of(p + (size_t)i * N_LACKS, parent[i] < 0);
+        uint32_t flags = rounding_of(p + (size_t)i * N_LACKS, parent[i] < 0, o->rescaled);
         /* A factor has no more bits than f32, and bits that it lost itself its product cannot lose. */
         if (t->node[i].term >= 0)
             flags = t->inputs == DS_INPUTS_F32 ? flags & ~(uint32_t)DS_TREE_WIDE : 0;

@@ -233,48 +233,80 @@ static int spread_parts(struct ds_tree *t, struct ds_error *err)
     return ds_tree_finish(t, cur, err) != 0 ? -1 : 0;
 }
 
-/* One value in one part does not tell a quotient from parts that are merged with weights of 1/2 or 1/4:
- * whole sets do. */
-static int try_parts(struct ds_grid *g, const struct ds_tree *t, const float *seen, int *agree,
-                     struct ds_error *err)
+/* One value in one part does not tell a quotient from parts that are merged with weights of 1/2 or 1/4, nor
+ * any of them where parts are rounded: whole sets do. They also tell which sums are parts. */
+static int try_finishes(struct ds_grid *g, const struct ds_tree *t, const float *seen, int *agree,
+                        struct ds_error *err)
 {
-    const int before = g->finish;
-    if (*agree == DS_GRID_SETS || before == DS_FINISH_NONE || before == DS_FINISH_PARTS)
+    static const struct {
+        int finish, cut;
+    } all[] = {{DS_FINISH_DIVIDE, 0},
+               {DS_FINISH_RECIPROCAL, 0},
+               {DS_FINISH_PARTS, 0},
+               {DS_FINISH_PARTS, 1},
+               {DS_FINISH_PARTS, 2}};
+    const int before = g->finish, before_cut = g->cut, before_agree = *agree;
+    if (*agree == DS_GRID_SETS || before == DS_FINISH_NONE)
         return 0;
-    g->finish = DS_FINISH_PARTS;
-    if (agreement(g, t, seen, agree, err) != 0)
-        return -1;
-    if (*agree < DS_GRID_SETS)
-        g->finish = before;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        g->finish = all[i].finish;
+        g->cut = all[i].cut;
+        if (agreement(g, t, seen, agree, err) != 0)
+            return -1;
+        if (*agree == DS_GRID_SETS)
+            return 0;
+    }
+    g->finish = before;
+    g->cut = before_cut;
+    *agree = before_agree;
     return 0;
 }
 
-/* Measures the tree; how sums are rounded is asked only where f32 does not explain what was seen. */
+/* How the sums of a tree round, asked only where f32 does not explain what was seen. *agree: how many of the
+ * sets the tree gives then. */
+static int settle_class(struct ds_grid *g, const struct ds_order_sum *sum, int32_t c,
+                        const float *seen, struct ds_tree *t, int *agree, struct ds_error *err)
+{
+    /* Weights of 1 make every product exact. */
+    const unsigned which = DS_ASK_START | (g->x ? DS_ASK_FUSED | DS_ASK_INPUTS : 0);
+    if ((g->finish == DS_FINISH_PARTS && spread_parts(t, err) != 0) ||
+        ds_grid_details(g, sum, c, t, which, err) != 0 || agreement(g, t, seen, agree, err) != 0 ||
+        try_finishes(g, t, seen, agree, err) != 0)
+        return -1;
+    if (*agree == DS_GRID_SETS)
+        return 0;
+    if (ds_grid_details(g, sum, c, t, DS_ASK_ROUNDING, err) != 0 ||
+        agreement(g, t, seen, agree, err) != 0)
+        return -1;
+    return try_finishes(g, t, seen, agree, err);
+}
+
+/* Questions show no order of compensated sums, or a wrong one. */
 static int measure_class(struct ds_grid *g, struct ds_order_library *lib,
                          const struct ds_order_sum *sum, int32_t c, const float *seen,
                          struct ds_error *err)
 {
     struct ds_order_class *cls = &sum->classes[c];
-    struct ds_tree t;
+    struct ds_tree t, other;
     struct ds_error why;
-    int agree = 0;
-    /* Weights of 1 make every product exact. */
-    unsigned which = DS_ASK_START | (g->x ? DS_ASK_FUSED | DS_ASK_INPUTS : 0);
-    int rc = ds_grid_recover(g, sum, c, &t, &why);
-    if (rc > 0)
-        memcpy(cls->why, why.msg, sizeof cls->why - 1);
-    else if (rc < 0)
+    int agree = 0, rc = ds_grid_recover(g, sum, c, &t, &why);
+    const int missed = rc;
+    if (rc < 0)
         *err = why;
-    if (rc != 0)
-        return rc > 0 ? 0 : -1;
-    if ((g->finish == DS_FINISH_PARTS && spread_parts(&t, err) != 0) ||
-        ds_grid_details(g, sum, c, &t, which, err) != 0 ||
-        agreement(g, &t, seen, &agree, err) != 0 || try_parts(g, &t, seen, &agree, err) != 0 ||
-        (agree < DS_GRID_SETS && g->finish != DS_FINISH_PARTS &&
-         ds_grid_details(g, sum, c, &t, DS_ASK_ROUNDING, err) != 0)) {
+    if (rc == 0 && (rc = settle_class(g, sum, c, seen, &t, &agree, err)) != 0)
         ds_tree_free(&t);
+    if (rc < 0)
         return -1;
+    if (agree < DS_GRID_SETS && (rc = ds_grid_compensated(g, sum, c, &other, err)) != 0) {
+        if (!missed)
+            ds_tree_free(&t);
+        t = other;
+    } else if (missed) {
+        memcpy(cls->why, why.msg, sizeof cls->why - 1);
+        return 0;
     }
+    if (rc < 0)
+        return -1;
     cls->tree = ds_order_library_put(lib, &t, err);
     return cls->tree < 0 ? -1 : 0;
 }

@@ -23,6 +23,8 @@ struct ds_grid {
     float *w;                  /* [contents][terms] */
     float *y;                  /* [rows][columns] */
     int finish;                /* enum ds_grid_finish */
+    int cut; /* DS_FINISH_PARTS: which sums are parts. A single term is none (0), the last part alone
+                may be one (1), or every one (2), since two terms may be two parts or one */
     float divisor;
     int w_changed; /* set by the grid, cleared by launch */
     void *self;
@@ -78,6 +80,11 @@ int ds_grid_recover(struct ds_grid *g, const struct ds_order_sum *sum, int32_t c
                     struct ds_tree *t, struct ds_error *err);
 int ds_grid_details(struct ds_grid *g, const struct ds_order_sum *sum, int32_t cls,
                     struct ds_tree *t, unsigned which, struct ds_error *err);
+/* order_samples.c: 1 with *t when the class is one of compensated sums whose order was found; 0; -1. */
+int ds_grid_compensated(struct ds_grid *g, const struct ds_order_sum *sum, int32_t cls,
+                        struct ds_tree *t, struct ds_error *err);
+/* Every other column of a matmul gets magnitudes that lie far apart. */
+void ds_grid_spread_magnitudes(struct ds_grid *g, uint64_t seed);
 /* order_proof.c: the share that the trees give bit for bit on random data. */
 int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct ds_order_sum *out,
                   struct ds_error *err);

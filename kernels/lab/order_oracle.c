@@ -133,7 +133,7 @@ static int with_slots(struct ds_grid *g, const struct ds_order_sum *sum, int32_t
                       struct ds_tree *t, unsigned which, struct ds_error *err)
 {
     struct slots s = {.g = g};
-    struct ds_oracle o = {&s, g->terms, ask};
+    struct ds_oracle o = {&s, g->terms, g->finish != DS_FINISH_NONE, ask};
     int rc = choose_slots(&s, sum, cls, err);
     if (rc == 0)
         rc = which ? ds_recover_details(&o, t, which, err) : ds_recover_signed(&o, t, err);

@@ -10,13 +10,13 @@
 #include <string.h>
 
 /* ((P0 + P1) + P2) + ...; the parts in this order. */
-static int find_parts(const struct ds_tree *t, int32_t *part)
+static int find_parts(const struct ds_tree *t, int cut, int32_t *part)
 {
     int32_t v = t->root;
     int n = 0;
-    while (n < DS_GRID_MOST_PARTS - 1 && t->node[v].children == 2) {
+    while (n < DS_GRID_MOST_PARTS - 1 && t->node[v].children == 2) { /* leaves have none */
         int32_t a = t->node[v].first, b = t->node[a].next;
-        if (t->node[a].term >= 0 || t->node[b].term >= 0)
+        if (cut < 2 && (t->node[a].term >= 0 || (t->node[b].term >= 0 && (cut == 0 || n > 0))))
             break;
         part[n++] = b;
         v = a;
@@ -52,7 +52,7 @@ int ds_grid_output(const struct ds_grid *g, const struct ds_tree *t, struct ds_g
     memset(out, 0, sizeof *out);
     out->finish = g->finish;
     out->divisor = g->divisor;
-    out->parts = g->finish == DS_FINISH_PARTS ? find_parts(t, part) : 1;
+    out->parts = g->finish == DS_FINISH_PARTS ? find_parts(t, g->cut, part) : 1;
     for (int i = 0; i < out->parts; i++) {
         out->count[i] = (float)t->node[part[i]].size;
         if (ds_replay_compile(t, part[i], &out->part[i], err) != 0) {

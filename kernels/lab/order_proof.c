@@ -83,9 +83,8 @@ static void release(struct proof *p)
     free(p->ones);
 }
 
-/* Every other column of a matmul gets magnitudes that lie far apart: an order that follows the size
- * of the terms would pass for a fixed one on data of one size. */
-static void spread_magnitudes(struct ds_grid *g, uint64_t seed)
+/* An order that follows the size of the terms would pass for a fixed one on data of one size. */
+void ds_grid_spread_magnitudes(struct ds_grid *g, uint64_t seed)
 {
     enum { LEAST = -12, MANY = 25 };
     for (int64_t c = 1; g->x && c < g->contents; c += 2)
@@ -124,7 +123,7 @@ int ds_grid_proof(struct ds_grid *g, const struct ds_order_library *lib, struct 
     int64_t outputs = g->rows * g->columns;
     for (int d = 0; d < MOST_DATA && rc == 0 && (d == 0 || d * outputs < WANTED); d++) {
         ds_grid_random_data(g, (uint64_t)d + 50);
-        spread_magnitudes(g, (uint64_t)d);
+        ds_grid_spread_magnitudes(g, (uint64_t)d);
         strew_zeros(g, (uint64_t)d);
         rc = ds_grid_launch(g, err);
         for (int64_t c = 0; c < g->columns && rc == 0; c += DS_REPLAY_LANES) {

@@ -43,7 +43,8 @@ static int32_t first_child(const struct ds_tree *t, const struct ds_tree_node *v
     int32_t best = v->first;
     for (int32_t c = v->first; c >= 0; c = t->node[c].next) {
         const struct ds_tree_node *a = &t->node[c], *b = &t->node[best];
-        if (b->term >= 0 ? a->term < 0 || ((b->flags & ~a->flags) & DS_TREE_FUSED)
+        if (b->term >= 0 ? a->term < 0 || ((b->flags & ~a->flags) & DS_TREE_FUSED) ||
+                               ((a->flags & ~b->flags) & DS_TREE_FIRST)
                          : a->term < 0 && need[c] > need[best])
             best = c;
     }
@@ -158,7 +159,8 @@ int ds_replay_compile(const struct ds_tree *t, int32_t root, struct ds_replay *o
     if (rc == 0) {
         struct compiler c = {t, out, need, root};
         needs(t, need);
-        out->plain = t->inputs == DS_INPUTS_F32;
+        out->plain = t->inputs == DS_INPUTS_F32 && !t->compensated;
+        out->compensated = t->compensated;
         out->terms = t->terms;
         out->zero_start = t->zero_start;
         out->inputs = t->inputs;
@@ -261,6 +263,71 @@ static float run_any(const struct ds_replay *r, const float *x, const float *w, 
     return (float)*top;
 }
 
+/* A sum and what its additions lost, or what is to be added to it. */
+struct kept {
+    float sum, error;
+};
+
+/* a + b without its rounding error (D. E. Knuth). */
+static float error_of_sum(float a, float b)
+{
+    const float s = a + b, part = s - a;
+    return (a - (s - part)) + (b - part);
+}
+
+static float whole(const struct ds_replay *r, const struct kept *k)
+{
+    return r->compensated == DS_SUM_KAHAN ? k->sum : k->sum + k->error;
+}
+
+/* Term a * b joins a compensated sum. */
+static void join_compensated(const struct ds_replay *r, int fused, float a, float b, struct kept *k)
+{
+    const float product = a * b;
+    if (r->compensated == DS_SUM_KAHAN) {
+        const float term = fused ? fmaf(a, b, -k->error) : product - k->error, next = k->sum + term;
+        k->error = (next - k->sum) - term;
+        k->sum = next;
+        return;
+    }
+    const float lost = error_of_sum(k->sum, product);
+    k->error += r->compensated == DS_SUM_PRODUCT_ERRORS ? fmaf(a, b, -product) + lost : lost;
+    k->sum += product;
+}
+
+static float run_compensated(const struct ds_replay *r, const float *x, const float *w,
+                             int64_t stride, struct kept *stack)
+{
+    struct kept *top = stack - 1;
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct ds_replay_step *s = &r->step[i];
+        const float a = x[s->term], b = w[s->term * stride];
+        switch (s->kind) {
+        case DS_STEP_PUSH:
+        case DS_STEP_EXACT:
+            *++top = (struct kept){a * b, 0.0f};
+            if (r->compensated == DS_SUM_PRODUCT_ERRORS)
+                top->error = fmaf(a, b, -top->sum);
+            break;
+        case DS_STEP_FMA:
+        case DS_STEP_MUL_ADD:
+            join_compensated(r, s->kind == DS_STEP_FMA, a, b, top);
+            break;
+        default:
+            top--;
+            top[0] = (struct kept){whole(r, &top[0]) + whole(r, &top[1]), 0.0f};
+        }
+    }
+    return whole(r, top);
+}
+
+static float run_one(const struct ds_replay *r, const float *x, const float *w, int64_t stride,
+                     float *room)
+{
+    return r->compensated ? run_compensated(r, x, w, stride, (struct kept *)(void *)room)
+                          : run_any(r, x, w, stride, (double *)(void *)room);
+}
+
 size_t ds_replay_room(const struct ds_replay *r)
 {
     return (size_t)r->stack * DS_REPLAY_LANES;
@@ -274,7 +341,7 @@ static float start(const struct ds_replay *r, float sum)
 
 float ds_replay_one(const struct ds_replay *r, const float *x, const float *w, float *room)
 {
-    return start(r, run_any(r, x, w, 1, (double *)(void *)room));
+    return start(r, run_one(r, x, w, 1, room));
 }
 
 void ds_replay_block(const struct ds_replay *r, const float *x, const float *w, float *room,
@@ -285,6 +352,5 @@ void ds_replay_block(const struct ds_replay *r, const float *x, const float *w, 
     else if (r->plain)
         ds_replay_lanes_scalar(r, x, w, room);
     for (int j = 0; j < DS_REPLAY_LANES; j++)
-        out[j] = start(r, r->plain ? room[j]
-                                   : run_any(r, x, w + j, DS_REPLAY_LANES, (double *)(void *)room));
+        out[j] = start(r, r->plain ? room[j] : run_one(r, x, w + j, DS_REPLAY_LANES, room));
 }

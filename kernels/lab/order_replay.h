@@ -30,7 +30,7 @@ struct ds_replay {
     struct ds_replay_step *step;
     int32_t n, stack; /* steps; values that the stack must hold */
     int plain;        /* f32 only: can run on lanes */
-    int zero_start, inputs;
+    int zero_start, inputs, compensated;
     int64_t terms;
 };
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const float EPS = 1e-5f, SMALL = 0.625f;
-enum { PROOFS = 8, FORMS = 6 };
+enum { PROOFS = 8, FORMS = 6, SETS = 96 };
 
 struct norm {
     struct ds_order_call call;
@@ -197,12 +197,21 @@ static int find_joins(struct norm *n, struct ds_tree *t, struct ds_error *err)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
+/* Squares of one size are added to a large sum as if they were whole numbers, in whatever order: every other
+ * set has some that lie far apart. */
+static float value(struct norm *n, int apart)
+{
+    enum { LEAST = -12, MANY = 25 };
+    const float v = unit(n) * 2.0f;
+    return apart ? ldexpf(v, LEAST + (int)((n->rng >> 20) % MANY)) : v;
+}
+
 static void fill(void *self, uint64_t seed, int same_rows)
 {
     struct norm *n = self;
     n->rng = seed * 0x9e3779b97f4a7c15u + 7;
     for (int64_t i = 0; i < n->rows * n->width; i++)
-        n->x[i] = same_rows && i >= n->width ? n->x[i - n->width] : unit(n) * 2.0f;
+        n->x[i] = same_rows && i >= n->width ? n->x[i - n->width] : value(n, (int)(seed % 2));
     for (int64_t i = 0; i < n->width; i++)
         n->w[i] = unit(n) + 1.5f;
 }
@@ -210,76 +219,135 @@ static void fill(void *self, uint64_t seed, int same_rows)
 /* ---- is it that tree ------------------------------------------------------------------------- */
 
 /* How many outputs of a row a tree gives. */
-static int row_agreement(const struct norm *n, const struct ds_replay *r, int64_t row, float *room,
-                         uint64_t *agree)
+static uint64_t row_agreement(const struct norm *n, const struct ds_replay *r, const float *x,
+                              const float *y, float *room)
 {
-    const float *x = n->x + row * n->width, *y = n->y + row * n->width;
-    float sum = ds_replay_one(r, x, x, room);
-    *agree = 0;
+    const float sum = ds_replay_one(r, x, x, room);
+    uint64_t agree = 0;
     for (int64_t i = 0; i < n->width; i++)
-        *agree += ds_f32_bits(y[i]) == ds_f32_bits(finish(n, n->form, sum, x[i], n->w[i]));
-    return *agree == (uint64_t)n->width;
+        agree += ds_f32_bits(y[i]) == ds_f32_bits(finish(n, n->form, sum, x[i], n->w[i]));
+    return agree;
 }
 
-/* Sums that are compensated answer as no tree does. 0 with *t where three of four sums are those of an exact
- * one, rounded once: orders of f32 additions give fewer. 1: they are not. */
-static int try_exact(struct norm *n, struct ds_tree *t, struct ds_error *err)
+/* What the row that is asked gives on sets of data, weights of 1: sets by sets of [width]. */
+struct seen {
+    struct norm *n;
+    float *x, *y;
+};
+
+static int take_samples(struct norm *n, struct seen *s, struct ds_error *err)
 {
-    enum { SETS = 32 };
-    struct ds_replay r;
-    int like = 0, rc = ds_recover_exact(n->width, t, err);
-    if (rc != 0)
-        return -1;
-    rc = ds_replay_compile(t, t->root, &r, err) != 0 ? -1 : 0;
-    float *room =
-        rc == 0 ? ds_alloc_aligned(ds_replay_room(&r), sizeof *room, "the replay", err) : NULL;
-    for (int set = 0; set < SETS && room && rc == 0; set++) {
-        uint64_t unused;
+    const size_t size = (size_t)(SETS * n->width);
+    int rc = 0;
+    *s = (struct seen){.n = n,
+                       .x = ds_calloc(size, sizeof *s->x, "samples", err),
+                       .y = ds_calloc(size, sizeof *s->y, "samples", err)};
+    for (int set = 0; set < SETS && rc == 0; set++) {
+        rc = s->x && s->y ? 0 : -1;
+        if (rc != 0)
+            break;
         fill(n, DS_ORDER_ROW_SEED + (uint64_t)set, 1);
+        plain_weights(n);
         rc = launch(n, err);
-        like += rc == 0 && row_agreement(n, &r, n->row, room, &unused);
+        memcpy(s->x + set * n->width, n->x + n->row * n->width, (size_t)n->width * sizeof *s->x);
+        memcpy(s->y + set * n->width, n->y + n->row * n->width, (size_t)n->width * sizeof *s->y);
     }
-    if (rc == 0)
-        ds_replay_free(&r);
-    rc = room ? rc : -1;
-    free(room);
-    plain_weights(n);
     memset(n->x, 0, (size_t)(n->rows * n->width) * sizeof *n->x);
-    if (rc == 0 && 4 * like >= 3 * SETS)
+    return rc;
+}
+
+/* How many of every step-th set a tree gives; no more are tried than `misses` that it does not. -1: an error. */
+static int sets_given(const struct seen *s, const struct ds_tree *t, int step, int misses,
+                      struct ds_error *err)
+{
+    const int64_t width = s->n->width;
+    struct ds_replay r;
+    if (ds_replay_compile(t, t->root, &r, err) != 0)
+        return -1;
+    float *room = ds_alloc_aligned(ds_replay_room(&r), sizeof *room, "the replay", err);
+    int given = 0;
+    for (int set = 0; set < SETS && room && set / step - given <= misses; set += step)
+        given += row_agreement(s->n, &r, s->x + set * width, s->y + set * width, room) ==
+                 (uint64_t)width;
+    ds_replay_free(&r);
+    free(room);
+    return room ? given : -1;
+}
+
+static int fits(void *self, const struct ds_tree *t, struct ds_error *err)
+{
+    const int given = sets_given(self, t, 1, 0, err);
+    return given < 0 ? -1 : given == SETS;
+}
+
+static int say_joins(void *self, struct ds_tree *t, struct ds_error *err)
+{
+    const struct seen *s = self;
+    /* Squares are no -0: a start from +0 leaves no trace. */
+    t->zero_start = 0;
+    return find_joins(s->n, t, err);
+}
+
+/* Sums that are compensated in a way that is not known. 0 with *t where three of four sums of squares of one
+ * size are those of an exact one, rounded once: orders of f32 additions give fewer. 1: they are not. */
+static int try_exact(struct seen *s, struct ds_tree *t, struct ds_error *err)
+{
+    if (ds_recover_exact(s->n->width, t, err) != 0)
+        return -1;
+    const int given = say_joins(s, t, err) == 0 ? sets_given(s, t, 2, SETS, err) : -1;
+    if (4 * given >= 3 * SETS / 2)
         return 0;
     ds_tree_free(t);
-    return rc < 0 ? -1 : 1;
+    return given < 0 ? -1 : 1;
+}
+
+/* 0: *t; 1: there is none, and *why says why. */
+static int find_tree(struct norm *n, struct ds_tree *t, struct ds_error *why, struct ds_error *err)
+{
+    struct seen seen;
+    const struct ds_sum_samples samples = {&seen, n->width, 1, fits};
+    const struct ds_triples q = {
+        .self = n, .terms = n->width, .work = (double)(n->rows * n->width), .below = below};
+    const int missed = ds_recover_triples(&q, t, why);
+    if (missed < 0)
+        *err = *why;
+    int rc = missed < 0 ? -1 : take_samples(n, &seen, err);
+    if (missed < 0)
+        return -1;
+    if (rc != 0 && !missed)
+        ds_tree_free(t);
+    if (rc == 0)
+        rc = ds_order_settle(&q, &samples, say_joins, !missed, t, why, err);
+    if (rc == DS_SETTLED_NONE)
+        rc = try_exact(&seen, t, err);
+    else if (rc > 0)
+        rc = 0;
+    free(seen.x);
+    free(seen.y);
+    return rc;
 }
 
 static int measure_tree(struct norm *n, struct ds_order_class *cls, struct ds_order_library *lib,
                         struct ds_error *err)
 {
-    struct ds_triples q = {n, n->width, below};
     struct ds_tree t;
     struct ds_error why = {{0}, {0}};
     n->row = cls->row;
     int rc = find_form(n, &why);
+    if (rc < 0)
+        *err = why;
     clear_row(n);
     if (rc == 0 && !choose_values(n)) {
         ds_fail(&why, "the last bit of its sum cannot be seen");
         rc = 1;
     }
-    if (rc == 0 && (rc = ds_recover_triples(&q, &t, &why)) > 0)
-        rc = try_exact(n, &t, err);
+    if (rc == 0)
+        rc = find_tree(n, &t, &why, err);
     if (rc > 0)
         memcpy(cls->why, why.msg, sizeof cls->why - 1);
-    else if (rc < 0 && why.msg[0])
-        *err = why;
-    if (rc != 0)
-        return rc > 0 ? 0 : -1;
-    /* Squares are no -0: a start from +0 leaves no trace. */
-    t.zero_start = 0;
-    if (find_joins(n, &t, err) != 0) {
-        ds_tree_free(&t);
-        return -1;
-    }
-    cls->tree = ds_order_library_put(lib, &t, err);
-    return cls->tree < 0 ? -1 : 0;
+    if (rc == 0)
+        cls->tree = ds_order_library_put(lib, &t, err);
+    return rc < 0 || (rc == 0 && cls->tree < 0) ? -1 : 0;
 }
 
 /* ---- replay ---------------------------------------------------------------------------------- */
@@ -291,7 +359,6 @@ static int find_known(struct norm *n, const struct ds_order_library *lib,
     for (size_t i = 0; i < lib->n && cls->tree < 0; i++) {
         struct ds_replay r;
         int alike = lib->tree[i]->terms == n->width, rc = 0;
-        uint64_t agree;
         if (!alike)
             continue;
         if (ds_replay_compile(lib->tree[i], lib->tree[i]->root, &r, err) != 0)
@@ -300,7 +367,9 @@ static int find_known(struct norm *n, const struct ds_order_library *lib,
         for (int set = 0; set < DS_ORDER_ROW_SETS && alike && room && rc == 0; set++) {
             fill(n, DS_ORDER_ROW_SEED + (uint64_t)set, 1);
             rc = launch(n, err);
-            alike = rc == 0 && row_agreement(n, &r, cls->row, room, &agree);
+            alike =
+                rc == 0 && row_agreement(n, &r, n->x + cls->row * n->width,
+                                         n->y + cls->row * n->width, room) == (uint64_t)n->width;
         }
         rc = room ? rc : -1;
         free(room);
@@ -327,7 +396,7 @@ static int prove_class(struct norm *n, struct ds_order_sum *s, int32_t c,
         if (s->class_of[row] != c)
             continue;
         if (cls->tree >= 0)
-            row_agreement(n, &r, row, room, &agree);
+            agree = row_agreement(n, &r, n->x + row * n->width, n->y + row * n->width, room);
         cls->compared += (uint64_t)n->width;
         cls->reproduced += agree;
     }

@@ -67,7 +67,7 @@ int ds_order_scores(const struct ds_order_setting *s, struct ds_order_library *l
                     struct ds_order *out, struct ds_error *err)
 {
     struct ds_order_attention at;
-    struct ds_oracle o = {&at, s->shape.head_dim, ask};
+    struct ds_oracle o = {.self = &at, .terms = s->shape.head_dim, .ask = ask};
     struct ds_order_sum *sum = &out->sum[out->n_sums++];
     struct ds_tree t;
     *sum = (struct ds_order_sum){.name = "scores",

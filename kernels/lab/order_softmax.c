@@ -57,7 +57,7 @@ int ds_order_find_triples(const struct ds_triples *q, const struct ds_order_libr
                           int32_t *tree, struct ds_error *err)
 {
     for (size_t i = 0; i < lib->n; i++) {
-        if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins)
+        if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins || lib->tree[i]->compensated)
             continue;
         int alike = ds_triples_like(q, lib->tree[i], SAMPLES, err);
         if (alike < 0)
@@ -74,7 +74,11 @@ int ds_order_denominator(const struct ds_order_setting *s, struct ds_order_libra
                          struct ds_order *out, struct ds_error *err)
 {
     struct ds_order_attention at;
-    struct ds_triples q = {&at, s->visible, below};
+    struct ds_triples q = {.self = &at,
+                           .terms = s->visible,
+                           .work = 2.0 * (double)(s->rows * s->visible) *
+                                   (double)(s->shape.heads * s->shape.head_dim),
+                           .below = below};
     struct ds_order_sum *sum = &out->sum[out->n_sums++];
     struct ds_tree t;
     *sum = (struct ds_order_sum){.name = "denominator",

@@ -2,276 +2,236 @@
  * attention's denominator: a term of 1, two that it swallows one by one but not together, all others
  * 0.
  *
- * The replay needs the terms' bits, and exp is the kernel's own. They are read from its outputs: in a
- * row of 0, one d and otherwise terms of 0 the sum is 1 + e, whatever the order, and the outputs are
- * 1/(1 + e) and e/(1 + e) rounded. Only a d whose two outputs belong to one single float e is used;
- * e is read in the row and at the place where it is used, since lanes and tails may have an exp each.
- * Then the whole row has these d: its sum is what the tree makes of the e, and every output is
- * held against e divided by it.
- *
- * That is a launch or two for every place. Most kernels have one exp: so some d are read at one place and
- * used at all of them, and only if that does not give every output, each place is read. */
-#include "kernels/lab/order_ops.h"
+ * Replayed with the terms that order_softmax_exp.c reads from the outputs: a whole row's sum is what the
+ * tree makes of the e, and every output is held against e divided by it. */
+#include "kernels/lab/order_softmax_rows.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "kernels/lab/order_replay.h"
 #include "kernels/lab/order_rows.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const float LOW = -200.0f;
 static const float SMALL = -17.14641f; /* log(0.6 * 2^-24) */
-enum {
-    WANTED = 4096,
-    SUMS_WANTED = 16,
-    MOST_PROOFS = 16,
-    TRIES = 16,
-    NEAR = 64,
-    FORMS = 2,
-    SHARED = 96
-};
+enum { WANTED = 4096, SUMS_WANTED = 16, MOST_PROOFS = 16 };
+/* Sums that a tree is held against before it counts: fewer of long ones, which differ more. */
+enum { FEWEST_SETS = 24, MOST_SETS = 192, SEEN_ELEMENTS = 1 << 21 };
 
 static const char NOT_REPLAYED[] = "not replayed: no exp is to be told from the outputs";
 static const char REPLAYED[] = "replayed with the exp that its outputs show";
 
-struct soft {
-    struct ds_order_call call;
-    struct ds_softmax_args a;
-    float *x, *y;
-    int64_t rows, width;
-    int64_t row; /* the one that is asked */
-    uint64_t launches, rng;
-    /* The replay: */
-    float *e[FORMS]; /* [rows][width], by how the outputs follow from them */
-    float *d;        /* [rows][width] */
-    int64_t *most;   /* [rows]: where the 0 is */
-    int alive[FORMS];
-    int by_place; /* one exp for all places did not do */
-};
-
-static float finish(int form, float e, float sum)
+float ds_soft_finish(int form, float e, float sum)
 {
     return form == 0 ? e / sum : e * (1.0f / sum);
 }
 
-static uint32_t draw(struct soft *s)
+uint32_t ds_soft_draw(struct ds_soft *s)
 {
     s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(s->rng >> 32);
 }
 
-static float unit(struct soft *s) /* 0..1, 24 bits */
+float ds_soft_unit(struct ds_soft *s)
 {
-    return (float)(draw(s) >> 8) * 0x1p-24f;
+    return (float)(ds_soft_draw(s) >> 8) * 0x1p-24f;
 }
 
-static int launch(void *self, struct ds_error *err)
+int ds_soft_launch(void *self, struct ds_error *err)
 {
-    struct soft *s = self;
+    struct ds_soft *s = self;
     s->launches++;
     return ds_order_launch(&s->call, &s->a, err);
 }
 
 static void fill(void *self, uint64_t seed, int same_rows)
 {
-    struct soft *s = self;
+    struct ds_soft *s = self;
     s->rng = seed * 0x9e3779b97f4a7c15u + 7;
     for (int64_t i = 0; i < s->rows * s->width; i++)
-        s->x[i] = same_rows && i >= s->width ? s->x[i - s->width] : unit(s) * 4.0f - 2.0f;
+        s->x[i] = same_rows && i >= s->width ? s->x[i - s->width] : ds_soft_unit(s) * 4.0f - 2.0f;
 }
 
-static void clear(struct soft *s)
+void ds_soft_clear(struct ds_soft *s)
 {
     for (int64_t i = 0; i < s->rows * s->width; i++)
-        s->x[i] = LOW;
+        s->x[i] = DS_SOFT_LOW;
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
 static int below(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err)
 {
-    struct soft *s = self;
+    struct ds_soft *s = self;
     float *x = s->x + s->row * s->width;
     const float *y = s->y + s->row * s->width + i;
     x[i] = 0.0f;
     x[j] = x[k] = SMALL;
-    int rc = launch(s, err), answer = -1;
+    int rc = ds_soft_launch(s, err), answer = -1;
     if (rc == 0)
         answer = *y == 1.0f ? 0 : *y == 1.0f / (1.0f + 0x1p-23f) ? 1 : -1;
-    x[i] = x[j] = x[k] = LOW;
+    x[i] = x[j] = x[k] = DS_SOFT_LOW;
     if (rc == 0 && answer < 0)
         ds_fail(err, "terms %d, %d and %d gave %.9g, not 1 over a sum", i, j, k, (double)*y);
     return rc == 0 && answer < 0 ? DS_NO_ORDER : answer;
 }
 
-static int measure_tree(struct soft *s, struct ds_order_class *cls, struct ds_order_library *lib,
-                        struct ds_error *err)
+/* What the row that is asked gives on sets of terms. */
+struct seen {
+    int sets, most_sets, alive[DS_SOFT_FORMS];
+    int64_t width;
+    float *e[DS_SOFT_FORMS], *y, *ones; /* [sets][width]; [width] */
+};
+
+static int reserve_seen(struct seen *s, int64_t width, struct ds_error *err)
 {
-    struct ds_triples q = {s, s->width, below};
-    struct ds_tree t;
-    struct ds_error why = {{0}, {0}};
-    s->row = cls->row;
-    clear(s);
-    int known = ds_order_find_triples(&q, lib, &cls->tree, err);
-    if (known)
-        return known < 0 ? -1 : 0;
-    int rc = ds_recover_triples(&q, &t, &why);
-    if (rc > 0)
-        memcpy(cls->why, why.msg, sizeof cls->why - 1);
-    else if (rc < 0)
-        *err = why;
-    if (rc != 0)
-        return rc > 0 ? 0 : -1;
-    /* No term is -0: a start from +0 leaves no trace. */
-    t.zero_start = 0;
-    ds_tree_seal(&t);
-    cls->tree = ds_order_library_put(lib, &t, err);
-    return cls->tree < 0 ? -1 : 0;
+    const int64_t fit = SEEN_ELEMENTS / width;
+    const int sets = fit < FEWEST_SETS ? FEWEST_SETS : fit > MOST_SETS ? MOST_SETS : (int)fit;
+    const size_t size = (size_t)(sets * width);
+    *s = (struct seen){.width = width, .most_sets = sets};
+    for (int f = 0; f < DS_SOFT_FORMS; f++)
+        s->e[f] = ds_calloc(size, sizeof *s->e[f], "samples", err);
+    s->y = ds_calloc(size, sizeof *s->y, "samples", err);
+    s->ones = ds_alloc_aligned((size_t)width, sizeof *s->ones, "samples", err);
+    for (int64_t i = 0; i < width && s->ones; i++)
+        s->ones[i] = 1.0f;
+    return s->e[0] && s->e[1] && s->y && s->ones ? 0 : -1;
 }
 
-/* ---- exp, read from outputs ------------------------------------------------------------------ */
-
-/* How many floats e near exp(d) explain both outputs; *e: one of them. */
-static int explain(int form, float d, float y_most, float y, float *e)
+static void free_seen(struct seen *s)
 {
-    uint32_t bits = ds_f32_bits((float)exp((double)d));
-    int found = 0;
-    for (uint32_t b = bits - NEAR; b <= bits + NEAR; b++) {
-        float f = ds_f32_from_bits(b), sum = 1.0f + f;
-        if (ds_f32_bits(finish(form, 1.0f, sum)) == ds_f32_bits(y_most) &&
-            ds_f32_bits(finish(form, f, sum)) == ds_f32_bits(y)) {
-            *e = f;
-            found++;
-        }
+    for (int f = 0; f < DS_SOFT_FORMS; f++)
+        free(s->e[f]);
+    free(s->y);
+    free(s->ones);
+}
+
+/* None where no exp is seen, or where each place has one of its own. */
+static int take_samples(struct ds_soft *s, struct seen *seen, struct ds_error *err)
+{
+    static const uint64_t SEED = 500;
+    struct ds_soft_exps *exps = ds_calloc(1, sizeof *exps, "samples", err);
+    s->alive[0] = s->alive[1] = 1;
+    int rc = exps ? ds_soft_read(s, SEED, exps, err) : -1;
+    memcpy(seen->alive, s->alive, sizeof seen->alive);
+    for (; rc == 1 && seen->sets < seen->most_sets; seen->sets++) {
+        const size_t bytes = (size_t)s->width * sizeof *s->y;
+        const int64_t to = seen->sets * s->width, from = s->row * s->width;
+        ds_soft_deal(s, exps);
+        memcpy(s->x, s->d, (size_t)(s->rows * s->width) * sizeof *s->x);
+        if (ds_soft_launch(s, err) != 0)
+            rc = -1;
+        for (int f = 0; f < DS_SOFT_FORMS; f++)
+            memcpy(seen->e[f] + to, s->e[f] + from, bytes);
+        memcpy(seen->y + to, s->y + from, bytes);
     }
-    return found;
+    free(exps);
+    ds_soft_clear(s);
+    return rc < 0 ? -1 : 0;
 }
 
-/* What row r shows of the term at i. 1: known under every formula that is left. */
-static int read_term(struct soft *s, int64_t r, int64_t i)
+static int gives_set(const struct seen *s, const struct ds_replay *r, int set, int form,
+                     float *room)
 {
-    const float *y = s->y + r * s->width;
-    int known = 1;
-    for (int f = 0; f < FORMS; f++) {
-        int n = s->alive[f] ? explain(f, s->d[r * s->width + i], y[s->most[r]], y[i],
-                                      &s->e[f][r * s->width + i])
-                            : 1;
-        s->alive[f] &= n > 0;
-        known &= n <= 1;
+    const float *e = s->e[form] + set * s->width, *y = s->y + set * s->width,
+                total = ds_replay_one(r, e, s->ones, room);
+    int64_t i = 0;
+    while (i < s->width && ds_f32_bits(y[i]) == ds_f32_bits(ds_soft_finish(form, e[i], total)))
+        i++;
+    return i == s->width;
+}
+
+static int fits(void *self, const struct ds_tree *t, struct ds_error *err)
+{
+    const struct seen *s = self;
+    struct ds_replay r;
+    int any = 0;
+    if (ds_replay_compile(t, t->root, &r, err) != 0)
+        return -1;
+    float *room = ds_alloc_aligned(ds_replay_room(&r), sizeof *room, "the replay", err);
+    for (int f = 0; f < DS_SOFT_FORMS && room && !any; f++) {
+        int set = 0;
+        while (s->alive[f] && set < s->sets && gives_set(s, &r, set, f, room))
+            set++;
+        any = s->alive[f] && set == s->sets;
+    }
+    ds_replay_free(&r);
+    free(room);
+    return room ? any : -1;
+}
+
+static int finish_tree(void *self, struct ds_tree *t, struct ds_error *err)
+{
+    (void)self, (void)err;
+    /* No term is -0: a start from +0 leaves no trace. */
+    t->zero_start = 0;
+    ds_tree_seal(t);
+    return 0;
+}
+
+/* The tree of the library that answers like the row that is asked, and gives what it gave. 1, 0, -1. */
+static int find_known(const struct ds_triples *q, struct seen *seen,
+                      const struct ds_order_library *lib, int32_t *tree, struct ds_error *err)
+{
+    int known = seen->sets ? 0 : ds_order_find_triples(q, lib, tree, err);
+    for (size_t i = 0; i < lib->n && seen->sets && known == 0; i++) {
+        if (lib->tree[i]->terms != q->terms || lib->tree[i]->joins)
+            continue;
+        known = fits(seen, lib->tree[i], err);
+        *tree = known == 1 ? (int32_t)i : *tree;
     }
     return known;
 }
 
-/* The terms at place i of all rows. One that stays unknown is left out: LOW, and 0. */
-static int read_place(struct soft *s, int64_t i, struct ds_error *err)
+/* Held against whole rows, where these can be had. */
+static int find_tree(const struct ds_triples *q, struct seen *seen, struct ds_order_class *cls,
+                     struct ds_order_library *lib, struct ds_error *err)
 {
-    int64_t left = 0;
-    for (int64_t r = 0; r < s->rows; r++) {
-        s->d[r * s->width + i] = s->most[r] == i ? 0.0f : LOW;
-        for (int f = 0; f < FORMS; f++)
-            s->e[f][r * s->width + i] = s->most[r] == i ? 1.0f : 0.0f;
-        left += s->most[r] != i;
-    }
-    for (int t = 0; t < TRIES && left > 0; t++) {
-        for (int64_t r = 0; r < s->rows; r++)
-            if (s->d[r * s->width + i] == LOW)
-                s->x[r * s->width + i] = -2.1f - 2.0f * unit(s);
-        if (launch(s, err) != 0)
-            return -1;
-        for (int64_t r = 0; r < s->rows; r++) {
-            int64_t at = r * s->width + i;
-            if (s->d[at] != LOW)
-                continue;
-            s->d[at] = s->x[at];
-            if (read_term(s, r, i)) {
-                s->x[at] = LOW;
-                left--;
-                continue;
-            }
-            s->d[at] = LOW;
-            for (int f = 0; f < FORMS; f++)
-                s->e[f][at] = 0.0f;
-        }
-    }
-    for (int64_t r = 0; r < s->rows; r++)
-        s->x[r * s->width + i] = s->most[r] == i ? 0.0f : LOW;
-    return 0;
+    const struct ds_sum_samples samples = {seen, q->terms, 0, fits};
+    struct ds_tree t;
+    struct ds_error why = {{0}, {0}};
+    const int known = find_known(q, seen, lib, &cls->tree, err);
+    if (known != 0)
+        return known < 0 ? -1 : 0;
+    const int missed = ds_recover_triples(q, &t, &why);
+    int state = missed < 0 ? -1 : missed ? DS_SETTLED_NONE : DS_SETTLED_UNFIT;
+    if (missed < 0)
+        *err = why;
+    else if (seen->sets)
+        state = ds_order_settle(q, &samples, finish_tree, !missed, &t, &why, err);
+    else if (!missed)
+        finish_tree(NULL, &t, err);
+    if (state == DS_SETTLED_NONE)
+        memcpy(cls->why, why.msg, sizeof cls->why - 1);
+    if (state <= DS_SETTLED_NONE)
+        return state < 0 ? -1 : 0;
+    cls->tree = ds_order_library_put(lib, &t, err);
+    return cls->tree < 0 ? -1 : 0;
 }
 
-/* A row of inputs for every row of the call, with their terms. */
-static int read_terms(struct soft *s, uint64_t seed, struct ds_error *err)
+static int measure_tree(struct ds_soft *s, struct ds_order_class *cls, struct ds_order_library *lib,
+                        struct ds_error *err)
 {
-    int rc = 0;
-    s->rng = seed * 0x9e3779b97f4a7c15u + 7;
-    clear(s);
-    for (int64_t r = 0; r < s->rows; r++) {
-        s->most[r] = (int64_t)(draw(s) % (uint64_t)s->width);
-        s->x[r * s->width + s->most[r]] = 0.0f;
-    }
-    for (int64_t i = 0; i < s->width && rc == 0 && (s->alive[0] || s->alive[1]); i++)
-        rc = read_place(s, i, err);
+    const struct ds_triples q = {
+        .self = s, .terms = s->width, .work = (double)(s->rows * s->width), .below = below};
+    struct seen seen;
+    s->row = cls->row;
+    int rc = reserve_seen(&seen, s->width, err);
+    if (rc == 0)
+        rc = take_samples(s, &seen, err);
+    if (rc == 0)
+        rc = find_tree(&q, &seen, cls, lib, err);
+    free_seen(&seen);
     return rc;
-}
-
-/* Some d with their e, each read in the first row that is free; returns how many, or -1. */
-static int read_some(struct soft *s, float d[SHARED], float e[FORMS][SHARED], struct ds_error *err)
-{
-    const int64_t at = 0, most = 1;
-    int n = 0;
-    clear(s);
-    for (int64_t r = 0; r < s->rows; r++) {
-        s->most[r] = most;
-        s->x[r * s->width + most] = 0.0f;
-    }
-    for (int t = 0; t < SHARED * 2 && n < SHARED && (s->alive[0] || s->alive[1]); t++) {
-        for (int64_t r = 0; r < s->rows; r++)
-            s->x[r * s->width + at] = -2.1f - 2.0f * unit(s);
-        if (launch(s, err) != 0)
-            return -1;
-        for (int64_t r = 0; r < s->rows && n < SHARED; r++) {
-            const int64_t place = r * s->width + at;
-            s->d[place] = s->x[place];
-            if (!read_term(s, r, at))
-                continue;
-            d[n] = s->d[place];
-            for (int f = 0; f < FORMS; f++)
-                e[f][n] = s->e[f][place];
-            n++;
-        }
-    }
-    return n;
-}
-
-/* Every row of these d at random. 1: d and e are filled; 0: too few could be read. */
-static int read_shared(struct soft *s, uint64_t seed, struct ds_error *err)
-{
-    float d[SHARED], e[FORMS][SHARED];
-    s->rng = seed * 0x9e3779b97f4a7c15u + 7;
-    const int n = s->width > 1 ? read_some(s, d, e, err) : 0;
-    if (n < SHARED / 2)
-        return n < 0 ? -1 : 0;
-    for (int64_t r = 0; r < s->rows; r++) {
-        s->most[r] = (int64_t)(draw(s) % (uint64_t)s->width);
-        for (int64_t i = 0; i < s->width; i++) {
-            const uint32_t which = draw(s) % (uint32_t)n;
-            s->d[r * s->width + i] = i == s->most[r] ? 0.0f : d[which];
-            for (int f = 0; f < FORMS; f++)
-                s->e[f][r * s->width + i] = i == s->most[r] ? 1.0f : e[f][which];
-        }
-    }
-    return 1;
 }
 
 /* ---- replay ---------------------------------------------------------------------------------- */
 
 struct tally {
-    uint64_t compared, reproduced[FORMS];
+    uint64_t compared, reproduced[DS_SOFT_FORMS];
 };
 
-static int prove_class(struct soft *s, const struct ds_order_sum *sum, int32_t c,
+static int prove_class(struct ds_soft *s, const struct ds_order_sum *sum, int32_t c,
                        const struct ds_order_library *lib, struct tally *tally,
                        struct ds_error *err)
 {
@@ -288,11 +248,12 @@ static int prove_class(struct soft *s, const struct ds_order_sum *sum, int32_t c
         if (sum->class_of[r] != c)
             continue;
         tally->compared += (uint64_t)s->width;
-        for (int f = 0; f < FORMS && tree >= 0; f++) {
+        for (int f = 0; f < DS_SOFT_FORMS && tree >= 0; f++) {
             const float *e = s->e[f] + r * s->width, *y = s->y + r * s->width;
             float total = s->alive[f] ? ds_replay_one(&replay, e, ones, room) : 0.0f;
             for (int64_t i = 0; i < s->width && s->alive[f]; i++)
-                tally->reproduced[f] += ds_f32_bits(y[i]) == ds_f32_bits(finish(f, e[i], total));
+                tally->reproduced[f] +=
+                    ds_f32_bits(y[i]) == ds_f32_bits(ds_soft_finish(f, e[i], total));
         }
     }
     free(ones);
@@ -302,11 +263,11 @@ static int prove_class(struct soft *s, const struct ds_order_sum *sum, int32_t c
 }
 
 /* The formula that explains most is the kernel's. */
-static void count(const struct soft *s, struct ds_order_sum *sum, const struct tally *tally)
+static void count(const struct ds_soft *s, struct ds_order_sum *sum, const struct tally *tally)
 {
-    uint64_t of[FORMS] = {0};
+    uint64_t of[DS_SOFT_FORMS] = {0};
     for (size_t c = 0; c < sum->n_classes; c++)
-        for (int f = 0; f < FORMS; f++)
+        for (int f = 0; f < DS_SOFT_FORMS; f++)
             of[f] += s->alive[f] ? tally[c].reproduced[f] : 0;
     const int form = of[1] > of[0];
     for (size_t c = 0; c < sum->n_classes && (s->alive[0] || s->alive[1]); c++) {
@@ -319,22 +280,22 @@ static void count(const struct soft *s, struct ds_order_sum *sum, const struct t
 }
 
 /* The rows that d says, launched and replayed. */
-static int prove_rows(struct soft *s, const struct ds_order_library *lib, struct ds_order_sum *sum,
-                      struct tally *tally, struct ds_error *err)
+static int prove_rows(struct ds_soft *s, const struct ds_order_library *lib,
+                      struct ds_order_sum *sum, struct tally *tally, struct ds_error *err)
 {
     memcpy(s->x, s->d, (size_t)(s->rows * s->width) * sizeof *s->x);
-    int rc = launch(s, err);
+    int rc = ds_soft_launch(s, err);
     for (size_t c = 0; c < sum->n_classes && rc == 0; c++)
         rc = prove_class(s, sum, (int32_t)c, lib, &tally[c], err);
     return rc;
 }
 
 /* Whether one formula explains all outputs of all classes. */
-static int explains_all(const struct soft *s, const struct ds_order_sum *sum,
+static int explains_all(const struct ds_soft *s, const struct ds_order_sum *sum,
                         const struct tally *tally)
 {
-    int all[FORMS];
-    for (int f = 0; f < FORMS; f++) {
+    int all[DS_SOFT_FORMS];
+    for (int f = 0; f < DS_SOFT_FORMS; f++) {
         all[f] = s->alive[f];
         for (size_t c = 0; c < sum->n_classes; c++)
             all[f] &= tally[c].reproduced[f] == tally[c].compared;
@@ -343,33 +304,37 @@ static int explains_all(const struct soft *s, const struct ds_order_sum *sum,
 }
 
 /* With one exp for all places: 1 = every output came out, and *tally has it; 0: it is of no use here. */
-static int prove_shared(struct soft *s, const struct ds_order_library *lib,
+static int prove_shared(struct ds_soft *s, const struct ds_order_library *lib,
                         struct ds_order_sum *sum, uint64_t seed, struct tally *tally,
                         struct ds_error *err)
 {
-    const int alive[FORMS] = {s->alive[0], s->alive[1]};
+    const int alive[DS_SOFT_FORMS] = {s->alive[0], s->alive[1]};
     struct tally *own = ds_calloc(sum->n_classes, sizeof *own, "the replay", err);
-    int rc = own ? read_shared(s, seed, err) : -1;
-    if (rc == 1)
+    struct ds_soft_exps *exps = ds_calloc(1, sizeof *exps, "the replay", err);
+    int rc = own && exps ? ds_soft_read(s, seed, exps, err) : -1;
+    if (rc == 1) {
+        ds_soft_deal(s, exps);
         rc = prove_rows(s, lib, sum, own, err) == 0 ? explains_all(s, sum, own) : -1;
+    }
     for (size_t c = 0; c < sum->n_classes && rc == 1; c++) {
         tally[c].compared += own[c].compared;
-        for (int f = 0; f < FORMS; f++)
+        for (int f = 0; f < DS_SOFT_FORMS; f++)
             tally[c].reproduced[f] += own[c].reproduced[f];
     }
     free(own);
+    free(exps);
     if (rc == 0)
         memcpy(s->alive, alive, sizeof alive);
     return rc;
 }
 
 /* A row shows one sum, however many outputs it has; where each place is read that is dear. */
-static int wants_more(const struct soft *s, int p)
+static int wants_more(const struct ds_soft *s, int p)
 {
     return p == 0 || p * s->rows * s->width < WANTED || (!s->by_place && p * s->rows < SUMS_WANTED);
 }
 
-static int prove(struct soft *s, const struct ds_order_library *lib, struct ds_order_sum *sum,
+static int prove(struct ds_soft *s, const struct ds_order_library *lib, struct ds_order_sum *sum,
                  struct ds_error *err)
 {
     struct tally *tally = ds_calloc(sum->n_classes, sizeof *tally, "the replay", err);
@@ -383,7 +348,7 @@ static int prove(struct soft *s, const struct ds_order_library *lib, struct ds_o
             continue;
         }
         s->by_place = 1;
-        rc = read_terms(s, 200 + (uint64_t)p, err);
+        rc = ds_soft_read_places(s, 200 + (uint64_t)p, err);
         if (rc != 0 || (!s->alive[0] && !s->alive[1]))
             break;
         rc = prove_rows(s, lib, sum, tally, err);
@@ -394,10 +359,10 @@ static int prove(struct soft *s, const struct ds_order_library *lib, struct ds_o
     return rc;
 }
 
-static int measure(struct soft *s, struct ds_order_library *lib, struct ds_order_sum *sum,
+static int measure(struct ds_soft *s, struct ds_order_library *lib, struct ds_order_sum *sum,
                    struct ds_error *err)
 {
-    const struct ds_order_rows rows = {s->rows, s->width, s->y, s, fill, launch};
+    const struct ds_order_rows rows = {s->rows, s->width, s->y, s, fill, ds_soft_launch};
     if (ds_order_rows_repeat(&rows, sum, err) != 0)
         return -1;
     if (!sum->fixed)
@@ -410,7 +375,7 @@ static int measure(struct soft *s, struct ds_order_library *lib, struct ds_order
     return prove(s, lib, sum, err);
 }
 
-static int reserve(struct soft *s, struct ds_error *err)
+static int reserve(struct ds_soft *s, struct ds_error *err)
 {
     const size_t size = (size_t)(s->rows * s->width);
     s->x = ds_alloc_aligned(size, sizeof *s->x, "inputs", err);
@@ -425,9 +390,9 @@ static int reserve(struct soft *s, struct ds_error *err)
 int ds_order_softmax(const struct ds_order_setting *set, struct ds_order_library *lib,
                      struct ds_order *out, struct ds_error *err)
 {
-    struct soft s = {.call = {.kernel = set->kernel, .threads = set->threads, .team = set->team},
-                     .rows = set->rows,
-                     .width = set->shape.width};
+    struct ds_soft s = {.call = {.kernel = set->kernel, .threads = set->threads, .team = set->team},
+                        .rows = set->rows,
+                        .width = set->shape.width};
     out->sum[0] = (struct ds_order_sum){.name = "denominator",
                                         .unit = "terms",
                                         .note = "",

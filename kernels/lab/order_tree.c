@@ -206,6 +206,8 @@ void ds_tree_seal(struct ds_tree *t)
         return;
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, head, sizeof head);
+    if (t->compensated)
+        XXH3_64bits_update(state, &t->compensated, sizeof t->compensated);
     for (int32_t i = 0; i < t->n; i++) {
         int32_t part[3] = {t->node[i].term, t->node[i].children, (int32_t)t->node[i].flags};
         XXH3_64bits_update(state, part, sizeof part);

@@ -13,7 +13,19 @@ enum {
     DS_TREE_FUSED = 1, /* leaf: its product joins the sum unrounded (FMA) */
     DS_TREE_WIDE = 2,  /* inner: the sum goes on wider than f32, it is not rounded here */
     DS_TREE_BF16 = 4,  /* the sum, or a leaf's product, is rounded to bf16, f16 */
-    DS_TREE_F16 = 8
+    DS_TREE_F16 = 8,
+    DS_TREE_FIRST =
+        16 /* leaf of a compensated sum: there before its sibling, which there matters */
+};
+
+/* What becomes of the error of an addition. Chains of terms only: whole sums are added to each other as
+ * they are. */
+enum ds_tree_compensation {
+    DS_SUM_PLAIN = 0, /* it is lost */
+    DS_SUM_KAHAN,     /* it is taken off the next term (W. Kahan) */
+    DS_SUM_ERRORS,    /* errors are added up beside the sum, and to it at its end (I. Babuska, A.
+                            Neumaier) */
+    DS_SUM_PRODUCT_ERRORS /* ... and the errors of the products as well (T. Ogita, S. M. Rump, S. Oishi) */
 };
 
 /* How the factors of every product were rounded before they were multiplied: to the nearest (ties to
@@ -43,9 +55,10 @@ struct ds_tree {
     struct ds_tree_node *node;
     int32_t n, cap, root;
     int64_t terms;
-    int zero_start; /* a sum of terms that are all -0 is +0: it starts from +0 somewhere */
-    int inputs;     /* enum ds_tree_inputs */
-    int joins;      /* whether it is known which leaves are fused */
+    int zero_start;  /* a sum of terms that are all -0 is +0: it starts from +0 somewhere */
+    int inputs;      /* enum ds_tree_inputs */
+    int joins;       /* whether it is known which leaves are fused */
+    int compensated; /* enum ds_tree_compensation */
     uint64_t digest;
     int32_t depth; /* additions on the longest path */
 };

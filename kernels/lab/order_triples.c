@@ -25,11 +25,23 @@ struct search {
     int32_t *set, *room;
     int32_t root, pivot;
     struct ds_error *err;
-    int failed; /* 1: no order; -1: an error */
+    int failed;          /* 1: no order; -1: an error */
+    int64_t asked, most; /* questions; most 0: no limit */
 };
+
+/* What finding one order may cost: some ten seconds. */
+static const double MOST_WORK = 2e10;
 
 static int below(struct search *s, int32_t i, int32_t j, int32_t k)
 {
+    if (!s->failed && s->most && s->asked++ >= s->most) {
+        ds_fail(
+            s->err,
+            "it is none of the regular orders, and %lld questions, the most that are asked of %lld "
+            "terms, do not show which",
+            (long long)s->most, (long long)s->q->terms);
+        s->failed = 1;
+    }
     int answer = s->failed ? 0 : s->q->below(s->q->self, i, j, k, s->err);
     if (answer < 0)
         s->failed = answer == DS_NO_ORDER ? 1 : -1;
@@ -260,12 +272,11 @@ static int holds_elsewhere(const struct ds_triples *q, const struct ds_tree *t,
     return alike < 0 ? -1 : !alike;
 }
 
-int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
+int ds_recover_triples_fully(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
 {
     struct search s = {.q = q, .t = t, .root = -1, .err = err};
-    const int regular = ds_recover_regular(q, t, err);
-    if (regular != 0)
-        return regular < 0 ? -1 : 0;
+    if (q->work > 0 && ds_triples_are_sampled(q->terms))
+        s.most = MOST_WORK > q->work ? (int64_t)(MOST_WORK / q->work) : 1;
     if (ds_tree_init(t, q->terms, err) != 0)
         return -1;
     int rc = search(&s);
@@ -277,4 +288,10 @@ int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_
     if (rc != 0)
         ds_tree_free(t);
     return rc;
+}
+
+int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err)
+{
+    const int regular = ds_recover_regular(q, t, err);
+    return regular == 0 ? ds_recover_triples_fully(q, t, err) : regular < 0 ? -1 : 0;
 }

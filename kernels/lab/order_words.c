@@ -219,6 +219,16 @@ static int contract(const struct ds_tree *t, struct ds_tree *out)
     return rc;
 }
 
+static void say_compensation(struct ds_buf *b, const struct ds_tree *t)
+{
+    static const char *const words[] = {
+        "", ", compensated: what an addition loses is taken off the next term (Kahan)",
+        ", compensated: what additions lose is added up beside and joins at the end (Neumaier)",
+        ", compensated: what products and additions lose is added up beside and joins at the end "
+        "(Dot2)"};
+    ds_buf_puts(b, words[t->compensated]);
+}
+
 static void say_roundings(struct ds_buf *b, const struct ds_tree *t)
 {
     static const char *const inputs[] = {"", "tf32", "tf32 (cut off)", "bf16",
@@ -229,9 +239,9 @@ static void say_roundings(struct ds_buf *b, const struct ds_tree *t)
         f16 += (t->node[i].flags & DS_TREE_F16) != 0;
     }
     if (bf16)
-        ds_buf_printf(b, ", %d sums rounded to bf16", bf16);
+        ds_buf_printf(b, ", %d sum%s rounded to bf16", bf16, bf16 == 1 ? "" : "s");
     if (f16)
-        ds_buf_printf(b, ", %d sums rounded to f16", f16);
+        ds_buf_printf(b, ", %d sum%s rounded to f16", f16, f16 == 1 ? "" : "s");
     if (t->inputs)
         ds_buf_printf(b, ", factors rounded to %s", inputs[t->inputs]);
 }
@@ -257,6 +267,7 @@ void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit)
             ds_tree_multiway(t) == 0)
             ds_buf_puts(&own, fused > 0 ? ", FMA" : fused ? ", FMA in part" : ", mul+add");
         say_roundings(&own, t);
+        say_compensation(&own, t);
         ds_buf_puts(b, own.data ? own.data : "");
         b->failed |= own.failed;
     }

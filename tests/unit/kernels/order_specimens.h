@@ -120,14 +120,90 @@ static inline float sum_counted(const struct spot *s)
     return sum;
 }
 
-/* What an addition loses is taken off the next term (W. Kahan). */
+/* What an addition loses is taken off the next term (W. Kahan): n terms, `step` apart. */
+static inline float kahan(const struct spot *s, int64_t from, int64_t n, int64_t step, int fma)
+{
+    float sum = 0, lost = 0;
+    for (int64_t i = 0, k = from; i < n; i++, k += step) {
+        const float term = fma ? fmaf(s->x[k], s->w[k], -lost) : s->x[k] * s->w[k] - lost,
+                    next = sum + term;
+        lost = (next - sum) - term;
+        sum = next;
+    }
+    return sum;
+}
+
 static inline float sum_kahan(const struct spot *s)
+{
+    return kahan(s, 0, s->k, 1, 0);
+}
+
+static inline float sum_kahan_fma(const struct spot *s)
+{
+    return kahan(s, 0, s->k, 1, 1);
+}
+
+static inline float sum_kahan_down(const struct spot *s)
+{
+    return kahan(s, s->k - 1, s->k, -1, 0);
+}
+
+/* Four lanes, neighbours first. */
+static inline float sum_kahan_lanes(const struct spot *s)
+{
+    float lane[4];
+    for (int64_t i = 0; i < 4; i++)
+        lane[i] = kahan(s, i, (s->k + 3 - i) / 4, 4, 0);
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+/* What additions lose is added up beside (A. Neumaier). */
+static inline float sum_neumaier(const struct spot *s)
 {
     float sum = 0, lost = 0;
     for (int64_t k = 0; k < s->k; k++) {
+        const float term = s->x[k] * s->w[k], next = sum + term;
+        lost += fabsf(sum) >= fabsf(term) ? (sum - next) + term : (term - next) + sum;
+        sum = next;
+    }
+    return sum + lost;
+}
+
+/* Also what products lose (T. Ogita, S. M. Rump, S. Oishi: Dot2). */
+static inline float sum_dot2(const struct spot *s)
+{
+    float sum = s->x[0] * s->w[0], lost = fmaf(s->x[0], s->w[0], -sum);
+    for (int64_t k = 1; k < s->k; k++) {
+        const float p = s->x[k] * s->w[k], next = sum + p, part = next - sum;
+        lost += fmaf(s->x[k], s->w[k], -p) + ((sum - (next - part)) + (p - part));
+        sum = next;
+    }
+    return sum + lost;
+}
+
+/* In an order of its own: the even terms, then the odd ones. */
+static inline float sum_kahan_odd(const struct spot *s)
+{
+    float sum = 0, lost = 0;
+    for (int64_t i = 0; i < s->k; i++) {
+        const int64_t even = (s->k + 1) / 2, k = i < even ? 2 * i : 2 * (i - even) + 1;
         const float term = s->x[k] * s->w[k] - lost, next = sum + term;
         lost = (next - sum) - term;
         sum = next;
+    }
+    return sum;
+}
+
+/* Ascending, but for four that are added to each other first: few questions meet them. */
+static inline float sum_nested(const struct spot *s)
+{
+    enum { FROM = 1000, TO = 1004 };
+    float sum = 0, inner = 0;
+    for (int64_t k = 0; k < s->k; k++) {
+        float *to = k >= FROM && k < TO ? &inner : &sum;
+        *to += s->x[k] * s->w[k];
+        if (k == TO - 1)
+            sum += inner;
     }
     return sum;
 }
@@ -263,7 +339,7 @@ static inline int rmsnorm_of(sum_fn sum, const void *args, const struct ds_exec 
 static inline int softmax_of(sum_fn sum, const void *args, const struct ds_exec *exec)
 {
     const struct ds_softmax_args *a = args;
-    static float e[1024], ones[1024];
+    static float e[4096], ones[4096];
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * a->ldx;
         float max = x[0];

@@ -12,6 +12,11 @@ SOFTMAX(pairwise);
 SOFTMAX(double);
 SOFTMAX(by_rows);
 SOFTMAX(arrival);
+SOFTMAX(kahan);
+SOFTMAX(kahan_down);
+SOFTMAX(kahan_lanes);
+SOFTMAX(neumaier);
+SOFTMAX(nested);
 COMBINE(sequential);
 COMBINE(fma);
 COMBINE(reversed);
@@ -235,6 +240,68 @@ static struct ds_order measure_one(const struct ds_kernel *k, const char *shape,
     return o;
 }
 
+/* Nothing is swallowed: only whole rows show in which order errors are kept. */
+static void test_compensated(void **state)
+{
+    static const struct {
+        const struct ds_kernel *kernel;
+        const char *words;
+    } cases[] = {
+        {&kahan_softmax, "one chain of 150 terms in ascending order, compensated: what an addition "
+                         "loses is taken off the next term (Kahan)"},
+        {&kahan_down_softmax, "one chain of 150 terms in descending order, compensated"},
+        {&kahan_lanes_softmax, "4 interleaved lanes, pairwise, compensated"},
+        {&neumaier_softmax, "one sum of 150 terms that shows no order, as one that is exact"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int64_t rows = 1; rows <= 3; rows += 2) {
+            struct ds_order_library lib = {0};
+            struct ds_order o = measure_one(cases[i].kernel, "width=150", rows, &lib);
+            struct ds_buf words = {0};
+            assert_int_equal(lib.n, 1);
+            ds_tree_words(&words, lib.tree[0], "terms");
+            if (!strstr(words.data, cases[i].words))
+                fail_msg("%s: %s", cases[i].kernel->name, words.data);
+            check_reproduced(cases[i].kernel->name, &o.sum[0]);
+            ds_buf_free(&words);
+            ds_order_free(&o);
+            ds_order_library_free(&lib);
+        }
+}
+
+/* A tree of a plain sum answers like that of a compensated one, and is not it. */
+static void test_plain_beside_compensated(void **state)
+{
+    struct ds_order_library lib = {0};
+    struct ds_order first = measure_one(&kahan_softmax, "width=60", 2, &lib),
+                    second = measure_one(&sequential_softmax, "width=60", 2, &lib);
+    (void)state;
+    assert_int_equal(lib.n, 2);
+    check_reproduced("compensated", &first.sum[0]);
+    check_reproduced("plain", &second.sum[0]);
+    ds_order_free(&first);
+    ds_order_free(&second);
+    ds_order_library_free(&lib);
+}
+
+/* Of a long sum few triples are asked. Where the order that they show does not give the bits, all are. */
+static void test_long_order_with_a_flaw(void **state)
+{
+    struct ds_order_library lib = {0};
+    struct ds_order o = measure_one(&nested_softmax, "width=2100", 1, &lib);
+    struct ds_buf words = {0};
+    (void)state;
+    assert_int_equal(lib.n, 1);
+    ds_tree_words(&words, lib.tree[0], "terms");
+    assert_string_equal(words.data, "2 chains of 1000 and 4 terms in ascending order, then 1 add; "
+                                    "then 1096 terms one by one in ascending order");
+    check_reproduced("nested", &o.sum[0]);
+    ds_buf_free(&words);
+    ds_order_free(&o);
+    ds_order_library_free(&lib);
+}
+
 /* Questions have few terms; only whole rows show that the tree is not theirs. */
 static void test_false_order(void **state)
 {
@@ -332,11 +399,19 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax_trees),   cmocka_unit_test(test_combine_trees),
-        cmocka_unit_test(test_allreduce_trees), cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_pinned_softmax),  cmocka_unit_test(test_false_order),
-        cmocka_unit_test(test_exp_is_not_seen), cmocka_unit_test(test_rows_and_edges),
-        cmocka_unit_test(test_not_fixed),       cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_softmax_trees),
+        cmocka_unit_test(test_combine_trees),
+        cmocka_unit_test(test_allreduce_trees),
+        cmocka_unit_test(test_registry),
+        cmocka_unit_test(test_pinned_softmax),
+        cmocka_unit_test(test_compensated),
+        cmocka_unit_test(test_plain_beside_compensated),
+        cmocka_unit_test(test_long_order_with_a_flaw),
+        cmocka_unit_test(test_false_order),
+        cmocka_unit_test(test_exp_is_not_seen),
+        cmocka_unit_test(test_rows_and_edges),
+        cmocka_unit_test(test_not_fixed),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests_name("order of softmax, combine, allreduce", tests, NULL, NULL);
 }

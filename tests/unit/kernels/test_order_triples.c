@@ -126,7 +126,7 @@ static void test_trees_are_found_again(void **state)
         struct ds_tree t;
         struct ds_error err;
         make(&o, &all[i]);
-        const struct ds_triples q = {&o, all[i].terms, below};
+        const struct ds_triples q = {.self = &o, .terms = all[i].terms, .below = below};
         assert_int_equal(ds_recover_triples(&q, &t, &err), 0);
         if (t.digest != o.tree.digest)
             fail_msg("%s: another tree, depth %d, want %d", all[i].name, t.depth, o.tree.depth);
@@ -135,6 +135,28 @@ static void test_trees_are_found_again(void **state)
         ds_tree_free(&t);
         close_oracle(&o);
     }
+}
+
+/* Where the order is none of the regular ones it may take longer to find than anybody waits. */
+static void test_limit_of_questions(void **state)
+{
+    static const struct made swapped = {"two swapped", 2500, 2500, 16, 1, 1};
+    struct oracle o;
+    struct ds_tree t;
+    struct ds_error err;
+    struct ds_triples q = {.self = &o, .terms = 2500, .work = 1e8, .below = below};
+    (void)state;
+    make(&o, &swapped);
+    assert_int_equal(ds_recover_triples_fully(&q, &t, &err), 1);
+    assert_string_equal(err.msg,
+                        "it is none of the regular orders, and 200 questions, the most that "
+                        "are asked of 2500 terms, do not show which");
+    assert_int_equal(o.asked, 200);
+    q.work = 1;
+    assert_int_equal(ds_recover_triples_fully(&q, &t, &err), 0);
+    assert_true(t.digest == o.tree.digest);
+    ds_tree_free(&t);
+    close_oracle(&o);
 }
 
 /* ---- no tree ----------------------------------------------------------------------------------- */
@@ -148,7 +170,7 @@ static int compensated(void *self, int32_t i, int32_t j, int32_t k, struct ds_er
 
 static void test_answers_of_no_tree(void **state)
 {
-    const struct ds_triples q = {NULL, 200, compensated};
+    const struct ds_triples q = {.terms = 200, .below = compensated};
     struct ds_tree t;
     struct ds_error err;
     (void)state;
@@ -163,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trees_are_found_again),
+        cmocka_unit_test(test_limit_of_questions),
         cmocka_unit_test(test_answers_of_no_tree),
     };
     return cmocka_run_group_tests_name("order by triples", tests, NULL, NULL);
