@@ -146,15 +146,18 @@ int ds_soft_read(struct ds_soft *s, uint64_t seed, struct ds_soft_exps *x, struc
     return x->n >= DS_SOFT_SHARED / 2;
 }
 
-void ds_soft_deal(struct ds_soft *s, const struct ds_soft_exps *x)
+void ds_soft_deal(struct ds_soft *s, const struct ds_soft_exps *x, int few)
 {
+    enum { FEW = 8 };
     for (int64_t r = 0; r < s->rows; r++) {
         s->most[r] = (int64_t)(ds_soft_draw(s) % (uint64_t)s->width);
         for (int64_t i = 0; i < s->width; i++) {
             const uint32_t which = ds_soft_draw(s) % (uint32_t)x->n;
-            s->d[r * s->width + i] = i == s->most[r] ? 0.0f : x->d[which];
+            const int is_most = i == s->most[r],
+                      low = few && ds_soft_draw(s) % (uint32_t)s->width >= FEW;
+            s->d[r * s->width + i] = is_most ? 0.0f : low ? DS_SOFT_LOW : x->d[which];
             for (int f = 0; f < DS_SOFT_FORMS; f++)
-                s->e[f][r * s->width + i] = i == s->most[r] ? 1.0f : x->e[f][which];
+                s->e[f][r * s->width + i] = is_most ? 1.0f : low ? 0.0f : x->e[f][which];
         }
     }
 }

@@ -117,7 +117,7 @@ static int take_samples(struct ds_soft *s, struct seen *seen, struct ds_error *e
     for (; rc == 1 && seen->sets < seen->most_sets; seen->sets++) {
         const size_t bytes = (size_t)s->width * sizeof *s->y;
         const int64_t to = seen->sets * s->width, from = s->row * s->width;
-        ds_soft_deal(s, exps);
+        ds_soft_deal(s, exps, seen->sets % 2);
         memcpy(s->x, s->d, (size_t)(s->rows * s->width) * sizeof *s->x);
         if (ds_soft_launch(s, err) != 0)
             rc = -1;
@@ -313,7 +313,7 @@ static int prove_shared(struct ds_soft *s, const struct ds_order_library *lib,
     struct ds_soft_exps *exps = ds_calloc(1, sizeof *exps, "the replay", err);
     int rc = own && exps ? ds_soft_read(s, seed, exps, err) : -1;
     if (rc == 1) {
-        ds_soft_deal(s, exps);
+        ds_soft_deal(s, exps, 0);
         rc = prove_rows(s, lib, sum, own, err) == 0 ? explains_all(s, sum, own) : -1;
     }
     for (size_t c = 0; c < sum->n_classes && rc == 1; c++) {

@@ -39,8 +39,9 @@ struct ds_soft_exps {
 };
 /* 1: enough could be read. */
 int ds_soft_read(struct ds_soft *s, uint64_t seed, struct ds_soft_exps *x, struct ds_error *err);
-/* Rows of these at random: fills in d, e, most. */
-void ds_soft_deal(struct ds_soft *s, const struct ds_soft_exps *x);
+/* Rows of these at random: fills in d, e, most. `few`: most terms are 0, so that the large ones meet small
+ * sums, which is where ways to keep errors part. */
+void ds_soft_deal(struct ds_soft *s, const struct ds_soft_exps *x, int few);
 /* A row of inputs for every row of the call, with their terms, each read at its place. */
 int ds_soft_read_places(struct ds_soft *s, uint64_t seed, struct ds_error *err);
 

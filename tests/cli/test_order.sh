@@ -156,6 +156,48 @@ END
     has "$dir/out" '"fixed":false'
 }
 
+# A compensated sum shows no order by questions; it is found, and replayed, all the same.
+test_compensated_sum() {
+    need gcc
+    cat >"$dir/kahan.c" <<'END'
+#include "driftscope_kernel.h"
+#include <math.h>
+static int launch(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_softmax_args *a = args;
+    (void)exec, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        float *y = a->y + r * a->ldy, max = x[0], sum = 0, lost = 0;
+        for (int64_t i = 1; i < a->width; i++)
+            max = x[i] > max ? x[i] : max;
+        for (int64_t i = 0; i < a->width; i++) {
+            const float term = expf(x[i] - max) - lost, next = sum + term;
+            lost = (next - sum) - term;
+            sum = next;
+        }
+        for (int64_t i = 0; i < a->width; i++)
+            y[i] = expf(x[i] - max) / sum;
+    }
+    return 0;
+}
+static const struct ds_kernel kahan = {
+    .abi = DS_KERNEL_ABI, .op = DS_OP_SOFTMAX, .name = "kahan", .launch = launch};
+static const struct ds_kernel *const all[] = {&kahan, NULL};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+END
+    gcc -std=c11 -O1 -ffp-contract=off -fPIC -shared -Ikernels -o "$dir/kahan.so" "$dir/kahan.c" -lm
+    ds order softmax/kahan --plugin "$dir/kahan.so" --shape width=300 --rows 1,2
+    expect 0
+    has "$dir/out" "one chain of 300 terms in ascending order, compensated: what an addition loses is taken off the next term (Kahan)"
+    ds order softmax/kahan --plugin "$dir/kahan.so" --shape width=40 --json
+    expect 0
+    has "$dir/out" '"compensation":"kahan"'
+}
+
 # Outputs that show no exp leave the denominator's tree without a proof: that is not "reproduced".
 test_what_is_not_replayed_is_not_proven() {
     need gcc
