@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/plural.h"
 #include "cli/lab_kernels.h"
 #include "cli/lab_shapes.h"
 #include "kernels/lab/bench.h"
@@ -190,7 +191,8 @@ static int one_setting(struct plan *p, struct ds_lab_bench *b, const struct ds_s
     }
     int rc = ds_lab_bench(b, s, &limits, &f, err);
     if (rc < 0)
-        return ds_prefix(err, "%s, %d rows", ds_op_name(shape->op), (int)s->rows);
+        return ds_prefix(err, "%s, %d row%s", ds_op_name(shape->op), (int)s->rows,
+                         ds_plural(s->rows));
     p->r->too_long += rc == 1;
     return rc == 1 ? 0 : keep(p, shape, s, &f, err);
 }

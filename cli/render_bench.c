@@ -2,6 +2,8 @@
  * be said of them; measures nothing. */
 #include "cli/bench.h"
 
+#include "base/plural.h"
+
 #include "cli/json.h"
 
 #include <math.h>
@@ -68,7 +70,7 @@ static void text_row(struct ds_buf *b, const struct ds_bench_row *row)
 {
     char name[80];
     snprintf(name, sizeof name, "%s/%s", row->op, row->variant);
-    ds_buf_printf(b, "  %-24s %5d rows  ", name, row->rows);
+    ds_buf_printf(b, "  %-24s %5d %-4s  ", name, row->rows, row->rows == 1 ? "row" : "rows");
     if (!row->time.rounds) {
         ds_buf_puts(b, "left out: one call takes too long\n");
         return;
@@ -185,11 +187,12 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
         ds_buf_printf(b, "%s/%s: ", row->op, row->variant);
         if (s.judged)
             ds_buf_printf(b,
-                          "at least the vendor's speed in %zu of %zu settings, geometric mean "
-                          "%.2fx, slowest %.2fx (%s, %d rows, %d thread%s)",
-                          s.as_fast, s.judged, exp(s.log_sum / (double)s.judged),
-                          s.worst->time.ratio, s.worst->shape, s.worst->rows, s.worst->threads,
-                          s.worst->threads == 1 ? "" : "s");
+                          "at least the vendor's speed in %zu of %zu setting%s, geometric mean "
+                          "%.2fx, slowest %.2fx (%s, %d row%s, %d thread%s)",
+                          s.as_fast, s.judged, ds_plural((long long)s.judged),
+                          exp(s.log_sum / (double)s.judged), s.worst->time.ratio, s.worst->shape,
+                          s.worst->rows, ds_plural(s.worst->rows), s.worst->threads,
+                          ds_plural(s.worst->threads));
         else
             ds_buf_puts(b, "not judged");
         if (s.noisy)
@@ -202,14 +205,14 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
     }
     if (r->too_big)
         ds_buf_printf(b,
-                      "%zu settings not run: too much work for one call, or longer than the "
-                      "model's context; --rows asks for them\n",
-                      r->too_big);
+                      "%zu setting%s not run: too much work for one call, or longer than the "
+                      "model's context; --rows asks for more\n",
+                      r->too_big, ds_plural((long long)r->too_big));
     if (r->too_long)
         ds_buf_printf(b,
-                      "%zu settings not run: one would have taken longer than all variants of a "
-                      "setting may; --rows asks for them\n",
-                      r->too_long);
+                      "%zu setting%s not run: one would have taken longer than all variants of a "
+                      "setting may; --rows asks for more\n",
+                      r->too_long, ds_plural((long long)r->too_long));
 }
 
 /* Counts over all figures: threads are confined for as long as one setting is timed. */

@@ -134,6 +134,16 @@ static void put_choice(struct ds_buf *b, const struct ds_property_result *p)
         ds_buf_printf(b, "describe says: %s against %s\n", p->choice[0], p->choice[1]);
 }
 
+/* "rows 3-6 | 7- (row 2); kv_len 3-511 same | 512-32768 differ" */
+static void put_classes(struct ds_buf *b, const struct ds_property_result *p)
+{
+    const size_t own = strcspn(p->classes, ";");
+    ds_buf_printf(b, "%s %.*s", p->classes_of, (int)own, p->classes);
+    if (p->classes_at[0])
+        ds_buf_printf(b, " (%s)", p->classes_at);
+    ds_buf_puts(b, p->classes + own);
+}
+
 static void put_broken(const struct ds_options *o, struct ds_buf *b, const struct ds_checked *v,
                        int property, size_t at)
 {
@@ -160,7 +170,7 @@ static void put_broken(const struct ds_options *o, struct ds_buf *b, const struc
         if (!q->classes[0])
             continue;
         begin_line(b, "");
-        ds_buf_printf(b, "%s %s", q->classes_of, q->classes);
+        put_classes(b, q);
         put_shape(b, v, i);
         ds_buf_puts(b, "\n");
     }

@@ -78,6 +78,7 @@ static json_t *property(const struct ds_kernel *k, int i, int state, const struc
     set(j, "not_tried", json_integer(n->not_tried));
     set(j, "classes", classes(of->classes));
     set(j, "classes_of", text(of->classes_of));
+    set(j, "classes_at", text(of->classes_at));
     set(j, "smallest_break", smallest(of, shape));
     set(j, "note", text(of->note));
     return j;

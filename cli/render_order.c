@@ -3,6 +3,7 @@
 #include "cli/render_order.h"
 
 #include "base/dtype.h"
+#include "base/plural.h"
 #include "kernels/registry.h"
 
 #include <inttypes.h>
@@ -236,8 +237,9 @@ static void one_row_count(struct ds_buf *b, const struct ds_order_table *t,
         }
     for (size_t c = 0; c < u->n_classes; c++)
         if (u->classes[c].tree < 0) {
-            ds_buf_printf(b, "  rows %-8lld not measured (%lld outputs): ", (long long)u->rows,
-                          (long long)u->classes[c].positions);
+            ds_buf_printf(b, "  %s%-7lld not measured (%lld output%s): ",
+                          u->rows == 1 ? "row  " : "rows ", (long long)u->rows,
+                          (long long)u->classes[c].positions, ds_plural(u->classes[c].positions));
             ds_buf_escape(b, u->classes[c].why, (size_t)-1);
             ds_buf_puts(b, "\n");
         }
@@ -289,15 +291,15 @@ static void replayed(struct ds_buf *b, const struct ds_options *o, const struct 
             agreeing = u->agreeing, repeats = u->repeats;
     }
     if (unfixed)
-        ds_buf_printf(b, "  %sno fixed order%s at %d of %zu row counts: %d of %d repeats agree\n",
+        ds_buf_printf(b, "  %sno fixed order%s at %d of %zu row count%s: %d of %d repeats agree\n",
                       ds_cli_color(o, DS_ROLE_UNSTABLE), ds_cli_color(o, DS_ROLE_PLAIN), unfixed,
-                      t->n_rows, agreeing, repeats);
+                      t->n_rows, ds_plural((long long)t->n_rows), agreeing, repeats);
     if (of == 0)
         return;
     ds_order_share(share, sizeof share, part, of);
-    ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " outputs bit for bit\n",
+    ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " output%s bit for bit\n",
                   ds_cli_color(o, part == of ? DS_ROLE_SAME : DS_ROLE_DRIFT), share,
-                  ds_cli_color(o, DS_ROLE_PLAIN), of);
+                  ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural((long long)of));
 }
 
 /* Outputs that all the sums lead to. */
@@ -316,9 +318,9 @@ static void whole(struct ds_buf *b, const struct ds_options *o, const struct ds_
     if (way[0]) {
         ds_order_share(share, sizeof share, part, of);
         ds_buf_printf(b, "  outputs      on random scores, %s\n", way);
-        ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " outputs bit for bit\n",
+        ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " output%s bit for bit\n",
                       ds_cli_color(o, part == of ? DS_ROLE_SAME : DS_ROLE_DRIFT), share,
-                      ds_cli_color(o, DS_ROLE_PLAIN), of);
+                      ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural((long long)of));
     }
     if (why[0])
         ds_buf_printf(b, "  outputs      %son random scores not replayed: %s\n",
@@ -333,15 +335,16 @@ void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds
         ds_buf_printf(b, "%s: ", t->shape.name);
     ds_shape_print(b, &t->shape);
     if (t->visible)
-        ds_buf_printf(b, ", %lld KV slots", (long long)t->visible);
+        ds_buf_printf(b, ", %lld KV slot%s", (long long)t->visible, ds_plural(t->visible));
     if (t->queries > 1)
         ds_buf_printf(b, ", %lld new tokens each", (long long)t->queries);
     ds_buf_printf(b, ", %d thread%s%s%s\n", t->threads, t->threads == 1 ? "" : "s",
                   t->core[0] ? ", core " : "", t->core);
     for (int s = 0; s < t->at[0].n_sums; s++) {
         const struct ds_order_sum *u = &t->at[0].sum[s];
-        ds_buf_printf(b, "  %-12s sum of %lld %s%s%s%s\n", u->name, (long long)u->terms, u->unit,
-                      u->note[0] ? " (" : "", u->note, u->note[0] ? ")" : "");
+        ds_buf_printf(b, "  %-12s sum of %lld %.*s%s%s%s\n", u->name, (long long)u->terms,
+                      ds_tree_unit_length(u->unit, u->terms), u->unit, u->note[0] ? " (" : "",
+                      u->note, u->note[0] ? ")" : "");
         trees(b, o, t, s);
         if (t->n_rows == 1 && u->fixed) {
             one_row_count(b, t, u);

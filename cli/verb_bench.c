@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/plural.h"
 #include "base/team.h"
 #include "engine/sweep.h"
 #include "kernels/device_open.h"
@@ -161,8 +162,8 @@ static int nothing_measured(const struct ds_bench_result *r, struct ds_error *er
     const size_t n = r->too_big + r->too_long;
     return n ? ds_hint(err,
                        "one call is too much work, takes too long, or is longer than the model's "
-                       "context, in all %zu settings; --rows asks for them",
-                       n)
+                       "context, in all %zu setting%s; --rows asks for more",
+                       n, ds_plural((long long)n))
              : ds_hint(err, "no variant of it can run here; see driftscope kernels");
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -183,8 +184,8 @@ void *ds_arena_place(struct ds_arena *a, const char *name, int role, int element
     if (rows < 0 || cols < 0 || ld < cols ||
         __builtin_mul_overflow((size_t)(rows ? rows : 1), (size_t)ld, &bytes) ||
         __builtin_mul_overflow(bytes, (size_t)element, &bytes) || bytes > PTRDIFF_MAX / 4) {
-        ds_fail(err, "array %s: %lld rows of %lld elements, %lld apart, do not fit in memory", name,
-                (long long)rows, (long long)cols, (long long)ld);
+        ds_fail(err, "array %s: %lld row%s of %lld elements, %lld apart, do not fit in memory",
+                name, (long long)rows, ds_plural(rows), (long long)cols, (long long)ld);
         return NULL;
     }
     bytes = (size_t)(ds_arena_span(x) * element);

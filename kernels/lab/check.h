@@ -65,7 +65,10 @@ struct ds_property_result {
     int same_choice;     /* ... and both are one choice: the bits depend on more than it says */
     char classes[256];   /* "1-3 | 4-7 | 8-"; "" where it makes no sense */
     char classes_of[16]; /* what the numbers are: "rows", "threads", "position" */
-    char note[192];      /* NOT_APPLICABLE, NOT_RUN: why */
+    char classes_at
+        [64]; /* whose bits they are classes of: "row 2, 3 threads", the pair's row where classes of
+                            that are known; "" = row 0 on the base threads */
+    char note[192]; /* NOT_APPLICABLE, NOT_RUN: why */
 };
 
 /* Output elements against the exact result, rounded once at the end. */

@@ -334,16 +334,25 @@ static int distinct(const struct ds_classes *k)
     return n;
 }
 
-void ds_classes_best(struct ds_classes *best, const struct ds_classes *k)
+void ds_classes_best(const struct ds_check *c, struct ds_best_classes *best, struct ds_classes *k,
+                     double before, const char *fmt, ...)
 {
-    if (k->n && distinct(k) > distinct(best))
-        *best = *k;
+    const double now = c->property->smallest_cost;
+    const int found = now != before;
+    va_list ap;
+    if (distinct(k) < 2 || (!found && (best->cost > 0 || distinct(k) <= distinct(&best->k))))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(k->at, sizeof k->at, fmt, ap);
+    va_end(ap);
+    best->k = *k;
+    best->cost = found ? now : 0;
 }
 
-void ds_classes_done(struct ds_check *c, const struct ds_classes *best, const char *of)
+void ds_classes_done(struct ds_check *c, const struct ds_best_classes *best, const char *of)
 {
-    if (distinct(best) > 1)
-        ds_classes_print(c, best, of);
+    if (distinct(&best->k) > 1)
+        ds_classes_print(c, &best->k, of);
 }
 
 void ds_spans_add(struct ds_spans *s, int32_t value, int differs)

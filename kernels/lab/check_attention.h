@@ -86,9 +86,21 @@ int ds_spans_any(const struct ds_spans *s); /* whether one differs */
 /* Appends "kv_len 1-511 same | 512-32768 differ" to the property's classes, if any span differs. */
 void ds_spans_print(struct ds_check *c, const struct ds_spans *s);
 
-/* Of two lists of classes the one that tells more apart. */
-void ds_classes_best(struct ds_classes *best, const struct ds_classes *k);
-void ds_classes_done(struct ds_check *c, const struct ds_classes *best, const char *of);
+/* Lists of classes in the making: the one during which the smallest pair was found, else the one that tells
+ * most apart. */
+struct ds_best_classes {
+    struct ds_classes k;
+    double cost; /* of the pair */
+};
+/* Before a list is begun: what the smallest pair costs now. */
+static inline double ds_classes_begin(const struct ds_check *c)
+{
+    return c->property->smallest_cost;
+}
+/* `before`: what ds_classes_begin said; the rest says whose bits they are. */
+void ds_classes_best(const struct ds_check *c, struct ds_best_classes *best, struct ds_classes *k,
+                     double before, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void ds_classes_done(struct ds_check *c, const struct ds_best_classes *best, const char *of);
 
 /* Where the launch choice changes along a number 1..to, which `ask` makes a call of: at most `most` borders,
  * both sides of each (the last of the old choice and the first of the new one) in edge; what is left out

@@ -44,9 +44,10 @@ static int is_tried(const int32_t *edge, int edges, int32_t n)
 
 /* One row among 1..64 sequences; where not all, those at which the launch choice changes. */
 static int batch_counts(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                        int all, struct ds_classes *best)
+                        int all, struct ds_best_classes *best)
 {
     struct ds_classes k = {.n = 0};
+    const double before = ds_classes_begin(c);
     const struct ds_choice_of of = {threads, slot};
     int32_t count[DS_GRID_MOST], edge[2 * MOST_EDGES];
     const int n = ds_grid_sequences(count),
@@ -67,7 +68,8 @@ static int batch_counts(struct ds_check *c, const struct ds_form *f, int threads
             ds_classes_add(&k, count[i], ds_scene_row(c, &s, 0, slot),
                            ((struct ds_attention_own *)c->own)->out.width);
     }
-    ds_classes_best(best, &k);
+    ds_classes_best(c, best, &k, before, "the row at slot %d, %d thread%s", slot, threads,
+                    threads == 1 ? "" : "s");
     return edges < 0 ? -1 : 0;
 }
 
@@ -121,7 +123,7 @@ static int batch_lengths(struct ds_check *c, int threads, struct ds_spans *spans
 int ds_attention_batch(struct ds_check *c)
 {
     static const int32_t slots[] = {0, 92, 255, 511, 1023};
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_spans broken = {.of = "kv_len"};
     struct ds_form form[2];
     int threads[2];
@@ -168,7 +170,7 @@ static void add_turned(struct ds_scene *s, int n, int turn)
 int ds_attention_slot(struct ds_check *c)
 {
     static const int counts[] = {2, 5, 8, 32};
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);
@@ -177,6 +179,7 @@ int ds_attention_slot(struct ds_check *c)
         const int n = counts[run % 4], t = threads[run / 4 % n_threads];
         const struct ds_form *f = &form[run / 4 / n_threads];
         struct ds_classes k = {.n = 0};
+        const double before = ds_classes_begin(c);
         struct ds_scene base, s;
         ds_scene_begin(c, &base, f, t);
         add_turned(&base, n, 0);
@@ -195,7 +198,7 @@ int ds_attention_slot(struct ds_check *c)
                 ds_classes_add(&k, turn, ds_scene_row(c, &s, 0, 599),
                                ((struct ds_attention_own *)c->own)->out.width);
         }
-        ds_classes_best(&best, &k);
+        ds_classes_best(c, &best, &k, before, "the row at slot 599 among %d sequences", n);
     }
     ds_classes_done(c, &best, "place");
     return 0;
@@ -216,9 +219,10 @@ static void between(const struct ds_check *c, struct ds_scene *s, const struct d
 }
 
 static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                             int all, struct ds_classes *best, struct ds_spans *spans)
+                             int all, struct ds_best_classes *best, struct ds_spans *spans)
 {
     struct ds_classes k = {.n = 0};
+    const double before = ds_classes_begin(c);
     struct ds_scene base, s;
     const struct ds_kv_list *l = ds_attention_kv(c, threads);
     between(c, &base, f, threads, slot, 1, 0, 0);
@@ -238,7 +242,8 @@ static int neighbour_lengths(struct ds_check *c, const struct ds_form *f, int th
             ds_classes_add(&k, l->kv[i], ds_scene_row(c, &s, 0, slot),
                            ((struct ds_attention_own *)c->own)->out.width);
     }
-    ds_classes_best(best, &k);
+    ds_classes_best(c, best, &k, before, "the row at slot %d, %d thread%s", slot, threads,
+                    threads == 1 ? "" : "s");
     return rc < 0 ? -1 : 0;
 }
 
@@ -291,7 +296,7 @@ static int neighbour_rows(struct ds_check *c, const struct ds_form *f, int threa
 int ds_attention_neighbours(struct ds_check *c)
 {
     static const int32_t slots[] = {92, 511, 700};
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_spans spans = {.of = "kv_len beside"};
     struct ds_form form[2];
     int threads[2];
@@ -359,11 +364,12 @@ static const char *kind_of(int i)
     return kinds[i];
 }
 
-static int thread_scenes(struct ds_check *c, const struct ds_form *f, struct ds_classes *best)
+static int thread_scenes(struct ds_check *c, const struct ds_form *f, struct ds_best_classes *best)
 {
     struct ds_scene base, s;
     for (int i = 0; some_scene(c, &base, f, c->opt->threads[0], i); i++) {
         struct ds_classes k = {.n = 0};
+        const double before = ds_classes_begin(c);
         const struct ds_segment *seg = &base.segment[0];
         ds_scene_text(&base, "%s", kind_of(i));
         int rc = ds_scene_base(c, &base);
@@ -381,7 +387,8 @@ static int thread_scenes(struct ds_check *c, const struct ds_form *f, struct ds_
         }
         if (rc < 0)
             return -1;
-        ds_classes_best(best, &k);
+        ds_classes_best(c, best, &k, before, "the row at slot %d %s", seg->first + seg->length - 1,
+                        kind_of(i));
     }
     return 0;
 }
@@ -416,7 +423,7 @@ static int thread_lengths(struct ds_check *c, struct ds_spans *spans)
 int ds_attention_thread_counts(struct ds_check *c)
 {
     struct ds_attention_own *own = c->own;
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_spans spans = {.of = "kv_len"};
     struct ds_form form[2];
     const int n_forms = ds_attention_forms(c, form);

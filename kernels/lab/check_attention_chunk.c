@@ -3,6 +3,8 @@
  * wrote. */
 #include "kernels/lab/check_attention.h"
 
+#include "base/plural.h"
+
 #include <stdio.h>
 
 /* Rows slot-q+1..slot of sequence 0. */
@@ -33,9 +35,10 @@ static int choice_deep(struct ds_check *c, const struct ds_choice_of *of, int32_
 
 /* A row as the last (or the first) of chunks of every length up to `most`. */
 static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int threads, int32_t slot,
-                         int32_t most, int first, struct ds_classes *best)
+                         int32_t most, int first, struct ds_best_classes *best)
 {
     struct ds_classes k = {.n = 0};
+    const double before = ds_classes_begin(c);
     int32_t q[DS_GRID_MOST], edge[2 * MOST_EDGES];
     const struct ds_choice_of of = {.threads = threads};
     int n = ds_grid_q(q);
@@ -56,7 +59,8 @@ static int chunk_lengths(struct ds_check *c, const struct ds_form *f, int thread
             ds_classes_add(&k, q[i], ds_scene_row(c, &s, 0, slot),
                            ((struct ds_attention_own *)c->own)->out.width);
     }
-    ds_classes_best(best, &k);
+    ds_classes_best(c, best, &k, before, "the row at slot %d, the %s of its chunk, %d thread%s",
+                    slot, first ? "first" : "last", threads, threads == 1 ? "" : "s");
     return edges < 0 ? -1 : 0;
 }
 
@@ -110,7 +114,7 @@ static int whole_sequence(struct ds_check *c, const struct ds_form *f, int threa
 }
 
 static int chunk_on(struct ds_check *c, const struct ds_form *f, int threads,
-                    struct ds_classes *best)
+                    struct ds_best_classes *best)
 {
     static const struct {
         int32_t slot, most; /* longest chunk */
@@ -126,7 +130,7 @@ static int chunk_on(struct ds_check *c, const struct ds_form *f, int threads,
 
 int ds_attention_chunk(struct ds_check *c)
 {
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_spans spans = {.of = "kv_len"};
     struct ds_form form[2];
     int threads[2];
@@ -157,12 +161,13 @@ static const int32_t PAGE_KV[] = {1, 15, 16, 17, 63, 64, 65, 256, 257, 600};
 enum { N_PAGE_KV = sizeof PAGE_KV / sizeof PAGE_KV[0] };
 
 static int page_sizes(struct ds_check *c, const struct ds_form *f, int threads,
-                      struct ds_classes *best)
+                      struct ds_best_classes *best)
 {
     int32_t size[DS_GRID_MOST];
     const int n = ds_grid_pages(size);
     for (int i = 0; i < N_PAGE_KV; i++) {
         struct ds_classes k = {.n = 0};
+        const double before = ds_classes_begin(c);
         for (int p = 0; p < 3 * n; p++) {
             struct ds_scene s;
             const int32_t rows = i % 2 && PAGE_KV[i] > 3 ? 3 : 1;
@@ -189,7 +194,8 @@ static int page_sizes(struct ds_check *c, const struct ds_form *f, int threads,
                 ds_classes_add(&k, size[p / 3], ds_scene_row(c, &s, 0, PAGE_KV[i] - 1),
                                ((struct ds_attention_own *)c->own)->out.width);
         }
-        ds_classes_best(best, &k);
+        ds_classes_best(c, best, &k, before, "the row at slot %d, %d thread%s", PAGE_KV[i] - 1,
+                        threads, threads == 1 ? "" : "s");
     }
     return 0;
 }
@@ -231,7 +237,7 @@ static int paddings(struct ds_check *c, const struct ds_form *f, int threads)
         chunk_scene(c, &base, f, threads, slot, rows);
         chunk_scene(c, &s, f, threads, slot, rows);
         s.segment[0].padding = padding[i % 5];
-        ds_scene_text(&s, "behind %d rows of padding", padding[i % 5]);
+        ds_scene_text(&s, "behind %d row%s of padding", padding[i % 5], ds_plural(padding[i % 5]));
         ds_scene_text(&base, "without padding");
         int rc = ds_scene_base(c, &base);
         if (rc < 0 || (rc > 0 && ds_scene_hold(c, &base, &s, -1) < 0))
@@ -242,7 +248,7 @@ static int paddings(struct ds_check *c, const struct ds_form *f, int threads)
 
 int ds_attention_alignment(struct ds_check *c)
 {
-    struct ds_classes best = {.n = 0};
+    struct ds_best_classes best = {.cost = 0};
     struct ds_form form[2];
     int threads[2];
     const int n_threads = ds_attention_threads(c, threads), n_forms = ds_attention_forms(c, form);

@@ -3,6 +3,7 @@
 #include "kernels/lab/check_rows.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,7 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
     call.bias = ds_rows_takes_bias(c) && (sample % 3 == 1 || sample == BETWEEN);
     int rc = ds_check_launch(c, &call, &o->out);
     for (int64_t p = 0; rc == 1 && p < rows; p++) {
-        if (p < LISTED && (sample != BETWEEN || rows > LISTED))
-            ds_classes_add(&classes[p], rows, ds_rows_row(&o->out, p), o->out.width);
+        ds_classes_add(&classes[p], rows, ds_rows_row(&o->out, p), o->out.width);
         if (!seen[p].bits) {
             if (see(c, &seen[p], &o->out, p) != 0)
                 return -1;
@@ -150,7 +150,8 @@ static int batch_call(struct ds_check *c, int64_t rows, int threads, int sample,
         const double cost =
             1e6 * (threads != c->opt->threads[0]) + (double)high + 1e-3 * (double)p + 1e-6 * sample;
         char other[32];
-        snprintf(other, sizeof other, "%lld rows", (long long)seen[p].rows);
+        snprintf(other, sizeof other, "%lld row%s", (long long)seen[p].rows,
+                 ds_plural(seen[p].rows));
         const int smallest = ds_rows_differs(c, &call, seen[p].bits, p, cost, other);
         if (smallest < 0)
             return -1;
@@ -193,6 +194,7 @@ static int batch_moved(struct ds_check *c, int threads, const struct seen *seen)
                           (long long)p, (long long)ds_call_rows(&call), (long long)from,
                           (long long)seen[from].rows);
             ds_check_choices(c, &seen[from].launch, &o->out.launch);
+            ds_classes_drop(c);
         }
     }
     c->property = batch;
@@ -235,16 +237,29 @@ static int batch_counts(struct ds_check *c, const struct counts *k, int threads,
     return rc;
 }
 
+/* Of the position at which the smallest pair was found, on the same rows. */
+static void print_classes(struct ds_check *c, struct ds_classes *k, int64_t at, int threads,
+                          int sample)
+{
+    size_t n = 0;
+    if (at > 0 || threads != c->opt->threads[0])
+        n = (size_t)snprintf(k->at, sizeof k->at, "row %lld", (long long)at);
+    if (threads != c->opt->threads[0])
+        snprintf(k->at + n, sizeof k->at - n, ", %d thread%s", threads, threads == 1 ? "" : "s");
+    k->apart = sample == BETWEEN ? LISTED : 0;
+    ds_classes_print(c, k, "rows");
+}
+
 static int batch_sample(struct ds_check *c, const struct counts *k, int threads, int sample)
 {
     struct seen *seen = ds_calloc(MOST_ROWS, sizeof *seen, "reference rows", c->err);
-    struct ds_classes *classes = ds_calloc(LISTED, sizeof *classes, "classes", c->err);
+    struct ds_classes *classes = ds_calloc(MOST_ROWS, sizeof *classes, "classes", c->err);
     int64_t at = -1;
     int rc = seen && classes ? batch_counts(c, k, threads, sample, seen, classes, &at) : -1;
     if (rc == 0 && sample == 0)
         rc = batch_moved(c, threads, seen);
-    if (rc == 0 && at >= 0 && at < LISTED && !c->property->classes[0])
-        ds_classes_print(c, &classes[at], "rows");
+    if (rc == 0 && at >= 0)
+        print_classes(c, &classes[at], at, threads, sample);
     for (int p = 0; seen && p < MOST_ROWS; p++)
         free(seen[p].bits);
     free(seen);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "base/hash.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -133,11 +134,9 @@ void ds_check_not_applicable(struct ds_check *c, const char *why)
 
 void ds_classes_add(struct ds_classes *k, int64_t value, const uint32_t *row, int64_t width)
 {
-    uint64_t h = 1;
     if (k->n == DS_CLASS_VALUES)
         return;
-    for (int64_t j = 0; j < width; j++)
-        h = (h ^ row[j]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    const uint64_t h = ds_hash(row, (size_t)width * sizeof *row);
     int i = k->n++;
     for (; i > 0 && k->value[i - 1] > value; i--) {
         k->value[i] = k->value[i - 1];
@@ -155,10 +154,11 @@ static void print_class(struct ds_buf *b, const struct ds_classes *k, uint64_t b
         if (k->bits[i] != bits)
             continue;
         int end = i;
-        while (end + 1 < k->n && k->bits[end + 1] == bits)
+        while (end + 1 < k->n && k->bits[end + 1] == bits &&
+               (!k->apart || k->value[end] > k->apart || k->value[end + 1] <= k->apart))
             end++;
         ds_buf_printf(b, "%s%lld", space, (long long)k->value[i]);
-        if (end + 1 == k->n && end > i)
+        if (end + 1 == k->n && end > i) /* the last of the list, and on */
             ds_buf_puts(b, "-");
         else if (end > i)
             ds_buf_printf(b, "-%lld", (long long)k->value[end]);
@@ -172,6 +172,7 @@ void ds_classes_print(struct ds_check *c, const struct ds_classes *k, const char
     struct ds_property_result *p = c->property;
     struct ds_buf b = {0};
     int n = 0;
+    ds_classes_drop(c);
     for (int i = 0; i < k->n && n <= DS_CLASS_MOST; i++) {
         int first = 1;
         for (int j = 0; j < i; j++)
@@ -190,6 +191,12 @@ void ds_classes_print(struct ds_check *c, const struct ds_classes *k, const char
         memcpy(p->classes, b.data, len);
         memcpy(p->classes + len, b.len > len ? "..." : "", b.len > len ? 4 : 1);
         snprintf(p->classes_of, sizeof p->classes_of, "%s", of);
+        snprintf(p->classes_at, sizeof p->classes_at, "%s", k->at);
     }
     ds_buf_free(&b);
+}
+
+void ds_classes_drop(struct ds_check *c)
+{
+    c->property->classes[0] = c->property->classes_of[0] = c->property->classes_at[0] = '\0';
 }

@@ -104,13 +104,20 @@ int ds_check_speed(struct ds_check *c, const struct ds_call *call, int n);
 
 /* Classes of one row's bits over an ascending list of numbers: add each, then print "1-3 | 4-7 | 8-"
  * into c->property. A number that comes back to an earlier class is written there: "1-3 8 | 4-7". */
-enum { DS_CLASS_VALUES = 96, DS_CLASS_MOST = 24 };
+enum { DS_CLASS_VALUES = 520, DS_CLASS_MOST = 24 };
 struct ds_classes {
     int64_t value[DS_CLASS_VALUES];
     uint64_t bits[DS_CLASS_VALUES]; /* a hash of the row's words */
     int n;
+    int64_t
+        apart; /* numbers up to it and above it are no neighbours: those between were not tried; 0: all
+                      are */
+    char at[64]; /* as ds_property_result.classes_at */
 };
 void ds_classes_add(struct ds_classes *k, int64_t value, const uint32_t *row, int64_t width);
+/* Printed in place of what is there. */
 void ds_classes_print(struct ds_check *c, const struct ds_classes *k, const char *of);
+/* None: those that are there are of another pair. */
+void ds_classes_drop(struct ds_check *c);
 
 #endif

@@ -50,13 +50,14 @@ int ds_rows_differs(struct ds_check *c, const struct ds_call *call, const uint32
     return smallest;
 }
 
-/* Every row of the call launched last against the same row of own->ref; the pair is named by `what`. */
+/* Every row of the call launched last against the same row of own->ref; the pair is named by `what`. *at, if
+ * not NULL: the row of the smallest pair so far, if it is one of these. */
 static int compare_all(struct ds_check *c, const struct ds_call *call, double cost,
-                       const char *what)
+                       const char *what, int64_t *at)
 {
     struct ds_rows_own *o = c->own;
     for (int64_t r = 0; r < o->ref.rows && r < o->out.rows; r++) {
-        const int rc = ds_rows_differs(c, call, ds_rows_row(&o->ref, r), r, cost + 1e-4 * (double)r,
+        const int rc = ds_rows_differs(c, call, ds_rows_row(&o->ref, r), r, cost + 1e-6 * (double)r,
                                        "the call before");
         if (rc < 0)
             return -1;
@@ -64,6 +65,8 @@ static int compare_all(struct ds_check *c, const struct ds_call *call, double co
             ds_check_pair(c, "row %lld of %lld row%s %s", (long long)r, (long long)o->ref.rows,
                           o->ref.rows == 1 ? "" : "s", what);
             ds_check_choices(c, &o->ref.launch, &o->out.launch);
+            if (at)
+                *at = r;
         }
     }
     return 0;
@@ -94,7 +97,8 @@ static int repeat_after_others(struct ds_check *c, const struct ds_call *first)
             return -1;
         if (rc == 1 && compare_all(c, first, (double)rows * 10 + first->threads + 0.5,
                                    i ? "again, after a call with other rows in its place"
-                                     : "again, after a call with more rows") != 0)
+                                     : "again, after a call with more rows",
+                                   NULL) != 0)
             return -1;
     }
     return 0;
@@ -119,7 +123,7 @@ static int repeat_one(struct ds_check *c, int64_t rows, int threads)
             return -1;
         snprintf(what, sizeof what, "with %d thread%s%s, again", threads, threads == 1 ? "" : "s",
                  call.disturb ? " and a disturbed schedule" : "");
-        if (rc == 1 && compare_all(c, &call, (double)rows * 10 + threads, what) != 0)
+        if (rc == 1 && compare_all(c, &call, (double)rows * 10 + threads, what, NULL) != 0)
             return -1;
         rc = 1;
     }
@@ -143,8 +147,14 @@ int ds_rows_repeat(struct ds_check *c)
 
 /* ---- slot ---------------------------------------------------------------------------------------------- */
 
+/* Classes of positions are those of the largest call that has the smallest pair among its own: the two rows
+ * differ there, too. */
+struct slot_pair {
+    int64_t row; /* row 0 against it; -1: the pair is of rows that were moved */
+};
+
 /* The same row at every position of one call. */
-static int slot_copies(struct ds_check *c, int64_t rows, int64_t *classes_rows)
+static int slot_copies(struct ds_check *c, int64_t rows, struct slot_pair *pair)
 {
     struct ds_rows_own *o = c->own;
     struct ds_segment seg[LISTED + 1] = {{0}};
@@ -152,30 +162,31 @@ static int slot_copies(struct ds_check *c, int64_t rows, int64_t *classes_rows)
     for (int64_t i = 0; i < rows; i++)
         seg[i] = (struct ds_segment){.length = 1};
     struct ds_call call = ds_check_call(c, seg, rows);
-    int rc = ds_check_launch(c, &call, &o->out), broken = 0;
+    int rc = ds_check_launch(c, &call, &o->out);
     for (int64_t p = 0; rc == 1 && p < rows; p++) {
         ds_classes_add(&classes, p, ds_rows_row(&o->out, p), o->out.width);
         if (p == 0)
             continue;
-        broken |=
-            memcmp(ds_rows_row(&o->out, 0), ds_rows_row(&o->out, p), (size_t)o->out.width * 4) != 0;
         const int smallest = ds_rows_differs(c, &call, ds_rows_row(&o->out, 0), p,
                                              (double)rows + 1e-3 * (double)p, "row 0 of them");
         if (smallest < 0)
             return -1;
-        if (smallest)
+        if (smallest) {
             ds_check_pair(c, "row 0 of %lld equal rows against row %lld", (long long)rows,
                           (long long)p);
+            pair->row = p;
+        }
     }
-    if (broken && rows > *classes_rows) {
-        *classes_rows = rows;
+    snprintf(classes.at, sizeof classes.at, "of %lld equal rows", (long long)rows);
+    if (rc == 1 && pair->row > 0 && pair->row < rows &&
+        memcmp(ds_rows_row(&o->out, 0), ds_rows_row(&o->out, pair->row),
+               (size_t)o->out.width * sizeof *o->out.bits) != 0)
         ds_classes_print(c, &classes, "position");
-    }
     return rc < 0 ? -1 : 0;
 }
 
 /* Different rows, moved by one position: each against itself. */
-static int slot_rotated(struct ds_check *c, int64_t rows)
+static int slot_rotated(struct ds_check *c, int64_t rows, struct slot_pair *pair)
 {
     struct ds_rows_own *o = c->own;
     struct ds_segment seg, moved[2] = {{.first = 1, .length = (int32_t)rows - 1}, {.length = 1}};
@@ -194,6 +205,8 @@ static int slot_rotated(struct ds_check *c, int64_t rows)
             ds_check_pair(c, "row %lld of %lld rows against the same row as row %lld", (long long)r,
                           (long long)rows, (long long)p);
             ds_check_choices(c, &o->ref.launch, &o->out.launch);
+            ds_classes_drop(c);
+            pair->row = -1;
         }
     }
     return rc < 0 ? -1 : 0;
@@ -202,10 +215,10 @@ static int slot_rotated(struct ds_check *c, int64_t rows)
 int ds_rows_slot(struct ds_check *c)
 {
     static const int64_t rows[] = {2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 33, 48, 64};
-    int64_t classes_rows = 0;
+    struct slot_pair pair = {-1};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (slot_copies(c, rows[i], &classes_rows) != 0 ||
-            (i % 3 == 0 && slot_rotated(c, rows[i]) != 0))
+        if (slot_copies(c, rows[i], &pair) != 0 ||
+            (i % 3 == 0 && slot_rotated(c, rows[i], &pair) != 0))
             return -1;
     return 0;
 }
@@ -270,39 +283,43 @@ int ds_rows_neighbours(struct ds_check *c)
 
 /* ---- threads ------------------------------------------------------------------------------------------- */
 
-/* One call at every thread count. */
-static int threads_call(struct ds_check *c, int64_t rows, int sample, int64_t *classes_rows)
+/* One call at every thread count. Where it has the smallest pair, classes of that pair's row: on fewer threads
+ * than the pair's no row was other than it is on the base ones, else that had been the pair. */
+static int threads_call(struct ds_check *c, int64_t rows, int sample)
 {
     struct ds_rows_own *o = c->own;
     struct ds_segment seg;
     struct ds_call call = ds_rows_call(c, &seg, 0, rows);
     struct ds_classes classes = {.n = 0};
-    const int64_t before = c->property->differ;
+    int64_t row = -1;
+    int t = 1, as_base[DS_CLASS_VALUES], n_as_base = 0;
     ds_rows_take_sample(&seg, sample);
     call.bias = ds_rows_takes_bias(c) && (sample % 2 || rows > 4);
     int rc = ds_check_launch(c, &call, &o->ref);
-    if (rc == 1)
-        ds_classes_add(&classes, call.threads, ds_rows_row(&o->ref, 0), o->ref.width);
-    for (int t = 1; rc == 1 && t < c->opt->n_threads; t++) {
+    for (; rc == 1 && t < c->opt->n_threads; t++) {
         char what[64];
         call.threads = c->opt->threads[t];
         if ((rc = ds_check_launch(c, &call, &o->out)) < 0)
             return -1;
         snprintf(what, sizeof what, "with %d thread%s against %d", c->opt->threads[0],
                  c->opt->threads[0] == 1 ? "" : "s", call.threads);
-        if (rc == 1) {
-            ds_classes_add(&classes, call.threads, ds_rows_row(&o->out, 0), o->out.width);
-            if (compare_all(c, &call, (double)rows + 1e-2 * call.threads + 1e-3 * sample, what) !=
-                0)
-                return -1;
-        }
+        if (rc == 1 && compare_all(c, &call, (double)rows + 1e-2 * call.threads + 1e-3 * sample,
+                                   what, &row) != 0)
+            return -1;
+        if (rc == 1 && row < 0 && n_as_base < DS_CLASS_VALUES)
+            as_base[n_as_base++] = call.threads;
+        else if (rc == 1 && row >= 0)
+            ds_classes_add(&classes, call.threads, ds_rows_row(&o->out, row), o->out.width);
         rc = 1;
     }
-    if (c->property->differ > before && rows > *classes_rows) {
-        *classes_rows = rows;
-        ds_classes_print(c, &classes, "threads");
-    }
-    return rc < 0 ? -1 : 0;
+    if (rc < 0 || row < 0)
+        return rc < 0 ? -1 : 0;
+    ds_classes_add(&classes, c->opt->threads[0], ds_rows_row(&o->ref, row), o->ref.width);
+    for (int i = 0; i < n_as_base; i++)
+        ds_classes_add(&classes, as_base[i], ds_rows_row(&o->ref, row), o->ref.width);
+    snprintf(classes.at, sizeof classes.at, "row %lld of %lld", (long long)row, (long long)rows);
+    ds_classes_print(c, &classes, "threads");
+    return 0;
 }
 
 enum { MOST_COUNTS = 96, MOST_BORDERS = 8 };
@@ -345,7 +362,7 @@ static int add_borders(struct ds_check *c, int64_t *rows, int n)
 int ds_rows_threads(struct ds_check *c)
 {
     static const int64_t fixed[] = {1, 2, 3, 4, 7, 8, 16, 17, 33, 64, 128, 257};
-    int64_t rows[MOST_COUNTS], classes_rows = 0;
+    int64_t rows[MOST_COUNTS];
     int n = 0;
     if (c->opt->n_threads < 2) {
         snprintf(c->property->note, sizeof c->property->note,
@@ -357,7 +374,7 @@ int ds_rows_threads(struct ds_check *c)
     n = add_borders(c, rows, n);
     for (int i = 0; i < n; i++)
         for (int sample = 0; sample < (rows[i] <= 4 ? DS_ROWS_SAMPLES : 1); sample++)
-            if (threads_call(c, rows[i], sample, &classes_rows) != 0)
+            if (threads_call(c, rows[i], sample) != 0)
                 return -1;
     return n < 0 ? -1 : 0;
 }
@@ -375,7 +392,7 @@ static int aligned(struct ds_check *c, struct ds_call *call, int64_t rows)
         snprintf(what, sizeof what, "packed at a 64-byte boundary against offset %d, gap %d",
                  call->place, call->gap);
     if (rc == 1)
-        rc = compare_all(c, call, (double)rows + 1e-2 * (call->place + call->gap), what);
+        rc = compare_all(c, call, (double)rows + 1e-2 * (call->place + call->gap), what, NULL);
     return rc < 0 ? -1 : 0;
 }
 
@@ -437,7 +454,7 @@ static int poisoned(struct ds_check *c, struct ds_call *call, int64_t rows)
     }
     if (rc == 1)
         rc = compare_all(c, call, (double)rows + 0.5 * call->gap,
-                         "where unwritten memory holds NaN against where it holds 1e30");
+                         "where unwritten memory holds NaN against where it holds 1e30", NULL);
     return rc < 0 ? -1 : 0;
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/lab/order.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 #include "base/team.h"
 #include "kernels/call.h"
 #include "kernels/lab/far.h"
@@ -57,11 +58,11 @@ int ds_order_measure(const struct ds_order_setting *s, struct ds_order_library *
         return ds_fail(err, "a sum of %lld terms is too long to be measured (at most %d)",
                        (long long)terms_of(s), MOST_TERMS);
     if (s->rows < 1 || terms_of(s) < 1)
-        return ds_fail(err, "nothing to measure in %lld rows of %lld terms", (long long)s->rows,
-                       (long long)terms_of(s));
+        return ds_fail(err, "nothing to measure in %lld row%s of %lld term%s", (long long)s->rows,
+                       ds_plural(s->rows), (long long)terms_of(s), ds_plural(terms_of(s)));
     if (s->kernel->op == DS_OP_ATTENTION && s->queries > s->visible)
-        return ds_fail(err, "%lld new tokens do not fit in %lld KV slots", (long long)s->queries,
-                       (long long)s->visible);
+        return ds_fail(err, "%lld new token%s do not fit in %lld KV slot%s", (long long)s->queries,
+                       ds_plural(s->queries), (long long)s->visible, ds_plural(s->visible));
     for (int i = 0; i < N_OPS; i++)
         if (ops[i].op == s->kernel->op)
             return ops[i].measure(s, lib, out, err);

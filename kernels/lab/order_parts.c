@@ -221,7 +221,8 @@ int ds_words_say_alike(struct words *w, struct ds_buf *b, const struct parts *p,
         ds_buf_printf(b, "2 chains of %d", r->count);
         if (shorter)
             ds_buf_printf(b, " and %d", p->run[1].count);
-        ds_buf_printf(b, " %s", w->unit);
+        ds_buf_printf(b, " %.*s",
+                      ds_tree_unit_length(w->unit, shorter ? p->run[1].count : r->count), w->unit);
         ds_words_say_order(b, w, r);
         ds_words_say_step(b, w, r);
         ds_buf_puts(b, ", then 1 add");

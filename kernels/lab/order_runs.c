@@ -152,7 +152,7 @@ void ds_words_say_step(struct ds_buf *b, const struct words *w, const struct run
 void ds_words_say_run(struct ds_buf *b, const struct words *w, const struct run *r)
 {
     if (r->count == 1)
-        ds_buf_printf(b, "one of %s", w->unit);
+        ds_buf_printf(b, "one %.*s", ds_tree_unit_length(w->unit, 1), w->unit);
     else if (r->step == r->count && r->step > MOST_FUSED)
         ds_buf_printf(
             b,

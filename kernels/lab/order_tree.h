@@ -85,6 +85,8 @@ int ds_tree_all_fused(const struct ds_tree *t);
 /* Nodes that add three terms or more in one rounding. */
 int32_t ds_tree_multiway(const struct ds_tree *t);
 
+/* How many letters of "slots" stand behind so many: of one, "slot". */
+int ds_tree_unit_length(const char *unit, int64_t n);
 /* In words: "2 chains of 288 k in ascending order, FMA, then 1 add"; `unit` is what a term is called:
  * "k", "slots". */
 void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit);

@@ -125,7 +125,7 @@ static void say_sides(struct words *w, struct ds_buf *b, int32_t v)
         ds_buf_printf(b, "%s[", between);
         between = " + ";
         if (t->node[c].term >= 0) {
-            ds_buf_printf(b, "%s %d]", w->unit, t->node[c].term);
+            ds_buf_printf(b, "%.*s %d]", ds_tree_unit_length(w->unit, 1), w->unit, t->node[c].term);
             continue;
         }
         if (high - t->node[c].min + 1 == t->node[c].size)
@@ -182,7 +182,8 @@ static void describe(struct words *w, struct ds_buf *b, int32_t v)
         struct run tail = r;
         describe(w, b, r.head);
         if (tail.count == 1) {
-            ds_buf_printf(b, "; then %s %d", w->unit, tail.first);
+            ds_buf_printf(b, "; then %.*s %d", ds_tree_unit_length(w->unit, 1), w->unit,
+                          tail.first);
         } else {
             ds_buf_printf(b, "; then %d %s one by one", tail.count, w->unit);
             ds_words_say_order(b, w, &tail);
@@ -249,6 +250,12 @@ static void say_roundings(struct ds_buf *b, const struct ds_tree *t)
 static int says(const struct ds_buf *b, const char *what)
 {
     return b->data && strstr(b->data, what) != NULL;
+}
+
+int ds_tree_unit_length(const char *unit, int64_t n)
+{
+    const size_t len = strlen(unit);
+    return (int)(n == 1 && len > 1 && unit[len - 1] == 's' ? len - 1 : len);
 }
 
 void ds_tree_words(struct ds_buf *b, const struct ds_tree *t, const char *unit)

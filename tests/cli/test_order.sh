@@ -148,7 +148,7 @@ END
     gcc -std=c11 -O1 -fPIC -shared -Ikernels -o "$dir/arrival.so" "$dir/arrival.c"
     ds order matmul/arrival --plugin "$dir/arrival.so" --shape n=16,k=60 --rows 2
     expect 1
-    has "$dir/out" "no fixed order at 1 of 1 row counts: 2 of 5 repeats agree"
+    has "$dir/out" "no fixed order at 1 of 1 row count: 2 of 5 repeats agree"
     [ "$(tail -n 1 "$dir/out")" = "order: matmul/arrival: arrival has no fixed order; 0 trees; replaying them gives none of the outputs bit for bit" ]
     ds order matmul/arrival --plugin "$dir/arrival.so" --shape n=16,k=60 --json
     expect 1

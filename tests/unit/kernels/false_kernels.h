@@ -79,6 +79,10 @@ MATMUL(by_arrival, in_parts(x, w, a->k, 3, (int64_t)(e->seed % 3)))
 MATMUL(by_address, (uintptr_t)a->x / 4 % 4 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
 MATMUL(without_tail, dot_up(x, w, 0, a->k / 4 * 4))
 MATMUL(half_precise, (float)(_Float16)dot_up(x, w, 0, a->k))
+/* Row 1 changes its order earlier than row 0 does, row 2 on other threads alone, and row 5 by its place. */
+MATMUL(row_1_from_3, a->rows >= (r == 1 ? 3 : 9) ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+MATMUL(row_2_by_threads, r == 2 && e->threads == 2 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
+MATMUL(place_5, r == 5 || r == 40 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
 MATMUL(at_100_rows, a->rows == 100 ? dot_down(x, w, a->k) : dot_up(x, w, 0, a->k))
 
 /* Two that are right with every ordinary weight: they lose 0 * NaN, and subnormal weights. */

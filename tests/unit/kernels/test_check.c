@@ -113,7 +113,7 @@ static void test_other_bits(void **state)
         {"by-address", by_address, DS_OP_MATMUL, DS_CLAIM_ALL, NEVER, DS_PROPERTY_ALIGNMENT,
          "row 0 of 1 row packed at a 64-byte boundary against offset 1, gap 0", NULL, 0},
         {"at-100-rows", at_100_rows, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_BATCH,
-         DS_PROPERTY_BATCH, "row 0 of 3 rows against row 0 of 100 rows", "65-99 101- | 100", 0},
+         DS_PROPERTY_BATCH, "row 0 of 3 rows against row 0 of 100 rows", "3 65-99 101- | 100", 0},
         {"far-away", far_away, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_BATCH, DS_PROPERTY_BATCH,
          "of 333 rows", NULL, 0},
         {"by-history", by_history, DS_OP_MATMUL, DS_CLAIM_ALL, DS_PROPERTY_REPEAT,
@@ -125,6 +125,38 @@ static void test_other_bits(void **state)
     };
     (void)state;
     run_fakes(fakes, sizeof fakes / sizeof fakes[0]);
+}
+
+/* The classes are those of the smallest pair's own row. */
+static void test_classes_are_of_the_pair(void **state)
+{
+    static const struct {
+        const char *name;
+        launch_fn launch;
+        int property;
+        const char *pair, *classes, *of, *at;
+    } all[] = {
+        {"row-1", row_1_from_3, DS_PROPERTY_BATCH, "row 1 of 2 rows against row 1 of 3 rows",
+         "2 | 3-", "rows", "row 1"},
+        {"row-2", row_2_by_threads, DS_PROPERTY_THREADS, "row 2 of 3 rows with 1 thread against 2",
+         "1 3 | 2", "threads", "row 2 of 3"},
+        {"place-5", place_5, DS_PROPERTY_SLOT, "row 0 of 6 equal rows against row 5",
+         "0-4 6-39 41- | 5 40", "position", "of 64 equal rows"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                    .op = DS_OP_MATMUL,
+                                    .name = all[i].name,
+                                    .claims = DS_CLAIM_ALL,
+                                    .launch = all[i].launch};
+        const struct ds_check_result r = check(&k, "n=24,k=48");
+        const struct ds_property_result *p = &r.property[all[i].property];
+        assert_string_equal(p->smallest, all[i].pair);
+        assert_string_equal(p->classes, all[i].classes);
+        assert_string_equal(p->classes_of, all[i].of);
+        assert_string_equal(p->classes_at, all[i].at);
+    }
 }
 
 /* describe is asked at every number of rows, and where bits differ it is said what it says of both
@@ -364,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_bits),
+        cmocka_unit_test(test_classes_are_of_the_pair),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_wrong_at_its_own_size),

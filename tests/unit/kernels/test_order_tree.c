@@ -217,7 +217,7 @@ static void test_words(void **state)
         int joins;
         const char *words;
     } cases[] = {
-        {1, one_chain, 1, "one of k"},
+        {1, one_chain, 1, "one k"},
         {2, one_chain, 1, "2 k, FMA"},
         {576, one_chain, 1, "one chain of 576 k in ascending order, FMA"},
         {576, one_chain, 0, "one chain of 576 k in ascending order"},
