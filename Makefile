@@ -306,7 +306,7 @@ proof: $(BUILD)/tests/unit/kernels/test_order_blas ## replay OpenBLAS's orders o
 	@DRIFTSCOPE_ORDER_FULL=1 $(BUILD)/tests/unit/kernels/test_order_blas
 
 .PHONY: benchdiff
-benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside h5diff if it is here
+benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside a plain read and h5diff if it is here
 	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records
 
 .PHONY: benchtui

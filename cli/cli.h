@@ -100,6 +100,9 @@ void ds_cli_catch(void (*handler)(int));
  * ends the process. */
 void ds_cli_stop_on_signal(void);
 const volatile sig_atomic_t *ds_cli_stop(void);
+/* Of such a verb, while it does something long that leaves nothing to keep (a model is loaded): on, a signal ends the
+ * process, as one does that has come already; off, as before. */
+void ds_cli_at_once(const struct ds_options *o, int on);
 /* A child does the work: a signal goes to it, a second one ends both. 0 = it has ended. */
 void ds_cli_working(int pid);
 /* A signal was passed on. */

@@ -98,6 +98,7 @@ void ds_cli_temporary(const char *path)
 /* ---- verbs that keep what is finished -------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_requests;
+static int keeps; /* from ds_cli_stop_on_signal on */
 
 /* The second request aborts; but `timeout`, and a terminal that closes, send two signals at once and
  * mean one. */
@@ -116,7 +117,21 @@ static void on_stop(int sig)
 
 void ds_cli_stop_on_signal(void)
 {
+    keeps = 1;
     ds_cli_catch(on_stop);
+}
+
+void ds_cli_at_once(const struct ds_options *o, int on)
+{
+    if (!keeps)
+        return;
+    if (!on) {
+        ds_cli_catch(on_stop);
+        return;
+    }
+    ds_cli_interruptible(o);
+    if (stop_requests)
+        leave();
 }
 
 const volatile sig_atomic_t *ds_cli_stop(void)

@@ -224,7 +224,11 @@ int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_
 int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
 {
     const int cpus = ds_team_cpus(), threads = cpus > 16 ? 16 : cpus;
-    if (ds_model_open_as(ds_opt_text(o, "model"), p->options.weights, threads, &p->model, err) != 0)
+    ds_cli_at_once(o, 1);
+    const int rc =
+        ds_model_open_as(ds_opt_text(o, "model"), p->options.weights, threads, &p->model, err);
+    ds_cli_at_once(o, 0);
+    if (rc != 0)
         return -1;
     if (p->model->gguf && ds_tokenizer_new(p->model->gguf, &p->tokenizer, err) != 0) {
         /* Ids still work without one; a text prompt will say why not. */

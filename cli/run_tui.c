@@ -72,6 +72,12 @@ static int is_running(void *ctx)
     return !c->ended;
 }
 
+/* Whether the record is still being written: when it has ended the child only makes its verdict. */
+static int is_sweeping(struct sweep_child *c)
+{
+    return is_running(c) && c->path[0] && ds_record_written(c->path);
+}
+
 /* ---- the child ------------------------------------------------------------------------------- */
 
 void ds_run_tui_started(const struct ds_options *o, const char *path, const char *final)
@@ -176,7 +182,8 @@ static int show(const struct ds_options *o, struct sweep_child *c)
     int rc = ds_tui(&t, &err);
     ds_buf_free(&program);
     if (rc != 0)
-        ds_cli_note(o, "%s: the sweep goes on without the terminal UI", err.msg);
+        ds_cli_note(o, "%s: %s without the terminal UI", err.msg,
+                    is_sweeping(c) ? "the sweep goes on" : "the verdict follows");
     return rc;
 }
 
@@ -227,7 +234,7 @@ static void wait_for(const struct ds_options *o, struct sweep_child *c)
 {
     const struct timespec tenth = {0, 100000000};
     for (unsigned i = 0; is_running(c); i++) {
-        if (i % 10 == 0 && c->path[0] && !asked)
+        if (i % 10 == 0 && !asked && is_sweeping(c))
             tell_progress(o, c);
         nanosleep(&tenth, NULL); /* a signal ends it early */
     }
@@ -236,9 +243,11 @@ static void wait_for(const struct ds_options *o, struct sweep_child *c)
 
 static int end(const struct ds_options *o, struct sweep_child *c)
 {
-    if (is_running(c) && c->path[0])
+    if (is_sweeping(c))
         ds_cli_note(o, asked ? "waiting until the sweep has saved what is finished"
                              : "the sweep goes on; Ctrl-C ends it, and it can be resumed");
+    else if (is_running(c) && c->path[0] && !asked)
+        ds_cli_note(o, "the sweep has ended; its verdict follows");
     wait_for(o, c);
     sweeping = 0;
     if (c->path[0]) {

@@ -28,10 +28,19 @@ static uint64_t sides_loaded(void *ctx)
     return bytes;
 }
 
-static int side_view(void *ctx, int side, uint64_t digest, struct ds_blob *out,
-                     struct ds_error *err)
+static void side_locate(void *ctx, int side, uint64_t digest, struct ds_raw_row *out)
 {
-    return ds_record_view(((struct sides *)ctx)->record[side], digest, out, err);
+    ds_record_locate(((struct sides *)ctx)->record[side], digest, out);
+}
+
+static void side_fetch(void *ctx, int side, struct ds_raw_row *rows, size_t n, void *room)
+{
+    ds_record_fetch(((struct sides *)ctx)->record[side], rows, n, room);
+}
+
+static void side_believe(void *ctx, int side, const struct ds_raw_row *row)
+{
+    ds_record_believe(((struct sides *)ctx)->record[side], row);
 }
 
 /* A row that both made has one digest, and either may have dumped it. */
@@ -154,7 +163,7 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
     d->memory = hold ? hold - hold / 6 : 1;
     d->loaded = sides_loaded;
     for (int side = 0; side < 2; side++)
-        ds_record_hold(sides->record[side], hold / 2);
+        d->bulk_bytes = ds_record_hold(sides->record[side], hold / 2);
     return 0;
 }
 
@@ -222,7 +231,11 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
 static int diff(const struct ds_options *o, struct sides *sides, int *exit_code,
                 struct ds_error *err)
 {
-    struct ds_diff_options options = {.blob = side_blob, .view = side_view, .ctx = sides};
+    struct ds_diff_options options = {.blob = side_blob,
+                                      .locate = side_locate,
+                                      .fetch = side_fetch,
+                                      .believe = side_believe,
+                                      .ctx = sides};
     int rc = read_options(o, &options, sides, err);
     rc = rc ? rc : compare(o, &options, sides, exit_code, err);
     free((void *)options.only);

@@ -40,8 +40,12 @@ struct ds_diff_options {
     /* Dumped bytes by digest, of side 0 (A) or 1 (B): 1 found (out->data malloc'ed), 0 not dumped,
      * -1 damage, DS_BLOB_UNREAD. NULL: no sizes. */
     int (*blob)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
-    /* The same, borrowed until the side's next call; NULL: blob is asked. */
-    int (*view)(void *ctx, int side, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+    /* The same of many rows at once, as ds_record_locate, ds_record_fetch and ds_record_believe have it; NULL: each is
+     * asked for with `blob`. bulk_bytes: of a side's rows that may be there at a time. */
+    void (*locate)(void *ctx, int side, uint64_t digest, struct ds_raw_row *out);
+    void (*fetch)(void *ctx, int side, struct ds_raw_row *rows, size_t n, void *room);
+    void (*believe)(void *ctx, int side, const struct ds_raw_row *row);
+    uint64_t bulk_bytes;
     void *ctx;
     /* Which sites count, each text like "layers=0-3,5,stages=attn_out,kv_write/k,parts=k,ops=matmul":
      * a site fits a text if it fits every key in it. With `only`, the sites that fit one of its texts;

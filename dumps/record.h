@@ -391,9 +391,26 @@ int ds_record_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, st
 int ds_record_dumped(struct ds_record *r, uint64_t digest, struct ds_error *err);
 /* The same without a copy: out->data is the record's, until its next row is asked for. */
 int ds_record_view(struct ds_record *r, uint64_t digest, struct ds_blob *out, struct ds_error *err);
+/* Rows in bulk, for what is held against its digest and looked at beside the reading of the next, in other threads. What
+ * takes a record is for the reader's own thread. */
+struct ds_raw_row {
+    struct ds_blob row; /* data: not held against the digest yet; NULL: not fetched */
+    uint64_t first;     /* where it lies, and its entry in the list of dumped rows */
+    size_t entry;
+    int alone; /* not in bulk: to be asked for with ds_record_blob, which says why not */
+};
+/* Where a row lies; out->alone where that cannot be told. */
+void ds_record_locate(struct ds_record *r, uint64_t digest, struct ds_raw_row *out);
+/* Reads the rows, but for those to be asked for alone, one after the other to `room`. Where they cannot be read at
+ * once, none has data. */
+void ds_record_fetch(struct ds_record *r, struct ds_raw_row *rows, size_t n, void *room);
+/* Whether a row was fetched and has its digest; of no record, so in any thread. */
+int ds_raw_row_sound(const struct ds_raw_row *x);
+/* It has. */
+void ds_record_believe(struct ds_record *r, const struct ds_raw_row *row);
 /* How many bytes of dumped rows may be read ahead and kept (512 KiB at most, and by default). Rows that are asked for in
- * the order of the file, as those of a trial are, come in few large reads. */
-void ds_record_hold(struct ds_record *r, uint64_t bytes);
+ * the order of the file, as those of a trial are, come in few large reads. Returns how many it is. */
+uint64_t ds_record_hold(struct ds_record *r, uint64_t bytes);
 /* How many trials were begun in the file but are not complete (cut short), and how many failed
  * their checksum. */
 size_t ds_record_incomplete(const struct ds_record *r);

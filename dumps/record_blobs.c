@@ -4,15 +4,27 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "dumps/parts.h"
 
+#include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor's digest is the first field of its packed row. */
+/* An entry of the list, which is asked for so often that it is not unpacked field by field. */
+static struct ds_tensor_row tensor_row(const struct ds_record *r, size_t i)
+{
+    struct ds_tensor_row row;
+    static_assert(sizeof row == 40, "a struct is the packed row, byte for byte");
+    memcpy(&row, r->tensors + i * sizeof row, sizeof row);
+    row.dtype[sizeof row.dtype - 1] = '\0';
+    return row;
+}
+
 static uint64_t tensor_digest(const struct ds_record *r, size_t i)
 {
     uint64_t digest;
-    memcpy(&digest, r->tensors + i * ds_table_bytes(DS_TABLE_TENSORS), sizeof digest);
+    memcpy(&digest, r->tensors + i * sizeof(struct ds_tensor_row), sizeof digest);
     return digest;
 }
 
@@ -34,13 +46,25 @@ static uint64_t *tensor_slot(const struct ds_record *r, uint64_t digest)
     return &r->tensor_at[at];
 }
 
+static int has_its_check(const struct ds_record *r, size_t i)
+{
+    const char *packed = r->tensors + i * sizeof(struct ds_tensor_row);
+    const size_t before = offsetof(struct ds_tensor_row, check);
+    uint64_t check;
+    memcpy(&check, packed + before, sizeof check);
+    return check == ds_checksum_bytes(packed, before);
+}
+
+/* Of those that complete trials rely on it is known. */
 static int is_sound(const struct ds_record *r, size_t i)
 {
-    const size_t bytes = ds_table_bytes(DS_TABLE_TENSORS);
-    const char *packed = r->tensors + i * bytes;
-    uint64_t check;
-    memcpy(&check, packed + bytes - sizeof check, sizeof check);
-    return check == ds_checksum_bytes(packed, bytes - sizeof check);
+    return (i < r->tensors_needed && !r->tensors_damaged) || has_its_check(r, i);
+}
+
+void ds_record_forget_held(struct ds_record *r)
+{
+    ds_parts_release(r->held, r->held_cap);
+    r->held = NULL;
 }
 
 /* Reads /tensors. A row that does not have its own checksum is passed over; if a complete trial may rely
@@ -50,14 +74,15 @@ static int read_tensors(struct ds_record *r, int *damage, struct ds_error *err)
     const size_t n = (size_t)r->length[DS_TABLE_TENSORS];
     if (n >= UINT32_MAX / 4)
         return ds_fail(err, "%s: /tensors: %zu rows are too many", r->path, n);
-    r->held = ds_calloc(n / 8 + 1, 1, "dumped rows", err);
-    if (!r->held || !(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err))) {
-        free(r->held);
-        r->held = NULL;
+    if (!(r->held = ds_parts_memory(n)))
+        return ds_fail(err, "out of memory: %zu bytes for dumped rows", n);
+    r->held_cap = n;
+    if (!(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err))) {
+        ds_record_forget_held(r);
         return -1;
     }
     for (size_t i = 0; i < n && i < r->tensors_needed && !r->tensors_damaged; i++)
-        r->tensors_damaged = !is_sound(r, i);
+        r->tensors_damaged = !has_its_check(r, i);
     return 0;
 }
 
@@ -79,36 +104,59 @@ static int index_tensors(struct ds_record *r, struct ds_error *err)
                 1);
         const uint64_t digest = tensor_digest(r, i);
         uint64_t *slot = tensor_slot(r, digest);
-        const int known = i < r->tensors_needed && !r->tensors_damaged;
-        if (!*slot && (known || is_sound(r, i)))
+        if (!*slot && is_sound(r, i))
             *slot = tensor_hash(r, digest) << 32 | (uint64_t)(i + 1);
     }
     return 0;
 }
 
-/* 1 + the row of a digest, 0: there is none, -1. The rows of a trial lie in the order in which they are
- * asked for, as a rule: the one after the last is looked at first. */
+/* The row of a digest from `from` on to `end`, or `end`. */
+static size_t scan(const struct ds_record *r, uint64_t digest, size_t from, size_t end)
+{
+    while (from < end && (tensor_digest(r, from) != digest || !is_sound(r, from)))
+        from++;
+    return from;
+}
+
+/* 1 + the row of a digest, 0: there is none, -1. The rows of a trial lie in the order in which they are asked for, as a
+ * rule: those after the last are looked at first. Who jumps now and then is served by looking through the list; an index
+ * takes as long as ten times that. */
 static int64_t find_tensor(struct ds_record *r, uint64_t digest, struct ds_error *err)
 {
-    const uint64_t next = r->tensor_next;
-    if (next < r->length[DS_TABLE_TENSORS] && tensor_digest(r, (size_t)next) == digest &&
-        is_sound(r, (size_t)next)) {
-        r->tensor_next = next + 1;
-        return (int64_t)next + 1;
+    enum { NEAR = 1024, MOST_JUMPS = 8 };
+    const size_t next = (size_t)r->tensor_next, n = (size_t)r->length[DS_TABLE_TENSORS],
+                 near = r->tensor_at      ? next + (next < n)
+                        : n - next < NEAR ? n
+                                          : next + NEAR;
+    size_t at = scan(r, digest, next, near);
+    if (at == near) {
+        if (!r->tensor_at && r->tensor_jumps < MOST_JUMPS) {
+            r->tensor_jumps++;
+            at = scan(r, digest, 0, n);
+        } else {
+            if (!r->tensor_at && index_tensors(r, err) != 0)
+                return -1;
+            const uint32_t found = (uint32_t)*tensor_slot(r, digest);
+            at = found ? found - 1 : n;
+        }
     }
-    if (!r->tensor_at && index_tensors(r, err) != 0)
-        return -1;
-    const uint32_t at = (uint32_t)*tensor_slot(r, digest);
-    r->tensor_next = at ? at : r->tensor_next;
-    return at;
+    if (at == n)
+        return 0;
+    r->tensor_next = at + 1;
+    return (int64_t)at + 1;
 }
 
 /* More than this does not stay in a cache until it is looked at. */
 enum { MOST_AHEAD = 1 << 19 };
 
-void ds_record_hold(struct ds_record *r, uint64_t bytes)
+uint64_t ds_record_hold(struct ds_record *r, uint64_t bytes)
 {
-    r->ahead.most = bytes == 0 ? 1 : bytes > MOST_AHEAD ? MOST_AHEAD : bytes;
+    return r->ahead.most = bytes == 0 ? 1 : bytes > MOST_AHEAD ? MOST_AHEAD : bytes;
+}
+
+static uint64_t most_ahead(const struct ds_record *r)
+{
+    return r->ahead.most ? r->ahead.most : MOST_AHEAD;
 }
 
 /* Reads from `first` on. Where rows follow each other in the file, twice as much each time; where they
@@ -116,9 +164,8 @@ void ds_record_hold(struct ds_record *r, uint64_t bytes)
 static int read_ahead(struct ds_record *r, uint64_t first, uint64_t n, int *damage,
                       struct ds_error *err)
 {
-    uint64_t length = r->length[DS_TABLE_TENSOR_BYTES],
-             most = r->ahead.most ? r->ahead.most : MOST_AHEAD, end = r->ahead.first + r->ahead.n,
-             want = n;
+    uint64_t length = r->length[DS_TABLE_TENSOR_BYTES], most = most_ahead(r),
+             end = r->ahead.first + r->ahead.n, want = n;
     if (r->ahead.n && first >= r->ahead.first && first <= end + n)
         want = 2 * r->ahead.n > most ? most : 2 * r->ahead.n;
     want = want < n ? n : want;
@@ -152,14 +199,20 @@ static void *tensor_bytes(struct ds_record *r, uint64_t first, uint64_t n, int *
     return (char *)r->ahead.bytes + (first - r->ahead.first);
 }
 
+/* A byte each, so that several processes may write them at once. */
+static void mark_held(struct ds_record *r, size_t i)
+{
+    if (i < r->tensors_needed)
+        r->held[i] = 1;
+}
+
 /* Reads the row that entry i of /tensors tells of. 1; -1: *damage tells a damaged file, which is noted, from
  * want of memory. */
 static int read_row(struct ds_record *r, size_t i, struct ds_blob *out, int *damage,
                     struct ds_error *err)
 {
-    struct ds_tensor_row tensor, *row = &tensor;
-    const uint64_t digest = tensor_digest(r, i);
-    ds_table_unpack(DS_TABLE_TENSORS, row, r->tensors + i * ds_table_bytes(DS_TABLE_TENSORS), 1);
+    const struct ds_tensor_row tensor = tensor_row(r, i), *row = &tensor;
+    const uint64_t digest = tensor.digest;
     size_t size = ds_dtype_size(ds_dtype_parse(row->dtype));
     *damage = 1;
     if (size == 0 || (uint64_t)row->elements * size != row->bytes) {
@@ -182,11 +235,7 @@ static int read_row(struct ds_record *r, size_t i, struct ds_blob *out, int *dam
             "%s: /tensor_bytes: the bytes of %016llx do not have that digest: the file is damaged",
             r->path, (unsigned long long)digest);
     }
-    if (i < r->tensors_needed && !(r->held[i / 8] >> i % 8 & 1u)) {
-        r->held[i / 8] |= (uint8_t)(1u << i % 8);
-        r->held_rows++;
-        r->held_bytes += row->bytes;
-    }
+    mark_held(r, i);
     out->digest = digest;
     memcpy(out->dtype, row->dtype, sizeof out->dtype);
     out->elements = row->elements;
@@ -212,16 +261,144 @@ static int view_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, 
     return at ? read_row(r, (size_t)(at - 1), out, damage, err) : 0;
 }
 
-/* In the order of the file, so that it is read in few large pieces. */
+/* ---- in bulk --------------------------------------------------------------------------------- */
+
+static void raw_row(const struct ds_record *r, size_t i, struct ds_raw_row *out)
+{
+    const struct ds_tensor_row row = tensor_row(r, i);
+    const size_t size = ds_dtype_size(ds_dtype_parse(row.dtype));
+    *out = (struct ds_raw_row){
+        .row = {.digest = row.digest, .elements = row.elements, .bytes = row.bytes},
+        .first = row.first,
+        .entry = i,
+        .alone = !size || (uint64_t)row.elements * size != row.bytes};
+    memcpy(out->row.dtype, row.dtype, sizeof out->row.dtype);
+}
+
+void ds_record_locate(struct ds_record *r, uint64_t digest, struct ds_raw_row *out)
+{
+    struct ds_error ignored;
+    int damage;
+    int64_t at = 0;
+    if (r->tensors || (ds_h5_enter(&ignored) == 0 && read_tensors(r, &damage, &ignored) == 0))
+        at = find_tensor(r, digest, &ignored);
+    if (at > 0)
+        raw_row(r, (size_t)(at - 1), out);
+    else
+        *out = (struct ds_raw_row){.row.digest = digest, .alone = 1};
+}
+
+void ds_record_fetch(struct ds_record *r, struct ds_raw_row *rows, size_t n, void *room)
+{
+    struct ds_error ignored;
+    int damage, failed = ds_h5_enter(&ignored) != 0;
+    char *to = room;
+    for (size_t i = 0, k; i < n && !failed; i = k) {
+        uint64_t bytes = 0;
+        for (k = i; k < n && !rows[k].alone && rows[k].first == rows[i].first + bytes; k++) {
+            rows[k].row.data =
+                to + bytes; /* rows that follow each other in the file are one read */
+            bytes += rows[k].row.bytes;
+        }
+        failed = k > i && ds_record_rows_into(r, DS_TABLE_TENSOR_BYTES, rows[i].first, bytes, to,
+                                              &damage, &ignored) != 0;
+        k += k == i;
+        to += bytes;
+    }
+    for (size_t i = 0; failed && i < n; i++)
+        rows[i].row.data = NULL;
+}
+
+int ds_raw_row_sound(const struct ds_raw_row *x)
+{
+    return x->row.data && ds_checksum_bytes(x->row.data, x->row.bytes) == x->row.digest;
+}
+
+void ds_record_believe(struct ds_record *r, const struct ds_raw_row *row)
+{
+    mark_held(r, row->entry);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+void ds_record_unread(const struct ds_record *r, uint64_t *rows, uint64_t *bytes)
+{
+    const uint64_t all = r->length[DS_TABLE_TENSOR_BYTES];
+    uint64_t held = 0, held_bytes = 0;
+    for (size_t i = 0; r->held && i < r->tensors_needed; i++) {
+        held += r->held[i];
+        held_bytes += r->held[i] ? tensor_row(r, i).bytes : 0;
+    }
+    *rows = r->tensors_needed - held;
+    *bytes = *rows && all > held_bytes ? all - held_bytes : 0;
+}
+
+enum { STRETCH_ROWS = 512 };
+
+/* Rows that are read at once, and room for their bytes. */
+struct stretch {
+    struct ds_raw_row rows[STRETCH_ROWS];
+    size_t n;
+    uint64_t bytes;
+    void *room;
+};
+
+/* The entries from *next on that are not held yet, as many as there is room for. What would not fit alone, or is not
+ * sound itself, is left out. */
+static void next_stretch(struct ds_record *r, size_t *next, size_t end, struct stretch *s)
+{
+    uint64_t left = s->bytes;
+    for (s->n = 0; *next < end && s->n < STRETCH_ROWS; ++*next) {
+        struct ds_raw_row *row = &s->rows[s->n];
+        if (r->held[*next]) /* it was, when somebody asked for it */
+            continue;
+        raw_row(r, *next, row);
+        if (row->alone || row->row.bytes > s->bytes || !is_sound(r, *next))
+            continue;
+        if (row->row.bytes > left)
+            return;
+        left -= row->row.bytes;
+        s->n++;
+    }
+}
+
+/* Marks those rows of a part of the entries that have their digest. */
+static void hold_part(void *record, int part, int parts)
+{
+    struct ds_record *r = record;
+    struct ds_error ignored;
+    struct stretch *s = ds_alloc(sizeof *s, "dumped rows", &ignored);
+    const size_t n = (size_t)r->tensors_needed, end = n * (size_t)(part + 1) / (size_t)parts;
+    size_t next = n * (size_t)part / (size_t)parts;
+    if (s && (s->room = ds_alloc((size_t)most_ahead(r), "dumped rows", &ignored))) {
+        s->bytes = most_ahead(r);
+        while (next < end) {
+            next_stretch(r, &next, end, s);
+            ds_record_fetch(r, s->rows, s->n, s->room);
+            for (size_t i = 0; i < s->n; i++)
+                if (ds_raw_row_sound(&s->rows[i]))
+                    mark_held(r, s->rows[i].entry);
+        }
+        free(s->room);
+    }
+    free(s);
+}
+
+/* In the order of the file, so that it is read in few large pieces; then what was not held, row by row, which finds out
+ * why. */
 int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
 {
     int damage = 0;
+    uint64_t rows, bytes;
     if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
         return damage ? 1 : -1;
+    ds_record_unread(r, &rows, &bytes);
+    if (rows)
+        ds_parts_run(hold_part, r, ds_parts_worth((size_t)bytes));
     for (size_t i = 0; i < r->tensors_needed; i++) {
         struct ds_blob row;
         damage = 1;
-        if (r->held[i / 8] >> i % 8 & 1u) /* it was, when somebody asked for it */
+        if (r->held[i])
             continue;
         if (!is_sound(r, i))
             ds_record_note_row(r, tensor_digest(r, i), 0, "its entry in /tensors is damaged");

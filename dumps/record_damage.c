@@ -65,13 +65,6 @@ int ds_record_verify(struct ds_record *r, struct ds_error *err)
     return rc;
 }
 
-void ds_record_unread(const struct ds_record *r, uint64_t *rows, uint64_t *bytes)
-{
-    const uint64_t all = r->length[DS_TABLE_TENSOR_BYTES];
-    *rows = r->tensors_needed - r->held_rows;
-    *bytes = *rows && all > r->held_bytes ? all - r->held_bytes : 0;
-}
-
 int ds_record_verify_rest(struct ds_record *r, struct ds_error *err)
 {
     for (size_t i = 0; i < r->n_trials; i++) {

@@ -383,7 +383,7 @@ void ds_record_close(struct ds_record *r)
     free(r->ahead.bytes);
     ds_map_free(&r->block_at);
     free(r->tensor_at);
-    free(r->held);
+    ds_record_forget_held(r);
     free(r->bad);
     ds_map_free(&r->bad_at);
     ds_header_free(&r->header);
@@ -437,13 +437,12 @@ static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error
     free(r->launches_packed);
     free(r->tensors);
     free(r->tensor_at);
-    free(r->held);
-    r->held = NULL;
-    r->held_rows = r->held_bytes = 0;
+    ds_record_forget_held(r);
     r->launches = NULL;
     r->launches_packed = r->tensors = NULL;
     r->tensor_at = NULL;
     r->tensor_next = 0;
+    r->tensor_jumps = 0;
     r->tensors_damaged = 0;
     r->ahead.n = 0;
     return 0;

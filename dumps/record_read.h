@@ -49,9 +49,10 @@ struct ds_record {
     uint64_t *
         tensor_at; /* [tensor_mask + 1] half of a digest's hash and 1 + its row, by open addressing; 0 = free */
     uint64_t tensor_mask;
-    uint8_t *held; /* a bit for each of them: its bytes were seen to have its digest */
-    uint64_t held_rows, held_bytes; /* how many */
-    uint64_t tensor_next;           /* the row after the last that was found */
+    uint8_t *held; /* [held_cap] 1: the bytes of this row were seen to have its digest */
+    size_t held_cap;
+    uint64_t tensor_next;  /* the row after the last that was found */
+    unsigned tensor_jumps; /* how often it was not the next that was asked for */
     int tensors_damaged;
     struct ds_bad_row *bad; /* each once, as they were met */
     size_t n_bad, bad_cap;
@@ -81,6 +82,8 @@ int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *ou
 /* Holds every dumped row that complete trials rely on against its digest; what does not have it is noted. 1: there
  * is no list of them to be read. -1 only when the machine fails. */
 int ds_record_hold_rows(struct ds_record *r, struct ds_error *err);
+/* Lets go of `held`. */
+void ds_record_forget_held(struct ds_record *r);
 /* Keeps in mind that a dumped row cannot be believed. */
 void ds_record_note_row(struct ds_record *r, uint64_t digest, uint64_t found, const char *why);
 

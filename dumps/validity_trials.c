@@ -13,11 +13,9 @@ static int judge_probes(struct validity_work *w, const struct ds_verdict *v, str
         return 0;
     struct ds_validity_item *x = validity_add(
         w, DS_VALIDITY_DISTURBED, err, "%s: the final digests are others without probes",
-        v->disturber == DS_DISTURBS_DUMP     ? "dumping rows changes the answer, digests "
-                                               "alone do not"
-        : v->disturber == DS_DISTURBS_DIGEST ? "taking digests changes the answer"
-                                             : "taking digests or dumping changes the "
-                                               "answer");
+        v->disturber == DS_DISTURBS_DUMP     ? "the dump changes the answer, digests alone do not"
+        : v->disturber == DS_DISTURBS_DIGEST ? "digests change the answer"
+                                             : "digests or the dump change the answer");
     if (x)
         x->proves_nothing = 1;
     return x ? 0 : -1;

@@ -213,8 +213,8 @@ static int do_trial(struct sweep_state *st, const struct ds_trial *want, struct 
     }
     rc = want->pass != DS_PASS_BARE ? ds_trial_data_check(s->header, &t, err) : 0;
     /* A sample of the base arm's rows is no dump of drifting ones. */
-    if (st->dumping == 0 && t.n_blobs > 0 && (t.n_drifts > 0 || s->options.dump == DS_DUMP_ALL))
-        st->dumping = arm + 1;
+    if (st->dumper == 0 && t.n_blobs > 0 && (t.n_drifts > 0 || s->options.dump == DS_DUMP_ALL))
+        st->dumper = arm + 1;
     if (rc == 0 && arm == 0 && want->pass == DS_PASS_NATURAL)
         rc = keep_tokens(st, &t, err);
     if (rc == 0 && want->pass == DS_PASS_NATURAL)
@@ -324,7 +324,7 @@ static void count_work(struct sweep_state *st)
 static int check_probes(struct sweep_state *st, uint32_t arm, struct ds_error *err)
 {
     const struct ds_trial bare = {.arm = arm, .pass = DS_PASS_BARE};
-    return arm == 0 || st->dumping == arm + 1 ? complete(st, &bare, err) : 0;
+    return arm == 0 || st->dumper == arm + 1 ? complete(st, &bare, err) : 0;
 }
 
 static int natural_trial(struct sweep_state *st, uint32_t arm, uint32_t repeat,

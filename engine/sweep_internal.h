@@ -41,7 +41,7 @@ struct sweep_state {
     int32_t *forced; /* the base arm's tokens, once known */
     int32_t n_forced;
     struct ds_load load;
-    uint32_t dumping; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
+    uint32_t dumper; /* arm + 1 of the first trial that dumped rows, 0 = none yet */
     double start, done, total;
     struct ds_sweep_result *result;
     uint32_t *missing; /* not NULL: trials are counted, not run */

@@ -70,6 +70,30 @@ test_interrupted_run_says_how_to_go_on() {
     hasnt "$dir/out" "60000 trials)"
 }
 
+# KiB of the model that are in memory.
+loaded() { awk '/^RssShmem:/ { print $2 }' "/proc/$pid/status"; }
+is_loading() { [ "$(loaded)" -gt 20000 ] || ! kill -0 "$pid"; }
+
+# While a model is loaded there is nothing to be kept: the run ends where it is, and leaves no record behind.
+test_interrupted_while_a_model_is_loaded() {
+    grep -q RssShmem /proc/self/status || skip "this system does not tell what is loaded"
+    background run -m random:llama,layers=8,hidden=1024,heads=16,kv_heads=16,ffn=4096,vocab=32000 $few -o "$dir/a.h5"
+    eventually is_loading
+    # It stands still while it is asked how far it is.
+    kill -STOP $pid
+    [ "$(loaded)" -lt 500000 ] || {
+        kill -KILL $pid
+        skip "the model was loaded before anybody looked"
+    }
+    kill -TERM $pid
+    kill -CONT $pid
+    ended
+    expect 130
+    has "$dir/err" "driftscope: interrupted"
+    hasnt "$dir/err" "are saved"
+    [ ! -e "$dir/a.h5" ]
+}
+
 # As `timeout` and a closing terminal do: two signals at once are one request, not an abort.
 test_two_signals_at_once_are_one_interrupt() {
     start --batch 1,2,4 $few

@@ -41,6 +41,7 @@ test_the_sweep_ends_by_itself() {
     keys q
     ended_with 0
     until_shown "same: no difference over"
+    past_has "the sweep goes on" && return 1
     ds show "$dir/a.h5"
     expect 0
 }

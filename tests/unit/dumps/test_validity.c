@@ -315,11 +315,12 @@ static void test_which_probe_disturbs(void **state)
     (void)state;
     static const struct {
         int digest, dump, disturbs, disturber;
-        const char *want;
-    } cases[] = {{0, 0, 0, DS_DISTURBS_NOTHING, ""},
-                 {1, 1, 1, DS_DISTURBS_DIGEST, "!probes-disturb/*0"},
-                 {0, 1, 1, DS_DISTURBS_DUMP, "!probes-disturb/*0"},
-                 {-1, 1, 1, DS_DISTURBS_EITHER, "!probes-disturb/*0"}};
+        const char *want, *says;
+    } cases[] = {{0, 0, 0, DS_DISTURBS_NOTHING, "", NULL},
+                 {1, 1, 1, DS_DISTURBS_DIGEST, "!probes-disturb/*0", "digests change the answer"},
+                 {0, 1, 1, DS_DISTURBS_DUMP, "!probes-disturb/*0", "the dump changes the answer"},
+                 {-1, 1, 1, DS_DISTURBS_EITHER, "!probes-disturb/*0",
+                  "digests or the dump change the answer"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sweep s;
         struct ds_verdict v;
@@ -332,6 +333,9 @@ static void test_which_probe_disturbs(void **state)
         assert_int_equal(v.disturbs, cases[i].disturbs);
         assert_int_equal(v.disturber, cases[i].disturber);
         assert_string_equal(findings(&v, &s), cases[i].want);
+        if (cases[i].says)
+            assert_ptr_equal(strstr(v.validity->items[0].text, cases[i].says),
+                             v.validity->items[0].text);
         assert_int_equal(v.result, *cases[i].want ? DS_RESULT_INCOMPARABLE : DS_RESULT_SAME);
         ds_verdict_free(&v);
         verdict_from_disk(&s, &v);

@@ -268,8 +268,8 @@ static void test_interrupted_then_the_rest(void **state)
     drop(&whole);
 }
 
-/* The self-check looks at a pass that is digested and held, and at one that dumps. */
-static void test_bare_passes_stand_beside_held_and_dumping_ones(void **state)
+/* The self-check looks at a pass that is digested and held, and at one with a dump. */
+static void test_bare_passes_stand_beside_held_ones_and_a_dump(void **state)
 {
     (void)state;
     struct fixture x;
@@ -353,7 +353,7 @@ int main(void)
         cmocka_unit_test(test_weights_are_packed_once),
         cmocka_unit_test(test_a_dying_worker_costs_one_arm),
         cmocka_unit_test(test_interrupted_then_the_rest),
-        cmocka_unit_test(test_bare_passes_stand_beside_held_and_dumping_ones),
+        cmocka_unit_test(test_bare_passes_stand_beside_held_ones_and_a_dump),
         cmocka_unit_test(test_forced_tokens_are_fed),
         cmocka_unit_test(test_a_free_run_ends_where_tokens_part),
         cmocka_unit_test(test_too_long_for_the_context_is_an_error),
