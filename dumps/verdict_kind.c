@@ -315,9 +315,13 @@ static int multiplies(const struct ds_site *s)
 static int judge_precision(const struct case_at_hand *c)
 {
     const char *text = multiplies(&c->a->h->sites[c->f->site]) ? precision_of(c) : NULL;
+    /* The weights are not at hand here: whether a block has few bits or a wrong scale is for explain to say. */
+    const int blocks =
+        text && strstr(text, "in blocks") && strcmp(c->a->h->sites[c->f->site].op, "matmul") == 0;
     if (text)
-        say(c->f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in %s elements: looks like %s",
-            c->relative, c->share > 0.999 ? "all" : "nearly all", text);
+        say(c->f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in %s elements: looks like %s%s",
+            c->relative, c->share > 0.999 ? "all" : "nearly all", text,
+            blocks ? ", unless blocks of weights have wrong scales, which explain would tell" : "");
     return text != NULL;
 }
 
