@@ -306,12 +306,9 @@ static void add_share(const struct look *l)
 static int find(struct look *l, struct ds_error *err)
 {
     const int matmul = l->e->op == DS_OP_MATMUL;
-    if (!l->n_off || other_rows(l) || other_columns(l))
+    if (!l->n_off || ds_explain_tables(l->e, l->exact, l->side, l->noise, l->guess) ||
+        other_rows(l) || other_columns(l) || !matmul)
         return 0;
-    if (!matmul) {
-        ds_explain_tables(l->e, l->exact, l->side, l->noise, l->guess);
-        return 0;
-    }
     if (other_bias(l) || one_weight(l))
         return 0;
     int rc = ds_explain_weights(l->e, l->side, l->noise, l->guess, err);
