@@ -266,7 +266,8 @@ int ds_case_bind(struct ds_case *c, struct ds_error *err)
         return -1;
     if (c->e.op == DS_OP_MATMUL && s->part[0] == 'r' && cut_weights(c, s, err) != 0)
         return -1;
-    if (c->e.op == DS_OP_MATMUL && s->part[0] != 'r' && list_others(c, w, err) != 0)
+    if ((c->e.op == DS_OP_MATMUL || c->e.op == DS_OP_RMSNORM) && s->part[0] != 'r' &&
+        list_others(c, w, err) != 0)
         return -1;
     const int64_t width = ds_explain_width(c->e.op, &c->e.shared);
     /* Behind a router's weights may stand the one of the expert that every row passes. */

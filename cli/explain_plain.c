@@ -9,6 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether one stage of two layers is read, as behind layers that one of two models lacks: each side reads another. */
+static int read_two_layers(const struct ds_case *c)
+{
+    const struct ds_edge *e = c->h->edges;
+    for (size_t i = 0; i < c->h->n_edges; i++)
+        for (size_t k = i + 1; e[i].to == c->f.site && k < c->h->n_edges; k++) {
+            const struct ds_site *x = &c->h->sites[e[i].from], *y = &c->h->sites[e[k].from];
+            if (e[k].to == c->f.site && x->layer != y->layer && strcmp(x->stage, y->stage) == 0 &&
+                strcmp(x->part, y->part) == 0)
+                return 1;
+        }
+    return 0;
+}
+
 int ds_case_is_plain(const struct ds_case *c, char *why, size_t size)
 {
     const struct ds_site *s = &c->h->sites[c->f.site];
@@ -20,6 +34,10 @@ int ds_case_is_plain(const struct ds_case *c, char *why, size_t size)
                      "included: records hold the subject's results alone");
         else
             snprintf(why, size, "calls of %.16s are not made again", c->f.op);
+        return 1;
+    }
+    if (c->f.between && read_two_layers(c)) {
+        snprintf(why, size, "its kernel reads the rows of another layer on each side");
         return 1;
     }
     if (ds_dtype_parse(s->dtype) == DS_I32 && !ds_explain_chooses(op)) {

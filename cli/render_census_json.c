@@ -81,6 +81,7 @@ static json_t *arm_json(const struct ds_report *r, const struct ds_census_arm *c
     json_object_set_new(j, "most_values", json_integer(c->most));
     json_object_set_new(j, "all_runs_counted", json_boolean(c->counted));
     json_object_set_new(j, "only_first_trial", json_boolean(c->first_trial));
+    json_object_set_new(j, "pattern", json_string(ds_census_pattern_name(c->pattern)));
     json_object_set_new(j, "first", first_json(r, c));
     json_object_set_new(j, "pairs", pairs_json(r, c));
     json_object_set_new(j, "of_pairs", ds_json_whole(c->of_pairs));

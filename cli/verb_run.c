@@ -39,7 +39,8 @@ struct run {
 static size_t *have_cell(struct run *run, uint32_t arm, uint32_t repeat, uint32_t pass)
 {
     uint32_t repeats = run->plan.header.repeats;
-    if (pass == DS_PASS_HEAL || arm >= run->plan.header.n_arms || repeat >= repeats)
+    if (pass == DS_PASS_HEAL || arm >= run->plan.header.n_arms || repeat >= repeats ||
+        (pass == DS_PASS_BARE && repeat > 0))
         return NULL;
     return &run->have[(size_t)arm * (repeats + 1) + (pass == DS_PASS_BARE ? repeats : repeat)];
 }

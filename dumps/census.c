@@ -299,6 +299,7 @@ static int count_arm(struct ds_analysis *a, uint32_t arm, uint8_t *labels, struc
         c->counted = r.compared == r.n;
         compare_pairs(a, t, &r, c);
         c->first_trial = is_warm_up(a, t, &r);
+        census_pattern(a, t, arm, c);
     }
     free(r.run);
     free(r.cell);

@@ -20,6 +20,10 @@ struct ds_census_pair {
     uint64_t digests; /* that differ in all */
 };
 
+/* Repeats that disagree by a rule: two results one after the other; farther from the first with every trial. */
+enum ds_census_pattern { DS_CENSUS_BY_CHANCE = 0, DS_CENSUS_IN_TURNS, DS_CENSUS_GROWING };
+const char *ds_census_pattern_name(int pattern); /* "none", "in-turns", "growing" */
+
 struct ds_census_place {
     uint32_t site;
     uint64_t pairs; /* pairs of different runs that first differ here */
@@ -39,6 +43,8 @@ struct ds_census_arm {
         first; /* first unstable place; label origin: its inputs are equal in all runs */
     uint32_t agree, values; /* there: trials at the modal digest, and different digests */
     int first_trial; /* the trial that ran first in its process is alone in disagreeing: warm-up */
+    int pattern;     /* enum ds_census_pattern */
+    double grows[2]; /* GROWING: relative rms off the first trial, of the second and of the last */
     struct ds_census_pair pairs[DS_CENSUS_PAIRS];
     uint32_t n_pairs;
     uint64_t of_pairs; /* pairs of different runs, all told */

@@ -84,6 +84,50 @@ static const struct ds_prompt *subject(const struct ds_header *h)
     return NULL;
 }
 
+/* The run's --position-offset. */
+static long first_position(const struct ds_header *h)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, "position_offset") == 0)
+            return strtol(h->options[i].value, NULL, 10);
+    return 0;
+}
+
+/* How many of the first tokens of x the other prompt lacks, where the rest of it are those behind them; 0: it is
+ * no such prompt. */
+static uint32_t tokens_lost(const struct ds_prompt *x, const struct ds_prompt *y)
+{
+    enum { MOST_LOST = 64, LEAST_ALIKE = 3 };
+    for (uint32_t lost = 1; lost <= MOST_LOST && lost + LEAST_ALIKE <= x->n_tokens; lost++) {
+        const uint32_t left = x->n_tokens - lost, n = left < y->n_tokens ? left : y->n_tokens;
+        if (n >= LEAST_ALIKE && memcmp(x->tokens + lost, y->tokens, n * sizeof *y->tokens) == 0)
+            return lost;
+    }
+    return 0;
+}
+
+/* Token t is the first that differs. A prompt that lacks the other's first tokens is told as that: a BOS that one
+ * side does not put before it, above all. */
+static int refuse_prompts(struct ds_diff *d, const struct ds_prompt *x, const struct ds_prompt *y,
+                          uint32_t t)
+{
+    const uint32_t in_b = tokens_lost(x, y), in_a = tokens_lost(y, x), lost = in_b ? in_b : in_a;
+    const struct ds_prompt *whole = in_b ? x : y;
+    if (!lost)
+        return diff_refuse(d, "the prompts differ: token %u is %d in A, %d in B", t, x->tokens[t],
+                           y->tokens[t]);
+    if (lost == 1)
+        return diff_refuse(d,
+                           "the prompts differ: %c lacks the first token of %c (%d: a BOS?), and "
+                           "goes on with the second",
+                           in_b ? 'B' : 'A', in_b ? 'A' : 'B', whole->tokens[0]);
+    return diff_refuse(d,
+                       "the prompts differ: %c lacks the first %u tokens of %c (%d..%d), and goes "
+                       "on behind them",
+                       in_b ? 'B' : 'A', lost, in_b ? 'A' : 'B', whole->tokens[0],
+                       whole->tokens[lost - 1]);
+}
+
 /* Only the subject's: neighbours are part of an arm's setting. A prompt that is the beginning of the
  * other can be compared as far as it goes, since a row sees only what stands before it. */
 static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
@@ -93,11 +137,16 @@ static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const s
     char n[2][48];
     if (!x || !y)
         return x || y ? diff_refuse(d, "one record has no prompt") : 0;
+    const long from[2] = {first_position(a), first_position(b)};
+    if (from[0] != from[1])
+        return diff_refuse(d,
+                           "the requests begin at position %ld in A, at position %ld in B: rows of "
+                           "one position are other tokens",
+                           from[0], from[1]);
     uint32_t common = x->n_tokens < y->n_tokens ? x->n_tokens : y->n_tokens;
     for (uint32_t t = 0; t < common; t++)
         if (x->tokens[t] != y->tokens[t])
-            return diff_refuse(d, "the prompts differ: token %u is %d in A, %d in B", t,
-                               x->tokens[t], y->tokens[t]);
+            return refuse_prompts(d, x, y, t);
     if (x->n_tokens == y->n_tokens)
         return 0;
     if (common == 0)

@@ -305,9 +305,11 @@ static void mark_loud(const struct evidence *e, const struct chosen *c, uint8_t 
         uint32_t row = chosen_row(e->a, d, x, f->arm, f->ref_arm, f->site, c);
         double rms = sqrt(x->ref_sq / width), top = rms * sqrt(width);
         if (row != NONE)
-            loud[row] = x->max_abs <= ds_structure_slack(&e->site, (float)top, (float)top, rms)
-                            ? SIZE_QUIET
-                            : SIZE_LOUD;
+            loud[row] =
+                x->nonfinite == x->ref_nonfinite &&
+                        x->max_abs <= ds_structure_slack(&e->site, (float)top, (float)top, rms)
+                    ? SIZE_QUIET
+                    : SIZE_LOUD;
     }
 }
 

@@ -106,8 +106,13 @@ double size_ratio(double diff_sq, double ref_sq);
 double terms_added(const struct ds_analysis *a, const struct ds_finding *f);
 void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z,
                 const struct ds_structure *structure);
-/* For choices and whole numbers: 1 and the kind is told, or 0. */
-int judge_choice(const struct ds_analysis *a, struct ds_finding *f);
+/* For choices and whole numbers: 1 and the kind is told, or 0. c: the rows that are judged. */
+int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f);
+
+/* verdict_places.c: rows that stand in the wrong place: those of this side that are elsewhere in the reference; if
+ * most are not, the reference's that are elsewhere on this one. Returns the share of the rows, and says where. */
+double find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
+                      const struct chosen *c, char *text, size_t size);
 
 /* What explains the finding, from the dumped rows and from digests; fills f->structure and
  * f->ratio. */

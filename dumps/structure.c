@@ -460,6 +460,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             rc = try_attention(&t, err);
         if (s->op == DS_STRUCTURE_NORM)
             try_mean(&t);
+        if (s->n_logits)
+            try_router(&t);
         if (s->gated)
             try_gate(&t);
         else
@@ -469,6 +471,12 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
         try_numbers(&t);
         try_heads(&t);
         try_rows(&t);
+        if (!out->found && s->op == DS_STRUCTURE_NORM)
+            try_norm(&t);
+        if (!out->found && s->gated)
+            rc = rc ? rc : try_activation(&t, err);
+        if (!out->found && !s->gated)
+            try_other_factors(&t);
         if (!out->found)
             rc = rc ? rc : try_moved(&t, err);
         if (!out->found)

@@ -39,6 +39,7 @@ struct ds_structure_site {
     uint32_t rope_dim; /* channels of a head that are rotated; 0: all */
     int32_t first; /* attention: the position at which requests begin; rows' are counted from it */
     uint32_t page; /* attention: positions of a page of the cache; 0: not known */
+    uint32_t n_logits; /* a router's weights: of how many experts it chose; 0: no such site */
 };
 
 struct ds_structure_row {
@@ -57,6 +58,8 @@ struct ds_structure_row {
     float term_weight[DS_STRUCTURE_TERMS];
     /* the terms of the row one position before, and one behind; NULL: not at hand */
     const float *term_beside[2][DS_STRUCTURE_TERMS];
+    const float *weight_beside[2]; /* and that row's factors, of all terms */
+    const float *logits;           /* a router's weights: what it chose by; NULL: not at hand */
 };
 
 enum { DS_STRUCTURE_TEXT = 160 };

@@ -99,7 +99,7 @@ static const float *cached(const struct ds_structure_row *row, const struct keys
         return (value ? row->pad_v : row->pad_k)[row->n_pads + key];
     if (k->family == EXCHANGE && k->n >> value & 1)
         value = !value;
-    if (k->family == BEFORE || (k->family == STALE && key == row->position))
+    if ((k->family == BEFORE && key >= k->from) || (k->family == STALE && key == row->position))
         key -= key > 0 && concerns(k, value);
     if (k->family == PAGE && key / k->page == k->n)
         key = k->from * k->page + key % k->page;
@@ -222,6 +222,7 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
         return attend_twice(t, r, head, k, out);
     const uint32_t d = t->s->head_dim, at = cached_head(t, k, head, 0) * d,
                    value_at = cached_head(t, k, head, 1) * d;
+    const uint32_t channels = k->family == PARTIAL ? (uint32_t)k->n : d;
     const float *q = query(t, row, k);
     const double scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
     struct running x = {.d = d, .out = out, .most = -INFINITY};
@@ -241,7 +242,7 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
                     *value_row = blank ? NULL : cached(row, k, key, 1);
         if (!blank && (!key_row || !value_row))
             return -1;
-        for (uint32_t c = 0; c < d && !blank; c++)
+        for (uint32_t c = 0; c < channels && !blank; c++)
             score += (double)q[head * d + c] * (double)key_row[at + c];
         score *= scale;
         if (k->family == SLOPED)

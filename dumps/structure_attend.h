@@ -23,7 +23,7 @@ enum family {
     MODULO /* all; head h reads cached head h % kv_heads */,
     REVERSE,   /* all; cached heads from the last to the first */
     TURNED_ON, /* all; a group reads the cached head of the group n further on, in circles */
-    BEFORE,    /* all; every key but the first is that of the position before */
+    BEFORE,    /* all; every key but the first, from `from` on, is that of the position before */
     STALE,     /* all; the row's own key is that of the position before */
     SCALED,    /* all; scores times a number */
     CAPPED,    /* all; scores bent to stay below a number */
@@ -31,6 +31,7 @@ enum family {
     EXCHANGE,  /* all; bits of n: values for keys, keys for values */
     PAGE,      /* all; block n of `page` positions holds those of block `from` (-1: nothing) */
     QUERY,     /* all; with the query of the row n positions before */
+    PARTIAL,   /* all; scores are products of the first n channels of a head */
     SLOPED,    /* all; scores get a slope by the key's distance, by_head */
     SINK,      /* all; and one more score without a value, by_head */
     BENT_EXP   /* all; the exponential is off: `bent` */
@@ -58,7 +59,7 @@ struct keys {
     int64_t n;
     double factor;      /* SCALED, CAPPED */
     int dtype;          /* COARSE: enum few_bits */
-    int64_t page, from; /* PAGE */
+    int64_t page, from; /* PAGE; BEFORE: from */
     const double *by_head;
     const struct bent *bent;
 };

@@ -80,7 +80,7 @@ static int predict_unit(const struct task *t, size_t r, const void *how)
 }
 
 /* Whether the reference is the unit of these inputs: else nothing is known of another one. */
-static int is_reference(const struct task *t)
+int structure_is_gate(const struct task *t)
 {
     const int silu = SILU;
     uint64_t n = 0, good = 0;
@@ -265,7 +265,7 @@ static int predict_in_turns(const struct task *t, size_t r, const void *how)
 
 void try_gate(struct task *t)
 {
-    if (!is_reference(t))
+    if (!structure_is_gate(t))
         return;
     for (int which = SWAPPED; which < UNITS; which++)
         claim(t, explains(t, predict_unit, &which), 0, "%s", texts[which]);

@@ -51,8 +51,19 @@ void try_numbers(struct task *t);
 void try_rope(struct task *t);
 int try_attention(struct task *t, struct ds_error *err);
 void try_terms(struct task *t);
+void try_factors(struct task *t);
+/* Any factors, where nothing simpler holds. */
+void try_other_factors(struct task *t);
+/* A router's weights by another rule. */
+void try_router(struct task *t);
+/* The gated unit with another function of gate than any that is known, or with an exponential that is off. */
+int try_activation(struct task *t, struct ds_error *err);
+/* A norm's input in fewer bits, a norm of groups of channels. */
+void try_norm(struct task *t);
 void try_values(struct task *t);
 void try_gate(struct task *t);
+/* Whether the reference is silu(gate) * up of the rows at hand. */
+int structure_is_gate(const struct task *t);
 void try_mean(struct task *t);
 void try_one_vector(struct task *t);
 /* Elements that are zero, or differ in one bit: one is enough. */

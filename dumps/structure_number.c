@@ -181,6 +181,37 @@ static void tell_ratio(struct task *t, double explained)
         t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
 }
 
+/* A number for each head of each row. That heads of attention are off by little, and each row's otherwise, is what a
+ * denominator of few bits does; other data would be off by more, or by the same in every row. */
+static void tell_heads(struct task *t, double explained)
+{
+    static const double little = 0x1p-6, alike = 1e-5;
+    const uint32_t d = t->s->head_dim;
+    struct range all = {INFINITY, -INFINITY};
+    int varies = 0;
+    for (uint32_t from = 0; from < t->s->width; from += d) {
+        struct range own = {INFINITY, -INFINITY};
+        for (size_t r = 0; r < t->n_rows; r++) {
+            const double x = t->off_in_row[r] ? typical(t, r, from, from + d, RATIO) : (double)NAN;
+            own.low = isnan(x) ? own.low : fmin(own.low, x);
+            own.high = isnan(x) ? own.high : fmax(own.high, x);
+        }
+        varies |= own.high - own.low > alike;
+        all.low = fmin(all.low, own.low);
+        all.high = fmax(all.high, own.high);
+    }
+    if (t->s->op != DS_STRUCTURE_ATTENTION || !varies || !(all.low > 1 - little) ||
+        !(all.high < 1 + little)) {
+        claim(t, explained, 0, "each head is a constant times the reference's");
+        return;
+    }
+    if (claim(t, explained, 0,
+              "each head is a constant times the reference's, %.6g to %.6g: the sum of its weights "
+              "has fewer bits, or is another",
+              all.low, all.high))
+        t->best->precision = 1;
+}
+
 void try_numbers(struct task *t)
 {
     struct number ratio = {RATIO, t->s->width}, constant = {CONSTANT, t->s->width},
@@ -198,8 +229,7 @@ void try_numbers(struct task *t)
     else
         claim(t, share, 0, "each row has a constant added, %.6g to %.6g", c.low, c.high);
     if (t->s->head_dim >= 8 && t->s->head_dim < t->s->width)
-        claim(t, explains(t, predict_number, &by_head), 0,
-              "each head is a constant times the reference's");
+        tell_heads(t, explains(t, predict_number, &by_head));
     int per_channel[] = {CONSTANT, RATIO};
     if (rows_off(t) >= 3 && t->s->width >= 3 && t->s->width <= MOST_CHANNELS) {
         claim(t, explains(t, predict_channels, &per_channel[0]), 0,

@@ -91,6 +91,7 @@ struct how {
     int backwards;   /* the angle's sign is turned */
     int own;         /* angles as read from this side, not the reference's */
     int nothing;     /* not rotated at all */
+    int exchanged;   /* sines stand for cosines, and cosines for sines */
     double distance; /* positions that this side is away; rows of another one by `round` */
     int round;       /* 0, or enum ds_dtype that positions are rounded to */
     int coarse;      /* the same of frequencies */
@@ -143,6 +144,11 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
     uint32_t dim = rotated(t->s);
     for (uint32_t p = 0; p < dim / 2; p++) {
         double angle = h->base > 0 ? turned_on(h, row->position, pow(h->base, -2.0 * p / dim)) : 0;
+        if (h->exchanged) {
+            const double was = turn.cosine[p];
+            turn.cosine[p] = turn.sine[p];
+            turn.sine[p] = was;
+        }
         double c = turn.cosine[p], s = h->backwards ? -turn.sine[p] : turn.sine[p];
         turn.cosine[p] = c * cos(angle) - s * sin(angle);
         turn.sine[p] = s * cos(angle) + c * sin(angle);
@@ -382,6 +388,8 @@ void try_rope(struct task *t)
         try_idle(t, from);
         struct how same = {.from = from, .to = from, .backwards = 1};
         claim(t, explains(t, predict_turn, &same), 0, "rotated the other way round");
+        struct how exchanged = {.from = from, .to = from, .exchanged = 1};
+        claim(t, explains(t, predict_turn, &exchanged), 0, "sines and cosines are exchanged");
         try_positions(t, from);
         try_tables(t, from);
         try_inputs(t, from);

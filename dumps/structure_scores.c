@@ -79,8 +79,21 @@ static void try_page(struct task *t, size_t row, int64_t page, int *tries)
         }
 }
 
-/* A cache that is a step behind: in every row, or where the row itself was to be written. */
-static void try_behind(struct task *t, size_t last)
+/* Scores of half a head, or of all but what is left over from whole vectors. */
+static void try_partial(struct task *t, size_t last)
+{
+    const int64_t d = t->s->head_dim, counts[] = {d / 2, d - 1, d - 2, d - 4, d - 8};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !t->best->found; i++) {
+        const struct keys k = {.family = PARTIAL, .n = counts[i]};
+        if (counts[i] > 0)
+            claim(t, share_of(t, last, &k), 0,
+                  "%s makes its scores of the first %lld of %lld channels%s", whose(t),
+                  (long long)counts[i], (long long)d, but(t));
+    }
+}
+
+/* A cache that is a step behind: in every row, from some position on, or where the row itself was to be written. */
+static void try_behind(struct task *t, size_t first, size_t last)
 {
     static const char *const what[PARTS] = {"keys and values", "keys", "values"};
     for (int parts = 0; parts < PARTS && !t->best->found; parts++) {
@@ -92,6 +105,12 @@ static void try_behind(struct task *t, size_t last)
         claim(t, share_of(t, last, &before), 0,
               "%s reads the %s of every position from the one before%s", whose(t), what[parts],
               but(t));
+        const struct keys late = {
+            .family = BEFORE, .parts = parts, .from = t->rows[first].position};
+        if (late.from > 1 && first != last)
+            claim(t, share_of(t, last, &late), 0,
+                  "%s reads the %s of every position from %lld on from the one before%s", whose(t),
+                  what[parts], (long long)(late.from + t->s->first), but(t));
     }
 }
 
@@ -101,9 +120,11 @@ void try_cached_rows(struct task *t, size_t first, size_t last)
     int tries = 0;
     try_exchanged(t, last);
     if (!t->best->found)
-        try_behind(t, last);
+        try_behind(t, first, last);
     if (!t->best->found)
         try_queries(t, last);
+    if (!t->best->found)
+        try_partial(t, last);
     if (t->s->page && t->s->page <= (uint32_t)t->rows[last].position)
         try_page(t, first, t->s->page, &tries);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !t->best->found; i++)

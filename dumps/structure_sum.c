@@ -1,6 +1,6 @@
 /* structure_sum.c: hypotheses about sums of a few rows (a residual, shares of ranks, outputs of
- * experts): a term is left out, counted twice, has a factor, is that of another row or of fewer bits; all factors are others. About sums of products: one term lacks. About
- * norms: the mean is subtracted. And how many mantissa bits hold the values of a
+ * experts): a term is left out, counted twice, has a factor, is that of another row or of fewer bits. About sums of
+ * products: one term lacks. About norms: the mean is subtracted. And how many mantissa bits hold the values of a
  * side. See structure.h. */
 #include "dumps/structure_internal.h"
 
@@ -58,85 +58,28 @@ static int predict_beside(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
-/* ---- other factors --------------------------------------------------------------------------- */
-
-enum factors { ONE_EACH, EQUAL, IN_REVERSE, FACTORS };
-
-/* The sum with other factors, or of one term alone. */
-struct weighed {
-    int factors; /* enum factors; -1: */
-    uint32_t alone;
-};
-
-static int predict_weighed(const struct task *t, size_t r, const void *how)
-{
-    const struct weighed *h = how;
-    const struct ds_structure_row *row = &t->rows[r];
-    const uint32_t n = t->s->n_terms;
-    for (uint32_t k = 0; k < n; k++)
-        if (!row->term[k])
-            return -1;
-    for (uint32_t i = 0; i < t->s->width; i++) {
-        double sum = 0;
-        for (uint32_t k = 0; k < n; k++) {
-            const double factor = h->factors < 0 ? (k == h->alone) * (double)row->term_weight[k]
-                                  : h->factors == ONE_EACH ? 1
-                                  : h->factors == EQUAL    ? 1.0 / n
-                                                           : (double)row->term_weight[n - 1 - k];
-            sum += factor * (double)row->term[k][i];
-        }
-        t->guess[i] = (float)sum;
-    }
-    return 1;
-}
-
-/* Whether terms differ in them. */
-static int has_factors(const struct task *t)
-{
-    for (size_t r = 0; r < t->n_rows; r++)
-        for (uint32_t k = 1; k < t->s->n_terms; k++)
-            if (fabs((double)t->rows[r].term_weight[k] - (double)t->rows[r].term_weight[0]) > 1e-6)
-                return 1;
-    return 0;
-}
-
-static void try_factors(struct task *t)
-{
-    static const char *const text[FACTORS] = {"the terms are added without their factors",
-                                              "every term has the same factor",
-                                              "the terms have each other's factors, in reverse"};
-    const uint32_t n = t->s->n_terms;
-    if (n < 2 || n > DS_STRUCTURE_TERMS)
-        return;
-    for (int f = 0; f < FACTORS && has_factors(t); f++) {
-        const struct weighed h = {.factors = f};
-        claim(t, explains(t, predict_weighed, &h), 0, "%s", text[f]);
-    }
-    for (uint32_t k = 0; k < n && n > 2; k++) {
-        const struct weighed h = {.factors = -1, .alone = k};
-        claim(t, explains(t, predict_weighed, &h), 0, "there is %s alone, not the sum",
-              t->s->term_name[k]);
-    }
-}
-
 /* Terms of fewer bits. */
 struct coarse {
     uint32_t which;
-    int dtype;
+    int dtype, all; /* all: every term is */
 };
 
 static int predict_coarse(const struct task *t, size_t r, const void *how)
 {
     const struct coarse *h = how;
     const struct ds_structure_row *row = &t->rows[r];
-    const float *own = row->term[h->which];
-    if (!own)
-        return -1;
+    const uint32_t first = h->all ? 0 : h->which, last = h->all ? t->s->n_terms : h->which + 1;
     for (uint32_t i = 0; i < t->s->width; i++) {
-        const double kept = h->dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round(own[i]))
-                                                : (double)ds_f16_value(ds_f16_round(own[i]));
-        t->guess[i] = (float)((double)row->ref[i] +
-                              (double)row->term_weight[h->which] * (kept - (double)own[i]));
+        double off = 0;
+        for (uint32_t k = first; k < last; k++) {
+            if (!row->term[k])
+                return -1;
+            const float own = row->term[k][i];
+            const double kept = h->dtype == DS_BF16 ? (double)ds_bf16_value(ds_bf16_round(own))
+                                                    : (double)ds_f16_value(ds_f16_round(own));
+            off += (double)row->term_weight[k] * (kept - (double)own);
+        }
+        t->guess[i] = (float)((double)row->ref[i] + off);
     }
     return 1;
 }
@@ -146,11 +89,17 @@ static void try_coarse(struct task *t)
     static const int dtypes[] = {DS_BF16, DS_F16};
     for (uint32_t k = 0; k < t->s->n_terms && k < DS_STRUCTURE_TERMS; k++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-            const struct coarse h = {k, dtypes[d]};
+            const struct coarse h = {k, dtypes[d], 0};
             t->best->precision |=
                 claim(t, explains(t, predict_coarse, &h), 0, "the sum has %s rounded to %s",
                       t->s->term_name[k], ds_dtype_name(dtypes[d]));
         }
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && t->s->n_terms > 1; d++) {
+        const struct coarse h = {0, dtypes[d], 1};
+        t->best->precision |=
+            claim(t, explains(t, predict_coarse, &h), 0, "every term of the sum is rounded to %s",
+                  ds_dtype_name(dtypes[d]));
+    }
 }
 
 void try_terms(struct task *t)

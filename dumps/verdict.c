@@ -195,6 +195,17 @@ static int count_record(const struct ds_analysis *a, struct ds_verdict *v, struc
     return probe_share(a, DS_PHASE_DECODE, &v->overhead_decode, &v->total_decode, err);
 }
 
+/* Repeats that agree, where two passes without probes do not: something is unstable, and no repeat has shown where. */
+static void refuse_parted(struct ds_verdict *v)
+{
+    if (v->check != DS_CHECK_PARTED || v->result == DS_RESULT_DRIFT)
+        return;
+    v->result = DS_RESULT_INCOMPARABLE;
+    snprintf(v->reason, sizeof v->reason,
+             "passes without probes do not give the same answer twice, though the trials agree: a "
+             "kernel is unstable, and more repeats would show which (--repeat)");
+}
+
 /* A fixture that cannot show a fault is no evidence that there is none. */
 static void refuse_inert(struct ds_verdict *v)
 {
@@ -235,6 +246,7 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
     } else if (a->n_natural == 1 && !objection) {
         v->result = DS_RESULT_RECORDED;
         refuse_inert(v);
+        refuse_parted(v);
     } else if (compared == 0 && a->n_natural > 1) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "%s",
@@ -246,6 +258,7 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
     } else {
         v->result = DS_RESULT_SAME;
         refuse_inert(v);
+        refuse_parted(v);
     }
 }
 

@@ -334,7 +334,8 @@ enum {
     DS_CHECK_AGREES,
     DS_CHECK_DIFFERS,
     DS_CHECK_AGREES_WITH_ONE,
-    DS_CHECK_UNSTABLE
+    DS_CHECK_UNSTABLE,
+    DS_CHECK_PARTED /* passes without probes disagree with each other, though repeats agree */
 };
 /* Threads seen in a trial against those asked for. A team and a library beside it may have asked - 1 each
  * beside the caller, so up to 2 asked - 1 are no more than asked for. */

@@ -235,9 +235,14 @@ int find_added(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels, str
 int judge_repeats(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
                   struct ds_error *err);
 
+struct ds_census_arm;
+/* census_pattern.c: whether an arm's repeats, whose runs are counted, disagree by a rule. */
+void census_pattern(const struct ds_analysis *a, const struct arm_table *t, uint32_t arm,
+                    struct ds_census_arm *c);
 /* census.c, census_threshold.c: fill v->census, after the repeats are judged. labels: scratch. */
 int take_census(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v, struct ds_error *err);
 struct ds_census;
+struct ds_census_arm;
 int census_thresholds(struct ds_analysis *a, uint8_t *labels, struct ds_census *c,
                       struct ds_error *err);
 

@@ -160,10 +160,14 @@ static int is_outlier(const struct case_at_hand *c)
     return c->z->rows > 1 && c->z->worst_row > floor && c->z->worst_row > 32 * middle_row(c->z);
 }
 
-/* Few elements beyond rounding, by much: no order and no precision picks its elements. */
+/* Few elements beyond rounding, by much: no order and no precision picks its elements. A kernel that computes every
+ * element by itself has no sums that cancel: there a thousandth of one element is as much. */
 static int is_spotty(const struct case_at_hand *c)
 {
     const struct ds_structure *s = c->structure;
+    if (c->terms == 0 && storage_spacing(c->dtype) == 0 && c->share < 0.2 && c->f->max_ulp > 1024 &&
+        (s->of == 0 || (s->off && 4 * s->off < s->of)))
+        return 1;
     if (s->of == 0)
         return c->share < 0.2 && c->relative > 64 * c->bound && c->relative > 0.01;
     return s->off && 4 * s->off < s->of && s->worst > 0.02;
@@ -198,6 +202,10 @@ static int judge_data(const struct case_at_hand *c)
             : s->algorithm ? DS_KIND_DIFFERENT_ALGORITHM
                            : DS_KIND_WRONG_DATA,
             "%s", s->text);
+    else if (c->relative >= NO_PRECISION && f->between)
+        say(f, DS_KIND_WRONG_DATA,
+            "relative rms %.3g: no precision explains that, and one side lacks sites before it",
+            c->relative);
     else if (c->relative >= NO_PRECISION)
         say(f, DS_KIND_WRONG_DATA, "relative rms %.3g: no precision explains that", c->relative);
     else if (is_outlier(c))
@@ -307,9 +315,13 @@ static int multiplies(const struct ds_site *s)
 static int judge_precision(const struct case_at_hand *c)
 {
     const char *text = multiplies(&c->a->h->sites[c->f->site]) ? precision_of(c) : NULL;
+    /* The weights are not at hand here: whether a block has few bits or a wrong scale is for explain to say. */
+    const int blocks =
+        text && strstr(text, "in blocks") && strcmp(c->a->h->sites[c->f->site].op, "matmul") == 0;
     if (text)
-        say(c->f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in %s elements: looks like %s",
-            c->relative, c->share > 0.999 ? "all" : "nearly all", text);
+        say(c->f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in %s elements: looks like %s%s",
+            c->relative, c->share > 0.999 ? "all" : "nearly all", text,
+            blocks ? ", unless blocks of weights have wrong scales, which explain would tell" : "");
     return text != NULL;
 }
 
@@ -317,7 +329,7 @@ static int judge_precision(const struct case_at_hand *c)
  * few roundings to it: results in another format, kept as f32. */
 static int judge_mantissa(const struct case_at_hand *c)
 {
-    enum { ENOUGH_VALUES = 64, SHORT = 12, FULL = 16, ROUNDINGS = 8 };
+    enum { ENOUGH_VALUES = 16, SHORT = 12, FULL = 16, ROUNDINGS = 8 };
     const struct ds_structure *s = c->structure;
     const int mine = s->mine_bits < s->ref_bits, bits = mine ? s->mine_bits : s->ref_bits,
               others = mine ? s->ref_bits : s->mine_bits;
@@ -434,9 +446,38 @@ static void tell_ties(const struct ds_step *mine, const struct ds_step *ref, cha
         snprintf(text + at, size - at, "; no tie, margin %.9g", (double)mine->margin);
 }
 
-int judge_choice(const struct ds_analysis *a, struct ds_finding *f)
+/* Weights of experts that differ because others were chosen, by the same kernel in the same row. */
+static int follow_choices(const struct ds_analysis *a, const struct chosen *c,
+                          const struct ds_finding *f)
 {
     const struct ds_site *s = &a->h->sites[f->site];
+    uint32_t ids = 0, rows = 0;
+    if (strcmp(s->stage, "router_ids") != 0 || strcmp(s->part, "weights") != 0)
+        return 0;
+    while (ids < a->n_sites && (a->h->sites[ids].layer != s->layer || a->h->sites[ids].part[0] ||
+                                strcmp(a->h->sites[ids].stage, "router_ids") != 0))
+        ids++;
+    const struct arm_table *mine = chosen_table(a, f->arm, c), *ref = chosen_ref(a, f->ref_arm, c);
+    for (size_t i = 0; ids < a->n_sites && i < a->n_rows; i++) {
+        const size_t cell = ids * a->n_rows + i;
+        if ((c->labels[f->site * a->n_rows + i] & LABEL_MASK) != c->label)
+            continue;
+        if (mine->state[cell] != CELL_STABLE || ref->state[cell] != CELL_STABLE ||
+            mine->digest[cell] == ref->digest[cell])
+            return 0;
+        rows++;
+    }
+    return rows > 0;
+}
+
+int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f)
+{
+    const struct ds_site *s = &a->h->sites[f->site];
+    if (f->label == DS_LABEL_ORIGIN && follow_choices(a, c, f)) {
+        say(f, DS_KIND_SELECTION_ONLY, "other experts were chosen, and these are their weights");
+        f->basis = DS_KIND_BY_FACT;
+        return 1;
+    }
     /* The weights of a router's choices are numbers: which were chosen is another site. */
     int picks = strcmp(s->op, "sample") == 0 ||
                 (strcmp(s->stage, "router_ids") == 0 && strcmp(s->dtype, "i32") == 0);

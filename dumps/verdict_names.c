@@ -149,9 +149,9 @@ void ds_verdict_free(struct ds_verdict *v)
 
 const char *ds_check_name(int check)
 {
-    static const char *const names[] = {"not-run", "agrees", "differs", "agrees-with-a-repeat",
-                                        "unstable"};
-    return check >= 0 && check <= DS_CHECK_UNSTABLE ? names[check] : "unknown";
+    static const char *const names[] = {"not-run",  "agrees", "differs", "agrees-with-a-repeat",
+                                        "unstable", "parted"};
+    return check >= 0 && check <= DS_CHECK_PARTED ? names[check] : "unknown";
 }
 
 int ds_threads_used(const struct ds_trial *t)

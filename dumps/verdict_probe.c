@@ -31,6 +31,20 @@ static int check_unstable(const struct ds_analysis *a, const struct arm_table *t
     return DS_CHECK_UNSTABLE;
 }
 
+/* Whether two passes without probes disagree with each other: that is no probe's doing. */
+static int bares_part(const struct ds_analysis *a, uint32_t arm, const struct ds_trial_data *bare)
+{
+    for (size_t i = 0; bare && i < a->src->n_trials; i++) {
+        const struct ds_trial *info = a->src->info(a->src->ctx, i);
+        if (info->pass != DS_PASS_BARE || info->arm != arm)
+            continue;
+        const struct ds_trial_data *other = a->src->get(a->src->ctx, i, NULL);
+        if (other && bare_differs(bare, other) == 1)
+            return 1;
+    }
+    return 0;
+}
+
 /* Whether drifting rows were dumped in the trial, not only a sample: `dump` of the options is 3 for all. */
 static int dumps_drifts(const struct ds_analysis *a, const struct ds_trial_data *t)
 {
@@ -45,7 +59,7 @@ static int dumps_drifts(const struct ds_analysis *a, const struct ds_trial_data 
  * probes did in a trial that differs. */
 int probes_disturb(const struct ds_analysis *a, int *disturber, int *check)
 {
-    int seen[DS_CHECK_UNSTABLE + 1] = {0}, with_digest = -1, with_dump = -1;
+    int seen[DS_CHECK_PARTED + 1] = {0}, with_digest = -1, with_dump = -1;
     for (size_t i = 0; i < a->src->n_trials; i++) {
         const struct ds_trial *info = a->src->info(a->src->ctx, i);
         const struct arm_table *t = info->arm < a->h->n_arms ? &a->arms[info->arm] : NULL;
@@ -56,6 +70,10 @@ int probes_disturb(const struct ds_analysis *a, int *disturber, int *check)
             seen[check_unstable(a, t, bare)] = 1;
             continue;
         }
+        if (bares_part(a, info->arm, bare)) {
+            seen[DS_CHECK_PARTED] = 1;
+            continue;
+        }
         int *kind = dumps_drifts(a, t->rep) ? &with_dump : &with_digest,
             differs = bare ? bare_differs(bare, t->rep) : -1;
         if (differs < 0)
@@ -63,8 +81,8 @@ int probes_disturb(const struct ds_analysis *a, int *disturber, int *check)
         seen[differs ? DS_CHECK_DIFFERS : DS_CHECK_AGREES] = 1;
         *kind = *kind > differs ? *kind : differs;
     }
-    static const int order[] = {DS_CHECK_DIFFERS, DS_CHECK_AGREES, DS_CHECK_AGREES_WITH_ONE,
-                                DS_CHECK_UNSTABLE};
+    static const int order[] = {DS_CHECK_DIFFERS, DS_CHECK_PARTED, DS_CHECK_AGREES,
+                                DS_CHECK_AGREES_WITH_ONE, DS_CHECK_UNSTABLE};
     *check = DS_CHECK_NOT_RUN;
     for (size_t k = sizeof order / sizeof *order; k-- > 0;)
         *check = seen[order[k]] ? order[k] : *check;

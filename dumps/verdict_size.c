@@ -124,7 +124,7 @@ static int size_chosen(const struct ds_analysis *a, const struct chosen *of, str
         own = z;
     }
     own.compared = rows_compared(a, f, &alike);
-    int chosen = judge_choice(a, f);
+    int chosen = judge_choice(a, &alike, f);
     if (!chosen && z.rows == 0)
         snprintf(f->why, sizeof f->why, "%s",
                  a->options.data_differs && a->options.data_differs[f->site]

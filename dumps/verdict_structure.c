@@ -1,6 +1,5 @@
 /* verdict_structure.c: asks structure.h about a finding: gathers the rows of both sides and what the
- * kernel read, from dumped rows, and looks for rows that stand in the wrong place by their digests
- * alone, which needs no dump. */
+ * kernel read, from dumped rows. */
 #include "dumps/evidence.h"
 
 #include "base/dtype.h"
@@ -10,196 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_PADS = 64,
-    MOST_KEYS = 2048,
-    KEYS_AHEAD = 64,
-    ROWS_LOOKED_UP = 256,
-    LEAST_WIDTH = 8,
-    MOVED_TOLD = 4
-};
-
-/* ---- rows in the wrong place ----------------------------------------------------------------- */
-
-/* Where the digest of a drifting row stands otherwise. */
-struct place {
-    enum { NOWHERE, OTHER_POSITION, OTHER_REQUEST, INPUT, OTHER_LAYER } what;
-    int32_t number; /* distance in positions; layers before; INPUT: its site */
-};
-
-static int has(const struct arm_table *t, size_t cell, uint64_t digest)
-{
-    return t->state[cell] != CELL_ABSENT && t->digest[cell] == digest;
-}
-
-/* Whether the kernel read the same bits for two rows of the reference arm, as it does for equal tokens in
- * layer 0: then equal results say nothing about whose they are. */
-static int same_inputs(const struct ds_analysis *a, const struct arm_table *ref, uint32_t site,
-                       size_t x, size_t y)
-{
-    for (uint32_t e = a->in_start[site]; e < a->in_start[site + 1]; e++) {
-        size_t from = (size_t)a->in_from[e] * a->n_rows;
-        if (a->in_kind[e] != DS_EDGE_ROW)
-            return 0;
-        if (ref->state[from + x] == CELL_ABSENT || ref->state[from + y] == CELL_ABSENT ||
-            ref->digest[from + x] != ref->digest[from + y])
-            return 0;
-    }
-    return 1;
-}
-
-/* turned: where the reference's row stands on this side; that it is the kernel's input is no fault there: copies are. */
-static struct place find_place(const struct ds_analysis *a, const struct ds_finding *f,
-                               const struct chosen *c, uint32_t row, int turned)
-{
-    const struct arm_table *sides[2] = {chosen_table(a, f->arm, c), chosen_ref(a, f->ref_arm, c)},
-                           *mine = sides[turned], *ref = sides[!turned],
-                           *read = c->mine     ? &a->arms[c->given] /* what the kernel was given */
-                                   : c->healed ? sides[1]
-                                               : mine;
-    const uint64_t digest = mine->digest[(size_t)f->site * a->n_rows + row];
-    const struct ds_site *s = &a->h->sites[f->site];
-    const struct ds_row_key *key = &a->keys[row];
-    struct place best = {NOWHERE, 0};
-    /* An input of one side alone, such as a sum of ranks, may be meant to be the output. */
-    for (uint32_t e = a->in_start[f->site]; !turned && e < a->in_start[f->site + 1]; e++)
-        if (a->in_kind[e] == DS_EDGE_ROW && a->h->sites[a->in_from[e]].width == s->width &&
-            both_have(mine, ref, a->in_from[e]) &&
-            has(read, (size_t)a->in_from[e] * a->n_rows + row, digest))
-            return (struct place){INPUT, (int32_t)a->in_from[e]};
-    for (size_t i = 0; i < a->n_rows; i++) {
-        if (i == row || !has(ref, (size_t)f->site * a->n_rows + i, digest) ||
-            same_inputs(a, sides[1], f->site, i, row))
-            continue;
-        int32_t away = a->keys[i].position - key->position;
-        if (a->keys[i].request != key->request)
-            best = best.what == NOWHERE ? (struct place){OTHER_REQUEST, 0} : best;
-        else if (best.what != OTHER_POSITION || abs(away) < abs(best.number))
-            best = (struct place){OTHER_POSITION, away};
-    }
-    for (uint32_t o = 0; o < a->n_sites && best.what == NOWHERE; o++) {
-        const struct ds_site *x = &a->h->sites[o];
-        if (o != f->site && strcmp(x->stage, s->stage) == 0 && strcmp(x->part, s->part) == 0 &&
-            has(mine, (size_t)o * a->n_rows + row, digest))
-            best = (struct place){OTHER_LAYER, s->layer - x->layer};
-    }
-    return best;
-}
-
-static void tell_place(const struct ds_header *h, const struct place *p, uint64_t n, uint64_t of,
-                       char *text, size_t size)
-{
-    const int32_t by = abs(p->number);
-    switch (p->what) {
-    case INPUT:
-        snprintf(text, size, "%llu of %llu rows are the kernel's input %s, unchanged",
-                 (unsigned long long)n, (unsigned long long)of, h->sites[p->number].stage);
-        break;
-    case OTHER_POSITION:
-        snprintf(text, size, "%llu of %llu rows hold the values of the position %d %s",
-                 (unsigned long long)n, (unsigned long long)of, by,
-                 p->number < 0 ? "before" : "after");
-        break;
-    case OTHER_REQUEST:
-        snprintf(text, size, "%llu of %llu rows hold values of another request",
-                 (unsigned long long)n, (unsigned long long)of);
-        break;
-    default:
-        snprintf(text, size, "%llu of %llu rows hold the values of %d layer%s %s",
-                 (unsigned long long)n, (unsigned long long)of, by, by == 1 ? "" : "s",
-                 p->number > 0 ? "before" : "after");
-    }
-}
-
-/* Which position's values stand at which, of those rows that hold another one's. */
-struct moved {
-    int32_t from[MOVED_TOLD], to[MOVED_TOLD];
-    uint64_t n;
-};
-
-static void note_moved(struct moved *m, int32_t position, int32_t away)
-{
-    if (m->n < MOVED_TOLD) {
-        m->from[m->n] = position + away;
-        m->to[m->n] = position;
-    }
-    m->n++;
-}
-
-static void tell_moved(const struct moved *m, uint64_t rows, char *text, size_t size)
-{
-    size_t at = 0;
-    if (m->n == 2 && m->from[0] == m->to[1] && m->from[1] == m->to[0]) {
-        snprintf(text, size, "%llu of %llu rows are exchanged: positions %d and %d",
-                 (unsigned long long)m->n, (unsigned long long)rows, m->to[0], m->to[1]);
-        return;
-    }
-    at = (size_t)snprintf(text, size, "%llu of %llu rows hold the values of other positions:",
-                          (unsigned long long)m->n, (unsigned long long)rows);
-    for (uint64_t i = 0; i < m->n && i < MOVED_TOLD && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s %d in %d", i ? "," : "", m->from[i],
-                               m->to[i]);
-    if (m->n > MOVED_TOLD && at < size)
-        snprintf(text + at, size - at, " and %llu more", (unsigned long long)(m->n - MOVED_TOLD));
-}
-
-/* The place that most of the drifting rows have in common. Returns the share of the rows. */
-static double find_misplaced(const struct ds_analysis *a, const struct ds_finding *f,
-                             const struct chosen *c, int turned, char *text, size_t size)
-{
-    const struct ds_site *s = &a->h->sites[f->site];
-    struct place votes[16];
-    struct moved other = {.n = 0};
-    uint64_t count[16] = {0}, rows = 0;
-    size_t n = 0, best = 0;
-    if (f->arm == f->ref_arm || strcmp(s->dtype, "i32") == 0 ||
-        (s->width && s->width < LEAST_WIDTH))
-        return 0;
-    for (uint32_t i = 0; i < a->n_rows && rows < ROWS_LOOKED_UP; i++) {
-        size_t cell = (size_t)f->site * a->n_rows + i;
-        if ((c->labels[cell] & LABEL_MASK) != c->label)
-            continue;
-        struct place p = find_place(a, f, c, i, turned);
-        size_t k = 0;
-        rows++;
-        if (p.what == OTHER_POSITION)
-            note_moved(&other, a->keys[i].position, p.number);
-        while (k < n && (votes[k].what != p.what || votes[k].number != p.number))
-            k++;
-        if (k == n && n == 16)
-            continue;
-        votes[k] = p;
-        n += k == n;
-        count[k]++;
-    }
-    uint64_t most = 0;
-    for (size_t k = 0; k < n; k++)
-        if (votes[k].what != NOWHERE && count[k] > most) {
-            best = k;
-            most = count[k];
-        }
-    if (other.n > 1 && other.n >= 2 * most) { /* each as far as it likes */
-        tell_moved(&other, rows, text, size);
-        return (double)other.n / (double)rows;
-    }
-    if (most)
-        tell_place(a->h, &votes[best], most, rows, text, size);
-    return rows ? (double)most / (double)rows : 0;
-}
-
-/* Rows of this side that stand elsewhere in the reference; if most do not, the reference's that stand elsewhere on
- * this one. */
-static double find_misplaced_on_a_side(const struct ds_analysis *a, const struct ds_finding *f,
-                                       const struct chosen *c, char *text, size_t size)
-{
-    char other[DS_STRUCTURE_TEXT - 20] = "";
-    const double share = find_misplaced(a, f, c, 0, text, size),
-                 turned = share > 0.5 ? 0 : find_misplaced(a, f, c, 1, other, sizeof other);
-    if (turned <= 0.5)
-        return share;
-    snprintf(text, size, "in the reference %s", other);
-    return turned;
-}
+enum { MOST_PADS = 64, MOST_KEYS = 2048, KEYS_AHEAD = 64 };
 
 /* ---- what the kernel read -------------------------------------------------------------------- */
 
@@ -372,13 +182,17 @@ static uint32_t row_beside(const struct gathered *g, uint32_t row, int behind)
     return NONE;
 }
 
-static int load_beside(struct gathered *g, uint32_t site, size_t r, uint32_t k,
+static int load_beside(struct gathered *g, uint32_t site, size_t r, uint32_t k, uint32_t weights,
                        struct ds_error *err)
 {
     for (int behind = 0; behind < 2; behind++) {
         const uint32_t row = row_beside(g, g->e->rows[r].row, behind);
         if (row != NONE &&
             load(g, site, row, g->e->width, &g->rows[r].term_beside[behind][k], err) != 0)
+            return -1;
+        if (row != NONE && weights != NONE &&
+            load(g, weights, row, g->e->a->h->sites[weights].width,
+                 &g->rows[r].weight_beside[behind], err) != 0)
             return -1;
     }
     return 0;
@@ -406,7 +220,7 @@ static int load_terms(struct gathered *g, struct ds_error *err)
             const float *weight = NULL;
             const uint32_t row = g->e->rows[r].row;
             if (load(g, a->in_from[e], row, g->e->width, &g->rows[r].term[k], err) != 0 ||
-                load_beside(g, a->in_from[e], r, k, err) != 0)
+                load_beside(g, a->in_from[e], r, k, weights, err) != 0)
                 return -1;
             if (weights != NONE &&
                 load(g, weights, row, a->h->sites[weights].width, &weight, err) != 0)
@@ -473,6 +287,27 @@ static int joins_rows(const struct ds_site *s)
            strcmp(s->op, "combine") == 0 || strcmp(s->op, "silu_mul") == 0;
 }
 
+/* What a router's weights were made of. */
+static int load_logits(struct gathered *g, struct ds_error *err)
+{
+    const struct ds_analysis *a = g->e->a;
+    const struct ds_site *s = &a->h->sites[g->e->f->site];
+    uint32_t from = NONE;
+    if (strcmp(s->op, "router") != 0 || strcmp(s->part, "weights") != 0)
+        return 0;
+    for (uint32_t e = a->in_start[g->e->f->site]; e < a->in_start[g->e->f->site + 1]; e++)
+        if (a->in_kind[e] == DS_EDGE_ROW && !a->h->sites[a->in_from[e]].part[0] &&
+            strcmp(a->h->sites[a->in_from[e]].stage, "router_logits") == 0)
+            from = a->in_from[e];
+    if (from == NONE)
+        return 0;
+    g->site.n_logits = a->h->sites[from].width;
+    for (size_t r = 0; r < g->e->n_rows; r++)
+        if (load(g, from, g->e->rows[r].row, g->site.n_logits, &g->rows[r].logits, err) != 0)
+            return -1;
+    return 0;
+}
+
 static int gather(struct gathered *g, struct ds_error *err)
 {
     const struct evidence *e = g->e;
@@ -487,7 +322,8 @@ static int gather(struct gathered *g, struct ds_error *err)
         if (input != NONE && load(g, input, e->rows[r].row, e->width, &g->rows[r].input, err) != 0)
             return -1;
     }
-    if (joins_rows(&a->h->sites[e->f->site]) && load_terms(g, err) != 0)
+    if ((joins_rows(&a->h->sites[e->f->site]) && load_terms(g, err) != 0) ||
+        load_logits(g, err) != 0)
         return -1;
     g->site.gated = strcmp(a->h->sites[e->f->site].op, "silu_mul") == 0 && g->site.n_terms == 2;
     return op == DS_STRUCTURE_ATTENTION ? load_keys(g, err) : 0;
@@ -534,7 +370,7 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     /* Values that are equal, and NaNs, stand everywhere: their place says nothing. */
     double share = 0;
     if (!out->blank && !e->nonfinite && values_differ(e))
-        share = find_misplaced_on_a_side(e->a, f, c, place, sizeof place);
+        share = find_misplaced(e->a, f, c, place, sizeof place);
     /* What holds for some rows by chance does not outweigh what explains them all. */
     if (place[0] && (!out->found || share > 0.5)) {
         out->precision = out->algorithm = 0;

@@ -22,6 +22,8 @@ struct seen {
     uint8_t parted;                   /* repeats gave unlike bits */
     uint32_t trials;
     uint64_t digest; /* of the first */
+    uint64_t answer; /* its logits and tokens */
+    uint8_t bare_differs;
 };
 
 struct sweep_state {

@@ -67,6 +67,18 @@ static void add_first(const struct ds_census_arm *c, struct ds_buf *out)
                       "");
 }
 
+static void add_pattern(const struct ds_census_arm *c, struct ds_buf *out)
+{
+    if (c->pattern == DS_CENSUS_IN_TURNS)
+        ds_buf_printf(
+            out, "%14strials give two results in turns: what is kept from one to the next?\n", "");
+    if (c->pattern == DS_CENSUS_GROWING)
+        ds_buf_printf(out,
+                      "%14sit grows with every trial, from %.2g to %.2g off the first: what is "
+                      "never reset?\n",
+                      "", c->grows[0], c->grows[1]);
+}
+
 static void add_pairs(const struct ds_report *r, const struct ds_census_arm *c, uint32_t most,
                       struct ds_buf *out)
 {
@@ -150,6 +162,7 @@ static void add_arm(const struct ds_report *r, const struct ds_census_arm *c, ui
     ds_report_head(r, name, out);
     add_counts(r, c, out);
     add_first(c, out);
+    add_pattern(c, out);
     add_pairs(r, c, pairs, out);
 }
 

@@ -292,7 +292,9 @@ static void add_probe(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, v->check == DS_CHECK_AGREES    ? "; the answer is the same without them\n"
                      : v->check == DS_CHECK_DIFFERS ? "; THEY CHANGE THE ANSWER\n"
                      : v->check == DS_CHECK_NOT_RUN ? "; not checked against a run without them\n"
-                                                    : ";\n");
+                     : v->check == DS_CHECK_PARTED
+                         ? "; a pass without them does not give the same answer twice\n"
+                         : ";\n");
     if (v->check == DS_CHECK_AGREES_WITH_ONE)
         ds_buf_printf(out, "%14sthe answer without them is that of some repeat\n", "");
     if (v->check == DS_CHECK_UNSTABLE)

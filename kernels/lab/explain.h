@@ -253,8 +253,13 @@ enum ds_guess_kind {
     DS_GUESS_WEIGHT,  /* of column a the weight of term b is `value` */
     DS_GUESS_TRANSPOSED, /* weights are read the other way round */
     DS_GUESS_WEIGHTS,    /* they are those of others[a] */
-    DS_GUESS_BLOCKS      /* blocks of `b` weights are unpacked wrongly: enum ds_block_fault a */
+    DS_GUESS_BLOCKS,     /* blocks of `b` weights are unpacked wrongly: enum ds_block_fault a */
+    DS_GUESS_SCALES, /* blocks of `b` weights have other scales or zero points: enum ds_scales a */
+    DS_GUESS_TOKENS, /* embed: rows are other tokens' vectors, the first that of a, not b */
+    DS_GUESS_NORM    /* a norm's weight is left out (a 0), applied twice (1), has 1 added (2) */
 };
+/* All weights are `value` steps of their block off; each block has a factor, or an offset, of its own. */
+enum ds_scales { DS_SCALES_STEPS, DS_SCALES_FACTORS, DS_SCALES_OFFSETS };
 /* Of the blocks into which a row of quantised weights is cut: the scale is that of the next block, or of the
  * one before; the two halves are exchanged; neighbours are; the row begins a block too late. */
 enum ds_block_fault {
@@ -272,6 +277,7 @@ struct ds_explain_guess {
     double value;
     /* Of which it holds: a bit for each row explained. The others are what they should be. */
     uint64_t rows[DS_GUESS_MOST_ROWS / 64];
+    int precision;  /* it is fewer bits, no other data */
     char text[160]; /* "the terms k = 568..575 are missing"; "" */
 };
 
@@ -312,6 +318,12 @@ int ds_explain_data(const struct ds_explain *e, const double *exact, int side, d
  * noise: 1, and "the weights are those of blk.1.attn_k.weight"; -1: no memory. */
 int ds_explain_weights(const struct ds_explain *e, int side, double noise,
                        struct ds_explain_guess *guess, struct ds_error *err);
+/* explain_scales.c: of a matmul: the same of blocks whose scales or zero points are off. */
+int ds_explain_scales(const struct ds_explain *e, int side, double noise,
+                      struct ds_explain_guess *guess, struct ds_error *err);
+/* explain_tables.c: the same of an embedding's rows, and of a norm's weight. 1 or 0. */
+int ds_explain_tables(const struct ds_explain *e, const double *exact, int side, double noise,
+                      struct ds_explain_guess *guess);
 /* A row of k weights in blocks that are unpacked so. A block's scale is its largest weight. */
 void ds_explain_block_weights(int fault, int64_t size, const float *w, int64_t k, float *to);
 

@@ -306,12 +306,15 @@ static void add_share(const struct look *l)
 static int find(struct look *l, struct ds_error *err)
 {
     const int matmul = l->e->op == DS_OP_MATMUL;
-    if (!l->n_off || other_rows(l) || other_columns(l) || !matmul || other_bias(l) || one_weight(l))
+    if (!l->n_off || ds_explain_tables(l->e, l->exact, l->side, l->noise, l->guess) ||
+        other_rows(l) || other_columns(l) || !matmul)
         return 0;
-    const int rc = ds_explain_weights(l->e, l->side, l->noise, l->guess, err);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    return other_terms(l, err) < 0 ? -1 : 0;
+    if (other_bias(l) || one_weight(l))
+        return 0;
+    int rc = ds_explain_weights(l->e, l->side, l->noise, l->guess, err);
+    rc = rc ? rc : other_terms(l, err);
+    rc = rc ? rc : ds_explain_scales(l->e, l->side, l->noise, l->guess, err);
+    return rc < 0 ? -1 : 0;
 }
 
 int ds_explain_data(const struct ds_explain *e, const double *exact, int side, double noise,

@@ -80,14 +80,33 @@ const struct ds_explain_rounded *ds_explain_format_of(const struct ds_explain_no
     return best;
 }
 
+/* What a format was tried on: inputs 1 and 2 of the op, or both. */
 static const char *which_text(int op, int which)
 {
-    const int two = op == DS_OP_ADD || op == DS_OP_SILU_MUL, attention = op == DS_OP_ATTENTION;
-    static const char *const text[3][3] = {
-        {"x", "the weights", "x and weights"},
-        {"the first input", "the second input", "both inputs"},
-        {"q and probabilities", "keys and values", "all inputs"}};
-    return text[two ? 1 : attention ? 2 : 0][which - 1];
+    enum { OF_PRODUCTS, OF_TWO, OF_ATTENTION, OF_SHARES, OF_ROWS, KINDS };
+    static const char *const text[KINDS][3] = {
+        [OF_PRODUCTS] = {"x", "the weights", "x and weights"},
+        [OF_TWO] = {"the first input", "the second input", "both inputs"},
+        [OF_ATTENTION] = {"q and probabilities", "keys and values", "all inputs"},
+        [OF_SHARES] = {"the ranks' shares", "the ranks' shares", "the ranks' shares"},
+        [OF_ROWS] = {"the factors", "the rows that are added", "rows and factors"}};
+    const int kind = op == DS_OP_ADD || op == DS_OP_SILU_MUL ? OF_TWO
+                     : op == DS_OP_ATTENTION                 ? OF_ATTENTION
+                     : op == DS_OP_ALLREDUCE                 ? OF_SHARES
+                     : op == DS_OP_COMBINE                   ? OF_ROWS
+                                                             : OF_PRODUCTS;
+    return text[kind][which - 1];
+}
+
+/* The name of a format; of f16 with it where that leaves as little: within its range it is TF32. */
+static const char *format_text(const struct ds_explain_noise *n, const struct ds_explain_rounded *f,
+                               int side)
+{
+    for (size_t i = 0; i < n->n_rounded && f->format == DS_FORMAT_TF32; i++)
+        if (n->rounded[i].format == DS_FORMAT_F16 && n->rounded[i].which == f->which &&
+            n->rounded[i].rest[side] <= f->rest[side])
+            return "TF32 or f16";
+    return ds_explain_format_name(f->format);
 }
 
 /* Whether both sides use the same trees. */
@@ -197,8 +216,8 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
         claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_FIT, s,
               "%c is %.3g off the exact result, and %.3g off the one with %s in %s; f32 orders are "
               "up to %.3g off",
-              name(s), n->error[s], f->rest[s], which_text(op, f->which),
-              ds_explain_format_name(f->format), n->order_error.most);
+              name(s), n->error[s], f->rest[s], which_text(op, f->which), format_text(n, f, s),
+              n->order_error.most);
         return 1;
     }
     return 0;
@@ -273,12 +292,17 @@ static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise 
 
 static int judge_data(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
+    /* beyond it no other way to compute the same is meant */
+    static const double most = 0.16;
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
         if (n->guess[s].text[0])
-            claim(v, DS_EXPLAIN_WRONG_DATA, DS_BASIS_FIT, s, "%c is explained when %s", name(s),
-                  n->guess[s].text);
+            claim(v, n->guess[s].precision ? DS_EXPLAIN_LOWER_PRECISION : DS_EXPLAIN_WRONG_DATA,
+                  DS_BASIS_FIT, s, "%c is explained when %s", name(s), n->guess[s].text);
         else if (n->ratio[s] != 0)
-            claim(v, DS_EXPLAIN_DIFFERENT_ALGORITHM, DS_BASIS_FIT, s,
+            claim(v,
+                  fabs(n->ratio[s] - 1) <= most ? DS_EXPLAIN_DIFFERENT_ALGORITHM
+                                                : DS_EXPLAIN_WRONG_DATA,
+                  DS_BASIS_FIT, s,
                   "each row of %c is the exact one times a factor, %.9g at most: another scale or "
                   "epsilon",
                   name(s), n->ratio[s]);

@@ -81,6 +81,18 @@ static int ask(struct asking *a, uint64_t *moved, struct ds_error *err)
     return 0;
 }
 
+/* Whether the kernel gives the row's bits again when nothing is changed, twice over: one that counts its launches, or is
+ * unstable, moves the row by itself. */
+static int is_steady(struct asking *a, struct ds_error *err)
+{
+    uint64_t moved = 0;
+    memset(a->vary, 0, (size_t)a->call_rows);
+    for (int again = 0; again < 2 && !moved; again++)
+        if (ask(a, &moved, err) != 0)
+            return -1;
+    return !moved;
+}
+
 static void vary(struct asking *a, int64_t begin, int64_t end, int value)
 {
     for (int64_t r = begin; r < end; r++)
@@ -167,6 +179,11 @@ static int ask_target(const struct job *j, size_t target, struct ds_error *err)
     if (rc == 0) {
         vary(&a, 0, a.call_rows, 1);
         rc = ask(&a, &moved, err);
+    }
+    if (rc == 0 && moved) {
+        const int steady = is_steady(&a, err);
+        rc = steady < 0 ? -1 : 0;
+        moved = steady == 1 ? moved : 0;
     }
     o->elements += (uint64_t)a.width;
     o->moved += moved;

@@ -121,6 +121,47 @@ static void test_warm_up_is_named(void **state)
     }
 }
 
+/* Every other trial is odd; a pass without probes may stand behind the first. */
+static uint32_t by_turns(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") && c->repeat % 2;
+}
+
+static uint32_t by_turns_but_one(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") && (c->repeat == 6 || c->repeat % 2);
+}
+
+static uint32_t by_turns_behind_the_first(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") && (c->repeat == 0 || c->repeat % 2);
+}
+
+static void test_turns_are_told_from_chance(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t (*tag)(const struct cell *);
+        int trials, pattern;
+    } cases[] = {{by_turns, 8, DS_CENSUS_IN_TURNS},
+                 {by_turns_behind_the_first, 9, DS_CENSUS_IN_TURNS},
+                 {by_turns, 6, DS_CENSUS_BY_CHANCE}, /* too few to tell */
+                 {by_turns_but_one, 9, DS_CENSUS_BY_CHANCE},
+                 {warm_up, 9, DS_CENSUS_BY_CHANCE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        s.tag = cases[i].tag;
+        sweep_run(&s, cases[i].trials);
+        run_verdict(&s, &v);
+        assert_int_equal(v.census->arms[0].pattern, cases[i].pattern);
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
 /* ---- thresholds ------------------------------------------------------------------------------ */
 
 static uint32_t chance(const struct cell *c)
@@ -245,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_runs_and_pairs),
         cmocka_unit_test(test_many_runs_are_summarised),
         cmocka_unit_test(test_warm_up_is_named),
+        cmocka_unit_test(test_turns_are_told_from_chance),
         cmocka_unit_test(test_thresholds),
         cmocka_unit_test(test_rows_of_a_launch_are_one_event),
         cmocka_unit_test(test_flake_rule),

@@ -428,6 +428,17 @@ static void other_tokens(struct sweep *s)
     s->header.prompts[0].tokens[2]++;
 }
 
+static void no_first_token(struct sweep *s)
+{
+    struct ds_prompt *p = &s->header.prompts[0];
+    memmove(p->tokens, p->tokens + 1, --p->n_tokens * sizeof *p->tokens);
+}
+
+static void begins_later(struct sweep *s)
+{
+    sweep_line(&s->header.options, &s->header.n_options, "position_offset", "3");
+}
+
 static void no_prompt(struct sweep *s)
 {
     s->header.prompts[0].request = 1; /* a neighbour's */
@@ -478,17 +489,20 @@ static void test_incomparable(void **state)
     static const struct {
         void (*change)(struct sweep *);
         const char *reason;
-    } cases[] = {{other_arch, "llama in A, qwen2 in B"},
-                 {other_heads, "shapes differ: heads"},
-                 {other_tokens, "token 2 is 12 in A, 13 in B"},
-                 {no_prompt, "one record has no prompt"},
-                 {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
-                 {other_width, "192 in A, 64 in B"},
-                 {other_weight_shape, "token_embd.weight"},
-                 {other_structure, "layer 1 has experts in B only"},
-                 {other_experts, "experts none in A, 8 in B"},
-                 {other_sites, "share no site"},
-                 {no_trials, "share no arm"}};
+    } cases[] = {
+        {other_arch, "llama in A, qwen2 in B"},
+        {other_heads, "shapes differ: heads"},
+        {other_tokens, "token 2 is 12 in A, 13 in B"},
+        {no_first_token, "B lacks the first token of A (10: a BOS?), and goes on with the second"},
+        {begins_later, "begin at position 0 in A, at position 3 in B"},
+        {no_prompt, "one record has no prompt"},
+        {other_dtype, "k_proj is stored in other formats: f32 in A, bf16 in B"},
+        {other_width, "192 in A, 64 in B"},
+        {other_weight_shape, "token_embd.weight"},
+        {other_structure, "layer 1 has experts in B only"},
+        {other_experts, "experts none in A, 8 in B"},
+        {other_sites, "share no site"},
+        {no_trials, "share no arm"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sweep a, b;
         struct ds_diff d;

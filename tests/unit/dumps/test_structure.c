@@ -715,7 +715,9 @@ enum inner {
     V_AS_K,
     QUERY_BEFORE,
     FP8,
-    FAST_EXP
+    FAST_EXP,
+    HALF_A_SCORE,
+    VALUES_LATE
 };
 
 static double few_bits(double w)
@@ -741,14 +743,16 @@ static void attend_inner(int r, int how, float *y)
             const int empty = how == PAGE_1_IS_EMPTY && k / 4 == 1,
                       at = how == PAGE_1_IS_0 && k / 4 == 1 ? k - 4 : k;
             score[k] = 0;
-            for (int c = 0; c < DIM && !empty; c++)
+            for (int c = 0; c < (how == HALF_A_SCORE ? DIM / 2 : DIM) && !empty; c++)
                 score[k] += (double)q[h * DIM + c] * (double)cached[how == V_AS_K][at][g + c];
             score[k] = score[k] / sqrt(DIM) - (how == SLOPES ? ldexp(last - k, -h - 1) : 0);
             most = fmax(most, score[k]);
         }
         for (int k = 0; k <= last; k++) {
             const int empty = how == PAGE_1_IS_EMPTY && k / 4 == 1,
-                      at = how == PAGE_1_IS_0 && k / 4 == 1 ? k - 4 : k;
+                      at = how == PAGE_1_IS_0 && k / 4 == 1 ? k - 4
+                           : how == VALUES_LATE && k >= 7   ? k - 1
+                                                            : k;
             double w = how == FAST_EXP ? fast_exp(score[k] - most) : exp(score[k] - most);
             sum += w;
             w = how == FP8 ? few_bits(w) : w;
@@ -802,6 +806,10 @@ static void test_inside_attention(void **st)
          "the reference's attention rounds the weights of the values to fp8-e4m3"},
         {FAST_EXP, "attention has another exponential: weights are off by up to",
          "the reference's attention has another exponential"},
+        {HALF_A_SCORE, "attention makes its scores of the first 8 of 16 channels",
+         "the reference's attention makes its scores of the first 8 of 16 channels"},
+        {VALUES_LATE, "attention reads the values of every position from 7 on from the one before",
+         "the reference's attention reads the values of every position from 7 on"},
     };
     inner(90, PLAIN, PLAIN);
     expect_nothing("the same attention");

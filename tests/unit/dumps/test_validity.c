@@ -346,6 +346,11 @@ static void test_which_probe_disturbs(void **state)
     }
 }
 
+static uint32_t second_arm_is_odd(const struct cell *c)
+{
+    return c->arm == 1 && cell_is(c, 0, "down");
+}
+
 static uint32_t each_is_odd(const struct cell *c)
 {
     return cell_is(c, 0, "down") ? c->repeat : 0;
@@ -368,6 +373,32 @@ static void test_probes_beside_unstable_kernels(void **state)
         assert_false(v.stable);
         assert_int_equal(v.check, other ? DS_CHECK_UNSTABLE : DS_CHECK_AGREES_WITH_ONE);
         assert_int_equal(v.disturbs, other ? -1 : 0);
+        assert_string_equal(findings(&v, &s), "");
+        ds_verdict_free(&v);
+        sweep_free(&s);
+    }
+}
+
+/* Repeats agree, and passes without probes do not: a kernel that is unstable now and then, and no probe's fault. */
+static void test_passes_without_probes_that_part(void **state)
+{
+    (void)state;
+    for (int drifts = 0; drifts < 2; drifts++) {
+        struct sweep s;
+        struct ds_verdict v;
+        sweep_init(&s, "batch", 1);
+        sweep_arm(&s, "1");
+        sweep_arm(&s, "2");
+        s.tag = drifts ? second_arm_is_odd : NULL;
+        s.no_sizes = 1;
+        sweep_run(&s, 2);
+        add_bare(&s, 0, 1, 0);
+        add_bare(&s, 0, 0, 0);
+        run_verdict(&s, &v);
+        assert_int_equal(v.check, DS_CHECK_PARTED);
+        assert_int_equal(v.disturbs, -1);
+        assert_int_equal(v.result, drifts ? DS_RESULT_DRIFT : DS_RESULT_INCOMPARABLE);
+        assert_int_equal(strstr(v.reason, "a kernel is unstable") != NULL, !drifts);
         assert_string_equal(findings(&v, &s), "");
         ds_verdict_free(&v);
         sweep_free(&s);
@@ -442,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_which_probe_disturbs),
         cmocka_unit_test(test_an_inert_fixture_is_no_pass),
         cmocka_unit_test(test_probes_beside_unstable_kernels),
+        cmocka_unit_test(test_passes_without_probes_that_part),
         cmocka_unit_test(test_warm_up_and_inert_fixtures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
