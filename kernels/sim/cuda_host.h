@@ -22,21 +22,22 @@
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-/* In a section of its own, whose bounds the linker knows: so all of it can be poisoned. */
-#ifdef DS_SIM_FMA
-#define __shared__            static __attribute__((section("ds_shared_fma")))
-#define __start_ds_shared_now __start_ds_shared_fma
-#define __stop_ds_shared_now  __stop_ds_shared_fma
-#else
-#define __shared__            static __attribute__((section("ds_shared")))
-#define __start_ds_shared_now __start_ds_shared
-#define __stop_ds_shared_now  __stop_ds_shared
+/* In a section of the file's own, whose bounds the linker knows: so all of it can be poisoned. */
+#ifndef DS_SIM_SHARED
+#define DS_SIM_SHARED ds_shared
 #endif
-#define __constant__ static
+#define DS_SIM_TEXT(...)    #__VA_ARGS__
+#define DS_SIM_TEXT_OF(X)   DS_SIM_TEXT(X)
+#define DS_SIM_JOIN(A, B)   A##B
+#define DS_SIM_JOINED(A, B) DS_SIM_JOIN(A, B)
+#define __shared__          static __attribute__((section(DS_SIM_TEXT_OF(DS_SIM_SHARED))))
+#define ds_sim_shared_begin DS_SIM_JOINED(__start_, DS_SIM_SHARED)
+#define ds_sim_shared_end   DS_SIM_JOINED(__stop_, DS_SIM_SHARED)
+#define __constant__        static
 
 extern "C" {
-extern char __start_ds_shared_now[] __attribute__((weak, visibility("hidden")));
-extern char __stop_ds_shared_now[] __attribute__((weak, visibility("hidden")));
+extern char ds_sim_shared_begin[] __attribute__((weak, visibility("hidden")));
+extern char ds_sim_shared_end[] __attribute__((weak, visibility("hidden")));
 }
 
 /* Nothing here may be merged by the linker with what another file made of it with other instructions. */
@@ -386,8 +387,8 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          {grid.x, grid.y, grid.z},
                                          {block.x, block.y, block.z},
                                          shared_bytes,
-                                         __start_ds_shared_now,
-                                         __stop_ds_shared_now,
+                                         ds_sim_shared_begin,
+                                         ds_sim_shared_end,
                                          ds_sim_body<Body>,
                                          &clean,
                                          sizeof clean,
