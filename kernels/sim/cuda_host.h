@@ -320,19 +320,18 @@ static inline void ds_sim_mma(int element, float *d, const unsigned *a, const un
     const uint64_t *lanes = reinterpret_cast<const uint64_t *>(
         ds_sim_meet(DS_SIM_GATHER, 0xffffffffu, reinterpret_cast<uintptr_t>(&mine), 0, file, line));
     const int group = ds_sim_lane() / 4, pair = ds_sim_lane() % 4 * 2;
+    uint16_t x[2][16], w[2][16]; /* rows group and group + 8, columns pair and pair + 1 */
     float out[4];
-    for (int i = 0; i < 4; i++) { /* row group or group + 8, column pair or pair + 1 */
-        uint16_t x[16], w[16];
+    for (int i = 0; i < 2; i++)
         for (int k = 0; k < 16; k++) {
             const int of = k % 8 / 2, high = k / 8;
             const registers *p = reinterpret_cast<const registers *>(lanes[group * 4 + of]);
-            const registers *q =
-                reinterpret_cast<const registers *>(lanes[(pair + i % 2) * 4 + of]);
-            x[k] = (uint16_t)(p->a[2 * high + i / 2] >> 16 * (k % 2));
-            w[k] = (uint16_t)(q->b[high] >> 16 * (k % 2));
+            const registers *q = reinterpret_cast<const registers *>(lanes[(pair + i) * 4 + of]);
+            x[i][k] = (uint16_t)(p->a[2 * high + i] >> 16 * (k % 2));
+            w[i][k] = (uint16_t)(q->b[high] >> 16 * (k % 2));
         }
-        out[i] = ds_sim_mma_sum(ds_sim_mma_chosen(), element, x, w, 16, d[i]);
-    }
+    for (int i = 0; i < 4; i++)
+        out[i] = ds_sim_mma_sum(ds_sim_mma_chosen(), element, x[i / 2], w[i % 2], 16, d[i]);
     /* Nobody's registers change before all have read them. */
     ds_sim_meet(DS_SIM_SYNCWARP, 0xffffffffu, 0, 0, file, line);
     memcpy(d, out, sizeof out);
