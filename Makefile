@@ -85,9 +85,9 @@ $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
 $(BUILD)/tests/unit/kernels/test_sim: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o
 $(BUILD)/tests/unit/kernels/test_far: $(BUILD)/tests/unit/kernels/false_device.cu.o
-# The same on portable fibers, which stand in for those of the library.
-$(BUILD)/tests/unit/kernels/test_sim_portable: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o $(BUILD)/tests/unit/kernels/portable_fiber.o
-$(BUILD)/tests/unit/kernels/portable_fiber.o: kernels/sim/fiber.cc
+# The same on portable fibers, which stand in for those of the library, as does what enters them.
+$(BUILD)/tests/unit/kernels/test_sim_portable: $(patsubst %,$(BUILD)/tests/unit/kernels/%.o,sim_kernels.cu portable_fiber portable_sim)
+$(BUILD)/tests/unit/kernels/portable_%.o: kernels/sim/%.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -DDS_SIM_UCONTEXT -c -o $@ $<
 
@@ -127,18 +127,19 @@ $(BUILD)/%.o: %.c
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
-# g++ leaves the static variables of templates in .bss whatever their section attribute says: shared memory goes where it is
-# poisoned. Nothing else of a .cu file is there.
+# Shared memory of a file's kernels has a section of its own, which is poisoned before each of their blocks. g++ leaves the static
+# variables of templates in .bss whatever their section attribute says: they go there, too. Nothing else of a .cu file is in .bss.
 OBJCOPY ?= objcopy
-shared_section = $(OBJCOPY) --set-section-flags .bss=alloc,load,contents,data --rename-section .bss=$(1) $@
+shared_name    = ds_shared_$(notdir $*)$(1)
+shared_section = $(OBJCOPY) --set-section-flags .bss=alloc,load,contents,data --rename-section .bss=$(call shared_name,$(1)) $@
 $(BUILD)/%.fma.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(DS_CXXFLAGS) -mavx2 -mfma -mf16c -DDS_SIM_FMA $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-	@$(call shared_section,ds_shared_fma)
+	$(CXX) $(DS_CXXFLAGS) -mavx2 -mfma -mf16c -DDS_SIM_FMA -DDS_SIM_SHARED=$(call shared_name,_fma) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(call shared_section,_fma)
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-	@$(call shared_section,ds_shared)
+	$(CXX) $(DS_CXXFLAGS) -DDS_SIM_SHARED=$(shared_name) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(shared_section)
 
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
@@ -215,8 +216,8 @@ $(TEST_CUDA)/kernels/cuda/library/%.o: kernels/cuda/library/%.cu # no kernel the
 	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 $(TEST_CUDA)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-	@$(call shared_section,ds_shared)
+	$(CXX) $(TEST_CUDA_FLAGS) -DDS_SIM_SHARED=$(shared_name) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+	@$(shared_section)
 $(TEST_CUDA)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(TEST_CUDA_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<

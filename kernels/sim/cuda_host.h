@@ -22,21 +22,22 @@
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-/* In a section of its own, whose bounds the linker knows: so all of it can be poisoned. */
-#ifdef DS_SIM_FMA
-#define __shared__            static __attribute__((section("ds_shared_fma")))
-#define __start_ds_shared_now __start_ds_shared_fma
-#define __stop_ds_shared_now  __stop_ds_shared_fma
-#else
-#define __shared__            static __attribute__((section("ds_shared")))
-#define __start_ds_shared_now __start_ds_shared
-#define __stop_ds_shared_now  __stop_ds_shared
+/* In a section of the file's own, whose bounds the linker knows: so all of it can be poisoned. */
+#ifndef DS_SIM_SHARED
+#define DS_SIM_SHARED ds_shared
 #endif
-#define __constant__ static
+#define DS_SIM_TEXT(...)    #__VA_ARGS__
+#define DS_SIM_TEXT_OF(X)   DS_SIM_TEXT(X)
+#define DS_SIM_JOIN(A, B)   A##B
+#define DS_SIM_JOINED(A, B) DS_SIM_JOIN(A, B)
+#define __shared__          static __attribute__((section(DS_SIM_TEXT_OF(DS_SIM_SHARED))))
+#define ds_sim_shared_begin DS_SIM_JOINED(__start_, DS_SIM_SHARED)
+#define ds_sim_shared_end   DS_SIM_JOINED(__stop_, DS_SIM_SHARED)
+#define __constant__        static
 
 extern "C" {
-extern char __start_ds_shared_now[] __attribute__((weak, visibility("hidden")));
-extern char __stop_ds_shared_now[] __attribute__((weak, visibility("hidden")));
+extern char ds_sim_shared_begin[] __attribute__((weak, visibility("hidden")));
+extern char ds_sim_shared_end[] __attribute__((weak, visibility("hidden")));
 }
 
 /* Nothing here may be merged by the linker with what another file made of it with other instructions. */
@@ -319,19 +320,18 @@ static inline void ds_sim_mma(int element, float *d, const unsigned *a, const un
     const uint64_t *lanes = reinterpret_cast<const uint64_t *>(
         ds_sim_meet(DS_SIM_GATHER, 0xffffffffu, reinterpret_cast<uintptr_t>(&mine), 0, file, line));
     const int group = ds_sim_lane() / 4, pair = ds_sim_lane() % 4 * 2;
+    uint16_t x[2][16], w[2][16]; /* rows group and group + 8, columns pair and pair + 1 */
     float out[4];
-    for (int i = 0; i < 4; i++) { /* row group or group + 8, column pair or pair + 1 */
-        uint16_t x[16], w[16];
+    for (int i = 0; i < 2; i++)
         for (int k = 0; k < 16; k++) {
             const int of = k % 8 / 2, high = k / 8;
             const registers *p = reinterpret_cast<const registers *>(lanes[group * 4 + of]);
-            const registers *q =
-                reinterpret_cast<const registers *>(lanes[(pair + i % 2) * 4 + of]);
-            x[k] = (uint16_t)(p->a[2 * high + i / 2] >> 16 * (k % 2));
-            w[k] = (uint16_t)(q->b[high] >> 16 * (k % 2));
+            const registers *q = reinterpret_cast<const registers *>(lanes[(pair + i) * 4 + of]);
+            x[i][k] = (uint16_t)(p->a[2 * high + i] >> 16 * (k % 2));
+            w[i][k] = (uint16_t)(q->b[high] >> 16 * (k % 2));
         }
-        out[i] = ds_sim_mma_sum(ds_sim_mma_chosen(), element, x, w, 16, d[i]);
-    }
+    for (int i = 0; i < 4; i++)
+        out[i] = ds_sim_mma_sum(ds_sim_mma_chosen(), element, x[i / 2], w[i % 2], 16, d[i]);
     /* Nobody's registers change before all have read them. */
     ds_sim_meet(DS_SIM_SYNCWARP, 0xffffffffu, 0, 0, file, line);
     memcpy(d, out, sizeof out);
@@ -386,8 +386,8 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          {grid.x, grid.y, grid.z},
                                          {block.x, block.y, block.z},
                                          shared_bytes,
-                                         __start_ds_shared_now,
-                                         __stop_ds_shared_now,
+                                         ds_sim_shared_begin,
+                                         ds_sim_shared_end,
                                          ds_sim_body<Body>,
                                          &clean,
                                          sizeof clean,

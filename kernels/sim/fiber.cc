@@ -11,24 +11,22 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+struct ds_fiber ds_fibers[DS_MOST_FIBERS];
+
 namespace
 {
 
-enum { MOST = 1024, STACK = 128 << 10 }; /* touched pages only cost memory */
+enum { STACK = 128 << 10 }; /* touched pages only cost memory */
+/* Stacks begin at different distances from a page's end: at the same one, the frames of all threads of a block
+ * would want the same few lines of the processor's first cache. */
+enum { SHIFTS = 16, SHIFT = 256 };
 
-struct ds_fiber fibers[MOST];
+struct ds_fiber home;
 int made;
 
-#ifdef DS_SIM_UCONTEXT
-ucontext_t scheduler;
-#else
-void *scheduler;
-#endif
-
 #if defined(__SANITIZE_ADDRESS__)
-void *scheduler_fake;
-const void *scheduler_stack;
-size_t scheduler_size;
+struct ds_fiber *left; /* the last one that somebody went away from */
+size_t home_size;
 #endif
 
 int make_stack(struct ds_fiber *f)
@@ -49,8 +47,6 @@ int make_stack(struct ds_fiber *f)
 } /* namespace */
 
 #ifndef DS_SIM_UCONTEXT
-/* Saves where the caller is in *from and goes on at `to`. */
-extern "C" void ds_fiber_switch(void **from, void *to);
 asm(".text\n"
     ".p2align 4\n"
     ".hidden ds_fiber_switch\n"
@@ -71,21 +67,22 @@ asm(".text\n"
     "    popq %r12\n"
     "    popq %rbx\n"
     "    popq %rbp\n"
-    "    ret\n"
+    "    popq %rcx\n" /* not ret: the processor expects that to go back to this call's caller */
+    "    jmp *%rcx\n"
     ".size ds_fiber_switch, .-ds_fiber_switch\n");
 #endif
 
 int ds_fibers_have(int n)
 {
-    for (; made < n && made < MOST; made++)
-        if (make_stack(&fibers[made]) != 0)
+    for (; made < n && made < DS_MOST_FIBERS; made++)
+        if (make_stack(&ds_fibers[made]) != 0)
             return -1;
-    return n <= MOST ? 0 : -1;
+    return n <= DS_MOST_FIBERS ? 0 : -1;
 }
 
-struct ds_fiber *ds_fiber_at(int i)
+struct ds_fiber *ds_fiber_home(void)
 {
-    return &fibers[i];
+    return &home;
 }
 
 void ds_fiber_start(struct ds_fiber *f, void (*entry)(void))
@@ -100,7 +97,7 @@ void ds_fiber_start(struct ds_fiber *f, void (*entry)(void))
 #else
     /* As if entry had been called from nowhere: it begins with the stack pointer 8 below a multiple of
      * 16. Below it lie the six registers that the switch takes off. */
-    void **sp = reinterpret_cast<void **>(f->stack + STACK);
+    void **sp = reinterpret_cast<void **>(f->stack + STACK - (f - ds_fibers) % SHIFTS * SHIFT);
     *--sp = nullptr;
     *--sp = reinterpret_cast<void *>(entry);
     for (int i = 0; i < 6; i++)
@@ -109,42 +106,47 @@ void ds_fiber_start(struct ds_fiber *f, void (*entry)(void))
 #endif
 }
 
-void ds_fiber_enter(struct ds_fiber *f)
+namespace
+{
+
+/* The address sanitizer is told where the caller is now; what it says of where that came from is kept if that was
+ * the launch's own stack, which differs from launch to launch. */
+void arrived(void *fake)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(&scheduler_fake, f->stack, STACK);
-#endif
-#ifdef DS_SIM_UCONTEXT
-    swapcontext(&scheduler, &f->context);
+    const void *stack;
+    size_t size;
+    __sanitizer_finish_switch_fiber(fake, &stack, &size);
+    if (left == &home) {
+        home.stack = static_cast<char *>(const_cast<void *>(stack));
+        home_size = size;
+    }
 #else
-    ds_fiber_switch(&scheduler, f->sp);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(scheduler_fake, nullptr, nullptr);
+    (void)fake;
 #endif
 }
+
+} /* namespace */
+
+#if defined(DS_SIM_UCONTEXT) || defined(__SANITIZE_ADDRESS__)
+void ds_fiber_go(struct ds_fiber *from, struct ds_fiber *to)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    left = from;
+    __sanitizer_start_switch_fiber(&from->fake, to->stack, to == &home ? home_size : (size_t)STACK);
+#endif
+#ifdef DS_SIM_UCONTEXT
+    swapcontext(&from->context, &to->context);
+#else
+    ds_fiber_switch(&from->sp, to->sp);
+#endif
+    arrived(from->fake);
+}
+#endif
 
 void ds_fiber_entered(void)
 {
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
-#endif
-}
-
-void ds_fiber_back(struct ds_fiber *f, int last)
-{
-    (void)last;
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(last ? nullptr : &f->fake, scheduler_stack, scheduler_size);
-#endif
-#ifdef DS_SIM_UCONTEXT
-    swapcontext(&f->context, &scheduler);
-#else
-    ds_fiber_switch(&f->sp, scheduler);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(f->fake, &scheduler_stack, &scheduler_size);
-#endif
+    arrived(nullptr);
 }
 
 void ds_fibers_forget(int n)
@@ -152,6 +154,6 @@ void ds_fibers_forget(int n)
     (void)n;
 #if defined(__SANITIZE_ADDRESS__)
     for (int i = 0; i < n && i < made; i++)
-        __asan_unpoison_memory_region(fibers[i].stack, STACK);
+        __asan_unpoison_memory_region(ds_fibers[i].stack, STACK);
 #endif
 }

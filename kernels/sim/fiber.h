@@ -27,18 +27,36 @@ struct ds_fiber {
     void *fake; /* of the address sanitizer */
 };
 
+#ifndef DS_SIM_UCONTEXT
+/* Saves where the caller is in *from and goes on at `to`. */
+extern "C" void ds_fiber_switch(void **from, void *to);
+#endif
+
+enum { DS_MOST_FIBERS = 1024 };
+extern struct ds_fiber ds_fibers[DS_MOST_FIBERS];
+
 /* Stacks for fibers 0..n-1 exist afterwards; kept until the process ends, since the next launch needs
  * them again. -1: no memory. */
 int ds_fibers_have(int n);
-struct ds_fiber *ds_fiber_at(int i);
-/* Makes the fiber begin at entry, which must not return but end in ds_fiber_back(f, 1). */
+static inline struct ds_fiber *ds_fiber_at(int i)
+{
+    return &ds_fibers[i];
+}
+/* The stack that a launch was called on, from which fibers are entered and to which they come back. */
+struct ds_fiber *ds_fiber_home(void);
+/* Makes the fiber begin at entry, which must not return. */
 void ds_fiber_start(struct ds_fiber *f, void (*entry)(void));
-/* From the scheduler into a fiber, until that comes back. */
-void ds_fiber_enter(struct ds_fiber *f);
+/* From one, on which the caller is, to another, until somebody goes back to it. */
+#if defined(DS_SIM_UCONTEXT) || defined(__SANITIZE_ADDRESS__)
+void ds_fiber_go(struct ds_fiber *from, struct ds_fiber *to);
+#else
+static inline void ds_fiber_go(struct ds_fiber *from, struct ds_fiber *to)
+{
+    ds_fiber_switch(&from->sp, to->sp);
+}
+#endif
 /* First thing in entry. */
 void ds_fiber_entered(void);
-/* From a fiber to the scheduler; returns when it is entered again, never after the last time. */
-void ds_fiber_back(struct ds_fiber *f, int last);
 /* After fibers were left in the middle. */
 void ds_fibers_forget(int n);
 

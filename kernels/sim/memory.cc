@@ -12,7 +12,9 @@
 namespace
 {
 
-enum : size_t { ALIGN = 256, PAGE = 4096 };
+/* HUGE: what the processor and the system may treat as one page. Each launch opens and closes all that is used,
+ * which costs a system that has it in small pages a visit to each of them, twice. */
+enum : size_t { ALIGN = 256, PAGE = 4096, HUGE = (size_t)2 << 20 };
 const uint32_t POISON = 0x7fc0deadu;
 
 struct block {
@@ -27,7 +29,8 @@ struct guarded {
 struct memory {
     char *base;
     size_t size, limit;
-    size_t used; /* the end of the last block that there ever was: no page behind it was touched */
+    size_t
+        used; /* the end of the last block that there ever was: no huge page behind it was touched */
     struct block *block;
     size_t n, cap, allocated;
     struct guarded *guard;
@@ -36,21 +39,23 @@ struct memory {
 } memory;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-size_t page_end(size_t at)
+size_t huge_end(size_t at)
 {
-    return (at + PAGE - 1) / PAGE * PAGE;
+    return (at + HUGE - 1) / HUGE * HUGE;
 }
 
 /* As large a range as the process may have. */
 int reserve(void)
 {
     for (size_t size = (size_t)64 << 30; !memory.base && size >= (size_t)64 << 20; size /= 2) {
-        void *p =
-            mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(nullptr, size + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
         if (p == MAP_FAILED)
             continue;
-        memory.base = static_cast<char *>(p);
+        const uintptr_t at = reinterpret_cast<uintptr_t>(p);
+        memory.base = static_cast<char *>(p) + (HUGE - at % HUGE) % HUGE;
         memory.size = size;
+        (void)madvise(memory.base, size, MADV_HUGEPAGE); /* without, all is as it was, but slower */
     }
     return memory.base ? 0 : -1;
 }
@@ -129,7 +134,7 @@ void *take(size_t bytes)
     memory.allocated += bytes;
     if (begin + bytes > memory.used) {
         if (memory.open)
-            protect(page_end(memory.used), page_end(begin + bytes), PROT_READ | PROT_WRITE);
+            protect(huge_end(memory.used), huge_end(begin + bytes), PROT_READ | PROT_WRITE);
         memory.used = begin + bytes;
     }
     return memory.base + begin;
@@ -164,11 +169,12 @@ int ds_sim_memory_release(void *p)
     const size_t at = (size_t)(static_cast<char *>(p) - memory.base);
     const struct block *b = ds_sim_memory_is(p) ? block_at(at) : nullptr;
     if (b && b->begin == at) {
-        const size_t first = page_end(b->begin), last = (b->begin + b->bytes) / PAGE * PAGE;
+        const size_t first = huge_end(b->begin), last = (b->begin + b->bytes) / HUGE * HUGE;
         rc = 0;
         forget_guards(b->begin, b->begin + b->bytes);
         memory.allocated -= b->bytes;
-        if (last > first) /* the machine has other uses for it */
+        if (last >
+            first) /* the machine has other uses for it; a part of a huge page would tear it up */
             (void)madvise(memory.base + first, last - first, MADV_DONTNEED);
         for (size_t i = (size_t)(b - memory.block); i + 1 < memory.n; i++)
             memory.block[i] = memory.block[i + 1];
@@ -220,7 +226,7 @@ void ds_sim_memory_open(void)
 {
     pthread_mutex_lock(&lock);
     if (memory.open++ == 0)
-        protect(0, page_end(memory.used), PROT_READ | PROT_WRITE);
+        protect(0, huge_end(memory.used), PROT_READ | PROT_WRITE);
     pthread_mutex_unlock(&lock);
 }
 
@@ -255,6 +261,6 @@ void ds_sim_memory_close(void)
 {
     pthread_mutex_lock(&lock);
     if (--memory.open == 0)
-        protect(0, page_end(memory.used), PROT_NONE);
+        protect(0, huge_end(memory.used), PROT_NONE);
     pthread_mutex_unlock(&lock);
 }

@@ -137,18 +137,62 @@ static int adds_nothing(int element, const uint16_t *a, const uint16_t *b, int n
     return !any && (ds_f32_bits(c) & 0x7f800000u) != 0x7f800000u;
 }
 
+/* A block as any_block() adds it, where it can be told in a few operations that all is finite: 1 and the sum in *c, else 0. A significand is
+ * first shifted left by as much as the term with the largest exponent is, then right by what its own exponent is less: that
+ * cuts off the same bits, and nothing is wider than 27 bits before and after. */
+static int finite_block(const struct ds_sim_mma_model *m, int element, const uint16_t *a,
+                        const uint16_t *b, int n, float *c)
+{
+    const int f16 = element == DS_ELEMENT_F16, bits = f16 ? 10 : 7, all = f16 ? 31 : 255,
+              left = 23 + m->extra - 2 * bits, of_c = (int)(ds_f32_bits(*c) >> 23 & 255);
+    uint32_t significand[MOST_BLOCK];
+    int exponent[MOST_BLOCK], special = of_c == 255;
+    int largest = LEAST_EXPONENT;
+    for (int i = 0; i < n; i++) {
+        const int ea = a[i] >> bits & all, eb = b[i] >> bits & all;
+        const uint32_t one = 1u << bits, sa = (a[i] & (one - 1)) | (ea ? one : 0),
+                       sb = (b[i] & (one - 1)) | (eb ? one : 0);
+        special |= ea == all || eb == all;
+        significand[i] = sa * sb;
+        exponent[i] = sa && sb ? (ea ? ea : 1) + (eb ? eb : 1) - (all - 1) : (int)LEAST_EXPONENT;
+        largest = exponent[i] > largest ? exponent[i] : largest;
+    }
+    const uint32_t sc = (ds_f32_bits(*c) & 0x7fffffu) | (of_c ? 0x800000u : 0);
+    const int ec = sc ? (of_c ? of_c : 1) - 127 : (int)LEAST_EXPONENT;
+    largest = ec > largest ? ec : largest;
+    if (special)
+        return 0;
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        const int right = largest - exponent[i];
+        const int64_t v = right > 31 ? 0 : significand[i] << left >> right;
+        sum += (a[i] ^ b[i]) & 0x8000 ? -v : v;
+    }
+    const int64_t v = largest - ec > 31 ? 0 : sc << m->extra >> (largest - ec);
+    sum += ds_f32_bits(*c) >> 31 ? -v : v;
+    *c = cut(sum < 0, (uint64_t)(sum < 0 ? -sum : sum), largest - 23 - m->extra);
+    return 1;
+}
+
+static float any_block(const struct ds_sim_mma_model *m, int element, const uint16_t *a,
+                       const uint16_t *b, int n, float c)
+{
+    struct number x[MOST_BLOCK + 1];
+    x[0] = split(ds_f32_bits(c), 8, 23);
+    for (int i = 0; i < n; i++)
+        x[i + 1] = product(element, a[i], b[i]);
+    return add_block(x, n + 1, m->extra);
+}
+
 float ds_sim_mma_sum(const struct ds_sim_mma_model *m, int element, const uint16_t *a,
                      const uint16_t *b, int n, float c)
 {
-    struct number x[MOST_BLOCK + 1];
     if (adds_nothing(element, a, b, n, c))
         return c == 0.0f ? 0.0f : c;
     for (int at = 0; at < n; at += m->block) {
         const int have = n - at < m->block ? n - at : m->block;
-        x[0] = split(ds_f32_bits(c), 8, 23);
-        for (int i = 0; i < have; i++)
-            x[i + 1] = product(element, a[at + i], b[at + i]);
-        c = add_block(x, have + 1, m->extra);
+        if (!finite_block(m, element, a + at, b + at, have, &c))
+            c = any_block(m, element, a + at, b + at, have, c);
     }
     return c;
 }

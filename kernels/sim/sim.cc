@@ -17,14 +17,14 @@ struct ds_sim_place ds_sim_here;
 namespace
 {
 
-enum state { READY, AT_BARRIER, AT_MEETING, ENDED };
+enum state : unsigned char { FRESH, READY, AT_BARRIER, AT_MEETING, ENDED };
 enum { CANARY = 64, MOST_WARPS = DS_SIM_MOST_THREADS / DS_SIM_WARP };
 const uint32_t POISON =
     0x7fc05eedu; /* a NaN that no kernel writes, nor the lab's: it would call an output
                                         made of it unwritten */
 
 struct thread {
-    enum state state;
+    int fiber; /* on whose stack it runs, from its beginning to its end */
     struct ds_sim_dim index;
     int meeting;
     unsigned mask;
@@ -42,7 +42,14 @@ struct run {
     uint64_t random;
     char *dynamic;
     char trouble[512]; /* not empty: the launch ends */
+    enum state state[DS_SIM_MOST_THREADS];
     struct thread thread[DS_SIM_MOST_THREADS];
+    /* Where the block is: the warps in their order, and the lanes of the one at work in theirs. */
+    unsigned short warp_order[MOST_WARPS], lane_order[DS_SIM_WARP];
+    int warp_at, warp, lanes, lane_at;
+    int at_one; /* lanes that came to the same meeting of all lanes in this turn */
+    /* Fibers that run no thread, the last used on top; those from `started` on were never entered. */
+    int free_fiber[DS_SIM_MOST_THREADS], n_free, started;
     uint64_t gathered[MOST_WARPS][DS_SIM_WARP];
 } run;
 
@@ -71,28 +78,7 @@ void make_order(unsigned short *order, int n)
     }
 }
 
-/* ---- threads ----------------------------------------------------------------------------------- */
-
-void thread_begins(void)
-{
-    ds_fiber_entered();
-    run.launch->body(run.launch->arg);
-    run.thread[run.current].state = ENDED;
-    ds_fiber_back(ds_fiber_at(run.current), 1);
-    abort(); /* an ended fiber is never entered */
-}
-
-void run_thread(int t)
-{
-    run.current = t;
-    ds_sim_here.thread = run.thread[t].index;
-    ds_fiber_enter(ds_fiber_at(t));
-}
-
-void give_way(void)
-{
-    ds_fiber_back(ds_fiber_at(run.current), 0);
-}
+/* ---- what went wrong, in words ------------------------------------------------------------------- */
 
 __attribute__((format(printf, 1, 2))) void trouble(const char *fmt, ...)
 {
@@ -123,51 +109,70 @@ int lanes_of(int warp)
     return left < DS_SIM_WARP ? left : DS_SIM_WARP;
 }
 
+int is_at(const struct thread *t, unsigned mask, int meeting, int line)
+{
+    return t->mask == mask && t->meeting == meeting && t->line == line;
+}
+
 /* Whether lane l of the warp has come to the meeting at which `first` waits. */
 int has_come(int warp, int l, const struct thread *first)
 {
-    const struct thread *t = &run.thread[warp * DS_SIM_WARP + l];
-    return l < lanes_of(warp) && t->state == AT_MEETING && t->mask == first->mask &&
-           t->meeting == first->meeting && t->line == first->line;
+    const int i = warp * DS_SIM_WARP + l;
+    return l < lanes_of(warp) && run.state[i] == AT_MEETING &&
+           is_at(&run.thread[i], first->mask, first->meeting, first->line);
 }
 
-void hold_meeting(int warp, unsigned mask)
+void shuffle(struct thread *t, unsigned mask)
 {
-    struct thread *t = &run.thread[warp * DS_SIM_WARP];
+    for (int l = 0; l < DS_SIM_WARP; l++) {
+        if (!(mask >> l & 1))
+            continue;
+        if (mask >> t[l].source & 1)
+            t[l].result = t[t[l].source].value;
+        else
+            trouble("a shuffle at %s:%d with mask %08x: lane %d reads lane %d, which is not in "
+                    "the mask",
+                    t[l].file, t[l].line, mask, l, t[l].source);
+    }
+}
+
+void vote(struct thread *t, unsigned mask, int meeting)
+{
     uint64_t votes = 0;
     for (int l = 0; l < DS_SIM_WARP; l++)
         if (mask >> l & 1)
             votes |= (uint64_t)(t[l].value != 0) << l;
-    for (int l = 0; l < DS_SIM_WARP; l++) {
-        if (!(mask >> l & 1))
-            continue;
-        t[l].state = READY;
-        switch (t[l].meeting) {
-        case DS_SIM_SHUFFLE:
-            if (!(mask >> t[l].source & 1))
-                trouble("a shuffle at %s:%d with mask %08x: lane %d reads lane %d, which is not in "
-                        "the mask",
-                        t[l].file, t[l].line, mask, l, t[l].source);
-            else
-                t[l].result = t[t[l].source].value;
-            break;
-        case DS_SIM_BALLOT:
+    if (meeting == DS_SIM_ANY)
+        votes = votes != 0;
+    else if (meeting == DS_SIM_ALL)
+        votes = votes == mask;
+    for (int l = 0; l < DS_SIM_WARP; l++)
+        if (mask >> l & 1)
             t[l].result = votes;
-            break;
-        case DS_SIM_ANY:
-            t[l].result = votes != 0;
-            break;
-        case DS_SIM_ALL:
-            t[l].result = votes == mask;
-            break;
-        case DS_SIM_GATHER:
-            run.gathered[warp][l] = t[l].value;
-            t[l].result = reinterpret_cast<uintptr_t>(run.gathered[warp]);
-            break;
-        default:
-            break;
+}
+
+void gather(struct thread *t, unsigned mask, uint64_t *all)
+{
+    for (int l = 0; l < DS_SIM_WARP; l++)
+        if (mask >> l & 1) {
+            all[l] = t[l].value;
+            t[l].result = reinterpret_cast<uintptr_t>(all);
         }
-    }
+}
+
+/* All lanes of the mask are at the same one. */
+void hold_meeting(int warp, unsigned mask, int meeting)
+{
+    struct thread *t = &run.thread[warp * DS_SIM_WARP];
+    for (int l = 0; l < DS_SIM_WARP; l++)
+        if (mask >> l & 1)
+            run.state[warp * DS_SIM_WARP + l] = READY;
+    if (meeting == DS_SIM_SHUFFLE)
+        shuffle(t, mask);
+    else if (meeting == DS_SIM_GATHER)
+        gather(t, mask, run.gathered[warp]);
+    else if (meeting != DS_SIM_SYNCWARP)
+        vote(t, mask, meeting);
 }
 
 /* Holds the meetings for which all lanes have come; how many. */
@@ -175,46 +180,38 @@ int hold_meetings(int warp)
 {
     int held = 0;
     const int lanes = lanes_of(warp);
+    const struct thread *one = &run.thread[warp * DS_SIM_WARP];
+    /* Mostly all came to one, in this turn: the first of them was compared with itself. */
+    if (run.at_one == lanes && one->mask == 0xffffffffu >> (DS_SIM_WARP - lanes)) {
+        hold_meeting(warp, one->mask, one->meeting);
+        return 1;
+    }
     for (int l = 0; l < lanes; l++) {
         const struct thread *first = &run.thread[warp * DS_SIM_WARP + l];
-        if (first->state != AT_MEETING)
+        if (run.state[warp * DS_SIM_WARP + l] != AT_MEETING)
             continue;
         const unsigned mask = first->mask;
         int all = 1;
         for (int m = 0; m < DS_SIM_WARP && all; m++)
             all = !(mask >> m & 1) || has_come(warp, m, first);
         if (all) {
-            hold_meeting(warp, mask);
+            hold_meeting(warp, mask, first->meeting);
             held++;
         }
     }
     return held;
 }
 
-/* Until every lane has ended or waits for other warps, or for lanes that do not come. */
-void run_warp(int warp)
-{
-    unsigned short order[DS_SIM_WARP];
-    const int lanes = lanes_of(warp);
-    do {
-        make_order(order, lanes);
-        for (int i = 0; i < lanes && !*run.trouble; i++) {
-            const int t = warp * DS_SIM_WARP + order[i];
-            if (run.thread[t].state == READY)
-                run_thread(t);
-        }
-    } while (!*run.trouble && hold_meetings(warp));
-}
+/* ---- who does not come --------------------------------------------------------------------------- */
 
-/* ---- what went wrong ----------------------------------------------------------------------------- */
-
-void describe_missing(const struct thread *t, int there, char *out, size_t size)
+void describe_missing(int i, char *out, size_t size)
 {
-    if (!there)
+    const struct thread *t = &run.thread[i];
+    if (i >= run.threads)
         snprintf(out, size, "does not exist");
-    else if (t->state == ENDED)
+    else if (run.state[i] == ENDED)
         snprintf(out, size, "has ended");
-    else if (t->state == AT_BARRIER)
+    else if (run.state[i] == AT_BARRIER)
         snprintf(out, size, "waits at __syncthreads at %s:%d", t->file, t->line);
     else
         snprintf(out, size, "waits at %s at %s:%d with mask %08x", meeting_name(t->meeting),
@@ -228,14 +225,12 @@ int tell_missing_lane(void)
     for (int i = 0; i < run.threads; i++) {
         const struct thread *t = &run.thread[i];
         const int warp = i / DS_SIM_WARP;
-        if (t->state != AT_MEETING)
+        if (run.state[i] != AT_MEETING)
             continue;
         for (int m = 0; m < DS_SIM_WARP; m++) {
             if (!(t->mask >> m & 1) || has_come(warp, m, t))
                 continue;
-            const int other = warp * DS_SIM_WARP + m;
-            describe_missing(&run.thread[other < run.threads ? other : 0], other < run.threads,
-                             missing, sizeof missing);
+            describe_missing(warp * DS_SIM_WARP + m, missing, sizeof missing);
             trouble("%s at %s:%d with mask %08x, warp %d: lane %d %s", meeting_name(t->meeting),
                     t->file, t->line, t->mask, warp, m, missing);
             return 1;
@@ -244,59 +239,180 @@ int tell_missing_lane(void)
     return 0;
 }
 
+int at_barrier_of(int i, const struct thread *first)
+{
+    const struct thread *t = &run.thread[i];
+    return run.state[i] == AT_BARRIER && t->line == first->line &&
+           (t->file == first->file || strcmp(t->file, first->file) == 0);
+}
+
 /* All that have not ended wait at barriers: whether it is one barrier for the whole block. */
 int at_one_barrier(void)
 {
     char missing[160];
-    const struct thread *first = nullptr, *other = nullptr;
-    int came = 0;
+    const struct thread *first = nullptr;
+    int came = 0, other = -1;
     for (int i = 0; i < run.threads && !first; i++)
-        if (run.thread[i].state == AT_BARRIER)
+        if (run.state[i] == AT_BARRIER)
             first = &run.thread[i];
     for (int i = 0; i < run.threads; i++) {
-        const struct thread *t = &run.thread[i];
-        if (t->state == AT_BARRIER && t->line == first->line &&
-            (t->file == first->file || strcmp(t->file, first->file) == 0))
-            came++;
-        else if (!other)
-            other = t;
+        const int is_there = at_barrier_of(i, first);
+        came += is_there;
+        other = !is_there && other < 0 ? i : other;
     }
-    if (!other)
+    if (other < 0)
         return 1;
-    describe_missing(other, 1, missing, sizeof missing);
+    const struct ds_sim_dim *at = &run.thread[other].index;
+    describe_missing(other, missing, sizeof missing);
     trouble("divergent __syncthreads: %d of %d threads wait at %s:%d, thread (%u,%u,%u) %s", came,
-            run.threads, first->file, first->line, other->index.x, other->index.y, other->index.z,
-            missing);
+            run.threads, first->file, first->line, at->x, at->y, at->z, missing);
     return 0;
-}
-
-/* ---- blocks -------------------------------------------------------------------------------------- */
-
-__attribute__((no_sanitize("address"))) void poison(char *begin, const char *end)
-{
-    for (; begin + sizeof POISON <= end; begin += sizeof POISON)
-        memcpy(begin, &POISON, sizeof POISON);
 }
 
 int count_in(enum state s)
 {
     int n = 0;
     for (int i = 0; i < run.threads; i++)
-        n += run.thread[i].state == s;
+        n += run.state[i] == s;
     return n;
 }
 
-void start_block(void)
+/* ---- who comes next ------------------------------------------------------------------------------ */
+
+void begin_turn(void)
 {
-    const struct ds_sim_dim *d = &run.launch->block;
-    for (int i = 0; i < run.threads; i++) {
-        const unsigned u = (unsigned)i;
-        run.thread[i].state = READY;
-        run.thread[i].index = {u % d->x, u / d->x % d->y, u / d->x / d->y};
-        ds_fiber_start(ds_fiber_at(i), thread_begins);
+    run.lane_at = run.at_one = 0;
+    make_order(run.lane_order, run.lanes);
+}
+
+/* To the warp whose turn it is. */
+void begin_warp(void)
+{
+    run.warp = run.warp_order[run.warp_at];
+    run.lanes = lanes_of(run.warp);
+    begin_turn();
+}
+
+void begin_round(void)
+{
+    make_order(run.warp_order, run.warps);
+    run.warp_at = 0;
+    begin_warp();
+}
+
+/* Every thread has ended or waits for other warps, or for lanes that do not come: whether they go on. */
+int leave_barrier(void)
+{
+    if (count_in(ENDED) == run.threads || tell_missing_lane() || !at_one_barrier())
+        return 0;
+    memset(run.state, READY, (size_t)run.threads * sizeof *run.state);
+    begin_round();
+    return 1;
+}
+
+/* The thread that runs now; -1: the block is over, or the launch. Warp after warp: each thread of it until it waits or ends,
+ * again as long as meetings of the warp are held. */
+int next_thread(void)
+{
+    while (!*run.trouble) {
+        while (run.lane_at < run.lanes) {
+            const int t = run.warp * DS_SIM_WARP + run.lane_order[run.lane_at++];
+            if (run.state[t] <= READY)
+                return t;
+        }
+        if (hold_meetings(run.warp)) {
+            begin_turn();
+        } else if (++run.warp_at < run.warps) {
+            begin_warp();
+        } else if (!leave_barrier()) {
+            break;
+        }
     }
-    poison(run.launch->static_shared, run.launch->static_end);
-    poison(run.dynamic, run.dynamic + run.launch->shared_bytes);
+    return -1;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------- */
+
+void run_threads(void);
+
+/* Thread t on that fiber's stack. */
+void begin(int t, int fiber)
+{
+    run.thread[t].fiber = fiber;
+    run.state[t] = READY;
+}
+
+/* Makes t the one that runs; on which fiber. */
+struct ds_fiber *fiber_of(int t)
+{
+    if (t < 0)
+        return ds_fiber_home();
+    run.current = t;
+    ds_sim_here.thread = run.thread[t].index;
+    if (run.state[t] == FRESH) {
+        if (run.n_free == 0) {
+            run.free_fiber[run.n_free++] = run.started;
+            ds_fiber_start(ds_fiber_at(run.started++), run_threads);
+        }
+        begin(t, run.free_fiber[--run.n_free]);
+    }
+    return ds_fiber_at(run.thread[t].fiber);
+}
+
+/* What a fiber does: a thread from its beginning to its end, and the next one that has not begun, as long as it is such a
+ * one's turn; so threads that meet nobody run one after the other as in a loop. */
+void run_threads(void)
+{
+    ds_fiber_entered();
+    const int own = run.thread[run.current].fiber;
+    for (;;) {
+        run.launch->body(run.launch->arg);
+        run.state[run.current] = ENDED;
+        const int t = next_thread();
+        run.free_fiber[run.n_free++] = own;
+        struct ds_fiber *to = fiber_of(t);
+        if (to != ds_fiber_at(own))
+            ds_fiber_go(ds_fiber_at(own), to);
+    }
+}
+
+/* The thread that runs waits, or is never to go on. */
+void give_way(void)
+{
+    struct ds_fiber *own = ds_fiber_at(run.thread[run.current].fiber),
+                    *to = fiber_of(next_thread());
+    if (to != own)
+        ds_fiber_go(own, to);
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------- */
+
+__attribute__((no_sanitize("address"))) void poison(char *begin, const char *end)
+{
+    const uint64_t two = (uint64_t)POISON << 32 | POISON;
+    for (; begin + 4 * sizeof two <= end; begin += 4 * sizeof two) {
+        memcpy(begin, &two, sizeof two);
+        memcpy(begin + sizeof two, &two, sizeof two);
+        memcpy(begin + 2 * sizeof two, &two, sizeof two);
+        memcpy(begin + 3 * sizeof two, &two, sizeof two);
+    }
+    for (; begin + sizeof POISON <= end; begin += sizeof POISON)
+        memcpy(begin, &POISON, sizeof POISON);
+}
+
+void start_launch(const struct ds_sim_launch *l)
+{
+    const struct ds_sim_dim *d = &l->block;
+    run.launch = l;
+    run.threads = (int)(d->x * d->y * d->z);
+    run.warps = (run.threads + DS_SIM_WARP - 1) / DS_SIM_WARP;
+    run.random = (l->schedule.seed + 1) * 0x9e3779b97f4a7c15u;
+    run.random += !run.random;
+    run.trouble[0] = '\0';
+    for (unsigned i = 0; i < (unsigned)run.threads; i++)
+        run.thread[i].index = {i % d->x, i / d->x % d->y, i / d->x / d->y};
+    ds_sim_here.block_dim = l->block;
+    ds_sim_here.grid_dim = l->grid;
 }
 
 void check_canary(void)
@@ -311,19 +427,11 @@ void check_canary(void)
 
 void run_block(void)
 {
-    unsigned short order[MOST_WARPS];
-    start_block();
-    while (!*run.trouble) {
-        make_order(order, run.warps);
-        for (int i = 0; i < run.warps && !*run.trouble; i++)
-            run_warp(order[i]);
-        if (*run.trouble || count_in(ENDED) == run.threads)
-            break;
-        if (tell_missing_lane() || !at_one_barrier())
-            break;
-        for (int i = 0; i < run.threads; i++)
-            run.thread[i].state = READY;
-    }
+    memset(run.state, FRESH, (size_t)run.threads * sizeof *run.state);
+    poison(run.launch->static_shared, run.launch->static_end);
+    poison(run.dynamic, run.dynamic + run.launch->shared_bytes);
+    begin_round();
+    ds_fiber_go(ds_fiber_home(), fiber_of(next_thread()));
     if (!*run.trouble)
         check_canary();
 }
@@ -425,14 +533,8 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
         ds_sim_record_launch(l);
         return 0;
     }
-    const int threads = (int)(l->block.x * l->block.y * l->block.z);
     pthread_mutex_lock(&one_at_a_time);
-    run.launch = l;
-    run.threads = threads;
-    run.warps = (threads + DS_SIM_WARP - 1) / DS_SIM_WARP;
-    run.random = (l->schedule.seed + 1) * 0x9e3779b97f4a7c15u;
-    run.random += !run.random;
-    run.trouble[0] = '\0';
+    start_launch(l);
 #if defined(__SANITIZE_ADDRESS__)
     run.dynamic = static_cast<char *>(malloc(l->shared_bytes ? l->shared_bytes : 1));
 #else
@@ -440,11 +542,9 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
     if (run.dynamic)
         memset(run.dynamic + l->shared_bytes, 0xa5, CANARY);
 #endif
-    ds_sim_here.block_dim = l->block;
-    ds_sim_here.grid_dim = l->grid;
-    if (!run.dynamic || ds_fibers_have(threads) != 0)
+    if (!run.dynamic || ds_fibers_have(run.threads) != 0)
         snprintf(run.trouble, sizeof run.trouble, "kernel %s: out of memory for %d threads",
-                 l->kernel, threads);
+                 l->kernel, run.threads);
     else {
         ds_sim_memory_open_guarded();
         run_grid();
@@ -455,7 +555,8 @@ int ds_sim_run(const struct ds_sim_launch *l, char *why, size_t why_size)
     const int rc = *run.trouble ? -1 : 0;
     if (rc != 0) {
         snprintf(why, why_size, "%s", run.trouble);
-        ds_fibers_forget(threads);
+        ds_fibers_forget(run.started);
+        run.started = run.n_free = 0; /* all begin anew */
     }
     pthread_mutex_unlock(&one_at_a_time);
     return rc;
@@ -484,7 +585,7 @@ int ds_sim_lane(void)
 void ds_sim_syncthreads(const char *file, int line)
 {
     struct thread *t = &run.thread[run.current];
-    t->state = AT_BARRIER;
+    run.state[run.current] = AT_BARRIER;
     t->file = file;
     t->line = line;
     give_way();
@@ -493,19 +594,22 @@ void ds_sim_syncthreads(const char *file, int line)
 uint64_t ds_sim_meet(int meeting, unsigned mask, uint64_t value, int source, const char *file,
                      int line)
 {
+    const int lane = run.current % DS_SIM_WARP;
     struct thread *t = &run.thread[run.current];
-    if (!(mask >> ds_sim_lane() & 1)) {
+    if (!(mask >> lane & 1)) {
         trouble("%s at %s:%d with mask %08x is called by lane %d, which is not in the mask",
-                meeting_name(meeting), file, line, mask, ds_sim_lane());
+                meeting_name(meeting), file, line, mask, lane);
         give_way();
     }
-    t->state = AT_MEETING;
+    run.state[run.current] = AT_MEETING;
     t->meeting = meeting;
     t->mask = mask;
     t->value = value;
     t->source = source;
     t->file = file;
     t->line = line;
+    run.at_one +=
+        is_at(&run.thread[run.warp * DS_SIM_WARP + run.lane_order[0]], mask, meeting, line);
     give_way();
     return t->result;
 }
