@@ -28,7 +28,7 @@ struct replay {
     struct ds_inputs_followed *
         *followed; /* with inputs in the record, where all of the storm is run */
     size_t *n_followed;
-    size_t n_matches;
+    size_t n_matches; /* arms that were run: all, unless it was interrupted */
 };
 
 /* ---- what is run ----------------------------------------------------------------------------- */
@@ -144,19 +144,20 @@ static int take_trial(void *ctx, const struct ds_trial_data *t, const double *se
                       struct ds_error *err)
 {
     struct replay *r = ctx;
-    const struct ds_trial_data *was = recorded(r, r->arms[t->info.arm], err);
-    struct ds_storm_match *m = &r->matches[r->n_matches];
+    const size_t arm = t->info.arm;
+    const struct ds_trial_data *was = recorded(r, r->arms[arm], err);
+    struct ds_storm_match *m = &r->matches[arm];
     const int alone = r->alone.n_steps > 0;
     (void)seconds;
     if (!was || ds_storm_match(&r->header, t, was, (size_t)r->setup.serve.n_requests, r->request,
                                alone ? r->hits : NULL, alone ? r->n_hits : 0, m, err) != 0)
         return -1;
     if (m->differs)
-        r->launches[r->n_matches] = t->launches[m->launch];
+        r->launches[arm] = t->launches[m->launch];
     if (r->setup.plan.inputs.calls && !alone && !r->others.changed &&
         ds_inputs_judge(r->setup.plan.inputs.calls, r->setup.plan.inputs.n_calls, t,
-                        (size_t)r->setup.serve.n_requests, &r->followed[r->n_matches],
-                        &r->n_followed[r->n_matches], err) != 0)
+                        (size_t)r->setup.serve.n_requests, &r->followed[arm], &r->n_followed[arm],
+                        err) != 0)
         return -1;
     r->n_matches++;
     return m->compared ? 0 : ds_fail(err, "nothing could be compared");
@@ -481,7 +482,7 @@ int ds_verb_replay(const struct ds_options *o)
     free(r.arms);
     free(r.matches);
     free(r.launches);
-    for (size_t i = 0; r.followed && i < r.n_matches; i++)
+    for (size_t i = 0; r.followed && i < r.header.n_arms; i++)
         free(r.followed[i]);
     free(r.followed);
     free(r.n_followed);

@@ -124,8 +124,17 @@ static int run(struct storm *st, int *interrupted, struct ds_error *err)
     return ds_cli_close_record(&st->writer, st->path, st->result.n_arms > 0, rc, err);
 }
 
+/* They were run in whatever order needs the least memory. */
+static int by_arm(const void *pa, const void *pb)
+{
+    const struct ds_storm_arm *a = pa, *b = pb;
+    return a->arm < b->arm ? -1 : a->arm > b->arm;
+}
+
 static int report(struct storm *st, struct ds_error *err)
 {
+    if (st->result.n_arms > 0)
+        qsort(st->result.arms, st->result.n_arms, sizeof *st->result.arms, by_arm);
     struct ds_buf out = {0};
     st->result.o = st->o;
     st->result.setup = &st->setup;

@@ -106,7 +106,7 @@ int ds_serve_only(const struct ds_serve_plan *p, int32_t request,
 
 /* ---- running it ------------------------------------------------------------------------------ */
 
-/* One trial an arm of the header, each in a worker of its own. Every request follows its own tokens. All
+/* One trial an arm of the header, each in a worker of its own, in the order that needs the least memory. Every request follows its own tokens. All
  * rows are recorded, as (request, position, occurrence: how often that position was computed before).
  *
  * With `scored` nothing is generated: the prompts, one a request, are whole texts, of which the first

@@ -7,6 +7,7 @@
 #include "engine/worker.h"
 #include "kernels/plugin.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -45,16 +46,43 @@ static int packer_of(const struct ds_serve_run *s, uint32_t arm, const struct ds
     return 0;
 }
 
+/* The arms in the order in which they are run. Who reads numbers that are not packed comes first, then those that pack alike,
+ * one kind after the other: so behind the last change of kind the numbers that all were packed from can be given back, in
+ * whatever order the sets were named. Every arm has a process of its own, and is none the wiser. */
+static int order_arms(const struct ds_serve_run *s, uint32_t *order, struct ds_error *err)
+{
+    const size_t n = (size_t)s->n_arms;
+    const struct ds_kernel **packer = ds_calloc(n, sizeof *packer, "arms", err);
+    size_t at = 0;
+    int threads, rc = packer ? 0 : -1;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = packer_of(s, (uint32_t)s->first_arm + (uint32_t)i, &packer[i], &threads, err);
+        if (rc == 0 && !packer[i])
+            order[at++] = (uint32_t)s->first_arm + (uint32_t)i;
+    }
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const struct ds_kernel *first = packer[i];
+        for (size_t k = i; first && k < n; k++)
+            if (packer[k] && packer[k]->prepare == first->prepare) {
+                order[at++] = (uint32_t)s->first_arm + (uint32_t)k;
+                packer[k] = NULL;
+            }
+    }
+    free(packer);
+    return rc;
+}
+
 /* From the first arm on behind which all read nothing but weights that are packed alike, these are packed once, for all of
  * them, and what they were made of is given back. */
-static int share_weights(const struct ds_serve_run *s, uint32_t arm, struct ds_error *err)
+static int share_weights(const struct ds_serve_run *s, const uint32_t *arms, size_t n_arms,
+                         struct ds_error *err)
 {
     const struct ds_kernel *first = NULL, *k;
     int threads = 1, n = 1;
     if (!s->last)
         return 0;
-    for (uint32_t a = arm; a < (uint32_t)(s->first_arm + s->n_arms); a++) {
-        if (packer_of(s, a, &k, &n, err) != 0)
+    for (size_t a = 0; a < n_arms; a++) {
+        if (packer_of(s, arms[a], &k, &n, err) != 0)
             return -1;
         if (!k || (first && first->prepare != k->prepare))
             return 0;
@@ -111,13 +139,16 @@ int ds_serve_run(const struct ds_serve_run *s, int *interrupted, struct ds_error
         mmap(NULL, shared_size(s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return ds_fail(err, "out of memory for what workers share");
-    int rc = 0;
-    for (int32_t a = 0; a < s->n_arms && rc == 0; a++) {
-        rc = share_weights(s, (uint32_t)(s->first_arm + a), err);
-        rc = rc == 0 ? run_arm(s, (uint32_t)(s->first_arm + a), shared, err) : rc;
+    const size_t n = (size_t)s->n_arms;
+    uint32_t *arms = ds_calloc(n, sizeof *arms, "arms", err);
+    int rc = arms ? order_arms(s, arms, err) : -1;
+    for (size_t a = 0; a < n && rc == 0; a++) {
+        rc = share_weights(s, arms + a, n - a, err);
+        rc = rc == 0 ? run_arm(s, arms[a], shared, err) : rc;
         if (rc == 0 && s->progress)
-            s->progress(s->ctx, a + 1, s->n_arms);
+            s->progress(s->ctx, (double)(a + 1), s->n_arms);
     }
+    free(arms);
     munmap(shared, shared_size(s));
     *interrupted = rc > 0;
     return rc < 0 ? -1 : 0;

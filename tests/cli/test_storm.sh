@@ -276,4 +276,25 @@ test_mistakes_name_the_place() {
     has "$dir/err" "the record holds no serving run"
 }
 
+# Sets are told in the order in which they were named, and run in the one that needs the least memory: what pinned packs never lies
+# beside the numbers that it was packed from, which the other set reads.
+test_the_order_of_sets_costs_no_memory() {
+    need python3
+    large=random:llama,layers=2,hidden=1024,heads=8,kv_heads=8,ffn=3072,vocab=256
+    for sets in pinned,pinned+matmul=reference pinned+matmul=reference,pinned; do
+        DRIFTSCOPE="$driftscope" python3 - "$sets" "$dir/$sets.h5" $large >"$dir/$sets" <<'PY'
+import json, os, resource, subprocess, sys
+out = subprocess.run([os.environ["DRIFTSCOPE"], "storm", "-m", sys.argv[3], "--tokens", "5,9,1", "--requests", "2", "-n", "1",
+                      "--threads", "1", "--compare", sys.argv[1], "-o", sys.argv[2], "--json", "-q"], stdout=subprocess.PIPE, check=False)
+assert out.returncode in (0, 1), out.returncode
+assert [a["kernels"] for a in json.loads(out.stdout)["sets"]] == sys.argv[1].split(","), out.stdout
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+PY
+        ds replay "$dir/$sets.h5" -m $large
+        expect 0
+        head -n 1 "$dir/out" | grep -q "^replay        ${sets%,*}, arm 0: "
+    done
+    [ "$(cat "$dir/pinned,pinned+matmul=reference")" -lt $(($(cat "$dir/pinned+matmul=reference,pinned") * 5 / 4)) ]
+}
+
 run_tests
