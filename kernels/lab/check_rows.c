@@ -50,10 +50,8 @@ int ds_rows_differs(struct ds_check *c, const struct ds_call *call, const uint32
     return smallest;
 }
 
-/* Every row of the call launched last against the same row of own->ref; the pair is named by `what`. *at, if
- * not NULL: the row of the smallest pair so far, if it is one of these. */
-static int compare_all(struct ds_check *c, const struct ds_call *call, double cost,
-                       const char *what, int64_t *at)
+int ds_rows_compare(struct ds_check *c, const struct ds_call *call, double cost, const char *what,
+                    int64_t *at)
 {
     struct ds_rows_own *o = c->own;
     for (int64_t r = 0; r < o->ref.rows && r < o->out.rows; r++) {
@@ -95,10 +93,10 @@ static int repeat_after_others(struct ds_check *c, const struct ds_call *first)
             rc = ds_check_launch(c, first, &o->out);
         if (rc < 0)
             return -1;
-        if (rc == 1 && compare_all(c, first, (double)rows * 10 + first->threads + 0.5,
-                                   i ? "again, after a call with other rows in its place"
-                                     : "again, after a call with more rows",
-                                   NULL) != 0)
+        if (rc == 1 && ds_rows_compare(c, first, (double)rows * 10 + first->threads + 0.5,
+                                       i ? "again, after a call with other rows in its place"
+                                         : "again, after a call with more rows",
+                                       NULL) != 0)
             return -1;
     }
     return 0;
@@ -123,7 +121,7 @@ static int repeat_one(struct ds_check *c, int64_t rows, int threads)
             return -1;
         snprintf(what, sizeof what, "with %d thread%s%s, again", threads, threads == 1 ? "" : "s",
                  call.disturb ? " and a disturbed schedule" : "");
-        if (rc == 1 && compare_all(c, &call, (double)rows * 10 + threads, what, NULL) != 0)
+        if (rc == 1 && ds_rows_compare(c, &call, (double)rows * 10 + threads, what, NULL) != 0)
             return -1;
         rc = 1;
     }
@@ -303,8 +301,8 @@ static int threads_call(struct ds_check *c, int64_t rows, int sample)
             return -1;
         snprintf(what, sizeof what, "with %d thread%s against %d", c->opt->threads[0],
                  c->opt->threads[0] == 1 ? "" : "s", call.threads);
-        if (rc == 1 && compare_all(c, &call, (double)rows + 1e-2 * call.threads + 1e-3 * sample,
-                                   what, &row) != 0)
+        if (rc == 1 && ds_rows_compare(c, &call, (double)rows + 1e-2 * call.threads + 1e-3 * sample,
+                                       what, &row) != 0)
             return -1;
         if (rc == 1 && row < 0 && n_as_base < DS_CLASS_VALUES)
             as_base[n_as_base++] = call.threads;
@@ -377,108 +375,6 @@ int ds_rows_threads(struct ds_check *c)
             if (threads_call(c, rows[i], sample) != 0)
                 return -1;
     return n < 0 ? -1 : 0;
-}
-
-/* ---- alignment ----------------------------------------------------------------------------------------- */
-
-static int aligned(struct ds_check *c, struct ds_call *call, int64_t rows)
-{
-    struct ds_rows_own *o = c->own;
-    char what[96];
-    int rc = ds_check_launch(c, call, &o->out);
-    if (call->place == DS_PLACE_END)
-        snprintf(what, sizeof what, "at a 64-byte boundary against flush with a page's end");
-    else
-        snprintf(what, sizeof what, "packed at a 64-byte boundary against offset %d, gap %d",
-                 call->place, call->gap);
-    if (rc == 1)
-        rc = compare_all(c, call, (double)rows + 1e-2 * (call->place + call->gap), what, NULL);
-    return rc < 0 ? -1 : 0;
-}
-
-int ds_rows_alignment(struct ds_check *c)
-{
-    static const int64_t rows[] = {1, 3, 4, 8, 17};
-    static const int gaps[] = {1, 3, 16, 29};
-    struct ds_rows_own *o = c->own;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct ds_segment seg;
-        struct ds_call call = ds_rows_call(c, &seg, 0, rows[i]);
-        int rc = ds_check_launch(c, &call, &o->ref);
-        if (rc < 0)
-            return -1;
-        for (call.place = 1; rc == 1 && call.place <= DS_PLACE_END; call.place++)
-            if (aligned(c, &call, rows[i]) != 0)
-                return -1;
-        for (size_t g = 0; rc == 1 && g < sizeof gaps / sizeof gaps[0]; g++) {
-            call.gap = gaps[g];
-            for (call.place = 0; call.place < 16; call.place += 5)
-                if (aligned(c, &call, rows[i]) != 0)
-                    return -1;
-        }
-    }
-    return 0;
-}
-
-/* ---- memory -------------------------------------------------------------------------------------------- */
-
-/* Whether an element is NaN on one side only: no order of arrival does that. */
-static int nan_on_one_side(const struct ds_check *c, const struct ds_call *call,
-                           const struct ds_output *a, const struct ds_output *b)
-{
-    struct ds_output_part part[DS_MOST_PARTS];
-    ds_subject_parts(c->subject, call, part);
-    for (int64_t i = 0; part[0].dtype == DS_ELEMENT_F32 && i < a->rows * a->width; i++)
-        if (((a->bits[i] & 0x7fffffffu) > 0x7f800000u) !=
-            ((b->bits[i] & 0x7fffffffu) > 0x7f800000u))
-            return 1;
-    return 0;
-}
-
-/* The same call with unwritten memory that holds NaN and that holds huge values: equal bits, or some
- * of it was used. Damage and crashes are noted by the launch itself. */
-static int poisoned(struct ds_check *c, struct ds_call *call, int64_t rows)
-{
-    struct ds_rows_own *o = c->own;
-    call->poison = DS_POISON_NAN;
-    int rc = ds_check_launch(c, call, &o->ref);
-    if (rc != 1)
-        return rc;
-    call->poison = DS_POISON_HUGE;
-    rc = ds_check_launch(c, call, &o->out);
-    /* A kernel that does not repeat gives other bits by itself. */
-    if (rc == 1 && c->out->property[DS_PROPERTY_REPEAT].differ &&
-        !nan_on_one_side(c, call, &o->ref, &o->out)) {
-        c->property->compared += o->ref.rows;
-        return 0;
-    }
-    if (rc == 1)
-        rc = compare_all(c, call, (double)rows + 0.5 * call->gap,
-                         "where unwritten memory holds NaN against where it holds 1e30", NULL);
-    return rc < 0 ? -1 : 0;
-}
-
-int ds_rows_memory(struct ds_check *c)
-{
-    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64};
-    static const int places[] = {DS_PLACE_END, DS_PLACE_START, 0, 3};
-    const int op = ds_subject_kernel(c->subject)->op;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int j = 0; j < 4; j++) {
-            struct ds_segment seg;
-            struct ds_call call = ds_rows_call(c, &seg, 0, rows[i]);
-            call.place = places[j];
-            call.gap = j == 2 ? 5 : j == 1 ? 1 : 0;
-            call.threads = i % 2 ? ds_rows_last_threads(c) : c->opt->threads[0];
-            call.bias = op == DS_OP_MATMUL && j % 2;
-            call.page_size = j == 0 ? 1 : j == 1 ? 64 : 0;
-            call.permute = (uint64_t)j;
-            call.spare_slots = 3 * j;
-            seg.padding = op == DS_OP_CACHE ? 2 * j : 0;
-            if (poisoned(c, &call, rows[i]) < 0)
-                return -1;
-        }
-    return 0;
 }
 
 const struct ds_check_plan ds_check_rows_plan = {

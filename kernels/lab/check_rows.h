@@ -43,6 +43,11 @@ static inline void ds_rows_take_sample(struct ds_segment *seg, int sample)
 int ds_rows_differs(struct ds_check *c, const struct ds_call *call, const uint32_t *ref, int64_t p,
                     double cost, const char *other);
 
+/* Every row of the call launched last against the same row of own->ref; the pair is named by `what`. *at, if
+ * not NULL: the row of the smallest pair so far, if it is one of these. */
+int ds_rows_compare(struct ds_check *c, const struct ds_call *call, double cost, const char *what,
+                    int64_t *at);
+
 /* Rows held against the formula, with what roundings and the variant's own format may cost. */
 struct ds_rows_judge {
     struct ds_check *c;

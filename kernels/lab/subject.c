@@ -75,6 +75,26 @@ static int prepare(struct ds_subject *s, struct ds_error *err)
     return at ? 0 : -1;
 }
 
+/* Of kernel, shape and what else *like says. */
+static struct ds_subject *make(const struct ds_subject_parts *like, struct ds_error *err)
+{
+    struct ds_subject *s = ds_calloc(1, sizeof *s, "subject", err);
+    if (!s)
+        return NULL;
+    s->p = *like;
+    s->ops = ops_of(like->kernel->op);
+    s->p.pool = ds_pool_new(like->seed);
+    ds_arena_begin(&s->p.arena, DS_POISON_NAN);
+    if (ds_lab_device_of(like->kernel->device, &s->p.arena.device, err) != 0 ||
+        (s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
+        ds_arena_hold(&s->p.arena, err) != 0 ||
+        (s->p.arena.device && ds_arena_place_far(&s->p.arena, err) != 0)) {
+        ds_subject_free(s);
+        return NULL;
+    }
+    return s;
+}
+
 struct ds_subject *ds_subject_new(const struct ds_kernel *k, const struct ds_shape *shape,
                                   uint64_t seed, struct ds_error *err)
 {
@@ -91,26 +111,21 @@ struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct d
                                        uint64_t seed, int weights, int32_t file_type, int from_file,
                                        struct ds_error *err)
 {
-    struct ds_subject *s = ds_calloc(1, sizeof *s, "subject", err);
-    if (!s)
-        return NULL;
-    s->p.kernel = k;
-    s->p.shape = shape;
-    s->p.seed = seed;
-    s->p.weights = weights;
-    s->p.file_type = file_type;
-    s->p.from_file = from_file;
-    s->ops = ops_of(k->op);
-    s->p.pool = ds_pool_new(seed);
-    ds_arena_begin(&s->p.arena, DS_POISON_NAN);
-    if (ds_lab_device_of(k->device, &s->p.arena.device, err) != 0 ||
-        (s->ops->open && s->ops->open(&s->p, err) != 0) || prepare(s, err) != 0 ||
-        ds_arena_hold(&s->p.arena, err) != 0 ||
-        (s->p.arena.device && ds_arena_place_far(&s->p.arena, err) != 0)) {
-        ds_subject_free(s);
-        return NULL;
-    }
-    return s;
+    const struct ds_subject_parts like = {.kernel = k,
+                                          .shape = shape,
+                                          .seed = seed,
+                                          .weights = weights,
+                                          .file_type = file_type,
+                                          .from_file = from_file};
+    return make(&like, err);
+}
+
+struct ds_subject *ds_subject_new_moved(const struct ds_kernel *k, const struct ds_shape *shape,
+                                        uint64_t seed, int offset, struct ds_error *err)
+{
+    const struct ds_subject_parts like = {
+        .kernel = k, .shape = shape, .seed = seed, .weights = DS_CONTENT_PLAIN, .moved = offset};
+    return make(&like, err);
 }
 
 void ds_subject_free(struct ds_subject *s)

@@ -102,6 +102,10 @@ struct ds_subject *ds_subject_new_weights(const struct ds_kernel *k, const struc
 struct ds_subject *ds_subject_new_file(const struct ds_kernel *k, const struct ds_shape *shape,
                                        uint64_t seed, int weights, int32_t file_type, int from_file,
                                        struct ds_error *err);
+/* The same as ds_subject_new with what all calls share (weights, tables) `offset` floats, 1..15, behind a
+ * boundary of 64 bytes. */
+struct ds_subject *ds_subject_new_moved(const struct ds_kernel *k, const struct ds_shape *shape,
+                                        uint64_t seed, int offset, struct ds_error *err);
 void ds_subject_free(struct ds_subject *s);
 
 const struct ds_kernel *ds_subject_kernel(const struct ds_subject *s);
@@ -163,11 +167,20 @@ struct ds_subject_parts {
     int32_t file_type; /* matmul: of the weights, as GGUF numbers it; 0 = F32 */
     int from_file;     /* ... and the kernel sees them only so */
     const float *w;    /* ... what they stand for */
+    int moved;         /* shared arrays are placed at this offset; 0 = where they show most */
     struct ds_arena arena;
     union ds_any_args args;
     struct ds_pool *pool;
     void *own; /* of the builder */
 };
+
+/* Floats behind a row of an array of the call: where it has any, other arrays have other numbers, since a
+ * kernel may take one's distance for another's. */
+enum { DS_GAP_FIRST = 0, DS_GAP_SECOND, DS_GAP_OUTPUT };
+static inline int64_t ds_call_gap(const struct ds_call *c, int array)
+{
+    return c->gap ? c->gap + array : 0;
+}
 
 struct ds_subject_ops {
     /* Places shared arrays and sets their pointers in p->args; they are held after it. May be NULL.

@@ -265,7 +265,7 @@ static int place_outputs(struct ds_subject_parts *p, const struct ds_call *c,
                          struct ds_attention_args *a, struct ds_error *err)
 {
     const int64_t width = a->heads * a->head_dim;
-    a->ldy = width + c->gap;
+    a->ldy = width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->y = ds_arena_place(&p->arena, "y", DS_ARRAY_OUT, 4, a->rows, width, a->ldy, c->place, err);
     if (!a->y)
         return -1;

@@ -59,7 +59,7 @@ static int process_build(struct ds_subject_parts *p, const struct ds_call *c, st
                                   .vocab = p->shape->vocab,
                                   .logits = logits,
                                   .ldx = p->shape->vocab + c->gap,
-                                  .ldy = p->shape->vocab + c->gap,
+                                  .ldy = p->shape->vocab + ds_call_gap(c, DS_GAP_OUTPUT),
                                   .requests = requests,
                                   .positions = positions,
                                   .steps = steps,

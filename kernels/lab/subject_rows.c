@@ -33,24 +33,31 @@ void ds_subject_fill(const struct ds_subject_parts *p, const struct ds_call *c, 
 
 /* An f32 array of the call with a row for each of its rows. */
 static float *place(struct ds_subject_parts *p, const struct ds_call *c, const char *name, int role,
-                    int64_t rows, int64_t cols, struct ds_error *err)
+                    int64_t rows, int64_t cols, int gap, struct ds_error *err)
 {
-    return ds_arena_place(&p->arena, name, role, 4, rows, cols, cols + c->gap, c->place, err);
+    return ds_arena_place(&p->arena, name, role, 4, rows, cols, cols + ds_call_gap(c, gap),
+                          c->place, err);
+}
+
+static float *second_input(struct ds_subject_parts *p, const struct ds_call *c, const char *name,
+                           int stream, int64_t cols, int gap, struct ds_error *err)
+{
+    float *x = place(p, c, name, DS_ARRAY_IN, ds_call_rows(c), cols, gap, err);
+    if (x)
+        ds_subject_fill(p, c, stream, x, cols, cols + ds_call_gap(c, gap));
+    return x;
 }
 
 static float *input(struct ds_subject_parts *p, const struct ds_call *c, const char *name,
                     int stream, int64_t cols, struct ds_error *err)
 {
-    float *x = place(p, c, name, DS_ARRAY_IN, ds_call_rows(c), cols, err);
-    if (x)
-        ds_subject_fill(p, c, stream, x, cols, cols + c->gap);
-    return x;
+    return second_input(p, c, name, stream, cols, DS_GAP_FIRST, err);
 }
 
 static float *output(struct ds_subject_parts *p, const struct ds_call *c, int64_t cols,
                      struct ds_error *err)
 {
-    return place(p, c, "y", DS_ARRAY_OUT, ds_call_rows(c), cols, err);
+    return place(p, c, "y", DS_ARRAY_OUT, ds_call_rows(c), cols, DS_GAP_OUTPUT, err);
 }
 
 /* An f32 array of all calls, [rows][cols], ending at its guard page. */
@@ -58,7 +65,10 @@ static float *shared(struct ds_subject_parts *p, const char *name, int64_t rows,
                      int stream, struct ds_error *err)
 {
     float *w = ds_arena_place(&p->arena, name, DS_ARRAY_IN, 4, rows, cols, cols,
-                              rows * cols % 16 ? DS_PLACE_END : 0, err);
+                              p->moved           ? p->moved
+                              : rows * cols % 16 ? DS_PLACE_END
+                                                 : 0,
+                              err);
     for (int64_t r = 0; w && r < rows; r++)
         ds_content_row(w + r * cols, cols, p->seed, stream, -1, (int32_t)r, p->weights);
     return w;
@@ -109,7 +119,7 @@ static int embed_open(struct ds_subject_parts *p, struct ds_error *err)
 {
     const struct ds_shape *s = p->shape;
     float *t = ds_arena_place(&p->arena, "table", DS_ARRAY_IN, 4, s->vocab, s->width, s->width,
-                              DS_PLACE_END, err);
+                              p->moved ? p->moved : DS_PLACE_END, err);
     for (int64_t v = 0; t && v < s->vocab; v++)
         ds_content_row(t + v * s->width, s->width, p->seed, WEIGHTS, -1, (int32_t)v,
                        s->vocab >= DS_CONTENT_COUNT ? (int)(v % DS_CONTENT_COUNT) : 0);
@@ -128,7 +138,7 @@ static int embed_build(struct ds_subject_parts *p, const struct ds_call *c, stru
         for (int32_t j = 0; j < c->segment[i].length; j++)
             ids[r++] = embed_id(p, &c->segment[i], c->segment[i].first + j);
     a->vocab = p->shape->vocab, a->width = p->shape->width, a->rows = rows, a->ids = ids;
-    a->ldy = a->width + c->gap;
+    a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->y = output(p, c, a->width, err);
     return a->y ? 0 : -1;
 }
@@ -145,7 +155,7 @@ static int rmsnorm_build(struct ds_subject_parts *p, const struct ds_call *c, st
 {
     struct ds_rmsnorm_args *a = &p->args.rmsnorm;
     a->rows = ds_call_rows(c), a->width = p->shape->width, a->eps = 1e-5f;
-    a->ldx = a->ldy = a->width + c->gap;
+    a->ldx = a->width + c->gap, a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->x = input(p, c, "x", FIRST, a->width, err);
     a->y = a->x ? output(p, c, a->width, err) : NULL;
     return a->y ? 0 : -1;
@@ -155,7 +165,7 @@ static int softmax_build(struct ds_subject_parts *p, const struct ds_call *c, st
 {
     struct ds_softmax_args *a = &p->args.softmax;
     a->rows = ds_call_rows(c), a->width = p->shape->width;
-    a->ldx = a->ldy = a->width + c->gap;
+    a->ldx = a->width + c->gap, a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->x = input(p, c, "x", FIRST, a->width, err);
     a->y = a->x ? output(p, c, a->width, err) : NULL;
     return a->y ? 0 : -1;
@@ -165,7 +175,7 @@ static int transfer_build(struct ds_subject_parts *p, const struct ds_call *c, s
 {
     struct ds_transfer_args *a = &p->args.transfer;
     a->rows = ds_call_rows(c), a->width = p->shape->width;
-    a->ldx = a->ldy = a->width + c->gap;
+    a->ldx = a->width + c->gap, a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->src = 0, a->dst = 1;
     a->x = input(p, c, "x", FIRST, a->width, err);
     a->y = a->x ? output(p, c, a->width, err) : NULL;
@@ -215,7 +225,7 @@ static int matmul_build(struct ds_subject_parts *p, const struct ds_call *c, str
 {
     struct ds_matmul_args *a = &p->args.matmul;
     a->rows = ds_call_rows(c);
-    a->ldx = a->k + c->gap, a->ldy = a->n + c->gap;
+    a->ldx = a->k + c->gap, a->ldy = a->n + ds_call_gap(c, DS_GAP_OUTPUT);
     a->x = input(p, c, "x", FIRST, a->k, err);
     if (!a->x)
         return -1;
@@ -271,7 +281,7 @@ static int rope_open(struct ds_subject_parts *p, struct ds_error *err)
 {
     const int64_t pairs = p->shape->rope_dim / 2;
     float *t = ds_arena_place(&p->arena, "cos_sin", DS_ARRAY_IN, 4, rope_positions(p), 2 * pairs,
-                              2 * pairs, 0, err);
+                              2 * pairs, p->moved, err);
     for (int64_t at = 0; t && at < 2 * NEAR_END; at++)
         for (int64_t i = 0; i < pairs; i++) {
             const int64_t pos = rope_position(p, at);
@@ -290,7 +300,8 @@ static int rope_build(struct ds_subject_parts *p, const struct ds_call *c, struc
     const struct ds_shape *s = p->shape;
     a->rows = ds_call_rows(c), a->heads = s->heads, a->head_dim = s->head_dim;
     a->rope_dim = s->rope_dim, a->neox = (int)s->neox;
-    a->ldx = a->ldy = s->heads * s->head_dim + c->gap;
+    a->ldx = s->heads * s->head_dim + c->gap;
+    a->ldy = s->heads * s->head_dim + ds_call_gap(c, DS_GAP_OUTPUT);
     int32_t *positions =
         ds_arena_place(&p->arena, "positions", DS_ARRAY_IN, 4, 1, a->rows, a->rows, c->place, err);
     if (!positions)
@@ -327,7 +338,7 @@ static int silu_mul_build(struct ds_subject_parts *p, const struct ds_call *c, s
 {
     struct ds_silu_mul_args *a = &p->args.silu_mul;
     a->rows = ds_call_rows(c), a->width = p->shape->width;
-    a->ldx = a->ldy = a->width + c->gap;
+    a->ldx = a->width + c->gap, a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->gate = input(p, c, "gate", FIRST, a->width, err);
     a->up = a->gate ? input(p, c, "up", SECOND, a->width, err) : NULL;
     a->y = a->up ? output(p, c, a->width, err) : NULL;
@@ -338,9 +349,11 @@ static int add_build(struct ds_subject_parts *p, const struct ds_call *c, struct
 {
     struct ds_add_args *a = &p->args.add;
     a->rows = ds_call_rows(c), a->width = p->shape->width;
-    a->lda = a->ldb = a->ldy = a->width + c->gap;
+    a->lda = a->width + c->gap;
+    a->ldb = a->width + ds_call_gap(c, DS_GAP_SECOND);
+    a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     a->a = input(p, c, "a", FIRST, a->width, err);
-    a->b = a->a ? input(p, c, "b", SECOND, a->width, err) : NULL;
+    a->b = a->a ? second_input(p, c, "b", SECOND, a->width, DS_GAP_SECOND, err) : NULL;
     a->y = a->b ? output(p, c, a->width, err) : NULL;
     return a->y ? 0 : -1;
 }
@@ -387,8 +400,8 @@ static int combine_build(struct ds_subject_parts *p, const struct ds_call *c, st
     struct ds_combine_args *a = &p->args.combine;
     const struct ds_shape *s = p->shape;
     a->rows = ds_call_rows(c), a->width = s->width, a->top_k = s->top_k;
-    a->ldx = a->ldy = s->width + c->gap;
-    float *x = place(p, c, "x", DS_ARRAY_IN, a->rows * s->top_k, s->width, err);
+    a->ldx = s->width + c->gap, a->ldy = s->width + ds_call_gap(c, DS_GAP_OUTPUT);
+    float *x = place(p, c, "x", DS_ARRAY_IN, a->rows * s->top_k, s->width, DS_GAP_FIRST, err);
     if (!x)
         return -1;
     for (int64_t i = 0, r = 0; i < c->n_segments && !p->arena.bare; i++)
@@ -445,7 +458,7 @@ static int allreduce_build(struct ds_subject_parts *p, const struct ds_call *c,
     struct ds_allreduce_args *a = &p->args.allreduce;
     const float **x = p->own;
     a->rows = ds_call_rows(c), a->width = p->shape->width, a->ranks = p->shape->ranks;
-    a->ldx = a->ldy = a->width + c->gap;
+    a->ldx = a->width + c->gap, a->ldy = a->width + ds_call_gap(c, DS_GAP_OUTPUT);
     for (int i = 0; i < a->ranks; i++) {
         x[i] = input(p, c, names[i], TENSOR + i, a->width, err);
         if (!x[i])

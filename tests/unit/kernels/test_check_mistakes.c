@@ -132,6 +132,27 @@ static void add(const struct ds_add_args *a, int tail, int64_t wraps)
                 a->a[r * a->lda + i] + (left_out ? 0.0f : a->b[r % wraps * a->ldb + i]);
         }
 }
+static void add_by_one_stride(const struct ds_add_args *a)
+{
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++)
+            a->y[r * a->ldy + i] = a->a[r * a->lda + i] + a->b[r * a->lda + i];
+}
+LAUNCH(add_one_stride, ds_add_args, add_by_one_stride(a))
+static void softmax_by_one_stride(const struct ds_softmax_args *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        float *y = a->y + r * a->ldx, max = x[0], sum = 0;
+        for (int64_t i = 1; i < a->width; i++)
+            max = x[i] > max || isnan(x[i]) ? x[i] : max;
+        for (int64_t i = 0; i < a->width; i++)
+            sum += y[i] = expf(x[i] - max);
+        for (int64_t i = 0; i < a->width; i++)
+            y[i] /= sum;
+    }
+}
+LAUNCH(softmax_one_stride, ds_softmax_args, softmax_by_one_stride(a))
 LAUNCH(add_without_tail_of_13, ds_add_args, add(a, 1, INT64_MAX))
 LAUNCH(add_of_row_0, ds_add_args, add(a, 0, 300))
 
@@ -408,6 +429,23 @@ static void test_scratch(void **state)
     assert_int_equal(r.property[DS_PROPERTY_ALIGNMENT].state, DS_STATE_BROKEN);
 }
 
+/* Nor on where weights lie. */
+LAUNCH(by_weights, ds_matmul_args, product(a, a->k, (uintptr_t)a->w.data / 4 % 16 == 4))
+static void test_weights_moved(void **state)
+{
+    const struct ds_kernel k = {.abi = DS_KERNEL_ABI,
+                                .op = DS_OP_MATMUL,
+                                .name = "by-weights",
+                                .claims = DS_CLAIM_ALL,
+                                .launch = by_weights};
+    (void)state;
+    const struct ds_check_result r = check(&k, SMALL);
+    assert_int_equal(ds_check_failure(&k, &r), -1);
+    assert_string_equal(r.property[DS_PROPERTY_ALIGNMENT].smallest,
+                        "row 0 of 1 row with weights in place against 4 floats behind a 64-byte "
+                        "boundary");
+}
+
 /* That 16-bit arrays give what f32 arrays of their values give is what DS_FEATURE_STORED promises. */
 static void test_stored(void **state)
 {
@@ -433,6 +471,10 @@ static void test_other_ops(void **state)
 {
     static const struct mistake list[] = {
         {"tail-of-13", add_without_tail_of_13, DS_OP_ADD, "width=48", ALL, WRONG, "width=13: row"},
+        {"one-stride", add_one_stride, DS_OP_ADD, "width=48", ALL, DS_PROPERTY_MEMORY,
+         "rows where unwritten memory holds NaN"},
+        {"one-stride", softmax_one_stride, DS_OP_SOFTMAX, "width=48", ALL, DS_PROPERTY_MEMORY,
+         "writes outside of y, at row 0, element 49"},
         {"row-0", add_of_row_0, DS_OP_ADD, "width=48", ONCE, WRONG, "512 rows, 257 places on: row"},
         {"without-max", exp_without_max, DS_OP_SOFTMAX, "width=48", ALL, WRONG,
          "mixed values: row"},
@@ -470,8 +512,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),    cmocka_unit_test(test_history),
-        cmocka_unit_test(test_scratch),   cmocka_unit_test(test_stored),
-        cmocka_unit_test(test_other_ops), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_scratch),   cmocka_unit_test(test_weights_moved),
+        cmocka_unit_test(test_stored),    cmocka_unit_test(test_other_ops),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests_name("check: mistakes", tests, NULL, NULL);
 }
