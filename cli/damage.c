@@ -2,13 +2,13 @@
  * something is damaged nothing is the same. */
 #include "cli/damage.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 int ds_damage_verify(struct ds_damage_side *s, struct ds_record *record, int verify,
                      struct ds_error *err)
 {
-    *s = (struct ds_damage_side){.record = record, .verified = verify};
+    *s = (struct ds_damage_side){
+        .record = record, .header = ds_record_header(record), .verified = verify};
     if (verify && (ds_record_verify(record, err) != 0 || ds_damage_collect(s, err) != 0))
         return -1;
     for (size_t i = 0; i < s->n; i++)
@@ -53,19 +53,6 @@ void ds_damage_free(struct ds_damage_side *s)
     free(s->list);
     s->list = NULL;
     s->n = 0;
-}
-
-int ds_damage_judge(const struct ds_report *r, struct ds_verdict *v)
-{
-    char text[160];
-    if (!ds_report_damage_said(r, text, sizeof text))
-        return 0;
-    if (v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED) {
-        v->result = DS_RESULT_INCOMPARABLE;
-        snprintf(v->reason, sizeof v->reason, "the record%s damaged: %s", r->diff ? "s are" : " is",
-                 text);
-    }
-    return 1;
 }
 
 void ds_damage_no_verdict(struct ds_verdict *v)

@@ -15,8 +15,6 @@ int ds_damage_rest(struct ds_damage_side *s, size_t n, const struct ds_verdict *
 /* Lists what was met so far. */
 int ds_damage_collect(struct ds_damage_side *s, struct ds_error *err);
 void ds_damage_free(struct ds_damage_side *s);
-/* Whether there is any; then nothing is the same: such a result becomes incomparable. */
-int ds_damage_judge(const struct ds_report *r, struct ds_verdict *v);
 /* Where the tables of some trial are damaged there is no verdict to make. */
 void ds_damage_no_verdict(struct ds_verdict *v);
 

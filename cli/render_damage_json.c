@@ -5,17 +5,15 @@ enum { MOST_LISTED = 1000 };
 
 static json_t *one_json(const struct ds_report *r, int side, const struct ds_damage *x)
 {
-    const struct ds_damage_side *s = &r->damage[side];
-    const struct ds_trial *t = ds_record_trial(s->record, x->trial);
-    const struct ds_site *site =
-        x->dumped && t ? &ds_record_header(s->record)->sites[x->site] : NULL;
+    const int t = x->trial != SIZE_MAX;
+    const struct ds_site *site = x->dumped && t ? &r->damage[side].header->sites[x->site] : NULL;
     json_t *j = json_object();
     json_object_set_new(j, "what", json_string(x->dumped ? "row" : "trial"));
     if (r->diff)
         json_object_set_new(j, "record", json_string(side ? "B" : "A"));
     json_object_set_new(j, "trial", t ? ds_json_whole(x->trial) : json_null());
-    json_object_set_new(j, "arm", t ? json_integer(t->arm) : json_null());
-    json_object_set_new(j, "repeat", t ? json_integer(t->repeat) : json_null());
+    json_object_set_new(j, "arm", t ? json_integer(x->arm) : json_null());
+    json_object_set_new(j, "repeat", t ? json_integer(x->repeat) : json_null());
     json_object_set_new(j, "layer", site ? json_integer(site->layer) : json_null());
     json_object_set_new(j, "stage", site ? ds_json_text(site->stage) : json_null());
     json_object_set_new(j, "part", site ? ds_json_text(site->part) : json_null());

@@ -122,7 +122,9 @@ static int add_section(struct sweep *s, const char *path, struct ds_error *err)
 int ds_report_sweep(struct ds_report_maker *m, const char *path, struct ds_record *record,
                     struct ds_error *err)
 {
-    struct sweep s = {.m = m, .record = record, .damage = {{.record = record}}};
+    struct sweep s = {.m = m,
+                      .record = record,
+                      .damage = {{.record = record, .header = ds_record_header(record)}}};
     ds_source_record(&s.s, record);
     ds_damage_no_verdict(&s.v);
     if (ds_analysis_new(&s.s, NULL, &s.a, err) != 0 || ds_analysis_verdict(s.a, &s.v, err) != 0) {
@@ -138,7 +140,7 @@ int ds_report_sweep(struct ds_report_maker *m, const char *path, struct ds_recor
                              .caller = &ds_cli_caller};
     int rc = ds_damage_rest(s.damage, 1, &s.v, 0, err);
     rc = rc ? rc : ds_damage_collect(s.damage, err);
-    if (rc == 0 && (ds_damage_judge(&s.r, &s.v) || s.r.damaged > 0))
+    if (rc == 0 && (ds_report_damage_judge(&s.r, &s.v) || s.r.damaged > 0))
         rc = ds_fail(err, "the record is damaged: `show --verify` tells where");
     if (rc == 0)
         rc = add_section(&s, path, err);

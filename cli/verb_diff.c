@@ -217,7 +217,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
     int rc = ds_damage_rest(sides->damage, 2, &d.verdict, d.excused, err);
     for (int side = 0; side < 2 && rc == 0; side++)
         rc = ds_damage_collect(&sides->damage[side], err);
-    int damaged = rc == 0 && ds_damage_judge(&r, &d.verdict);
+    int damaged = rc == 0 && ds_report_damage_judge(&r, &d.verdict);
     if (rc == 0)
         rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)

@@ -114,7 +114,7 @@ static int show(const struct ds_options *o, struct ds_record *record, const char
     struct ds_report_view w = {.r = &r, .a = a, .s = &s, .blob = record_blob, .ctx = record};
     int rc = ds_damage_rest(damage, 1, &v, 0, err);
     rc = rc ? rc : ds_damage_collect(damage, err);
-    const int damaged = rc == 0 && ds_damage_judge(&r, &v);
+    const int damaged = rc == 0 && ds_report_damage_judge(&r, &v);
     if (rc == 0)
         rc = render_all(o, &w, &v, err);
     *exit_code = ds_cli_exit(o, damaged ? DS_EXIT_ERROR : ds_verdict_exit(&v));

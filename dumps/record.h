@@ -424,6 +424,9 @@ int ds_record_verify(struct ds_record *r, struct ds_error *err);
 /* The rest of that behind a verdict: what was dumped, in the order of the file, and the trials that nobody asked
  * for. What was loaded stays. */
 int ds_record_verify_rest(struct ds_record *r, struct ds_error *err);
+/* What was dumped alone, for who has other things to do meanwhile: from entry *next on, which is 0 at first, about so many
+ * bytes. 1: there is more, 0: all is read, -1 as above. By one process. */
+int ds_record_verify_piece(struct ds_record *r, size_t *next, uint64_t bytes, struct ds_error *err);
 /* How many dumped rows were not held against their digests so far, and how many bytes. */
 void ds_record_unread(const struct ds_record *r, uint64_t *rows, uint64_t *bytes);
 /* Whether trial i, and all that it dumped, has shown no damage so far. */
@@ -434,7 +437,8 @@ struct ds_damage {
     int dumped; /* a dumped row; 0: the tables of `trial` */
     size_t
         trial; /* dumped: the first that has a row with that digest, SIZE_MAX: none, as far as read */
-    uint32_t site; /* of that row */
+    uint32_t arm, repeat, pass; /* of that trial */
+    uint32_t site;              /* of that row */
     int32_t request, position, occurrence;
     uint64_t rows;          /* of all trials that have that digest: they share the bytes */
     uint64_t digest, found; /* of the row, and of its bytes; found 0: there are none */

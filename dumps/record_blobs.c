@@ -362,42 +362,44 @@ static void next_stretch(struct ds_record *r, size_t *next, size_t end, struct s
     }
 }
 
-/* Marks those rows of a part of the entries that have their digest. */
-static void hold_part(void *record, int part, int parts)
+/* Marks those rows, from entry *next to `end`, that have their digest; ends behind about so many bytes. */
+static void hold_range(struct ds_record *r, size_t *next, size_t end, uint64_t most)
 {
-    struct ds_record *r = record;
     struct ds_error ignored;
     struct stretch *s = ds_alloc(sizeof *s, "dumped rows", &ignored);
-    const size_t n = (size_t)r->tensors_needed, end = n * (size_t)(part + 1) / (size_t)parts;
-    size_t next = n * (size_t)part / (size_t)parts;
+    uint64_t bytes = 0;
     if (s && (s->room = ds_alloc((size_t)most_ahead(r), "dumped rows", &ignored))) {
         s->bytes = most_ahead(r);
-        while (next < end) {
-            next_stretch(r, &next, end, s);
+        while (*next < end && bytes < most) {
+            next_stretch(r, next, end, s);
             ds_record_fetch(r, s->rows, s->n, s->room);
-            for (size_t i = 0; i < s->n; i++)
+            for (size_t i = 0; i < s->n; i++) {
+                bytes += s->rows[i].row.bytes;
                 if (ds_raw_row_sound(&s->rows[i]))
                     mark_held(r, s->rows[i].entry);
+            }
         }
         free(s->room);
+    } else {
+        *next = end;
     }
     free(s);
 }
 
-/* In the order of the file, so that it is read in few large pieces; then what was not held, row by row, which finds out
- * why. */
-int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
+static void hold_part(void *record, int part, int parts)
 {
-    int damage = 0;
-    uint64_t rows, bytes;
-    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
-        return damage ? 1 : -1;
-    ds_record_unread(r, &rows, &bytes);
-    if (rows)
-        ds_parts_run(hold_part, r, ds_parts_worth((size_t)bytes));
-    for (size_t i = 0; i < r->tensors_needed; i++) {
+    struct ds_record *r = record;
+    const size_t n = (size_t)r->tensors_needed, end = n * (size_t)(part + 1) / (size_t)parts;
+    size_t next = n * (size_t)part / (size_t)parts;
+    hold_range(r, &next, end, UINT64_MAX);
+}
+
+/* What was not held is read row by row, which finds out why. */
+static int find_out_why(struct ds_record *r, size_t from, size_t end, struct ds_error *err)
+{
+    for (size_t i = from; i < end; i++) {
         struct ds_blob row;
-        damage = 1;
+        int damage = 1;
         if (r->held[i])
             continue;
         if (!is_sound(r, i))
@@ -406,6 +408,38 @@ int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
             return -1;
     }
     return 0;
+}
+
+/* The list of dumped rows is there: 0; 1: it cannot be read; -1. */
+static int have_tensors(struct ds_record *r, struct ds_error *err)
+{
+    int damage = 0;
+    if (ds_h5_enter(err) != 0 || (!r->tensors && read_tensors(r, &damage, err) != 0))
+        return damage ? 1 : -1;
+    return 0;
+}
+
+/* In the order of the file, so that it is read in few large pieces. */
+int ds_record_hold_rows(struct ds_record *r, struct ds_error *err)
+{
+    uint64_t rows, bytes;
+    const int rc = have_tensors(r, err);
+    if (rc != 0)
+        return rc;
+    ds_record_unread(r, &rows, &bytes);
+    if (rows)
+        ds_parts_run(hold_part, r, ds_parts_worth((size_t)bytes));
+    return find_out_why(r, 0, (size_t)r->tensors_needed, err);
+}
+
+int ds_record_verify_piece(struct ds_record *r, size_t *next, uint64_t bytes, struct ds_error *err)
+{
+    const size_t from = *next, end = (size_t)r->tensors_needed;
+    const int rc = have_tensors(r, err);
+    if (rc != 0)
+        return rc > 0 ? ds_record_verify(r, err) : -1; /* trials know what they dumped */
+    hold_range(r, next, end, bytes);
+    return find_out_why(r, from < *next ? from : *next, *next, err) != 0 ? -1 : *next < end;
 }
 
 int ds_record_find_blob(struct ds_record *r, uint64_t digest, struct ds_blob *out, int *damage,

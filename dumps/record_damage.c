@@ -125,6 +125,18 @@ static int place_in_trials(struct ds_record *r, struct ds_damage *list, struct d
     return 0;
 }
 
+static void name_trials(const struct ds_record *r, struct ds_damage *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct ds_trial *t = ds_record_trial(r, list[i].trial);
+        if (!t)
+            continue;
+        list[i].arm = t->arm;
+        list[i].repeat = t->repeat;
+        list[i].pass = t->pass;
+    }
+}
+
 int ds_record_damages(struct ds_record *r, struct ds_damage **out, size_t *n, struct ds_error *err)
 {
     struct ds_damage *list = ds_calloc(r->n_bad + r->n_trials, sizeof *list, "damage", err);
@@ -146,6 +158,7 @@ int ds_record_damages(struct ds_record *r, struct ds_damage **out, size_t *n, st
         if (r->trials[i].damaged)
             list[(*n)++] =
                 (struct ds_damage){.trial = i, .why = "its tables have another checksum"};
+    name_trials(r, list, *n);
     *out = list;
     return 0;
 }

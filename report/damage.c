@@ -13,31 +13,30 @@ static const char *pass_name(uint32_t pass)
     return pass == DS_PASS_HEAL ? ", healed" : pass == DS_PASS_BARE ? ", without probes" : "";
 }
 
-static void add_trial(const struct ds_damage_side *s, size_t trial, struct ds_buf *out)
+static void add_trial(const struct ds_damage *x, struct ds_buf *out)
 {
-    const struct ds_trial *t = ds_record_trial(s->record, trial);
-    if (t)
-        ds_buf_printf(out, "trial %zu (arm %u, repeat %u%s)", trial, t->arm, t->repeat,
-                      pass_name(t->pass));
+    if (x->trial != SIZE_MAX)
+        ds_buf_printf(out, "trial %zu (arm %u, repeat %u%s)", x->trial, x->arm, x->repeat,
+                      pass_name(x->pass));
 }
 
 static void add_one(const struct ds_damage_side *s, const struct ds_damage *x, struct ds_buf *out)
 {
     if (!x->dumped) {
-        add_trial(s, x->trial, out);
+        add_trial(x, out);
         ds_buf_printf(out, ": %s\n", x->why);
         return;
     }
     if (x->trial == SIZE_MAX) {
         ds_buf_puts(out, "a row of no trial that could be read");
     } else {
-        const struct ds_site *site = &ds_record_header(s->record)->sites[x->site];
+        const struct ds_site *site = &s->header->sites[x->site];
         ds_report_place(out, site->layer, site->stage, site->part);
         ds_buf_printf(out, ", request %d, position %d", x->request, x->position);
         if (x->occurrence)
             ds_buf_printf(out, ", occurrence %d", x->occurrence);
         ds_buf_puts(out, ", ");
-        add_trial(s, x->trial, out);
+        add_trial(x, out);
         if (x->rows > 1)
             ds_buf_printf(out, " and %" PRIu64 " equal row%s", x->rows - 1,
                           x->rows == 2 ? "" : "s");
@@ -98,6 +97,19 @@ int ds_report_damage_said(const struct ds_report *r, char *text, size_t size)
         snprintf(text + n, size - (size_t)n, "%s%" PRIu64 " trial%s not have %s checksum",
                  n ? ", " : "", trials, trials == 1 ? " does" : "s do",
                  trials == 1 ? "its" : "their");
+    return 1;
+}
+
+int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v)
+{
+    char text[160];
+    if (!ds_report_damage_said(r, text, sizeof text))
+        return 0;
+    if (v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED) {
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "the record%s damaged: %s", r->diff ? "s are" : " is",
+                 text);
+    }
     return 1;
 }
 

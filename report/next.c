@@ -101,8 +101,8 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
     const struct ds_verdict *v = r->v;
     const int side = r->damage && !r->damage[0].n && r->damage[1].n; /* the one that is damaged */
     if (r->damage && r->damage[side].n) {
-        ds_report_resume(r->caller, ds_record_header(r->damage[side].record)->model_name,
-                         side ? r->path_b : r->path, out);
+        ds_report_resume(r->caller, r->damage[side].header->model_name, side ? r->path_b : r->path,
+                         out);
     } else if (v->first.found && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
         ds_buf_quote(out, r->path);

@@ -22,9 +22,10 @@ struct ds_report_caller {
 
 /* Damage of a record: found while the verdict was made, or by verifying all of it. */
 struct ds_damage_side {
-    struct ds_record *record; /* NULL: none */
-    int verified;             /* all of it was read, not only what the verdict looks at */
-    size_t trials;            /* of which the tables are damaged, where verified */
+    struct ds_record *record;       /* NULL: none; not looked into here */
+    const struct ds_header *header; /* the record's; NULL: none */
+    int verified;                   /* all of it was read, not only what the verdict looks at */
+    size_t trials;                  /* of which the tables are damaged, where verified */
     uint64_t unread_rows,
         unread_bytes; /* dumped, and not held against their digests; where not verified */
     struct ds_damage *list;
@@ -185,6 +186,8 @@ int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
 /* Dumped rows of all records that were not held against their digests, and their bytes. */
 void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes);
 void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
+/* Whether there is any; then nothing is the same: such a result becomes incomparable. v: of the report. */
+int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v);
 /* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
  * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
 void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,

@@ -114,6 +114,9 @@ static void state_text(const struct tui_app *a, int room, struct ds_buf *b)
         ds_buf_printf(b, " %.*s ", note, a->noted);
     if (a->whole->damaged)
         ds_buf_printf(b, " %zu damaged ", a->whole->damaged);
+    if (a->whole->n_damaged_rows)
+        ds_buf_printf(b, " %zu damaged row%s ", a->whole->n_damaged_rows,
+                      a->whole->n_damaged_rows == 1 ? "" : "s");
     ds_buf_puts(b, measure);
 }
 

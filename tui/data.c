@@ -76,6 +76,7 @@ int tui_data_open(const struct tui_data_options *o, struct tui_data **out, struc
     if (rc == 0) {
         d->shown->whole.generation = d->generation = 1;
         d->wants_judged = d->wants_verdict = d->book != NULL;
+        d->checking = check_is_due(d);
         if (pthread_create(&d->thread, NULL, data_worker, d) != 0)
             rc = ds_fail(err, "no thread");
         d->started = rc == 0;
@@ -235,7 +236,8 @@ static int is_unfinished(const struct result *r)
 
 static int is_pending(const struct tui_data *d)
 {
-    if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy || d->finishing)
+    if ((d->wants_verdict && !d->throttled) || d->cancelled || d->reload || d->busy ||
+        d->finishing || d->checking)
         return 1;
     for (const struct entry *e = d->entries; e; e = e->next)
         if (e->queued || (e->asked == d->last_asked && is_unfinished(e->fresh ? e->fresh : e->now)))

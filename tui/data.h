@@ -44,11 +44,16 @@ struct tui_whole {
         *note; /* NULL, or what happened to the file: "replaced", "cut short: showing what was read
                             before", "deleted", "the writer has ended", "written by driftscope 0.9: some of it may
                             not be shown" */
-    int live;  /* another process is writing it */
-    int ended; /* one was, and is no longer */
+    /* Digests of dumped rows that do not have them, ascending: none, until all were looked at. */
+    const uint64_t *damaged_rows;
+    size_t n_damaged_rows;
+    int live;                /* another process is writing it */
+    int ended;               /* one was, and is no longer */
     struct ds_report report; /* for report/'s functions: header, verdict, diff, paths */
 };
 const struct tui_whole *tui_data_whole(struct tui_data *d);
+/* Whether the row with this digest was dumped, and its bytes do not have it. */
+int tui_whole_damaged(const struct tui_whole *w, uint64_t digest);
 
 /* The functions below return NULL while the answer is being read (tui_data_pending then says so) or when it
  * cannot be had: then *error, if not NULL, says why. They never wait. */

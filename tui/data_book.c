@@ -71,6 +71,7 @@ void book_release(struct book *b)
         free(b->side[k].use);
         free(b->side[k].used);
         free(b->side[k].pinned);
+        free(b->side[k].damage);
     }
     free(b);
 }
@@ -152,6 +153,13 @@ struct snapshot *snapshot_new(const struct tui_data *d, struct ds_error *err)
         return NULL;
     }
     fill_report(s, d);
+    if (check_tell(s, b, err) != 0) {
+        check_free(s);
+        free(s->list);
+        free(s->trials);
+        free(s);
+        return NULL;
+    }
     if ((s->book = d->book))
         s->book->refs++;
     if ((s->judged = d->told))

@@ -82,6 +82,7 @@ static int read_again(struct tui_data *d, int k, int how)
         return not_read(d, &err);
     }
     if (rc == 1) {
+        check_again(&d->book->side[k]);
         d->note[0] = '\0';
         return take_in(d) | (d->judged ? FOLLOW_NOTHING : FOLLOW_TRIALS);
     }
@@ -132,6 +133,8 @@ static int follow_move(struct tui_data *d)
     d->moves_to = NULL;
     d->seen[0] = there;
     d->note[0] = '\0';
+    if (d->book)
+        check_again(&d->book->side[0]);
     return d->book ? take_in(d) | (d->judged ? FOLLOW_NOTHING : FOLLOW_TRIALS) : FOLLOW_NOTE;
 }
 

@@ -29,6 +29,12 @@ struct book_side {
     uint16_t *pinned; /* by how many verdicts */
     size_t n_trials, cap_used, cap_pinned;
     uint64_t clock;
+    /* Dumped rows are held against their digests, when nothing else is to be done: how far that has come, and what was
+     * found when it had come to the end. */
+    size_t next_row;
+    int checked;
+    struct ds_damage *damage;
+    size_t n_damage;
 };
 
 /* The records behind one state of the screen, until another record lies at a path. */
@@ -113,7 +119,10 @@ struct snapshot {
     const struct ds_trial **list;
     struct ds_trial *trials; /* copies */
     char error[1536], note[512];
-    uint64_t since; /* judgements before this one are about another record */
+    uint64_t since;            /* judgements before this one are about another record */
+    struct ds_verdict verdict; /* the judgement's, but for what damage changes */
+    struct ds_damage_side damage[2];
+    uint64_t *damaged_rows;
     struct snapshot *next;
 };
 
@@ -139,6 +148,7 @@ struct tui_data {
     int quit, cancelled, reload;
     int busy;      /* with one of these */
     int finishing; /* with sizes of a pair */
+    int checking;  /* dumped rows are still to be held against their digests */
     int throttled; /* a verdict is to be made, but not yet */
     int wants_judged,
         wants_verdict; /* to be made; the verdict after what was asked for meanwhile */
@@ -155,6 +165,7 @@ struct tui_data {
     struct judged *told;    /* whose verdict is shown */
     char error[1536], note[512];
     int live, ended;
+    int unchecked;                         /* nobody wants to wait for that any more */
     int came;                              /* trials came while a verdict was made */
     double looked;                         /* at the files, last */
     int indexed;                           /* the table of dumped rows is in memory */
@@ -173,6 +184,18 @@ int data_stopped(void *data);
 void data_wake(struct tui_data *d); /* the screen: something came; with the lock held or not */
 void result_free(struct result *r);
 void snapshot_free(struct snapshot *s);
+
+/* data_check.c */
+/* Whether some dumped row has not been held against its digest yet, and is to be: of a record that is still written when
+ * that has ended. */
+int check_is_due(const struct tui_data *d);
+/* Does a piece of it; 1: the screen has something to show. */
+int check_piece(struct tui_data *d);
+/* What the record holds now is another thing: all is to be looked at again. */
+void check_again(struct book_side *s);
+/* What was found, for the screen. */
+int check_tell(struct snapshot *s, const struct book *b, struct ds_error *err);
+void check_free(struct snapshot *s);
 
 /* data_book.c */
 struct book *book_open(struct tui_data *d, struct ds_error *err);

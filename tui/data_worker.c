@@ -62,6 +62,7 @@ void snapshot_free(struct snapshot *s)
         return;
     judged_release(s->judged);
     book_release(s->book);
+    check_free(s);
     free(s->list);
     free(s->trials);
     free(s);
@@ -339,6 +340,8 @@ static void cancel(struct tui_data *d)
     if ((d->wants_judged || d->wants_verdict) && !d->told)
         snprintf(d->error, sizeof d->error, "given up: R reads it again");
     d->wants_judged = d->wants_verdict = 0;
+    d->unchecked = 1;
+    d->checking = 0;
     atomic_store(&d->stop, 0);
     d->busy = 1;
     pthread_mutex_unlock(&d->lock);
@@ -352,6 +355,7 @@ static void look(struct tui_data *d, int now)
     if (now) {
         d->reload = 0;
         d->judged_took = 0; /* who asks for it does not wait */
+        d->unchecked = 0;
         d->busy = 1;
         atomic_store(&d->stop, 0);
     }
@@ -366,6 +370,7 @@ static void look(struct tui_data *d, int now)
     if ((rc & FOLLOW_TRIALS || now || d->came) && d->book)
         d->wants_judged = d->wants_verdict = 1;
     d->came = 0;
+    d->checking = check_is_due(d);
 }
 
 /* One piece of work; 0: there is none. With the lock held; lets go of it meanwhile. */
@@ -401,6 +406,12 @@ static int work(struct tui_data *d)
         pthread_mutex_unlock(&d->lock);
         is_dumped(d->book, 0); /* read now, it is there when a row is asked for */
         pthread_mutex_lock(&d->lock);
+    } else if (check_is_due(d)) {
+        pthread_mutex_unlock(&d->lock);
+        if (check_piece(d))
+            publish(d);
+        pthread_mutex_lock(&d->lock);
+        d->checking = check_is_due(d);
     } else {
         return 0;
     }

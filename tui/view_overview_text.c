@@ -150,8 +150,26 @@ static struct overview_goal records_goal(struct section *s, const char *line)
     return (struct overview_goal){VIEW_ENVIRONMENT, UINT32_MAX, UINT32_MAX, UINT32_MAX, 0, -1};
 }
 
+/* A damaged row of one record, in the order in which they are told. */
+static struct overview_goal damage_goal(struct section *s)
+{
+    const struct ds_damage_side *side = s->w->report.damage;
+    const struct ds_damage *x = side && s->factor < side->n ? &side->list[s->factor++] : NULL;
+    if (!x || !x->dumped || x->trial == SIZE_MAX || s->w->diff)
+        return nowhere;
+    const uint32_t ref = s->w->verdict->ref_arm;
+    return (struct overview_goal){VIEW_SITE,
+                                  x->arm == ref ? UINT32_MAX : x->arm,
+                                  x->arm == ref ? UINT32_MAX : ref,
+                                  x->site,
+                                  x->request,
+                                  x->position};
+}
+
 static struct overview_goal validity_goal(struct section *s, const char *line)
 {
+    if (begins(line, "damage"))
+        return damage_goal(s);
     const struct ds_validity *found = s->w->verdict->validity;
     size_t n = strcspn(line, "\n");
     for (size_t i = 0; found && i < found->n_items; i++) {

@@ -333,37 +333,54 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+/* Rows whose bytes do not have their digest: what is said of their values is worth nothing. */
+static void add_damaged(const struct site_own *o, struct ds_buf *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < o->site->n_rows; i++) {
+        const struct tui_row_fact *f = &o->site->facts[i];
+        n += (f->has && tui_whole_damaged(o->whole, f->digest)) ||
+             (f->ref_has && tui_whole_damaged(o->whole, f->ref_digest));
+    }
+    if (n)
+        ds_buf_printf(out, "damaged: the dumped bytes of %zu row%s %s digest\n", n,
+                      n == 1 ? "" : "s", n == 1 ? "do not have its" : "do not have their");
+}
+
 int site_head_make(struct tui_view *v, const struct site_own *o, int most)
 {
-    struct ds_buf b[5] = {{0}};
+    enum { DAMAGED = 0, VERDICT, TEXTS = 6 };
+    struct ds_buf b[TEXTS] = {{0}};
     const struct ds_finding *f = &o->site->profile->at;
     struct head h = {v, 0, most};
     int lines = 0;
+    add_damaged(o, &b[DAMAGED]);
     if (f->found) {
-        add_kind(f, &b[0]);
-        ds_report_size(&o->whole->report, f, "", &b[1]);
-        ds_report_where(f, "", &b[2]);
-        ds_report_ends(f, "", &b[2]);
+        add_kind(f, &b[VERDICT]);
+        ds_report_size(&o->whole->report, f, "", &b[2]);
+        ds_report_where(f, "", &b[3]);
+        ds_report_ends(f, "", &b[3]);
     } else {
-        add_same(o, &b[0]);
+        add_same(o, &b[VERDICT]);
     }
-    add_healed(o, &b[3]);
+    add_healed(o, &b[4]);
     /* "batch 4 against 1", but of two records A first, as everywhere. */
     int a_first = strcmp(tui_side_name(o->whole, &o->at, 0), "A") == 0;
     if (f->found &&
         ds_report_launch_difference(a_first ? o->site->ref_launch : o->site->launch,
-                                    a_first ? o->site->launch : o->site->ref_launch, &b[4]))
-        ds_buf_puts(&b[4], "\n");
-    for (size_t i = 0; i < 5; i++)
+                                    a_first ? o->site->launch : o->site->ref_launch, &b[5]))
+        ds_buf_puts(&b[5], "\n");
+    for (size_t i = 0; i < TEXTS; i++)
         for (const char *p = b[i].data; p && *p; p++)
             lines += *p == '\n';
     int rc = tui_view_heads(v, lines < most ? lines : most);
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < TEXTS; i++) {
         if (rc == 0)
             put(&h,
-                i == 0 && f->found ? tui_label_role(f->label)
-                : i                ? TUI_PLAIN
-                                   : TUI_SAME,
+                i == DAMAGED   ? TUI_ERROR
+                : i != VERDICT ? TUI_PLAIN
+                : f->found     ? tui_label_role(f->label)
+                               : TUI_SAME,
                 &b[i]);
         ds_buf_free(&b[i]);
     }

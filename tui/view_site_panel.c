@@ -29,9 +29,13 @@ static void draw_side(struct tui_page *p, const struct site_own *o, size_t row, 
 {
     const struct tui_row_fact *f = &o->site->facts[row];
     const char *name = tui_side_name(o->whole, &o->at, mine);
+    const uint64_t digest = mine ? f->digest : f->ref_digest;
+    const int damaged = tui_whole_damaged(o->whole, digest);
     if (mine ? f->has : f->ref_has)
-        tui_page_line(p, TUI_PLAIN, "%-9s %016" PRIx64 "%s", name, mine ? f->digest : f->ref_digest,
-                      (mine ? f->dumped : f->ref_dumped) ? "  dumped" : "");
+        tui_page_line(p, damaged ? TUI_ERROR : TUI_PLAIN, "%-9s %016" PRIx64 "%s", name, digest,
+                      damaged                              ? "  damaged"
+                      : (mine ? f->dumped : f->ref_dumped) ? "  dumped"
+                                                           : "");
     else
         tui_page_line(p, TUI_MISSING, "%-9s not recorded", name);
 }

@@ -133,6 +133,18 @@ static inline void records_nan(struct sweep *s)
     records_row(s, 2, RECORDS_Q_PROJ_1, 0, 1);
 }
 
+/* Nothing differs in it. */
+static inline void records_bent_same(struct sweep *s)
+{
+    float values[SWEEP_WIDTH];
+    records_plan(s, NULL, 4);
+    sweep_run(s, 2);
+    for (int i = 0; i < SWEEP_WIDTH; i++)
+        values[i] = (float)i / 8;
+    for (size_t i = 0; i < s->n_trials; i++)
+        records_values(&s->trials[i], RECORDS_Q_PROJ_1, 1, values, SWEEP_WIDTH);
+}
+
 static inline void records_same(struct sweep *s)
 {
     records_plan(s, NULL, 4);
@@ -223,7 +235,7 @@ static const struct {
     {"drift", records_drift},       {"nan", records_nan},       {"same", records_same},
     {"unstable", records_unstable}, {"second", records_second}, {"wide", records_wide},
     {"one", records_one},           {"names", records_names},   {"long", records_long},
-    {"newer", records_drift},
+    {"newer", records_drift},       {"bent", records_drift},    {"bent-same", records_bent_same},
 };
 enum { RECORDS = sizeof records_all / sizeof records_all[0] };
 
@@ -237,6 +249,25 @@ static inline int records_newer(const char *path)
     if (a >= 0)
         H5Aclose(a);
     return f >= 0 && H5Fclose(f) >= 0 ? rc : -1;
+}
+
+/* One bit of a dumped row, as it lies in the file: its bytes do not have its digest. */
+static inline int records_bend(const char *path, const struct sweep *s)
+{
+    uint32_t row;
+    const uint64_t digest = *sweep_find(&s->trials[0], RECORDS_Q_PROJ_1, 1, &row);
+    const struct ds_blob *b = s->trials[0].blobs;
+    while (b->digest != digest)
+        b++;
+    FILE *f = fopen(path, "r+b");
+    size_t n = f && fseek(f, 0, SEEK_END) == 0 ? (size_t)ftell(f) : 0;
+    char *bytes = malloc(n), *at = NULL;
+    if (n && bytes && fseek(f, 0, SEEK_SET) == 0 && fread(bytes, 1, n, f) == n)
+        at = memmem(bytes, n, b->data, b->bytes);
+    int rc = at && fseek(f, (long)(at - bytes) + 2, SEEK_SET) == 0 && fputc(at[2] ^ 1, f) != EOF;
+    rc = f && fclose(f) == 0 && rc ? 0 : -1;
+    free(bytes);
+    return rc;
 }
 
 /* Writes a record; 0, or -1 with err. */
@@ -256,6 +287,8 @@ static inline int records_write(size_t i, const char *path, struct ds_error *err
         if (ds_writer_close(w, rc == 0 ? err : &other) != 0)
             rc = -1;
     }
+    if (rc == 0 && strncmp(records_all[i].name, "bent", 4) == 0 && records_bend(path, &s) != 0)
+        rc = ds_fail(err, "no row of it could be bent");
     sweep_free(&s);
     if (rc == 0 && strcmp(records_all[i].name, "newer") == 0)
         rc = records_newer(path);

@@ -31,6 +31,39 @@ END
     same_screen overview-repeats-80x24
 }
 
+# Dumped rows are held against their digests before anybody asks for them, as `show` and `diff` do it.
+test_damaged_rows_are_told() {
+    with bent bent-same
+    tui C.UTF-8 100x30 bent.h5 <<'END'
+save
+END
+    same_screen overview-bent-100x30
+    tui C.UTF-8 100x30 bent.h5 <<'END'
+goto 1,q_proj
+view site
+save
+END
+    same_screen site-bent-100x30
+    has "$dir/screen" "damaged: the dumped bytes of 2 rows do not have their digest"
+    # where nothing differs, nothing is a pass: the words are those of show
+    tui C.UTF-8 120x40 bent-same.h5 <<'END'
+save
+END
+    expect 0
+    ds show bent-same.h5
+    expect 2
+    sentence=$(tail -n 1 "$dir/out")
+    case $sentence in incomparable:*) ;; *) say "$sentence"; return 1 ;; esac
+    has "$dir/screen" "$sentence"
+    has "$dir/screen" " 1 damaged row "
+    # of two records it is told of which
+    tui C.UTF-8 120x40 bent-same.h5 bent-same.h5 <<'END'
+save
+END
+    has "$dir/screen" "damage        A: layer 1 q_proj, request 0, position 1"
+    has "$dir/screen" "incomparable: the records are damaged: 2 dumped rows do not have their digest"
+}
+
 test_overview_of_nan() {
     with nan
     tui C.UTF-8 100x50 nan.h5 <<'END'
