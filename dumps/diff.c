@@ -174,6 +174,8 @@ static int analyse(struct ds_diff *d, struct ds_error *err)
         return -1;
     const struct ds_analysis_options how = {.only_factor = "record",
                                             .data_differs = d->data_differs,
+                                            .data_what = diff_data_text,
+                                            .data_ctx = d,
                                             .ignored = d->ignored,
                                             .history = d->histories,
                                             .healed_to = d->healed_to,

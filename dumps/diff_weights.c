@@ -246,3 +246,33 @@ int diff_mark_sites(struct ds_diff *d, struct ds_error *err)
     }
     return 0;
 }
+
+/* Hyperparameters come first: there are few, and each is a value of its own. */
+void diff_data_text(void *ctx, uint32_t site, char *text, size_t size)
+{
+    const struct ds_diff *d = ctx;
+    const struct ds_diff_item *first = NULL;
+    size_t more = 0, at = 0;
+    for (int weights = 0; weights < 2; weights++)
+        for (size_t i = 0; i < d->n_items; i++) {
+            const struct ds_diff_item *x = &d->items[i];
+            if ((x->kind == DS_DIFF_WEIGHT) != weights || !ds_diff_reads(d, x, site))
+                continue;
+            more += first != NULL;
+            first = first ? first : x;
+        }
+    if (size)
+        text[0] = '\0';
+    if (!first)
+        return;
+    if (first->kind == DS_DIFF_HPARAM)
+        at = (size_t)snprintf(text, size, "%.40s is %.24s in A, %.24s in B", first->name,
+                              first->a ? first->a : "none", first->b ? first->b : "none");
+    else
+        at = (size_t)snprintf(text, size, "%.60s %s", first->name,
+                              !first->a   ? "is in B only"
+                              : !first->b ? "is in A only"
+                                          : "has other values");
+    if (more && at < size)
+        snprintf(text + at, size - at, ", and %zu more", more);
+}

@@ -106,6 +106,8 @@ double size_ratio(double diff_sq, double ref_sq);
 double terms_added(const struct ds_analysis *a, const struct ds_finding *f);
 void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct size *z,
                 const struct ds_structure *structure);
+/* What of the kernel's weights and hyperparameters differs, where something does. */
+void data_text(const struct ds_analysis *a, uint32_t site, char *text, size_t size);
 /* For choices and whole numbers: 1 and the kind is told, or 0. c: the rows that are judged. */
 int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f);
 

@@ -421,6 +421,9 @@ struct ds_analysis_options {
     const uint8_t
         *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small
                           difference there is no evidence of reordering; NULL = nowhere */
+    /* Says what of them: "rms_eps is 1e-05 in A, 1e-06 in B". NULL: it is not known. */
+    void (*data_what)(void *ctx, uint32_t site, char *text, size_t size);
+    void *data_ctx;
     const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
                                input of what follows; NULL = nowhere */
     const struct ds_history

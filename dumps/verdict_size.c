@@ -126,11 +126,9 @@ static int size_chosen(const struct ds_analysis *a, const struct chosen *of, str
     own.compared = rows_compared(a, f, &alike);
     int chosen = judge_choice(a, &alike, f);
     if (!chosen && z.rows == 0)
-        snprintf(f->why, sizeof f->why, "%s",
-                 a->options.data_differs && a->options.data_differs[f->site]
-                     ? "its weights or hyperparameters differ"
-                     : "the record holds no sizes for these rows");
+        snprintf(f->why, sizeof f->why, "the record holds no sizes for these rows");
     if (!chosen && z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site]) {
+        data_text(a, f->site, f->why, sizeof f->why);
         f->kind = DS_KIND_WRONG_DATA;
         f->basis = DS_KIND_BY_FACT;
     }
