@@ -60,7 +60,7 @@ int ds_forward_devices_new(struct ds_forward *f,
             continue;
         made |= 1u << device;
         ds_forward_to_device(f, device);
-        if (open_desk(f, ds_placement_kind(device, kind), ds_placement_number(device, number),
+        if (open_desk(f, ds_placement_kind(device, kind), ds_placement_number(device, kind, number),
                       err) != 0 ||
             set_up(f, err) != 0)
             return -1;

@@ -94,6 +94,30 @@ test_tensor_cores() {
     has "$dir/out" "batch         no difference over"
 }
 
+# Whose tensor cores: a factor as any other, and each side is explained with its own.
+test_tensor_cores_of_an_architecture() {
+    local model=random:llama,layers=1,hidden=64,heads=2,kv_heads=1,ffn=64,vocab=64
+    # shellcheck disable=SC2086
+    ds run -m $model --tokens 1,2,3,4 $one -n 2 --batch 1 --device sim:80,sim:90,sim --kernels pinned-tc --dtype bf16 -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "device        prefill sim:80|sim:90,sim "
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "tensor cores as of architecture 80"
+    has "$dir/out" "tensor cores as of architecture 90"
+    ds explain -m $model "$dir/a.h5"
+    expect 0
+    has "$dir/out" "pinned-tc on sim   A all, B none            A none, B all"
+    ds order matmul/pinned-tc --device sim:80 --shape n=9,k=64 --rows 1,17
+    has "$dir/out" "one chain of 64 k in ascending order, 8 at a time in fused sums"
+    ds bench add --device sim:100 --shape width=64 --rows 1 --seconds 0 --json
+    expect 0
+    has "$dir/out" "architecture 100"
+    ds check add --device sim:70
+    expect 2
+    has "$dir/err" "unknown device 'sim:70'"
+    has "$dir/err" "sim:80, sim:89"
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
