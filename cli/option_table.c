@@ -206,6 +206,8 @@ const struct ds_option_def ds_option_defs[] = {
      "format to which every stage's output is rounded"},
     {"threads", 0, "N", STORM | ONPOLICY, "all", DS_OPT_NUMBER, "all", 1, DS_MOST_THREADS,
      "threads of the kernels; all = the CPUs this process may use"},
+    {"device", 0, "NAME", STORM | ONPOLICY, "cpu", 0, "cpu|sim|sim:N|cuda|cuda:N", 0, 0,
+     "where the kernels run: cpu; cuda, a GPU, cuda:N its number; or sim: the text of the CUDA kernels on this machine's CPU, sim:80, :89, :90 (as sim), :100 or :120 with the tensor cores of that architecture"},
     {"rate", 0, "X", STORM | ONPOLICY, "1", 0, NULL, 0, 0,
      "requests that arrive in a step, on the average (Poisson, from --seed); 0 = all at the start"},
     {"max-batch", 0, "N", STORM | ONPOLICY, "16", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_BATCH,

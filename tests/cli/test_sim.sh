@@ -118,6 +118,39 @@ test_tensor_cores_of_an_architecture() {
     has "$dir/err" "sim:80, sim:89"
 }
 
+# Tokens are drawn on the host, from the device's logits: as on the CPU.
+test_tokens_drawn() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 5 --batch 1,3 --device cpu,sim --kernels pinned --temperature 1.5 --sample-seed 3 -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "device        no difference over"
+    ds show "$dir/a.h5" --site 2,token --arm 2 --long
+    has "$dir/out" "on the host"
+}
+
+# A scheduler's calls, slots and rows taken over from other requests; again from the record; sampled and scored.
+test_serving() {
+    local model=random:llama,layers=2,hidden=32,heads=2,kv_heads=1,ffn=48,vocab=128
+    set -- -m $model --threads 1 --tokens 5,9,1,44,7,8 --tokens 5,9,1,44,7,3 --requests 6 -n 4 --rate 0 --max-batch 3
+    ds storm "$@" --device sim -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "3 began with cached rows"
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "device_sim_0"
+    ds replay -m $model "$dir/a.h5"
+    expect 0
+    has "$dir/out" "replay: same: the storm has the bits of the record"
+    ds storm "$@" --compare pinned -o "$dir/b.h5"
+    ds diff "$dir/b.h5" "$dir/a.h5"
+    expect 0
+    has "$dir/out" "same: no difference over 1554 comparisons"
+    ds onpolicy "$@" --device sim --compare pinned --dtype f32 -o "$dir/c.h5"
+    expect 0
+    has "$dir/out" "pinned every bit the same"
+    ds storm "$@" --device sim --pin-each --compare split -o "$dir/d.h5"
+    has "$dir/out" "split+attention=pinned"
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
