@@ -42,7 +42,7 @@ int ds_lab_choose_device(const struct ds_options *o, struct ds_error *err)
         return 0;
     if (ds_device_parse(name, err) < 0 || ds_device_parse_name(name, &kind, &n, err) != 0)
         return ds_prefix(err, "--device");
-    ds_lab_use_device(n);
+    ds_lab_use_device(kind, n);
     return 0;
 }
 

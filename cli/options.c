@@ -136,13 +136,13 @@ static int parse_size(const char *text, size_t n, uint64_t *out)
     return 0;
 }
 
-/* A word that ends in ":N" stands for any whole number there. */
+/* A word that ends in ":N" stands for any whole number of up to three digits there. */
 static int fits_word(const char *word, size_t len, const char *text, size_t n)
 {
     if (len < 2 || memcmp(word + len - 2, ":N", 2) != 0)
         return len == n && memcmp(word, text, n) == 0;
     const size_t before = len - 1;
-    return n > before && n - before <= 2 && memcmp(word, text, before) == 0 &&
+    return n > before && n - before <= 3 && memcmp(word, text, before) == 0 &&
            strspn(text + before, "0123456789") >= n - before;
 }
 

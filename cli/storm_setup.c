@@ -71,16 +71,19 @@ static int compared_sets(const struct ds_options *o, struct ds_buf *out, struct 
     const char *sets = ds_opt_text(o, "compare");
     const size_t first = strcspn(sets, ",");
     struct ds_kernel_set set;
+    const int device = ds_device_parse(ds_opt_text(o, "device"), err);
+    if (device < 0)
+        return ds_prefix(err, "--device");
     ds_buf_add(out, sets, first);
     if (ds_opt_flag(o, "pin-each")) {
         char *name = strndup(sets, first);
-        if (!name || ds_kernel_set_parse(name, &set, err) != 0) {
+        if (!name || ds_kernel_set_parse_on(device, name, &set, err) != 0) {
             free(name);
             return name ? -1 : ds_fail(err, "out of memory");
         }
         for (int op = 0; op < DS_OP_COUNT; op++)
             if (set.op[op] && (set.op[op]->claims & wanted) != wanted &&
-                ds_kernel_find(op, "pinned"))
+                ds_kernel_find_on(device, op, "pinned"))
                 ds_buf_printf(out, ",%s+%s=pinned", name, ds_op_name(op));
         free(name);
     }
@@ -101,6 +104,7 @@ static int make_arms(const struct ds_options *o, const char *modes, struct ds_he
     const char *text[DS_FACTOR_COUNT] = {[DS_FACTOR_BATCH] = ds_opt_text(o, "max-batch"),
                                          [DS_FACTOR_KERNELS] = kernels.data,
                                          [DS_FACTOR_MODE] = modes,
+                                         [DS_FACTOR_DEVICE] = ds_opt_text(o, "device"),
                                          [DS_FACTOR_DTYPE] = ds_opt_text(o, "dtype"),
                                          [DS_FACTOR_THREADS] = ds_opt_text(o, "threads")};
     struct ds_factor_values values[DS_FACTOR_COUNT];
@@ -244,7 +248,8 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
         s->config.tokens = s->serve.tokens;
     if (ds_sweep_describe_model(s->plan.model, dtype, 0, h, err) != 0 ||
         ds_plan_keep_f32(&s->plan, dtype, err) != 0 ||
-        ds_cli_environment(&h->environment, &h->n_environment, err) != 0)
+        ds_cli_environment(&h->environment, &h->n_environment, err) != 0 ||
+        ds_cli_environment_devices(h, &h->environment, &h->n_environment, err) != 0)
         return -1;
     return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0 ||
                    ds_plan_inputs_keep(o, &s->plan, err) != 0

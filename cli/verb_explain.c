@@ -25,14 +25,20 @@ static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_e
     return ds_case_same_model(ds_case_header(c, c->f.ref_arm), c->model, err);
 }
 
-/* The device of --device, else the one that the record has: of several of a kind that of side B. */
-static int choose_device(const struct ds_case *c, const struct ds_options *o, struct ds_error *err)
+/* The device of --device, else the one that the record has for each side. */
+static int choose_device(struct ds_case *c, const struct ds_options *o, struct ds_error *err)
 {
+    const char *given = ds_opt_text(o, "device");
+    int wanted = -1, kind, number;
+    if (given && ds_device_parse_name(given, &wanted, &number, err) != 0)
+        return ds_prefix(err, "--device");
     for (int s = 0; s < DS_SIDES; s++) {
         const char *name = ds_case_setting(c, s == DS_SIDE_A ? c->f.ref_arm : c->f.arm, "device");
-        int kind, number;
-        if (ds_device_parse_name(name, &kind, &number, NULL) == 0 && kind == DS_DEVICE_CUDA)
-            ds_lab_use_device(number);
+        if (ds_device_parse_name(name, &kind, &number, NULL) != 0 || kind == wanted)
+            continue;
+        ds_lab_use_device(kind, number);
+        c->e.side[s].device = kind;
+        c->e.side[s].device_number = number;
     }
     return ds_lab_choose_device(o, err);
 }

@@ -447,7 +447,7 @@ static int set_up(struct ds_forward *f, struct ds_error *err)
     f->logits = ds_lazy_floats((size_t)c->max_rows, f->vocab, &f->logits_memory, "logits", err);
     if (!f->logits || make_rope_table(f, err) != 0 || allocate_plan(f, err) != 0 ||
         allocate_choice(f, err) != 0 || ds_forward_moe_new(f, err) != 0 ||
-        ds_forward_devices_new(f, set_up_desk, err) != 0)
+        ds_forward_draw_new(f, err) != 0 || ds_forward_devices_new(f, set_up_desk, err) != 0)
         return -1;
     if (c->place)
         *c->place = (struct ds_place){.doing = DS_DOING_PREPARE, .op = DS_OP_MATMUL};

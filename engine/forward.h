@@ -131,7 +131,8 @@ int ds_forward_packed(const struct ds_forward *f, struct ds_packed **out, size_t
 void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n);
 /* The first n tokens of request `to` are those that request `from` has: copies their cache rows. Neither has
  * padding; n is at most what `from` has computed, whatever was kept of it since. */
-void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n);
+int ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n,
+                    struct ds_error *err);
 /* Shows the probe what stands in the cache for the kept tokens of a request, at the sites kv_write, in
  * a call of its own without rows (m = 0), and leaves that open as ds_forward_run does. results, if not
  * NULL: [kept][vocab] logits of those rows, shown, too, and handed to op process where its site is. */

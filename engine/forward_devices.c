@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launches go to the device at work. */
-static void use(struct ds_forward *f)
+void ds_forward_use(struct ds_forward *f)
 {
     f->exec.stream = f->at.dev ? f->at.dev->stream : NULL;
     f->exec.memory = f->at.dev ? f->at.dev->memory : DS_MEMORY_HOST;
@@ -27,7 +26,7 @@ void ds_forward_to_device(struct ds_forward *f, int32_t device)
     f->at = f->desks[device];
     memset(&f->desks[device], 0, sizeof f->desks[device]);
     f->device = device;
-    use(f);
+    ds_forward_use(f);
 }
 
 static int open_desk(struct ds_forward *f, int kind, int number, struct ds_error *err)
@@ -38,7 +37,7 @@ static int open_desk(struct ds_forward *f, int kind, int number, struct ds_error
         return -1;
     f->at.multiprocessors = info.multiprocessors;
     f->at.stored = ds_desk_stored(f);
-    use(f);
+    ds_forward_use(f);
     return 0;
 }
 
@@ -60,7 +59,7 @@ int ds_forward_devices_new(struct ds_forward *f,
             continue;
         made |= 1u << device;
         ds_forward_to_device(f, device);
-        if (open_desk(f, ds_placement_kind(device, kind), ds_placement_number(device, number),
+        if (open_desk(f, ds_placement_kind(device, kind), ds_placement_number(device, kind, number),
                       err) != 0 ||
             set_up(f, err) != 0)
             return -1;
@@ -71,6 +70,7 @@ int ds_forward_devices_new(struct ds_forward *f,
 void ds_forward_devices_free(struct ds_forward *f)
 {
     ds_desk_free(&f->at);
+    ds_desk_free(&f->drawer);
     for (int d = 0; f->desks && d < DS_MOST_DEVICES; d++)
         ds_desk_free(&f->desks[d]);
     free(f->desks);

@@ -7,6 +7,7 @@
 #include "engine/forward_private.h"
 
 #include "base/mem.h"
+#include "engine/sampler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,8 @@ int ds_graph_check(const struct ds_hparams *hp, const struct ds_forward_config *
         why = "--place copies rows from device to device on the host's word";
     else if (hp->n_experts)
         why = "the host sorts the rows of experts in the middle of a call";
+    else if (ds_sampler_on_host(&c->sampler, &c->kernels))
+        why = "tokens are drawn on the host";
     else if (c->poison)
         why = "--poison waits for every launch";
     else if (ds_kernel_set_added(&c->kernels, DS_OP_CACHE))

@@ -63,6 +63,13 @@ static int deliver(struct ds_pass *p, int32_t request, float *results)
         fill_with_old(f);
     if (ds_forward_host(f))
         return ds_pass_process(p, results);
+    if (f->drawer.dev) {
+        if (ds_pass_begin_draw(p) != 0)
+            return -1;
+        const int drawn = ds_pass_process(p, results);
+        ds_pass_end_draw(p);
+        return drawn;
+    }
     const size_t bytes = (size_t)(f->n_logits * f->vocab) * sizeof *results;
     float *there;
     if (ds_desk_copy_of(f, results, bytes, "logits of kept rows", &there, p->err) != 0)

@@ -134,14 +134,17 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
     int rc = ds_call_describe(k, args, &f->exec, &info);
     if (f->config.place)
         f->config.place->doing = DS_DOING_NOTHING;
-    if (rc != 0)
+    if (f->drawing)
+        snprintf(l->algo, sizeof l->algo, "on the host");
+    if (rc != 0 || f->drawing)
         return;
     l->tile_rows = info.tile_rows;
     l->tile_cols = info.tile_cols;
     l->tile_k = info.tile_k;
     l->split = info.split;
     l->threads = info.threads;
-    snprintf(l->algo, sizeof l->algo, "%.*s", (int)sizeof info.algo - 1, info.algo);
+    snprintf(l->algo, sizeof l->algo, "%.*s", (int)sizeof info.algo - 1,
+             info.algo);
 }
 
 /* Differs from launch to launch; splitmix64 of a counter, so that it is the same in a repetition of

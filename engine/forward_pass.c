@@ -448,12 +448,34 @@ static int bring_results(struct ds_pass *p)
 {
     struct ds_forward *f = p->f;
     const size_t n = (size_t)f->n_logits, row = (size_t)f->vocab * sizeof(float);
+    if (f->drawer.dev) /* all of it is there */
+        return 0;
     return ds_desk_from(f, f->tokens, f->at.tokens, n * sizeof *f->tokens, p->err) != 0 ||
                    ds_desk_from(f, f->logits, f->at.logits, n * row, p->err) != 0 ||
                    (f->processed &&
                     ds_desk_from(f, f->processed, f->at.processed, n * row, p->err) != 0)
                ? -1
                : 0;
+}
+
+/* From logits to tokens. */
+static int choose(struct ds_pass *p)
+{
+    struct ds_forward *f = p->f;
+    struct ds_sample_args s = {.rows = f->n_logits,
+                               .vocab = f->vocab,
+                               .logits = f->processed ? f->at.processed : f->at.logits,
+                               .ldx = f->vocab,
+                               .ids = f->at.tokens,
+                               .sampler = f->drawn ? &f->config.sampler : NULL,
+                               .streams = f->choice.streams,
+                               .steps = f->choice.steps,
+                               .scores = f->drawn};
+    if (f->processed && ds_pass_process(p, f->at.logits) != 0)
+        return -1;
+    return ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0
+               ? -1
+               : show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens);
 }
 
 /* Logits and tokens, of the rows that need them only: M of this matmul is their number. */
@@ -476,20 +498,11 @@ static int choose_tokens(struct ds_pass *p)
     if (ds_desk_rows(f, &wanted, p->err) != 0 ||
         ds_pass_launch(p, DS_ST_LOGITS, &a, a.y, (size_t)(a.rows * a.n)) != 0 ||
         show_chosen(p, DS_ST_LOGITS, f->at.logits, sizeof *f->at.logits) != 0 ||
-        (f->processed && ds_pass_process(p, f->at.logits) != 0))
+        ds_pass_begin_draw(p) != 0)
         return -1;
-    struct ds_sample_args s = {.rows = f->n_logits,
-                               .vocab = f->vocab,
-                               .logits = f->processed ? f->at.processed : f->at.logits,
-                               .ldx = f->vocab,
-                               .ids = f->at.tokens,
-                               .sampler = f->drawn ? &f->config.sampler : NULL,
-                               .streams = f->choice.streams,
-                               .steps = f->choice.steps,
-                               .scores = f->drawn};
-    return ds_pass_launch(p, DS_ST_TOKEN, &s, NULL, 0) != 0
-               ? -1
-               : show_chosen(p, DS_ST_TOKEN, f->at.tokens, sizeof *f->at.tokens);
+    const int rc = choose(p);
+    ds_pass_end_draw(p);
+    return rc;
 }
 
 static int take_results(struct ds_pass *p)

@@ -177,20 +177,40 @@ void ds_forward_keep(struct ds_forward *f, int32_t request, int32_t n)
     f->cache.pads[request] = r->pads;
 }
 
-void ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n)
+/* Rows of one layer's K or V, as many at a time as lie side by side in both pages. */
+static int copy_rows(struct ds_forward *f, float *base, int32_t to, int32_t from, int32_t n,
+                     struct ds_error *err)
 {
     const struct ds_kv_cache *c = &f->cache;
-    float *const bases[] = {c->k, c->v};
-    for (int32_t l = 0; l < c->n_layers; l++)
-        for (int i = 0; i < 2; i++) {
-            float *base = ds_kv_cache_layer(c, bases[i], l);
-            for (int32_t s = 0; s < n; s++)
-                memcpy(base + ds_kv_cache_row(c, to, s) * c->width,
-                       base + ds_kv_cache_row(c, from, s) * c->width,
-                       (size_t)c->width * sizeof *base);
-        }
+    struct ds_device *dev = f->at.dev;
+    const size_t row = (size_t)c->width * ds_forward_element(f);
+    for (int32_t s = 0, run; s < n; s += run) {
+        const int64_t dst = ds_kv_cache_row(c, to, s), src = ds_kv_cache_row(c, from, s);
+        for (run = 1; s + run < n && ds_kv_cache_row(c, to, s + run) == dst + run &&
+                      ds_kv_cache_row(c, from, s + run) == src + run;
+             run++)
+            ;
+        if (ds_device_check(dev,
+                            dev->copy_within(dev, ds_forward_behind(f, base, dst * c->width),
+                                             ds_forward_behind(f, base, src * c->width),
+                                             (size_t)run * row),
+                            err) != 0)
+            return ds_prefix(err, "cache rows of another request");
+    }
+    return 0;
+}
+
+int ds_forward_copy(struct ds_forward *f, int32_t to, int32_t from, int32_t n, struct ds_error *err)
+{
+    for (int32_t l = 0; l < f->cache.n_layers; l++) {
+        ds_forward_to_device(f, ds_placement_device(&f->config.placement, l));
+        if (copy_rows(f, f->layer_k[l], to, from, n, err) != 0 ||
+            copy_rows(f, f->layer_v[l], to, from, n, err) != 0)
+            return -1;
+    }
     if (f->history)
         memcpy(f->history + (int64_t)to * f->config.capacity,
                f->history + (int64_t)from * f->config.capacity, (size_t)n * sizeof *f->history);
     ds_forward_keep(f, to, n);
+    return 0;
 }

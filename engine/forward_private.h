@@ -120,8 +120,12 @@ struct ds_forward {
 
     struct ds_desk at; /* the device at work */
     struct ds_desk
-        *desks;      /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
-    int32_t device;  /* whose desk `at` is */
+        *desks;     /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
+    int32_t device; /* whose desk `at` is */
+    struct ds_desk
+        drawer; /* the host's, where the device's kernels draw no tokens and those of the CPU do it; else
+                              its dev is NULL. While they do, `at` and this are exchanged */
+    int drawing;
     float *crossing; /* [max_rows][d] on their way between devices, NULL before any were */
     uint64_t plans;  /* calls planned, and those that show kept rows */
     float **layer_k, **layer_v; /* [n_layers] the cache, each layer's on its device */
@@ -272,6 +276,14 @@ int ds_forward_scratch(struct ds_forward *f, const struct ds_kernel *k, const vo
 
 int ds_forward_grow_scratch(struct ds_forward *f, size_t need, struct ds_error *err);
 
+/* forward_draw.c: tokens of a device drawn on the host, from logits that are read back. */
+
+/* The CPU's kernels instead of those of this pass that draw no tokens, where it draws. */
+int ds_forward_draw_new(struct ds_forward *f, struct ds_error *err);
+/* Between the two, process and sample work on the host's logits. All shown before is flushed. */
+int ds_pass_begin_draw(struct ds_pass *p);
+void ds_pass_end_draw(struct ds_pass *p);
+
 /* forward_desk.c: memory of the device at work, and what is copied there. */
 
 /* Whether the memory of the device at work is the host's. */
@@ -369,6 +381,8 @@ int ds_forward_devices_new(struct ds_forward *f,
                            struct ds_error *err);
 void ds_forward_devices_free(struct ds_forward *f);
 void ds_forward_to_device(struct ds_forward *f, int32_t device);
+/* Launches go to the device at work, after `at` was changed. */
+void ds_forward_use(struct ds_forward *f);
 /* Before a layer's first stage: the residual rows go to the layer's device if it is another one. */
 int ds_pass_enter_layer(struct ds_pass *p);
 

@@ -131,9 +131,11 @@ int ds_placement_kind(int32_t device, int own)
                                    : (int)DS_DEVICE_CUDA;
 }
 
-int ds_placement_number(int32_t device, int own)
+int ds_placement_number(int32_t device, int own_kind, int own)
 {
-    return device < DS_OWN_DEVICES ? own : device >= CUDA ? (int)(device - CUDA) : 0;
+    if (device < DS_OWN_DEVICES || (device == SIM && own_kind == DS_DEVICE_SIM))
+        return own;
+    return device >= CUDA ? (int)(device - CUDA) : 0;
 }
 
 int ds_placement_through_host(int32_t from, int32_t to, int own)

@@ -30,9 +30,10 @@ void ds_placement_print(const struct ds_placement *p, char *text, size_t size);
 int ds_placement_check(const struct ds_placement *p, int32_t n_layers, struct ds_error *err);
 
 int32_t ds_placement_device(const struct ds_placement *p, int32_t layer);
-/* The kind of a device (enum ds_device_kind) and its number among those; own: of cpu0 to cpu7. */
+/* The kind of a device (enum ds_device_kind) and its number among those; own: of cpu0 to cpu7, and of sim where
+ * those are sim. */
 int ds_placement_kind(int32_t device, int own);
-int ds_placement_number(int32_t device, int own);
+int ds_placement_number(int32_t device, int own_kind, int own);
 /* Whether rows that go from one to the other go through the host's memory. */
 int ds_placement_through_host(int32_t from, int32_t to, int own);
 /* Whether the rows that enter this layer come from another device. */

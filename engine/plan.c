@@ -189,12 +189,11 @@ static int place_kernels(const char *text, struct ds_setting *s, struct ds_error
         const int kind = ds_placement_kind(device, s->device);
         char name[24];
         snprintf(name, sizeof name, "%s:%d", ds_device_name(kind),
-                 ds_placement_number(device, s->device_number));
+                 ds_placement_number(device, s->device, s->device_number));
         if (kind == DS_DEVICE_CUDA && ds_device_parse(name, err) < 0)
             return ds_prefix(err, "--place");
         if (kind != s->device &&
-            add_kernels(text, kind, i ? s->place.part[i].first : -1,
-                        last, &s->kernels, err) != 0)
+            add_kernels(text, kind, i ? s->place.part[i].first : -1, last, &s->kernels, err) != 0)
             return -1;
     }
     return 0;

@@ -1,6 +1,8 @@
 /* sampler.c: see sampler.h. */
 #include "engine/sampler.h"
 
+#include "kernels/plugin.h"
+
 #include <math.h>
 
 static int check_numbers(const struct ds_sampler *s, struct ds_error *err)
@@ -22,14 +24,37 @@ static int check_numbers(const struct ds_sampler *s, struct ds_error *err)
     return 0;
 }
 
+static const int ops[] = {DS_OP_PROCESS, DS_OP_SAMPLE};
+
+const struct ds_kernel *ds_sampler_stand_in(const struct ds_kernel *k)
+{
+    const struct ds_kernel *host = k->device == DS_DEVICE_CPU ? k
+                                   : ds_plugin_of(k)
+                                       ? NULL
+                                       : ds_kernel_find_on(DS_DEVICE_CPU, k->op, k->name);
+    return host && host->features & DS_FEATURE_SAMPLER ? host : NULL;
+}
+
+int ds_sampler_on_host(const struct ds_sampler *s, const struct ds_kernel_set *kernels)
+{
+    const struct ds_kernel *k;
+    int lacks = 0, can = 1;
+    for (int o = 0; s->temperature > 0.0f && o < 2; o++)
+        for (int32_t i = 0; (k = ds_kernel_set_used(kernels, ops[o], i)); i++) {
+            lacks |= !(k->features & DS_FEATURE_SAMPLER);
+            can &= ds_sampler_stand_in(k) != NULL;
+        }
+    return lacks && can;
+}
+
 int ds_sampler_check(const struct ds_sampler *s, const struct ds_kernel_set *kernels,
                      struct ds_error *err)
 {
-    static const int ops[] = {DS_OP_PROCESS, DS_OP_SAMPLE};
     const struct ds_kernel *k;
     if (check_numbers(s, err) != 0)
         return -1;
-    for (int o = 0; kernels && s->temperature > 0.0f && o < 2; o++)
+    for (int o = 0; kernels && s->temperature > 0.0f && !ds_sampler_on_host(s, kernels) && o < 2;
+         o++)
         for (int32_t i = 0; (k = ds_kernel_set_used(kernels, ops[o], i)); i++)
             if (!(k->features & DS_FEATURE_SAMPLER)) {
                 ds_fail(err, "%s/%s of %s draws no tokens", ds_op_name(k->op), k->name,

@@ -14,4 +14,10 @@
 int ds_sampler_check(const struct ds_sampler *s, const struct ds_kernel_set *kernels,
                      struct ds_error *err);
 
+/* A built-in kernel of a device that draws no tokens has one of the CPU under its name that does; a kernel of the CPU that
+ * draws is its own. NULL: there is none. */
+const struct ds_kernel *ds_sampler_stand_in(const struct ds_kernel *k);
+/* Whether these do the drawing for such a set: it draws, some kernel cannot, and all have one. */
+int ds_sampler_on_host(const struct ds_sampler *s, const struct ds_kernel_set *kernels);
+
 #endif

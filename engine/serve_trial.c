@@ -93,6 +93,7 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
                                        .capacity = p->capacity,
                                        .sites = s->sites,
                                        .n_sites = h->n_sites,
+                                       .device_number = s->setting.device_number,
                                        .placement = s->setting.place,
                                        .ranks = s->setting.ranks,
                                        .sampler = s->run->sampler,
@@ -112,14 +113,13 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 /* The piece's slot as it must be before the call. */
-static void take_slot(struct serving *s, const struct ds_serve_piece *p)
+static int take_slot(struct serving *s, const struct ds_serve_piece *p, struct ds_error *err)
 {
-    if (!p->takes)
-        return;
-    if (p->copy >= 0)
-        ds_forward_copy(s->forward, p->slot, p->copy, p->cached);
-    else
+    if (p->takes && p->copy >= 0)
+        return ds_forward_copy(s->forward, p->slot, p->copy, p->cached, err);
+    if (p->takes)
         ds_forward_keep(s->forward, p->slot, p->cached);
+    return 0;
 }
 
 static int32_t prompt_of(const struct serving *s, int32_t request)
@@ -220,7 +220,8 @@ static int run_step(struct serving *s, size_t step, struct ds_error *err)
     int decode = 1;
     int32_t used = 0;
     for (size_t k = 0; k < n_seqs; k++) {
-        take_slot(s, &p->pieces[first + k]);
+        if (take_slot(s, &p->pieces[first + k], err) != 0)
+            return ds_prefix(err, "step %zu", step);
         decode &= fill_seq(s, &p->pieces[first + k], s->rows + used, &s->seqs[k]);
         used += p->pieces[first + k].n_tokens;
     }

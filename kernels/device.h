@@ -25,7 +25,8 @@ struct ds_device_info {
     char arch[16];   /* "sm_90"; "" = does not apply */
     char driver[32]; /* versions as text */
     char runtime[32];
-    char library[64]; /* the vendor's library of matmuls with its version; "": none was found */
+    char library
+        [64]; /* the vendor's library of matmuls with its version; sim: whose tensor cores; "": none was found */
     int32_t multiprocessors;
     int32_t clock_khz, memory_clock_khz; /* now, where the device tells; 0 = unknown */
     uint64_t memory_bytes, free_bytes, l2_bytes;
@@ -72,7 +73,7 @@ struct ds_device {
     int32_t kind; /* enum ds_device_kind */
     int32_t number;
     int32_t memory; /* enum ds_memory_space: DS_MEMORY_HOST where host code may read and write it */
-    const char *name; /* "cpu", "sim", "cuda", "cuda:1" */
+    const char *name; /* "cpu", "sim", "cuda", "cuda:1": not which of them it imitates */
     void *stream;     /* what kernels get as exec->stream */
     void *self;       /* the implementation's */
     char why[512];

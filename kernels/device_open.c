@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "kernels/device_cpu.h"
 #include "kernels/registry.h"
+#include "kernels/sim/mma.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +37,10 @@ static int unknown(const char *name, struct ds_error *err)
     const int near = ds_nearest(name, known, sizeof known / sizeof known[0]);
     if (near >= 0)
         return ds_hint(err, "did you mean '%s'?", known[near]);
-    return ds_hint(err, "known: cpu, sim, cuda, cuda:0 to cuda:%d", MOST_NUMBER);
+    return ds_hint(err,
+                   "known: cpu; sim, or sim:80, sim:89, sim:90, sim:100, sim:120, with the tensor "
+                   "cores of that architecture; cuda, cuda:0 to cuda:%d",
+                   MOST_NUMBER);
 }
 
 int ds_device_parse_name(const char *name, int *kind, int *number, struct ds_error *err)
@@ -45,13 +49,16 @@ int ds_device_parse_name(const char *name, int *kind, int *number, struct ds_err
     for (*kind = 0; *kind < DS_DEVICE_KINDS; ++*kind)
         if (strcmp(name, ds_device_name(*kind)) == 0)
             return 0;
-    *kind = DS_DEVICE_CUDA;
-    const char *digits = name + 5;
-    if (strncmp(name, "cuda:", 5) != 0 || !*digits || strspn(digits, "0123456789") > 2 ||
-        digits[strspn(digits, "0123456789")])
+    *kind = strncmp(name, "sim:", 4) == 0 ? DS_DEVICE_SIM : DS_DEVICE_CUDA;
+    const char *digits = name + (*kind == DS_DEVICE_SIM ? 4 : 5);
+    const size_t n = strspn(digits, "0123456789");
+    /* Of a GPU it is which, of sim whose tensor cores it has. */
+    if ((*kind == DS_DEVICE_CUDA && strncmp(name, "cuda:", 5) != 0) || n < 1 || n > 3 || digits[n])
         return unknown(name, err);
     *number = atoi(digits);
-    return *number <= MOST_NUMBER ? 0 : unknown(name, err);
+    return *kind == DS_DEVICE_SIM            ? (ds_sim_mma_of(*number) ? 0 : unknown(name, err))
+           : *number <= MOST_NUMBER && n < 3 ? 0
+                                             : unknown(name, err);
 }
 
 /* ---- the library --------------------------------------------------------------------------------- */
@@ -141,7 +148,7 @@ int ds_device_open(int kind, int number, struct ds_device **out, struct ds_error
         return *out ? 0 : -1;
     }
     if (kind == DS_DEVICE_SIM) {
-        *out = ds_sim_device_new();
+        *out = ds_sim_device_new(number);
         return *out ? 0 : ds_fail(err, "out of memory for the device sim");
     }
     const struct ds_device_library *l = ds_device_cuda_library(err);

@@ -1,5 +1,5 @@
-/* device_open.h: devices by name: "cpu", "sim", "cuda", "cuda:1". The CPU as a device whose memory is the
- * host's; sim; and the library of the device cuda, opened when first asked for. */
+/* device_open.h: devices by name: "cpu", "sim", "sim:80", "cuda", "cuda:1". The CPU as a device whose memory is the
+ * host's; sim, whose number is the architecture of its tensor cores (0: that of mma.h); and the library of the device cuda, opened when first asked for. */
 #ifndef DS_DEVICE_OPEN_H
 #define DS_DEVICE_OPEN_H
 
@@ -33,8 +33,9 @@ const struct ds_device_library *ds_device_cuda_library(struct ds_error *err);
 /* Turns what a function of the device returned into an error: 0 and -1 as they came. */
 int ds_device_check(const struct ds_device *d, int rc, struct ds_error *err);
 
-/* For device_open.c: the device sim. NULL: no memory. */
-struct ds_device *ds_sim_device_new(void);
+/* For device_open.c: the device sim, with the tensor cores of an architecture that mma.h knows, or 0. One architecture at a time
+ * in a process: that of the one opened last. NULL: no memory. */
+struct ds_device *ds_sim_device_new(int architecture);
 
 #ifdef __cplusplus
 }

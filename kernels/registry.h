@@ -14,7 +14,7 @@ int ds_op_parse(const char *name);
 
 /* "cpu", "sim", "cuda" of enum ds_device_kind; NULL for an unknown value. */
 const char *ds_device_name(int device);
-/* The kind of "cpu", "sim", "cuda", "cuda:1". -1 with the nearest name as a hint, or with what is missing: of
+/* The kind of "cpu", "sim", "sim:80", "cuda", "cuda:1". -1 with the nearest name as a hint, or with what is missing: of
  * cuda the library, the driver or the device, which is asked for in a child process. */
 int ds_device_parse(const char *name, struct ds_error *err);
 

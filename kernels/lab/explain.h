@@ -48,7 +48,9 @@ struct ds_explain_side {
     int threads;
     int dtype;     /* enum ds_dtype to which outputs are rounded */
     char core[24]; /* OpenBLAS core; "" = the library's choice */
-    int32_t ranks; /* matmul: that share K, each with a partial sum of its own; 0: none */
+    int device,
+        device_number; /* enum ds_device_kind, and which of its kind; CPU: whichever is in use */
+    int32_t ranks;     /* matmul: that share K, each with a partial sum of its own; 0: none */
     const struct ds_kernel *reduce; /* what adds those up */
     int draws;                      /* process, sample: by this sampler; else the largest logit */
     struct ds_sampler sampler;
@@ -82,6 +84,9 @@ int ds_explain_chooses(int op);
 /* Elements of input i of a row (0: the op has no such input), and of the output. */
 int64_t ds_explain_width_in(int op, const union ds_any_args *shared, int i);
 int64_t ds_explain_width(int op, const union ds_any_args *shared);
+
+/* Launches of this process are on the side's device from now on: for a child process that does nothing else. */
+void ds_explain_take_device(const struct ds_explain_side *s);
 
 /* Launches `kernel` as one side's calls were: as many rows, the given ones in their places with that
  * side's inputs, others beside them, `threads` threads. y: [n_rows][width], rounded to the side's

@@ -258,6 +258,7 @@ static int child(void *arg, struct ds_contained *c, struct ds_error *err)
     struct ds_team *team = NULL;
     double work = 0;
     int rc = 0, settings = 0;
+    ds_explain_take_device(side);
     if (strcmp(side->kernel->name, "openblas") == 0)
         rc = ds_blas_open(side->core, err);
     if (rc == 0)

@@ -201,6 +201,7 @@ static int child(void *arg, struct ds_contained *c, struct ds_error *err)
     const struct ds_explain_side *s = &j->e->side[j->side];
     const size_t n = j->e->n_rows, targets = n < MOST_TARGETS ? n : MOST_TARGETS;
     (void)c;
+    ds_explain_take_device(s);
     j->found->out.guilty = -1;
     if (s->kernel->op == DS_OP_MATMUL && strcmp(s->kernel->name, "openblas") == 0 &&
         ds_blas_open(s->core, err) != 0)

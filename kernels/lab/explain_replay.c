@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "kernels/lab/contain.h"
+#include "kernels/lab/far.h"
 #include "kernels/registry.h"
 
 #include <stdio.h>
@@ -20,11 +21,18 @@ struct job {
     float *y; /* shared */
 };
 
+void ds_explain_take_device(const struct ds_explain_side *s)
+{
+    if (s->device != DS_DEVICE_CPU)
+        ds_lab_use_device(s->device, s->device_number);
+}
+
 static int child(void *arg, struct ds_contained *c, struct ds_error *err)
 {
     const struct job *j = arg;
     const char *core = j->e->side[j->side].core;
     (void)c;
+    ds_explain_take_device(&j->e->side[j->side]);
     if (j->kernel->op == DS_OP_MATMUL && strcmp(j->kernel->name, "openblas") == 0 &&
         ds_blas_open(core, err) != 0)
         return -1;

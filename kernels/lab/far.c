@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "kernels/cpu/file_weights.h"
 #include "kernels/device_open.h"
+#include "kernels/sim/mma.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -11,16 +12,18 @@
 
 /* ---- the device ------------------------------------------------------------------------------------- */
 
-static int number;
+static int number[DS_DEVICE_KINDS];
 static struct {
     struct ds_device *dev;
     pid_t pid;               /* who opened it */
     int32_t multiprocessors; /* asked once: a device takes its time to tell all of itself */
 } opened[DS_DEVICE_KINDS];
 
-void ds_lab_use_device(int n)
+void ds_lab_use_device(int kind, int n)
 {
-    number = n;
+    number[kind] = n;
+    if (kind == DS_DEVICE_SIM) /* it may be open already */
+        (void)ds_sim_mma_choose(n);
 }
 
 int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err)
@@ -32,7 +35,7 @@ int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err)
     if (opened[kind].pid != getpid()) {
         struct ds_device *dev;
         struct ds_device_info info;
-        if (ds_device_open(kind, kind == DS_DEVICE_CUDA ? number : 0, &dev, err) != 0)
+        if (ds_device_open(kind, number[kind], &dev, err) != 0)
             return -1;
         if (ds_device_check(dev, dev->info(dev, &info), err) != 0) {
             ds_device_close(dev);

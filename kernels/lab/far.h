@@ -10,7 +10,7 @@
 #include "kernels/lab/any_args.h"
 
 /* Which of the devices of its kind the lab uses: N of cuda:N. 0 if never said. */
-void ds_lab_use_device(int number);
+void ds_lab_use_device(int kind, int number);
 /* The device of a kind, opened when first asked for and kept until the process ends; a child process
  * opens its own. *out: NULL for the CPU, whose kernels read the host's memory. */
 int ds_lab_device_of(int kind, struct ds_device **out, struct ds_error *err);

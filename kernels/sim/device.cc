@@ -6,6 +6,7 @@
 #include "kernels/device_open.h"
 #include "kernels/sim/graph.h"
 #include "kernels/sim/memory.h"
+#include "kernels/sim/mma.h"
 #include "kernels/sim/sim.h"
 
 #include <stdarg.h>
@@ -229,6 +230,8 @@ int sim_info(struct ds_device *, struct ds_device_info *out)
 {
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "simulated on the CPU");
+    snprintf(out->library, sizeof out->library, "tensor cores as of architecture %d",
+             ds_sim_mma_chosen()->architecture);
     out->multiprocessors = DS_SIM_MULTIPROCESSORS;
     out->memory_bytes = ds_sim_memory_size();
     out->free_bytes = ds_sim_memory_free();
@@ -243,14 +246,15 @@ void sim_close(struct ds_device *d)
 
 } /* namespace */
 
-struct ds_device *ds_sim_device_new(void)
+struct ds_device *ds_sim_device_new(int architecture)
 {
     struct sim *s = static_cast<struct sim *>(calloc(1, sizeof *s));
     if (!s)
         return nullptr;
+    (void)ds_sim_mma_choose(architecture);
     s->d = {.abi = DS_DEVICE_ABI,
             .kind = DS_DEVICE_SIM,
-            .number = 0,
+            .number = architecture,
             .memory = DS_MEMORY_DEVICE,
             .name = "sim",
             .stream = nullptr,

@@ -20,7 +20,7 @@ const struct ds_sim_mma_model *ds_sim_mma_of(int architecture)
 
 int ds_sim_mma_choose(int architecture)
 {
-    const struct ds_sim_mma_model *m = ds_sim_mma_of(architecture);
+    const struct ds_sim_mma_model *m = architecture ? ds_sim_mma_of(architecture) : &models[0];
     if (!m)
         return -1;
     chosen = m;

@@ -42,7 +42,7 @@ struct ds_sim_mma_model {
 };
 /* The model of an architecture of the table; NULL for others. */
 const struct ds_sim_mma_model *ds_sim_mma_of(int architecture);
-/* Which one launches on sim use from now on: 90 unless this says another. -1 for one without a model. */
+/* Which one launches on sim use from now on: 90 unless this says another; 0: 90 again. -1 for one without a model. */
 int ds_sim_mma_choose(int architecture);
 const struct ds_sim_mma_model *ds_sim_mma_chosen(void);
 

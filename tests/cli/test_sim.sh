@@ -94,6 +94,63 @@ test_tensor_cores() {
     has "$dir/out" "batch         no difference over"
 }
 
+# Whose tensor cores: a factor as any other, and each side is explained with its own.
+test_tensor_cores_of_an_architecture() {
+    local model=random:llama,layers=1,hidden=64,heads=2,kv_heads=1,ffn=64,vocab=64
+    # shellcheck disable=SC2086
+    ds run -m $model --tokens 1,2,3,4 $one -n 2 --batch 1 --device sim:80,sim:90,sim --kernels pinned-tc --dtype bf16 -o "$dir/a.h5"
+    expect 1
+    has "$dir/out" "device        prefill sim:80|sim:90,sim "
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "tensor cores as of architecture 80"
+    has "$dir/out" "tensor cores as of architecture 90"
+    ds explain -m $model "$dir/a.h5"
+    expect 0
+    has "$dir/out" "pinned-tc on sim   A all, B none            A none, B all"
+    ds order matmul/pinned-tc --device sim:80 --shape n=9,k=64 --rows 1,17
+    has "$dir/out" "one chain of 64 k in ascending order, 8 at a time in fused sums"
+    ds bench add --device sim:100 --shape width=64 --rows 1 --seconds 0 --json
+    expect 0
+    has "$dir/out" "architecture 100"
+    ds check add --device sim:70
+    expect 2
+    has "$dir/err" "unknown device 'sim:70'"
+    has "$dir/err" "sim:80, sim:89"
+}
+
+# Tokens are drawn on the host, from the device's logits: as on the CPU.
+test_tokens_drawn() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 5 --batch 1,3 --device cpu,sim --kernels pinned --temperature 1.5 --sample-seed 3 -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "device        no difference over"
+    ds show "$dir/a.h5" --site 2,token --arm 2 --long
+    has "$dir/out" "on the host"
+}
+
+# A scheduler's calls, slots and rows taken over from other requests; again from the record; sampled and scored.
+test_serving() {
+    local model=random:llama,layers=2,hidden=32,heads=2,kv_heads=1,ffn=48,vocab=128
+    set -- -m $model --threads 1 --tokens 5,9,1,44,7,8 --tokens 5,9,1,44,7,3 --requests 6 -n 4 --rate 0 --max-batch 3
+    ds storm "$@" --device sim -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "3 began with cached rows"
+    ds show "$dir/a.h5" --environment
+    has "$dir/out" "device_sim_0"
+    ds replay -m $model "$dir/a.h5"
+    expect 0
+    has "$dir/out" "replay: same: the storm has the bits of the record"
+    ds storm "$@" --compare pinned -o "$dir/b.h5"
+    ds diff "$dir/b.h5" "$dir/a.h5"
+    expect 0
+    has "$dir/out" "same: no difference over 1554 comparisons"
+    ds onpolicy "$@" --device sim --compare pinned --dtype f32 -o "$dir/c.h5"
+    expect 0
+    has "$dir/out" "pinned every bit the same"
+    ds storm "$@" --device sim --pin-each --compare split -o "$dir/d.h5"
+    has "$dir/out" "split+attention=pinned"
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
