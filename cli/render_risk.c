@@ -200,6 +200,13 @@ static void add_tests(struct ds_buf *out, const struct ds_risk_result *r)
         ds_buf_escape(out, r->tests[i].path, (size_t)-1);
         ds_buf_puts(out, ", ");
         add_kernels(out, r, t->group);
+        if (!t->known) {
+            ds_buf_puts(out, ": not known, since nothing drifted in ");
+            ds_buf_escape(out, r->own.path, (size_t)-1);
+            ds_buf_printf(out, "; of %llu requests %llu parted\n", (unsigned long long)t->requests,
+                          (unsigned long long)t->seen);
+            continue;
+        }
         ds_buf_printf(
             out, ": of %llu requests %.1f part (95 %%: %.0f to %.0f), %llu did: %s the interval\n",
             (unsigned long long)t->requests, t->expected, t->low, t->high,

@@ -92,12 +92,12 @@ static json_t *test_json(const struct ds_risk_result *r, const struct ds_risk_fo
     json_object_set_new(j, "kernels",
                         ds_json_text(factor(h, r->risk.groups[t->group].arm, "kernels")));
     json_object_set_new(j, "requests", ds_json_whole(t->requests));
-    json_object_set_new(j, "expected", ds_json_real(t->expected));
-    json_object_set_new(j, "low", ds_json_real(t->low));
-    json_object_set_new(j, "high", ds_json_real(t->high));
+    json_object_set_new(j, "expected", t->known ? ds_json_real(t->expected) : json_null());
+    json_object_set_new(j, "low", t->known ? ds_json_real(t->low) : json_null());
+    json_object_set_new(j, "high", t->known ? ds_json_real(t->high) : json_null());
     json_object_set_new(j, "seen", ds_json_whole(t->seen));
-    json_object_set_new(j, "within",
-                        json_boolean((double)t->seen >= t->low && (double)t->seen <= t->high));
+    const int within = (double)t->seen >= t->low && (double)t->seen <= t->high;
+    json_object_set_new(j, "within", t->known ? json_boolean(within) : json_null());
     return j;
 }
 

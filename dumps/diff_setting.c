@@ -1,6 +1,7 @@
 /* diff_setting.c: what differs between two records apart from digests, and whether they can be
  * compared at all. Where they cannot, the first reason is given and the rest is listed all the same. */
 #include "dumps/diff_internal.h"
+#include "dumps/option_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -246,10 +247,12 @@ static int compare_options(struct ds_diff *d, const struct ds_header *a, const s
     for (size_t i = 0; i < all.n_items; i++) {
         struct ds_diff_item *x = &all.items[i];
         const char *before = value_before(x->name);
+        char brief[2][64];
         if (rc == 0 && is_of_interest(x->name) &&
             strcmp(x->a ? x->a : before, x->b ? x->b : before) != 0)
-            rc = diff_add(d, DS_DIFF_OPTION, x->name, x->a ? x->a : before, x->b ? x->b : before,
-                          err);
+            rc = diff_add(d, DS_DIFF_OPTION, x->name,
+                          ds_option_text(x->name, x->a ? x->a : before, brief[0]),
+                          ds_option_text(x->name, x->b ? x->b : before, brief[1]), err);
         free(x->name);
         free(x->a);
         free(x->b);

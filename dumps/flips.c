@@ -102,11 +102,42 @@ double ds_flip_probability(const struct ds_flip_sizes *s, const struct ds_step *
     return 1 - stays;
 }
 
+/* ---- what was seen --------------------------------------------------------------------------- */
+
+static int take_seen(void *to, const struct ds_flip_pair *p, struct ds_error *err)
+{
+    struct ds_flips *out = to;
+    (void)err;
+    out->choices++;
+    out->seen += p->own->token != p->ref->token;
+    return 0;
+}
+
+static int count_pairs(ds_flip_walk walk, void *ctx, const struct ds_flip_sizes *sizes,
+                       struct ds_flips *out, struct ds_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->drift_median = ds_flip_size_at(sizes, 0.5);
+    out->drift_most = ds_flip_size_at(sizes, 1);
+    return walk(ctx, take_seen, out, err);
+}
+
+int ds_flips_count(ds_flip_walk walk, void *ctx, struct ds_flips *out, struct ds_error *err)
+{
+    struct ds_flip_sizes sizes;
+    if (ds_flip_measure(walk, ctx, &sizes, err) != 0)
+        return -1;
+    const int rc = count_pairs(walk, ctx, &sizes, out, err);
+    ds_flip_sizes_free(&sizes);
+    return rc;
+}
+
 /* ---- the sum --------------------------------------------------------------------------------- */
 
 struct sum {
     const struct ds_flip_sizes *sizes;
     double *by_prompt;
+    uint8_t *used; /* prompts that have a pair */
     struct ds_flips *out;
 };
 
@@ -115,10 +146,9 @@ static int take_pair(void *to, const struct ds_flip_pair *p, struct ds_error *er
     struct sum *s = to;
     const double chance = ds_flip_probability(s->sizes, p->ref, ds_flip_drift(p));
     (void)err;
-    s->out->choices++;
-    s->out->seen += p->own->token != p->ref->token;
     s->out->expected += chance;
     s->by_prompt[p->prompt] += chance;
+    s->used[p->prompt] = 1;
     return 0;
 }
 
@@ -142,12 +172,10 @@ static double poisson(double mean, uint64_t *state)
     return n;
 }
 
-int ds_flip_interval(const double *means, size_t n, size_t used, double *low, double *high,
-                     struct ds_error *err)
+/* 95 % of bootstrap samples: of the means of n prompts, drawn with replacement, the sum, and a Poisson number around it. */
+static int interval(const double *means, size_t n, double *low, double *high, struct ds_error *err)
 {
     uint64_t state = 1;
-    if (used < 2)
-        return 0;
     double *sums = ds_calloc(SAMPLES, sizeof *sums, "samples", err);
     if (!sums)
         return -1;
@@ -161,42 +189,29 @@ int ds_flip_interval(const double *means, size_t n, size_t used, double *low, do
     *low = sums[SAMPLES / 40];
     *high = sums[SAMPLES - 1 - SAMPLES / 40];
     free(sums);
-    return 1;
-}
-
-/* Prompts that have a pair. */
-static int take_prompt(void *to, const struct ds_flip_pair *p, struct ds_error *err)
-{
-    uint8_t *used = to;
-    (void)err;
-    used[p->prompt] = 1;
     return 0;
 }
 
-int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, double *by_prompt,
-                  struct ds_flips *out, struct ds_error *err)
+int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, struct ds_flips *out,
+                  struct ds_error *err)
 {
     struct ds_flip_sizes sizes = {0};
-    double *own = ds_calloc(n_prompts, sizeof *own, "prompts", err);
-    uint8_t *used = ds_calloc(n_prompts, 1, "prompts", err);
-    struct sum s = {&sizes, own, out};
+    struct sum s = {&sizes, ds_calloc(n_prompts, sizeof *s.by_prompt, "prompts", err),
+                    ds_calloc(n_prompts, 1, "prompts", err), out};
     size_t n_used = 0;
-    memset(out, 0, sizeof *out);
-    int rc = own && used ? ds_flip_measure(walk, ctx, &sizes, err) : -1;
-    if (rc == 0 && (walk(ctx, take_pair, &s, err) != 0 || walk(ctx, take_prompt, used, err) != 0))
-        rc = -1;
+    int rc = s.by_prompt && s.used ? ds_flip_measure(walk, ctx, &sizes, err) : -1;
+    if (rc == 0)
+        rc = count_pairs(walk, ctx, &sizes, out, err);
+    if (rc == 0)
+        rc = walk(ctx, take_pair, &s, err);
     for (size_t p = 0; rc == 0 && p < n_prompts; p++)
-        n_used += used[p];
-    if (rc == 0) {
-        out->drift_median = ds_flip_size_at(&sizes, 0.5);
-        out->drift_most = ds_flip_size_at(&sizes, 1);
-        out->bounded = ds_flip_interval(own, n_prompts, n_used, &out->low, &out->high, err);
-        rc = out->bounded < 0 ? -1 : 0;
+        n_used += s.used[p];
+    if (rc == 0 && n_used > 1) {
+        out->bounded = 1;
+        rc = interval(s.by_prompt, n_prompts, &out->low, &out->high, err);
     }
-    if (rc == 0 && by_prompt)
-        memcpy(by_prompt, own, n_prompts * sizeof *own);
     ds_flip_sizes_free(&sizes);
-    free(own);
-    free(used);
+    free(s.by_prompt);
+    free(s.used);
     return rc;
 }

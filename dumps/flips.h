@@ -1,4 +1,6 @@
-/* flips.h: one model of how choices turn over, for whoever forecasts them (storm_forecast.c, risk.c). Pure.
+/* flips.h: how choices turn over where each was made by a reference and by others, and the reference was named before: arms
+ * of a sweep, a text that was generated and scored (risk.c). Pure. Of requests, whose reference is the commonest among them,
+ * and which share what they answer, partings.h is the model.
  *
  * A pair is one choice of the token as it was made twice: by a reference, and by another run that was fed the same
  * tokens until then. A choice with margin m turns over where the difference of the two logits moved by m or more
@@ -49,12 +51,9 @@ struct ds_flips {
     double low, high;
     double drift_median, drift_most;
 };
-/* by_prompt: [n_prompts] expected flips of each, or NULL. */
-int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, double *by_prompt,
-                  struct ds_flips *out, struct ds_error *err);
-/* 95 % of bootstrap samples: of n means drawn with replacement, the sum, and a Poisson number around it. 1: there
- * is one; 0: fewer than two of the n are `used`. */
-int ds_flip_interval(const double *means, size_t n, size_t used, double *low, double *high,
-                     struct ds_error *err);
+/* Only what was seen and measured: nothing is expected. */
+int ds_flips_count(ds_flip_walk walk, void *ctx, struct ds_flips *out, struct ds_error *err);
+int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, struct ds_flips *out,
+                  struct ds_error *err);
 
 #endif

@@ -13,6 +13,7 @@ void ds_risk_free(struct ds_risk *r)
     for (size_t i = 0; i < r->n_groups; i++) {
         free(r->groups[i].choices);
         free(r->groups[i].layers);
+        ds_partings_free(r->groups[i].partings);
     }
     free(r->groups);
     memset(r, 0, sizeof *r);
@@ -132,6 +133,27 @@ static int describe_margins(const struct ds_flip_sizes *sizes, struct ds_risk_gr
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+/* Of requests each choice's chance is that of one more. */
+static int foretell_partings(const struct ds_header *h, const struct ds_trial_data *t,
+                             struct ds_risk_group *g, struct ds_error *err)
+{
+    const size_t requests = (size_t)risk_number(h, "serve_requests");
+    struct ds_partings_forecast f;
+    if (ds_partings_learn(h, t, requests, &g->partings, err) != 0 ||
+        ds_partings_foretell(g->partings, h, t, requests, &f, err) != 0)
+        return -1;
+    g->flips.expected = f.expected;
+    g->flips.bounded = f.bounded;
+    g->flips.low = f.low;
+    g->flips.high = f.high;
+    for (size_t i = 0; i < g->n_choices; i++)
+        g->choices[i].chance =
+            ds_partings_chance(g->partings, g->choices[i].prompt, g->choices[i].ref->step);
+    if (g->n_choices > 0)
+        qsort(g->choices, g->n_choices, sizeof *g->choices, by_risk);
+    return 0;
+}
+
 static int make_group(const struct ds_header *h, const struct ds_trial_data *const *trials,
                       uint32_t first, size_t n_prompts, struct ds_risk_group *g,
                       struct ds_error *err)
@@ -145,9 +167,11 @@ static int make_group(const struct ds_header *h, const struct ds_trial_data *con
         return -1;
     int rc = ds_flip_measure(risk_walk, &pairs, &sizes, err);
     if (rc == 0)
-        rc = ds_flips_make(risk_walk, &pairs, n_prompts, NULL, &g->flips, err);
+        rc = ds_flips_make(risk_walk, &pairs, n_prompts, &g->flips, err);
     if (rc == 0)
         rc = list_choices(&pairs, &sizes, drawn, g, err);
+    if (rc == 0 && risk_option(h, "serve_requests") && !risk_number(h, "serve_scored"))
+        rc = foretell_partings(h, trials[first], g, err);
     if (rc == 0)
         rc = describe_margins(&sizes, g, err);
     if (rc == 0 && g->flips.choices > 0) {
@@ -198,18 +222,6 @@ static int same_prompts(const struct ds_header *h, const struct ds_header *g)
     return 1;
 }
 
-/* That a request of each prompt parts, by the group's own choices: stays at every one of them, or not. */
-static void parting_chances(const struct ds_risk_group *g, int32_t steps, double *chance, size_t n)
-{
-    for (size_t p = 0; p < n; p++)
-        chance[p] = 1;
-    for (size_t i = 0; i < g->n_choices; i++)
-        if (g->choices[i].ref->step < steps)
-            chance[g->choices[i].prompt] *= 1 - g->choices[i].chance;
-    for (size_t p = 0; p < n; p++)
-        chance[p] = 1 - chance[p];
-}
-
 int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
                      const struct ds_header *other, const struct ds_trial_data *t, uint32_t arm,
                      struct ds_risk_test *out, struct ds_error *err)
@@ -228,29 +240,17 @@ int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
     if (!same_prompts(h, other) || n < 2)
         return ds_fail(err, "a serving run foretells one of the same prompts, of which there are "
                             "two at least");
-    if (ds_storm_completions(other, t, (size_t)requests, NULL, NULL, &s, err) != 0)
+    struct ds_partings_forecast f;
+    if (ds_partings_foretell(r->groups[out->group].partings, other, t, (size_t)requests, &f, err) !=
+            0 ||
+        ds_storm_completions(other, t, (size_t)requests, NULL, NULL, &s, err) != 0)
         return -1;
-    double *mean = ds_calloc(n, sizeof *mean, "prompts", err);
-    if (mean) {
-        parting_chances(&r->groups[out->group], (int32_t)risk_number(other, "serve_tokens"), mean,
-                        n);
-        double *chance = mean;
-        uint64_t *others = ds_calloc(n, sizeof *others, "prompts", err);
-        for (size_t q = 0; others && q < s.n_requests; q++)
-            if (s.requests[q].reference >= 0 && s.requests[q].reference != (int32_t)q) {
-                others[s.requests[q].prompt]++;
-                out->requests++;
-            }
-        for (size_t p = 0; others && p < n; p++)
-            out->expected += mean[p] = chance[p] * (double)others[p];
-        if (!others || ds_flip_interval(mean, n, n, &out->low, &out->high, err) < 0) {
-            free(mean);
-            mean = NULL;
-        }
-        free(others);
-    }
+    out->requests = f.requests;
+    out->known = f.known;
+    out->expected = f.expected;
+    out->low = f.low;
+    out->high = f.high;
     out->seen = s.parted;
     ds_storm_free(&s);
-    free(mean);
-    return mean ? 1 : -1;
+    return 1;
 }

@@ -9,6 +9,7 @@
 #define DS_RISK_H
 
 #include "dumps/flips.h"
+#include "dumps/partings.h"
 
 /* One choice of a reference. */
 struct ds_risk_choice {
@@ -17,7 +18,9 @@ struct ds_risk_choice {
     uint32_t pairs, seen; /* others that made it; of them with another token */
     int nan;              /* its logits, or another's, hold a NaN or +Inf */
     double drift;         /* the largest |drift| of the two best logits; NaN: not known */
-    double chance; /* mean probability that it turns over; of no pairs: by the group's sizes */
+    double
+        chance; /* mean probability that it turns over; of no pairs: by the group's sizes. Of a serving run: that one
+                      more request turns it over (partings.h) */
 };
 
 /* What a layer would have to drift for the choice nearest to a flip, if all grows in proportion. */
@@ -46,6 +49,7 @@ struct ds_risk_group {
         nan; /* other choices with a NaN or +Inf among the logits: of numbers alone their margins are */
     struct ds_risk_choice *choices; /* most at risk first */
     size_t n_choices;
+    struct ds_partings *partings; /* of a serving run: what it foretells others from; else NULL */
     struct ds_risk_layer *layers; /* none where the record has no sizes */
     size_t n_layers;
 };
@@ -61,11 +65,12 @@ void ds_risk_free(struct ds_risk *r);
 int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *trials,
                  struct ds_risk *out, struct ds_error *err);
 
-/* What one serving run foretells of another one of the same prompts, from its own references' margins and its own
- * drifts: for each request of the other one that it parts from its reference, and what was seen. */
+/* What one serving run foretells of another one of the same prompts, from its own margins and drifts, and from which rows of
+ * the other one have equal bits: how many of its requests part from their references; and what was seen. */
 struct ds_risk_test {
     uint32_t group;    /* of the record that foretells */
     uint64_t requests; /* beside the references */
+    int known;         /* else the other one drifts, and this one did not: nothing is foretold */
     double expected, low, high;
     uint64_t seen;
 };

@@ -1,6 +1,8 @@
-/* storm_forecast.c: how many requests should part from their reference, by the model of flips.h: the choices of each
- * request, beside its reference's, up to and with the one at which it parts. Pure. */
-#include "dumps/storm_internal.h"
+/* storm_forecast.c: the choices of each request beside its reference's, up to and with the one at which it parts; and how
+ * many should part, in a storm like this one, by the model of partings.h. Pure. */
+#include "dumps/partings_internal.h"
+
+#include <stdlib.h>
 
 /* Open choices of a request. */
 static size_t open_choices(const struct storm_work *w, size_t r)
@@ -31,7 +33,24 @@ int ds_storm_walk(void *ctx, ds_flip_take take, void *to, struct ds_error *err)
 
 int ds_storm_forecast(struct storm_work *w, struct ds_error *err)
 {
-    const size_t n_prompts =
-        w->h->n_prompts < w->s->n_requests ? w->h->n_prompts : w->s->n_requests;
-    return ds_flips_make(ds_storm_walk, w, n_prompts, NULL, &w->s->forecast, err);
+    struct ds_flips *f = &w->s->forecast;
+    struct ds_partings *p = NULL;
+    struct ds_partings_forecast x;
+    uint64_t *bits = NULL;
+    int rc = ds_flips_count(ds_storm_walk, w, f, err);
+    if (rc == 0)
+        rc = partings_bits(w, &bits, err);
+    if (rc == 0)
+        rc = partings_learn(w, bits, &p, err);
+    if (rc == 0)
+        rc = partings_play(p, w, bits, &x, err);
+    if (rc == 0) {
+        f->expected = x.expected;
+        f->bounded = x.bounded;
+        f->low = x.low;
+        f->high = x.high;
+    }
+    free(bits);
+    ds_partings_free(p);
+    return rc;
 }

@@ -210,7 +210,6 @@ int ds_env_make(struct ds_env *e, const struct ds_env_of *w, struct ds_error *er
 
 enum { NAME = 30, LONGEST = 8000 };
 
-/* A schedule of a serving run is a megabyte: whoever wants it reads the record. */
 static void add_text(const char *lead, const char *text, struct ds_buf *out)
 {
     const size_t n = text ? strlen(text) : 0;

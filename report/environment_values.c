@@ -2,6 +2,7 @@
 #include "report/environment_internal.h"
 
 #include "base/mem.h"
+#include "dumps/option_text.h"
 #include "dumps/validity.h"
 
 #include <inttypes.h>
@@ -268,6 +269,8 @@ const char *ds_env_value(const struct ds_env *o, const struct ds_env_of *w, int 
         snprintf(out, 512, "%s %" PRId64 "x%" PRId64 " %016" PRIx64, h->weights[at].dtype,
                  h->weights[at].rows, h->weights[at].cols, h->weights[at].digest);
         return out;
+    case DS_ENV_OPTIONS:
+        return ds_option_text(h->options[at].name, h->options[at].value, out);
     default:
         return text_at(h, list, at)->value;
     }

@@ -1,8 +1,11 @@
 /* figure.c: what all figures share: the element, its words, its colours. See figure.h. */
 #include "report/figure.h"
 
+#include "base/mem.h"
 #include "report/html.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ds_figure_free(struct ds_figure *f)
@@ -11,6 +14,7 @@ void ds_figure_free(struct ds_figure *f)
     ds_buf_free(&f->about);
     ds_buf_free(&f->svg);
     ds_buf_free(&f->data);
+    free(f->cuts);
 }
 
 /* Tints that dark text is read on, and in the dark shades for light text; every sign has a letter as well. */
@@ -42,24 +46,67 @@ const char *ds_figure_style(void)
            "svg .edge{stroke:var(--ink);stroke-width:2;fill:none}svg .paper{fill:var(--bg)}\n";
 }
 
-void ds_svg_begin(struct ds_figure *f, int width, int height)
+/* The window of the drawing from y on; part: "" or what tells its ids from those of the other parts. */
+static void begin_element(const struct ds_figure *f, int y, int height, const char *part,
+                          struct ds_buf *out)
 {
-    struct ds_buf *out = &f->svg;
     const char *id = f->id[0] ? f->id : "figure";
     ds_buf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 %d %d %d\" width=\"%d\" "
                   "height=\"%d\" role=\"img\" "
-                  "aria-labelledby=\"%s-t %s-d\">\n<title id=\"%s-t\">",
-                  width, height, width, height, id, id, id);
+                  "aria-labelledby=\"%s-t%s %s-d%s\">\n<title id=\"%s-t%s\">",
+                  y, f->width, height, f->width, height, id, part, id, part, id, part);
     ds_html_escaped(out, f->title.data, f->title.len);
-    ds_buf_printf(out, "</title>\n<desc id=\"%s-d\">", id);
+    ds_buf_printf(out, "</title>\n<desc id=\"%s-d%s\">", id, part);
     ds_html_escaped(out, f->about.data, f->about.len);
     ds_buf_puts(out, "</desc>\n");
+}
+
+void ds_svg_begin(struct ds_figure *f, int width, int height)
+{
+    f->width = width;
+    f->height = height;
+    begin_element(f, 0, height, "", &f->svg);
+    f->body = f->svg.len;
 }
 
 void ds_svg_end(struct ds_figure *f)
 {
     ds_buf_puts(&f->svg, "</svg>\n");
+}
+
+int ds_svg_cut(struct ds_figure *f, int y, struct ds_error *err)
+{
+    if (ds_grow(&f->cuts, &f->cap_cuts, f->n_cuts + 1, sizeof *f->cuts, "cuts", err) != 0)
+        return -1;
+    f->cuts[f->n_cuts++] = (struct ds_figure_cut){f->svg.len, y};
+    return 0;
+}
+
+void ds_svg_sheets(const struct ds_figure *f, struct ds_buf *out)
+{
+    const int sheet = f->width * 5 / 4; /* of A4 and of letter, with room for the words above it */
+    struct ds_figure_cut from = {f->body, 0};
+    size_t parts = 0;
+    char part[32] = "";
+    for (size_t i = 0; i < f->n_cuts; i++) {
+        const struct ds_figure_cut cut = f->cuts[i];
+        const int next = i + 1 < f->n_cuts ? f->cuts[i + 1].y : f->height;
+        if (next - from.y <= sheet || cut.at == from.at)
+            continue;
+        snprintf(part, sizeof part, "%zu", ++parts);
+        begin_element(f, from.y, cut.y - from.y, part, out);
+        ds_buf_add(out, f->svg.data + from.at, cut.at - from.at);
+        ds_buf_puts(out, "</svg>\n");
+        from = cut;
+    }
+    if (parts == 0) {
+        ds_buf_add(out, f->svg.data, f->svg.len);
+        return;
+    }
+    snprintf(part, sizeof part, "%zu", ++parts);
+    begin_element(f, from.y, f->height - from.y, part, out);
+    ds_buf_add(out, f->svg.data + from.at, f->svg.len - from.at); /* with its end */
 }
 
 void ds_svg_text(struct ds_figure *f, double x, double y, const char *anchor, const char *cls,

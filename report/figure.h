@@ -12,6 +12,13 @@ struct ds_figure {
     struct ds_buf title, about; /* plain text, escaped for a terminal */
     struct ds_buf svg;          /* one <svg> element; nothing: `about` says why */
     struct ds_buf data;         /* tab-separated, with headings */
+    /* Of a drawing that is longer than a sheet of paper: where it may be cut (ds_svg_cut). */
+    struct ds_figure_cut {
+        size_t at; /* in svg */
+        int y;
+    } * cuts;
+    size_t n_cuts, cap_cuts, body; /* body: where in svg the drawing begins */
+    int width, height;
 };
 void ds_figure_free(struct ds_figure *f);
 /* Of drawings inside a page, and alone. */
@@ -64,6 +71,10 @@ int ds_figure_time(const struct ds_time *t, struct ds_figure *f, struct ds_error
 /* Opens the element with title and description; svg coordinates are pixels. */
 void ds_svg_begin(struct ds_figure *f, int width, int height);
 void ds_svg_end(struct ds_figure *f);
+/* What is drawn from here on lies below y, what was drawn above it. */
+int ds_svg_cut(struct ds_figure *f, int y, struct ds_error *err);
+/* The drawing in a page: as one element, or as several that each fit on a sheet. */
+void ds_svg_sheets(const struct ds_figure *f, struct ds_buf *out);
 /* A text at (x, y), its baseline; anchor: "start", "middle", "end"; cls: of the style. Escaped for a terminal. */
 void ds_svg_text(struct ds_figure *f, double x, double y, const char *anchor, const char *cls,
                  const char *text);

@@ -16,6 +16,7 @@ enum {
     WIDE = 430,
     RIGHT = 210,
     ROW = 21,
+    LETTER = 7, /* of a label, at most about so wide */
     MOST_DRAWN = 24,
     MOST_PROMPTS = 40,
     PROMPT_TEXT = 74
@@ -129,7 +130,10 @@ static void draw_leaf(struct tree *t, const struct leaf *leaves, size_t i)
                       leaves[x->parent].y);
         add_token(t, steps[x->depth], &text);
         ds_buf_printf(&text, " at %zu", x->depth);
-        ds_svg_text(t->f, from + 5, x->y - 4, "start", "dim", text.data ? text.data : "");
+        /* Beside its line, where it does not run into the numbers of requests. */
+        const int fits = from + 5 + (double)LETTER * (double)text.len <= LEFT + WIDE;
+        ds_svg_text(t->f, fits ? from + 5 : from - 5, x->y - 4, fits ? "start" : "end", "dim",
+                    text.data ? text.data : "");
         text.len = 0;
     }
     ds_buf_printf(&text, "%u request%s, first %d", c->size, c->size == 1 ? "" : "s", c->request);
@@ -293,11 +297,13 @@ int ds_figure_tree(const struct ds_figure_storm *s, struct ds_figure *f, struct 
         return 0;
     }
     ds_svg_begin(f, LEFT + WIDE + RIGHT, height(s->storm));
-    for (size_t first = 0, n; first < s->storm->n_completions; first += n) {
+    int rc = 0;
+    for (size_t first = 0, n; rc == 0 && first < s->storm->n_completions; first += n) {
         n = of_prompt(s->storm, first);
-        if (n > 1 && k++ < MOST_PROMPTS)
+        if (n > 1 && k++ < MOST_PROMPTS) {
+            rc = ds_svg_cut(f, t.y - ROW + 5, err);
             draw_prompt(&t, first, n);
-        else
+        } else
             for (size_t i = 0; i < n; i++)
                 add_data(&t, first + i, NULL, 0);
     }
@@ -313,5 +319,5 @@ int ds_figure_tree(const struct ds_figure_storm *s, struct ds_figure *f, struct 
     ds_svg_end(f);
     free(t.begin);
     free((void *)t.steps);
-    return 0;
+    return rc;
 }

@@ -176,7 +176,7 @@ void ds_page_figure(struct ds_page *p, const struct ds_figure *f, int top)
     ds_buf_puts(out, "</p></figcaption>\n");
     if (f->svg.len) {
         ds_buf_puts(out, "<div class=\"scroll\" tabindex=\"0\">");
-        ds_buf_add(out, f->svg.data, f->svg.len);
+        ds_svg_sheets(f, out);
         ds_buf_puts(out, "</div>\n<details><summary>The numbers</summary>\n");
         ds_html_table(out, f->title.data ? f->title.data : "", &f->data);
         ds_buf_puts(out, "</details>\n");
@@ -207,9 +207,15 @@ static void add_value(struct ds_buf *out, const char *text)
     ds_buf_puts(out, n > MOST ? "..." : "");
 }
 
-/* Lists that are long and stand elsewhere (weights, every arm) are for `show --environment`. */
-static int is_told(const struct ds_env_row *r)
+/* Lists that are long and stand elsewhere (weights, every arm, ids of what is there as text) are for `show
+ * --environment`. */
+static int is_told(const struct ds_env_of *w, const struct ds_env_row *r)
 {
+    if (r->list == DS_ENV_PROMPTS && r->kind != DS_ENV_HEADING && r->at[0] % 2 &&
+        r->at[0] / 2 < w->sides[0]->n_prompts) {
+        const char *text = w->sides[0]->prompts[r->at[0] / 2].text;
+        return !text || !text[0];
+    }
     return r->list != DS_ENV_WEIGHTS && r->list != DS_ENV_ARMS && r->list != DS_ENV_FINDINGS;
 }
 
@@ -221,14 +227,13 @@ int ds_page_environment(struct ds_page *p, const struct ds_env_of *w, struct ds_
         ds_env_free(&e);
         return -1;
     }
-    ds_buf_puts(
-        out,
-        "<h3>Environment</h3>\n<details><summary>Machine, build, libraries, options</summary>\n"
-        "<div class=\"scroll\"><table class=\"env\"><tbody>\n");
+    ds_buf_puts(out, "<h3>Environment</h3>\n<details open=\"open\"><summary>Machine, build, "
+                     "libraries, options</summary>\n"
+                     "<div class=\"scroll\"><table class=\"env\"><tbody>\n");
     for (size_t i = 0; i < e.n; i++) {
         struct ds_env_texts t = {0};
         char heading[512];
-        if (!is_told(&e.rows[i]))
+        if (!is_told(w, &e.rows[i]))
             continue;
         if (e.rows[i].kind == DS_ENV_HEADING) {
             ds_env_heading(&e, &e.rows[i], heading);
@@ -286,8 +291,11 @@ static const char style[] =
     "@media(max-width:40rem){dl{display:block}dt{margin-top:.5rem;font-weight:600}body{padding:."
     "6rem .8rem 2rem}}"
     "@media print{body{max-width:none;padding:0;font-size:10pt}figure "
-    "svg{min-width:0}figure,.sentence,tr{break-inside:avoid}"
-    "h2,h3{break-after:avoid}details:not([open]){display:none}a{color:inherit;text-decoration:none}"
+    "svg{min-width:0}figure svg,figcaption,.sentence,tr,dt,dd{break-inside:avoid}"
+    "figcaption,figcaption "
+    "p,h2,h3,dt{break-after:avoid}.scroll{overflow:visible}table{font-size:8pt}"
+    "table.data th,table.data td,table.matrix th,table.matrix td,.env th{white-space:normal}"
+    "details:not([open]),summary{display:none}a{color:inherit;text-decoration:none}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";
 
 void ds_page_print(const struct ds_page *p, const char *title, const char *made, struct ds_buf *out)

@@ -39,6 +39,11 @@ test_a_recording_is_followed_to_the_end() {
     has "$dir/out" "1 conversation, 2 calls of the model; clock 2024-06-03T14:32:00Z"
     has "$dir/out" "recorded      pinned: 1 of 1 conversation follows the recording to the end; 2 calls held against it"
     has "$dir/out" "; the recording is followed by 1 of 1 conversation with pinned"
+    # What is a whole file is shown by its size and digest.
+    ds show "$dir/a.h5" --environment
+    grep -q "^  inputs  *[0-9]* bytes, XXH3 [0-9a-f]\{16\}$" "$dir/out"
+    grep -q "^  serve_schedule  *[0-9]* bytes, XXH3 [0-9a-f]\{16\}$" "$dir/out"
+    hasnt "$dir/out" "driftscope.inputs/1"
     # Copies share calls; the second call of a copy comes when its first has all its tokens.
     ds storm $small --inputs "$dir/rec.json" --requests 12 --rate 3 --max-batch 4 --compare pinned -o "$dir/b.h5" --json
     expect 0

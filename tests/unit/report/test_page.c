@@ -426,6 +426,48 @@ static void test_answers_over_time(void **state)
     ds_figure_free(&f);
 }
 
+/* A drawing that is longer than a sheet is several, cut where it may be; each thing in it stands there once. */
+static void test_a_long_drawing_is_cut_where_it_may_be(void **state)
+{
+    struct ds_figure f = {.name = "tree"};
+    struct ds_buf out = {0};
+    struct ds_error err;
+    char text[16];
+    (void)state;
+    ds_svg_begin(&f, 100, 300);
+    for (int y = 0; y < 300; y += 60) {
+        assert_ok(ds_svg_cut(&f, y, &err), err);
+        snprintf(text, sizeof text, "at%d", y);
+        ds_svg_text(&f, 0, y + 10, "start", "", text);
+    }
+    ds_svg_end(&f);
+    ds_svg_sheets(&f, &out); /* of 125 at most: two stretches of 60 */
+    ds_buf_puts(&out, "");
+    assert_int_equal(count(out.data, "<svg "), 3);
+    assert_int_equal(count(out.data, "</svg>"), 3);
+    assert_non_null(strstr(out.data, "viewBox=\"0 0 100 120\""));
+    assert_non_null(strstr(out.data, "viewBox=\"0 120 100 120\""));
+    assert_non_null(strstr(out.data, "viewBox=\"0 240 100 60\""));
+    for (int y = 0; y < 300; y += 60) {
+        snprintf(text, sizeof text, ">at%d<", y);
+        assert_int_equal(count(out.data, text), 1);
+    }
+    assert_int_equal(count(out.data, "id=\"figure-t2\""), 1);
+    ds_buf_free(&out);
+    ds_figure_free(&f);
+    /* one that fits is one */
+    f = (struct ds_figure){.name = "tree"};
+    ds_svg_begin(&f, 100, 100);
+    for (int y = 0; y < 100; y += 20)
+        assert_ok(ds_svg_cut(&f, y, &err), err);
+    ds_svg_end(&f);
+    ds_svg_sheets(&f, &out);
+    assert_int_equal(out.len, f.svg.len);
+    assert_memory_equal(out.data, f.svg.data, out.len);
+    ds_buf_free(&out);
+    ds_figure_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_the_tree_of_completions),
         cmocka_unit_test(test_the_tree_tells_tokens),
         cmocka_unit_test(test_answers_over_time),
+        cmocka_unit_test(test_a_long_drawing_is_cut_where_it_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
