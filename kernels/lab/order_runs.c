@@ -126,10 +126,29 @@ static int say_stretches(struct ds_buf *b, const struct words *w, const struct r
     return n < 5;
 }
 
+/* Stretches of one length, one distance from each other, of the chain unrolled last: what is left of every
+ * second vector, say. */
+static int say_stripes(struct ds_buf *b, const struct words *w, const struct run *r)
+{
+    const int32_t *last = w->term + r->count - 1, first = *last;
+    int32_t wide = 1;
+    while (wide < r->count && last[-wide] == first + wide)
+        wide++;
+    if (wide < 2 || r->count < 2 * wide)
+        return 0;
+    const int32_t apart = last[-wide] - first;
+    for (int32_t i = 0; i < r->count; i++)
+        if (last[-i] != first + i / wide * apart + i % wide)
+            return 0;
+    ds_buf_printf(b, " in %s order, %d side by side, %d apart",
+                  apart > 0 ? "ascending" : "descending", wide, abs(apart));
+    return 1;
+}
+
 void ds_words_say_order(struct ds_buf *b, const struct words *w, const struct run *r)
 {
     if (!r->regular) {
-        if (!say_stretches(b, w, r))
+        if (!say_stripes(b, w, r) && !say_stretches(b, w, r))
             ds_buf_puts(b, " in no regular order");
     } else if (r->stride == 1 || r->count == 1) {
         ds_buf_puts(b, " in ascending order");

@@ -209,6 +209,16 @@ static int32_t scattered(struct ds_tree *t)
     return sum;
 }
 
+/* Every second four. */
+static int32_t stripes(struct ds_tree *t)
+{
+    int32_t lane[2] = {leaf(t, 0, 0), leaf(t, 4, 0)};
+    for (int64_t i = 1; i < t->terms; i++)
+        if (i != 4)
+            lane[i / 4 % 2] = ds_tree_join(t, lane[i / 4 % 2], leaf(t, i, 1));
+    return ds_tree_join(t, lane[0], lane[1]);
+}
+
 static void test_words(void **state)
 {
     static const struct {
@@ -265,6 +275,10 @@ static void test_words(void **state)
         {4, multiway, 1, "one fused sum of 4 k, rounded once"},
         {5, odd_one, 0, "[2 of k 0-3: 2 k] + [k 1-2: 2 k]; then k 4"},
         {10, scattered, 0, "one chain of 10 k in no regular order"},
+        {32, stripes, 1,
+         "[16 of k 0-27: one chain of 16 k in ascending order, 4 side by side, 8 apart, FMA] + [16 "
+         "of "
+         "k 4-31: one chain of 16 k in ascending order, 4 side by side, 8 apart, FMA]"},
         {7, lane_and_rest, 0, "one chain of 7 k: 4 from 0, 2 apart, then 3 from 1, 2 apart"},
     };
     (void)state;
