@@ -103,7 +103,7 @@ int ds_check_far_apart(const uint32_t *a, const uint32_t *b, int64_t width)
 
 int ds_check_may_judge(const struct ds_check *c, struct ds_purse *p, int far_apart, double cost)
 {
-    static const double FULL[2] = {4e6, 1e8};
+    static const double FULL[2] = {5e7, 1e8};
     if (p->of != c->property) {
         p->of = c->property;
         memcpy(p->left, FULL, sizeof FULL);
