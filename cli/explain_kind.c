@@ -31,7 +31,7 @@ static void take_said(struct ds_explanation *x)
 /* Two kinds, each with evidence. */
 static void decide(struct ds_explanation *x)
 {
-    if (x->verdict.basis != DS_BASIS_BITS && x->said.basis >= DS_KIND_BY_VALUES) {
+    if (x->verdict.basis < DS_BASIS_NAMED && x->said.basis >= DS_KIND_BY_VALUES) {
         take_said(x);
         return;
     }
@@ -40,6 +40,8 @@ static void decide(struct ds_explanation *x)
         x->overruled, sizeof x->overruled, "%s",
         x->verdict.basis == DS_BASIS_BITS
             ? "it goes by the difference as it is recorded, this by what replays give bit for bit"
+        : x->verdict.basis == DS_BASIS_NAMED
+            ? "it fits numbers to the values, this names what in the model gives them"
         : x->verdict.basis == DS_BASIS_FIT
             ? "it goes by the size of the difference, this accounts for the values themselves"
             : "it holds the size of the difference against a bound for any data, this against "
@@ -49,8 +51,7 @@ static void decide(struct ds_explanation *x)
 /* One kind from both: the better evidence of it. */
 static void join(struct ds_explanation *x)
 {
-    if (x->verdict.basis == DS_BASIS_BITS || x->verdict.basis == DS_BASIS_FIT ||
-        x->said.basis < DS_KIND_BY_VALUES)
+    if (x->verdict.basis >= DS_BASIS_FIT || x->said.basis < DS_KIND_BY_VALUES)
         take_own(x);
     else
         take_said(x);

@@ -89,6 +89,8 @@ int structure_plausible(const struct task *t, size_t r, const struct keys *k);
 double structure_fit(const struct task *t, size_t r, struct keys *k, double *number, int64_t head,
                      double from, int n);
 
+/* structure_parts.c: two parts of the keys in other shares; a sum that nothing is divided by. */
+void try_parts(struct task *t, size_t last);
 /* structure_scores.c: what stands between scores and values, and where cached rows are read. last: the row in
  * which most can be seen, first: the one with the fewest keys. */
 void try_cached_rows(struct task *t, size_t first, size_t last);

@@ -263,6 +263,20 @@ static int predict_in_turns(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* An input whose halves are exchanged, as where a fused product of both is cut in the wrong place. how: 0 gate, 1 up. */
+static int predict_halves(const struct task *t, size_t r, const void *how)
+{
+    const float *gate = t->rows[r].term[0], *up = t->rows[r].term[1];
+    const uint32_t n = t->s->width, half = n / 2;
+    const int of_up = *(const int *)how;
+    if (!gate || !up)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        t->guess[i] = (float)unit(SILU, (double)gate[of_up ? i : (i + half) % n],
+                                  (double)up[of_up ? (i + half) % n : i]);
+    return 1;
+}
+
 void try_gate(struct task *t)
 {
     if (!structure_is_gate(t))
@@ -273,6 +287,9 @@ void try_gate(struct task *t)
     claim(t, explains(t, predict_in_turns, NULL), 0,
           "gate and up are read in turns (interleaved) from where gate stands before up");
     try_clamps(t);
+    for (int of_up = 0; of_up < 2 && t->s->width % 2 == 0; of_up++)
+        claim(t, explains(t, predict_halves, &of_up), 0, "the two halves of %s are exchanged",
+              of_up ? "up" : "gate");
     for (int which = 0; which < 2; which++)
         for (int behind = 0; behind < 2; behind++) {
             const struct beside h = {which, behind};

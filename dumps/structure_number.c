@@ -90,6 +90,49 @@ static int predict_channels(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* How a row's ratios compare with those of row `to`, in the middle; NaN: nothing to compare. */
+static double ratio_of_rows(const struct task *t, size_t r, size_t to)
+{
+    const struct ds_structure_row *x = &t->rows[r], *y = &t->rows[to];
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        const double ratio = (double)x->mine[i] / (double)x->ref[i],
+                     other = (double)y->mine[i] / (double)y->ref[i];
+        if (fabs((double)x->ref[i]) > 0.1 * t->rms[r] &&
+            fabs((double)y->ref[i]) > 0.1 * t->rms[to] && isfinite(ratio / other))
+            t->sorted[n++] = ratio / other;
+    }
+    if (n < 4)
+        return NAN;
+    qsort(t->sorted, n, sizeof *t->sorted, structure_by_value);
+    return t->sorted[n / 2];
+}
+
+/* A factor for each channel, the same in every row, and one for each row. */
+static int predict_rows_and_channels(const struct task *t, size_t r, const void *how)
+{
+    double *of_row = t->sorted + t->s->width;
+    size_t first = 0;
+    (void)how;
+    while (first < t->n_rows && !t->off_in_row[first])
+        first++;
+    for (size_t o = 0; o < t->n_rows; o++) {
+        const double x = t->off_in_row[o] ? ratio_of_rows(t, o, first) : (double)NAN;
+        of_row[o] = x;
+    }
+    for (uint32_t i = 0; i < t->s->width; i++) {
+        size_t n = 0;
+        for (size_t o = 0; o < t->n_rows && n < t->s->width; o++) {
+            const double ref = (double)t->rows[o].ref[i], mine = (double)t->rows[o].mine[i];
+            if (ref != 0 && isfinite(of_row[o]) && of_row[o] != 0 && isfinite(mine))
+                t->sorted[n++] = mine / ref / of_row[o];
+        }
+        qsort(t->sorted, n, sizeof *t->sorted, structure_by_value);
+        t->guess[i] = n ? (float)(t->sorted[n / 2] * of_row[r] * (double)t->rows[r].ref[i]) : 0.0f;
+    }
+    return 1;
+}
+
 static size_t rows_off(const struct task *t)
 {
     size_t n = 0;
@@ -236,5 +279,9 @@ void try_numbers(struct task *t)
               "each channel has a constant added, the same in every row (a bias)");
         claim(t, explains(t, predict_channels, &per_channel[1]), 0,
               "each channel has a factor, the same in every row (a weight)");
+        if (!t->best->found && t->s->op == DS_STRUCTURE_NORM)
+            claim(t, explains(t, predict_rows_and_channels, NULL), 0,
+                  "each channel has a factor, and each row another: normalised once more, or "
+                  "otherwise, with a weight");
     }
 }

@@ -298,7 +298,8 @@ static int predict_own_distance(const struct task *t, size_t r, const void *how)
 static void try_distances(struct task *t, int pairing)
 {
     const struct how how = {.from = pairing, .to = pairing, .base = t->s->rope_base};
-    int low = INT_MAX, high = INT_MIN, first = INT_MAX, last = INT_MIN;
+    int low = INT_MAX, high = INT_MIN, first = INT_MAX, last = INT_MIN, rows = 0;
+    double least = INFINITY, most = -INFINITY; /* distance over position */
     if (!(t->s->rope_base > 0))
         return;
     for (size_t r = 0; r < t->n_rows; r++) {
@@ -308,6 +309,11 @@ static void try_distances(struct task *t, int pairing)
             continue;
         if (d <= 0)
             return;
+        const double share_of_own =
+            position > 0 ? (double)(d - 2 * MOST_DISTANCE) / position : (double)INFINITY;
+        least = fmin(least, share_of_own);
+        most = fmax(most, share_of_own);
+        rows++;
         low = d - 2 * MOST_DISTANCE < low ? d - 2 * MOST_DISTANCE : low;
         high = d - 2 * MOST_DISTANCE > high ? d - 2 * MOST_DISTANCE : high;
         first = position < first ? position : first;
@@ -316,6 +322,9 @@ static void try_distances(struct task *t, int pairing)
     const double share = explains(t, predict_own_distance, &how);
     if (!holds_beside(t, predict_own_distance, &how, t->s->head_dim))
         return;
+    if (rows > 2 && most - least < 1e-9 && most != -1)
+        claim(t, share, 0, "positions %d to %d are rotated by %.4g times their angle", first, last,
+              1 + most);
     if (high < 0)
         claim(t, share, 0, "positions %d to %d are rotated as if %d to %d positions earlier", first,
               last, -high, -low);

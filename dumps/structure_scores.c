@@ -389,5 +389,7 @@ static int try_exponential(struct task *t, struct ds_error *err)
 int try_other_scores(struct task *t, size_t last, struct ds_error *err)
 {
     try_heads(t, last);
+    if (!t->best->found && !t->turned)
+        try_parts(t, last);
     return t->best->found ? 0 : try_exponential(t, err);
 }

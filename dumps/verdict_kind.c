@@ -303,13 +303,15 @@ static const char *precision_of(const struct case_at_hand *c)
         {4.8e-3, 1.4e-2, "inputs of 8 bits in blocks (q8, int8)", 1},
         {1.8e-2, 8e-2, "a 3-bit mantissa (fp8 inputs) or weights of 4 bits in blocks (q4)", 1},
     };
+    /* What attention reads is at hand, and its formats of few bits were tried on it: none gives these values. */
+    const int tried = strcmp(c->a->h->sites[c->f->site].op, "attention") == 0;
     double coarsest = 2 * storage_spacing(c->dtype);
     if (c->z->rows == 0 || c->z->worst_row > 4 * c->z->least_row ||
         (c->share < 0.9 && coarsest == 0) || c->share < 0.5)
         return NULL;
     for (size_t i = 0; i < sizeof bands / sizeof *bands; i++)
         if (c->relative >= bands[i].low && c->relative <= bands[i].high &&
-            bands[i].low > coarsest && (c->structure->of || !bands[i].values))
+            bands[i].low > coarsest && (!bands[i].values || (c->structure->of && !tried)))
             return bands[i].text;
     return NULL;
 }
@@ -372,6 +374,18 @@ static int judge_cache(const struct case_at_hand *c)
     return 1;
 }
 
+/* A kernel that hands rows on, and does not: no rounding to a format of few bits, which was looked for. */
+static int judge_handed_on(const struct case_at_hand *c)
+{
+    static const double most = 0.07; /* three mantissa bits, and a scale */
+    const char *op = c->a->h->sites[c->f->site].op;
+    if ((strcmp(op, "embed") != 0 && strcmp(op, "transfer") != 0) || c->relative <= most)
+        return 0;
+    say(c->f, DS_KIND_WRONG_DATA,
+        "relative rms %.3g in a kernel that only hands rows on: other values", c->relative);
+    return 1;
+}
+
 /* Steps of the storage format: nearly all of those that differ, by one; the storage hides what is
  * smaller, so this is another place of a rounding, not another order of a sum. */
 static int is_one_step(const struct case_at_hand *c)
@@ -423,7 +437,8 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
     c.bound = c.terms > 0 ? reorder_bound(c.terms, c.dtype) : 0;
     c.share = z->width_sum ? (double)z->elements / (double)z->width_sum : 0;
     if (judge_bits(&c) || judge_data(&c) || judge_order(&c) || judge_partials(&c) ||
-        judge_mantissa(&c) || judge_precision(&c) || judge_cache(&c) || judge_algorithm(&c))
+        judge_mantissa(&c) || judge_precision(&c) || judge_cache(&c) || judge_handed_on(&c) ||
+        judge_algorithm(&c))
         return;
     if (c.bound > 0)
         say(f, DS_KIND_UNKNOWN, "relative rms %.3g, more than the %.3g of reordering", c.relative,

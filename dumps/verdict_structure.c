@@ -372,7 +372,7 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     if (!out->blank && !e->nonfinite && values_differ(e))
         share = find_misplaced(e->a, f, c, place, sizeof place);
     /* What holds for some rows by chance does not outweigh what explains them all. */
-    if (place[0] && (!out->found || share > 0.5)) {
+    if (place[0] && share > (out->found ? 0.5 : 0.25)) {
         out->precision = out->algorithm = 0;
         out->found = 1;
         out->ratio = 0;

@@ -261,7 +261,9 @@ enum ds_guess_kind {
     DS_GUESS_BLOCKS,     /* blocks of `b` weights are unpacked wrongly: enum ds_block_fault a */
     DS_GUESS_SCALES, /* blocks of `b` weights have other scales or zero points: enum ds_scales a */
     DS_GUESS_TOKENS, /* embed: rows are other tokens' vectors, the first that of a, not b */
-    DS_GUESS_NORM    /* a norm's weight is left out (a 0), applied twice (1), has 1 added (2) */
+    DS_GUESS_NORM,   /* a norm's weight is left out (a 0), applied twice (1), has 1 added (2) */
+    DS_GUESS_FEW_BITS, /* a bias, or a norm's weight, is rounded */
+    DS_GUESS_STRIDED   /* the terms a, a + b, a + 2b, ... are missing */
 };
 /* All weights are `value` steps of their block off; each block has a factor, or an offset, of its own. */
 enum ds_scales { DS_SCALES_STEPS, DS_SCALES_FACTORS, DS_SCALES_OFFSETS };
@@ -348,8 +350,15 @@ enum ds_explain_kind {
     DS_EXPLAIN_SELECTION_ONLY
 };
 /* What a claim rests on, weakest first: the size of a difference; something that accounts for the
- * values, and leaves only rounding over; bits, which a replay gives. */
-enum ds_explain_basis { DS_BASIS_NONE = 0, DS_BASIS_SIZE, DS_BASIS_FIT, DS_BASIS_BITS };
+ * values, and leaves only rounding over; the same without any number that was fitted, since the model has what
+ * gives them; bits, which a replay gives. */
+enum ds_explain_basis {
+    DS_BASIS_NONE = 0,
+    DS_BASIS_SIZE,
+    DS_BASIS_FIT,
+    DS_BASIS_NAMED,
+    DS_BASIS_BITS
+};
 const char *ds_explain_kind_name(int kind); /* "rounding-order" */
 
 struct ds_explain_verdict {

@@ -3,6 +3,7 @@
  * told. */
 #include "kernels/lab/explain.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -87,12 +88,19 @@ static int row_is(const struct look *l, size_t row, size_t other)
 
 static int other_rows(const struct look *l)
 {
+    size_t held = 0, first = 0, of_first = 0;
     for (size_t r = 0; r < l->e->n_rows; r++)
-        for (size_t o = 0; o < l->e->n_rows; o++)
-            if (o != r && is_off(l, r) && row_is(l, r, o))
-                return guessed(l, DS_GUESS_ROW, (int64_t)r, (int64_t)o, 0,
-                               "row %zu of those dumped is what row %zu should be", r, o);
-    return 0;
+        for (size_t o = 0; o < l->e->n_rows && is_off(l, r); o++)
+            if (o != r && row_is(l, r, o)) {
+                first = held ? first : r;
+                of_first = held++ ? of_first : o;
+                break;
+            }
+    /* That one of many rows happens to be another's explains nothing of the others. */
+    if (!held || 2 * held < l->n_off)
+        return 0;
+    return guessed(l, DS_GUESS_ROW, (int64_t)first, (int64_t)of_first, 0,
+                   "row %zu of those dumped is what row %zu should be", first, of_first);
 }
 
 static int shifted_by(const struct look *l, int64_t by)
@@ -131,6 +139,28 @@ static int bias_is(const struct look *l, double times, int64_t by)
     return 1;
 }
 
+/* The bias is kept in fewer bits. */
+static int bias_is_rounded(const struct look *l)
+{
+    static const int dtypes[] = {DS_BF16, DS_F16};
+    const float *bias = l->e->shared.matmul.bias;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        int holds = 1;
+        for (size_t r = 0; r < l->e->n_rows && holds; r++)
+            for (int64_t c = 0; c < l->width && is_off(l, r) && holds; c++) {
+                const float kept = dtypes[d] == DS_BF16 ? ds_bf16_value(ds_bf16_round(bias[c]))
+                                                        : ds_f16_value(ds_f16_round(bias[c]));
+                holds = near(l, got(l, r, c), want(l, r, c) - (double)bias[c] + (double)kept);
+            }
+        if (!holds)
+            continue;
+        l->guess->precision = 1;
+        return guessed(l, DS_GUESS_FEW_BITS, dtypes[d], 0, 0, "the bias is rounded to %s",
+                       ds_dtype_name(dtypes[d]));
+    }
+    return 0;
+}
+
 static int other_bias(const struct look *l)
 {
     if (!l->e->shared.matmul.bias)
@@ -145,7 +175,7 @@ static int other_bias(const struct look *l)
             return guessed(l, DS_GUESS_BIAS, by, 0, 1, "column j has the bias of column j %+lld",
                            (long long)by);
     }
-    return 0;
+    return bias_is_rounded(l);
 }
 
 /* ---- terms of a matmul ----------------------------------------------------------------------- */
@@ -210,13 +240,40 @@ static int try_range(const struct look *l, const double *before, int64_t begin, 
     return 0;
 }
 
+/* The element is off by the terms first, first + step, ... */
+static int off_by_strided(const struct look *l, size_t row, int64_t c, int64_t first, int64_t step)
+{
+    double sum = 0;
+    for (int64_t k = first; k < l->e->shared.matmul.k; k += step)
+        sum += product(l, row, c, k);
+    return near(l, got(l, row, c), want(l, row, c) - sum);
+}
+
+/* Every so many-th term is missing: a lane of a vector, a row of a tile. */
+static int other_strided(const struct look *l, size_t row, int64_t c, double off)
+{
+    const int64_t k = l->e->shared.matmul.k;
+    for (int64_t step = 2; step <= 64 && 2 * step <= k; step *= 2)
+        for (int64_t first = 0; first < step; first++) {
+            int holds = off_by_strided(l, row, c, first, step);
+            for (size_t r = 0; r < l->e->n_rows && holds; r++)
+                for (int64_t j = 0; j < l->width && is_off(l, r) && holds; j++)
+                    holds = !l->column[j] || off_by_strided(l, r, j, first, step);
+            if (holds && off != 0)
+                return guessed(l, DS_GUESS_STRIDED, first, step, -1,
+                               "the terms k = %lld, %lld, .. (every %lldth) are missing",
+                               (long long)first, (long long)(first + step), (long long)step);
+        }
+    return 0;
+}
+
 static int other_terms(const struct look *l, struct ds_error *err)
 {
     const size_t row = first_off(l);
     const int64_t k = l->e->shared.matmul.k, c = most_off(l, row), step = k > 2048 ? 16 : 8;
     const double off = got(l, row, c) - want(l, row, c);
     double *before = ds_calloc((size_t)k + 1, sizeof *before, "sums", err);
-    int guesses = 0, found = 0;
+    int guesses = 0, found = other_strided(l, row, c, off);
     if (!before)
         return -1;
     for (int64_t i = 0; i < k; i++)

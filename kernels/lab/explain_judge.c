@@ -290,19 +290,31 @@ static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise 
     return 0;
 }
 
-static int judge_data(const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+/* Whether no number of the guess was fitted: what gives the values is in the model. */
+static int is_named(const struct ds_explain_guess *g)
+{
+    return g->kind == DS_GUESS_BIAS || g->kind == DS_GUESS_TRANSPOSED ||
+           g->kind == DS_GUESS_WEIGHTS || g->kind == DS_GUESS_TOKENS || g->kind == DS_GUESS_NORM ||
+           g->kind == DS_GUESS_FEW_BITS;
+}
+
+/* named: only what needs no fitted number, which says more than a format that leaves as little over. */
+static int judge_data(const struct ds_explain_noise *n, int named, struct ds_explain_verdict *v)
 {
     /* beyond it no other way to compute the same is meant */
     static const double most = 0.16;
     for (int s = DS_SIDE_B; s >= DS_SIDE_A; s--) {
+        if (named && !is_named(&n->guess[s]))
+            continue;
         if (n->guess[s].text[0])
             claim(v, n->guess[s].precision ? DS_EXPLAIN_LOWER_PRECISION : DS_EXPLAIN_WRONG_DATA,
-                  DS_BASIS_FIT, s, "%c is explained when %s", name(s), n->guess[s].text);
+                  is_named(&n->guess[s]) ? DS_BASIS_NAMED : DS_BASIS_FIT, s,
+                  "%c is explained when %s", name(s), n->guess[s].text);
         else if (n->ratio[s] != 0)
             claim(v,
                   fabs(n->ratio[s] - 1) <= most ? DS_EXPLAIN_DIFFERENT_ALGORITHM
                                                 : DS_EXPLAIN_WRONG_DATA,
-                  DS_BASIS_FIT, s,
+                  DS_BASIS_SIZE, s,
                   "each row of %c is the exact one times a factor, %.9g at most: another scale or "
                   "epsilon",
                   name(s), n->ratio[s]);
@@ -379,8 +391,8 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
             return;
         }
     if (judge_unrounded(e, v) || judge_trees(e, order, v) || judge_copy(e, n, v) ||
-        judge_blocks(n, v) || judge_common(n, v) || judge_few(n, v) || judge_formats(e->op, n, v) ||
-        judge_data(n, v) || judge_sums(e, n, v))
+        judge_blocks(n, v) || judge_common(n, v) || judge_few(n, v) || judge_data(n, 1, v) ||
+        judge_formats(e->op, n, v) || judge_data(n, 0, v) || judge_sums(e, n, v))
         return;
     if (!is_f32(n, DS_SIDE_A) || !is_f32(n, DS_SIDE_B)) {
         claim(

@@ -160,6 +160,7 @@ static int solve(const struct blocks *x, double *out)
 
 struct range {
     double low, high;
+    int apart; /* blocks of one column differ: else the column has a factor, and no block */
 };
 
 /* Whether each block of the column has a number that explains every row, and what they are. */
@@ -181,6 +182,7 @@ static int column_holds(const struct blocks *x, int offsets, int64_t j, struct r
             return 0;
     }
     for (int64_t b = 0; b < x->n; b++) {
+        seen->apart |= fabs(own[b] - own[0]) > 1e-3 * fabs(own[0]) + 1e-4;
         seen->low = fmin(seen->low, own[b]);
         seen->high = fmax(seen->high, own[b]);
     }
@@ -192,10 +194,12 @@ static int try_own(const struct blocks *x, int offsets, struct ds_explain_guess 
     /* half a step of three mantissa bits, as scales of fp8 have */
     static const double few_bits = 0.0626;
     const int64_t step = column_step(&x->e->shared.matmul);
-    struct range seen = {INFINITY, -INFINITY};
+    struct range seen = {INFINITY, -INFINITY, 0};
     for (int64_t j = 0; j < x->e->shared.matmul.n; j += step)
         if (!column_holds(x, offsets, j, &seen))
             return 0;
+    if (!seen.apart)
+        return 0;
     guess->kind = DS_GUESS_SCALES;
     guess->a = offsets ? DS_SCALES_OFFSETS : DS_SCALES_FACTORS;
     guess->b = x->size;

@@ -2,6 +2,8 @@
  * weight that is left out, applied twice, has 1 added, or is another tensor's. */
 #include "kernels/lab/explain.h"
 
+#include "base/dtype.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -61,12 +63,34 @@ static int other_tokens(const struct ds_explain *e, int side, struct ds_explain_
 
 /* ---- a norm's weight ----------------------------------------------------------------------------- */
 
-enum form { LEFT_OUT, TWICE, PLUS_ONE, FORMS };
+enum form { LEFT_OUT, TWICE, PLUS_ONE, FORMS, AS_BF16, AS_F16, AS_E4M3, ROUNDED };
+
+/* To three mantissa bits. */
+static double e4m3(double x)
+{
+    const int e = x == 0 || ilogb(x) < -6 ? -6 : ilogb(x);
+    return ldexp(rint(ldexp(x, 3 - e)), e - 3);
+}
 
 static double weight(const float *w, int form, const float *other, int64_t c)
 {
     const double own = (double)w[c];
-    return other ? (double)other[c] : form == TWICE ? own * own : form == PLUS_ONE ? 1 + own : 1;
+    if (other)
+        return (double)other[c];
+    switch (form) {
+    case TWICE:
+        return own * own;
+    case PLUS_ONE:
+        return 1 + own;
+    case AS_BF16:
+        return (double)ds_bf16_value(ds_bf16_round(w[c]));
+    case AS_F16:
+        return (double)ds_f16_value(ds_f16_round(w[c]));
+    case AS_E4M3:
+        return e4m3(own);
+    default:
+        return 1;
+    }
 }
 
 static int weight_is(const struct ds_explain *e, const double *exact, int side, double noise,
@@ -96,6 +120,17 @@ static int other_norm(const struct ds_explain *e, const double *exact, int side,
             guess->kind = DS_GUESS_NORM;
             guess->a = form;
             snprintf(guess->text, sizeof guess->text, "%s", texts[form]);
+            return 1;
+        }
+    for (int form = AS_BF16; form < ROUNDED; form++)
+        if (weight_is(e, exact, side, noise, guess, form, NULL)) {
+            guess->kind = DS_GUESS_FEW_BITS;
+            guess->precision = 1;
+            guess->a = form;
+            snprintf(guess->text, sizeof guess->text, "its weight is rounded to %s",
+                     form == AS_BF16  ? "bf16"
+                     : form == AS_F16 ? "f16"
+                                      : "fp8-e4m3");
             return 1;
         }
     for (size_t i = 0; i < e->n_others; i++)

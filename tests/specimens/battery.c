@@ -17,7 +17,9 @@ enum weights {
     RIGHT,
     ZERO_POINT, /* every weight is a step of its block of 4 bits too large */
     RAISED,     /* every weight is too large by one number */
-    FP8_SCALES  /* every block's scale has three mantissa bits */
+    FP8_SCALES, /* every block's scale has three mantissa bits */
+    LOST_LANE,  /* every 16th term is missing */
+    SHORT_BIAS  /* the bias is bf16 */
 };
 
 /* One block of a column as it is unpacked. */
@@ -33,6 +35,7 @@ static void unpack(int how, const float *w, int64_t n, float *to)
         to[k] = how == ZERO_POINT   ? w[k] + (high - low) / 15.0f
                 : how == RAISED     ? w[k] + 0.02f
                 : how == FP8_SCALES ? w[k] * (specimen_short(most, 20) / most)
+                : how == LOST_LANE  ? (k % 16 == 15 ? 0.0f : w[k])
                                     : w[k];
 }
 
@@ -46,7 +49,10 @@ static int multiply(const struct ds_matmul_args *a, int how)
         for (int64_t r = 0; r < a->rows; r++) {
             const float s =
                 specimen_chain(a->x + r * a->ldx, a->k <= MOST_TERMS ? w : own, 0, a->k);
-            a->y[r * a->ldy + j] = a->bias ? s + a->bias[j] : s;
+            const float bias = !a->bias            ? 0.0f
+                               : how == SHORT_BIAS ? specimen_short(a->bias[j], 16)
+                                                   : a->bias[j];
+            a->y[r * a->ldy + j] = s + bias;
         }
     }
     return 0;
@@ -63,6 +69,8 @@ MULTIPLIES(blocks, RIGHT)
 MULTIPLIES(zero_point, ZERO_POINT)
 MULTIPLIES(raised, RAISED)
 MULTIPLIES(fp8_scales, FP8_SCALES)
+MULTIPLIES(lost_lane, LOST_LANE)
+MULTIPLIES(short_bias, SHORT_BIAS)
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
@@ -127,12 +135,21 @@ enum norm {
     PLUS_ONE,     /* the weight has 1 added, as another model stores it */
     BARE_FROM_17, /* from the 18th row of a call on there is no weight */
     GROUPS,       /* 16 channels at a time */
-    SHORT_INPUT   /* what is normalised is bf16 */
+    SHORT_INPUT,  /* what is normalised is bf16 */
+    SHORT_WEIGHT, /* the weight is bf16 */
+    TWICE         /* what comes out is normalised once more */
 };
 
 static float normalised(int how, float x)
 {
     return how == SHORT_INPUT ? specimen_short(x, 16) : x;
+}
+
+static void once_more(const struct ds_rmsnorm_args *a, float *y)
+{
+    const float scale = 1.0f / sqrtf(specimen_chain(y, y, 0, a->width) / (float)a->width + a->eps);
+    for (int64_t i = 0; i < a->width; i++)
+        y[i] *= scale * a->weight[i];
 }
 
 static int norm_rows(const struct ds_rmsnorm_args *a, int how)
@@ -146,12 +163,15 @@ static int norm_rows(const struct ds_rmsnorm_args *a, int how)
                 sum += normalised(how, x[i]) * normalised(how, x[i]);
             const float scale = 1.0f / sqrtf(sum / (float)unit + a->eps);
             for (int64_t i = from; i < from + unit; i++) {
-                const float own = a->weight[i], w = how == PLUS_ONE                 ? 1.0f + own
+                const float own = a->weight[i], w = how == PLUS_ONE       ? 1.0f + own
+                                                    : how == SHORT_WEIGHT ? specimen_short(own, 16)
                                                     : how == BARE_FROM_17 && r > 16 ? 1.0f
                                                                                     : own;
                 a->y[r * a->ldy + i] = normalised(how, x[i]) * scale * w;
             }
         }
+    for (int64_t r = 0; r < a->rows && how == TWICE; r++)
+        once_more(a, a->y + r * a->ldy);
     return 0;
 }
 
@@ -167,15 +187,20 @@ NORM(plus_one, PLUS_ONE)
 NORM(bare_from_17, BARE_FROM_17)
 NORM(groups, GROUPS)
 NORM(short_input, SHORT_INPUT)
+NORM(short_weight, SHORT_WEIGHT)
+NORM(twice, TWICE)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
 enum attention {
     ALL_KEYS,
-    HALF_SCORES, /* scores of half of the channels */
-    LATE_VALUES, /* from slot 17 on the value of the slot before */
-    SHORT_SUM,   /* the sum of weights is bf16 */
-    NO_FIRST_KEY /* behind padding the first key is skipped: the first token sees nothing */
+    HALF_SCORES,  /* scores of half of the channels */
+    LATE_VALUES,  /* from slot 17 on the value of the slot before */
+    SHORT_SUM,    /* the sum of weights is bf16 */
+    NO_FIRST_KEY, /* behind padding the first key is skipped: the first token sees nothing */
+    MERGED,       /* the part behind slot 7 is joined with a wrong maximum */
+    OWN_TWICE,    /* a row's own key counts twice */
+    UNDIVIDED     /* nothing is divided by the sum of weights */
 };
 
 struct head {
@@ -212,13 +237,16 @@ static void attend_head(const struct head *h)
     for (int64_t d = 0; d < a->head_dim; d++)
         y[d] = 0.0f;
     for (int64_t t = first; t <= h->slot; t++) {
-        const float w = expf(score(h, t) - max),
+        const float more = (h->how == MERGED && t > 7)             ? expf(0.5f)
+                           : (h->how == OWN_TWICE && t == h->slot) ? 2.0f
+                                                                   : 1.0f,
+                    w = more * expf(score(h, t) - max),
                     *v = in_cache(h, a->cache_v, t - (h->how == LATE_VALUES && t >= 17));
         sum = h->how == SHORT_SUM ? specimen_short(sum + w, 16) : sum + w;
         for (int64_t d = 0; d < a->head_dim; d++)
             y[d] += w * v[d];
     }
-    for (int64_t d = 0; d < a->head_dim; d++)
+    for (int64_t d = 0; d < a->head_dim && h->how != UNDIVIDED; d++)
         y[d] /= sum;
 }
 
@@ -256,6 +284,9 @@ ATTENDS(half_scores, HALF_SCORES)
 ATTENDS(late_values, LATE_VALUES)
 ATTENDS(short_sum, SHORT_SUM)
 ATTENDS(no_first_key, NO_FIRST_KEY)
+ATTENDS(merged, MERGED)
+ATTENDS(own_twice, OWN_TWICE)
+ATTENDS(undivided, UNDIVIDED)
 
 /* ---- RoPE ------------------------------------------------------------------------------------ */
 
@@ -301,6 +332,8 @@ const struct ds_kernel specimen_battery[] = {
     SPECIMEN(DS_OP_MATMUL, "raised", "every weight is 0.02 too large", raised_launch),
     SPECIMEN(DS_OP_MATMUL, "fp8-scales", "scales of blocks have three mantissa bits",
              fp8_scales_launch),
+    SPECIMEN(DS_OP_MATMUL, "lost-lane", "every 16th term is missing", lost_lane_launch),
+    SPECIMEN(DS_OP_MATMUL, "short-bias", "the bias is bf16", short_bias_launch),
     SPECIMEN(DS_OP_SCHEDULE, "counted", "nothing wrong: counts passes", counted_launch),
     SPECIMEN(DS_OP_MATMUL, "second-pass", "the second pass of a process adds otherwise",
              second_pass_launch),
@@ -313,6 +346,8 @@ const struct ds_kernel specimen_battery[] = {
              bare_from_17_launch),
     SPECIMEN(DS_OP_RMSNORM, "groups", "16 channels at a time", groups_launch),
     SPECIMEN(DS_OP_RMSNORM, "short-input", "the input is rounded to bf16", short_input_launch),
+    SPECIMEN(DS_OP_RMSNORM, "short-weight", "the weight is bf16", short_weight_launch),
+    SPECIMEN(DS_OP_RMSNORM, "twice", "normalised once more", twice_launch),
     SPECIMEN(DS_OP_ATTENTION, "all-keys", "nothing wrong", all_keys_launch),
     SPECIMEN(DS_OP_ATTENTION, "all-keys-too", "the same", all_keys_launch),
     SPECIMEN(DS_OP_ATTENTION, "half-scores", "scores of half of the channels", half_scores_launch),
@@ -321,6 +356,10 @@ const struct ds_kernel specimen_battery[] = {
     SPECIMEN(DS_OP_ATTENTION, "short-sum", "the sum of weights is bf16", short_sum_launch),
     SPECIMEN(DS_OP_ATTENTION, "no-first-key", "the first key behind padding is skipped",
              no_first_key_launch),
+    SPECIMEN(DS_OP_ATTENTION, "merged", "keys behind slot 7 count too much", merged_launch),
+    SPECIMEN(DS_OP_ATTENTION, "own-twice", "a row's own key counts twice", own_twice_launch),
+    SPECIMEN(DS_OP_ATTENTION, "undivided", "weights are not divided by their sum",
+             undivided_launch),
     SPECIMEN(DS_OP_ROPE, "sines-first", "with three rows sines stand for cosines",
              sines_first_launch),
     SPECIMEN(DS_OP_ROPE, "earlier", "with three rows a position too few", earlier_launch),

@@ -86,7 +86,9 @@ static float unit(int which, float g, float u)
         return g / (1 + fast_exp(-g)) * u;
     case 4:
         return (g / (1 + expf(-g)) + 0.1f * cosf(g)) * u;
-    case 5: /* three bits of up: no function of gate */
+    case 5: /* only of gate's other half */
+        return g / (1 + expf(-g)) * u;
+    case 6: /* three bits of up: no function of gate */
         return g / (1 + expf(-g)) * (float)(rint((double)u * 8) / 8);
     default:
         return g / (1 + expf(-g)) * u * (1 + 1e-3f * normal());
@@ -101,6 +103,7 @@ static void test_activations(void **st)
                                         "x * sigmoid(1.702 x) instead of SiLU, and up has 1 added",
                                         "another exponential: off by -3.9 to 2",
                                         "SiLU and another function of gate",
+                                        "the two halves of gate are exchanged",
                                         NULL,
                                         NULL};
     for (size_t c = 0; c < sizeof texts / sizeof *texts; c++) {
@@ -113,7 +116,7 @@ static void test_activations(void **st)
             for (int i = 0; i < WIDTH; i++) {
                 const float g = term[0][r][i], u = term[1][r][i];
                 ref[r][i] = g / (1 + expf(-g)) * u;
-                mine[r][i] = unit((int)c, g, u);
+                mine[r][i] = unit((int)c, c == 5 ? term[0][r][(i + WIDTH / 2) % WIDTH] : g, u);
             }
         }
         expect(texts[c]);
@@ -226,6 +229,24 @@ static void test_norms(void **st)
     }
 }
 
+/* Normalised, and times the weight, once more: a factor for each channel, and one for each row. */
+static void test_a_norm_of_a_norm(void **st)
+{
+    (void)st;
+    for (int other = 0; other < 2; other++) {
+        set_up(77, DS_STRUCTURE_NORM);
+        for (int r = 0; r < ROWS; r++) {
+            for (int i = 0; i < WIDTH; i++)
+                ref[r][i] =
+                    (float)((double)input[r][i] / root_of(input[r], 0, WIDTH) * (1 + 0.3 * sin(i)));
+            for (int i = 0; i < WIDTH; i++)
+                mine[r][i] = (float)((double)ref[r][i] / root_of(ref[r], 0, WIDTH) *
+                                     (1 + 0.3 * sin(i)) * (other ? 1 + 0.1 * sin(i * r) : 1));
+        }
+        expect(other ? NULL : "each channel has a factor, and each row another");
+    }
+}
+
 static int by_size(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
@@ -282,8 +303,8 @@ static void test_routers(void **st)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations), cmocka_unit_test(test_factors),
+        cmocka_unit_test(test_activations),         cmocka_unit_test(test_factors),
         cmocka_unit_test(test_terms_of_fewer_bits), cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_routers)};
+        cmocka_unit_test(test_a_norm_of_a_norm),    cmocka_unit_test(test_routers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,24 @@ static void test_what_was_wrong(void **state)
     assert_string_equal(s->verdict.why, "B is explained when column j has the bias of column j +3");
     for (int r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < 40; c++)
+            s->y[DS_SIDE_B][r][c] =
+                s->y[DS_SIDE_A][r][c] - bias[c] + ds_bf16_value(ds_bf16_round(bias[c]));
+    judge(s);
+    assert_string_equal(s->verdict.why, "B is explained when the bias is rounded to bf16");
+    assert_int_equal(s->verdict.kind, DS_EXPLAIN_LOWER_PRECISION);
+    assert_int_equal(s->verdict.basis, DS_BASIS_NAMED);
+    for (int r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < 40; c++) {
+            double lost = 0;
+            for (int64_t k = 15; k < 576; k += 16)
+                lost += (double)s->x[r][k] * (double)s->w[c * 576 + k];
+            s->y[DS_SIDE_B][r][c] = (float)((double)s->y[DS_SIDE_A][r][c] - lost);
+        }
+    judge(s);
+    assert_string_equal(s->verdict.why,
+                        "B is explained when the terms k = 15, 31, .. (every 16th) are missing");
+    for (int r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < 40; c++)
             s->y[DS_SIDE_B][r][c] = c < 39 ? s->y[DS_SIDE_A][r][c + 1] : 0;
     judge(s);
     assert_string_equal(s->verdict.why,

@@ -2,6 +2,7 @@
  * norm; and what none of that explains. */
 #include "tests/unit/testing.h"
 
+#include "base/dtype.h"
 #include "kernels/lab/explain.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ static void set_up(int op, uint64_t seed)
 
 /* ---- blocks ------------------------------------------------------------------------------------ */
 
-enum how { ADDED, STEPS, FACTORS, FEW_BITS, OFFSETS, NONSENSE };
+enum how { ADDED, STEPS, FACTORS, FEW_BITS, OFFSETS, COLUMNS, NONSENSE };
 
 static double changed(int how, int j, int k)
 {
@@ -67,6 +68,8 @@ static double changed(int how, int j, int k)
         return own * (1 + 0.3 * sin(7.0 * j + block));
     case FEW_BITS:
         return own * (1 + 0.05 * sin(7.0 * j + block));
+    case COLUMNS: /* what a column has as a whole is no fault of blocks */
+        return own * (1 + 0.3 * sin(7.0 * j));
     case OFFSETS:
         return own + 0.2 * sin(7.0 * j + block);
     default:
@@ -106,6 +109,7 @@ static void test_scales(void **st)
         {FACTORS, "every block of 32 weights has another scale, 0.7"},
         {FEW_BITS, "every block of 32 weights has another scale, 0.95"},
         {OFFSETS, "every block of 32 weights has a number added, -0.198 to 0.2 (its zero point)"},
+        {COLUMNS, NULL},
         {NONSENSE, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int found = look(cases[i].how);
@@ -166,9 +170,10 @@ static void test_tokens(void **st)
 static void test_norms(void **st)
 {
     (void)st;
-    static const char *const texts[] = {"its weight is left out", "its weight is applied twice",
-                                        "its weight has 1 added (1 + w)", "its weight is blk.0",
-                                        NULL};
+    static const char *const texts[] = {
+        "its weight is left out",        "its weight is applied twice",
+        "its weight is rounded to bf16", "its weight has 1 added (1 + w)",
+        "its weight is blk.0",           NULL};
     static const struct ds_explain_weight others[] = {{"blk.0", other}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         double exact[ROWS * K];
@@ -179,11 +184,17 @@ static void test_norms(void **st)
         for (int r = 0; r < ROWS; r++)
             for (int k = 0; k < K; k++) {
                 const double own = (double)weight[k],
-                             form[] = {1, own * own, 1 + own, (double)other[k], own * own * own};
+                             form[] = {1,
+                                       own * own,
+                                       (double)ds_bf16_value(ds_bf16_round(weight[k])),
+                                       1 + own,
+                                       (double)other[k],
+                                       own * own * own};
                 exact[r * K + k] = (double)x[r][k] * own;
                 out[r][k] = (float)((double)x[r][k] * form[i]);
             }
         expect(exact, texts[i]);
+        assert_int_equal(guess.precision, i == 2);
     }
 }
 
