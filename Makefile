@@ -310,6 +310,10 @@ proof: $(BUILD)/tests/unit/kernels/test_order_blas ## replay OpenBLAS's orders o
 benchdiff: all $(BUILD)/tests/tools/make_big_records ## time diff on records with 1 GB of dumped rows, beside a plain read and h5diff if it is here
 	@tests/tools/bench_diff $(BUILD)/driftscope $(BUILD)/tests/tools/make_big_records
 
+.PHONY: benchsim
+benchsim: all ## time the device sim
+	@tests/tools/bench_sim $(BUILD)/driftscope
+
 .PHONY: benchtui
 benchtui: $(addprefix $(BUILD)/tests/tools/,bench_screen make_big_records make_wide_record) ## time the terminal UI on large records
 	@tests/tools/bench_tui $(BUILD)/tests/tools

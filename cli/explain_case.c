@@ -28,6 +28,16 @@ int ds_case_device(const struct ds_case *c, int side)
     return ds_placement_kind(ds_placement_device(&place, layer < 0 ? 0 : layer), own);
 }
 
+/* As the engine has activations on a device: in the format of --dtype, unless some stage is not rounded to it. */
+static int stored_on_device(const struct ds_case *c, uint32_t arm)
+{
+    const int dtype = ds_dtype_parse(ds_case_setting(c, arm, "dtype"));
+    for (size_t i = 0; i < c->h->n_options; i++)
+        if (strcmp(c->h->options[i].name, "dtype_at") == 0)
+            return DS_F32;
+    return dtype == DS_BF16 || dtype == DS_F16 ? dtype : DS_F32;
+}
+
 /* The kernel of a side, from the launch of its rows. */
 static void find_kernel(struct ds_case *c, int side)
 {
@@ -40,6 +50,7 @@ static void find_kernel(struct ds_case *c, int side)
     if (e->threads < 1 || e->threads > 1024)
         e->threads = 1;
     e->dtype = ds_case_stored_as(c, c->f.site, s->arm);
+    e->stored = stored_on_device(c, s->arm);
     snprintf(core, sizeof core, "%.23s", s->t->info.blas_core);
     memcpy(e->core, core, sizeof core);
     if (!e->kernel)

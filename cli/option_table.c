@@ -336,6 +336,8 @@ const struct ds_option_def ds_option_defs[] = {
      "do the commands of a file, one a line, without a terminal: every command of the : prompt, key NAME, keys jj<Enter>"},
     {"size", 0, "SIZE", TUI, "80x24", 0, NULL, 0, 0,
      "columns and lines of the screen of a --script"},
+    {"rows-to", 0, "FOLDER", SHOW, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "write the bytes of every dumped row to a file of FOLDER that is named by its digest, as xxhsum -H3 gives it"},
     {"verify", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "first read every trial and dumped row and hold it against its digest; without it that is done behind the verdict, "
      "but for more than 256 MiB of rows only where nothing differs"},

@@ -2,6 +2,7 @@
  * values. Reads only. */
 #include "cli/cli.h"
 #include "cli/damage.h"
+#include "cli/export_rows.h"
 #include "cli/record_view.h"
 #include "cli/render_json.h"
 #include "cli/verdict.h"
@@ -135,7 +136,11 @@ int ds_verb_show(const struct ds_options *o)
         return ds_cli_error(o, &err);
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
-    int rc = show(o, record, path, damage, &exit_code, &err);
+    size_t rows;
+    int rc = ds_opt_given(o, "rows-to")
+                 ? ds_cli_export_rows(record, ds_opt_text(o, "rows-to"), &rows, &err)
+                 : 0;
+    rc = rc == 0 ? show(o, record, path, damage, &exit_code, &err) : rc;
     ds_damage_free(damage);
     ds_record_close(record);
     return rc != 0 ? ds_cli_error(o, &err) : exit_code;

@@ -143,8 +143,7 @@ void ds_pass_describe(struct ds_forward *f, int stage, const void *args)
     l->tile_k = info.tile_k;
     l->split = info.split;
     l->threads = info.threads;
-    snprintf(l->algo, sizeof l->algo, "%.*s", (int)sizeof info.algo - 1,
-             info.algo);
+    snprintf(l->algo, sizeof l->algo, "%.*s", (int)sizeof info.algo - 1, info.algo);
 }
 
 /* Differs from launch to launch; splitmix64 of a counter, so that it is the same in a repetition of

@@ -570,7 +570,7 @@ int ds_forward_stages(struct ds_forward *f, struct ds_probe *probe, struct ds_er
     ds_log_drop(f);
     /* A device that is of no use any more says so again. */
     if (rc != 0 && !ds_forward_host(f) && !f->config.poison && dev->wait(dev) != 0)
-        ds_hint(err, "--poison waits for every launch, so that a fault is told of its kernel");
+        ds_hint(err, "run --poison waits for every launch, so that a fault is told of its kernel");
     return rc;
 }
 

@@ -356,6 +356,20 @@ static void forget_unit(struct shared *s)
         s->result.n_speeds = 0;
 }
 
+/* A kernel that never ends costs the device's whole patience each time: nothing more is asked of it. */
+static int is_stuck(const struct ds_fault *f)
+{
+    return f->kind == DS_FAULT_DEVICE && strstr(f->text, "does not come to an end");
+}
+
+static void give_up(struct shared *s)
+{
+    for (; s->unit < UNITS; s->unit++)
+        if (s->unit < DS_PROPERTY_COUNT && !s->result.property[s->unit].compared)
+            snprintf(s->result.property[s->unit].note, sizeof s->result.property[s->unit].note,
+                     "a launch did not come to an end");
+}
+
 /* Decides what a dead child means: the next one goes on behind the setting or behind the unit. */
 static void after_death(struct shared *s, int *deaths_in_unit)
 {
@@ -371,11 +385,15 @@ static void after_death(struct shared *s, int *deaths_in_unit)
     s->launching = 0;
     ++*deaths_in_unit;
     /* A hang costs its whole time limit: one a unit is enough. */
-    if (known && *deaths_in_unit <= MOST_FATAL && f->kind != DS_FAULT_HANG) {
+    if (known && *deaths_in_unit <= MOST_FATAL && f->kind != DS_FAULT_HANG && !is_stuck(f)) {
         forget_unit(s);
         return;
     }
     forget_unit(s);
+    if (is_stuck(f)) {
+        give_up(s);
+        return;
+    }
     if (unit < DS_PROPERTY_COUNT)
         snprintf(p->note, sizeof p->note, "given up after %d child process%s died", *deaths_in_unit,
                  *deaths_in_unit == 1 ? "" : "es");
@@ -452,7 +470,7 @@ static int run(struct job *j, struct ds_error *err)
         after_death(s, &deaths_in_unit);
         last_unit = s->unit;
     }
-    if (run_fresh(j, limit, err) != 0)
+    if (!is_stuck(&s->contained.fault) && run_fresh(j, limit, err) != 0)
         return -1;
     conclude(&s->result);
     return 0;

@@ -46,7 +46,8 @@ struct ds_explain_row {
 struct ds_explain_side {
     const struct ds_kernel *kernel; /* NULL: not here */
     int threads;
-    int dtype;     /* enum ds_dtype to which outputs are rounded */
+    int dtype; /* enum ds_dtype to which outputs are rounded */
+    int stored; /* enum ds_dtype in which a device has activations, where all of its kernels take that; f32 else */
     char core[24]; /* OpenBLAS core; "" = the library's choice */
     int device,
         device_number; /* enum ds_device_kind, and which of its kind; CPU: whichever is in use */

@@ -178,6 +178,43 @@ static int32_t element_of(int dtype)
     return dtype == DS_BF16 ? DS_ELEMENT_BF16 : dtype == DS_F16 ? DS_ELEMENT_F16 : DS_ELEMENT_F32;
 }
 
+/* Whether the kernel was given rows of 16 bits: a vendor's matmul of those is another one than that of f32 rows that hold the
+ * same values. All other kernels widen them, and it makes no difference. */
+static int takes_halves(const struct ds_explain_call *c)
+{
+    const int stored = c->e->side[c->side].stored;
+    return c->e->op == DS_OP_MATMUL && c->kernel->features & DS_FEATURE_STORED &&
+           (stored == DS_BF16 || stored == DS_F16);
+}
+
+/* The same call on rows of 16 bits, which hold the values exactly; what comes of it is f32 again. */
+static int launch_halves(struct ds_explain_call *c, const struct ds_exec *exec, char *why,
+                         size_t why_size, struct ds_error *err)
+{
+    const struct ds_explain_side *s = &c->e->side[c->side];
+    struct ds_matmul_args a = c->args.matmul;
+    const int stays_f32 = s->dtype == DS_F32; /* logits */
+    const size_t n = (size_t)(a.rows * a.n);
+    uint16_t *x = ds_alloc_aligned((size_t)(a.rows * a.k), sizeof *x, "rows of a call", err),
+             *y = x ? ds_alloc_aligned(n, sizeof *y, "rows of a call", err) : NULL;
+    for (int64_t r = 0; y && r < a.rows; r++)
+        ds_round_row(s->stored, x + r * a.k, a.x + r * a.ldx, (size_t)a.k);
+    a.x = (const float *)(const void *)x;
+    a.ldx = a.k;
+    a.stored = element_of(s->stored);
+    if (!stays_f32) {
+        a.y = (float *)(void *)y;
+        a.ldy = a.n;
+        a.y_stored = a.stored;
+    }
+    int rc = y ? ds_far_launch(&c->far, c->kernel, &a, c->prepared_bytes, exec, why, why_size) : -1;
+    if (rc == 0 && !stays_f32)
+        ds_widen_row(s->stored, c->y, y, n);
+    free(x);
+    free(y);
+    return rc;
+}
+
 static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t seed,
                   struct ds_error *err)
 {
@@ -195,8 +232,9 @@ static int launch(struct ds_explain_call *c, int threads, void *team, uint64_t s
                            .dtype = element_of(c->e->side[c->side].dtype),
                            .scratch = c->scratch,
                            .scratch_bytes = need};
-    if ((here
-             ? ds_call_launch(k, &c->args, &exec, why, sizeof why)
+    if ((here ? ds_call_launch(k, &c->args, &exec, why, sizeof why)
+         : takes_halves(c)
+             ? launch_halves(c, &exec, why, sizeof why, err)
              : ds_far_launch(&c->far, k, &c->args, c->prepared_bytes, &exec, why, sizeof why)) != 0)
         return refused(k, why, err);
     if (c->e->op == DS_OP_CACHE)

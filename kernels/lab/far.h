@@ -20,6 +20,8 @@ void ds_lab_device_exec(const struct ds_device *dev, struct ds_exec *exec);
 /* Whether the lab's launches on devices are captured as graphs and launched so: the first of its kind (kernel,
  * arguments, new tokens of each sequence) is captured, the same again launches that. 0 if never said. */
 void ds_lab_use_graphs(int on);
+/* Says whose launches follow, for faults that show later. */
+void ds_lab_tell(struct ds_device *dev, const struct ds_kernel *k);
 /* A launch on a device; it may not be done when this returns. Like ds_call_launch_alone. */
 int ds_lab_launch(struct ds_device *dev, const struct ds_kernel *k, const void *args,
                   const struct ds_exec *exec, char *why, size_t why_size);

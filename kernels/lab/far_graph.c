@@ -3,6 +3,7 @@
  * something of the host's beside its arguments computes with the capture's from then on. */
 #include "kernels/call.h"
 #include "kernels/lab/far.h"
+#include "kernels/registry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,9 +66,17 @@ static int capture(struct ds_device *dev, const struct ds_kernel *k, const void 
     return 0;
 }
 
+void ds_lab_tell(struct ds_device *dev, const struct ds_kernel *k)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s/%s", ds_op_name(k->op), k->name);
+    dev->at(dev, name);
+}
+
 int ds_lab_launch(struct ds_device *dev, const struct ds_kernel *k, const void *args,
                   const struct ds_exec *exec, char *why, size_t why_size)
 {
+    ds_lab_tell(dev, k);
     if (!graphs || !dev->graph_begin)
         return ds_call_launch_alone(k, args, exec, why, why_size);
     const uint64_t key = key_of(k, args, exec);

@@ -447,6 +447,8 @@ static int put(struct ds_subject *s, struct ds_error *err)
 {
     struct ds_device *dev = s->p.arena.device;
     char why[256] = "";
+    if (dev)
+        ds_lab_tell(dev, s->p.kernel);
     if (s->graph)
         return ds_device_check(dev, dev->graph_launch(dev, s->graph), err);
     s->ready.seed++;

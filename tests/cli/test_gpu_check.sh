@@ -10,6 +10,14 @@ test_all_steps_on_sim() {
     has "$dir/out" "gpu-check: passed on sim: 0 failed, 0 not run"
     has "$dir/out" "pinned-ops         passed"
     has "$dir/out" "pinned-model       skipped      0  no --model"
+    if command -v xxhsum >/dev/null; then
+        has "$dir/out" " kept rows have the digests that xxhsum gives their bytes"
+        rm "$dir/out.d/digests-xxhsum.step"
+        for row in "$dir"/out.d/rows/*; do break; done
+        [ "$(xxhsum -H3 <"$row" | grep -oE '[0-9a-f]{16}' | head -n 1)" = "${row##*/}" ]
+    else
+        has "$dir/out" "digests-xxhsum     skipped      0  no xxhsum here"
+    fi
     has "$dir/err" "gpu-check: simulated on the CPU, results in"
     python3 - "$dir/out.d/gpu-check.json" <<'PY'
 import json, sys
@@ -39,13 +47,21 @@ PY
     has "$dir/out" "gpu-check: incomplete on sim: 0 failed, 1 not run"
 }
 
+all="pinned-ops pinned-experts pinned-ranks pinned-graph pinned-model digests-run digests digests-xxhsum claims-matmul claims-rmsnorm claims-graph \
+    claims-attention vendor-classes vendor-choices vendor-order tensor-core-order vendor-pinned repeats bench-matmul bench-digest bench-graph \
+    bench-pass"
+# done_but STEP: a folder of results in which all steps but this one have passed.
+done_but() {
+    mkdir "$dir/out.d"
+    for name in $all; do
+        [ "$name" = "$1" ] ||
+            printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' "$name" >"$dir/out.d/$name.step"
+    done
+}
+
 # A step that fails is a failure whatever the others are.
 test_a_failed_step() {
-    mkdir "$dir/out.d"
-    for name in pinned-ops pinned-experts pinned-ranks pinned-graph digests-run digests claims-matmul claims-rmsnorm claims-graph vendor-classes \
-        vendor-choices vendor-order tensor-core-order repeats bench-matmul bench-digest bench-graph; do
-        printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' $name >"$dir/out.d/$name.step"
-    done
+    done_but none
     sed -i 's/passed/failed/' "$dir/out.d/pinned-ranks.step"
     check --device sim
     expect 1
@@ -55,11 +71,115 @@ test_a_failed_step() {
         "$dir/out.d/gpu-check.json"
 }
 
+# hanging: a driftscope whose step pinned-ranks never ends, and says which process it is.
+hanging() {
+    cat >"$dir/driftscope" <<END
+#!/bin/sh
+case "\$*" in *" --tp "*) echo \$\$ >$dir/hangs; exec sleep 100000 ;; esac
+exec "$driftscope" "\$@"
+END
+    chmod +x "$dir/driftscope"
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# Stopped in the middle of a step: at once, with all that it started; the same command then does that step.
+test_stopped() {
+    hanging
+    for signal in INT TERM; do
+        rm -rf "$dir/out.d" "$dir/hangs"
+        done_but pinned-ranks
+        # A background process of a script ignores INT unless somebody gives it back.
+        env --default-signal=INT "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" --device sim \
+            >"$dir/out" 2>"$dir/err" </dev/null &
+        pid=$!
+        there "$dir/hangs"
+        eventually test -s "$dir/hangs"
+        kill -$signal "$pid"
+        ended
+        expect 130
+        has "$dir/err" "gpu-check: stopped; the same command goes on with the step that was under way"
+        eventually is_gone "$(cat "$dir/hangs")"
+        [ ! -f "$dir/out.d/pinned-ranks.step" ]
+    done
+    # Killed, it leaves what it began; that changes nothing either.
+    rm -f "$dir/hangs"
+    "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" --device sim >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$!
+    there "$dir/hangs"
+    eventually test -s "$dir/hangs"
+    kill -KILL "$pid"
+    ended
+    check --device sim
+    kill "$(cat "$dir/hangs")"
+    expect 0
+    has "$dir/err" "gpu-check: pinned-ranks"
+    has "$dir/out" "gpu-check: passed on sim: 0 failed, 0 not run"
+}
+
+# What was not done is named, and done the next time.
+test_out_of_time() {
+    done_but pinned-ranks
+    check --device sim --minutes 0
+    expect 2
+    has "$dir/out" "gpu-check: no time was left for pinned-ranks; the same command goes on there"
+    check --device sim
+    expect 0
+    has "$dir/out" "0 not run"
+}
+
+# Results of one device, model or size are not taken for those of another.
+test_other_settings() {
+    done_but none
+    check --device sim
+    expect 0
+    : >"$dir/m.gguf"
+    check --device sim --model "$dir/m.gguf"
+    expect 2
+    has "$dir/err" "out.d has results of other settings (device sim, simulated on the CPU; --small; model none; driftscope "
+    check --device sim
+    expect 0
+}
+
+# A disk that is full: exit code 2, and no result that was not written.
+test_a_full_disk() {
+    [ -c /dev/full ] || skip "no /dev/full here"
+    done_but none
+    ln -s /dev/full "$dir/out.d/room.part"
+    check --device sim
+    expect 2
+    has "$dir/err" "is the disk full?"
+    [ ! -f "$dir/out.d/gpu-check.json" ]
+    rm -f "$dir/out.d/room.part"
+    check --device sim
+    expect 0
+    [ -f "$dir/out.d/gpu-check.json" ]
+}
+
+# The steps that a GPU has and sim has not, on the CUDA runtime and the cublasLt of tests/cuda.
+test_all_steps_on_a_false_gpu() {
+    library=$(dirname "$driftscope")/tests/cuda
+    [ -f "$library/libdriftscope_cuda.so" ] || skip "no library of tests/cuda here"
+    ldd "$driftscope" >"$dir/libraries"
+    ! grep -q -e libasan -e libubsan "$dir/libraries" || skip "the library is for programs without sanitizers"
+    LD_LIBRARY_PATH=$library
+    export LD_LIBRARY_PATH
+    check --device cuda --small --library "$library/libdriftscope_cuda.so"
+    expect 0
+    has "$dir/out" "gpu-check: passed on cuda: 0 failed, 0 not run"
+    has "$dir/out" "vendor-pinned      passed"
+    has "$dir/err" "gpu-check: test GPU made of sim, results in"
+    DS_TEST_CUDA=devices=0
+    export DS_TEST_CUDA
+    check --device cuda --small --library "$library/libdriftscope_cuda.so"
+    expect 2
+    has "$dir/err" "gpu-check: no GPU could be used: --device: device cuda:0: no CUDA-capable device is detected"
+}
+
 test_without_a_gpu() {
     check --library "$dir/no.so"
     expect 2
     empty "$dir/out"
-    has "$dir/err" "gpu-check: --device: device cuda: $dir/no.so: "
+    has "$dir/err" "gpu-check: no GPU could be used: --device: device cuda: $dir/no.so: "
     [ "$(grep -c . "$dir/err")" -eq 1 ]
     check --device
     expect 2

@@ -151,6 +151,24 @@ test_serving() {
     has "$dir/out" "split+attention=pinned"
 }
 
+# Digests made by the device's kernel are what another program gives the bytes of the rows.
+test_digests_are_those_of_xxhsum() {
+    # shellcheck disable=SC2086
+    ds run -m $small $one -n 1 --batch 1,8 --kernels split --device sim --dtype f32,bf16 -o "$dir/a.h5"
+    expect 1
+    ds show "$dir/a.h5" --rows-to "$dir/no/folder"
+    expect 2
+    has "$dir/err" "no/folder: No such file or directory"
+    ds show "$dir/a.h5" --rows-to "$dir/rows"
+    expect 1
+    [ "$(find "$dir/rows" -name '????????????????' -size +0 | wc -l)" -gt 10 ]
+    need xxhsum
+    for row in "$dir"/rows/*; do
+        sum=$(xxhsum -H3 <"$row" | grep -oE '[0-9a-f]{16}' | head -n 1)
+        [ "$sum" = "${row##*/}" ] || { say "$row has $sum"; return 1; }
+    done
+}
+
 test_lab() {
     ds kernels --device sim
     expect 0
