@@ -145,8 +145,11 @@ static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_
             ds_buf_printf(out, "L%02d         ", l->layer);
         else
             ds_buf_puts(out, "final_norm  ");
-        ds_buf_printf(out, "%.2e  %.2e  (%.3g times, at token %d)\n", l->median, l->needed,
-                      l->median > 0 ? l->needed / l->median : (double)INFINITY, l->step);
+        ds_buf_printf(out, "%.2e  %.2e  (%.3g times, at ", l->median, l->needed,
+                      l->median > 0 ? l->needed / l->median : (double)INFINITY);
+        if (r->risk.n_prompts > 1)
+            ds_buf_printf(out, "prompt %zu, ", (size_t)l->request % r->risk.n_prompts);
+        ds_buf_printf(out, "token %d)\n", l->step);
     }
 }
 

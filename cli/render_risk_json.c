@@ -42,6 +42,7 @@ static json_t *layers_json(const struct ds_risk_group *g)
         json_object_set_new(j, "rows", ds_json_whole(l->rows));
         json_object_set_new(j, "relative_rms_median", ds_json_real(l->median));
         json_object_set_new(j, "relative_rms_needed", ds_json_real(l->needed));
+        json_object_set_new(j, "request", json_integer(l->request));
         json_object_set_new(j, "step", json_integer(l->step));
         json_array_append_new(list, j);
     }

@@ -1,9 +1,11 @@
 /* risk_layers.c: per layer, how far its output would have to drift for a choice to turn over: its measured relative
  * drift, times how many times as far the two best logits would have to move. That takes growth to be in proportion.
- * From a sweep, whose probes size what drifts; other records hold no sizes. Pure. */
+ * From a sweep, whose probes size what drifts against the base arm; from a serving run, whose probes size, of each choice,
+ * the first row that differs from the first request's that made it. Pure. */
 #include "dumps/risk_internal.h"
 
 #include "base/mem.h"
+#include "dumps/storm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,17 +48,9 @@ static int chooses(const struct ds_trial_data *t, const struct ds_row *row)
     return row->kind != DS_ROW_PAD;
 }
 
-static int take_drift(struct layers *w, const struct ds_trial_data *own, const struct ds_drift *d,
-                      struct ds_error *err)
+static int take_pair(struct layers *w, int32_t at, const struct ds_drift *d,
+                     const struct ds_step *a, const struct ds_step *b, struct ds_error *err)
 {
-    const int32_t at = layer_of(w->h, &w->h->sites[d->site]);
-    const struct ds_row *row = &own->rows[d->row];
-    if (at < 0 || !(d->ref_sq > 0) || !chooses(own, row))
-        return 0;
-    const struct ds_step *a = step_of(w->ref, row->request, row->step),
-                         *b = step_of(own, row->request, row->step);
-    if (!a || !b)
-        return 0;
     const struct ds_flip_pair pair = {a, b, 0};
     const double rms = sqrt(d->diff_sq / d->ref_sq), moved = ds_flip_drift(&pair);
     struct ds_risk_layer *l = &w->layer[at];
@@ -72,6 +66,125 @@ static int take_drift(struct layers *w, const struct ds_trial_data *own, const s
     l->rows += moved > 0;
     return 0;
 }
+
+static int take_drift(struct layers *w, const struct ds_trial_data *own, const struct ds_drift *d,
+                      struct ds_error *err)
+{
+    const int32_t at = layer_of(w->h, &w->h->sites[d->site]);
+    const struct ds_row *row = &own->rows[d->row];
+    if (at < 0 || !(d->ref_sq > 0) || !chooses(own, row))
+        return 0;
+    const struct ds_step *a = step_of(w->ref, row->request, row->step),
+                         *b = step_of(own, row->request, row->step);
+    return a && b ? take_pair(w, at, d, a, b, err) : 0;
+}
+
+/* ---- a serving run --------------------------------------------------------------------------- */
+
+struct seen {
+    uint32_t site, row;
+    uint64_t digest;
+};
+
+struct serving_rows {
+    struct seen *list; /* rows that choose, at the ends of layers, by site and digest */
+    size_t n, cap;
+    size_t *begin; /* of each request's steps */
+    const struct ds_step **steps;
+    size_t requests;
+};
+
+static int by_digest(const void *pa, const void *pb)
+{
+    const struct seen *a = pa, *b = pb;
+    if (a->site != b->site)
+        return a->site < b->site ? -1 : 1;
+    if (a->digest != b->digest)
+        return a->digest < b->digest ? -1 : 1;
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* The choice that was made from a row; NULL: none. */
+static const struct ds_step *choice_of(const struct layers *w, const struct serving_rows *x,
+                                       const struct ds_row *row)
+{
+    if (row->request < 0 || (size_t)row->request >= x->requests || row->occurrence != 0)
+        return NULL;
+    const size_t r = (size_t)row->request;
+    const int64_t k =
+        (int64_t)row->position + 1 - (int64_t)w->h->prompts[r % w->h->n_prompts].n_tokens;
+    return k >= 0 && (size_t)k < x->begin[r + 1] - x->begin[r] ? x->steps[x->begin[r] + (size_t)k]
+                                                               : NULL;
+}
+
+static int list_rows(struct layers *w, struct serving_rows *x, struct ds_error *err)
+{
+    const struct ds_trial_data *t = w->ref;
+    for (size_t i = 0; i < t->n_captures; i++) {
+        const struct ds_capture *c = &t->captures[i];
+        if (layer_of(w->h, &w->h->sites[c->site]) < 0)
+            continue;
+        for (uint32_t k = 0; k < c->rows; k++) {
+            if (!choice_of(w, x, &t->rows[c->first_row + k]))
+                continue;
+            if (ds_grow(&x->list, &x->cap, x->n + 1, sizeof *x->list, "rows", err) != 0)
+                return -1;
+            x->list[x->n++] =
+                (struct seen){c->site, c->first_row + k, t->digests[c->first_digest + k]};
+        }
+    }
+    if (x->n > 0)
+        qsort(x->list, x->n, sizeof *x->list, by_digest);
+    return 0;
+}
+
+/* The first row that a drift was held against: of the same prompt, at the same position. */
+static const struct ds_row *partner_of(const struct layers *w, const struct serving_rows *x,
+                                       const struct ds_drift *d)
+{
+    const struct seen key = {d->site, 0, d->ref_digest};
+    const struct ds_row *own = &w->ref->rows[d->row];
+    size_t low = 0, high = x->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (by_digest(&x->list[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < x->n && x->list[low].site == d->site && x->list[low].digest == d->ref_digest;
+         low++) {
+        const struct ds_row *row = &w->ref->rows[x->list[low].row];
+        if (row->position == own->position && row->request != own->request &&
+            (size_t)row->request % w->h->n_prompts == (size_t)own->request % w->h->n_prompts)
+            return row;
+    }
+    return NULL;
+}
+
+static int take_serving(struct layers *w, uint32_t arm, struct ds_error *err)
+{
+    struct serving_rows x = {.requests = (size_t)risk_number(w->h, "serve_requests")};
+    if (ds_storm_steps(w->ref, x.requests, &x.begin, &x.steps, err) != 0)
+        return -1;
+    int rc = w->ref->n_drifts > 0 ? list_rows(w, &x, err) : 0;
+    for (size_t i = 0; i < w->ref->n_drifts && rc == 0; i++) {
+        const struct ds_drift *d = &w->ref->drifts[i];
+        const int32_t at = layer_of(w->h, &w->h->sites[d->site]);
+        const struct ds_step *b = choice_of(w, &x, &w->ref->rows[d->row]);
+        const struct ds_row *row =
+            d->ref_arm == arm && at >= 0 && b && d->ref_sq > 0 ? partner_of(w, &x, d) : NULL;
+        const struct ds_step *a = row ? choice_of(w, &x, row) : NULL;
+        if (a)
+            rc = take_pair(w, at, d, a, b, err);
+    }
+    free(x.list);
+    free(x.begin);
+    free(x.steps);
+    return rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int ascending(const void *pa, const void *pb)
 {
@@ -95,7 +208,8 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
                 struct ds_risk_group *g, struct ds_error *err)
 {
     const size_t n = (size_t)h->n_layers + 1;
-    if (risk_option(h, "serve_requests"))
+    const int serving = risk_option(h, "serve_requests") != NULL;
+    if (serving && risk_number(h, "serve_scored"))
         return 0;
     struct layers w = {.h = h,
                        .ref = trials[g->arm],
@@ -105,7 +219,9 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
                        .layer = ds_calloc(n, sizeof *w.layer, "layers", err)};
     g->layers = ds_calloc(n, sizeof *g->layers, "layers", err);
     int rc = w.rms && w.n && w.cap && w.layer && g->layers ? 0 : -1;
-    for (uint32_t a = g->arm + 1; a < h->n_arms && rc == 0; a++)
+    if (rc == 0 && serving)
+        rc = take_serving(&w, g->arm, err);
+    for (uint32_t a = g->arm + 1; !serving && a < h->n_arms && rc == 0; a++)
         for (size_t i = 0;
              trials[a] && risk_same_set(h, g->arm, h, a) && rc == 0 && i < trials[a]->n_drifts; i++)
             if (trials[a]->drifts[i].ref_arm == g->arm)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/forward.h"
 #include "engine/site_map.h"
@@ -16,7 +17,7 @@ struct serving {
     const struct ds_serve_run *run;
     struct ds_setting setting;
     struct ds_site *sites;
-    uint8_t *site_on;
+    uint8_t *site_on, *sized; /* sized: ends of layers, and what the head reads */
     struct ds_forward *forward;
     struct ds_probe *probe;
     int32_t *tokens;   /* [n_requests][room] prompt and what was chosen */
@@ -35,6 +36,7 @@ static void stop(struct serving *s)
     ds_forward_free(s->forward);
     free(s->sites);
     free(s->site_on);
+    free(s->sized);
     free(s->tokens);
     free(s->known);
     free(s->computed);
@@ -70,12 +72,33 @@ static int start_sites(struct serving *s, struct ds_error *err)
     s->sites =
         ds_site_stored_as(h->sites, (uint32_t)h->n_sites, s->setting.dtype, s->run->f32_at, err);
     s->site_on = ds_calloc(h->n_sites, 1, "sites", err);
-    if (!s->sites || !s->site_on)
+    s->sized = ds_calloc(h->n_sites, 1, "sites", err);
+    if (!s->sites || !s->site_on || !s->sized)
         return -1;
-    for (size_t i = 0; i < h->n_sites; i++)
+    for (size_t i = 0; i < h->n_sites; i++) {
+        s->sized[i] = !h->sites[i].part[0] && (strcmp(h->sites[i].stage, "resid_ffn") == 0 ||
+                                               strcmp(h->sites[i].stage, "final_norm") == 0);
         s->site_on[i] = !s->run->resid_only || strcmp(h->sites[i].stage, "resid_ffn") == 0 ||
                         h->sites[i].layer == h->n_layers;
+    }
     return 0;
+}
+
+static int32_t prompt_of(const struct serving *s, int32_t request)
+{
+    return s->run->scored ? s->run->scored[request]
+                          : s->run->prompts[request % s->run->n_prompts].n;
+}
+
+/* A row from which a token is chosen: one number for all that the same tokens stand before. */
+static uint64_t kin_of(void *ctx, const struct ds_row *row)
+{
+    const struct serving *s = ctx;
+    if (row->occurrence || row->position + 1 < prompt_of(s, row->request))
+        return 0;
+    return ds_hash(s->tokens + (size_t)row->request * s->room,
+                   ((size_t)row->position + 1) * sizeof *s->tokens) |
+           1;
 }
 
 static int start(struct serving *s, struct ds_place *place, struct ds_error *err)
@@ -106,6 +129,9 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
                                  .n_edges = (uint32_t)h->n_edges,
                                  .site_on = s->site_on,
                                  .dump = DS_DUMP_NONE,
+                                 .kin = kin_of,
+                                 .kin_ctx = s,
+                                 .kin_on = s->sized,
                                  .team = ds_forward_team(s->forward)};
     return ds_probe_new(&pc, &s->probe, err);
 }
@@ -120,12 +146,6 @@ static int take_slot(struct serving *s, const struct ds_serve_piece *p, struct d
     if (p->takes)
         ds_forward_keep(s->forward, p->slot, p->cached);
     return 0;
-}
-
-static int32_t prompt_of(const struct serving *s, int32_t request)
-{
-    return s->run->scored ? s->run->scored[request]
-                          : s->run->prompts[request % s->run->n_prompts].n;
 }
 
 /* The sequence of a piece. Returns whether it is one decode row. */

@@ -73,6 +73,12 @@ struct ds_probe_config {
     struct ds_hold *hold; /* NULL: digests only */
     struct ds_team *team; /* borrowed; NULL = caller's thread alone */
     int no_watch; /* 1: rows without a reference are not searched for NaN and Inf: digests alone */
+    /* Which rows of a trial were made of equal inputs, whatever their requests: those with the same number, other than 0. At the
+     * sites of kin_on [n_sites] the first one whose bits are not those of the first of all becomes a drift against the
+     * trial's own arm: one a number and site. Not of far rows. NULL: none. */
+    uint64_t (*kin)(void *ctx, const struct ds_row *row);
+    void *kin_ctx;
+    const uint8_t *kin_on;
 };
 
 struct ds_probe;

@@ -110,6 +110,7 @@ void ds_probe_free(struct ds_probe *p)
     free(p->blob_index);
     free(p->live);
     free(p->member_ticks);
+    probe_kin_free(p);
     free(p);
 }
 
@@ -121,6 +122,7 @@ static void forget_trial(struct ds_probe *p)
     memset(&p->t, 0, sizeof p->t);
     memset(&p->cap, 0, sizeof p->cap);
     probe_release_all(p);
+    probe_kin_forget(p);
     if (p->blob_index)
         memset(p->blob_index, 0, p->blob_slots * sizeof *p->blob_index);
     p->state = PROBE_IDLE;
@@ -255,7 +257,7 @@ static int add_call(struct ds_probe *p, uint32_t m, uint32_t sequences, const st
     t->calls[t->n_calls] =
         (struct ds_call){(uint32_t)t->n_calls, p->phase, m, sequences, p->call_first, n_rows};
     t->n_calls++;
-    return probe_refs_call(p, err);
+    return probe_refs_call(p, err) != 0 ? -1 : probe_kin_call(p, err);
 }
 
 int ds_probe_begin_call(struct ds_probe *p, uint32_t phase, uint32_t m, uint32_t sequences,

@@ -4,9 +4,9 @@
 #define DS_PROBE_INTERNAL_H
 
 #include "base/dtype.h"
-#include "probes/scan.h"
 #include "probes/driftscope_probe.h"
 #include "probes/hold.h"
+#include "probes/scan.h"
 #include "probes/ticks.h"
 
 enum { NO_LAUNCH = UINT32_MAX, NO_SITE = UINT32_MAX };
@@ -65,6 +65,25 @@ struct kept_site {
     size_t n, cap;
 };
 
+/* The first row of a family of equal inputs at a site. */
+struct kin_row {
+    uint64_t family, digest;
+    size_t at; /* in bytes */
+    uint32_t site;
+    int sized; /* another one differed from it, and is told */
+};
+
+struct probe_kin {
+    uint64_t *of; /* [call_rows] families of this call's rows; 0 none */
+    size_t cap_of;
+    struct kin_row *list;
+    size_t n, cap;
+    uint32_t *index; /* open addressing: number in list + 1 */
+    size_t slots;
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+};
+
 enum probe_state { PROBE_IDLE = 0, PROBE_TRIAL, PROBE_CALL };
 
 /* Members are in the order in which they are needed: the first two cache lines and the array
@@ -117,6 +136,8 @@ struct ds_probe {
     size_t blob_slots;
     uint32_t *live;
     size_t live_cap;
+
+    struct probe_kin kin;
 
     /* the row of a device that is at hand, or all of its site */
     struct {
@@ -210,6 +231,12 @@ int probe_mask_row(struct ds_probe *p, struct probe_ref *ref, const struct probe
                    uint32_t i, const void *held, const struct ds_drift *d, struct ds_error *err);
 /* At the end of a trial: leaves out planes that are empty. */
 void probe_masks_finish(struct ds_probe *p);
+
+/* kin.c: families of a call's rows, and these at a site. */
+int probe_kin_call(struct ds_probe *p, struct ds_error *err);
+int probe_kin(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);
+void probe_kin_forget(struct ds_probe *p);
+void probe_kin_free(struct ds_probe *p);
 
 /* sample.c: the chosen rows of a set. */
 int probe_sample(struct ds_probe *p, const struct probe_rows *r, struct ds_error *err);

@@ -191,6 +191,8 @@ static int take_rows(struct ds_probe *p, struct probe_rows *r, const struct ds_l
         return -1;
     if (p->n_refs == 0 && p->c.sample.n && probe_sample(p, r, err))
         return -1;
+    if (p->c.kin && p->c.kin_on[r->site] && !r->far && probe_kin(p, r, err))
+        return -1;
     return p->n_refs || p->filling >= 0 ? probe_compare(p, r, err) : 0;
 }
 

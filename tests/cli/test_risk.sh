@@ -44,6 +44,9 @@ PY
     ds risk "$dir/1.h5" "$dir/2.h5"
     expect 1
     has "$dir/out" "50 prompts"
+    has "$dir/out" "by layer      split: relative drift measured"
+    grep -q "^              final_norm  .* times, at prompt [0-9]*, token [0-5])$" "$dir/out"
+    hasnt "$dir/out" "by layer      pinned"
     has "$dir/out" "split: of 150 requests "
     has "$dir/out" "did: "
     ds risk "$dir/1.h5" --most 0

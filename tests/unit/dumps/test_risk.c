@@ -272,6 +272,51 @@ static void test_what_a_storm_foretells(void **state)
     assert_non_null(strstr(err.msg, "-4 requests"));
 }
 
+/* Of the choice that requests 0 and 3 made, layer 1 drifts by 1 %, where the gap moved by 0.125 of a margin of 0.0625: half as
+ * far would turn it over. Other drifts have no partner, or are no layer's end. */
+static void test_layers_of_a_storm(void **state)
+{
+    struct made m;
+    struct ds_risk r;
+    struct ds_error err;
+    struct ds_capture captures[2];
+    static const uint64_t digests[] = {10, 11, 12, 20, 20, 20};
+    (void)state;
+    serve(&m, -0.125f);
+    strcpy(m.sites[0].stage, "resid_ffn");
+    strcpy(m.sites[1].stage, "resid_ffn");
+    m.sites[1].layer = 1;
+    strcpy(m.sites[2].stage, "act");
+    for (int i = 0; i < 3; i++) /* prompts have one token: position 0 chooses token 0 */
+        m.rows[i] = (struct ds_row){.request = i == 2 ? 1 : 3 * i};
+    m.t[0].rows = m.rows;
+    m.t[0].n_rows = 3;
+    captures[0] = (struct ds_capture){.site = 1, .rows = 3};
+    captures[1] = (struct ds_capture){.site = 0, .rows = 3, .first_digest = 3};
+    m.t[0].captures = captures;
+    m.t[0].n_captures = 2;
+    m.t[0].digests = (uint64_t *)(uintptr_t)digests;
+    m.t[0].n_digests = 6;
+    const struct ds_drift one = {
+        .site = 1, .row = 1, .diff_sq = 1e-4, .ref_sq = 1, .digest = 11, .ref_digest = 10};
+    for (int i = 0; i < 4; i++)
+        m.drifts[i] = one;
+    m.drifts[1].ref_digest = 12; /* of another prompt */
+    m.drifts[2].site = 2;
+    m.drifts[3].ref_arm = 1;
+    m.t[0].drifts = m.drifts;
+    m.t[0].n_drifts = 4;
+    assert_ok(ds_risk_make(&m.h, m.trials, &r, &err), err);
+    const struct ds_risk_group *g = &r.groups[0];
+    assert_int_equal(g->n_layers, 1);
+    assert_int_equal(g->layers[0].layer, 1);
+    assert_int_equal(g->layers[0].rows, 1);
+    assert_close("measured", 0, g->layers[0].median, 0.01, 1e-9);
+    assert_close("needed", 0, g->layers[0].needed, 0.005, 1e-6);
+    assert_int_equal(g->layers[0].request, 0);
+    ds_risk_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_other_tokens_end_it),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_what_a_storm_foretells),
+        cmocka_unit_test(test_layers_of_a_storm),
     };
     return cmocka_run_group_tests_name("risk", tests, NULL, NULL);
 }
