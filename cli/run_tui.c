@@ -73,8 +73,9 @@ static int is_running(void *ctx)
 }
 
 /* Whether the record is still being written: when it has ended the child only makes its verdict. */
-static int is_sweeping(struct sweep_child *c)
+static int is_sweeping(void *ctx)
 {
+    struct sweep_child *c = ctx;
     return is_running(c) && c->path[0] && ds_record_written(c->path);
 }
 
@@ -174,7 +175,7 @@ static int show(const struct ds_options *o, struct sweep_child *c)
                                .ref = -1,
                                .colour = wants_colour(o),
                                .caller = &ds_cli_caller,
-                               .running = is_running,
+                               .running = is_sweeping,
                                .stop = stop_sweep,
                                .ctx = c};
     ds_cli_program(&program);
