@@ -238,6 +238,24 @@ test_what_differs_across_missing_sites_is_no_kernels_fault() {
     hasnt "$dir/out" "unstable:"
 }
 
+# However much of it is there: no pass, no crash, and a reason.
+test_a_record_cut_anywhere_is_no_pass() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    size=$(wc -c <"$dir/a.h5")
+    cut=0
+    while [ $cut -lt 40 ]; do
+        head -c $((size * cut / 40 + cut * 37 % 97)) "$dir/a.h5" >"$dir/c.h5"
+        ds diff "$dir/a.h5" "$dir/c.h5"
+        expect 2
+        has "$dir/err" "c.h5"
+        ds diff "$dir/c.h5" "$dir/a.h5" --ulp 1
+        expect 2
+        has "$dir/err" "c.h5"
+        cut=$((cut + 1))
+    done
+}
+
 # Bytes behind equal digests are held against them, too: nothing is a pass by default. Every damaged row is named.
 test_verify_names_every_damaged_row() {
     need python3

@@ -56,9 +56,12 @@ static void check_healed(const struct ds_trial_data *t)
     for (int s = 0; s < SITES; s++)
         for (int q = 0; q < REQUESTS; q++)
             for (int k = 0; k < POSITIONS; k++)
-                if (base.made[s][q][k] && now.made[s][q][k])
-                    assert_memory_equal(net_row(&now, s, q, k, &bytes),
-                                        net_row(&base, s, q, k, &bytes), bytes);
+                if (base.made[s][q][k] && now.made[s][q][k]) {
+                    /* before the assertion, which may read `bytes` first */
+                    const void *mine = net_row(&now, s, q, k, &bytes),
+                               *theirs = net_row(&base, s, q, k, &bytes);
+                    assert_memory_equal(mine, theirs, bytes);
+                }
     assert_int_equal(t->n_drifts, FAULTS);
     for (size_t i = 0; i < FAULTS; i++) {
         const struct net_bump *b = &faults[i];
