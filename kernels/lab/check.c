@@ -28,6 +28,7 @@ struct shared {
     int unit;           /* measured now, or to be measured first */
     uint64_t launching; /* the setting that runs now; 0 = none */
     char setting[160];
+    int64_t rows;                   /* of it */
     uint64_t fatal[MOST_FATAL_ALL]; /* settings that ended a child */
     int n_fatal;
     struct ds_first first;
@@ -147,7 +148,7 @@ static int is_fatal(uint64_t id)
 }
 
 static void note_fault(struct ds_check_result *r, const struct ds_fault *f, int property,
-                       const char *setting)
+                       const char *setting, int64_t rows)
 {
     for (int i = 0; i < r->n_faults; i++) {
         struct ds_check_fault *have = &r->fault[i];
@@ -155,6 +156,12 @@ static void note_fault(struct ds_check_result *r, const struct ds_fault *f, int 
             have->fault.write == f->write && (have->fault.col < 0) == (f->col < 0) &&
             have->fault.signal == f->signal) {
             have->times++;
+            if (rows < have->rows) {
+                have->fault = *f;
+                have->property = property;
+                have->rows = rows;
+                snprintf(have->setting, sizeof have->setting, "%s", setting);
+            }
             return;
         }
     }
@@ -164,6 +171,7 @@ static void note_fault(struct ds_check_result *r, const struct ds_fault *f, int 
     x->fault = *f;
     x->property = property;
     x->times = 1;
+    x->rows = rows;
     snprintf(x->setting, sizeof x->setting, "%s", setting);
 }
 
@@ -174,6 +182,7 @@ static void announce(const struct ds_call *call, uint64_t id)
     ds_call_print(&b, call);
     snprintf(at->setting, sizeof at->setting, "%s", b.data ? b.data : "");
     ds_buf_free(&b);
+    at->rows = ds_call_rows(call);
     at->launching = id;
     at->contained.beats++;
 }
@@ -196,7 +205,7 @@ static int launch(struct ds_check *c, const struct ds_call *call, struct ds_outp
         return -1;
     if (out->fault.kind == DS_FAULT_NONE)
         return 1;
-    note_fault(c->out, &out->fault, (int)(c->property - c->out->property), at->setting);
+    note_fault(c->out, &out->fault, (int)(c->property - c->out->property), at->setting, at->rows);
     if (out->fault.kind == DS_FAULT_REFUSED) {
         if (!c->property->note[0])
             snprintf(c->property->note, sizeof c->property->note, "refuses %.80s: %.90s",
@@ -379,7 +388,7 @@ static void after_death(struct shared *s, int *deaths_in_unit)
     const int unit = s->unit;
     const int known = s->launching && s->n_fatal < MOST_FATAL_ALL;
     note_fault(&s->result, f, unit < DS_PROPERTY_COUNT ? unit : DS_PROPERTY_MEMORY,
-               s->launching ? s->setting : "outside of any launch");
+               s->launching ? s->setting : "outside of any launch", s->launching ? s->rows : 0);
     if (known)
         s->fatal[s->n_fatal++] = s->launching;
     s->launching = 0;
@@ -444,7 +453,7 @@ static int run_fresh(struct job *j, double limit, struct ds_error *err)
     if (s->contained.finished && s->contained.rc != 0 && ds_error_is_memory(&s->contained.error))
         return ds_fail(err, "%.900s", s->contained.error.msg);
     if (!s->contained.finished && s->launching)
-        note_fault(&s->result, &s->contained.fault, DS_PROPERTY_REPEAT, s->setting);
+        note_fault(&s->result, &s->contained.fault, DS_PROPERTY_REPEAT, s->setting, s->rows);
     return 0;
 }
 

@@ -98,7 +98,8 @@ enum { DS_MOST_SPEEDS = 4, DS_MOST_FAULTS = 8 };
 
 struct ds_check_fault {
     struct ds_fault fault;
-    char setting[160]; /* "4 rows, gap 3" */
+    char setting[160]; /* "4 rows, gap 3": the first with fewest rows of those where it was seen */
+    int64_t rows;      /* of that setting; 0: outside of any launch */
     int property;      /* that was measured when it happened */
     int64_t times;
 };

@@ -299,6 +299,9 @@ static void test_memory(void **state)
          "ends the process, with 3 rows", NULL, 0},
         {"hangs", hangs, DS_OP_ADD, DS_CLAIM_ALL, DS_PROPERTY_MEMORY, DS_PROPERTY_MEMORY,
          "does not return, with 512 rows", NULL, 0},
+        {"reads-beyond-ids", reads_beyond_ids, DS_OP_EMBED, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
+         DS_PROPERTY_MEMORY, "reads past the end of ids (1 element behind it), with 1 row", NULL,
+         0},
         {"ignores-pages", ignores_pages, DS_OP_CACHE, DS_CLAIM_ALL, DS_PROPERTY_MEMORY,
          DS_PROPERTY_MEMORY, "y", NULL, BIT(ALIGNMENT) | BIT(SIZES)},
     };
