@@ -50,12 +50,12 @@ PY
 all="pinned-ops pinned-experts pinned-ranks pinned-graph pinned-model digests-run digests digests-xxhsum claims-matmul claims-rmsnorm claims-graph \
     claims-attention vendor-classes vendor-choices vendor-order tensor-core-order vendor-pinned repeats bench-matmul bench-digest bench-graph \
     bench-pass"
-# done_but STEP: a folder of results in which all steps but this one have passed.
+# done_but STEPS: a folder of results in which all steps but these have passed.
 done_but() {
     mkdir "$dir/out.d"
     for name in $all; do
-        [ "$name" = "$1" ] ||
-            printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' "$name" >"$dir/out.d/$name.step"
+        case " $1 " in *" $name "*) continue ;; esac
+        printf '%s\037passed\0370\0371\037it was \\"so\\"\037driftscope run\n' "$name" >"$dir/out.d/$name.step"
     done
 }
 
@@ -163,10 +163,12 @@ test_all_steps_on_a_false_gpu() {
     ! grep -q -e libasan -e libubsan "$dir/libraries" || skip "the library is for programs without sanitizers"
     LD_LIBRARY_PATH=$library
     export LD_LIBRARY_PATH
+    # The longest ones were tried by hand: what is checked and timed there is sim again.
+    done_but "pinned-ops pinned-experts pinned-ranks pinned-graph digests-run digests claims-graph vendor-choices vendor-order tensor-core-order repeats"
     check --device cuda --small --library "$library/libdriftscope_cuda.so"
     expect 0
     has "$dir/out" "gpu-check: passed on cuda: 0 failed, 0 not run"
-    has "$dir/out" "vendor-pinned      passed"
+    has "$dir/out" "order: matmul/cublaslt: 1 tree"
     has "$dir/err" "gpu-check: test GPU made of sim, results in"
     DS_TEST_CUDA=devices=0
     export DS_TEST_CUDA
