@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,4 +23,17 @@ int ds_rename_new(const char *from, const char *to)
         return -1;
     }
     return rename(from, to);
+}
+
+const char *ds_file_kept(const char *path)
+{
+    static const char record[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+    char head[sizeof record];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    if (n == (ssize_t)sizeof head && memcmp(head, record, sizeof record) == 0)
+        return "a record";
+    return n >= 4 && memcmp(head, "GGUF", 4) == 0 ? "a model" : NULL;
 }

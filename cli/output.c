@@ -3,6 +3,8 @@
  * what is printed. The progress bar is in progress.c. */
 #include "cli/options.h"
 
+#include "base/rename.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -192,6 +194,16 @@ int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds
     return out->len < limit ? 0 : ds_fail(err, "%s '%s' is too large", what, path);
 }
 
+/* Hours of a machine's work, or a download: a text never takes their place. */
+static int check_kept(const char *path, struct ds_error *err)
+{
+    const char *kept = ds_file_kept(path);
+    if (!kept)
+        return 0;
+    ds_fail(err, "%s: is %s, which is not replaced by a text", shown(path), kept);
+    return ds_hint(err, "give another name with -o");
+}
+
 int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;
@@ -202,6 +214,8 @@ int ds_cli_write_file(const char *path, const struct ds_buf *text, struct ds_err
         return ds_fail(err, "%s: is a folder", shown(path));
     if (!S_ISREG(st.st_mode))
         return emit_in_place(path, text, err);
+    if (check_kept(path, err) != 0)
+        return -1;
     /* A symbolic link stays one: the file it names is replaced. */
     char *real = realpath(path, NULL);
     if (!real)
@@ -221,6 +235,8 @@ int ds_cli_check_file(const char *path, struct ds_error *err)
             return access(path, W_OK) == 0 ? 0
                                            : ds_fail(err, "%s: cannot open for writing: %s",
                                                      shown(path), strerror(errno));
+        if (check_kept(path, err) != 0)
+            return -1;
     }
     /* It is written beside and renamed: the folder is what counts. A dangling link is replaced. */
     char *real = realpath(path, NULL), *folder = strdup(real ? real : path);

@@ -168,20 +168,12 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
 }
 
 /* What could not be believed may have differed: that is no pass. */
-static int exit_code_of(const struct ds_options *o, const struct ds_report *r,
-                        const struct ds_diff *d, int damaged)
+static int exit_code_of(const struct ds_options *o, const struct ds_diff *d, int damaged)
 {
     int code = ds_verdict_exit(&d->verdict);
     for (size_t i = 0; i < d->n_items; i++)
         damaged |= d->items[i].kind == DS_DIFF_DAMAGE;
-    if (damaged) {
-        code = DS_EXIT_ERROR;
-    } else if (r->damaged && code == DS_EXIT_SAME) {
-        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r->damaged,
-                    ds_cli_exit(o, DS_EXIT_ERROR));
-        code = DS_EXIT_ERROR;
-    }
-    return ds_cli_exit(o, code);
+    return ds_cli_exit(o, damaged ? DS_EXIT_ERROR : code);
 }
 
 static int compare(const struct ds_options *o, const struct ds_diff_options *options,
@@ -222,7 +214,7 @@ static int compare(const struct ds_options *o, const struct ds_diff_options *opt
         rc = render(o, &r, &d, sides, &out, err);
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
-    *exit_code = exit_code_of(o, &r, &d, damaged);
+    *exit_code = exit_code_of(o, &d, damaged);
     ds_buf_free(&out);
     ds_diff_free(&d);
     return rc;

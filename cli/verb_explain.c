@@ -357,8 +357,8 @@ static int with_records(const struct ds_options *o, int *known, struct ds_error 
     if (rc == 0) {
         const struct ds_verdict *v = ds_explain_records_case(&r, &c);
         rc = explain(&c, o, v, known, err);
-        if (rc != 0)
-            ds_prefix(err, "%s", paths[n - 1]);
+        if (rc != 0) /* which of two it is of is not known */
+            ds_prefix(err, "%s%s%s", paths[0], n == 2 ? " and " : "", n == 2 ? paths[1] : "");
         ds_case_free(&c);
         ds_model_close(c.model);
     }

@@ -87,6 +87,7 @@ int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct
                           .incomplete = record ? ds_record_incomplete(record) : 0,
                           .damaged = record ? ds_record_damaged(record) : 0};
     int rc = 0;
+    ds_report_damage_judge(&r, &v);
     ds_cli_report(o, &r);
     if (ds_opt_flag(o, "json"))
         rc = ds_render_verdict_json(&r, &out, err);
@@ -95,11 +96,6 @@ int ds_cli_verdict(const struct ds_options *o, const struct ds_source *s, struct
     if (rc == 0)
         rc = ds_cli_emit(o, &out, err);
     *exit_code = ds_cli_exit(o, ds_verdict_exit(&v));
-    if (r.damaged > 0 && *exit_code == DS_EXIT_SAME) {
-        /* What was left out may have differed: that is no pass. */
-        *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
-        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", r.damaged, *exit_code);
-    }
     if (v.n_failed > 0 && *exit_code == DS_EXIT_SAME) /* nor is an arm that was lost */
         *exit_code = ds_cli_exit(o, DS_EXIT_ERROR);
     ds_buf_free(&out);

@@ -202,6 +202,9 @@ static int check_target(const char *path, int force, struct ds_place *p, struct 
         return -1;
     if (stat(p->target, &st) != 0 || !S_ISREG(st.st_mode))
         return ds_fail(err, "%s: is not a regular file and is not replaced", path);
+    const char *kept = ds_file_kept(p->target);
+    if (kept && strcmp(kept, "a model") == 0)
+        return ds_fail(err, "%s: is a model, which is not replaced", path);
     return ds_place_unmarked(p->target, err);
 }
 

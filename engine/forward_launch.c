@@ -221,6 +221,10 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     /* Nothing is added on the way to the choice: that launch moves nobody's order of arrival. */
     f->exec.seed = stage == DS_ST_LOGITS_PROCESSED ? f->seed : next_seed(f);
     f->exec.shown = p->probe != NULL;
+    struct ds_inputs read = {.n = 0};
+    const int watched = p->probe && ds_forward_host(f) && !ds_kernel_built_in(k);
+    if (watched)
+        ds_inputs_look(&read, k->op, args);
     char why[256] = "";
     if (ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0) {
         ds_fp_restore(p->fp_control);
@@ -242,6 +246,11 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     if (changed) {
         ds_fail(p->err, "the kernel changed the floating-point control word of %d thread(s)",
                 changed);
+        return ds_pass_blame(p, stage);
+    }
+    const char *written = watched ? ds_inputs_changed(&read, k->op, args) : NULL;
+    if (written) {
+        ds_fail(p->err, "the kernel wrote into its input %s", written);
         return ds_pass_blame(p, stage);
     }
     /* Afterwards: a kernel that tunes itself makes its choice when it is first launched. */

@@ -189,6 +189,16 @@ const struct ds_kernel *ds_kernel_at_on(int device, size_t i)
     return NULL;
 }
 
+int ds_kernel_built_in(const struct ds_kernel *k)
+{
+    if (!is_device(k->device))
+        return 0;
+    for (size_t i = 0; i < devices[k->device].n_table; i++)
+        if (ds_kernel_at_on(k->device, i) == k)
+            return 1;
+    return 0;
+}
+
 const struct ds_kernel *ds_kernel_find_on(int device, int op, const char *variant)
 {
     const struct ds_kernel *k;

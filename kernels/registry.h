@@ -38,6 +38,8 @@ const struct ds_kernel *ds_kernel_find(int op, const char *variant);
  * that its op has already. Not thread-safe: add before the first launch and before a worker is
  * forked. */
 int ds_kernel_add(const struct ds_kernel *k, struct ds_error *err);
+/* Whether it is one of the project's own, of whatever device: neither a plugin's nor a test's. */
+int ds_kernel_built_in(const struct ds_kernel *k);
 
 /* One variant for every op; NULL for an op that has none (custom). Single layers may have another
  * one: the last entry of `at` that fits an op and a layer counts. */

@@ -103,9 +103,17 @@ int ds_report_damage_said(const struct ds_report *r, char *text, size_t size)
 int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v)
 {
     char text[160];
-    if (!ds_report_damage_said(r, text, sizeof text))
-        return 0;
-    if (v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED) {
+    const int agrees = v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED;
+    if (!ds_report_damage_said(r, text, sizeof text)) {
+        /* What was left out may have differed: its number stands at the end of the sentence. */
+        if (!r->damaged || !agrees)
+            return 0;
+        v->result = DS_RESULT_INCOMPARABLE;
+        snprintf(v->reason, sizeof v->reason, "nothing differs in what is left of %s",
+                 r->diff ? "damaged records" : "a damaged record");
+        return 1;
+    }
+    if (agrees) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "the record%s damaged: %s", r->diff ? "s are" : " is",
                  text);

@@ -189,18 +189,6 @@ void tui_app_prompt_key(struct tui_app *a, const char *key)
 
 /* ---- export ---------------------------------------------------------------------------------- */
 
-/* A record may be hours of a machine's work; a slip of the hand must not put a screen in its place. */
-static int is_record(const char *path)
-{
-    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    unsigned char head[sizeof signature];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
-    if (fd >= 0)
-        close(fd);
-    return n == (ssize_t)sizeof head && memcmp(head, signature, sizeof head) == 0;
-}
-
 int tui_write_file(const char *path, int force, const struct ds_buf *text, struct ds_error *err)
 {
     struct stat st;
@@ -214,8 +202,10 @@ int tui_write_file(const char *path, int force, const struct ds_buf *text, struc
     }
     if (there && !S_ISREG(st.st_mode))
         return ds_fail(err, "%.300s: is no regular file", path);
-    if (there && is_record(path))
-        return ds_fail(err, "%.300s: is a record, which is not replaced", path);
+    /* A record may be hours of a machine's work; a slip of the hand must not put a screen in its place. */
+    const char *kept = there ? ds_file_kept(path) : NULL;
+    if (kept)
+        return ds_fail(err, "%.300s: is %s, which is not replaced", path, kept);
     if (snprintf(beside, sizeof beside, "%s.XXXXXX", path) >= (int)sizeof beside)
         return ds_fail(err, "the file name is too long");
     int fd = mkstemp(beside), saved = errno;

@@ -198,6 +198,34 @@ test_output_file_that_cannot_be_written() {
     [ "$(cat "$dir/list")" = old ]
 }
 
+# A record may be hours of a machine's work, a model a download: no text takes the place of either.
+test_output_never_replaces_a_record_or_a_model() {
+    ds run -m random:llama,layers=1,hidden=16,heads=1,ffn=16,vocab=16 --tokens 1,2 -n 0 --repeat 1 --batch 1 --threads 1 \
+        --slot first --neighbours copies --chunk 0 --mode prefill --kernels pinned -o "$dir/a.h5"
+    expect 0
+    printf 'GGUF\003\000\000\000' >"$dir/m.gguf"
+    ln -s a.h5 "$dir/link"
+    cp "$dir/a.h5" "$dir/a.kept"
+    cp "$dir/m.gguf" "$dir/m.kept"
+    for file in a.h5 link m.gguf; do
+        case $file in m*) what='a model' ;; *) what='a record' ;; esac
+        for verb in 'kernels' 'show a.h5' 'show a.h5 --json' 'report a.h5' 'table a.h5' 'diff a.h5 a.h5' \
+            'lock --force -m random:llama,layers=1,hidden=16,heads=1,ffn=16,vocab=16 --tokens 1,2 --threads 1'; do
+            (
+                cd "$dir"
+                ds $verb -o $file
+                expect 2
+                has "$dir/err" "$file: is $what, which is not replaced by a text"
+            )
+        done
+    done
+    ds run -m random:llama,layers=1,hidden=16,heads=1,ffn=16,vocab=16 --tokens 1,2 --force -o "$dir/m.gguf"
+    expect 2
+    has "$dir/err" "m.gguf: is a model, which is not replaced"
+    same_files "$dir/a.kept" "$dir/a.h5"
+    same_files "$dir/m.kept" "$dir/m.gguf"
+}
+
 test_read_only_folder() {
     mkdir "$dir/ro"
     chmod 555 "$dir/ro"

@@ -72,6 +72,75 @@ static void test_a_failing_kernel_is_named(void **state)
     fixture_free(&x);
 }
 
+/* Each writes into one array that it reads, behind its own result. */
+static int norm_writes(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_rmsnorm_args *a = args;
+    int rc = ds_kernel_find(DS_OP_RMSNORM, "pinned")->launch(args, exec, why, size);
+    ((float *)a->x)[(a->rows - 1) * a->ldx + a->width - 1] += 1.0f;
+    return rc;
+}
+
+static int add_writes(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    int rc = ds_kernel_find(DS_OP_ADD, "pinned")->launch(args, exec, why, size);
+    ((float *)a->b)[0] = -1.0f;
+    return rc;
+}
+
+static int attention_writes(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_attention_args *a = args;
+    const struct ds_sequence *s = &a->sequences[a->n_sequences - 1];
+    int64_t slot = s->kv_len - 1,
+            at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
+    int rc = ds_kernel_find(DS_OP_ATTENTION, "pinned")->launch(args, exec, why, size);
+    ((float *)a->cache_v)[at * a->kv_heads * a->head_dim] += 1.0f;
+    return rc;
+}
+
+static int attention_leaves(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    return ds_kernel_find(DS_OP_ATTENTION, "pinned")->launch(args, exec, why, size);
+}
+
+static void test_a_kernel_that_writes_into_its_input_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        int op;
+        int (*launch)(const void *args, const struct ds_exec *exec, char *why, size_t size);
+        const char *says; /* NULL: nothing is wrong */
+    } cases[] = {
+        {DS_OP_RMSNORM, norm_writes,
+         "layer 0 attn_norm: rmsnorm/odd: the kernel wrote into its input x"},
+        {DS_OP_ADD, add_writes, "layer 0 resid_attn: add/odd: the kernel wrote into its input b"},
+        {DS_OP_ATTENTION, attention_writes,
+         "layer 0 attn_out: attention/odd: the kernel wrote into its input cache_v"},
+        {DS_OP_ATTENTION, attention_leaves, NULL},
+    };
+    struct ds_batch_seq seq = {.tokens = text, .n_tokens = 3, .logits_from = 3, .record = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_kernel odd = *ds_kernel_find(cases[i].op, "pinned"); /* and its scratch */
+        odd.name = "odd";
+        odd.launch = cases[i].launch;
+        struct fixture x = {.m = open_model(call_model)};
+        struct ds_forward_config c = config_of(&plain, 8, 1, 8);
+        c.kernels.op[cases[i].op] = &odd;
+        assert_ok(ds_forward_new(x.m, &c, &x.f, &x.err), x.err);
+        x.p = keeper_new(x.m, DS_F32);
+        int rc = run_call(&x, &seq, 1);
+        if (cases[i].says) {
+            assert_int_equal(rc, -1);
+            assert_string_equal(x.err.msg, cases[i].says);
+        } else {
+            assert_ok(rc, x.err);
+        }
+        fixture_free(&x);
+    }
+}
+
 static void test_a_changed_control_word_is_an_error(void **state)
 {
     (void)state;
@@ -300,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_failing_kernel_is_named),
+        cmocka_unit_test(test_a_kernel_that_writes_into_its_input_is_an_error),
         cmocka_unit_test(test_a_changed_control_word_is_an_error),
         cmocka_unit_test(test_poison_shows_what_was_not_written),
         cmocka_unit_test(test_attention_is_told_the_whole_batch),

@@ -349,6 +349,44 @@ static void test_sentence_says_what_was_left_out(void **state)
     sweep_free(&s);
 }
 
+/* What damaged trials had may have differed: where the rest agrees that is no pass, and a drift stays one. */
+static void test_damaged_trials_are_no_pass(void **state)
+{
+    (void)state;
+    static const struct {
+        int result, damaged, becomes, judged;
+    } cases[] = {
+        {DS_RESULT_SAME, 2, DS_RESULT_INCOMPARABLE, 1},
+        {DS_RESULT_RECORDED, 1, DS_RESULT_INCOMPARABLE, 1},
+        {DS_RESULT_DRIFT, 2, DS_RESULT_DRIFT, 0},
+        {DS_RESULT_SAME, 0, DS_RESULT_SAME, 0},
+        {DS_RESULT_RECORDED, 0, DS_RESULT_RECORDED, 0},
+    };
+    struct sweep s;
+    struct made m;
+    usual(&s);
+    make(&s, &m);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        m.v.result = cases[i].result;
+        m.v.reason[0] = '\0';
+        m.r.damaged = (size_t)cases[i].damaged;
+        assert_int_equal(ds_report_damage_judge(&m.r, &m.v), cases[i].judged);
+        assert_int_equal((int)m.v.result, cases[i].becomes);
+        assert_int_equal(m.v.reason[0] != '\0', cases[i].judged);
+    }
+    m.v.result = DS_RESULT_SAME;
+    m.r.damaged = 2;
+    ds_report_damage_judge(&m.r, &m.v);
+    ds_buf_free(&m.out);
+    ds_report_sentence(&m.r, &m.out);
+    ds_buf_add(&m.out, "", 1);
+    assert_string_equal(m.out.data,
+                        "incomparable: nothing differs in what is left of a damaged record; "
+                        "2 damaged trials left out");
+    done(&m);
+    sweep_free(&s);
+}
+
 /* What was dumped and not read belongs to the answer, on whichever side. */
 static void test_sentence_says_what_was_not_read(void **state)
 {
@@ -658,6 +696,7 @@ int main(void)
         cmocka_unit_test(test_sites_are_named_forgivingly),
         cmocka_unit_test(test_text_is_whole_or_an_error),
         cmocka_unit_test(test_sentence_says_what_was_left_out),
+        cmocka_unit_test(test_damaged_trials_are_no_pass),
         cmocka_unit_test(test_sentence_says_what_was_not_read),
         cmocka_unit_test(test_classes_in_short),
         cmocka_unit_test(test_launches_side_by_side),
