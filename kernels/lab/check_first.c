@@ -53,6 +53,16 @@ int ds_first_hold(struct ds_check *c, const struct ds_first *f, const char *when
     return rc < 0 ? -1 : 0;
 }
 
+int ds_first_insist(struct ds_check *c, const struct ds_first *f)
+{
+    enum { MOST = 1000 };
+    const struct ds_property_result *p = c->property;
+    for (int i = 0; i < MOST && !p->differ; i++)
+        if (ds_first_hold(c, f, "again, unchanged") != 0)
+            return -1;
+    return 0;
+}
+
 int ds_first_others(struct ds_check *c)
 {
     enum { MANY = 8 };

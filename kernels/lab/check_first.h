@@ -17,6 +17,9 @@ struct ds_first {
 int ds_first_keep(struct ds_check *c, struct ds_first *f);
 /* Launches them again and holds them against what was kept; `when` ends the sentence about the row. */
 int ds_first_hold(struct ds_check *c, const struct ds_first *f, const char *when);
+/* The same many times over, up to the first difference: what a kernel does once in some hundred calls shows
+ * elsewhere, where it would be taken for something that depends on what was changed. */
+int ds_first_insist(struct ds_check *c, const struct ds_first *f);
 /* Many rows on all threads, unlike the first calls in everything. */
 int ds_first_others(struct ds_check *c);
 

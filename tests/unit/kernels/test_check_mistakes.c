@@ -93,6 +93,8 @@ static int first_of(int64_t rows)
 {
     return first_rows = first_rows ? first_rows : (int)rows;
 }
+static int launches;
+LAUNCH(seldom, ds_matmul_args, product(a, a->k, ++launches % 397 == 0))
 LAUNCH(tunes_once, ds_matmul_args, product(a, a->k, first_of(a->rows) > 16))
 
 /* Every prepare writes into the same place, and every launch reads it. */
@@ -409,6 +411,8 @@ static void test_history(void **state)
          "row 0 of 1 row again, after all other calls"},
         {"tunes-once", tunes_once, DS_OP_MATMUL, SMALL, ALL, DS_PROPERTY_REPEAT,
          "row 0 of 1 row again, in a process that began with a call of many rows"},
+        /* Between two calls of whatever is changed. */
+        {"seldom", seldom, DS_OP_MATMUL, SMALL, ALL, DS_PROPERTY_REPEAT, "again, unchanged"},
     };
     (void)state;
     EXPECT(list);
