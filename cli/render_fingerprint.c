@@ -3,6 +3,8 @@
 #include "cli/fingerprint.h"
 #include "cli/json.h"
 
+#include "base/plural.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -193,18 +195,13 @@ static void put_worst(struct ds_buf *out, const struct ds_fp_result *r)
     }
 }
 
-static const char *plural(size_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void put_one_sided(struct ds_buf *out, const struct ds_fp_result *r)
 {
     if (r->one_sided == 0)
         return;
     const struct ds_lp_position *q = &r->positions.positions[r->one_sided_at];
     ds_buf_printf(out, "%-14s%zu token%s without a log-probability on one side; first: ", "missing",
-                  r->one_sided, plural(r->one_sided));
+                  r->one_sided, ds_plural(r->one_sided));
     put_request(out, r->pairs[q->sequence].a);
     ds_buf_printf(out, ", token %u: %.9g in A, %.9g in B\n", q->position, q->a, q->b);
 }
@@ -242,10 +239,10 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
             ds_buf_puts(out, "; no simple cause shows");
         if (r->tokens.not_finite)
             ds_buf_printf(out, "; %zu token%s infinitely far", r->tokens.not_finite,
-                          plural(r->tokens.not_finite));
+                          ds_plural(r->tokens.not_finite));
         if (r->one_sided)
             ds_buf_printf(out, "; %zu token%s without a log-probability on one side", r->one_sided,
-                          plural(r->one_sided));
+                          ds_plural(r->one_sided));
     }
     if (r->unpaired_a || r->unpaired_b)
         ds_buf_printf(out, "; %zu of A and %zu of B were not compared", r->unpaired_a,

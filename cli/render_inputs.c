@@ -4,17 +4,13 @@
 #include "cli/storm.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LISTED = 5 };
-
-static const char *s_of(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
 
 static const char *file_of(const struct ds_storm_setup *s)
 {
@@ -83,7 +79,8 @@ void ds_inputs_head_text(const struct ds_storm_setup *s, struct ds_buf *out)
     ds_buf_printf(out, "%-14s", "inputs");
     ds_buf_escape(out, file_of(s), (size_t)-1);
     ds_buf_printf(out, ": %zu conversation%s, %zu call%s of the model", in->n_requests,
-                  s_of(in->n_requests), s->plan.inputs.n_calls, s_of(s->plan.inputs.n_calls));
+                  ds_plural(in->n_requests), s->plan.inputs.n_calls,
+                  ds_plural(s->plan.inputs.n_calls));
     if (scope.clock.given)
         ds_buf_printf(out, "; clock %s", scope.clock.text);
     ds_buf_puts(out, "\n");
@@ -211,8 +208,8 @@ void ds_inputs_followed_text(const struct ds_storm_setup *s, const char *kernels
         out,
         ": %zu of %zu conversation%s follow%s the recording to the end; %llu call%s held against "
         "it\n",
-        followed, copies, s_of(copies), copies == 1 ? "s" : "", (unsigned long long)judged,
-        s_of(judged));
+        followed, copies, ds_plural(copies), copies == 1 ? "s" : "", (unsigned long long)judged,
+        ds_plural(judged));
     for (size_t i = 0; i < n; i++) {
         if (list[i].parted == 0)
             continue;

@@ -2,6 +2,8 @@
 #include "cli/storm.h"
 #include "cli/verdict.h"
 
+#include "base/plural.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,11 +35,6 @@ void ds_storm_site_text(const struct ds_header *h, uint32_t site, const struct d
     ds_buf_escape(out, l->variant, (size_t)-1);
 }
 
-static const char *s_of(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void head(struct ds_buf *out, const struct ds_storm_result *r, const char *name)
 {
     ds_buf_printf(out, "%s%-14s%s", ds_cli_color(r->o, DS_ROLE_HEAD), name,
@@ -59,9 +56,9 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
     ds_buf_printf(out,
                   "%-14s%d request%s of %d prompt%s, %s%d token%s each: %zu steps of %d rows at "
                   "most\n",
-                  "", p->n_requests, s_of((uint64_t)p->n_requests), r->setup->n_prompts,
-                  s_of((uint64_t)r->setup->n_prompts), r->setup->plan.inputs.calls ? "up to " : "",
-                  c->tokens, s_of((uint64_t)c->tokens), p->n_steps, p->max_rows);
+                  "", p->n_requests, ds_plural(p->n_requests), r->setup->n_prompts,
+                  ds_plural(r->setup->n_prompts), r->setup->plan.inputs.calls ? "up to " : "",
+                  c->tokens, ds_plural(c->tokens), p->n_steps, p->max_rows);
     if (r->setup->scheduled)
         ds_buf_printf(out, "%-14sas the schedule says\n", "");
     else
@@ -115,7 +112,7 @@ static void table(struct ds_buf *out, const struct ds_storm_result *r)
         ds_buf_printf(out, "  %11zu  %-20s %8zu  %6zu  %8.0f  %.0f step%s, %.0f ms\n",
                       a->s.n_completions, text, a->s.drifting, a->s.parted,
                       a->seconds > 0 ? (double)a->tokens / a->seconds : 0.0, a->wait.median_steps,
-                      s_of((uint64_t)a->wait.median_steps), 1e3 * a->wait.median_s);
+                      ds_plural(a->wait.median_steps), 1e3 * a->wait.median_s);
     }
     scheduler(out, r);
 }
@@ -144,8 +141,7 @@ double ds_storm_scheduler_share(const struct ds_storm_setup *s, const struct ds_
 
 static void batch(struct ds_buf *out, int32_t m, int32_t requests)
 {
-    ds_buf_printf(out, "%d row%s of %d request%s", m, s_of((uint64_t)m), requests,
-                  s_of((uint64_t)requests));
+    ds_buf_printf(out, "%d row%s of %d request%s", m, ds_plural(m), requests, ds_plural(requests));
 }
 
 /* Where a request first had other bits, and in what company. */
@@ -310,7 +306,7 @@ static void conversations(struct ds_buf *out, const struct ds_storm_result *r)
         }
         ds_buf_printf(out, i ? ", %zu" : "; the recording is followed by %zu", followed);
         if (i == 0)
-            ds_buf_printf(out, " of %zu conversation%s", copies, s_of(copies));
+            ds_buf_printf(out, " of %zu conversation%s", copies, ds_plural(copies));
         ds_buf_printf(out, " with %s", ds_storm_kernels(&r->setup->plan.header, a->arm));
     }
 }
@@ -325,12 +321,12 @@ static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
     ds_buf_puts(out, ds_cli_color(r->o, code == DS_EXIT_SAME ? DS_ROLE_SAME : DS_ROLE_DRIFT));
     ds_buf_printf(out, "storm: %s: ", ds_storm_verdict(r));
     if (nans)
-        ds_buf_printf(out, "%llu choice%s among NaN; ", (unsigned long long)nans, s_of(nans));
+        ds_buf_printf(out, "%llu choice%s among NaN; ", (unsigned long long)nans, ds_plural(nans));
     ds_buf_printf(out, "%zu prompt%s had ", r->n_arms ? r->arms[0].s.n_prompts : 0,
-                  s_of(r->n_arms ? r->arms[0].s.n_prompts : 0));
+                  ds_plural(r->n_arms ? r->arms[0].s.n_prompts : 0));
     for (size_t i = 0; i < r->n_arms; i++)
         ds_buf_printf(out, "%s%zu completion%s with %s", i ? ", " : "", r->arms[i].s.n_completions,
-                      s_of(r->arms[i].s.n_completions),
+                      ds_plural(r->arms[i].s.n_completions),
                       ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
     conversations(out, r);
     ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));

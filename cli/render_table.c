@@ -2,6 +2,8 @@
  * nothing. See dumps/metrics.h for what they are. */
 #include "cli/table.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -51,11 +53,6 @@ static void metric_text(const struct ds_metric *m, char *out, size_t size)
         snprintf(out, size, "%.3g", m->value);
 }
 
-static const char *s_of(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void group_text(const struct ds_table_result *r, size_t g, struct ds_buf *out)
 {
     const struct ds_metrics_summary *s = ds_metrics_summary(r->metrics, g);
@@ -72,9 +69,9 @@ static void group_text(const struct ds_table_result *r, size_t g, struct ds_buf 
     ds_buf_printf(out,
                   "%s\n    %" PRIu64 " observation%s of %" PRIu64 " prompt%s, %" PRIu64
                   " choices; %" PRIu64 " unique completion%s, %" PRIu64 " prompt%s diverge%s\n",
-                  ds_cli_color(r->o, DS_ROLE_PLAIN), s->observations, s_of(s->observations),
-                  s->prompts, s_of(s->prompts), s->choices, s->unique, s_of(s->unique),
-                  s->diverging, s_of(s->diverging), s->diverging == 1 ? "s" : "");
+                  ds_cli_color(r->o, DS_ROLE_PLAIN), s->observations, ds_plural(s->observations),
+                  s->prompts, ds_plural(s->prompts), s->choices, s->unique, ds_plural(s->unique),
+                  s->diverging, ds_plural(s->diverging), s->diverging == 1 ? "s" : "");
     for (size_t i = 0; i < N_FIGURES; i++) {
         metric_text(figure_of(s, i), text, sizeof text);
         ds_buf_printf(out, "    %-30s%s\n", figures[i].name, text);
@@ -83,12 +80,12 @@ static void group_text(const struct ds_table_result *r, size_t g, struct ds_buf 
         ds_buf_printf(out,
                       "    %" PRIu64 " choice%s without a probability left out of Avg_Std and of "
                       "max_probability_divergence\n",
-                      s->no_probability, s_of(s->no_probability));
+                      s->no_probability, ds_plural(s->no_probability));
     if (s->left_out)
         ds_buf_printf(out,
                       "    %" PRIu64 " token%s beyond the 8 best of one side left out of "
                       "max_probability_divergence\n",
-                      s->left_out, s_of(s->left_out));
+                      s->left_out, ds_plural(s->left_out));
     ds_buf_puts(out, "\n");
 }
 
@@ -107,13 +104,14 @@ void ds_table_text(const struct ds_table_result *r, struct ds_buf *out)
     }
     if (r->trials_left_out)
         ds_buf_printf(out, "%zu trial%s without tokens left out\n", r->trials_left_out,
-                      s_of(r->trials_left_out));
+                      ds_plural(r->trials_left_out));
     ds_buf_printf(out,
                   "in brackets 95 %% of %d bootstrap samples of prompts (seed %" PRIu64 ")\n"
                   "table: %zu observation%s of %zu record%s in %zu group%s; at most %" PRIu64
-                  " completions of %" PRIu64 " prompt%s in one\n",
-                  DS_METRICS_SAMPLES, r->seed, r->observations, s_of(r->observations), r->records,
-                  s_of(r->records), n, s_of(n), unique, prompts, s_of(prompts));
+                  " completion%s of %" PRIu64 " prompt%s in one\n",
+                  DS_METRICS_SAMPLES, r->seed, r->observations, ds_plural(r->observations),
+                  r->records, ds_plural(r->records), n, ds_plural(n), unique, ds_plural(unique),
+                  prompts, ds_plural(prompts));
 }
 
 /* ---- TSV ------------------------------------------------------------------------------------- */

@@ -39,7 +39,10 @@ static int open(struct ds_risk_record *x, const char *path, struct ds_error *err
     x->path = path;
     if (ds_record_open(path, &x->record, err) != 0)
         return -1;
-    return load_trials(x->record, &x->trials, err) != 0 ? ds_prefix(err, "%s", path) : 0;
+    int rc = load_trials(x->record, &x->trials, err);
+    if (rc == 0 && ds_record_damaged(x->record) > 0)
+        rc = ds_fail(err, "%zu of its trials are damaged", ds_record_damaged(x->record));
+    return rc != 0 ? ds_prefix(err, "%s", path) : 0;
 }
 
 static void close_record(struct ds_risk_record *x)

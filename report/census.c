@@ -3,14 +3,11 @@
 
 #include "dumps/census.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
 
 static void add_site(const struct ds_report *r, uint32_t site, struct ds_buf *out)
 {
@@ -33,7 +30,7 @@ static void add_counts(const struct ds_report *r, const struct ds_census_arm *c,
         return;
     }
     ds_buf_printf(out, "%u different runs, the most frequent %u time%s\n", c->distinct, c->modal,
-                  plural(c->modal));
+                  ds_plural(c->modal));
     ds_buf_printf(out,
                   "%14s%u trial%s with the mode (%.3g %%, 95 %% Wilson interval %.3g to "
                   "%.3g %%)\n",
@@ -115,7 +112,7 @@ void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out
                   t->edge == DS_CENSUS_FROM ? "from"
                   : rows                    ? "of up to"
                                             : "up to",
-                  t->at, plural(t->at), t->stable);
+                  t->at, ds_plural(t->at), t->stable);
     if (t->setting[0]) {
         ds_buf_puts(out, " (");
         ds_report_name(out, t->setting);
@@ -177,7 +174,7 @@ void ds_report_census(const struct ds_report *r, struct ds_buf *out)
             add_arm(r, &c->arms[i], 2, out);
     if (unstable > 1)
         ds_buf_printf(out, "%14sand %zu more arm%s like it (show --runs)\n", "", unstable - 1,
-                      plural(unstable - 1));
+                      ds_plural(unstable - 1));
     add_thresholds(r, out);
 }
 

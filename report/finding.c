@@ -1,6 +1,8 @@
 /* finding.c: one finding in a few sentences: where, against what, how large, of what kind. Judges nothing. */
 #include "report/report_internal.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -214,9 +216,9 @@ void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, co
     ds_report_name(out, f->ref_value);
     ds_report_rest(r, f, out);
     ds_buf_printf(out,
-                  "; %s, %u rows in the call (%u)\n%sfrom step %d, request %d, position %d on\n",
-                  ds_phase_name(f->phase), f->rows_in_call, f->ref_rows_in_call, indent, f->step,
-                  f->request, f->position);
+                  "; %s, %u row%s in the call (%u)\n%sfrom step %d, request %d, position %d on\n",
+                  ds_phase_name(f->phase), f->rows_in_call, ds_plural(f->rows_in_call),
+                  f->ref_rows_in_call, indent, f->step, f->request, f->position);
     ds_report_size(r, f, indent, out);
     ds_report_where(f, indent, out);
     ds_report_kind(f, indent, out);

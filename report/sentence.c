@@ -3,6 +3,8 @@
 
 #include "dumps/census.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -101,8 +103,8 @@ static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
     ds_buf_puts(out, " ");
     ds_report_name(out, f->value);
     ds_report_rest(r, f, out);
-    ds_buf_printf(out, " (%s, %u rows in the call): %s; ", ds_phase_name(f->phase), f->rows_in_call,
-                  ds_kind_name(f->kind));
+    ds_buf_printf(out, " (%s, %u row%s in the call): %s; ", ds_phase_name(f->phase),
+                  f->rows_in_call, ds_plural(f->rows_in_call), ds_kind_name(f->kind));
     if (v->factors[0].arms)
         ds_buf_printf(out, "stable over %u repeats", v->factors[0].n_values);
     else
@@ -128,8 +130,9 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
         ds_buf_puts(out, "recorded: one trial");
         if (ds_report_planned(r) > v->counts.trials)
             ds_buf_printf(out, " of %" PRIu64, ds_report_planned(r));
-        ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; nothing to compare it with yet",
-                      v->counts.sites, v->counts.rows);
+        ds_buf_printf(
+            out, ", %" PRIu64 " site%s, %" PRIu64 " row%s; nothing to compare it with yet",
+            v->counts.sites, ds_plural(v->counts.sites), v->counts.rows, ds_plural(v->counts.rows));
     } else {
         ds_buf_puts(out, "incomparable: ");
         ds_report_name(out, v->reason);

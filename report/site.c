@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -261,7 +262,8 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
                       differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
     if (ds_report_profile(w, site, out, err) != 0)
         return -1;
-    ds_buf_printf(out, "%s%zu of %zu rows differ at this site\n", differ ? "\n" : "", differ, rows);
+    ds_buf_printf(out, "%s%zu of %zu row%s differ at this site\n", differ ? "\n" : "", differ, rows,
+                  ds_plural(rows));
     return 0;
 }
 

@@ -4,6 +4,8 @@
 
 #include "dumps/validity.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,8 +55,10 @@ static void add_record(const struct ds_report *r, struct ds_buf *out)
     ds_buf_printf(out, ", %" PRIu64 " trial%s", v->counts.trials, v->counts.trials == 1 ? "" : "s");
     if (v->counts.heal_trials)
         ds_buf_printf(out, " (and %" PRIu64 " healed)", v->counts.heal_trials);
-    ds_buf_printf(out, ", %" PRIu64 " sites, %" PRIu64 " rows; %" PRIu64 " digests compared\n",
-                  v->counts.sites, v->counts.rows, v->counts.digests_compared);
+    ds_buf_printf(out, ", %" PRIu64 " site%s, %" PRIu64 " row%s; %" PRIu64 " digest%s compared\n",
+                  v->counts.sites, ds_plural(v->counts.sites), v->counts.rows,
+                  ds_plural(v->counts.rows), v->counts.digests_compared,
+                  ds_plural(v->counts.digests_compared));
     if (r->incomplete || r->damaged)
         ds_buf_printf(out, "%14sleft out: %zu trials cut short, %zu damaged\n", "", r->incomplete,
                       r->damaged);
@@ -193,8 +197,8 @@ static void add_factors(const struct ds_report *r, struct ds_buf *out)
         } else {
             add_phase(x, "prefill ", DS_VERDICT_PREFILL, out);
             add_phase(x, "  decode ", DS_VERDICT_DECODE, out);
-            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u rows", all->drifted,
-                          all->compared, all->rows);
+            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u row%s",
+                          all->drifted, all->compared, all->rows, ds_plural(all->rows));
         }
         if (f == 0 && ds_report_until_stable(r))
             ds_report_excluded(r, out);

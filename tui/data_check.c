@@ -73,13 +73,8 @@ static int copy_side(struct snapshot *s, int k, const struct book_side *from, st
     return 0;
 }
 
-int check_tell(struct snapshot *s, const struct book *b, struct ds_error *err)
+static int copy_damage(struct snapshot *s, const struct book *b, size_t n, struct ds_error *err)
 {
-    size_t n = 0;
-    for (int k = 0; b && k < b->n_sides; k++)
-        n += b->side[k].n_damage;
-    if (n == 0)
-        return 0;
     if (!(s->damaged_rows = ds_calloc(n, sizeof *s->damaged_rows, "damage", err)))
         return -1;
     for (int k = 0; k < b->n_sides; k++)
@@ -88,7 +83,17 @@ int check_tell(struct snapshot *s, const struct book *b, struct ds_error *err)
     qsort(s->damaged_rows, s->whole.n_damaged_rows, sizeof *s->damaged_rows, by_number);
     s->whole.damaged_rows = s->damaged_rows;
     s->whole.report.damage = s->damage;
-    if (s->whole.verdict) {
+    return 0;
+}
+
+int check_tell(struct snapshot *s, const struct book *b, struct ds_error *err)
+{
+    size_t n = 0;
+    for (int k = 0; b && k < b->n_sides; k++)
+        n += b->side[k].n_damage;
+    if (n && copy_damage(s, b, n, err) != 0)
+        return -1;
+    if (s->whole.verdict && (n || s->whole.damaged)) {
         s->verdict = *s->whole.verdict;
         ds_report_damage_judge(&s->whole.report, &s->verdict);
         s->whole.verdict = s->whole.report.v = &s->verdict;

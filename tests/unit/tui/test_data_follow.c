@@ -355,6 +355,41 @@ static void test_a_damaged_trial(void **state)
     tui_data_close(d);
 }
 
+/* Another run digest than the row's checksum is of. */
+static void damage_row(const char *path, size_t row)
+{
+    uint64_t digests[4];
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), d = H5Dopen2(f, "trials", H5P_DEFAULT),
+          field = H5Tcreate(H5T_COMPOUND, sizeof *digests);
+    assert_true(H5Tinsert(field, "run_digest", 0, H5T_NATIVE_UINT64) >= 0);
+    assert_true(H5Dread(d, field, H5S_ALL, H5S_ALL, H5P_DEFAULT, digests) >= 0);
+    digests[row] ^= 1;
+    assert_true(H5Dwrite(d, field, H5S_ALL, H5S_ALL, H5P_DEFAULT, digests) >= 0);
+    H5Tclose(field);
+    H5Dclose(d);
+    H5Fclose(f);
+}
+
+/* What a trial that was left out had may have differed: where the rest agrees that is no pass. */
+static void test_a_damaged_trial_of_a_healthy_sweep(void **state)
+{
+    (void)state;
+    const char *path = test_path("healthy.h5");
+    struct sweep healthy;
+    fixture_plan(&healthy, no_fault);
+    sweep_run(&healthy, 1);
+    write_sweep(&healthy, path, 4);
+    struct tui_data *d = open_data(path, NULL, 0);
+    assert_int_equal(turn_until(d, has_verdict, 4)->verdict->result, DS_RESULT_SAME);
+    tui_data_close(d);
+    damage_row(path, 3);
+    d = open_data(path, NULL, 0);
+    assert_int_equal(tui_data_whole(d)->damaged, 1);
+    assert_int_equal(turn_until(d, has_verdict, 3)->verdict->result, DS_RESULT_INCOMPARABLE);
+    tui_data_close(d);
+    sweep_free(&healthy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_not_followed),
         cmocka_unit_test(test_a_newer_version),
         cmocka_unit_test(test_a_damaged_trial),
+        cmocka_unit_test(test_a_damaged_trial_of_a_healthy_sweep),
     };
     return cmocka_run_group_tests(tests, make_sweeps, free_sweeps);
 }
