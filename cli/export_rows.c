@@ -59,11 +59,10 @@ static int write_row(const char *folder, uint64_t digest, const struct ds_blob *
     return -1;
 }
 
-int ds_cli_export_rows(struct ds_record *r, const char *folder, size_t *rows, struct ds_error *err)
+int ds_cli_export_rows(struct ds_record *r, const char *folder, struct ds_error *err)
 {
     uint64_t *digest;
     size_t n;
-    *rows = 0;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return ds_fail(err, "%s: %s", folder, strerror(errno));
     int rc = all_digests(r, &digest, &n, err);
@@ -74,7 +73,6 @@ int ds_cli_export_rows(struct ds_record *r, const char *folder, size_t *rows, st
                  ? write_row(folder, digest[i], &b, err)
              : there == 0 ? 0
                           : -1;
-        *rows += rc == 0 && there > 0;
         free(b.data);
     }
     free(digest);

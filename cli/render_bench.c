@@ -189,7 +189,7 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
             ds_buf_printf(b,
                           "at least the vendor's speed in %zu of %zu setting%s, geometric mean "
                           "%.2fx, slowest %.2fx (%s, %d row%s, %d thread%s)",
-                          s.as_fast, s.judged, ds_plural((long long)s.judged),
+                          s.as_fast, s.judged, ds_plural(s.judged),
                           exp(s.log_sum / (double)s.judged), s.worst->time.ratio, s.worst->shape,
                           s.worst->rows, ds_plural(s.worst->rows), s.worst->threads,
                           ds_plural(s.worst->threads));
@@ -207,12 +207,12 @@ static void text_summary(struct ds_buf *b, const struct ds_bench_result *r)
         ds_buf_printf(b,
                       "%zu setting%s not run: too much work for one call, or longer than the "
                       "model's context; --rows asks for more\n",
-                      r->too_big, ds_plural((long long)r->too_big));
+                      r->too_big, ds_plural(r->too_big));
     if (r->too_long)
         ds_buf_printf(b,
                       "%zu setting%s not run: one would have taken longer than all variants of a "
                       "setting may; --rows asks for more\n",
-                      r->too_long, ds_plural((long long)r->too_long));
+                      r->too_long, ds_plural(r->too_long));
 }
 
 /* Counts over all figures: threads are confined for as long as one setting is timed. */

@@ -293,13 +293,13 @@ static void replayed(struct ds_buf *b, const struct ds_options *o, const struct 
     if (unfixed)
         ds_buf_printf(b, "  %sno fixed order%s at %d of %zu row count%s: %d of %d repeats agree\n",
                       ds_cli_color(o, DS_ROLE_UNSTABLE), ds_cli_color(o, DS_ROLE_PLAIN), unfixed,
-                      t->n_rows, ds_plural((long long)t->n_rows), agreeing, repeats);
+                      t->n_rows, ds_plural(t->n_rows), agreeing, repeats);
     if (of == 0)
         return;
     ds_order_share(share, sizeof share, part, of);
     ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " output%s bit for bit\n",
                   ds_cli_color(o, part == of ? DS_ROLE_SAME : DS_ROLE_DRIFT), share,
-                  ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural((long long)of));
+                  ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural(of));
 }
 
 /* Outputs that all the sums lead to. */
@@ -320,7 +320,7 @@ static void whole(struct ds_buf *b, const struct ds_options *o, const struct ds_
         ds_buf_printf(b, "  outputs      on random scores, %s\n", way);
         ds_buf_printf(b, "  replay       %s%s%s of %" PRIu64 " output%s bit for bit\n",
                       ds_cli_color(o, part == of ? DS_ROLE_SAME : DS_ROLE_DRIFT), share,
-                      ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural((long long)of));
+                      ds_cli_color(o, DS_ROLE_PLAIN), of, ds_plural(of));
     }
     if (why[0])
         ds_buf_printf(b, "  outputs      %son random scores not replayed: %s\n",

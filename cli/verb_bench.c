@@ -163,7 +163,7 @@ static int nothing_measured(const struct ds_bench_result *r, struct ds_error *er
     return n ? ds_hint(err,
                        "one call is too much work, takes too long, or is longer than the model's "
                        "context, in all %zu setting%s; --rows asks for more",
-                       n, ds_plural((long long)n))
+                       n, ds_plural(n))
              : ds_hint(err, "no variant of it can run here; see driftscope kernels");
 }
 

@@ -136,9 +136,8 @@ int ds_verb_show(const struct ds_options *o)
         return ds_cli_error(o, &err);
     if (ds_record_open(path, &record, &err) != 0)
         return ds_cli_error(o, &err);
-    size_t rows;
     int rc = ds_opt_given(o, "rows-to")
-                 ? ds_cli_export_rows(record, ds_opt_text(o, "rows-to"), &rows, &err)
+                 ? ds_cli_export_rows(record, ds_opt_text(o, "rows-to"), &err)
                  : 0;
     rc = rc == 0 ? show(o, record, path, damage, &exit_code, &err) : rc;
     ds_damage_free(damage);

@@ -60,9 +60,9 @@ struct ds_bisect {
     int result;            /* enum ds_bisect_result */
     uint8_t *cure, *cause; /* [n_atoms] */
     size_t n_cure, n_cause;
-    int smallest
-        [2]; /* of the cause, of the cure: all smaller sets were tried, too, and none does. Else
-                        it is 1-minimal: none of it can be left out */
+    /* Of the cause, of the cure: all smaller sets were tried, too, and none does. Else it is 1-minimal: none of it can
+     * be left out. */
+    int smallest[2];
     char *unstable_set; /* kernels that disagreed with themselves */
 };
 

@@ -11,9 +11,11 @@ static size_t element_bytes(int32_t stored)
     return stored == DS_ELEMENT_F16 || stored == DS_ELEMENT_BF16 ? 2 : 4;
 }
 
-static uint64_t mixed(uint64_t h, uint64_t with)
+/* Of rows so far and one more. */
+static uint64_t joined(uint64_t rows, uint64_t row)
 {
-    return (h ^ with) * 0x9e3779b97f4a7c15u + (h >> 29);
+    const uint64_t both[] = {rows, row};
+    return ds_hash(both, sizeof both);
 }
 
 static void look(struct ds_inputs *in, const char *name, const void *data, int64_t rows,
@@ -22,7 +24,8 @@ static void look(struct ds_inputs *in, const char *name, const void *data, int64
     uint64_t h = 0;
     const size_t bytes = element_bytes(stored);
     for (int64_t r = 0; r < rows; r++)
-        h = mixed(h, ds_hash((const char *)data + (size_t)(r * ld) * bytes, (size_t)width * bytes));
+        h = joined(h,
+                   ds_hash((const char *)data + (size_t)(r * ld) * bytes, (size_t)width * bytes));
     in->at[in->n++] = (struct ds_input){name, h};
 }
 
@@ -36,7 +39,7 @@ static void look_at_cache(struct ds_inputs *in, const char *name, const float *c
         const struct ds_sequence *s = &a->sequences[i];
         for (int64_t slot = 0; slot < s->kv_len; slot++) {
             int64_t at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
-            h = mixed(h, ds_hash((const char *)cache + (size_t)at * row, row));
+            h = joined(h, ds_hash((const char *)cache + (size_t)at * row, row));
         }
     }
     in->at[in->n++] = (struct ds_input){name, h};
@@ -54,7 +57,7 @@ static void look_at_ranks(struct ds_inputs *in, const struct ds_allreduce_args *
     uint64_t h = 0;
     for (int64_t i = 0; i < a->ranks; i++) {
         look(in, "x", a->x[i], a->rows, a->width, a->ldx, a->stored);
-        h = mixed(h, in->at[--in->n].digest);
+        h = joined(h, in->at[--in->n].digest);
     }
     in->at[in->n++] = (struct ds_input){"x", h};
 }

@@ -119,12 +119,12 @@ struct ds_forward {
     uint64_t seed;
 
     struct ds_desk at; /* the device at work */
-    struct ds_desk
-        *desks;     /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one */
+    /* [DS_MOST_DEVICES]; that of `device` is out of date. NULL: there is one. */
+    struct ds_desk *desks;
     int32_t device; /* whose desk `at` is */
-    struct ds_desk
-        drawer; /* the host's, where the device's kernels draw no tokens and those of the CPU do it; else
-                              its dev is NULL. While they do, `at` and this are exchanged */
+    /* The host's, where the device's kernels draw no tokens and those of the CPU do it; else its dev is NULL. While they
+     * do, `at` and this are exchanged. */
+    struct ds_desk drawer;
     int drawing;
     float *crossing; /* [max_rows][d] on their way between devices, NULL before any were */
     uint64_t plans;  /* calls planned, and those that show kept rows */

@@ -2,6 +2,7 @@
 #include "engine/sweep_internal.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "kernels/plugin.h"
 
@@ -136,17 +137,14 @@ static void not_healed(const struct sweep_state *st, const char *what, const str
 /* What a trial came to: tokens and whole logits rows, which a pass without probes has, too. */
 static uint64_t answer_of(const struct ds_trial_data *t)
 {
-    uint64_t z = t->n_steps;
+    uint64_t h = t->n_steps;
     for (size_t i = 0; i < t->n_steps; i++) {
         const struct ds_step *s = &t->steps[i];
-        const uint64_t words[] = {s->digest, (uint32_t)s->token,
+        const uint64_t words[] = {h, s->digest, (uint32_t)s->token,
                                   (uint64_t)(uint32_t)s->request << 32 | (uint32_t)s->step};
-        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-            z = (z ^ words[k]) * 0xd6e8feb86659fd93u;
-            z ^= z >> 32;
-        }
+        h = ds_hash(words, sizeof words);
     }
-    return z;
+    return h;
 }
 
 /* Takes from a natural trial, fresh or of the record that is resumed, what it says of healing. */

@@ -1,5 +1,6 @@
 /* test_structure_rules.c: hypotheses that fit numbers of their own: activations, factors of a sum, groups of a norm, a
  * router's rule; and the same on values that must not show them. */
+#include "tests/unit/dumps/random_values.h"
 #include "tests/unit/testing.h"
 
 #include "base/dtype.h"
@@ -15,19 +16,6 @@ static float mine[ROWS][WIDTH], ref[ROWS][WIDTH], input[ROWS][WIDTH], term[TERMS
     logits[ROWS][EXPERTS];
 static struct ds_structure_row rows[ROWS];
 static struct ds_structure_site site;
-static uint64_t state;
-
-static double uniform(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(state >> 11) * 0x1p-53;
-}
-
-static float normal(void)
-{
-    double u = uniform(), v = uniform();
-    return (float)(sqrt(-2 * log(u + 1e-300)) * cos(6.283185307179586 * v));
-}
 
 static void set_up(uint64_t seed, int op)
 {
