@@ -14,8 +14,8 @@ struct ds_shown_steps {
     int32_t *first, *zero_start, *inputs, *term;
     uint8_t *kind, *flags;
     size_t n_trees, n;
-    int32_t
-        *number; /* of the order's trees, plain and fused: 0 not used, else 1 + its place here */
+    /* Of the order's trees, plain and fused: 0 not used, else 1 + its place here. */
+    int32_t *number;
 };
 
 struct ds_shown {

@@ -72,8 +72,8 @@ struct ds_fp_pair {
     const struct ds_fp_sequence *a, *b;
     int match;
     size_t equal; /* tokens that are compared */
-    size_t
-        at; /* where the first difference is: in the prompt for DS_FP_PROMPT and DS_FP_BOS of a prompt */
+    /* Where the first difference is: in the prompt for DS_FP_PROMPT and DS_FP_BOS of a prompt. */
+    size_t at;
     size_t by;     /* tokens that one side has more, for DS_FP_BOS and DS_FP_SHIFTED */
     int longer;    /* which side: 0 A, 1 B */
     int in_prompt; /* it is the prompt's ids that tell */

@@ -16,8 +16,8 @@ struct ds_report_maker {
     struct ds_report_times *times; /* of several records; NULL: one */
     struct ds_page page;
     struct ds_buf file; /* the wanted figure, as a file */
-    struct ds_run_plan
-        plan; /* -m: the model that tokens are told in, of the records that it made */
+    /* -m: the model that tokens are told in, of the records that it made. */
+    struct ds_run_plan plan;
     int drifts;
 };
 /* Puts a figure where it is wanted: on the page, into a file of numbers, alone. arm: of whose trial it is; -1: none. */

@@ -16,8 +16,8 @@
 enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
 
 struct ds_report_times {
-    struct ds_metrics
-        *metrics; /* a group is a series: the first record's answer is the reference */
+    /* A group is a series: the first record's answer is the reference. */
+    struct ds_metrics *metrics;
     struct ds_time_record *records;
     char **keys; /* [n_series], escaped: also what is shown */
     size_t n_records, n_series;

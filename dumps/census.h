@@ -39,8 +39,8 @@ struct ds_census_arm {
     uint64_t rows, unstable; /* digests with repeats; of those, the ones with several values */
     uint32_t most;           /* values that one row has, at most */
     int counted; /* 0: some runs were left out; `most` and `values` are at least so many */
-    struct ds_finding
-        first; /* first unstable place; label origin: its inputs are equal in all runs */
+    /* First unstable place; label origin: its inputs are equal in all runs. */
+    struct ds_finding first;
     uint32_t agree, values; /* there: trials at the modal digest, and different digests */
     int first_trial; /* the trial that ran first in its process is alone in disagreeing: warm-up */
     int pattern;     /* enum ds_census_pattern */

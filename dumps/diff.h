@@ -71,8 +71,8 @@ struct ds_diff {
     /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
      * that it cannot excuse, since their bytes are not in the records. */
     uint64_t excused, exceeding, not_dumped;
-    struct ds_verdict
-        verdict; /* factor "record"; arm and ref_arm are numbers in the joined source below */
+    /* Factor "record"; arm and ref_arm are numbers in the joined source below. */
+    struct ds_verdict verdict;
     /* The two records as one: arm 2p is pair p of A, 2p + 1 of B. */
     struct ds_diff_options options;
     struct ds_source joined;
@@ -84,9 +84,9 @@ struct ds_diff {
     const struct ds_prompt *
         *prompt_of;        /* [header.n_arms] the subject's prompt; NULL when both are the same */
     uint32_t *site_map[2]; /* [own n_sites] number of a site in the joined header */
-    uint32_t
-        *healed_to; /* [2 pairs] arm of the same side to which its heal trials went, and whose pair
-                               agrees; UINT32_MAX: none. NULL: no use */
+    /* [2 pairs] arm of the same side to which its heal trials went, and whose pair agrees;
+     * UINT32_MAX: none. NULL: no use. */
+    uint32_t *healed_to;
     uint32_t *arm_of;       /* [header.n_arms] number in its own record */
     uint8_t *site_only;     /* [header.n_sites] 1: only A knows the site, 2: only B */
     uint8_t *ignored;       /* [header.n_sites] NULL: every site counts */

@@ -155,8 +155,8 @@ struct ds_lock_terms {
 struct ds_lock_verdict {
     struct ds_lock_suspect *suspects; /* heaviest first */
     size_t n_suspects, n_environment; /* of how many lines */
-    struct ds_lock_finding
-        *findings; /* those that count first, then as in enum, then in the order of the entry */
+    /* Those that count first, then as in enum, then in the order of the entry. */
+    struct ds_lock_finding *findings;
     size_t n_findings, cap_findings;
     size_t n_counting;
     /* The first tensor of the base arm with other bits, in execution order: all before it are equal, so that it is

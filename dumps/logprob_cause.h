@@ -50,10 +50,11 @@ const char *ds_lp_cause_name(int kind);
 struct ds_lp_cause {
     int kind;
     int side; /* 0: A is the one that was changed, 1: B */
-    double
-        value; /* temperature of B if A's is 1; largest probability that was masked; mean penalty (nats); the
-                     step of the logits, 0: the log-probabilities themselves are bf16; of fewer bits how far tokens move within a
-                     position over the spread of A's log-probabilities there; F of the weights */
+    /* Temperature of B if A's is 1; largest probability that was masked; mean penalty (nats);
+     * the step of the logits, 0: the log-probabilities themselves are bf16; of fewer bits how
+     * far tokens move within a position over the spread of A's log-probabilities there; F of the
+     * weights. */
+    double value;
     double share; /* of what was looked at it holds for */
     size_t n, of; /* ... in numbers */
 };

@@ -55,8 +55,8 @@ struct ds_metrics_row {
     int reference;     /* it is the reference */
     int32_t div_index; /* first synchronous step with another token; -1: none */
     uint64_t flips, decode_steps;
-    double
-        prob_divergence; /* mean over the steps up to div_index, this against the reference; NaN: not known */
+    /* Mean over the steps up to div_index, this against the reference; NaN: not known. */
+    double prob_divergence;
     uint64_t completion; /* XXH3-64 of its tokens (i32, little-endian) */
 };
 

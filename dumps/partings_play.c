@@ -22,8 +22,8 @@ struct play {
     struct prompt *prompts; /* [p->n_prompts] */
     size_t *near;           /* of all prompts */
     size_t *length;         /* [requests] choices of each, by prompt */
-    uint32_t
-        *alike; /* [requests][steps of the prompt] the first of the prompt's with that answer */
+    /* [requests][steps of the prompt] the first of the prompt's with that answer. */
+    uint32_t *alike;
     size_t *alike_at; /* [requests] */
     uint64_t random;
     size_t *drawn, *drifts; /* [n_prompts] prompts of this play; drifts of the ones up to here */

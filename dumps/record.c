@@ -336,8 +336,8 @@ int ds_trial_data_check(const struct ds_header *h, const struct ds_trial_data *t
 
 struct keyed {
     int32_t request, position, occurrence;
-    uint32_t
-        order; /* keeps equal keys in capture order, so that the result never depends on the sort */
+    /* Keeps equal keys in capture order, so that the result never depends on the sort. */
+    uint32_t order;
     uint64_t digest;
 };
 

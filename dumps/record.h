@@ -120,11 +120,10 @@ enum { DS_UNKNOWN = -1 }; /* a count that is not known */
 
 struct ds_trial {
     uint32_t arm, repeat, pass;
-    uint32_t
-        healed_to;  /* heal pass: the arm whose held rows took the place of drifting ones (the arm
-                           itself: where its repeats part); `repeat` counts the trials of such a pair.
-                           0 in other passes */
-    double start_s; /* since the record's start */
+    /* Heal pass: the arm whose held rows took the place of drifting ones (the arm itself: where
+     * its repeats part); `repeat` counts the trials of such a pair. 0 in other passes. */
+    uint32_t healed_to;
+    double start_s;                                 /* since the record's start */
     double wall_s, cpu_s;                           /* whole trial */
     double prefill_cpu_s, decode_cpu_s;             /* CPU time of the passes, probes included */
     double probe_prefill_cpu_s, probe_decode_cpu_s; /* of that, in probes */
@@ -143,9 +142,9 @@ struct ds_trial {
 struct ds_call {
     uint32_t index; /* in the trial, from 0 */
     uint32_t phase;
-    uint32_t
-        m; /* rows in the call, all requests, padding included; 0: none is computed, the rows are
-                   those of an earlier pass (a prefix cache hit) */
+    /* Rows in the call, all requests, padding included; 0: none is computed, the rows are those
+     * of an earlier pass (a prefix cache hit). */
+    uint32_t m;
     uint32_t sequences;
     uint32_t first_row, rows; /* recorded rows of this call in ds_trial_data.rows */
 };
@@ -157,10 +156,10 @@ struct ds_row {
     uint32_t kind;
     int32_t slot; /* row index inside the call */
     int32_t step; /* 0 = prompt, then 1.. */
-    int32_t
-        q_len; /* rows of its request in the call, padding and drafts included; 0: none was computed */
-    int32_t
-        kv_len; /* slots that it may see, as it should be (what the kernels were told: site kv_len) */
+    /* Rows of its request in the call, padding and drafts included; 0: none was computed. */
+    int32_t q_len;
+    /* Slots that it may see, as it should be (what the kernels were told: site kv_len). */
+    int32_t kv_len;
 };
 
 struct ds_launch {
@@ -435,8 +434,8 @@ int ds_record_sound(const struct ds_record *r, size_t i);
 /* A dumped row whose bytes do not have its digest, or a trial whose tables do not have their checksum. */
 struct ds_damage {
     int dumped; /* a dumped row; 0: the tables of `trial` */
-    size_t
-        trial; /* dumped: the first that has a row with that digest, SIZE_MAX: none, as far as read */
+    /* Dumped: the first that has a row with that digest, SIZE_MAX: none, as far as read. */
+    size_t trial;
     uint32_t arm, repeat, pass; /* of that trial */
     uint32_t site;              /* of that row */
     int32_t request, position, occurrence;

@@ -129,8 +129,8 @@ struct ds_identity {
     int32_t n_layers, n_heads, n_kv_heads, head_dim;
     uint32_t repeats, n_arms;
     struct ds_text_ref command;
-    uint64_t
-        header_checksum; /* last: covers everything before it and all tables from DS_GROWING on */
+    /* Last: covers everything before it and all tables from DS_GROWING on. */
+    uint64_t header_checksum;
 };
 
 /* ---- checksums ------------------------------------------------------------------------------- */

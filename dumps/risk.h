@@ -18,9 +18,9 @@ struct ds_risk_choice {
     uint32_t pairs, seen; /* others that made it; of them with another token */
     int nan;              /* its logits, or another's, hold a NaN or +Inf */
     double drift;         /* the largest |drift| of the two best logits; NaN: not known */
-    double
-        chance; /* mean probability that it turns over; of no pairs: by the group's sizes. Of a serving run: that one
-                      more request turns it over (partings.h) */
+    /* Mean probability that it turns over; of no pairs: by the group's sizes. Of a serving run:
+     * that one more request turns it over (partings.h). */
+    double chance;
 };
 
 /* What a layer would have to drift for the choice nearest to a flip, if all grows in proportion. */
@@ -43,10 +43,10 @@ struct ds_risk_group {
     double seen_per_1000;
     double drift_99;
     uint64_t ties; /* choices with several best tokens */
-    uint64_t
-        blind; /* choices without a margin: their logits are NaN, or what tokens were drawn by is */
-    uint64_t
-        nan; /* other choices with a NaN or +Inf among the logits: of numbers alone their margins are */
+    /* Choices without a margin: their logits are NaN, or what tokens were drawn by is. */
+    uint64_t blind;
+    /* Other choices with a NaN or +Inf among the logits: of numbers alone their margins are. */
+    uint64_t nan;
     struct ds_risk_choice *choices; /* most at risk first */
     size_t n_choices;
     struct ds_partings *partings; /* of a serving run: what it foretells others from; else NULL */

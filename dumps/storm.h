@@ -37,9 +37,9 @@ struct ds_storm_request {
     int32_t parted; /* step whose token is the first that differs; -1 = none, or it is shorter */
     int32_t token, other_token;
     float margin, other_margin; /* of that choice; its own and the reference's */
-    double
-        drift; /* how far the difference of the two tokens' logits moved; NaN: not in the top 8 */
-    int tie;   /* on one side the two logits are equal */
+    /* How far the difference of the two tokens' logits moved; NaN: not in the top 8. */
+    double drift;
+    int tie; /* on one side the two logits are equal */
 };
 
 struct ds_storm_completion {
@@ -57,8 +57,8 @@ struct ds_storm {
     int64_t first_drift, first_parting;      /* the request of the earliest call; -1 = none */
     uint64_t compared;                       /* digests */
     uint64_t blind; /* choices without a margin: made among NaN, whatever the rows hold */
-    struct ds_flips
-        forecast; /* of partings: a choice is open for every request that had the same tokens until then */
+    /* Of partings: a choice is open for every request that had the same tokens until then. */
+    struct ds_flips forecast;
 };
 void ds_storm_free(struct ds_storm *s);
 

@@ -418,20 +418,19 @@ struct
 };
 struct ds_analysis_options {
     const char *only_factor; /* compare along this factor alone; NULL = all */
-    const uint8_t
-        *data_differs; /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small
-                          difference there is no evidence of reordering; NULL = nowhere */
+    /* [n_sites] 1 where the kernel's weights or hyperparameters differ: a small difference there
+     * is no evidence of reordering; NULL = nowhere. */
+    const uint8_t *data_differs;
     /* Says what of them: "rms_eps is 1e-05 in A, 1e-06 in B". NULL: it is not known. */
     void (*data_what)(void *ctx, uint32_t site, char *text, size_t size);
     void *data_ctx;
     const uint8_t *ignored; /* [n_sites] 1: what differs there is no finding, though it still is an
                                input of what follows; NULL = nowhere */
-    const struct ds_history
-        *history; /* [n_trials], of two records: their trials may have unlike ones;
-                                         NULL = of no interest */
-    const uint32_t
-        *healed_to; /* [n_arms], of two records: the arm of its own to which an arm's heal trials
-                                  went, where both records' agree; UINT32_MAX none; NULL = for no arm */
+    /* [n_trials], of two records: their trials may have unlike ones; NULL = of no interest. */
+    const struct ds_history *history;
+    /* [n_arms], of two records: the arm of its own to which an arm's heal trials went, where
+     * both records' agree; UINT32_MAX none; NULL = for no arm. */
+    const uint32_t *healed_to;
     /* [n_arms] the prompt of request 0, where arms may have prompts of other lengths: rows of that
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
@@ -497,8 +496,8 @@ struct ds_profile_part {
     double max_abs, rms, relative_rms; /* of the difference; over the reference's rms */
 };
 struct ds_site_profile {
-    struct ds_finding
-        at; /* the site's first drifting row; found 0: no row drifts, all else empty */
+    /* The site's first drifting row; found 0: no row drifts, all else empty. */
+    struct ds_finding at;
     struct ds_profile_part *heads, *channels; /* of the rows whose values are dumped */
     struct ds_profile_part *positions;        /* of all drifting rows with sizes */
     size_t n_heads, n_channels, n_positions;

@@ -25,8 +25,8 @@ struct tally { /* one factor at work */
     uint8_t *labels, *healed, *other; /* [cells] natural; on equal inputs; scratch */
     uint8_t *seen; /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
     uint8_t *kernel_run, *kernel_unstable; /* [n_kernels] */
-    uint8_t
-        *first_other; /* [n_kernels] the first place is not of a comparison with the first value */
+    /* [n_kernels] the first place is not of a comparison with the first value. */
+    uint8_t *first_other;
     uint8_t *row_drifts;    /* [n_rows] bit per phase */
     uint8_t *phase_of_row;  /* [n_rows] of the pair at work */
     struct member *members; /* by context, then value */

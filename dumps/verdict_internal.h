@@ -49,8 +49,8 @@ struct arm_table {
     size_t *trials;     /* [n_trials] source indices, ascending in repeat */
     uint32_t *value_of; /* [n_trials] index among the values of the factor "repeat" */
     uint64_t (*hash)[DS_VERDICT_PHASES]; /* [n_trials] of all cells' digests, and by phase */
-    const struct ds_trial_data
-        *rep;           /* trial 0 of them: its rows, calls, launches speak for the arm */
+    /* Trial 0 of them: its rows, calls, launches speak for the arm. */
+    const struct ds_trial_data *rep;
     uint64_t *digest;   /* [cells] modal */
     uint32_t *capture;  /* [cells] index in rep->captures */
     uint16_t *kernel;   /* [cells] */
@@ -100,8 +100,8 @@ struct ds_analysis {
     uint32_t *repeats; /* distinct trial.repeat values, in order of first appearance */
     size_t n_repeats;
     uint8_t *kernel_unstable; /* [n_kernels] its output disagreed on stable inputs in some arm */
-    uint64_t
-        *kernel_repeats; /* [n_kernels] digests with stable inputs whose repeats were compared */
+    /* [n_kernels] digests with stable inputs whose repeats were compared. */
+    uint64_t *kernel_repeats;
     /* scratch of label_pair */
     uint8_t *status, *prefix, *skip, *call_status, *inputs;
     uint8_t *gap;   /* [n_sites] whether some of its inputs come across a gap; for the last pair */

@@ -323,8 +323,8 @@ struct question {
     struct ds_bisect *b;
     int agree;      /* what is asked for: 1 the arms agree, 0 they do not */
     int complement; /* the set is what is left as in `from` */
-    const size_t
-        *part;     /* [n_atoms] which element of the search an atom belongs to; SIZE_MAX: none */
+    /* [n_atoms] which element of the search an atom belongs to; SIZE_MAX: none. */
+    const size_t *part;
     uint8_t *full; /* scratch [n_atoms] */
 };
 

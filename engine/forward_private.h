@@ -35,10 +35,10 @@ struct ds_site_log {
  * not there twice: see ds_forward_host(). */
 struct ds_desk {
     struct ds_device *dev;
-    int32_t
-        stored; /* enum ds_element: how activations and the cache lie here. On the host f32 always: 16-bit
-                       dtypes hold their exact values in it. On a device 16-bit types are stored as such
-                       where all kernels of the pass take that (ds_desk_stored) */
+    /* Enum ds_element: how activations and the cache lie here. On the host f32 always: 16-bit
+     * dtypes hold their exact values in it. On a device 16-bit types are stored as such where
+     * all kernels of the pass take that (ds_desk_stored). */
+    int32_t stored;
     void **owned; /* memory of the device, all of it */
     size_t n_owned, cap_owned;
     struct ds_site_log log;
@@ -51,8 +51,8 @@ struct ds_desk {
     struct ds_twin twin[DS_TWINS];
     int n_twins;
     float *kv_back; /* cache rows of a call, read back */
-    uint16_t
-        *half; /* a stage's rows as stored; NULL for f32, and where activations lie so anyway */
+    /* A stage's rows as stored; NULL for f32, and where activations lie so anyway. */
+    uint16_t *half;
     float *head_in;   /* final_norm rows whose logits are wanted */
     float *logits;    /* [max_rows][vocab] */
     float *processed; /* what tokens are chosen from; NULL where nobody processes logits */

@@ -61,9 +61,9 @@ struct ds_hparams {
     int32_t qk_norm;      /* q and k are normalised per head */
     int32_t window;       /* a query sees so many slots, its own included; 0 = all */
     int32_t window_every; /* of so many layers the last has no window; 0: every layer has it */
-    int32_t
-        expert_every; /* of so many layers the last has experts, if it is none of the first that have none; 0,
-                             1: each */
+    /* Of so many layers the last has experts, if it is none of the first that have none; 0, 1:
+     * each. */
+    int32_t expert_every;
     /* Which layers have the window, where no such rule says it: bit `layer`. */
     int32_t window_listed;
     uint64_t window_map[8];
@@ -91,8 +91,8 @@ struct ds_model {
     char name[256];  /* short: file name or the random: spec */
     char path[4096]; /* what was opened; "" for random: */
     struct ds_hparams hp;
-    struct ds_weight
-        *weights; /* all of them, in a fixed order: embed, layers ascending, final norm, head */
+    /* All of them, in a fixed order: embed, layers ascending, final norm, head. */
+    struct ds_weight *weights;
     size_t n_weights;
     struct ds_layer *layers;                           /* [n_layers] */
     const struct ds_weight *embed, *final_norm, *head; /* head == embed when tied */

@@ -53,8 +53,8 @@ struct ds_serve_piece {
     int32_t slot;     /* of the cache; -1: to be found by ds_serve_check */
     int begins;       /* it is admitted: what it had is given up, but for `cached` tokens */
     /* filled by ds_serve_check */
-    int32_t
-        from; /* the request that computed the cached rows, where this one begins with some; else -1 */
+    /* The request that computed the cached rows, where this one begins with some; else -1. */
+    int32_t from;
     int32_t copy; /* the slot in which they stand, if it is another one; else -1 */
     int takes;    /* of what stands in the slot only `cached` rows are kept */
     int chooses;  /* all its tokens are fed: the next one is chosen */

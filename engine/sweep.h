@@ -123,10 +123,10 @@ struct ds_sweep_options {
     struct ds_sampler sampler; /* how tokens are chosen, in every arm */
     uint64_t f32_at;           /* stages that are f32 in every arm, as DS_STAGE_BITs (stages.h) */
     uint64_t hold;             /* memory for held reference rows, bytes */
-    int32_t
-        until_stable; /* an arm ends at its first trial that disagrees with its first one; the flake
-                                rate that is to be excluded, in millionths (1: not known), 0 = off */
-    int32_t load;     /* busy neighbour processes beside the trials (load.h) */
+    /* An arm ends at its first trial that disagrees with its first one; the flake rate that is
+     * to be excluded, in millionths (1: not known), 0 = off. */
+    int32_t until_stable;
+    int32_t load;          /* busy neighbour processes beside the trials (load.h) */
     int32_t trial_timeout; /* seconds after which a trial counts as failed; 0 = no limit */
 };
 
@@ -142,10 +142,10 @@ struct ds_sweep { /* set up by the caller, borrowed, unchanged */
     struct ds_sweep_options options;
     const struct ds_header *header; /* factors, arms, sites, edges */
     const struct ds_sweep_request *requests;
-    int32_t
-        n_requests; /* 1 + varied neighbours, at least the largest batch if any arm varies them */
-    const int32_t
-        *forced; /* [n_forced] tokens of the subject's decode steps, or NULL: the base arm's own */
+    /* 1 + varied neighbours, at least the largest batch if any arm varies them. */
+    int32_t n_requests;
+    /* [n_forced] tokens of the subject's decode steps, or NULL: the base arm's own. */
+    const int32_t *forced;
     int32_t n_forced;
 
     void *ctx;

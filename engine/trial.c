@@ -23,8 +23,8 @@ struct running {
     double cpu[2], probe_cpu[2]; /* by phase */
     struct ds_step *steps;       /* of a bare pass */
     size_t n_steps, cap_steps;
-    float
-        *results; /* [prefix][vocab] logits of the rows that a prefix hit does not compute again */
+    /* [prefix][vocab] logits of the rows that a prefix hit does not compute again. */
+    float *results;
 };
 
 /* scores: as ds_probe_step has them, or NULL. */

@@ -382,9 +382,8 @@ struct ds_process_args {
     float *y; /* [rows][ldy] */
     int64_t ldy;
     const int32_t *requests, *positions, *steps; /* [rows]; step 0 is the prompt's */
-    const int32_t
-        *cached; /* [rows] 1: not computed in this call; logits of the pass that filled the
-                              prefix cache */
+    /* [rows] 1: not computed in this call; logits of the pass that filled the prefix cache. */
+    const int32_t *cached;
     const int32_t *const *tokens;     /* [rows] tokens of the row's request up to the row itself */
     const int32_t *n_tokens;          /* [rows] how many */
     const struct ds_sampler *sampler; /* NULL: temperature 0 */
@@ -401,9 +400,9 @@ struct ds_sample_args {
     const struct ds_sampler *sampler; /* NULL: temperature 0 */
     const int32_t *streams, *steps;   /* [rows] what the noise of a row depends on beside the seed:
                                              equal requests with one stream draw alike */
-    float
-        *scores; /* [rows][ldx] scores of the tokens that can be among the best eight, -infinity for
-                      all others; NULL: not wanted */
+    /* [rows][ldx] scores of the tokens that can be among the best eight, -infinity for all
+     * others; NULL: not wanted. */
+    float *scores;
 };
 
 /* One array of a custom kernel, as its `declare` describes it. A per-row tensor has a row for each

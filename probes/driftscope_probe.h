@@ -117,9 +117,9 @@ int ds_probe_wants(const struct ds_probe *p, uint32_t site);
  * reference's; of no other row. */
 struct ds_probe_far {
     const uint64_t *digests; /* [rows of the site] as ds_digest */
-    const uint32_t
-        *largest; /* [rows of the site] bits of the largest magnitude: the sign dropped, so
-                                that a NaN or an Inf is above every number; 0 for whole numbers */
+    /* [rows of the site] bits of the largest magnitude: the sign dropped, so that a NaN or an
+     * Inf is above every number; 0 for whole numbers. */
+    const uint32_t *largest;
     int (*read)(void *arg, const void *at, void *out, size_t bytes, struct ds_error *err);
     int (*write)(void *arg, void *at, const void *bytes, size_t n, struct ds_error *err);
     void *arg;

@@ -43,8 +43,8 @@ struct ds_report {
     /* What begins text of a role, and with DS_ROLE_PLAIN ends it; NULL: no colour. */
     const char *(*color)(const void *ctx, enum ds_role role);
     const void *color_ctx;
-    const struct ds_report_caller
-        *caller; /* NULL: "driftscope", and nothing to load but the model */
+    /* NULL: "driftscope", and nothing to load but the model. */
+    const struct ds_report_caller *caller;
 };
 
 /* ---- the whole and its parts ----------------------------------------------------------------- */

@@ -16,8 +16,8 @@ struct tui_data;
 struct tui_data_options {
     const char *path, *path_b; /* path_b NULL: one record; else as `driftscope diff path path_b` */
     int follow;                /* the record is still being written, or not even there yet */
-    uint64_t
-        hold; /* bytes that trials and tables may take, and a quarter of it pairs and rows; 0: 116 MiB */
+    /* Bytes that trials and tables may take, and a quarter of it pairs and rows; 0: 116 MiB. */
+    uint64_t hold;
     const struct ds_report_caller *caller; /* of tui_whole.report; outlives the data */
     const char *moves_to; /* where the writer of `path` puts it in the end; NULL: it stays */
 };
@@ -28,11 +28,11 @@ void tui_data_close(struct tui_data *d);
 
 /* What is known of the whole record now. */
 struct tui_whole {
-    uint64_t
-        generation; /* grows when trials came, the file was replaced, or the verdict is ready */
-    const struct ds_header
-        *header; /* of the joined source when there are two records; NULL: nothing
-                                       could be read yet (following) */
+    /* Grows when trials came, the file was replaced, or the verdict is ready. */
+    uint64_t generation;
+    /* Of the joined source when there are two records; NULL: nothing could be read yet
+     * (following). */
+    const struct ds_header *header;
     const struct ds_trial *const *trials; /* complete ones, as ds_source numbers them */
     size_t n_trials;
     size_t incomplete, damaged;
@@ -40,10 +40,10 @@ struct tui_whole {
     const struct ds_diff *diff;       /* NULL: one record */
     const struct ds_header *sides[2]; /* the records' own headers; sides[1] NULL: one record */
     const char *error; /* NULL, or why the verdict cannot be made: pairs may be had all the same */
-    const char
-        *note; /* NULL, or what happened to the file: "replaced", "cut short: showing what was read
-                            before", "deleted", "the writer has ended", "written by driftscope 0.9: some of it may
-                            not be shown" */
+    /* NULL, or what happened to the file: "replaced", "cut short: showing what was read before",
+     * "deleted", "the writer has ended", "written by driftscope 0.9: some of it may not be
+     * shown". */
+    const char *note;
     /* Digests of dumped rows that do not have them, ascending: none, until all were looked at. */
     const uint64_t *damaged_rows;
     size_t n_damaged_rows;

@@ -12,8 +12,8 @@ struct ds_report_caller;
 struct ds_tui_options {
     const char *path, *path_b; /* path_b NULL: one record */
     int follow;
-    const char
-        *moves_to; /* where its writer puts it in the end, and what it is called; NULL: it stays */
+    /* Where its writer puts it in the end, and what it is called; NULL: it stays. */
+    const char *moves_to;
     const char *program;                   /* as called, for the commands that `y` shows */
     const struct ds_report_caller *caller; /* of such commands (report/report.h); NULL: as there */
     int ascii;                             /* --ascii; also where the locale is not UTF-8 */

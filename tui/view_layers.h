@@ -47,8 +47,8 @@ struct layers_own {
     int adds;          /* some line's sites add something */
     int unfolded, parts_folded;
 
-    const struct tui_table
-        *table; /* lines of sites in no layer stand under its first stage, however it is panned */
+    /* Lines of sites in no layer stand under its first stage, however it is panned. */
+    const struct tui_table *table;
     size_t n_sites;
     struct tui_site_sum *sums; /* [n_sites] */
     char *marks;               /* [n_sites] what a cell says first */

@@ -58,8 +58,8 @@ struct site_own {
     char (*arm_name)[24];
     struct tui_column *old_columns; /* the table looks at them until it has the new source */
     char (*old_names)[24];
-    struct ds_report_launch_field
-        field[DS_REPORT_LAUNCH_FIELDS]; /* texts of the reference, of this side */
+    /* Texts of the reference, of this side. */
+    struct ds_report_launch_field field[DS_REPORT_LAUNCH_FIELDS];
     size_t n_fields;
     struct {
         const char *name;

@@ -109,9 +109,8 @@ struct ds_classes {
     int64_t value[DS_CLASS_VALUES];
     uint64_t bits[DS_CLASS_VALUES]; /* a hash of the row's words */
     int n;
-    int64_t
-        apart; /* numbers up to it and above it are no neighbours: those between were not tried; 0: all
-                      are */
+    /* Numbers up to it and above it are no neighbours: those between were not tried; 0: all are. */
+    int64_t apart;
     char at[64]; /* as ds_property_result.classes_at */
 };
 void ds_classes_add(struct ds_classes *k, int64_t value, const uint32_t *row, int64_t width);

@@ -306,8 +306,8 @@ struct ds_explain_noise {
      * as far off as this side gave any. */
     uint64_t beyond[DS_SIDES];
     uint64_t nonfinite[DS_SIDES];
-    double
-        ratio[DS_SIDES]; /* each row is the exact one times a factor: the farthest from 1; 0: no */
+    /* Each row is the exact one times a factor: the farthest from 1; 0: no. */
+    double ratio[DS_SIDES];
     int block_bits[DS_SIDES], block_size[DS_SIDES]; /* ds_explain_blocks */
     struct ds_explain_copy copy[DS_SIDES];          /* where the op copies */
     struct ds_explain_guess guess[DS_SIDES];        /* wrong data that would give these values */

@@ -24,8 +24,8 @@ struct ds_order_setting {
     int64_t visible; /* attention: KV slots of every request */
     int64_t queries; /* attention: query rows of every request, of which the last is measured: it
                         sees all slots; 0 as 1 */
-    int64_t
-        after; /* attention: query rows of every request behind that one, each with a slot more */
+    /* Attention: query rows of every request behind that one, each with a slot more. */
+    int64_t after;
     int threads;
     void *team; /* base/team.h, of as many threads */
     int whole;  /* attention: replay whole outputs on random scores, too */

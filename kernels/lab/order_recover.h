@@ -46,9 +46,9 @@ enum { DS_NO_ORDER = -2 };
 struct ds_triples {
     void *self;
     int64_t terms;
-    double
-        work; /* of a question, in elements that a launch goes through: of long sums no more are asked
-                    than fit a limit, which is then the reason why there is no tree; 0: no limit */
+    /* Of a question, in elements that a launch goes through: of long sums no more are asked than
+     * fit a limit, which is then the reason why there is no tree; 0: no limit. */
+    double work;
     int (*below)(void *self, int32_t i, int32_t j, int32_t k, struct ds_error *err);
 };
 int ds_recover_triples(const struct ds_triples *q, struct ds_tree *t, struct ds_error *err);

@@ -40,9 +40,9 @@ const char *ds_content_name(int content);
 struct ds_segment {
     int32_t sequence, first, length;
     int32_t content; /* of the whole sequence */
-    int32_t
-        padding; /* attention, cache: so many left-padding rows lie before slot 0 in the cache; keys
-                        do not change */
+    /* Attention, cache: so many left-padding rows lie before slot 0 in the cache; keys do not
+     * change. */
+    int32_t padding;
 };
 
 struct ds_call {

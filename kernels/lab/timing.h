@@ -30,9 +30,9 @@ struct ds_timing_plan {
     int min_rounds;      /* at least 3 */
     double sample;       /* a sample repeats the thing until it lasts about so long, seconds */
     double longest_call; /* a contender whose first call takes longer is left out */
-    double
-        most_seconds; /* 0, or: contenders are left out, the slowest first, until min_rounds fit */
-    int threads;      /* of the contenders: each gets a CPU of its own (placement.h); 0: nobody is
+    /* 0, or: contenders are left out, the slowest first, until min_rounds fit. */
+    double most_seconds;
+    int threads; /* of the contenders: each gets a CPU of its own (placement.h); 0: nobody is
                             told where to run */
 };
 
