@@ -68,6 +68,9 @@ struct ds_device_digest {
 /* What kernels may do with a stretch of memory. */
 enum ds_device_access { DS_ACCESS_NONE = 0, DS_ACCESS_READ, DS_ACCESS_ALL };
 
+/* In the error of a device that waited for a kernel as long as it ever does: asked again it would wait as long. */
+#define DS_DEVICE_STUCK "does not come to an end"
+
 struct ds_device {
     uint32_t abi; /* DS_DEVICE_ABI */
     int32_t kind; /* enum ds_device_kind */

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "kernels/device.h"
 #include "kernels/lab/check_first.h"
 #include "kernels/lab/check_plan.h"
 #include "kernels/lab/contain.h"
@@ -391,7 +392,7 @@ static void forget_unit(struct shared *s)
 /* A kernel that never ends costs the device's whole patience each time: nothing more is asked of it. */
 static int is_stuck(const struct ds_fault *f)
 {
-    return f->kind == DS_FAULT_DEVICE && strstr(f->text, "does not come to an end");
+    return f->kind == DS_FAULT_DEVICE && strstr(f->text, DS_DEVICE_STUCK);
 }
 
 static void give_up(struct shared *s)

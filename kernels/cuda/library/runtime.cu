@@ -139,7 +139,7 @@ int cuda_wait(struct ds_device *d)
         if (now() - begin > (double)DS_CUDA_WATCH_SECONDS) {
             c->dead = 1;
             describe_launches(c, launches, sizeof launches);
-            return fails(d, "%s does not come to an end in %d seconds: %s", d->name,
+            return fails(d, "%s " DS_DEVICE_STUCK " in %d seconds: %s", d->name,
                          (int)DS_CUDA_WATCH_SECONDS, launches);
         }
     }
