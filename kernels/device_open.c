@@ -49,16 +49,21 @@ int ds_device_parse_name(const char *name, int *kind, int *number, struct ds_err
     for (*kind = 0; *kind < DS_DEVICE_KINDS; ++*kind)
         if (strcmp(name, ds_device_name(*kind)) == 0)
             return 0;
-    *kind = strncmp(name, "sim:", 4) == 0 ? DS_DEVICE_SIM : DS_DEVICE_CUDA;
-    const char *digits = name + (*kind == DS_DEVICE_SIM ? 4 : 5);
+    /* Of a GPU the number is which, of sim whose tensor cores it has. */
+    if (strncmp(name, "sim:", 4) == 0)
+        *kind = DS_DEVICE_SIM;
+    else if (strncmp(name, "cuda:", 5) == 0)
+        *kind = DS_DEVICE_CUDA;
+    else
+        return unknown(name, err);
+    const char *digits = strchr(name, ':') + 1;
     const size_t n = strspn(digits, "0123456789");
-    /* Of a GPU it is which, of sim whose tensor cores it has. */
-    if ((*kind == DS_DEVICE_CUDA && strncmp(name, "cuda:", 5) != 0) || n < 1 || n > 3 || digits[n])
+    if (n < 1 || n > 3 || digits[n])
         return unknown(name, err);
     *number = atoi(digits);
-    return *kind == DS_DEVICE_SIM            ? (ds_sim_mma_of(*number) ? 0 : unknown(name, err))
-           : *number <= MOST_NUMBER && n < 3 ? 0
-                                             : unknown(name, err);
+    const int have =
+        *kind == DS_DEVICE_SIM ? ds_sim_mma_of(*number) != NULL : n < 3 && *number <= MOST_NUMBER;
+    return have ? 0 : unknown(name, err);
 }
 
 /* ---- the library --------------------------------------------------------------------------------- */
