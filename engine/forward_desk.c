@@ -17,7 +17,8 @@ int ds_desk_new(struct ds_forward *f, size_t count, size_t bytes, const char *wh
     struct ds_desk *at = &f->at;
     size_t all;
     void *p;
-    if (__builtin_mul_overflow(count, bytes, &all) || __builtin_add_overflow(all, 3, &all))
+    if (__builtin_mul_overflow(count, bytes, &all) ||
+        __builtin_add_overflow(all, 3 + (ds_forward_host(f) ? DS_GUARD_BYTES : 0), &all))
         return ds_fail(err, "%s: %zu times %zu bytes do not fit in memory", what, count, bytes);
     all &= ~(size_t)3; /* whole words can be filled */
     if (ds_grow(&at->owned, &at->cap_owned, at->n_owned + 1, sizeof *at->owned, what, err) != 0 ||

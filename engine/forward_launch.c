@@ -225,8 +225,14 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     const int watched = p->probe && ds_forward_host(f) && !ds_kernel_built_in(k);
     if (watched)
         ds_inputs_look(&read, k->op, args);
+    struct ds_guard guard = {.at = NULL};
+    if (y && p->probe && ds_forward_host(f))
+        ds_guard_set(&guard, y, n);
     char why[256] = "";
-    if (ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0) {
+    const int failed = ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0;
+    size_t first;
+    const size_t beyond = ds_guard_lift(&guard, &first);
+    if (failed) {
         ds_fp_restore(p->fp_control);
         ds_pass_restore_team(p);
         ds_fail(p->err, "%s", *why ? why : "the kernel gave no reason");
@@ -246,6 +252,13 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     if (changed) {
         ds_fail(p->err, "the kernel changed the floating-point control word of %d thread(s)",
                 changed);
+        return ds_pass_blame(p, stage);
+    }
+    if (beyond) {
+        ds_fail(p->err,
+                "the kernel wrote past the end of its output: %zu of the %d bytes behind it are "
+                "changed, from byte %zu on",
+                beyond, DS_GUARD_BYTES, first);
         return ds_pass_blame(p, stage);
     }
     const char *written = watched ? ds_inputs_changed(&read, k->op, args) : NULL;

@@ -266,10 +266,21 @@ void ds_inputs_look(struct ds_inputs *in, int op, const void *args);
 /* The name of the first that is not as it was; NULL: all are. */
 const char *ds_inputs_changed(const struct ds_inputs *before, int op, const void *args);
 
+/* forward_guard.c: what lies behind an output on the host, while a kernel writes it. Every array that kernels write
+ * has DS_GUARD_BYTES more than the largest call needs. */
+enum { DS_GUARD_BYTES = 64 };
+struct ds_guard {
+    unsigned char *at; /* NULL: nothing is guarded */
+    unsigned char kept[DS_GUARD_BYTES];
+};
+void ds_guard_set(struct ds_guard *g, float *y, size_t n);
+/* Puts back what was there. Bytes that were changed, and where the first one is; 0: none. */
+size_t ds_guard_lift(struct ds_guard *g, size_t *first);
+
 /* Runs a stage's kernel. y (n elements, or NULL) is what it will write: poisoned first if asked
  * for. The caller's control word is checked after every launch, that of the other threads once a
- * call (after every launch when poisoning). A kernel that is not built in and changes what it reads
- * is an error, on the host and where there is a probe. */
+ * call (after every launch when poisoning). On the host and where there is a probe it is an error that a
+ * kernel writes past the end of y, and that one that is not built in changes what it reads. */
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n);
 /* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
  * values) and shows it at the stage's site of that part. A probe may write into what it is shown

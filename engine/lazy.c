@@ -12,7 +12,7 @@ float *ds_lazy_floats(size_t rows, int64_t width, void **memory, const char *wha
     *memory = NULL;
     if (width < 1 || __builtin_mul_overflow((size_t)width, sizeof(float), &row) ||
         __builtin_mul_overflow(rows, row, &bytes) ||
-        __builtin_add_overflow(bytes, (size_t)ALIGN - 1, &bytes)) {
+        __builtin_add_overflow(bytes, (size_t)ALIGN - 1 + DS_LAZY_BEHIND, &bytes)) {
         ds_fail(err, "%s: %zu rows of width %lld do not fit in memory", what, rows,
                 (long long)width);
         return NULL;

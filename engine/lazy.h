@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes behind the floats that are there, too: what a kernel writes past its end is looked for in them. */
+enum { DS_LAZY_BEHIND = 64 };
+
 /* Zeroed memory for rows * width floats, aligned to 64 bytes, whose pages the system backs when
  * they are first touched. *memory is what free() takes. NULL, with *memory NULL, on overflow or
  * exhaustion. */

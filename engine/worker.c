@@ -220,6 +220,22 @@ static int receive(struct ds_worker *w, struct limit limit, struct answer *a, ch
     return transfer(w->fd, *body, a->size, 0, limit);
 }
 
+/* Whether what came back is the trial that was asked for. It is not where a kernel wrote over the memory of its
+ * worker; then nothing that it sent is believed. */
+static int check_answer(const struct ds_worker *w, const struct ds_trial_order *o,
+                        const struct ds_trial *t, struct ds_error *err)
+{
+    if (t->arm == o->arm && t->repeat == o->repeat && t->pass == o->pass &&
+        t->healed_to == (o->pass == DS_PASS_HEAL ? o->healed_to : 0))
+        return 0;
+    ds_fail(err,
+            "worker %d was asked for arm %u, repeat %u, pass %u, and sent what says arm %u, repeat "
+            "%u, pass %u, healed to arm %u",
+            w->number, o->arm, o->repeat, o->pass, t->arm, t->repeat, t->pass, t->healed_to);
+    return ds_hint(err, "a kernel that writes where it should not may do that: `driftscope check` "
+                        "and --poison look for it");
+}
+
 int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, const int32_t *forced,
                     const volatile sig_atomic_t *stop, struct ds_trial_data *out,
                     struct ds_error *err)
@@ -263,6 +279,11 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
         rc = DS_WORKER_FAILED;
     } else {
         rc = ds_trial_unpack(body, a.size, out, err) == 0 ? DS_WORKER_OK : DS_WORKER_FAILED;
+        if (rc == DS_WORKER_OK && check_answer(w, order, &out->info, err) != 0) {
+            ds_trial_data_free(out);
+            kill_worker(w);
+            rc = DS_WORKER_DIED;
+        }
     }
     free(body);
     return rc;

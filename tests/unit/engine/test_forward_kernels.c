@@ -100,12 +100,29 @@ static int attention_writes(const void *args, const struct ds_exec *exec, char *
     return rc;
 }
 
+/* Past the end of its output, by one element and by a row. */
+static int norm_runs_on(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_rmsnorm_args *a = args;
+    a->y[(a->rows - 1) * a->ldy + a->width] = 1.0f;
+    return ds_kernel_find(DS_OP_RMSNORM, "pinned")->launch(args, exec, why, size);
+}
+
+static int matmul_runs_on(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_matmul_args *a = args;
+    int rc = ds_kernel_find(DS_OP_MATMUL, "pinned")->launch(args, exec, why, size);
+    for (int64_t i = 2; i < 4; i++)
+        a->y[a->rows * a->ldy + i] = 0.0f;
+    return rc;
+}
+
 static int attention_leaves(const void *args, const struct ds_exec *exec, char *why, size_t size)
 {
     return ds_kernel_find(DS_OP_ATTENTION, "pinned")->launch(args, exec, why, size);
 }
 
-static void test_a_kernel_that_writes_into_its_input_is_an_error(void **state)
+static void test_a_kernel_that_writes_elsewhere_is_an_error(void **state)
 {
     (void)state;
     static const struct {
@@ -118,6 +135,12 @@ static void test_a_kernel_that_writes_into_its_input_is_an_error(void **state)
         {DS_OP_ADD, add_writes, "layer 0 resid_attn: add/odd: the kernel wrote into its input b"},
         {DS_OP_ATTENTION, attention_writes,
          "layer 0 attn_out: attention/odd: the kernel wrote into its input cache_v"},
+        {DS_OP_RMSNORM, norm_runs_on,
+         "layer 0 attn_norm: rmsnorm/odd: the kernel wrote past the end of its output: 4 of the 64 "
+         "bytes behind it are changed, from byte 0 on"},
+        {DS_OP_MATMUL, matmul_runs_on,
+         "layer 0 q_proj: matmul/odd: the kernel wrote past the end of its output: 8 of the 64 "
+         "bytes behind it are changed, from byte 8 on"},
         {DS_OP_ATTENTION, attention_leaves, NULL},
     };
     struct ds_batch_seq seq = {.tokens = text, .n_tokens = 3, .logits_from = 3, .record = 1};
@@ -369,7 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_failing_kernel_is_named),
-        cmocka_unit_test(test_a_kernel_that_writes_into_its_input_is_an_error),
+        cmocka_unit_test(test_a_kernel_that_writes_elsewhere_is_an_error),
         cmocka_unit_test(test_a_changed_control_word_is_an_error),
         cmocka_unit_test(test_poison_shows_what_was_not_written),
         cmocka_unit_test(test_attention_is_told_the_whole_batch),
