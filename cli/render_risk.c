@@ -155,43 +155,41 @@ static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_
 
 /* ---- which kernel to pin first ---------------------------------------------------------------- */
 
-/* Groups that are the first one with something exchanged, by what is left to be expected. */
-static size_t exchanged(const struct ds_risk_result *r, size_t *list)
+static void add_gain(struct ds_buf *out, const struct ds_risk_result *r,
+                     const struct ds_risk_gain *x)
 {
-    const char *base = kernels(r, 0);
-    const size_t len = strlen(base);
-    size_t n = 0;
-    for (size_t i = 1; i < r->risk.n_groups; i++) {
-        if (strncmp(kernels(r, i), base, len) != 0 || kernels(r, i)[len] != '+' ||
-            r->risk.groups[i].flips.choices == 0)
-            continue;
-        size_t at = n++;
-        for (; at > 0 && r->risk.groups[list[at - 1]].per_1000 > r->risk.groups[i].per_1000; at--)
-            list[at] = list[at - 1];
-        list[at] = i;
-    }
-    return n;
+    const struct ds_risk_group *g = &r->risk.groups[x->group], *base = &r->risk.groups[0];
+    ds_buf_escape(out, x->exchanged, (size_t)-1);
+    ds_buf_printf(out, ": %.3g flips in 1,000 instead of %.3g expected, %.3g instead of %.3g seen",
+                  g->per_1000, base->per_1000, g->seen_per_1000, base->seen_per_1000);
+    if (x->verdict == DS_GAIN_ALL)
+        ds_buf_puts(out, ": no choice is moved\n");
+    else if (!x->bounded)
+        ds_buf_puts(out, " (one prompt: no interval)\n");
+    else if (x->low >= 0 && x->high <= 0)
+        ds_buf_puts(out, "\n");
+    else
+        ds_buf_printf(out, "\n%-14sfewer by %.3g (95 %%: %.3g to %.3g)\n", "", x->fewer, x->low,
+                      x->high);
 }
 
 static void add_ranking(struct ds_buf *out, const struct ds_risk_result *r)
 {
-    struct ds_error err;
-    size_t *list = ds_calloc(r->risk.n_groups, sizeof *list, "groups", &err);
-    if (!list) {
-        out->failed = 1;
-        return;
+    static const char *const heads[] = {"makes more", "no help seen", "pin first", "pin first"};
+    int before = DS_GAIN_LOSS - 1;
+    for (size_t k = 0; k < r->n_gains; k++) {
+        const struct ds_risk_gain *x = &r->gains[k];
+        const int verdict = x->verdict == DS_GAIN_ALL ? DS_GAIN_SOME : x->verdict;
+        head(out, r, verdict == before ? "" : heads[verdict - DS_GAIN_LOSS]);
+        add_gain(out, r, x);
+        before = verdict;
     }
-    const size_t n = r->risk.n_groups ? exchanged(r, list) : 0;
-    for (size_t k = 0; k < n; k++) {
-        const struct ds_risk_group *g = &r->risk.groups[list[k]];
-        head(out, r, k ? "" : "pin first");
-        ds_buf_escape(out, kernels(r, list[k]) + strlen(kernels(r, 0)) + 1, (size_t)-1);
-        ds_buf_printf(out,
-                      ": %.3g flips in 1,000 instead of %.3g expected, %.3g instead of %.3g seen\n",
-                      g->per_1000, r->risk.groups[0].per_1000, g->seen_per_1000,
-                      r->risk.groups[0].seen_per_1000);
+    if (r->n_gains && r->gains[0].verdict < DS_GAIN_SOME &&
+        r->risk.groups[0].flips.drift_most > 0) {
+        head(out, r, "pin first");
+        ds_buf_puts(out,
+                    "none of these alone: driftscope bisect finds a smallest set of kernels\n");
     }
-    free(list);
 }
 
 static void add_tests(struct ds_buf *out, const struct ds_risk_result *r)

@@ -84,6 +84,20 @@ static json_t *group_json(const struct ds_risk_result *r, const struct ds_risk_g
     return j;
 }
 
+static json_t *gain_json(const struct ds_risk_gain *x)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "group", json_integer((json_int_t)x->group));
+    json_object_set_new(j, "exchanged", ds_json_text(x->exchanged));
+    json_object_set_new(j, "expected_per_1000", ds_json_real(x->rest));
+    json_object_set_new(j, "fewer_per_1000", ds_json_real(x->fewer));
+    json_object_set_new(j, "low_per_1000", x->bounded ? ds_json_real(x->low) : json_null());
+    json_object_set_new(j, "high_per_1000", x->bounded ? ds_json_real(x->high) : json_null());
+    static const char *const helps[] = {"makes_more", "not_seen", "yes", "nothing_moves"};
+    json_object_set_new(j, "helps", json_string(helps[x->verdict - DS_GAIN_LOSS]));
+    return j;
+}
+
 static json_t *test_json(const struct ds_risk_result *r, const struct ds_risk_foretold *x)
 {
     const struct ds_header *h = ds_record_header(r->own.record);
@@ -106,7 +120,9 @@ int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_e
 {
     const struct ds_header *h = ds_record_header(r->own.record);
     ds_json_begin();
-    json_t *j = json_object(), *groups = json_array(), *tests = json_array();
+    json_t *j = json_object(), *groups = json_array(), *tests = json_array(), *gains = json_array();
+    for (size_t i = 0; i < r->n_gains; i++)
+        json_array_append_new(gains, gain_json(&r->gains[i]));
     for (size_t i = 0; i < r->risk.n_groups; i++)
         json_array_append_new(groups, group_json(r, &r->risk.groups[i]));
     for (size_t i = 0; i < r->n_tests; i++)
@@ -122,6 +138,7 @@ int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_e
     json_object_set_new(j, "prompts", ds_json_whole(r->risk.n_prompts));
     json_object_set_new(j, "sampler", ds_json_sampler(h));
     json_object_set_new(j, "groups", groups);
+    json_object_set_new(j, "pin_first", gains);
     json_object_set_new(j, "foretold", tests);
     return ds_json_print(j, out, err);
 }

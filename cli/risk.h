@@ -20,6 +20,8 @@ struct ds_risk_result {
     const struct ds_options *o;
     struct ds_risk_record own;
     struct ds_risk risk;
+    struct ds_risk_gain *gains; /* of what was exchanged in its first set */
+    size_t n_gains;
     struct ds_risk_foretold *tests; /* of the other records */
     size_t n_tests, cap_tests;
     struct ds_run_plan plan; /* model and tokenizer, with -m */

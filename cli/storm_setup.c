@@ -64,10 +64,35 @@ static int read_config(const struct ds_options *o, struct ds_storm_setup *s, int
     return ds_cli_sampler(o, &s->plan.options.sampler, err);
 }
 
+/* Whether a kernel that runs for an op, in any layer, may depend on the batch. */
+static int needs_pin(const struct ds_kernel_set *set, int op)
+{
+    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
+    const struct ds_kernel *k;
+    for (int32_t i = 0; (k = ds_kernel_set_used(set, op, i)); i++)
+        if ((k->claims & wanted) != wanted)
+            return 1;
+    return 0;
+}
+
+/* The set without what it says of the op, and then pinned: an op is given a variant once. */
+static void add_pinned(struct ds_buf *out, const char *set, const char *op)
+{
+    const size_t len = strlen(op);
+    ds_buf_puts(out, ",");
+    for (size_t n; *set; set += n + (set[n] == '+')) {
+        n = strcspn(set, "+");
+        if (strncmp(set, op, len) == 0 && set[len] == '=')
+            continue;
+        ds_buf_add(out, set, n);
+        ds_buf_puts(out, "+");
+    }
+    ds_buf_printf(out, "%s=pinned", op);
+}
+
 /* The sets of --compare; with --pin-each the first one again with one op pinned, for each that needs it. */
 static int compared_sets(const struct ds_options *o, struct ds_buf *out, struct ds_error *err)
 {
-    const uint32_t wanted = DS_CLAIM_BATCH | DS_CLAIM_SLOT | DS_CLAIM_CHUNK;
     const char *sets = ds_opt_text(o, "compare");
     const size_t first = strcspn(sets, ",");
     struct ds_kernel_set set;
@@ -82,9 +107,8 @@ static int compared_sets(const struct ds_options *o, struct ds_buf *out, struct 
             return name ? -1 : ds_fail(err, "out of memory");
         }
         for (int op = 0; op < DS_OP_COUNT; op++)
-            if (set.op[op] && (set.op[op]->claims & wanted) != wanted &&
-                ds_kernel_find_on(device, op, "pinned"))
-                ds_buf_printf(out, ",%s+%s=pinned", name, ds_op_name(op));
+            if (needs_pin(&set, op) && ds_kernel_find_on(device, op, "pinned"))
+                add_pinned(out, name, ds_op_name(op));
         free(name);
     }
     ds_buf_puts(out, sets + first);

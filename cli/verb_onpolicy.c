@@ -155,8 +155,8 @@ static int take_scored(void *ctx, const struct ds_trial_data *t, const double *s
 }
 
 /* One arm: the sampled one by the schedule, the scored one text by text. */
-static int run_arm(struct onpolicy *x, uint32_t arm, int scored, int *interrupted,
-                   struct ds_error *err)
+static int run_arm(struct onpolicy *x, const struct ds_onpolicy_set *set, int scored,
+                   struct ds_hold *hold, int *interrupted, struct ds_error *err)
 {
     struct ds_serve_plan texts = {0};
     const int32_t n = x->setup.serve.n_requests;
@@ -173,7 +173,9 @@ static int run_arm(struct onpolicy *x, uint32_t arm, int scored, int *interrupte
                                    .scored = scored ? x->prompts : NULL,
                                    .keep = x->logits[scored],
                                    .keep_at = x->at,
-                                   .first_arm = (int32_t)arm,
+                                   .hold = hold,
+                                   .against = scored ? &set->sampled : NULL,
+                                   .first_arm = (int32_t)(scored ? set->scored : set->sampled),
                                    .n_arms = 1,
                                    .ctx = x,
                                    .sink = scored ? take_scored : take_sampled,
@@ -181,6 +183,20 @@ static int run_arm(struct onpolicy *x, uint32_t arm, int scored, int *interrupte
     int rc = ds_serve_run(&s, interrupted, err);
     ds_serve_plan_free(&texts);
     ds_cli_progress(x->o, "arms", ++x->done, (double)x->setup.plan.header.n_arms);
+    return rc;
+}
+
+/* Rows of the sampled arm are held until the scored one was compared with them: so sizes are known of each layer. */
+static int run_set(struct onpolicy *x, const struct ds_onpolicy_set *set, int *interrupted,
+                   struct ds_error *err)
+{
+    const size_t chosen = x->at[x->setup.serve.n_requests];
+    struct ds_hold *hold;
+    int rc = ds_serve_hold(&x->setup.plan.header, x->setup.plan.options.f32_at, set->sampled,
+                           chosen, &hold, err);
+    for (int scored = 0; scored < 2 && rc == 0 && !*interrupted; scored++)
+        rc = run_arm(x, set, scored, hold, interrupted, err);
+    ds_hold_free(hold);
     return rc;
 }
 
@@ -206,9 +222,7 @@ static int run(struct onpolicy *x, int *interrupted, struct ds_error *err)
         struct ds_onpolicy_set *set = &x->result.sets[x->result.n_sets];
         set->sampled = a;
         set->scored = scored_arm(h, a);
-        rc = run_arm(x, a, 0, interrupted, err);
-        if (rc == 0 && !*interrupted)
-            rc = run_arm(x, set->scored, 1, interrupted, err);
+        rc = run_set(x, set, interrupted, err);
         ds_trial_data_free(&x->sampled);
         memset(&x->sampled, 0, sizeof x->sampled);
     }

@@ -78,7 +78,8 @@ static int run(struct ds_risk_result *r, struct ds_error *err)
     if (open(&r->own, ds_opt_operand(r->o, 0), err) != 0)
         return -1;
     const struct ds_header *h = ds_record_header(r->own.record);
-    if (ds_risk_make(h, r->own.trials, &r->risk, err) != 0)
+    if (ds_risk_make(h, r->own.trials, &r->risk, err) != 0 ||
+        ds_risk_gains(h, &r->risk, &r->gains, &r->n_gains, err) != 0)
         return ds_prefix(err, "%s", r->own.path);
     for (size_t i = 1; i < ds_opt_operands(r->o); i++) {
         struct ds_risk_record x = {0};
@@ -115,6 +116,7 @@ int ds_verb_risk(const struct ds_options *o)
     const int code = rc != 0 ? ds_cli_error(o, &err) : ds_cli_exit(o, ds_risk_code(&r));
     ds_buf_free(&out);
     ds_risk_free(&r.risk);
+    free(r.gains);
     free(r.tests);
     close_record(&r.own);
     ds_run_plan_free(&r.plan);

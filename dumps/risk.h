@@ -65,6 +65,22 @@ void ds_risk_free(struct ds_risk *r);
 int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *trials,
                  struct ds_risk *out, struct ds_error *err);
 
+/* What it is worth to exchange something in the first group's kernels (vendor+matmul=pinned beside vendor): the flips that were
+ * seen with both, and whether prompts drawn anew, both on the same ones, say that there are fewer. */
+enum { DS_GAIN_LOSS = -1, DS_GAIN_NONE, DS_GAIN_SOME, DS_GAIN_ALL };
+struct ds_risk_gain {
+    size_t group;
+    const char *exchanged; /* borrowed from the header: matmul=pinned */
+    double rest;           /* flips in 1,000 choices that are left to be expected */
+    double fewer, low,
+        high;    /* flips seen in 1,000, of the first group less those of this one; 95 % */
+    int bounded; /* low and high; not with one prompt */
+    int verdict; /* ALL: no choice is moved any more; SOME: low is above 0; LOSS: high is below */
+};
+/* Those that help first, those that do harm last; then by what is left. malloc'ed, also where *n is 0. */
+int ds_risk_gains(const struct ds_header *h, const struct ds_risk *r, struct ds_risk_gain **out,
+                  size_t *n, struct ds_error *err);
+
 /* What one serving run foretells of another one of the same prompts, from its own margins and drifts, and from which rows of
  * the other one have equal bits: how many of its requests part from their references; and what was seen. */
 struct ds_risk_test {

@@ -104,6 +104,20 @@ static int by_digest(const void *pa, const void *pb)
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
+static int steps_new(struct serving_rows *x, const struct ds_header *h,
+                     const struct ds_trial_data *t, struct ds_error *err)
+{
+    *x = (struct serving_rows){.requests = (size_t)risk_number(h, "serve_requests")};
+    return ds_storm_steps(t, x->requests, &x->begin, &x->steps, err);
+}
+
+static void rows_free(struct serving_rows *x)
+{
+    free(x->list);
+    free(x->begin);
+    free(x->steps);
+}
+
 /* The choice that was made from a row; NULL: none. */
 static const struct ds_step *choice_of(const struct layers *w, const struct serving_rows *x,
                                        const struct ds_row *row)
@@ -164,10 +178,10 @@ static const struct ds_row *partner_of(const struct layers *w, const struct serv
 
 static int take_serving(struct layers *w, uint32_t arm, struct ds_error *err)
 {
-    struct serving_rows x = {.requests = (size_t)risk_number(w->h, "serve_requests")};
-    if (ds_storm_steps(w->ref, x.requests, &x.begin, &x.steps, err) != 0)
-        return -1;
-    int rc = w->ref->n_drifts > 0 ? list_rows(w, &x, err) : 0;
+    struct serving_rows x;
+    int rc = steps_new(&x, w->h, w->ref, err);
+    if (rc == 0 && w->ref->n_drifts > 0)
+        rc = list_rows(w, &x, err);
     for (size_t i = 0; i < w->ref->n_drifts && rc == 0; i++) {
         const struct ds_drift *d = &w->ref->drifts[i];
         const int32_t at = layer_of(w->h, &w->h->sites[d->site]);
@@ -178,9 +192,30 @@ static int take_serving(struct layers *w, uint32_t arm, struct ds_error *err)
         if (a)
             rc = take_pair(w, at, d, a, b, err);
     }
-    free(x.list);
-    free(x.begin);
-    free(x.steps);
+    rows_free(&x);
+    return rc;
+}
+
+/* A text that was scored, beside how it was generated: of every choice there are the rows of both. */
+static int take_scored(struct layers *w, const struct ds_trial_data *own, uint32_t arm,
+                       struct ds_error *err)
+{
+    struct serving_rows x = {0}, y = {0};
+    int rc = steps_new(&x, w->h, w->ref, err);
+    if (rc == 0)
+        rc = steps_new(&y, w->h, own, err);
+    for (size_t i = 0; i < own->n_drifts && rc == 0; i++) {
+        const struct ds_drift *d = &own->drifts[i];
+        const int32_t at = layer_of(w->h, &w->h->sites[d->site]);
+        if (d->ref_arm != arm || at < 0 || !(d->ref_sq > 0))
+            continue;
+        const struct ds_row *row = &own->rows[d->row];
+        const struct ds_step *a = choice_of(w, &x, row), *b = choice_of(w, &y, row);
+        if (a && b)
+            rc = take_pair(w, at, d, a, b, err);
+    }
+    rows_free(&x);
+    rows_free(&y);
     return rc;
 }
 
@@ -208,9 +243,8 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
                 struct ds_risk_group *g, struct ds_error *err)
 {
     const size_t n = (size_t)h->n_layers + 1;
-    const int serving = risk_option(h, "serve_requests") != NULL;
-    if (serving && risk_number(h, "serve_scored"))
-        return 0;
+    const int scored = risk_number(h, "serve_scored") != 0,
+              serving = risk_option(h, "serve_requests") != NULL && !scored;
     struct layers w = {.h = h,
                        .ref = trials[g->arm],
                        .rms = ds_calloc(n, sizeof *w.rms, "layers", err),
@@ -221,11 +255,15 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
     int rc = w.rms && w.n && w.cap && w.layer && g->layers ? 0 : -1;
     if (rc == 0 && serving)
         rc = take_serving(&w, g->arm, err);
-    for (uint32_t a = g->arm + 1; !serving && a < h->n_arms && rc == 0; a++)
-        for (size_t i = 0;
-             trials[a] && risk_same_set(h, g->arm, h, a) && rc == 0 && i < trials[a]->n_drifts; i++)
+    for (uint32_t a = g->arm + 1; !serving && a < h->n_arms && rc == 0; a++) {
+        if (!trials[a] || !risk_same_set(h, g->arm, h, a))
+            continue;
+        if (scored)
+            rc = take_scored(&w, trials[a], g->arm, err);
+        for (size_t i = 0; !scored && rc == 0 && i < trials[a]->n_drifts; i++)
             if (trials[a]->drifts[i].ref_arm == g->arm)
                 rc = take_drift(&w, trials[a], &trials[a]->drifts[i], err);
+    }
     if (rc == 0)
         keep(&w, g);
     for (size_t i = 0; w.rms && i < n; i++)

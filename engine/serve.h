@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ds_hold;
 struct ds_place;
 
 /* ---- the plan (pure) ------------------------------------------------------------------------- */
@@ -122,6 +123,10 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     int resid_only;            /* digest resid_ffn and what follows the layers only */
     struct ds_sampler sampler; /* requests of one prompt (of the header) draw alike */
     const int32_t *scored;     /* [n_requests], or NULL */
+    /* Where the rows from which tokens are chosen are kept, at the ends of layers, of the arms that it is for: of another
+     * trial they are compared with those of arm *against, so that sizes are known. NULL: neither. */
+    struct ds_hold *hold;
+    const uint32_t *against;
     /* Where to keep each step's logits as the model gave them, [..][vocab], in memory that workers share:
      * step k of request r at row keep_at[r] + k. NULL: nowhere. */
     float *keep;
@@ -136,6 +141,9 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     void (*progress)(void *ctx, double done, double total); /* may be NULL */
     const volatile sig_atomic_t *stop;
 };
+/* A hold for arm `arm` of a run that chooses at most `rows` tokens. */
+int ds_serve_hold(const struct ds_header *h, uint64_t f32_at, uint32_t arm, size_t rows,
+                  struct ds_hold **out, struct ds_error *err);
 /* 0 and *interrupted, or -1: unlike in a sweep, an arm that fails ends the run. */
 int ds_serve_run(const struct ds_serve_run *s, int *interrupted, struct ds_error *err);
 

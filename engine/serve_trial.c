@@ -13,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_HELD = 256 << 20 }; /* bytes; what is more goes to a file */
+
 struct serving {
     const struct ds_serve_run *run;
     struct ds_setting setting;
     struct ds_site *sites;
-    uint8_t *site_on, *sized; /* sized: ends of layers, and what the head reads */
+    uint8_t *site_on, *sized;
     struct ds_forward *forward;
     struct ds_probe *probe;
     int32_t *tokens;   /* [n_requests][room] prompt and what was chosen */
@@ -66,6 +68,13 @@ static int start_memory(struct serving *s, struct ds_error *err)
     return 0;
 }
 
+/* Ends of layers, and what the head reads. */
+static int is_sized(const struct ds_site *s)
+{
+    return !s->part[0] &&
+           (strcmp(s->stage, "resid_ffn") == 0 || strcmp(s->stage, "final_norm") == 0);
+}
+
 static int start_sites(struct serving *s, struct ds_error *err)
 {
     const struct ds_header *h = s->run->header;
@@ -76,8 +85,7 @@ static int start_sites(struct serving *s, struct ds_error *err)
     if (!s->sites || !s->site_on || !s->sized)
         return -1;
     for (size_t i = 0; i < h->n_sites; i++) {
-        s->sized[i] = !h->sites[i].part[0] && (strcmp(h->sites[i].stage, "resid_ffn") == 0 ||
-                                               strcmp(h->sites[i].stage, "final_norm") == 0);
+        s->sized[i] = (uint8_t)is_sized(&h->sites[i]);
         s->site_on[i] = !s->run->resid_only || strcmp(h->sites[i].stage, "resid_ffn") == 0 ||
                         h->sites[i].layer == h->n_layers;
     }
@@ -129,6 +137,7 @@ static int start(struct serving *s, struct ds_place *place, struct ds_error *err
                                  .n_edges = (uint32_t)h->n_edges,
                                  .site_on = s->site_on,
                                  .dump = DS_DUMP_NONE,
+                                 .hold = s->run->hold,
                                  .kin = kin_of,
                                  .kin_ctx = s,
                                  .kin_on = s->sized,
@@ -308,6 +317,34 @@ static int finish(const struct serving *s, const double *seconds, double wall, d
     return 0;
 }
 
+int ds_serve_hold(const struct ds_header *h, uint64_t f32_at, uint32_t arm, size_t rows,
+                  struct ds_hold **out, struct ds_error *err)
+{
+    struct ds_setting setting;
+    *out = NULL;
+    if (ds_setting_parse(h->arms[arm].values, &setting, err) != 0)
+        return -1;
+    if (rows > UINT32_MAX)
+        return ds_fail(err, "%zu tokens are too many", rows);
+    struct ds_site *sites =
+        ds_site_stored_as(h->sites, (uint32_t)h->n_sites, setting.dtype, f32_at, err);
+    uint32_t *site_rows = sites ? ds_calloc(h->n_sites, sizeof *site_rows, "held rows", err) : NULL;
+    int rc = site_rows ? 0 : -1;
+    for (size_t i = 0; i < h->n_sites && rc == 0; i++)
+        site_rows[i] = is_sized(&h->sites[i]) ? (uint32_t)rows : 0;
+    const struct ds_hold_config c = {.sites = sites,
+                                     .n_sites = (uint32_t)h->n_sites,
+                                     .site_rows = site_rows,
+                                     .arms = &arm,
+                                     .n_arms = 1,
+                                     .budget = MOST_HELD};
+    if (rc == 0)
+        rc = ds_hold_new(&c, out, err);
+    free(sites);
+    free(site_rows);
+    return rc;
+}
+
 int ds_serve_trial(void *trial, const struct ds_trial_order *order, struct ds_trial_data *out,
                    struct ds_error *err)
 {
@@ -322,7 +359,7 @@ int ds_serve_trial(void *trial, const struct ds_trial_order *order, struct ds_tr
         const struct ds_trial info =
             ds_trial_info(order, &s.setting, ds_forward_team(s.forward), t->trials, t->calls);
         ds_forward_seed(s.forward, ds_trial_seed(order));
-        rc = ds_probe_begin_trial(s.probe, &info, NULL, 0, err);
+        rc = ds_probe_begin_trial(s.probe, &info, t->run->against, t->run->against != NULL, err);
     }
     if (rc == 0 && (rc = run_steps(&s, t->seconds, err)) != 0)
         ds_probe_abort_trial(s.probe);

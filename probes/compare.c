@@ -382,10 +382,13 @@ int probe_compare(struct ds_probe *p, const struct probe_rows *r, struct ds_erro
                 return -1;
     if (p->filling < 0 || !held)
         return 0;
-    for (uint32_t i = 0; i < r->n; i++)
-        if (ds_hold_store(p->c.hold, p->filling, r->site,
-                          &p->t.rows[p->call_first + probe_row_number(r, i)], r->digests[i],
-                          probe_row_bytes(p, r, i), err))
+    for (uint32_t i = 0; i < r->n; i++) {
+        const uint32_t row = probe_row_number(r, i);
+        if (p->c.kin && p->kin.of[row] == 0)
+            continue;
+        if (ds_hold_store(p->c.hold, p->filling, r->site, &p->t.rows[p->call_first + row],
+                          r->digests[i], probe_row_bytes(p, r, i), err))
             return -1;
+    }
     return 0;
 }

@@ -75,7 +75,7 @@ struct ds_probe_config {
     int no_watch; /* 1: rows without a reference are not searched for NaN and Inf: digests alone */
     /* Which rows of a trial were made of equal inputs, whatever their requests: those with the same number, other than 0. At the
      * sites of kin_on [n_sites] the first one whose bits are not those of the first of all becomes a drift against the
-     * trial's own arm: one a number and site. Not of far rows. NULL: none. */
+     * trial's own arm: one a number and site. Not of far rows. Of a hold only rows with a number are kept. NULL: none. */
     uint64_t (*kin)(void *ctx, const struct ds_row *row);
     void *kin_ctx;
     const uint8_t *kin_on;

@@ -63,6 +63,14 @@ test_what_to_pin_first_is_measured() {
     has "$dir/out" "pin first     "
     has "$dir/out" "matmul=pinned: "
     has "$dir/out" "attention=pinned: "
+    # An op whose exchange leaves no drift is told so by its bits, whatever the number of flips.
+    one="storm -m random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=128,vocab=512 --dtype f32 --threads 1 --max-batch 6 --chunk 14 --sites resid"
+    # shellcheck disable=SC2086
+    ds $one --tokens 5,9,1,44,23,8,2 --tokens 60,31,11,12,13 --requests 18 -n 10 --compare pinned+matmul=split-k --pin-each -o "$dir/one.h5" -q
+    ds risk "$dir/one.h5" --json
+    has "$dir/out" '"helps": "nothing_moves"'
+    ds risk "$dir/one.h5"
+    grep -q "^pin first     matmul=pinned: .*: no choice is moved$" "$dir/out"
 }
 
 test_a_sweep_has_layers() {
@@ -119,6 +127,20 @@ test_a_scored_text() {
     ds onpolicy -m random:llama,layers=2,hidden=64,vocab=512 --requests 4 -n 6 --threads 1 --dtype f32 --compare split,pinned -o "$dir/a.h5" -q
     ds risk "$dir/a.h5" --json
     has "$dir/out" '"pairs": 24'
+    # Both paths differ by chunks of prompts; the layers say by how much, and no set that agrees has any.
+    ds onpolicy -m random:llama,layers=2,hidden=64,vocab=512 --requests 12 -n 8 --threads 1 --chunk 7 --dtype bf16 --compare pinned+matmul=split-k,pinned -o "$dir/b.h5" -q
+    expect 1
+    ds risk "$dir/b.h5" --json
+    need python3
+    python3 - "$dir/out" <<'PY'
+import json, sys
+drifts, pinned = json.load(open(sys.argv[1], encoding="utf-8"))["groups"]
+assert drifts["layers"][-1]["layer"] == 2 and not pinned["layers"], (drifts["layers"], pinned["layers"])
+for l in drifts["layers"]:
+    assert l["rows"] > 0 and l["relative_rms_median"] > 0 and l["relative_rms_needed"] > 0 and 0 <= l["step"] < 8, l
+PY
+    ds risk "$dir/b.h5"
+    has "$dir/out" "by layer      pinned+matmul=split-k: relative drift measured"
 }
 
 test_mistakes() {

@@ -317,6 +317,127 @@ static void test_layers_of_a_storm(void **state)
     ds_risk_free(&r);
 }
 
+/* Of request 1's second choice, generated and then scored, layer 0 drifts by 2 %, where the gap moved by 0.25 of a margin of 1. */
+static void test_layers_of_a_scored_text(void **state)
+{
+    struct made m;
+    struct ds_risk r;
+    struct ds_error err;
+    (void)state;
+    begin(&m, "3");
+    m.options[2] = (struct ds_text){"serve_scored", "1"};
+    m.h.n_options = 3;
+    strcpy(m.sites[0].stage, "resid_ffn");
+    for (int32_t q = 0; q < 3; q++)
+        for (int32_t k = 0; k < 2; k++) {
+            step(&m, 0, q, k, 5, 4);
+            step(&m, 1, q, k, q == 1 && k == 1 ? 4.75f : 5, 4);
+        }
+    m.trials[2] = NULL;
+    m.rows[0] = (struct ds_row){.request = 1, .position = 1, .step = 1};
+    m.rows[1] = (struct ds_row){.request = 1, .position = 2};                  /* chooses nothing */
+    m.rows[2] = (struct ds_row){.request = 1, .position = 1, .occurrence = 1}; /* again */
+    m.t[1].rows = m.rows;
+    m.t[1].n_rows = 3;
+    const struct ds_drift one = {.row = 0, .diff_sq = 4e-4, .ref_sq = 1};
+    for (uint32_t i = 0; i < 5; i++)
+        m.drifts[i] = one;
+    m.drifts[1].row = 1;
+    m.drifts[2].row = 2;
+    m.drifts[3].ref_arm = 1;
+    m.drifts[4].site = 1;
+    m.t[1].drifts = m.drifts;
+    m.t[1].n_drifts = 5;
+    assert_ok(ds_risk_make(&m.h, m.trials, &r, &err), err);
+    const struct ds_risk_group *g = &r.groups[0];
+    assert_int_equal(g->flips.choices, 6);
+    assert_int_equal(g->n_layers, 1);
+    assert_int_equal(g->layers[0].layer, 0);
+    assert_int_equal(g->layers[0].rows, 1);
+    assert_close("measured", 0, g->layers[0].median, 0.02, 1e-9);
+    assert_close("needed", 0, g->layers[0].needed, 0.08, 1e-6);
+    assert_int_equal(g->layers[0].request, 1);
+    assert_int_equal(g->layers[0].step, 1);
+    ds_risk_free(&r);
+}
+
+/* ---- what an exchange is worth --------------------------------------------------------------- */
+
+enum { EXCHANGED = 6, GAIN_PROMPTS = 20 };
+
+/* seen[k] flips of 100 choices at the first n prompts of group k, none at the others. */
+static void weigh(const char *const *kernels, const double *moved, const uint32_t *seen,
+                  const int *n, size_t n_prompts, struct ds_risk_gain **out, size_t *n_out)
+{
+    static char *factors[] = {"kernels"};
+    char *values[EXCHANGED];
+    struct ds_arm arms[EXCHANGED];
+    struct ds_risk_group groups[EXCHANGED] = {{0}};
+    struct ds_risk_choice choices[EXCHANGED][GAIN_PROMPTS];
+    struct ds_header h = {.factors = factors, .n_factors = 1, .arms = arms, .n_arms = EXCHANGED};
+    struct ds_risk r = {.groups = groups, .n_groups = EXCHANGED, .n_prompts = n_prompts};
+    struct ds_error err;
+    memset(choices, 0, sizeof choices);
+    for (size_t k = 0; k < EXCHANGED; k++) {
+        values[k] = (char *)(uintptr_t)kernels[k];
+        arms[k].values = &values[k];
+        groups[k].arm = (uint32_t)k;
+        groups[k].choices = choices[k];
+        groups[k].n_choices = n_prompts;
+        groups[k].per_1000 = (double)k;
+        groups[k].flips.drift_most = moved[k];
+        for (size_t p = 0; p < n_prompts; p++) {
+            const uint32_t own = (int)p < n[k] ? seen[k] : 0;
+            choices[k][p] =
+                (struct ds_risk_choice){.prompt = (int32_t)p, .pairs = 100, .seen = own};
+            groups[k].flips.choices += 100;
+            groups[k].flips.seen += own;
+        }
+    }
+    assert_ok(ds_risk_gains(&h, &r, out, n_out, &err), err);
+}
+
+static void test_what_an_exchange_is_worth(void **state)
+{
+    static const char *const kernels[EXCHANGED] = {
+        "a+all=q@0-2", "a+all=q@0-2+few=p", "a+all=q@0-2+most=p", "a+all=q@0-2+worse=p",
+        "a",           "a+all=p",
+    };
+    static const double moved[EXCHANGED] = {1, 1, 1, 1, 0, 0};
+    static const uint32_t seen[EXCHANGED] = {4, 4, 1, 20, 0, 0};
+    static const int n[EXCHANGED] = {10, 9, 5, 20, 0, 0};
+    struct ds_risk_gain *g;
+    size_t count;
+    (void)state;
+    weigh(kernels, moved, seen, n, GAIN_PROMPTS, &g, &count);
+    static const struct {
+        const char *name;
+        int verdict;
+        double fewer;
+    } expected[] = {{"most=p", DS_GAIN_SOME, 17.5},
+                    {"all=p", DS_GAIN_ALL, 20},
+                    {"few=p", DS_GAIN_NONE, 2},
+                    {"worse=p", DS_GAIN_LOSS, -180}};
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(g[i].exchanged, expected[i].name);
+        assert_int_equal(g[i].verdict, expected[i].verdict);
+        assert_close("fewer", i, g[i].fewer, expected[i].fewer, 1e-9);
+        assert_int_equal(g[i].bounded, 1);
+        assert_true(g[i].low <= g[i].fewer && g[i].fewer <= g[i].high);
+    }
+    free(g);
+    /* one prompt: nothing but that no choice moves is told */
+    weigh(kernels, moved, seen, n, 1, &g, &count);
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(g[i].bounded, 0);
+        assert_int_equal(g[i].verdict, i == 0 ? DS_GAIN_ALL : DS_GAIN_NONE);
+    }
+    assert_string_equal(g[0].exchanged, "all=p");
+    free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +447,8 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_what_a_storm_foretells),
         cmocka_unit_test(test_layers_of_a_storm),
+        cmocka_unit_test(test_layers_of_a_scored_text),
+        cmocka_unit_test(test_what_an_exchange_is_worth),
     };
     return cmocka_run_group_tests_name("risk", tests, NULL, NULL);
 }

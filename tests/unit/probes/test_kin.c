@@ -87,10 +87,54 @@ static void test_the_first_that_differs_is_sized(void **state)
     ds_probe_free(p);
 }
 
+/* A hold has room for the rows of a family alone, at one of two sites: they are kept, and compared with another trial's. */
+static void test_of_a_hold_only_they_are_kept(void **state)
+{
+    static const uint8_t on[SITES] = {1, 0};
+    static const uint32_t rows[SITES] = {2, 0}, held = 3;
+    struct ds_site sites[SITES];
+    struct ds_probe *p;
+    struct ds_hold *hold;
+    struct ds_error err;
+    (void)state;
+    make_sites(sites);
+    const struct ds_hold_config hc = {.sites = sites,
+                                      .n_sites = SITES,
+                                      .site_rows = rows,
+                                      .arms = &held,
+                                      .n_arms = 1,
+                                      .budget = 1 << 20};
+    assert_ok(ds_hold_new(&hc, &hold, &err), err);
+    const struct ds_probe_config config = {
+        .sites = sites, .n_sites = SITES, .hold = hold, .kin = family_of, .kin_on = on};
+    assert_ok(ds_probe_new(&config, &p, &err), err);
+    for (uint32_t arm = 3; arm < 5; arm++) {
+        const struct ds_trial info = {.arm = arm};
+        struct ds_trial_data t;
+        assert_ok(ds_probe_begin_trial(p, &info, arm > 3 ? &held : NULL, arm > 3, &err), err);
+        show(p, 0, 0, 0, 1);
+        show(p, 0, 5, 0, 1);
+        show(p, 0, 5, 1, 1);
+        show(p, 0, 6, 0, arm > 3 ? 3 : 1);
+        assert_ok(ds_probe_end_trial(p, &t, &err), err);
+        assert_int_equal(t.n_drifts, arm > 3);
+        if (arm > 3) {
+            assert_int_equal(t.drifts[0].site, 0);
+            assert_int_equal(t.rows[t.drifts[0].row].position, 6);
+            assert_int_equal(t.drifts[0].ref_arm, 3);
+            assert_close("size", 0, t.drifts[0].diff_sq, 4, 1e-12);
+        }
+        ds_trial_data_free(&t);
+    }
+    ds_probe_free(p);
+    ds_hold_free(hold);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_that_differs_is_sized),
+        cmocka_unit_test(test_of_a_hold_only_they_are_kept),
     };
     return cmocka_run_group_tests_name("kin", tests, NULL, NULL);
 }
