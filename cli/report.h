@@ -6,6 +6,7 @@
 #include "report/page.h"
 
 struct ds_report_times;
+struct ds_report_changes;
 struct ds_report_maker {
     const struct ds_options *o;
     const char *figure;       /* the only one that is wanted; NULL: the page */
@@ -36,10 +37,17 @@ int ds_report_is_serving(const struct ds_header *h);
 int ds_report_machine(struct ds_report_maker *m, const struct ds_report *r,
                       struct ds_record *record, struct ds_error *err);
 
+/* report_changes.c: what else is unlike in a record and the one before. names: of that, appended; escaped, in plain text. */
+int ds_report_changes_new(struct ds_report_changes **out, struct ds_error *err);
+void ds_report_changes_free(struct ds_report_changes *c);
+int ds_report_changes_record(struct ds_report_changes *c, const char *path,
+                             const struct ds_record *r, struct ds_buf *names, struct ds_error *err);
+void ds_report_changes_place(struct ds_report_maker *m, const struct ds_report_changes *c);
+
 /* report_time.c: answers over time. A record, then its natural trials; then the figure. */
 int ds_report_times_new(struct ds_report_times **out, struct ds_error *err);
 void ds_report_times_free(struct ds_report_times *t);
-int ds_report_times_record(struct ds_report_times *t, const char *path, const struct ds_header *h,
+int ds_report_times_record(struct ds_report_times *t, const char *path, const struct ds_record *r,
                            struct ds_error *err);
 int ds_report_times_trial(struct ds_report_times *t, const struct ds_header *h,
                           const struct ds_trial_data *data, struct ds_error *err);

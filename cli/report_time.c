@@ -18,8 +18,10 @@ enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
 struct ds_report_times {
     /* A group is a series: the first record's answer is the reference. */
     struct ds_metrics *metrics;
+    struct ds_report_changes *changes;
     struct ds_time_record *records;
-    char **keys; /* [n_series], escaped: also what is shown */
+    char **keys;   /* [n_series], escaped: also what is shown */
+    char **titles; /* [n_series] the beginning of the prompt, escaped; "": it has no text */
     size_t n_records, n_series;
     struct ds_time_point *points;
     size_t n_points;
@@ -29,7 +31,9 @@ int ds_report_times_new(struct ds_report_times **out, struct ds_error *err)
 {
     if (!(*out = ds_calloc(1, sizeof **out, "times", err)))
         return -1;
-    return ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->metrics, err);
+    return ds_report_changes_new(&(*out)->changes, err) != 0
+               ? -1
+               : ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->metrics, err);
 }
 
 void ds_report_times_free(struct ds_report_times *t)
@@ -38,10 +42,15 @@ void ds_report_times_free(struct ds_report_times *t)
         free((void *)t->records[i].start);
         free((void *)t->records[i].version);
         free((void *)t->records[i].path);
+        free((void *)t->records[i].changed);
     }
-    for (size_t i = 0; t && i < t->n_series; i++)
+    for (size_t i = 0; t && i < t->n_series; i++) {
         free(t->keys[i]);
+        free(t->titles[i]);
+    }
     if (t) {
+        ds_report_changes_free(t->changes);
+        free(t->titles);
         ds_metrics_free(t->metrics);
         free(t->records);
         free(t->keys);
@@ -77,7 +86,24 @@ static void name_series(const struct ds_header *h, uint32_t arm, uint64_t prompt
     ds_buf_escape(out, h->model_name, (size_t)-1);
 }
 
-static int find_series(struct ds_report_times *t, const char *key, size_t *out,
+/* A few words of a prompt. */
+static char *title_of(const char *text)
+{
+    enum { MOST = 20 };
+    struct ds_buf out = {0};
+    size_t n = 0, shown = 0;
+    for (int step; text[n] && shown < MOST; n += (size_t)step, shown++)
+        if ((step = ds_utf8_len(text + n, strlen(text + n))) <= 0)
+            step = 1;
+    ds_buf_escape(&out, text, n);
+    ds_buf_puts(&out, text[n] ? "..." : "");
+    if (!out.failed && out.data)
+        return out.data;
+    ds_buf_free(&out);
+    return NULL;
+}
+
+static int find_series(struct ds_report_times *t, const char *key, const char *text, size_t *out,
                        struct ds_error *err)
 {
     for (*out = 0; *out < t->n_series; ++*out)
@@ -85,12 +111,18 @@ static int find_series(struct ds_report_times *t, const char *key, size_t *out,
             return 0;
     if (t->n_series >= MOST_SERIES)
         return ds_fail(err, "more than %d prompts and settings", MOST_SERIES);
-    if (ds_grow_by_one(&t->keys, t->n_series, sizeof *t->keys, "series", err) != 0)
+    if (ds_grow_by_one(&t->keys, t->n_series, sizeof *t->keys, "series", err) != 0 ||
+        ds_grow_by_one(&t->titles, t->n_series, sizeof *t->titles, "series", err) != 0)
         return -1;
-    if (!(t->keys[t->n_series] = strdup(key)))
-        return ds_fail(err, "out of memory for a series");
-    t->n_series++;
-    return 0;
+    t->keys[t->n_series] = strdup(key);
+    t->titles[t->n_series] = title_of(text);
+    if (t->keys[t->n_series] && t->titles[t->n_series]) {
+        t->n_series++;
+        return 0;
+    }
+    free(t->keys[t->n_series]);
+    free(t->titles[t->n_series]);
+    return ds_fail(err, "out of memory for a series");
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -128,7 +160,7 @@ static int add_answer(struct ds_report_times *t, const struct ds_header *h, uint
     size_t series = 0;
     name_series(h, arm, id, &key);
     int rc = key.failed ? ds_fail(err, "out of memory for a series")
-                        : find_series(t, key.data, &series, err);
+                        : find_series(t, key.data, prompt->text ? prompt->text : "", &series, err);
     struct ds_time_point *p = rc == 0 ? point_of(t, series, err) : NULL;
     if (p && ds_metrics_add(t->metrics, key.data, id, steps, n, &row, err) == 0) {
         if (isnan(p->divergence))
@@ -185,9 +217,11 @@ static char *escaped(const char *a, const char *b, const char *c)
     return NULL;
 }
 
-int ds_report_times_record(struct ds_report_times *t, const char *path, const struct ds_header *h,
-                           struct ds_error *err)
+int ds_report_times_record(struct ds_report_times *t, const char *path,
+                           const struct ds_record *record, struct ds_error *err)
 {
+    const struct ds_header *h = ds_record_header(record);
+    struct ds_buf changed = {0};
     if (ds_grow_by_one(&t->records, t->n_records, sizeof *t->records, "records", err) != 0)
         return -1;
     struct ds_time_record *r = &t->records[t->n_records];
@@ -195,6 +229,10 @@ int ds_report_times_record(struct ds_report_times *t, const char *path, const st
     r->version = escaped(h->tool_version, " ", h->build);
     r->path = escaped(path, "", "");
     t->n_records++;
+    const int rc = ds_report_changes_record(t->changes, path, record, &changed, err);
+    r->changed = changed.data;
+    if (rc != 0)
+        return -1;
     return r->start && r->version && r->path ? 0 : ds_fail(err, "out of memory for a record");
 }
 
@@ -216,9 +254,20 @@ static int is_common(const struct ds_report_times *t, const char *part, size_t n
     return 1;
 }
 
-/* What tells a series from the others, and the concurrency in any case. */
-static char *short_name(const struct ds_report_times *t, const char *key)
+static int is_only_title(const struct ds_report_times *t, size_t series)
 {
+    size_t len = strcspn(t->keys[series], ",");
+    for (size_t s = 0; s < t->n_series; s++)
+        if (strcmp(t->titles[s], t->titles[series]) == 0 &&
+            strncmp(t->keys[s], t->keys[series], len) != 0)
+            return 0;
+    return t->titles[series][0] != '\0';
+}
+
+/* What tells a series from the others, and the concurrency in any case. A prompt by its first words, where these are no other one's. */
+static char *short_name(const struct ds_report_times *t, size_t series)
+{
+    const char *key = t->keys[series];
     struct ds_buf out = {0};
     for (const char *at = key, *end = at; end; at = end + 2) {
         end = strstr(at, ", ");
@@ -226,7 +275,10 @@ static char *short_name(const struct ds_report_times *t, const char *key)
         if (strncmp(at, "batch ", 6) != 0 && is_common(t, at, n))
             continue;
         ds_buf_puts(&out, out.len ? ", " : "");
-        ds_buf_add(&out, at, n);
+        if (at == key && is_only_title(t, series))
+            ds_buf_puts(&out, t->titles[series]);
+        else
+            ds_buf_add(&out, at, n);
     }
     if (!out.data)
         ds_buf_puts(&out, "all");
@@ -245,7 +297,7 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     char **names = ds_calloc(t->n_series, sizeof *names, "series", err);
     int rc = names ? 0 : -1;
     for (size_t s = 0; rc == 0 && s < t->n_series; s++)
-        if (!(names[s] = short_name(t, t->keys[s])))
+        if (!(names[s] = short_name(t, s)))
             rc = ds_fail(err, "out of memory for a series");
     const struct ds_time time = {.records = t->records,
                                  .n_records = t->n_records,
@@ -257,6 +309,8 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     ds_page_figure_id(&m->page, &f);
     if (rc == 0 && (rc = ds_figure_time(&time, &f, err)) == 0)
         rc = ds_report_place_figure(m, &f, -1, 1, err);
+    if (rc == 0)
+        ds_report_changes_place(m, t->changes);
     ds_figure_free(&f);
     for (size_t s = 0; names && s < t->n_series; s++)
         free(names[s]);

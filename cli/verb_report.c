@@ -59,7 +59,7 @@ static int add_record(struct ds_report_maker *m, const char *path, struct ds_err
     struct ds_record *r;
     if (ds_record_open(path, &r, err) != 0)
         return -1;
-    int rc = m->times ? ds_report_times_record(m->times, path, ds_record_header(r), err) : 0;
+    int rc = m->times ? ds_report_times_record(m->times, path, r, err) : 0;
     if (rc == 0)
         rc = ds_report_is_serving(ds_record_header(r)) ? ds_report_serving(m, path, r, err)
                                                        : ds_report_sweep(m, path, r, err);

@@ -46,6 +46,9 @@ const char *ds_figure_style(void)
            "svg .edge{stroke:var(--ink);stroke-width:2;fill:none}svg .paper{fill:var(--bg)}\n";
 }
 
+/* A drawing that is narrower is never widened, wherever it stands. */
+enum { FEW = 544 };
+
 /* The window of the drawing from y on; part: "" or what tells its ids from those of the other parts. */
 static void begin_element(const struct ds_figure *f, int y, int height, const char *part,
                           struct ds_buf *out)
@@ -53,9 +56,10 @@ static void begin_element(const struct ds_figure *f, int y, int height, const ch
     const char *id = f->id[0] ? f->id : "figure";
     ds_buf_printf(out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 %d %d %d\" width=\"%d\" "
-                  "height=\"%d\" role=\"img\" "
+                  "height=\"%d\"%s role=\"img\" "
                   "aria-labelledby=\"%s-t%s %s-d%s\">\n<title id=\"%s-t%s\">",
-                  y, f->width, height, f->width, height, id, part, id, part, id, part);
+                  y, f->width, height, f->width, height, f->width < FEW ? " class=\"few\"" : "", id,
+                  part, id, part, id, part);
     ds_html_escaped(out, f->title.data, f->title.len);
     ds_buf_printf(out, "</title>\n<desc id=\"%s-d%s\">", id, part);
     ds_html_escaped(out, f->about.data, f->about.len);

@@ -54,6 +54,7 @@ struct ds_time_point {
 };
 struct ds_time_record {
     const char *start, *version, *path; /* escaped; version: with the build */
+    const char *changed; /* what else is unlike in it and the one before, escaped; NULL: nothing */
 };
 struct ds_time {
     const struct ds_time_record *records; /* in the order of their times */

@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 250, TOP = 128, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
+enum { MOST_LEFT = 250, TOP = 128, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
 
 struct time {
     const struct ds_time *t;
     struct ds_figure *f;
     const struct ds_time_point **at; /* [n_series][n_records]; NULL: the record has none */
     size_t *drawn, n_drawn;          /* series that more than one record has */
+    int left;                        /* where the cells begin: as wide as the names need */
 };
 
 static const struct ds_time_point *point(const struct time *x, size_t series, size_t record)
@@ -112,7 +113,7 @@ static void add_name(const struct time *x, size_t series, double y)
             break;
     ds_buf_add(&text, name, n);
     ds_buf_puts(&text, name[n] ? "..." : "");
-    ds_svg_text(x->f, LEFT - 8, y + 14, "end", "", text.data ? text.data : "");
+    ds_svg_text(x->f, x->left - 8, y + 14, "end", "", text.data ? text.data : "");
     x->f->svg.failed |= text.failed;
     ds_buf_free(&text);
 }
@@ -126,13 +127,13 @@ static int length_of_times(const struct time *x, size_t first)
     return 16;
 }
 
-/* When the records were made, and a line where what made them is another version. */
+/* When the records were made, and a line where what made them is another thing. */
 static void add_records(const struct time *x, size_t first, double bottom)
 {
     const int length = length_of_times(x, first);
     for (size_t r = first; r < x->t->n_records; r++) {
         const struct ds_time_record *now = &x->t->records[r];
-        const double at_x = LEFT + (double)(r - first) * CELL_W;
+        const double at_x = x->left + (double)(r - first) * CELL_W;
         char day[20];
         snprintf(day, sizeof day, "%.*s", length, now->start);
         if (strlen(day) > 10 && day[10] == 'T')
@@ -141,11 +142,11 @@ static void add_records(const struct time *x, size_t first, double bottom)
                       at_x + CELL_W / 2.0 - 2, TOP - 6);
         ds_svg_text(x->f, 0, 0, "start", "dim", day);
         ds_buf_puts(&x->f->svg, "</g>\n");
-        if (r == first || strcmp(now->version, x->t->records[r - 1].version) == 0)
+        if (r == first || !now->changed || !now->changed[0])
             continue;
         ds_buf_printf(&x->f->svg, "<path class=\"l d\" d=\"M%.5g %dV%.5g\"><title>", at_x - 1.5,
                       TOP - 4, bottom);
-        ds_html_escaped(&x->f->svg, now->version, (size_t)-1);
+        ds_html_escaped(&x->f->svg, now->changed, (size_t)-1);
         ds_buf_puts(&x->f->svg, "</title></path>\n");
     }
 }
@@ -188,8 +189,8 @@ static void describe(const struct time *x, size_t changed, size_t logits)
                   "%zu records in the order of their times, %zu prompts at settings that more than "
                   "one of them has. Equal "
                   "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
-                  "stands where the version that "
-                  "made the record changed. Tokens changed %zu time%s, logits alone %zu time%s.",
+                  "stands where the version, the model, the machine or an option changed. Tokens "
+                  "changed %zu time%s, logits alone %zu time%s.",
                   x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
                   logits == 1 ? "" : "s");
 }
@@ -213,21 +214,36 @@ static void draw(const struct time *x)
                  series = x->n_drawn < MOST_SERIES ? x->n_drawn : MOST_SERIES;
     const double bottom = TOP + (double)series * CELL_H;
     char more[96];
-    ds_svg_begin(x->f, LEFT + (int)(n - first) * CELL_W + 84, (int)bottom + 26);
+    ds_svg_begin(x->f, x->left + (int)(n - first) * CELL_W + 84, (int)bottom + 26);
     add_records(x, first, bottom);
     for (size_t s = 0; s < series; s++) {
         const double y = TOP + (double)s * CELL_H;
         add_name(x, x->drawn[s], y);
         for (size_t r = first; r < n; r++)
-            add_cell(x, x->drawn[s], r, LEFT + (double)(r - first) * CELL_W, y);
+            add_cell(x, x->drawn[s], r, x->left + (double)(r - first) * CELL_W, y);
     }
     if (first || series < x->n_drawn) {
         snprintf(more, sizeof more,
                  "%zu earlier records and %zu more settings are among the numbers", first,
                  x->n_drawn - series);
-        ds_svg_text(x->f, LEFT, bottom + 16, "start", "dim", more);
+        ds_svg_text(x->f, x->left, bottom + 16, "start", "dim", more);
     }
     ds_svg_end(x->f);
+}
+
+/* About as wide as the longest of the names that are drawn. */
+static void make_room(struct time *x)
+{
+    enum { CHARACTER = 7, AROUND = 20, MOST_NAMED = 37 };
+    x->left = 0;
+    for (size_t s = 0; s < x->n_drawn && s < MOST_SERIES; s++) {
+        size_t n = 0;
+        for (const char *c = x->t->names[x->drawn[s]]; *c; c++)
+            n += ((unsigned char)*c & 0xc0) != 0x80;
+        const int wide = AROUND + CHARACTER * (int)(n < MOST_NAMED ? n : MOST_NAMED);
+        x->left = wide > x->left ? wide : x->left;
+    }
+    x->left = x->left < MOST_LEFT ? x->left : MOST_LEFT;
 }
 
 static void choose_series(struct time *x)
@@ -255,6 +271,7 @@ int ds_figure_time(const struct ds_time *t, struct ds_figure *f, struct ds_error
         count_changes(&x, &tokens, &logits);
         describe(&x, tokens, logits);
         add_data(&x);
+        make_room(&x);
         if (x.n_drawn)
             draw(&x);
     }

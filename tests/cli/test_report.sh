@@ -104,11 +104,21 @@ test_several_records() {
     [ "$(page "$dir/all.html")" -ge 1 ]
     has "$dir/all.html" "Answers over time"
     has "$dir/all.html" "3 records in the order of their times, 2 prompts at settings"
+    hasnt "$dir/all.html" "What changed"
     [ "$(wc -l <"$dir/numbers/time.tsv")" -eq 6 ]
     [ -e "$dir/numbers/3-heat.tsv" ]
     ds report "$dir/b.h5" "$dir/a.h5" --figure time -o "$dir/time.svg"
     expect 0
     [ "$(page "$dir/time.svg")" -eq 1 ]
+    # What may have changed them stands beside the answers, what did not does not.
+    OPENBLAS_CORETYPE=Nehalem ds run $small --batch 1,4 --kernels pinned -o "$dir/d.h5"
+    ds report "$dir/a.h5" "$dir/b.h5" "$dir/d.h5" -o "$dir/changed.html"
+    expect 0
+    [ "$(page "$dir/changed.html")" -ge 1 ]
+    has "$dir/changed.html" "What changed"
+    has "$dir/changed.html" "<title>OPENBLAS_CORETYPE</title>"
+    grep -q "<td>OPENBLAS_CORETYPE</td><td>[^<]*</td><td>Nehalem</td>" "$dir/changed.html"
+    hasnt "$dir/changed.html" "<td>cpu_model</td>"
     ds report "$dir/b.h5" --figure time
     expect 2
     has "$dir/err" "--figure time is of several records"
