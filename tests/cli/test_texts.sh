@@ -17,6 +17,15 @@ test_readme_shows_a_verdict() {
     [ "$(tail -n 2 "$dir/demo" | head -n 1 | cut -c1-15)" = "drift: first at" ]
 }
 
+# What the commands print is this machine's; that they are still taken is asked of those that need no model file.
+test_readme_commands_are_taken() {
+    need python3
+    # shellcheck disable=SC2016
+    run python3 tests/tools/readme_blocks.py "$driftscope" README.md --errors --only '$M' --only '$ONE' --only fingerprint --only doctor
+    expect 0
+    empty "$dir/out"
+}
+
 test_readme_names_only_files_that_exist() {
     for readme in README.md */README.md; do
         folder=$(dirname "$readme")

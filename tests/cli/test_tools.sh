@@ -305,4 +305,53 @@ test_deps_goes_on_without_what_is_only_wished_for() {
     empty "$dir/err"
 }
 
+# ---- README against the program ------------------------------------------------------------------------------------------------
+
+test_readme_blocks_tells_and_mends() {
+    need python3
+    program stub <<'SH'
+case $1 in
+wrong) echo "there is no such verb" >&2; exit 2 ;;
+*) printf 'head\nfirst      1\nsecond     2\nthird      3\ndriftscope: last line %s\n' "$1" ;;
+esac
+SH
+    cat >"$dir/README.md" <<'TEXT'
+Text, and then what it does:
+
+<!-- setup: echo brought >file -->
+
+    $ X=one
+    $ driftscope $X
+    head
+    ...
+    second     2
+    ...
+    driftscope: last line one
+    $ cat file
+    brought
+
+<!-- not run -->
+
+    $ driftscope two
+    nothing of this is true
+TEXT
+    run python3 tests/tools/readme_blocks.py "$dir/stub" "$dir/README.md"
+    expect 0
+    empty "$dir/out"
+    sed 's/second     2/second    -7/' "$dir/README.md" >"$dir/other.md"
+    run python3 tests/tools/readme_blocks.py "$dir/stub" "$dir/other.md"
+    expect 1
+    has "$dir/out" "-second    -7"
+    has "$dir/out" "+second     2"
+    run python3 tests/tools/readme_blocks.py "$dir/stub" "$dir/other.md" --write
+    same_files "$dir/README.md" "$dir/other.md"
+    sed 's/X=one/X=wrong/' "$dir/README.md" >"$dir/wrong.md"
+    run python3 tests/tools/readme_blocks.py "$dir/stub" "$dir/wrong.md" --errors
+    expect 1
+    has "$dir/out" "ERROR: there is no such verb"
+    run python3 tests/tools/readme_blocks.py "$dir/stub" "$dir/README.md" --list
+    has "$dir/out" "6: driftscope \$X"
+    hasnt "$dir/out" "two"
+}
+
 run_tests
