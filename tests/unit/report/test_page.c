@@ -376,10 +376,10 @@ static void test_the_tree_tells_tokens(void **state)
 static void test_answers_over_time(void **state)
 {
     (void)state;
-    static const struct ds_time_record records[] = {{"2026-01-01T00:00:00Z", "1 a", "a.h5"},
-                                                    {"2026-01-02T00:00:00Z", "1 a", "b.h5"},
-                                                    {"2026-01-03T00:00:00Z", "2 a", "c.h5"},
-                                                    {"2026-01-04T00:00:00Z", "2 a", "d.h5"}};
+    static const struct ds_time_record records[] = {{"2026-01-01T00:00:00Z", "1 a", "a.h5", NULL},
+                                                    {"2026-01-02T00:00:00Z", "1 a", "b.h5", NULL},
+                                                    {"2026-01-03T00:00:00Z", "2 a", "c.h5", NULL},
+                                                    {"2026-01-04T00:00:00Z", "2 a", "d.h5", NULL}};
     static const char *const series[] = {"prompt 1, batch 1", "prompt 1, batch 4",
                                          "prompt 2, batch 1"};
     static const struct ds_time_point points[] = {
@@ -414,10 +414,10 @@ static void test_answers_over_time(void **state)
     assert_int_equal(count(f.svg.data, ">2026-01-04 00:00<"), 1);
     ds_figure_free(&f);
     /* Two of one minute: seconds tell them apart. */
-    static const struct ds_time_record near[] = {{"2026-01-01T00:00:00Z", "1 a", "a.h5"},
-                                                 {"2026-01-02T00:00:07Z", "1 a", "b.h5"},
-                                                 {"2026-01-02T00:00:09Z", "2 a", "c.h5"},
-                                                 {"2026-01-04T00:00:00Z", "2 a", "d.h5"}};
+    static const struct ds_time_record near[] = {{"2026-01-01T00:00:00Z", "1 a", "a.h5", NULL},
+                                                 {"2026-01-02T00:00:07Z", "1 a", "b.h5", NULL},
+                                                 {"2026-01-02T00:00:09Z", "2 a", "c.h5", NULL},
+                                                 {"2026-01-04T00:00:00Z", "2 a", "d.h5", NULL}};
     struct ds_time quick = t;
     quick.records = near;
     assert_ok(ds_figure_time(&quick, &f, &err), err);
