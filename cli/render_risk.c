@@ -155,22 +155,35 @@ static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_
 
 /* ---- which kernel to pin first ---------------------------------------------------------------- */
 
-static void add_gain(struct ds_buf *out, const struct ds_risk_result *r,
-                     const struct ds_risk_gain *x)
+static void add_gain(struct ds_buf *out, const struct ds_risk_gain *x, const char *verdict)
 {
-    const struct ds_risk_group *g = &r->risk.groups[x->group], *base = &r->risk.groups[0];
-    ds_buf_escape(out, x->exchanged, (size_t)-1);
     ds_buf_printf(out, ": %.3g flips in 1,000 instead of %.3g expected, %.3g instead of %.3g seen",
-                  g->per_1000, base->per_1000, g->seen_per_1000, base->seen_per_1000);
+                  x->expected[1], x->expected[0], x->seen[1], x->seen[0]);
     if (x->verdict == DS_GAIN_ALL)
-        ds_buf_puts(out, ": no choice is moved\n");
+        ds_buf_puts(out, ": no choice is moved");
     else if (!x->bounded)
-        ds_buf_puts(out, " (one prompt: no interval)\n");
-    else if (x->low >= 0 && x->high <= 0)
-        ds_buf_puts(out, "\n");
-    else
-        ds_buf_printf(out, "\n%-14sfewer by %.3g (95 %%: %.3g to %.3g)\n", "", x->fewer, x->low,
-                      x->high);
+        ds_buf_puts(out, " (one prompt: no interval)");
+    else if (x->low < 0 || x->high > 0)
+        ds_buf_printf(out, "\n%-14sfewer by %.3g (95 %%: %.3g to %.3g)%s", "", x->fewer, x->low,
+                      x->high, verdict);
+    ds_buf_puts(out, "\n");
+}
+
+/* What stages in f32 change, of records that have them. */
+static void add_precision(struct ds_buf *out, const struct ds_risk_result *r)
+{
+    static const char *const verdicts[] = {": it makes more", ": no help seen", ": it helps", ""};
+    for (size_t i = 0; i < r->n_precise; i++) {
+        const struct ds_risk_precise *p = &r->precise[i];
+        head(out, r, i ? "" : "precision");
+        add_kernels(out, r, p->g.group);
+        ds_buf_puts(out, ", ");
+        ds_buf_escape(out, p->stages, (size_t)-1);
+        ds_buf_puts(out, " (");
+        ds_buf_escape(out, p->path, (size_t)-1);
+        ds_buf_puts(out, ")");
+        add_gain(out, &p->g, verdicts[p->g.verdict - DS_GAIN_LOSS]);
+    }
 }
 
 static void add_ranking(struct ds_buf *out, const struct ds_risk_result *r)
@@ -181,7 +194,8 @@ static void add_ranking(struct ds_buf *out, const struct ds_risk_result *r)
         const struct ds_risk_gain *x = &r->gains[k];
         const int verdict = x->verdict == DS_GAIN_ALL ? DS_GAIN_SOME : x->verdict;
         head(out, r, verdict == before ? "" : heads[verdict - DS_GAIN_LOSS]);
-        add_gain(out, r, x);
+        ds_buf_escape(out, x->exchanged, (size_t)-1);
+        add_gain(out, x, "");
         before = verdict;
     }
     if (r->n_gains && r->gains[0].verdict < DS_GAIN_SOME &&
@@ -228,6 +242,7 @@ void ds_risk_text(struct ds_buf *out, const struct ds_risk_result *r)
         add_layers(out, r, i);
     }
     add_ranking(out, r);
+    add_precision(out, r);
     add_tests(out, r);
     const int code = ds_risk_code(r);
     ds_buf_puts(out, ds_cli_color(r->o, code ? DS_ROLE_DRIFT : DS_ROLE_SAME));

@@ -84,12 +84,12 @@ static json_t *group_json(const struct ds_risk_result *r, const struct ds_risk_g
     return j;
 }
 
-static json_t *gain_json(const struct ds_risk_gain *x)
+static json_t *gain_json(const struct ds_risk_gain *x, const char *exchanged)
 {
     json_t *j = json_object();
     json_object_set_new(j, "group", json_integer((json_int_t)x->group));
-    json_object_set_new(j, "exchanged", ds_json_text(x->exchanged));
-    json_object_set_new(j, "expected_per_1000", ds_json_real(x->rest));
+    json_object_set_new(j, "exchanged", ds_json_text(exchanged));
+    json_object_set_new(j, "expected_per_1000", ds_json_real(x->expected[1]));
     json_object_set_new(j, "fewer_per_1000", ds_json_real(x->fewer));
     json_object_set_new(j, "low_per_1000", x->bounded ? ds_json_real(x->low) : json_null());
     json_object_set_new(j, "high_per_1000", x->bounded ? ds_json_real(x->high) : json_null());
@@ -120,13 +120,19 @@ int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_e
 {
     const struct ds_header *h = ds_record_header(r->own.record);
     ds_json_begin();
-    json_t *j = json_object(), *groups = json_array(), *tests = json_array(), *gains = json_array();
+    json_t *j = json_object(), *groups = json_array(), *tests = json_array(), *gains = json_array(),
+           *precise = json_array();
     for (size_t i = 0; i < r->n_gains; i++)
-        json_array_append_new(gains, gain_json(&r->gains[i]));
+        json_array_append_new(gains, gain_json(&r->gains[i], r->gains[i].exchanged));
     for (size_t i = 0; i < r->risk.n_groups; i++)
         json_array_append_new(groups, group_json(r, &r->risk.groups[i]));
     for (size_t i = 0; i < r->n_tests; i++)
         json_array_append_new(tests, test_json(r, &r->tests[i]));
+    for (size_t i = 0; i < r->n_precise; i++) {
+        json_t *x = gain_json(&r->precise[i].g, r->precise[i].stages);
+        json_object_set_new(x, "record", ds_json_text(r->precise[i].path));
+        json_array_append_new(precise, x);
+    }
     json_object_set_new(j, "schema", json_string("driftscope.risk/1"));
     const int code = ds_risk_code(r);
     json_object_set_new(j, "result",
@@ -139,6 +145,7 @@ int ds_risk_json(struct ds_buf *out, const struct ds_risk_result *r, struct ds_e
     json_object_set_new(j, "sampler", ds_json_sampler(h));
     json_object_set_new(j, "groups", groups);
     json_object_set_new(j, "pin_first", gains);
+    json_object_set_new(j, "precision", precise);
     json_object_set_new(j, "foretold", tests);
     return ds_json_print(j, out, err);
 }

@@ -16,6 +16,13 @@ struct ds_risk_foretold {
     struct ds_risk_test t;
 };
 
+/* What stages in f32 change, of another record. */
+struct ds_risk_precise {
+    const char *path;
+    char stages[200];
+    struct ds_risk_gain g; /* its `exchanged` is no longer there */
+};
+
 struct ds_risk_result {
     const struct ds_options *o;
     struct ds_risk_record own;
@@ -24,6 +31,8 @@ struct ds_risk_result {
     size_t n_gains;
     struct ds_risk_foretold *tests; /* of the other records */
     size_t n_tests, cap_tests;
+    struct ds_risk_precise *precise;
+    size_t n_precise, cap_precise;
     struct ds_run_plan plan; /* model and tokenizer, with -m */
     size_t most;             /* choices listed of each group */
 };

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,32 @@ static int foretell(struct ds_risk_result *r, struct ds_risk_record *x, struct d
                                          x->path, r->own.path);
 }
 
+/* Prompts are the same: that was asked before anything was foretold. */
+static int compare_precision(struct ds_risk_result *r, const struct ds_risk_record *x,
+                             struct ds_error *err)
+{
+    const struct ds_header *h = ds_record_header(r->own.record), *g = ds_record_header(x->record);
+    struct ds_risk theirs;
+    if (ds_risk_make(g, x->trials, &theirs, err) != 0)
+        return ds_prefix(err, "%s", x->path);
+    int rc = 0;
+    for (size_t i = 0; i < theirs.n_groups && rc >= 0; i++) {
+        if ((rc = ds_grow(&r->precise, &r->cap_precise, r->n_precise + 1, sizeof *r->precise,
+                          "groups", err)) != 0)
+            break;
+        struct ds_risk_precise *p = &r->precise[r->n_precise];
+        *p = (struct ds_risk_precise){.path = x->path};
+        rc = ds_risk_precision(h, &r->risk, g, &theirs, i, &p->g, err);
+        if (rc > 0) {
+            snprintf(p->stages, sizeof p->stages, "%s", p->g.exchanged);
+            p->g.exchanged = NULL;
+            r->n_precise++;
+        }
+    }
+    ds_risk_free(&theirs);
+    return rc < 0 ? -1 : 0;
+}
+
 static int run(struct ds_risk_result *r, struct ds_error *err)
 {
     if (open(&r->own, ds_opt_operand(r->o, 0), err) != 0)
@@ -86,6 +113,8 @@ static int run(struct ds_risk_result *r, struct ds_error *err)
         int rc = open(&x, ds_opt_operand(r->o, i), err);
         if (rc == 0)
             rc = foretell(r, &x, err);
+        if (rc == 0)
+            rc = compare_precision(r, &x, err);
         close_record(&x);
         if (rc != 0)
             return -1;
@@ -117,6 +146,7 @@ int ds_verb_risk(const struct ds_options *o)
     ds_buf_free(&out);
     ds_risk_free(&r.risk);
     free(r.gains);
+    free(r.precise);
     free(r.tests);
     close_record(&r.own);
     ds_run_plan_free(&r.plan);

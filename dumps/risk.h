@@ -70,16 +70,21 @@ int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *t
 enum { DS_GAIN_LOSS = -1, DS_GAIN_NONE, DS_GAIN_SOME, DS_GAIN_ALL };
 struct ds_risk_gain {
     size_t group;
-    const char *exchanged; /* borrowed from the header: matmul=pinned */
-    double rest;           /* flips in 1,000 choices that are left to be expected */
-    double fewer, low,
-        high;    /* flips seen in 1,000, of the first group less those of this one; 95 % */
-    int bounded; /* low and high; not with one prompt */
+    const char *exchanged;       /* borrowed from the header: matmul=pinned */
+    double expected[2], seen[2]; /* flips in 1,000 choices, before and after */
+    double fewer, low, high;     /* of those seen, before less after; 95 % */
+    int bounded;                 /* low and high; not with one prompt */
     int verdict; /* ALL: no choice is moved any more; SOME: low is above 0; LOSS: high is below */
 };
 /* Those that help first, those that do harm last; then by what is left. malloc'ed, also where *n is 0. */
 int ds_risk_gains(const struct ds_header *h, const struct ds_risk *r, struct ds_risk_gain **out,
                   size_t *n, struct ds_error *err);
+
+/* The same of a group of another record of the same prompts, which was made with the same kernels and format, but other stages
+ * in f32 (the option dtype_at): out->group is that of h. 1; 0: there is no such group. exchanged is borrowed from `other`. */
+int ds_risk_precision(const struct ds_header *h, const struct ds_risk *r,
+                      const struct ds_header *other, const struct ds_risk *theirs, size_t group,
+                      struct ds_risk_gain *out, struct ds_error *err);
 
 /* What one serving run foretells of another one of the same prompts, from its own margins and drifts, and from which rows of
  * the other one have equal bits: how many of its requests part from their references; and what was seen. */

@@ -104,11 +104,12 @@ static int judge(const struct ds_risk_group *base, const struct ds_risk_group *g
                                        : DS_GAIN_NONE;
 }
 
-static int weigh(const struct ds_risk *r, struct ds_risk_gain *out, struct ds_error *err)
+static int weigh(const struct ds_risk_group *base, const struct ds_risk_group *g, size_t n_prompts,
+                 struct ds_risk_gain *out, struct ds_error *err)
 {
-    const struct ds_risk_group *side[] = {&r->groups[0], &r->groups[out->group]};
+    const struct ds_risk_group *side[] = {base, g};
     struct counts all = {{0}, {0}},
-                  *by_prompt = ds_calloc(r->n_prompts, sizeof *by_prompt, "prompts", err);
+                  *by_prompt = ds_calloc(n_prompts, sizeof *by_prompt, "prompts", err);
     size_t used = 0;
     if (!by_prompt)
         return -1;
@@ -119,12 +120,16 @@ static int weigh(const struct ds_risk *r, struct ds_risk_gain *out, struct ds_er
             by_prompt[c->prompt].choices[i] += c->pairs;
         }
     /* Prompts without a choice that was made twice say nothing. */
-    for (size_t p = 0; p < r->n_prompts; p++) {
+    for (size_t p = 0; p < n_prompts; p++) {
         if (by_prompt[p].choices[0] + by_prompt[p].choices[1] <= 0)
             continue;
         add(&all, &by_prompt[p]);
         by_prompt[used++] = by_prompt[p];
     }
+    out->expected[0] = base->per_1000;
+    out->expected[1] = g->per_1000;
+    out->seen[0] = base->seen_per_1000;
+    out->seen[1] = g->seen_per_1000;
     out->fewer = fewer(&all);
     out->bounded = used > 1;
     const int rc = out->bounded ? interval(by_prompt, used, out, err) : 0;
@@ -140,8 +145,8 @@ static int by_rest(const void *pa, const void *pb)
               rb = b->verdict < DS_GAIN_SOME ? b->verdict : DS_GAIN_SOME;
     if (ra != rb)
         return rb - ra;
-    if (a->rest != b->rest)
-        return a->rest < b->rest ? -1 : 1;
+    if (a->expected[1] != b->expected[1])
+        return a->expected[1] < b->expected[1] ? -1 : 1;
     return a->group < b->group ? -1 : a->group > b->group;
 }
 
@@ -157,9 +162,8 @@ int ds_risk_gains(const struct ds_header *h, const struct ds_risk *r, struct ds_
         if (!exchanged || r->groups[i].flips.choices == 0)
             continue;
         struct ds_risk_gain *x = &(*out)[(*n)++];
-        *x = (struct ds_risk_gain){
-            .group = i, .exchanged = exchanged, .rest = r->groups[i].per_1000};
-        if (weigh(r, x, err) != 0) {
+        *x = (struct ds_risk_gain){.group = i, .exchanged = exchanged};
+        if (weigh(&r->groups[0], &r->groups[i], r->n_prompts, x, err) != 0) {
             free(*out);
             *out = NULL;
             *n = 0;
@@ -169,4 +173,20 @@ int ds_risk_gains(const struct ds_header *h, const struct ds_risk *r, struct ds_
     if (*n > 0)
         qsort(*out, *n, sizeof **out, by_rest);
     return 0;
+}
+
+int ds_risk_precision(const struct ds_header *h, const struct ds_risk *r,
+                      const struct ds_header *other, const struct ds_risk *theirs, size_t group,
+                      struct ds_risk_gain *out, struct ds_error *err)
+{
+    const char *before = risk_option(h, "dtype_at"), *now = risk_option(other, "dtype_at");
+    const struct ds_risk_group *g = &theirs->groups[group];
+    size_t base = 0;
+    while (base < r->n_groups && !risk_same_set(h, r->groups[base].arm, other, g->arm))
+        base++;
+    if (strcmp(before ? before : "", now ? now : "") == 0 || base == r->n_groups ||
+        g->flips.choices == 0 || r->groups[base].flips.choices == 0)
+        return 0;
+    *out = (struct ds_risk_gain){.group = base, .exchanged = now && now[0] ? now : "none in f32"};
+    return weigh(&r->groups[base], g, r->n_prompts, out, err) == 0 ? 1 : -1;
 }

@@ -73,6 +73,28 @@ test_what_to_pin_first_is_measured() {
     grep -q "^pin first     matmul=pinned: .*: no choice is moved$" "$dir/out"
 }
 
+test_what_stages_in_f32_change() {
+    bf16="storm -m $moe --threads 2 --max-batch 6 --chunk 14 --sites resid --dtype bf16 --tokens 5,9,1,44,23,8,2 --tokens 60,31,11,12,13 --requests 18 -n 8"
+    for at in final_norm,logits logits; do
+        # shellcheck disable=SC2086
+        ds $bf16 --compare split,pinned --dtype-at $at=f32 -o "$dir/$at.h5" -q
+        [ "$code" -le 1 ] || expect 0
+    done
+    # shellcheck disable=SC2086
+    ds $bf16 --compare split,pinned -o "$dir/a.h5" -q
+    ds risk "$dir/a.h5" "$dir/final_norm,logits.h5" "$dir/logits.h5"
+    has "$dir/out" "precision     split, final_norm,logits=f32 ($dir/final_norm,logits.h5): "
+    has "$dir/out" "split, logits=f32 ($dir/logits.h5): "
+    ds risk "$dir/a.h5" "$dir/final_norm,logits.h5" --json
+    has "$dir/out" '"exchanged": "final_norm,logits=f32"'
+    # Back again: what the first one has and the second one has not.
+    ds risk "$dir/final_norm,logits.h5" "$dir/a.h5"
+    has "$dir/out" "split, none in f32 ("
+    cp "$dir/a.h5" "$dir/b.h5"
+    ds risk "$dir/a.h5" "$dir/b.h5"
+    hasnt "$dir/out" "precision "
+}
+
 test_a_sweep_has_layers() {
     ds run -m random:llama,layers=2,hidden=64,vocab=512 --batch 1,4 --threads 1 -n 4 --kernels split --chunk 0,8 --mode prefill -o "$dir/a.h5" -q
     ds risk "$dir/a.h5"
