@@ -7,8 +7,11 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "engine/placement.h"
+#include "kernels/cblas.h"
+#include "kernels/plugin.h"
 #include "kernels/registry.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +41,33 @@ static int stored_on_device(const struct ds_case *c, uint32_t arm)
     return dtype == DS_BF16 || dtype == DS_F16 ? dtype : DS_F32;
 }
 
+/* Whether the record tells of a library, as its environment names them, that it was these bytes. */
+static int was_loaded(const struct ds_header *h, const char *name, uint64_t digest)
+{
+    char text[24];
+    snprintf(text, sizeof text, " %016" PRIx64, digest);
+    for (size_t i = 0; i < h->n_environment; i++)
+        if (strncmp(h->environment[i].name, name, strlen(name)) == 0 &&
+            strstr(h->environment[i].value, text))
+            return 1;
+    return 0;
+}
+
+/* A library that was built anew is another one: what it gives says nothing of the side's own. */
+static void check_library(const struct ds_case *c, int side, char *missing, size_t size)
+{
+    const struct ds_header *h = ds_case_header(c, c->side[side].arm);
+    const struct ds_kernel *k = c->e.side[side].kernel;
+    const struct ds_plugin *p = ds_plugin_of(k);
+    if (p && !was_loaded(h, "plugin_", p->digest))
+        snprintf(missing, size,
+                 "its plugin had other bytes than %.100s: give that one with --plugin", p->file);
+    else if (!p && strncmp(k->name, "cblas", 5) == 0 && !was_loaded(h, "cblas", ds_cblas_digest()))
+        snprintf(missing, size,
+                 "its library had other bytes than %.100s: give that one with --blas",
+                 ds_cblas_file());
+}
+
 /* The kernel of a side, from the launch of its rows. */
 static void find_kernel(struct ds_case *c, int side)
 {
@@ -61,6 +91,8 @@ static void find_kernel(struct ds_case *c, int side)
         snprintf(s->missing, sizeof s->missing, "this processor cannot run the core %s", core);
     else if (ds_kernel_available(e->kernel, why, sizeof why) != 0)
         snprintf(s->missing, sizeof s->missing, "it cannot run here: %.200s", why);
+    else
+        check_library(c, side, s->missing, sizeof s->missing);
     if (side == DS_SIDE_B && ds_case_other_data(c))
         snprintf(s->missing, sizeof s->missing,
                  "its weights or hyperparameters are others than those of A, which -m has");

@@ -404,6 +404,28 @@ test_resume_demands_the_same_plugin() {
     expect 0
 }
 
+# Two builds of one kernel: the one that is loaded is launched again, and nothing is said of the other by what this one gives.
+test_explain_of_two_builds() {
+    need gcc
+    for terms in 8 16; do
+        mkdir "$dir/$terms"
+        sed "s/n > 8/n > $terms/" examples/plugin/pairwise.c >"$dir/$terms/mine.c"
+        gcc -std=c11 -O2 -ffp-contract=off -fPIC -shared -Ikernels -o "$dir/$terms/mine.so" "$dir/$terms/mine.c"
+        # shellcheck disable=SC2086
+        ds run -m $small $short --plugin "$dir/$terms/mine.so" --kernels pinned+matmul=pairwise -o "$dir/$terms.h5" -q
+        expect 0
+    done
+    ds explain "$dir/8.h5" "$dir/16.h5" -m $small --plugin "$dir/16/mine.so"
+    has "$dir/out" "not replayed: its plugin had other bytes than mine.so: give that one with --plugin"
+    [ "$(grep -c "not replayed" "$dir/out")" -eq 1 ]
+    has "$dir/out" "order of A    not measured"
+    has "$dir/out" "order of B    4 blocks of 16 k, each one chain in ascending order"
+    hasnt "$dir/out" "launched again"
+    ds explain "$dir/8.h5" "$dir/16.h5" -m $small --plugin "$dir/8/mine.so"
+    has "$dir/out" "order of A    8 blocks of 8 k, each one chain in ascending order"
+    has "$dir/out" "order of B    not measured"
+}
+
 test_interrupted_run_suggests_its_plugins() {
     build mine
     background run -m $small --plugin "$dir/mine.so" --kernels pinned+add=mine --repeat 20000 -o "$dir/a.h5"
