@@ -366,6 +366,8 @@ const struct ds_option_def ds_option_defs[] = {
      "compare only these sites: layers=0-3,7,stages=attn_out,kv_write/k,parts=k,ops=matmul; may be repeated"},
     {"ignore", 0, "WHICH", DIFF, NULL, DS_OPT_MANY, NULL, 0, 0,
      "let differences at these sites not count, in the same form; they still are inputs of what follows"},
+    {"partial", 0, NULL, DIFF | TUI, NULL, 0, NULL, 0, 0,
+     "compare what both have: without it arms, rows, layers or sites that only one record has make \"nothing differs\" exit code 2"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site, --sites or --tokens, the arm that is looked at"},
     {"against", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,

@@ -264,6 +264,25 @@ static json_t *tolerance_json(const struct ds_diff *d)
     return j;
 }
 
+/* Of a side's work what the other lacks. */
+static json_t *missing_json(const struct ds_diff *d)
+{
+    static const char *const sides[2] = {"a", "b"};
+    json_t *j = json_object();
+    for (int side = 0; side < 2; side++) {
+        const struct ds_missing *m = &d->missing[side];
+        json_t *one = json_object();
+        json_object_set_new(one, "arms", whole(m->arms));
+        json_object_set_new(one, "layers", whole(m->layers));
+        json_object_set_new(one, "rows", whole(m->rows));
+        json_object_set_new(one, "sites", whole(m->sites));
+        json_object_set_new(j, sides[side], one);
+    }
+    json_object_set_new(j, "arms_without_trial", whole(d->unmade[0] + d->unmade[1]));
+    json_object_set_new(j, "rows_fed_otherwise", whole(d->parted));
+    return j;
+}
+
 static json_t *diff_json(const struct ds_report *r)
 {
     json_t *j = json_object(), *items = json_array();
@@ -287,6 +306,8 @@ static json_t *diff_json(const struct ds_report *r)
     json_object_set_new(alone, "a", whole(r->diff->alone[0]));
     json_object_set_new(alone, "b", whole(r->diff->alone[1]));
     json_object_set_new(j, "unpaired_arms", alone);
+    json_object_set_new(j, "partial", json_boolean(r->diff->partial));
+    json_object_set_new(j, "missing", missing_json(r->diff));
     json_object_set_new(j, "sites_ignored", whole(r->diff->n_ignored));
     json_object_set_new(j, "tolerance", tolerance_json(r->diff));
     json_object_set_new(j, "differences", items);

@@ -44,7 +44,9 @@ static const char *const show_examples[] = {
 
 static const char *const diff_examples[] = {
     "driftscope diff haswell.h5 skylakex.h5",
-    "two records of the same sites: what differs first, and in which setting", NULL};
+    "two records of the same sites: what differs first, and in which setting",
+    "driftscope diff whole.h5 part.h5 --partial",
+    "fewer steps, arms or sites in one of them: what both have is compared", NULL};
 
 static const char *const tui_examples[] = {
     "driftscope tui sky.h5",
@@ -284,7 +286,9 @@ const struct ds_verb_def ds_verbs[] = {
      "compare two records",
      "Compares two records row by row: other kernels, builds, machines, weights, hyperparameters, or parts of the work "
      "(other batches, chunks, steps, sites, layers, the beginning of the prompt). What differs in the setting is named "
-     "first, then the first site whose output differs although its inputs do not; what has no partner is listed. "
+     "first, then the first site whose output differs although its inputs do not; what has no partner is listed, "
+     "and where nothing differs, but one record has arms, rows, layers or sites that the other lacks, that is no pass: exit code 2, "
+     "unless --partial says that what both have will do. "
      "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
      diff_examples},
     {DS_VERB_TUI, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,

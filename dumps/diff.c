@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "dumps/stats.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,9 @@
 const char *ds_diff_kind_name(int kind)
 {
     static const char *const names[DS_DIFF_KINDS] = {
-        "model",  "weight", "weight bytes", "packed weight", "hyperparameter", "option",
-        "prompt", "factor", "library",      "environment",   "history",        "site",
-        "arm",    "rows",   "launch",       "damage"};
+        "model",  "weight",  "weight bytes", "packed weight", "hyperparameter", "option",
+        "prompt", "factor",  "library",      "environment",   "history",        "site",
+        "arm",    "repeats", "rows",         "launch",        "damage"};
     return kind >= 0 && kind < DS_DIFF_KINDS ? names[kind] : "unknown";
 }
 
@@ -228,6 +229,19 @@ static void refuse_bookkeeping(struct ds_diff *d)
              "the records share positions and lengths, and no row of a kernel");
 }
 
+/* Equal as far as both go is not equal. */
+static void refuse_partial(struct ds_diff *d)
+{
+    struct ds_verdict *v = &d->verdict;
+    if (!d->partial || d->options.partial || v->result != DS_RESULT_SAME)
+        return;
+    v->result = DS_RESULT_INCOMPARABLE;
+    snprintf(v->reason, sizeof v->reason,
+             "no difference over %" PRIu64
+             " comparisons, but %s; --partial compares what both have",
+             v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared, d->missing_words);
+}
+
 int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
                  const struct ds_diff_options *options, struct ds_diff *out, struct ds_error *err)
 {
@@ -245,6 +259,9 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_note_histories(out, err);
     rc = rc ? rc : diff_note_rows(out, err);
     rc = rc ? rc : diff_note_launch(out, err);
+    rc = rc ? rc : diff_missing(out, a, b, err);
+    if (rc == 0)
+        refuse_partial(out);
     if (rc == 1) { /* incomparable: the reason is already there */
         out->verdict.result = DS_RESULT_INCOMPARABLE;
         out->verdict.stable = 1;

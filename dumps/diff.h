@@ -20,15 +20,16 @@ enum ds_diff_kind {
     DS_DIFF_LIBRARY, /* BLAS core as the trials saw it */
     DS_DIFF_ENVIRONMENT,
     DS_DIFF_HISTORY, /* of the processes, before the trials of a pair; repeats show that it is harmless */
-    DS_DIFF_SITE,   /* recorded on one side only */
-    DS_DIFF_ARM,    /* no partner, or no complete trial */
-    DS_DIFF_ROWS,   /* on one side only, in all pairs */
-    DS_DIFF_LAUNCH, /* of the kernel at the first drift, or of its trial */
-    DS_DIFF_DAMAGE, /* dumped rows that could not be believed */
+    DS_DIFF_SITE,    /* recorded on one side only */
+    DS_DIFF_ARM,     /* no partner, or no complete trial */
+    DS_DIFF_REPEATS, /* other numbers of trials: each is held against the other side all the same */
+    DS_DIFF_ROWS,    /* on one side only, in all pairs */
+    DS_DIFF_LAUNCH,  /* of the kernel at the first drift, or of its trial */
+    DS_DIFF_DAMAGE,  /* dumped rows that could not be believed */
     DS_DIFF_KINDS
 };
 /* "model" "weight" "weight bytes" "packed weight" "hyperparameter" "option" "prompt" "factor" "library" "environment"
- * "history" "site" "arm" "rows" "launch" "damage" */
+ * "history" "site" "arm" "repeats" "rows" "launch" "damage" */
 const char *ds_diff_kind_name(int kind);
 
 struct ds_diff_item {
@@ -53,12 +54,19 @@ struct ds_diff_options {
     const char *const *only, *const *ignore;
     size_t n_only, n_ignore;
     struct ds_tolerance tolerance; /* none set: bits */
+    int some_arms; /* the sources hold trials of some arms only: the others are missing on no side */
+    int partial;   /* nothing differs in what both have: same, whatever one of them lacks */
     /* Bytes that all may take that grows with the records: more is an error that says how many; 0: any. loaded:
      * what the sources keep of trials and indices by now; NULL: not known. */
     uint64_t memory;
     uint64_t (*loaded)(void *ctx);
     int (*stop)(void *ctx); /* as in ds_analysis_options */
     void *stop_ctx;
+};
+
+/* How much of one record's work the other lacks: see diff_missing.c. */
+struct ds_missing {
+    uint64_t arms, layers, rows, sites;
 };
 
 struct ds_diff {
@@ -68,6 +76,11 @@ struct ds_diff {
     uint64_t unpaired[2]; /* digests of the paired arms that the other side does not have */
     size_t alone[2];      /* arms that the other side does not have, or has no complete trial of */
     size_t n_ignored;     /* sites that do not count */
+    struct ds_missing missing[2]; /* of A's work what B lacks, and the other way round */
+    uint64_t unmade[2];           /* arms of A (B) that have no complete trial there */
+    uint64_t parted; /* rows of both that were fed with other tokens, or follow such a one */
+    int partial;     /* any of these: without options.partial "nothing differs" is no answer */
+    char missing_words[400]; /* in one line; "" */
     /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
      * that it cannot excuse, since their bytes are not in the records. */
     uint64_t excused, exceeding, not_dumped;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char diff_no_trial[] = "no complete trial";
+
 struct factor {
     const char *name;
     int64_t in[2]; /* index in each header, -1 = not there: its arms count as having the other
@@ -277,7 +279,7 @@ static int note_arm(struct pairing *p, int side, size_t arm, struct ds_error *er
 {
     char text[512];
     size_t at = 0;
-    const char *why = p->run[side][arm] ? "only here" : "no complete trial";
+    const char *why = p->run[side][arm] ? "only here" : diff_no_trial;
     for (size_t i = 0; i < p->n && at < sizeof text; i++) {
         const struct factor *f = &p->factors[i];
         if (!f->single[side])
@@ -293,7 +295,10 @@ static int note_alone(struct pairing *p, struct ds_error *err)
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; i < p->h[side]->n_arms; i++)
             if (p->joined[side][i] == UINT32_MAX) {
+                const int counts = !p->d->options.some_arms;
                 p->d->alone[side]++;
+                p->d->missing[side].arms += counts && p->run[side][i];
+                p->d->unmade[side] += counts && !p->run[side][i];
                 if (note_arm(p, side, i, err) != 0)
                     return -1;
             }

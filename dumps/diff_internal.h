@@ -26,6 +26,7 @@ void diff_data_text(void *ctx, uint32_t site, char *text, size_t size);
 /* Fills d->data_differs from the items, once the sites are joined. */
 int diff_mark_sites(struct ds_diff *d, struct ds_error *err);
 
+extern const char diff_no_trial[]; /* of an arm: why it has no partner */
 /* diff_arms.c: pairs the arms: fills factors and arms of d->header, d->arm_of and d->pairs.
  * joined[side][arm] = number in the joined header or UINT32_MAX; malloc'ed also after a failure, the
  * caller frees. 1: incomparable. */
@@ -68,5 +69,9 @@ int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, 
  * at the first drift were launched. */
 int diff_note_rows(struct ds_diff *d, struct ds_error *err);
 int diff_note_launch(struct ds_diff *d, struct ds_error *err);
+
+/* diff_missing.c: counts what of one record's work the other lacks. Needs the verdict and d->unpaired. */
+int diff_missing(struct ds_diff *d, const struct ds_source *a, const struct ds_source *b,
+                 struct ds_error *err);
 
 #endif

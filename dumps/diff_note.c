@@ -57,6 +57,29 @@ static int note_sites(struct ds_diff *d, struct ds_error *err)
     return 0;
 }
 
+/* Repeats are no other work: each trial of one side is held against the other's most frequent digests. */
+static int note_repeats(struct ds_diff *d, struct ds_error *err)
+{
+    const uint32_t of[2] = {ds_analysis_trials(d->analysis, 0), ds_analysis_trials(d->analysis, 1)};
+    int alike = d->pairs > 1;
+    for (uint32_t arm = 0; arm < 2 * d->pairs; arm++)
+        alike &= ds_analysis_trials(d->analysis, arm) == of[arm % 2];
+    for (uint32_t p = 0; p < (alike ? 1 : d->pairs); p++) {
+        const uint32_t a = ds_analysis_trials(d->analysis, 2 * p),
+                       b = ds_analysis_trials(d->analysis, 2 * p + 1);
+        char name[200] = "each arm", x[16], y[16];
+        if (a == b)
+            continue;
+        if (!alike)
+            ds_analysis_arm_name(d->analysis, 2 * p, name, sizeof name);
+        snprintf(x, sizeof x, "%u", a);
+        snprintf(y, sizeof y, "%u", b);
+        if (diff_add(d, DS_DIFF_REPEATS, name, x, y, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int diff_note_rows(struct ds_diff *d, struct ds_error *err)
 {
     const struct ds_row_key *first = NULL, *last = NULL;
@@ -77,7 +100,7 @@ int diff_note_rows(struct ds_diff *d, struct ds_error *err)
             sides = here;
         }
     }
-    if (note_sites(d, err) != 0)
+    if (note_repeats(d, err) != 0 || note_sites(d, err) != 0)
         return -1;
     for (uint32_t p = 0; p < d->pairs; p++)
         ds_analysis_unpaired(d->analysis, 2 * p, 2 * p + 1, d->unpaired);

@@ -357,7 +357,7 @@ struct ds_failed_arm {
 struct ds_verdict {
     int result;
     int stable;       /* 0 when some arm's repeats disagree */
-    char reason[256]; /* incomparable: why; else "" */
+    char reason[512]; /* incomparable: why; else "" */
     uint32_t ref_arm;
     size_t ref_trial;
     struct {

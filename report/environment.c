@@ -200,9 +200,9 @@ void ds_env_free(struct ds_env *e)
 
 int ds_env_make(struct ds_env *e, const struct ds_env_of *w, struct ds_error *err)
 {
-    *e =
-        (struct ds_env){.two = w->sides[1] != NULL,
-                        .comparable = w->diff && w->diff->verdict.result != DS_RESULT_INCOMPARABLE};
+    *e = (struct ds_env){.two = w->sides[1] != NULL,
+                         .comparable = w->diff && (w->diff->partial || w->diff->verdict.result !=
+                                                                           DS_RESULT_INCOMPARABLE)};
     return ds_env_make_rows(e, w, err);
 }
 

@@ -111,6 +111,15 @@ static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
         ds_buf_puts(out, "not repeated");
 }
 
+/* Where the reason is that something is missing, it is said there. */
+static void add_missing(const struct ds_report *r, struct ds_buf *out)
+{
+    if (!r->diff || !r->diff->partial || r->v->result == DS_RESULT_INCOMPARABLE)
+        return;
+    ds_buf_puts(out, "; only what both have was compared: ");
+    ds_report_name(out, r->diff->missing_words);
+}
+
 void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
@@ -159,12 +168,11 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
                       r->diff->header.n_sites - r->diff->n_ignored, r->diff->header.n_sites);
     /* What the answer does not rest on belongs to the answer. */
     ds_report_failed_words(r, out);
-    if (r->diff && v->result == DS_RESULT_SAME && (r->diff->unpaired[0] || r->diff->unpaired[1]))
+    add_missing(r, out);
+    if (r->diff && v->result == DS_RESULT_SAME && !r->diff->partial &&
+        (r->diff->unpaired[0] || r->diff->unpaired[1]))
         ds_buf_printf(out, "; %" PRIu64 " digests of A and %" PRIu64 " of B have no partner",
                       r->diff->unpaired[0], r->diff->unpaired[1]);
-    if (r->diff && v->result == DS_RESULT_SAME && (r->diff->alone[0] || r->diff->alone[1]))
-        ds_buf_printf(out, "; %zu arm%s of A and %zu of B have no partner", r->diff->alone[0],
-                      r->diff->alone[0] == 1 ? "" : "s", r->diff->alone[1]);
     ds_report_damage_words(r, out);
     if (r->damaged)
         ds_buf_printf(out, "; %zu damaged trial%s left out", r->damaged,

@@ -94,7 +94,7 @@ static void add_findings(const struct ds_report *r, struct ds_buf *out)
 
 static size_t most_differences(int kind)
 {
-    return kind == DS_DIFF_ARM ? 3 : 8;
+    return kind == DS_DIFF_ARM || kind == DS_DIFF_REPEATS ? 3 : 8;
 }
 
 static void add_matrix(const struct ds_report *r, struct ds_buf *out)
@@ -154,6 +154,16 @@ static void add_differences(const struct ds_report *r, struct ds_buf *out)
         if (of_kind[k] > most_differences(k))
             ds_buf_printf(out, "%14sand %zu more differences of kind %s (--json lists all)\n", "",
                           of_kind[k] - most_differences(k), ds_diff_kind_name(k));
+    if (r->diff && r->diff->missing_words[0]) {
+        ds_report_head(r, "partial", out);
+        struct ds_buf words = {0};
+        ds_report_name(&words, r->diff->missing_words);
+        ds_report_wrapped(out, DS_REPORT_INDENT, strlen(DS_REPORT_INDENT),
+                          words.data ? words.data : "");
+        out->failed |= words.failed;
+        ds_buf_free(&words);
+        ds_buf_puts(out, "\n");
+    }
     if (r->diff && (r->diff->unpaired[0] || r->diff->unpaired[1])) {
         ds_report_head(r, "unpaired", out);
         ds_buf_printf(out,

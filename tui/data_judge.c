@@ -221,6 +221,8 @@ static int judge_two(struct tui_data *d, struct judged *j, struct ds_error *err)
 {
     const struct ds_diff_options options = {.blob = diff_blob,
                                             .ctx = j,
+                                            .partial = d->take_partial,
+                                            .some_arms = j->partial,
                                             .memory = room_for_tables(d),
                                             .stop = data_stopped,
                                             .stop_ctx = d};

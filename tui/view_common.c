@@ -102,6 +102,8 @@ void tui_verdict_command(const struct tui_context *c, const char *what, struct d
         return;
     ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
     add_paths(r, 0, r->path_b != NULL, out);
+    if (r->diff && r->diff->options.partial)
+        ds_buf_puts(out, " --partial");
     ds_buf_printf(out, "%s%s", what[0] ? " " : "", what);
 }
 
@@ -117,6 +119,8 @@ void tui_pair_command(const struct tui_context *c, const char *what, struct ds_b
         return;
     ds_report_command(r->caller, both ? "diff" : "show", NULL, out);
     add_paths(r, r->path_b && (both ? ref : arm) % 2, both, out);
+    if (both && r->diff && r->diff->partial)
+        ds_buf_puts(out, " --partial");
     ds_buf_printf(out, " %s --arm %" PRIu32, what, ds_report_own_arm(r, arm));
     if (!both || arm / 2 != ref / 2)
         ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));

@@ -25,9 +25,29 @@ test_parts_of_the_work_share_what_they_have() {
     record a $tokens
     # fewer sites, fewer steps and the beginning of the prompt
     record b --tokens 5,9,1,44 -n 1 --sites resid
-    ds diff "$dir/a.h5" "$dir/b.h5"
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial
     expect 0
     golden diff_parts.txt
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "; only what both have was compared: missing in B: 3 rows (from request 0, position 5), 33 sites (from embed); 1 row fed with other tokens (request 0, position 4)"
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial --json
+    expect 0
+    has "$dir/out" '"partial": true'
+    # that is no pass for who did not ask for it
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 2
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "incomparable: no difference over 12 comparisons, but missing in B: 3 rows (from request 0, position 5), 33 sites (from embed); 1 row fed with other tokens (request 0, position 4)"
+    has "$dir/last" "; --partial compares what both have"
+    ds diff "$dir/a.h5" "$dir/b.h5" --json
+    expect 2
+    has "$dir/out" '"result": "incomparable"'
+    has "$dir/out" '"partial": true'
+    ds diff "$dir/a.h5" "$dir/b.h5" -q
+    expect 2
+    ds tui "$dir/a.h5" "$dir/b.h5" --partial
+    expect 0
+    has "$dir/out" "; only what both have was compared: "
     # chunks, batches and decode have the same rows
     # shellcheck disable=SC2086
     record c $tokens --batch 4 --chunk 4
@@ -42,6 +62,62 @@ test_parts_of_the_work_share_what_they_have() {
     expect 0
     has "$dir/out" '"result": "same"'
     has "$dir/out" '"unpaired_digests": {'
+}
+
+# Whatever one side has more of: less on one side is no pass, the same work done in another way is one.
+test_what_is_less_work_and_what_is_another_way() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    while read -r missing options; do
+        rm -f "$dir/b.h5"
+        # shellcheck disable=SC2086
+        record b $tokens $options
+        for order in "a b" "b a"; do
+            ds diff "$dir/${order% *}.h5" "$dir/${order#* }.h5" --json
+            case $missing in
+            nothing)
+                expect 0
+                has "$dir/out" '"partial": false'
+                ;;
+            *)
+                expect 2
+                has "$dir/out" '"partial": true'
+                grep -q "\"reason\": \"no difference over [0-9]* comparisons, but missing in [AB]: [0-9]* $missing" "$dir/out"
+                ds diff "$dir/${order% *}.h5" "$dir/${order#* }.h5" --partial
+                expect 0
+                ;;
+            esac
+        done
+    done <<END
+nothing --chunk 4
+nothing --mode decode
+nothing --batch 4 --padding 4
+nothing --batch 2 --padding 4r
+nothing --prefix 4
+nothing --rollback 2
+nothing --repeat 3
+nothing --scores
+nothing --place layers=0:cpu0;1-:cpu1
+row -n 1
+arm --batch 1,2
+sites --sites resid
+END
+    # sites that do not count are not missing either
+    ds diff "$dir/a.h5" "$dir/b.h5" --only stages=resid_ffn
+    expect 0
+    # the beginning of the prompt, and the record of another order of arms
+    record c --tokens 5,9,1
+    ds diff "$dir/a.h5" "$dir/c.h5"
+    expect 2
+    # where something differs that is the answer, and what is missing stands beside it
+    # shellcheck disable=SC2086
+    record d $tokens -n 1 --kernels pinned+rmsnorm=reference
+    ds diff "$dir/a.h5" "$dir/d.h5"
+    expect 1
+    has "$dir/out" "partial       missing in B: 1 row (request 0, position 7)"
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "drift: first at "
+    has "$dir/last" "; only what both have was compared: missing in B: 1 row (request 0, position 7)"
 }
 
 test_a_site_of_any_pair() {
@@ -145,9 +221,13 @@ test_arms_without_a_partner_belong_to_the_answer() {
     # shellcheck disable=SC2086
     record b $tokens --batch 1
     ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 2
+    has "$dir/out" "incomparable: no difference over "
+    has "$dir/out" "missing in B: 2 arms (from batch 2); --partial compares what both have"
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial
     expect 0
     has "$dir/out" "same: no difference over "
-    has "$dir/out" "; 2 arms of A and 0 of B have no partner"
+    has "$dir/out" "; only what both have was compared: missing in B: 2 arms (from batch 2)"
     ds diff "$dir/a.h5" "$dir/b.h5" --json
     has "$dir/out" '"unpaired_arms": {'
 }

@@ -175,7 +175,7 @@ test_run_takes_a_call_as_its_subject() {
         has "$dir/out" '"result": "same"'
     done
     ds run -m $model --tokens 5,9,1,44,23 -n 2 --batch 1 --threads 1 --repeat 1 --kernels pinned -o "$dir/plain.h5"
-    ds diff "$dir/plain.h5" "$dir/run-1.h5" --json
+    ds diff "$dir/plain.h5" "$dir/run-1.h5" --partial --json
     expect 0
     ds diff "$dir/plain.h5" "$dir/run-3.h5"
     has "$dir/out" "option        inputs_digest: 0 in A, "

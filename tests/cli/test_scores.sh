@@ -29,7 +29,7 @@ test_they_change_no_other_row() {
     has "$dir/out" "layer 0 attn_scores: none in A, recorded in B"
     # Of other steps: their rows are of another width, and the rest is compared.
     sweep --repeat 1 --kernels vendor --dtype f16 --scores -n 5 -o "$dir/longer.h5"
-    ds diff "$dir/with.h5" "$dir/longer.h5"
+    ds diff "$dir/with.h5" "$dir/longer.h5" --partial
     expect 0
     has "$dir/out" "layer 1 attn_probs: rows of 48 in A, rows of 56 in B"
 }

@@ -91,7 +91,10 @@ static void test_arms_of_one_side_only(void **state)
                 alone += d.items[k].kind == DS_DIFF_ARM;
             check(what, d.pairs == cases[i].pairs && alone == cases[i].alone);
             check(what, d.verdict.stable);
-            check(what, d.verdict.result == (changed ? DS_RESULT_DRIFT : DS_RESULT_SAME));
+            check(what, d.verdict.result == (changed          ? DS_RESULT_DRIFT
+                                             : cases[i].alone ? DS_RESULT_INCOMPARABLE
+                                                              : DS_RESULT_SAME));
+            check(what, d.partial == (cases[i].alone > 0));
             check(what, has_item(&d, DS_DIFF_FACTOR, "kernels") == changed);
             check(what, d.verdict.first.found == changed);
             if (changed) {
@@ -379,7 +382,8 @@ static void test_other_tokens_were_forced(void **state)
     o.n_forced = 4;
     sweep(&b, &o);
     compare(&a, &b, &d);
-    check(what, d.verdict.result == DS_RESULT_SAME && !d.verdict.first.found);
+    check(what, d.verdict.result == DS_RESULT_INCOMPARABLE && !d.verdict.first.found);
+    check(what, d.partial && d.parted == 2); /* of both arms */
     check(what, d.verdict.n_notes == 1 && strstr(d.verdict.notes[0], "other tokens were fed"));
     /* Steps 0, 1 and 2 were chosen from equal rows. */
     check(what, d.verdict.tokens_compared == 6 && d.verdict.tokens_same == 6);
@@ -426,7 +430,15 @@ static void test_an_arm_lost_on_one_side(void **state)
 
     compare(&a, &b, &d);
     check(what, b.result.failed == 1 && d.pairs == 2);
-    check(what, d.verdict.result == DS_RESULT_SAME && has_item(&d, DS_DIFF_ARM, "batch 4"));
+    check(what, d.verdict.result == DS_RESULT_INCOMPARABLE && has_item(&d, DS_DIFF_ARM, "batch 4"));
+    check(what, d.partial && d.missing[0].arms == 1 && d.missing[1].arms == 0);
+    check(what, d.unmade[0] == 0 && d.unmade[1] == 1);
+    ds_diff_free(&d);
+    compare(&b, &b, &d); /* nor is what neither has made */
+    check(what, d.verdict.result == DS_RESULT_INCOMPARABLE);
+    check_text(what, d.missing_words,
+               "without a complete trial in A: 1 arm (batch 4); without a complete trial in B: 1 "
+               "arm (batch 4)");
     done_diff(&d, &a, &b);
 }
 

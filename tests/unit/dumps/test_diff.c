@@ -63,7 +63,11 @@ static void test_same_records(void **state)
     make(&a, &b, NULL, &d);
     assert_int_equal(d.verdict.result, DS_RESULT_SAME);
     assert_int_equal(ds_verdict_exit(&d.verdict), 0);
-    assert_int_equal(d.n_items, 0);
+    assert_int_equal(d.n_items, 1); /* repeats are no work that the other side lacks */
+    assert_string_equal(item(&d, DS_DIFF_REPEATS)->name, "each arm");
+    assert_string_equal(item(&d, DS_DIFF_REPEATS)->a, "2");
+    assert_string_equal(item(&d, DS_DIFF_REPEATS)->b, "3");
+    assert_false(d.partial);
     assert_int_equal(d.pairs, 4);
     assert_false(d.verdict.first.found);
     ds_diff_free(&d);
@@ -366,7 +370,20 @@ static void test_what_one_side_lacks_is_listed(void **state)
         a.trials[t].n_captures = n;
     }
     make(&a, &b, NULL, &d);
+    assert_int_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+    assert_int_equal(ds_verdict_exit(&d.verdict), 2);
+    assert_non_null(strstr(d.verdict.reason, "no difference over "));
+    assert_non_null(strstr(d.verdict.reason, "missing in A: 1 arm ("));
+    ds_diff_free(&d);
+    make(&a, &b, &(struct ds_diff_options){.partial = 1}, &d);
     assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+    assert_true(d.partial);
+    assert_int_equal(d.missing[0].arms, 1);
+    assert_int_equal(d.missing[1].arms, 1);
+    assert_int_equal(d.unmade[0], 0);
+    assert_int_equal(d.unmade[1], 1);
+    assert_int_equal(d.missing[1].sites, 1);
+    assert_int_equal(d.missing[0].rows + d.missing[1].rows + d.missing[0].sites, 0);
     assert_int_equal(d.pairs, 3);
     assert_int_equal(count_items(&d, DS_DIFF_ARM),
                      3); /* A's "1 2" alone, B's without trial, B's "8 1" alone */

@@ -7,13 +7,34 @@
 #include "dumps/validity.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
-static void make(struct sweep *a, struct sweep *b, struct ds_diff *d)
+static void make_how(struct sweep *a, struct sweep *b, int partial, struct ds_diff *d)
 {
     static struct ds_source sa, sb; /* outlive the diff, as it asks */
+    const struct ds_diff_options o = {.partial = partial};
     struct ds_error err;
     sa = sweep_source(a);
     sb = sweep_source(b);
-    assert_ok(ds_diff_make(&sa, &sb, NULL, d, &err), err);
+    assert_ok(ds_diff_make(&sa, &sb, &o, d, &err), err);
+}
+
+static void make(struct sweep *a, struct sweep *b, struct ds_diff *d)
+{
+    make_how(a, b, 0, d);
+}
+
+/* Nothing differs, but one side has more: no answer, unless what both have will do. */
+static void make_partial(struct sweep *a, struct sweep *b, const char *missing, struct ds_diff *d)
+{
+    make(a, b, d);
+    assert_int_equal(d->verdict.result, DS_RESULT_INCOMPARABLE);
+    assert_int_equal(ds_verdict_exit(&d->verdict), 2);
+    assert_true(d->partial);
+    assert_string_equal(d->missing_words, missing);
+    assert_non_null(strstr(d->verdict.reason, missing));
+    ds_diff_free(d);
+    make_how(a, b, 1, d);
+    assert_int_equal(d->verdict.result, DS_RESULT_SAME);
+    assert_string_equal(d->missing_words, missing);
 }
 
 static void done(struct sweep *a, struct sweep *b, struct ds_diff *d)
@@ -106,7 +127,12 @@ static void test_arms_are_paired_sensibly(void **state)
         sweep_run(&b, 1);
         make(&a, &b, &d);
         print_message("case %zu: %s\n", i, d.verdict.reason);
+        assert_int_equal(d.verdict.result,
+                         cases[i].alone ? DS_RESULT_INCOMPARABLE : DS_RESULT_SAME);
+        ds_diff_free(&d);
+        make_how(&a, &b, 1, &d);
         assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+        assert_int_equal(d.missing[0].arms + d.missing[1].arms, cases[i].alone);
         assert_int_equal(d.pairs, cases[i].pairs);
         assert_int_equal(count_items(&d, DS_DIFF_ARM), cases[i].alone);
         assert_int_equal(count_items(&d, DS_DIFF_FACTOR), cases[i].factor != NULL);
@@ -205,8 +231,8 @@ static void test_fewer_steps_are_listed(void **state)
     sweep_run(&a, 1);
     sweep_run(&b, 1);
     cut_steps(&b, 1);
-    make(&a, &b, &d);
-    assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+    make_partial(&a, &b, "missing in B: 2 rows (from request 0, position 7)", &d);
+    assert_int_equal(d.missing[0].rows, 2);
     assert_item(&d, DS_DIFF_ROWS, "request 0, positions 7 to 8", "recorded", NULL);
     assert_int_equal(count_items(&d, DS_DIFF_ROWS), 1);
     assert_int_equal(d.unpaired[0], 2 * a.header.n_sites);
@@ -262,7 +288,8 @@ static void test_a_prompt_that_is_the_beginning_of_the_other(void **state)
         shorten(longer ? &a : &b, 4, other);
         make(&a, &b, &d);
         print_message("other from %d, shorter %s\n", other, longer ? "A" : "B");
-        assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+        assert_int_equal(d.verdict.result, other < 100 ? DS_RESULT_INCOMPARABLE : DS_RESULT_SAME);
+        assert_int_equal(d.parted, other < 100 ? SWEEP_PROMPT + SWEEP_STEPS - other : 0);
         assert_item(&d, DS_DIFF_PROMPT, "length", longer ? "its first 4 tokens" : "6 tokens",
                     longer ? "6 tokens" : "its first 4 tokens");
         const struct ds_factor_verdict *v = &d.verdict.factors[d.verdict.n_factors - 1];
@@ -456,8 +483,7 @@ static void test_sites_never_digested_are_listed(void **state)
                 x->captures[n++] = x->captures[i];
         x->n_captures = n;
     }
-    make(&a, &b, &d);
-    assert_int_equal(d.verdict.result, DS_RESULT_SAME);
+    make_partial(&a, &b, "missing in B: 1 site (layer 0 q_proj)", &d);
     assert_item(&d, DS_DIFF_SITE, "layer 0 q_proj", "recorded", NULL);
     assert_int_equal(count_items(&d, DS_DIFF_SITE), 1);
     assert_int_equal(d.unpaired[0], 2 * (SWEEP_PROMPT + SWEEP_STEPS));
