@@ -225,6 +225,22 @@ static void add_next(const struct ds_lock_view *w, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+/* What the lock has and this answer has not is no evidence: it belongs to the answer. */
+static void add_missing(const struct ds_lock_view *w, struct ds_buf *out)
+{
+    const size_t arms = w->arms_of > w->arms ? w->arms_of - w->arms : 0,
+                 tensors = w->v->counts.tensors_missing;
+    if (!arms && !tensors)
+        return;
+    ds_buf_puts(out, "; not compared: ");
+    if (arms)
+        plural(out, arms, "arm");
+    ds_buf_puts(out, arms && tensors ? " and " : "");
+    if (tensors)
+        plural(out, tensors, "tensor");
+    ds_buf_puts(out, " of the lock");
+}
+
 static void add_sentence(const struct ds_lock_view *w, struct ds_buf *out)
 {
     const struct ds_lock_verdict *v = w->v;
@@ -247,6 +263,7 @@ static void add_sentence(const struct ds_lock_view *w, struct ds_buf *out)
         ds_buf_printf(out, " against entry %s", w->entry->name);
         if (v->n_suspects)
             ds_buf_puts(out, ", made in another environment");
+        add_missing(w, out);
     }
     if (v->n_counting > 1)
         ds_buf_printf(out, " (and %zu more)", v->n_counting - 1);

@@ -169,6 +169,11 @@ test_entries_that_lost_lines() {
     verified 0 a "$dir/scores.h5"
     hasnt "$dir/out" "with other bits"
     has "$dir/out" "not compared: 0 tensors, 2 runs"
+    # Fewer arms and sites than the lock has: what was not compared belongs to the answer.
+    ds run $ask $split --batch 1 --slot first --neighbours copies --chunk 0 --mode prefill --repeat 2 \
+        --sites resid -o "$dir/resid.h5"
+    ds verify "$dir/a.lock" "$dir/resid.h5"
+    tail -n 1 "$dir/out" | grep -qE 'verify: same: .*; not compared: [0-9]+ arms? and [0-9]+ tensors of the lock$'
 }
 
 test_repeats_that_disagree() {
