@@ -1,10 +1,8 @@
 /* diff.c: see diff.h. Owns the order of questions: settings, then sites and arms, then the verdict,
- * then sizes from dumped rows. */
+ * then sizes and what is to be listed. */
 #include "dumps/diff_internal.h"
 
-#include "base/dtype.h"
 #include "base/mem.h"
-#include "dumps/stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,31 +57,6 @@ static int joined_blob(void *ctx, uint64_t digest, struct ds_blob *out, struct d
     return rc == 0 && d->options.blob ? d->options.blob(d->options.ctx, 1, digest, out, err) : rc;
 }
 
-/* ---- sizes from dumped rows ------------------------------------------------------------------ */
-
-/* 1 and *out filled if both sides' bytes are dumped and alike in format and length. */
-static int size_row(const struct ds_diff_options *o, uint64_t a, uint64_t b, struct ds_drift *out,
-                    int *side, struct ds_error *err)
-{
-    struct ds_blob x = {0}, y = {0};
-    int rc = o->blob(o->ctx, *side = 0, a, &x, err);
-    if (rc == 1)
-        rc = o->blob(o->ctx, *side = 1, b, &y, err);
-    if (rc == 1 && strcmp(x.dtype, y.dtype) == 0 && x.elements == y.elements) {
-        int dtype = ds_dtype_parse(x.dtype);
-        if (dtype >= 0 && x.elements <= x.bytes / ds_dtype_size(dtype) &&
-            x.elements <= y.bytes / ds_dtype_size(dtype))
-            ds_stats_row(dtype, y.data, x.data, x.elements, out);
-        else
-            rc = 0;
-    } else if (rc == 1) {
-        rc = 0;
-    }
-    free(x.data);
-    free(y.data);
-    return rc;
-}
-
 int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
 {
     const struct ds_diff_options *o = &d->options;
@@ -97,72 +70,6 @@ int diff_room(const struct ds_diff *d, uint64_t *left, struct ds_error *err)
         return ds_fail(err, "trials take more than %s of memory", ds_bytes_words(o->memory, words));
     *left = o->memory - taken;
     return 0;
-}
-
-/* Sizes are many where all rows differ: they count in what may be held, and so does their copy while they
- * grow. */
-static int room_for_size(struct ds_diff *d, struct ds_trial_data *t, struct ds_error *err)
-{
-    uint64_t left;
-    char words[DS_BYTES_WORDS];
-    if (t->n_drifts < d->cap_drifts)
-        return 0;
-    if (diff_room(d, &left, err) != 0)
-        return -1;
-    if (d->options.memory &&
-        ds_analysis_bytes(d->analysis) + 2 * (uint64_t)d->cap_drifts * sizeof *t->drifts > left)
-        return ds_fail(err, "sizes of %zu rows and more take more than %s of memory", t->n_drifts,
-                       ds_bytes_words(left, words));
-    return ds_grow(&t->drifts, &d->cap_drifts, t->n_drifts + 1, sizeof *t->drifts, "sizes", err);
-}
-
-/* Adds sizes of the drifting rows at one site to B's first trial of the pair. A dump that is damaged
- * is listed: it costs the size, and the answer is no pass. */
-static int size_site(struct ds_diff *d, const struct ds_diff_options *o, uint32_t site,
-                     uint32_t arm, uint32_t ref, struct ds_error *err)
-{
-    size_t rows = ds_analysis_rows(d->analysis);
-    struct ds_trial_data *t = (struct ds_trial_data *)ds_analysis_trial(d->analysis, arm);
-    for (size_t i = 0; i < rows; i++) {
-        uint64_t a, b;
-        uint32_t row;
-        if (!ds_analysis_digest(d->analysis, ref, site, i, &a) ||
-            !ds_analysis_digest(d->analysis, arm, site, i, &b) || a == b ||
-            !ds_analysis_find_row(d->analysis, arm, i, &row))
-            continue;
-        struct ds_drift x = {
-            .site = site, .row = row, .ref_arm = ref, .digest = b, .ref_digest = a};
-        struct ds_error what = {{0}, {0}};
-        int side, rc = size_row(o, a, b, &x, &side, &what);
-        if (rc == DS_BLOB_UNREAD)
-            return ds_fail(err, "%s", what.msg);
-        if (rc < 0 && diff_damage(d, site, ds_analysis_row(d->analysis, i), side, &what, err) != 0)
-            return -1;
-        if (rc != 1)
-            continue;
-        if (room_for_size(d, t, err) != 0)
-            return -1;
-        t->drifts[t->n_drifts++] = x;
-    }
-    return 0;
-}
-
-/* Sizes for the first drift and for the residual stream (growth); then the verdict is made again
- * with them. */
-static int add_sizes(struct ds_diff *d, const struct ds_diff_options *o, struct ds_error *err)
-{
-    struct ds_verdict *v = &d->verdict;
-    if (!o || !o->blob || !v->first.found || v->first.arm == v->first.ref_arm)
-        return 0;
-    uint32_t arm = v->first.arm, ref = v->first.ref_arm, first = v->first.site;
-    for (uint32_t s = 0; s < d->header.n_sites; s++)
-        if ((s == first || strcmp(d->header.sites[s].stage, "resid_ffn") == 0) &&
-            size_site(d, o, s, arm, ref, err) != 0)
-            return -1;
-    if (ds_analysis_trial(d->analysis, arm)->n_drifts == 0)
-        return 0;
-    ds_verdict_free(v);
-    return ds_analysis_verdict(d->analysis, v, err);
 }
 
 /* Makes the analysis, or makes it again. */
@@ -253,7 +160,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_mark_sites(out, err);
     rc = rc ? rc : diff_filter(out, err);
     rc = rc ? rc : judge(out, a, b, err);
-    rc = rc ? rc : add_sizes(out, options, err);
+    rc = rc ? rc : diff_sizes(out, err);
     if (rc == 0)
         refuse_bookkeeping(out);
     rc = rc ? rc : diff_note_histories(out, err);

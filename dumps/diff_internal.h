@@ -65,6 +65,10 @@ int diff_excuse(struct ds_diff *d, int *changed, struct ds_error *err);
 int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, int side,
                 const struct ds_error *what, struct ds_error *err);
 
+/* diff_sizes.c: takes sizes of the first drift and of the residual stream from dumped rows, and makes the verdict again
+ * with them. */
+int diff_sizes(struct ds_diff *d, struct ds_error *err);
+
 /* diff_note.c: what is listed once the verdict is known: rows without a partner, and how the kernels
  * at the first drift were launched. */
 int diff_note_rows(struct ds_diff *d, struct ds_error *err);

@@ -127,7 +127,8 @@ static void believe(void *ctx, int side, const struct ds_raw_row *row)
 }
 
 /* All that is told of a comparison, as text; of the reading, how many rows of both were not held. */
-static void compare(const char *a, const char *b, uint64_t bulk, char *out, size_t size)
+static void compare(const char *a, const char *b, uint64_t bulk, uint64_t ulp, char *out,
+                    size_t size)
 {
     struct ds_error err = {{0}, {0}};
     struct ds_record *r[2];
@@ -145,7 +146,7 @@ static void compare(const char *a, const char *b, uint64_t bulk, char *out, size
                                 .ctx = r,
                                 .only = &only,
                                 .n_only = 1,
-                                .tolerance = {.ulp = 4}};
+                                .tolerance = {.ulp = ulp}};
     for (int i = 0; i < 2; i++)
         ds_source_record(&s[i], r[i]);
     assert_ok(ds_diff_make(&s[0], &s[1], &o, &d, &err), err);
@@ -159,6 +160,10 @@ static void compare(const char *a, const char *b, uint64_t bulk, char *out, size
     for (size_t i = 0; i < d.n_items && n < size; i++)
         n += (size_t)snprintf(out + n, size - n, " %s %s", ds_diff_kind_name(d.items[i].kind),
                               d.items[i].name);
+    const struct ds_trial_data *t = ds_analysis_trial(d.analysis, 1); /* sizes of what differs */
+    for (size_t i = 0; i < t->n_drifts && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, " %u:%u %u %.9g", t->drifts[i].site,
+                              t->drifts[i].row, t->drifts[i].elements, t->drifts[i].diff_sq);
     assert_true(n < size);
     ds_diff_free(&d);
     ds_record_close(r[1]);
@@ -169,23 +174,27 @@ static void test_one_answer_however_rows_are_read(void **state)
 {
     (void)state;
     static const uint64_t room[] = {0, 1, 4 * N, 3 * 4 * N + 5, 1 << 16};
-    char a[256], b[256], want[2048], got[2048];
+    static char want[1 << 16], got[1 << 16];
+    char a[256], b[256];
     snprintf(a, sizeof a, "%s", fixture_path("a.h5"));
     snprintf(b, sizeof b, "%s", fixture_path("b.h5"));
     write_side(a, 0);
     write_side(b, 1);
-    for (int bent = 0; bent < 2; bent++) {
+    for (int k = 0; k < 4; k++) {
+        const int bent = k / 2;
+        const uint64_t ulp = k % 2 ? 4 : 0;
         ds_parts_set(1);
-        compare(a, b, 0, want, sizeof want);
-        print_message("%s\n", want);
+        compare(a, b, 0, ulp, want, sizeof want);
+        print_message("%.200s\n", want);
         for (size_t i = 0; i < sizeof room / sizeof *room; i++)
             for (int parts = 1; parts <= 4; parts++) {
                 ds_parts_set(parts);
-                compare(a, b, room[i], got, sizeof got);
+                compare(a, b, room[i], ulp, got, sizeof got);
                 assert_string_equal(got, want);
             }
-        assert_true((strstr(want, " damage layer 1 k_proj") != NULL) == bent);
-        if (!bent)
+        if (ulp) /* the damaged row is one of a repeat, whose sizes nobody asks for */
+            assert_true((strstr(want, " damage layer 1 k_proj") != NULL) == bent);
+        if (k == 1)
             bend(b);
     }
     ds_parts_set(0);
