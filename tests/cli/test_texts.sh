@@ -20,14 +20,18 @@ test_readme_shows_a_verdict() {
 # What the commands print is this machine's; that they are still taken is asked of those that need no model file.
 test_readme_commands_are_taken() {
     need python3
+    need git
     # shellcheck disable=SC2016
-    run python3 tests/tools/readme_blocks.py "$driftscope" README.md --errors --only '$M' --only '$ONE' --only fingerprint --only doctor
+    run python3 tests/tools/readme_blocks.py "$driftscope" README.md --errors --only '$M $T' --only '$ONE' --only 'fingerprint a' --only 'doctor -f'
+    expect 0
+    empty "$dir/out"
+    run python3 tests/tools/readme_blocks.py "$driftscope" cli/SERVING.md --errors --only fingerprint
     expect 0
     empty "$dir/out"
 }
 
 test_readme_names_only_files_that_exist() {
-    for readme in README.md */README.md; do
+    for readme in README.md */*.md; do
         folder=$(dirname "$readme")
         # [text](path) links without a scheme.
         grep -o '](\([^)#:]*\))' "$readme" | sed 's/^](//; s/)$//' | while IFS= read -r link; do

@@ -38,15 +38,15 @@ class Command:
 
 
 def commands_of(lines):
-    found, setup, skip, i, whole = [], [], False, 0, {}
+    found, setup, skip, i = [], [], False, 0
     while i < len(lines):
-        m = re.match(r" *<!-- (setup: (.*)|not run) -->$", lines[i])
-        if m:
-            setup += [m.group(2)] if m.group(2) else []
-            skip |= not m.group(2)
+        mark = re.match(r" *<!-- (setup: (.*)|not run) -->$", lines[i])
+        if mark:
+            setup += [mark.group(2)] if mark.group(2) else []
+            skip |= not mark.group(2)
         m = re.match(r"( {4,})\$ (.*)", lines[i])
         if not m:
-            skip &= not lines[i].startswith("    ") or not lines[i].strip()
+            skip &= bool(mark) or not lines[i].strip() or lines[i].startswith("    ")
             i += 1
             continue
         c = Command(i, m.group(1))
@@ -138,9 +138,13 @@ if args.list:
         print(f"{c.begin + 1}: {c.text}")
     sys.exit(0)
 folder = tempfile.mkdtemp(prefix="driftscope-readme.")
-environment = dict(os.environ, ROOT=ROOT, LC_ALL="C.UTF-8")
+# On the PATH, so that whatever a command starts finds it; and it calls itself what README calls it.
+programs = tempfile.mkdtemp(prefix="driftscope-readme.")
+with open(os.path.join(programs, "driftscope"), "w", encoding="utf-8") as f:
+    f.write(f'#!/bin/bash\nexec -a driftscope {os.path.abspath(args.driftscope)!r} "$@"\n')
+os.chmod(f.name, 0o755)
+environment = dict(os.environ, ROOT=ROOT, LC_ALL="C.UTF-8", PATH=programs + ":" + os.environ.get("PATH", ""))
 shell = subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder, env=environment)
-run(shell, f'd={os.path.abspath(args.driftscope)!r}; driftscope() {{ "$d" "$@" | sed "s#$d#driftscope#g"; return "${{PIPESTATUS[0]}}"; }}')
 changes, failures = [], 0
 for c in commands:
     for s in c.setup:
@@ -164,6 +168,7 @@ for c in commands:
 shell.stdin.close()
 shell.wait()
 shutil.rmtree(folder)
+shutil.rmtree(programs)
 if args.write:
     for c, new in reversed(changes):
         lines[c.output_at : c.end] = new
