@@ -50,10 +50,12 @@ int ds_device_parse_name(const char *name, int *kind, int *number, struct ds_err
         if (strcmp(name, ds_device_name(*kind)) == 0)
             return 0;
     *kind = strncmp(name, "sim:", 4) == 0 ? DS_DEVICE_SIM : DS_DEVICE_CUDA;
+    if (*kind == DS_DEVICE_CUDA && strncmp(name, "cuda:", 5) != 0)
+        return unknown(name, err);
+    /* Of a GPU it is which, of sim whose tensor cores it has; one name for each. */
     const char *digits = name + (*kind == DS_DEVICE_SIM ? 4 : 5);
     const size_t n = strspn(digits, "0123456789");
-    /* Of a GPU it is which, of sim whose tensor cores it has. */
-    if ((*kind == DS_DEVICE_CUDA && strncmp(name, "cuda:", 5) != 0) || n < 1 || n > 3 || digits[n])
+    if (n < 1 || n > 3 || digits[n] || (n > 1 && *digits == '0'))
         return unknown(name, err);
     *number = atoi(digits);
     return *kind == DS_DEVICE_SIM            ? (ds_sim_mma_of(*number) ? 0 : unknown(name, err))

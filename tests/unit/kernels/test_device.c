@@ -47,9 +47,9 @@ static void test_names(void **state)
     } good[] = {{"cpu", DS_DEVICE_CPU, 0},     {"sim", DS_DEVICE_SIM, 0},
                 {"sim:80", DS_DEVICE_SIM, 80}, {"sim:120", DS_DEVICE_SIM, 120},
                 {"cuda", DS_DEVICE_CUDA, 0},   {"cuda:7", DS_DEVICE_CUDA, 7}};
-    static const char *const bad[] = {"",        "cu",       "cuda:", "cuda:x", "cuda:1x",
-                                      "cuda:64", "cuda:123", "sim:1", "sim:",   "sim:70",
-                                      "sim:900", "sim:x",    "sim:0", "cpu0",   "CUDA"};
+    static const char *const bad[] = {"",         "cu",    "cuda:", "cuda:x", "cuda:1x", "cuda:64",
+                                      "cuda:123", "sim:1", "sim:",  "sim:70", "sim:900", "sim:x",
+                                      "sim:0",    "cpu0",  "CUDA",  "c",      "cuda:00", "sim:080"};
     struct ds_error err;
     int kind, number;
     (void)state;
