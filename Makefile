@@ -86,7 +86,7 @@ $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 $(BUILD)/tests/unit/kernels/test_sim: $(BUILD)/tests/unit/kernels/sim_kernels.cu.o
 $(BUILD)/tests/unit/kernels/test_far: $(BUILD)/tests/unit/kernels/false_device.cu.o
 # The same on portable fibers, which stand in for those of the library, as does what enters them.
-$(BUILD)/tests/unit/kernels/test_sim_portable: $(patsubst %,$(BUILD)/tests/unit/kernels/%.o,sim_kernels.cu portable_fiber portable_sim)
+$(BUILD)/tests/unit/kernels/test_sim_portable: $(patsubst %,$(BUILD)/tests/unit/kernels/%.o,sim_kernels.cu portable_fiber portable_sim portable_launch portable_fault)
 $(BUILD)/tests/unit/kernels/portable_%.o: kernels/sim/%.cc
 	@mkdir -p $(@D)
 	$(CXX) $(DS_CXXFLAGS) $(CPPFLAGS) $(CXXFLAGS) -DDS_SIM_UCONTEXT -c -o $@ $<

@@ -23,6 +23,7 @@ struct ds_bench_row {
     int is_vendor;    /* what the ratio refers to */
     int on_device;    /* timed by its events (a pass: by the wall), in one of its conditions */
     int flushed, graph;
+    int stored; /* enum ds_element: of its activations */
     struct ds_launch_info launch;
     int32_t clock_khz, memory_clock_khz; /* of the device then; 0: unknown */
     char wrong[64];   /* "", or what is wrong with its results: the figures say nothing */
@@ -37,6 +38,11 @@ enum { DS_BENCH_CONDITIONS = 4 };
 int ds_bench_conditions(const struct ds_options *o,
                         struct ds_bench_condition c[DS_BENCH_CONDITIONS], size_t *n,
                         struct ds_error *err);
+
+/* --dtype: how activations lie in memory (enum ds_element). The CPU has one. -1: asked of the CPU. */
+enum { DS_BENCH_FORMATS = 3 };
+int ds_bench_formats(const struct ds_options *o, int format[DS_BENCH_FORMATS], size_t *n,
+                     struct ds_error *err);
 
 /* What the probes cost in one shape of a pass: shares of the pass's CPU time. */
 struct ds_bench_probe {

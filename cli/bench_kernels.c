@@ -7,7 +7,7 @@
 #include "base/plural.h"
 #include "cli/lab_kernels.h"
 #include "cli/lab_shapes.h"
-#include "kernels/lab/bench.h"
+#include "kernels//lab/bench.h"
 #include "kernels/lab/subject.h"
 #include "kernels/registry.h"
 
@@ -32,6 +32,8 @@ struct plan {
     struct ds_bench_result *r;
     const struct ds_kernel *kernels[DS_TIMING_MAX_CONTENDERS]; /* [0]: the vendor's */
     size_t n_kernels;
+    int format[DS_BENCH_FORMATS]; /* enum ds_element */
+    size_t n_formats;
     int32_t *rows;
     size_t n_rows;
     int *threads;
@@ -167,6 +169,7 @@ static int keep(struct plan *p, const struct ds_shape *shape, const struct ds_be
         row->on_device = p->kernels[i]->device != DS_DEVICE_CPU;
         row->launch = f->launch[i];
         row->flushed = s->flushed;
+        row->stored = s->stored;
         row->graph = s->graph;
         row->clock_khz = f->clock_khz;
         row->memory_clock_khz = f->memory_clock_khz;
@@ -197,24 +200,52 @@ static int one_setting(struct plan *p, struct ds_lab_bench *b, const struct ds_s
     return rc == 1 ? 0 : keep(p, shape, s, &f, err);
 }
 
-static int one_shape(struct plan *p, const struct ds_shape *shape, struct ds_error *err)
+static int one_open(struct plan *p, struct ds_lab_bench *b, const struct ds_shape *shape,
+                    int stored, struct ds_error *err)
 {
     const size_t n_kv =
         shape->op == DS_OP_ATTENTION ? sizeof attention_kv / sizeof attention_kv[0] : 1;
-    struct ds_lab_bench *b = ds_lab_bench_open(p->kernels, p->n_kernels, shape, err);
-    int rc = b ? 0 : ds_prefix(err, "%s", ds_op_name(shape->op));
+    int rc = 0;
     for (size_t t = 0; t < p->n_threads; t++)
         for (size_t k = 0; k < n_kv; k++)
             for (size_t i = 0; i < p->n_rows && rc == 0; i++) {
-                struct ds_bench_setting s = {
-                    .rows = p->rows[i], .threads = p->threads[t], .kv = attention_kv[k]};
+                struct ds_bench_setting s = {.rows = p->rows[i],
+                                             .threads = p->threads[t],
+                                             .kv = attention_kv[k],
+                                             .stored = stored};
                 for (size_t c = 0; c < p->n_conditions && rc == 0; c++) {
                     s.flushed = p->condition[c].flushed;
                     s.graph = p->condition[c].graph;
                     rc = one_setting(p, b, shape, &s, err);
                 }
             }
+    return rc;
+}
+
+/* In one format. The first variant is what the others are held against: without it there is nothing to time. */
+static int one_format(struct plan *p, const struct ds_shape *shape, int stored,
+                      struct ds_error *err)
+{
+    struct plan some = *p;
+    some.n_kernels = 0;
+    for (size_t i = 0; i < p->n_kernels; i++)
+        if (stored == DS_ELEMENT_F32 || (p->kernels[i]->features & DS_FEATURE_STORED))
+            some.kernels[some.n_kernels++] = p->kernels[i];
+    if (some.n_kernels == 0)
+        return 0;
+    struct ds_lab_bench *b = ds_lab_bench_open(some.kernels, some.n_kernels, shape, stored, err);
+    const int rc =
+        b ? one_open(&some, b, shape, stored, err) : ds_prefix(err, "%s", ds_op_name(shape->op));
     ds_lab_bench_close(b);
+    p->done = some.done;
+    return rc;
+}
+
+static int one_shape(struct plan *p, const struct ds_shape *shape, struct ds_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->n_formats && rc == 0; i++)
+        rc = one_format(p, shape, p->format[i], err);
     return rc;
 }
 
@@ -230,7 +261,7 @@ static int one_op(struct plan *p, int op, const struct ds_kernel *only, struct d
         return -1;
     int rc = 0;
     p->done = 0;
-    p->total = (double)(n * p->n_threads * p->n_rows * p->n_conditions) *
+    p->total = (double)(n * p->n_threads * p->n_rows * p->n_conditions * p->n_formats) *
                (op == DS_OP_ATTENTION ? sizeof attention_kv / sizeof attention_kv[0] : 1);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = one_shape(p, &shapes[i], err);
@@ -260,7 +291,8 @@ int ds_bench_kernels(const struct ds_options *o, struct ds_bench_result *r, stru
 {
     struct plan p = {.o = o, .r = r};
     int rc = choose_rows(&p, err) != 0 || ds_bench_threads(o, &p.threads, &p.n_threads, err) != 0 ||
-                     ds_bench_conditions(o, p.condition, &p.n_conditions, err) != 0
+                     ds_bench_conditions(o, p.condition, &p.n_conditions, err) != 0 ||
+                     ds_bench_formats(o, p.format, &p.n_formats, err) != 0
                  ? -1
                  : 0;
     for (int op = 0; rc == 0 && ds_opt_operands(o) == 0 && op < DS_OP_COUNT; op++) {

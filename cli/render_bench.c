@@ -32,7 +32,12 @@ static void where_text(struct ds_buf *b, int threads, const struct ds_placed *p)
         }
 }
 
-/* "on cuda, L2 flushed, in a graph" */
+static const char *format_of(const struct ds_bench_row *row)
+{
+    return row->stored == DS_ELEMENT_BF16 ? "bf16" : row->stored == DS_ELEMENT_F16 ? "f16" : "f32";
+}
+
+/* "on cuda, L2 flushed, in a graph, bf16 rows and weights" */
 static void device_text(struct ds_buf *b, const struct ds_bench_result *r,
                         const struct ds_bench_row *row)
 {
@@ -41,6 +46,8 @@ static void device_text(struct ds_buf *b, const struct ds_bench_result *r,
         ds_buf_printf(b, ", L2 %s", row->flushed ? "flushed" : "warm");
     if (row->graph)
         ds_buf_puts(b, ", in a graph");
+    if (row->stored != DS_ELEMENT_F32)
+        ds_buf_printf(b, ", %s rows and weights", format_of(row));
 }
 
 /* What a kernel chose for the call. */
@@ -62,7 +69,7 @@ static int same_group(const struct ds_bench_row *a, const struct ds_bench_row *b
 {
     return strcmp(a->op, b->op) == 0 && strcmp(a->shape, b->shape) == 0 &&
            strcmp(a->where, b->where) == 0 && a->threads == b->threads &&
-           a->flushed == b->flushed && a->graph == b->graph &&
+           a->flushed == b->flushed && a->graph == b->graph && a->stored == b->stored &&
            a->placed.n_cpus == b->placed.n_cpus && CPU_EQUAL(&a->placed.cpus, &b->placed.cpus);
 }
 
@@ -314,6 +321,7 @@ static json_t *row_json(const struct ds_bench_row *row)
     if (j && row->on_device) {
         json_object_set_new(j, "l2", json_string(row->flushed ? "flushed" : "warm"));
         json_object_set_new(j, "graph", json_boolean(row->graph));
+        json_object_set_new(j, "dtype", json_string(format_of(row)));
         json_object_set_new(j, "launch",
                             json_pack("{s:i,s:i,s:i,s:i,s:s%}", "tile_rows", row->launch.tile_rows,
                                       "tile_cols", row->launch.tile_cols, "tile_k",

@@ -292,9 +292,7 @@ static void put_variant(const struct ds_options *o, struct ds_buf *b, const stru
             put_shape(b, v, i);
             ds_buf_puts(b, "\n");
         }
-    if (!ds_checked_ran(v))
-        return;
-    for (int p = 0; p < DS_PROPERTY_COUNT; p++)
+    for (int p = 0; p < DS_PROPERTY_COUNT && ds_checked_ran(v); p++)
         put_property(o, b, v, p);
     put_faults(b, v);
     put_accuracy(b, v);

@@ -338,6 +338,8 @@ void ds_order_text(struct ds_buf *b, const struct ds_options *o, const struct ds
         ds_buf_printf(b, ", %lld KV slot%s", (long long)t->visible, ds_plural(t->visible));
     if (t->queries > 1)
         ds_buf_printf(b, ", %lld new tokens each", (long long)t->queries);
+    if (t->stored != DS_ELEMENT_F32)
+        ds_buf_puts(b, ", bf16 rows");
     ds_buf_printf(b, ", %d thread%s%s%s\n", t->threads, t->threads == 1 ? "" : "s",
                   t->core[0] ? ", core " : "", t->core);
     for (int s = 0; s < t->at[0].n_sums; s++) {

@@ -12,6 +12,7 @@ struct ds_order_table {
     const struct ds_kernel *kernel;
     struct ds_shape shape;
     int threads;
+    int stored;       /* matmul: how rows lie in memory, enum ds_element: f32, bf16 */
     int64_t visible;  /* attention: KV slots; else 0 */
     int64_t queries;  /* attention: new tokens of each request; else 0 */
     const char *core; /* of the BLAS library, "" when it is not used */

@@ -108,13 +108,13 @@ json_t *ds_order_json(const struct ds_order_table *t)
             json_array_append_new(sums, sum_json(t, i, s));
     ds_shape_print(&shape, &t->shape);
     ds_order_count(t, &sum);
-    json_t *j =
-        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:i,s:s,s:b,s:o,s:o,s:o,s:o}", "op",
-                  ds_op_name(t->kernel->op), "variant", t->kernel->name, "stages", t->shape.name,
-                  "shape", shape.data ? shape.data : "", "kv", (json_int_t)t->visible, "qlen",
-                  (json_int_t)t->queries, "threads", t->threads, "blas_core", t->core, "fixed",
-                  sum.unfixed == 0, "reproduced", share(sum.reproduced, sum.compared), "trees",
-                  trees, "sums", sums, "outputs", whole_json(t));
+    json_t *j = json_pack(
+        "{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:i,s:s,s:b,s:o,s:o,s:o,s:o}", "op",
+        ds_op_name(t->kernel->op), "variant", t->kernel->name, "stages", t->shape.name, "shape",
+        shape.data ? shape.data : "", "dtype", t->stored == DS_ELEMENT_BF16 ? "bf16" : "f32", "kv",
+        (json_int_t)t->visible, "qlen", (json_int_t)t->queries, "threads", t->threads, "blas_core",
+        t->core, "fixed", sum.unfixed == 0, "reproduced", share(sum.reproduced, sum.compared),
+        "trees", trees, "sums", sums, "outputs", whole_json(t));
     ds_buf_free(&shape);
     return j;
 }

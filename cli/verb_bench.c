@@ -61,6 +61,29 @@ int ds_bench_conditions(const struct ds_options *o,
     return 0;
 }
 
+int ds_bench_formats(const struct ds_options *o, int format[DS_BENCH_FORMATS], size_t *n,
+                     struct ds_error *err)
+{
+    static const struct {
+        const char *name;
+        int element;
+    } formats[DS_BENCH_FORMATS] = {
+        {"f32", DS_ELEMENT_F32}, {"bf16", DS_ELEMENT_BF16}, {"f16", DS_ELEMENT_F16}};
+    struct ds_factor_values v;
+    if (ds_factor_parse(DS_FACTOR_DTYPE, ds_opt_text(o, "dtype"), &v, err) != 0)
+        return -1;
+    *n = 0;
+    for (size_t i = 0; i < v.n; i++)
+        for (size_t f = 0; f < DS_BENCH_FORMATS && *n < DS_BENCH_FORMATS; f++)
+            if (strcmp(v.value[i], formats[f].name) == 0)
+                format[(*n)++] = formats[f].element;
+    ds_factor_free(&v);
+    if (ds_lab_device(o) != DS_DEVICE_CPU || (*n == 1 && format[0] == DS_ELEMENT_F32))
+        return 0;
+    ds_fail(err, "--dtype is for a device: kernels of the CPU have f32 rows");
+    return ds_hint(err, "--device cuda and --device sim");
+}
+
 /* What is timed on, and that it is there. */
 static int look_at_device(const struct ds_options *o, struct ds_bench_result *r,
                           struct ds_error *err)

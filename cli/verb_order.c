@@ -28,6 +28,7 @@ struct order {
     int64_t rows[MOST_ROW_COUNTS];
     size_t n_rows;
     int64_t threads, visible, queries;
+    int stored; /* enum ds_element: f32, bf16 */
     struct ds_team *team;
     char model[256];
     struct ds_buf text, dot;
@@ -111,6 +112,9 @@ static int choose_kernels(struct order *v, struct ds_error *err)
     v->op = ds_op_parse(word);
     if (v->op < 0 || !ds_order_knows(v->op))
         return unknown_op(word, err);
+    v->stored = strcmp(ds_opt_text(v->o, "dtype"), "bf16") == 0 ? DS_ELEMENT_BF16 : DS_ELEMENT_F32;
+    if (v->stored != DS_ELEMENT_F32 && (v->op != DS_OP_MATMUL || device == DS_DEVICE_CPU))
+        return ds_fail(err, "--dtype bf16 is for matmul on a device: all else adds up f32 numbers");
     v->kernel =
         ds_calloc(ds_kernel_count_on(device), sizeof(const struct ds_kernel *), "variants", err);
     if (!v->kernel)
@@ -120,6 +124,11 @@ static int choose_kernels(struct order *v, struct ds_error *err)
     for (size_t i = 0; (k = ds_kernel_at_on(device, i)); i++) {
         if (k->op != v->op || (slash && strcmp(k->name, slash + 1) != 0))
             continue;
+        if (v->stored != DS_ELEMENT_F32 && !(k->features & DS_FEATURE_STORED)) {
+            if (slash)
+                return ds_fail(err, "%s/%s takes no rows of 16 bits", word, k->name);
+            continue;
+        }
         if (ds_kernel_available(k, why, sizeof why) == 0)
             v->kernel[v->n_kernels++] = k;
         else if (slash)
@@ -176,6 +185,7 @@ static int measure_rows(struct order *v, struct ds_order_table *t, struct ds_err
                                  .queries = v->queries,
                                  .threads = (int)v->threads,
                                  .team = v->team,
+                                 .stored = v->stored,
                                  .whole = 1};
     for (; t->n_rows < v->n_rows; t->n_rows++) {
         ds_cli_progress(v->o, t->kernel->name, (double)t->n_rows, (double)v->n_rows);
@@ -208,6 +218,7 @@ static int measure_table(struct order *v, const struct ds_kernel *k, const struc
     struct ds_order_table t = {.kernel = k,
                                .shape = *shape,
                                .threads = (int)v->threads,
+                               .stored = v->stored,
                                .visible = v->op == DS_OP_ATTENTION ? v->visible : 0,
                                .queries = v->op == DS_OP_ATTENTION ? v->queries : 0,
                                .rows = v->rows,

@@ -1,7 +1,8 @@
 /* forward_inputs.c: whether a kernel leaves what it reads as it was. A kernel that writes into its input
  * changes rows that were shown already, and whatever reads them next would be blamed in its place. Looked at
- * around every launch of a kernel that is not the project's own, on the host, while rows are shown. Weights and
- * tables are mapped read-only where a plugin runs, so they are not looked at. */
+ * around every launch of a kernel that is not the project's own, on the host and on sim, while rows are shown; on a GPU
+ * with --poison, which waits for every launch anyway. Weights and tables of the host are mapped read-only where a plugin
+ * runs, so they are not looked at. */
 #include "engine/forward_private.h"
 
 #include "base/hash.h"
@@ -18,14 +19,38 @@ static uint64_t joined(uint64_t rows, uint64_t row)
     return ds_hash(both, sizeof both);
 }
 
+int ds_inputs_wanted(const struct ds_pass *p, const struct ds_kernel *k)
+{
+    const struct ds_forward *f = p->f;
+    if (!p->probe || ds_kernel_built_in(k))
+        return 0;
+    return ds_forward_host(f) ||
+           (!f->config.graph && (f->at.dev->kind == DS_DEVICE_SIM || f->config.poison));
+}
+
+/* A stretch of a row at a time; what a device does not give back has the digest of nothing, before and afterwards. */
+static uint64_t digest_of(const struct ds_inputs *in, const char *data, size_t bytes)
+{
+    char here[4096];
+    uint64_t h = 0;
+    if (!in->dev)
+        return ds_hash(data, bytes);
+    for (size_t at = 0; at < bytes; at += sizeof here) {
+        const size_t some = bytes - at < sizeof here ? bytes - at : sizeof here;
+        if (in->dev->copy_from(in->dev, here, data + at, some) == 0)
+            h = joined(h, ds_hash(here, some));
+    }
+    return h;
+}
+
 static void look(struct ds_inputs *in, const char *name, const void *data, int64_t rows,
                  int64_t width, int64_t ld, int32_t stored)
 {
     uint64_t h = 0;
     const size_t bytes = element_bytes(stored);
     for (int64_t r = 0; r < rows; r++)
-        h = joined(h,
-                   ds_hash((const char *)data + (size_t)(r * ld) * bytes, (size_t)width * bytes));
+        h = joined(
+            h, digest_of(in, (const char *)data + (size_t)(r * ld) * bytes, (size_t)width * bytes));
     in->at[in->n++] = (struct ds_input){name, h};
 }
 
@@ -39,7 +64,7 @@ static void look_at_cache(struct ds_inputs *in, const char *name, const float *c
         const struct ds_sequence *s = &a->sequences[i];
         for (int64_t slot = 0; slot < s->kv_len; slot++) {
             int64_t at = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
-            h = joined(h, ds_hash((const char *)cache + (size_t)at * row, row));
+            h = joined(h, digest_of(in, (const char *)cache + (size_t)at * row, row));
         }
     }
     in->at[in->n++] = (struct ds_input){name, h};
@@ -130,7 +155,7 @@ void ds_inputs_look(struct ds_inputs *in, int op, const void *args)
 
 const char *ds_inputs_changed(const struct ds_inputs *before, int op, const void *args)
 {
-    struct ds_inputs now;
+    struct ds_inputs now = {.dev = before->dev};
     ds_inputs_look(&now, op, args);
     for (int i = 0; i < now.n; i++)
         if (now.at[i].digest != before->at[i].digest)

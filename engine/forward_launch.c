@@ -221,14 +221,14 @@ int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, siz
     /* Nothing is added on the way to the choice: that launch moves nobody's order of arrival. */
     f->exec.seed = stage == DS_ST_LOGITS_PROCESSED ? f->seed : next_seed(f);
     f->exec.shown = p->probe != NULL;
-    struct ds_inputs read = {.n = 0};
-    const int watched = p->probe && ds_forward_host(f) && !ds_kernel_built_in(k);
+    struct ds_inputs read = {.dev = ds_forward_host(f) ? NULL : f->at.dev};
+    const int watched = ds_inputs_wanted(p, k);
     if (watched)
         ds_inputs_look(&read, k->op, args);
     struct ds_guard guard = {.at = NULL};
     if (y && p->probe && ds_forward_host(f))
         ds_guard_set(&guard, y, n);
-    char why[256] = "";
+    char why[512] = "";
     const int failed = ds_call_launch_alone(k, args, &f->exec, why, sizeof why) != 0;
     size_t first;
     const size_t beyond = ds_guard_lift(&guard, &first);

@@ -253,9 +253,10 @@ void ds_forward_enter(struct ds_forward *f, int32_t layer);
 /* What a stage's kernel reads of these activations: themselves, or their values before rounding. */
 const float *ds_forward_input(const struct ds_forward *f, int stage, const float *x);
 
-/* What a call's kernel reads and must leave as it is, on the host: digests of its arrays, by name. */
+/* What a call's kernel reads and must leave as it is: digests of its arrays, by name. */
 enum { DS_INPUTS_MOST = 4 };
 struct ds_inputs {
+    struct ds_device *dev; /* where they lie; NULL: in the host's memory */
     struct ds_input {
         const char *name;
         uint64_t digest;
@@ -263,6 +264,9 @@ struct ds_inputs {
     int n;
 };
 void ds_inputs_look(struct ds_inputs *in, int op, const void *args);
+/* Whether they are looked at around a launch of that kernel: it is not built in, and there is a probe. Where that would
+ * have a GPU waited for, or a call is captured, they are not. */
+int ds_inputs_wanted(const struct ds_pass *p, const struct ds_kernel *k);
 /* The name of the first that is not as it was; NULL: all are. */
 const char *ds_inputs_changed(const struct ds_inputs *before, int op, const void *args);
 
@@ -279,8 +283,8 @@ size_t ds_guard_lift(struct ds_guard *g, size_t *first);
 
 /* Runs a stage's kernel. y (n elements, or NULL) is what it will write: poisoned first if asked
  * for. The caller's control word is checked after every launch, that of the other threads once a
- * call (after every launch when poisoning). On the host and where there is a probe it is an error that a
- * kernel writes past the end of y, and that one that is not built in changes what it reads. */
+ * call (after every launch when poisoning). It is an error that a kernel that is not built in changes
+ * what it reads, where ds_inputs_wanted; and, on the host with a probe, that one writes past the end of y. */
 int ds_pass_launch(struct ds_pass *p, int stage, const void *args, float *y, size_t n);
 /* A stage's output y is complete: rounds it to the activation dtype (y then holds the rounded
  * values) and shows it at the stage's site of that part. A probe may write into what it is shown

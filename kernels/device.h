@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define DS_DEVICE_ABI 3
+#define DS_DEVICE_ABI 4
 
 struct ds_device_info {
     char name[96];   /* "NVIDIA H200", "simulated" */
@@ -103,6 +103,9 @@ struct ds_device {
     /* Says what the launches that follow are for ("layer 3 q_proj: matmul/pinned, 4 rows, n 576, k 576"):
      * a fault that shows later is told with it. */
     void (*at)(struct ds_device *d, const char *site);
+    /* Whether the launch that returned -1 last had begun, so that its reason is a fault of the kernel and not a refusal. NULL:
+     * a fault shows in `wait`. */
+    int (*failed)(struct ds_device *d);
     /* Until all queued work is done; -1 says which site's launch failed, as far as the device knows. */
     int (*wait)(struct ds_device *d);
 

@@ -58,7 +58,7 @@ int ds_device_parse_name(const char *name, int *kind, int *number, struct ds_err
         return unknown(name, err);
     const char *digits = strchr(name, ':') + 1;
     const size_t n = strspn(digits, "0123456789");
-    if (n < 1 || n > 3 || digits[n])
+    if (n < 1 || n > 3 || digits[n] || (n > 1 && *digits == '0')) /* one name for each */
         return unknown(name, err);
     *number = atoi(digits);
     const int have =

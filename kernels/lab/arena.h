@@ -91,7 +91,7 @@ struct ds_fault {
     int64_t row, col; /* of the element; OUT_OF_BOUNDS: elements behind the end (col >= 1) or before
                          the start (col < 0) */
     int signal;
-    char text[200]; /* REFUSED: the kernel's reason; DEVICE: the device's */
+    char text[320]; /* REFUSED: the kernel's reason; DEVICE: the device's */
 };
 
 /* A large scratch of a device: nobody looks at what is in it, so it is filled there and not sent, and the host's has no

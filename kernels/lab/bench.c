@@ -79,7 +79,8 @@ static int make_call(const struct ds_bench_setting *b, int per_sequence, struct 
             n > 1 || (per_sequence && b->kv)
                 ? (struct ds_segment){.sequence = (int32_t)i, .first = b->kv - 1, .length = 1}
                 : (struct ds_segment){.length = b->rows};
-    *c = (struct ds_call){.segment = segment, .n_segments = n, .threads = b->threads};
+    *c = (struct ds_call){
+        .segment = segment, .n_segments = n, .threads = b->threads, .stored = b->stored};
     return 0;
 }
 
@@ -96,8 +97,21 @@ void ds_lab_bench_close(struct ds_lab_bench *b)
     free(b);
 }
 
+/* Weights of 16 bits as a file has them, where the kernel reads such. */
+static struct ds_subject *open_subject(const struct ds_kernel *k, const struct ds_shape *shape,
+                                       int stored, struct ds_error *err)
+{
+    enum { F16 = 1, BF16 = 30 }; /* as GGUF numbers them */
+    if (stored != DS_ELEMENT_F32 && shape->op == DS_OP_MATMUL &&
+        (k->features & DS_FEATURE_FILE_WEIGHTS))
+        return ds_subject_new_file(k, shape, 1, DS_CONTENT_PLAIN,
+                                   stored == DS_ELEMENT_F16 ? F16 : BF16, 1, err);
+    return ds_subject_new(k, shape, 1, err);
+}
+
 struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, size_t n,
-                                       const struct ds_shape *shape, struct ds_error *err)
+                                       const struct ds_shape *shape, int stored,
+                                       struct ds_error *err)
 {
     if (n < 1 || n > DS_TIMING_MAX_CONTENDERS) {
         ds_fail(err, "bench: %zu variants of one op; 1..%d can be timed side by side", n,
@@ -109,7 +123,7 @@ struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, s
         return NULL;
     b->shape = shape;
     for (; b->n < n; b->n++) {
-        b->subject[b->n] = ds_subject_new(kernels[b->n], shape, 1, err);
+        b->subject[b->n] = open_subject(kernels[b->n], shape, stored, err);
         if (b->subject[b->n])
             continue;
         ds_prefix(err, "%s", kernels[b->n]->name);

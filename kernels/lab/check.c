@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { ACCURACY = DS_PROPERTY_COUNT, SPEED, UNITS };
-enum { MOST_FATAL = 5, MOST_FATAL_ALL = 64 };
+enum { MOST_FATAL = 5, MOST_FATAL_ALL = 64, MOST_HANGS = 2 };
 /* Work units of one property at one shape; batch, which has most settings, gets three times as many. */
 static const double BUDGET = 5e8, LAUNCH_SECONDS = 20;
 
@@ -31,7 +31,7 @@ struct shared {
     char setting[160];
     int64_t rows;                   /* of it */
     uint64_t fatal[MOST_FATAL_ALL]; /* settings that ended a child */
-    int n_fatal;
+    int n_fatal, hangs;
     struct ds_first first;
 };
 
@@ -215,7 +215,8 @@ static int launch(struct ds_check *c, const struct ds_call *call, struct ds_outp
         return 0;
     }
     /* What a row holds that was not written says nothing about the row. */
-    if (out->fault.kind == DS_FAULT_UNWRITTEN || out->fault.kind == DS_FAULT_WROTE_OTHER) {
+    if (out->fault.kind == DS_FAULT_UNWRITTEN || out->fault.kind == DS_FAULT_WROTE_OTHER ||
+        out->fault.kind == DS_FAULT_DEVICE) {
         c->property->not_tried++;
         return 0;
     }
@@ -389,7 +390,8 @@ static void forget_unit(struct shared *s)
         s->result.n_speeds = 0;
 }
 
-/* A kernel that never ends costs the device's whole patience each time: nothing more is asked of it. */
+/* A kernel that never ends costs the device's whole patience each time: nothing more is asked of it. On the host it
+ * costs LAUNCH_SECONDS, and is asked MOST_HANGS times: other settings may be those at which it ends. */
 static int is_stuck(const struct ds_fault *f)
 {
     return f->kind == DS_FAULT_DEVICE && strstr(f->text, DS_DEVICE_STUCK);
@@ -423,7 +425,8 @@ static void after_death(struct shared *s, int *deaths_in_unit)
         return;
     }
     forget_unit(s);
-    if (is_stuck(f)) {
+    s->hangs += f->kind == DS_FAULT_HANG;
+    if (is_stuck(f) || s->hangs >= MOST_HANGS) {
         give_up(s);
         return;
     }

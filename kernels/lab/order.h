@@ -28,6 +28,8 @@ struct ds_order_setting {
     int64_t after;
     int threads;
     void *team; /* base/team.h, of as many threads */
+    int stored; /* matmul: how rows lie in memory, enum ds_element: f32 or bf16, y is f32 (f16 has not the numbers
+                   that are asked with) */
     int whole;  /* attention: replay whole outputs on random scores, too */
 };
 

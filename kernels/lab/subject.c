@@ -388,7 +388,7 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
 {
     struct ds_exec exec;
     struct ds_schedule *schedule;
-    char why[256] = "";
+    char why[512] = "";
     memset(&out->fault, 0, sizeof out->fault);
     out->rows = 0;
     if (build(s, c, &exec, &schedule, err) != 0)
@@ -401,11 +401,14 @@ int ds_subject_run(struct ds_subject *s, const struct ds_call *c, struct ds_outp
         s->p.arena.device
             ? ds_lab_launch(s->p.arena.device, s->p.kernel, given(s), &exec, why, sizeof why)
             : ds_call_launch_alone(s->p.kernel, given(s), &exec, why, sizeof why);
+    struct ds_device *dev = s->p.arena.device;
+    const int began = rc != 0 && dev && dev->failed && dev->failed(dev);
     const int fp_changed = ds_fp_put_back(fp) | ds_schedule_fp_changed(schedule);
     if (finish(s, &out->fault, err) != 0)
         return -1;
     if (rc != 0) {
         refused(&out->fault, why);
+        out->fault.kind = began ? DS_FAULT_DEVICE : DS_FAULT_REFUSED;
         return 0;
     }
     if (out->fault.kind == DS_FAULT_DEVICE)

@@ -392,6 +392,11 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
                                          &clean,
                                          sizeof clean,
                                          ds_sim_schedule_of(exec),
+#ifdef DS_CUDA_ON_SIM /* whose runtime has streams of its own */
+                                         ds_sim_stream(),
+#else
+                                         exec->stream,
+#endif
                                          exec->memory == DS_MEMORY_DEVICE};
     return ds_sim_run(&launch, why, why_size);
 }

@@ -58,7 +58,7 @@ int check(struct ds_device *d, const char *what, const void *p, size_t bytes)
 
 int sim_alloc(struct ds_device *d, size_t bytes, const char *what, void **out)
 {
-    *out = ds_sim_memory_new(bytes);
+    *out = ds_sim_memory_new(bytes, what);
     if (*out)
         return 0;
     return fails(d, "out of memory on sim: %s needs %zu bytes, %zu of %zu are free", what, bytes,
@@ -75,9 +75,9 @@ int sim_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
     if (check(d, "copy to the device", dst, bytes) != 0 ||
         not_now(d, "a copy from the host's memory") != 0)
         return -1;
-    ds_sim_memory_open();
+    ds_sim_memory_open_at(dst);
     memcpy(dst, host, bytes);
-    ds_sim_memory_close();
+    ds_sim_memory_close_at(dst);
     return 0;
 }
 
@@ -86,9 +86,9 @@ int sim_copy_from(struct ds_device *d, void *host, const void *src, size_t bytes
     if (check(d, "copy from the device", src, bytes) != 0 ||
         not_now(d, "a copy to the host's memory") != 0)
         return -1;
-    ds_sim_memory_open();
+    ds_sim_memory_open_at(src);
     memcpy(host, src, bytes);
-    ds_sim_memory_close();
+    ds_sim_memory_close_at(src);
     return 0;
 }
 
@@ -101,9 +101,11 @@ int sim_copy_within(struct ds_device *d, void *dst, const void *src, size_t byte
         ds_sim_record_copy(dst, src, bytes);
         return 0;
     }
-    ds_sim_memory_open();
+    ds_sim_memory_open_at(dst);
+    ds_sim_memory_open_at(src);
     memcpy(dst, src, bytes);
-    ds_sim_memory_close();
+    ds_sim_memory_close_at(src);
+    ds_sim_memory_close_at(dst);
     return 0;
 }
 
@@ -115,23 +117,23 @@ int sim_fill(struct ds_device *d, void *dst, uint32_t word, size_t words)
         ds_sim_record_fill(dst, word, words);
         return 0;
     }
-    ds_sim_memory_open();
+    ds_sim_memory_open_at(dst);
     for (size_t i = 0; i < words; i++)
         memcpy(static_cast<char *>(dst) + i * sizeof word, &word, sizeof word);
-    ds_sim_memory_close();
+    ds_sim_memory_close_at(dst);
     return 0;
 }
 
 int sim_rows(struct ds_device *d, const struct ds_device_rows *r)
 {
-    char why[256] = "";
+    char why[512] = "";
     const struct sim *s = static_cast<const struct sim *>(d->self);
     return launched(d, ds_sim_move_rows(r, &s->exec, why, sizeof why), why);
 }
 
 int sim_convert(struct ds_device *d, int element, int how, void *half, float *y, int64_t n)
 {
-    char why[256] = "";
+    char why[512] = "";
     const struct sim *s = static_cast<const struct sim *>(d->self);
     return launched(d, ds_sim_convert(element, how, half, y, n, &s->exec, why, sizeof why), why);
 }
@@ -145,7 +147,7 @@ int sim_digest(struct ds_device *d, const struct ds_device_digest *g)
         check(d, "digest: digests", g->digests, n * sizeof *g->digests) != 0 ||
         (g->largest && check(d, "digest: magnitudes", g->largest, n * sizeof *g->largest) != 0))
         return -1;
-    char why[256] = "";
+    char why[512] = "";
     const struct sim *s = static_cast<const struct sim *>(d->self);
     return launched(d, ds_sim_digest_rows(g, &s->exec, why, sizeof why), why);
 }
@@ -162,6 +164,11 @@ void sim_at(struct ds_device *d, const char *site)
 {
     struct sim *s = static_cast<struct sim *>(d->self);
     snprintf(s->at, sizeof s->at, "%s", site);
+}
+
+int sim_failed(struct ds_device *)
+{
+    return ds_sim_failed();
 }
 
 int sim_wait(struct ds_device *d)
@@ -214,7 +221,7 @@ int sim_graph_end(struct ds_device *d, void **graph)
 
 int sim_graph_launch(struct ds_device *d, void *graph)
 {
-    char why[256] = "";
+    char why[512] = "";
     if (not_now(d, "another graph") != 0)
         return -1;
     return launched(d, ds_sim_graph_run(static_cast<struct ds_sim_graph *>(graph), why, sizeof why),
@@ -257,7 +264,7 @@ struct ds_device *ds_sim_device_new(int architecture)
             .number = architecture,
             .memory = DS_MEMORY_DEVICE,
             .name = "sim",
-            .stream = nullptr,
+            .stream = ds_sim_stream(),
             .self = s,
             .why = "",
             .alloc = sim_alloc,
@@ -271,6 +278,7 @@ struct ds_device *ds_sim_device_new(int architecture)
             .digest = sim_digest,
             .guard = sim_guard,
             .at = sim_at,
+            .failed = sim_failed,
             .wait = sim_wait,
             .event_new = sim_event_new,
             .event_free = sim_event_free,
@@ -284,5 +292,6 @@ struct ds_device *ds_sim_device_new(int architecture)
             .close = sim_close};
     s->exec.threads = 1;
     s->exec.memory = DS_MEMORY_DEVICE;
+    s->exec.stream = ds_sim_stream();
     return &s->d;
 }

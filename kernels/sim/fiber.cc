@@ -16,7 +16,7 @@ struct ds_fiber ds_fibers[DS_MOST_FIBERS];
 namespace
 {
 
-enum { STACK = 128 << 10 }; /* touched pages only cost memory */
+enum { STACK = DS_FIBER_STACK };
 /* Stacks begin at different distances from a page's end: at the same one, the frames of all threads of a block
  * would want the same few lines of the processor's first cache. */
 enum { SHIFTS = 16, SHIFT = 256 };
@@ -147,6 +147,14 @@ void ds_fiber_go(struct ds_fiber *from, struct ds_fiber *to)
 void ds_fiber_entered(void)
 {
     arrived(nullptr);
+}
+
+void *ds_fiber_abandon(struct ds_fiber *f)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(f->stack, STACK);
+#endif
+    return f->stack + STACK;
 }
 
 void ds_fibers_forget(int n)

@@ -32,7 +32,7 @@ struct ds_fiber {
 extern "C" void ds_fiber_switch(void **from, void *to);
 #endif
 
-enum { DS_MOST_FIBERS = 1024 };
+enum { DS_MOST_FIBERS = 1024, DS_FIBER_STACK = 128 << 10 }; /* touched pages only cost memory */
 extern struct ds_fiber ds_fibers[DS_MOST_FIBERS];
 
 /* Stacks for fibers 0..n-1 exist afterwards; kept until the process ends, since the next launch needs
@@ -57,6 +57,8 @@ static inline void ds_fiber_go(struct ds_fiber *from, struct ds_fiber *to)
 #endif
 /* First thing in entry. */
 void ds_fiber_entered(void);
+/* What is on its stack is lost; where that begins (the highest address). */
+void *ds_fiber_abandon(struct ds_fiber *f);
 /* After fibers were left in the middle. */
 void ds_fibers_forget(int n);
 

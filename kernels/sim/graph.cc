@@ -3,6 +3,7 @@
 
 #include "kernels/sim/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,12 +130,22 @@ int ds_sim_graph_run(struct ds_sim_graph *g, char *why, size_t why_size)
             rc = run_launch(g, n, why, why_size);
             continue;
         }
-        ds_sim_memory_open();
+        const size_t bytes = n->what == COPY ? n->n : n->n * sizeof n->word;
+        if (!ds_sim_memory_has(n->dst, bytes) ||
+            (n->what == COPY && !ds_sim_memory_has(n->src, bytes))) {
+            snprintf(why, why_size, "a captured %s of %zu bytes: its memory was released since",
+                     n->what == COPY ? "copy" : "fill", bytes);
+            rc = -1;
+            continue;
+        }
+        ds_sim_memory_open_at(n->dst);
+        ds_sim_memory_open_at(n->src);
         if (n->what == COPY)
             memmove(n->dst, n->src, n->n);
         for (size_t w = 0; n->what == FILL && w < n->n; w++)
             memcpy(static_cast<char *>(n->dst) + w * sizeof n->word, &n->word, sizeof n->word);
-        ds_sim_memory_close();
+        ds_sim_memory_close_at(n->src);
+        ds_sim_memory_close_at(n->dst);
     }
     g->runs++;
     return rc;

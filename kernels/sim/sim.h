@@ -49,17 +49,22 @@ struct ds_sim_launch {
     const void *arg;
     size_t arg_bytes;
     struct ds_sim_schedule schedule;
+    const void *stream; /* the call's */
     int on_device; /* the arrays lie in the memory of the device: an argument that points to host memory
                       ends the launch, as it would end it on a device that cannot read that */
 };
 
 /* The number changes with what a plugin built against this header relies on: one of another number is not
  * loaded. */
-#define ds_sim_run ds_sim_run_1
+#define ds_sim_run ds_sim_run_2
 /* 0, or -1 with a reason that names the kernel: a launch that no device takes, threads that wait for
- * others that never come, a write behind the dynamic shared memory, a pointer to the wrong memory. Never
- * hangs on a barrier. */
+ * others that never come, a touch of what is none of the kernel's, a pointer to the wrong memory, another stream than
+ * the device's. Never hangs on a barrier. */
 int ds_sim_run(const struct ds_sim_launch *launch, char *why, size_t why_size);
+/* Whether the last one that returned -1 had begun, or would have on a device: a fault of the kernel, not a refusal. */
+int ds_sim_failed(void);
+/* The one stream of the device sim. */
+void *ds_sim_stream(void);
 
 /* ---- what a thread of a kernel calls ----------------------------------------------------------- */
 

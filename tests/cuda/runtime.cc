@@ -223,7 +223,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     const cudaError_t e = begin();
     if (e != cudaSuccess)
         return e;
-    *out = ds_sim_memory_new(bytes);
+    *out = ds_sim_memory_new(bytes, "an allocation");
     return *out ? cudaSuccess : says(cudaErrorMemoryAllocation);
 }
 
@@ -406,7 +406,7 @@ static cudaError_t run_for_library(const char *name, cudaStream_t s, void (*body
     char why[512];
     int run;
     const struct ds_sim_launch launch = {name, {1, 1, 1}, {1, 1, 1}, 0,      nullptr, nullptr,
-                                         body, arg,       bytes,     {0, 0}, 1};
+                                         body, arg,       bytes,     {0, 0}, ds_sim_stream(), 1};
     ds_test_cuda_launch(name, s, &run);
     if (run && ds_sim_run(&launch, why, sizeof why) != 0)
         ds_test_cuda_fault(why);

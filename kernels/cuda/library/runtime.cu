@@ -468,6 +468,7 @@ struct ds_device *ds_cuda_open(int number, char *why, size_t why_size)
             .digest = cuda_digest,
             .guard = nullptr,
             .at = cuda_at,
+            .failed = nullptr,
             .wait = cuda_wait,
             .event_new = cuda_event_new,
             .event_free = cuda_event_free,

@@ -109,6 +109,32 @@ __global__ void nothing()
 {
 }
 
+/* Takes all the stack there is. */
+__device__ int deep(volatile int *n)
+{
+    volatile int more[64];
+    more[0] = *n;
+    return *n > 0 ? deep(n) + more[0] : 0;
+}
+
+__global__ void stack(int n, int *out)
+{
+    out[0] = deep(&n);
+}
+
+/* ---- on the device --------------------------------------------------------------------------------- */
+
+/* What lies where the first of a list of pointers points. */
+__global__ void follow(float *const *list, float *out)
+{
+    out[0] = list[0][0];
+}
+
+__attribute__((no_sanitize("undefined"))) __global__ void divide(int by, int *out)
+{
+    out[0] = 7 / by;
+}
+
 /* ---- faults: rmsnorm that is right in order ----------------------------------------------------------- */
 
 enum { THREADS = 64 };
@@ -222,6 +248,13 @@ int sim_test_run(int which, const struct ds_exec *exec, const void *in, void *ou
         return DS_LAUNCH(call, behind_dynamic, 1, 1, 128, n);
     case SIM_BEHIND_STATIC:
         return DS_LAUNCH(call, behind_static, 1, 1, 0, n, words);
+    case SIM_FOLLOW:
+        return DS_LAUNCH(call, follow, 1, 1, 0, static_cast<float *const *>(in),
+                         static_cast<float *>(out));
+    case SIM_DIVIDE:
+        return DS_LAUNCH(call, divide, 1, 1, 0, n, static_cast<int *>(out));
+    case SIM_STACK:
+        return DS_LAUNCH(call, stack, 1, 40, 0, n, static_cast<int *>(out));
     case SIM_MANY_THREADS:
         return DS_LAUNCH(call, nothing, 1, 1025, 0);
     case SIM_MUCH_SHARED:

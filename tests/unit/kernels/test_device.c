@@ -47,9 +47,9 @@ static void test_names(void **state)
     } good[] = {{"cpu", DS_DEVICE_CPU, 0},     {"sim", DS_DEVICE_SIM, 0},
                 {"sim:80", DS_DEVICE_SIM, 80}, {"sim:120", DS_DEVICE_SIM, 120},
                 {"cuda", DS_DEVICE_CUDA, 0},   {"cuda:7", DS_DEVICE_CUDA, 7}};
-    static const char *const bad[] = {"",        "cu",       "cuda:", "cuda:x", "cuda:1x",
-                                      "cuda:64", "cuda:123", "sim:1", "sim:",   "sim:70",
-                                      "sim:900", "sim:x",    "sim:0", "cpu0",   "CUDA"};
+    static const char *const bad[] = {"",         "cu",    "cuda:", "cuda:x", "cuda:1x", "cuda:64",
+                                      "cuda:123", "sim:1", "sim:",  "sim:70", "sim:900", "sim:x",
+                                      "sim:0",    "cpu0",  "CUDA",  "c",      "cuda:00", "sim:080"};
     struct ds_error err;
     int kind, number;
     (void)state;
@@ -310,7 +310,7 @@ static void do_nothing(void *p)
 static void launch_add(struct ds_device *d, float *a, float *y, const char *expected)
 {
     const struct ds_kernel *k = ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_ADD, "pinned");
-    const struct ds_exec exec = {.threads = 1, .memory = d->memory};
+    const struct ds_exec exec = {.threads = 1, .memory = d->memory, .stream = d->stream};
     const struct ds_add_args args = {
         .rows = 1, .width = 8, .a = a, .b = a, .lda = 8, .ldb = 8, .y = y, .ldy = 8};
     char why[256] = "";
@@ -320,6 +320,8 @@ static void launch_add(struct ds_device *d, float *a, float *y, const char *expe
         return;
     }
     assert_int_equal(rc, -1);
+    if (!strstr(why, expected))
+        print_error("%s\nlacks: %s\n", why, expected);
     assert_non_null(strstr(why, expected));
 }
 
@@ -409,6 +411,43 @@ static void test_sim_memory_is_closed_to_the_host(void **state)
     ds_device_close(d);
 }
 
+/* Memory ends where an allocation ends, on both sides; what was released is nobody's. */
+static void test_sim_memory_ends(void **state)
+{
+    struct ds_device *d = open_device(DS_DEVICE_SIM);
+    float in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
+    (void)state;
+    /* Small ones, and some that have huge pages. */
+    for (size_t bytes = 32; bytes < 8 << 20; bytes = bytes * 16 + 32) {
+        const size_t n = bytes / sizeof(float);
+        char words[96];
+        float *a = new_on(d, bytes), *y = new_on(d, bytes);
+        ok(d, d->copy_to(d, a, in, sizeof in));
+        ok(d, d->copy_to(d, a + n - 8, in, sizeof in));
+        launch_add(d, a, y, NULL);
+        launch_add(d, a + n - 8, y + n - 8, NULL);
+        assert_false(d->failed(d));
+        launch_add(d, a + n + 64, y, " reads at an illegal address: byte ");
+        assert_true(d->failed(d));
+        launch_add(d, a - (1 << 20), y, " reads at an illegal address: byte -");
+        launch_add(d, a, y + n + 64, " writes at an illegal address: byte ");
+        /* Next to it there is memory, which is looked at. */
+        snprintf(words, sizeof words, " wrote byte %zu of test rows, which has %zu", bytes, bytes);
+        launch_add(d, a, y + n - 4, words);
+        launch_add(d, a, y + n, words);
+        snprintf(words, sizeof words, " wrote byte -16 of test rows, which has %zu", bytes);
+        if (bytes % 4096)
+            launch_add(d, a, y - 4, words);
+        ok(d, d->copy_from(d, out, y, sizeof out)); /* and it goes on */
+        assert_int_equal(d->copy_from(d, out, y + n, sizeof out), -1);
+        d->release(d, a);
+        launch_add(d, a, y, " reads at an illegal address: ");
+        d->release(d, y);
+        launch_add(d, a, y, " reads at an illegal address: ");
+    }
+    ds_device_close(d);
+}
+
 static void test_sim_takes_no_host_pointer(void **state)
 {
     struct ds_device *d = open_device(DS_DEVICE_SIM);
@@ -487,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_events_and_info),
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_sim_memory_is_closed_to_the_host),
+        cmocka_unit_test(test_sim_memory_ends),
         cmocka_unit_test(test_sim_takes_no_host_pointer),
         cmocka_unit_test(test_sim_runs_out),
         cmocka_unit_test(test_no_cuda_here),

@@ -3,6 +3,7 @@
 #include "tests/unit/testing.h"
 
 #include "base/dtype.h"
+#include "kernels/device_open.h"
 #include "kernels/lab/check.h"
 #include "kernels/registry.h"
 #include "kernels/sim/sim.h"
@@ -323,8 +324,71 @@ static void test_check_finds_races(void **state)
     struct ds_check_result r;
     check_norm(&ds_sim_norms[4], &r);
     assert_true(r.n_faults > 0);
-    assert_int_equal(r.fault[0].fault.kind, DS_FAULT_REFUSED);
+    assert_int_equal(r.fault[0].fault.kind, DS_FAULT_DEVICE);
     assert_non_null(strstr(r.fault[0].fault.text, "norm_divergent"));
+    assert_int_equal(r.property[DS_PROPERTY_MEMORY].state, DS_STATE_BROKEN);
+}
+
+/* ---- what a thread must not touch, on the device ---------------------------------------------------- */
+
+static int on_device(struct ds_device *d, int which, const void *in, void *out, int n, char *why)
+{
+    const struct ds_exec exec = {.threads = 1, .memory = d->memory, .stream = d->stream};
+    return sim_test_run(which, &exec, in, out, n, why, 512);
+}
+
+static void expect_fault(struct ds_device *d, int which, const void *in, void *out, int n,
+                         const char *words)
+{
+    char why[512] = "";
+    assert_int_equal(on_device(d, which, in, out, n, why), -1);
+    if (!strstr(why, words))
+        print_error("%s lacks: %s\n", why, words);
+    assert_non_null(strstr(why, words));
+    assert_non_null(strstr(why, "block (0,0,0)"));
+    assert_true(d->failed(d));
+}
+
+/* An array that a list on the device points to is a kernel's own; one that nothing points to is not. */
+static void test_pointers_on_the_device(void **state)
+{
+    struct ds_device *d = NULL;
+    struct ds_error err;
+    float *array, *other, *list[2], **there, *out, value = 5.0f, got = 0.0f;
+    char why[512] = "";
+    (void)state;
+    assert_ok(ds_device_open(DS_DEVICE_SIM, 0, &d, &err), err);
+    assert_int_equal(d->alloc(d, 4000, "an array", (void **)&array), 0);
+    assert_int_equal(d->alloc(d, 4000, "another array", (void **)&other), 0);
+    assert_int_equal(d->alloc(d, sizeof list, "a list", (void **)&there), 0);
+    assert_int_equal(d->alloc(d, sizeof got, "a number", (void **)&out), 0);
+    list[0] = array + 30;
+    assert_int_equal(d->copy_to(d, array + 30, &value, sizeof value), 0);
+    assert_int_equal(d->copy_to(d, there, list, sizeof list[0]), 0);
+    assert_int_equal(on_device(d, SIM_FOLLOW, there, out, 1, why), 0);
+    assert_int_equal(d->copy_from(d, &got, out, sizeof got), 0);
+    assert_true(got == value);
+    /* One that no memory has; a list that is not where it is said to be; an array that was released. */
+    list[0] = (float *)64;
+    assert_int_equal(d->copy_to(d, there, list, sizeof list[0]), 0);
+    expect_fault(d, SIM_FOLLOW, there, out, 1, "reads at an illegal address, 0x40, which is not");
+    expect_fault(d, SIM_FOLLOW, (char *)there - 3 * 4096, out, 1, "reads at an illegal address: ");
+    d->release(d, array);
+    list[0] = array;
+    assert_int_equal(d->copy_to(d, there, list, sizeof list[0]), 0);
+    expect_fault(d, SIM_FOLLOW, there, out, 1, "reads at an illegal address: byte -");
+    expect_fault(d, SIM_DIVIDE, NULL, out, 0, "divides an integer by 0");
+    expect_fault(d, SIM_STACK, NULL, out, 1, "needs more memory for its own variables");
+    /* The device goes on. */
+    list[0] = other;
+    assert_int_equal(d->copy_to(d, other, &value, sizeof value), 0);
+    assert_int_equal(d->copy_to(d, there, list, sizeof list[0]), 0);
+    assert_int_equal(on_device(d, SIM_FOLLOW, there, out, 1, why), 0);
+    assert_false(d->failed(d));
+    d->release(d, other);
+    d->release(d, there);
+    d->release(d, out);
+    ds_device_close(d);
 }
 
 int main(void)
@@ -337,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_shared_memory_is_poisoned),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_pointers_on_the_device),
         cmocka_unit_test(test_outside_under_asan),
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_check_finds_races),

@@ -364,7 +364,7 @@ static void test_bench_is_bounded(void **state)
     struct ds_error err;
     (void)state;
     assert_ok(ds_shape_parse(DS_OP_ATTENTION, "heads=2,kv_heads=1,head_dim=16", &shape, &err), err);
-    struct ds_lab_bench *b = ds_lab_bench_open(kernels, 2, &shape, &err);
+    struct ds_lab_bench *b = ds_lab_bench_open(kernels, 2, &shape, DS_ELEMENT_F32, &err);
     assert_non_null(b);
     assert_int_equal(ds_lab_bench(b, &big, &tight, &f, &err), 1);
     assert_ok(ds_lab_bench(b, &big, &none, &f, &err), err);
@@ -373,9 +373,9 @@ static void test_bench_is_bounded(void **state)
     assert_ok(ds_lab_bench(b, &small, &none, &f, &err), err);
     assert_true(f.time[0].rounds >= 5 && f.time[1].rounds >= 5);
     ds_lab_bench_close(b);
-    assert_null(ds_lab_bench_open(kernels, 0, &shape, &err));
+    assert_null(ds_lab_bench_open(kernels, 0, &shape, DS_ELEMENT_F32, &err));
     ds_mem_fail_at(1);
-    assert_null(ds_lab_bench_open(kernels, 2, &shape, &err));
+    assert_null(ds_lab_bench_open(kernels, 2, &shape, DS_ELEMENT_F32, &err));
     ds_mem_fail_at(0);
 }
 
