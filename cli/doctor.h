@@ -1,12 +1,13 @@
 /* doctor.h: inside cli/ only: what on this machine, or in the launch line of an engine, can make results
- * differ. doctor_rules.c is the one table of what is looked for; doctor_command.c reads launch lines,
- * doctor_judge.c holds both against each other, the other files look where a table cannot. */
+ * differ. doctor_rules.c is the one table of what is looked for; doctor_command.c reads launch lines, doctor_flags.c
+ * their flags, doctor_judge.c holds both against each other, doctor_workers.c commands against each other, the other files
+ * look where a table cannot. */
 #ifndef DS_DOCTOR_H
 #define DS_DOCTOR_H
 
 #include "cli/cli.h"
 
-/* ---- launch lines (doctor_command.c) ---------------------------------------------------------- */
+/* ---- launch lines (doctor_command.c, doctor_flags.c) ---------------------------------------------------------- */
 
 /* Whom a rule is for; of a command one bit, of a rule any. */
 enum {
@@ -37,9 +38,10 @@ struct ds_doctor_command {
     size_t first;                         /* the engine's first argument */
     struct ds_doctor_variable *variables; /* set for this command */
     size_t n_variables, cap_variables;
-    int config;  /* DS_DOCTOR_CONFIG_ */
-    int sealed;  /* it does not get this process's environment: env -i, docker run */
-    size_t line; /* of the text, from 1; 0: argv */
+    int config;   /* DS_DOCTOR_CONFIG_ */
+    int sealed;   /* it does not get this process's environment: env -i, docker run */
+    int env_file; /* docker run --env-file: what it sets is not known */
+    size_t line;  /* of the text, from 1; 0: argv */
 };
 
 struct ds_doctor_commands {
@@ -62,6 +64,18 @@ void ds_doctor_commands_free(struct ds_doctor_commands *c);
 /* The value of "--seed=|-s=": of a flag that takes one, the last one given ("" where it has none); of one
  * that does not ("--cache-prompt|!--no-cache-prompt") "on", or "off" behind a '!'. NULL: not given. */
 const char *ds_doctor_flag(const struct ds_doctor_command *c, const char *spec);
+/* Keys of a flag whose value is JSON, "--flag.key value", from word *at on; NULL: no more. The text ends at a '=', or at the word's
+ * end. */
+const char *ds_doctor_key(const struct ds_doctor_command *c, const char *flag, size_t *at,
+                          const char **value);
+/* A word that may be any flags, as nobody but the shell that starts the command knows what it is: "$EXTRA"; NULL: there is none. */
+const char *ds_doctor_open_word(const struct ds_doctor_command *c);
+/* A flag that stands for a list of settings; NULL: there is none. */
+const char *ds_doctor_preset(const struct ds_doctor_command *c);
+/* Whether a word can be no value. */
+int ds_doctor_looks_like_flag(const char *word);
+/* Whether a rule of the engine reads the first n bytes of a word; *takes: with a value. */
+int ds_doctor_known_flag(const struct ds_doctor_command *c, const char *word, size_t n, int *takes);
 /* Of an environment variable, as the command gets it; NULL: not set. c NULL: of this process. */
 const char *ds_doctor_variable(const struct ds_doctor_command *c, const char *name);
 
@@ -134,6 +148,14 @@ extern const size_t ds_doctor_guard_count;
 
 /* Whether a value (NULL: not set) fits a pattern. */
 int ds_doctor_fits(const char *pattern, const char *value);
+/* Whether the first na bytes of a are b: numbers by value, words whatever their case. */
+int ds_doctor_same_value(const char *a, size_t na, const char *b);
+/* Whether a part of a value is known to nobody but the shell that starts the command. */
+int ds_doctor_is_open(const char *value);
+/* What may set flags that the command does not have; NULL: nothing. *why it is not known whether it does. */
+const char *ds_doctor_elsewhere(const struct ds_doctor_command *c, const char **why);
+/* The model that a command names; NULL: it names none. */
+const char *ds_doctor_model(const struct ds_doctor_command *c);
 /* The value that counts of a source; NULL: none is set. c NULL: this machine. */
 const char *ds_doctor_value(const struct ds_doctor_command *c, const char *source);
 /* Holds one rule that has a source against a command or, c NULL, this process's environment. */

@@ -1,10 +1,9 @@
-/* doctor_command.c: launch lines of engines: which engine a command starts, the variables that it gets, the values of its
- * flags. The words are doctor_shell.c's. */
+/* doctor_command.c: launch lines of engines: which engine a command starts, and the variables that it gets. The words are
+ * doctor_shell.c's, what flags say doctor_flags.c's. */
 #include "cli/doctor_shell.h"
 
 #include "base/mem.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,13 +115,22 @@ static int read_prefix(const struct ds_shell *s, struct ds_doctor_command *c, st
         const char *w = c->words[i], *name = last_part(w), *value = NULL;
         docker |= strcmp(name, "docker") == 0 || strcmp(name, "podman") == 0;
         env |= strcmp(name, "env") == 0;
+        c->env_file |= docker && (strcmp(w, "--env-file") == 0 || begins(w, "--env-file="));
         if (docker && (strcmp(w, "-e") == 0 || strcmp(w, "--env") == 0) && i + 1 < c->first)
             value = c->words[++i];
         else if (docker && begins(w, "--env="))
             value = w + strlen("--env=");
-        else if (!docker && env && (strcmp(w, "-i") == 0 || strcmp(w, "-") == 0))
+        else if (docker && begins(w, "-e") && w[2])
+            value = w + 2 + (w[2] == '=');
+        else if (!docker && env &&
+                 (strcmp(w, "-i") == 0 || strcmp(w, "-") == 0 ||
+                  strcmp(w, "--ignore-environment") == 0))
             c->sealed = 1;
-        else if (!docker && env && strcmp(w, "-u") == 0 && i + 1 < c->first) {
+        else if (!docker && env && begins(w, "--unset=")) {
+            if (take_away(c, w + strlen("--unset="), err) != 0)
+                return -1;
+        } else if (!docker && env && (strcmp(w, "-u") == 0 || strcmp(w, "--unset") == 0) &&
+                   i + 1 < c->first) {
             if (take_away(c, c->words[++i], err) != 0)
                 return -1;
         } else if (!docker)
@@ -147,24 +155,58 @@ static int add_command(struct ds_shell *s, unsigned engine, size_t first, struct
     c->cap_words = s->cap_words;
     s->words = NULL;
     s->n_words = s->cap_words = 0;
-    for (size_t i = 0; i < s->n_variables; i++)
+    for (size_t i = 0; i < s->n_variables; i++) {
+        const struct ds_doctor_variable *x = &s->variables[i];
         if (s->exported[i] &&
-            ds_variable_put(&c->variables, &c->n_variables, &c->cap_variables, s->variables[i].name,
-                            strlen(s->variables[i].name), s->variables[i].value, err) != 0)
+            (x->value ? ds_variable_put(&c->variables, &c->n_variables, &c->cap_variables, x->name,
+                                        strlen(x->name), x->value, err)
+                      : take_away(c, x->name, err)) != 0)
             return -1;
+    }
     return read_prefix(s, c, err);
 }
 
-/* export A=b, A=b alone. */
+/* unset A, set -a, set +a. 1: it is one of them. */
+static int take_setting(struct ds_shell *s, struct ds_error *err)
+{
+    const char *what = s->n_words ? s->words[0] : "";
+    if (strcmp(what, "set") == 0 && s->n_words > 1) {
+        s->exports =
+            strcmp(s->words[1], "-a") == 0 || (s->exports && strcmp(s->words[1], "+a") != 0);
+        return 1;
+    }
+    if (strcmp(what, "unset") != 0)
+        return 0;
+    for (size_t i = 1; i < s->n_words; i++)
+        if (s->words[i][0] != '-' && ds_shell_unset(s, s->words[i], err) != 0)
+            return -1;
+    return 1;
+}
+
+/* Whether a word of declare hands its variables on: -x, -gx. */
+static int hands_on(const struct ds_shell *s)
+{
+    for (size_t i = 1; i < s->n_words; i++)
+        if (s->words[i][0] == '-' && strchr(s->words[i], 'x'))
+            return 1;
+    return 0;
+}
+
+/* export A=b, declare -x A=b, A=b alone. */
 static int set_variables(struct ds_shell *s, int *did, struct ds_error *err)
 {
-    const int exported = s->n_words > 0 && strcmp(s->words[0], "export") == 0;
-    *did = exported;
-    for (size_t i = exported; i < s->n_words; i++)
-        if (!exported && !ds_shell_assigned(s->words[i]))
+    const char *what = s->n_words ? s->words[0] : "";
+    const int export = strcmp(what, "export") == 0,
+              declare = strcmp(what, "declare") == 0 || strcmp(what, "typeset") == 0 ||
+                        strcmp(what, "readonly") == 0 || strcmp(what, "local") == 0,
+              exported = export || s->exports || (declare && hands_on(s));
+    *did = export || declare;
+    for (size_t i = (size_t)*did; i < s->n_words; i++)
+        if (!*did && !ds_shell_assigned(s->words[i]))
             return 0;
+    const size_t first = (size_t)*did;
     *did = 1;
-    for (size_t i = exported; i < s->n_words; i++) {
+    for (size_t i = first; i < s->n_words; i++) {
         const char *w = s->words[i];
         if (ds_shell_assigned(w) && ds_shell_set(s, w, ds_shell_assigned(w), exported, err) != 0)
             return -1;
@@ -174,6 +216,64 @@ static int set_variables(struct ds_shell *s, int *did, struct ds_error *err)
     return 0;
 }
 
+/* The word that a shell among the words reads (bash -c WORD), *shell: where that stands; 0: there is none. */
+static size_t inner_text(char *const *words, size_t n, size_t *shell)
+{
+    static const char *const shells[] = {"bash", "sh", "zsh", "dash", "ksh"};
+    for (*shell = 0; *shell < n; ++*shell)
+        for (size_t k = 0; k < sizeof shells / sizeof shells[0]; k++) {
+            size_t at = *shell + 1;
+            int reads = 0;
+            if (strcmp(last_part(words[*shell]), shells[k]) != 0)
+                continue;
+            for (; at < n && words[at][0] == '-'; at++)
+                reads |= words[at][1] != '-' && strchr(words[at], 'c') != NULL;
+            if (reads && at < n)
+                return at;
+        }
+    return 0;
+}
+
+/* What the words before a shell give to the commands that it starts. */
+static int give_prefix(const struct ds_doctor_command *outer, struct ds_doctor_command *c,
+                       struct ds_error *err)
+{
+    for (size_t i = 0; i < outer->n_variables; i++) {
+        const struct ds_doctor_variable *x = &outer->variables[i];
+        size_t k = 0;
+        while (k < c->n_variables && strcmp(c->variables[k].name, x->name) != 0)
+            k++;
+        if (k == c->n_variables &&
+            (x->value ? ds_variable_put(&c->variables, &c->n_variables, &c->cap_variables, x->name,
+                                        strlen(x->name), x->value, err)
+                      : take_away(c, x->name, err)) != 0)
+            return -1;
+    }
+    c->sealed |= outer->sealed;
+    c->env_file |= outer->env_file;
+    return 0;
+}
+
+/* bash -c 'vllm serve ...': its engines are this command's. *did: there were some. */
+static int take_inner(struct ds_shell *s, int *did, struct ds_error *err)
+{
+    struct ds_doctor_commands *out = s->ctx;
+    struct ds_doctor_command outer = {.words = s->words, .n_words = s->n_words};
+    const size_t before = out->n, others = out->others,
+                 text = inner_text(s->words, s->n_words, &outer.first);
+    if (!text)
+        return 0;
+    int rc = read_prefix(s, &outer, err);
+    if (rc == 0)
+        rc = ds_shell_inner(s, s->words[text], strlen(s->words[text]), s->words_line, 0, err);
+    for (size_t i = before; rc == 0 && i < out->n; i++)
+        rc = give_prefix(&outer, &out->at[i], err);
+    ds_variables_free(outer.variables, outer.n_variables);
+    *did = out->n > before;
+    out->others = others;
+    return rc;
+}
+
 /* A finished command: an engine's is kept. */
 static int take_command(struct ds_shell *s, struct ds_error *err)
 {
@@ -181,7 +281,10 @@ static int take_command(struct ds_shell *s, struct ds_error *err)
     size_t first = 0;
     int did = 0;
     const unsigned engine = find_engine(s->words, s->n_words, &first);
-    if (engine ? add_command(s, engine, first, err) : set_variables(s, &did, err))
+    if (engine ? add_command(s, engine, first, err) : (did = take_setting(s, err)) < 0)
+        return -1;
+    if (!engine && !did &&
+        (take_inner(s, &did, err) != 0 || (!did && set_variables(s, &did, err) != 0)))
         return -1;
     out->others += !engine && !did;
     return 0;
@@ -222,69 +325,4 @@ void ds_doctor_commands_free(struct ds_doctor_commands *c)
     }
     free(c->at);
     memset(c, 0, sizeof *c);
-}
-
-/* ---- flags and variables of a command ----------------------------------------------------------- */
-
-const char *ds_doctor_engine(unsigned engine)
-{
-    switch (engine) {
-    case DS_DOCTOR_VLLM:
-        return "vLLM";
-    case DS_DOCTOR_SGLANG:
-        return "SGLang";
-    case DS_DOCTOR_LLAMA_SERVER:
-        return "llama-server";
-    case DS_DOCTOR_LLAMA_CLI:
-        return "llama-cli";
-    default:
-        return "this machine";
-    }
-}
-
-/* Whether the first n bytes of a word are that flag: all three engines read _ of a long one as -. */
-static int is_flag(const char *word, size_t n, const char *flag, size_t flag_len)
-{
-    if (n != flag_len)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        if (word[i] != flag[i] && !(word[i] == '_' && flag[i] == '-' && i >= 2))
-            return 0;
-    return 1;
-}
-
-/* A word that can be no value: another flag. "-1" and "-0.5" are values. */
-static int looks_like_flag(const char *word)
-{
-    return word[0] == '-' && (isalpha((unsigned char)word[1]) || word[1] == '-');
-}
-
-const char *ds_doctor_flag(const struct ds_doctor_command *c, const char *spec)
-{
-    const char *found = NULL;
-    for (size_t i = c->first; i < c->n_words; i++) {
-        const char *w = c->words[i];
-        const size_t n = strcspn(w, "=");
-        for (const char *p = spec; *p;) {
-            const size_t len = strcspn(p, "|");
-            const int off = *p == '!', takes = len > 0 && p[len - 1] == '=';
-            if (is_flag(w, n, p + off, len - (size_t)off - (size_t)takes)) {
-                const char *next = i + 1 < c->n_words ? c->words[i + 1] : "-x";
-                found = !takes && w[n] != '='   ? off ? "off" : "on"
-                        : w[n] == '='           ? w + n + 1
-                        : looks_like_flag(next) ? ""
-                                                : next;
-            }
-            p += len + (p[len] == '|');
-        }
-    }
-    return found;
-}
-
-const char *ds_doctor_variable(const struct ds_doctor_command *c, const char *name)
-{
-    for (size_t i = 0; c && i < c->n_variables; i++)
-        if (strcmp(c->variables[i].name, name) == 0)
-            return c->variables[i].value;
-    return c && c->sealed ? NULL : getenv(name);
 }

@@ -1,6 +1,5 @@
-/* doctor_judge.c: the rules of doctor_rules.c against one command, against this machine, and several commands
- * against each other. Owns how a value is found and fits a pattern; knows no single rule but the two that
- * compare workers. */
+/* doctor_judge.c: the rules of doctor_rules.c against one command or this machine. Owns how a value is found and fits a
+ * pattern; knows no single rule. */
 #include "cli/doctor.h"
 
 #include "base/mem.h"
@@ -57,7 +56,7 @@ void ds_doctor_free(struct ds_doctor *d)
 
 /* ---- values ----------------------------------------------------------------------------------- */
 
-static int same_value(const char *a, size_t na, const char *b)
+int ds_doctor_same_value(const char *a, size_t na, const char *b)
 {
     char copy[64], *end_a, *end_b;
     if (na == strlen(b) && strncasecmp(a, b, na) == 0)
@@ -86,7 +85,7 @@ int ds_doctor_fits(const char *pattern, const char *value)
         return 1;
     for (const char *p = pattern + 1;; p++) {
         const size_t n = strcspn(p, "|");
-        if (same_value(p, n, value))
+        if (ds_doctor_same_value(p, n, value))
             return 1;
         p += n;
         if (*p == '\0')
@@ -112,8 +111,7 @@ const char *ds_doctor_value(const struct ds_doctor_command *c, const char *sourc
     return NULL;
 }
 
-/* Part of a value that only the shell which starts the command knows. */
-static int is_open(const char *value)
+int ds_doctor_is_open(const char *value)
 {
     return value && (strchr(value, '$') || strchr(value, '`'));
 }
@@ -132,16 +130,28 @@ static const char *settings_file(const struct ds_doctor_command *c)
                : NULL;
 }
 
-static const char *not_known(const struct ds_doctor_command *c)
+const char *ds_doctor_elsewhere(const struct ds_doctor_command *c, const char **why)
 {
-    return c->config == DS_DOCTOR_CONFIG_PART ? "not all of it was understood" : "it was not read";
+    const char *file = settings_file(c), *preset = c ? ds_doctor_preset(c) : NULL,
+               *open = c ? ds_doctor_open_word(c) : NULL;
+    *why = file && c->config == DS_DOCTOR_CONFIG_PART ? "not all of it was understood"
+           : file                                     ? "it was not read"
+           : preset                                   ? "it stands for settings of its own"
+                                                      : "what it is here is not known";
+    return file ? file : preset ? preset : open;
 }
 
-/* A flag that the command does not have, while it names a file that may have it. */
-static int may_be_elsewhere(const struct ds_doctor_command *c, const char *source)
+/* A setting that the command does not have, while it names something that may have it. */
+static const char *set_elsewhere(const struct ds_doctor_command *c, const char *source,
+                                 const char **why)
 {
-    return settings_file(c) && source && strncmp(source, "env:", 4) != 0 &&
-           !ds_doctor_value(c, source);
+    if (!c || !source || ds_doctor_value(c, source))
+        return NULL;
+    const char *what = strncmp(source, "env:", 4) == 0 ? NULL : ds_doctor_elsewhere(c, why);
+    if (what || !c->env_file || !strstr(source, "env:"))
+        return what;
+    *why = "it was not read";
+    return "the container's --env-file";
 }
 
 static const struct ds_doctor_guard *guarded(const struct ds_doctor_rule *r,
@@ -149,8 +159,8 @@ static const struct ds_doctor_guard *guarded(const struct ds_doctor_rule *r,
 {
     for (size_t i = 0; r->unless && i < ds_doctor_guard_count; i++) {
         const struct ds_doctor_guard *g = &ds_doctor_guards[i];
-        const char *at = strstr(r->unless, g->name);
-        if (at && (g->scope & scope_of(c)) && !may_be_elsewhere(c, g->source) &&
+        const char *at = strstr(r->unless, g->name), *why;
+        if (at && (g->scope & scope_of(c)) && !set_elsewhere(c, g->source, &why) &&
             (g->holds ? g->holds(c) : ds_doctor_fits(g->pattern, ds_doctor_value(c, g->source))))
             return g;
     }
@@ -164,6 +174,8 @@ static int say_outcome(struct ds_doctor *d, const struct ds_doctor_rule *r,
     const char *hole = strstr(o->text, "{}");
     if (!hole)
         return ds_doctor_say(d, r, c, o->status, err, "%s", o->text);
+    if (value && !*value)
+        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "it is given without a value");
     return ds_doctor_say(d, r, c, o->status, err, "%.*s%s%s", (int)(hole - o->text), o->text,
                          value ? value : "", hole + 2);
 }
@@ -179,13 +191,15 @@ int ds_doctor_apply(struct ds_doctor *d, const struct ds_doctor_rule *r,
             o = &r->outcomes[i];
     if (g && (!o || o->status != DS_DOCTOR_FIXED))
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "%s", g->text);
-    if (may_be_elsewhere(c, r->source))
-        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: %s", settings_file(c),
-                             not_known(c));
-    if (is_open(value))
+    const char *why, *what = set_elsewhere(c, r->source, &why);
+    if (what)
+        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: %s", what, why);
+    if (ds_doctor_is_open(value))
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "what %s is here is not known",
                              value);
-    return o ? say_outcome(d, r, c, o, value, err) : 0;
+    return o       ? say_outcome(d, r, c, o, value, err)
+           : value ? ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "'%s' is not understood", value)
+                   : 0;
 }
 
 /* What a function looked for and did not find in the command may be in its file of settings. */
@@ -193,15 +207,15 @@ static int look(struct ds_doctor *d, const struct ds_doctor_rule *r,
                 const struct ds_doctor_command *c, struct ds_error *err)
 {
     const size_t first = d->n_lines;
+    const char *why, *what = ds_doctor_elsewhere(c, &why);
     if (r->look(d, r, c, err) != 0)
         return -1;
-    for (size_t i = first; settings_file(c) && i < d->n_lines; i++) {
+    for (size_t i = first; what && i < d->n_lines; i++) {
         struct ds_doctor_line *x = &d->lines[i];
         char *text = NULL;
         if (x->status != DS_DOCTOR_FIXED)
             continue;
-        if (asprintf(&text, "%s; but %s may say otherwise: %s", x->text, settings_file(c),
-                     not_known(c)) < 0)
+        if (asprintf(&text, "%s; but %s may say otherwise: %s", x->text, what, why) < 0)
             return ds_fail(err, "out of memory for what was found");
         free(x->text);
         x->text = text;
@@ -219,90 +233,5 @@ int ds_doctor_judge(struct ds_doctor *d, const struct ds_doctor_command *c, stru
             (r->look ? look(d, r, c, err) : ds_doctor_apply(d, r, c, err)) != 0)
             return -1;
     }
-    return 0;
-}
-
-/* ---- several workers -------------------------------------------------------------------------- */
-
-static const struct ds_doctor_rule *rule_named(const char *check, unsigned scope)
-{
-    for (size_t i = 0; i < ds_doctor_rule_count; i++)
-        if (strcmp(ds_doctor_rules[i].check, check) == 0 &&
-            (scope == 0 || (ds_doctor_rules[i].scope & scope)))
-            return &ds_doctor_rules[i];
-    return NULL;
-}
-
-/* The seed that a command gives its engine; NULL: another one at every start. */
-static const char *seed_of(const struct ds_doctor_command *c)
-{
-    const char *value = ds_doctor_value(c, rule_named("seed", c->engine)->source);
-    if (!value)
-        return c->engine == DS_DOCTOR_VLLM ? "0" : NULL;
-    return (c->engine & DS_DOCTOR_LLAMA) && ds_doctor_fits("=-1|4294967295", value) ? NULL : value;
-}
-
-static int same_text(const char *a, const char *b)
-{
-    return a && b ? same_value(a, strlen(a), b) : a == b;
-}
-
-static int compare_seeds(struct ds_doctor *d, const struct ds_doctor_command *a,
-                         const struct ds_doctor_command *b, struct ds_error *err)
-{
-    const struct ds_doctor_rule *r = rule_named("workers.seed", 0);
-    const char *x = seed_of(a), *y = seed_of(b);
-    const size_t na = ds_doctor_number(d, a), nb = ds_doctor_number(d, b);
-    if (is_open(x) || is_open(y))
-        return ds_doctor_say(d, r, NULL, DS_DOCTOR_UNKNOWN, err,
-                             "commands %zu and %zu have the seeds %s and %s", na, nb,
-                             x ? x : "that are drawn", y ? y : "that are drawn");
-    if (!x || !y)
-        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FOUND, err,
-                             "command %zu draws its seed, so that command %zu has another",
-                             x ? nb : na, x ? na : nb);
-    if (!same_text(x, y))
-        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FOUND, err,
-                             "commands %zu and %zu have the seeds %s and %s", na, nb, x, y);
-    return ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err, "commands %zu and %zu have the seed %s",
-                         na, nb, x);
-}
-
-static int compare_settings(struct ds_doctor *d, const struct ds_doctor_command *a,
-                            const struct ds_doctor_command *b, struct ds_error *err)
-{
-    const struct ds_doctor_rule *say = rule_named("workers.settings", 0);
-    const size_t na = ds_doctor_number(d, a), nb = ds_doctor_number(d, b);
-    int differ = 0;
-    for (size_t i = 0; i < ds_doctor_rule_count; i++) {
-        const struct ds_doctor_rule *r = &ds_doctor_rules[i];
-        if (!r->source || !(r->scope & a->engine) || strcmp(r->check, "seed") == 0)
-            continue;
-        const char *x = ds_doctor_value(a, r->source), *y = ds_doctor_value(b, r->source);
-        if (same_text(x, y))
-            continue;
-        differ = 1;
-        if (ds_doctor_say(d, say, NULL, DS_DOCTOR_FOUND, err,
-                          "commands %zu and %zu differ in %s: %s and %s", na, nb, r->check,
-                          x ? x : "the default", y ? y : "the default") != 0)
-            return -1;
-    }
-    return differ ? 0
-                  : ds_doctor_say(d, say, NULL, DS_DOCTOR_FIXED, err,
-                                  "commands %zu and %zu differ in nothing that is looked at here",
-                                  na, nb);
-}
-
-int ds_doctor_compare(struct ds_doctor *d, struct ds_error *err)
-{
-    for (size_t i = 1; i < d->commands.n; i++)
-        for (size_t k = 0; k < i; k++) {
-            const struct ds_doctor_command *a = &d->commands.at[k], *b = &d->commands.at[i];
-            if (a->engine != b->engine)
-                continue;
-            if (compare_seeds(d, a, b, err) != 0 || compare_settings(d, a, b, err) != 0)
-                return -1;
-            break; /* every worker against the first of its engine */
-        }
     return 0;
 }

@@ -23,8 +23,7 @@ static int is_kind(const char *path, mode_t kind)
     return stat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
 }
 
-/* As the command names it; NULL: it does not. */
-static const char *model_of(const struct ds_doctor_command *c)
+const char *ds_doctor_model(const struct ds_doctor_command *c)
 {
     const char *name;
     switch (c->engine) {
@@ -163,7 +162,7 @@ int ds_doctor_look_clock(struct ds_doctor *d, const struct ds_doctor_rule *r,
         return judge_template_file(d, r, c, given, err);
     if (given && strstr(given, "{")) /* the template itself */
         return judge_template(d, r, c, given, strlen(given), err);
-    const char *model = given ? NULL : model_of(c);
+    const char *model = given ? NULL : ds_doctor_model(c);
     if (model && is_kind(model, S_IFREG))
         return judge_gguf_template(d, r, c, model, err);
     const int rc =
@@ -252,7 +251,7 @@ int ds_doctor_look_quantization(struct ds_doctor *d, const struct ds_doctor_rule
                : own   ? ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "no tensor is quantized")
                        : judge_types(d, r, c, path, err);
     }
-    const char *model = model_of(c);
+    const char *model = ds_doctor_model(c);
     const char *given = c->engine & DS_DOCTOR_GPU_ENGINES
                             ? ds_doctor_flag(c, "--quantization=|-q=|--torchao-config=")
                             : NULL;
@@ -276,7 +275,7 @@ int ds_doctor_look_quantization(struct ds_doctor *d, const struct ds_doctor_rule
 int ds_doctor_look_version(struct ds_doctor *d, const struct ds_doctor_rule *r,
                            const struct ds_doctor_command *c, struct ds_error *err)
 {
-    const char *model = model_of(c), *revision = ds_doctor_flag(c, "--revision=");
+    const char *model = ds_doctor_model(c), *revision = ds_doctor_flag(c, "--revision=");
     if (revision && *revision)
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "revision %s", revision);
     if (model && (is_kind(model, S_IFREG) || is_kind(model, S_IFDIR)))
@@ -347,7 +346,7 @@ int ds_doctor_look_defaults(struct ds_doctor *d, const struct ds_doctor_rule *r,
     if (given && strcmp(given, vllm ? "vllm" : "openai") == 0)
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err,
                              "the engine's own sampling defaults, not the model's");
-    const char *folder = vllm && given && strcmp(given, "auto") != 0 ? given : model_of(c);
+    const char *folder = vllm && given && strcmp(given, "auto") != 0 ? given : ds_doctor_model(c);
     if (folder && is_kind(folder, S_IFDIR))
         return judge_defaults(d, r, c, folder, err);
     return ds_doctor_say(
@@ -356,14 +355,36 @@ int ds_doctor_look_defaults(struct ds_doctor *d, const struct ds_doctor_rule *r,
         "a temperature for requests that do not");
 }
 
+/* What one flag of the two forms says: its JSON, or keys of it, "--override-generation-config.top_k 5". NULL: no JSON object. */
+static json_t *read_override(const struct ds_doctor_command *c, const char *flag, const char *given)
+{
+    json_t *j = json_object();
+    const char *key, *value;
+    if (given && *given == '{') {
+        json_decref(j);
+        j = json_loads(given, 0, NULL);
+    }
+    for (size_t at = 0; j && (key = ds_doctor_key(c, flag, &at, &value));) {
+        char name[64];
+        json_t *x = json_loads(value, JSON_DECODE_ANY, NULL);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(key, "="), key);
+        json_object_set_new(j, name, x ? x : json_string(value));
+    }
+    return j;
+}
+
 int ds_doctor_look_override(struct ds_doctor *d, const struct ds_doctor_rule *r,
                             const struct ds_doctor_command *c, struct ds_error *err)
 {
+    static const char flag[] = "--override-generation-config";
     const char *given = ds_doctor_flag(c, "--override-generation-config=");
     struct ds_buf names = {0};
+    size_t at = 0;
+    const char *value;
+    const int keys = ds_doctor_key(c, flag, &at, &value) != NULL;
     if (!given)
         return ds_doctor_say(d, r, c, DS_DOCTOR_FIXED, err, "no --override-generation-config");
-    json_t *j = json_loads(given, 0, NULL);
+    json_t *j = keys || *given == '{' ? read_override(c, flag, given) : NULL;
     if (!json_is_object(j)) {
         json_decref(j);
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err,

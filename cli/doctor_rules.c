@@ -9,6 +9,8 @@
  *   [vc] vllm/config/cache.py, scheduler.py: prefix caching and chunked prefill are on
  *   [vs] vllm/v1/sample/sampler.py, its docstring: logit bias and penalties act before the greedy choice,
  *        temperature, min-p, top-k and top-p after it
+ *   [vj] vllm/utils/argparse_utils.py (FlexibleArgumentParser): "--json-arg.key1 value1 --json-arg.key2.key3 value2" stands for
+ *        JSON, "+" adds to a list; it is an argparse.ArgumentParser, which takes the beginning of a flag for it
  *   [va] vllm/engine/arg_utils.py: -sc, -cc and -ac are --speculative-config, --compilation-config and
  *        --attention-config; --spec-method, --spec-model, --spec-tokens stand for keys of the first
  *   [sa] docs.sglang.io, advanced_features/server_arguments
@@ -55,6 +57,7 @@ const struct ds_doctor_guard ds_doctor_guards[] = {
     {"invariant", SGLANG, "--enable-deterministic-inference", "=on", "--enable-deterministic-inference", NULL}, /* [sd] */
     {"greedy", LLAMA, TEMPERATURE, "=0", "at temperature 0 nothing is drawn", NULL},
     {"greedy", LLAMA, TEMPERATURE, "<0", "below temperature 0 nothing is drawn", NULL}, /* [ll] */
+    {"chain", LLAMA, "--sampler-seq=|--sampling-seq=", "=t", "--sampler-seq t: no other sampler runs", NULL}, /* [ll] */
     {"chain", LLAMA, "--samplers=", "=temperature", "--samplers temperature: no other sampler runs", NULL}, /* [ll] */
     {"one-rank", VLLM, VLLM_RANKS, "unset", "one rank", NULL},
     {"one-rank", VLLM, VLLM_RANKS, "=1", "one rank", NULL},
@@ -124,6 +127,14 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FIXED, "typical-p is off, the default"}, {"=1", FIXED, "typical-p is off"},
       {"*", FOUND, "typical-p {} may remove the best token, at temperature 0, too"}},
      "--typical 1", "chain", NULL},
+    {"sampler.top-n-sigma", LLAMA, "--top-nsigma=|--top-n-sigma=", /* [ll] */
+     {{"unset", FIXED, "top-n-sigma is off, the default"}, {"<0", FIXED, "top-n-sigma is off"},
+      {"*", FOUND, "top-n-sigma {} stays active at temperature 0: not the choice, but probabilities after sampling are others"}},
+     "--top-nsigma -1", "chain", NULL},
+    {"sampler.adaptive", LLAMA, "--adaptive-target=", /* [ll] */
+     {{"unset", FIXED, "no adaptive-p, the default"}, {"<0", FIXED, "no adaptive-p"},
+      {"*", FOUND, "adaptive-p {} draws by a state that follows what was said before"}},
+     "--adaptive-target -1", "chain", NULL},
     {"sampler.dynamic-temperature", LLAMA, "--dynatemp-range=",
      {{"unset", FIXED, "no dynamic temperature, the default"}, {"=0", FIXED, "no dynamic temperature"},
       {"*", FOUND, "the temperature moves within {} of what was asked for: 0 is not 0"}},
@@ -194,10 +205,16 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FIXED, "no drafts"}, {"*", FOUND, "{}: drafts are checked several rows at a time: other bits than one by one"}},
      "leave --speculative-algorithm out", NULL, NULL},
     {"batch.speculation", LLAMA, /* [ll] */
-     "--spec-draft-model=|--model-draft=|-md=|--spec-type=|--spec-draft-hf=|-hfd= env:LLAMA_ARG_SPEC_DRAFT_MODEL env:LLAMA_ARG_SPEC_TYPE",
+     "--spec-draft-model=|--model-draft=|-md=|--spec-type=|--spec-draft-hf=|--hf-repo-draft=|-hfd=|-hfrd=|--spec-default|"
+     "--lookup-cache-static=|-lcs=|--lookup-cache-dynamic=|-lcd= "
+     "env:LLAMA_ARG_SPEC_DRAFT_MODEL env:LLAMA_ARG_SPEC_DRAFT_HF_REPO env:LLAMA_ARG_SPEC_TYPE",
      {{"unset", FIXED, "no drafts"}, {"=none", FIXED, "no drafts"},
       {"*", FOUND, "drafts are checked several rows at a time: other bits than one by one"}},
      "leave the draft model out", NULL, NULL},
+    {"batch.reuse", SERVER, "--cache-reuse= env:LLAMA_ARG_CACHE_REUSE", /* [ll] */
+     {{"unset", FIXED, "keys are not reused at other places, the default"}, {"=0", FIXED, "keys are not reused at other places"},
+      {"*", FOUND, "pieces of {} tokens or more that stood elsewhere are moved and not computed again"}},
+     "--cache-reuse 0", NULL, NULL},
     {"batch.shift", LLAMA, "--context-shift|!--no-context-shift env:LLAMA_ARG_CONTEXT_SHIFT", /* [ll] */
      {{"unset", FIXED, "no context shift, the default"}, {"=off|0|false|disabled", FIXED, "no context shift"},
       {"*", FOUND, "where the context is full, old keys are moved and not computed again"}},

@@ -65,7 +65,7 @@ const char *ds_shell_value(const struct ds_shell *s, const char *name, size_t n)
     char copy[128];
     for (size_t i = 0; i < s->n_variables; i++)
         if (strncmp(s->variables[i].name, name, n) == 0 && s->variables[i].name[n] == '\0')
-            return s->variables[i].value;
+            return s->variables[i].value; /* NULL: it was taken away */
     snprintf(copy, sizeof copy, "%.*s", (int)(n < sizeof copy ? n : sizeof copy - 1), name);
     return n < sizeof copy ? getenv(copy) : NULL;
 }
@@ -85,7 +85,43 @@ int ds_shell_set(struct ds_shell *s, const char *word, size_t name_len, int expo
     return 0;
 }
 
+int ds_shell_unset(struct ds_shell *s, const char *name, struct ds_error *err)
+{
+    struct ds_buf word = {0};
+    ds_buf_printf(&word, "%s=", name);
+    int rc = word.failed ? ds_fail(err, "out of memory for variables")
+                         : ds_shell_set(s, word.data, strlen(name), 1, err);
+    ds_buf_free(&word);
+    for (size_t i = 0; rc == 0 && i < s->n_variables; i++)
+        if (strcmp(s->variables[i].name, name) == 0) {
+            free(s->variables[i].value);
+            s->variables[i].value = NULL;
+        }
+    return rc;
+}
+
+/* What a shell that this one starts has: its variables, those that it hands on. */
+static int inherit(struct ds_shell *s, const struct ds_shell *from, int all, struct ds_error *err)
+{
+    for (size_t i = 0; i < from->n_variables; i++) {
+        const struct ds_doctor_variable *x = &from->variables[i];
+        struct ds_buf word = {0};
+        if (!all && !from->exported[i])
+            continue;
+        ds_buf_printf(&word, "%s=%s", x->name, x->value ? x->value : "");
+        int rc = word.failed ? ds_fail(err, "out of memory for variables")
+                 : x->value  ? ds_shell_set(s, word.data, strlen(x->name), from->exported[i], err)
+                             : ds_shell_unset(s, x->name, err);
+        ds_buf_free(&word);
+        if (rc != 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- words ------------------------------------------------------------------------------------ */
+
+static int end_word(struct ds_shell *s, struct ds_error *err);
 
 static int peek(const struct ds_shell *s, size_t ahead)
 {
@@ -110,8 +146,43 @@ static void take_brackets(struct ds_shell *s, char open, char close)
     } while (depth > 0 && s->at < s->len);
 }
 
+/* Whether what is being read is the value of an assignment, which is never split: A=$B, export A=$B. */
+static int in_assignment(const struct ds_shell *s)
+{
+    static const char *const builtins[] = {"export", "declare", "typeset", "readonly", "local"};
+    if (!s->has_word || !ds_shell_assigned(s->word.data))
+        return 0;
+    for (size_t i = 0; s->n_words && i < sizeof builtins / sizeof builtins[0]; i++)
+        if (strcmp(s->words[0], builtins[i]) == 0)
+            return 1;
+    for (size_t i = 0; i < s->n_words; i++)
+        if (!ds_shell_assigned(s->words[i]))
+            return 0;
+    return 1;
+}
+
+/* What took the place of $NAME: several words, unless it is quoted, or none. */
+static int put_value(struct ds_shell *s, const char *value, size_t n, int quoted,
+                     struct ds_error *err)
+{
+    if (quoted || in_assignment(s)) {
+        ds_buf_add(&s->word, value, n);
+        s->has_word = 1;
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (value[i] == ' ' || value[i] == '\t' || value[i] == '\n') {
+            if (end_word(s, err) != 0)
+                return -1;
+        } else {
+            ds_buf_add(&s->word, value + i, 1);
+            s->has_word = 1;
+        }
+    return 0;
+}
+
 /* At "${": NAME, NAME:-word and NAME-word are resolved, the rest stays as it is. */
-static void take_braced(struct ds_shell *s)
+static int take_braced(struct ds_shell *s, int quoted, struct ds_error *err)
 {
     const char *from = s->text + s->at + 2;
     const char *end = memchr(from, '}', s->len - s->at - 2);
@@ -121,45 +192,41 @@ static void take_braced(struct ds_shell *s)
     if (!end || !is_name(from, n)) {
         take(s);
         take_brackets(s, '{', '}');
-        return;
+        return 0;
     }
     const char *rest = from + n, *value = ds_shell_value(s, from, n);
     const int colon = *rest == ':';
-    if (rest == end && value)
-        ds_buf_puts(&s->word, value);
-    else if (rest[colon] == '-' && value && (!colon || *value))
-        ds_buf_puts(&s->word, value);
-    else if (rest[colon] == '-')
-        ds_buf_add(&s->word, rest + colon + 1, (size_t)(end - rest - colon - 1));
-    else
-        ds_buf_add(&s->word, from - 2, (size_t)(end - from) + 3);
     s->at = (size_t)(end - s->text) + 1;
+    if (value && (rest == end || (rest[colon] == '-' && (!colon || *value))))
+        return put_value(s, value, strlen(value), quoted, err);
+    if (rest != end && rest[colon] == '-')
+        return put_value(s, rest + colon + 1, (size_t)(end - rest - colon - 1), quoted, err);
+    ds_buf_add(&s->word, from - 2, (size_t)(end - from) + 3);
     s->has_word = 1;
+    return 0;
 }
 
 /* At '$'. */
-static void take_dollar(struct ds_shell *s)
+static int take_dollar(struct ds_shell *s, int quoted, struct ds_error *err)
 {
     size_t n = 0;
-    if (peek(s, 1) == '{') {
-        take_braced(s);
-        return;
-    }
+    if (peek(s, 1) == '{')
+        return take_braced(s, quoted, err);
     if (peek(s, 1) == '(') {
         take(s);
         take_brackets(s, '(', ')');
-        return;
+        return 0;
     }
     while (isalnum(peek(s, 1 + n)) || peek(s, 1 + n) == '_')
         n++;
     const char *value =
         is_name(s->text + s->at + 1, n) ? ds_shell_value(s, s->text + s->at + 1, n) : NULL;
-    if (value) {
-        ds_buf_puts(&s->word, value);
-        s->at += n + 1;
-        s->has_word = 1;
-    } else
+    if (!value) {
         take(s);
+        return 0;
+    }
+    s->at += n + 1;
+    return put_value(s, value, strlen(value), quoted, err);
 }
 
 static int take_quoted(struct ds_shell *s, char quote, struct ds_error *err)
@@ -168,9 +235,10 @@ static int take_quoted(struct ds_shell *s, char quote, struct ds_error *err)
     s->has_word = 1;
     for (s->at++; s->at < s->len && s->text[s->at] != quote;) {
         const int c = peek(s, 0), next = peek(s, 1);
-        if (quote == '"' && c == '$')
-            take_dollar(s);
-        else if (quote == '"' && c == '\\' && next == '\n') {
+        if (quote == '"' && c == '$') {
+            if (take_dollar(s, 1, err) != 0)
+                return -1;
+        } else if (quote == '"' && c == '\\' && next == '\n') {
             s->line++;
             s->at += 2;
         } else {
@@ -204,10 +272,59 @@ static int end_word(struct ds_shell *s, struct ds_error *err)
     return 0;
 }
 
+/* "<<WORD": the lines behind this one, up to one that is WORD, are no commands of this shell. */
+static int note_here(struct ds_shell *s, int tabs, struct ds_error *err)
+{
+    struct ds_buf *end = &s->here_end[s->n_here];
+    if (s->n_here == DS_SHELL_MOST_HERE)
+        return ds_fail(err, "%s, line %zu: more than %d here-documents", s->name, s->line,
+                       DS_SHELL_MOST_HERE);
+    end->len = 0;
+    ds_buf_puts(end, "");
+    for (size_t i = 0; i < s->word.len; i++)
+        if (s->word.data[i] != '\\')
+            ds_buf_add(end, s->word.data + i, 1);
+    s->here_tabs[s->n_here++] = tabs;
+    return end->failed ? ds_fail(err, "out of memory for words") : 0;
+}
+
+static int is_here_end(const char *line, size_t n, const struct ds_buf *end, int tabs)
+{
+    for (; tabs && n && *line == '\t'; n--)
+        line++;
+    n -= n && line[n - 1] == '\r';
+    return n == end->len && (n == 0 || memcmp(line, end->data, n) == 0);
+}
+
+/* Behind the end of a line: the here-documents that it began. A script that is written or sent that way counts where it can be
+ * read as one. */
+static int take_here(struct ds_shell *s, struct ds_error *err)
+{
+    const int n = s->n_here;
+    s->n_here = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t from = s->at, line = s->line;
+        size_t to = from;
+        for (int ended = 0; !ended && s->at < s->len;) {
+            const char *begin = s->text + s->at, *stop = memchr(begin, '\n', s->len - s->at);
+            const size_t size = stop ? (size_t)(stop - begin) : s->len - s->at;
+            ended = is_here_end(begin, size, &s->here_end[i], s->here_tabs[i]);
+            s->at += size + (stop != NULL);
+            s->line += stop != NULL;
+            to = ended ? to : s->at;
+        }
+        if (ds_shell_inner(s, s->text + from, to - from, line, 1, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* At '<' or '>': the redirection and the word that it names are left out. */
 static int skip_redirection(struct ds_shell *s, struct ds_error *err)
 {
     size_t digits = 0;
+    const int here = peek(s, 0) == '<' && peek(s, 1) == '<' && peek(s, 2) != '<',
+              tabs = here && peek(s, 2) == '-';
     while (digits < s->word.len && isdigit((unsigned char)s->word.data[digits]))
         digits++;
     if (s->has_word && digits == s->word.len) {
@@ -218,6 +335,7 @@ static int skip_redirection(struct ds_shell *s, struct ds_error *err)
         return -1;
     while (peek(s, 0) == '<' || peek(s, 0) == '>' || peek(s, 0) == '&')
         s->at++;
+    s->at += (size_t)tabs;
     while (peek(s, 0) == ' ' || peek(s, 0) == '\t')
         s->at++;
     while (s->at < s->len && !strchr(" \t\n;|&<>()", s->text[s->at])) {
@@ -228,9 +346,10 @@ static int skip_redirection(struct ds_shell *s, struct ds_error *err)
         } else
             take(s);
     }
+    const int rc = here && s->has_word ? note_here(s, tabs, err) : 0;
     s->word.len = 0;
     s->has_word = 0;
-    return 0;
+    return rc;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
@@ -276,7 +395,7 @@ static int step(struct ds_shell *s, struct ds_error *err)
         int rc = ds_shell_end_command(s, err);
         s->line += c == '\n';
         s->at++;
-        return rc;
+        return rc == 0 && c == '\n' && s->n_here ? take_here(s, err) : rc;
     }
     if (c == ' ' || c == '\t' || c == '\r') {
         s->at++;
@@ -288,7 +407,7 @@ static int step(struct ds_shell *s, struct ds_error *err)
         s->has_word = 1;
         s->at++;
     } else if (c == '$')
-        take_dollar(s);
+        return take_dollar(s, 0, err);
     else if (c == '`') {
         do
             take(s);
@@ -311,8 +430,28 @@ int ds_shell_read(struct ds_shell *s, struct ds_error *err)
     return rc == 0 ? ds_shell_end_command(s, err) : rc;
 }
 
+int ds_shell_inner(const struct ds_shell *s, const char *text, size_t len, size_t line, int all,
+                   struct ds_error *err)
+{
+    struct ds_shell inner = {.name = s->name,
+                             .text = text,
+                             .len = len,
+                             .line = line,
+                             .depth = s->depth + 1,
+                             .command = s->command,
+                             .ctx = s->ctx};
+    struct ds_error why;
+    int rc = s->depth < DS_SHELL_MOST_DEPTH ? inherit(&inner, s, all, err) : 0;
+    if (rc == 0 && s->depth < DS_SHELL_MOST_DEPTH && ds_shell_read(&inner, &why) != 0)
+        rc = ds_error_is_memory(&why) ? ds_fail(err, "%s", why.msg) : 0; /* it was no script */
+    ds_shell_free(&inner);
+    return rc;
+}
+
 void ds_shell_free(struct ds_shell *s)
 {
+    for (size_t i = 0; i < DS_SHELL_MOST_HERE; i++)
+        ds_buf_free(&s->here_end[i]);
     for (size_t i = 0; i < s->n_words; i++)
         free(s->words[i]);
     free(s->words);

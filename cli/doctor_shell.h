@@ -5,6 +5,8 @@
 
 #include "cli/doctor.h"
 
+enum { DS_SHELL_MOST_HERE = 4, DS_SHELL_MOST_DEPTH = 4 };
+
 struct ds_shell {
     const char *name, *text; /* of the file, for errors; what is read */
     size_t len, at, line;
@@ -15,6 +17,11 @@ struct ds_shell {
     int has_word; /* '' is a word, too */
     char **words; /* of the command that is being read */
     size_t n_words, cap_words, words_line;
+    /* Here-documents that begin behind this line: what ends each, and whether tabs before that do not count. */
+    struct ds_buf here_end[DS_SHELL_MOST_HERE];
+    int here_tabs[DS_SHELL_MOST_HERE], n_here;
+    int depth;   /* of shells within shells */
+    int exports; /* set -a: what is assigned is handed on */
     /* Takes a finished command; it may keep the words and set `words` to NULL. */
     int (*command)(struct ds_shell *s, struct ds_error *err);
     void *ctx;
@@ -31,6 +38,13 @@ const char *ds_shell_value(const struct ds_shell *s, const char *name, size_t n)
 /* "NAME=value" as a variable of the shell. */
 int ds_shell_set(struct ds_shell *s, const char *word, size_t name_len, int exported,
                  struct ds_error *err);
+
+/* Takes a variable away, also one of this process. */
+int ds_shell_unset(struct ds_shell *s, const char *name, struct ds_error *err);
+/* A text as a shell would read it that this one starts: with all of its variables, or those that it hands on. What is no script is
+ * left alone. */
+int ds_shell_inner(const struct ds_shell *s, const char *text, size_t len, size_t line, int all,
+                   struct ds_error *err);
 
 /* One word more for the command that is being read. */
 int ds_shell_add_word(struct ds_shell *s, const char *word, struct ds_error *err);
