@@ -1,5 +1,5 @@
 /* fingerprint.h: inside cli/ only: log-probabilities that other systems gave, as OpenAI-style responses, read, paired
- * and held against each other. fingerprint_read.c reads them, fingerprint_pair.c pairs and aligns them; the numbers
+ * and held against each other. fingerprint_lines.c and fingerprint_read.c read them, fingerprint_pair.c pairs and aligns them; the numbers
  * are dumps/logprob's and dumps/logprob_cause's. */
 #ifndef DS_FINGERPRINT_H
 #define DS_FINGERPRINT_H
@@ -7,6 +7,8 @@
 #include "cli/cli.h"
 #include "dumps/logprob.h"
 #include "dumps/logprob_cause.h"
+
+#include <jansson.h>
 
 /* ---- a file ----------------------------------------------------------------------------------------- */
 
@@ -35,7 +37,8 @@ struct ds_fp_sequence {
     int64_t *prompt; /* token ids, where the response has them */
     size_t n_prompt;
     struct ds_fp_token *tokens;
-    size_t n_tokens;
+    size_t n_tokens, cap_tokens;
+    int open; /* pieces of it, from a stream, may follow */
 };
 
 struct ds_fp_file {
@@ -46,12 +49,15 @@ struct ds_fp_file {
 
 /* Every line a response: chat (choices[].logprobs.content) or completion (tokens, token_logprobs, top_logprobs), or a
  * batch's line around one (custom_id, response.body). Token ids: vLLM's token_ids and prompt_token_ids, and tokens
- * written as token_id:N. An error names file and line; what was read until then is to be freed, too. A line's text has a
- * NUL behind it. */
+ * written as token_id:N. Pieces of a stream (chat.completion.chunk, events "data: ...", llama.cpp's "stop": false) are joined.
+ * An error names file and line; what was read until then is to be freed, too. A line's text has a NUL behind it. */
 int ds_fp_read(const char *path, struct ds_fp_file *out, struct ds_error *err);
 int ds_fp_read_line(const char *text, size_t len, size_t line, struct ds_fp_file *out,
                     struct ds_error *err);
 void ds_fp_file_free(struct ds_fp_file *f);
+/* The JSON of one line; streamed: it was sent as an event, so its choices may go on with those of an earlier line. */
+int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp_file *out,
+                        struct ds_error *err);
 
 /* ---- pairs -------------------------------------------------------------------------------------------- */
 
@@ -109,6 +115,8 @@ struct ds_fp_result {
     /* Tokens behind a sequence's first that have a log-probability on one side only, as where the other gave NaN; the
      * index of the first of them. A first token may have none. */
     size_t one_sided, one_sided_at;
+    size_t others,
+        others_at; /* positions whose alternatives differ, whatever the chosen token's log-probability */
     struct ds_lp_cause causes[DS_LP_CAUSES];
     size_t n_causes;
 };

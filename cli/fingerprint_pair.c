@@ -348,6 +348,39 @@ static int put_positions(struct ds_fp_result *r, struct ds_error *err)
     return 0;
 }
 
+/* The least log-probability that a side lists beside the chosen token, which stands there whatever it has; a side that lists
+ * nothing lacks nothing. */
+static double least_listed(const struct ds_lp_pairs *p, const struct ds_lp_position *q, int side)
+{
+    double least = (double)INFINITY;
+    for (size_t i = q->first; i < q->first + q->n; i++) {
+        const double x = side ? p->alternatives[i].b : p->alternatives[i].a;
+        if (p->alternatives[i].key != q->key && x < least)
+            least = x;
+    }
+    return least;
+}
+
+/* Whether the alternatives of a position cannot be those of one distribution: another value of the same token, or one side
+ * lacks a token that comes before one which it lists. */
+static int other_alternatives(const struct ds_lp_pairs *p, const struct ds_lp_position *q)
+{
+    const double least[2] = {least_listed(p, q, 0), least_listed(p, q, 1)};
+    for (size_t i = q->first; i < q->first + q->n; i++) {
+        const struct ds_lp_alternative *x = &p->alternatives[i];
+        if (isnan(x->a) ? x->b > least[0] : isnan(x->b) ? x->a > least[1] : x->a != x->b)
+            return 1;
+    }
+    return 0;
+}
+
+static void count_alternatives(struct ds_fp_result *r)
+{
+    for (size_t i = 0; i < r->positions.n; i++)
+        if (other_alternatives(&r->positions, &r->positions.positions[i]))
+            r->others_at = r->others++ ? r->others_at : i;
+}
+
 static void count_one_sided(struct ds_fp_result *r)
 {
     for (size_t i = 0; i < r->positions.n; i++) {
@@ -474,6 +507,7 @@ int ds_fp_compare(const struct ds_fp_file *a, const struct ds_fp_file *b, double
         !(out->each = ds_calloc(out->n_pairs + 1, sizeof *out->each, "pairs", err)))
         return -1;
     count_one_sided(out);
+    count_alternatives(out);
     const size_t n = out->positions.n + 1;
     struct columns c = {ds_calloc(n, sizeof *c.a, "tokens", err),
                         ds_calloc(n, sizeof *c.b, "tokens", err),
@@ -500,7 +534,7 @@ int ds_fp_differs(const struct ds_fp_result *r)
     for (int m = DS_FP_OTHER_TOKEN; m < DS_FP_MATCHES; m++)
         if (r->matches[m])
             return 1;
-    return r->tokens.first != (size_t)-1 || r->tokens.not_finite || r->one_sided;
+    return r->tokens.first != (size_t)-1 || r->tokens.not_finite || r->one_sided || r->others;
 }
 
 int ds_fp_incomplete(const struct ds_fp_result *r)

@@ -206,6 +206,19 @@ static void put_one_sided(struct ds_buf *out, const struct ds_fp_result *r)
     ds_buf_printf(out, ", token %u: %.9g in A, %.9g in B\n", q->position, q->a, q->b);
 }
 
+/* Where the chosen tokens' own log-probabilities are equal: else they tell. */
+static void put_others(struct ds_buf *out, const struct ds_fp_result *r)
+{
+    if (r->others == 0 || r->tokens.first != (size_t)-1)
+        return;
+    const struct ds_lp_position *q = &r->positions.positions[r->others_at];
+    ds_buf_printf(out,
+                  "%-14sat %zu token%s other log-probabilities of what was not chosen; first: ",
+                  "alternatives", r->others, ds_plural(r->others));
+    put_request(out, r->pairs[q->sequence].a);
+    ds_buf_printf(out, ", token %u\n", q->position);
+}
+
 static void put_mismatches(struct ds_buf *out, const struct ds_fp_result *r)
 {
     size_t shown = 0, of = 0;
@@ -243,6 +256,9 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
         if (r->one_sided)
             ds_buf_printf(out, "; %zu token%s without a log-probability on one side", r->one_sided,
                           ds_plural(r->one_sided));
+        if (r->others && r->tokens.first == (size_t)-1)
+            ds_buf_printf(out, "; other alternatives at %zu token%s", r->others,
+                          ds_plural(r->others));
     }
     if (r->unpaired_a || r->unpaired_b)
         ds_buf_printf(out, "; %zu of A and %zu of B were not compared", r->unpaired_a,
@@ -285,6 +301,7 @@ void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_
         put_worst(out, r);
     }
     put_one_sided(out, r);
+    put_others(out, r);
     put_answer(out, r);
 }
 
@@ -416,6 +433,7 @@ int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error
     json_object_set_new(j, "tokens_alone_a", ds_json_whole(r->alone_a));
     json_object_set_new(j, "tokens_alone_b", ds_json_whole(r->alone_b));
     json_object_set_new(j, "one_sided", ds_json_whole(r->one_sided));
+    json_object_set_new(j, "other_alternatives", ds_json_whole(r->others));
     json_object_set_new(j, "matches", matches);
     json_object_set_new(j, "eps", ds_json_real(r->eps));
     json_object_set_new(j, "tokens", stats_json(&r->tokens));

@@ -205,7 +205,7 @@ test_probabilities_after_sampling() {
     echo '{"meta_info": {"output_token_logprobs": [[-1, "x", null]]}}' >"$dir/a.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
     expect 2
-    has "$dir/err" "a.jsonl, line 1: a token of output_token_logprobs is not [logprob, id, text]"
+    has "$dir/err" "a.jsonl, line 1: token 0: a token of output_token_logprobs is not [logprob, id, text]"
     echo '{"text": "x", "meta_info": {"id": "1"}}' >"$dir/a.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
     expect 2
@@ -234,6 +234,90 @@ open(sys.argv[2], "w", encoding="utf-8").write("".join(json.dumps(x) + "\n" for 
         done
     done
     ds fingerprint "$dir/c.jsonl" "$dir/c.jsonl"
+    expect 0
+}
+
+# What was streamed is joined: chunks as JSON lines, events as servers send them, in any mixture of requests.
+test_streams_are_joined() {
+    need python3
+    make none "$dir" --chat
+    python3 - "$dir" <<'PYTHON'
+import json, sys
+d = sys.argv[1]
+whole = [json.loads(x) for x in open(d + "/a.jsonl", encoding="utf-8")]
+pieces = []
+for i, r in enumerate(whole):
+    body = r.get("response", {}).get("body", r)
+    body.setdefault("id", "r%d" % i)
+    c = body["choices"][0]
+    tokens = c["logprobs"]["content"]
+    head = {k: v for k, v in body.items() if k not in ("choices", "prompt_token_ids")}
+    head["object"] = "chat.completion.chunk"
+    at = lambda l, f: dict(head, choices=[{"index": 0, "delta": {}, "logprobs": l, "finish_reason": f}])
+    pieces.append([at(None, None)] + [at({"content": tokens[k:k + 3]}, None) for k in range(0, len(tokens), 3)]
+                  + [at(None, "length"), dict(head, choices=[], usage={})])
+    for k in ("prompt_token_ids",):
+        body.pop(k, None)
+with open(d + "/whole.jsonl", "w") as f:
+    for r in whole:
+        f.write(json.dumps(r.get("response", {}).get("body", r)) + "\n")
+with open(d + "/chunks.jsonl", "w") as f:
+    for p in pieces:
+        for x in p:
+            f.write(json.dumps(x) + "\n")
+with open(d + "/events.jsonl", "w") as f:
+    f.write(": they come in turn\r\n")
+    for k in range(max(map(len, pieces))):
+        for p in pieces:
+            if k < len(p):
+                f.write("event: message\ndata: " + json.dumps(p[k]) + "\n\n")
+    f.write("data: [DONE]\n")
+with open(d + "/lost.jsonl", "w") as f:
+    for p in pieces:
+        for x in p[:2] + p[3:]:
+            f.write(json.dumps(x) + "\n")
+PYTHON
+    for way in chunks events; do
+        ds fingerprint "$dir/whole.jsonl" "$dir/$way.jsonl"
+        expect 0
+        has "$dir/out" "14 pairs by id: equal 14"
+        has "$dir/out" "at 32-63"
+    done
+    ds fingerprint "$dir/whole.jsonl" "$dir/lost.jsonl"
+    expect 1
+    # llama.cpp's pieces have no name; SGLang's may hold all that came before once more.
+    p='"stop": false, "completion_probabilities": [{"id": 5, "token": "a", "logprob": -1, "top_logprobs": []}]'
+    printf '{%s}\n{%s}\n{"stop": true, "stop_type": "limit"}\n' "$p" "$p" >"$dir/a.jsonl"
+    printf 'data: {%s}\n\ndata: {%s}\n\ndata: {"stop": true, "stop_type": "limit"}\n' "$p" "$p" >"$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 0
+    has "$dir/out" "1 pairs by order: equal 1"
+    has "$dir/out" "same: 2 log-probabilities are equal"
+    echo '{"text": "a", "meta_info": {"id": "x", "finish_reason": null, "output_token_logprobs": [[-1, 5, null]]}}' >"$dir/a.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 2
+    has "$dir/err" "a.jsonl, line 1: a piece of a stream of SGLang's /generate"
+}
+
+# Equal log-probabilities of what was chosen are not all: alternatives are part of the distribution.
+test_other_alternatives_are_a_drift() {
+    row() {
+        printf '{"id": "q", "choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-0.5], "top_logprobs": [{%s}]}}]}\n' "$1"
+    }
+    row '"a": -0.5, "b": -1.5, "c": -3' >"$dir/a.jsonl"
+    row '"a": -0.5, "b": -1.6, "c": -3' >"$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
+    expect 1
+    has "$dir/out" "alternatives  at 1 token other log-probabilities of what was not chosen; first: line 1, token 0"
+    has "$dir/out" "; other alternatives at 1 token"
+    # A token that comes before one that is listed would be listed, too.
+    row '"a": -0.5, "x": -1.5, "c": -3' >"$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --json
+    expect 1
+    has "$dir/out" '"other_alternatives": 1,'
+    # Shorter lists, and a chosen token behind them, say nothing.
+    row '"a": -0.5, "b": -1.5' >"$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
     expect 0
 }
 

@@ -109,6 +109,28 @@ static void test_cut_responses(void **state)
         "\"top_logprobs\": []}}]}",
         "{\"prompt_token_ids\": [\"x\"], \"choices\": [{\"logprobs\": {\"tokens\": [], "
         "\"token_logprobs\": []}}]}",
+#define CONTENT(x) "{\"choices\": [{\"logprobs\": {\"content\": [" x "]}}]}"
+        CONTENT("{\"token\": \"a\", \"logprob\": 5}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": Infinity}"),
+        CONTENT("{\"token\": \"a\", \"prob\": -0.5}"),
+        CONTENT("{\"token\": \"a\", \"prob\": 2}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"bytes\": [300]}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"bytes\": [-1]}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"bytes\": [\"a\"]}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"bytes\": \"a\"}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"top_logprobs\": {}}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"top_logprobs\": [{\"token\": \"b\"}]}"),
+        CONTENT("{\"token\": \"a\", \"logprob\": -1, \"top_logprobs\": [{\"token\": \"b\", "
+                "\"logprob\": 9}]}"),
+        "{\"choices\": [{\"index\": \"0\", \"logprobs\": {\"content\": []}}]}",
+        "{\"choices\": [{\"index\": -1, \"logprobs\": {\"content\": []}}]}",
+        "{\"choices\": [{\"logprobs\": {\"tokens\": [\"a\"], \"token_logprobs\": [-1], "
+        "\"top_logprobs\": [[]]}}]}",
+        "{\"choices\": [{\"logprobs\": {\"tokens\": [\"a\"], \"token_logprobs\": [-1], "
+        "\"top_logprobs\": [{\"b\": \"x\"}]}}]}",
+        "{\"prompt_token_ids\": [-1], \"choices\": [{\"logprobs\": {\"tokens\": [], "
+        "\"token_logprobs\": []}}]}",
+        "{\"custom_id\": 5, \"choices\": [{\"logprobs\": {\"content\": []}}]}",
     };
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         struct ds_fp_file f = {.path = "x.jsonl"};
