@@ -218,6 +218,12 @@ static int is_index(const char *s, size_t n)
     return 1;
 }
 
+static size_t word_len(const char *s, size_t n)
+{
+    const char *blank = memchr(s, ' ', n);
+    return blank ? (size_t)(blank - s) : n;
+}
+
 static int unknown_word(const struct reading *r, const char *line, size_t n)
 {
     const char *names[DS_LOCK_KINDS];
@@ -274,8 +280,11 @@ static int read_line(struct reading *r, const char *line, size_t n)
     if (end == 0)
         return fail_at(r, r->line, "'%s' has %d word%s and a value behind it", k->word, k->words,
                        k->words == 1 ? "" : "s");
-    if (k->number && !is_index(blank + 1, end - word - 1))
-        return fail_at(r, r->line, "'%s' is followed by a number from 0 to 999999", k->word);
+    const size_t next = word_len(blank + 1, end - word - 1);
+    const int before = k->number == DS_LOCK_LAYER && next == 2 && memcmp(blank + 1, "-1", 2) == 0;
+    if (k->number && !before && !is_index(blank + 1, next))
+        return fail_at(r, r->line, "'%s' is followed by a number from %d to 999999", k->word,
+                       k->number == DS_LOCK_LAYER ? -1 : 0);
     char *key = strndup(line, end), *value = strndup(line + end + 1, n - end - 1);
     if (value && !k->fits(value)) {
         free(key);

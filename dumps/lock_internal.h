@@ -7,9 +7,11 @@
 /* ---- lock_values.c --------------------------------------------------------------------------- */
 
 /* A line is the word, so many more words, and a value, which is all that follows. */
+/* What the word behind a kind's is: any, a number from 0, or a layer, which may be -1. */
+enum { DS_LOCK_INDEX = 1, DS_LOCK_LAYER };
 struct ds_lock_kind {
     const char *word;
-    int words, number; /* number: the next word counts from 0 */
+    int words, number;
     int in_entry;
     int (*fits)(const char *value);
     const char *form; /* of the value, for errors */

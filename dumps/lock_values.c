@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ static int read_top(const char **p, struct ds_lock_step *s)
     uint64_t id;
     do {
         if (s->n_top == DS_TOP || read_count(p, INT32_MAX, &id) != 0 || skip(p, ":") != 0 ||
-            read_real(p, &s->logprobs[s->n_top]) != 0)
+            read_real(p, &s->logprobs[s->n_top]) != 0 || !isfinite(s->logprobs[s->n_top]))
             return -1;
         s->ids[s->n_top++] = (int32_t)id;
     } while (skip(p, ",") == 0);
@@ -250,9 +251,9 @@ static const struct ds_lock_kind kinds[] = {
     {"model", 1, 0, 0, is_text, "text"},
     {"hparam", 1, 0, 0, is_text, "text"},
     {"option", 1, 0, 0, is_text, "text"},
-    {"arm", 1, 1, 0, is_settings, "FACTOR=VALUE ..."},
-    {"prompt", 1, 1, 0, is_ids, "token ids, separated by commas"},
-    {"text", 1, 1, 0, is_text, "text"},
+    {"arm", 1, DS_LOCK_INDEX, 0, is_settings, "FACTOR=VALUE ..."},
+    {"prompt", 1, DS_LOCK_INDEX, 0, is_ids, "token ids, separated by commas"},
+    {"text", 1, DS_LOCK_INDEX, 0, is_text, "text"},
     {"forced", 0, 0, 0, is_ids, "token ids, separated by commas"},
     {"key", 0, 0, 1, is_digest, "16 hex digits"},
     {"env", 1, 0, 1, is_text, "text"},
@@ -261,10 +262,10 @@ static const struct ds_lock_kind kinds[] = {
     {"class", 2, 0, 1, is_classes,
      "up to 1024 values of a factor, none twice: ',' within a class, '|' between two"},
     {"origin", 2, 0, 1, is_origin, "kind=KIND max_ulp=N layers=N"},
-    {"nonfinite", 2, 0, 1, is_text, "text"},
-    {"run", 1, 1, 1, is_digest_or_not, "16 hex digits, or 'unstable'"},
-    {"step", 1, 1, 1, is_step, "token=ID margin=X noise=X top=ID:LOGPROB,..."},
-    {"tensor", 2, 0, 1, is_tensor, "OP/VARIANT and 16 hex digits, or 'unstable'"},
+    {"nonfinite", 2, DS_LOCK_LAYER, 1, is_text, "text"},
+    {"run", 1, DS_LOCK_INDEX, 1, is_digest_or_not, "16 hex digits, or 'unstable'"},
+    {"step", 1, DS_LOCK_INDEX, 1, is_step, "token=ID margin=X noise=X top=ID:LOGPROB,..."},
+    {"tensor", 2, DS_LOCK_LAYER, 1, is_tensor, "OP/VARIANT and 16 hex digits, or 'unstable'"},
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == DS_LOCK_KINDS, "all kinds of lines");
 

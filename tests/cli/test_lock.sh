@@ -448,6 +448,8 @@ test_hostile_locks() {
     bad "$(line 'step 1'): the value of 'step 1' is not token=ID" 's/^\(step 1 token=\)/\1x/'
     bad "$(line 'step 1'): 'step 0' stands in line $(line 'step 0') already" 's/^step 1/step 0/'
     bad "$(line tensor): the value of 'tensor -1 " '/^tensor -1/s/.$//'
+    bad "$(line tensor): 'tensor' is followed by a number from -1" '0,/^tensor -1/s/^tensor -1/tensor -2/'
+    bad "$(line 'tensor 0'): 'tensor' is followed by a number from -1" '0,/^tensor 0/s/^tensor 0/tensor nan/'
     bad "$(line origin): " '/^origin/s/max_ulp=/max_ulp=-/'
     bad "$(line class): the value of 'class " '/^class/s/$/|/'
     bad "$(line key): the value of 'key' is not 16 hex digits" 's/^key .*/key 12/'

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < d.commands.n; i++) {
             const struct ds_doctor_command *c = &d.commands.at[i];
             require(c->engine && c->first <= c->n_words && c->line >= 1);
-            require(ds_doctor_judge(&d, c, &err) == 0);
+            /* A file of this machine may have the model's name, and be no model. */
+            require(ds_doctor_judge(&d, c, &err) == 0 || err.msg[0]);
         }
         require(ds_doctor_compare(&d, &err) == 0);
         for (size_t i = 0; i < d.n_lines; i++)

@@ -120,6 +120,8 @@ static void test_values(void **state)
         {"margin=0.5", "margin=nan", 1},
         {"margin=0.5", "margin= 1", 0},
         {"top=5:-0.5,7:-1", "top=5:-0.5,", 0},
+        {"top=5:-0.5,7:-1", "top=5:-0.5,7:-5E09213", 0}, /* infinitely far: no lock has it */
+        {"top=5:-0.5,7:-1", "top=5:-0.5,7:nan", 0},
         {"top=5:-0.5,7:-1", "top=1:0,2:0,3:0,4:0,5:0,6:0,7:0,8:0", 1},
         {"top=5:-0.5,7:-1", "top=1:0,2:0,3:0,4:0,5:0,6:0,7:0,8:0,9:0", 0},
         {"run 1 unstable", "run 1 000000000000000G", 0},
