@@ -35,7 +35,20 @@ static int load_trials(struct ds_record *r, const struct ds_trial_data ***out, s
     return ds_fail(err, "the record has no complete trial");
 }
 
-static int open(struct ds_risk_record *x, const char *path, struct ds_error *err)
+/* Of an interrupted record, or one with arms that could not be run, what is said is not said of all of it. */
+static void note_missing(const struct ds_options *o, const struct ds_risk_record *x)
+{
+    const uint32_t n = ds_record_header(x->record)->n_arms;
+    uint32_t missing = 0;
+    for (uint32_t a = 0; a < n; a++)
+        missing += x->trials[a] == NULL;
+    if (missing)
+        ds_cli_note(o, "%s: %u of %u arms have no complete trial and are left out", x->path,
+                    missing, n);
+}
+
+static int open(const struct ds_options *o, struct ds_risk_record *x, const char *path,
+                struct ds_error *err)
 {
     x->path = path;
     if (ds_record_open(path, &x->record, err) != 0)
@@ -43,6 +56,8 @@ static int open(struct ds_risk_record *x, const char *path, struct ds_error *err
     int rc = load_trials(x->record, &x->trials, err);
     if (rc == 0 && ds_record_damaged(x->record) > 0)
         rc = ds_fail(err, "%zu of its trials are damaged", ds_record_damaged(x->record));
+    if (rc == 0)
+        note_missing(o, x);
     return rc != 0 ? ds_prefix(err, "%s", path) : 0;
 }
 
@@ -102,7 +117,7 @@ static int compare_precision(struct ds_risk_result *r, const struct ds_risk_reco
 
 static int run(struct ds_risk_result *r, struct ds_error *err)
 {
-    if (open(&r->own, ds_opt_operand(r->o, 0), err) != 0)
+    if (open(r->o, &r->own, ds_opt_operand(r->o, 0), err) != 0)
         return -1;
     const struct ds_header *h = ds_record_header(r->own.record);
     if (ds_risk_make(h, r->own.trials, &r->risk, err) != 0 ||
@@ -110,7 +125,7 @@ static int run(struct ds_risk_result *r, struct ds_error *err)
         return ds_prefix(err, "%s", r->own.path);
     for (size_t i = 1; i < ds_opt_operands(r->o); i++) {
         struct ds_risk_record x = {0};
-        int rc = open(&x, ds_opt_operand(r->o, i), err);
+        int rc = open(r->o, &x, ds_opt_operand(r->o, i), err);
         if (rc == 0)
             rc = foretell(r, &x, err);
         if (rc == 0)

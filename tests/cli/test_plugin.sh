@@ -175,6 +175,8 @@ resid_attn: add/mine (plugin bad.so), 3 rows"
     expect 2
     has "$dir/err" "arm 1 has no complete trial: a lock holds every arm"
     [ ! -e "$dir/bad.lock" ]
+    ds risk "$dir/bad.h5"
+    has "$dir/err" "bad.h5: 1 of 2 arms have no complete trial and are left out"
     # In the base arm nothing is left to compare.
     # shellcheck disable=SC2086
     ds run -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine $short -q -o "$dir/base.h5"
