@@ -288,10 +288,22 @@ int ds_storm_code(const struct ds_storm_result *r)
     return drifts ? DS_EXIT_DRIFT : blinds ? DS_EXIT_ERROR : DS_EXIT_SAME;
 }
 
+/* Whether a request was held against another, or against a recording. */
+static int was_held(const struct ds_storm_result *r)
+{
+    for (size_t i = 0; i < r->n_arms; i++)
+        if (r->arms[i].s.compared || r->arms[i].n_followed)
+            return 1;
+    return 0;
+}
+
 const char *ds_storm_verdict(const struct ds_storm_result *r)
 {
     const int code = ds_storm_code(r);
-    return code == DS_EXIT_DRIFT ? "drift" : code == DS_EXIT_SAME ? "same" : "incomparable";
+    return code == DS_EXIT_DRIFT  ? "drift"
+           : code != DS_EXIT_SAME ? "incomparable"
+           : was_held(r)          ? "same"
+                                  : "recorded";
 }
 
 /* "; the recording is followed by 3 of 4 conversations with vendor, 4 with pinned" */
@@ -318,7 +330,9 @@ static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
     uint64_t nans = 0;
     for (size_t i = 0; i < r->n_arms; i++)
         nans += r->arms[i].s.blind;
-    ds_buf_puts(out, ds_cli_color(r->o, code == DS_EXIT_SAME ? DS_ROLE_SAME : DS_ROLE_DRIFT));
+    ds_buf_puts(out, ds_cli_color(r->o, code != DS_EXIT_SAME ? DS_ROLE_DRIFT
+                                        : was_held(r)        ? DS_ROLE_SAME
+                                                             : DS_ROLE_PLAIN));
     ds_buf_printf(out, "storm: %s: ", ds_storm_verdict(r));
     if (nans)
         ds_buf_printf(out, "%llu choice%s among NaN; ", (unsigned long long)nans, ds_plural(nans));
@@ -329,6 +343,8 @@ static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
                       ds_plural(r->arms[i].s.n_completions),
                       ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
     conversations(out, r);
+    if (code == DS_EXIT_SAME && !was_held(r))
+        ds_buf_puts(out, "; no two requests have a prompt in common");
     ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
 }
 

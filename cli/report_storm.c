@@ -19,9 +19,10 @@ struct serving {
     struct ds_storm_hit *hits;
     size_t n_hits;
     struct ds_buf sets, places,
-        sentence;   /* a line for each kernel set; where each drifts; the verdict */
-    int more;       /* some set gave more completions than prompts */
-    uint64_t blind; /* choices among NaN */
+        sentence;      /* a line for each kernel set; where each drifts; the verdict */
+    int more;          /* some set gave more completions than prompts */
+    uint64_t blind;    /* choices among NaN */
+    uint64_t compared; /* digests */
     size_t n_sets;
 };
 
@@ -121,6 +122,7 @@ static void add_set(struct serving *s, const struct ds_trial_data *t, const stru
     add_place(s, t, storm);
     s->more |= storm->n_completions > storm->n_prompts;
     s->blind += storm->blind;
+    s->compared += storm->compared;
 }
 
 static void token_text(void *ctx, int32_t id, struct ds_buf *out)
@@ -183,17 +185,22 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
                                 .incomplete = ds_record_incomplete(s->record),
                                 .damaged = ds_record_damaged(s->record)};
     ds_buf_printf(&line, "%s: %s",
-                  s->more    ? "drift"
-                  : s->blind ? "incomparable"
-                             : "same",
+                  s->more       ? "drift"
+                  : s->blind    ? "incomparable"
+                  : s->compared ? "same"
+                                : "recorded",
                   s->sentence.data ? s->sentence.data : "");
+    if (!s->more && !s->blind && !s->compared)
+        ds_buf_puts(&line, "; no two requests have a prompt in common");
     if (s->blind)
         ds_buf_printf(&line, "; %llu choices were made among NaN, and say nothing",
                       (unsigned long long)s->blind);
     if (line.failed || s->sentence.failed || s->sets.failed || s->places.failed)
         return ds_fail(err, "out of memory for the page");
     ds_page_begin_record(p, s->path, s->h, line.data,
-                         s->more || s->blind ? DS_ROLE_DRIFT : DS_ROLE_SAME);
+                         s->more || s->blind ? DS_ROLE_DRIFT
+                         : s->compared       ? DS_ROLE_SAME
+                                             : DS_ROLE_PLAIN);
     line.len = 0;
     ds_buf_printf(&line,
                   "%d requests of %zu prompts, %d tokens each at most, in %zu steps of %d rows at "

@@ -83,7 +83,7 @@ void ds_storm_token(const struct ds_storm_setup *s, int32_t id, struct ds_buf *o
 const char *ds_storm_kernels(const struct ds_header *h, uint32_t arm);
 int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion of some prompt */
 /* "same"; "drift": that, or a conversation that leaves its recording; "incomparable": neither, but some choice was made
- * among NaN. And the exit code. */
+ * among NaN; "recorded": nothing was held against anything, as no two requests have a prompt in common. And the exit code. */
 const char *ds_storm_verdict(const struct ds_storm_result *r);
 int ds_storm_code(const struct ds_storm_result *r);
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);

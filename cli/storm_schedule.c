@@ -3,6 +3,7 @@
 #include "cli/storm.h"
 
 #include "base/mem.h"
+#include "cli/inputs.h"
 #include "cli/json.h"
 
 #include <stdio.h>
@@ -31,14 +32,19 @@ static int whole(const json_t *o, const char *name, int64_t otherwise, int32_t *
 static int add_piece(const json_t *o, struct ds_serve_plan *p, struct ds_error *err)
 {
     struct ds_serve_piece piece = {.slot = -1};
+    const json_t *begins = json_object_get(o, "begins");
     if (!json_is_object(o))
         return ds_fail(err, "the batch has something that is no object");
+    if (ds_inputs_members(o, "request|new|cached|slot|begins", err) != 0)
+        return -1;
+    if (begins && !json_is_boolean(begins))
+        return ds_fail(err, "\"begins\" is neither true nor false");
     if (whole(o, "request", INT64_MIN, &piece.request, err) != 0 ||
         whole(o, "new", INT64_MIN, &piece.n_tokens, err) != 0 ||
         whole(o, "cached", INT64_MIN, &piece.cached, err) != 0 ||
         whole(o, "slot", -1, &piece.slot, err) != 0)
         return -1;
-    piece.begins = json_is_true(json_object_get(o, "begins"));
+    piece.begins = json_is_true(begins);
     return ds_serve_add_piece(p, &piece, err);
 }
 
@@ -55,9 +61,10 @@ static int add_line(const char *text, size_t len, struct ds_serve_plan *p, struc
     for (size_t i = 0; rc == 0 && i < json_array_size(batch); i++)
         rc = add_piece(json_array_get(batch, i), p, err);
     json_decref(j);
-    return rc == 0 ? 0
-                   : ds_hint(err, "a line is a step: {\"batch\": [{\"request\": 0, \"new\": 24, "
-                                  "\"cached\": 0}]}");
+    return rc == 0 || err->hint[0]
+               ? rc
+               : ds_hint(err, "a line is a step: {\"batch\": [{\"request\": 0, \"new\": 24, "
+                              "\"cached\": 0}]}");
 }
 
 int ds_schedule_parse(const char *name, const char *text, size_t len, struct ds_serve_plan *p,

@@ -35,6 +35,19 @@ static int parse_rate(const char *text, int64_t *out, struct ds_error *err)
     return 0;
 }
 
+/* What a schedule says is not asked of the scheduler. */
+static int check_scheduled(const struct ds_options *o, struct ds_error *err)
+{
+    static const char *const names[] = {"requests",   "rate",     "max-batch", "chunk",
+                                        "cache-rows", "no-reuse", "seed"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (ds_opt_given(o, names[i]))
+            return ds_fail(err,
+                           "--%s cannot be given with --schedule: the schedule says what is run",
+                           names[i]);
+    return 0;
+}
+
 static int read_config(const struct ds_options *o, struct ds_storm_setup *s, int32_t *requests,
                        struct ds_error *err)
 {
@@ -253,7 +266,8 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
     memset(s, 0, sizeof *s);
     s->plan.owns_header = 1;
     s->scored = modes != NULL;
-    if (read_config(o, s, &requests, err) != 0 || make_arms(o, modes, h, err) != 0 ||
+    if ((schedule && check_scheduled(o, err) != 0) || read_config(o, s, &requests, err) != 0 ||
+        make_arms(o, modes, h, err) != 0 ||
         ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||
         ds_sampler_fits(h, &s->plan.options.sampler, err) != 0 ||
         (schedule && ds_schedule_read(schedule, &s->serve, err) != 0) ||

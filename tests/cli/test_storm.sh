@@ -46,7 +46,13 @@ test_one_completion_is_exit_0_and_no_power_is_said() {
     has "$dir/out" "no power      vendor+matmul=pinned+rmsnorm=pinned does not claim to be batch-invariant"
     hasnt "$dir/out" "no power      pinned"
     has "$dir/out" "8 requests of 8 prompts"
-    has "$dir/out" "storm: same: 8 prompts had 8 completions with pinned"
+    has "$dir/out" "storm: recorded: 8 prompts had 8 completions with pinned"
+    has "$dir/out" "with vendor+matmul=pinned+rmsnorm=pinned; no two requests have a prompt in common"
+    ds report "$dir/a.h5" -o "$dir/a.html"
+    has "$dir/a.html" "recorded: 8 prompts had 8 completions with pinned"
+    ds storm $small --requests 9 -n 4 --compare pinned --json -o "$dir/b.h5"
+    expect 0
+    has "$dir/out" '"result": "same"'
 }
 
 # Prefix hits, preemption, chunks and any arrivals: each request of each storm has its bits again.
@@ -244,6 +250,9 @@ test_mistakes_name_the_place() {
     bad '{}' 'no "batch" with at least one request'
     bad '{"batch": []}' 'no "batch" with at least one request'
     bad '{"batch": [7]}' 'no object'
+    bad '{"batch": [{"request": 0, "new": 1, "cached": 4, "begins": 1}]}' '"begins" is neither true nor false'
+    bad '{"batch": [{"request": 0, "new": 1, "cached": 4, "begin": true}]}' '"begin" is not known here'
+    has "$dir/err" "hint: known are: request|new|cached|slot|begins"
     bad '{"batch": [{"request": 0, "new": 1}]}' 'has no "cached"'
     bad '{"batch": [{"request": 0, "new": 1.5, "cached": 4}]}' '"new" is no whole number'
     bad '{"batch": [{"request": 0, "new": 1, "cached": 9}]}' '9 tokens are said to be cached; it has 4'
@@ -253,6 +262,13 @@ test_mistakes_name_the_place() {
     ds storm $small --schedule "$dir/empty.jsonl" -o "$dir/bad.h5"
     expect 2
     has "$dir/err" "the schedule has no steps"
+    echo '{"batch": [{"request": 0, "new": 4, "cached": 0}]}' >"$dir/one.jsonl"
+    for option in "--requests 5" "--rate 2" "--max-batch 3" "--chunk 0" "--cache-rows 9" --no-reuse "--seed 2"; do
+        # shellcheck disable=SC2086
+        ds storm $small --tokens 3,4,5,6 --schedule "$dir/one.jsonl" $option -o "$dir/bad.h5"
+        expect 2
+        has "$dir/err" "${option% *} cannot be given with --schedule"
+    done
     ds storm $small --rate 1.0000001 -o "$dir/bad.h5"
     expect 2
     has "$dir/err" "--rate '1.0000001' is no number of requests a step"
