@@ -49,12 +49,14 @@ static void add_coverage(const struct ds_lock_view *w, struct ds_buf *out)
                   v->counts.steps);
     if (v->counts.fields)
         ds_buf_printf(out, "%14s%zu lines that --assert looks for\n", "", v->counts.fields);
-    if (v->counts.tensors_missing + v->counts.runs_missing + v->counts.classes_missing)
+    if (v->counts.tensors_missing + v->counts.runs_missing + v->counts.classes_missing +
+        v->counts.origins_missing)
         ds_buf_printf(
             out,
-            "%14snot compared: %zu tensors, %zu runs; classes of %zu kernels and factors, "
-            "or some of their values\n",
-            "", v->counts.tensors_missing, v->counts.runs_missing, v->counts.classes_missing);
+            "%14snot compared: %zu tensors, %zu runs, %zu origins; classes of %zu kernels and "
+            "factors, or some of their values\n",
+            "", v->counts.tensors_missing, v->counts.runs_missing, v->counts.origins_missing,
+            v->counts.classes_missing);
     if (v->counts.tensors_unstable)
         ds_buf_printf(out, "%14sno bits to compare in %zu tensors: repeats disagree there\n", "",
                       v->counts.tensors_unstable);
@@ -326,6 +328,7 @@ static json_t *compared_json(const struct ds_lock_view *w)
                   {"classes", v->counts.classes},
                   {"classes_missing", v->counts.classes_missing},
                   {"origins", v->counts.origins},
+                  {"origins_missing", v->counts.origins_missing},
                   {"steps", v->counts.steps},
                   {"fields", v->counts.fields}};
     json_t *j = json_object();

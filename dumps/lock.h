@@ -167,7 +167,7 @@ struct ds_lock_verdict {
         size_t tensors, tensors_differ, tensors_unstable, tensors_missing;
         size_t runs, runs_differ, runs_missing;
         size_t classes, classes_missing;
-        size_t origins, steps, tokens_differ, fields;
+        size_t origins, origins_missing, steps, tokens_differ, fields;
     } counts;
     size_t allowed_classes, allowed_origins; /* drifts that the lock knows, as it knows them */
     int32_t first_token;                     /* step of the first other token; -1 none */

@@ -73,6 +73,22 @@ test_known_drift_is_green_and_locks_are_stable() {
     expect 0
     has "$dir/out" "3 of the lock's 3 arms"
     verified 0 a "$dir/b.lock"
+    # Nothing is said of what was not asked again: an arm that is not run, heal trials that are left out.
+    origins=$(grep -c '^origin ' "$dir/a.lock")
+    parts="$ask --kernels vendor+matmul=split-k+rmsnorm=reference --slot first --neighbours copies --chunk 0 --mode prefill --expect $dir/a.lock"
+    ds run $parts --batch 1 --repeat 2 -o "$dir/d.h5"
+    expect 0
+    has "$dir/out" "not compared: 0 tensors, 1 runs, $origins origins; classes of "
+    hasnt "$dir/out" "do not start any more"
+    last "; 1 of 2 arms were compared"
+    ds run $parts --batch 1,8 --repeat 2 --no-heal -o "$dir/e.h5"
+    expect 0
+    has "$dir/out" "not compared: 0 tensors, 0 runs, "
+    hasnt "$dir/out" "do not start any more"
+    # With all of it asked, a drift that is gone is told.
+    sed 's/^origin .* gate /origin matmul\/split-k gone /;s/^\(count origins\) .*/\1 '"$origins"'/' "$dir/a.lock" >"$dir/gone.lock"
+    verified 1 gone
+    has "$dir/out" "1 drift that the lock allows and that do not start any more"
     # Without the lock the same run is a drift.
     ds show "$dir/a.h5"
     expect 1
