@@ -275,7 +275,8 @@ int ds_verb_onpolicy(const struct ds_options *o)
     if (start(&x, &err) != 0 || run(&x, &interrupted, &err) != 0)
         code = ds_cli_error(o, &err);
     else if (interrupted) {
-        ds_cli_note(o, "interrupted: %zu kernel sets are complete in %s", x.result.n_sets, x.path);
+        ds_cli_note(o, "interrupted: %zu kernel set%s complete in %s", x.result.n_sets,
+                    x.result.n_sets == 1 ? " is" : "s are", x.path);
         code = DS_EXIT_INTERRUPTED;
     } else {
         code = report(&x, &err) != 0 ? ds_cli_error(o, &err)

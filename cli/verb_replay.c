@@ -472,9 +472,10 @@ int ds_verb_replay(const struct ds_options *o)
     ds_cli_stop_on_signal();
     if (start(&r, &err) != 0 || run(&r, &interrupted, &err) != 0)
         code = ds_cli_error(o, &err);
-    else if (interrupted)
+    else if (interrupted) {
+        ds_cli_note(o, "interrupted: nothing was compared");
         code = DS_EXIT_INTERRUPTED;
-    else if (report(&r, &err) != 0)
+    } else if (report(&r, &err) != 0)
         code = ds_cli_error(o, &err);
     else
         code = first_different(&r, &arm) ? DS_EXIT_DRIFT : DS_EXIT_SAME;

@@ -243,6 +243,26 @@ test_worker_leaves_interruptions_to_its_parent() {
     empty "$dir/err"
 }
 
+# The program is told to stop while its worker is at work, and says what came of it.
+test_interrupted_serving_runs_say_so() {
+    build bad -DFAULT_INTERRUPT_PARENT_IN_LAUNCH
+    ds storm -m $small --tokens 1,2,3 --requests 3 -n 2 --compare pinned --threads 1 -q -o "$dir/a.h5"
+    expect 0
+    ds replay "$dir/a.h5" -m $small --plugin "$dir/bad.so" --kernels pinned+add=mine --force
+    expect 130
+    empty "$dir/out"
+    has "$dir/err" "interrupted: nothing was compared"
+    ds storm -m $small --tokens 1,2,3 --requests 3 -n 2 --plugin "$dir/bad.so" --compare pinned+add=mine,pinned --threads 1 -o "$dir/b.h5"
+    expect 130
+    has "$dir/err" "interrupted: 0 of 2 kernel sets are saved in $dir/b.h5"
+    ds risk "$dir/b.h5"
+    expect 2
+    has "$dir/err" "the record has no complete trial"
+    ds onpolicy -m $small --tokens 1,2,3 -n 2 --plugin "$dir/bad.so" --compare pinned,pinned+add=mine --threads 1 -o "$dir/c.h5"
+    expect 130
+    has "$dir/err" "interrupted: 1 kernel set is complete in $dir/c.h5"
+}
+
 # What a dead worker started may live on, with the worker's end of the socket.
 test_worker_that_leaves_a_process_behind() {
     build bad -DFAULT_LEAVE_A_PROCESS_IN_LAUNCH

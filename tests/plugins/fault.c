@@ -152,6 +152,10 @@ static int add(const void *args, const struct ds_exec *exec, char *why, size_t w
         raise(SIGINT);
         raise(SIGTERM);
         raise(SIGHUP);
+#elif defined(FAULT_INTERRUPT_PARENT_IN_LAUNCH)
+        static int sent;
+        if (!sent++) /* twice would be an abort */
+            kill(getppid(), SIGTERM);
 #elif defined(FAULT_END_IN_LAUNCH)
         exit(0);
 #elif defined(FAULT_PRINT_IN_LAUNCH)
