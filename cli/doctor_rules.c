@@ -12,7 +12,8 @@
  *   [vj] vllm/utils/argparse_utils.py (FlexibleArgumentParser): "--json-arg.key1 value1 --json-arg.key2.key3 value2" stands for
  *        JSON, "+" adds to a list; it is an argparse.ArgumentParser, which takes the beginning of a flag for it
  *   [va] vllm/engine/arg_utils.py: -sc, -cc and -ac are --speculative-config, --compilation-config and
- *        --attention-config; --spec-method, --spec-model, --spec-tokens stand for keys of the first
+ *        --attention-config; --spec-method, --spec-model, --spec-tokens stand for keys of the first;
+ *        context parallelism is -dcp and -pcp, --enable-eplb moves experts, --enable-dbo overlaps two halves of a batch
  *   [sa] docs.sglang.io, advanced_features/server_arguments
  *   [sd] docs.sglang.io, advanced_features/deterministic_inference; server_args.py: it also sets
  *        NCCL_ALGO=allreduce:tree and leaves the custom all-reduce out; without --random-seed one is drawn
@@ -177,6 +178,12 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"batch.chunk", LLAMA, "--ubatch-size=|-ub= env:LLAMA_ARG_UBATCH", /* [ll] */
      {{"unset", FIXED, "calls of 512 rows at most, the default"}, {"*", FIXED, "calls of {} rows at most: keep it equal"}},
      "-ub 512", NULL, NULL},
+    {"batch.overlap", VLLM, "--enable-dbo", /* [va] */
+     {{"unset", FIXED, "a step is one call"}, {"*", FOUND, "a step of many rows is cut into two calls: a row's bits follow how many others there are"}},
+     "VLLM_BATCH_INVARIANT=1, or leave --enable-dbo out", "invariant", NULL},
+    {"batch.overlap", SGLANG, "--enable-two-batch-overlap", /* [sa] */
+     {{"unset", FIXED, "a step is one call"}, {"*", FOUND, "a step is cut into two calls: a row's bits follow how many others there are"}},
+     "--enable-deterministic-inference, or leave --enable-two-batch-overlap out", "invariant", NULL},
     {"batch.mixed", SGLANG, "--enable-mixed-chunk", /* [sa] */
      {{"unset", FIXED, "prompts and decode rows do not share calls"}, {"*", FOUND, "prompts and decode rows share calls"}},
      "leave --enable-mixed-chunk out", "invariant", NULL},
@@ -252,6 +259,13 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FIXED, "one rank"}, {"=1", FIXED, "one rank"},
       {"*", FOUND, "{} ranks add partial sums: another number of them adds in another order"}},
      "the same number of ranks everywhere", NULL, NULL},
+    {"ranks.context", VLLM, "--decode-context-parallel-size=|-dcp=|--prefill-context-parallel-size=|-pcp=", /* [va] */
+     {{"unset", FIXED, "a rank has all keys of its heads"}, {"=1", FIXED, "a rank has all keys of its heads"},
+      {"*", FOUND, "{} ranks have a part of the keys each: attention adds the parts, another number of them in another order"}},
+     "the same number of ranks everywhere", NULL, NULL},
+    {"ranks.experts", VLLM | SGLANG, "--enable-eplb", /* [va] [sa] */
+     {{"unset", FIXED, "experts stay on their ranks"}, {"*", FOUND, "experts move between ranks by load, while it runs: their sums are cut elsewhere"}},
+     "leave --enable-eplb out", NULL, NULL},
     {"ranks.all-reduce", VLLM | SGLANG, "--disable-custom-all-reduce", /* [vb] [sd] */
      {{"=on", FIXED, "NCCL adds the ranks, whatever the size"},
       {"unset", FOUND, "which all-reduce adds the ranks follows the size, and so the rows of the step"}},
