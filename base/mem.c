@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static atomic_long fail_at;
 
@@ -88,6 +89,14 @@ void *ds_alloc(size_t bytes, const char *what, struct ds_error *err)
     if (!p)
         ds_fail(err, "%s: out of memory (%zu bytes)", what, bytes);
     return p;
+}
+
+void ds_memory_touched_whole(void *p, size_t bytes)
+{
+    const uintptr_t large = (uintptr_t)2 << 20, first = ((uintptr_t)p + large - 1) & ~(large - 1),
+                    end = ((uintptr_t)p + bytes) & ~(large - 1);
+    if (p && end > first)
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE); /* a wish: no is an answer */
 }
 
 int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,

@@ -12,6 +12,10 @@
  * pointer. NULL on overflow or exhaustion, with err naming `what`. */
 void *ds_calloc(size_t count, size_t size, const char *what, struct ds_error *err);
 
+/* Of memory that was just given and will be touched all over: asks for pages of 2 MiB, of which the system makes one
+ * where it would make 512. It takes no more than was asked for. */
+void ds_memory_touched_whole(void *p, size_t bytes);
+
 /* Grows *ptr (an array of `size`-byte elements with capacity *cap) so that at least `need` fit; new
  * space is zeroed. Amortised doubling. 0, or -1 with *ptr and *cap untouched. */
 int ds_grow(void *ptr, size_t *cap, size_t need, size_t size, const char *what,

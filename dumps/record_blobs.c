@@ -23,9 +23,7 @@ static struct ds_tensor_row tensor_row(const struct ds_record *r, size_t i)
 
 static uint64_t tensor_digest(const struct ds_record *r, size_t i)
 {
-    uint64_t digest;
-    memcpy(&digest, r->tensors + i * sizeof(struct ds_tensor_row), sizeof digest);
-    return digest;
+    return r->tensor_digests[i];
 }
 
 /* Where a record lies in memory is mixed in: no file can be made to collide. */
@@ -77,12 +75,19 @@ static int read_tensors(struct ds_record *r, int *damage, struct ds_error *err)
     if (!(r->held = ds_parts_memory(n)))
         return ds_fail(err, "out of memory: %zu bytes for dumped rows", n);
     r->held_cap = n;
-    if (!(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err))) {
+    if (!(r->tensor_digests = ds_calloc(n, sizeof *r->tensor_digests, "dumped rows", err)) ||
+        !(r->tensors = ds_record_rows(r, DS_TABLE_TENSORS, 0, n, damage, err))) {
+        free(r->tensor_digests);
+        r->tensor_digests = NULL;
         ds_record_forget_held(r);
         return -1;
     }
-    for (size_t i = 0; i < n && i < r->tensors_needed && !r->tensors_damaged; i++)
-        r->tensors_damaged = !has_its_check(r, i);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&r->tensor_digests[i], r->tensors + i * sizeof(struct ds_tensor_row),
+               sizeof *r->tensor_digests);
+        if (i < r->tensors_needed && !r->tensors_damaged)
+            r->tensors_damaged = !has_its_check(r, i);
+    }
     return 0;
 }
 
@@ -95,6 +100,7 @@ static int index_tensors(struct ds_record *r, struct ds_error *err)
         slots *= 2;
     if (!(r->tensor_at = ds_calloc((size_t)slots, sizeof *r->tensor_at, "dumped rows", err)))
         return -1;
+    ds_memory_touched_whole(r->tensor_at, (size_t)slots * sizeof *r->tensor_at);
     r->tensor_mask = slots - 1;
     for (size_t i = 0; i < n; i++) {
         enum { AHEAD = 16 }; /* slots lie anywhere: they are on their way while others are filled */
@@ -120,10 +126,10 @@ static size_t scan(const struct ds_record *r, uint64_t digest, size_t from, size
 
 /* 1 + the row of a digest, 0: there is none, -1. The rows of a trial lie in the order in which they are asked for, as a
  * rule: those after the last are looked at first. Who jumps now and then is served by looking through the list; an index
- * takes as long as ten times that. */
+ * takes as long as a hundred times that. */
 static int64_t find_tensor(struct ds_record *r, uint64_t digest, struct ds_error *err)
 {
-    enum { NEAR = 1024, MOST_JUMPS = 8 };
+    enum { NEAR = 1024, MOST_JUMPS = 100 };
     const size_t next = (size_t)r->tensor_next, n = (size_t)r->length[DS_TABLE_TENSORS],
                  near = r->tensor_at      ? next + (next < n)
                         : n - next < NEAR ? n

@@ -244,7 +244,9 @@ uint64_t ds_record_indexed(const struct ds_record *r)
     return (r->launches ? r->length[DS_TABLE_LAUNCHES] *
                               (sizeof *r->launches + ds_table_bytes(DS_TABLE_LAUNCHES))
                         : 0) +
-           (r->tensors ? r->length[DS_TABLE_TENSORS] * ds_table_bytes(DS_TABLE_TENSORS) : 0) +
+           (r->tensors ? r->length[DS_TABLE_TENSORS] *
+                             (ds_table_bytes(DS_TABLE_TENSORS) + sizeof *r->tensor_digests)
+                       : 0) +
            (r->tensor_at ? (r->tensor_mask + 1) * sizeof *r->tensor_at : 0);
 }
 

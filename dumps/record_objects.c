@@ -140,6 +140,7 @@ void *ds_record_rows(struct ds_record *r, int id, uint64_t first, uint64_t n, in
         return NULL;
     *damage = 0;
     void *packed = ds_calloc((size_t)n, ds_table_bytes(id), ds_table(id)->name, err);
+    ds_memory_touched_whole(packed, (size_t)n * ds_table_bytes(id));
     if (packed && ds_record_rows_into(r, id, first, n, packed, damage, err) != 0) {
         free(packed);
         return NULL;

@@ -380,6 +380,7 @@ void ds_record_close(struct ds_record *r)
     free(r->launches);
     free(r->launches_packed);
     free(r->tensors);
+    free(r->tensor_digests);
     free(r->ahead.bytes);
     ds_map_free(&r->block_at);
     free(r->tensor_at);
@@ -436,6 +437,8 @@ static int take_over(struct ds_record *r, struct ds_record *now, struct ds_error
     free(r->launches);
     free(r->launches_packed);
     free(r->tensors);
+    free(r->tensor_digests);
+    r->tensor_digests = NULL;
     free(r->tensor_at);
     ds_record_forget_held(r);
     r->launches = NULL;

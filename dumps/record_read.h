@@ -49,6 +49,8 @@ struct ds_record {
     uint64_t *
         tensor_at; /* [tensor_mask + 1] half of a digest's hash and 1 + its row, by open addressing; 0 = free */
     uint64_t tensor_mask;
+    /* [rows of /tensors] side by side: a list is looked through in a cache. */
+    uint64_t *tensor_digests;
     uint8_t *held; /* [held_cap] 1: the bytes of this row were seen to have its digest */
     size_t held_cap;
     uint64_t tensor_next;  /* the row after the last that was found */
