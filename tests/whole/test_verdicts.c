@@ -80,17 +80,18 @@ static json_t *kernel_named(json_t *verdict, const char *op, const char *variant
 
 enum { MOST = 48 };
 
-/* In a process of its own, calls the library directly: for M = 1..MOST, is row 0 the same as at M -
- * 1, at the shapes of the first projections (k = hidden, n = hidden and n = kv width)? Bit M of
- * *mask is set where it is not. */
+/* In a process of its own, calls the library directly: for M = 1..MOST, is row 0 the same as at M - 1, at the shapes of the
+ * layers? Core SkylakeX has one more in the wide ones. Bit M of *mask is set
+ * where it is not. */
 static int direct_switches(const char *core, int threads, uint64_t *mask)
 {
     int fd[2];
     assert_int_equal(pipe(fd), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        static float x[MOST * 576], w[576 * 576], y[MOST * 576], before[576];
-        static const int widths[] = {576, 192};
+        enum { HIDDEN = 576, KV = 192, FFN = 1536 };
+        static float x[MOST * FFN], w[FFN * FFN], y[MOST * FFN], before[FFN];
+        static const int shapes[][2] = {{HIDDEN, HIDDEN}, {KV, HIDDEN}, {FFN, HIDDEN}, {HIDDEN, FFN}};
         struct ds_error err;
         uint64_t m = 0;
         uint32_t z = 12345;
@@ -101,12 +102,13 @@ static int direct_switches(const char *core, int threads, uint64_t *mask)
             x[i] = (float)((z = z * 1664525u + 1013904223u) >> 8) / 16777216.0f - 0.5f;
         for (size_t i = 0; i < sizeof w / sizeof *w; i++)
             w[i] = (float)((z = z * 1664525u + 1013904223u) >> 8) / 16777216.0f - 0.5f;
-        for (int s = 0; s < 2; s++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int rows = 1; rows <= MOST; rows++) {
-                ds_blas_sgemm_nt(rows, widths[s], 576, x, 576, w, 576, y, widths[s]);
-                if (rows > 1 && memcmp(before, y, (size_t)widths[s] * sizeof *y) != 0)
+                const int n = shapes[s][0], depth = shapes[s][1];
+                ds_blas_sgemm_nt(rows, n, depth, x, depth, w, depth, y, n);
+                if (rows > 1 && memcmp(before, y, (size_t)n * sizeof *y) != 0)
                     m |= UINT64_C(1) << rows;
-                memcpy(before, y, (size_t)widths[s] * sizeof *y);
+                memcpy(before, y, (size_t)n * sizeof *y);
             }
         _exit(write(fd[1], &m, sizeof m) == sizeof m ? 0 : 1);
     }
