@@ -324,6 +324,26 @@ static int read_native(const json_t *body, const char *request, int custom, size
     return json_is_array(llama) ? read_chat(llama, s, err) : read_sglang(info, s, err);
 }
 
+static int keep_text(const json_t *text, char **out, struct ds_error *err)
+{
+    if (*out || !json_is_string(text))
+        return 0;
+    return (*out = strdup(json_string_value(text))) ? 0 : ds_fail(err, "out of memory for a name");
+}
+
+/* When, and by what, as OpenAI's responses say it. */
+static int read_origin(const json_t *body, struct ds_fp_file *out, struct ds_error *err)
+{
+    const json_int_t created = json_integer_value(json_object_get(body, "created"));
+    if (created > 0 && created <= INT64_C(253402300799) &&
+        (out->created == 0 || created < out->created))
+        out->created = created;
+    return keep_text(json_object_get(body, "model"), &out->model, err) != 0 ||
+                   keep_text(json_object_get(body, "system_fingerprint"), &out->system, err) != 0
+               ? -1
+               : 0;
+}
+
 static int read_response(const json_t *j, size_t line, struct ds_fp_file *out, struct ds_error *err)
 {
     const json_t *inner = json_object_get(json_object_get(j, "response"), "body");
@@ -331,6 +351,8 @@ static int read_response(const json_t *j, size_t line, struct ds_fp_file *out, s
                  *choices = json_object_get(body, "choices");
     const char *custom = json_string_value(json_object_get(j, "custom_id")),
                *id = json_string_value(json_object_get(body, "id"));
+    if (read_origin(body, out, err) != 0)
+        return -1;
     if (!json_is_array(choices) || json_array_size(choices) == 0) {
         const int rc = read_native(body, custom ? custom : id, custom != NULL, line, out, err);
         return rc <= 0 ? rc : ds_fail(err, "no response with choices");
@@ -427,5 +449,7 @@ void ds_fp_file_free(struct ds_fp_file *f)
         free(s->request);
     }
     free(f->sequences);
+    free(f->model);
+    free(f->system);
     *f = (struct ds_fp_file){.path = f->path};
 }
