@@ -49,7 +49,7 @@ static void why_unknown(const struct ds_explanation *x, int side, char *text, si
     else if (ds_explain_stands_alone(x->c->e.op))
         snprintf(text, size, "no known way to compute an element gives its bits");
     else
-        snprintf(text, size, "%s",
+        snprintf(text, size, "%.*s", (int)size - 1,
                  o->not_replayed[0] ? o->not_replayed
                  : o->why[0]        ? o->why
                                     : "its order of addition was not found");
