@@ -65,7 +65,8 @@ enum ds_kind {
     DS_KIND_DIFFERENT_ALGORITHM,
     DS_KIND_WRONG_DATA,
     DS_KIND_NON_FINITE,
-    DS_KIND_SELECTION_ONLY
+    DS_KIND_SELECTION_ONLY,
+    DS_KIND_SAME_VALUES
 };
 const char *ds_kind_name(int kind); /* "rounding-order" .. */
 /* What a kind rests on, weakest first: sizes alone, held against a bound; something that accounts for

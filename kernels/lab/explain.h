@@ -348,7 +348,8 @@ enum ds_explain_kind {
     DS_EXPLAIN_DIFFERENT_ALGORITHM,
     DS_EXPLAIN_WRONG_DATA,
     DS_EXPLAIN_NON_FINITE,
-    DS_EXPLAIN_SELECTION_ONLY
+    DS_EXPLAIN_SELECTION_ONLY,
+    DS_EXPLAIN_SAME_VALUES /* bits differ, values do not */
 };
 /* What a claim rests on, weakest first: the size of a difference; something that accounts for the
  * values, and leaves only rounding over; the same without any number that was fitted, since the model has what

@@ -14,8 +14,8 @@ const char *ds_explain_kind_name(int kind)
 {
     static const char *const names[] = {
         "unknown",    "rounding-order", "lower-precision", "different-algorithm",
-        "wrong-data", "non-finite",     "selection-only"};
-    return kind >= 0 && kind <= DS_EXPLAIN_SELECTION_ONLY ? names[kind] : "unknown";
+        "wrong-data", "non-finite",     "selection-only",  "same-values"};
+    return kind >= 0 && kind <= DS_EXPLAIN_SAME_VALUES ? names[kind] : "unknown";
 }
 
 static void claim(struct ds_explain_verdict *v, int kind, int basis, int side, const char *fmt, ...)
