@@ -104,7 +104,7 @@ struct ds_finding {
     /* Sites between its nearest inputs that both sides recorded and itself, which one of them did not
      * record: the difference may have begun at any of them. `between_first`: the first of them. */
     uint32_t between, between_first;
-    char why[192];  /* the evidence for the kind, or why there is none */
+    char why[320];  /* the evidence for the kind, or why there is none */
     uint32_t phase; /* of the arm's call */
     uint32_t rows_in_call, ref_rows_in_call;
     int32_t request, position, occurrence, step;
