@@ -2,6 +2,8 @@
  * channels, of another row; and an input that is cut to a range first. See structure.h. */
 #include "dumps/structure_internal.h"
 
+#include "base/dtype.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -79,6 +81,12 @@ static int predict_scale(const struct task *t, size_t r, const void *how)
     return 1;
 }
 
+/* What rounding results to the storage format leaves of the squares, at most. */
+static double spread_of(int dtype)
+{
+    return dtype == DS_BF16 ? 2e-5 : dtype == DS_F16 ? 1e-6 : 1e-8;
+}
+
 /* The ratio of a row whose elements all have one; NaN: they do not. */
 static double ratio_of(const struct task *t, size_t r)
 {
@@ -92,7 +100,7 @@ static double ratio_of(const struct task *t, size_t r)
         const double d = (double)t->rows[r].mine[i] - both / square * (double)t->rows[r].ref[i];
         off += d * d;
     }
-    return off <= 1e-8 * square ? both / square : (double)NAN;
+    return off <= spread_of(t->s->dtype) * square ? both / square : (double)NAN;
 }
 
 /* How many channels the squares are of, as the first row shows it. */
@@ -141,7 +149,7 @@ void try_scale(struct task *t)
               "divided by the root of the mean square of the position %s it",
               m < 0 ? "before" : "behind");
     }
-    if (!t->best->found)
+    if (!t->best->found && t->s->dtype == DS_F32) /* 16 bits hold too few digits of a ratio */
         try_fewer(t, first, ratio);
 }
 
