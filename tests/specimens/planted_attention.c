@@ -63,7 +63,7 @@ static const float *cached(const struct view *v, const float *cache, int64_t slo
     const struct ds_sequence *s = v->how == NEIGHBOURS && v->head == 2 ? v->other : v->s;
     if (s != v->s && slot >= s->kv_len)
         slot = s->kv_len - 1;
-    if (v->how == SHIFTED)
+    if (v->how == SHIFTED && slot + 1 < v->a->pages * v->a->page_size)
         slot++;
     if (v->how == SWAPPED_KV && v->head < v->a->heads / v->a->kv_heads)
         cache = cache == v->a->cache_k ? v->a->cache_v : v->a->cache_k;
