@@ -61,11 +61,7 @@ int ds_case_own(struct ds_case *c, void *p, struct ds_error *err)
 /* The format in which a site's rows are stored in an arm. */
 int ds_case_stored_as(const struct ds_case *c, uint32_t site, uint32_t arm)
 {
-    const struct ds_site *s = &c->h->sites[site];
-    int dtype = ds_dtype_parse(s->dtype), factor = ds_dtype_parse(ds_case_setting(c, arm, "dtype"));
-    if (dtype == DS_I32 || strcmp(s->stage, "logits") == 0 || strcmp(s->part, "unrounded") == 0)
-        return dtype;
-    return factor >= 0 && factor != DS_I32 ? factor : dtype;
+    return ds_dtype_parse(ds_site_dtype(c->h, site, arm));
 }
 
 /* The values of a dumped row, made f32 (ids as bits): 1 found, 0 not dumped, -1 damage. */

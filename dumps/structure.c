@@ -458,8 +458,10 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             try_rope(&t);
         if (s->op == DS_STRUCTURE_ATTENTION)
             rc = try_attention(&t, err);
-        if (s->op == DS_STRUCTURE_NORM)
+        if (s->op == DS_STRUCTURE_NORM) {
             try_mean(&t);
+            try_scale(&t);
+        }
         if (s->n_logits)
             try_router(&t);
         if (s->gated)
@@ -471,8 +473,12 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
         try_numbers(&t);
         try_heads(&t);
         try_rows(&t);
-        if (!out->found && s->op == DS_STRUCTURE_NORM)
+        if (!out->found && s->op == DS_STRUCTURE_NORM) {
             try_norm(&t);
+            try_cut_input(&t);
+        }
+        if (!out->found)
+            try_shifts(&t);
         if (!out->found && s->gated)
             rc = rc ? rc : try_activation(&t, err);
         if (!out->found && !s->gated)
@@ -483,6 +489,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             rc = rc ? rc : try_turned(&t, err);
         if (!out->found)
             try_shuffle(&t);
+        if (!out->found && s->op == DS_STRUCTURE_ATTENTION)
+            try_mixtures(&t);
         if (!out->found)
             try_one_vector(&t);
     }

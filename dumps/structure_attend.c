@@ -47,6 +47,10 @@ static int sees(const struct keys *k, int64_t position, int64_t key)
         return key <= position + k->n;
     case UPTO:
         return key < k->n;
+    case ENDS:
+        return key <= position && (key < k->from || key > position - k->n);
+    case MASKED:
+        return key <= position || key < k->n;
     default:
         return key <= position;
     }
@@ -101,6 +105,10 @@ static const float *cached(const struct ds_structure_row *row, const struct keys
         value = !value;
     if ((k->family == BEFORE && key >= k->from) || (k->family == STALE && key == row->position))
         key -= key > 0 && concerns(k, value);
+    if (k->family == AHEAD && concerns(k, value))
+        key++;
+    if (k->family == STRIDE)
+        key = key / k->page * k->from + key % k->page;
     if (k->family == PAGE && key / k->page == k->n)
         key = k->from * k->page + key % k->page;
     return key < (int64_t)row->n_keys ? (value ? row->v : row->k)[key] : NULL;
@@ -190,28 +198,89 @@ static int attend_twice(const struct task *t, size_t r, uint32_t head, const str
 
 /* A softmax as it grows, key by key: what was added so far shrinks where a larger score comes. */
 struct running {
+    const struct keys *k;
     uint32_t d;
     double *out, sum, most;
 };
 
 static void shrink_to(struct running *x, double most)
 {
+    const int wrong = x->k->family == UNSHRUNK;
     const double shrink = exp(x->most - most);
-    x->sum *= shrink;
-    for (uint32_t c = 0; c < x->d; c++)
+    if (!wrong || x->k->n == OUTPUT_ALONE)
+        x->sum *= shrink;
+    for (uint32_t c = 0; c < x->d && (!wrong || x->k->n == SUM_ALONE); c++)
         x->out[c] *= shrink;
     x->most = most;
+}
+
+/* A weight that no maximum is taken from. */
+static double weight_by(int64_t function, double score)
+{
+    switch (function) {
+    case W_SOFTPLUS:
+        return score > 30 ? score : log1p(exp(score));
+    case W_SIGMOID_BARE:
+    case W_SIGMOID:
+        return 1 / (1 + exp(-score));
+    case W_RELU:
+        return fmax(score, 0);
+    case W_RELU_SQUARED:
+        return score > 0 ? score * score : 0;
+    case W_EXP_SQUARES:
+        return exp(score);
+    default:
+        return score;
+    }
 }
 
 /* value NULL: it holds nothing. */
 static void add_key(struct running *x, double score, const float *value)
 {
-    if (score > x->most)
+    const int by_function = x->k->family == FUNCTION;
+    if (!by_function && score > x->most)
         shrink_to(x, score);
-    const double weight = exp(score - x->most);
-    x->sum += weight;
+    const double weight = by_function ? weight_by(x->k->n, score) : exp(score - x->most);
+    x->sum += by_function && x->k->n == W_EXP_SQUARES ? weight * weight : weight;
     for (uint32_t c = 0; value && c < x->d; c++)
         x->out[c] += weight * (double)value[c];
+}
+
+/* What the weighed values are divided by. */
+static double divisor(const struct running *x)
+{
+    if (x->k->family != FUNCTION)
+        return x->sum;
+    return x->k->n == W_SIGMOID_BARE || x->k->n == W_LINEAR ? 1
+           : x->k->n == W_EXP_SQUARES                       ? sqrt(x->sum)
+                                                            : x->sum;
+}
+
+/* The channel of a query that stands at c. */
+static uint32_t query_channel(const struct keys *k, uint32_t c, uint32_t d)
+{
+    if (k->family != QUERY_TURNED)
+        return c;
+    switch (k->n) {
+    case QUERY_HALVES:
+        return (c + d / 2) % d;
+    case QUERY_TO_PAIRS:
+        return c / 2 + c % 2 * (d / 2);
+    case QUERY_FROM_PAIRS:
+        return c < d / 2 ? 2 * c : 2 * (c - d / 2) + 1;
+    default:
+        return d - 1 - c;
+    }
+}
+
+/* What a family makes of the score of a key that lies `ahead` of the row. */
+static double changed_score(const struct keys *k, double score, int64_t ahead)
+{
+    if (k->family == CUT_SCORES)
+        return fmax(-k->factor, fmin(k->factor, score));
+    if (k->family == MASKED && ahead > 0)
+        return k->from ? 0 : score + k->factor;
+    return score;
 }
 
 int structure_attend(const struct task *t, size_t r, uint32_t head, const struct keys *k,
@@ -225,9 +294,11 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
     const uint32_t channels = k->family == PARTIAL ? (uint32_t)k->n : d;
     const float *q = query(t, row, k);
     const double scale = (k->family == SCALED ? k->factor : 1) / sqrt(d);
-    struct running x = {.d = d, .out = out, .most = -INFINITY};
+    struct running x = {.k = k, .d = d, .out = out, .most = -INFINITY};
     int64_t last =
         k->family == UPTO ? k->n - 1 : (int64_t)row->position + (k->family == BEYOND ? k->n : 0);
+    if (k->family == MASKED && k->n - 1 > last)
+        last = k->n - 1;
     const int64_t pads = k->family == PADS ? k->n : 0;
     if (!q || last >= (int64_t)row->n_keys || pads > (int64_t)row->n_pads)
         return -1;
@@ -243,18 +314,20 @@ int structure_attend(const struct task *t, size_t r, uint32_t head, const struct
         if (!blank && (!key_row || !value_row))
             return -1;
         for (uint32_t c = 0; c < channels && !blank; c++)
-            score += (double)q[head * d + c] * (double)key_row[at + c];
-        score *= scale;
+            score += (double)q[head * d + query_channel(k, c, d)] * (double)key_row[at + c];
+        score = changed_score(k, score * scale, key - row->position);
         if (k->family == SLOPED)
             score += k->by_head[head] * (double)(key - row->position);
-        add_key(&x, score, blank ? NULL : value_row + value_at);
+        add_key(&x, score,
+                blank || (k->family == NO_VALUE && key == row->position) ? NULL
+                                                                         : value_row + value_at);
     }
     for (int64_t n = 0; k->family == EMPTY && n < k->n; n++)
         add_key(&x, 0, NULL);
     if (k->family == SINK)
         add_key(&x, k->by_head[head], NULL);
-    for (uint32_t c = 0; c < d && x.sum > 0; c++)
-        out[c] /= x.sum;
+    for (uint32_t c = 0; c < d && x.sum != 0; c++)
+        out[c] /= divisor(&x);
     return 0;
 }
 

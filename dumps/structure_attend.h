@@ -34,8 +34,31 @@ enum family {
     PARTIAL,   /* all; scores are products of the first n channels of a head */
     SLOPED,    /* all; scores get a slope by the key's distance, by_head */
     SINK,      /* all; and one more score without a value, by_head */
-    BENT_EXP   /* all; the exponential is off: `bent` */
+    BENT_EXP,  /* all; the exponential is off: `bent` */
+    AHEAD,     /* all; every key is that of the position behind */
+    ENDS,      /* the first `from` and the last n */
+    FUNCTION,  /* all; weights are another function of the scores, n: enum weight_function */
+    UNSHRUNK, /* all; where the largest score grows what was added is not scaled down, n: enum unshrunk */
+    MASKED, /* the first n, later ones with `factor` added to their score, or (from 1) with a score of 0 */
+    NO_VALUE,     /* all; the row's own key has a weight and no value */
+    QUERY_TURNED, /* all; channels of the query in another order, n: enum query_order */
+    CUT_SCORES,   /* all; scores are cut to +-factor */
+    STRIDE        /* all; pages of `page` rows are read as if they lay `from` rows apart */
 };
+
+enum weight_function {
+    W_SOFTPLUS,
+    W_SIGMOID_BARE, /* not divided by their sum */
+    W_SIGMOID,
+    W_RELU,
+    W_RELU_SQUARED,
+    W_LINEAR,      /* the scores themselves, not divided */
+    W_LINEAR_SUM,  /* divided by their sum */
+    W_EXP_SQUARES, /* exponentials, divided by the root of the sum of their squares */
+    WEIGHT_FUNCTIONS
+};
+enum unshrunk { SUM_AND_OUTPUT, OUTPUT_ALONE, SUM_ALONE, UNSHRUNK_WAYS };
+enum query_order { QUERY_HALVES, QUERY_TO_PAIRS, QUERY_FROM_PAIRS, QUERY_REVERSED, QUERY_ORDERS };
 
 /* What is rounded, to a format of few bits: the weights that values are multiplied with (their sum is not, or
  * is), the weights when they are divided by their sum, the scores, what is read. */
@@ -89,6 +112,20 @@ int structure_plausible(const struct task *t, size_t r, const struct keys *k);
 double structure_fit(const struct task *t, size_t r, struct keys *k, double *number, int64_t head,
                      double from, int n);
 
+/* Who is spoken of, and what follows where it is the reference. */
+static inline const char *structure_whose(const struct task *t)
+{
+    return t->turned ? "the reference's attention" : "attention";
+}
+static inline const char *structure_but(const struct task *t)
+{
+    return t->turned ? ", this one does not" : "";
+}
+/* The share of what is off that k explains, in all rows; 0 where a quick look at `row` speaks against it. */
+double structure_share(const struct task *t, size_t row, const struct keys *k);
+
+/* structure_weights.c: weights by another function than the softmax, or by one that goes wrong on the way; masks. */
+void try_weights(struct task *t, size_t first, size_t last);
 /* structure_parts.c: two parts of the keys in other shares; a sum that nothing is divided by. */
 void try_parts(struct task *t, size_t last);
 /* structure_scores.c: what stands between scores and values, and where cached rows are read. last: the row in

@@ -13,7 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEYS = 2048, FEW_KEYS = 512, MOST_EMPTY = 64, MOST_KV_HEADS = 64 };
+enum {
+    MOST_KEYS = 2048,
+    FEW_KEYS = 512,
+    MOST_EMPTY = 64,
+    MOST_KV_HEADS = 64,
+    MOST_BLOCK = 256,
+    MOST_ROWS = 64
+};
 
 static const char *const coarse_text[COARSE_WAYS] = {"weights of the values",
                                                      "weights of the values",
@@ -302,17 +309,51 @@ static int predict_numbers(const struct task *t, size_t r, const void *how)
     return k.n ? structure_predict_keys(t, r, &k) : 0;
 }
 
+/* The size of blocks of keys that the rows' numbers are whole ones of: cut off (up 0), or filled up (1), at most to
+ * `most`. All rows at positions between them must be as they should be there, or else be off, too. 0: none; one number
+ * alone is none of blocks. */
+static int64_t block_of(const struct task *t, const int64_t *number, int64_t most, int up)
+{
+    int32_t low = INT32_MAX, high = -1;
+    int apart = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        if (t->off_in_row[r]) {
+            low = t->rows[r].position < low ? t->rows[r].position : low;
+            high = t->rows[r].position > high ? t->rows[r].position : high;
+            apart |= number[r] != most;
+        }
+    for (int64_t unit = 2; unit <= MOST_BLOCK && apart; unit++) {
+        int fits = 1;
+        for (int32_t p = low; p <= high && fits; p++) {
+            const int64_t cut = (p + 1) / unit * unit,
+                          full = (p + unit) / unit * unit < most ? (p + unit) / unit * unit : most;
+            size_t r = 0;
+            while (r < t->n_rows && (t->rows[r].position != p || !t->off_in_row[r]))
+                r++;
+            fits = r < t->n_rows ? number[r] == (up ? full : cut) : (up ? full : cut) == p + 1;
+        }
+        if (fits)
+            return unit;
+    }
+    return 0;
+}
+
 struct kept { /* the longest run of rows that saw one number of keys */
     int64_t n;
     int32_t from, to; /* positions */
     uint32_t rows;
 };
 
-/* The numbers of all rows that are off. 0: one has none. */
+/* The numbers of all rows that are off, and the size of blocks that they are whole ones of (0: of none). 0: one has no
+ * number. */
 static int all_numbers(const struct task *t, int family, int64_t *least, int64_t *most,
-                       struct kept *longest)
+                       struct kept *longest, int64_t *block)
 {
     struct kept run = {0};
+    int64_t number[MOST_ROWS];
+    *block = 0;
+    if (t->n_rows > MOST_ROWS)
+        return 0;
     *least = INT64_MAX;
     *most = 0;
     for (size_t r = 0; r < t->n_rows; r++) {
@@ -321,6 +362,7 @@ static int all_numbers(const struct task *t, int family, int64_t *least, int64_t
         int64_t n = t->rows[r].input && t->rows[r].k ? number_seen(t, r, family) : 0;
         if (n == 0)
             return 0;
+        number[r] = n;
         *least = n < *least ? n : *least;
         *most = n > *most ? n : *most;
         if (n != run.n)
@@ -329,6 +371,7 @@ static int all_numbers(const struct task *t, int family, int64_t *least, int64_t
         run.rows++;
         *longest = run.rows > longest->rows ? run : *longest;
     }
+    *block = *most ? block_of(t, number, *most, family == UPTO) : 0;
     return 1;
 }
 
@@ -336,12 +379,17 @@ static int all_numbers(const struct task *t, int family, int64_t *least, int64_t
  * rows of a chunk that see nothing of those before it. */
 static void try_lengths(struct task *t, const struct keys *ref)
 {
-    int64_t least, most;
+    int64_t least, most, block;
     struct kept longest = {0};
     int family = FIRST;
     char instead[64], still[80] = "";
     tell_keys(ref, t->s->first, instead, sizeof instead);
-    if (all_numbers(t, family, &least, &most, &longest)) {
+    if (all_numbers(t, family, &least, &most, &longest, &block)) {
+        if (block)
+            claim(t, explains(t, predict_numbers, &family), 0,
+                  "attention sees only whole blocks of %lld keys where the reference sees %s: what "
+                  "is left over is not seen",
+                  (long long)block, instead);
         if (longest.rows > 1 && longest.to > longest.from)
             snprintf(still, sizeof still,
                      ": %lld at positions %d to %d, the length of an earlier call",
@@ -353,7 +401,7 @@ static void try_lengths(struct task *t, const struct keys *ref)
     }
     family = SINCE;
     longest = (struct kept){0};
-    if (all_numbers(t, family, &least, &most, &longest) && longest.rows > 1)
+    if (all_numbers(t, family, &least, &most, &longest, &block) && longest.rows > 1)
         claim(
             t, explains(t, predict_numbers, &family), 0,
             "attention sees only keys from position %lld on at positions %d to %d (elsewhere from "
@@ -367,12 +415,18 @@ static void try_lengths(struct task *t, const struct keys *ref)
 static void try_unmasked(struct task *t)
 {
     const int family = UPTO;
-    int64_t least, most;
+    int64_t least, most, block;
     struct kept longest = {0};
-    if (!all_numbers(t, family, &least, &most, &longest))
+    if (!all_numbers(t, family, &least, &most, &longest, &block))
         return;
     const double share = explains(t, predict_numbers, &family);
-    if (least == most)
+    if (block)
+        claim(
+            t, share, 0,
+            "attention is not causal: rows see whole blocks of %lld keys, those of later positions "
+            "too",
+            (long long)block);
+    else if (least == most)
         claim(t, share, 0,
               "attention is not causal: every row sees the first %lld keys, those of later "
               "positions too",
@@ -468,6 +522,8 @@ static int try_side(struct task *t, struct ds_error *err)
         try_lengths(t, &ref);
     if (!t->best->found && t->rows[last].position < FEW_KEYS && ref.family == ALL) {
         try_cached_rows(t, first, last);
+        if (!t->best->found)
+            try_weights(t, first, last);
         if (!t->best->found && try_other_scores(t, last, err) != 0)
             return -1;
     }
@@ -483,6 +539,19 @@ static void exchange(struct ds_structure_row *rows, size_t n)
     }
 }
 
+/* Where what was found is so of some heads only, it is said of which: those that are off, if the others are as they
+ * should be. */
+static void tell_which_heads(struct task *t)
+{
+    char which[DS_PROFILE_TEXT];
+    const uint32_t off = t->best->found ? structure_heads_off(t, which) : UINT32_MAX;
+    const size_t n = strlen(t->best->text);
+    if (off == UINT32_MAX || off == 0 || off == heads_of(t) || strstr(t->best->text, " head"))
+        return;
+    snprintf(t->best->text + n, sizeof t->best->text - n, " (head%s %s only)", off == 1 ? "" : "s",
+             which);
+}
+
 int try_attention(struct task *t, struct ds_error *err)
 {
     const struct ds_structure_row *rows = t->rows;
@@ -490,6 +559,7 @@ int try_attention(struct task *t, struct ds_error *err)
         heads_of(t) % t->s->kv_heads)
         return 0;
     int rc = try_side(t, err);
+    tell_which_heads(t);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
     struct ds_structure_row *turned = ds_calloc(t->n_rows, sizeof *turned, "structure", err);
@@ -501,6 +571,7 @@ int try_attention(struct task *t, struct ds_error *err)
     t->turned = 1;
     structure_look(t);
     rc = try_side(t, err);
+    tell_which_heads(t);
     t->rows = rows;
     t->turned = 0;
     structure_look(t);

@@ -67,10 +67,47 @@ static void try_flipped_bit(struct task *t)
               n, bit_of(changed) - low, element);
 }
 
+/* One element, or a few, that are off by the same number in every row, or by the same factor. */
+static void try_same_elements(struct task *t)
+{
+    enum { MOST = 4 };
+    uint32_t element[MOST], n = 0;
+    size_t rows = 0;
+    double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+    for (size_t r = 0; r < t->n_rows; r++) {
+        rows += t->off_in_row[r] != 0;
+        for (uint32_t i = 0; i < t->s->width; i++) {
+            uint32_t k = 0;
+            if (!is_off(t, r, i))
+                continue;
+            while (k < n && element[k] != i)
+                k++;
+            if (k == MOST)
+                return;
+            element[k] = i;
+            n += k == n;
+            const double ref = (double)t->rows[r].ref[i], mine = (double)t->rows[r].mine[i],
+                         x[2] = {mine - ref, mine / ref};
+            for (int what = 0; what < 2; what++) {
+                low[what] = fmin(low[what], x[what]);
+                high[what] = fmax(high[what], x[what]);
+            }
+        }
+    }
+    for (int what = 0; what < 2 && rows > 1; what++)
+        if (high[what] - low[what] <= 1e-5 * fabs(high[what]))
+            claim(t, 1, 0,
+                  what ? "element %u%s is %.6g times the reference's"
+                       : "element %u%s has %.6g added",
+                  element[0], n > 1 ? " and others" : "", 0.5 * (low[what] + high[what]));
+}
+
 void try_few(struct task *t)
 {
     t->least = 1;
     try_unwritten(t);
+    if (!t->best->found)
+        try_same_elements(t);
     if (!t->best->found)
         try_flipped_bit(t);
     t->least = STRUCTURE_LEAST_OFF;

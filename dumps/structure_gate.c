@@ -21,6 +21,15 @@ enum unit {
     NO_UP,
     BOTH,
     MINUS,
+    SOFTPLUS,
+    MISH,
+    HARD_SWISH,
+    HARD_SIGMOID,
+    RELU_SQUARED,
+    ELU,
+    LEAKY,
+    UP_TWICE,
+    GATE_TWICE,
     UNITS
 };
 
@@ -31,12 +40,26 @@ static const char *const texts[UNITS] = {
     [GELU_QUICK] = "the activation is x * sigmoid(1.702 x) (quick GELU) instead of SiLU",
     [TANH] = "the activation is a tanh instead of SiLU",
     [BOTH] = "up goes through SiLU, too",
+    [SOFTPLUS] = "the activation is softplus instead of SiLU",
+    [MISH] = "the activation is mish, x * tanh(softplus(x)), instead of SiLU",
+    [HARD_SWISH] = "the activation is hard swish, x * clamp(x / 6 + 1/2), instead of SiLU",
+    [HARD_SIGMOID] = "the activation is a hard sigmoid, clamp(x / 6 + 1/2), instead of SiLU",
+    [RELU_SQUARED] = "the activation is a squared ReLU instead of SiLU",
+    [ELU] = "the activation is ELU instead of SiLU",
+    [LEAKY] = "the activation is a leaky ReLU (0.01) instead of SiLU",
+    [UP_TWICE] = "silu(up) * up: up stands for gate, too",
+    [GATE_TWICE] = "silu(gate) * gate: gate stands for up, too",
     [MINUS] = "the activation is x * sigmoid(-x) instead of SiLU",
     [RELU] = "the activation is ReLU instead of SiLU",
     [SIGMOID] = "the activation is a sigmoid instead of SiLU",
     [NO_ACTIVATION] = "gate * up, without an activation",
     [NO_UP] = "silu(gate) alone, not times up",
 };
+
+static double softplus(double x)
+{
+    return x > 30 ? x : log1p(exp(x));
+}
 
 static double unit(int which, double gate, double up)
 {
@@ -56,6 +79,24 @@ static double unit(int which, double gate, double up)
         return gate / (1 + exp(-gate)) * up / (1 + exp(-up));
     case MINUS:
         return gate / (1 + exp(gate)) * up;
+    case SOFTPLUS:
+        return softplus(gate) * up;
+    case MISH:
+        return gate * tanh(softplus(gate)) * up;
+    case HARD_SWISH:
+        return gate * fmax(0, fmin(1, gate / 6 + 0.5)) * up;
+    case HARD_SIGMOID:
+        return fmax(0, fmin(1, gate / 6 + 0.5)) * up;
+    case RELU_SQUARED:
+        return gate > 0 ? gate * gate * up : 0;
+    case ELU:
+        return (gate > 0 ? gate : expm1(gate)) * up;
+    case LEAKY:
+        return (gate > 0 ? gate : 0.01 * gate) * up;
+    case UP_TWICE:
+        return up / (1 + exp(-up)) * up;
+    case GATE_TWICE:
+        return gate / (1 + exp(-gate)) * gate;
     case RELU:
         return gate > 0 ? gate * up : 0;
     case SIGMOID:

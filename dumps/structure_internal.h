@@ -52,6 +52,8 @@ void try_rope(struct task *t);
 int try_attention(struct task *t, struct ds_error *err);
 void try_terms(struct task *t);
 void try_factors(struct task *t);
+/* Terms that are read in another place. */
+void try_shifts(struct task *t);
 /* Any factors, where nothing simpler holds. */
 void try_other_factors(struct task *t);
 /* A router's weights by another rule. */
@@ -60,10 +62,15 @@ void try_router(struct task *t);
 int try_activation(struct task *t, struct ds_error *err);
 /* A norm's input in fewer bits, a norm of groups of channels. */
 void try_norm(struct task *t);
+/* What a norm divides by; an input that is cut to a range before it. */
+void try_scale(struct task *t);
+void try_cut_input(struct task *t);
 void try_values(struct task *t);
 void try_gate(struct task *t);
 /* Whether the reference is silu(gate) * up of the rows at hand. */
 int structure_is_gate(const struct task *t);
+/* Attention: what no weights make of the rows that a row may see; said where nothing else can be. */
+void try_mixtures(struct task *t);
 void try_mean(struct task *t);
 void try_one_vector(struct task *t);
 /* Elements that are zero, or differ in one bit: one is enough. */

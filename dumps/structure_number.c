@@ -32,8 +32,9 @@ struct number {
     uint32_t unit; /* elements that share one number */
 };
 
-/* The median of mine / ref over all elements that are off; NaN when all are, or when they are too small to tell. */
-static double typical_off(const struct task *t)
+/* The median of mine / ref, or mine - ref, over all elements that are off; NaN when all are, or when they are too small
+ * to tell. */
+static double typical_off(const struct task *t, int what)
 {
     size_t n = 0;
     uint64_t of = 0;
@@ -42,8 +43,9 @@ static double typical_off(const struct task *t)
             const double ref = (double)t->rows[r].ref[i], mine = (double)t->rows[r].mine[i];
             if (t->off_in_row[r])
                 of++;
-            if (is_off(t, r, i) && isfinite(mine) && fabs(ref) > 0.2 * t->rms[r])
-                t->sorted[n++] = mine / ref;
+            if (is_off(t, r, i) && isfinite(mine) &&
+                (what == CONSTANT || fabs(ref) > 0.2 * t->rms[r]))
+                t->sorted[n++] = what == CONSTANT ? mine - ref : mine / ref;
         }
     if (n < 4 || 4 * t->off > 3 * of)
         return NAN;
@@ -55,6 +57,13 @@ static int predict_factor(const struct task *t, size_t r, const void *how)
 {
     for (uint32_t i = 0; i < t->s->width; i++)
         t->guess[i] = (float)(*(const double *)how * (double)t->rows[r].ref[i]);
+    return 1;
+}
+
+static int predict_added(const struct task *t, size_t r, const void *how)
+{
+    for (uint32_t i = 0; i < t->s->width; i++)
+        t->guess[i] = (float)(*(const double *)how + (double)t->rows[r].ref[i]);
     return 1;
 }
 
@@ -216,7 +225,11 @@ static void tell_ratio(struct task *t, double explained)
     if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
         eps = fitted_epsilon(t);
     double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
-    if (eps.value > 0)
+    if (fabs(eps.value) <= fmax(eps.slack, 1e-2 * t->s->eps))
+        claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
+              "each row by one ratio, %.9g to %.9g: no epsilon instead of %.3g fits", x.low, x.high,
+              t->s->eps);
+    else if (eps.value > 0)
         claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
               "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
               x.high, rounded(eps.value, eps.slack), t->s->eps);
@@ -261,10 +274,13 @@ void try_numbers(struct task *t)
                   by_head = {RATIO, t->s->head_dim};
     double share = explains(t, predict_number, &ratio);
     tell_ratio(t, share);
-    const double some = typical_off(t);
+    const double some = typical_off(t, RATIO), more = typical_off(t, CONSTANT);
     if (fabs(some) > 0 && some != -1) /* zeros and signs: try_orders says so */
         claim(t, explains(t, predict_factor, &some), 0,
               "the values that differ are %.6g times the reference's", some);
+    if (isfinite(more))
+        claim(t, explains(t, predict_added, &more), 0, "the values that differ have %.6g added",
+              more);
     struct range c = numbers_of(t, CONSTANT);
     share = explains(t, predict_number, &constant);
     if (c.high - c.low <= 0.02 * fabs(c.low))

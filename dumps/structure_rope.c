@@ -1,8 +1,8 @@
 /* structure_rope.c: what a rotation did, read from its input and its output. No table is needed: the
  * angle of each pair follows from the two values before and after. Owns the hypotheses pairing,
  * direction, position and frequency. */
+#include "dumps/structure_rope.h"
 #include "dumps/profile.h"
-#include "dumps/structure_internal.h"
 
 #include "base/dtype.h"
 
@@ -11,17 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_PAIRS = 1024, MOST_DISTANCE = 64 };
+enum { MOST_DISTANCE = 64 };
 
-enum pairing { BY_HALVES, BY_NEIGHBOURS, PAIRINGS };
 static const char *const pairing_names[PAIRINGS] = {"the two halves of a head",
                                                     "neighbouring channels"};
 
-struct turn { /* of one row */
-    double cosine[MOST_PAIRS], sine[MOST_PAIRS];
-};
-
-static uint32_t rotated(const struct ds_structure_site *s)
+uint32_t structure_rotated(const struct ds_structure_site *s)
 {
     return s->rope_dim && s->rope_dim <= s->head_dim ? s->rope_dim : s->head_dim;
 }
@@ -29,17 +24,17 @@ static uint32_t rotated(const struct ds_structure_site *s)
 static void pair_at(const struct ds_structure_site *s, int pairing, uint32_t head, uint32_t pair,
                     uint32_t *a, uint32_t *b)
 {
-    uint32_t half = rotated(s) / 2, at = head * s->head_dim;
+    uint32_t half = structure_rotated(s) / 2, at = head * s->head_dim;
     *a = at + (pairing == BY_HALVES ? pair : 2 * pair);
     *b = at + (pairing == BY_HALVES ? pair + half : 2 * pair + 1);
 }
 
 /* The rotation that turns x into y, each pair's over all heads: the best in the sense of least
  * squares. */
-static void read_turn(const struct ds_structure_site *s, int pairing, const float *x,
-                      const float *y, struct turn *out)
+void structure_read_turn(const struct ds_structure_site *s, int pairing, const float *x,
+                         const float *y, struct turn *out)
 {
-    for (uint32_t p = 0; p < rotated(s) / 2; p++) {
+    for (uint32_t p = 0; p < structure_rotated(s) / 2; p++) {
         double along = 0, across = 0;
         for (uint32_t h = 0; h < s->width / s->head_dim; h++) {
             uint32_t a, b;
@@ -59,7 +54,7 @@ static void turn_row(const struct ds_structure_site *s, int pairing, const float
 {
     memcpy(y, x, s->width * sizeof *y);
     for (uint32_t h = 0; h < s->width / s->head_dim; h++)
-        for (uint32_t p = 0; p < rotated(s) / 2; p++) {
+        for (uint32_t p = 0; p < structure_rotated(s) / 2; p++) {
             uint32_t a, b;
             pair_at(s, pairing, h, p, &a, &b);
             y[a] = (float)((double)x[a] * turn->cosine[p] - (double)x[b] * turn->sine[p]);
@@ -76,7 +71,7 @@ static int reference_turns(const struct task *t, int pairing)
         const struct ds_structure_row *row = &t->rows[r];
         if (!row->input || !t->off_in_row[r])
             continue;
-        read_turn(t->s, pairing, row->input, row->ref, &turn);
+        structure_read_turn(t->s, pairing, row->input, row->ref, &turn);
         turn_row(t->s, pairing, row->input, &turn, t->guess);
         for (uint32_t i = 0; i < t->s->width; i++)
             good += fabs((double)t->guess[i] - (double)row->ref[i]) <=
@@ -121,7 +116,7 @@ static void turn_rounded(const struct task *t, const struct ds_structure_row *ro
     for (uint32_t i = 0; i < t->s->width; i++)
         t->sorted[i] = rounded_to(h->input, (double)row->input[i]);
     for (uint32_t head = 0; head < t->s->width / t->s->head_dim; head++)
-        for (uint32_t p = 0; p < rotated(t->s) / 2; p++) {
+        for (uint32_t p = 0; p < structure_rotated(t->s) / 2; p++) {
             uint32_t a, b;
             pair_at(t->s, h->to, head, p, &a, &b);
             t->guess[a] = (float)(t->sorted[a] * turn->cosine[p] - t->sorted[b] * turn->sine[p]);
@@ -140,8 +135,9 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
         memcpy(t->guess, row->input, t->s->width * sizeof *t->guess);
         return 1;
     }
-    read_turn(t->s, h->own ? h->to : h->from, row->input, h->own ? row->mine : row->ref, &turn);
-    uint32_t dim = rotated(t->s);
+    structure_read_turn(t->s, h->own ? h->to : h->from, row->input, h->own ? row->mine : row->ref,
+                        &turn);
+    uint32_t dim = structure_rotated(t->s);
     for (uint32_t p = 0; p < dim / 2; p++) {
         double angle = h->base > 0 ? turned_on(h, row->position, pow(h->base, -2.0 * p / dim)) : 0;
         if (h->exchanged) {
@@ -239,13 +235,13 @@ static void tell_angles(struct task *t, int pairing, double explained)
 {
     double low = INFINITY, high = -INFINITY;
     struct growth growth = {.rows = {0}};
-    uint32_t first = UINT32_MAX, last = 0, n = rotated(t->s) / 2;
+    uint32_t first = UINT32_MAX, last = 0, n = structure_rotated(t->s) / 2;
     for (size_t r = 0; r < t->n_rows; r++) {
         struct turn mine, ref;
         if (!t->rows[r].input || !t->off_in_row[r])
             continue;
-        read_turn(t->s, pairing, t->rows[r].input, t->rows[r].mine, &mine);
-        read_turn(t->s, pairing, t->rows[r].input, t->rows[r].ref, &ref);
+        structure_read_turn(t->s, pairing, t->rows[r].input, t->rows[r].mine, &mine);
+        structure_read_turn(t->s, pairing, t->rows[r].input, t->rows[r].ref, &ref);
         for (uint32_t p = 0; p < n; p++) {
             double a = atan2(mine.sine[p], mine.cosine[p]), b = atan2(ref.sine[p], ref.cosine[p]);
             if (!(fabs(a - b) > 4 * t->s->order + 1e-5))
@@ -354,7 +350,7 @@ static void try_idle(struct task *t, int pairing)
     char text[DS_PROFILE_TEXT + 16];
     const struct how idle = {.nothing = 1};
     const double share = explains(t, predict_turn, &idle);
-    const uint32_t n = rotated(t->s) / 2;
+    const uint32_t n = structure_rotated(t->s) / 2;
     uint32_t first = UINT32_MAX, last = 0, turned = 0;
     for (uint32_t p = 0; p < n; p++) {
         uint32_t off = 0, moved = 0;
@@ -388,7 +384,7 @@ static void try_inputs(struct task *t, int pairing)
 
 void try_rope(struct task *t)
 {
-    uint32_t dim = rotated(t->s);
+    uint32_t dim = structure_rotated(t->s);
     if (t->s->head_dim == 0 || dim < 4 || dim % 2 || dim / 2 > MOST_PAIRS)
         return;
     for (int from = 0; from < PAIRINGS; from++) {
@@ -408,6 +404,8 @@ void try_rope(struct task *t)
         struct how own = {.from = from, .to = from, .own = 1};
         if (!t->best->found)
             try_distances(t, from);
+        if (!t->best->found)
+            try_frequencies(t, from);
         if (!t->best->found)
             tell_angles(t, from, explains(t, predict_turn, &own));
         return;

@@ -11,21 +11,6 @@
 
 enum { MOST_TRIES = 4000, MOST_HEADS = 256, LEAST_KEYS = 4, FAR_QUERY = 4 };
 
-static const char *whose(const struct task *t)
-{
-    return t->turned ? "the reference's attention" : "attention";
-}
-
-static const char *but(const struct task *t)
-{
-    return t->turned ? ", this one does not" : "";
-}
-
-static double share_of(const struct task *t, size_t row, const struct keys *k)
-{
-    return structure_plausible(t, row, k) ? explains(t, structure_predict_keys, k) : 0;
-}
-
 /* ---- where cached rows are read -------------------------------------------------------------- */
 
 static void try_exchanged(struct task *t, size_t last)
@@ -35,7 +20,8 @@ static void try_exchanged(struct task *t, size_t last)
                                        "takes keys for values and values for keys"};
     for (int64_t n = 1; n <= 3; n++) {
         const struct keys k = {.family = EXCHANGE, .n = n};
-        claim(t, share_of(t, last, &k), 0, "%s %s%s", whose(t), text[n - 1], but(t));
+        claim(t, structure_share(t, last, &k), 0, "%s %s%s", structure_whose(t), text[n - 1],
+              structure_but(t));
     }
 }
 
@@ -44,23 +30,24 @@ static void try_queries(struct task *t, size_t last)
     for (int64_t n = -FAR_QUERY; n <= FAR_QUERY; n++) {
         const struct keys k = {.family = QUERY, .n = n};
         if (n)
-            claim(t, share_of(t, last, &k), 0, "%s asks with the query of the position %lld %s%s",
-                  whose(t), (long long)llabs(n), n > 0 ? "before" : "after", but(t));
+            claim(t, structure_share(t, last, &k), 0,
+                  "%s asks with the query of the position %lld %s%s", structure_whose(t),
+                  (long long)llabs(n), n > 0 ? "before" : "after", structure_but(t));
     }
 }
 
 static int claim_page(struct task *t, size_t row, const struct keys *k)
 {
-    const double share = share_of(t, row, k);
+    const double share = structure_share(t, row, k);
     const long long at = k->n * k->page + t->s->first, from = k->from * k->page + t->s->first,
                     more = k->page - 1;
     if (k->from < 0)
         return claim(t, share, 0, "%s reads nothing at positions %lld to %lld (an empty page)%s",
-                     whose(t), at, at + more, but(t));
+                     structure_whose(t), at, at + more, structure_but(t));
     return claim(t, share, 0,
                  "%s reads the keys and values of positions %lld to %lld at positions %lld to %lld "
                  "(a wrong page)%s",
-                 whose(t), from, from + more, at, at + more, but(t));
+                 structure_whose(t), from, from + more, at, at + more, structure_but(t));
 }
 
 /* One page is another one. Looked for in the row with the fewest keys: its last page comes first. */
@@ -79,6 +66,18 @@ static void try_page(struct task *t, size_t row, int64_t page, int *tries)
         }
 }
 
+/* Rows of one sequence follow each other in the cache, so that another size of its pages reads other rows of it. */
+static void try_stride(struct task *t, size_t last)
+{
+    const int64_t page = t->s->page, apart[] = {page / 2, 2 * page};
+    for (int i = 0; i < 2 && page && page <= t->rows[last].position && !t->best->found; i++) {
+        const struct keys k = {.family = STRIDE, .page = page, .from = apart[i]};
+        claim(t, structure_share(t, last, &k), 0,
+              "%s reads the cache as if its pages of %lld rows lay %lld apart%s",
+              structure_whose(t), (long long)page, (long long)apart[i], structure_but(t));
+    }
+}
+
 /* Scores of half a head, or of all but what is left over from whole vectors. */
 static void try_partial(struct task *t, size_t last)
 {
@@ -86,9 +85,9 @@ static void try_partial(struct task *t, size_t last)
     for (size_t i = 0; i < sizeof counts / sizeof *counts && !t->best->found; i++) {
         const struct keys k = {.family = PARTIAL, .n = counts[i]};
         if (counts[i] > 0)
-            claim(t, share_of(t, last, &k), 0,
-                  "%s makes its scores of the first %lld of %lld channels%s", whose(t),
-                  (long long)counts[i], (long long)d, but(t));
+            claim(t, structure_share(t, last, &k), 0,
+                  "%s makes its scores of the first %lld of %lld channels%s", structure_whose(t),
+                  (long long)counts[i], (long long)d, structure_but(t));
     }
 }
 
@@ -99,18 +98,19 @@ static void try_behind(struct task *t, size_t first, size_t last)
     for (int parts = 0; parts < PARTS && !t->best->found; parts++) {
         const struct keys stale = {.family = STALE, .parts = parts},
                           before = {.family = BEFORE, .parts = parts};
-        claim(t, share_of(t, last, &stale), 0,
+        claim(t, structure_share(t, last, &stale), 0,
               "%s reads the %s of the position before at the row's own position (a step behind)%s",
-              whose(t), what[parts], but(t));
-        claim(t, share_of(t, last, &before), 0,
-              "%s reads the %s of every position from the one before%s", whose(t), what[parts],
-              but(t));
+              structure_whose(t), what[parts], structure_but(t));
+        claim(t, structure_share(t, last, &before), 0,
+              "%s reads the %s of every position from the one before%s", structure_whose(t),
+              what[parts], structure_but(t));
         const struct keys late = {
             .family = BEFORE, .parts = parts, .from = t->rows[first].position};
         if (late.from > 1 && first != last)
-            claim(t, share_of(t, last, &late), 0,
-                  "%s reads the %s of every position from %lld on from the one before%s", whose(t),
-                  what[parts], (long long)(late.from + t->s->first), but(t));
+            claim(t, structure_share(t, last, &late), 0,
+                  "%s reads the %s of every position from %lld on from the one before%s",
+                  structure_whose(t), what[parts], (long long)(late.from + t->s->first),
+                  structure_but(t));
     }
 }
 
@@ -125,7 +125,9 @@ void try_cached_rows(struct task *t, size_t first, size_t last)
         try_queries(t, last);
     if (!t->best->found)
         try_partial(t, last);
-    if (t->s->page && t->s->page <= (uint32_t)t->rows[last].position)
+    if (!t->best->found)
+        try_stride(t, last);
+    if (t->s->page && t->s->page <= (uint32_t)t->rows[last].position && !t->best->found)
         try_page(t, first, t->s->page, &tries);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !t->best->found; i++)
         if (sizes[i] <= t->rows[last].position && sizes[i] != t->s->page)
@@ -243,14 +245,14 @@ static void try_heads(struct task *t, size_t last)
         claim(t, explains(t, structure_predict_keys, &k), 0,
               "%s adds a slope to its scores by the distance of the key (ALiBi), %.4g to %.4g by "
               "head%s",
-              whose(t), low, high, but(t));
+              structure_whose(t), low, high, structure_but(t));
     }
     k.family = SINK;
     if (!t->best->found && fit_heads(t, last, SINK, fit_sink, -INFINITY, by_head)) {
         range_of(by_head, heads, -INFINITY, &low, &high);
         claim(t, explains(t, structure_predict_keys, &k), 0,
               "%s has a sink in its softmax, a score without a value: %.4g to %.4g by head%s",
-              whose(t), low, high, but(t));
+              structure_whose(t), low, high, structure_but(t));
     }
 }
 
@@ -375,10 +377,10 @@ static int try_exponential(struct task *t, struct ds_error *err)
             claim(t, share, 0,
                   "%s has another exponential: weights are off by up to %.2g %%, a "
                   "factor that all have left aside, by %s%s",
-                  whose(t), 100 * worst_of(&bent),
+                  structure_whose(t), 100 * worst_of(&bent),
                   by_distance ? "how far a score is below the largest"
                               : "where a score lies between powers of two",
-                  but(t)))
+                  structure_but(t)))
             t->best->algorithm = 1;
     }
     free(part);

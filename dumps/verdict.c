@@ -279,7 +279,8 @@ static int size_findings(struct ds_analysis *a, uint8_t *labels, struct ds_verdi
     static const int phases[DS_VERDICT_PHASES] = {-1, DS_PHASE_PREFILL, DS_PHASE_DECODE};
     for (size_t f = 0; f < v->n_factors; f++)
         for (int p = 0; p < DS_VERDICT_PHASES; p++)
-            if (size_finding(a, labels, phases[p], &v->factors[f].phase[p].first, err) != 0)
+            if (size_finding(a, labels, phases[p], &v->factors[f].phase[p].first, err) != 0 ||
+                borrow_sizes(a, phases[p], labels, &v->factors[f].phase[p].first, err) != 0)
                 return -1;
     v->unstable.first = v->factors[0].phase[DS_VERDICT_ALL].first;
     return 0;

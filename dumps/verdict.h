@@ -65,7 +65,8 @@ enum ds_kind {
     DS_KIND_DIFFERENT_ALGORITHM,
     DS_KIND_WRONG_DATA,
     DS_KIND_NON_FINITE,
-    DS_KIND_SELECTION_ONLY
+    DS_KIND_SELECTION_ONLY,
+    DS_KIND_SAME_VALUES
 };
 const char *ds_kind_name(int kind); /* "rounding-order" .. */
 /* What a kind rests on, weakest first: sizes alone, held against a bound; something that accounts for
@@ -103,7 +104,7 @@ struct ds_finding {
     /* Sites between its nearest inputs that both sides recorded and itself, which one of them did not
      * record: the difference may have begun at any of them. `between_first`: the first of them. */
     uint32_t between, between_first;
-    char why[192];  /* the evidence for the kind, or why there is none */
+    char why[320];  /* the evidence for the kind, or why there is none */
     uint32_t phase; /* of the arm's call */
     uint32_t rows_in_call, ref_rows_in_call;
     int32_t request, position, occurrence, step;

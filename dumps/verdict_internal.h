@@ -308,6 +308,10 @@ const uint8_t *last_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, st
 /* The same with the labels of its pair, which was the last to be labelled. */
 int size_labelled(struct ds_analysis *a, const uint8_t *labels, int phase, struct ds_finding *f,
                   struct ds_error *err);
+/* verdict_borrow.c: of a finding of repeats that the record holds no sizes of: what the arm's rows there show against
+ * those of its reference. labels: scratch. */
+int borrow_sizes(struct ds_analysis *a, int phase, uint8_t *labels, struct ds_finding *f,
+                 struct ds_error *err);
 /* Kind and evidence of every independent origin, from heal trials where there are any: the first drift is
  * known. labels: scratch. */
 int size_origins(struct ds_analysis *a, struct ds_verdict *v, uint8_t *labels,

@@ -127,11 +127,13 @@ static int judge_bits(const struct case_at_hand *c)
         say(f, DS_KIND_NON_FINITE, "%.0f row%s non-finite on one side only", (double)z->one_sided,
             z->one_sided == 1 ? " is" : "s are");
         f->basis = DS_KIND_BY_FACT;
-    } else if (z->flags & DS_DRIFT_VALUES_EQUAL)
-        say(f, DS_KIND_UNKNOWN, "bits differ, values equal (-0 and +0)");
-    else if (z->flags & DS_DRIFT_NAN_BITS)
-        say(f, DS_KIND_UNKNOWN, "only the bits of NaNs differ");
-    else if (z->nonfinite || z->ref_nonfinite)
+    } else if (z->flags & (DS_DRIFT_VALUES_EQUAL | DS_DRIFT_NAN_BITS)) {
+        say(f, DS_KIND_SAME_VALUES, "%s",
+            z->flags & DS_DRIFT_VALUES_EQUAL
+                ? "only the signs of zeros differ (-0 and +0): bits differ, values equal"
+                : "only the bits of NaNs differ");
+        f->basis = DS_KIND_BY_FACT;
+    } else if (z->nonfinite || z->ref_nonfinite)
         say(f, DS_KIND_UNKNOWN, "both sides hold non-finite values");
     else if (!isfinite(c->relative) && !c->structure->found)
         say(f, DS_KIND_WRONG_DATA,

@@ -37,7 +37,7 @@ const char *ds_kind_name(int kind)
 {
     static const char *const names[] = {
         "unknown",    "rounding-order", "lower-precision", "different-algorithm",
-        "wrong-data", "non-finite",     "selection-only"};
+        "wrong-data", "non-finite",     "selection-only",  "same-values"};
     return kind >= 0 && kind < (int)(sizeof names / sizeof *names) ? names[kind] : "unknown";
 }
 

@@ -16,6 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a router's kernel writes on the host: see forward_guard.c. */
+static float *guarded_weights(size_t rows, size_t each, struct ds_error *err)
+{
+    return ds_calloc(rows + DS_GUARD_BYTES, each * sizeof(float), "router weights", err);
+}
+
 /* What the host keeps of experts: choices, weights, lists. */
 int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err)
 {
@@ -29,13 +35,10 @@ int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err)
     e->addends = hp->top_k + (hp->d_ff_shared > 0);
     const size_t experts = (size_t)hp->n_experts, addends = (size_t)e->addends,
                  shown = (size_t)(hp->d_ff_expert > f->d ? hp->d_ff_expert : f->d);
-    return (e->chosen = ds_calloc(pairs, sizeof *e->chosen, "router weights", err)) &&
-                   (e->weights =
-                        ds_calloc(rows, addends * sizeof *e->weights, "router weights", err)) &&
-                   (e->on_rank =
-                        ds_calloc(rows, addends * sizeof *e->on_rank, "router weights", err)) &&
-                   (e->two_weights =
-                        ds_calloc(rows, 2 * sizeof *e->two_weights, "router weights", err)) &&
+    return (e->chosen = guarded_weights(rows, top_k, err)) &&
+                   (e->weights = guarded_weights(rows, addends, err)) &&
+                   (e->on_rank = guarded_weights(rows, addends, err)) &&
+                   (e->two_weights = guarded_weights(rows, 2, err)) &&
                    (e->shown =
                         ds_alloc_aligned(rows, shown * sizeof *e->shown, "rows of experts", err)) &&
                    (e->ids = ds_calloc(pairs, sizeof *e->ids, "expert ids", err)) &&

@@ -264,7 +264,10 @@ enum ds_guess_kind {
     DS_GUESS_TOKENS, /* embed: rows are other tokens' vectors, the first that of a, not b */
     DS_GUESS_NORM,   /* a norm's weight is left out (a 0), applied twice (1), has 1 added (2) */
     DS_GUESS_FEW_BITS, /* a bias, or a norm's weight, is rounded */
-    DS_GUESS_STRIDED   /* the terms a, a + b, a + 2b, ... are missing */
+    /* The terms a, a + b, a + 2b, ... are missing. */
+    DS_GUESS_STRIDED,
+    /* Factors are cut, or lack their sign, before they are multiplied; a bias goes by the row. */
+    DS_GUESS_FACTORS
 };
 /* All weights are `value` steps of their block off; each block has a factor, or an offset, of its own. */
 enum ds_scales { DS_SCALES_STEPS, DS_SCALES_FACTORS, DS_SCALES_OFFSETS };
@@ -285,7 +288,9 @@ struct ds_explain_guess {
     double value;
     /* Of which it holds: a bit for each row explained. The others are what they should be. */
     uint64_t rows[DS_GUESS_MOST_ROWS / 64];
-    int precision;  /* it is fewer bits, no other data */
+    int precision; /* it is fewer bits, no other data */
+    /* nothing was found, and so many rows would tell scales of blocks of weights; 0: they would not */
+    int64_t rows_wanted;
     char text[160]; /* "the terms k = 568..575 are missing"; "" */
 };
 
@@ -329,6 +334,9 @@ int ds_explain_weights(const struct ds_explain *e, int side, double noise,
 /* explain_scales.c: of a matmul: the same of blocks whose scales or zero points are off. */
 int ds_explain_scales(const struct ds_explain *e, int side, double noise,
                       struct ds_explain_guess *guess, struct ds_error *err);
+/* explain_factors.c: of a matmul: the same of factors that were changed one by one. */
+int ds_explain_factors(const struct ds_explain *e, const double *exact, int side, double noise,
+                       struct ds_explain_guess *guess, struct ds_error *err);
 /* explain_tables.c: the same of an embedding's rows, and of a norm's weight. 1 or 0. */
 int ds_explain_tables(const struct ds_explain *e, const double *exact, int side, double noise,
                       struct ds_explain_guess *guess);
@@ -348,7 +356,8 @@ enum ds_explain_kind {
     DS_EXPLAIN_DIFFERENT_ALGORITHM,
     DS_EXPLAIN_WRONG_DATA,
     DS_EXPLAIN_NON_FINITE,
-    DS_EXPLAIN_SELECTION_ONLY
+    DS_EXPLAIN_SELECTION_ONLY,
+    DS_EXPLAIN_SAME_VALUES /* bits differ, values do not */
 };
 /* What a claim rests on, weakest first: the size of a difference; something that accounts for the
  * values, and leaves only rounding over; the same without any number that was fitted, since the model has what

@@ -14,8 +14,8 @@ const char *ds_explain_kind_name(int kind)
 {
     static const char *const names[] = {
         "unknown",    "rounding-order", "lower-precision", "different-algorithm",
-        "wrong-data", "non-finite",     "selection-only"};
-    return kind >= 0 && kind <= DS_EXPLAIN_SELECTION_ONLY ? names[kind] : "unknown";
+        "wrong-data", "non-finite",     "selection-only",  "same-values"};
+    return kind >= 0 && kind <= DS_EXPLAIN_SAME_VALUES ? names[kind] : "unknown";
 }
 
 static void claim(struct ds_explain_verdict *v, int kind, int basis, int side, const char *fmt, ...)
@@ -378,8 +378,8 @@ static int judge_unrounded(const struct ds_explain *e, struct ds_explain_verdict
     return 1;
 }
 
-void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
-                      const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+static void judge(const struct ds_explain *e, const struct ds_explain_order *order,
+                  const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
     memset(v, 0, sizeof *v);
     v->side = -1;
@@ -420,6 +420,22 @@ void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order 
               "(%.3g) is more than two orders of addition differ by (up to %.3g): the formula is "
               "evaluated in another way",
               n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->difference, n->order_difference.most);
+}
+
+void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
+                      const struct ds_explain_noise *n, struct ds_explain_verdict *v)
+{
+    judge(e, order, n, v);
+    const size_t at = strlen(v->why);
+    for (int s = DS_SIDE_A; s < DS_SIDES && v->basis <= DS_BASIS_SIZE; s++)
+        if (n->guess[s].rows_wanted && !is_f32(n, s)) {
+            snprintf(
+                v->why + at, sizeof v->why - at,
+                "; whether blocks of 32 weights have other scales takes %lld rows to tell, and "
+                "%zu are dumped: record with --dump-rows %lld",
+                (long long)n->guess[s].rows_wanted, e->n_rows, (long long)n->guess[s].rows_wanted);
+            return;
+        }
 }
 
 void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,

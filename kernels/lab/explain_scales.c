@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BLOCKS = 64, MORE_ROWS = 3, MOST_COLUMNS = 64, STEPS = 6 };
+enum { MOST_BLOCKS = 128, MORE_ROWS = 3, MOST_COLUMNS = 64, STEPS = 6 };
 
 struct blocks {
     const struct ds_explain *e;
@@ -227,6 +227,14 @@ static size_t rows_off(const struct blocks *x)
     return n;
 }
 
+/* How many rows it would take to tell blocks of the usual size, or 0: there are enough, or no number is. */
+static int64_t rows_wanted(int64_t k, size_t rows)
+{
+    enum { USUAL = 32 };
+    const int64_t n = k / USUAL, wanted = n + MORE_ROWS;
+    return k % USUAL == 0 && n > 1 && n <= MOST_BLOCKS && (int64_t)rows < wanted ? wanted : 0;
+}
+
 int ds_explain_scales(const struct ds_explain *e, int side, double noise,
                       struct ds_explain_guess *guess, struct ds_error *err)
 {
@@ -253,5 +261,7 @@ int ds_explain_scales(const struct ds_explain *e, int side, double noise,
     }
     free(x.part);
     free(x.off);
+    if (!failed && !found)
+        guess->rows_wanted = rows_wanted(a->k, rows_off(&x));
     return failed ? -1 : found;
 }

@@ -122,15 +122,78 @@ static void test_scales(void **st)
     }
 }
 
-/* As many numbers as rows explain anything. */
+/* As many numbers as rows explain anything: how many it takes is told. */
 static void test_too_few_rows(void **st)
 {
     struct ds_error err;
     (void)st;
     look(FACTORS);
+    assert_int_equal(guess.rows_wanted, 0);
     memset(&guess, 0, sizeof guess);
     guess.rows[0] = (1u << (BLOCKS + 2)) - 1;
     assert_int_equal(ds_explain_scales(&e, DS_SIDE_B, 1e-5, &guess, &err), 0);
+    assert_int_equal(guess.rows_wanted, BLOCKS + 3);
+}
+
+/* ---- factors one by one -------------------------------------------------------------------------- */
+
+enum { CUT_X = 100, CUT_W_ABOVE, SIZES_OF_W, POSITIVE_X, BIAS_OF_ROW, SHIFTED_X };
+
+static double term(int how, int r, int j, int k)
+{
+    const double a = (double)x[r][how == SHIFTED_X ? (k + 1) % K : k], v = (double)w[j][k];
+    switch (how) {
+    case CUT_X:
+        return fmax(-0.7, fmin(0.7, a)) * v;
+    case CUT_W_ABOVE:
+        return a * fmin(0.4, v);
+    case SIZES_OF_W:
+        return a * fabs(v);
+    case POSITIVE_X:
+        return fmax(0, a) * v;
+    default:
+        return a * v;
+    }
+}
+
+static void test_factors(void **st)
+{
+    static float bias[N];
+    static double exact[ROWS * N];
+    static const struct {
+        int how;
+        const char *text;
+    } cases[] = {{CUT_X, "inputs are cut to +-0.7 before they are multiplied"},
+                 {CUT_W_ABOVE, "weights above 0.4 are cut to it before they are multiplied"},
+                 {SIZES_OF_W, "weights have lost their sign"},
+                 {POSITIVE_X, "inputs below 0 are taken for 0"},
+                 {BIAS_OF_ROW, "row r of the call has the bias of column r in every column"},
+                 {SHIFTED_X, NULL}};
+    struct ds_error err;
+    (void)st;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int how = cases[i].how;
+        set_up(DS_OP_MATMUL, 3);
+        e.shared.matmul = (struct ds_matmul_args){
+            .n = N, .k = K, .w = {.data = w[0], .n = N, .k = K}, .bias = bias};
+        for (int j = 0; j < N; j++)
+            bias[j] = 0.25f * (float)(j + 1);
+        for (int r = 0; r < ROWS; r++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0, right = (double)bias[j];
+                for (int k = 0; k < K; k++) {
+                    sum += term(how, r, j, k);
+                    right += (double)x[r][k] * (double)w[j][k];
+                }
+                e.rows[r].at[DS_SIDE_B].row = r % N;
+                exact[r * N + j] = right;
+                y[r][j] = (float)(sum + (double)bias[how == BIAS_OF_ROW ? r % N : j]);
+            }
+        const int found = ds_explain_factors(&e, exact, DS_SIDE_B, 1e-5, &guess, &err);
+        assert_int_equal(found, cases[i].text != NULL);
+        if (cases[i].text)
+            assert_string_equal(guess.text, cases[i].text);
+    }
 }
 
 /* ---- tables ------------------------------------------------------------------------------------ */
@@ -202,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scales),
                                        cmocka_unit_test(test_too_few_rows),
+                                       cmocka_unit_test(test_factors),
                                        cmocka_unit_test(test_tokens), cmocka_unit_test(test_norms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
