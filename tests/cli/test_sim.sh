@@ -189,6 +189,25 @@ test_lab() {
     ds bench rmsnorm --device sim --shape width=64 --rows 2 --threads 1 --seconds 1
     expect 0
     has "$dir/out" "pinned"
+    # Rows of 16 bits, with weights that have them, too; who takes none is not timed.
+    ds bench matmul --device sim --shape n=16,k=64 --rows 2 --dtype f32,f16 --seconds 0
+    expect 0
+    has "$dir/out" "matmul n=16,k=64, given, on sim, L2 warm, f16 rows and weights"
+    [ "$(grep -c '^  matmul/pinned-tc ' "$dir/out")" -eq 2 ]
+    [ "$(grep -c '^  matmul/atomic ' "$dir/out")" -eq 1 ]
+    ds bench matmul --shape n=16,k=64 --rows 2 --dtype f16
+    expect 2
+    has "$dir/err" "--dtype is for a device: kernels of the CPU have f32 rows"
+    ds order matmul --device sim --shape n=9,k=64 --rows 1 --dtype bf16
+    expect 1 # tensor cores cut off
+    has "$dir/out" "matmul/split-k  n=9,k=64, bf16 rows"
+    hasnt "$dir/out" "matmul/atomic"
+    ds order matmul/atomic --device sim --shape n=9,k=64 --rows 1 --dtype bf16
+    expect 2
+    has "$dir/err" "matmul/atomic takes no rows of 16 bits"
+    ds order rmsnorm --device sim --dtype bf16
+    expect 2
+    has "$dir/err" "--dtype bf16 is for matmul on a device"
 }
 
 # A sanitized program would turn signals into reports of its own.
