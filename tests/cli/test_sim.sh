@@ -356,7 +356,7 @@ nvcc_or_skip() {
 ptx_without_fma() {
     "$nvcc" -std=c++20 -fmad=false -arch="compute_$1" -ptx -DDS_DEVICE_NO_FMA -I. -include base/numbers.h -o "$dir/$1.ptx" "$2"
     has "$dir/$1.ptx" ".entry "
-    if grep -n 'fma\.' "$dir/$1.ptx"; then
+    if grep -nE '(fma|mad)\.[a-z.]*(f16|bf16|f32|f64)' "$dir/$1.ptx"; then
         echo "$2, compute_$1: a fused operation that the source did not ask for"
         return 1
     fi
@@ -367,18 +367,38 @@ test_nvcc_spills_nothing() {
     nvcc_or_skip
     NVCC=$nvcc tests/tools/cuda_registers 90 kernels/cuda/*.cu >"$dir/table"
     has "$dir/table" "attention_pinned"
+    # All that are launched are in it.
+    for kernel in $(grep -ohE '__global__ void( __launch_bounds__\([^)]*\))? [a-z_0-9]+' kernels/cuda/*.cu | awk '{ print $NF }' | sort -u); do
+        grep -q " $kernel\b" "$dir/table" || { say "$kernel is not in the table"; cat "$dir/table"; return 1; }
+    done
     grep -q '^sm_90: 0 of [1-9][0-9]* kernels spill registers$' "$dir/table" || { cat "$dir/table"; return 1; }
 }
 
 test_nvcc_adds_no_fma() {
     nvcc_or_skip
     for source in kernels/cuda/*.cu; do
-        ptx_without_fma 80 "$source" &
+        waited=''
+        for arch in 80 90 100; do
+            ptx_without_fma $arch "$source" &
+            waited="$waited $!"
+        done
         ptx_without_fma 120 "$source"
-        wait $!
+        for pid in $waited; do wait "$pid"; done
     done
     "$nvcc" -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul.cu
-    has "$dir/b.ptx" "fma.rn.f32" # and the look sees them
+    has "$dir/b.ptx" "fma.rn.f32" # those that were asked for
+}
+
+# Both looks see what is planted.
+test_looks_at_nvcc_see() {
+    nvcc_or_skip
+    for arch in 80 120; do
+        ! ptx_without_fma $arch tests/tools/planted.cu >"$dir/seen" || { say "planted fused operations were not seen"; return 1; }
+        has "$dir/seen" "fma.rn.f32"
+        has "$dir/seen" "fma.rn.f64"
+    done
+    NVCC=$nvcc tests/tools/cuda_registers 90 tests/tools/planted.cu >"$dir/table"
+    has "$dir/table" "sm_90: 1 of 3 kernels spill registers"
 }
 
 run_tests
