@@ -344,6 +344,8 @@ PLUGIN_FILES := README.md Makefile pairwise.c axpy.c
 # A plugin with a CUDA kernel, and the headers that it needs.
 DEVICEDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/device
 DEVICE_FILES := README.md Makefile warp_norm.cu
+TRITONDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/triton
+TRITON_FILES := README.md add_rows.py
 SHIMDIR := $(INCDIR)/driftscope/kernels
 SHIM_FILES := driftscope_kernel.h cuda/device.cuh cuda/kernels.cuh sim/cuda_host.h sim/sim.h sim/mma.h
 
@@ -353,11 +355,12 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
 	$(BUILD)/driftscope help --completion fish -o $(BUILD)/driftscope.fish
-	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)" "$(DEVICEDIR)" "$(SHIMDIR)/cuda" "$(SHIMDIR)/sim"
+	$(INSTALL) -d "$(BINDIR)" "$(INCDIR)" "$(MANDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(PLUGDIR)" "$(SPECDIR)" "$(DEVICEDIR)" "$(TRITONDIR)" "$(SHIMDIR)/cuda" "$(SHIMDIR)/sim"
 	$(INSTALL) -m 755 $(BUILD)/driftscope "$(BINDIR)/driftscope"
 	$(INSTALL) -m 644 kernels/driftscope_kernel.h "$(INCDIR)/driftscope_kernel.h"
 	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
 	$(INSTALL) -m 644 $(DEVICE_FILES:%=examples/device/%) "$(DEVICEDIR)/"
+	$(INSTALL) -m 644 $(TRITON_FILES:%=examples/triton/%) "$(TRITONDIR)/"
 	for f in $(SHIM_FILES); do $(INSTALL) -m 644 kernels/$$f "$(SHIMDIR)/$$f" || exit 1; done
 	rm -f "$(SPECDIR)/"*.case
 	$(INSTALL) -m 644 $(SPECIMEN_FILES) "$(SPECDIR)/"
@@ -368,7 +371,7 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
 	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)") \
-	    $(foreach file,$(DEVICE_FILES),"$(DEVICEDIR)/$(file)") $(foreach file,$(SHIM_FILES),"$(SHIMDIR)/$(file)") \
+	    $(foreach file,$(TRITON_FILES),"$(TRITONDIR)/$(file)") $(foreach file,$(DEVICE_FILES),"$(DEVICEDIR)/$(file)") $(foreach file,$(SHIM_FILES),"$(SHIMDIR)/$(file)") \
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint

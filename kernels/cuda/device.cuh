@@ -76,8 +76,12 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
     extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
     TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
 
+/* A block that wants more shared memory than every device gives has to ask for it. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
+        if ((size_t)(SHARED) > (48u << 10))                                                        \
+            (void)cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,        \
+                                       (int)(SHARED));                                             \
         KERNEL<<<(GRID), (BLOCK), (SHARED), static_cast<cudaStream_t>((CALL).exec->stream)>>>(     \
             __VA_ARGS__);                                                                          \
         return ds_device_launched_on((CALL), #KERNEL, (GRID), (BLOCK), (SHARED));                  \

@@ -410,18 +410,44 @@ int reach(struct block *b)
     return 1;
 }
 
-/* Whether a block that the launch has holds the address of something in that one: a list of arrays is short. */
-__attribute__((no_sanitize("address"))) int is_pointed_to(const struct block *to)
+/* Whether a word of bytes from..end-1 of the range is an address in the pages of that block. */
+__attribute__((no_sanitize("address"))) int has_address(size_t from, size_t end,
+                                                        const struct block *to)
+{
+    const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
+    for (from = round_up(from, sizeof base); from + sizeof base <= end; from += sizeof base) {
+        uintptr_t word;
+        memcpy(&word, memory.base + from, sizeof word);
+        if (word - base >= to->first && word - base < to->last)
+            return 1;
+    }
+    return 0;
+}
+
+/* The same of what a launch may read of a block. A list of arrays is short: long blocks are none. */
+int points_to(const struct block *b, const struct block *to)
+{
+    const size_t end = b->begin + b->bytes;
+    size_t at = b->begin;
+    if (b->bytes > LISTS)
+        return 0;
+    for (size_t i = guard_behind(at); i < memory.n_guards && memory.guard[i].begin < end; i++) {
+        if (memory.guard[i].access == DS_ACCESS_READ)
+            continue;
+        if (has_address(at, memory.guard[i].begin, to))
+            return 1;
+        at = memory.guard[i].end;
+    }
+    return has_address(at, end, to);
+}
+
+/* Whether something that the launch has does. */
+int is_pointed_to(const struct block *to)
 {
     for (size_t i = 0; i < memory.n_reached; i++) {
         const struct block *b = block_of(memory.base + memory.reached[i]);
-        if (!b || b->bytes > LISTS || guard_behind(b->first) != guard_behind(b->last))
-            continue;
-        const uintptr_t *word = reinterpret_cast<const uintptr_t *>(memory.base + b->begin),
-                        base = reinterpret_cast<uintptr_t>(memory.base);
-        for (size_t k = 0; k < b->bytes / sizeof *word; k++)
-            if (word[k] - base >= to->first && word[k] - base < to->last)
-                return 1;
+        if (b && points_to(b, to))
+            return 1;
     }
     return 0;
 }

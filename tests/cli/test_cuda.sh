@@ -79,6 +79,10 @@ test_what_cublaslt_did() {
     cuda '' order matmul/cublaslt --device cuda --shape n=24,k=384 --rows 4,5
     expect 0
     has "$dir/out" "3 blocks of 128 k, each one chain in ascending order, FMA"
+    cuda '' order matmul/cublaslt --device cuda --shape n=24,k=384 --rows 4,5 --dtype bf16
+    expect 0
+    has "$dir/out" "n=24,k=384, bf16 rows, 1 thread"
+    has "$dir/out" "3 blocks of 128 k, each one chain in ascending order, mul+add, block sums added in ascending order, factors rounded to bf16"
     cuda '' order matmul/cublaslt-pinned --device cuda --shape n=24,k=384 --rows 1,4,5,40
     expect 0
     has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
@@ -94,6 +98,30 @@ test_what_cublaslt_did() {
     has "$dir/cublaslt-sums" "bf16 a20 t10 s0 r2"
     has "$dir/cublaslt-small" "bf16 a20 t10 s0 r0"
     has "$dir/cublaslt-tf32" "bf16 a20 t10 s0 r4"
+}
+
+# The example of Triton, with a stand-in for Triton: what it writes is a variant, its hidden parameters included.
+test_what_triton_emits() {
+    with_library
+    need python3
+    mkdir -p "$dir/site/triton/backends"
+    : >"$dir/site/triton/backends/__init__.py"
+    cat >"$dir/site/triton/__init__.py" <<'END'
+import types
+def jit(f): return f
+def compile(source, target, options):
+    assert options["enable_fp_fusion"] is False and target == ("cuda", 90, 32)
+    made = types.SimpleNamespace(name=source["fn"].__name__, num_warps=4, num_ctas=1, shared=0, global_scratch_size=0, profile_scratch_size=0)
+    return types.SimpleNamespace(metadata=made, asm={"cubin": b"\x7fELF"})
+END
+    echo 'constexpr = int' >"$dir/site/triton/language.py"
+    echo 'def GPUTarget(*a): return a' >"$dir/site/triton/backends/compiler.py"
+    echo 'def ASTSource(**a): return a' >"$dir/site/triton/compiler.py"
+    (cd "$dir" && PYTHONPATH="$dir/site" python3 "$root/examples/triton/add_rows.py" 90)
+    cuda '' kernels --device cuda --plugin "$dir/add_rows.cubin"
+    expect 0
+    has "$dir/out" "add/triton             yes     yes     yes     yes     yes"
+    [ "$(grep -c '"value": 0' "$dir/add_rows.json")" -eq 2 ]
 }
 
 test_there_is_no_device() {

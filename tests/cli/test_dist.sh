@@ -31,6 +31,18 @@ test_what_is_in_it() {
         objdump -p "$file" | awk '$1 == "NEEDED" { print $2 }' | grep -Ev '^(libc|libm|libdl|libpthread|ld-linux-.*)\.so' |
             while read -r name; do [ -f "$dist/lib/$name" ] || { say "$file needs $name"; exit 1; }; done
     done
+    # No binary needs a later glibc than the README says, and none knows a folder of this machine.
+    stated=$(grep -o 'with glibc [^;]*' "$dist/README" | grep -o '2\.[0-9]*' | sort -V | tail -n 1)
+    find "$dist/bin" "$dist/lib" -type f | while read -r file; do
+        for version in $(objdump -T "$file" | grep -o 'GLIBC_2\.[0-9]*' | cut -d_ -f2 | sort -uV); do
+            [ "$(printf '%s\n%s\n' "$version" "$stated" | sort -V | tail -n 1)" = "$stated" ] || { say "$file needs glibc $version"; exit 1; }
+        done
+        ! objdump -p "$file" | grep -E 'R(UN)?PATH' | grep -v '\$ORIGIN/../lib$' || { say "$file has a path of this machine"; exit 1; }
+    done
+    # The script beside it finds the program, and says what is left to do when no time is.
+    run "$dist/gpu-check" --device sim --minutes 0 --out "$dir/gpu"
+    expect 2
+    has "$dir/out" "pinned-ops         not run"
     [ -s "$dist/share/doc/driftscope/licences/libhdf5-dev" ]
     [ -s "$dist/share/terminfo/x/xterm" ]
     [ -s "$dist/share/man/man1/driftscope.1" ]

@@ -29,6 +29,21 @@ assert steps["pinned-ops"]["says"].startswith("same: no difference over"), steps
 choices = steps["vendor-choices"]["output"]["rows"]
 assert {r["rows"] for r in choices if r["variant"] == "split-k"} == set(range(1, 9))
 assert all(r["launch"]["split"] >= 1 for r in choices if r["variant"] == "split-k")
+goals = {g["name"]: g for g in j["goals"]}
+assert len(goals) == 5 and all(g["state"] in ("met", "missed", "unknown") for g in goals.values()), goals
+assert goals["share of all digests in a pass"]["state"] == "unknown" and goals["share of all digests in a pass"]["worst"] is None
+tc = [r["ratio_to_vendor"] for s in ("bench-matmul", "bench-large") for r in steps[s]["output"]["rows"]
+      if r["variant"] == "pinned-tc" and r["dtype"] == "bf16" and r["rows"] >= 8]
+g = goals["pinned-tc, bf16, beside the vendor"]
+assert g["of"] == len(tc) and g["met"] == sum(x >= 0.8 for x in tc) and abs(g["worst"] / min(tc) - 1) < 1e-3, (g, tc)
+few = [r["ratio_to_vendor"] for r in steps["bench-matmul"]["output"]["rows"]
+       if r["variant"] == "pinned" and r["dtype"] == "f32" and r["rows"] <= 16]
+g = goals["pinned, f32, 1 to 16 rows, beside the vendor"]
+assert g["of"] == len(few) and abs(g["worst"] / min(few) - 1) < 1e-3, (g, few)
+rows = [r for r in steps["bench-digest"]["output"]["rows"] if r["variant"] == "xxh3"]
+most = [r["ratio_to_vendor"] for r in rows if r["rows"] == max(r["rows"] for r in rows)]
+g = goals["digests beside a copy, the largest array"]
+assert g["of"] == len(most) and abs(g["worst"] / min(most) - 1) < 1e-3, (g, most)
 assert {(r["l2"]) for r in steps["bench-matmul"]["output"]["rows"]} == {"warm", "flushed"}
 PY
     # What is there is kept: the second time only the step that is missing runs.
@@ -47,9 +62,9 @@ PY
     has "$dir/out" "gpu-check: incomplete on sim: 0 failed, 1 not run"
 }
 
-all="pinned-ops pinned-experts pinned-ranks pinned-graph pinned-model digests-run digests digests-xxhsum claims-matmul claims-rmsnorm claims-graph \
-    claims-attention vendor-classes vendor-choices vendor-order tensor-core-order vendor-pinned repeats bench-matmul bench-digest bench-graph \
-    bench-pass"
+all="pinned-ops pinned-experts pinned-ranks pinned-graph pinned-model digests-run digests digests-xxhsum bench-matmul bench-large \
+    bench-digest bench-pass vendor-choices repeats vendor-classes vendor-order vendor-order-bf16 tensor-core-order vendor-pinned claims-matmul \
+    claims-rmsnorm claims-graph claims-attention bench-graph"
 # done_but STEPS: a folder of results in which all steps but these have passed.
 done_but() {
     mkdir "$dir/out.d"
@@ -164,7 +179,7 @@ test_all_steps_on_a_false_gpu() {
     LD_LIBRARY_PATH=$library
     export LD_LIBRARY_PATH
     # The longest ones were tried by hand: what is checked and timed there is sim again.
-    done_but "pinned-ops pinned-experts pinned-ranks pinned-graph digests-run digests claims-graph vendor-choices vendor-order tensor-core-order repeats"
+    done_but "pinned-ops pinned-experts pinned-ranks pinned-graph digests-run digests claims-graph vendor-choices vendor-order tensor-core-order repeats bench-large"
     check --device cuda --small --library "$library/libdriftscope_cuda.so"
     expect 0
     has "$dir/out" "gpu-check: passed on cuda: 0 failed, 0 not run"

@@ -189,6 +189,25 @@ test_lab() {
     ds bench rmsnorm --device sim --shape width=64 --rows 2 --threads 1 --seconds 1
     expect 0
     has "$dir/out" "pinned"
+    # Rows of 16 bits, with weights that have them, too; who takes none is not timed.
+    ds bench matmul --device sim --shape n=16,k=64 --rows 2 --dtype f32,f16 --seconds 0
+    expect 0
+    has "$dir/out" "matmul n=16,k=64, given, on sim, L2 warm, f16 rows and weights"
+    [ "$(grep -c '^  matmul/pinned-tc ' "$dir/out")" -eq 2 ]
+    [ "$(grep -c '^  matmul/atomic ' "$dir/out")" -eq 1 ]
+    ds bench matmul --shape n=16,k=64 --rows 2 --dtype f16
+    expect 2
+    has "$dir/err" "--dtype is for a device: kernels of the CPU have f32 rows"
+    ds order matmul --device sim --shape n=9,k=64 --rows 1 --dtype bf16
+    expect 1 # tensor cores cut off
+    has "$dir/out" "matmul/split-k  n=9,k=64, bf16 rows"
+    hasnt "$dir/out" "matmul/atomic"
+    ds order matmul/atomic --device sim --shape n=9,k=64 --rows 1 --dtype bf16
+    expect 2
+    has "$dir/err" "matmul/atomic takes no rows of 16 bits"
+    ds order rmsnorm --device sim --dtype bf16
+    expect 2
+    has "$dir/err" "--dtype bf16 is for matmul on a device"
 }
 
 # A sanitized program would turn signals into reports of its own.
@@ -337,7 +356,7 @@ nvcc_or_skip() {
 ptx_without_fma() {
     "$nvcc" -std=c++20 -fmad=false -arch="compute_$1" -ptx -DDS_DEVICE_NO_FMA -I. -include base/numbers.h -o "$dir/$1.ptx" "$2"
     has "$dir/$1.ptx" ".entry "
-    if grep -n 'fma\.' "$dir/$1.ptx"; then
+    if grep -nE '(fma|mad)\.[a-z.]*(f16|bf16|f32|f64)' "$dir/$1.ptx"; then
         echo "$2, compute_$1: a fused operation that the source did not ask for"
         return 1
     fi
@@ -348,18 +367,38 @@ test_nvcc_spills_nothing() {
     nvcc_or_skip
     NVCC=$nvcc tests/tools/cuda_registers 90 kernels/cuda/*.cu >"$dir/table"
     has "$dir/table" "attention_pinned"
+    # All that are launched are in it.
+    for kernel in $(grep -ohE '__global__ void( __launch_bounds__\([^)]*\))? [a-z_0-9]+' kernels/cuda/*.cu | awk '{ print $NF }' | sort -u); do
+        grep -q " $kernel\b" "$dir/table" || { say "$kernel is not in the table"; cat "$dir/table"; return 1; }
+    done
     grep -q '^sm_90: 0 of [1-9][0-9]* kernels spill registers$' "$dir/table" || { cat "$dir/table"; return 1; }
 }
 
 test_nvcc_adds_no_fma() {
     nvcc_or_skip
     for source in kernels/cuda/*.cu; do
-        ptx_without_fma 80 "$source" &
+        waited=''
+        for arch in 80 90 100; do
+            ptx_without_fma $arch "$source" &
+            waited="$waited $!"
+        done
         ptx_without_fma 120 "$source"
-        wait $!
+        for pid in $waited; do wait "$pid"; done
     done
     "$nvcc" -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul.cu
-    has "$dir/b.ptx" "fma.rn.f32" # and the look sees them
+    has "$dir/b.ptx" "fma.rn.f32" # those that were asked for
+}
+
+# Both looks see what is planted.
+test_looks_at_nvcc_see() {
+    nvcc_or_skip
+    for arch in 80 120; do
+        ! ptx_without_fma $arch tests/tools/planted.cu >"$dir/seen" || { say "planted fused operations were not seen"; return 1; }
+        has "$dir/seen" "fma.rn.f32"
+        has "$dir/seen" "fma.rn.f64"
+    done
+    NVCC=$nvcc tests/tools/cuda_registers 90 tests/tools/planted.cu >"$dir/table"
+    has "$dir/table" "sm_90: 1 of 3 kernels spill registers"
 }
 
 run_tests
