@@ -218,6 +218,12 @@ static int is_index(const char *s, size_t n)
     return 1;
 }
 
+/* What the word behind a kind's has to be. */
+static int is_number(const struct ds_lock_kind *k, const char *s, size_t n)
+{
+    return is_index(s, n) || (k->number == DS_LOCK_LAYER && n == 2 && memcmp(s, "-1", 2) == 0);
+}
+
 static size_t word_len(const char *s, size_t n)
 {
     const char *blank = memchr(s, ' ', n);
@@ -280,9 +286,7 @@ static int read_line(struct reading *r, const char *line, size_t n)
     if (end == 0)
         return fail_at(r, r->line, "'%s' has %d word%s and a value behind it", k->word, k->words,
                        k->words == 1 ? "" : "s");
-    const size_t next = word_len(blank + 1, end - word - 1);
-    const int before = k->number == DS_LOCK_LAYER && next == 2 && memcmp(blank + 1, "-1", 2) == 0;
-    if (k->number && !before && !is_index(blank + 1, next))
+    if (k->number && !is_number(k, blank + 1, word_len(blank + 1, end - word - 1)))
         return fail_at(r, r->line, "'%s' is followed by a number from %d to 999999", k->word,
                        k->number == DS_LOCK_LAYER ? -1 : 0);
     char *key = strndup(line, end), *value = strndup(line + end + 1, n - end - 1);
