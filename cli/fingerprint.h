@@ -43,6 +43,10 @@ struct ds_fp_sequence {
 
 struct ds_fp_file {
     const char *path;
+    int64_t
+        created; /* of the earliest response that says so, in seconds since 1970; 0: none does */
+    char *model,
+        *system; /* of the first that says so: model, system_fingerprint; NULL: none does */
     struct ds_fp_sequence *sequences;
     size_t n, cap;
 };

@@ -144,5 +144,7 @@ void ds_fp_file_free(struct ds_fp_file *f)
         free(s->request);
     }
     free(f->sequences);
+    free(f->model);
+    free(f->system);
     *f = (struct ds_fp_file){.path = f->path};
 }

@@ -458,6 +458,26 @@ static int read_native(const json_t *body, struct place *p, struct ds_fp_file *o
                                 : read_own_llama(body, llama, p, out, err);
 }
 
+static int keep_text(const json_t *text, char **out, struct ds_error *err)
+{
+    if (*out || !json_is_string(text))
+        return 0;
+    return (*out = strdup(json_string_value(text))) ? 0 : ds_fail(err, "out of memory for a name");
+}
+
+/* When, and by what, as OpenAI's responses say it. */
+static int read_origin(const json_t *body, struct ds_fp_file *out, struct ds_error *err)
+{
+    const json_int_t created = json_integer_value(json_object_get(body, "created"));
+    if (created > 0 && created <= INT64_C(253402300799) &&
+        (out->created == 0 || created < out->created))
+        out->created = created;
+    return keep_text(json_object_get(body, "model"), &out->model, err) != 0 ||
+                   keep_text(json_object_get(body, "system_fingerprint"), &out->system, err) != 0
+               ? -1
+               : 0;
+}
+
 /* OpenAI's streams name their pieces, those of completions do not. */
 static int is_piece(const json_t *body, int streamed)
 {
@@ -480,6 +500,8 @@ int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp
                       .line = line};
     if (custom && !json_is_string(custom))
         return ds_fail(err, "\"custom_id\" is no text");
+    if (read_origin(body, out, err) != 0)
+        return -1;
     if (p.piece && json_is_array(choices) && json_array_size(choices) == 0)
         return 0; /* what was used, behind the last piece */
     if (!json_is_array(choices) || json_array_size(choices) == 0) {

@@ -133,14 +133,14 @@ static void add_cell(struct ds_buf *out, const char *text)
     ds_buf_puts(out, n > MOST_TEXT ? "..." : text ? "" : "none");
 }
 
-static void tell(struct ds_report_changes *c, const struct ds_header *h, const char *path,
-                 const char *name, struct ds_buf *names, size_t *told)
+static void tell(struct ds_report_changes *c, const char *start, const char *path, const char *name,
+                 struct ds_buf *names, size_t *told)
 {
     if ((*told)++ >= MOST_TOLD)
         return;
     ds_buf_puts(names, *told > 1 ? ", " : "");
     ds_buf_escape(names, name, (size_t)-1);
-    add_cell(&c->tsv, h->start);
+    add_cell(&c->tsv, start);
     ds_buf_puts(&c->tsv, "\t");
     add_cell(&c->tsv, path);
     ds_buf_puts(&c->tsv, "\t");
@@ -152,29 +152,47 @@ static void tell(struct ds_report_changes *c, const struct ds_header *h, const c
     ds_buf_puts(&c->tsv, "\n");
 }
 
-int ds_report_changes_record(struct ds_report_changes *c, const char *path,
-                             const struct ds_record *r, struct ds_buf *names, struct ds_error *err)
+static void next(struct ds_report_changes *c)
 {
-    const struct ds_header *h = ds_record_header(r);
-    size_t told = 0;
     list_free(&c->last);
     c->last = c->now;
     c->now = (struct list){NULL, 0};
-    if (fill(&c->now, h, r, err) != 0)
-        return -1;
+}
+
+/* What was filled in, against what was before it. */
+static int compare(struct ds_report_changes *c, const char *path, const char *start,
+                   struct ds_buf *names, struct ds_error *err)
+{
+    size_t told = 0;
     if (c->n_records++ == 0) {
         ds_buf_puts(&c->tsv, "start\trecord\twhat\tbefore\tnow\n");
         return 0;
     }
     for (size_t i = 0; i < c->now.n; i++)
         if (is_unlike(&c->last, &c->now, c->now.texts[i].name))
-            tell(c, h, path, c->now.texts[i].name, names, &told);
+            tell(c, start, path, c->now.texts[i].name, names, &told);
     for (size_t i = 0; i < c->last.n; i++)
         if (!value_of(&c->now, c->last.texts[i].name))
-            tell(c, h, path, c->last.texts[i].name, names, &told);
+            tell(c, start, path, c->last.texts[i].name, names, &told);
     if (told > MOST_TOLD)
         ds_buf_printf(names, " and %zu more", told - MOST_TOLD);
     return c->tsv.failed || names->failed ? ds_fail(err, "out of memory for settings") : 0;
+}
+
+int ds_report_changes_record(struct ds_report_changes *c, const char *path,
+                             const struct ds_record *r, struct ds_buf *names, struct ds_error *err)
+{
+    const struct ds_header *h = ds_record_header(r);
+    next(c);
+    return fill(&c->now, h, r, err) != 0 ? -1 : compare(c, path, h->start, names, err);
+}
+
+int ds_report_changes_texts(struct ds_report_changes *c, const char *path, const char *start,
+                            const struct ds_text *texts, size_t n, struct ds_buf *names,
+                            struct ds_error *err)
+{
+    next(c);
+    return add_all(&c->now, texts, n, err) != 0 ? -1 : compare(c, path, start, names, err);
 }
 
 void ds_report_changes_place(struct ds_report_maker *m, const struct ds_report_changes *c)

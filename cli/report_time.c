@@ -148,28 +148,37 @@ static uint64_t mix(uint64_t sum, uint64_t next)
     return ds_hash(both, sizeof both);
 }
 
-/* Several requests of one prompt in one trial: their answers together, in the order of the requests; the first one's
- * probabilities. */
+/* Several answers of one series in one record: together, in their order; the first one's probabilities. */
+int ds_report_times_answer(struct ds_report_times *t, const char *key, const char *text,
+                           uint64_t id, const struct ds_step *const *steps, size_t n,
+                           struct ds_error *err)
+{
+    struct ds_metrics_row row;
+    size_t series = 0;
+    struct ds_time_point *p =
+        find_series(t, key, text, &series, err) == 0 ? point_of(t, series, err) : NULL;
+    if (!p || ds_metrics_add(t->metrics, key, id, steps, n, &row, err) != 0)
+        return -1;
+    if (isnan(p->divergence))
+        p->divergence = row.prob_divergence;
+    p->completion = mix(p->completion, row.completion);
+    for (size_t i = 0; i < n; i++)
+        p->logits = mix(p->logits, steps[i]->digest);
+    return 0;
+}
+
+/* Requests of one prompt in one trial are of one series. */
 static int add_answer(struct ds_report_times *t, const struct ds_header *h, uint32_t arm,
                       const struct ds_prompt *prompt, const struct ds_step *const *steps, size_t n,
                       struct ds_error *err)
 {
     const uint64_t id = ds_hash(prompt->tokens, prompt->n_tokens * sizeof *prompt->tokens);
     struct ds_buf key = {0};
-    struct ds_metrics_row row;
-    size_t series = 0;
     name_series(h, arm, id, &key);
-    int rc = key.failed ? ds_fail(err, "out of memory for a series")
-                        : find_series(t, key.data, prompt->text ? prompt->text : "", &series, err);
-    struct ds_time_point *p = rc == 0 ? point_of(t, series, err) : NULL;
-    if (p && ds_metrics_add(t->metrics, key.data, id, steps, n, &row, err) == 0) {
-        if (isnan(p->divergence))
-            p->divergence = row.prob_divergence;
-        p->completion = mix(p->completion, row.completion);
-        for (size_t i = 0; i < n; i++)
-            p->logits = mix(p->logits, steps[i]->digest);
-    } else
-        rc = -1;
+    const int rc = key.failed
+                       ? ds_fail(err, "out of memory for a series")
+                       : ds_report_times_answer(t, key.data, prompt->text ? prompt->text : "", id,
+                                                steps, n, err);
     ds_buf_free(&key);
     return rc;
 }
@@ -217,23 +226,46 @@ static char *escaped(const char *a, const char *b, const char *c)
     return NULL;
 }
 
+static struct ds_time_record *add_record(struct ds_report_times *t, const char *path,
+                                         const char *start, const char *version, const char *build,
+                                         struct ds_error *err)
+{
+    if (ds_grow_by_one(&t->records, t->n_records, sizeof *t->records, "records", err) != 0)
+        return NULL;
+    struct ds_time_record *r = &t->records[t->n_records++];
+    *r = (struct ds_time_record){.start = escaped(start, "", ""),
+                                 .version = escaped(version, build[0] ? " " : "", build),
+                                 .path = escaped(path, "", "")};
+    if (r->start && r->version && r->path)
+        return r;
+    ds_fail(err, "out of memory for a record");
+    return NULL;
+}
+
 int ds_report_times_record(struct ds_report_times *t, const char *path,
                            const struct ds_record *record, struct ds_error *err)
 {
     const struct ds_header *h = ds_record_header(record);
     struct ds_buf changed = {0};
-    if (ds_grow_by_one(&t->records, t->n_records, sizeof *t->records, "records", err) != 0)
+    struct ds_time_record *r = add_record(t, path, h->start, h->tool_version, h->build, err);
+    if (!r)
         return -1;
-    struct ds_time_record *r = &t->records[t->n_records];
-    r->start = escaped(h->start, "", "");
-    r->version = escaped(h->tool_version, " ", h->build);
-    r->path = escaped(path, "", "");
-    t->n_records++;
     const int rc = ds_report_changes_record(t->changes, path, record, &changed, err);
     r->changed = changed.data;
-    if (rc != 0)
+    return rc;
+}
+
+int ds_report_times_texts(struct ds_report_times *t, const char *path, const char *start,
+                          const char *version, const struct ds_text *texts, size_t n,
+                          struct ds_error *err)
+{
+    struct ds_buf changed = {0};
+    struct ds_time_record *r = add_record(t, path, start, version, "", err);
+    if (!r)
         return -1;
-    return r->start && r->version && r->path ? 0 : ds_fail(err, "out of memory for a record");
+    const int rc = ds_report_changes_texts(t->changes, path, start, texts, n, &changed, err);
+    r->changed = changed.data;
+    return rc;
 }
 
 /* Whether all series have the part of n bytes, as one of their own. */

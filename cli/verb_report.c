@@ -57,6 +57,8 @@ int ds_report_place_figure(struct ds_report_maker *m, const struct ds_figure *f,
 static int add_record(struct ds_report_maker *m, const char *path, struct ds_error *err)
 {
     struct ds_record *r;
+    if (m->responses)
+        return ds_report_responses(m, path, err);
     if (ds_record_open(path, &r, err) != 0)
         return -1;
     int rc = m->times ? ds_report_times_record(m->times, path, r, err) : 0;
@@ -96,6 +98,10 @@ static int sort_records(struct ds_report_maker *m, struct ds_error *err)
         struct ds_record *r;
         all[i].path = ds_opt_operand(m->o, i);
         all[i].given = i;
+        if (m->responses) {
+            rc = ds_report_responses_start(all[i].path, all[i].start, sizeof all[i].start, err);
+            continue;
+        }
         if ((rc = ds_record_open(all[i].path, &r, err)) != 0)
             break;
         memcpy(all[i].start, ds_record_header(r)->start, sizeof all[i].start);
@@ -109,6 +115,27 @@ static int sort_records(struct ds_report_maker *m, struct ds_error *err)
     return rc;
 }
 
+/* Files of responses, or records: what is of two kinds is nothing to hold against each other. */
+static int tell_kinds(struct ds_report_maker *m, struct ds_error *err)
+{
+    size_t responses = 0, other = 0;
+    for (size_t i = 0; i < m->n_records; i++)
+        if (ds_report_is_responses(ds_opt_operand(m->o, i)))
+            responses++;
+        else
+            other = i;
+    m->responses = responses > 0;
+    if (responses > 0 && responses < m->n_records)
+        return ds_fail(err, "%s is no file of responses, and others are: a page of one kind only",
+                       ds_opt_operand(m->o, other));
+    if (responses > 0 && m->figure && strcmp(m->figure, "time") != 0)
+        return ds_fail(err, "--figure %s is of a record; files of responses have time", m->figure);
+    return responses != 1
+               ? 0
+               : ds_fail(err, "one file of responses: several are charted over time, two are held "
+                              "against each other by `driftscope fingerprint`");
+}
+
 static int read_options(struct ds_report_maker *m, struct ds_error *err)
 {
     const struct ds_options *o = m->o;
@@ -117,6 +144,8 @@ static int read_options(struct ds_report_maker *m, struct ds_error *err)
     m->n_records = ds_opt_operands(o);
     m->arm = -1;
     if (ds_opt_given(o, "arm") && ds_opt_int(o, "arm", 0, INT32_MAX, &m->arm, err) != 0)
+        return -1;
+    if (tell_kinds(m, err) != 0)
         return -1;
     const int time = m->figure && strcmp(m->figure, "time") == 0;
     if (m->figure && !time && m->n_records > 1)

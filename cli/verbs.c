@@ -227,6 +227,8 @@ static const char *const report_examples[] = {
     "verdict, matrix, heat map, growth and environment of a run as one page",
     "driftscope report monday.h5 tuesday.h5 wednesday.h5 -o week.html",
     "several records on one page, and their answers over time",
+    "driftscope report monday.jsonl tuesday.jsonl wednesday.jsonl -o week.html",
+    "what another system answered, over time: files of responses as fingerprint reads them",
     "driftscope report storm.h5 --figure tree --arm 1 -o tree.svg",
     "the completions of the second kernel set as a drawing alone",
     "driftscope report storm.h5 -o storm.html --data numbers",
@@ -396,7 +398,8 @@ const struct ds_verb_def ds_verbs[] = {
      "write records as one self-contained page of HTML",
      "For people: the verdict, the matrix of kernels and conditions, the heat map of layers and stages, the growth of the error, the trees of "
      "a storm's completions and the environment, in one file that needs no network and no script, reads on paper and in the dark, and has the "
-     "numbers of every figure beside it. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
+     "numbers of every figure beside it. Several are charted over time: equal prompts at equal settings; so are several files of responses "
+     "with log-probabilities, by custom_id or order, and `created`. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
      "The exit code is 0 whatever the records hold, 2 for an error: a record that cannot be read or is damaged.",
      report_examples},
     {DS_VERB_RISK, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,

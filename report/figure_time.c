@@ -185,14 +185,16 @@ static void describe(const struct time *x, size_t changed, size_t logits)
         ds_buf_puts(&x->f->about, "No prompt was run at the same setting in two of these records.");
         return;
     }
-    ds_buf_printf(&x->f->about,
-                  "%zu records in the order of their times, %zu prompts at settings that more than "
-                  "one of them has. Equal "
-                  "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
-                  "stands where the version, the model, the machine or an option changed. Tokens "
-                  "changed %zu time%s, logits alone %zu time%s.",
-                  x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
-                  logits == 1 ? "" : "s");
+    ds_buf_printf(
+        &x->f->about,
+        "%zu records in the order of their times, %zu prompts at settings that more than "
+        "one of them has. Equal "
+        "letters are equal tokens, equal numbers equal bits of the logits; a dashed line "
+        "stands where the version, the model, the machine or an option changed; the last row "
+        "is how far probabilities of the best tokens lie from the first answers, at most. Tokens "
+        "changed %zu time%s, logits alone %zu time%s.",
+        x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
+        logits == 1 ? "" : "s");
 }
 
 static void count_changes(const struct time *x, size_t *tokens, size_t *logits)
@@ -208,14 +210,36 @@ static void count_changes(const struct time *x, size_t *tokens, size_t *logits)
         }
 }
 
+/* How far off the probabilities of each record are, of the series that are drawn: a change that is one of size and not of bits alone
+ * stands out among the rounding of every day. */
+static void add_sizes(const struct time *x, size_t first, size_t series, double y)
+{
+    ds_svg_text(x->f, x->left - 8, y + 14, "end", "dim", "off by, at most");
+    for (size_t r = first; r < x->t->n_records; r++) {
+        double most = (double)NAN;
+        char text[16];
+        for (size_t s = 0; s < series; s++) {
+            const struct ds_time_point *p = point(x, x->drawn[s], r);
+            if (p && p->divergence >= 0 && !(most >= p->divergence))
+                most = p->divergence;
+        }
+        if (!(most >= 0))
+            continue;
+        snprintf(text, sizeof text, most > 0 ? "%.0e" : "0", most);
+        ds_svg_text(x->f, x->left + (double)(r - first) * CELL_W + CELL_W / 2.0 - 1.5, y + 14,
+                    "middle", "m dim", text);
+    }
+}
+
 static void draw(const struct time *x)
 {
     const size_t n = x->t->n_records, first = n > MOST_RECORDS ? n - MOST_RECORDS : 0,
                  series = x->n_drawn < MOST_SERIES ? x->n_drawn : MOST_SERIES;
-    const double bottom = TOP + (double)series * CELL_H;
+    const double cells = TOP + (double)series * CELL_H, bottom = cells + CELL_H;
     char more[96];
     ds_svg_begin(x->f, x->left + (int)(n - first) * CELL_W + 84, (int)bottom + 26);
-    add_records(x, first, bottom);
+    add_records(x, first, cells);
+    add_sizes(x, first, series, cells);
     for (size_t s = 0; s < series; s++) {
         const double y = TOP + (double)s * CELL_H;
         add_name(x, x->drawn[s], y);
@@ -235,7 +259,7 @@ static void draw(const struct time *x)
 static void make_room(struct time *x)
 {
     enum { CHARACTER = 7, AROUND = 20, MOST_NAMED = 37 };
-    x->left = 0;
+    x->left = AROUND + CHARACTER * 15; /* "off by, at most" */
     for (size_t s = 0; s < x->n_drawn && s < MOST_SERIES; s++) {
         size_t n = 0;
         for (const char *c = x->t->names[x->drawn[s]]; *c; c++)

@@ -25,14 +25,14 @@ static const char *role_class(enum ds_role role)
                                       : "other";
 }
 
-void ds_page_begin_record(struct ds_page *p, const char *path, const struct ds_header *h,
+static void begin_section(struct ds_page *p, const char *path, const char *start,
                           const char *sentence, enum ds_role role)
 {
     const size_t n = ++p->n_records;
     ds_buf_printf(&p->list, "<li><a href=\"#r%zu\">", n);
     ds_html_text(&p->list, path, (size_t)-1);
     ds_buf_puts(&p->list, "</a> <span class=\"dim\">");
-    ds_html_text(&p->list, h->start, (size_t)-1);
+    ds_html_text(&p->list, start, (size_t)-1);
     ds_buf_puts(&p->list, "</span><br/>");
     ds_html_escaped(&p->list, sentence, (size_t)-1);
     ds_buf_puts(&p->list, "</li>\n");
@@ -42,6 +42,20 @@ void ds_page_begin_record(struct ds_page *p, const char *path, const struct ds_h
     ds_buf_printf(&p->body, "</h2>\n<p class=\"sentence %s\">", role_class(role));
     ds_html_escaped(&p->body, sentence, (size_t)-1);
     ds_buf_puts(&p->body, "</p>\n<p class=\"facts\">");
+}
+
+void ds_page_begin(struct ds_page *p, const char *path, const char *start, const char *facts,
+                   const char *sentence, enum ds_role role)
+{
+    begin_section(p, path, start, sentence, role);
+    ds_html_escaped(&p->body, facts, (size_t)-1);
+    ds_buf_puts(&p->body, "</p>\n");
+}
+
+void ds_page_begin_record(struct ds_page *p, const char *path, const struct ds_header *h,
+                          const char *sentence, enum ds_role role)
+{
+    begin_section(p, path, h->start, sentence, role);
     ds_html_text(&p->body, h->model_name, (size_t)-1);
     ds_html_printf(&p->body, ", %d layers; ", h->n_layers);
     ds_html_text(&p->body, h->start, (size_t)-1);

@@ -16,6 +16,9 @@ void ds_page_free(struct ds_page *p);
 /* role: of the result. sentence: escaped for a terminal. */
 void ds_page_begin_record(struct ds_page *p, const char *path, const struct ds_header *h,
                           const char *sentence, enum ds_role role);
+/* The same of what is no record; facts: escaped for a terminal. */
+void ds_page_begin(struct ds_page *p, const char *path, const char *start, const char *facts,
+                   const char *sentence, enum ds_role role);
 void ds_page_end_record(struct ds_page *p);
 /* Kernel x factor; nothing where nothing was compared. */
 void ds_page_matrix(struct ds_page *p, const struct ds_report *r);

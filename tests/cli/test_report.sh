@@ -127,6 +127,75 @@ test_several_records() {
     has "$dir/err" "--figure heat is of one record"
 }
 
+# What another system answered on four days: its log-probabilities move on the third, with another system_fingerprint, and a token on the fourth.
+responses() {
+    python3 - "$dir" <<'PY'
+import json, sys
+def day(n, created, system, shift, third):
+    with open(f"{sys.argv[1]}/day{n}.jsonl", "w", encoding="utf-8") as f:
+        for r in range(3):
+            words = [" a", " b", " c" if r or not third else third]
+            content = [{"token": w, "logprob": -0.25 - r / 8 - (shift if k == 1 else 0), "top_logprobs": [
+                {"token": w, "logprob": -0.25 - r / 8 - (shift if k == 1 else 0)}, {"token": " z", "logprob": -2.0}]} for k, w in enumerate(words)]
+            body = {"id": f"chatcmpl-{n}{r}", "model": "toy <1>", "choices": [{"index": 0, "finish_reason": "length", "logprobs": {"content": content}}]}
+            if created:
+                body["created"] = created + r
+            if system:
+                body["system_fingerprint"] = system
+            f.write(json.dumps({"custom_id": f"ticket-{r}", "response": {"body": body}}) + "\n")
+day(1, 1717400000, "fp_a", 0, None)
+day(2, 1717486400, "fp_a", 0, None)
+day(3, 1717572800, "fp_b", 0.125, None)
+day(4, 1717659200, "fp_b", 0.125, " d")
+day(5, 0, None, 0, None)
+PY
+}
+
+test_responses_of_another_system_over_time() {
+    need python3
+    responses
+    ds report "$dir/day3.jsonl" "$dir/day1.jsonl" "$dir/day4.jsonl" "$dir/day2.jsonl" -o "$dir/week.html" --data "$dir/numbers"
+    expect 0
+    [ "$(page "$dir/week.html")" -eq 1 ]
+    has "$dir/week.html" "4 records in the order of their times, 3 prompts at settings"
+    has "$dir/week.html" "Tokens changed 1 time, logits alone 3 times."
+    has "$dir/week.html" ">ticket-0</text>"
+    has "$dir/week.html" "toy &lt;1&gt;; 2024-06-03T07:33:20Z; system fingerprint fp_a"
+    has "$dir/week.html" "<td>system_fingerprint</td><td>fp_a</td><td>fp_b</td>"
+    # exp(-0.25) - exp(-0.375) on the third day
+    python3 - "$dir/numbers/time.tsv" <<'PY'
+import math, sys
+lines = [l.rstrip("\n").split("\t") for l in open(sys.argv[1], encoding="utf-8")]
+rows = [dict(zip(lines[0], l)) for l in lines[1:]]
+assert len(rows) == 12, rows
+signs = {}
+for r in rows:
+    signs.setdefault(r["series"], []).append(r["sign"])
+assert sorted(signs.values()) == [["a1", "a1", "a2", "a2"]] * 2 + [["a1", "a1", "a2", "b3"]], signs
+off = [float(r["max_prob_divergence"]) for r in rows if r["start"].startswith("2024-06-05")]
+assert abs(max(off) - (math.exp(-0.25) - math.exp(-0.375)) / 3) < 1e-7, off
+PY
+    # Where nobody says when, the file does; what is of two kinds, or alone, is no chart.
+    ds report "$dir/day1.jsonl" "$dir/day5.jsonl" -o "$dir/two.html"
+    expect 0
+    has "$dir/two.html" "(when the file was written); system fingerprint not said"
+    ds report "$dir/day1.jsonl"
+    expect 2
+    has "$dir/err" "one file of responses"
+    ds run $small --batch 1 --kernels pinned -o "$dir/a.h5"
+    ds report "$dir/day1.jsonl" "$dir/a.h5"
+    expect 2
+    has "$dir/err" "a.h5 is no file of responses"
+    ds report "$dir/day1.jsonl" "$dir/day2.jsonl" --figure tree
+    expect 2
+    has "$dir/err" "--figure tree is of a record"
+    echo '{"choices": [' >>"$dir/day2.jsonl"
+    ds report "$dir/day1.jsonl" "$dir/day2.jsonl" -o "$dir/none.html"
+    expect 2
+    has "$dir/err" "day2.jsonl, line 4: no JSON"
+    [ ! -e "$dir/none.html" ]
+}
+
 test_hostile_names_and_damage() {
     need python3
     ds run $small --batch 1 --kernels pinned -o "$dir/a.h5"
