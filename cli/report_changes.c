@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOLD = 12, MOST_TEXT = 60 };
+enum { MOST_TOLD = 12, MOST_TEXT = 60, MOST_LISTED = 2000 };
 
 struct list {
     struct ds_text *texts;
@@ -64,9 +64,10 @@ static int add(struct list *l, const char *name, const char *value, struct ds_er
     return ds_fail(err, "out of memory for settings");
 }
 
+/* A record is hostile: names are looked for one by one, so there is an end to them. */
 static int add_all(struct list *l, const struct ds_text *texts, size_t n, struct ds_error *err)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && l->n < MOST_LISTED; i++)
         if (add(l, texts[i].name, texts[i].value, err) != 0)
             return -1;
     return 0;
