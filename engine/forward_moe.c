@@ -29,13 +29,15 @@ int ds_forward_moe_new(struct ds_forward *f, struct ds_error *err)
     e->addends = hp->top_k + (hp->d_ff_shared > 0);
     const size_t experts = (size_t)hp->n_experts, addends = (size_t)e->addends,
                  shown = (size_t)(hp->d_ff_expert > f->d ? hp->d_ff_expert : f->d);
-    return (e->chosen = ds_calloc(pairs, sizeof *e->chosen, "router weights", err)) &&
+    /* Outputs of the router, which are guarded as those on the desk are: see forward_guard.c. */
+    const size_t guard = DS_GUARD_BYTES / sizeof *e->chosen;
+    return (e->chosen = ds_calloc(pairs + guard, sizeof *e->chosen, "router weights", err)) &&
                    (e->weights =
                         ds_calloc(rows, addends * sizeof *e->weights, "router weights", err)) &&
                    (e->on_rank =
                         ds_calloc(rows, addends * sizeof *e->on_rank, "router weights", err)) &&
-                   (e->two_weights =
-                        ds_calloc(rows, 2 * sizeof *e->two_weights, "router weights", err)) &&
+                   (e->two_weights = ds_calloc(2 * rows + guard, sizeof *e->two_weights,
+                                               "router weights", err)) &&
                    (e->shown =
                         ds_alloc_aligned(rows, shown * sizeof *e->shown, "rows of experts", err)) &&
                    (e->ids = ds_calloc(pairs, sizeof *e->ids, "expert ids", err)) &&
