@@ -45,6 +45,10 @@ test_parts_of_the_work_share_what_they_have() {
     has "$dir/out" '"partial": true'
     ds diff "$dir/a.h5" "$dir/b.h5" -q
     expect 2
+    # the rows are in both, their digests at this site are not
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial --only stages=q_proj
+    expect 2
+    has "$dir/out" "incomparable: no two arms have a digest of the same row and site before other tokens were fed"
     ds tui "$dir/a.h5" "$dir/b.h5" --partial
     expect 0
     has "$dir/out" "; only what both have was compared: "
