@@ -259,10 +259,10 @@ static int check_environment(const struct ds_options *o, const struct ds_lock *l
         return 0;
     const struct ds_lock_suspect *x = &v->suspects[0];
     ds_fail(err,
-            "%.200s: no entry has this environment: of %s, the nearest, %zu lines differ; %s was "
+            "%.200s: no entry has this environment: of %s, the nearest, %zu line%s; %s was "
             "%.150s, is %.150s",
-            l->file, e->name, v->n_suspects, x->name, x->was ? x->was : "unset",
-            x->is ? x->is : "unset");
+            l->file, e->name, v->n_suspects, v->n_suspects == 1 ? " differs" : "s differ", x->name,
+            x->was ? x->was : "unset", x->is ? x->is : "unset");
     return ds_hint(err,
                    "driftscope lock --add makes an entry for it; without --same-env it is judged "
                    "against the nearest one");

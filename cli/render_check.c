@@ -335,6 +335,26 @@ static void put_matrix(struct ds_buf *b, const struct ds_checked *v, size_t n)
                 "claim, or what always counts; ?: not run; -: does not apply)\n");
 }
 
+/* What no claim covers, and what a kernel therefore cannot renounce: broken it is no failure, but nothing that
+ * the last line may pass over. */
+static void put_uncovered(struct ds_buf *b, const struct ds_checked *v, size_t n)
+{
+    size_t at, said = 0;
+    for (int p = 0; p < DS_PROPERTY_COUNT; p++) {
+        size_t broken = 0;
+        for (size_t i = 0; i < n && !ds_property_claim(p); i++)
+            broken += ds_checked_ran(&v[i]) && !ds_property_always(v[i].kernel, p) &&
+                      p != DS_PROPERTY_FORMATS &&
+                      ds_checked_state(&v[i], p, &at) == DS_STATE_BROKEN;
+        if (!broken)
+            continue;
+        ds_buf_printf(b, "%s%s",
+                      said++ ? ", " : "; under no claim, but broken: ", ds_property_name(p));
+        if (n > 1)
+            ds_buf_printf(b, " of %zu", broken);
+    }
+}
+
 static void put_verdict(const struct ds_options *o, struct ds_buf *b, const struct ds_checked *v,
                         size_t n)
 {
@@ -372,6 +392,7 @@ static void put_verdict(const struct ds_options *o, struct ds_buf *b, const stru
     put_plural(b, (int64_t)ran, "variant");
     ds_buf_printf(b, ", %s over ", ran == 1 ? "what it claims holds" : "what they claim holds");
     put_plural(b, compared, "comparison");
+    put_uncovered(b, v, n);
     if (n > ran)
         ds_buf_printf(b, "; %zu could not run here", n - ran);
     ds_buf_puts(b, "\n");

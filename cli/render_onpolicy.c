@@ -3,6 +3,8 @@
 #include "cli/render_json.h"
 #include "cli/verdict.h"
 
+#include "base/plural.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -99,9 +101,10 @@ static void one_set(struct ds_buf *out, const struct ds_onpolicy_result *r,
         ds_storm_site_text(header(r), m->site, &s->launch, out);
         ds_buf_printf(
             out,
-            "\n%-14srequest %d at position %d: sampled in call %u, %d rows of %d requests; "
+            "\n%-14srequest %d at position %d: sampled in call %u, %d row%s of %d request%s; "
             "scored among %d\n",
-            "", m->request, m->position, m->other_call, m->other_m, m->other_requests, m->m);
+            "", m->request, m->position, m->other_call, m->other_m, ds_plural(m->other_m),
+            m->other_requests, ds_plural(m->other_requests), m->m);
     }
     if (s->p.differ) {
         head(out, r, "worst");

@@ -4,6 +4,7 @@
 #include "cli/verdict.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,9 +61,10 @@ static void add_group(struct ds_buf *out, const struct ds_risk_result *r, size_t
     }
     ds_buf_printf(
         out,
-        ": %zu choices; smallest %.3g nats, 1 %% below %.3g, 10 %% below %.3g, half below "
+        ": %zu choice%s; smallest %.3g nats, 1 %% below %.3g, 10 %% below %.3g, half below "
         "%.3g",
-        g->n_choices, g->margin[0], g->margin[1], g->margin[2], g->margin[3]);
+        g->n_choices, ds_plural((long long)g->n_choices), g->margin[0], g->margin[1], g->margin[2],
+        g->margin[3]);
     if (g->ties)
         ds_buf_printf(out, "; %llu tied", (unsigned long long)g->ties);
     if (g->blind)

@@ -235,9 +235,9 @@ static void power(struct ds_buf *out, const struct ds_storm_result *r, const str
                          "another\n");
     else if (a->s.drifting)
         ds_buf_printf(out,
-                      "%zu requests drifted, but no token turned over; more tokens, prompts or a "
+                      "%zu request%s drifted, but no token turned over; more tokens, prompts or a "
                       "coarser --dtype may show it\n",
-                      a->s.drifting);
+                      a->s.drifting, ds_plural((long long)a->s.drifting));
     else
         ds_buf_puts(out, "no request drifted; calls of more unlike sizes (--max-batch, --rate, "
                          "--chunk) may show it\n");

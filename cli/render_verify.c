@@ -3,6 +3,8 @@
 #include "cli/lock.h"
 #include "cli/verdict.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -44,9 +46,16 @@ static void add_coverage(const struct ds_lock_view *w, struct ds_buf *out)
     head(w, "compared", out);
     ds_buf_printf(out, "%zu of the lock's ", w->arms);
     plural(out, w->arms_of, "arm");
-    ds_buf_printf(out, ", %zu tensors, %zu runs, %zu lists of classes, %zu origins, %zu steps\n",
-                  v->counts.tensors, v->counts.runs, v->counts.classes, v->counts.origins,
-                  v->counts.steps);
+    ds_buf_puts(out, ", ");
+    plural(out, v->counts.tensors, "tensor");
+    ds_buf_puts(out, ", ");
+    plural(out, v->counts.runs, "run");
+    ds_buf_printf(out, ", %zu list%s of classes, ", v->counts.classes,
+                  ds_plural((long long)v->counts.classes));
+    plural(out, v->counts.origins, "origin");
+    ds_buf_puts(out, ", ");
+    plural(out, v->counts.steps, "step");
+    ds_buf_puts(out, "\n");
     if (v->counts.fields)
         ds_buf_printf(out, "%14s%zu lines that --assert looks for\n", "", v->counts.fields);
     if (v->counts.tensors_missing + v->counts.runs_missing + v->counts.classes_missing +
@@ -182,7 +191,9 @@ static void add_logprobs(const struct ds_lock_view *w, struct ds_buf *out)
         return;
     head(w, "logprobs", out);
     if (s->max == 0 && v->kl == 0) {
-        ds_buf_printf(out, "equal at %zu steps\n", s->n);
+        ds_buf_puts(out, "equal at ");
+        plural(out, s->n, "step");
+        ds_buf_puts(out, "\n");
         return;
     }
     ds_buf_printf(out, "KL %.3g nats a step, at most %.3g; k1 %.3g, k2 %.3g, k3 %.3g\n", v->kl,

@@ -5,6 +5,8 @@
 #include "cli/lock.h"
 #include "cli/verdict.h"
 
+#include "base/plural.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,7 +288,8 @@ static void result_text(const struct locking *k, struct ds_buf *out)
     ds_buf_escape(out, k->path, (size_t)-1);
     ds_buf_printf(out, ": entry %s %s", k->entry->name, result_of(k));
     if (k->update && each_change(k, NULL, NULL))
-        ds_buf_printf(out, ": %zu lines changed", each_change(k, NULL, NULL));
+        ds_buf_printf(out, ": %zu line%s changed", each_change(k, NULL, NULL),
+                      ds_plural((long long)each_change(k, NULL, NULL)));
     ds_buf_puts(out, "\n");
 }
 

@@ -7,6 +7,7 @@
 #include "cli/verdict.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -246,15 +247,17 @@ static void arm_text(const struct replay *r, size_t i, struct ds_buf *out)
                   i ? "" : "replay", ds_storm_kernels(h, r->arms[i]), r->arms[i],
                   (unsigned long long)m->compared, (unsigned long long)m->tokens);
     if (m->missing)
-        ds_buf_printf(out, ", %llu rows have no partner", (unsigned long long)m->missing);
+        ds_buf_printf(out, ", %llu row%s without a partner", (unsigned long long)m->missing,
+                      ds_plural((long long)m->missing));
     ds_buf_puts(out, "\n");
     if (!m->differs)
         return;
     ds_buf_printf(out, "%-14sfirst other bits: ", "");
     ds_storm_site_text(h, m->site, &r->launches[i], out);
     ds_buf_printf(out, ", request %d at position %d\n", m->request, m->position);
-    ds_buf_printf(out, "%-14srecorded in step %u, %d rows of %d requests; now %d of %d\n", "",
-                  m->other_call, m->other_m, m->other_requests, m->m, m->requests);
+    ds_buf_printf(out, "%-14srecorded in step %u, %d row%s of %d request%s; now %d of %d\n", "",
+                  m->other_call, m->other_m, ds_plural(m->other_m), m->other_requests,
+                  ds_plural(m->other_requests), m->m, m->requests);
     if (m->parted_request < 0)
         return;
     ds_buf_printf(out, "%-14sfirst other token: request %lld's token %d is ", "",

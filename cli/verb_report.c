@@ -68,7 +68,7 @@ static int add_record(struct ds_report_maker *m, const char *path, struct ds_err
     if (rc != 0)
         ds_prefix(err, "%s", path);
     else if (ds_record_incomplete(r) > 0)
-        ds_cli_note(m->o, "%s: %zu trials were cut short and are left out", path,
+        ds_cli_note(m->o, "%s: trials left out since they were cut short: %zu", path,
                     ds_record_incomplete(r));
     ds_record_close(r);
     return rc;

@@ -288,7 +288,7 @@ static int add_record(struct table *t, const char *path, struct ds_error *err)
     if (rc == 0 && ds_record_damaged(r) > 0)
         rc = ds_fail(err, "%zu of its trials are damaged", ds_record_damaged(r));
     if (rc == 0 && ds_record_incomplete(r) > 0)
-        ds_cli_note(t->o, "%s: %zu trials were cut short and are left out", path,
+        ds_cli_note(t->o, "%s: trials left out since they were cut short: %zu", path,
                     ds_record_incomplete(r));
     if (rc != 0)
         ds_prefix(err, "%s", path);

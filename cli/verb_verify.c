@@ -28,8 +28,7 @@ static int by_record(const struct ds_options *o, const struct ds_lock *l, const 
     int rc = ds_lock_verify(o, l, &s, NULL, path, code, err);
     if (rc == 0 && ds_record_damaged(r) && *code == DS_EXIT_SAME) {
         *code = ds_cli_exit(o, DS_EXIT_ERROR);
-        ds_cli_note(o, "%zu damaged trials were left out; exit code %d", ds_record_damaged(r),
-                    *code);
+        ds_cli_note(o, "damaged trials left out: %zu; exit code %d", ds_record_damaged(r), *code);
     }
     ds_record_close(r);
     return rc;

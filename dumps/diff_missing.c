@@ -171,6 +171,17 @@ static void site_name(const struct work *w, int side, int layers, char *text, si
     }
 }
 
+/* Of a long name as many factors as fit: a value that ends in its middle is another value. */
+static void put_arm(const char *name, char *text, size_t size)
+{
+    enum { MOST = 70 };
+    size_t n = strlen(name);
+    if (n > MOST)
+        for (n = MOST; n && strncmp(name + n, ", ", 2) != 0;)
+            n--;
+    snprintf(text, size, "%.*s%s", (int)(n ? n : MOST), name, name[n] && n ? ", ..." : "");
+}
+
 /* The first arm without a partner that has a complete trial, or has none. */
 static void arm_name(const struct ds_diff *d, int side, int made, char *text, size_t size)
 {
@@ -179,7 +190,7 @@ static void arm_name(const struct ds_diff *d, int side, int made, char *text, si
         const struct ds_diff_item *x = &d->items[i];
         const char *why = side ? x->b : x->a;
         if (x->kind == DS_DIFF_ARM && why && (strcmp(why, diff_no_trial) != 0) == made)
-            snprintf(text, size, "%.70s", x->name);
+            put_arm(x->name, text, size);
     }
 }
 

@@ -1,6 +1,8 @@
 /* diff_setting.c: what differs between two records apart from digests, and whether they can be
  * compared at all. Where they cannot, the first reason is given and the rest is listed all the same. */
 #include "dumps/diff_internal.h"
+
+#include "base/plural.h"
 #include "dumps/option_text.h"
 
 #include <stdarg.h>
@@ -151,11 +153,15 @@ static int compare_prompts(struct ds_diff *d, const struct ds_header *a, const s
     if (x->n_tokens == y->n_tokens)
         return 0;
     if (common == 0)
-        return diff_refuse(d, "the prompts differ: %u tokens in A, %u in B", x->n_tokens,
-                           y->n_tokens);
-    snprintf(n[0], sizeof n[0], "%u tokens", x->n_tokens);
-    snprintf(n[1], sizeof n[1], "%u tokens", y->n_tokens);
-    snprintf(n[y->n_tokens < x->n_tokens], sizeof n[0], "its first %u tokens", common);
+        return diff_refuse(d, "the prompts differ: %u token%s in A, %u in B", x->n_tokens,
+                           ds_plural(x->n_tokens), y->n_tokens);
+    snprintf(n[0], sizeof n[0], "%u token%s", x->n_tokens, ds_plural(x->n_tokens));
+    snprintf(n[1], sizeof n[1], "%u token%s", y->n_tokens, ds_plural(y->n_tokens));
+    const int shorter = y->n_tokens < x->n_tokens;
+    if (common == 1)
+        snprintf(n[shorter], sizeof n[0], "its first token");
+    else
+        snprintf(n[shorter], sizeof n[0], "its first %u tokens", common);
     d->prompts[0] = x;
     d->prompts[1] = y;
     return diff_add(d, DS_DIFF_PROMPT, "length", n[0], n[1], err);

@@ -250,8 +250,10 @@ static void settle_result(const struct ds_analysis *a, struct ds_verdict *v)
     } else if (compared == 0 && a->n_natural > 1) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "%s",
-                 a->tokens_cut ? "other tokens were fed from the start"
-                               : "no two arms share a row, or no arm has a reference arm");
+                 a->tokens_cut ? "no two arms have a digest of the same row and site before other "
+                                 "tokens were fed"
+                               : "no two arms have a digest of the same row and site, or no arm "
+                                 "has a reference arm");
     } else if (objection) {
         v->result = DS_RESULT_INCOMPARABLE;
         snprintf(v->reason, sizeof v->reason, "the captures prove nothing: %s", objection->text);

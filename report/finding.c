@@ -142,9 +142,11 @@ static void add_inputs(const struct ds_report *r, const struct ds_finding *f, co
 {
     if (f->label == DS_LABEL_ORIGIN && f->between)
         add_between(r, f, indent, out);
-    else if (f->label == DS_LABEL_ORIGIN && is_first(r, f))
+    else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site > 1)
         ds_buf_printf(out, "%sits inputs are equal, and so are the %u sites before it\n", indent,
                       f->site);
+    else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site == 1)
+        ds_buf_printf(out, "%sits inputs are equal, and so is the site before it\n", indent);
     else if (f->label == DS_LABEL_ORIGIN)
         ds_buf_printf(out, "%sits inputs are equal\n", indent);
     else if (f->label == DS_LABEL_UNKNOWN)

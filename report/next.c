@@ -78,6 +78,18 @@ static int has_values(const struct ds_report *r)
     return 0;
 }
 
+/* The records that were judged; of two, what both have was to do if that was asked. */
+static void add_records(const struct ds_report *r, struct ds_buf *out)
+{
+    ds_buf_quote(out, r->path);
+    if (!r->path_b)
+        return;
+    ds_buf_puts(out, " ");
+    ds_buf_quote(out, r->path_b);
+    if (r->diff && r->diff->options.partial)
+        ds_buf_puts(out, " --partial");
+}
+
 /* A second command, for the kernels whose calls can be made again. */
 static void add_explain(const struct ds_report *r, struct ds_buf *out)
 {
@@ -105,13 +117,8 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
                          out);
     } else if (v->first.found && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
-        ds_buf_quote(out, r->path);
-        ds_buf_puts(out, " ");
-        if (r->path_b) {
-            ds_buf_quote(out, r->path_b);
-            ds_buf_puts(out, " ");
-        }
-        ds_buf_printf(out, "--site %d,", v->first.layer);
+        add_records(r, out);
+        ds_buf_printf(out, " --site %d,", v->first.layer);
         ds_report_name(out, v->first.stage);
         if (v->first.part[0]) {
             ds_buf_puts(out, "/");
@@ -129,11 +136,7 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
         ds_buf_puts(out, "--repeat 3 --batch 1,2,4,8");
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
-        ds_buf_quote(out, r->path);
-        if (r->path_b) {
-            ds_buf_puts(out, " ");
-            ds_buf_quote(out, r->path_b);
-        }
+        add_records(r, out);
         ds_buf_puts(out, " --sites");
     }
 }
@@ -145,11 +148,7 @@ static void add_tui(const struct ds_report *r, struct ds_buf *out)
         return;
     ds_buf_puts(out, out->len ? "\n" : "");
     ds_report_command(r->caller, "tui", NULL, out);
-    ds_buf_quote(out, r->path);
-    if (r->path_b) {
-        ds_buf_puts(out, " ");
-        ds_buf_quote(out, r->path_b);
-    }
+    add_records(r, out);
 }
 
 void ds_report_next(const struct ds_report *r, struct ds_buf *out)

@@ -201,8 +201,8 @@ static size_t add_rows(const struct ds_report_view *w, uint32_t site, const uint
     else if (!only && present > listed)
         ds_buf_printf(out, "%8s and %zu more that do not differ\n", "...", present - listed);
     if (only && present > differ)
-        ds_buf_printf(out, "%8s %zu rows that do not differ are not listed\n", "",
-                      present - differ);
+        ds_buf_printf(out, "%8s not listed: %zu row%s without a difference\n", "", present - differ,
+                      ds_plural((long long)(present - differ)));
     return differ;
 }
 

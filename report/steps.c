@@ -4,6 +4,8 @@
 #include "report/report_internal.h"
 #include "report/value.h"
 
+#include "base/plural.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +137,8 @@ static void add_prompts(const struct ds_header *h, const struct ds_step_pair *st
             k++;
         if (k == n)
             continue;
-        ds_buf_printf(out, "request %d, %u tokens: ", p->request, p->n_tokens);
+        ds_buf_printf(out, "request %d, %u token%s: ", p->request, p->n_tokens,
+                      ds_plural(p->n_tokens));
         if (p->text && p->text[0])
             ds_buf_escape(out, p->text, (size_t)-1);
         for (uint32_t t = 0; !(p->text && p->text[0]) && t < p->n_tokens; t++)

@@ -215,7 +215,8 @@ static void add_factors(const struct ds_report *r, struct ds_buf *out)
         if (all->unstable)
             ds_buf_printf(out, "; %" PRIu64 " unstable", all->unstable);
         if (x->arms_alone)
-            ds_buf_printf(out, "; %u arms without a partner yet", x->arms_alone);
+            ds_buf_printf(out, "; %u arm%s without a partner yet", x->arms_alone,
+                          ds_plural(x->arms_alone));
         ds_buf_puts(out, "\n");
     }
 }

@@ -1,6 +1,8 @@
 /* app_draw.c: the frame's drawing: title, the view's parts, status, bottom line, messages. */
 #include "tui/app.h"
 
+#include "base/plural.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -109,7 +111,8 @@ static void state_text(const struct tui_app *a, int room, struct ds_buf *b)
     if (tui_data_pending(a->data))
         ds_buf_puts(b, " reading ");
     if (a->whole->live)
-        ds_buf_printf(b, " following, %zu trials ", a->whole->n_trials);
+        ds_buf_printf(b, " following, %zu trial%s ", a->whole->n_trials,
+                      ds_plural((long long)a->whole->n_trials));
     else if (a->whole->header && note && note + 2 <= room)
         ds_buf_printf(b, " %.*s ", note, a->noted);
     if (a->whole->damaged)

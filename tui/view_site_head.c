@@ -2,6 +2,8 @@
  * measures the tree. The words themselves are report/'s. */
 #include "tui/view_site.h"
 
+#include "base/plural.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -319,8 +321,8 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
     if (o->n_rows == 0)
         ds_buf_puts(out, "no arm has a row of this site");
     else if (o->alone)
-        ds_buf_printf(out, "%zu rows recorded; one trial of this arm, nothing to compare it with",
-                      o->n_rows);
+        ds_buf_printf(out, "%zu row%s recorded; one trial of this arm, nothing to compare it with",
+                      o->n_rows, ds_plural((long long)o->n_rows));
     else if (by[DS_LABEL_SAME] + by[DS_LABEL_HEALED] == 0)
         ds_buf_puts(out, both ? "no row is compared: other tokens were fed before them"
                               : "no row is recorded on both sides: nothing to compare");

@@ -3,6 +3,7 @@
 #include "tui/view_tokens.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 #include "tui/view_site.h"
 
 #include <inttypes.h>
@@ -230,7 +231,7 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
     if (!o || !o->n)
         return;
     if (o->alone) {
-        ds_buf_printf(out, "%zu tokens", o->n);
+        ds_buf_printf(out, "%zu token%s", o->n, ds_plural((long long)o->n));
         return;
     }
     ds_buf_printf(out, "%zu of %zu tokens equal", o->same, o->same + o->differ);

@@ -148,6 +148,39 @@ END
     has "$dir/out" "describe says: tile rows 1, "
 }
 
+# NaN becomes 0: no claim covers it, so it is no failure, and the last line says it all the same.
+test_what_no_claim_covers_is_in_the_last_line() {
+    need gcc
+    cat >"$dir/quiet.c" <<'END'
+#include "driftscope_kernel.h"
+static int quiet(const void *args, const struct ds_exec *exec, char *why, size_t size)
+{
+    const struct ds_add_args *a = args;
+    (void)exec, (void)why, (void)size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t i = 0; i < a->width; i++) {
+            float sum = a->a[r * a->lda + i] + a->b[r * a->ldb + i];
+            a->y[r * a->ldy + i] = sum == sum ? sum : 0;
+        }
+    return 0;
+}
+static const struct ds_kernel kernel = {.abi = DS_KERNEL_ABI, .op = DS_OP_ADD, .name = "quiet", .claims = DS_CLAIM_ALL, .launch = quiet};
+const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
+{
+    static const struct ds_kernel *const all[] = {&kernel, NULL};
+    return abi == DS_KERNEL_ABI ? all : NULL;
+}
+END
+    gcc -std=c11 -O1 -ffp-contract=off -fPIC -shared -Ikernels -o "$dir/quiet.so" "$dir/quiet.c"
+    small add/quiet --plugin "$dir/quiet.so"
+    expect 0
+    grep -q '^  special       broken: ' "$dir/out"
+    tail -n 1 "$dir/out" | grep -Eq ' over [0-9]+ comparisons; under no claim, but broken: special$'
+    small add/quiet add/reference --plugin "$dir/quiet.so"
+    expect 0
+    tail -n 1 "$dir/out" | grep -Eq ' over [0-9]+ comparisons; under no claim, but broken: special of 1$'
+}
+
 test_mistakes() {
     while read -r arguments; do
         # shellcheck disable=SC2086

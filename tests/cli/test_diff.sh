@@ -45,6 +45,10 @@ test_parts_of_the_work_share_what_they_have() {
     has "$dir/out" '"partial": true'
     ds diff "$dir/a.h5" "$dir/b.h5" -q
     expect 2
+    # the rows are in both, their digests at this site are not
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial --only stages=q_proj
+    expect 2
+    has "$dir/out" "incomparable: no two arms have a digest of the same row and site before other tokens were fed"
     ds tui "$dir/a.h5" "$dir/b.h5" --partial
     expect 0
     has "$dir/out" "; only what both have was compared: "
@@ -228,8 +232,35 @@ test_arms_without_a_partner_belong_to_the_answer() {
     expect 0
     has "$dir/out" "same: no difference over "
     has "$dir/out" "; only what both have was compared: missing in B: 2 arms (from batch 2)"
+    has "$dir/out" "b.h5 --partial --sites" # what comes next judges as this did
     ds diff "$dir/a.h5" "$dir/b.h5" --json
     has "$dir/out" '"unpaired_arms": {'
+}
+
+test_one_is_no_plural() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    record b --tokens 5
+    ds show "$dir/b.h5" --tokens
+    has "$dir/out" "request 0, 1 token: 5"
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial
+    expect 0
+    has "$dir/out" "length: 6 tokens in A, its first token in B"
+    record c --tokens 7
+    ds diff "$dir/a.h5" "$dir/c.h5"
+    expect 2
+    has "$dir/out" "the prompts differ: token 0 is 5 in A, 7 in B"
+}
+
+# The name of an arm that would be too long ends behind a whole factor.
+test_a_long_name_of_an_arm_is_cut_between_factors() {
+    # shellcheck disable=SC2086
+    record a $tokens --batch 1,2 --threads 1,2 --slot first,last --neighbours copies,varied --chunk 0,4 --mode prefill,decode
+    # shellcheck disable=SC2086
+    record b $tokens --batch 1
+    ds diff "$dir/a.h5" "$dir/b.h5" --partial
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "arms (from batch 2, slot first, neighbours copies, threads 1, chunk 0, ...)"
 }
 
 test_bad_terms() {

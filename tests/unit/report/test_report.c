@@ -617,6 +617,15 @@ static void test_finding_without_a_head(void **state)
     ds_report_finding(&m.r, &other, "", &m.out);
     ds_buf_add(&m.out, "", 1);
     assert_non_null(strstr(m.out.data, "\nits inputs are equal\n"));
+    static const char *const before[] = {"\nits inputs are equal\n",
+                                         "\nits inputs are equal, and so is the site before it\n"};
+    for (uint32_t site = 0; site < 2; site++) {
+        m.v.first.site = site;
+        ds_buf_free(&m.out);
+        ds_report_finding(&m.r, &m.v.first, "", &m.out);
+        ds_buf_add(&m.out, "", 1);
+        assert_non_null(strstr(m.out.data, before[site]));
+    }
     done(&m);
     sweep_free(&s);
 }
