@@ -252,6 +252,19 @@ test_one_is_no_plural() {
     has "$dir/out" "the prompts differ: token 0 is 5 in A, 7 in B"
 }
 
+test_a_record_and_itself() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    ln -sf a.h5 "$dir/also.h5"
+    ds diff "$dir/a.h5" "$dir/also.h5"
+    expect 0
+    has "$dir/err" "both records are one file: $dir/also.h5"
+    cp "$dir/a.h5" "$dir/copy.h5"
+    ds diff "$dir/a.h5" "$dir/copy.h5"
+    expect 0
+    hasnt "$dir/err" "one file"
+}
+
 # The name of an arm that would be too long ends behind a whole factor.
 test_a_long_name_of_an_arm_is_cut_between_factors() {
     # shellcheck disable=SC2086
