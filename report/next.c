@@ -1,6 +1,8 @@
 /* next.c: the commands that come next: what to type to see more, or to go on. */
 #include "report/report_internal.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ds_report_command(const struct ds_report_caller *c, const char *verb, const char *model,
@@ -90,6 +92,42 @@ static void add_records(const struct ds_report *r, struct ds_buf *out)
         ds_buf_puts(out, " --partial");
 }
 
+static void add_terms(const char *option, const char *const *texts, size_t n, struct ds_buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        ds_buf_printf(out, " --%s ", option);
+        ds_buf_quote(out, texts[i]);
+    }
+}
+
+/* With the fewest digits that are this number again. */
+static void add_limit(const char *option, double limit, struct ds_buf *out)
+{
+    char text[40];
+    int digits = 1;
+    do
+        snprintf(text, sizeof text, "%.*g", digits, limit);
+    while (strtod(text, NULL) != limit && ++digits <= 17);
+    ds_buf_printf(out, " --%s %s", option, text);
+}
+
+/* What was compared of two records, and what counts as equal. */
+static void add_compared(const struct ds_report *r, struct ds_buf *out)
+{
+    static const char *const names[] = {"atol", "rtol", "nmse"};
+    const struct ds_diff_options *o = r->diff ? &r->diff->options : NULL;
+    if (!o)
+        return;
+    add_terms("only", o->only, o->n_only, out);
+    add_terms("ignore", o->ignore, o->n_ignore, out);
+    if (o->tolerance.ulp)
+        ds_buf_printf(out, " --ulp %llu", (unsigned long long)o->tolerance.ulp);
+    const double limits[] = {o->tolerance.atol, o->tolerance.rtol, o->tolerance.nmse};
+    for (int i = 0; i < 3; i++)
+        if (limits[i] > 0)
+            add_limit(names[i], limits[i], out);
+}
+
 /* A second command, for the kernels whose calls can be made again. */
 static void add_explain(const struct ds_report *r, struct ds_buf *out)
 {
@@ -126,6 +164,7 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
         }
         if (!r->path_b && v->stable)
             ds_buf_printf(out, " --arm %u", v->first.arm);
+        add_compared(r, out);
         add_explain(r, out);
     } else if (ds_report_planned(r) > v->counts.trials && r->path) {
         ds_report_resume(r->caller, r->header->model_name, r->path, out);
@@ -137,6 +176,7 @@ void ds_report_commands(const struct ds_report *r, struct ds_buf *out)
     } else if (v->result == DS_RESULT_SAME && r->path) {
         ds_report_command(r->caller, r->path_b ? "diff" : "show", NULL, out);
         add_records(r, out);
+        add_compared(r, out);
         ds_buf_puts(out, " --sites");
     }
 }

@@ -252,6 +252,17 @@ test_one_is_no_plural() {
     has "$dir/out" "the prompts differ: token 0 is 5 in A, 7 in B"
 }
 
+# What is told to be done next is about the same comparison.
+test_next_keeps_what_was_compared() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    # shellcheck disable=SC2086
+    record b $tokens --kernels pinned+matmul=split-k
+    ds diff "$dir/a.h5" "$dir/b.h5" --only layers=0-1 --ignore 'parts=k' --ignore stages=o_proj --atol 1e-12 --nmse 0.1e-20
+    expect 1
+    has "$dir/out" "--only layers=0-1 --ignore parts=k --ignore stages=o_proj --atol 1e-12 --nmse 1e-21"
+}
+
 test_a_record_and_itself() {
     # shellcheck disable=SC2086
     record a $tokens
