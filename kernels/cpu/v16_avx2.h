@@ -11,6 +11,8 @@
 #define V16_ROWS    6
 #define V16_PANELS  1
 #define V16_WIDE    4
+#define V16_STREAMS 4
+#define V16_UNASKED 0
 #define V16_DENSE   96
 #define V16_QUERIES 3
 #define V16_KEYS    2

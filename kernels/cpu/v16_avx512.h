@@ -11,6 +11,8 @@
 #define V16_ROWS    12
 #define V16_PANELS  2
 #define V16_WIDE    8
+#define V16_STREAMS 4
+#define V16_UNASKED 4
 #define V16_DENSE   24
 #define V16_QUERIES 4
 #define V16_KEYS    4

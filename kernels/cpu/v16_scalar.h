@@ -12,6 +12,8 @@
 #define V16_ROWS    4       /* rows of the largest matmul tile */
 #define V16_PANELS  1       /* panels of the largest matmul tile */
 #define V16_WIDE    1       /* panels at once for a single row */
+#define V16_STREAMS 1       /* panels that flow from memory side by side */
+#define V16_UNASKED 0       /* rows up to which weights are not asked for ahead */
 #define V16_DENSE   INT_MAX /* rows from which a copy of x pays */
 #define V16_QUERIES 1       /* query vectors and ... */
 #define V16_KEYS    1       /* ... keys of the largest tile of scores */
