@@ -138,7 +138,7 @@ test_site_lists_the_rows_that_differ() {
     expect 1
     has "$dir/out" "512"
     grep -Eq '^ +0 +512 .* origin$' "$dir/out"
-    has "$dir/out" "are not listed"
+    has "$dir/out" "not listed: 511 rows without a difference"
     grep -Eq '^ +[0-9]+ .* 0x1' "$dir/out"
 }
 
