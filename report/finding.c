@@ -136,19 +136,21 @@ static void add_between(const struct ds_report *r, const struct ds_finding *f, c
     ds_buf_puts(out, "\n");
 }
 
-/* Whether its label rests on what it reads. */
+/* Whether its label rests on what it reads. What a tolerance excused was judged as equal, and may still be where a
+ * difference that has grown beyond it comes from. */
 static void add_inputs(const struct ds_report *r, const struct ds_finding *f, const char *indent,
                        struct ds_buf *out)
 {
+    const char *how = r->diff && r->diff->excused ? "equal within the tolerance" : "equal";
     if (f->label == DS_LABEL_ORIGIN && f->between)
         add_between(r, f, indent, out);
     else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site > 1)
-        ds_buf_printf(out, "%sits inputs are equal, and so are the %u sites before it\n", indent,
+        ds_buf_printf(out, "%sits inputs are %s, and so are the %u sites before it\n", indent, how,
                       f->site);
     else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site == 1)
-        ds_buf_printf(out, "%sits inputs are equal, and so is the site before it\n", indent);
+        ds_buf_printf(out, "%sits inputs are %s, and so is the site before it\n", indent, how);
     else if (f->label == DS_LABEL_ORIGIN)
-        ds_buf_printf(out, "%sits inputs are equal\n", indent);
+        ds_buf_printf(out, "%sits inputs are %s\n", indent, how);
     else if (f->label == DS_LABEL_UNKNOWN)
         ds_buf_printf(
             out, "%sits inputs were not compared: any kernel before it may be the cause\n", indent);

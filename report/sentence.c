@@ -86,7 +86,8 @@ static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     const struct ds_finding *f = &v->first;
-    ds_buf_puts(out, v->stable ? "drift: first at " : "drift: unstable, first at ");
+    ds_buf_puts(out, v->stable ? "drift: first " : "drift: unstable, first ");
+    ds_buf_puts(out, r->diff && r->diff->excused ? "beyond the tolerance at " : "at ");
     ds_report_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
     ds_report_kernel(out, f->op, f->variant);

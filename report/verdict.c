@@ -129,6 +129,11 @@ static void add_terms(const struct ds_report *r, struct ds_buf *out)
             out, ",\n%14s%" PRIu64 " that it cannot excuse: their bytes are not in both records",
             "", d->not_dumped);
     ds_buf_puts(out, "\n");
+    if (d->excused && d->exceeding)
+        ds_buf_printf(out,
+                      "%14sexcused rows are judged as equal: what is beyond may have grown from "
+                      "them;\n%14swithout a tolerance the first difference is shown\n",
+                      "", "");
 }
 
 static void add_differences(const struct ds_report *r, struct ds_buf *out)

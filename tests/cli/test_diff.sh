@@ -252,6 +252,24 @@ test_one_is_no_plural() {
     has "$dir/out" "the prompts differ: token 0 is 5 in A, 7 in B"
 }
 
+# What has grown beyond a tolerance is not told as if nothing stood before it.
+test_beyond_a_tolerance_is_said() {
+    # shellcheck disable=SC2086
+    record a $tokens --dump all --dump-rows 1000000
+    # shellcheck disable=SC2086
+    record b $tokens --dump all --dump-rows 1000000 --kernels pinned+matmul=split-k
+    ds diff "$dir/a.h5" "$dir/b.h5"
+    expect 1
+    has "$dir/out" "drift: first at layer 0 q_proj, matmul/split-k"
+    has "$dir/out" "its inputs are equal, and so are"
+    hasnt "$dir/out" "within the tolerance"
+    ds diff "$dir/a.h5" "$dir/b.h5" --nmse 1e-14
+    expect 1
+    has "$dir/out" "excused rows are judged as equal: what is beyond may have grown from them"
+    has "$dir/out" "its inputs are equal within the tolerance"
+    has "$dir/out" "drift: first beyond the tolerance at layer"
+}
+
 # What is told to be done next is about the same comparison.
 test_next_keeps_what_was_compared() {
     # shellcheck disable=SC2086
