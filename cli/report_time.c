@@ -15,6 +15,12 @@
 
 enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
 
+/* One answer of a series in a record. */
+struct answer {
+    size_t point;
+    uint64_t completion, logits;
+};
+
 struct ds_report_times {
     /* A group is a series: the first record's answer is the reference. */
     struct ds_metrics *metrics;
@@ -25,6 +31,8 @@ struct ds_report_times {
     size_t n_records, n_series;
     struct ds_time_point *points;
     size_t n_points;
+    struct answer *answers;
+    size_t n_answers, cap_answers;
 };
 
 int ds_report_times_new(struct ds_report_times **out, struct ds_error *err)
@@ -55,6 +63,7 @@ void ds_report_times_free(struct ds_report_times *t)
         free(t->records);
         free(t->keys);
         free(t->points);
+        free(t->answers);
     }
     free(t);
 }
@@ -148,7 +157,7 @@ static uint64_t mix(uint64_t sum, uint64_t next)
     return ds_hash(both, sizeof both);
 }
 
-/* Several answers of one series in one record: together, in their order; the first one's probabilities. */
+/* Several answers of one series in one record are one point; the first one's probabilities are told. */
 int ds_report_times_answer(struct ds_report_times *t, const char *key, const char *text,
                            uint64_t id, const struct ds_step *const *steps, size_t n,
                            struct ds_error *err)
@@ -157,14 +166,54 @@ int ds_report_times_answer(struct ds_report_times *t, const char *key, const cha
     size_t series = 0;
     struct ds_time_point *p =
         find_series(t, key, text, &series, err) == 0 ? point_of(t, series, err) : NULL;
-    if (!p || ds_metrics_add(t->metrics, key, id, steps, n, &row, err) != 0)
+    if (!p || ds_metrics_add(t->metrics, key, id, steps, n, &row, err) != 0 ||
+        ds_grow(&t->answers, &t->cap_answers, t->n_answers + 1, sizeof *t->answers, "answers",
+                err) != 0)
         return -1;
     if (isnan(p->divergence))
         p->divergence = row.prob_divergence;
-    p->completion = mix(p->completion, row.completion);
+    struct answer *x = &t->answers[t->n_answers++];
+    *x = (struct answer){.point = (size_t)(p - t->points), .completion = row.completion};
     for (size_t i = 0; i < n; i++)
-        p->logits = mix(p->logits, steps[i]->digest);
+        x->logits = mix(x->logits, steps[i]->digest);
     return 0;
+}
+
+static int by_completion(const void *pa, const void *pb)
+{
+    const struct answer *a = pa, *b = pb;
+    if (a->point != b->point)
+        return a->point < b->point ? -1 : 1;
+    return (a->completion > b->completion) - (a->completion < b->completion);
+}
+
+static int by_logits(const void *pa, const void *pb)
+{
+    const struct answer *a = pa, *b = pb;
+    if (a->point != b->point)
+        return a->point < b->point ? -1 : 1;
+    return (a->logits > b->logits) - (a->logits < b->logits);
+}
+
+/* What a record answered is which answers it gave, each once: how many requests asked changes nothing. */
+static void join_answers(struct ds_report_times *t)
+{
+    if (t->n_answers == 0)
+        return;
+    for (size_t i = 0; i < t->n_points; i++)
+        t->points[i].completion = t->points[i].logits = 0;
+    qsort(t->answers, t->n_answers, sizeof *t->answers, by_completion);
+    for (size_t i = 0; i < t->n_answers; i++)
+        if (i == 0 || by_completion(&t->answers[i - 1], &t->answers[i]) != 0) {
+            struct ds_time_point *p = &t->points[t->answers[i].point];
+            p->completion = mix(p->completion, t->answers[i].completion);
+        }
+    qsort(t->answers, t->n_answers, sizeof *t->answers, by_logits);
+    for (size_t i = 0; i < t->n_answers; i++)
+        if (i == 0 || by_logits(&t->answers[i - 1], &t->answers[i]) != 0) {
+            struct ds_time_point *p = &t->points[t->answers[i].point];
+            p->logits = mix(p->logits, t->answers[i].logits);
+        }
 }
 
 /* Requests of one prompt in one trial are of one series. */
@@ -326,6 +375,7 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     struct ds_figure f = {0};
     if (t->n_points == 0)
         return 0;
+    join_answers(t);
     char **names = ds_calloc(t->n_series, sizeof *names, "series", err);
     int rc = names ? 0 : -1;
     for (size_t s = 0; rc == 0 && s < t->n_series; s++)

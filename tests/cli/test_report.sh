@@ -127,6 +127,21 @@ test_several_records() {
     has "$dir/err" "--figure heat is of one record"
 }
 
+# An endpoint that answers as it did is the same under more traffic.
+test_more_requests_are_no_other_answer() {
+    for n in 6 18; do
+        # shellcheck disable=SC2086
+        ds storm $flips --requests $n --compare pinned -o "$dir/n$n.h5"
+        expect 0
+    done
+    ds report "$dir/n6.h5" "$dir/n18.h5" -o "$dir/n.html" --data "$dir/n"
+    expect 0
+    cut -f 3,5 "$dir/n/time.tsv" | sort >"$dir/signs"
+    printf 'n18.h5\ta1\nn18.h5\ta1\nn6.h5\ta1\nn6.h5\ta1\nrecord\tsign\n' >"$dir/want"
+    sed "s|^.*/n|n|" "$dir/signs" >"$dir/got"
+    same_files "$dir/want" "$dir/got"
+}
+
 # What another system answered on four days: its log-probabilities move on the third, with another system_fingerprint, and a token on the fourth.
 responses() {
     python3 - "$dir" <<'PY'
