@@ -7,7 +7,7 @@
 #include "base/plural.h"
 #include "cli/lab_kernels.h"
 #include "cli/lab_shapes.h"
-#include "kernels//lab/bench.h"
+#include "kernels/lab/bench.h"
 #include "kernels/lab/subject.h"
 #include "kernels/registry.h"
 

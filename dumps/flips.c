@@ -1,19 +1,15 @@
 /* flips.c: see flips.h. Pure. */
 #include "dumps/flips.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SAMPLES = 2000 };
-
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return a < b ? -1 : a > b;
-}
 
 double ds_step_moved(const struct ds_step *a, const struct ds_step *b, int32_t first,
                      int32_t second)
@@ -66,7 +62,7 @@ int ds_flip_measure(ds_flip_walk walk, void *ctx, struct ds_flip_sizes *out, str
         return -1;
     }
     if (out->n > 0)
-        qsort(out->size, out->n, sizeof *out->size, ascending);
+        qsort(out->size, out->n, sizeof *out->size, ds_ascending);
     return 0;
 }
 
@@ -152,14 +148,6 @@ static int take_pair(void *to, const struct ds_flip_pair *p, struct ds_error *er
     return 0;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static double poisson(double mean, uint64_t *state)
 {
     double n = 0;
@@ -167,7 +155,7 @@ static double poisson(double mean, uint64_t *state)
         const double limit = exp(-(mean < 16 ? mean : 16));
         double product = 1;
         for (n--; product >= limit; n++)
-            product *= (double)(next_random(state) >> 11) * 0x1p-53;
+            product *= (double)(ds_random_next(state) >> 11) * 0x1p-53;
     }
     return n;
 }
@@ -182,10 +170,10 @@ static int interval(const double *means, size_t n, double *low, double *high, st
     for (size_t i = 0; i < SAMPLES; i++) {
         double mean = 0;
         for (size_t p = 0; p < n; p++)
-            mean += means[next_random(&state) % n];
+            mean += means[ds_random_next(&state) % n];
         sums[i] = poisson(mean, &state);
     }
-    qsort(sums, SAMPLES, sizeof *sums, ascending);
+    qsort(sums, SAMPLES, sizeof *sums, ds_ascending);
     *low = sums[SAMPLES / 40];
     *high = sums[SAMPLES - 1 - SAMPLES / 40];
     free(sums);

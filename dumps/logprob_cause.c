@@ -3,6 +3,7 @@
  * and for enough places to show it. */
 #include "dumps/logprob_cause_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -244,12 +245,6 @@ static void find_top_k(const struct ds_lp_pairs *p, struct ds_lp_cause *out, siz
     }
 }
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return a < b ? -1 : a > b;
-}
-
 /* The median of b - a over what did not come before: what a constant moves all by. NaN: fewer than three. */
 static double middle_unseen(const struct ds_lp_pairs *p, const struct ds_lp_position *q,
                             double *space)
@@ -260,7 +255,7 @@ static double middle_unseen(const struct ds_lp_pairs *p, const struct ds_lp_posi
             space[n++] = p->alternatives[i].b - p->alternatives[i].a;
     if (n < 3)
         return (double)NAN;
-    qsort(space, n, sizeof *space, ascending);
+    qsort(space, n, sizeof *space, ds_ascending);
     return space[n / 2];
 }
 
@@ -309,7 +304,7 @@ static int find_penalty(const struct ds_lp_pairs *p, struct ds_lp_cause *out, si
              !isnan(middle[k]) && i < p->positions[k].first + p->positions[k].n; i++)
             if (ds_lp_usable(&p->alternatives[i]) && !p->alternatives[i].seen)
                 space[n_errors++] = fabs(p->alternatives[i].b - p->alternatives[i].a - middle[k]);
-    qsort(space, n_errors, sizeof *space, ascending);
+    qsort(space, n_errors, sizeof *space, ds_ascending);
     struct penalty c = {0, 0, 0, 0, 0, 0};
     const double noise = n_errors ? space[n_errors / 2] : 0;
     count_moved(p, middle, fmax(5 * noise, 1e-3), &c);

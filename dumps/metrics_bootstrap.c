@@ -3,7 +3,9 @@
  * metrics.h. */
 #include "dumps/metrics_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,20 +13,6 @@
 struct share { /* of one prompt */
     double over, under;
 };
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
 
 static int estimate(const struct share *s, size_t n, uint64_t seed, struct ds_metric *out,
                     struct ds_error *err)
@@ -49,14 +37,14 @@ static int estimate(const struct share *s, size_t n, uint64_t seed, struct ds_me
     for (size_t k = 0; k < DS_METRICS_SAMPLES; k++) {
         struct share drawn = {0};
         for (size_t i = 0; i < n; i++) {
-            const struct share *x = &s[next_random(&seed) % n];
+            const struct share *x = &s[ds_random_next(&seed) % n];
             drawn.over += x->over;
             drawn.under += x->under;
         }
         if (drawn.under > 0) /* none of the prompts that have the figure was drawn: no sample */
             samples[have++] = drawn.over / drawn.under;
     }
-    qsort(samples, have, sizeof *samples, ascending);
+    qsort(samples, have, sizeof *samples, ds_ascending);
     out->bounded = have > 0;
     out->low = have ? samples[have / 40] : 0;
     out->high = have ? samples[have - 1 - have / 40] : 0;

@@ -1,6 +1,7 @@
 /* partings.c: see partings.h: answers, their means and how far they lie apart. Pure. */
 #include "dumps/partings_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -189,12 +190,6 @@ static int learn_prompt(struct learning *x, size_t prompt, struct ds_error *err)
     return 0;
 }
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
-
 static int sort_sizes(struct ds_partings *p, size_t n, struct ds_error *err)
 {
     if (!(p->sizes = ds_calloc(n, sizeof *p->sizes, "drifts", err)))
@@ -202,7 +197,7 @@ static int sort_sizes(struct ds_partings *p, size_t n, struct ds_error *err)
     for (size_t i = 0; i < n; i++)
         p->sizes[i] = fabs(p->off[i]);
     if (n > 0)
-        qsort(p->sizes, n, sizeof *p->sizes, ascending);
+        qsort(p->sizes, n, sizeof *p->sizes, ds_ascending);
     p->most = n > 0 ? p->sizes[n - 1] : 0;
     return 0;
 }

@@ -2,7 +2,9 @@
  * numbers on every machine. */
 #include "dumps/partings_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,14 +35,6 @@ struct play {
     uint64_t now;
     size_t *rival; /* [requests] for what its answer leaves: 0 it does not */
 };
-
-static uint64_t next_random(struct play *x)
-{
-    uint64_t z = x->random += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 /* ---- the run that is foretold ---------------------------------------------------------------- */
 
@@ -129,7 +123,7 @@ static double draw_drift(struct play *x)
     const size_t n = x->p->n_prompts, all = x->drifts[n];
     if (all == 0)
         return 0;
-    const uint64_t random = next_random(x);
+    const uint64_t random = ds_random_next(&x->random);
     const size_t which = (size_t)(random >> 1) % all;
     size_t low = 0, high = n - 1; /* the last one with drifts[low] <= which */
     while (low < high) {
@@ -147,7 +141,7 @@ static void draw_prompts(struct play *x)
 {
     const size_t n = x->p->n_prompts;
     for (size_t i = 0; i < n; i++) {
-        x->drawn[i] = (size_t)(next_random(x) % n);
+        x->drawn[i] = (size_t)(ds_random_next(&x->random) % n);
         x->drifts[i + 1] =
             x->drifts[i] + x->p->first_off[x->drawn[i] + 1] - x->p->first_off[x->drawn[i]];
     }
@@ -159,7 +153,7 @@ static size_t draw_answer(struct play *x, const struct parting_choice *c, double
     const double gap = c->gap + shift + draw_drift(x);
     if (!(gap < 0 || (gap <= 0 && c->wins)))
         return 0;
-    return 1 + (size_t)x->p->rivals[c->rivals + (size_t)(next_random(x) % c->answers)];
+    return 1 + (size_t)x->p->rivals[c->rivals + (size_t)(ds_random_next(&x->random) % c->answers)];
 }
 
 static void play_choice(struct play *x, const struct prompt *p, size_t prompt, size_t k)
@@ -216,12 +210,6 @@ static size_t play_prompt(struct play *x, size_t prompt)
 
 /* ---- all plays ------------------------------------------------------------------------------- */
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
-
 static int play_all(struct play *x, size_t plays, struct ds_partings_forecast *out,
                     struct ds_error *err)
 {
@@ -235,7 +223,7 @@ static int play_all(struct play *x, size_t plays, struct ds_partings_forecast *o
             parted[i] += (double)play_prompt(x, x->drawn[k]);
         sum += parted[i];
     }
-    qsort(parted, plays, sizeof *parted, ascending);
+    qsort(parted, plays, sizeof *parted, ds_ascending);
     for (size_t k = 0; k < x->p->n_prompts; k++)
         shared += x->prompts[k].n > 1;
     out->expected = sum / (double)plays;

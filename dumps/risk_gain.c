@@ -2,7 +2,9 @@
  * prompt. See risk.h. Pure. */
 #include "dumps/risk_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,20 +60,6 @@ static void add(struct counts *to, const struct counts *c)
     }
 }
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* 95 % of samples of the prompts, drawn with replacement, both sets on the same ones. */
 static int interval(const struct counts *by_prompt, size_t n, struct ds_risk_gain *out,
                     struct ds_error *err)
@@ -83,10 +71,10 @@ static int interval(const struct counts *by_prompt, size_t n, struct ds_risk_gai
     for (size_t i = 0; i < SAMPLES; i++) {
         struct counts all = {{0}, {0}};
         for (size_t p = 0; p < n; p++)
-            add(&all, &by_prompt[next_random(&state) % n]);
+            add(&all, &by_prompt[ds_random_next(&state) % n]);
         sample[i] = fewer(&all);
     }
-    qsort(sample, SAMPLES, sizeof *sample, ascending);
+    qsort(sample, SAMPLES, sizeof *sample, ds_ascending);
     out->low = sample[SAMPLES / 40];
     out->high = sample[SAMPLES - 1 - SAMPLES / 40];
     free(sample);

@@ -4,6 +4,7 @@
  * the first row that differs from the first request's that made it. Pure. */
 #include "dumps/risk_internal.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
 #include "dumps/storm.h"
 
@@ -221,18 +222,12 @@ static int take_scored(struct layers *w, const struct ds_trial_data *own, uint32
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
-
 static void keep(struct layers *w, struct ds_risk_group *g)
 {
     for (int32_t i = 0; i <= w->h->n_layers; i++) {
         if (w->layer[i].rows == 0)
             continue;
-        qsort(w->rms[i], w->n[i], sizeof **w->rms, ascending);
+        qsort(w->rms[i], w->n[i], sizeof **w->rms, ds_ascending);
         w->layer[i].layer = i;
         w->layer[i].median = w->rms[i][w->n[i] / 2];
         g->layers[g->n_layers++] = w->layer[i];

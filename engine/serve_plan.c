@@ -8,20 +8,13 @@
 #include "engine/serve.h"
 
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- arrivals -------------------------------------------------------------------------------- */
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 /* exp(-x / DS_SERVE_RATE_UNIT) for x up to one unit, as a fraction of 2^32: the series, in whole
  * numbers, so that every machine has the same arrivals. */
@@ -46,7 +39,7 @@ static int64_t arrivals(int64_t rate, uint64_t *state)
             exp_minus((uint64_t)(left < DS_SERVE_RATE_UNIT ? left : DS_SERVE_RATE_UNIT));
         uint64_t product = (uint64_t)1 << 32;
         for (n--; product >= limit; n++)
-            product = product * (next_random(state) >> 32) >> 32;
+            product = product * (ds_random_next(state) >> 32) >> 32;
     }
     return n;
 }

@@ -2,6 +2,7 @@
  * See serve.h. */
 #include "engine/serve.h"
 
+#include "base/ascending.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -12,12 +13,6 @@ struct waits {
     char *served;         /* [n_requests] it has its first token */
     size_t n;
 };
-
-static int ascending(const void *pa, const void *pb)
-{
-    const double a = *(const double *)pa, b = *(const double *)pb;
-    return a < b ? -1 : a > b;
-}
 
 static void take_step(struct waits *w, const struct ds_serve_plan *p, size_t s)
 {
@@ -46,8 +41,8 @@ int ds_serve_waits(const struct ds_serve_plan *p, const double *seconds, struct 
         take_step(&w, p, s);
     }
     if (rc == 0 && w.n > 0) {
-        qsort(w.steps, w.n, sizeof *w.steps, ascending);
-        qsort(w.time, w.n, sizeof *w.time, ascending);
+        qsort(w.steps, w.n, sizeof *w.steps, ds_ascending);
+        qsort(w.time, w.n, sizeof *w.time, ds_ascending);
         *out = (struct ds_serve_wait){.median_steps = w.steps[w.n / 2],
                                       .most_steps = w.steps[w.n - 1],
                                       .median_s = w.time[w.n / 2],

@@ -10,8 +10,8 @@
  * new slots (prefill); else `rows` sequences of one new row each that sees kv slots (decode). */
 struct ds_bench_setting {
     int32_t rows, threads, kv;
-    int flushed,
-        graph;  /* on a device only: its L2 cache is flushed before each call; a captured call */
+    /* On a device only: its L2 cache is flushed before each call; a captured call. */
+    int flushed, graph;
     int stored; /* enum ds_element: how activations lie in memory; what the bench was opened with */
 };
 
@@ -26,8 +26,8 @@ struct ds_bench_figures {
     struct ds_placed placed; /* where the threads ran */
     double work; /* of one call, in 1e9 units: FLOP where the op multiplies matrices, else bytes */
     const char *unit; /* "GF/s" or "GB/s" */
-    int32_t clock_khz,
-        memory_clock_khz; /* of the device when it was timed; 0: unknown, or the CPU */
+    /* Of the device when it was timed; 0: unknown, or the CPU. */
+    int32_t clock_khz, memory_clock_khz;
 };
 
 /* What bounds the measurement of one setting. */
@@ -40,8 +40,8 @@ struct ds_bench_limits {
 
 /* Kernels[0..n-1], all of shape->op, with equal weights and inputs; what they are given is borrowed
  * for its life. stored: how activations lie in memory (enum ds_element), and the weights of a matmul whose kernel takes
- * those of files: 16 bits for who has DS_FEATURE_STORED only. Weights and inputs are the same in every call, so they are as warm as their size
- * allows. NULL and err on failure. */
+ * those of files: 16 bits for who has DS_FEATURE_STORED only. Weights and inputs are the same in every call, so they are
+ * as warm as their size allows. NULL and err on failure. */
 struct ds_lab_bench;
 struct ds_lab_bench *ds_lab_bench_open(const struct ds_kernel *const *kernels, size_t n,
                                        const struct ds_shape *shape, int stored,
