@@ -1,4 +1,4 @@
-/* help.c: help texts, man page and the README's table, all made from verbs.c and option_table.c.
+/* help.c: help texts, man page and the table of docs/OPTIONS.md, all made from verbs.c and option_table.c.
  * Owns their layout only. */
 #include "cli/options.h"
 
@@ -270,7 +270,7 @@ void ds_help_man(struct ds_buf *b)
     }
 }
 
-/* ---- the README's table ---------------------------------------------------------------------- */
+/* ---- the table of all options ---------------------------------------------------------------------- */
 
 static void markdown_text(struct ds_buf *b, const char *text)
 {

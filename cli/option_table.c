@@ -1,5 +1,5 @@
 /* option_table.c: the one table of options. Owns their names, defaults, limits and help texts, and which verbs
- * take them (verbs.c); parser, --help, man page, completions and the README's table are made from it. */
+ * take them (verbs.c); parser, --help, man page, completions and the table of docs/OPTIONS.md are made from it. */
 #include "cli/options.h"
 
 #include "engine/load.h"

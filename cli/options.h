@@ -124,7 +124,7 @@ int ds_unknown_verb(const char *word, struct ds_error *err);
 void ds_help_short(struct ds_buf *b, enum ds_verb_id verb);
 void ds_help_long(struct ds_buf *b, enum ds_verb_id verb);
 void ds_help_man(struct ds_buf *b);
-/* The README's table of options. */
+/* The table of docs/OPTIONS.md. */
 void ds_help_markdown(struct ds_buf *b);
 /* completion.c: shell is "bash", "zsh" or "fish"; -1 for another. */
 int ds_help_completion(struct ds_buf *b, const char *shell);

@@ -46,7 +46,7 @@ test_what_is_in_it() {
     [ -s "$dist/share/doc/driftscope/licences/libhdf5-dev" ]
     [ -s "$dist/share/terminfo/x/xterm" ]
     [ -s "$dist/share/man/man1/driftscope.1" ]
-    # What stands in the README beside the program is what the program is.
+    [ -s "$dist/share/doc/driftscope/docs/SERVING.md" ]
     tar -tzf "$dist.tar.gz" | grep -q '/bin/driftscope$'
 }
 

@@ -1,10 +1,10 @@
 # test_texts.sh: README, man page and completions against the program and the shells that read them.
 . tests/cli/lib.sh
 
-test_readme_table_is_the_generated_one() {
+test_table_of_options_is_the_generated_one() {
     ds help --markdown
     expect 0
-    sed -n '/<!-- options: begin/,/<!-- options: end/p' README.md | grep '^|' >"$dir/readme"
+    sed -n '/<!-- options: begin/,/<!-- options: end/p' docs/OPTIONS.md | grep '^|' >"$dir/readme"
     # To renew it: paste the output of `driftscope help --markdown` between the two comments.
     same_files "$dir/out" "$dir/readme"
 }
@@ -25,26 +25,42 @@ test_readme_commands_are_taken() {
     run python3 tests/tools/readme_blocks.py "$driftscope" README.md --errors --only '$M $T' --only '$ONE' --only 'fingerprint a' --only 'doctor -f'
     expect 0
     empty "$dir/out"
-    run python3 tests/tools/readme_blocks.py "$driftscope" cli/SERVING.md --errors --only fingerprint
+    for page in docs/*.md; do
+        # shellcheck disable=SC2016
+        run python3 tests/tools/readme_blocks.py "$driftscope" "$page" --errors --only '$M $T' --only '$ONE' --only 'fingerprint a' --only 'doctor -f'
+        expect 0
+        empty "$dir/out"
+    done
+}
+
+# Links without a scheme: the file is there, and the heading in it, whose anchor is its words in small letters, by GitHub's rule.
+test_pages_link_to_what_exists() {
+    need python3
+    cat >"$dir/links.py" <<'END'
+import glob, os, re
+
+def anchors(page):
+    text = re.sub(r"(?ms)^```.*?^```$", "", open(page, encoding="utf-8").read())
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"(?m)^#+ +(.*?) *$", text)}
+
+for page in ["README.md"] + sorted(glob.glob("*/*.md") + glob.glob("*/*/*.md")):
+    if page.startswith("build"):
+        continue
+    for link in re.findall(r"\]\(([^)\s:]+)\)", open(page, encoding="utf-8").read()):
+        path, _, anchor = link.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+        if not os.path.exists(path):
+            print(f"{page}: {link}: no such file")
+        elif anchor and anchor not in anchors(path):
+            print(f"{page}: {link}: no such heading")
+END
+    run python3 "$dir/links.py"
     expect 0
     empty "$dir/out"
 }
 
-test_readme_names_only_files_that_exist() {
-    for readme in README.md */*.md; do
-        folder=$(dirname "$readme")
-        # [text](path) links without a scheme.
-        grep -o '](\([^)#:]*\))' "$readme" | sed 's/^](//; s/)$//' | while IFS= read -r link; do
-            [ -e "$folder/$link" ] || {
-                say "$readme links to $link"
-                exit 1
-            }
-        done
-    done
-}
-
 test_every_folder_has_a_readme() {
-    for folder in base kernels probes dumps report engine cli tests; do
+    for folder in base kernels probes dumps report engine tui cli docs tests; do
         [ -s "$folder/README.md" ] || {
             say "$folder has no README.md"
             exit 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""readme_blocks.py DRIFTSCOPE README [--only TEXT] [--write] [--list]: runs the commands of README as a reader would, and holds what
+"""readme_blocks.py DRIFTSCOPE PAGE [--only TEXT] [--write] [--list]: runs the commands of README, or of a page in docs, as a reader would, and holds what
 they print against what stands there.
 
 A block is indented; its commands begin with `$ ` (and go on behind a `\\`), what follows is their output, and `...` stands for lines

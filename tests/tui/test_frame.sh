@@ -386,20 +386,20 @@ END
     expect 9
 }
 
-# The keys that README's walk names lead somewhere, and writing its screens anew leaves its words alone.
+# The keys that the walk of docs/UI.md names lead somewhere, and writing its screens anew leaves its words alone.
 without_screens() { awk '/^<!-- screen: / { print; inside = 1; next } inside && (/^    / || $0 == "") { next } { inside = 0; print }' "$1"; }
-test_walk_in_readme() {
+test_walk_through_a_record() {
     record drift
-    cp README.md "$dir/README.md"
-    run sh tests/tools/readme_walk "$driftscope" "$records/drift.h5" "$dir/README.md"
+    cp docs/UI.md "$dir/UI.md"
+    run sh tests/tools/readme_walk "$driftscope" "$records/drift.h5" "$dir/UI.md"
     expect 0
-    without_screens README.md >"$dir/before"
-    without_screens "$dir/README.md" >"$dir/after"
+    without_screens docs/UI.md >"$dir/before"
+    without_screens "$dir/UI.md" >"$dir/after"
     same_files "$dir/before" "$dir/after"
     # One screen a step, each another.
-    sed -n 's/^     \(overview\|layers\|tensor\)  [0-9].*/\1/p' "$dir/README.md" >"$dir/views"
+    sed -n 's/^     \(overview\|layers\|tensor\)  [0-9].*/\1/p' "$dir/UI.md" >"$dir/views"
     printf '%s\n' overview layers tensor | same_files - "$dir/views"
-    sed -n 's/^     \(overview\|layers\|tensor\)  [0-9].*/\1/p' README.md | same_files - "$dir/views"
+    sed -n 's/^     \(overview\|layers\|tensor\)  [0-9].*/\1/p' docs/UI.md | same_files - "$dir/views"
 }
 
 run_tests
