@@ -66,6 +66,9 @@ struct ds_lock_view {
     const char *alike;    /* where bits differ: another entry that has these; NULL: none */
     int of_locks;         /* another lock was held against it */
     size_t arms, arms_of; /* compared, of so many in the lock */
+    const char *has;      /* [arms_of] which; NULL: all */
+    int partial;          /* some of what was asserted was not looked at */
+    int result;           /* enum ds_result: without --partial, that much alone is incomparable */
 };
 void ds_lock_verify_text(const struct ds_lock_view *w, struct ds_buf *out);
 int ds_lock_verify_json(const struct ds_lock_view *w, struct ds_buf *out, struct ds_error *err);

@@ -40,7 +40,8 @@ struct common {
     const struct ds_source *source;
     uint32_t *number; /* [n_arms] the lock's number of each arm; UINT32_MAX none */
     size_t *trials;   /* [n_trials] of arms that both have */
-    size_t n_trials, arms, arms_of;
+    size_t n_trials, arms_of;
+    char *has; /* [arms_of] whether an arm of the lock has a trial here */
 };
 
 /* Which of this program's factors the header's are: a record of another version may have fewer. */
@@ -85,7 +86,6 @@ static void find_arm(struct common *c, const int *factor, uint32_t number, char 
     for (size_t a = 0; a < h->n_arms; a++)
         if (c->number[a] == UINT32_MAX && is_arm(h, factor, a, values, defaults)) {
             c->number[a] = number;
-            c->arms++;
             return;
         }
 }
@@ -102,13 +102,16 @@ static int map_all(const struct ds_lock *l, const int *factor, char *const *defa
         if (rc != 0)
             return rc < 0 ? -1 : 0;
         c->arms_of = i + 1;
-        if (i == 0 && c->arms == 0) {
+        size_t first = 0;
+        while (first < c->source->header->n_arms && c->number[first] == UINT32_MAX)
+            first++;
+        if (i == 0 && first == c->source->header->n_arms) {
             ds_lock_fail(l, ds_lock_find(&l->question, "arm 0"), err,
                          "nothing to compare: no arm here is the lock's base arm");
             return ds_hint(err, "verify runs the arms of the lock");
         }
         /* Tensors, tokens and the sizes of drifts are those of the first arm, or beside it. */
-        if (i == 0 && c->number[0] != 0) {
+        if (i == 0 && first != 0) {
             ds_lock_fail(l, ds_lock_find(&l->question, "arm 0"), err,
                          "nothing to compare: the lock's base arm is here, but not as the first "
                          "one, to which the others are compared");
@@ -166,10 +169,16 @@ static int common_new(const struct ds_lock *l, const struct ds_source *s, struct
     rc = rc ? rc : ds_lock_ask(s, &mine, err);
     rc = rc ? rc : ds_lock_comparable(l, &mine, err);
     rc = rc ? rc : map_arms(l, h, same_neighbours(l, &mine), c, err);
+    c->has = rc == 0 ? ds_calloc(c->arms_of, sizeof *c->has, "arms", err) : NULL;
+    rc = rc == 0 && !c->has ? -1 : rc;
     for (size_t i = 0; rc == 0 && i < s->n_trials; i++) {
         const struct ds_trial *t = s->info(s->ctx, i);
-        if (c->number[t->arm] != UINT32_MAX && c->number[t->healed_to] != UINT32_MAX)
-            c->trials[c->n_trials++] = i;
+        if (c->number[t->arm] == UINT32_MAX || c->number[t->healed_to] == UINT32_MAX)
+            continue;
+        c->trials[c->n_trials++] = i;
+        /* An arm that a sweep was stopped before is in the header, and no evidence. */
+        if (t->pass == DS_PASS_NATURAL)
+            c->has[c->number[t->arm]] = 1;
     }
     ds_lock_lines_free(&mine);
     return rc;
@@ -295,6 +304,16 @@ static int choose_entry(struct ds_lock_view *w, struct ds_error *err)
     return w->entry ? 0 : ds_lock_fail(w->lock, NULL, err, "the lock has no entry %s", name);
 }
 
+/* Whether some of what was asserted was not looked at: the lock's bits are those of all its arms, and what it allows
+ * was judged in them. Tokens are those of the base arm, and a field that is not there is a finding. */
+static int is_partial(const struct ds_lock_view *w, const struct ds_lock_verdict *v,
+                      const struct ds_lock_terms *terms)
+{
+    return terms->what == DS_ASSERT_BITS &&
+           (w->arms < w->arms_of || v->counts.tensors_missing || v->counts.classes_missing ||
+            v->counts.origins_missing);
+}
+
 /* Another platform's bits may be these: then it is known what they come from. */
 static int find_alike(struct ds_lock_view *w, struct ds_error *err)
 {
@@ -331,12 +350,19 @@ static int judge(struct ds_lock_view *w, const struct ds_tokenizer *t, struct as
             ds_hint(err, "no line begins with what --assert %s looks for", w->assertion);
     }
     w->v = &v;
+    /* Equal as far as both go is not equal. */
+    w->partial = is_partial(w, &v, &a->terms);
+    w->result = v.n_counting                                  ? DS_RESULT_DRIFT
+                : w->partial && !ds_opt_flag(w->o, "partial") ? DS_RESULT_INCOMPARABLE
+                                                              : DS_RESULT_SAME;
     if (rc == 0)
         rc = find_alike(w, err);
     if (rc == 0)
         rc = print(w, err);
     if (rc == 0)
-        *exit_code = ds_cli_exit(w->o, v.n_counting ? DS_EXIT_DRIFT : DS_EXIT_SAME);
+        *exit_code = ds_cli_exit(w->o, w->result == DS_RESULT_DRIFT  ? DS_EXIT_DRIFT
+                                       : w->result == DS_RESULT_SAME ? DS_EXIT_SAME
+                                                                     : DS_EXIT_ERROR);
     ds_lock_verdict_free(&v);
     return rc;
 }
@@ -371,8 +397,10 @@ int ds_lock_verify(const struct ds_options *o, const struct ds_lock *l, const st
                              .is = &is,
                              .record = record,
                              .assertion = ds_opt_text(o, "assert"),
-                             .arms = c.arms,
+                             .has = c.has,
                              .arms_of = c.arms_of};
+    for (size_t i = 0; c.has && i < c.arms_of; i++)
+        w.arms += c.has[i] != 0;
     if (rc == 0)
         rc = judge(&w, tokenizer, &a, exit_code, err);
     if (made)
@@ -380,6 +408,7 @@ int ds_lock_verify(const struct ds_options *o, const struct ds_lock *l, const st
     ds_lock_lines_free(&is);
     free(c.number);
     free(c.trials);
+    free(c.has);
     if (a.compiled)
         regfree(&a.pattern);
     return rc;

@@ -261,6 +261,8 @@ const struct ds_option_def ds_option_defs[] = {
      "hold the run against this lock instead of judging it alone; it is fed the lock's tokens"},
     {"assert", 0, "WHAT", VERIFY | RUN_ALONE, "bits", 0, NULL, 0, 0,
      "what must hold: bits (all that the lock has but what it allows), tokens, text, or fields=REGEX: the lines whose beginnings match"},
+    {"partial", 0, NULL, VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
+     "hold what both have: without it arms, tensors, classes or origins of the lock that were not looked at make \"same\" exit code 2"},
     {"same-env", 0, NULL, VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
      "refuse if no entry of the lock has this environment, instead of judging against the nearest one"},
     {"add", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,

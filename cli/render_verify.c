@@ -43,6 +43,7 @@ static void add_environment(const struct ds_lock_view *w, struct ds_buf *out)
 static void add_coverage(const struct ds_lock_view *w, struct ds_buf *out)
 {
     const struct ds_lock_verdict *v = w->v;
+    size_t named = 0;
     head(w, "compared", out);
     ds_buf_printf(out, "%zu of the lock's ", w->arms);
     plural(out, w->arms_of, "arm");
@@ -66,6 +67,16 @@ static void add_coverage(const struct ds_lock_view *w, struct ds_buf *out)
             "factors, or some of their values\n",
             "", v->counts.tensors_missing, v->counts.runs_missing, v->counts.origins_missing,
             v->counts.classes_missing);
+    for (size_t i = 0; w->has && i < w->arms_of; i++)
+        if (!w->has[i] && named++ < MOST_LINES) {
+            char key[32];
+            snprintf(key, sizeof key, "arm %zu", i);
+            const char *values = ds_lock_get(&w->lock->question, key);
+            ds_buf_printf(out, "%14snot compared: %s of the lock, %.200s\n", "", key,
+                          values ? values : "?");
+        }
+    if (named > MOST_LINES)
+        ds_buf_printf(out, "%14sand %zu more arms\n", "", named - MOST_LINES);
     if (v->counts.tensors_unstable)
         ds_buf_printf(out, "%14sno bits to compare in %zu tensors: repeats disagree there\n", "",
                       v->counts.tensors_unstable);
@@ -222,9 +233,16 @@ static void add_allowed(const struct ds_lock_view *w, struct ds_buf *out)
 
 static void add_next(const struct ds_lock_view *w, struct ds_buf *out)
 {
-    if (!w->v->n_counting || w->of_locks)
+    if (w->result == DS_RESULT_SAME || w->of_locks)
         return;
     head(w, "next", out);
+    if (w->result == DS_RESULT_INCOMPARABLE) {
+        ds_cli_caller.begin(out, "verify",
+                            ds_opt_given(w->o, "model") ? ds_opt_text(w->o, "model") : NULL);
+        ds_buf_quote(out, w->lock->file);
+        ds_buf_puts(out, "   (runs all that the lock asks)\n");
+        return;
+    }
     if (w->record && w->record[0]) {
         ds_cli_caller.begin(out, "show", NULL);
         ds_buf_quote(out, w->record);
@@ -238,27 +256,41 @@ static void add_next(const struct ds_lock_view *w, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
-/* What the lock has and this answer has not is no evidence: it belongs to the answer. */
+/* What the lock has and this answer has not is no evidence: it belongs to the answer. Classes and origins only where
+ * they are not missing because arms are. */
 static void add_missing(const struct ds_lock_view *w, struct ds_buf *out)
 {
-    const size_t arms = w->arms_of > w->arms ? w->arms_of - w->arms : 0,
-                 tensors = w->v->counts.tensors_missing;
-    if (!arms && !tensors)
-        return;
-    ds_buf_puts(out, "; not compared: ");
-    if (arms)
-        plural(out, arms, "arm");
-    ds_buf_puts(out, arms && tensors ? " and " : "");
-    if (tensors)
-        plural(out, tensors, "tensor");
-    ds_buf_puts(out, " of the lock");
+    const size_t arms = w->arms_of > w->arms ? w->arms_of - w->arms : 0;
+    const struct {
+        size_t n;
+        const char *what, *plural;
+    } missing[] = {{arms, "arm", "arms"},
+                   {w->v->counts.tensors_missing, "tensor", "tensors"},
+                   {w->partial && !arms ? w->v->counts.classes_missing : 0, "list of classes",
+                    "lists of classes"},
+                   {w->partial && !arms ? w->v->counts.origins_missing : 0, "origin", "origins"}};
+    size_t left = 0, told = 0;
+    for (size_t i = 0; i < 4; i++)
+        left += missing[i].n > 0;
+    for (size_t i = 0; i < 4; i++)
+        if (missing[i].n) {
+            ds_buf_printf(out, "%s%zu %s",
+                          told == 0          ? "; not compared: "
+                          : told + 1 == left ? " and "
+                                             : ", ",
+                          missing[i].n, missing[i].n == 1 ? missing[i].what : missing[i].plural);
+            told++;
+        }
+    if (told)
+        ds_buf_puts(out, " of the lock");
 }
 
 static void add_sentence(const struct ds_lock_view *w, struct ds_buf *out)
 {
     const struct ds_lock_verdict *v = w->v;
-    ds_buf_puts(out, ds_cli_color(w->o, v->n_counting ? DS_ROLE_DRIFT : DS_ROLE_SAME));
-    ds_buf_printf(out, "verify: %s: ", v->n_counting ? "drift" : "same");
+    ds_buf_puts(out,
+                ds_cli_color(w->o, w->result == DS_RESULT_SAME ? DS_ROLE_SAME : DS_ROLE_DRIFT));
+    ds_buf_printf(out, "verify: %s: ", ds_result_name(w->result));
     if (v->n_counting && v->findings[0].kind == DS_LOCK_TENSOR) {
         ds_buf_puts(out, "first at ");
         add_place(v->first->key, out);
@@ -277,6 +309,8 @@ static void add_sentence(const struct ds_lock_view *w, struct ds_buf *out)
         if (v->n_suspects)
             ds_buf_puts(out, ", made in another environment");
         add_missing(w, out);
+        if (w->result == DS_RESULT_INCOMPARABLE)
+            ds_buf_puts(out, ": --partial says that the rest will do");
     }
     if (v->n_counting > 1)
         ds_buf_printf(out, " (and %zu more)", v->n_counting - 1);
@@ -415,7 +449,8 @@ int ds_lock_verify_json(const struct ds_lock_view *w, struct ds_buf *out, struct
     ds_json_begin();
     json_t *j = json_object();
     json_object_set_new(j, "schema", json_string("driftscope.verify/1"));
-    json_object_set_new(j, "result", json_string(v->n_counting ? "drift" : "same"));
+    json_object_set_new(j, "result", json_string(ds_result_name(w->result)));
+    json_object_set_new(j, "partial", json_boolean(w->partial));
     json_object_set_new(j, "lock", ds_json_text(w->lock->file));
     json_object_set_new(j, "entry", ds_json_text(w->entry->name));
     json_object_set_new(j, "entries", ds_json_whole(w->lock->n_entries));

@@ -215,7 +215,9 @@ static const char *const verify_examples[] = {
     "driftscope verify drift.lock --assert 'fields=^class matmul'",
     "only the lines that begin so",
     "driftscope verify drift.lock sky.h5",
-    "hold a record against it",
+    "hold a record against it: one without some of the lock's arms is no pass",
+    "driftscope verify drift.lock part.h5 --partial",
+    "what both have will do",
     "driftscope verify old.lock new.lock",
     "two locks of one question, without a run",
     "driftscope verify drift.lock --plugin ./mine.so --error-exit 125",
@@ -391,8 +393,9 @@ const struct ds_verb_def ds_verbs[] = {
      "Runs what the lock asks for, or takes a record or another lock, and holds it against the entry with the nearest environment. "
      "Drift that the lock knows is allowed. Exit code 0: what is asserted holds; 1: other bits in the base arm, another token, a "
      "new border between classes, a new origin, another kind, a larger size, repeats that disagree. Of the first tensor with other "
-     "bits the kernel is named, and beside it what is another one in the environment. 2: an error, nothing to compare, or a lock that "
-     "does not agree with itself: a line was lost, or its question changed.",
+     "bits the kernel is named, and beside it what is another one in the environment. 2: an error, nothing to compare, some of what the "
+     "lock has not looked at (a record with fewer of its arms or sites, or without heal trials; --partial says that the rest will do), "
+     "or a lock that does not agree with itself: a line was lost, or its question changed.",
      verify_examples},
     {DS_VERB_REPORT, "report", "RECORD...", NULL, 1, 10000, 0,
      "write records as one self-contained page of HTML",

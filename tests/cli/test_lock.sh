@@ -77,14 +77,27 @@ test_known_drift_is_green_and_locks_are_stable() {
     origins=$(grep -c '^origin ' "$dir/a.lock")
     parts="$ask --kernels vendor+matmul=split-k+rmsnorm=reference --slot first --neighbours copies --chunk 0 --mode prefill --expect $dir/a.lock"
     ds run $parts --batch 1 --repeat 2 -o "$dir/d.h5"
-    expect 0
+    expect 2
     has "$dir/out" "not compared: 0 tensors, 1 runs, $origins origins; classes of "
+    has "$dir/out" "not compared: arm 1 of the lock, batch=8"
     hasnt "$dir/out" "do not start any more"
-    last "; not compared: 1 arm of the lock"
-    ds run $parts --batch 1,8 --repeat 2 --no-heal -o "$dir/e.h5"
+    last "verify: incomparable: bits hold against entry "
+    last "; not compared: 1 arm of the lock: --partial says that the rest will do"
+    ds run $parts --batch 1 --repeat 2 --no-record --partial
     expect 0
+    last "; not compared: 1 arm of the lock"
+    # Without heal trials no origin behind the first would have shown.
+    ds run $parts --batch 1,8 --repeat 2 --no-heal -o "$dir/e.h5"
+    expect 2
     has "$dir/out" "not compared: 0 tensors, 0 runs, "
     hasnt "$dir/out" "do not start any more"
+    tail -n 1 "$dir/out" | grep -qE 'not compared: [0-9]+ lists? of classes and [0-9]+ origins? of the lock: --partial'
+    # Tokens are those of the base arm; a drift is one whatever was left out.
+    verified 0 a "$dir/d.h5" --assert tokens
+    verified 0 a "$dir/d.h5" --partial
+    verified 2 a "$dir/d.h5"
+    sed 's/^\(tensor 0 q_proj [^ ]* \).*/\10123456789abcdef/' "$dir/a.lock" >"$dir/other.lock"
+    verified 1 other "$dir/d.h5"
     # With all of it asked, a drift that is gone is told.
     sed 's/^origin .* gate /origin matmul\/split-k gone /;s/^\(count origins\) .*/\1 '"$origins"'/' "$dir/a.lock" >"$dir/gone.lock"
     verified 1 gone
@@ -188,7 +201,10 @@ test_entries_that_lost_lines() {
     # Fewer arms and sites than the lock has: what was not compared belongs to the answer.
     ds run $ask $split --batch 1 --slot first --neighbours copies --chunk 0 --mode prefill --repeat 2 \
         --sites resid -o "$dir/resid.h5"
-    ds verify "$dir/a.lock" "$dir/resid.h5"
+    verified 2 a "$dir/resid.h5"
+    tail -n 1 "$dir/out" |
+        grep -qE 'verify: incomparable: .*; not compared: [0-9]+ arms? and [0-9]+ tensors of the lock: --partial'
+    verified 0 a "$dir/resid.h5" --partial
     tail -n 1 "$dir/out" | grep -qE 'verify: same: .*; not compared: [0-9]+ arms? and [0-9]+ tensors of the lock$'
 }
 
@@ -552,7 +568,7 @@ test_what_cannot_be_compared() {
     has "$dir/err" "no arm here is the lock's base arm"
     # Sites that the run leaves out are told.
     ds run $ask --batch 1 $short --sites resid --expect "$dir/a.lock"
-    expect 0
+    expect 2
     has "$dir/out" "not compared: "
     ds storm -m "$model" --tokens 5,9 --requests 2 -n 2 --compare pinned --threads 1 -o "$dir/storm.h5" -q
     expect 0
