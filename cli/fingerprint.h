@@ -33,6 +33,7 @@ struct ds_fp_sequence {
     int custom;    /* it is a custom_id */
     int stopped;   /* the model ended it, not a limit */
     int64_t choice;
+    int32_t concurrency; /* how many were asked at a time, as its line says; 0: it does not */
     size_t line;
     int64_t *prompt; /* token ids, where the response has them */
     size_t n_prompt;
@@ -53,7 +54,7 @@ struct ds_fp_file {
 
 /* Every line a response: chat (choices[].logprobs.content) or completion (tokens, token_logprobs, top_logprobs), or a
  * batch's line around one (custom_id, response.body). Token ids: vLLM's token_ids and prompt_token_ids, and tokens
- * written as token_id:N. Pieces of a stream (chat.completion.chunk, events "data: ...", llama.cpp's "stop": false) are joined.
+ * written as token_id:N. A line may say "concurrency": N, at its top or in the response's metadata. Pieces of a stream (chat.completion.chunk, events "data: ...", llama.cpp's "stop": false) are joined.
  * An error names file and line; what was read until then is to be freed, too. A line's text has a NUL behind it. */
 int ds_fp_read(const char *path, struct ds_fp_file *out, struct ds_error *err);
 int ds_fp_read_line(const char *text, size_t len, size_t line, struct ds_fp_file *out,

@@ -324,6 +324,7 @@ struct place {
     const char *request;
     int custom; /* request is a custom_id */
     int piece;  /* of a stream */
+    int32_t concurrency;
     size_t line;
 };
 
@@ -334,7 +335,8 @@ static struct ds_fp_sequence *new_sequence(struct ds_fp_file *out, const struct 
         0)
         return NULL;
     struct ds_fp_sequence *s = &out->sequences[out->n++];
-    *s = (struct ds_fp_sequence){.custom = p->custom, .line = p->line, .open = p->piece};
+    *s = (struct ds_fp_sequence){
+        .custom = p->custom, .concurrency = p->concurrency, .line = p->line, .open = p->piece};
     if (p->request && !(s->request = strdup(p->request))) {
         ds_fail(err, "out of memory for responses");
         return NULL;
@@ -486,6 +488,25 @@ static int read_origin(const json_t *body, struct ds_fp_file *out, struct ds_err
                : 0;
 }
 
+/* How many were under way at a time: beside the response, or among what a client wrote on its request. */
+static int read_concurrency(const json_t *line, const json_t *body, int32_t *out,
+                            struct ds_error *err)
+{
+    const json_t *x = json_object_get(line, "concurrency");
+    x = x ? x : json_object_get(json_object_get(body, "metadata"), "concurrency");
+    if (!x || json_is_null(x))
+        return 0;
+    char *end = NULL;
+    const char *text = json_string_value(x);
+    const long long n = json_is_integer(x) ? json_integer_value(x)
+                        : text             ? strtoll(text, &end, 10)
+                                           : 0;
+    if (n < 1 || n > 1000000 || (text && (*end || end == text)))
+        return ds_fail(err, "\"concurrency\" is no whole number from 1 to 1000000");
+    *out = (int32_t)n;
+    return 0;
+}
+
 int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp_file *out,
                         struct ds_error *err)
 {
@@ -498,6 +519,8 @@ int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp
                       .custom = json_is_string(custom),
                       .piece = is_piece(body, streamed),
                       .line = line};
+    if (read_concurrency(j, body, &p.concurrency, err) != 0)
+        return -1;
     if (custom && !json_is_string(custom))
         return ds_fail(err, "\"custom_id\" is no text");
     if (read_origin(body, out, err) != 0)

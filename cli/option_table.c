@@ -277,6 +277,8 @@ const struct ds_option_def ds_option_defs[] = {
      "only this figure, as SVG"},
     {"arm", 0, "N", REPORT, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "the arm whose heat map, or tree of completions, is drawn"},
+    {"concurrency", 0, "LIST", REPORT, NULL, DS_OPT_NUMBER | DS_OPT_LIST, NULL, 1, 1000000,
+     "of files of responses: how many requests were under way at a time, one number for all or one for each file in the order given"},
     {"data", 0, "DIR", REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
      "write the numbers of every figure into this folder, as tab-separated values"},
 

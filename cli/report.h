@@ -21,6 +21,8 @@ struct ds_report_maker {
     struct ds_run_plan plan;
     int drifts;
     int responses; /* of other systems, no records */
+    int32_t *
+        concurrency; /* [n_records] of responses, in the order of paths: what --concurrency says; 0: nothing */
 };
 /* Puts a figure where it is wanted: on the page, into a file of numbers, alone. arm: of whose trial it is; -1: none. */
 int ds_report_place_figure(struct ds_report_maker *m, const struct ds_figure *f, int64_t arm,
@@ -65,7 +67,9 @@ int ds_report_times_trial(struct ds_report_times *t, const struct ds_header *h,
 int ds_report_times_texts(struct ds_report_times *t, const char *path, const char *start,
                           const char *version, const struct ds_text *texts, size_t n,
                           struct ds_error *err);
-/* key: "prompt ID, ...", escaped; text: what the prompt begins with. */
+/* key: "prompt ID, ...", escaped, where it is known with DS_REPORT_CONCURRENCY and a number among it; text: what the
+ * prompt begins with. */
+#define DS_REPORT_CONCURRENCY "concurrency "
 int ds_report_times_answer(struct ds_report_times *t, const char *key, const char *text,
                            uint64_t id, const struct ds_step *const *steps, size_t n,
                            struct ds_error *err);

@@ -1,5 +1,6 @@
 /* report_responses.c: what other systems answered, as files of responses with log-probabilities (fingerprint.h), over time: each file
- * is what a record is elsewhere. Responses are told apart by custom_id, else by their order. See report.h. */
+ * is what a record is elsewhere. Responses are told apart by custom_id, else by their order, and by the concurrency that
+ * their lines or --concurrency say. See report.h. */
 #include "cli/fingerprint.h"
 #include "cli/report.h"
 
@@ -97,10 +98,11 @@ static void make_step(const struct ds_fp_token *t, int32_t number, struct ds_ste
     s->exp_sum = n ? (float)exp(-(double)s->logits[0]) : (float)NAN;
 }
 
+/* concurrency: of the file, where its line says none; 0: nobody does. */
 static int add_sequence(struct ds_report_times *times, const struct ds_fp_sequence *q, size_t order,
-                        struct ds_error *err)
+                        int32_t concurrency, struct ds_error *err)
 {
-    char name[64], key[64];
+    char name[64], key[128], at_once[48] = "";
     struct ds_step *steps = ds_calloc(q->n_tokens, sizeof *steps, "tokens", err);
     const struct ds_step **list =
         steps ? ds_calloc(q->n_tokens, sizeof *list, "tokens", err) : NULL;
@@ -111,7 +113,11 @@ static int add_sequence(struct ds_report_times *times, const struct ds_fp_sequen
     snprintf(name, sizeof name, "response %zu", order + 1);
     const char *text = q->custom && q->request ? q->request : name;
     const uint64_t id = ds_hash(text, strlen(text));
-    snprintf(key, sizeof key, "prompt %08" PRIx64 ", choice %lld", id >> 32, (long long)q->choice);
+    if (q->concurrency || concurrency)
+        snprintf(at_once, sizeof at_once, ", " DS_REPORT_CONCURRENCY "%d",
+                 q->concurrency ? q->concurrency : concurrency);
+    snprintf(key, sizeof key, "prompt %08" PRIx64 "%s, choice %lld", id >> 32, at_once,
+             (long long)q->choice);
     for (size_t i = 0; i < q->n_tokens; i++) {
         make_step(&q->tokens[i], (int32_t)i, &steps[i]);
         list[i] = &steps[i];
@@ -174,7 +180,7 @@ int ds_report_responses(struct ds_report_maker *m, const char *path, struct ds_e
     }
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (f.sequences[i].n_tokens > 0)
-            rc = add_sequence(m->times, &f.sequences[i], i, err);
+            rc = add_sequence(m->times, &f.sequences[i], i, m->concurrency[m->record], err);
     ds_fp_file_free(&f);
     return rc;
 }

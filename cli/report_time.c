@@ -1,6 +1,6 @@
 /* report_time.c: what each record answered to each prompt at each setting, gathered while records are read, in the order of
- * their times. Owns which answers are of one series: equal prompts (tokens) at equal values of all factors. The drawing is
- * report/figure_time.c's. See report.h. */
+ * their times. Owns which answers are of one series: equal prompts (tokens) at equal values of all factors; and which
+ * series are a family: equal but for the concurrency. The drawing is report/figure_time.c's. See report.h. */
 #include "cli/report.h"
 
 #include "base/hash.h"
@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { MOST_REQUESTS = 100000, MOST_SERIES = 20000 };
+#define CONCURRENCY DS_REPORT_CONCURRENCY
 
 /* One answer of a series in a record. */
 struct answer {
@@ -23,13 +24,14 @@ struct answer {
 
 struct ds_report_times {
     /* A group is a series: the first record's answer is the reference. */
-    struct ds_metrics *metrics;
+    struct ds_metrics *metrics, *families;
     struct ds_report_changes *changes;
     struct ds_time_record *records;
     char **keys;   /* [n_series], escaped: also what is shown */
     char **titles; /* [n_series] the beginning of the prompt, escaped; "": it has no text */
     size_t n_records, n_series;
     struct ds_time_point *points;
+    double *across; /* [n_points] how far off the family's first record it is */
     size_t n_points;
     struct answer *answers;
     size_t n_answers, cap_answers;
@@ -39,9 +41,11 @@ int ds_report_times_new(struct ds_report_times **out, struct ds_error *err)
 {
     if (!(*out = ds_calloc(1, sizeof **out, "times", err)))
         return -1;
-    return ds_report_changes_new(&(*out)->changes, err) != 0
+    return ds_report_changes_new(&(*out)->changes, err) != 0 ? -1
+           : ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->metrics, err) != 0 ||
+                   ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->families, err) != 0
                ? -1
-               : ds_metrics_new(1, (uint64_t)1 << 30, &(*out)->metrics, err);
+               : 0;
 }
 
 void ds_report_times_free(struct ds_report_times *t)
@@ -60,6 +64,8 @@ void ds_report_times_free(struct ds_report_times *t)
         ds_report_changes_free(t->changes);
         free(t->titles);
         ds_metrics_free(t->metrics);
+        ds_metrics_free(t->families);
+        free(t->across);
         free(t->records);
         free(t->keys);
         free(t->points);
@@ -70,7 +76,8 @@ void ds_report_times_free(struct ds_report_times *t)
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-/* "prompt 1a2b3c4d, batch 4, kernels split": the values that are no default of the factor's. */
+/* "prompt 1a2b3c4d, concurrency 4, kernels split": the values that are no default of the factor's. The batch is how many
+ * are served at a time, in a sweep as in a storm. */
 static void name_series(const struct ds_header *h, uint32_t arm, uint64_t prompt,
                         struct ds_buf *out)
 {
@@ -87,8 +94,12 @@ static void name_series(const struct ds_header *h, uint32_t arm, uint64_t prompt
         if (!told)
             continue;
         ds_buf_puts(out, ", ");
-        ds_buf_escape(out, h->factors[f], (size_t)-1);
-        ds_buf_puts(out, " ");
+        if (strcmp(h->factors[f], "batch") == 0)
+            ds_buf_puts(out, CONCURRENCY);
+        else {
+            ds_buf_escape(out, h->factors[f], (size_t)-1);
+            ds_buf_puts(out, " ");
+        }
         ds_buf_escape(out, value, (size_t)-1);
     }
     ds_buf_puts(out, ", model ");
@@ -144,11 +155,34 @@ static struct ds_time_point *point_of(struct ds_report_times *t, size_t series,
     for (size_t i = t->n_points; i-- > 0 && t->points[i].record == record;)
         if (t->points[i].series == series)
             return &t->points[i];
-    if (ds_grow_by_one(&t->points, t->n_points, sizeof *t->points, "answers", err) != 0)
+    if (ds_grow_by_one(&t->points, t->n_points, sizeof *t->points, "answers", err) != 0 ||
+        ds_grow_by_one(&t->across, t->n_points, sizeof *t->across, "answers", err) != 0)
         return NULL;
+    t->across[t->n_points] = (double)NAN;
     t->points[t->n_points] =
         (struct ds_time_point){.record = record, .series = series, .divergence = (double)NAN};
     return &t->points[t->n_points++];
+}
+
+/* Of a key: where the concurrency stands in it, with the ", " before it, and how many bytes that is. NULL: nowhere. */
+static const char *concurrency_of(const char *key, size_t *n)
+{
+    const char *at = strstr(key, ", " CONCURRENCY);
+    *n = at ? 2 + strcspn(at + 2, ",") : 0;
+    return at;
+}
+
+/* The key of a family: without the concurrency. */
+static char *family_of(const char *key, struct ds_error *err)
+{
+    size_t n;
+    const char *at = concurrency_of(key, &n);
+    char *out = strdup(key);
+    if (!out)
+        ds_fail(err, "out of memory for a series");
+    else if (at)
+        memmove(out + (at - key), at + n, strlen(at + n) + 1);
+    return out;
 }
 
 static uint64_t mix(uint64_t sum, uint64_t next)
@@ -162,16 +196,24 @@ int ds_report_times_answer(struct ds_report_times *t, const char *key, const cha
                            uint64_t id, const struct ds_step *const *steps, size_t n,
                            struct ds_error *err)
 {
-    struct ds_metrics_row row;
+    struct ds_metrics_row row, across;
     size_t series = 0;
     struct ds_time_point *p =
         find_series(t, key, text, &series, err) == 0 ? point_of(t, series, err) : NULL;
-    if (!p || ds_metrics_add(t->metrics, key, id, steps, n, &row, err) != 0 ||
-        ds_grow(&t->answers, &t->cap_answers, t->n_answers + 1, sizeof *t->answers, "answers",
-                err) != 0)
+    char *family = p ? family_of(key, err) : NULL;
+    const int rc = !family || ds_metrics_add(t->metrics, key, id, steps, n, &row, err) != 0 ||
+                           ds_metrics_add(t->families, family, id, steps, n, &across, err) != 0 ||
+                           ds_grow(&t->answers, &t->cap_answers, t->n_answers + 1,
+                                   sizeof *t->answers, "answers", err) != 0
+                       ? -1
+                       : 0;
+    free(family);
+    if (rc != 0)
         return -1;
-    if (isnan(p->divergence))
+    if (isnan(p->divergence)) {
         p->divergence = row.prob_divergence;
+        t->across[p - t->points] = across.prob_divergence;
+    }
     struct answer *x = &t->answers[t->n_answers++];
     *x = (struct answer){.point = (size_t)(p - t->points), .completion = row.completion};
     for (size_t i = 0; i < n; i++)
@@ -353,7 +395,7 @@ static char *short_name(const struct ds_report_times *t, size_t series)
     for (const char *at = key, *end = at; end; at = end + 2) {
         end = strstr(at, ", ");
         const size_t n = end ? (size_t)(end - at) : strlen(at);
-        if (strncmp(at, "batch ", 6) != 0 && is_common(t, at, n))
+        if (strncmp(at, CONCURRENCY, strlen(CONCURRENCY)) != 0 && is_common(t, at, n))
             continue;
         ds_buf_puts(&out, out.len ? ", " : "");
         if (at == key && is_only_title(t, series))
@@ -369,6 +411,43 @@ static char *short_name(const struct ds_report_times *t, size_t series)
     return NULL;
 }
 
+/* Which series are the same but for the concurrency, and what that is. */
+static int find_families(const struct ds_report_times *t, size_t *family, char **concurrency,
+                         struct ds_error *err)
+{
+    char **keys = ds_calloc(t->n_series, sizeof *keys, "series", err);
+    int rc = keys ? 0 : -1;
+    for (size_t s = 0; rc == 0 && s < t->n_series; s++) {
+        size_t n;
+        const char *at = concurrency_of(t->keys[s], &n);
+        const size_t skipped = 2 + strlen(CONCURRENCY);
+        keys[s] = family_of(t->keys[s], err);
+        concurrency[s] = at ? strndup(at + skipped, n - skipped) : strdup("");
+        if (!keys[s] || !concurrency[s])
+            rc = ds_fail(err, "out of memory for a series");
+        for (family[s] = 0; rc == 0 && strcmp(keys[family[s]], keys[s]) != 0;)
+            family[s]++;
+    }
+    for (size_t s = 0; keys && s < t->n_series; s++)
+        free(keys[s]);
+    free(keys);
+    return rc;
+}
+
+/* At a concurrency that is new, what is known is how far off the family is. */
+static void join_divergences(struct ds_report_times *t, const size_t *family)
+{
+    for (size_t i = 0; i < t->n_points; i++) {
+        int first = 1, other = 0;
+        for (size_t k = 0; k < t->n_points && t->points[k].record < t->points[i].record; k++) {
+            first &= t->points[k].series != t->points[i].series;
+            other |= family[t->points[k].series] == family[t->points[i].series];
+        }
+        if (first && other)
+            t->points[i].divergence = t->across[i];
+    }
+}
+
 int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
                           struct ds_error *err)
 {
@@ -377,7 +456,11 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
         return 0;
     join_answers(t);
     char **names = ds_calloc(t->n_series, sizeof *names, "series", err);
-    int rc = names ? 0 : -1;
+    char **concurrency = ds_calloc(t->n_series, sizeof *concurrency, "series", err);
+    size_t *family = ds_calloc(t->n_series, sizeof *family, "series", err);
+    int rc = names && concurrency && family ? find_families(t, family, concurrency, err) : -1;
+    if (rc == 0)
+        join_divergences(t, family);
     for (size_t s = 0; rc == 0 && s < t->n_series; s++)
         if (!(names[s] = short_name(t, s)))
             rc = ds_fail(err, "out of memory for a series");
@@ -385,6 +468,8 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
                                  .n_records = t->n_records,
                                  .series = (const char *const *)t->keys,
                                  .names = (const char *const *)names,
+                                 .family = family,
+                                 .concurrency = (const char *const *)concurrency,
                                  .n_series = t->n_series,
                                  .points = t->points,
                                  .n_points = t->n_points};
@@ -394,8 +479,14 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     if (rc == 0)
         ds_report_changes_place(m, t->changes);
     ds_figure_free(&f);
-    for (size_t s = 0; names && s < t->n_series; s++)
-        free(names[s]);
+    for (size_t s = 0; s < t->n_series; s++) {
+        if (names)
+            free(names[s]);
+        if (concurrency)
+            free(concurrency[s]);
+    }
     free(names);
+    free(concurrency);
+    free(family);
     return rc;
 }

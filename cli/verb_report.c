@@ -79,6 +79,7 @@ static int add_record(struct ds_report_maker *m, const char *path, struct ds_err
 struct dated {
     const char *path;
     char start[32];
+    int32_t concurrency;
     size_t given;
 };
 
@@ -89,11 +90,37 @@ static int earlier(const void *pa, const void *pb)
     return order ? order : (a->given > b->given) - (a->given < b->given);
 }
 
+/* --concurrency: one number for all files of responses, or one for each, in the order in which they are given. */
+static int read_concurrency(const struct ds_report_maker *m, struct dated *all,
+                            struct ds_error *err)
+{
+    const char *text = ds_opt_text(m->o, "concurrency");
+    size_t n = 0;
+    if (!text)
+        return 0;
+    if (!m->responses)
+        return ds_fail(err, "--concurrency is for files of responses: a record says its own");
+    for (const char *p = text; *p; n++) {
+        char *end;
+        const long x = strtol(p, &end, 10); /* the parser has checked it */
+        if (n < m->n_records)
+            all[n].concurrency = (int32_t)x;
+        p = *end == ',' ? end + 1 : end;
+    }
+    for (size_t i = 1; n == 1 && i < m->n_records; i++)
+        all[i].concurrency = all[0].concurrency;
+    return n == 1 || n == m->n_records
+               ? 0
+               : ds_fail(err, "--concurrency has %zu numbers for %zu files: give one, or one each",
+                         n, m->n_records);
+}
+
 static int sort_records(struct ds_report_maker *m, struct ds_error *err)
 {
     struct dated *all = ds_calloc(m->n_records, sizeof *all, "records", err);
     m->paths = ds_calloc(m->n_records, sizeof *m->paths, "records", err);
-    int rc = all && m->paths ? 0 : -1;
+    m->concurrency = ds_calloc(m->n_records, sizeof *m->concurrency, "records", err);
+    int rc = all && m->paths && m->concurrency ? read_concurrency(m, all, err) : -1;
     for (size_t i = 0; rc == 0 && i < m->n_records; i++) {
         struct ds_record *r;
         all[i].path = ds_opt_operand(m->o, i);
@@ -109,8 +136,10 @@ static int sort_records(struct ds_report_maker *m, struct ds_error *err)
     }
     if (rc == 0)
         qsort(all, m->n_records, sizeof *all, earlier);
-    for (size_t i = 0; rc == 0 && i < m->n_records; i++)
+    for (size_t i = 0; rc == 0 && i < m->n_records; i++) {
         m->paths[i] = all[i].path;
+        m->concurrency[i] = all[i].concurrency;
+    }
     free(all);
     return rc;
 }
@@ -211,6 +240,7 @@ int ds_verb_report(const struct ds_options *o)
     ds_report_times_free(m.times);
     ds_run_plan_free(&m.plan);
     free((void *)m.paths);
+    free(m.concurrency);
     ds_buf_free(&m.file);
     return rc == 0 ? DS_EXIT_SAME : ds_cli_error(o, &err);
 }

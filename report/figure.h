@@ -50,7 +50,8 @@ int ds_figure_tree(const struct ds_figure_storm *s, struct ds_figure *f, struct 
 struct ds_time_point {
     size_t record, series;
     uint64_t completion, logits; /* of its tokens; of its logits rows */
-    double divergence; /* of probabilities, from the series' first record; NaN: not known */
+    /* Of probabilities, from the series' first record, where it has none from the family's; NaN: not known. */
+    double divergence;
 };
 struct ds_time_record {
     const char *start, *version, *path; /* escaped; version: with the build */
@@ -61,6 +62,9 @@ struct ds_time {
     size_t n_records;
     const char *const *series; /* escaped names: the prompt and all that is set */
     const char *const *names;  /* the same without what all have in common */
+    /* [n_series] the first series that is the same but for the concurrency; what that is, escaped, "": not known. */
+    const size_t *family;
+    const char *const *concurrency;
     size_t n_series;
     const struct ds_time_point *points;
     size_t n_points;

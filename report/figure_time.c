@@ -1,6 +1,7 @@
-/* figure_time.c: answers over time: a row for each prompt at one setting, a column for each record in the order of their times. A letter
- * stands for the tokens, a number for the bits of the logits: where either changes and nothing was meant to, what
- * answered is another thing. See figure.h. */
+/* figure_time.c: answers over time: a row for each prompt at one setting and concurrency, a column for each record in the order of their
+ * times. A letter stands for the tokens, a number for the bits of the logits: where either changes in a row and nothing
+ * was meant to, what answered is another thing. Rows that differ in the concurrency alone are a family, share letters
+ * and numbers, and stand below each other: there it may be the load. See figure.h. */
 #include "report/figure.h"
 
 #include "base/mem.h"
@@ -18,8 +19,10 @@ struct time {
     const struct ds_time *t;
     struct ds_figure *f;
     const struct ds_time_point **at; /* [n_series][n_records]; NULL: the record has none */
-    size_t *drawn, n_drawn;          /* series that more than one record has */
-    int left;                        /* where the cells begin: as wide as the names need */
+    size_t *tokens,
+        *logits; /* [n_series][n_records] numbers among the different ones of the family so far */
+    size_t *drawn, n_drawn; /* series of families that more than one record has */
+    int left;               /* where the cells begin: as wide as the names need */
 };
 
 static const struct ds_time_point *point(const struct time *x, size_t series, size_t record)
@@ -36,34 +39,64 @@ static const struct ds_time_point *before(const struct time *x, size_t series, s
     return NULL;
 }
 
-/* Numbers of the tokens and of the logits among the different ones so far. */
-static void classes(const struct time *x, size_t series, size_t record, size_t *tokens,
-                    size_t *logits)
+/* What a record before had at another concurrency; NULL: none did, or this one is known before. */
+static const struct ds_time_point *across(const struct time *x, size_t series, size_t record)
 {
-    const struct ds_time_point *p = point(x, series, record);
-    *tokens = *logits = 0;
+    if (before(x, series, record))
+        return NULL;
+    for (size_t r = record; r-- > 0;)
+        for (size_t s = x->t->n_series; s-- > x->t->family[series];)
+            if (x->t->family[s] == x->t->family[series] && point(x, s, r))
+                return point(x, s, r);
+    return NULL;
+}
+
+/* The number of x among the first *n of the list, which it joins where it is new; from 1. */
+static size_t number_among(uint64_t *list, size_t *n, uint64_t x)
+{
+    size_t i = 0;
+    while (i < *n && list[i] != x)
+        i++;
+    if (i == *n)
+        list[(*n)++] = x;
+    return i + 1;
+}
+
+/* Numbers every point of a family, record by record. */
+static void number_family(struct time *x, size_t family, uint64_t *tokens, uint64_t *logits)
+{
     size_t n_tokens = 0, n_logits = 0;
-    for (size_t r = 0; r <= record; r++) {
-        const struct ds_time_point *q = point(x, series, r);
-        int new_tokens = 1, new_logits = 1;
-        for (size_t k = 0; q && k < r; k++) {
-            const struct ds_time_point *o = point(x, series, k);
-            new_tokens &= !o || o->completion != q->completion;
-            new_logits &= !o || o->logits != q->logits;
+    for (size_t r = 0; r < x->t->n_records; r++)
+        for (size_t s = family; s < x->t->n_series; s++) {
+            const struct ds_time_point *p = x->t->family[s] == family ? point(x, s, r) : NULL;
+            if (!p)
+                continue;
+            const size_t at = s * x->t->n_records + r;
+            x->tokens[at] = number_among(tokens, &n_tokens, p->completion);
+            x->logits[at] = number_among(logits, &n_logits, p->logits);
         }
-        n_tokens += q && new_tokens;
-        n_logits += q && new_logits;
-        if (q && new_tokens && q->completion == p->completion)
-            *tokens = n_tokens;
-        if (q && new_logits && q->logits == p->logits)
-            *logits = n_logits;
-    }
+}
+
+static int number_all(struct time *x, struct ds_error *err)
+{
+    const size_t n = x->t->n_series * x->t->n_records;
+    x->tokens = ds_calloc(n, sizeof *x->tokens, "points", err);
+    x->logits = x->tokens ? ds_calloc(n, sizeof *x->logits, "points", err) : NULL;
+    uint64_t *tokens = x->logits ? ds_calloc(x->t->n_points, sizeof *tokens, "points", err) : NULL,
+             *logits = tokens ? ds_calloc(x->t->n_points, sizeof *logits, "points", err) : NULL;
+    for (size_t s = 0; logits && s < x->t->n_series; s++)
+        if (x->t->family[s] == s)
+            number_family(x, s, tokens, logits);
+    const int rc = logits ? 0 : -1;
+    free(tokens);
+    free(logits);
+    return rc;
 }
 
 static void sign_of(const struct time *x, size_t series, size_t record, char *out, size_t size)
 {
-    size_t tokens, logits;
-    classes(x, series, record, &tokens, &logits);
+    const size_t tokens = x->tokens[series * x->t->n_records + record],
+                 logits = x->logits[series * x->t->n_records + record];
     if (tokens <= 26)
         snprintf(out, size, "%c%zu", (char)('a' + (int)(tokens ? tokens - 1 : 0)), logits);
     else
@@ -72,7 +105,8 @@ static void sign_of(const struct time *x, size_t series, size_t record, char *ou
 
 static void add_cell(const struct time *x, size_t series, size_t record, double at_x, double at_y)
 {
-    const struct ds_time_point *p = point(x, series, record), *last = before(x, series, record);
+    const struct ds_time_point *p = point(x, series, record), *last = before(x, series, record),
+                               *other = p ? across(x, series, record) : NULL;
     struct ds_buf *out = &x->f->svg;
     char sign[32];
     if (!p) {
@@ -82,21 +116,24 @@ static void add_cell(const struct time *x, size_t series, size_t record, double 
         return;
     }
     const int tokens = last && last->completion != p->completion,
-              logits = last && last->logits != p->logits;
+              logits = last && last->logits != p->logits,
+              load = other && other->completion != p->completion;
     sign_of(x, series, record, sign, sizeof sign);
     ds_buf_puts(out, "<g><title>");
     ds_html_escaped(out, x->t->records[record].start, (size_t)-1);
     ds_buf_puts(out, tokens   ? ": other tokens than before"
                      : logits ? ": the same tokens from other logits"
                      : last   ? ": as before"
+                     : load   ? ": other tokens than before at another concurrency"
+                     : other  ? ": tokens as before at another concurrency"
                               : ": the first");
     if (p->divergence >= 0)
         ds_html_printf(out, ", probabilities off by %.2e", p->divergence);
     ds_buf_printf(out,
                   "</title><rect class=\"%s\" x=\"%.5g\" y=\"%.5g\" width=\"%d\" height=\"%d\"/>",
-                  tokens   ? "origin"
-                  : logits ? "in"
-                           : "same",
+                  tokens           ? "origin"
+                  : logits || load ? "in"
+                                   : "same",
                   at_x, at_y, CELL_W - 3, CELL_H - 3);
     ds_svg_text(x->f, at_x + CELL_W / 2.0 - 1.5, at_y + 14, "middle", tokens ? "m b" : "m", sign);
     ds_buf_puts(out, "</g>\n");
@@ -154,7 +191,8 @@ static void add_records(const struct time *x, size_t first, double bottom)
 static void add_data(const struct time *x)
 {
     struct ds_buf *out = &x->f->data;
-    ds_buf_puts(out, "start\tversion\trecord\tseries\tsign\ttokens\tlogits\tmax_prob_divergence\n");
+    ds_buf_puts(out, "start\tversion\trecord\tseries\tsign\ttokens\tlogits\tmax_prob_divergence\t"
+                     "concurrency\n");
     for (size_t s = 0; s < x->t->n_series; s++)
         for (size_t r = 0; r < x->t->n_records; r++) {
             const struct ds_time_point *p = point(x, s, r);
@@ -174,15 +212,26 @@ static void add_data(const struct time *x)
                           p->logits);
             if (p->divergence >= 0)
                 ds_buf_printf(out, "%.9g", p->divergence);
-            ds_buf_puts(out, "\n");
+            ds_buf_printf(out, "\t%s\n", x->t->concurrency[s]);
         }
 }
 
-static void describe(const struct time *x, size_t changed, size_t logits)
+/* Whether any family has rows at several concurrencies. */
+static int has_families(const struct time *x)
+{
+    for (size_t s = 0; s < x->t->n_series; s++)
+        if (x->t->family[s] != s)
+            return 1;
+    return 0;
+}
+
+static void describe(const struct time *x, const size_t changed[3])
 {
     ds_buf_puts(&x->f->title, "Answers over time");
     if (!x->n_drawn) {
-        ds_buf_puts(&x->f->about, "No prompt was run at the same setting in two of these records.");
+        ds_buf_puts(&x->f->about,
+                    "No prompt was run at the same setting, whatever the concurrency, in two of "
+                    "these records.");
         return;
     }
     ds_buf_printf(
@@ -193,20 +242,28 @@ static void describe(const struct time *x, size_t changed, size_t logits)
         "stands where the version, the model, the machine or an option changed; the last row "
         "is how far probabilities of the best tokens lie from the first answers, at most. Tokens "
         "changed %zu time%s, logits alone %zu time%s.",
-        x->t->n_records, x->n_drawn, changed, changed == 1 ? "" : "s", logits,
-        logits == 1 ? "" : "s");
+        x->t->n_records, x->n_drawn, changed[0], changed[0] == 1 ? "" : "s", changed[1],
+        changed[1] == 1 ? "" : "s");
+    if (has_families(x))
+        ds_buf_printf(&x->f->about,
+                      " Rows of one prompt at several concurrencies share letters and numbers. "
+                      "Where a concurrency was new, tokens were others than before at another one "
+                      "%zu time%s.",
+                      changed[2], changed[2] == 1 ? "" : "s");
 }
 
-static void count_changes(const struct time *x, size_t *tokens, size_t *logits)
+/* Tokens, logits alone, tokens at a concurrency that is new. */
+static void count_changes(const struct time *x, size_t changed[3])
 {
-    *tokens = *logits = 0;
     for (size_t s = 0; s < x->t->n_series; s++)
         for (size_t r = 1; r < x->t->n_records; r++) {
-            const struct ds_time_point *p = point(x, s, r), *last = before(x, s, r);
+            const struct ds_time_point *p = point(x, s, r), *last = before(x, s, r),
+                                       *other = p ? across(x, s, r) : NULL;
+            changed[2] += other && p->completion != other->completion;
             if (!p || !last)
                 continue;
-            *tokens += p->completion != last->completion;
-            *logits += p->completion == last->completion && p->logits != last->logits;
+            changed[0] += p->completion != last->completion;
+            changed[1] += p->completion == last->completion && p->logits != last->logits;
         }
 }
 
@@ -270,37 +327,52 @@ static void make_room(struct time *x)
     x->left = x->left < MOST_LEFT ? x->left : MOST_LEFT;
 }
 
+/* Whether more than one record has an answer of the family. */
+static int is_charted(const struct time *x, size_t family)
+{
+    size_t has = 0;
+    for (size_t r = 0; r < x->t->n_records && has < 2; r++)
+        for (size_t s = family; s < x->t->n_series; s++)
+            if (x->t->family[s] == family && point(x, s, r)) {
+                has++;
+                break;
+            }
+    return has > 1;
+}
+
 static void choose_series(struct time *x)
 {
-    for (size_t s = 0; s < x->t->n_series; s++) {
-        size_t has = 0;
-        for (size_t r = 0; r < x->t->n_records; r++)
-            has += point(x, s, r) != NULL;
-        if (has > 1)
-            x->drawn[x->n_drawn++] = s;
+    for (size_t f = 0; f < x->t->n_series; f++) {
+        if (x->t->family[f] != f || !is_charted(x, f))
+            continue;
+        for (size_t s = f; s < x->t->n_series; s++)
+            if (x->t->family[s] == f)
+                x->drawn[x->n_drawn++] = s;
     }
 }
 
 int ds_figure_time(const struct ds_time *t, struct ds_figure *f, struct ds_error *err)
 {
     struct time x = {.t = t, .f = f};
-    size_t tokens, logits;
+    size_t changed[3] = {0};
     f->name = "time";
     x.at = ds_calloc(t->n_series * t->n_records, sizeof *x.at, "points", err);
     x.drawn = x.at ? ds_calloc(t->n_series, sizeof *x.drawn, "series", err) : NULL;
     for (size_t i = 0; x.drawn && i < t->n_points; i++)
         x.at[t->points[i].series * t->n_records + t->points[i].record] = &t->points[i];
-    if (x.drawn) {
+    const int rc = x.drawn ? number_all(&x, err) : -1;
+    if (rc == 0) {
         choose_series(&x);
-        count_changes(&x, &tokens, &logits);
-        describe(&x, tokens, logits);
+        count_changes(&x, changed);
+        describe(&x, changed);
         add_data(&x);
         make_room(&x);
         if (x.n_drawn)
             draw(&x);
     }
-    const int rc = x.drawn ? 0 : -1;
     free((void *)x.at);
     free(x.drawn);
+    free(x.tokens);
+    free(x.logits);
     return rc;
 }

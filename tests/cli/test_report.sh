@@ -103,7 +103,7 @@ test_several_records() {
     expect 0
     [ "$(page "$dir/all.html")" -ge 1 ]
     has "$dir/all.html" "Answers over time"
-    has "$dir/all.html" "3 records in the order of their times, 2 prompts at settings"
+    has "$dir/all.html" "3 records in the order of their times, 3 prompts at settings"
     hasnt "$dir/all.html" "What changed"
     [ "$(wc -l <"$dir/numbers/time.tsv")" -eq 6 ]
     [ -e "$dir/numbers/3-heat.tsv" ]
@@ -139,6 +139,17 @@ test_more_requests_are_no_other_answer() {
     cut -f 3,5 "$dir/n/time.tsv" | sort >"$dir/signs"
     printf 'n18.h5\ta1\nn18.h5\ta1\nn6.h5\ta1\nn6.h5\ta1\nrecord\tsign\n' >"$dir/want"
     sed "s|^.*/n|n|" "$dir/signs" >"$dir/got"
+    same_files "$dir/want" "$dir/got"
+    # At another concurrency it is another row of the same prompt, charted all the same.
+    ds storm $flips --requests 6 --max-batch 3 --compare pinned -o "$dir/few.h5"
+    expect 0
+    ds report "$dir/n6.h5" "$dir/few.h5" -o "$dir/few.html" --data "$dir/few"
+    expect 0
+    has "$dir/few.html" "2 records in the order of their times, 4 prompts at settings"
+    has "$dir/few.html" "tokens were others than before at another one 0 times"
+    has "$dir/few.html" "concurrency 3</text>"
+    cut -f 5,9 "$dir/few/time.tsv" | sort >"$dir/got"
+    printf 'a1\t3\na1\t3\na1\t6\na1\t6\nsign\tconcurrency\n' >"$dir/want"
     same_files "$dir/want" "$dir/got"
 }
 
@@ -190,6 +201,21 @@ assert sorted(signs.values()) == [["a1", "a1", "a2", "a2"]] * 2 + [["a1", "a1", 
 off = [float(r["max_prob_divergence"]) for r in rows if r["start"].startswith("2024-06-05")]
 assert abs(max(off) - (math.exp(-0.25) - math.exp(-0.375)) / 3) < 1e-7, off
 PY
+    # The load is a label: of a file by hand, of a line by itself.
+    sed 's/"custom_id": "ticket-1"/"concurrency": 8, &/' "$dir/day4.jsonl" >"$dir/load.jsonl"
+    ds report "$dir/day1.jsonl" "$dir/load.jsonl" --concurrency 1,4 -o "$dir/load.html" --data "$dir/load"
+    expect 0
+    has "$dir/load.html" "tokens were others than before at another one 1 time."
+    grep -v day1 "$dir/load/time.tsv" | cut -f 5,9 | sort >"$dir/got"
+    printf 'a2\t4\na2\t8\nb2\t4\nsign\tconcurrency\n' >"$dir/want"
+    same_files "$dir/want" "$dir/got"
+    ds report "$dir/day1.jsonl" "$dir/day2.jsonl" --concurrency 1,2,3 -o "$dir/none.html"
+    expect 2
+    has "$dir/err" "--concurrency has 3 numbers for 2 files"
+    sed 's/"custom_id": "ticket-1"/"concurrency": "many", &/' "$dir/day4.jsonl" >"$dir/many.jsonl"
+    ds report "$dir/day1.jsonl" "$dir/many.jsonl" -o "$dir/none.html"
+    expect 2
+    has "$dir/err" 'many.jsonl, line 2: "concurrency" is no whole number'
     # Where nobody says when, the file does; what is of two kinds, or alone, is no chart.
     ds report "$dir/day1.jsonl" "$dir/day5.jsonl" -o "$dir/two.html"
     expect 0
@@ -201,6 +227,9 @@ PY
     ds report "$dir/day1.jsonl" "$dir/a.h5"
     expect 2
     has "$dir/err" "a.h5 is no file of responses"
+    ds report "$dir/a.h5" --concurrency 4
+    expect 2
+    has "$dir/err" "a record says its own"
     ds report "$dir/day1.jsonl" "$dir/day2.jsonl" --figure tree
     expect 2
     has "$dir/err" "--figure tree is of a record"

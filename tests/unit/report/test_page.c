@@ -382,6 +382,8 @@ static void test_answers_over_time(void **state)
                                                     {"2026-01-04T00:00:00Z", "2 a", "d.h5", NULL}};
     static const char *const series[] = {"prompt 1, batch 1", "prompt 1, batch 4",
                                          "prompt 2, batch 1"};
+    static const size_t family[] = {0, 1, 2}, joined[] = {0, 0, 2};
+    static const char *const concurrency[] = {"1", "4", ""};
     static const struct ds_time_point points[] = {
         {.record = 0, .series = 0, .completion = 5, .logits = 50, .divergence = 0},
         {.record = 0, .series = 1, .completion = 5, .logits = 50, .divergence = 0},
@@ -395,6 +397,8 @@ static void test_answers_over_time(void **state)
                               .n_records = 4,
                               .series = series,
                               .names = series,
+                              .family = family,
+                              .concurrency = concurrency,
                               .n_series = 3,
                               .points = points,
                               .n_points = 7};
@@ -423,6 +427,36 @@ static void test_answers_over_time(void **state)
     assert_ok(ds_figure_time(&quick, &f, &err), err);
     assert_int_equal(count(f.svg.data, ">2026-01-02 00:00:07<"), 1);
     assert_int_equal(count(f.svg.data, ">2026-01-02 00:00:09<"), 1);
+    ds_figure_free(&f);
+    /* One prompt, asked at another concurrency every day: its letters are told across, and where they change. */
+    static const struct ds_time_point load[] = {
+        {.record = 0, .series = 0, .completion = 5, .logits = 50, .divergence = 0},
+        {.record = 1, .series = 1, .completion = 5, .logits = 51, .divergence = 1e-6},
+        {.record = 2, .series = 2, .completion = 9, .logits = 90, .divergence = 0},
+    };
+    struct ds_time across = t;
+    across.points = load;
+    across.n_points = 3;
+    across.family = joined;
+    assert_ok(ds_figure_time(&across, &f, &err), err);
+    assert_well_formed(f.svg.data);
+    assert_non_null(strstr(f.data.data, "a.h5\tprompt 1, batch 1\ta1\t"));
+    assert_non_null(strstr(f.data.data, "b.h5\tprompt 1, batch 4\ta2\t"));
+    assert_non_null(strstr(f.data.data, "\t1e-06\t4\n"));
+    assert_int_equal(count(f.svg.data, ": tokens as before at another concurrency"), 1);
+    assert_int_equal(count(f.svg.data, "prompt 2"), 0);
+    assert_non_null(strstr(f.about.data, "others than before at another one 0 times."));
+    ds_figure_free(&f);
+    const struct ds_time_point other = {
+        .record = 1, .series = 1, .completion = 6, .logits = 51, .divergence = 1e-6};
+    const struct ds_time_point parted[] = {load[0], other};
+    across.points = parted;
+    across.n_points = 2;
+    assert_ok(ds_figure_time(&across, &f, &err), err);
+    assert_non_null(strstr(f.data.data, "b.h5\tprompt 1, batch 4\tb2\t"));
+    assert_int_equal(count(f.svg.data, ": other tokens than before at another concurrency"), 1);
+    assert_non_null(strstr(f.about.data, "others than before at another one 1 time."));
+    assert_non_null(strstr(f.about.data, "Tokens changed 0 times"));
     ds_figure_free(&f);
 }
 
