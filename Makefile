@@ -179,7 +179,11 @@ $(BUILD)/driftscope: | $(BUILD)/numbers-checked
 # ---- the library of the device cuda: the same .cu texts by nvcc, and a runtime; opened at run time, so that nothing else here
 # depends on CUDA. CUDA_ARCH: architectures with code of their own; the last one's PTX is for later ones.
 NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard $(CUDA_HOME)/bin/nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_ARCH ?= 80 90 100 120
+# Of these four, those that the compiler knows.
+CUDA_KNOWN := $(patsubst compute_%,%,$(if $(NVCC),$(shell $(NVCC) --list-gpu-arch 2>/dev/null)))
+ifeq ($(origin CUDA_ARCH),undefined)
+CUDA_ARCH := $(or $(filter $(CUDA_KNOWN),80 90 100 120),80 90)
+endif
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu kernels/cuda/library/*.cu)
 CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/cuda/%.o)
 CUDA_CODE    := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \

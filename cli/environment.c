@@ -61,6 +61,14 @@ static const char *const variables[] = {
     "MKL_NUM_STRIPES",
     "GLIBC_TUNABLES",
     "LD_PRELOAD",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "NVIDIA_TF32_OVERRIDE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATION_STRATEGY",
 };
 
 /* CPU flags that decide which arithmetic code can run; the other hundred only cost space. */

@@ -58,6 +58,8 @@ test_pinned_gives_the_bits_of_the_cpu() {
 # What cublasLt did stands beside the drift.
 test_what_cublaslt_did() {
     with_library
+    NVIDIA_TF32_OVERRIDE=0
+    export NVIDIA_TF32_OVERRIDE
     # shellcheck disable=SC2086
     cuda '' run -m $small $one -n 2 --batch 1,2 --device cuda --dtype f32,bf16 --kernels vendor+rmsnorm=pinned+attention=pinned \
         -o "$dir/a.h5"
@@ -68,6 +70,7 @@ test_what_cublaslt_did() {
     has "$dir/out" "rounding-order"
     ds show "$dir/a.h5" --environment
     has "$dir/out" "cublasLt 130000"
+    has "$dir/out" "NVIDIA_TF32_OVERRIDE"
     # Rows of 16 bits are multiplied by another algorithm than f32 rows of the same values: explain gives it such rows.
     for dtype in f32 bf16 f16; do
         # shellcheck disable=SC2086

@@ -360,6 +360,14 @@ ptx_without_fma() {
         echo "$2, compute_$1: a fused operation that the source did not ask for"
         return 1
     fi
+    rounded "$dir/$1.ptx"
+}
+# Every operation is rounded to nearest by name: else the assembler may fuse it, or flush subnormals, or come near only.
+rounded() {
+    if grep -nE '^[[:space:]]*(@!?%p[0-9]+ )?((add|sub|mul|div|sqrt|rcp)(\.approx|\.full)?(\.ftz)?\.f(32|64)|[a-z0-9.]+\.(approx|ftz)\.)' "$1"; then
+        echo "$1: an operation that is not rounded to nearest"
+        return 1
+    fi
 }
 
 # No kernel spills registers on the architecture that its tiles were made for.
@@ -396,6 +404,12 @@ test_looks_at_nvcc_see() {
         ! ptx_without_fma $arch tests/tools/planted.cu >"$dir/seen" || { say "planted fused operations were not seen"; return 1; }
         has "$dir/seen" "fma.rn.f32"
         has "$dir/seen" "fma.rn.f64"
+    done
+    for flags in "" --use_fast_math; do
+        # shellcheck disable=SC2086
+        "$nvcc" -std=c++20 -fmad=false $flags -arch=compute_90 -ptx -I. -o "$dir/p.ptx" tests/tools/planted.cu
+        rounded "$dir/p.ptx" >"$dir/seen" && seen=0 || seen=1
+        [ "${flags:+1}" = "${seen#0}" ] || { say "flags '$flags': seen $seen"; cat "$dir/seen"; return 1; }
     done
     NVCC=$nvcc tests/tools/cuda_registers 90 tests/tools/planted.cu >"$dir/table"
     has "$dir/table" "sm_90: 1 of 3 kernels spill registers"

@@ -19,6 +19,18 @@ int told(cudaError_t e, const char *what, char *why, size_t why_size)
 
 } /* namespace */
 
+#if CUDART_VERSION < 12080 /* whose runtime has no libraries of code */
+
+int ds_cuda_module_load(const void *, const char *, uint32_t, void **, char *why, size_t why_size)
+{
+    snprintf(why, why_size,
+             "modules need a library that was built with CUDA 12.8 or later, not with %d.%d",
+             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return -1;
+}
+
+#else
+
 int ds_cuda_module_load(const void *image, const char *entry, uint32_t shared_bytes, void **out,
                         char *why, size_t why_size)
 {
@@ -40,6 +52,8 @@ int ds_cuda_module_load(const void *image, const char *entry, uint32_t shared_by
     *out = kernel;
     return 0;
 }
+
+#endif
 
 int ds_cuda_module_launch(void *kernel, const uint32_t *grid, const uint32_t *block,
                           uint32_t shared_bytes, void *stream, void **arguments, char *why,
