@@ -198,6 +198,8 @@ const struct ds_option_def ds_option_defs[] = {
      "requests; they have the prompts in turn"},
     {"requests", 0, "N", ONPOLICY, "8", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_REQUESTS,
      "requests; they have the prompts in turn"},
+    {"requests-from", 0, "FILE", STORM, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "a file of requests, a line each: a text, {\"prompt\": ...}, {\"messages\": [...]}, or a batch line with one as its body; --requests repeats them in turn"},
     {"new-tokens", 'n', "N", STORM | ONPOLICY, "32", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_TOKENS,
      "tokens that every request generates"},
     {"compare", 0, "LIST", STORM | ONPOLICY, "vendor,split,pinned", FACTOR, NULL, 0, 0,

@@ -150,8 +150,10 @@ static const char *const storm_examples[] = {
     "two prompts in turn, half a request a step",
     "driftscope storm --compare split,pinned --max-batch 4 --chunk 16 --cache-rows 300 --json",
     "two sets, small calls, a small cache, so that requests are preempted",
-    "driftscope storm -f prompts.txt --schedule steps.jsonl",
-    "a batch schedule that was recorded elsewhere",
+    "driftscope storm --requests-from requests.jsonl --requests 500",
+    "a file of requests, a line each, over again until there are 500",
+    "driftscope storm --requests-from requests.jsonl --schedule steps.jsonl",
+    "those requests in a batch schedule that was recorded elsewhere",
     "driftscope storm --inputs incident.json --requests 24",
     "recorded conversations: does each call of the model give what it gave then?",
     NULL};
