@@ -33,6 +33,8 @@
 #define DOCTOR      (1u << DS_VERB_DOCTOR)
 #define FINGERPRINT (1u << DS_VERB_FINGERPRINT)
 #define HELP        (1u << DS_VERB_HELP)
+/* What runs kernels that were chosen before: bisect looks for those that do not claim it. */
+#define STRICT      (RUN_ALONE | STORM | LOCK | VERIFY | ONPOLICY | REPLAY)
 #define FACTOR      (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 /* clang-format off */
@@ -286,9 +288,9 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"eps", 0, "X", FINGERPRINT, "0.2", 0, NULL, 0, 0,
      "tokens whose ratio of probabilities lies outside of 1 - X .. 1 + X count as clipped"},
-    {"require", 0, "LIST", RUN_ALONE | STORM, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
+    {"require", 0, "LIST", STRICT, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
      "with --strict: what every kernel must claim not to depend on; giving it is --strict"},
-    {"strict", 0, NULL, RUN_ALONE | STORM, NULL, 0, NULL, 0, 0,
+    {"strict", 0, NULL, STRICT, NULL, 0, NULL, 0, 0,
      "do not start (exit code 2) if a kernel of the chosen sets does not claim what --require says"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,

@@ -137,7 +137,7 @@ test_another_environment_is_named_first() {
     has "$dir/err" "the record was made with another model"
     ds replay "$dir/a.h5" -m $model --request 2
     expect 2
-    has "$dir/err" "--request"
+    has "$dir/err" "unknown request 2: the record has 0..1"
 }
 
 # What neighbours hold changes no kernel here, only how many they are: with the same shapes every bit is the same.
@@ -160,6 +160,12 @@ test_other_neighbours_in_the_same_calls() {
     ds replay "$dir/a.h5" -m "$model" --other-neighbours
     expect 2
     has "$dir/err" "--other-neighbours: which request? give --request N"
+    ds replay "$dir/a.h5" -m "$model" --request 99999
+    expect 2
+    has "$dir/err" "unknown request 99999: the record has 0.."
+    ds replay "$dir/a.h5" -m "$model" --arm 77
+    expect 2
+    has "$dir/err" "unknown arm 77: the record has 0.."
     ds replay "$dir/a.h5" -m "$model" --request 3 --other-neighbours --alone
     expect 2
     ds storm -m $dense --tokens 5,9 --requests 1 -n 2 --threads 1 --compare pinned -o "$dir/c.h5"
@@ -328,7 +334,7 @@ test_mistakes_name_the_place() {
     has "$dir/err" "the record was made with another model"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --request 2
     expect 2
-    has "$dir/err" "--request"
+    has "$dir/err" "unknown request 2: the record has 0..1"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --alone
     expect 2
     has "$dir/err" "give --request N"
