@@ -106,6 +106,9 @@ struct ds_fp_result {
     struct ds_fp_pair *pairs;
     size_t n_pairs, unpaired_a, unpaired_b;
     const char *paired_by; /* "custom_id", "id", "order" */
+    /* Responses whose name an earlier one of their file has: they are paired in the order of their lines. */
+    size_t repeated_a, repeated_b;
+    const char *repeated; /* the first such name; NULL: none */
     size_t matches[DS_FP_MATCHES];
     size_t alone_a, alone_b; /* tokens behind the end of the other side, which a limit set */
     double eps;

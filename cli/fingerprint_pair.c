@@ -206,6 +206,18 @@ static void join(struct ds_fp_result *r, const struct ds_fp_sequence **a,
     }
 }
 
+/* A name that stands several times in a file says no more than the order does which of them belongs to whom. */
+static size_t count_repeated(struct ds_fp_result *r, const struct ds_fp_sequence **list, size_t n)
+{
+    size_t repeated = 0;
+    for (size_t i = 1; i < n; i++)
+        if (same_request(list[i - 1], list[i])) {
+            r->repeated = r->repeated ? r->repeated : list[i]->request;
+            repeated++;
+        }
+    return repeated;
+}
+
 static int by_line(const void *pa, const void *pb)
 {
     const struct ds_fp_pair *a = pa, *b = pb;
@@ -219,8 +231,11 @@ static int make_pairs(struct ds_fp_result *r, struct ds_error *err)
     const size_t least = r->a->n < r->b->n ? r->a->n : r->b->n;
     r->pairs = ds_calloc(least + 1, sizeof *r->pairs, "pairs", err);
     int rc = r->pairs && sorted(r->a, &a, err) == 0 && sorted(r->b, &b, err) == 0 ? 0 : -1;
-    if (rc == 0 && a && b)
+    if (rc == 0 && a && b) {
         join(r, a, b);
+        r->repeated_a = r->n_pairs ? count_repeated(r, a, r->a->n) : 0;
+        r->repeated_b = r->n_pairs ? count_repeated(r, b, r->b->n) : 0;
+    }
     r->paired_by = rc == 0 && r->n_pairs && r->a->sequences[0].custom ? "custom_id" : "id";
     if (rc == 0 && r->n_pairs == 0) {
         if (r->a->sequences[0].custom && r->b->sequences[0].custom)

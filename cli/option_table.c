@@ -33,6 +33,8 @@
 #define DOCTOR      (1u << DS_VERB_DOCTOR)
 #define FINGERPRINT (1u << DS_VERB_FINGERPRINT)
 #define HELP        (1u << DS_VERB_HELP)
+/* What runs kernels that were chosen before: bisect looks for those that do not claim it. */
+#define STRICT      (RUN_ALONE | STORM | LOCK | VERIFY | ONPOLICY | REPLAY)
 #define FACTOR      (DS_OPT_LIST | DS_OPT_DISTINCT)
 
 /* clang-format off */
@@ -198,6 +200,8 @@ const struct ds_option_def ds_option_defs[] = {
      "requests; they have the prompts in turn"},
     {"requests", 0, "N", ONPOLICY, "8", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_REQUESTS,
      "requests; they have the prompts in turn"},
+    {"requests-from", 0, "FILE", STORM, NULL, DS_OPT_FILE, NULL, 0, 0,
+     "a file of requests, a line each: a text, {\"prompt\": ...}, {\"messages\": [...]}, or a batch line with one as its body; --requests repeats them in turn"},
     {"new-tokens", 'n', "N", STORM | ONPOLICY, "32", DS_OPT_NUMBER, NULL, 1, DS_SERVE_MOST_TOKENS,
      "tokens that every request generates"},
     {"compare", 0, "LIST", STORM | ONPOLICY, "vendor,split,pinned", FACTOR, NULL, 0, 0,
@@ -284,9 +288,9 @@ const struct ds_option_def ds_option_defs[] = {
 
     {"eps", 0, "X", FINGERPRINT, "0.2", 0, NULL, 0, 0,
      "tokens whose ratio of probabilities lies outside of 1 - X .. 1 + X count as clipped"},
-    {"require", 0, "LIST", RUN_ALONE | STORM, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
+    {"require", 0, "LIST", STRICT, "run,batch,thread", FACTOR, "run|batch|slot|thread|chunk", 0, 0,
      "with --strict: what every kernel must claim not to depend on; giving it is --strict"},
-    {"strict", 0, NULL, RUN_ALONE | STORM, NULL, 0, NULL, 0, 0,
+    {"strict", 0, NULL, STRICT, NULL, 0, NULL, 0, 0,
      "do not start (exit code 2) if a kernel of the chosen sets does not claim what --require says"},
 
     {"shape", 0, "SIZES", CHECK | ORDER | BENCH, NULL, DS_OPT_MANY, NULL, 0, 0,

@@ -74,6 +74,11 @@ static void message(const char *kind, const char *text)
 
 int ds_cli_error(const struct ds_options *o, const struct ds_error *err)
 {
+    /* A file that took long to open (a pipe whose other end nobody opened), which Ctrl-C broke off. */
+    if (*ds_cli_stop() && strstr(err->msg, strerror(EINTR))) {
+        ds_cli_note(o, "interrupted");
+        return DS_EXIT_INTERRUPTED;
+    }
     message("", err->msg);
     if (err->hint[0])
         message("hint: ", err->hint);

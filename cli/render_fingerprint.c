@@ -286,6 +286,12 @@ void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_
                           : r->matches[0] ? ", "
                                           : ": ",
                           ds_fp_match_name(m), r->matches[m]);
+    if (r->repeated) {
+        ds_buf_printf(out, "\n%-14s%zu of A and %zu of B have the %s of one before them (", "",
+                      r->repeated_a, r->repeated_b, r->paired_by);
+        ds_buf_escape(out, r->repeated, (size_t)-1);
+        ds_buf_puts(out, "): these are paired in the order of their lines");
+    }
     ds_buf_printf(out,
                   "\n%-14sd = A - B in nats; r = exp(-d), clipped: outside of 1 - %g .. 1 + %g\n",
                   "", r->eps, r->eps);
@@ -430,6 +436,8 @@ int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error
     json_object_set_new(j, "paired_by", json_string(r->paired_by));
     json_object_set_new(j, "unpaired_a", ds_json_whole(r->unpaired_a));
     json_object_set_new(j, "unpaired_b", ds_json_whole(r->unpaired_b));
+    json_object_set_new(j, "repeated_a", ds_json_whole(r->repeated_a));
+    json_object_set_new(j, "repeated_b", ds_json_whole(r->repeated_b));
     json_object_set_new(j, "tokens_alone_a", ds_json_whole(r->alone_a));
     json_object_set_new(j, "tokens_alone_b", ds_json_whole(r->alone_b));
     json_object_set_new(j, "one_sided", ds_json_whole(r->one_sided));

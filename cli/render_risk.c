@@ -101,13 +101,23 @@ static void token(struct ds_buf *out, const struct ds_risk_result *r, int32_t id
 static void add_choices(struct ds_buf *out, const struct ds_risk_result *r, size_t i)
 {
     const struct ds_risk_group *g = &r->risk.groups[i];
-    for (size_t k = 0; k < g->n_choices && k < r->most && g->choices[k].chance > 0; k++) {
+    int reached = 1;
+    for (size_t k = 0; k < g->n_choices && k < r->most; k++) {
         const struct ds_risk_choice *c = &g->choices[k];
-        head(out, r, k ? "" : "at risk");
-        if (k == 0) {
+        if (isnan(c->ref->margin))
+            break; /* these stand last, and are counted above */
+        const int in = c->chance > 0;
+        /* Where a margin is beyond all drift, or no drift is known, the nearest ones are the riskiest. */
+        head(out, r, k && in == reached ? "" : in ? "at risk" : "nearest");
+        if (k == 0 || in != reached) {
             add_kernels(out, r, i);
-            ds_buf_printf(out, "\n%-14s", "");
+            ds_buf_printf(out, "%s\n%-14s",
+                          in                 ? ""
+                          : g->flips.choices ? ": beyond the drift"
+                                             : ": by their margins",
+                          "");
         }
+        reached = in;
         if (r->risk.n_prompts > 1)
             ds_buf_printf(out, "prompt %d, ", c->prompt);
         ds_buf_printf(out, "token %d: ", c->ref->step);
@@ -131,6 +141,14 @@ static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_
     enum { SHOWN = 8 };
     const struct ds_risk_group *g = &r->risk.groups[i];
     const size_t stride = (g->n_layers + SHOWN - 1) / SHOWN;
+    if (g->n_layers == 0 && g->n_choices > g->blind) {
+        head(out, r, "by layer");
+        add_kernels(out, r, i);
+        ds_buf_puts(out, g->flips.choices == 0 ? ": not known: no choice was made twice\n"
+                         : g->flips.drift_most > 0
+                             ? ": not known: the record has no sizes of rows that choose\n"
+                             : ": no logits drifted, so no layer's drift leads to another token\n");
+    }
     for (size_t k = 0; k < g->n_layers; k++) {
         const struct ds_risk_layer *l = &g->layers[k];
         if (stride > 1 && k % stride && k + 1 < g->n_layers)

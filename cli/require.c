@@ -78,7 +78,16 @@ static void find_used(const struct ds_header *h, unsigned char *used)
     used[DS_OP_SCHEDULE] = used[DS_OP_PROCESS] = 1;
 }
 
-int ds_cli_require(const struct ds_options *o, const struct ds_header *h, struct ds_error *err)
+int ds_cli_require_nothing(const struct ds_options *o, const char *what, struct ds_error *err)
+{
+    const char *given = ds_opt_given(o, "require") ? "require"
+                        : ds_opt_flag(o, "strict") ? "strict"
+                                                   : NULL;
+    return given ? ds_fail(err, "--%s: nothing is run, since %s is given", given, what) : 0;
+}
+
+int ds_cli_require(const struct ds_options *o, const struct ds_header *h, const char *sets,
+                   struct ds_error *err)
 {
     unsigned char used[DS_OP_COUNT];
     if (!ds_opt_flag(o, "strict") && !ds_opt_given(o, "require"))
@@ -97,9 +106,10 @@ int ds_cli_require(const struct ds_options *o, const struct ds_header *h, struct
                     missing.data ? missing.data : "a kernel",
                     h->arms[arm].values[DS_FACTOR_KERNELS], n == 1 ? "does" : "do",
                     wanted.data ? wanted.data : "");
-            ds_hint(err, "the set pinned claims all of it; in another set a kernel is replaced by "
-                         "+OP=pinned; "
-                         "driftscope kernels shows what each claims");
+            ds_hint(err,
+                    "%s pinned claims all of it; in another set a kernel is replaced by "
+                    "+OP=pinned; driftscope kernels shows what each claims",
+                    sets);
         }
         ds_buf_free(&missing);
         ds_buf_free(&wanted);

@@ -15,7 +15,10 @@ size_t ds_claims_missing(const struct ds_kernel_set *set, const unsigned char *u
                          uint32_t claims, struct ds_buf *out);
 
 /* --strict, --require LIST: refuses (-1) if a kernel that one of the arms would run does not claim what is
- * demanded, naming it. 0 without either option. */
-int ds_cli_require(const struct ds_options *o, const struct ds_header *h, struct ds_error *err);
+ * demanded, naming it. 0 without either option. sets: which option chooses the kernels, for the hint: "--kernels". */
+int ds_cli_require(const struct ds_options *o, const struct ds_header *h, const char *sets,
+                   struct ds_error *err);
+/* Refuses either option where nothing is run: `what` is looked at. */
+int ds_cli_require_nothing(const struct ds_options *o, const char *what, struct ds_error *err);
 
 #endif

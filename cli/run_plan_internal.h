@@ -57,6 +57,15 @@ int ds_plan_inputs_recorded(struct ds_run_plan *p, struct ds_error *err);
 /* Of --inputs beside a record: what has changed since, in a note each. */
 int ds_plan_inputs_compare(const struct ds_options *o, const struct ds_run_plan *p,
                            struct ds_error *err);
+/* One more prompt (run_prompts.c): there is room for it in the header. Takes ownership of tokens, also on failure. */
+int ds_plan_add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, size_t n,
+                       struct ds_error *err);
+/* The same of a text with a NUL behind it, as_chat: in the model's chat form. */
+int ds_plan_add_text(struct ds_run_plan *p, const char *text, size_t len, int as_chat,
+                     struct ds_error *err);
+/* --requests-from: the prompts of a storm, a line each (run_requests.c). */
+int ds_run_requests(const struct ds_options *o, struct ds_run_plan *p, const char *path,
+                    struct ds_error *err);
 /* Names of all factors. */
 int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 /* Version, build, time and command line. */

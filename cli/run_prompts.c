@@ -41,9 +41,8 @@ static int32_t scrambled(uint64_t i, int32_t vocab)
     return (int32_t)((z >> 32) % (uint64_t)vocab);
 }
 
-/* Takes ownership of tokens, also on failure. */
-static int add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, size_t n,
-                      struct ds_error *err)
+int ds_plan_add_prompt(struct ds_run_plan *p, const char *text, int32_t *tokens, size_t n,
+                       struct ds_error *err)
 {
     struct ds_prompt *q = &p->header.prompts[p->header.n_prompts];
     q->request = (int32_t)p->header.n_prompts;
@@ -78,13 +77,13 @@ static int encode(const struct ds_run_plan *p, const char *text, size_t len, int
     return 0;
 }
 
-static int add_text(const struct ds_options *o, struct ds_run_plan *p, const char *text, size_t len,
-                    struct ds_error *err)
+int ds_plan_add_text(struct ds_run_plan *p, const char *text, size_t len, int as_chat,
+                     struct ds_error *err)
 {
     struct ds_buf chat = {0};
     int32_t *ids;
     size_t n;
-    if (ds_opt_flag(o, "chat")) {
+    if (as_chat) {
         if (memchr(text, '\0', len))
             return ds_fail(err, "a prompt with NUL bytes cannot be put into a chat form");
         if (!p->tokenizer)
@@ -97,7 +96,7 @@ static int add_text(const struct ds_options *o, struct ds_run_plan *p, const cha
     int rc = chat.data ? encode(p, chat.data, chat.len, 1, &ids, &n, err)
                        : encode(p, text, len, 0, &ids, &n, err);
     if (rc == 0)
-        rc = add_prompt(p, chat.data ? chat.data : text, ids, n, err);
+        rc = ds_plan_add_prompt(p, chat.data ? chat.data : text, ids, n, err);
     ds_buf_free(&chat);
     return rc;
 }
@@ -111,7 +110,7 @@ static int add_file(const struct ds_options *o, struct ds_run_plan *p, const cha
     if (rc == 0 && b.len == 0 && !ds_opt_flag(o, "chat"))
         rc = ds_fail(err, "prompt file '%s' is empty", path);
     else if (rc == 0)
-        rc = add_text(o, p, b.data ? b.data : "", b.len, err);
+        rc = ds_plan_add_text(p, b.data ? b.data : "", b.len, ds_opt_flag(o, "chat"), err);
     ds_buf_free(&b);
     return rc;
 }
@@ -138,7 +137,7 @@ static int add_ids(struct ds_run_plan *p, const char *text, struct ds_error *err
         if (!*s)
             break;
     }
-    return add_prompt(p, "", ids, n, err);
+    return ds_plan_add_prompt(p, "", ids, n, err);
 }
 
 /* What the user gave, in the order prompts, files, ids; else the default. */
@@ -146,7 +145,7 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
 {
     for (size_t i = 0; i < ds_opt_count(o, "prompt"); i++) {
         const char *text = ds_opt_at(o, "prompt", i);
-        if (add_text(o, p, text, strlen(text), err) != 0)
+        if (ds_plan_add_text(p, text, strlen(text), ds_opt_flag(o, "chat"), err) != 0)
             return -1;
     }
     for (size_t i = 0; i < ds_opt_count(o, "file"); i++)
@@ -158,7 +157,8 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
     if (p->header.n_prompts > 0)
         return 0;
     if (p->tokenizer)
-        return add_text(o, p, default_subject, strlen(default_subject), err);
+        return ds_plan_add_text(p, default_subject, strlen(default_subject), ds_opt_flag(o, "chat"),
+                                err);
     if (ds_opt_flag(o, "chat"))
         return ds_fail(err, "--chat: this model has no tokenizer, and so no chat form");
     int32_t room = p->model->hp.context - p->options.steps,
@@ -172,7 +172,7 @@ static int add_given(const struct ds_options *o, struct ds_run_plan *p, struct d
         return -1;
     for (int32_t i = 0; i < n; i++)
         ids[i] = scrambled((uint64_t)i, p->model->hp.vocab);
-    return add_prompt(p, "", ids, (size_t)n, err);
+    return ds_plan_add_prompt(p, "", ids, (size_t)n, err);
 }
 
 /* Built-in neighbours: slices of the corpus, each with its own start and length around the
@@ -199,7 +199,7 @@ static int add_builtin(struct ds_run_plan *p, int32_t neighbours, struct ds_erro
         for (int64_t i = 0; slice && i < len; i++)
             slice[i] = n ? ids[(j * 29 + (uint64_t)i) % n]
                          : scrambled(j * 100003 + (uint64_t)i, p->model->hp.vocab);
-        rc = slice ? add_prompt(p, "", slice, (size_t)len, err) : -1;
+        rc = slice ? ds_plan_add_prompt(p, "", slice, (size_t)len, err) : -1;
     }
     free(ids);
     return rc;

@@ -38,8 +38,8 @@ static int parse_rate(const char *text, int64_t *out, struct ds_error *err)
 /* What a schedule says is not asked of the scheduler. */
 static int check_scheduled(const struct ds_options *o, struct ds_error *err)
 {
-    static const char *const names[] = {"requests",   "rate",     "max-batch", "chunk",
-                                        "cache-rows", "no-reuse", "seed"};
+    static const char *const names[] = {"requests", "new-tokens", "rate",     "max-batch",
+                                        "chunk",    "cache-rows", "no-reuse", "seed"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (ds_opt_given(o, names[i]))
             return ds_fail(err,
@@ -239,11 +239,20 @@ static int32_t default_prompts(const struct ds_options *o)
                                                                                            : MORE;
 }
 
-/* The prompts, and how many requests there are of them: with --inputs, each call of the file once, unless it is said. */
+/* The prompts, and how many requests there are of them: with --inputs, each call of the file once, with --requests-from
+ * each line once, unless it is said. */
 static int choose_prompts(const struct ds_options *o, struct ds_storm_setup *s, int32_t *requests,
                           struct ds_error *err)
 {
     struct ds_run_plan *p = &s->plan;
+    const char *lines = s->scored ? NULL : ds_opt_text(o, "requests-from");
+    if (lines) {
+        if (ds_run_requests(o, p, lines, err) != 0)
+            return -1;
+        if (!ds_opt_given(o, "requests"))
+            *requests = (int32_t)p->header.n_prompts;
+        return make_prompts(s, err);
+    }
     if (!p->inputs.file.doc)
         return ds_run_prompts(o, p, default_prompts(o), err) != 0 ? -1 : make_prompts(s, err);
     if (ds_plan_inputs_prompts(o, p, 0, 0, err) != 0)

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/lock.h"
+#include "cli/require.h"
 #include "cli/verdict.h"
 
 #include "base/plural.h"
@@ -22,6 +23,7 @@ struct locking {
     int planned;
     const struct ds_lock_entry *entry; /* that was made */
     struct ds_lock_lines old;          /* that it took the place of */
+    char *old_name;                    /* where that was another one; NULL: it was not */
 };
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -68,7 +70,8 @@ static int from_record(struct locking *k, struct ds_error *err)
 {
     struct ds_record *r;
     struct ds_source s;
-    if (ds_record_open(k->record, &r, err) != 0)
+    if (ds_cli_require_nothing(k->o, "a record", err) != 0 ||
+        ds_record_open(k->record, &r, err) != 0)
         return -1;
     ds_source_record(&s, r);
     int rc = ds_record_damaged(r) + ds_record_incomplete(r)
@@ -89,6 +92,9 @@ static int from_sweep(struct locking *k, int *interrupted, struct ds_error *err)
     ds_lock_wants(&k->plan.options);
     if (rc == 0 && k->add)
         rc = ds_lock_agrees(&k->lock, err); /* before the time is spent */
+    rc = rc ? rc
+            : ds_cli_require(k->o, &k->plan.header,
+                             k->add || k->update ? "a lock of --kernels" : "--kernels", err);
     rc = rc ? rc : ds_lock_sweep(k->o, &k->plan, &kept, interrupted, err);
     if (rc == 0 && !*interrupted) {
         const struct ds_source s = ds_kept_source(&kept);
@@ -117,10 +123,12 @@ static int open_lock(struct locking *k, struct ds_error *err)
     return ds_cli_check_file(k->path, err);
 }
 
-static int free_name(const struct locking *k, char *name, size_t size)
+/* What an entry with these lines would be called, or that with a number that is free. */
+static int free_name(const struct locking *k, const struct ds_lock_lines *lines, char *name,
+                     size_t size)
 {
     char base[100];
-    ds_lock_name(&k->answer, base, sizeof base);
+    ds_lock_name(lines, base, sizeof base);
     snprintf(name, size, "%s", base);
     for (int i = 2; ds_lock_entry(&k->lock, name) && i < 10000; i++)
         snprintf(name, size, "%s-%d", base, i);
@@ -133,8 +141,9 @@ static int name_entry(const struct locking *k, char *name, size_t size, struct d
     if (ds_lock_entry_option(k->o, &given, err) != 0)
         return -1;
     if (!given)
-        return free_name(k, name, size) == 0 ? 0
-                                             : ds_fail(err, "%s: has too many entries", k->path);
+        return free_name(k, &k->answer, name, size) == 0
+                   ? 0
+                   : ds_fail(err, "%s: has too many entries", k->path);
     if (ds_lock_entry(&k->lock, given))
         return ds_fail(err, "%s: entry %s is there already", k->path, given);
     snprintf(name, size, "%s", given);
@@ -161,6 +170,27 @@ static int add_entry(struct locking *k, struct ds_error *err)
     return 0;
 }
 
+/* An entry that was named by its machine and core, and now holds those of another one, is named by these. */
+static int rename_entry(struct locking *k, struct ds_lock_entry *e, struct ds_error *err)
+{
+    char was[100], is[100], name[128];
+    const size_t n = (ds_lock_name(&k->old, was, sizeof was), strlen(was));
+    ds_lock_name(&e->lines, is, sizeof is);
+    const char *rest = strncmp(e->name, was, n) == 0 ? e->name + n : "?";
+    const int numbered = rest[0] == '-' && rest[1] && rest[1 + strspn(rest + 1, "0123456789")] == 0;
+    if (strcmp(was, is) == 0 || (rest[0] && !numbered))
+        return 0;
+    if (free_name(k, &e->lines, name, sizeof name) != 0)
+        return ds_fail(err, "%s: has too many entries", k->path);
+    k->old_name = e->name;
+    if (!(e->name = strdup(name))) {
+        e->name = k->old_name;
+        k->old_name = NULL;
+        return ds_fail(err, "out of memory for a lock");
+    }
+    return 0;
+}
+
 /* --entry, or the nearest one. */
 static int replace_entry(struct locking *k, struct ds_error *err)
 {
@@ -175,7 +205,7 @@ static int replace_entry(struct locking *k, struct ds_error *err)
     e->lines = k->answer;
     k->answer = (struct ds_lock_lines){0};
     k->entry = e;
-    return 0;
+    return given ? 0 : rename_entry(k, e, err);
 }
 
 static int put_entry(struct locking *k, struct ds_error *err)
@@ -210,6 +240,11 @@ static size_t each_change(const struct locking *k,
 {
     const struct ds_lock_lines *is = &k->entry->lines;
     size_t n = 0;
+    if (k->old_name) {
+        n++;
+        if (fn)
+            fn(ctx, "entry", k->old_name, k->entry->name);
+    }
     for (size_t i = 0; i < k->old.n; i++) {
         const char *now = ds_lock_get(is, k->old.at[i].key);
         if (now && strcmp(now, k->old.at[i].value) == 0)
@@ -291,6 +326,11 @@ static void result_text(const struct locking *k, struct ds_buf *out)
         ds_buf_printf(out, ": %zu line%s changed", each_change(k, NULL, NULL),
                       ds_plural((long long)each_change(k, NULL, NULL)));
     ds_buf_puts(out, "\n");
+    if (k->old_name)
+        ds_cli_note(k->o,
+                    "entry %s was of another machine or core, and is gone; --add keeps it beside "
+                    "a new one",
+                    k->old_name);
 }
 
 static int result_json(const struct locking *k, struct ds_buf *out, struct ds_error *err)
@@ -348,6 +388,7 @@ int ds_verb_lock(const struct ds_options *o)
     ds_lock_lines_free(&k.question);
     ds_lock_lines_free(&k.answer);
     ds_lock_lines_free(&k.old);
+    free(k.old_name);
     ds_lock_free(&k.lock);
     return code;
 }

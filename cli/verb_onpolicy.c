@@ -3,6 +3,7 @@
  * engine's (serve.h), what differs dumps/storm's and dumps/policy's to say. */
 #include "cli/cli.h"
 #include "cli/onpolicy.h"
+#include "cli/require.h"
 
 #include "base/mem.h"
 #include "engine/worker.h"
@@ -59,6 +60,7 @@ static int share_logits(struct onpolicy *x, struct ds_error *err)
 static int start(struct onpolicy *x, struct ds_error *err)
 {
     if (ds_storm_setup_new(x->o, "decode,prefill", &x->setup, err) != 0 ||
+        ds_cli_require(x->o, &x->setup.plan.header, "--compare", err) != 0 ||
         ds_storm_hits(&x->setup.serve, &x->hits, &x->n_hits, err) != 0 || share_logits(x, err) != 0)
         return -1;
     const struct ds_header *h = &x->setup.plan.header;

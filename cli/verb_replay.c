@@ -2,6 +2,7 @@
  * held against the record; then with one thing changed. See storm.h; what differs is dumps/storm's to say. */
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/require.h"
 #include "cli/run_plan_internal.h"
 #include "cli/storm.h"
 #include "cli/verdict.h"
@@ -76,9 +77,11 @@ static int choose_arms(struct replay *r, struct ds_error *err)
     if (h->n_factors != DS_FACTOR_COUNT)
         return ds_fail(err, "the record has %zu factors; this version knows %d", h->n_factors,
                        DS_FACTOR_COUNT);
-    if (ds_opt_given(r->o, "arm") &&
-        ds_opt_int(r->o, "arm", 0, (int64_t)h->n_arms - 1, &only, err) != 0)
+    if (ds_opt_given(r->o, "arm") && ds_opt_int(r->o, "arm", 0, INT32_MAX, &only, err) != 0)
         return -1;
+    if (only >= (int64_t)h->n_arms)
+        return ds_fail(err, "unknown arm %lld: the record has 0..%lld", (long long)only,
+                       (long long)h->n_arms - 1);
     r->header = *h;
     r->header.n_arms = 0;
     r->header.arms = ds_calloc(h->n_arms, sizeof *r->header.arms, "arms", err);
@@ -101,8 +104,11 @@ static int choose_request(struct replay *r, struct ds_error *err)
     const int alone = ds_opt_flag(r->o, "alone"), others = ds_opt_flag(r->o, "other-neighbours");
     r->request = -1;
     if (ds_opt_given(r->o, "request") &&
-        ds_opt_int(r->o, "request", 0, r->setup.serve.n_requests - 1, &r->request, err) != 0)
+        ds_opt_int(r->o, "request", 0, DS_SERVE_MOST_REQUESTS, &r->request, err) != 0)
         return -1;
+    if (r->request >= r->setup.serve.n_requests)
+        return ds_fail(err, "unknown request %lld: the record has 0..%d", (long long)r->request,
+                       r->setup.serve.n_requests - 1);
     if (alone && others)
         return ds_fail(err, "--alone and --other-neighbours: one of them");
     if ((alone || others) && r->request < 0)
@@ -125,7 +131,9 @@ static int start(struct replay *r, struct ds_error *err)
         return ds_prefix(err, "%s", path);
     if (ds_storm_hits(&r->setup.serve, &r->hits, &r->n_hits, err) != 0)
         return -1;
-    return choose_arms(r, err) != 0 ? -1 : choose_request(r, err);
+    return choose_arms(r, err) != 0 || ds_cli_require(r->o, &r->header, "--kernels", err) != 0
+               ? -1
+               : choose_request(r, err);
 }
 
 /* ---- running and comparing ------------------------------------------------------------------- */

@@ -329,7 +329,7 @@ static int start(struct run *run, struct ds_error *err)
         return -1;
     if (!resume) {
         if (ds_run_plan_new(run->o, &run->plan, err) != 0 ||
-            ds_cli_require(run->o, &run->plan.header, err) != 0 ||
+            ds_cli_require(run->o, &run->plan.header, "--kernels", err) != 0 ||
             ds_plan_attach(run->o, &run->plan.header, err) != 0)
             return -1;
         if (!ds_opt_flag(run->o, "no-record"))
@@ -348,8 +348,8 @@ static int start(struct run *run, struct ds_error *err)
         return ds_prefix(err, "%s", resume);
     const struct ds_sweep s = sweep_of(run);
     uint32_t missing;
-    if (ds_cli_require(run->o, &run->plan.header, err) != 0 || index_old(run, err) != 0 ||
-        ds_sweep_missing(&s, &missing, err) != 0)
+    if (ds_cli_require(run->o, &run->plan.header, "a record of --kernels", err) != 0 ||
+        index_old(run, err) != 0 || ds_sweep_missing(&s, &missing, err) != 0)
         return -1;
     return missing ? continue_record(run, err) : 0;
 }

@@ -92,7 +92,7 @@ static void progress(void *ctx, double done, double total)
 static int start(struct storm *st, struct ds_error *err)
 {
     if (ds_storm_setup_new(st->o, NULL, &st->setup, err) != 0 ||
-        ds_cli_require(st->o, &st->setup.plan.header, err) != 0 ||
+        ds_cli_require(st->o, &st->setup.plan.header, "--compare", err) != 0 ||
         ds_storm_hits(&st->setup.serve, &st->hits, &st->n_hits, err) != 0)
         return -1;
     const struct ds_header *h = &st->setup.plan.header;

@@ -2,6 +2,7 @@
  * Owns the order of things; the sweep is the engine's, the judgement dumps/lock's. */
 #include "cli/cli.h"
 #include "cli/lock.h"
+#include "cli/require.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,7 @@ static int by_running(const struct ds_options *o, const struct ds_lock *l, int *
     struct ds_kept kept = {0};
     int interrupted = 0, rc = ds_lock_plan(o, l, &p, err);
     rc = rc ? rc : ds_lock_agrees(l, err); /* before the time is spent */
+    rc = rc ? rc : ds_cli_require(o, &p.header, "a lock of --kernels", err);
     rc = rc ? rc : ds_lock_sweep(o, &p, &kept, &interrupted, err);
     if (rc == 0 && interrupted) {
         ds_cli_note(o, "interrupted: nothing was compared");
@@ -102,6 +104,8 @@ int ds_verb_verify(const struct ds_options *o)
     int code = DS_EXIT_ERROR;
     ds_cli_stop_on_signal();
     int rc = ds_lock_read(ds_opt_operand(o, 0), &l, &err);
+    if (rc == 0 && other)
+        rc = ds_cli_require_nothing(o, "a record or a lock", &err);
     if (rc == 0)
         rc = !other             ? by_running(o, &l, &code, &err)
              : says_lock(other) ? by_lock(o, &l, other, &code, &err)

@@ -150,8 +150,10 @@ static const char *const storm_examples[] = {
     "two prompts in turn, half a request a step",
     "driftscope storm --compare split,pinned --max-batch 4 --chunk 16 --cache-rows 300 --json",
     "two sets, small calls, a small cache, so that requests are preempted",
-    "driftscope storm -f prompts.txt --schedule steps.jsonl",
-    "a batch schedule that was recorded elsewhere",
+    "driftscope storm --requests-from requests.jsonl --requests 500",
+    "a file of requests, a line each, over again until there are 500",
+    "driftscope storm --requests-from requests.jsonl --schedule steps.jsonl",
+    "those requests in a batch schedule that was recorded elsewhere",
     "driftscope storm --inputs incident.json --requests 24",
     "recorded conversations: does each call of the model give what it gave then?",
     NULL};
@@ -408,8 +410,8 @@ const struct ds_verb_def ds_verbs[] = {
     {DS_VERB_RISK, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,
      "tell how near the choices of a record are to other tokens, and what to pin first",
      "Reads a record of run, storm or onpolicy: for each kernel set the margins of its choices, how far the logits drifted, the flips in 1,000 "
-     "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk with "
-     "their candidates; of a run also the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
+     "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk, "
+     "or nearest to another token, with their candidates, and the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
      "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
      "a margin within the largest measured drift; 1: some have; 2: an error, or no drift but NaN among the logits.",
      risk_examples},

@@ -27,13 +27,17 @@ static int by_reference(const void *pa, const void *pb)
     return a->ref < b->ref ? -1 : a->ref > b->ref;
 }
 
-/* Likeliest to turn over first; of equal ones the smaller margin. */
+/* Likeliest to turn over first; of equal ones the smaller margin; those without one, whose logits are NaN, behind all. */
 static int by_risk(const void *pa, const void *pb)
 {
     const struct ds_risk_choice *a = pa, *b = pb;
-    if (a->chance != b->chance)
+    const int blind_a = isnan(a->ref->margin) || isnan(a->chance),
+              blind_b = isnan(b->ref->margin) || isnan(b->chance);
+    if (blind_a != blind_b)
+        return blind_a - blind_b;
+    if (!blind_a && a->chance != b->chance)
         return a->chance > b->chance ? -1 : 1;
-    if (a->ref->margin != b->ref->margin)
+    if (!blind_a && a->ref->margin != b->ref->margin)
         return a->ref->margin < b->ref->margin ? -1 : 1;
     return a->ref < b->ref ? -1 : a->ref > b->ref;
 }

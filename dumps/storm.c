@@ -1,6 +1,7 @@
 /* storm.c: see storm.h: completions, references, and where requests first have other bits. Pure. */
 #include "dumps/storm_internal.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -223,12 +224,53 @@ static void find_firsts(struct ds_storm *s)
     }
 }
 
+struct same_prompt {
+    uint64_t digest;
+    int32_t prompt, first; /* first: with the same tokens */
+};
+
+static int by_digest(const void *pa, const void *pb)
+{
+    const struct same_prompt *a = pa, *b = pb;
+    if (a->digest != b->digest)
+        return a->digest < b->digest ? -1 : 1;
+    return a->prompt - b->prompt;
+}
+
+static int by_prompt(const void *pa, const void *pb)
+{
+    const struct same_prompt *a = pa, *b = pb;
+    return a->prompt - b->prompt;
+}
+
+/* Prompts with the same tokens are one, however often they were given. */
+static int name_prompts(struct storm_work *w, struct ds_error *err)
+{
+    const size_t n = w->h->n_prompts;
+    struct same_prompt *all = ds_calloc(n, sizeof *all, "prompts", err);
+    if (!all)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const struct ds_prompt *p = &w->h->prompts[i];
+        all[i] = (struct same_prompt){.digest = ds_hash(p->tokens, p->n_tokens * sizeof *p->tokens),
+                                      .prompt = (int32_t)i};
+    }
+    qsort(all, n, sizeof *all, by_digest);
+    for (size_t i = 0; i < n; i++)
+        all[i].first = i && all[i].digest == all[i - 1].digest ? all[i - 1].first : all[i].prompt;
+    qsort(all, n, sizeof *all, by_prompt);
+    for (size_t r = 0; r < w->s->n_requests; r++)
+        w->s->requests[r] =
+            (struct ds_storm_request){.prompt = all[r % n].first, .reference = -1, .parted = -1};
+    free(all);
+    return 0;
+}
+
 static int take_tokens(struct storm_work *w, struct ds_error *err)
 {
     struct ds_storm *s = w->s;
-    for (size_t r = 0; r < s->n_requests; r++)
-        s->requests[r] = (struct ds_storm_request){
-            .prompt = (int32_t)(r % w->h->n_prompts), .reference = -1, .parted = -1};
+    if (name_prompts(w, err) != 0)
+        return -1;
     if (ds_storm_steps(w->t, s->n_requests, &w->begin, &w->steps, err) != 0 ||
         count_completions(w, err) != 0)
         return -1;

@@ -3,8 +3,8 @@
  * other bits than the one it is held against, where its tokens part, and how many partings the margins and
  * the measured drift would lead one to expect. Knows no scheduler and no kernel.
  *
- * Request r has prompt r % header.n_prompts. In each prompt the requests are held against the first one of
- * those with the commonest completion, its reference. Rows are compared in the order of their calls, each
+ * Request r has prompt r % header.n_prompts, or the first one with the same tokens. In each prompt the requests are held
+ * against the first one of those with the commonest completion, its reference. Rows are compared in the order of their calls, each
  * with the reference's row of that position that was computed first, as long as the same tokens were fed. */
 #ifndef DS_STORM_H
 #define DS_STORM_H

@@ -176,7 +176,7 @@ test_strict_refuses_what_is_not_claimed() {
     ds run -m $small -n 1 --strict -o "$dir/a.h5"
     expect 2
     has "$dir/err" "not started: matmul/openblas, attention/vendor of kernel set 'vendor' do not claim what is demanded (run, batch and thread)"
-    has "$dir/err" "hint: the set pinned"
+    has "$dir/err" "hint: --kernels pinned claims all of it"
     [ ! -e "$dir/a.h5" ]
     ds run -m $small -n 1 --require batch --kernels pinned,pinned+matmul=split-k -o "$dir/a.h5"
     expect 2
@@ -191,6 +191,32 @@ test_strict_refuses_what_is_not_claimed() {
     [ ! -e "$dir/a.h5" ]
     ds storm -m $small --require run --compare pinned --requests 2 -n 1 -o "$dir/a.h5" -q
     expect 0
+    # Every verb that runs kernels, and none that only looks at what was run.
+    has "$dir/a.h5" "HDF"
+    ds onpolicy -m $small --strict --tokens 5,9 --compare pinned,vendor --requests 1 -n 1 -o "$dir/b.h5"
+    expect 2
+    has "$dir/err" "of kernel set 'vendor' do not claim what is demanded"
+    has "$dir/err" "hint: --compare pinned claims all of it"
+    [ ! -e "$dir/b.h5" ]
+    ds replay "$dir/a.h5" -m $small --strict
+    expect 0
+    ds replay "$dir/a.h5" -m $small --require batch --kernels split
+    expect 2
+    has "$dir/err" "not started: "
+    ds lock -m $small --tokens 5,9 -n 1 --batch 1 --threads 1 --strict -o "$dir/a.lock"
+    expect 2
+    has "$dir/err" "not started: "
+    [ ! -e "$dir/a.lock" ]
+    ds lock -m $small --tokens 5,9 -n 1 --batch 1 --threads 1 -o "$dir/a.lock"
+    expect 0
+    ds verify "$dir/a.lock" -m $small --require batch
+    expect 2
+    has "$dir/err" "hint: a lock of --kernels pinned claims all of it"
+    ds lock --update -m $small -o "$dir/a.lock" --require batch
+    expect 2
+    ds verify "$dir/a.lock" "$dir/a.lock" --strict
+    expect 2
+    has "$dir/err" "--strict: nothing is run, since a record or a lock is given"
     ds run -m $small --require speed
     expect 2
     has "$dir/err" "option '--require': bad value 'speed'"

@@ -339,6 +339,13 @@ test_pairs_by_request() {
     make none "$dir" --noise 0
     ds fingerprint "$dir/a.jsonl" "$dir/a.jsonl" # the server's ids
     has "$dir/out" "14 pairs by id"
+    hasnt "$dir/out" "of one before them"
+    make none "$dir" --batch --noise 0
+    # A name that stands twice says less than it seems to.
+    sed 's/ "custom_id": "[^"]*"/ "custom_id": "one"/; s/^{"custom_id": "[^"]*"/{"custom_id": "one"/' "$dir/a.jsonl" >"$dir/same.jsonl"
+    ds fingerprint "$dir/same.jsonl" "$dir/same.jsonl"
+    expect 0
+    has "$dir/out" "13 of A and 13 of B have the custom_id of one before them (one): these are paired in the order of their lines"
 }
 
 test_mistakes_name_file_and_line() {

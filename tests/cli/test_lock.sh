@@ -246,6 +246,21 @@ test_entries_for_platforms() {
     ds lock --add -m "$model" -o "$dir/a.lock"
     expect 2
     has "$dir/err" "has this environment already"
+    # An entry that was named by its platform, made anew on another one, is named by that; a name that was given stays.
+    platform=$(sed -n 's/^entry //p' "$dir/a.lock")
+    for entry in other other-2 mine; do
+        with_lock moved "s/^entry .*/entry $entry/; s/^env machine .*/env machine other/"
+        ds lock --update -m "$model" -o "$dir/moved.lock"
+        expect 0
+        if [ $entry = mine ]; then
+            has "$dir/moved.lock" "entry mine"
+        else
+            same_files "$dir/a.lock" "$dir/moved.lock"
+            has "$dir/out" "- entry $entry"
+            has "$dir/out" "+ entry $platform"
+            has "$dir/err" "entry $entry was of another machine or core"
+        fi
+    done
     run env OMP_DYNAMIC=FALSE "$driftscope" lock --add --entry second -m "$model" -o "$dir/a.lock"
     expect 0
     [ "$(grep -c '^entry ' "$dir/a.lock")" -eq 2 ]

@@ -46,11 +46,15 @@ PY
     has "$dir/out" "50 prompts"
     has "$dir/out" "by layer      split: relative drift measured"
     grep -q "^              final_norm  .* times, at prompt [0-9]*, token [0-5])$" "$dir/out"
-    hasnt "$dir/out" "by layer      pinned"
+    has "$dir/out" "by layer      pinned: no logits drifted"
+    # Beyond all drift the nearest choices are told, with their candidates.
+    has "$dir/out" "nearest       pinned: beyond the drift"
+    grep -A 1 "^nearest       pinned" "$dir/out" | grep -q "prompt [0-9]*, token [0-9]: token [0-9]* before token [0-9]* by "
     has "$dir/out" "split: of 150 requests "
     has "$dir/out" "did: "
     ds risk "$dir/1.h5" --most 0
     hasnt "$dir/out" "at risk"
+    ! grep -q "^nearest" "$dir/out"
     ds risk "$dir/1.h5" -m "$moe"
     expect 1
 }

@@ -137,7 +137,7 @@ test_another_environment_is_named_first() {
     has "$dir/err" "the record was made with another model"
     ds replay "$dir/a.h5" -m $model --request 2
     expect 2
-    has "$dir/err" "--request"
+    has "$dir/err" "unknown request 2: the record has 0..1"
 }
 
 # What neighbours hold changes no kernel here, only how many they are: with the same shapes every bit is the same.
@@ -160,6 +160,12 @@ test_other_neighbours_in_the_same_calls() {
     ds replay "$dir/a.h5" -m "$model" --other-neighbours
     expect 2
     has "$dir/err" "--other-neighbours: which request? give --request N"
+    ds replay "$dir/a.h5" -m "$model" --request 99999
+    expect 2
+    has "$dir/err" "unknown request 99999: the record has 0.."
+    ds replay "$dir/a.h5" -m "$model" --arm 77
+    expect 2
+    has "$dir/err" "unknown arm 77: the record has 0.."
     ds replay "$dir/a.h5" -m "$model" --request 3 --other-neighbours --alone
     expect 2
     ds storm -m $dense --tokens 5,9 --requests 1 -n 2 --threads 1 --compare pinned -o "$dir/c.h5"
@@ -169,10 +175,56 @@ test_other_neighbours_in_the_same_calls() {
     has "$dir/err" "the request has no neighbours"
 }
 
+# Requests of a file, a line each, are those of options, and equal ones are one prompt; in a schedule as in a storm.
+test_a_file_of_requests() {
+    cat >"$dir/requests.jsonl" <<'END'
+{"prompt": [5, 9, 1, 44, 23]}
+
+{"custom_id": "b", "method": "POST", "body": {"prompt": [60, 31, 11], "max_tokens": 7, "temperature": 0}}
+{"prompt": [5, 9, 1, 44, 23]}
+END
+    set -- $small -n 4 --compare pinned --max-batch 2
+    ds storm "$@" --requests-from "$dir/requests.jsonl" -o "$dir/a.h5"
+    expect 0
+    has "$dir/out" "3 requests of 3 prompts, 4 tokens each"
+    has "$dir/out" "storm: same: 2 prompts had "
+    has "$dir/err" '"max_tokens" of the requests is not taken'
+    ds storm "$@" --tokens 5,9,1,44,23 --tokens 60,31,11 --tokens 5,9,1,44,23 --requests 3 -o "$dir/b.h5"
+    expect 0
+    ds diff "$dir/a.h5" "$dir/b.h5" -q
+    expect 0
+    ds storm "$@" --requests-from "$dir/requests.jsonl" --requests 7 --force -o "$dir/b.h5"
+    expect 0
+    has "$dir/out" "7 requests of 3 prompts"
+    ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --export-schedule "$dir/steps.jsonl"
+    expect 0
+    ds storm $small --compare pinned --requests-from "$dir/requests.jsonl" --schedule "$dir/steps.jsonl" -o "$dir/c.h5"
+    expect 0
+    ds diff "$dir/a.h5" "$dir/c.h5" -q
+    expect 0
+    for line in '{"prompt": [5, 64]}|no token id from 0 to 63' '{"prompt": []}|no "prompt"' '{"prompt": [5]|no JSON object' \
+        '{"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]}|not one message of a user' \
+        '{"prompt": [5], "messages": []}|both "prompt" and "messages"' 'a text|no tokenizer'; do
+        printf '{"prompt": [5]}\r\n\n%s\n' "${line%%|*}" >"$dir/bad.jsonl"
+        ds storm $small --requests-from "$dir/bad.jsonl" -o "$dir/bad.h5"
+        expect 2
+        has "$dir/err" "bad.jsonl, line 3"
+        has "$dir/err" "${line#*|}"
+    done
+    printf '\n\n' >"$dir/bad.jsonl"
+    ds storm $small --requests-from "$dir/bad.jsonl" -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "no line has a request"
+    ds storm $small --requests-from "$dir/requests.jsonl" --tokens 5 -o "$dir/bad.h5"
+    expect 2
+    has "$dir/err" "--requests-from and --tokens"
+    [ ! -e "$dir/bad.h5" ]
+}
+
 # A recorded schedule goes out as text, comes in again and gives every bit of the storm that made it.
 test_a_schedule_goes_out_and_comes_back() {
-    set -- $small --tokens 5,9,1,44,23,8,2 --tokens 5,9,1,44,7 -n 5 --compare pinned,vendor+matmul=split-k
-    ds storm "$@" --requests 9 --rate 1.5 --max-batch 3 --chunk 7 --cache-rows 20 --seed 3 -o "$dir/a.h5"
+    set -- $small --tokens 5,9,1,44,23,8,2 --tokens 5,9,1,44,7 --compare pinned,vendor+matmul=split-k
+    ds storm "$@" -n 5 --requests 9 --rate 1.5 --max-batch 3 --chunk 7 --cache-rows 20 --seed 3 -o "$dir/a.h5"
     [ "$code" -le 1 ]
     ds replay "$dir/a.h5" --export-schedule "$dir/steps.jsonl"
     expect 0
@@ -263,7 +315,7 @@ test_mistakes_name_the_place() {
     expect 2
     has "$dir/err" "the schedule has no steps"
     echo '{"batch": [{"request": 0, "new": 4, "cached": 0}]}' >"$dir/one.jsonl"
-    for option in "--requests 5" "--rate 2" "--max-batch 3" "--chunk 0" "--cache-rows 9" --no-reuse "--seed 2"; do
+    for option in "--requests 5" "--new-tokens 3" "--rate 2" "--max-batch 3" "--chunk 0" "--cache-rows 9" --no-reuse "--seed 2"; do
         # shellcheck disable=SC2086
         ds storm $small --tokens 3,4,5,6 --schedule "$dir/one.jsonl" $option -o "$dir/bad.h5"
         expect 2
@@ -282,7 +334,7 @@ test_mistakes_name_the_place() {
     has "$dir/err" "the record was made with another model"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --request 2
     expect 2
-    has "$dir/err" "--request"
+    has "$dir/err" "unknown request 2: the record has 0..1"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --alone
     expect 2
     has "$dir/err" "give --request N"

@@ -14,7 +14,8 @@ enum { SITES = 3, MOST_ROWS = 64, MOST_STEPS = 64 };
  * changed afterwards. */
 struct made {
     struct ds_header h;
-    struct ds_prompt prompts[2];
+    struct ds_prompt prompts[3];
+    int32_t tokens[3][2];
     struct ds_site sites[SITES];
     struct ds_call calls[16];
     struct ds_row rows[MOST_ROWS];
@@ -28,8 +29,11 @@ struct made {
 static void begin(struct made *m, size_t n_prompts)
 {
     memset(m, 0, sizeof *m);
-    for (size_t i = 0; i < n_prompts; i++)
-        m->prompts[i] = (struct ds_prompt){.request = (int32_t)i, .n_tokens = 2};
+    for (size_t i = 0; i < n_prompts; i++) {
+        m->tokens[i][0] = (int32_t)i;
+        m->prompts[i] =
+            (struct ds_prompt){.request = (int32_t)i, .tokens = m->tokens[i], .n_tokens = 2};
+    }
     m->h = (struct ds_header){
         .prompts = m->prompts, .n_prompts = n_prompts, .sites = m->sites, .n_sites = SITES};
     m->t = (struct ds_trial_data){.calls = m->calls,
@@ -134,6 +138,21 @@ static void test_equal_requests_are_one_completion(void **state)
     assert_int_equal(s.first_parting, -1);
     assert_int_equal(s.compared, 2 * 3 * SITES);
     ds_storm_free(&s);
+    /* A prompt that was given three times is one; with other tokens each, they are three. */
+    for (int other = 0; other < 2; other++) {
+        three(&m);
+        m.steps[4].token = 0;
+        m.h.n_prompts = 3;
+        for (int i = 0; i < 3; i++) {
+            m.tokens[i][0] = other * i;
+            m.prompts[i] = (struct ds_prompt){.request = i, .tokens = m.tokens[i], .n_tokens = 2};
+        }
+        s = look(&m, 3, NULL, 0);
+        assert_int_equal(s.n_prompts, other ? 3 : 1);
+        assert_int_equal(s.n_completions, other ? 3 : 1);
+        assert_int_equal(s.compared, other ? 0 : 2 * 3 * SITES);
+        ds_storm_free(&s);
+    }
 }
 
 static void test_the_first_row_and_its_batch(void **state)
