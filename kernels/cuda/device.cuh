@@ -167,6 +167,13 @@ static inline void ds_mma(__half, float *d, const unsigned *a, const unsigned *b
 }
 #endif
 
+/* Before a loop whose arrays are to be registers; sim's compiler decides for itself. */
+#ifdef __CUDACC__
+#define DS_UNROLL _Pragma("unroll")
+#else
+#define DS_UNROLL
+#endif
+
 /* The reason why a call is not taken; -1. */
 __attribute__((format(printf, 2, 3))) static inline int
 ds_device_refuse(const struct ds_device_call &call, const char *fmt, ...)
