@@ -167,11 +167,14 @@ static inline void ds_mma(__half, float *d, const unsigned *a, const unsigned *b
 }
 #endif
 
-/* Before a loop whose arrays are to be registers; sim's compiler decides for itself. */
+/* Before a loop whose arrays are to be registers, and before one of which four turns at a time are enough; sim's compiler
+ * decides for itself. */
 #ifdef __CUDACC__
-#define DS_UNROLL _Pragma("unroll")
+#define DS_UNROLL      _Pragma("unroll")
+#define DS_UNROLL_FOUR _Pragma("unroll 4")
 #else
 #define DS_UNROLL
+#define DS_UNROLL_FOUR
 #endif
 
 /* The reason why a call is not taken; -1. */
