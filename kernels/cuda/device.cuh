@@ -65,6 +65,10 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
                                         dim3 grid, dim3 block, size_t shared)
 {
     char text[160];
+    /* Every launch comes here: words are for those that failed. */
+    const cudaError_t e = cudaPeekAtLastError();
+    if (e == cudaSuccess)
+        return 0;
     snprintf(text, sizeof text, "%.60s on (%u,%u,%u) blocks of (%u,%u,%u), %zu bytes shared",
              kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
     return ds_device_launched(call, text);
@@ -76,10 +80,12 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
     extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
     TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
 
-/* A block that wants more shared memory than every device gives has to ask for it. */
+/* What another call left to be told is not this launch's. A block that wants more shared memory than every device gives has to ask for it, its static arrays counted in: what a
+ * kernel has of those is not known here, so all with dynamic shared memory ask. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
-        if ((size_t)(SHARED) > (48u << 10))                                                        \
+        (void)cudaGetLastError();                                                                  \
+        if ((size_t)(SHARED) > 0)                                                                  \
             (void)cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,        \
                                        (int)(SHARED));                                             \
         KERNEL<<<(GRID), (BLOCK), (SHARED), static_cast<cudaStream_t>((CALL).exec->stream)>>>(     \
@@ -102,6 +108,7 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
     [&]() {                                                                                        \
         char ds_why[512];                                                                          \
         int ds_runs;                                                                               \
+        (void)cudaGetLastError();                                                                  \
         ds_test_cuda_launch(#KERNEL, static_cast<cudaStream_t>((CALL).exec->stream), &ds_runs);    \
         if (ds_runs &&                                                                             \
             ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                    \
@@ -158,6 +165,16 @@ static inline void ds_mma(__half, float *d, const unsigned *a, const unsigned *b
 {
     ds_sim_mma(DS_ELEMENT_F16, d, a, b, file, line);
 }
+#endif
+
+/* Before a loop whose arrays are to be registers, and before one of which four turns at a time are enough; sim's compiler
+ * decides for itself. */
+#ifdef __CUDACC__
+#define DS_UNROLL      _Pragma("unroll")
+#define DS_UNROLL_FOUR _Pragma("unroll 4")
+#else
+#define DS_UNROLL
+#define DS_UNROLL_FOUR
 #endif
 
 /* The reason why a call is not taken; -1. */

@@ -35,15 +35,31 @@ __device__ __forceinline__ uint64_t product(uint64_t data, uint64_t key)
     return (v & 0xffffffffu) * (v >> 32);
 }
 
-/* Phase 1: sum lane % 8 over the first `stripes` stripes of a block of bytes, in every lane. */
+/* Phase 1: sum lane % 8 over the first `stripes` stripes of a block of bytes, in every lane. A lane has four of the
+ * sixteen; all are asked for before the first is needed. */
 __device__ uint64_t block_sum(const unsigned char *p, int stripes, int lane)
 {
-    const int i = lane % SUMS;
-    uint64_t own = 0, neighbour = 0;
-    for (int n = lane / SUMS; n < stripes; n += 32 / SUMS) {
-        const uint64_t data = ds_xxh_read(p + n * STRIPE + 8 * i);
-        own += product(data, ds_xxh_key(8 * n + 8 * i));
-        neighbour += data;
+    enum { EACH = BLOCK / STRIPE * SUMS / 32, STEP = 32 / SUMS };
+    const int i = lane % SUMS, first = lane / SUMS;
+    const unsigned char *own_at = p + first * STRIPE + 8 * i;
+    uint64_t data[EACH], own = 0, neighbour = 0;
+    if ((reinterpret_cast<uintptr_t>(p) & 7) == 0) {
+        DS_UNROLL
+        for (int j = 0; j < EACH; j++)
+            data[j] = first + j * STEP < stripes
+                          ? reinterpret_cast<const uint64_t *>(own_at)[j * STEP * STRIPE / 8]
+                          : 0;
+    } else {
+        DS_UNROLL
+        for (int j = 0; j < EACH; j++)
+            data[j] = first + j * STEP < stripes ? ds_xxh_read(own_at + j * STEP * STRIPE) : 0;
+    }
+    DS_UNROLL
+    for (int j = 0; j < EACH; j++) {
+        const int n = first + j * STEP;
+        if (n < stripes)
+            own += product(data[j], ds_xxh_key(8 * n + 8 * i));
+        neighbour += data[j];
     }
     own += __shfl_xor_sync(ALL, neighbour, 1);
     for (int with = SUMS; with < 32; with *= 2)

@@ -4,23 +4,21 @@
  * A block computes a tile of 4 or 16 rows by 64 columns from stages of 32 k in shared memory; a thread
  * has a quarter or an eighth of a column's rows. Every output is one thread's, in ascending k:
  *
- *   pinned   k in blocks of 256 from k = 0, one fma chain from +0 a block, block sums added in
- *            ascending order, the first assigned; bias last; the store rounds (device.cuh). The tile
- *            changes no bit.
  *   split-k  k cut into as many parts as there are multiprocessors for each tile (1 to 8, of 32 k or
  *            more); one fma chain a part; parts go to scratch memory and are added in ascending order,
  *            the first assigned; bias last. So the bits depend on the number of rows.
  *   atomic   k in up to 8 parts at every row count; y starts as bias or +0, and parts are added to
- *            it by atomicAdd, in the order in which their blocks come to run. */
+ *            it by atomicAdd, in the order in which their blocks come to run.
+ *
+ * pinned is in matmul_pinned.cu. */
 #include "kernels/cuda/kernels.cuh"
-#include "kernels/cuda/pinned.cuh"
 #include "kernels/cuda/weights.cuh"
 
 namespace
 {
 
 enum { THREADS = 64, COLUMNS = 64, STAGE = 32, MOST_PARTS = 8 };
-enum mode { PINNED, PART, ATOMIC };
+enum mode { PART, ATOMIC };
 enum { FEATURES = DS_FEATURE_STORED | DS_FEATURE_FILE_WEIGHTS };
 
 struct job {
@@ -73,10 +71,10 @@ template <int TR, int MODE> __global__ void matmul_tile(struct job job)
     __shared__ float xs[2 * TR][STAGE + 1], ws[COLUMNS][STAGE + 1];
     const struct ds_matmul_args &a = job.a;
     const int64_t row0 = (int64_t)blockIdx.x * 2 * TR, column0 = (int64_t)blockIdx.y * COLUMNS;
-    const int64_t k0 = MODE == PINNED ? 0 : blockIdx.z * job.share;
-    const int64_t k1 = MODE == PINNED || k0 + job.share > a.k ? a.k : k0 + job.share;
+    const int64_t k0 = blockIdx.z * job.share;
+    const int64_t k1 = k0 + job.share > a.k ? a.k : k0 + job.share;
     const int column = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * TR;
-    float s[TR][2] = {}, total[TR][2] = {};
+    float s[TR][2] = {};
     for (int64_t k = k0; k < k1; k += STAGE) {
         const int n = k1 - k < STAGE ? (int)(k1 - k) : (int)STAGE;
         stage_any<2 * TR>(xs, a.x, a.stored, a.ldx, row0, a.rows, k, n);
@@ -87,21 +85,13 @@ template <int TR, int MODE> __global__ void matmul_tile(struct job job)
                 for (int j = 0; j < 2; j++)
                     s[i][j] = ds_fma(xs[first + i][t], ws[column + 32 * j][t], s[i][j]);
         __syncthreads();
-        const int ends = MODE == PINNED && ((k + n) % DS_PINNED_TERMS == 0 || k + n == k1);
-        for (int i = 0; ends && i < TR; i++)
-            for (int j = 0; j < 2; j++) {
-                total[i][j] = k < DS_PINNED_TERMS ? s[i][j] : total[i][j] + s[i][j];
-                s[i][j] = 0.0f;
-            }
     }
     for (int i = 0; i < TR; i++)
         for (int j = 0; j < 2; j++) {
             const int64_t r = row0 + first + i, c = column0 + column + 32 * j;
             if (r >= a.rows || c >= a.n)
                 continue;
-            if (MODE == PINNED)
-                put(a, r, c, total[i][j]);
-            else if (MODE == PART)
+            if (MODE == PART)
                 job.parts[(blockIdx.z * a.rows + r) * a.n + c] = s[i][j];
             else
                 atomicAdd(&a.y[r * a.ldy + c], s[i][j]);
@@ -181,15 +171,6 @@ int launch_tiles(const struct ds_device_call &call, const struct job &job, int p
     return DS_LAUNCH(call, (matmul_tile<8, MODE>), grid, THREADS, 0, job);
 }
 
-int pinned_launch(const void *args, const struct ds_exec *exec, char *why, size_t why_size)
-{
-    const struct job job = job_of(args);
-    const struct ds_device_call call = {exec, why, why_size};
-    if (check(call, &job.a) != 0)
-        return -1;
-    return job.a.rows < 1 || job.a.n < 1 ? 0 : launch_tiles<PINNED>(call, job, 1);
-}
-
 dim3 columns_grid(const struct ds_matmul_args *a)
 {
     return dim3((unsigned)ds_ceil_div(a->n, 256), (unsigned)a->rows);
@@ -232,40 +213,30 @@ int atomic_launch(const void *args, const struct ds_exec *exec, char *why, size_
     return launch_tiles<ATOMIC>(call, job, parts);
 }
 
-int describe(const struct ds_matmul_args *a, int tile_k, int split, struct ds_launch_info *out)
+int describe(const struct ds_matmul_args *a, int split, struct ds_launch_info *out)
 {
     memset(out, 0, sizeof *out);
     out->tile_rows = tile_rows(a);
     out->tile_cols = COLUMNS;
-    out->tile_k = tile_k;
+    out->tile_k = STAGE;
     out->split = split;
     return 0;
-}
-
-int pinned_describe(const void *args, const struct ds_exec *, struct ds_launch_info *out)
-{
-    const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
-    return describe(a, DS_PINNED_TERMS, (int)ds_ceil_div(a->k, DS_PINNED_TERMS), out);
 }
 
 int split_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
 {
     const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
-    return describe(a, STAGE, parts_of(a, exec, 0), out);
+    return describe(a, parts_of(a, exec, 0), out);
 }
 
 int atomic_describe(const void *args, const struct ds_exec *exec, struct ds_launch_info *out)
 {
     const struct ds_matmul_args *a = static_cast<const struct ds_matmul_args *>(args);
-    return describe(a, STAGE, parts_of(a, exec, 1), out);
+    return describe(a, parts_of(a, exec, 1), out);
 }
 
 } /* namespace */
 
-DS_DEVICE_VARIANT_FULL(matmul_pinned, DS_OP_MATMUL, "pinned", DS_CLAIM_ALL, FEATURES, nullptr,
-                       pinned_launch, pinned_describe,
-                       "K in blocks of 256, one fma chain a block in ascending k, block sums added "
-                       "in ascending order");
 DS_DEVICE_VARIANT_FULL(matmul_split_k, DS_OP_MATMUL, "split-k",
                        DS_CLAIM_REPEAT | DS_CLAIM_SLOT | DS_CLAIM_THREADS, FEATURES, split_scratch,
                        split_launch, split_describe,

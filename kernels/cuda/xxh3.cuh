@@ -20,8 +20,9 @@
 #define DS_XXH_MIX_1 0x165667919e3779f9ull
 #define DS_XXH_MIX_2 0x9fb21c651e98df25ull
 
-/* The default secret, 192 bytes, as little-endian words. */
-__constant__ const uint64_t ds_xxh_secret[24] = {
+/* The default secret, 192 bytes, as little-endian words. Not __constant__: the lanes of a warp read different words of it, which
+ * constant memory gives one after the other, and the cache at once. */
+__device__ static const uint64_t ds_xxh_secret[24] = {
     0xbe4ba423396cfeb8ull, 0x1cad21f72c81017cull, 0xdb979083e96dd4deull, 0x1f67b3b7a4a44072ull,
     0x78e5c0cc4ee679cbull, 0x2172ffcc7dd05a82ull, 0x8e2443f7744608b8ull, 0x4c263a81e69035e0ull,
     0xcb00c391bb52283cull, 0xa32e531b8b65d088ull, 0x4ef90da297486471ull, 0xd8acdea946ef1938ull,

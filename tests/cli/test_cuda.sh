@@ -145,6 +145,61 @@ devices=2,nocode||test GPU made of sim is of architecture 90, this library has c
 END
 }
 
+# Every call of the runtime and of cublasLt that says no is told with what it was for; none is taken for a launch that follows.
+test_a_call_that_fails() {
+    with_library
+    while read -r graph function message; do
+        case $message in ok) want=0 ;; *) want=2 ;; esac
+        cuda "fails=$function" run -m $small --tokens 5,1 --repeat 1 --slot first --neighbours copies --threads 1 --chunk 0 --mode prefill \
+            -n 2 --batch 1 --device cuda --kernels vendor --graph "$graph" --no-record
+        expect $want
+        [ $want -eq 0 ] || has "$dir/err" "$message"
+        hasnt "$dir/err" "died by signal"
+    done <<'END'
+off cudaGetDeviceCount device cuda:0: unknown error (cudaErrorUnknown)
+off cudaSetDevice:5 device on cuda: unknown error (cudaErrorUnknown)
+off cudaStreamCreateWithFlags device cuda:0: unknown error
+off cudaGetDeviceProperties properties on cuda: unknown error
+off cudaMemGetInfo memory on cuda: unknown error
+off cudaDeviceGetAttribute ok
+off cudaMalloc kv cache (k) on cuda: unknown error
+off cudaMemcpyAsync copy to the device on cuda: unknown error
+off cudaMemcpyAsync:25 copy from the device on cuda: unknown error
+off cudaFree ok
+off cudaStreamQuery:9 a kernel on cuda: unknown error (cudaErrorUnknown)
+off cudaStreamIsCapturing:20 a graph on cuda: unknown error
+off ds_test_cuda_launch:12 kernel digest_long on (1,1,1) blocks of (128,1,1), 0 bytes shared: unknown error
+on cudaStreamBeginCapture a graph on cuda: unknown error
+on cudaStreamEndCapture:2 a graph could not be captured on cuda: unknown error
+on cudaGraphInstantiate:2 a graph could not be made ready on cuda: unknown error
+on cudaGraphDestroy ok
+on cudaGraphExecDestroy ok
+on cudaGraphLaunch a graph on cuda: unknown error (cudaErrorUnknown): a launch from embed: embed/pinned
+off cudaStreamDestroy ok
+off cublasLtCreate layer 0 q_proj: matmul/cublaslt: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED
+off cublasLtMatmulDescCreate cublasLtMatmulAlgoGetHeuristic for 2 rows, n 64, k 64: CUBLAS_STATUS_NOT_INITIALIZED
+off cublasLtMatmulDescCreate:2 layer 0 q_proj: matmul/cublaslt: cublasLtMatmulDescCreate: CUBLAS_STATUS_NOT_INITIALIZED
+off cublasLtMatmulDescSetAttribute cublasLtMatmulAlgoGetHeuristic for 2 rows
+off cublasLtMatrixLayoutCreate:3 cublasLtMatmulAlgoGetHeuristic for 2 rows
+off cublasLtMatmulPreferenceCreate cublasLtMatmulAlgoGetHeuristic for 2 rows
+off cublasLtMatmulPreferenceSetAttribute:4 cublasLtMatmulAlgoGetHeuristic for 2 rows
+off cublasLtMatmulAlgoGetHeuristic cublasLtMatmulAlgoGetHeuristic for 2 rows, n 64, k 64: CUBLAS_STATUS_NOT_INITIALIZED
+off cublasLtMatmulAlgoConfigGetAttribute ok
+off cublasLtMatmul:3 layer 0 v_proj: matmul/cublaslt: cublasLtMatmul: CUBLAS_STATUS_NOT_INITIALIZED (2 rows, n 32, k 64)
+END
+    cuda fails=cublasLtMatmulAlgoCheck check matmul/cublaslt-pinned --device cuda --shape n=8,k=40 --threads 1
+    has "$dir/out" "the algorithm that is pinned is not for this number of rows: cublasLtMatmulAlgoCheck: CUBLAS_STATUS_NOT_INITIALIZED"
+}
+
+# A device that reads the host's memory itself, when the copy's turn comes: nothing of it changes before.
+test_memory_that_the_device_reads_later() {
+    with_library
+    # shellcheck disable=SC2086
+    cuda pageable run -m $small $one -n 3 --batch 1,3 --device cpu,cuda --kernels pinned --dtype f32,bf16 --no-record
+    expect 0
+    has "$dir/out" "device        no difference over"
+}
+
 test_too_little_memory() {
     with_library
     trial memory=100000

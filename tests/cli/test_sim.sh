@@ -393,7 +393,7 @@ test_nvcc_adds_no_fma() {
         ptx_without_fma 120 "$source"
         for pid in $waited; do wait "$pid"; done
     done
-    "$nvcc" -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul.cu
+    "$nvcc" -std=c++20 -fmad=false -arch=compute_80 -ptx -I. -o "$dir/b.ptx" kernels/cuda/matmul_pinned.cu
     has "$dir/b.ptx" "fma.rn.f32" # those that were asked for
 }
 

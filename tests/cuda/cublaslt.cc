@@ -160,6 +160,17 @@ void choose(const struct ds_test_preference *p, const struct ds_test_layout *a,
     out->workspaceSize = workspace_of(&out->algo, y);
 }
 
+/* Whether DS_TEST_CUDA says that this call of the function fails: "fails=cublasLtMatmul:2", the second one. */
+int fails(const char *function = __builtin_FUNCTION())
+{
+    static int calls;
+    const char *asked = getenv("DS_TEST_CUDA"), *at = asked ? strstr(asked, "fails=") : nullptr;
+    const size_t n = strlen(function);
+    if (!at || strncmp(at + 6, function, n) != 0 || (at[6 + n] && !strchr(":,", at[6 + n])))
+        return 0;
+    return ++calls == (at[6 + n] == ':' ? atoi(at + 7 + n) : 1);
+}
+
 } /* namespace */
 
 size_t cublasLtGetVersion(void)
@@ -178,6 +189,8 @@ const char *cublasLtGetStatusString(cublasStatus_t s)
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     const capturing_fn capturing = of_runtime<capturing_fn>("DS_TEST_CUDA_CAPTURING");
     if (!capturing || capturing())
         return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -188,6 +201,8 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute_type,
                                         cudaDataType_t scale)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     if (scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = new ds_test_matmul{compute_type, 0, 0, nullptr};
@@ -204,6 +219,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t what,
                                               const void *value, size_t bytes)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     int number = 0;
     if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) {
         if (bytes != sizeof d->bias_at)
@@ -226,6 +243,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
                                           uint64_t rows, uint64_t cols, int64_t ld)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     *out = new ds_test_layout{type, (int64_t)rows, (int64_t)cols, ld};
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -238,6 +257,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     *out = new ds_test_preference{0, 7, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -252,6 +273,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *value, size_t bytes)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     const int wide = what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     if (bytes != (wide ? sizeof(size_t) : sizeof(uint32_t)))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -270,6 +293,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t p, int asked,
                                               cublasLtMatmulHeuristicResult_t *out, int *n)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     *n = 0;
     if (wrong(d, a, b, y) || asked < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -284,6 +309,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                        const cublasLtMatmulAlgo_t *algo,
                                        cublasLtMatmulHeuristicResult_t *out)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     if (wrong(d, a, b, y))
         return CUBLAS_STATUS_INVALID_VALUE;
     out->algo = *algo;
@@ -295,6 +322,8 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
                                                     cublasLtMatmulAlgoConfigAttributes_t what,
                                                     void *value, size_t bytes, size_t *written)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     const int shorts = what == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ||
                        what == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
     const uint32_t v = what == CUBLASLT_ALGO_CONFIG_ID           ? (uint32_t)algo->data[ID]
@@ -317,6 +346,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
+    if (fails())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     const uintptr_t all = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
                           reinterpret_cast<uintptr_t>(y);
     const run_fn run = of_runtime<run_fn>("DS_TEST_CUDA_RUN");

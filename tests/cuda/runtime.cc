@@ -4,7 +4,9 @@
  * that would wait for a kernel that does not end, each is an error, or ends the process where CUDA would block for ever.
  *
  * DS_TEST_CUDA has what goes wrong, separated by commas: devices=N, driver=VERSION, nocode, memory=BYTES, fault=KERNEL (an
- * illegal address; it shows when something waits, or at a later launch), hang=KERNEL (never ends). */
+ * illegal address; it shows when something waits, or at a later launch), hang=KERNEL (never ends), pageable (a copy from
+ * the host's memory is made when its turn comes), fails=FUNCTION or fails=FUNCTION:N (the Nth call of it is an
+ * unknown error; cublasLt's, too). */
 #include "tests/cuda/cuda_runtime.h"
 
 #include "kernels/sim/graph.h"
@@ -34,7 +36,8 @@ namespace
 struct {
     pid_t process; /* that made the first call */
     int devices, driver, nocode;
-    char fault[64], hang[64];
+    char fault[64], hang[64], fails[64];
+    int fails_at, pageable;
     int current;
     cudaError_t last, pending, sticky;
     int hung;
@@ -62,6 +65,13 @@ void read_environment(void)
     text_of(asked, "driver=", text, sizeof text);
     cuda.driver = *text ? atoi(text) : CUDART_VERSION;
     cuda.nocode = asked && strstr(asked, "nocode");
+    cuda.pageable = asked && strstr(asked, "pageable");
+    text_of(asked, "fails=", cuda.fails, sizeof cuda.fails);
+    cuda.fails_at = 1;
+    if (char *n = strchr(cuda.fails, ':')) {
+        cuda.fails_at = atoi(n + 1);
+        *n = '\0';
+    }
     text_of(asked, "memory=", text, sizeof text);
     if (*text)
         ds_sim_memory_limit((size_t)atoll(text));
@@ -74,8 +84,28 @@ cudaError_t says(cudaError_t e)
     return e;
 }
 
+/* Copies from the host's memory whose turn has not come. */
+struct copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+} queued[64];
+int n_queued;
+
+void do_copies(void)
+{
+    for (int i = 0; i < n_queued; i++) { /* those of the host's memory are nobody's block */
+        ds_sim_memory_open_at(queued[i].dst);
+        ds_sim_memory_open_at(queued[i].src);
+        memcpy(queued[i].dst, queued[i].src, queued[i].bytes);
+        ds_sim_memory_close_at(queued[i].src);
+        ds_sim_memory_close_at(queued[i].dst);
+    }
+    n_queued = 0;
+}
+
 /* What every call that needs a driver begins with. */
-cudaError_t begin(void)
+cudaError_t begin(const char *function = __builtin_FUNCTION())
 {
     if (!cuda.process) {
         cuda.process = getpid();
@@ -85,6 +115,8 @@ cudaError_t begin(void)
         return says(cudaErrorInitializationError);
     if (cuda.driver < CUDART_VERSION)
         return says(cudaErrorInsufficientDriver);
+    if (*cuda.fails && strcmp(function, cuda.fails) == 0 && --cuda.fails_at == 0)
+        return says(cudaErrorUnknown);
     return says(cuda.devices == 0 ? cudaErrorNoDevice : cuda.sticky);
 }
 
@@ -105,6 +137,7 @@ cudaError_t check_stream(cudaStream_t s)
         cuda.sticky = cuda.pending;
         return says(cuda.sticky);
     }
+    do_copies();
     return cudaSuccess;
 }
 
@@ -136,6 +169,7 @@ cudaError_t not_captured(void)
     X(cudaErrorSymbolNotFound, "named symbol not found")                                           \
     X(cudaErrorNotReady, "device not ready")                                                       \
     X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                         \
+    X(cudaErrorUnknown, "unknown error")                                                           \
     X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")       \
     X(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during "        \
                                          "capture")
@@ -167,6 +201,11 @@ cudaError_t cudaGetLastError(void)
     const cudaError_t e = cuda.sticky ? cuda.sticky : cuda.last;
     cuda.last = cudaSuccess;
     return e;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return cuda.sticky ? cuda.sticky : cuda.last;
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -216,6 +255,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int)
     return begin();
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int)
+{
+    *value = cuda.pageable;
+    return begin();
+}
+
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
@@ -261,9 +306,9 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
         ds_sim_record_copy(dst, src, bytes);
         return cudaSuccess;
     }
-    ds_sim_memory_open();
-    memcpy(dst, src, bytes);
-    ds_sim_memory_close();
+    queued[n_queued++] = {dst, src, bytes};
+    if (!cuda.pageable || kind != cudaMemcpyHostToDevice || n_queued == 64)
+        do_copies();
     return cudaSuccess;
 }
 
@@ -405,8 +450,9 @@ static cudaError_t run_for_library(const char *name, cudaStream_t s, void (*body
 {
     char why[512];
     int run;
-    const struct ds_sim_launch launch = {name, {1, 1, 1}, {1, 1, 1}, 0,      nullptr, nullptr,
-                                         body, arg,       bytes,     {0, 0}, ds_sim_stream(), 1};
+    const struct ds_sim_launch launch = {
+        name, {1, 1, 1}, {1, 1, 1}, 0,      nullptr,         nullptr,
+        body, arg,       bytes,     {0, 0}, ds_sim_stream(), 1};
     ds_test_cuda_launch(name, s, &run);
     if (run && ds_sim_run(&launch, why, sizeof why) != 0)
         ds_test_cuda_fault(why);

@@ -466,6 +466,7 @@ int run(const struct ds_device_call &call, cublasLtHandle_t h, const struct ds_m
     }
     if (s == CUBLAS_STATUS_SUCCESS) {
         what = "cublasLtMatmul";
+        (void)cudaGetLastError(); /* what another call left is not this one's */
         s = lib.f.matmul(h, p.op, &one, at->w, p.w, at->x, p.x, &zero, at->y, p.y, at->y, p.y,
                          &c->algo, m->workspace ? workspace_of(call.exec) : nullptr, m->workspace,
                          static_cast<cudaStream_t>(call.exec->stream));

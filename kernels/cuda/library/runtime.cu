@@ -33,6 +33,7 @@ struct cuda {
     char name[16];
     char first[SITE], last[SITE]; /* sites launched since all was known to be well */
     int dead;                     /* it hangs, or had a fault: `why` says */
+    int reads_pageable; /* the device itself, later than a copy from such memory is asked for */
 };
 
 __attribute__((format(printf, 2, 3))) int fails(struct ds_device *d, const char *fmt, ...)
@@ -155,13 +156,12 @@ int cuda_copy_to(struct ds_device *d, void *dst, const void *host, size_t bytes)
         return -1;
     if (bytes == 0)
         return 0;
-    /* Pageable memory has been read when this returns. */
-    return (*self_of(d)->last ? cuda_wait(d) : use(d)) != 0
-               ? -1
-               : check(
-                     d,
-                     cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, self_of(d)->stream),
-                     "copy to the device");
+    if ((*self_of(d)->last ? cuda_wait(d) : use(d)) != 0 ||
+        check(d, cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, self_of(d)->stream),
+              "copy to the device") != 0)
+        return -1;
+    /* Pageable memory has been read when the call returns, unless the device need not have it read first. */
+    return self_of(d)->reads_pageable ? cuda_wait(d) : 0;
 }
 
 int cuda_copy_from(struct ds_device *d, void *host, const void *src, size_t bytes)
@@ -480,6 +480,10 @@ struct ds_device *ds_cuda_open(int number, char *why, size_t why_size)
             .graph_free = cuda_graph_free,
             .info = cuda_info,
             .close = cuda_close};
+    if (cudaDeviceGetAttribute(&c->reads_pageable, cudaDevAttrPageableMemoryAccess, number) !=
+        cudaSuccess)
+        c->reads_pageable = 1; /* the careful way */
+    (void)cudaGetLastError();
     c->exec.threads = 1;
     c->exec.stream = c->stream;
     c->exec.memory = DS_MEMORY_DEVICE;

@@ -29,6 +29,7 @@ static const struct op_case cases[] = {
     {DS_OP_MATMUL, "n=17,k=1", 64, DS_CONTENT_TINY}, /* sums that round to -0 stay that */
     {DS_OP_MATMUL, "n=17,k=771", 64, 0},
     {DS_OP_MATMUL, "n=130,k=512", 9, 0},
+    {DS_OP_MATMUL, "n=9,k=4644", 3, 0}, /* more blocks of k than warps */
     {DS_OP_ROPE, "heads=3,head_dim=22,rope_dim=14,neox=0", 64, 0},
     {DS_OP_ROPE, "heads=2,head_dim=64,rope_dim=64,neox=1", 64, 0},
     {DS_OP_CACHE, "width=67", 64, 0},
@@ -82,8 +83,28 @@ static void any_order(struct ds_call *call, int rows)
     call->disturb = rows % 5 == 0 ? (uint64_t)rows : 0;
 }
 
-/* Every `step`th number of rows. */
-static void one_case(const struct op_case *c, int step)
+static void one_call(const struct op_case *c, struct ds_subject *cpu, struct ds_subject *sim,
+                     int rows, int type)
+{
+    const int content = rows % DS_CONTENT_COUNT;
+    const struct ds_segment part[] = {
+        {.sequence = 0, .first = 0, .length = (rows + 1) / 2, .content = content},
+        {.sequence = 1, .first = 5, .length = rows / 2, .content = DS_CONTENT_PLAIN}};
+    struct ds_call call = {.segment = part,
+                           .n_segments = rows > 1 ? 2 : 1,
+                           .threads = 1,
+                           .place = rows % 4,
+                           .gap = rows % 3,
+                           .bias = rows / 8 % 2,
+                           .page_size = rows % 2 ? 16 : 0,
+                           .permute = (uint64_t)rows,
+                           .stored = type,
+                           .wide = rows % 7 == 0};
+    any_order(&call, rows);
+    compare(c, cpu, sim, &call, content);
+}
+
+static void both(const struct op_case *c, struct ds_subject **cpu, struct ds_subject **sim)
 {
     struct ds_shape shape;
     struct ds_error err;
@@ -94,30 +115,54 @@ static void one_case(const struct op_case *c, int step)
     assert_non_null(of_sim);
     assert_int_equal(of_sim->device, DS_DEVICE_SIM);
     assert_int_equal(of_sim->claims, DS_CLAIM_ALL);
-    struct ds_subject *cpu = ds_subject_new_weights(of_cpu, &shape, 7, c->weights, &err);
-    struct ds_subject *sim = ds_subject_new_weights(of_sim, &shape, 7, c->weights, &err);
-    assert_non_null(cpu);
-    assert_non_null(sim);
-    for (int i = 0; i < c->most_rows * N_STORED; i += step) {
-        const int rows = i / N_STORED + 1, content = rows % DS_CONTENT_COUNT;
-        const struct ds_segment part[] = {
-            {.sequence = 0, .first = 0, .length = (rows + 1) / 2, .content = content},
-            {.sequence = 1, .first = 5, .length = rows / 2, .content = DS_CONTENT_PLAIN}};
-        struct ds_call call = {.segment = part,
-                               .n_segments = rows > 1 ? 2 : 1,
-                               .threads = 1,
-                               .place = rows % 4,
-                               .gap = rows % 3,
-                               .bias = rows / 8 % 2,
-                               .page_size = rows % 2 ? 16 : 0,
-                               .permute = (uint64_t)rows,
-                               .stored = stored[i % N_STORED],
-                               .wide = rows % 7 == 0};
-        any_order(&call, rows);
-        compare(c, cpu, sim, &call, content);
-    }
+    *cpu = ds_subject_new_weights(of_cpu, &shape, 7, c->weights, &err);
+    *sim = ds_subject_new_weights(of_sim, &shape, 7, c->weights, &err);
+    assert_non_null(*cpu);
+    assert_non_null(*sim);
+}
+
+/* Every `step`th number of rows. */
+static void one_case(const struct op_case *c, int step)
+{
+    struct ds_subject *cpu, *sim;
+    both(c, &cpu, &sim);
+    for (int i = 0; i < c->most_rows * N_STORED; i += step)
+        one_call(c, cpu, sim, i / N_STORED + 1, stored[i % N_STORED]);
     ds_subject_free(cpu);
     ds_subject_free(sim);
+}
+
+/* The tiles of matmul for many rows and columns: each kind, with rows, columns and k that end within one. */
+static void test_matmul_tiles(void **state)
+{
+    static const struct {
+        struct op_case c;
+        int rows[4], tile_rows;
+    } wide[] = {
+        {{DS_OP_MATMUL, "n=1027,k=523", 0, 0}, {33, 64, 61, 0}, 32},
+        {{DS_OP_MATMUL, "n=2048,k=36", 0, DS_CONTENT_SPECIAL}, {17, 24, 0}, 32},
+        {{DS_OP_MATMUL, "n=1030,k=5", 0, DS_CONTENT_TINY}, {40, 0}, 32}, /* sums of -0 */
+        {{DS_OP_MATMUL, "n=4101,k=300", 0, 0}, {65, 0}, 128},
+        {{DS_OP_MATMUL, "n=2052,k=17", 0, DS_CONTENT_TINY}, {130, 131, 0}, 128},
+        {{DS_OP_MATMUL, "n=191,k=3", 0, 0}, {70, 0}, 8}, /* too few of them */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) {
+        struct ds_subject *cpu, *sim;
+        both(&wide[i].c, &cpu, &sim);
+        for (const int *rows = wide[i].rows; *rows; rows++) {
+            struct ds_launch_info info;
+            struct ds_error err;
+            const struct ds_segment part = {.length = *rows};
+            const struct ds_call call = {.segment = &part, .n_segments = 1, .threads = 1};
+            assert_int_equal(ds_subject_describe(sim, &call, &info, &err), 1);
+            assert_int_equal(info.tile_rows, wide[i].tile_rows);
+            for (int t = 0; t < N_STORED; t++)
+                one_call(&wide[i].c, cpu, sim, *rows, stored[t]);
+        }
+        ds_subject_free(cpu);
+        ds_subject_free(sim);
+    }
 }
 
 static void test_every_op(void **state)
@@ -192,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_op),
+        cmocka_unit_test(test_matmul_tiles),
         cmocka_unit_test(test_without_fused_instructions),
         cmocka_unit_test(test_attention),
     };
