@@ -41,6 +41,7 @@ struct ds_doctor_command {
     int config;   /* DS_DOCTOR_CONFIG_ */
     int sealed;   /* it does not get this process's environment: env -i, docker run */
     int env_file; /* docker run --env-file: what it sets is not known */
+    char *sourced; /* a file that its script read before (source FILE): what it sets is not known; NULL: none */
     size_t line;  /* of the text, from 1; 0: argv */
 };
 
@@ -61,6 +62,8 @@ int ds_doctor_argv(const char *const *words, size_t n, struct ds_doctor_commands
 int ds_doctor_read_config(struct ds_doctor_command *c, struct ds_error *err);
 void ds_doctor_commands_free(struct ds_doctor_commands *c);
 
+/* Whether a word, up to its '=', is one of these flags, as the engine reads it: also by its beginning, or as a key of it. */
+int ds_doctor_means(const struct ds_doctor_command *c, const char *word, const char *spec);
 /* The value of "--seed=|-s=": of a flag that takes one, the last one given ("" where it has none); of one
  * that does not ("--cache-prompt|!--no-cache-prompt") "on", or "off" behind a '!'. NULL: not given. */
 const char *ds_doctor_flag(const struct ds_doctor_command *c, const char *spec);
@@ -172,8 +175,10 @@ size_t ds_doctor_number(const struct ds_doctor *d, const struct ds_doctor_comman
 
 typedef int ds_doctor_look(struct ds_doctor *d, const struct ds_doctor_rule *r,
                            const struct ds_doctor_command *c, struct ds_error *err);
+/* doctor_options.c: options that are not known here */
+ds_doctor_look ds_doctor_look_options;
 /* doctor_machine.c */
-ds_doctor_look ds_doctor_look_cpus, ds_doctor_look_quota, ds_doctor_look_blas_core,
+ds_doctor_look ds_doctor_look_no_command, ds_doctor_look_nccl, ds_doctor_look_cpus, ds_doctor_look_quota, ds_doctor_look_blas_core,
     ds_doctor_look_blas_threads, ds_doctor_look_control, ds_doctor_look_run, ds_doctor_look_batch,
     ds_doctor_look_thread;
 int ds_doctor_no_gpu(const struct ds_doctor_command *c);
@@ -183,7 +188,7 @@ ds_doctor_look ds_doctor_look_objects;
  * processor. */
 int ds_doctor_scan_object(const unsigned char *bytes, size_t n);
 /* doctor_model.c: chat templates, sampling defaults and formats of the model that is meant */
-ds_doctor_look ds_doctor_look_clock, ds_doctor_look_quantization, ds_doctor_look_defaults,
+ds_doctor_look ds_doctor_look_filters, ds_doctor_look_clock, ds_doctor_look_quantization, ds_doctor_look_defaults,
     ds_doctor_look_override, ds_doctor_look_version;
 
 /* ---- output ----------------------------------------------------------------------------------- */

@@ -153,6 +153,8 @@ static int add_command(struct ds_shell *s, unsigned engine, size_t first, struct
     c->words = s->words;
     c->n_words = s->n_words;
     c->cap_words = s->cap_words;
+    if (s->sourced && !(c->sourced = strdup(s->sourced)))
+        return ds_fail(err, "out of memory for commands");
     s->words = NULL;
     s->n_words = s->cap_words = 0;
     for (size_t i = 0; i < s->n_variables; i++) {
@@ -181,6 +183,15 @@ static int take_setting(struct ds_shell *s, struct ds_error *err)
         if (s->words[i][0] != '-' && ds_shell_unset(s, s->words[i], err) != 0)
             return -1;
     return 1;
+}
+
+/* source FILE, . FILE: read by the shell, and not here. */
+static int take_source(struct ds_shell *s, struct ds_error *err)
+{
+    if (s->n_words < 2 || (strcmp(s->words[0], "source") != 0 && strcmp(s->words[0], ".") != 0))
+        return 0;
+    free(s->sourced);
+    return (s->sourced = strdup(s->words[1])) ? 0 : ds_fail(err, "out of memory for commands");
 }
 
 /* Whether a word of declare hands its variables on: -x, -gx. */
@@ -284,7 +295,8 @@ static int take_command(struct ds_shell *s, struct ds_error *err)
     if (engine ? add_command(s, engine, first, err) : (did = take_setting(s, err)) < 0)
         return -1;
     if (!engine && !did &&
-        (take_inner(s, &did, err) != 0 || (!did && set_variables(s, &did, err) != 0)))
+        (take_source(s, err) != 0 || take_inner(s, &did, err) != 0 ||
+         (!did && set_variables(s, &did, err) != 0)))
         return -1;
     out->others += !engine && !did;
     return 0;
@@ -321,6 +333,7 @@ void ds_doctor_commands_free(struct ds_doctor_commands *c)
         for (size_t k = 0; k < c->at[i].n_words; k++)
             free(c->at[i].words[k]);
         free(c->at[i].words);
+        free(c->at[i].sourced);
         ds_variables_free(c->at[i].variables, c->at[i].n_variables);
     }
     free(c->at);

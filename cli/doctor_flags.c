@@ -86,6 +86,19 @@ int ds_doctor_looks_like_flag(const char *word)
     return word[0] == '-' && (isalpha((unsigned char)word[1]) || word[1] == '-');
 }
 
+int ds_doctor_means(const struct ds_doctor_command *c, const char *word, const char *spec)
+{
+    const size_t n = strcspn(word, "=");
+    const char *name;
+    size_t len;
+    int takes, off;
+    while ((spec = next_name(spec, &name, &len, &takes, &off)))
+        if (is_flag(word, n, name, len) || is_shortened(c, word, n, name, len) ||
+            (takes && is_key_of(c, word, n, name, len)))
+            return 1;
+    return 0;
+}
+
 const char *ds_doctor_flag(const struct ds_doctor_command *c, const char *spec)
 {
     const char *found = NULL;

@@ -148,10 +148,10 @@ static const char *set_elsewhere(const struct ds_doctor_command *c, const char *
     if (!c || !source || ds_doctor_value(c, source))
         return NULL;
     const char *what = strncmp(source, "env:", 4) == 0 ? NULL : ds_doctor_elsewhere(c, why);
-    if (what || !c->env_file || !strstr(source, "env:"))
+    if (what || !strstr(source, "env:") || (!c->env_file && !c->sourced))
         return what;
     *why = "it was not read";
-    return "the container's --env-file";
+    return c->env_file ? "the container's --env-file" : c->sourced;
 }
 
 static const struct ds_doctor_guard *guarded(const struct ds_doctor_rule *r,
@@ -163,6 +163,20 @@ static const struct ds_doctor_guard *guarded(const struct ds_doctor_rule *r,
         if (at && (g->scope & scope_of(c)) && !set_elsewhere(c, g->source, &why) &&
             (g->holds ? g->holds(c) : ds_doctor_fits(g->pattern, ds_doctor_value(c, g->source))))
             return g;
+    }
+    return NULL;
+}
+
+/* A variable that would make the rule's findings harmless, and that a file which was not read may set. */
+static const char *guard_elsewhere(const struct ds_doctor_rule *r,
+                                   const struct ds_doctor_command *c, const char **file)
+{
+    for (size_t i = 0; r->unless && i < ds_doctor_guard_count; i++) {
+        const struct ds_doctor_guard *g = &ds_doctor_guards[i];
+        const char *why;
+        if (strstr(r->unless, g->name) && (g->scope & scope_of(c)) && g->source &&
+            strncmp(g->source, "env:", 4) == 0 && (*file = set_elsewhere(c, g->source, &why)))
+            return g->source + 4;
     }
     return NULL;
 }
@@ -194,6 +208,11 @@ int ds_doctor_apply(struct ds_doctor *d, const struct ds_doctor_rule *r,
     const char *why, *what = set_elsewhere(c, r->source, &why);
     if (what)
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "%s may set it: %s", what, why);
+    const char *file,
+        *guard = o && o->status == DS_DOCTOR_FOUND ? guard_elsewhere(r, c, &file) : NULL;
+    if (guard)
+        return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err,
+                             "harmless if %s sets %s, which was not read; else found", file, guard);
     if (ds_doctor_is_open(value))
         return ds_doctor_say(d, r, c, DS_DOCTOR_UNKNOWN, err, "what %s is here is not known",
                              value);

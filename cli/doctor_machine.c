@@ -71,6 +71,36 @@ static int uses_openblas(const struct ds_kernel_set *set)
     return 0;
 }
 
+/* What only a launch line says, and what asks the engine that it starts. */
+int ds_doctor_look_no_command(struct ds_doctor *d, const struct ds_doctor_rule *r,
+                              const struct ds_doctor_command *c, struct ds_error *err)
+{
+    (void)c;
+    return ds_doctor_say(
+        d, r, NULL, DS_DOCTOR_UNKNOWN, err, "%s",
+        strcmp(r->check, "seed") == 0
+            ? "no command is given: an engine's seed stands in its launch line, and in requests"
+            : "no command is given: temperature, top-k, top-p and penalties of an engine stand in "
+              "its "
+              "launch line, in the model's files and in requests");
+}
+
+int ds_doctor_look_nccl(struct ds_doctor *d, const struct ds_doctor_rule *r,
+                        const struct ds_doctor_command *c, struct ds_error *err)
+{
+    const int algorithm = strcmp(r->check, "ranks.nccl-algo") == 0;
+    const char *name = algorithm ? "NCCL_ALGO" : "NCCL_PROTO", *value = getenv(name);
+    if (value && *value)
+        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err, "%s=%s", name, value);
+    if (ds_doctor_no_gpu(c))
+        return ds_doctor_say(d, r, NULL, DS_DOCTOR_FIXED, err, "no NVIDIA device here");
+    return ds_doctor_say(
+        d, r, NULL, DS_DOCTOR_UNKNOWN, err,
+        "%s is not set: where several ranks run, NCCL's %s follows the size, and so the "
+        "rows of the step",
+        name, algorithm ? "algorithm" : "protocol");
+}
+
 /* ---- CPUs -------------------------------------------------------------------------------------- */
 
 int ds_doctor_look_cpus(struct ds_doctor *d, const struct ds_doctor_rule *r,

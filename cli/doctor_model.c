@@ -373,6 +373,19 @@ static json_t *read_override(const struct ds_doctor_command *c, const char *flag
     return j;
 }
 
+/* What temperature 0 makes of the filters, as the engine's source has it (doctor_rules.c: [vp], [sp]). */
+int ds_doctor_look_filters(struct ds_doctor *d, const struct ds_doctor_rule *r,
+                           const struct ds_doctor_command *c, struct ds_error *err)
+{
+    return ds_doctor_say(
+        d, r, c, DS_DOCTOR_FIXED, err, "%s",
+        c->engine == DS_DOCTOR_VLLM
+            ? "a request at temperature 0 is greedy: vLLM ignores its top-k, top-p and min-p, "
+              "wherever they are set; penalties act"
+            : "a request at temperature 0 is one with top-k 1: top-p and min-p leave SGLang's "
+              "best token; penalties act");
+}
+
 int ds_doctor_look_override(struct ds_doctor *d, const struct ds_doctor_rule *r,
                             const struct ds_doctor_command *c, struct ds_error *err)
 {

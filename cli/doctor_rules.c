@@ -9,6 +9,10 @@
  *   [vc] vllm/config/cache.py, scheduler.py: prefix caching and chunked prefill are on
  *   [vs] vllm/v1/sample/sampler.py, its docstring: logit bias and penalties act before the greedy choice,
  *        temperature, min-p, top-k and top-p after it
+ *   [vp] vllm/sampling_params.py, __post_init__: below a temperature of 1e-5 sampling is greedy, top_p is set to 1, top_k to
+ *        0 and min_p to 0
+ *   [sp] sglang/srt/sampling/sampling_params.py: a temperature of 0 becomes 1 with top_k 1; sampling_batch_info.py: where all
+ *        of a batch have top_k 1 the largest logit is taken; top-p and min-p keep the best token in any case
  *   [vj] vllm/utils/argparse_utils.py (FlexibleArgumentParser): "--json-arg.key1 value1 --json-arg.key2.key3 value2" stands for
  *        JSON, "+" adds to a list; it is an argparse.ArgumentParser, which takes the beginning of a flag for it
  *   [va] vllm/engine/arg_utils.py: -sc, -cc and -ac are --speculative-config, --compilation-config and
@@ -87,6 +91,10 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      "--generation-config vllm, and temperature 0 in every request", NULL, ds_doctor_look_defaults},
     {"sampler.defaults", SGLANG, NULL, {{0}}, /* [sa] */
      "--sampling-defaults openai, and temperature 0 in every request", NULL, ds_doctor_look_defaults},
+    {"sampler.filters", VLLM | SGLANG, NULL, {{0}}, "temperature 0 in every request", NULL, ds_doctor_look_filters}, /* [vp] [sp] */
+    {"sampler", MACHINE, NULL, {{0}}, "driftscope doctor -- COMMAND", NULL, ds_doctor_look_no_command},
+    {"seed", MACHINE, NULL, {{0}}, "driftscope doctor -- COMMAND", NULL, ds_doctor_look_no_command},
+    {"options", VLLM | SGLANG | LLAMA, NULL, {{0}}, "look them up in the engine's documentation", NULL, ds_doctor_look_options},
     {"sampler.override", VLLM, NULL, {{0}}, /* [vm] [vs] */
      "leave penalties out of --override-generation-config, and set temperature 0 there", NULL, ds_doctor_look_override},
     {"sampler.top-k", LLAMA, "--top-k= env:LLAMA_ARG_TOP_K", /* [ll] */
@@ -276,6 +284,8 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"ranks.nccl-proto", VLLM | SGLANG, "env:NCCL_PROTO", /* [nc] */
      {{"unset", FOUND, "NCCL_PROTO is not set: NCCL's protocol follows the size, and so the rows of the step"}, {"*", FIXED, "NCCL_PROTO={}"}},
      "NCCL_PROTO=Simple", "one-rank invariant", NULL},
+    {"ranks.nccl-algo", MACHINE, NULL, {{0}}, "NCCL_ALGO=allreduce:tree", NULL, ds_doctor_look_nccl}, /* [nc] */
+    {"ranks.nccl-proto", MACHINE, NULL, {{0}}, "NCCL_PROTO=Simple", NULL, ds_doctor_look_nccl},
     {"ranks.replicas", VLLM, "--data-parallel-size=|-dp=",
      {{"unset", FIXED, "one replica"}, {"=1", FIXED, "one replica"},
       {"*", FOUND, "{} replicas share the requests: who shares a step with whom changes"}},

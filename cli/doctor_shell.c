@@ -119,6 +119,48 @@ static int inherit(struct ds_shell *s, const struct ds_shell *from, int all, str
     return 0;
 }
 
+/* ---- subshells -------------------------------------------------------------------------------- */
+
+/* "( ...": what is set in there is gone behind it. */
+static int open_subshell(struct ds_shell *s, struct ds_error *err)
+{
+    if (s->n_open == DS_SHELL_MOST_OPEN)
+        return ds_fail(err, "%s, line %zu: more than %d subshells in each other", s->name, s->line,
+                       DS_SHELL_MOST_OPEN);
+    struct ds_shell_saved *x = &s->saved[s->n_open];
+    *x = (struct ds_shell_saved){
+        .variables = ds_calloc(s->n_variables, sizeof *x->variables, "variables", err),
+        .exported = ds_calloc(s->n_variables, sizeof *x->exported, "variables", err)};
+    s->n_open++; /* whole or not, it is freed */
+    if (!x->variables || !x->exported)
+        return -1;
+    for (; x->n < s->n_variables; x->n++) {
+        const struct ds_doctor_variable *from = &s->variables[x->n];
+        struct ds_doctor_variable *to = &x->variables[x->n];
+        to->name = strdup(from->name);
+        to->value = from->value ? strdup(from->value) : NULL;
+        x->exported[x->n] = s->exported[x->n];
+        if (!to->name || (from->value && !to->value)) {
+            x->n++;
+            return ds_fail(err, "out of memory for variables");
+        }
+    }
+    return 0;
+}
+
+/* A ")" that closes none is a pattern's of case. */
+static void close_subshell(struct ds_shell *s)
+{
+    if (s->n_open == 0)
+        return;
+    const struct ds_shell_saved *x = &s->saved[--s->n_open];
+    ds_variables_free(s->variables, s->n_variables);
+    free(s->exported);
+    s->variables = x->variables;
+    s->exported = x->exported;
+    s->n_variables = s->cap_variables = s->cap_exported = x->n;
+}
+
 /* ---- words ------------------------------------------------------------------------------------ */
 
 static int end_word(struct ds_shell *s, struct ds_error *err);
@@ -393,6 +435,10 @@ static int step(struct ds_shell *s, struct ds_error *err)
         return skip_redirection(s, err);
     if (c == '\n' || c == ';' || c == '&' || c == '|' || c == '(' || c == ')') {
         int rc = ds_shell_end_command(s, err);
+        if (rc == 0 && c == '(')
+            rc = open_subshell(s, err);
+        if (c == ')')
+            close_subshell(s);
         s->line += c == '\n';
         s->at++;
         return rc == 0 && c == '\n' && s->n_here ? take_here(s, err) : rc;
@@ -438,6 +484,7 @@ int ds_shell_inner(const struct ds_shell *s, const char *text, size_t len, size_
                              .len = len,
                              .line = line,
                              .depth = s->depth + 1,
+                             .sourced = s->sourced ? strdup(s->sourced) : NULL,
                              .command = s->command,
                              .ctx = s->ctx};
     struct ds_error why;
@@ -457,5 +504,11 @@ void ds_shell_free(struct ds_shell *s)
     free(s->words);
     ds_variables_free(s->variables, s->n_variables);
     free(s->exported);
+    while (s->n_open > 0) {
+        const struct ds_shell_saved *x = &s->saved[--s->n_open];
+        ds_variables_free(x->variables, x->n);
+        free(x->exported);
+    }
+    free(s->sourced);
     ds_buf_free(&s->word);
 }

@@ -5,7 +5,7 @@
 
 #include "cli/doctor.h"
 
-enum { DS_SHELL_MOST_HERE = 4, DS_SHELL_MOST_DEPTH = 4 };
+enum { DS_SHELL_MOST_HERE = 4, DS_SHELL_MOST_DEPTH = 4, DS_SHELL_MOST_OPEN = 16 };
 
 struct ds_shell {
     const char *name, *text; /* of the file, for errors; what is read */
@@ -22,6 +22,14 @@ struct ds_shell {
     int here_tabs[DS_SHELL_MOST_HERE], n_here;
     int depth;   /* of shells within shells */
     int exports; /* set -a: what is assigned is handed on */
+    char *sourced; /* the file that was read last by "source FILE", or ". FILE"; NULL: none */
+    /* What was set where each subshell that is open began. */
+    struct ds_shell_saved {
+        struct ds_doctor_variable *variables;
+        int *exported;
+        size_t n;
+    } saved[DS_SHELL_MOST_OPEN];
+    int n_open;
     /* Takes a finished command; it may keep the words and set `words` to NULL. */
     int (*command)(struct ds_shell *s, struct ds_error *err);
     void *ctx;

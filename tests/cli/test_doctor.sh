@@ -35,6 +35,9 @@ test_this_machine() {
     is quantization fixed
     is clock fixed
     is threads.openmp cannot-tell
+    is sampler cannot-tell
+    is seed cannot-tell
+    [ -n "$(status ranks.nccl-algo)" ] && [ -n "$(status ranks.nccl-proto)" ]
     ds doctor -m $small --kernels pinned --json
     is kernel.batch fixed
     is kernel.threads fixed

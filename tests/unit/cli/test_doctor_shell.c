@@ -131,6 +131,14 @@ static void test_variables_are_those_that_the_command_gets(void **state)
         {"DS_TEST=a bash -c 'vllm serve m'", "a"},
         {"export DS_TEST=a\nbash -c 'vllm serve m'", "a"},
         {"DS_TEST=a\nbash -c 'vllm serve m'", "outer"},
+        /* what a subshell sets is gone behind it */
+        {"(export DS_TEST=a)\nvllm serve m", "outer"},
+        {"(export DS_TEST=a; vllm serve m)", "a"},
+        {"(cd x; (export DS_TEST=a); vllm serve m)", "outer"},
+        {"export DS_TEST=b\n(unset DS_TEST; DS_TEST=a)\nvllm serve m", "b"},
+        {"f() { echo; }\nexport DS_TEST=a\nvllm serve m", "a"},
+        {"case x in\na) export DS_TEST=a;;\nesac\nvllm serve m", "a"},
+        {"(export DS_TEST=a\nvllm serve m", "a"},
     };
     setenv("DS_TEST", "outer", 1);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
