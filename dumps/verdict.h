@@ -188,9 +188,15 @@ struct ds_kernel_first {
     int32_t step, request, position;
 };
 
+/* Where a kernel gives other bits on equal inputs along a factor: sites, and layers with such a site. */
+struct ds_kernel_count {
+    uint32_t sites, layers;
+};
+
 struct ds_kernel_verdict {
     const char *op, *variant;
-    uint8_t *condition; /* [n_factors] enum ds_condition */
+    uint8_t *condition;            /* [n_factors] enum ds_condition */
+    struct ds_kernel_count *count; /* [n_factors]; none of factor 0, repeat */
     uint32_t *
         *class_of; /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
     struct ds_kernel_first *first; /* [n_factors]; none of factor 0, repeat */
