@@ -48,6 +48,46 @@ static void decide(struct ds_explanation *x)
               "what orders and formats make of these very rows");
 }
 
+/* Of which of the formats that a size can point to it is. */
+static unsigned size_of(int format)
+{
+    switch (format) {
+    case DS_FORMAT_TF32:
+    case DS_FORMAT_TF32_CUT:
+    case DS_FORMAT_F16:
+    case DS_FORMAT_F16_SUMS:
+        return DS_SIZE_OF_TF32;
+    case DS_FORMAT_BF16:
+    case DS_FORMAT_BF16_SUMS:
+        return DS_SIZE_OF_BF16;
+    case DS_FORMAT_Q8:
+    case DS_FORMAT_Q8_ROW:
+    case DS_FORMAT_Q8_TENSOR:
+        return DS_SIZE_OF_8_BITS;
+    default:
+        return DS_SIZE_OF_4_BITS;
+    }
+}
+
+/* What the verdict took from the size alone, beside what accounts for the values. */
+static void hold_size(struct ds_explanation *x)
+{
+    const int format = x->verdict.format;
+    const char *found = x->verdict.basis == DS_BASIS_BITS
+                            ? "here replays give every bit"
+                            : "here something accounts for the values";
+    if (x->said.formats && format >= 0 && !(size_of(format) & x->said.formats))
+        snprintf(x->overruled, sizeof x->overruled,
+                 "its size is that of other formats; what gives the values is %s",
+                 ds_explain_format_name(format));
+    else
+        snprintf(x->sharpened, sizeof x->sharpened,
+                 "it goes by the size of the difference, which %s; %s",
+                 x->said.formats ? "leaves open which numbers have few bits"
+                                 : "tells a kind and no cause",
+                 found);
+}
+
 /* One kind from both: the better evidence of it. */
 static void join(struct ds_explanation *x)
 {
@@ -55,6 +95,8 @@ static void join(struct ds_explanation *x)
         take_own(x);
     else
         take_said(x);
+    if (x->said.basis == DS_KIND_BY_SIZE && x->verdict.basis >= DS_BASIS_FIT)
+        hold_size(x);
 }
 
 int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struct ds_error *err)
@@ -63,7 +105,7 @@ int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struc
         return -1;
     const int own = x->judged || x->chosen || x->drawn ? x->verdict.kind : DS_EXPLAIN_UNKNOWN,
               said = x->said.found ? x->said.kind : DS_KIND_UNKNOWN;
-    x->overruled[0] = '\0';
+    x->overruled[0] = x->sharpened[0] = x->unconfirmed[0] = '\0';
     if (own == DS_EXPLAIN_UNKNOWN && said == DS_KIND_UNKNOWN) {
         x->kind = DS_EXPLAIN_UNKNOWN;
         snprintf(x->why, sizeof x->why, "%s",
@@ -73,6 +115,10 @@ int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struc
                                        : "nothing that was tried explains it");
     } else if (own == DS_EXPLAIN_UNKNOWN) {
         take_said(x);
+        if (x->judged && x->said.formats)
+            snprintf(x->unconfirmed, sizeof x->unconfirmed,
+                     "it goes by the size of the difference; of the formats that were tried, of "
+                     "inputs and of sums, none gives these values");
     } else if (said == DS_KIND_UNKNOWN) {
         take_own(x);
     } else if (own == said) {

@@ -426,6 +426,10 @@ static void add_said(const struct ds_explanation *x, struct ds_buf *out)
     ds_buf_puts(out, "\n");
     if (x->overruled[0])
         ds_buf_printf(out, "%14soverruled: %s\n", "", x->overruled);
+    if (x->sharpened[0])
+        ds_buf_printf(out, "%14ssharpened: %s\n", "", x->sharpened);
+    if (x->unconfirmed[0])
+        ds_buf_printf(out, "%14snot confirmed: %s\n", "", x->unconfirmed);
 }
 
 /* Whether the bits of this side come from its own kernel only where it was launched: not from the row's
@@ -460,6 +464,8 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
     if (x->judged || x->chosen || x->drawn || x->kind != DS_EXPLAIN_UNKNOWN) {
         ds_buf_printf(out, "%s: ", ds_explain_kind_name(x->kind));
         ds_buf_escape(out, x->why, (size_t)-1);
+        if (x->unconfirmed[0])
+            ds_buf_puts(out, "; not confirmed: no format that was tried gives these values");
         for (int s = 0; s < DS_SIDES; s++)
             if (depends_on_more(x, s) && ds_explanation_in_situ(x))
                 ds_buf_printf(out,

@@ -55,14 +55,17 @@ struct ds_explanation {
     struct ds_finding said; /* what the record's verdict says of the place; found 0: nothing */
     int kind;               /* what follows from both (explain_kind.c), and the evidence: */
     char why[480];
-    char overruled[256];    /* why the verdict's kind does not stand; "": it does, or has none */
+    /* Why the verdict's kind, or what it says of it, does not stand; "": it does, or has none. */
+    char overruled[256];
+    char sharpened[256];    /* it stands, and what is found here says more; "" */
+    char unconfirmed[160];  /* it goes by size, and nothing that was tried here gives it; "" */
     const char *reproducer; /* where one was written; NULL */
 };
 
 /* Repeats that disagreed in the run, and do not on what it recorded. */
 int ds_explanation_in_situ(const struct ds_explanation *x);
 
-/* explain_kind.c: fills said, kind, why and overruled. */
+/* explain_kind.c: fills said, kind, why, and how the verdict stands. */
 int ds_explanation_settle(struct ds_explanation *x, struct ds_analysis *a, struct ds_error *err);
 
 /* explain_sampler.c: whether the place draws tokens, or processes logits for that; what is claimed then. */

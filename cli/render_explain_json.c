@@ -193,10 +193,12 @@ static json_t *said_json(const struct ds_explanation *x)
 {
     if (!x->said.found)
         return json_null();
-    return json_pack("{s:s,s:o,s:o,s:o}", "kind", ds_kind_name(x->said.kind), "evidence",
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o}", "kind", ds_kind_name(x->said.kind), "evidence",
                      text(x->said.why), "structure",
                      x->said.structure[0] ? text(x->said.structure) : json_null(), "overruled",
-                     x->overruled[0] ? text(x->overruled) : json_null());
+                     x->overruled[0] ? text(x->overruled) : json_null(), "sharpened",
+                     x->sharpened[0] ? text(x->sharpened) : json_null(), "unconfirmed",
+                     x->unconfirmed[0] ? text(x->unconfirmed) : json_null());
 }
 
 json_t *ds_render_explain_json(const struct ds_explanation *x)

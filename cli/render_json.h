@@ -26,6 +26,7 @@ json_t *ds_json_growth(const struct ds_verdict *v);
 json_t *ds_json_added(const struct ds_verdict *v);
 json_t *ds_json_origins(const struct ds_report *r);
 json_t *ds_json_range(const struct ds_report *r);
+json_t *ds_json_range_at(const struct ds_report *r, const struct ds_range_at *x);
 /* render_census_json.c: the section "repeat"; null when no arm has two trials. */
 json_t *ds_json_census(const struct ds_report *r);
 /* The arms that were lost, an array. */

@@ -75,11 +75,16 @@ json_t *ds_json_kernels(const struct ds_verdict *v)
     json_t *list = json_array();
     for (size_t k = 0; k < v->n_kernels; k++) {
         const struct ds_kernel_verdict *x = &v->kernels[k];
-        json_t *j = json_object(), *conditions = json_object(), *by = json_array();
+        json_t *j = json_object(), *conditions = json_object(), *by = json_array(),
+               *sites = json_object(), *layers = json_object();
         const struct ds_switches *base = NULL;
         for (size_t f = 0; f < v->n_factors; f++)
             json_object_set_new(conditions, v->factors[f].name,
                                 text(ds_condition_name(x->condition[f])));
+        for (size_t f = 1; f < v->n_factors; f++) {
+            json_object_set_new(sites, v->factors[f].name, json_integer(x->count[f].sites));
+            json_object_set_new(layers, v->factors[f].name, json_integer(x->count[f].layers));
+        }
         for (uint32_t i = 0; i < x->n_switches; i++) {
             json_t *one = json_object();
             if (!x->switches[i].setting[0])
@@ -91,6 +96,8 @@ json_t *ds_json_kernels(const struct ds_verdict *v)
         json_object_set_new(j, "op", text(x->op));
         json_object_set_new(j, "variant", text(x->variant));
         json_object_set_new(j, "conditions", conditions);
+        json_object_set_new(j, "origin_sites", sites);
+        json_object_set_new(j, "origin_layers", layers);
         json_object_set_new(j, "switches_rows", rows_json(base));
         json_object_set_new(j, "switches_by_setting", by);
         json_object_set_new(j, "origins", whole(x->origins));

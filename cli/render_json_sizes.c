@@ -96,7 +96,7 @@ json_t *ds_json_origins(const struct ds_report *r)
     return list;
 }
 
-static json_t *range_at_json(const struct ds_report *r, const struct ds_range_at *x)
+json_t *ds_json_range_at(const struct ds_report *r, const struct ds_range_at *x)
 {
     const struct ds_site *s = &r->header->sites[x->site];
     json_t *j = json_object();
@@ -104,6 +104,11 @@ static json_t *range_at_json(const struct ds_report *r, const struct ds_range_at
     json_object_set_new(j, "stage", text(s->stage));
     json_object_set_new(j, "part", text(s->part));
     json_object_set_new(j, "max_abs", real((double)x->max_abs));
+    const int own = ds_dtype_parse(ds_site_dtype(r->header, x->site, r->v->ref_arm));
+    json_object_set_new(j, "dtype", own < 0 ? json_null() : json_string(ds_dtype_name(own)));
+    json_object_set_new(j, "headroom_bits",
+                        own < 0 || own == DS_I32 ? json_null()
+                                                 : real(ds_headroom((double)x->max_abs, own)));
     json_object_set_new(j, "f16_headroom_bits", real(ds_headroom((double)x->max_abs, DS_F16)));
     json_object_set_new(j, "request", json_integer(x->request));
     json_object_set_new(j, "position", json_integer(x->position));
@@ -122,14 +127,14 @@ json_t *ds_json_range(const struct ds_report *r)
         const struct ds_range_at *x = &v->ranges[i];
         int32_t layer = r->header->sites[x->site].layer;
         if (of_layer && r->header->sites[of_layer->site].layer != layer) {
-            json_array_append_new(layers, range_at_json(r, of_layer));
+            json_array_append_new(layers, ds_json_range_at(r, of_layer));
             of_layer = NULL;
         }
         of_layer = !of_layer || x->max_abs > of_layer->max_abs ? x : of_layer;
         largest = !largest || x->max_abs > largest->max_abs ? x : largest;
     }
-    json_array_append_new(layers, range_at_json(r, of_layer));
-    json_object_set_new(j, "largest", range_at_json(r, largest));
+    json_array_append_new(layers, ds_json_range_at(r, of_layer));
+    json_object_set_new(j, "largest", ds_json_range_at(r, largest));
     json_object_set_new(j, "layers", layers);
     return j;
 }

@@ -68,9 +68,12 @@ int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds
     json_object_set_new(j, "dtype", ds_json_text(s->dtype));
     json_object_set_new(j, "width", json_integer(s->width));
     json_object_set_new(j, "max_abs", json_null());
+    json_object_set_new(j, "range", json_null());
     for (size_t i = 0; i < w->r->v->n_ranges; i++)
-        if (w->r->v->ranges[i].site == site)
+        if (w->r->v->ranges[i].site == site && w->r->header) {
             json_object_set_new(j, "max_abs", ds_json_real((double)w->r->v->ranges[i].max_abs));
+            json_object_set_new(j, "range", ds_json_range_at(w->r, &w->r->v->ranges[i]));
+        }
     json_object_set_new(j, "finding", ds_json_finding(w->r, &p.at));
     json_object_set_new(j, "per_head", parts_json("head", p.heads, p.n_heads));
     json_object_set_new(j, "per_channel", parts_json("channel", p.channels, p.n_channels));

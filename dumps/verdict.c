@@ -135,6 +135,7 @@ static int set_up(const struct ds_analysis *a, struct ds_verdict *v, struct ds_e
         kv->op = a->kernels[k].op;
         kv->variant = a->kernels[k].variant;
         if (!(kv->condition = ds_calloc(v->n_factors, 1, "conditions", err)) ||
+            !(kv->count = ds_calloc(v->n_factors, sizeof *kv->count, "conditions", err)) ||
             !(kv->first = ds_calloc(v->n_factors, sizeof *kv->first, "conditions", err)) ||
             !(kv->class_of = ds_calloc(v->n_factors, sizeof *kv->class_of, "classes", err)))
             return -1;

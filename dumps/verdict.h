@@ -69,6 +69,9 @@ enum ds_kind {
     DS_KIND_SAME_VALUES
 };
 const char *ds_kind_name(int kind); /* "rounding-order" .. */
+/* Formats of which the rounding of inputs, or of sums on the way, is about as large as a difference: TF32
+ * and f16; bf16; whole numbers of 8 bits; fp8 and whole numbers of 4 bits. */
+enum { DS_SIZE_OF_TF32 = 1, DS_SIZE_OF_BF16 = 2, DS_SIZE_OF_8_BITS = 4, DS_SIZE_OF_4_BITS = 8 };
 /* What a kind rests on, weakest first: sizes alone, held against a bound; something that accounts for
  * the values themselves; what the bits are (NaN on one side, other choices, other weights). */
 enum { DS_KIND_BY_NOTHING = 0, DS_KIND_BY_SIZE, DS_KIND_BY_VALUES, DS_KIND_BY_FACT };
@@ -138,6 +141,7 @@ struct ds_finding {
     double concentrated_share;
     char structure[160]; /* what explains the difference (structure.h); "" nothing that was tried */
     double ratio;        /* this side's values over the reference's, if one number fits; else 0 */
+    unsigned formats;    /* lower-precision by size: formats that give as much, DS_SIZE_OF_* */
     uint64_t nonfinite, ref_nonfinite;
     uint32_t flags; /* enum of ds_drift.flags, only if true of every drifting row */
     const struct ds_launch *launch, *ref_launch; /* NULL where not recorded */
@@ -184,9 +188,15 @@ struct ds_kernel_first {
     int32_t step, request, position;
 };
 
+/* Where a kernel gives other bits on equal inputs along a factor: sites, and layers with such a site. */
+struct ds_kernel_count {
+    uint32_t sites, layers;
+};
+
 struct ds_kernel_verdict {
     const char *op, *variant;
-    uint8_t *condition; /* [n_factors] enum ds_condition */
+    uint8_t *condition;            /* [n_factors] enum ds_condition */
+    struct ds_kernel_count *count; /* [n_factors]; none of factor 0, repeat */
     uint32_t *
         *class_of; /* [n_factors][n_values] classes of this kernel's own output on equal inputs */
     struct ds_kernel_first *first; /* [n_factors]; none of factor 0, repeat */

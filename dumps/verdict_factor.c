@@ -28,6 +28,7 @@ struct tally { /* one factor at work */
     /* [n_kernels] the first place is not of a comparison with the first value. */
     uint8_t *first_other;
     uint8_t *row_drifts;    /* [n_rows] bit per phase */
+    uint8_t *origin_at;     /* [n_kernels][n_sites] other bits on equal inputs */
     uint8_t *phase_of_row;  /* [n_rows] of the pair at work */
     struct member *members; /* by context, then value */
     size_t n_members;
@@ -183,8 +184,10 @@ static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm,
     }
     if (flagged & LABEL_JUDGED)
         *seen_at(w, DS_VERDICT_PHASES + k, value, rep) |= is_drift(label) ? SEEN_DIFF : SEEN_SAME;
-    if (flagged & LABEL_JUDGED && is_drift(label))
+    if (flagged & LABEL_JUDGED && is_drift(label)) {
         keep_first(w, k, &at, rep != 0);
+        w->origin_at[k * w->a->n_sites + site] = 1;
+    }
     if (rep != 0)
         return;
     kv->compared++;
@@ -375,6 +378,22 @@ static int condition_of(const struct tally *w, size_t k)
     return seen ? DS_COND_SAME : w->kernel_run[k] ? DS_COND_UNKNOWN : DS_COND_NOT_RUN;
 }
 
+/* Sites stand in execution order, so those of a layer stand together. */
+static struct ds_kernel_count count_origins(const struct tally *w, size_t k)
+{
+    struct ds_kernel_count n = {0};
+    int32_t last = INT32_MIN;
+    for (size_t s = 0; s < w->a->n_sites; s++) {
+        const int32_t layer = w->a->h->sites[s].layer;
+        if (!w->origin_at[k * w->a->n_sites + s])
+            continue;
+        n.sites++;
+        n.layers += layer != last && layer >= 0 && (uint32_t)layer < (uint32_t)w->a->h->n_layers;
+        last = layer;
+    }
+    return n;
+}
+
 static int judge_factor(struct tally *w, struct ds_error *err)
 {
     struct ds_analysis *a = w->a;
@@ -401,6 +420,7 @@ static int judge_factor(struct tally *w, struct ds_error *err)
     for (size_t k = 0; rc == 0 && k < a->n_kernels; k++) {
         uint32_t n;
         w->v->kernels[k].condition[w->factor + 1] = (uint8_t)condition_of(w, k);
+        w->v->kernels[k].count[w->factor + 1] = count_origins(w, k);
         group_values(w, DS_VERDICT_PHASES + k, w->v->kernels[k].class_of[w->factor + 1], &n);
     }
     free(reps);
@@ -419,6 +439,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         !(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.first_other = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
+        !(w.origin_at = ds_calloc(a->n_kernels, a->n_sites, "kernels", err)) ||
         !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) ||
         !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
         rc = -1;
@@ -432,6 +453,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         memset(w.kernel_unstable, 0, a->n_kernels);
         memset(w.first_other, 0, a->n_kernels);
         memset(w.row_drifts, 0, a->n_rows);
+        memset(w.origin_at, 0, a->n_kernels * a->n_sites);
         rc = judge_factor(&w, err);
         v->counts.digests_compared += w.fv->phase[DS_VERDICT_ALL].compared;
     }
@@ -441,6 +463,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
     free(w.kernel_unstable);
     free(w.first_other);
     free(w.row_drifts);
+    free(w.origin_at);
     free(w.phase_of_row);
     return rc;
 }

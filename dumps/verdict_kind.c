@@ -292,18 +292,23 @@ static int judge_partials(const struct case_at_hand *c)
  * rms of 2.36e-3 * 2^(7 - m) (measured: 2.95e-4 at m = 10, for K = 1024); one rounded side 0.7 of
  * it. Nearly every element of every row changes, by about the same amount. Blocks of whole numbers of
  * 8 bits lie between bf16 and fp8. */
-static const char *precision_of(const struct case_at_hand *c)
+struct band {
+    double low, high;
+    const char *text;
+    int values; /* only where values were looked at, and no structure was found in them */
+    unsigned formats;
+};
+
+static const struct band *precision_of(const struct case_at_hand *c)
 {
-    static const struct {
-        double low, high;
-        const char *text;
-        int values; /* only where values were looked at, and no structure was found in them */
-    } bands[] = {
-        {1.5e-4, 6e-4, "a 10-bit mantissa (TF32 or f16 inputs)", 0},
-        {1.2e-3, 3.4e-3, "a 7-bit mantissa (bf16 inputs)", 0},
-        {3.4e-3, 4.8e-3, "inputs of 8 bits (int8), or bf16 inputs that are cut, not rounded", 0},
-        {4.8e-3, 1.4e-2, "inputs of 8 bits in blocks (q8, int8)", 1},
-        {1.8e-2, 8e-2, "a 3-bit mantissa (fp8 inputs) or weights of 4 bits in blocks (q4)", 1},
+    static const struct band bands[] = {
+        {1.5e-4, 6e-4, "a 10-bit mantissa (TF32 or f16)", 0, DS_SIZE_OF_TF32},
+        {1.2e-3, 3.4e-3, "a 7-bit mantissa (bf16)", 0, DS_SIZE_OF_BF16},
+        {3.4e-3, 4.8e-3, "8 bits (int8), or to a 7-bit mantissa (bf16) by cutting", 0,
+         DS_SIZE_OF_8_BITS | DS_SIZE_OF_BF16},
+        {4.8e-3, 1.4e-2, "8 bits in blocks (q8, int8)", 1, DS_SIZE_OF_8_BITS},
+        {1.8e-2, 8e-2, "a 3-bit mantissa (fp8), or of weights to 4 bits in blocks (q4)", 1,
+         DS_SIZE_OF_4_BITS},
     };
     /* What attention reads is at hand, and its formats of few bits were tried on it: none gives these values. */
     const int tried = strcmp(c->a->h->sites[c->f->site].op, "attention") == 0;
@@ -314,7 +319,7 @@ static const char *precision_of(const struct case_at_hand *c)
     for (size_t i = 0; i < sizeof bands / sizeof *bands; i++)
         if (c->relative >= bands[i].low && c->relative <= bands[i].high &&
             bands[i].low > coarsest && (!bands[i].values || (c->structure->of && !tried)))
-            return bands[i].text;
+            return &bands[i];
     return NULL;
 }
 
@@ -329,15 +334,20 @@ static int multiplies(const struct ds_site *s)
 
 static int judge_precision(const struct case_at_hand *c)
 {
-    const char *text = multiplies(&c->a->h->sites[c->f->site]) ? precision_of(c) : NULL;
+    const struct band *b = multiplies(&c->a->h->sites[c->f->site]) ? precision_of(c) : NULL;
     /* The weights are not at hand here: whether a block has few bits or a wrong scale is for explain to say. */
     const int blocks =
-        text && strstr(text, "in blocks") && strcmp(c->a->h->sites[c->f->site].op, "matmul") == 0;
-    if (text)
-        say(c->f, DS_KIND_LOWER_PRECISION, "relative rms %.3g in %s elements: looks like %s%s",
-            c->relative, c->share > 0.999 ? "all" : "nearly all", text,
-            blocks ? ", unless blocks of weights have wrong scales, which explain would tell" : "");
-    return text != NULL;
+        b && strstr(b->text, "in blocks") && strcmp(c->a->h->sites[c->f->site].op, "matmul") == 0;
+    if (!b)
+        return 0;
+    say(c->f, DS_KIND_LOWER_PRECISION,
+        "relative rms %.3g in %s elements: about what rounding to %s gives, of inputs, of a part "
+        "of "
+        "them or of sums on the way: its size does not tell which%s",
+        c->relative, c->share > 0.999 ? "all" : "nearly all", b->text,
+        blocks ? ", nor whether blocks of weights have wrong scales" : "");
+    c->f->formats = b->formats;
+    return 1;
 }
 
 /* Values that all fit a short mantissa, where the other side's do not, and differ by no more than a
@@ -372,7 +382,8 @@ static int judge_cache(const struct case_at_hand *c)
         c->z->worst_row > 8 * c->z->least_row)
         return 0;
     say(c->f, DS_KIND_LOWER_PRECISION,
-        "another cache format; relative rms %.3g, about the same in every row", c->relative);
+        "relative rms %.3g, about the same in every row, as another cache format gives it",
+        c->relative);
     return 1;
 }
 

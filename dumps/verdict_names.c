@@ -107,6 +107,7 @@ static void free_kernel(const struct ds_verdict *v, struct ds_kernel_verdict *kv
         free(kv->switches[i].rows);
     free(kv->class_of);
     free(kv->first);
+    free(kv->count);
     free(kv->condition);
     free(kv->switches);
 }

@@ -249,6 +249,21 @@ static void add_jump(const struct ds_report *r, struct ds_buf *out)
                       high);
 }
 
+void ds_report_headroom(const struct ds_header *h, uint32_t arm, const struct ds_range_at *x,
+                        struct ds_buf *out)
+{
+    const int own = ds_dtype_parse(ds_site_dtype(h, x->site, arm));
+    const double f16 = ds_headroom((double)x->max_abs, DS_F16),
+                 bits = own >= 0 ? ds_headroom((double)x->max_abs, own) : 0;
+    if (f16 < 0)
+        ds_buf_puts(out, "f16 overflows (65504)");
+    else
+        ds_buf_printf(out, "%.1f bits below the end of f16", f16);
+    if (own == DS_F32 || own == DS_BF16)
+        ds_buf_printf(out, ", %.1f %s %s", bits, f16 < 0 ? "bits are left of" : "of",
+                      ds_dtype_name(own));
+}
+
 /* The largest value, when f16 is near or something is not finite: told before it overflows. */
 void ds_report_range(const struct ds_report *r, struct ds_buf *out)
 {
@@ -262,10 +277,9 @@ void ds_report_range(const struct ds_report *r, struct ds_buf *out)
     ds_report_head(r, "range", out);
     ds_buf_printf(out, "up to %.6g at ", (double)x->max_abs);
     ds_report_place(out, s->layer, s->stage, s->part);
-    if (bits < 0)
-        ds_buf_printf(out, ", position %d: f16 overflows (65504)\n", x->position);
-    else
-        ds_buf_printf(out, ", position %d: %.1f bits below the end of f16\n", x->position, bits);
+    ds_buf_printf(out, ", position %d: ", x->position);
+    ds_report_headroom(r->header, r->v->ref_arm, x, out);
+    ds_buf_puts(out, "\n");
     if (r->v->nonfinite.at.found)
         add_jump(r, out);
 }

@@ -47,6 +47,14 @@ void ds_report_size(const struct ds_report *r, const struct ds_finding *f, const
     ds_buf_puts(out, "\n");
 }
 
+void ds_report_of_rows(uint32_t n, uint32_t of, struct ds_buf *out)
+{
+    if (n < of)
+        ds_buf_printf(out, "(%u of %u rows)", n, of);
+    else
+        ds_buf_printf(out, "(%u row%s)", n, n == 1 ? "" : "s");
+}
+
 /* Where in the rows: nothing to tell when it is everywhere, or not known. */
 void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_buf *out)
 {
@@ -57,9 +65,10 @@ void ds_report_where(const struct ds_finding *f, const char *indent, struct ds_b
         ds_buf_printf(&b, "; heads %s", f->heads);
     if (f->channels[0])
         ds_buf_printf(&b, "; channels %s", f->channels);
-    if (f->value_rows && f->p99_ulp)
-        ds_buf_printf(&b, "; 99 %% within %" PRIu64 " ULP (%u row%s)", f->p99_ulp, f->value_rows,
-                      f->value_rows == 1 ? "" : "s");
+    if (f->value_rows && f->p99_ulp) {
+        ds_buf_printf(&b, "; 99 %% within %" PRIu64 " ULP ", f->p99_ulp);
+        ds_report_of_rows(f->value_rows, f->rows, &b);
+    }
     ds_buf_puts(out, indent);
     ds_report_wrapped(out, indent, strlen(indent), b.data ? b.data : "");
     ds_buf_puts(out, "\n");

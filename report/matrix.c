@@ -81,6 +81,12 @@ static int in_play(const struct ds_factor_verdict *f)
     return f->arms > 0 || f->arms_alone > 0;
 }
 
+void ds_report_cell_count(const struct ds_verdict *v, size_t k, size_t f, struct ds_buf *out)
+{
+    if (v->kernels[k].count[f].sites)
+        ds_buf_printf(out, " (%u)", (unsigned)v->kernels[k].count[f].sites);
+}
+
 void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most, struct ds_buf *out)
 {
     const struct ds_kernel_verdict *x = &v->kernels[k];
@@ -96,6 +102,7 @@ void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,
         break;
     case DS_COND_DRIFT:
         ds_report_classes(&v->factors[f], x->class_of[f], most, out);
+        ds_report_cell_count(v, k, f, out);
         break;
     default:
         ds_buf_puts(out, "-");
@@ -196,7 +203,7 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
     size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
            *widths = calloc(v->n_factors + 1, sizeof *widths);
     size_t n = 0, line = name_width(v);
-    int unknown = 0;
+    int unknown = 0, counted = 0;
     if (!columns || !widths)
         out->failed = 1;
     for (size_t f = 0; columns && widths && f < v->n_factors; f++) {
@@ -211,11 +218,16 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
         columns[n] = f;
         widths[n++] = width;
         line += width;
-        for (size_t k = 0; k < v->n_kernels; k++)
+        for (size_t k = 0; k < v->n_kernels; k++) {
             unknown |= v->kernels[k].condition[f] == DS_COND_UNKNOWN;
+            counted |= v->kernels[k].count[f].sites && v->kernels[k].condition[f] == DS_COND_DRIFT;
+        }
     }
     if (n)
         matrix_block(r, columns, widths, n, out);
+    if (counted)
+        ds_buf_printf(out, "%s((N) = at so many sites it is an origin)%s\n",
+                      ds_report_color(r, DS_ROLE_DIM), ds_report_color(r, DS_ROLE_PLAIN));
     if (unknown)
         ds_buf_printf(
             out,

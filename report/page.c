@@ -101,8 +101,9 @@ void ds_page_matrix(struct ds_page *p, const struct ds_report *r)
         return;
     ds_buf_puts(out, "<h3>Kernels and conditions</h3>\n<p class=\"dim\">Which factor changes the "
                      "bits of which kernel on equal "
-                     "inputs. Classes (1|2, 1-3|4-) are settings with the same bits; ? not judged, "
-                     "- not run.</p>\n"
+                     "inputs. Classes (1|2, 1-3|4-) are settings with the same bits; (N): at so "
+                     "many sites the kernel "
+                     "is an origin; ? not judged, - not run.</p>\n"
                      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"kernels "
                      "and conditions\">"
                      "<table class=\"matrix\"><thead><tr><th scope=\"col\">kernel</th>");

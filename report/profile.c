@@ -54,10 +54,18 @@ static int add_parts(const char *name, int all, const struct ds_profile_part *pa
     return 0;
 }
 
-static void add_finding(const struct ds_finding *f, struct ds_buf *out)
+static void add_finding(const struct ds_report_view *w, const struct ds_finding *f,
+                        struct ds_buf *out)
 {
     ds_buf_puts(out, "\n");
     ds_report_kind(f, "", out);
+    ds_report_size(w->r, f, "", out);
+    if (f->value_rows) {
+        ds_buf_printf(out, "99 %% within %" PRIu64 " ULP ", f->p99_ulp);
+        ds_report_of_rows(f->value_rows, f->rows, out);
+        ds_buf_puts(out,
+                    f->value_rows < f->rows ? ", dumped; what stands above is of all\n" : "\n");
+    }
     if (f->structure[0] && !strstr(f->why, f->structure)) {
         ds_report_wrapped(out, "", 0, f->structure);
         ds_buf_puts(out, "\n");
@@ -68,8 +76,6 @@ static void add_finding(const struct ds_finding *f, struct ds_buf *out)
         ds_buf_printf(out, "; heads %s", f->heads);
     if (f->channels[0])
         ds_buf_printf(out, "; channels %s", f->channels);
-    if (f->value_rows)
-        ds_buf_printf(out, "; 99 %% within %" PRIu64 " ULP", f->p99_ulp);
     ds_buf_puts(out, "\n");
     ds_report_ends(f, "", out);
     if (f->mask_rows && f->mask_rows < f->rows)
@@ -86,16 +92,17 @@ static void add_finding(const struct ds_finding *f, struct ds_buf *out)
             f->value_rows, f->rows);
 }
 
-/* How near the site comes to the end of f16, in the reference arm. */
+/* How near the site comes to the end of f16 and of its own format, in the reference arm. */
 static void add_range(const struct ds_report_view *w, uint32_t site, struct ds_buf *out)
 {
     for (size_t i = 0; i < w->r->v->n_ranges; i++) {
         const struct ds_range_at *x = &w->r->v->ranges[i];
-        if (x->site == site)
-            ds_buf_printf(out, "\nlargest value %.9g at position %d: %.1f bits %s the end of f16\n",
-                          (double)x->max_abs, x->position,
-                          fabs(ds_headroom((double)x->max_abs, DS_F16)),
-                          ds_headroom((double)x->max_abs, DS_F16) < 0 ? "beyond" : "below");
+        if (x->site != site)
+            continue;
+        ds_buf_printf(out, "\nlargest value %.9g at position %d: ", (double)x->max_abs,
+                      x->position);
+        ds_report_headroom(w->s->header, w->r->v->ref_arm, x, out);
+        ds_buf_puts(out, "\n");
     }
 }
 
@@ -108,7 +115,7 @@ int ds_report_profile(const struct ds_report_view *w, uint32_t site, struct ds_b
     int rc = 0;
     add_range(w, site, out);
     if (p.at.found) {
-        add_finding(&p.at, out);
+        add_finding(w, &p.at, out);
         rc = add_parts("head", w->all, p.heads, p.n_heads, out, err) != 0 ||
                      add_parts("channel", w->all, p.channels, p.n_channels, out, err) != 0 ||
                      add_parts("position", w->all, p.positions, p.n_positions, out, err) != 0

@@ -49,6 +49,11 @@ void ds_report_site_head(const struct ds_site *s, struct ds_buf *out);
  * Of repeats (arm and ref are equal) those of the first that disagrees. */
 void ds_report_row_digests(const struct ds_report_view *w, uint32_t site, size_t row, int has[2],
                            uint64_t digests[2]);
+/* "(2 rows)", "(2 of 17 rows)": over which a figure is. */
+void ds_report_of_rows(uint32_t n, uint32_t of, struct ds_buf *out);
+/* "1.6 bits below the end of f16, 113.6 of f32": of f16, and of the site's own format in that arm. */
+void ds_report_headroom(const struct ds_header *h, uint32_t arm, const struct ds_range_at *x,
+                        struct ds_buf *out);
 /* Which flake rate the agreeing trials of every arm exclude; nothing where an arm has none. */
 void ds_report_excluded(const struct ds_report *r, struct ds_buf *out);
 

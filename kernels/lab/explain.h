@@ -267,7 +267,8 @@ enum ds_guess_kind {
     /* The terms a, a + b, a + 2b, ... are missing. */
     DS_GUESS_STRIDED,
     /* Factors are cut, or lack their sign, before they are multiplied; a bias goes by the row. */
-    DS_GUESS_FACTORS
+    DS_GUESS_FACTORS,
+    DS_GUESS_PART /* of the terms a..b-1 alone the factors are rounded, to the format `value` */
 };
 /* All weights are `value` steps of their block off; each block has a factor, or an offset, of its own. */
 enum ds_scales { DS_SCALES_STEPS, DS_SCALES_FACTORS, DS_SCALES_OFFSETS };
@@ -337,6 +338,9 @@ int ds_explain_scales(const struct ds_explain *e, int side, double noise,
 /* explain_factors.c: of a matmul: the same of factors that were changed one by one. */
 int ds_explain_factors(const struct ds_explain *e, const double *exact, int side, double noise,
                        struct ds_explain_guess *guess, struct ds_error *err);
+/* explain_part.c: of a matmul: the same of factors that are rounded in one stretch of terms. */
+int ds_explain_part(const struct ds_explain *e, const double *exact, int side, double noise,
+                    struct ds_explain_guess *guess, struct ds_error *err);
 /* explain_tables.c: the same of an embedding's rows, and of a norm's weight. 1 or 0. */
 int ds_explain_tables(const struct ds_explain *e, const double *exact, int side, double noise,
                       struct ds_explain_guess *guess);
@@ -375,6 +379,7 @@ struct ds_explain_verdict {
     int kind;
     int basis;     /* enum ds_explain_basis */
     int side;      /* whose fault it is; -1: neither, or not known */
+    int format;    /* lower-precision: of whose numbers, enum ds_explain_format; -1 not known */
     char why[400]; /* the evidence, one sentence without a full stop */
 };
 /* The format that explains a side: what it leaves over is f32 noise, without it there is more. NULL: none. */

@@ -371,6 +371,7 @@ static int find(struct look *l, struct ds_error *err)
     int rc = ds_explain_weights(l->e, l->side, l->noise, l->guess, err);
     rc = rc ? rc : other_terms(l, err);
     rc = rc ? rc : ds_explain_factors(l->e, l->exact, l->side, l->noise, l->guess, err);
+    rc = rc ? rc : ds_explain_part(l->e, l->exact, l->side, l->noise, l->guess, err);
     rc = rc ? rc : ds_explain_scales(l->e, l->side, l->noise, l->guess, err);
     return rc < 0 ? -1 : 0;
 }

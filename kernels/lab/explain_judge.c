@@ -26,6 +26,7 @@ static void claim(struct ds_explain_verdict *v, int kind, int basis, int side, c
     v->kind = kind;
     v->basis = basis;
     v->side = side;
+    v->format = -1;
     va_start(args, fmt);
     vsnprintf(v->why, sizeof v->why, fmt, args);
     va_end(args);
@@ -60,6 +61,17 @@ static const char *narrow(const struct ds_explain_order *o)
                                                        : "sums rounded to f16";
     }
     return "";
+}
+
+/* The format of that, as far as formats have a name. */
+static int narrow_format(const struct ds_explain_order *o)
+{
+    const char *text = narrow(o);
+    const int sums = strstr(text, "sums") != NULL;
+    return strstr(text, "TF32")   ? DS_FORMAT_TF32
+           : strstr(text, "bf16") ? (sums ? DS_FORMAT_BF16_SUMS : DS_FORMAT_BF16)
+           : sums                 ? DS_FORMAT_F16_SUMS
+                                  : -1;
 }
 
 /* As near to the exact result as f32 in some order is. */
@@ -200,6 +212,7 @@ static int judge_trees(const struct ds_explain *e, const struct ds_explain_order
             claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_BITS, s,
                   "the measured orders give every bit of both sides, and %c's has %s", name(s),
                   narrow(&order[s]));
+            v->format = narrow_format(&order[s]);
             return 1;
         }
     claim(v, DS_EXPLAIN_ROUNDING_ORDER, DS_BASIS_BITS, -1,
@@ -218,6 +231,7 @@ static int judge_formats(int op, const struct ds_explain_noise *n, struct ds_exp
               "up to %.3g off",
               name(s), n->error[s], f->rest[s], which_text(op, f->which), format_text(n, f, s),
               n->order_error.most);
+        v->format = f->format;
         return 1;
     }
     return 0;
@@ -285,6 +299,7 @@ static int judge_sums(const struct ds_explain *e, const struct ds_explain_noise 
                   "%c is %.3g off the exact result: %s give %.3g to %.3g, f32 orders up to %.3g",
                   name(s), n->error[s], ds_explain_format_name(DS_FORMAT_INPUTS + f), r->least,
                   r->most, n->order_error.most);
+            v->format = DS_FORMAT_INPUTS + f;
             return 1;
         }
     return 0;
@@ -326,6 +341,8 @@ static int judge_data(const struct ds_explain_noise *n, int named, struct ds_exp
                 (unsigned long long)n->beyond[s], n->elements, name(s));
         else
             continue;
+        if (n->guess[s].kind == DS_GUESS_PART)
+            v->format = (int)n->guess[s].value;
         return 1;
     }
     return 0;
@@ -381,8 +398,7 @@ static int judge_unrounded(const struct ds_explain *e, struct ds_explain_verdict
 static void judge(const struct ds_explain *e, const struct ds_explain_order *order,
                   const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
-    memset(v, 0, sizeof *v);
-    v->side = -1;
+    *v = (struct ds_explain_verdict){.side = -1, .format = -1};
     for (int s = 0; s < DS_SIDES; s++)
         if (n->nonfinite[s] && !n->nonfinite[DS_SIDE_A + DS_SIDE_B - s]) {
             claim(v, DS_EXPLAIN_NON_FINITE, DS_BASIS_BITS, s,
