@@ -2,6 +2,7 @@
  * stage has which sizes; runs nothing. */
 #include "cli/lab_shapes.h"
 
+#include "cli/lab_kernels.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -167,6 +168,23 @@ static int model_hparams(const struct ds_options *o, struct ds_hparams *hp, char
     return 0;
 }
 
+/* A matrix as large as that of the logits takes longer than all others together where a CPU plays a GPU. */
+enum { MOST_COLUMNS_ON_SIM = 16384 };
+
+static void without_the_largest(const struct ds_options *o, struct ds_shape *shape, size_t *n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (shape[i].op == DS_OP_MATMUL && shape[i].n > MOST_COLUMNS_ON_SIM)
+            ds_cli_note(o,
+                        "matmul without the logits' n=%lld,k=%lld, which take most of the time on "
+                        "sim: --shape or -m brings them",
+                        (long long)shape[i].n, (long long)shape[i].k);
+        else
+            shape[kept++] = shape[i];
+    *n = kept;
+}
+
 int ds_lab_shapes(const struct ds_options *o, int op, struct ds_shape **out, size_t *n, char *model,
                   size_t model_size, struct ds_error *err)
 {
@@ -174,10 +192,14 @@ int ds_lab_shapes(const struct ds_options *o, int op, struct ds_shape **out, siz
     *out = NULL;
     *n = 0;
     model[0] = '\0';
-    if (!ds_opt_given(o, "shape"))
-        return model_hparams(o, &hp, model, model_size, err) != 0
-                   ? -1
-                   : ds_lab_model_shapes(&hp, op, out, n, err);
+    if (!ds_opt_given(o, "shape")) {
+        if (model_hparams(o, &hp, model, model_size, err) != 0 ||
+            ds_lab_model_shapes(&hp, op, out, n, err) != 0)
+            return -1;
+        if (ds_lab_device(o) == DS_DEVICE_SIM && !ds_opt_given(o, "model") && *n > 1)
+            without_the_largest(o, *out, n);
+        return 0;
+    }
     size_t given = ds_opt_count(o, "shape");
     struct ds_shape *s = ds_calloc(given, sizeof *s, "shapes", err);
     if (!s)

@@ -171,6 +171,9 @@ static int emit(const struct job *j, struct ds_error *err)
     return rc;
 }
 
+/* Of the lab's units, a property and shape: what a CPU that plays a GPU does in the time that a CPU takes for the lab's own. */
+static const double BUDGET_ON_SIM = 1.5e8;
+
 int ds_verb_check(const struct ds_options *o)
 {
     struct ds_error err;
@@ -183,6 +186,8 @@ int ds_verb_check(const struct ds_options *o)
     if (rc == 0 && ds_opt_given(o, "plugin-timeout"))
         rc = ds_opt_int(o, "plugin-timeout", 1, 86400, &seconds, &err);
     j.check.launch_seconds = (double)seconds;
+    if (rc == 0 && ds_lab_device(o) == DS_DEVICE_SIM)
+        j.check.budget = BUDGET_ON_SIM;
     if (rc == 0)
         rc = ds_kernel_set_parse_on(ds_lab_device(o), "vendor", &j.vendor, &err);
     if (rc == 0)

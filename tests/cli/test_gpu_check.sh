@@ -117,13 +117,21 @@ test_stopped() {
         [ ! -f "$dir/out.d/pinned-ranks.step" ]
     done
     # Killed, it leaves what it began; that changes nothing either.
-    rm -f "$dir/hangs"
+    rm -f "$dir/hangs" "$dir/out.d/pinned-experts.step"
     "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" --device sim >"$dir/out" 2>"$dir/err" </dev/null &
     pid=$!
     there "$dir/hangs"
     eventually test -s "$dir/hangs"
     kill -KILL "$pid"
     ended
+    # The JSON of what was done before is whole.
+    ! command -v python3 >/dev/null || python3 - "$dir/out.d/gpu-check.json" <<'PY'
+import json, sys
+j = json.load(open(sys.argv[1]))
+assert j["result"] == "incomplete" and j["failed"] == 0, j["result"]
+last = j["steps"][-1]
+assert last["name"] == "pinned-experts" and last["result"] == "passed", last
+PY
     check --device sim
     kill "$(cat "$dir/hangs")"
     expect 0
@@ -190,6 +198,37 @@ test_all_steps_on_a_false_gpu() {
     check --device cuda --small --library "$library/libdriftscope_cuda.so"
     expect 2
     has "$dir/err" "gpu-check: no GPU could be used: --device: device cuda:0: no CUDA-capable device is detected"
+}
+
+# cublasLt is looked for where Python packages have it; without it the rest runs.
+test_where_cublaslt_is() {
+    library=$(dirname "$driftscope")/tests/cuda
+    [ -f "$library/libdriftscope_cuda.so" ] || skip "no library of tests/cuda here"
+    ldd "$driftscope" >"$dir/libraries"
+    ! grep -q -e libasan -e libubsan "$dir/libraries" || skip "the library is for programs without sanitizers"
+    # A driftscope that finds it nowhere but there.
+    there=$dir/env/lib/python3/site-packages/nvidia/cu13/lib
+    cat >"$dir/driftscope" <<END
+#!/bin/sh
+case \$LD_LIBRARY_PATH in *$there*) exec "$driftscope" "\$@" ;; esac
+"$driftscope" "\$@" >$dir/said || exit
+sed 's/"cublasLt [0-9]*"/""/' $dir/said
+END
+    chmod +x "$dir/driftscope"
+    done_but vendor-pinned
+    run env LD_LIBRARY_PATH="$library" VIRTUAL_ENV="$dir/env" "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" \
+        --device cuda --small --library "$library/libdriftscope_cuda.so"
+    expect 0
+    has "$dir/err" "gpu-check: no cublasLt was found: what needs it is skipped"
+    has "$dir/out" "vendor-pinned      skipped"
+    mkdir -p "$there"
+    cp "$library/libcublasLt.so.13" "$there"
+    rm "$dir/out.d/vendor-pinned.step"
+    run env LD_LIBRARY_PATH="$library" VIRTUAL_ENV="$dir/env" "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" \
+        --device cuda --small --library "$library/libdriftscope_cuda.so"
+    expect 0
+    has "$dir/err" "gpu-check: cublasLt is taken from $there"
+    has "$dir/out" "vendor-pinned      passed"
 }
 
 test_without_a_gpu() {

@@ -182,6 +182,11 @@ test_lab() {
     ds order matmul/pinned --device sim --shape n=20,k=512 --rows 1,9
     expect 0
     has "$dir/out" "1 tree; replaying them gives 100 % of the outputs bit for bit"
+    # What would take longer than all others is left out, and told.
+    ds order matmul/pinned --device sim --rows 1
+    expect 0
+    has "$dir/err" "matmul without the logits' n=49152,k=576"
+    hasnt "$dir/out" "n=49152"
     # shellcheck disable=SC2086
     ds bisect -m $small --device sim --batch 1,8
     expect 1
