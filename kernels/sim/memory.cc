@@ -273,7 +273,9 @@ struct block *take(size_t bytes, const char *what)
     struct block *b = &memory.block[place];
     memory.n++;
     memory.allocated += all;
-    *b = {first, first + round_up(all, unit), first + round_up(all, unit) - all, bytes, 0, ""};
+    /* It ends where its last page ends; what it does not need of the first huge one stays closed. */
+    const size_t last = first + round_up(all, unit);
+    *b = {last - round_up(all, PAGE), last, last - all, bytes, 0, ""};
     snprintf(b->what, sizeof b->what, "%s", what);
     set_apart(b);
     open_block(b);

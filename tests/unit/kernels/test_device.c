@@ -430,6 +430,7 @@ static void test_sim_memory_ends(void **state)
         launch_add(d, a + n + 64, y, " reads at an illegal address: byte ");
         assert_true(d->failed(d));
         launch_add(d, a - (1 << 20), y, " reads at an illegal address: byte -");
+        launch_add(d, a - 2 * 1024, y, " reads at an illegal address: byte -8192 of test rows");
         launch_add(d, a, y + n + 64, " writes at an illegal address: byte ");
         /* Next to it there is memory, which is looked at. */
         snprintf(words, sizeof words, " wrote byte %zu of test rows, which has %zu", bytes, bytes);
