@@ -359,11 +359,14 @@ int ds_report_times_texts(struct ds_report_times *t, const char *path, const cha
     return rc;
 }
 
-/* Whether all series have the part of n bytes, as one of their own. */
-static int is_common(const struct ds_report_times *t, const char *part, size_t n)
+/* Whether all series that are charted have the part of n bytes, as one of their own. */
+static int is_common(const struct ds_report_times *t, const unsigned char *charted,
+                     const char *part, size_t n)
 {
     for (size_t s = 0; s < t->n_series; s++) {
         const char *at = t->keys[s];
+        if (!charted[s])
+            continue;
         for (;;) {
             const char *end = strstr(at, ", ");
             const size_t len = end ? (size_t)(end - at) : strlen(at);
@@ -387,15 +390,37 @@ static int is_only_title(const struct ds_report_times *t, size_t series)
     return t->titles[series][0] != '\0';
 }
 
+/* [n_series] of families that more than one record has. malloc'ed. */
+static unsigned char *find_charted(const struct ds_report_times *t, const size_t *family,
+                                   struct ds_error *err)
+{
+    unsigned char *charted = ds_calloc(t->n_series, 1, "series", err);
+    size_t *first = charted ? ds_calloc(t->n_series, sizeof *first, "series", err) : NULL;
+    if (!first) {
+        free(charted);
+        return NULL;
+    }
+    for (size_t i = 0; i < t->n_points; i++) { /* points come in the order of records */
+        const size_t f = family[t->points[i].series], record = t->points[i].record + 1;
+        charted[f] |= first[f] && first[f] != record;
+        first[f] = first[f] ? first[f] : record;
+    }
+    for (size_t s = t->n_series; s-- > 0;)
+        charted[s] = charted[family[s]]; /* a family's number is that of its first series */
+    free(first);
+    return charted;
+}
+
 /* What tells a series from the others, and the concurrency in any case. A prompt by its first words, where these are no other one's. */
-static char *short_name(const struct ds_report_times *t, size_t series)
+static char *short_name(const struct ds_report_times *t, const unsigned char *charted,
+                        size_t series)
 {
     const char *key = t->keys[series];
     struct ds_buf out = {0};
     for (const char *at = key, *end = at; end; at = end + 2) {
         end = strstr(at, ", ");
         const size_t n = end ? (size_t)(end - at) : strlen(at);
-        if (strncmp(at, CONCURRENCY, strlen(CONCURRENCY)) != 0 && is_common(t, at, n))
+        if (strncmp(at, CONCURRENCY, strlen(CONCURRENCY)) != 0 && is_common(t, charted, at, n))
             continue;
         ds_buf_puts(&out, out.len ? ", " : "");
         if (at == key && is_only_title(t, series))
@@ -459,10 +484,12 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     char **concurrency = ds_calloc(t->n_series, sizeof *concurrency, "series", err);
     size_t *family = ds_calloc(t->n_series, sizeof *family, "series", err);
     int rc = names && concurrency && family ? find_families(t, family, concurrency, err) : -1;
+    unsigned char *charted = rc == 0 ? find_charted(t, family, err) : NULL;
+    rc = charted ? 0 : -1;
     if (rc == 0)
         join_divergences(t, family);
     for (size_t s = 0; rc == 0 && s < t->n_series; s++)
-        if (!(names[s] = short_name(t, s)))
+        if (!(names[s] = short_name(t, charted, s)))
             rc = ds_fail(err, "out of memory for a series");
     const struct ds_time time = {.records = t->records,
                                  .n_records = t->n_records,
@@ -488,5 +515,6 @@ int ds_report_times_place(struct ds_report_maker *m, struct ds_report_times *t,
     free(names);
     free(concurrency);
     free(family);
+    free(charted);
     return rc;
 }

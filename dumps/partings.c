@@ -70,6 +70,17 @@ int partings_bits(const struct storm_work *w, uint64_t **out, struct ds_error *e
     return 0;
 }
 
+size_t partings_begin(const struct storm_work *w, size_t prompt)
+{
+    return prompt < w->s->n_requests && w->s->requests[prompt].prompt == (int32_t)prompt ? prompt
+                                                                                         : SIZE_MAX;
+}
+
+size_t partings_next(const struct storm_work *w, size_t r)
+{
+    return w->s->requests[r].next < 0 ? SIZE_MAX : (size_t)w->s->requests[r].next;
+}
+
 int partings_open(const struct storm_work *w, size_t r, size_t k)
 {
     const struct ds_storm_request *q = &w->s->requests[r];
@@ -95,7 +106,7 @@ static size_t answers_of(const struct storm_work *w, const uint64_t *bits, size_
                          struct answer *list)
 {
     size_t n = 0, kept = 0;
-    for (size_t r = prompt; r < w->s->n_requests; r += w->h->n_prompts)
+    for (size_t r = partings_begin(w, prompt); r < w->s->n_requests; r = partings_next(w, r))
         if (partings_open(w, r, k)) {
             const size_t at = w->begin[r] + k;
             list[n++] = (struct answer){bits[at], w->steps[at]};
@@ -178,9 +189,9 @@ static int learn_choice(struct learning *x, size_t n_answers, const struct ds_st
 static int learn_prompt(struct learning *x, size_t prompt, struct ds_error *err)
 {
     const struct storm_work *w = x->w;
-    size_t r = prompt;
+    size_t r = partings_begin(w, prompt);
     while (r < w->s->n_requests && w->s->requests[r].reference != (int32_t)r)
-        r += w->h->n_prompts;
+        r = partings_next(w, r);
     for (size_t k = 0; r < w->s->n_requests && k < w->begin[r + 1] - w->begin[r]; k++)
         if (learn_choice(x, answers_of(w, x->bits, prompt, k, x->list), w->steps[w->begin[r] + k],
                          err) != 0)

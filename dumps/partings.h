@@ -12,8 +12,8 @@
  * what its traffic does), and nothing else of it is used. Then it is played: at each choice the mean is off by a drift
  * over sqrt(K), since it was measured on K answers, and each answer by one of its own; a request whose gap comes to be
  * below 0 leaves, and with it those that share the answer, for the rival of one of the K. Who leaves for the same one at the same
- * step stays together. At
- * the end the largest group is the reference's, and all others have parted: so it is counted in what was seen, too, and
+ * step goes on together, with another text: its choices nobody has measured, so each is played as that of a prompt drawn at random
+ * at the same step, and the group may part again. At the end the largest group is the reference's, and all others have parted: so it is counted in what was seen, too, and
  * a reference that is chosen because it is the commonest is nobody's bias.
  *
  * The interval: 95 % of such plays, each of prompts that are drawn anew with replacement, and with the drift of these. */

@@ -26,6 +26,9 @@ struct ds_partings {
 
 /* Which rows had the same bits: a number for each step, in the order of w->steps. malloc'ed. */
 int partings_bits(const struct storm_work *w, uint64_t **out, struct ds_error *err);
+/* The first request of a prompt, and the one after r; SIZE_MAX: there is none, as of one that is another's again. */
+size_t partings_begin(const struct storm_work *w, size_t prompt);
+size_t partings_next(const struct storm_work *w, size_t r);
 /* Whether request r made the choice of step k after the reference's tokens. */
 int partings_open(const struct storm_work *w, size_t r, size_t k);
 

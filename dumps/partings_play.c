@@ -3,6 +3,7 @@
 #include "dumps/partings_internal.h"
 
 #include "base/ascending.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/random.h"
 
@@ -34,6 +35,10 @@ struct play {
     uint64_t *seen; /* [requests] when its answer was drawn last */
     uint64_t now;
     size_t *rival; /* [requests] for what its answer leaves: 0 it does not */
+    struct group {
+        uint64_t left;
+        size_t n;
+    } * groups; /* [requests] of those that left together */
 };
 
 /* ---- the run that is foretold ---------------------------------------------------------------- */
@@ -57,7 +62,7 @@ static void find_alike(struct play *x, const struct storm_work *w, const uint64_
 {
     const struct prompt *p = &x->prompts[prompt];
     size_t n = 0, i = 0;
-    for (size_t r = prompt; r < w->s->n_requests; r += w->h->n_prompts) {
+    for (size_t r = partings_begin(w, prompt); r < w->s->n_requests; r = partings_next(w, r)) {
         if (w->begin[r] == w->begin[r + 1])
             continue;
         x->alike[x->alike_at[p->first + i] + k] = (uint32_t)i;
@@ -80,7 +85,7 @@ static void list_requests(struct play *x, const struct storm_work *w)
         struct prompt *p = &x->prompts[prompt];
         p->first = n;
         p->steps = x->p->first[prompt + 1] - x->p->first[prompt];
-        for (size_t r = prompt; r < w->s->n_requests; r += w->h->n_prompts)
+        for (size_t r = partings_begin(w, prompt); r < w->s->n_requests; r = partings_next(w, r))
             if (w->begin[r] < w->begin[r + 1]) {
                 x->length[n] = w->begin[r + 1] - w->begin[r];
                 x->alike_at[n++] = at;
@@ -174,6 +179,54 @@ static void play_choice(struct play *x, const struct prompt *p, size_t prompt, s
     }
 }
 
+/* Who left goes on with another text, whose choices nobody has measured: they are those of some prompt at that step. NULL: it
+ * has none, or none that is near. */
+static const struct parting_choice *draw_choice(struct play *x, size_t k)
+{
+    const size_t prompt = x->drawn[(size_t)(ds_random_next(&x->random) % x->p->n_prompts)];
+    if (k >= x->prompts[prompt].steps)
+        return NULL;
+    const struct parting_choice *c = &x->p->choices[x->p->first[prompt] + k];
+    return c->gap <= 2 * x->p->most ? c : NULL;
+}
+
+/* Requests that left together may part from each other later; one alone has nobody to part from. */
+static void play_left(struct play *x, const struct prompt *p, size_t k)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t g = 0;
+        if (!x->left[i] || k >= x->length[p->first + i])
+            continue;
+        while (g < n && x->groups[g].left != x->left[i])
+            g++;
+        if (g == n)
+            x->groups[n++] = (struct group){.left = x->left[i]};
+        x->groups[g].n++;
+    }
+    for (size_t g = 0; g < n; g++) {
+        const uint64_t left = x->groups[g].left;
+        const struct parting_choice *c = x->groups[g].n > 1 ? draw_choice(x, k) : NULL;
+        if (!c)
+            continue;
+        const double shift = draw_drift(x) / sqrt((double)c->answers);
+        x->now++;
+        for (size_t i = 0; i < p->n; i++) {
+            if (x->left[i] != left || k >= x->length[p->first + i])
+                continue;
+            const uint32_t of = x->alike[x->alike_at[p->first + i] + k];
+            if (x->seen[of] != x->now) {
+                x->seen[of] = x->now;
+                x->rival[of] = draw_answer(x, c, shift);
+            }
+            if (x->rival[of]) {
+                const uint64_t how[] = {left, k, x->rival[of]};
+                x->left[i] = ds_hash(how, sizeof how) | 1;
+            }
+        }
+    }
+}
+
 static int by_number(const void *pa, const void *pb)
 {
     const uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
@@ -197,14 +250,29 @@ static size_t count_parted(struct play *x, size_t n)
     return n - largest;
 }
 
+static int has_left(const struct play *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x->left[i])
+            return 1;
+    return 0;
+}
+
 static size_t play_prompt(struct play *x, size_t prompt)
 {
     const struct prompt *p = &x->prompts[prompt];
     if (p->n < 2 || p->n_near == 0)
         return 0;
     memset(x->left, 0, p->n * sizeof *x->left);
-    for (size_t i = 0; i < p->n_near; i++)
-        play_choice(x, p, prompt, p->near[i]);
+    for (size_t i = 0, k = 0, gone = 0; k < p->steps; k++) {
+        if (gone)
+            play_left(x, p, k);
+        if (i < p->n_near && p->near[i] == k) {
+            play_choice(x, p, prompt, k);
+            i++;
+        }
+        gone = gone || has_left(x, p->n);
+    }
     return count_parted(x, p->n);
 }
 
@@ -246,6 +314,7 @@ static void stop(struct play *x)
     free(x->left);
     free(x->seen);
     free(x->rival);
+    free(x->groups);
 }
 
 static int start(struct play *x, const struct storm_work *w, const uint64_t *bits,
@@ -261,7 +330,8 @@ static int start(struct play *x, const struct storm_work *w, const uint64_t *bit
         !(x->drifts = ds_calloc(prompts + 1, sizeof *x->drifts, "prompts", err)) ||
         !(x->left = ds_calloc(n, sizeof *x->left, "requests", err)) ||
         !(x->seen = ds_calloc(n, sizeof *x->seen, "requests", err)) ||
-        !(x->rival = ds_calloc(n, sizeof *x->rival, "requests", err)))
+        !(x->rival = ds_calloc(n, sizeof *x->rival, "requests", err)) ||
+        !(x->groups = ds_calloc(n, sizeof *x->groups, "requests", err)))
         return -1;
     list_requests(x, w);
     for (size_t i = 0; i < prompts; i++)

@@ -260,8 +260,15 @@ static int name_prompts(struct storm_work *w, struct ds_error *err)
         all[i].first = i && all[i].digest == all[i - 1].digest ? all[i - 1].first : all[i].prompt;
     qsort(all, n, sizeof *all, by_prompt);
     for (size_t r = 0; r < w->s->n_requests; r++)
-        w->s->requests[r] =
-            (struct ds_storm_request){.prompt = all[r % n].first, .reference = -1, .parted = -1};
+        w->s->requests[r] = (struct ds_storm_request){
+            .prompt = all[r % n].first, .reference = -1, .parted = -1, .next = -1};
+    for (size_t i = 0; i < n; i++)
+        all[i].prompt = -1; /* from here on: the request of it that was met last, from behind */
+    for (size_t r = w->s->n_requests; r-- > 0;) {
+        struct same_prompt *x = &all[w->s->requests[r].prompt];
+        w->s->requests[r].next = x->prompt;
+        x->prompt = (int32_t)r;
+    }
     free(all);
     return 0;
 }

@@ -31,6 +31,7 @@ struct ds_storm_place {
 
 struct ds_storm_request {
     int32_t prompt, reference;
+    int32_t next; /* request of that prompt; -1: it is the last one */
     uint32_t completion; /* in ds_storm.completions */
     int drifts;          /* `place` is where first */
     struct ds_storm_place place;

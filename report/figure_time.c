@@ -13,7 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LEFT = 250, TOP = 128, CELL_W = 40, CELL_H = 22, MOST_RECORDS = 40, MOST_SERIES = 40 };
+enum {
+    MOST_LEFT = 350,
+    TOP = 128,
+    CELL_W = 40,
+    CELL_H = 22,
+    MOST_RECORDS = 40,
+    MOST_SERIES = 40,
+    MOST_NAMED = 48
+};
 
 struct time {
     const struct ds_time *t;
@@ -145,7 +153,7 @@ static void add_name(const struct time *x, size_t series, double y)
     const char *name = x->t->names[series];
     struct ds_buf text = {0};
     size_t n = 0, shown = 0;
-    for (int step; name[n] && shown < 34; n += (size_t)step, shown++)
+    for (int step; name[n] && shown < MOST_NAMED; n += (size_t)step, shown++)
         if ((step = ds_utf8_len(name + n, strlen(name + n))) <= 0)
             break;
     ds_buf_add(&text, name, n);
@@ -315,13 +323,13 @@ static void draw(const struct time *x)
 /* About as wide as the longest of the names that are drawn. */
 static void make_room(struct time *x)
 {
-    enum { CHARACTER = 7, AROUND = 20, MOST_NAMED = 37 };
+    enum { CHARACTER = 7, AROUND = 20, MOST_SHOWN = MOST_NAMED + 3 };
     x->left = AROUND + CHARACTER * 15; /* "off by, at most" */
     for (size_t s = 0; s < x->n_drawn && s < MOST_SERIES; s++) {
         size_t n = 0;
         for (const char *c = x->t->names[x->drawn[s]]; *c; c++)
             n += ((unsigned char)*c & 0xc0) != 0x80;
-        const int wide = AROUND + CHARACTER * (int)(n < MOST_NAMED ? n : MOST_NAMED);
+        const int wide = AROUND + CHARACTER * (int)(n < MOST_SHOWN ? n : MOST_SHOWN);
         x->left = wide > x->left ? wide : x->left;
     }
     x->left = x->left < MOST_LEFT ? x->left : MOST_LEFT;

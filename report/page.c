@@ -285,7 +285,12 @@ static const char style[] =
     "1rem;background:var(--card);border-left:.45rem solid var(--dim)}"
     ".sentence.drift{border-color:var(--wrong)}.sentence.same{border-color:var(--good)}"
     ".sentence.unstable{border-color:var(--wrong);border-left-style:double}"
-    ".list{padding-left:1.2rem}.list li{margin:.5rem 0}.scroll{overflow-x:auto;max-width:100%}"
+    ".list{padding-left:1.2rem}.list li{margin:.5rem 0}.scroll{overflow-x:auto;max-width:100%;"
+    /* A shade at the side where there is more to see. */
+    "background:linear-gradient(90deg,var(--bg) 50%,transparent) 0 0/2rem 100% no-repeat local,"
+    "linear-gradient(270deg,var(--bg) 50%,transparent) 100% 0/2rem 100% no-repeat local,"
+    "linear-gradient(90deg,var(--line),transparent) 0 0/.7rem 100% no-repeat scroll,"
+    "linear-gradient(270deg,var(--line),transparent) 100% 0/.7rem 100% no-repeat scroll}"
     "table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}"
     "th,td{padding:.22rem .6rem .22rem 0;text-align:left;vertical-align:top;border-bottom:1px "
     "solid var(--line);"
@@ -309,7 +314,9 @@ static const char style[] =
     "@media print{body{max-width:none;padding:0;font-size:10pt}figure "
     "svg{min-width:0}figure svg,figcaption,.sentence,tr,dt,dd{break-inside:avoid}"
     "figcaption,figcaption "
-    "p,h2,h3,dt{break-after:avoid}.scroll{overflow:visible}table{font-size:8pt}"
+    "p,h2,h3,dt{break-after:avoid}.scroll{overflow:visible;background:none}table{font-size:8pt}"
+    /* Names stay whole, what is long is what was set. */
+    "table.data td:nth-child(-n+3){overflow-wrap:normal}"
     "table.data th,table.data td,table.matrix th,table.matrix td,.env th{white-space:normal}"
     "details:not([open]),summary{display:none}a{color:inherit;text-decoration:none}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";

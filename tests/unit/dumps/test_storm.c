@@ -299,6 +299,29 @@ static void test_partings_are_forecast(void **state)
     ds_storm_free(&s);
 }
 
+/* At the first step all requests share an answer with gap 0.1, at the second one there are two, 0.1 and 0.3: drifts are 0.14 one way
+ * or the other. With probability 1/4 all leave together at the first step; what they do at the second one is what those do that have
+ * not left: with 1/4 one half leaves. */
+static void test_who_left_together_may_part_later(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 20, STEPS = 2 };
+    struct made m;
+    begin(&m, 2);
+    for (int32_t r = 0; r < REQUESTS; r++)
+        for (int32_t k = 0; k < STEPS; k++) {
+            step(&m, r, k, 0, 0.1f);
+            if (k == 1 && r % 4 < 2) {
+                m.steps[m.t.n_steps - 1].logits[0] += 0.2f;
+                m.steps[m.t.n_steps - 1].digest = 7;
+            }
+        }
+    struct ds_storm s = look(&m, REQUESTS, NULL, 0);
+    /* 5 of 10 with 1/4, in each prompt; 3/4 of it where leaving is for ever */
+    assert_close("expected", 0, s.forecast.expected, 2 * 5 * 0.25, 0.3);
+    ds_storm_free(&s);
+}
+
 static void test_two_trials_of_one_plan(void **state)
 {
     (void)state;
@@ -387,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_a_prefix_brings_its_bits_along),
         cmocka_unit_test(test_recomputed_rows_are_compared),
         cmocka_unit_test(test_partings_are_forecast),
+        cmocka_unit_test(test_who_left_together_may_part_later),
         cmocka_unit_test(test_two_trials_of_one_plan),
         cmocka_unit_test(test_what_is_no_serving_run_is_refused),
         cmocka_unit_test(test_memory_that_runs_out_is_an_error),
