@@ -25,7 +25,7 @@ static int side_blob(void *ctx, int side, uint64_t digest, struct ds_blob *out,
 
 static int open_two(struct ds_explain_records *r, struct ds_error *err)
 {
-    const struct ds_diff_options options = {.blob = side_blob, .ctx = r, .partial = 1};
+    const struct ds_diff_options options = {.blob = side_blob, .ctx = r, .partial = 1, .across_models = 1};
     for (int i = 0; i < DS_SIDES; i++)
         ds_source_record(&r->source[i], r->record[i]);
     if (ds_diff_make(&r->source[DS_SIDE_A], &r->source[DS_SIDE_B], &options, &r->diff, err) != 0)

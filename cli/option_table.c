@@ -380,6 +380,8 @@ const struct ds_option_def ds_option_defs[] = {
      "let differences at these sites not count, in the same form; they still are inputs of what follows"},
     {"partial", 0, NULL, DIFF | TUI, NULL, 0, NULL, 0, 0,
      "compare what both have: without it arms, rows, layers or sites that only one record has make \"nothing differs\" exit code 2"},
+    {"across-models", 0, NULL, DIFF | TUI, NULL, 0, NULL, 0, 0,
+     "compare records of two models (no weight in common): without it that is exit code 2"},
     {"arm", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,
      "with --site, --sites or --tokens, the arm that is looked at"},
     {"against", 0, "N", SHOW, NULL, DS_OPT_NUMBER, NULL, 0, INT32_MAX,

@@ -308,6 +308,7 @@ static json_t *diff_json(const struct ds_report *r)
     json_object_set_new(j, "unpaired_arms", alone);
     json_object_set_new(j, "partial", json_boolean(r->diff->partial));
     json_object_set_new(j, "missing", missing_json(r->diff));
+    json_object_set_new(j, "two_models", json_boolean(r->diff->two_models));
     json_object_set_new(j, "sites_ignored", whole(r->diff->n_ignored));
     json_object_set_new(j, "tolerance", tolerance_json(r->diff));
     json_object_set_new(j, "differences", items);

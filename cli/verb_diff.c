@@ -162,6 +162,7 @@ static int read_options(const struct ds_options *o, struct ds_diff_options *d, s
         return -1;
     /* A sixth is for what is there in two forms while it is read, and for gaps between. */
     d->partial = ds_opt_flag(o, "partial");
+    d->across_models = ds_opt_flag(o, "across-models");
     d->memory = hold ? hold - hold / 6 : 1;
     d->loaded = sides_loaded;
     for (int side = 0; side < 2; side++)

@@ -38,6 +38,7 @@ static int read_options(const struct ds_options *o, struct ds_tui_options *t, st
     t->path_b = ds_opt_operands(o) == 2 ? ds_opt_operand(o, 1) : NULL;
     t->follow = ds_opt_flag(o, "follow");
     t->partial = ds_opt_flag(o, "partial");
+    t->across_models = ds_opt_flag(o, "across-models");
     t->ascii = ds_opt_flag(o, "ascii");
     t->script = ds_opt_text(o, "script");
     t->view = ds_opt_text(o, "view");

@@ -56,6 +56,7 @@ struct ds_diff_options {
     struct ds_tolerance tolerance; /* none set: bits */
     int some_arms; /* the sources hold trials of some arms only: the others are missing on no side */
     int partial;   /* nothing differs in what both have: same, whatever one of them lacks */
+    int across_models; /* two models are compared: see diff_models.c */
     /* Bytes that all may take that grows with the records: more is an error that says how many; 0: any. loaded:
      * what the sources keep of trials and indices by now; NULL: not known. */
     uint64_t memory;
@@ -81,6 +82,8 @@ struct ds_diff {
     uint64_t parted; /* rows of both that were fed with other tokens, or follow such a one */
     int partial;     /* any of these: without options.partial "nothing differs" is no answer */
     char missing_words[400]; /* in one line; "" */
+    int two_models; /* the records are of two models; incomparable without options.across_models */
+    char models_words[160]; /* what says so; "" */
     /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
      * that it cannot excuse, since their bytes are not in the records. */
     uint64_t excused, exceeding, not_dumped;

@@ -21,6 +21,9 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
 /* diff_weights.c: lists weights that differ. 1: incomparable. */
 int diff_weights(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
                  struct ds_error *err);
+/* diff_models.c: whether they are of one model. 1: of two, which are not compared. */
+int diff_models(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                struct ds_error *err);
 /* What of its weights and hyperparameters differs for the kernel of a site. ctx: struct ds_diff. */
 void diff_data_text(void *ctx, uint32_t site, char *text, size_t size);
 /* Fills d->data_differs from the items, once the sites are joined. */

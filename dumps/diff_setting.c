@@ -303,6 +303,8 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
     rc = rc < 0 ? rc : diff_weights(d, x, y, err);
     refused |= rc > 0;
     rc = rc < 0 || refused ? rc : diff_packed(d, a, b, err);
+    rc = rc < 0 ? rc : diff_models(d, x, y, err);
+    refused |= rc > 0;
     rc = rc < 0 ? rc
                 : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams,
                                 y->n_hparams, err);

@@ -90,6 +90,8 @@ static void add_records(const struct ds_report *r, struct ds_buf *out)
     ds_buf_quote(out, r->path_b);
     if (r->diff && r->diff->options.partial)
         ds_buf_puts(out, " --partial");
+    if (r->diff && r->diff->options.across_models)
+        ds_buf_puts(out, " --across-models");
 }
 
 static void add_terms(const char *option, const char *const *texts, size_t n, struct ds_buf *out)

@@ -82,11 +82,17 @@ static void add_setting(const struct ds_report *r, struct ds_buf *out)
     add_launch(r, told, out);
 }
 
+/* Whoever let two models be compared must not read their difference as that of one. */
+static const char *between_models(const struct ds_report *r)
+{
+    return r->diff && r->diff->two_models ? " between two models" : "";
+}
+
 static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     const struct ds_finding *f = &v->first;
-    ds_buf_puts(out, v->stable ? "drift: first " : "drift: unstable, first ");
+    ds_buf_printf(out, "drift%s: %sfirst ", between_models(r), v->stable ? "" : "unstable, ");
     ds_buf_puts(out, r->diff && r->diff->excused ? "beyond the tolerance at " : "at ");
     ds_report_place(out, f->layer, f->stage, f->part);
     ds_buf_puts(out, ", ");
@@ -129,7 +135,8 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
     } else if (v->result == DS_RESULT_SAME) {
         uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
                              : v->counts.digests_compared;
-        ds_buf_printf(out, "same: no difference over %" PRIu64 " comparisons (", n);
+        ds_buf_printf(out, "same%s: no difference over %" PRIu64 " comparisons (",
+                      between_models(r), n);
         ds_report_arms(v, out);
         if (ds_report_planned(r) > v->counts.trials)
             ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,

@@ -139,6 +139,10 @@ static void add_terms(const struct ds_report *r, struct ds_buf *out)
 static void add_differences(const struct ds_report *r, struct ds_buf *out)
 {
     size_t of_kind[DS_DIFF_KINDS] = {0};
+    if (r->diff && r->diff->two_models) {
+        ds_report_head(r, "two models", out);
+        ds_buf_printf(out, "%s\n", r->diff->models_words);
+    }
     for (size_t i = 0; r->diff && i < r->diff->n_items; i++) {
         const struct ds_diff_item *x = &r->diff->items[i];
         if (x->kind == DS_DIFF_LAUNCH) /* told beside the first drift */

@@ -32,6 +32,7 @@ static int set_up(struct tui_data *d, const struct tui_data_options *o, struct d
     d->event[0] = d->event[1] = -1;
     d->follow = o->follow;
     d->take_partial = o->partial;
+    d->across_models = o->across_models;
     d->caller = o->caller;
     d->hold = o->hold ? o->hold : HOLD;
     pthread_mutex_init(&d->lock, NULL);

@@ -21,6 +21,7 @@ struct tui_data_options {
     const struct ds_report_caller *caller; /* of tui_whole.report; outlives the data */
     const char *moves_to; /* where the writer of `path` puts it in the end; NULL: it stays */
     int partial;          /* of two records: as ds_diff_options has it */
+    int across_models;    /* likewise */
 };
 /* Reads the header and the index of trials before it returns (following: waits for nothing), starts the
  * thread. -1: the record cannot be shown at all. */

@@ -131,7 +131,8 @@ struct tui_data {
     char *moves_to,
         *left; /* where path[0] will be moved; from where it was: the screen may still look at it */
     int follow;
-    int take_partial; /* of two records: as ds_diff_options.partial */
+    int take_partial;  /* of two records: as ds_diff_options.partial */
+    int across_models; /* likewise */
     const struct ds_report_caller *caller;
     uint64_t hold;
     int event[2]; /* pipe */

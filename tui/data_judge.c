@@ -222,6 +222,7 @@ static int judge_two(struct tui_data *d, struct judged *j, struct ds_error *err)
     const struct ds_diff_options options = {.blob = diff_blob,
                                             .ctx = j,
                                             .partial = d->take_partial,
+                                            .across_models = d->across_models,
                                             .some_arms = j->partial,
                                             .memory = room_for_tables(d),
                                             .stop = data_stopped,

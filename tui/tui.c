@@ -138,8 +138,8 @@ int ds_tui(const struct ds_tui_options *options, struct ds_error *err)
 {
     struct ds_tui_options o = *options;
     struct tui_data *data;
-    struct tui_data_options d = {o.path,   o.path_b,   o.follow, o.hold,
-                                 o.caller, o.moves_to, o.partial};
+    struct tui_data_options d = {o.path,   o.path_b,   o.follow,  o.hold,
+                                 o.caller, o.moves_to, o.partial, o.across_models};
     struct tui_term_options t = {o.script != NULL, o.lines, o.columns, o.colour};
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
         o.ascii = 1;

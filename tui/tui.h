@@ -12,7 +12,8 @@ struct ds_report_caller;
 struct ds_tui_options {
     const char *path, *path_b; /* path_b NULL: one record */
     int follow;
-    int partial; /* of two records: as `diff --partial` */
+    int partial;       /* of two records: as `diff --partial` */
+    int across_models; /* as `diff --across-models` */
     /* Where its writer puts it in the end, and what it is called; NULL: it stays. */
     const char *moves_to;
     const char *program;                   /* as called, for the commands that `y` shows */

@@ -104,6 +104,8 @@ void tui_verdict_command(const struct tui_context *c, const char *what, struct d
     add_paths(r, 0, r->path_b != NULL, out);
     if (r->diff && r->diff->options.partial)
         ds_buf_puts(out, " --partial");
+    if (r->diff && r->diff->options.across_models)
+        ds_buf_puts(out, " --across-models");
     ds_buf_printf(out, "%s%s", what[0] ? " " : "", what);
 }
 
@@ -121,6 +123,8 @@ void tui_pair_command(const struct tui_context *c, const char *what, struct ds_b
     add_paths(r, r->path_b && (both ? ref : arm) % 2, both, out);
     if (both && r->diff && r->diff->partial)
         ds_buf_puts(out, " --partial");
+    if (both && r->diff && r->diff->two_models)
+        ds_buf_puts(out, " --across-models");
     ds_buf_printf(out, " %s --arm %" PRIu32, what, ds_report_own_arm(r, arm));
     if (!both || arm / 2 != ref / 2)
         ds_buf_printf(out, " --against %" PRIu32, ds_report_own_arm(r, ref));

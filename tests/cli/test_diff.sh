@@ -391,6 +391,40 @@ test_what_differs_across_missing_sites_is_no_kernels_fault() {
     hasnt "$dir/out" "unstable:"
 }
 
+# No weight in common: two models, and nothing that is said of one of them is true of the other.
+test_two_models_are_not_compared_unasked() {
+    # shellcheck disable=SC2086
+    record a $tokens
+    saved=$model
+    model=random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=10
+    # shellcheck disable=SC2086
+    record b $tokens
+    model=random:llama,layers=1,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=10
+    # shellcheck disable=SC2086
+    record c $tokens
+    model=$saved
+    for other in b c; do
+        ds diff "$dir/a.h5" "$dir/$other.h5"
+        expect 2
+        has "$dir/out" "no weight of A's 21 is one of B's"
+        has "$dir/out" "weight        token_embd.weight"
+        tail -n 1 "$dir/out" | grep -q '^incomparable: two models: .*; --across-models compares them all the same$'
+    done
+    has "$dir/out" "two models    2 layers in A, 1 in B, no weight"
+    ds diff "$dir/a.h5" "$dir/b.h5" --json
+    expect 2
+    has "$dir/out" '"two_models": true'
+    # Asked to, it does, and says between what.
+    ds diff "$dir/a.h5" "$dir/b.h5" --across-models
+    expect 1
+    has "$dir/out" "drift between two models: first at embed"
+    has "$dir/out" " --across-models --site"
+    # Where both agree in all that is looked at, that is said of two models, too.
+    ds diff "$dir/a.h5" "$dir/b.h5" --across-models --partial --only stages=positions
+    expect 0
+    has "$dir/out" "same between two models: no difference"
+}
+
 # However much of it is there: no pass, no crash, and a reason.
 test_a_record_cut_anywhere_is_no_pass() {
     # shellcheck disable=SC2086

@@ -2,6 +2,7 @@
  * nothing to compare. */
 #include "tests/unit/testing.h"
 
+#include "base/hash.h"
 #include "dumps/diff.h"
 #include "tests/unit/dumps/synthetic_sweep.h"
 
@@ -134,6 +135,60 @@ static void test_a_changed_weight_is_named_first(void **state)
     ds_diff_free(&d);
     sweep_free(&a);
     sweep_free(&b);
+}
+
+/* Two models have no weight in common: neither its numbers nor its bytes, under no name. One is enough for one
+ * model, wherever it stands; one that is constant, or RoPE's factors, is none. */
+static void test_two_models(void **state)
+{
+    (void)state;
+    enum { NUMBERS = 1, BYTES = 2, ELSEWHERE = 4, ROPE = 8, SAME_NAME = 16, CONSTANT = 32 };
+    static const struct {
+        int shared, two;
+    } cases[] = {{0, 1},          {NUMBERS, 0},         {BYTES, 0},         {ELSEWHERE, 0}, {NUMBERS | ROPE, 1},
+                 {SAME_NAME, 1}, {NUMBERS | CONSTANT, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int shared = cases[i].shared;
+        struct sweep a, b;
+        struct ds_diff d;
+        small(&a);
+        small(&b);
+        struct ds_record_weight *x = a.header.weights, *y = b.header.weights;
+        for (size_t w = 0; w < a.header.n_weights; w++) {
+            y[w].digest = 0x900 + w;
+            x[w].loaded = 0x50 + w;
+            y[w].loaded = 0xa50 + w;
+        }
+        if (!(shared & SAME_NAME))
+            snprintf(b.header.model_name, sizeof b.header.model_name, "another");
+        if (shared & NUMBERS)
+            y[1].digest = x[1].digest;
+        if (shared & BYTES)
+            y[1].loaded = x[1].loaded;
+        if (shared & ELSEWHERE)
+            y[2].digest = x[1].digest;
+        if (shared & ROPE)
+            snprintf(y[1].name, sizeof y[1].name, "rope_freqs.weight"),
+                snprintf(x[1].name, sizeof x[1].name, "rope_freqs.weight");
+        if (shared & CONSTANT) {
+            static const float ones[] = {1, 1, 1, 1};
+            x[1].rows = y[1].rows = 1, x[1].cols = y[1].cols = 4;
+            x[1].digest = y[1].digest = ds_hash(ones, sizeof ones);
+        }
+        sweep_run(&a, 2);
+        sweep_run(&b, 2);
+        make(&a, &b, NULL, &d);
+        assert_int_equal(d.two_models, cases[i].two);
+        assert_int_equal(d.verdict.result == DS_RESULT_INCOMPARABLE, cases[i].two);
+        ds_diff_free(&d);
+        struct ds_diff_options o = {.across_models = 1};
+        make(&a, &b, &o, &d);
+        assert_int_equal(d.two_models, cases[i].two);
+        assert_int_not_equal(d.verdict.result, DS_RESULT_INCOMPARABLE);
+        ds_diff_free(&d);
+        sweep_free(&a);
+        sweep_free(&b);
+    }
 }
 
 /* Alike bytes of the file and other numbers: dequantising differs. Other bytes and alike numbers:
@@ -658,6 +713,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_records),
         cmocka_unit_test(test_a_changed_weight_is_named_first),
+        cmocka_unit_test(test_two_models),
         cmocka_unit_test(test_weights_as_loaded),
         cmocka_unit_test(test_weights_as_packed),
         cmocka_unit_test(test_a_weight_elsewhere_explains_nothing),
