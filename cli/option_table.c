@@ -362,6 +362,9 @@ const struct ds_option_def ds_option_defs[] = {
      "launches and inputs; with --runs, for each trial"},
     {"tokens", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "the tokens of both sides, step by step: margin, drift of the logits, distance to a flip, ties, top 8"},
+    {"weights", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
+     "the digests of every weight: of its bytes as loaded, of its numbers as dequantised, as kernels packed it (run --digest-packed); "
+     "of two records those that differ, and where"},
     {"environment", 0, NULL, SHOW | DIFF, NULL, 0, NULL, 0, 0,
      "what the record was made with: machine, build, libraries, variables, options, arms; of two what differs and what is equal"},
     {"runs", 0, NULL, SHOW, NULL, 0, NULL, 0, 0,

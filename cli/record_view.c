@@ -17,6 +17,8 @@ static int given(const struct ds_options *o, enum ds_view view)
         return ds_opt_flag(o, "runs");
     case DS_VIEW_TOKENS:
         return ds_opt_flag(o, "tokens");
+    case DS_VIEW_WEIGHTS:
+        return ds_opt_flag(o, "weights");
     default:
         return ds_opt_flag(o, "environment");
     }
@@ -29,8 +31,8 @@ int ds_view_chosen(const struct ds_options *o, int runs, enum ds_view *out, stru
         if ((v == DS_VIEW_RUNS && !runs) || !given(o, v))
             continue;
         if (*out != DS_VIEW_VERDICT)
-            return ds_fail(
-                err, "--site, --sites, --runs, --tokens and --environment are views: give one");
+            return ds_fail(err, "--site, --sites, --runs, --tokens, --weights and --environment "
+                                "are views: give one");
         *out = v;
     }
     int pair = *out == DS_VIEW_SITE || *out == DS_VIEW_SITES || *out == DS_VIEW_TOKENS;
@@ -45,9 +47,10 @@ int ds_view_chosen(const struct ds_options *o, int runs, enum ds_view *out, stru
                        runs ? "--site, --sites or --runs" : "--site or --sites");
     if (ds_opt_given(o, "row") && *out != DS_VIEW_SITE)
         return ds_fail(err, "--row needs --site: the site that has it");
-    if (ds_opt_flag(o, "json") && *out != DS_VIEW_VERDICT &&
-        (*out != DS_VIEW_SITE || ds_opt_given(o, "row")))
-        return ds_fail(err, "--json prints the verdict or one --site; the other views are text");
+    if (ds_opt_flag(o, "json") && *out != DS_VIEW_VERDICT && *out != DS_VIEW_ENVIRONMENT &&
+        *out != DS_VIEW_WEIGHTS && (*out != DS_VIEW_SITE || ds_opt_given(o, "row")))
+        return ds_fail(err, "--json prints the verdict, one --site, --environment or "
+                            "--weights; the other views are text");
     return 0;
 }
 
@@ -92,9 +95,26 @@ int ds_view_pair(const struct ds_options *o, enum ds_view view, const struct ds_
     return rc;
 }
 
-int ds_view_environment(const struct ds_report *r, const struct ds_source *s,
-                        const struct ds_header *a, const struct ds_header *b, struct ds_buf *out,
-                        struct ds_error *err)
+int ds_view_weights(const struct ds_options *o, const struct ds_report *r,
+                    const struct ds_source *a, const struct ds_source *b, struct ds_buf *out,
+                    struct ds_error *err)
+{
+    struct ds_weight_list w;
+    int rc = ds_weight_list_make(&w, a, b, err);
+    if (rc == 0 && ds_opt_flag(o, "json")) {
+        rc = ds_render_weights_json(&w, out, err);
+    } else if (rc == 0) {
+        ds_weight_list_text(&w, out);
+        ds_report_sentence(r, out);
+        ds_buf_puts(out, "\n");
+    }
+    ds_weight_list_free(&w);
+    return rc;
+}
+
+int ds_view_environment(const struct ds_options *o, const struct ds_report *r,
+                        const struct ds_source *s, const struct ds_header *a,
+                        const struct ds_header *b, struct ds_buf *out, struct ds_error *err)
 {
     const size_t n = s ? s->n_trials : 0;
     const struct ds_trial **trials = ds_calloc(n, sizeof *trials, "trials", err);
@@ -110,9 +130,11 @@ int ds_view_environment(const struct ds_report *r, const struct ds_source *s,
                                  .damaged = r->damaged,
                                  .verdict = r->v,
                                  .diff = r->diff};
-    int rc = ds_report_environment(&of, out, err);
+    const int json = ds_opt_flag(o, "json");
+    int rc =
+        json ? ds_render_environment_json(&of, out, err) : ds_report_environment(&of, out, err);
     free((void *)trials);
-    if (rc == 0) {
+    if (rc == 0 && !json) {
         ds_report_sentence(r, out);
         ds_buf_puts(out, "\n");
     }

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "report/environment.h"
+#include "report/weights.h"
 
 enum ds_view {
     DS_VIEW_VERDICT = 0,
@@ -12,6 +13,7 @@ enum ds_view {
     DS_VIEW_SITES,
     DS_VIEW_RUNS,
     DS_VIEW_TOKENS,
+    DS_VIEW_WEIGHTS,
     DS_VIEW_ENVIRONMENT
 };
 /* The view that the options ask for. runs: the verb has --runs. -1: two of
@@ -20,9 +22,13 @@ int ds_view_chosen(const struct ds_options *o, int runs, enum ds_view *out, stru
 /* Those that show one arm against another: SITE (JSON, too), SITES, TOKENS. */
 int ds_view_pair(const struct ds_options *o, enum ds_view view, const struct ds_report_view *w,
                  struct ds_buf *out, struct ds_error *err);
+/* WEIGHTS: of one record (b NULL) or of two: their own sources. */
+int ds_view_weights(const struct ds_options *o, const struct ds_report *r,
+                    const struct ds_source *a, const struct ds_source *b, struct ds_buf *out,
+                    struct ds_error *err);
 /* ENVIRONMENT: of one record (b NULL) or of two; s: the source that r's verdict is made from. */
-int ds_view_environment(const struct ds_report *r, const struct ds_source *s,
-                        const struct ds_header *a, const struct ds_header *b, struct ds_buf *out,
-                        struct ds_error *err);
+int ds_view_environment(const struct ds_options *o, const struct ds_report *r,
+                        const struct ds_source *s, const struct ds_header *a,
+                        const struct ds_header *b, struct ds_buf *out, struct ds_error *err);
 
 #endif

@@ -3,7 +3,9 @@
 #define DS_RENDER_JSON_H
 
 #include "cli/json.h"
+#include "report/environment.h"
 #include "report/report.h"
+#include "report/weights.h"
 
 /* The verdict as one object, driftscope.verdict/1, with a newline. */
 int ds_render_verdict_json(const struct ds_report *r, struct ds_buf *out, struct ds_error *err);
@@ -25,6 +27,10 @@ void ds_json_evidence(json_t *j, const struct ds_finding *f);
 json_t *ds_json_growth(const struct ds_verdict *v);
 json_t *ds_json_added(const struct ds_verdict *v);
 json_t *ds_json_origins(const struct ds_report *r);
+/* render_made_json.c */
+int ds_render_environment_json(const struct ds_env_of *w, struct ds_buf *out, struct ds_error *err);
+int ds_render_weights_json(const struct ds_weight_list *o, struct ds_buf *out,
+                           struct ds_error *err);
 json_t *ds_json_range(const struct ds_report *r);
 json_t *ds_json_range_at(const struct ds_report *r, const struct ds_range_at *x);
 /* render_census_json.c: the section "repeat"; null when no arm has two trials. */

@@ -99,9 +99,15 @@ static int render(const struct ds_options *o, const struct ds_report *r, const s
     if (ds_view_chosen(o, 0, &view, err) != 0)
         return -1;
     if (view == DS_VIEW_ENVIRONMENT && !sides->damage[0].trials && !sides->damage[1].trials)
-        return ds_view_environment(r, d->analysis ? &d->joined : NULL,
+        return ds_view_environment(o, r, d->analysis ? &d->joined : NULL,
                                    ds_record_header(sides->record[0]),
                                    ds_record_header(sides->record[1]), out, err);
+    if (view == DS_VIEW_WEIGHTS && !sides->damage[0].trials && !sides->damage[1].trials) {
+        struct ds_source a, b;
+        ds_source_record(&a, sides->record[0]);
+        ds_source_record(&b, sides->record[1]);
+        return ds_view_weights(o, r, &a, &b, out, err);
+    }
     if (view == DS_VIEW_VERDICT || !d->analysis) {
         if (ds_opt_flag(o, "json"))
             return ds_render_verdict_json(r, out, err);

@@ -62,8 +62,10 @@ static int render(const struct ds_options *o, enum ds_view view, struct ds_repor
         ds_report_sentence(w->r, out);
         ds_buf_puts(out, "\n");
         return rc;
+    case DS_VIEW_WEIGHTS:
+        return ds_view_weights(o, w->r, w->s, NULL, out, err);
     case DS_VIEW_ENVIRONMENT:
-        return ds_view_environment(w->r, w->s, w->s->header, NULL, out, err);
+        return ds_view_environment(o, w->r, w->s, w->s->header, NULL, out, err);
     default:
         return choose_pair(o, w, v, err) != 0 ? -1 : ds_view_pair(o, view, w, out, err);
     }

@@ -26,6 +26,10 @@ struct ds_source {
 /* What blob does for trials in memory. */
 int ds_trials_blob(const struct ds_trial_data *trials, size_t n_trials, uint64_t digest,
                    struct ds_blob *out, struct ds_error *err);
+/* Weights as kernels packed them: of each kernel, weight and rank what the first trial that says so had; malloc'ed,
+ * sorted by variant. None unless the run was asked for it. */
+int ds_packed_list(const struct ds_source *s, struct ds_packed **list, size_t *n,
+                   struct ds_error *err);
 /* A source that reads from an open record. */
 void ds_source_record(struct ds_source *s, struct ds_record *r);
 

@@ -110,6 +110,16 @@ static int all_packed(const struct ds_source *s, struct known *k, struct ds_erro
     return 0;
 }
 
+int ds_packed_list(const struct ds_source *s, struct ds_packed **list, size_t *n,
+                   struct ds_error *err)
+{
+    struct known k = {NULL, 0, 0};
+    const int rc = all_packed(s, &k, err);
+    *list = k.list;
+    *n = k.n;
+    return rc;
+}
+
 static int was_asked(const struct ds_header *h)
 {
     for (size_t i = 0; i < h->n_options; i++)

@@ -83,8 +83,8 @@ static int in_play(const struct ds_factor_verdict *f)
 
 void ds_report_cell_count(const struct ds_verdict *v, size_t k, size_t f, struct ds_buf *out)
 {
-    if (v->kernels[k].count[f].sites)
-        ds_buf_printf(out, " (%u)", (unsigned)v->kernels[k].count[f].sites);
+    if (v->kernels[k].condition[f] == DS_COND_DRIFT && v->kernels[k].count[f].sites)
+        ds_buf_printf(out, "%u", (unsigned)v->kernels[k].count[f].sites);
 }
 
 void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most, struct ds_buf *out)
@@ -102,7 +102,6 @@ void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,
         break;
     case DS_COND_DRIFT:
         ds_report_classes(&v->factors[f], x->class_of[f], most, out);
-        ds_report_cell_count(v, k, f, out);
         break;
     default:
         ds_buf_puts(out, "-");
@@ -175,6 +174,32 @@ static void matrix_row(const struct ds_report *r, size_t k, const size_t *column
     ds_buf_puts(out, "\n");
 }
 
+/* Below a kernel that is an origin, at how many sites it is that along each factor: a line of its own, for it would make
+ * every column wider. */
+static void count_row(const struct ds_report *r, size_t k, const size_t *columns,
+                      const size_t *widths, size_t n, struct ds_buf *out)
+{
+    size_t last = 0;
+    for (size_t c = 0; c < n; c++)
+        if (r->v->kernels[k].condition[columns[c]] == DS_COND_DRIFT &&
+            r->v->kernels[k].count[columns[c]].sites)
+            last = c + 1;
+    if (!last)
+        return;
+    ds_buf_puts(out, ds_report_color(r, DS_ROLE_DIM));
+    size_t from = out->len;
+    ds_buf_puts(out, "  origin at sites");
+    pad_to(out, from, name_width(r->v));
+    for (size_t c = 0; c < last && !out->failed; c++) {
+        from = out->len;
+        ds_report_cell_count(r->v, k, columns[c], out);
+        if (c + 1 < last)
+            pad_to(out, from, widths[c]);
+    }
+    ds_buf_puts(out, ds_report_color(r, DS_ROLE_PLAIN));
+    ds_buf_puts(out, "\n");
+}
+
 static void matrix_block(const struct ds_report *r, const size_t *columns, const size_t *widths,
                          size_t n, struct ds_buf *out)
 {
@@ -193,8 +218,11 @@ static void matrix_block(const struct ds_report *r, const size_t *columns, const
     }
     ds_buf_puts(out, ds_report_color(r, DS_ROLE_PLAIN));
     ds_buf_puts(out, "\n");
-    for (size_t k = 0; k < r->v->n_kernels && !out->failed; k++)
+    for (size_t k = 0; k < r->v->n_kernels && !out->failed; k++) {
         matrix_row(r, k, columns, widths, n, out);
+        if (!out->failed)
+            count_row(r, k, columns, widths, n, out);
+    }
 }
 
 void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
@@ -203,7 +231,7 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
     size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
            *widths = calloc(v->n_factors + 1, sizeof *widths);
     size_t n = 0, line = name_width(v);
-    int unknown = 0, counted = 0;
+    int unknown = 0;
     if (!columns || !widths)
         out->failed = 1;
     for (size_t f = 0; columns && widths && f < v->n_factors; f++) {
@@ -218,16 +246,11 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
         columns[n] = f;
         widths[n++] = width;
         line += width;
-        for (size_t k = 0; k < v->n_kernels; k++) {
+        for (size_t k = 0; k < v->n_kernels; k++)
             unknown |= v->kernels[k].condition[f] == DS_COND_UNKNOWN;
-            counted |= v->kernels[k].count[f].sites && v->kernels[k].condition[f] == DS_COND_DRIFT;
-        }
     }
     if (n)
         matrix_block(r, columns, widths, n, out);
-    if (counted)
-        ds_buf_printf(out, "%s((N) = at so many sites it is an origin)%s\n",
-                      ds_report_color(r, DS_ROLE_DIM), ds_report_color(r, DS_ROLE_PLAIN));
     if (unknown)
         ds_buf_printf(
             out,

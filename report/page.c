@@ -80,6 +80,10 @@ static void matrix_cell(struct ds_buf *out, const struct ds_verdict *v, size_t k
     ds_buf_printf(out, "<td class=\"%s\">",
                   role_class(ds_report_cell_role(v->kernels[k].condition[f])));
     ds_html_escaped(out, text.data, text.len);
+    text.len = 0;
+    ds_report_cell_count(v, k, f, &text);
+    if (text.len)
+        ds_buf_printf(out, " (%.*s)", (int)text.len, text.data);
     ds_buf_puts(out, "</td>");
     out->failed |= text.failed;
     ds_buf_free(&text);

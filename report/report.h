@@ -189,11 +189,10 @@ void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t 
 /* Whether there is any; then nothing is the same: such a result becomes incomparable. v: of the report. */
 int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v);
 /* One cell of the matrix, at most `most` bytes where it lists classes: "same", "unstable", "?" (not judged),
- * "-" (nothing compared), or the classes and the count below. k: in v->kernels, f: in v->factors. */
+ * "-" (nothing compared), or the classes. k: in v->kernels, f: in v->factors. */
 void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,
                     struct ds_buf *out);
-/* " (30)", which stands behind classes: at how many sites the kernel is an origin along that factor; nothing where
- * it is at none. */
+/* "30": at how many sites the kernel is an origin along that factor; nothing where it is at none. */
 void ds_report_cell_count(const struct ds_verdict *v, size_t k, size_t f, struct ds_buf *out);
 enum ds_role ds_report_cell_role(int condition); /* of ds_kernel_verdict.condition[f] */
 

@@ -46,7 +46,6 @@ static void cell_text(const struct ds_verdict *v, size_t k, size_t f, char out[O
         b.len = 0;
         ds_buf_puts(&b, "drift from ");
         ds_report_name(&b, from);
-        ds_report_cell_count(v, k, f, &b);
     } else if (condition == DS_COND_UNSTABLE && f == 0 && unstable_kernels(v) == 1) {
         ds_buf_printf(&b, " %" PRIu32 " of %" PRIu32, v->unstable.disagree, v->unstable.trials);
     }

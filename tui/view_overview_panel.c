@@ -20,6 +20,9 @@ static void draw_condition(struct tui_page *p, const struct ds_verdict *v, size_
         tui_page_line(p, TUI_SAME, "%s, %s: the same bits on equal inputs", name, factor);
         break;
     case DS_COND_DRIFT:
+        if (x->count[f].sites)
+            ds_buf_printf(&classes, ", at %u site%s", (unsigned)x->count[f].sites,
+                          x->count[f].sites == 1 ? "" : "s");
         tui_page_line(p, TUI_ORIGIN, "%s, %s: other bits on equal inputs: %s", name, factor,
                       classes.data ? classes.data : "");
         break;

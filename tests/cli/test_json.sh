@@ -63,6 +63,13 @@ test_every_field_is_documented_and_printed() {
     json site show "$dir/a.h5" --site 0,q_proj
     fields site '"kernels": \[' '"summary": "' '"other_build": false'
     json site_same show "$dir/b.h5" --site 0,q_proj
+    json environment show "$dir/a.h5" --environment
+    json environments diff "$dir/a.h5" "$dir/b.h5" --environment
+    fields environments '"list": "differs: '
+    trial packed "$small" --kernels pinned --digest-packed --weights f32 -o "$dir/packed.h5"
+    json weights show "$dir/packed.h5" --weights
+    json weights_of_two diff "$dir/packed.h5" "$dir/packed.h5" --weights
+    fields weights_of_two '"stage": "packed"' '"dequantised": "'
     json explain explain "$dir/a.h5" -m "$small"
     fields explain '"noise":{' '"gamma_share"' '"in_a":{'
     json bisect bisect -m "$small" --tokens 5,9,1,44,23,8,2,60,31 -n 2 --kernels vendor,vendor+silu_mul=pinned --batch 1 --threads 1

@@ -37,6 +37,35 @@ test_same_digests_poisoned_and_paged() {
     compare $full $short --batch 1,3 --threads 1 --poison --page-size 4
 }
 
+# The digests of every weight, and of two records at which stage they part: both forms are one file, packed in two ways.
+test_digests_of_weights() {
+    for how in f32 file; do
+        # shellcheck disable=SC2086
+        ds run -m $full $short --batch 1 --threads 1 --kernels pinned --weights $how --digest-packed -o "$dir/$how.h5"
+        expect 0
+    done
+    ds show "$dir/f32.h5" --weights
+    expect 0
+    has "$dir/out" "blk.0.attn_norm.weight      f32    286d0b214ec2adfb 286d0b214ec2adfb"
+    has "$dir/out" "blk.0.attn_q.weight         q4_1   a62791161d089fe0 b1a02bd36266596e 85fd51224477503a pinned"
+    has "$dir/out" "36 weights"
+    ds diff "$dir/f32.h5" "$dir/file.h5" --weights
+    expect 0
+    has "$dir/out" "output.weight: differs: packed"
+    has "$dir/out" "as loaded 0 of 36 differ; dequantised 0 of 36 differ; packed 13 of 15 differ"
+    ds diff "$dir/f32.h5" "$dir/file.h5" --weights --json
+    expect 0
+    has "$dir/out" '"schema": "driftscope.weights/1"'
+    ds run -m $tiny $short --batch 1 --threads 1 --kernels pinned -o "$dir/tiny.h5"
+    ds show "$dir/tiny.h5" --weights
+    has "$dir/out" "none is recorded as packed (run --digest-packed)"
+    ds diff "$dir/f32.h5" "$dir/tiny.h5" --weights
+    has "$dir/out" "output.weight: in A only"
+    ds show "$dir/tiny.h5" --weights --environment
+    expect 2
+    has "$dir/err" "are views: give one"
+}
+
 test_json_names_the_option() {
     for how in f32 file; do
         # shellcheck disable=SC2086
