@@ -88,8 +88,10 @@ static int share(const uint64_t *a, size_t na, const uint64_t *b, size_t nb)
     for (size_t i = 0, j = 0; i < na && j < nb;) {
         if (a[i] == b[j])
             return 1;
-        i += a[i] < b[j];
-        j += a[i] > b[j];
+        if (a[i] < b[j])
+            i++;
+        else
+            j++;
     }
     return 0;
 }

@@ -14,6 +14,7 @@ enum { PROMPTS = 60, EACH = 4, STEPS = 12, REQUESTS = PROMPTS * EACH };
 struct made {
     struct ds_header h;
     struct ds_prompt prompts[PROMPTS];
+    int32_t tokens[PROMPTS][2]; /* unlike ones: equal prompts are one */
     struct ds_step steps[REQUESTS * STEPS];
     struct ds_trial_data t;
 };
@@ -21,8 +22,11 @@ struct made {
 static void begin(struct made *m, size_t n_prompts)
 {
     memset(m, 0, sizeof *m);
-    for (size_t i = 0; i < n_prompts; i++)
-        m->prompts[i] = (struct ds_prompt){.request = (int32_t)i, .n_tokens = 2};
+    for (size_t i = 0; i < n_prompts; i++) {
+        m->tokens[i][0] = (int32_t)i;
+        m->prompts[i] =
+            (struct ds_prompt){.request = (int32_t)i, .tokens = m->tokens[i], .n_tokens = 2};
+    }
     m->h = (struct ds_header){.prompts = m->prompts, .n_prompts = n_prompts};
     m->t = (struct ds_trial_data){.steps = m->steps};
 }
