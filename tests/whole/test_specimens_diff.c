@@ -235,6 +235,9 @@ static void test_what_cannot_be_compared(void **state)
         {"biases", NULL, OF("qwen2", "4", "2", "96", "128"), NULL, NULL,
          "architectures differ: llama in A, qwen2 in B"},
         {"experts", NULL, SMALL ",experts=4,top_k=2", NULL, NULL, "experts none in A, 4 in B"},
+        {"other weights", NULL,
+         "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=8", NULL,
+         NULL, "two models: no weight of A's 21 is one of B's 21"},
         {"no experts", SMALL ",experts=4,top_k=2", SMALL, NULL, NULL, "experts 4 in A, none in B"},
         {"more experts", SMALL ",experts=4,top_k=2", SMALL ",experts=8,top_k=2", NULL, NULL,
          "experts 4 in A, 8 in B"},
@@ -271,7 +274,7 @@ static void test_what_can_be_compared(void **state)
     static const struct {
         const char *what, *model_a, *model_b, *stage, *told;
     } cases[] = {
-        {"other weights", SMALL,
+        {"other weights, when asked for", SMALL,
          "random:llama,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=128,ctx=64,seed=8",
          "embed", "weight token_embd.weight differs"},
         {"another epsilon", SMALL, SMALL ",eps=0.001", "attn_norm", "hyperparameter rms_eps"},
@@ -294,7 +297,9 @@ static void test_what_can_be_compared(void **state)
         o.model = cases[i].model_b;
         sweep(&a, &q);
         sweep(&b, &o);
-        compare(&a, &b, &d);
+        const struct ds_diff_options across = {.across_models = 1};
+        struct ds_error err;
+        assert_ok(ds_diff_make(&a.source, &b.source, i == 0 ? &across : NULL, &d, &err), err);
         check(what, d.verdict.result == DS_RESULT_DRIFT && ds_verdict_exit(&d.verdict) == 1);
         check(what, d.verdict.validity->n_items == 0);
         if (cases[i].stage)
