@@ -350,11 +350,14 @@ DEVICEDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/device
 DEVICE_FILES := README.md Makefile warp_norm.cu
 TRITONDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope/examples/triton
 TRITON_FILES := README.md add_rows.py
+# README, the pages and what they link to, in the same places, so that their links lead somewhere.
+DOCDIR := $(DESTDIR)$(PREFIX)/share/doc/driftscope
+DOC_FILES := README.md LICENSE dumps/partings.h $(sort $(wildcard docs/*.md $(ROOMS:%=%/*.md) tests/*.md tests/*/*.md))
 SHIMDIR := $(INCDIR)/driftscope/kernels
 SHIM_FILES := driftscope_kernel.h cuda/device.cuh cuda/kernels.cuh sim/cuda_host.h sim/sim.h sim/mma.h
 
 .PHONY: install uninstall clean
-install: all ## install under PREFIX (and DESTDIR): program, specimens, man page, completions, kernel header, plugin examples
+install: all ## install under PREFIX (and DESTDIR): program, specimens, man page, pages, completions, kernel header, plugin examples
 	$(BUILD)/driftscope help --man -o $(BUILD)/driftscope.1
 	$(BUILD)/driftscope help --completion bash -o $(BUILD)/driftscope.bash
 	$(BUILD)/driftscope help --completion zsh -o $(BUILD)/driftscope.zsh
@@ -365,6 +368,7 @@ install: all ## install under PREFIX (and DESTDIR): program, specimens, man page
 	$(INSTALL) -m 644 $(PLUGIN_FILES:%=examples/plugin/%) "$(PLUGDIR)/"
 	$(INSTALL) -m 644 $(DEVICE_FILES:%=examples/device/%) "$(DEVICEDIR)/"
 	$(INSTALL) -m 644 $(TRITON_FILES:%=examples/triton/%) "$(TRITONDIR)/"
+	for f in $(DOC_FILES); do $(INSTALL) -d "$(DOCDIR)/$$(dirname $$f)" && $(INSTALL) -m 644 $$f "$(DOCDIR)/$$f" || exit 1; done
 	for f in $(SHIM_FILES); do $(INSTALL) -m 644 kernels/$$f "$(SHIMDIR)/$$f" || exit 1; done
 	rm -f "$(SPECDIR)/"*.case
 	$(INSTALL) -m 644 $(SPECIMEN_FILES) "$(SPECDIR)/"
@@ -376,6 +380,7 @@ uninstall: ## remove what install put there
 	rm -f "$(BINDIR)/driftscope" "$(INCDIR)/driftscope_kernel.h" "$(MANDIR)/driftscope.1" "$(BASHDIR)/driftscope" \
 	    "$(ZSHDIR)/_driftscope" "$(FISHDIR)/driftscope.fish" $(foreach file,$(PLUGIN_FILES),"$(PLUGDIR)/$(file)") \
 	    $(foreach file,$(TRITON_FILES),"$(TRITONDIR)/$(file)") $(foreach file,$(DEVICE_FILES),"$(DEVICEDIR)/$(file)") $(foreach file,$(SHIM_FILES),"$(SHIMDIR)/$(file)") \
+	    $(foreach file,$(DOC_FILES),"$(DOCDIR)/$(file)") \
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint

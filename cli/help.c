@@ -129,9 +129,11 @@ static void verbs_list(struct ds_buf *b)
     for (size_t i = 0; i < ds_verb_count; i++)
         if (strlen(ds_verbs[i].name) > longest)
             longest = strlen(ds_verbs[i].name);
-    ds_buf_puts(b, "\nVerbs:\n");
-    for (size_t i = 0; i < ds_verb_count; i++)
+    for (size_t i = 0; i < ds_verb_count; i++) {
+        if (i == 0 || ds_verbs[i].group != ds_verbs[i - 1].group)
+            ds_buf_printf(b, "\n%s:\n", ds_group_headings[ds_verbs[i].group]);
         two_columns(b, ds_verbs[i].name, ds_verbs[i].summary, (int)longest + 4);
+    }
 }
 
 void ds_help_short(struct ds_buf *b, enum ds_verb_id verb)
@@ -231,6 +233,21 @@ static void roff_examples(struct ds_buf *b, const char *const *examples)
     }
 }
 
+/* The verbs of each group, in a paragraph of their own. */
+static void roff_groups(struct ds_buf *b)
+{
+    for (size_t i = 0; i < ds_verb_count; i++) {
+        int first = i == 0 || ds_verbs[i].group != ds_verbs[i - 1].group;
+        if (first) {
+            ds_buf_puts(b, i ? "\n.TP\n" : ".TP\n");
+            roff(b, ds_group_headings[ds_verbs[i].group]);
+            ds_buf_puts(b, "\n");
+        }
+        ds_buf_printf(b, "%s\\fB%s\\fR", first ? "" : ", ", ds_verbs[i].name);
+    }
+    ds_buf_puts(b, "\n");
+}
+
 void ds_help_man(struct ds_buf *b)
 {
     ds_buf_printf(
@@ -246,6 +263,7 @@ void ds_help_man(struct ds_buf *b)
     ds_buf_puts(b, ".SH EXAMPLES\n");
     roff_examples(b, main_examples);
     ds_buf_puts(b, ".SH VERBS\n");
+    roff_groups(b);
     for (size_t i = 0; i < ds_verb_count; i++) {
         const struct ds_verb_def *v = &ds_verbs[i];
         ds_buf_printf(b, ".SS %s\n", v->name);
@@ -268,6 +286,8 @@ void ds_help_man(struct ds_buf *b)
         roff(b, exit_codes[i].meaning);
         ds_buf_puts(b, "\n");
     }
+    ds_buf_puts(b, ".SH SEE ALSO\nREADME.md and docs/*.md in share/doc/driftscope, "
+                   "where `make install` puts them.\n");
 }
 
 /* ---- the table of all options ---------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_LIST = 256, MAX_NAMES = 128 };
 
@@ -55,8 +56,28 @@ int ds_unknown_verb(const char *word, struct ds_error *err)
         names[n++] = ds_verbs[i].name;
     const char *near = suggest(word, names, n);
     ds_fail(err, "unknown verb '%.80s'", word);
+    if (strpbrk(word, "./") && access(word, F_OK) == 0)
+        return ds_hint(err,
+                       "for a record: driftscope show %.80s; for a model: driftscope run -m %.80s",
+                       word, word);
     return near ? ds_hint(err, "did you mean '%s'?", near)
                 : ds_hint(err, "driftscope -h lists the verbs");
+}
+
+/* "run, lock": the verbs that take an option of that name. */
+static const char *takers(const char *name, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < ds_verb_count; i++) {
+        if (!ds_option_find(ds_verbs[i].id, name, strlen(name)))
+            continue;
+        int n = snprintf(out + at, size - at, "%s%s", at ? ", " : "", ds_verbs[i].name);
+        if (n < 0 || (size_t)n >= size - at)
+            break;
+        at += (size_t)n;
+    }
+    return out;
 }
 
 /* What to say of an option that this verb does not take. `word` has no dashes. */
@@ -64,6 +85,7 @@ static int unknown_option(enum ds_verb_id verb, const char *word, const char *sh
                           struct ds_error *err)
 {
     const struct ds_verb_def *v = ds_verb_by_id(verb);
+    char list[256];
     for (size_t i = 0; i < ds_option_count; i++) {
         const struct ds_option_def *d = &ds_option_defs[i];
         if (strcmp(d->name, word) != 0 && !(word[0] == d->letter && word[1] == '\0' && d->letter))
@@ -77,7 +99,7 @@ static int unknown_option(enum ds_verb_id verb, const char *word, const char *sh
                                ds_verbs[j].name, shown);
             }
             ds_fail(err, "'%s' takes no option '%.80s'", v->name, shown);
-            return ds_hint(err, "it belongs to '%s'", ds_verbs[j].name);
+            return ds_hint(err, "it belongs to %s", takers(d->name, list, sizeof list));
         }
     }
     const char *near = strlen(word) > 1 ? suggest_option(verb, word) : NULL;
@@ -337,6 +359,13 @@ static int parse_long(struct ds_options *o, int argc, char **argv, int *i, struc
 
 static int parse_letters(struct ds_options *o, int argc, char **argv, int *i, struct ds_error *err)
 {
+    /* "-model x" would be -m with the value "odel", and blamed for that. */
+    const char *name = argv[*i] + 1;
+    size_t n = strcspn(name, "=");
+    if (n > 2 && ds_option_find(o->verb, name, n)) {
+        ds_fail(err, "unknown option '-%.*s'", (int)n, name);
+        return ds_hint(err, "did you mean '--%.*s'?", (int)n, name);
+    }
     for (const char *p = argv[*i] + 1; *p; p++) {
         const struct ds_option_def *d = ds_option_letter(o->verb, *p);
         const char *value = NULL;

@@ -33,8 +33,21 @@ enum ds_verb_id {
     DS_VERB_HELP
 };
 
+/* What people come for: the help lists verbs under these. */
+enum ds_verb_group {
+    DS_GROUP_FIND,
+    DS_GROUP_SERVE,
+    DS_GROUP_ELSEWHERE,
+    DS_GROUP_HOLD,
+    DS_GROUP_KERNEL,
+    DS_GROUP_SELF,
+    DS_GROUPS
+};
+extern const char *const ds_group_headings[DS_GROUPS];
+
 struct ds_verb_def {
     enum ds_verb_id id;
+    enum ds_verb_group group;
     const char *name;
     const char *operands;      /* as shown in the usage line; "" for none */
     const char *operand_words; /* "a|b": what shells complete for an operand; NULL: files, unless
@@ -46,7 +59,7 @@ struct ds_verb_def {
     const char *const *examples; /* pairs: command, what it does; NULL-terminated */
 };
 
-/* In the order of the help. */
+/* In the order of the help: those of a group stand together. */
 extern const struct ds_verb_def ds_verbs[];
 extern const size_t ds_verb_count;
 

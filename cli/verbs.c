@@ -277,18 +277,33 @@ static const char *const help_examples[] = {
     "completions for a shell",
     NULL};
 
+const char *const ds_group_headings[DS_GROUPS] = {
+    [DS_GROUP_FIND] = "Find where bits differ, and why",
+    [DS_GROUP_SERVE] = "What traffic and sampling do to answers",
+    [DS_GROUP_ELSEWHERE] = "Other engines, and this machine",
+    [DS_GROUP_HOLD] = "Keep a result, and hold later ones to it",
+    [DS_GROUP_KERNEL] = "A kernel on its own",
+    [DS_GROUP_SELF] = "This program",
+};
+
 /* clang-format off */
 const struct ds_verb_def ds_verbs[] = {
-    {DS_VERB_RUN, "run", "", NULL, 0, 0, 1,
+    {DS_VERB_RUN, DS_GROUP_FIND, "run", "", NULL, 0, 0, 1,
      "run a model under varied conditions, record digests, give the verdict",
      "Runs the model once per setting (arm) and repeat, digests every row at every site, writes the record and prints the "
      "verdict. Factor options take values separated by commas; the first is the base, and one factor at a time leaves it.",
      run_examples},
-    {DS_VERB_SHOW, "show", "RECORD", NULL, 1, 1, 0,
+    {DS_VERB_SHOW, DS_GROUP_FIND, "show", "RECORD", NULL, 1, 1, 0,
      "print the verdict of a record, its grid of sites, or the values at one site",
      "Reads a record, also one that is still growing or was cut short, and prints its verdict.",
      show_examples},
-    {DS_VERB_DIFF, "diff", "RECORD RECORD", NULL, 2, 2, 0,
+    {DS_VERB_TUI, DS_GROUP_FIND, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,
+     "look into a record on the terminal: from the verdict to the element",
+     "Shows the verdict, the map of layers and stages, one site, both sides of a row element by element, the tokens, the runs "
+     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict. "
+     "The exit code is 0 whatever the record holds, 2 for an error.",
+     tui_examples},
+    {DS_VERB_DIFF, DS_GROUP_FIND, "diff", "RECORD RECORD", NULL, 2, 2, 0,
      "compare two records",
      "Compares two records row by row: other kernels, builds, machines, weights, hyperparameters, or parts of the work "
      "(other batches, chunks, steps, sites, layers, the beginning of the prompt). What differs in the setting is named "
@@ -297,18 +312,7 @@ const struct ds_verb_def ds_verbs[] = {
      "unless --partial says that what both have will do. "
      "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
      diff_examples},
-    {DS_VERB_TUI, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,
-     "look into a record on the terminal: from the verdict to the element",
-     "Shows the verdict, the map of layers and stages, one site, both sides of a row element by element, the tokens, the runs "
-     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict. "
-     "The exit code is 0 whatever the record holds, 2 for an error.",
-     tui_examples},
-    {DS_VERB_KERNELS, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
-     "list kernel variants, their claims and whether they run here",
-     "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
-     "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
-     kernels_examples},
-    {DS_VERB_EXPLAIN, "explain", "RECORD [RECORD2] [SITE]", NULL, 1, 3, 0,
+    {DS_VERB_EXPLAIN, DS_GROUP_FIND, "explain", "RECORD [RECORD2] [SITE]", NULL, 1, 3, 0,
      "tell why the bits of one place differ: replay both sides",
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
      "of the op again as both sides did: the same number of rows, threads and library core. Then it measures the order in which both "
@@ -317,42 +321,14 @@ const struct ds_verb_def ds_verbs[] = {
      "keeps a few rows of what has no reference in it, with --dump all all of them. What the record's verdict says is evidence like the "
      "rest, and the last line is the one claim from all of it. Exit code 0: there is one; 1: there is not.",
      explain_examples},
-    {DS_VERB_ORDER, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
-     "measure in which order a kernel adds, and prove it by replay",
-     "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
-     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed. Exit code 0: all of them; "
-     "1: some do not, or repeats of one call disagree, so that there is no fixed order.",
-     order_examples},
-    {DS_VERB_CHECK, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
-     "tell whether kernels are what they claim",
-     "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
-     "and special values, its arrays between guard pages. Each property holds over so many comparisons or is broken, with "
-     "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
-     "broken and not claimed is not.",
-     check_examples},
-    {DS_VERB_BENCH, "bench", "[OP[/VARIANT]|pass|probes|digest ...]", OPS "|pass|probes|digest", 0, 32, 0,
-     "measure the speed of kernels and passes, and what the probes cost",
-     "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
-     "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
-     "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
-     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time. "
-     "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted. "
-     "digest, on a device: how fast its kernel digests rows, beside a copy that moves as many bytes.",
-     bench_examples},
-    {DS_VERB_SELFTEST, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
-     "run known faults and tell whether the answers name them",
-     "Every case is a fault that people had to hunt by hand, rebuilt as a kernel, a model or a schedule. Its commands are run "
-     "as they would be typed, and the answers are held against what is known about the fault. Exit code 1: some answer is "
-     "wrong or blames what is innocent.",
-     selftest_examples},
-    {DS_VERB_BISECT, "bisect", "", NULL, 0, 0, 1,
+    {DS_VERB_BISECT, DS_GROUP_FIND, "bisect", "", NULL, 0, 0, 1,
      "find the kernels that bring a difference in",
      "Exchanges kernels between two sets until the two arms agree: the smallest set of kernels to exchange so that the logits "
      "are equal, and the smallest one that alone brings the difference in. With two values of one factor both arms have the "
      "same kernels and differ in that; without, the two kernel sets themselves are compared. Exit code 0: there is nothing "
      "to find; 1: found, or some kernels disagree with themselves.",
      bisect_examples},
-    {DS_VERB_STORM, "storm", "", NULL, 0, 0, 1,
+    {DS_VERB_STORM, DS_GROUP_SERVE, "storm", "", NULL, 0, 0, 1,
      "serve many requests at a time and count the completions of each prompt",
      "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set: every "
      "request follows its own tokens, all rows are recorded. Equal prompts should give equal completions; where they do not, the first "
@@ -361,13 +337,28 @@ const struct ds_verb_def ds_verbs[] = {
      "recording, call by call. Exit code 0: one completion for each prompt from every set, as it was recorded; 1: more, or another one; 2: "
      "neither, but choices among NaN.",
      storm_examples},
-    {DS_VERB_REPLAY, "replay", "RECORD", NULL, 1, 1, 0,
+    {DS_VERB_REPLAY, DS_GROUP_SERVE, "replay", "RECORD", NULL, 1, 1, 0,
      "run a recorded storm, or one of its requests, again, and change one thing",
      "Takes schedule, prompts and kernels from a record of storm, checks model and environment, which are named where they differ, "
      "runs the schedule again and holds every digest and token against the record, which has its --inputs whole. With --alone, --kernels or --threads one thing is "
      "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
      replay_examples},
-    {DS_VERB_TABLE, "table", "RECORD...", NULL, 1, 100000, 0,
+    {DS_VERB_ONPOLICY, DS_GROUP_SERVE, "onpolicy", "", NULL, 0, 0, 1,
+     "hold the path that generates tokens against the one that scores them",
+     "Draws tokens as an engine serves them, step by step among other requests, then feeds the same tokens through one pass a request, as a "
+     "trainer scores them, with the same kernels: KL, k1, k3 and the largest difference of a token's log-probability between the two, and "
+     "the first row with other bits, with its kernel and both batches. Log-probabilities are of logits divided by the temperature, without "
+     "filters. Exit code 0: every set gave the same bits; 1: other ones.",
+     onpolicy_examples},
+    {DS_VERB_RISK, DS_GROUP_SERVE, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,
+     "tell how near the choices of a record are to other tokens, and what to pin first",
+     "Reads a record of run, storm or onpolicy: for each kernel set the margins of its choices, how far the logits drifted, the flips in 1,000 "
+     "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk, "
+     "or nearest to another token, with their candidates, and the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
+     "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
+     "a margin within the largest measured drift; 1: some have; 2: an error, or no drift but NaN among the logits.",
+     risk_examples},
+    {DS_VERB_TABLE, DS_GROUP_SERVE, "table", "RECORD...", NULL, 1, 100000, 0,
      "print what many records hold as one table, and how unlike their answers are",
      "An observation is what one request of one trial chose: --tsv prints one a line with all factors as columns, --json the same and the "
      "figures. Observations with the same prompt, model and values of the columns --by are held against the first of them: unique "
@@ -375,14 +366,22 @@ const struct ds_verb_def ds_verbs[] = {
      "(2511.17826), each with a 95 % interval from bootstrap samples of prompts. Records are read one after another: their number costs no "
      "memory. A record that cannot be read or is damaged is an error, and nothing is printed.",
      table_examples},
-    {DS_VERB_ONPOLICY, "onpolicy", "", NULL, 0, 0, 1,
-     "hold the path that generates tokens against the one that scores them",
-     "Draws tokens as an engine serves them, step by step among other requests, then feeds the same tokens through one pass a request, as a "
-     "trainer scores them, with the same kernels: KL, k1, k3 and the largest difference of a token's log-probability between the two, and "
-     "the first row with other bits, with its kernel and both batches. Log-probabilities are of logits divided by the temperature, without "
-     "filters. Exit code 0: every set gave the same bits; 1: other ones.",
-     onpolicy_examples},
-    {DS_VERB_LOCK, "lock", "[RECORD]", NULL, 0, 1, 1,
+    {DS_VERB_DOCTOR, DS_GROUP_ELSEWHERE, "doctor", "[FILE ...] [-- COMMAND ...]", NULL, 0, 256, 0,
+     "tell what here, or in the launch line of an engine, can make results differ",
+     "Looks for what is known to change results from run to run, machine to machine and with the traffic: sampler, seeds, threads, code "
+     "chosen by processor, arithmetic, batches, formats, clocks in chat templates. Each line is found, fixed or cannot be told from here, "
+     "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
+     "not run; variables before it count, those of this process, and plain lines of the file that --config names. Exit code 0: nothing found; 1: something; 2: an error.",
+     doctor_examples},
+    {DS_VERB_FINGERPRINT, DS_GROUP_ELSEWHERE, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
+     "hold log-probabilities that other systems gave against each other",
+     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), those of SGLang's /generate and of "
+     "llama.cpp's /completion, one JSON a line, and pairs them by custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
+     "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
+     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, products of fewer bits, other weights. Exit "
+     "code 0: equal; 1: not; 2: an error, nothing to compare, or equal as far as both go: responses or tokens have no partner.",
+     fingerprint_examples},
+    {DS_VERB_LOCK, DS_GROUP_HOLD, "lock", "[RECORD]", NULL, 0, 1, 1,
      "write golden digests: a small text for git that verify holds a run against",
      "Runs a sweep, or reads a record, and writes what it gave: tensor digests, tokens, log-probabilities, and of every kernel the "
      "classes of each factor, the drifts that it starts, their kind and size. A lock has an entry for each platform; the model, the "
@@ -390,7 +389,7 @@ const struct ds_verb_def ds_verbs[] = {
      "the lock says what is run. The key that is printed is the "
      "same for the same model, prompts, options, arms and kernels.",
      lock_examples},
-    {DS_VERB_VERIFY, "verify", "LOCK [RECORD|LOCK]", NULL, 1, 2, 0,
+    {DS_VERB_VERIFY, DS_GROUP_HOLD, "verify", "LOCK [RECORD|LOCK]", NULL, 1, 2, 0,
      "hold a run, a record or another lock against golden digests",
      "Runs what the lock asks for, or takes a record or another lock, and holds it against the entry with the nearest environment. "
      "Drift that the lock knows is allowed. Exit code 0: what is asserted holds; 1: other bits in the base arm, another token, a "
@@ -399,7 +398,7 @@ const struct ds_verb_def ds_verbs[] = {
      "lock has not looked at (a record with fewer of its arms or sites, or without heal trials; --partial says that the rest will do), "
      "or a lock that does not agree with itself: a line was lost, or its question changed.",
      verify_examples},
-    {DS_VERB_REPORT, "report", "RECORD...", NULL, 1, 10000, 0,
+    {DS_VERB_REPORT, DS_GROUP_HOLD, "report", "RECORD...", NULL, 1, 10000, 0,
      "write records as one self-contained page of HTML",
      "For people: the verdict, the matrix of kernels and conditions, the heat map of layers and stages, the growth of the error, the trees of "
      "a storm's completions and the environment, in one file that needs no network and no script, reads on paper and in the dark, and has the "
@@ -407,30 +406,40 @@ const struct ds_verb_def ds_verbs[] = {
      "with log-probabilities, by custom_id or order, and `created`. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
      "The exit code is 0 whatever the records hold, 2 for an error: a record that cannot be read or is damaged.",
      report_examples},
-    {DS_VERB_RISK, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,
-     "tell how near the choices of a record are to other tokens, and what to pin first",
-     "Reads a record of run, storm or onpolicy: for each kernel set the margins of its choices, how far the logits drifted, the flips in 1,000 "
-     "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk, "
-     "or nearest to another token, with their candidates, and the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
-     "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
-     "a margin within the largest measured drift; 1: some have; 2: an error, or no drift but NaN among the logits.",
-     risk_examples},
-    {DS_VERB_DOCTOR, "doctor", "[FILE ...] [-- COMMAND ...]", NULL, 0, 256, 0,
-     "tell what here, or in the launch line of an engine, can make results differ",
-     "Looks for what is known to change results from run to run, machine to machine and with the traffic: sampler, seeds, threads, code "
-     "chosen by processor, arithmetic, batches, formats, clocks in chat templates. Each line is found, fixed or cannot be told from here, "
-     "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
-     "not run; variables before it count, those of this process, and plain lines of the file that --config names. Exit code 0: nothing found; 1: something; 2: an error.",
-     doctor_examples},
-    {DS_VERB_FINGERPRINT, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
-     "hold log-probabilities that other systems gave against each other",
-     "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), those of SGLang's /generate and of "
-     "llama.cpp's /completion, one JSON a line, and pairs them by custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
-     "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
-     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, products of fewer bits, other weights. Exit "
-     "code 0: equal; 1: not; 2: an error, nothing to compare, or equal as far as both go: responses or tokens have no partner.",
-     fingerprint_examples},
-    {DS_VERB_HELP, "help", "[VERB]", NULL, 0, 1, 0,
+    {DS_VERB_KERNELS, DS_GROUP_KERNEL, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
+     "list kernel variants, their claims and whether they run here",
+     "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
+     "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
+     kernels_examples},
+    {DS_VERB_CHECK, DS_GROUP_KERNEL, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
+     "tell whether kernels are what they claim",
+     "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
+     "and special values, its arrays between guard pages. Each property holds over so many comparisons or is broken, with "
+     "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
+     "broken and not claimed is not.",
+     check_examples},
+    {DS_VERB_ORDER, DS_GROUP_KERNEL, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
+     "measure in which order a kernel adds, and prove it by replay",
+     "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
+     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed. Exit code 0: all of them; "
+     "1: some do not, or repeats of one call disagree, so that there is no fixed order.",
+     order_examples},
+    {DS_VERB_BENCH, DS_GROUP_KERNEL, "bench", "[OP[/VARIANT]|pass|probes|digest ...]", OPS "|pass|probes|digest", 0, 32, 0,
+     "measure the speed of kernels and passes, and what the probes cost",
+     "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
+     "without probes. Machines are shared and noisy: contenders run in every round in a shuffled order, a ratio to the "
+     "vendor's variant is taken within each round, the vendor's runs twice a round to measure the noise, and where "
+     "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time. "
+     "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted. "
+     "digest, on a device: how fast its kernel digests rows, beside a copy that moves as many bytes.",
+     bench_examples},
+    {DS_VERB_SELFTEST, DS_GROUP_SELF, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
+     "run known faults and tell whether the answers name them",
+     "Every case is a fault that people had to hunt by hand, rebuilt as a kernel, a model or a schedule. Its commands are run "
+     "as they would be typed, and the answers are held against what is known about the fault. Exit code 1: some answer is "
+     "wrong or blames what is innocent.",
+     selftest_examples},
+    {DS_VERB_HELP, DS_GROUP_SELF, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
      help_examples},

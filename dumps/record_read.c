@@ -30,28 +30,44 @@ enum {
 
 /* ---- before the library ---------------------------------------------------------------------- */
 
+/* What was meant, by the first bytes of a file that is no record. */
+static void hint_by_head(const char *path, const unsigned char *head, ssize_t n,
+                         struct ds_error *err)
+{
+    if (n >= 4 && memcmp(head, "GGUF", 4) == 0)
+        ds_hint(err, "it is a model: driftscope run -m %.300s makes a record of it", path);
+    else if (n >= 15 && memcmp(head, "driftscope.lock", 15) == 0)
+        ds_hint(err, "it is a lock: driftscope verify %.300s", path);
+    else if (n >= 1 && head[0] == '{')
+        ds_hint(err, "responses of an engine are read by driftscope fingerprint");
+    else
+        ds_hint(err, "a record is what run, storm and onpolicy write (-o FILE.h5)");
+}
+
 /* Does not wait for a pipe's other end (O_NONBLOCK) and reads only a regular file. */
 static int check_file(const char *path, struct ds_error *err)
 {
     static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    unsigned char head[SUPERBLOCK_BYTES];
+    unsigned char head[SUPERBLOCK_BYTES] = {0};
     struct stat st;
+    ssize_t n = 0;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return ds_fail(err, "%s: %s", path, strerror(errno));
     int rc = 0;
     if (fstat(fd, &st) != 0)
         rc = ds_fail(err, "%s: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
+    else if (!S_ISREG(st.st_mode)) {
         rc = ds_fail(err, "%s: is %s, not a record", path,
                      S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
-    else if (st.st_size == 0)
+        ds_hint(err, "a record is one file, which run, storm and onpolicy write (-o FILE.h5)");
+    } else if (st.st_size == 0)
         rc = ds_fail(err, "%s: is empty, not a record", path);
-    else if (st.st_size < SUPERBLOCK_BYTES ||
-             pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head ||
-             memcmp(head, signature, sizeof signature) != 0)
+    else if ((n = pread(fd, head, sizeof head, 0)) != (ssize_t)sizeof head ||
+             memcmp(head, signature, sizeof signature) != 0) {
         rc = ds_fail(err, "%s: is not a record (no HDF5 signature at its start)", path);
-    else if (head[8] != 3 || head[9] != 8 || head[10] != 8)
+        hint_by_head(path, head, n, err);
+    } else if (head[8] != 3 || head[9] != 8 || head[10] != 8)
         rc = ds_fail(err,
                      "%s: is HDF5 but not a record (superblock %u with offsets of %u bytes; a "
                      "record has 3 and 8)",

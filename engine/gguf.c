@@ -56,15 +56,22 @@ static int failed(const struct ds_gguf *g, const char *doing, struct ds_error *e
 static int map_file(struct ds_gguf *g, const char *path, struct ds_error *err)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return failed(g, "", err);
+    if (fd < 0) {
+        int absent = errno == ENOENT;
+        failed(g, "", err);
+        return absent ? ds_hint(err, "a model is a .gguf file on this machine; what a hub calls it "
+                                     "is not looked up")
+                      : -1;
+    }
     struct stat st;
     int rc = 0;
     if (fstat(fd, &st) != 0)
         rc = failed(g, "", err);
-    else if (S_ISDIR(st.st_mode))
+    else if (S_ISDIR(st.st_mode)) {
         rc = ds_fail(err, "%s: is a directory, not a GGUF file", g->label);
-    else if (!S_ISREG(st.st_mode))
+        ds_hint(err, "name the .gguf file; of a folder as Hugging Face has them, llama.cpp's "
+                     "convert_hf_to_gguf.py makes one");
+    } else if (!S_ISREG(st.st_mode))
         rc = ds_fail(err, "%s: is not a regular file", g->label);
     else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

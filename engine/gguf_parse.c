@@ -354,13 +354,29 @@ static int sort_all(struct cursor *c, int tensors)
 
 /* ---- the whole file -------------------------------------------------------------------------- */
 
+/* What was meant, by the first bytes of a file that is no GGUF file. */
+static int no_gguf(const struct ds_gguf *g, struct ds_error *err)
+{
+    static const unsigned char hdf5[] = {0x89, 'H', 'D', 'F'};
+    const unsigned char *b = g->bytes;
+    ds_fail(err, "%s: not a GGUF file (it does not begin with \"GGUF\")", g->label);
+    if (g->size >= 4 && memcmp(b, hdf5, sizeof hdf5) == 0)
+        return ds_hint(err, "if it is a record: driftscope show %.300s", g->label);
+    /* Eight bytes of length, then JSON. */
+    if (g->size >= 10 && b[8] == '{' && b[6] == 0 && b[7] == 0)
+        return ds_hint(err, "it looks like safetensors: llama.cpp's convert_hf_to_gguf.py makes a "
+                            ".gguf of the folder that it lies in");
+    return ds_hint(err, "models in other formats: llama.cpp's convert_hf_to_gguf.py makes a .gguf "
+                        "of a folder as Hugging Face has them");
+}
+
 static int read_version(struct cursor *c)
 {
     struct ds_gguf *g = c->g;
     if (g->size == 0)
         return ds_fail(c->err, "%s: the file is empty", g->label);
     if (g->size < 4 || memcmp(g->bytes, "GGUF", 4) != 0)
-        return ds_fail(c->err, "%s: not a GGUF file (it does not begin with \"GGUF\")", g->label);
+        return no_gguf(g, c->err);
     c->pos = 4;
     if (read_u32(c, &g->version, "the version"))
         return -1;

@@ -127,7 +127,8 @@ int ds_model_open_as(const char *spec, int keep, int threads, struct ds_model **
                 err,
                 "%s: no cache folder (none of DRIFTSCOPE_CACHE, XDG_CACHE_HOME and HOME is of use)",
                 spec);
-        return ds_hint(err, "run `make model`, which downloads it");
+        return ds_hint(err, "`make model` in a checkout downloads it; without: -m FILE.gguf, or -m "
+                            "random:llama,layers=4,hidden=64");
     }
     struct stat st;
     if (!strchr(spec, '/') && stat(spec, &st) != 0)

@@ -124,6 +124,13 @@ test_install_and_uninstall() {
         [ -s "$at/$file" ]
         [ "$(stat -c %a "$at/$file")" = 644 ]
     done
+    # Where a page that was installed links to, something is.
+    find "$at/share/doc" -name '*.md' | while read -r page; do
+        grep -o ']([^):]*)' "$page" | sed 's/^](//; s/)$//; s/#.*//' | while read -r link; do
+            [ -z "$link" ] || [ -e "$(dirname "$page")/$link" ] || { say "$page: no $link"; exit 1; }
+        done
+    done
+    [ -s "$at/share/doc/driftscope/docs/SERVING.md" ]
     # The installed example builds against the installed header, and another folder's with PREFIX and DESTDIR.
     make -s -C "$at/share/doc/driftscope/examples/plugin" OUT="$dir"
     rm "$dir/pairwise.so" "$dir/axpy.so"

@@ -17,7 +17,7 @@ test_help_is_a_result() {
 test_help_lists_only_verbs_that_exist() {
     ds -h
     expect 0
-    for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$dir/out"); do
+    for verb in $(sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' "$dir/out"); do
         [ "$verb" = help ] || [ -f "cli/verb_$verb.c" ]
         echo "$verb" >>"$dir/verbs"
     done
@@ -55,6 +55,10 @@ kernels --batch 2
 kernels -o
 kernels -o --json
 kernels -Z
+kernels -json
+run -model=x.gguf
+report --batch 2
+README.md
 kernels --error-exit 1
 kernels --error-exit=125 nothing
 --error-exit=125 nothing
@@ -64,6 +68,50 @@ help --completion
 END
     [ "${DS_UPDATE_GOLDEN:-}" != 1 ] || cp "$dir/got" tests/cli/golden/mistakes.txt
     same_files tests/cli/golden/mistakes.txt "$dir/got"
+}
+
+# A file of another kind than was asked for: the hint says what it is for, or where one of that kind comes from.
+test_mistaken_files_have_a_hint() {
+    mkdir "$dir/folder"
+    echo text >"$dir/plain.txt"
+    echo '{"choices": []}' >"$dir/answers.jsonl"
+    printf '\040\0\0\0\0\0\0\0{"a": {"dtype": "F32"}}' >"$dir/model.safetensors"
+    printf 'GGUF\003\0\0\0' >"$dir/short.gguf"
+    printf '\211HDF\r\n\032\n' >"$dir/short.h5"
+    ds run -m "$dir/model.safetensors"
+    expect 2
+    has "$dir/err" "hint: it looks like safetensors"
+    ds run -m "$dir/folder"
+    expect 2
+    has "$dir/err" "hint: name the .gguf file"
+    ds run -m "$dir/short.h5"
+    expect 2
+    has "$dir/err" "hint: if it is a record: driftscope show $dir/short.h5"
+    ds run -m "$dir/plain.txt"
+    expect 2
+    has "$dir/err" "hint: models in other formats"
+    ds run -m "$dir/some-org/some-model"
+    expect 2
+    has "$dir/err" "hint: a model is a .gguf file on this machine"
+    ds show "$dir/short.gguf"
+    expect 2
+    has "$dir/err" "hint: it is a model: driftscope run -m $dir/short.gguf"
+    ds show "$dir/plain.txt"
+    expect 2
+    has "$dir/err" "hint: a record is what run, storm and onpolicy write"
+    ds show "$dir/folder"
+    expect 2
+    has "$dir/err" "hint: a record is one file"
+    ds show "$dir/answers.jsonl"
+    expect 2
+    has "$dir/err" "hint: responses of an engine are read by driftscope fingerprint"
+    echo driftscope.lock 1 >"$dir/drift.lock"
+    ds show "$dir/drift.lock"
+    expect 2
+    has "$dir/err" "hint: it is a lock: driftscope verify $dir/drift.lock"
+    run env DRIFTSCOPE_CACHE="$dir/folder" "$driftscope" run
+    expect 2
+    has "$dir/err" "hint: \`make model\` in a checkout downloads it; without: -m FILE.gguf"
 }
 
 test_golden_short_help() {

@@ -175,7 +175,7 @@ static void test_mistakes_are_named(void **state)
         {"run --color=sometimes", "bad value 'sometimes'", "auto, always or never"},
         {"run --error-exit 1", "bad value '1'", "2..255"},
         {"run x", "'run' has no use for 'x'", "usage: driftscope run"},
-        {"help --batch 1", "'help' takes no option '--batch'", "'run'"},
+        {"help --batch 1", "'help' takes no option '--batch'", "run, bisect, lock"},
         {"--batch 1 run", "comes before the verb", "driftscope run --batch"},
         {"-n 1 run", "comes before the verb", "driftscope run -n"},
         {"run -o", "'--output' needs a value", "FILE"},
@@ -404,6 +404,15 @@ static void test_generated_texts_name_everything(void **state)
         }
         ds_buf_free(&texts[t]);
     }
+    /* The verbs of a group stand together, so that its heading is there once. */
+    struct ds_buf all = {0};
+    ds_help_short(&all, DS_VERB_NONE);
+    for (int g = 0; g < DS_GROUPS; g++) {
+        const char *at = strstr(all.data, ds_group_headings[g]);
+        assert_non_null(at);
+        assert_null(strstr(at + 1, ds_group_headings[g]));
+    }
+    ds_buf_free(&all);
     for (size_t v = 0; v < ds_verb_count; v++) {
         struct ds_buf brief = {0}, full = {0};
         ds_help_short(&brief, ds_verbs[v].id);
