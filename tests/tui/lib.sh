@@ -95,4 +95,4 @@ screen_has() { capture | grep -qF -e "$1"; }
 screen_lacks() { ! capture | grep -qF -e "$1"; }
 shows() { eventually screen_has "$1"; }
 # The same with what has scrolled away, and for a pattern.
-past_has() { capture -S -200 | grep -q -e "$1"; }
+past_has() { capture -J -S -200 | grep -q -e "$1"; }
