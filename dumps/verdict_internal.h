@@ -283,6 +283,23 @@ int tell_bands(const struct ds_analysis *a, struct band_work *work, const char *
                struct ds_verdict *v, struct ds_error *err);
 void free_bands(struct band_work *work);
 
+/* verdict_inputs.c: what a site's kernel read for a row, as one hash. */
+struct open_site {
+    uint32_t site;
+    int causal;
+};
+
+struct input_walk {
+    uint32_t *seen;         /* [n_sites] the look that visited it last */
+    struct open_site *open; /* [n_sites] sites that the arm has not, still to be seen through */
+    uint32_t look, found;
+    int whole; /* the kernel reads all rows of its call */
+};
+
+/* inputs: [n_rows], 0 = not known or not stable. */
+void hash_inputs(const struct ds_analysis *a, const struct arm_table *t, size_t site,
+                 struct input_walk *w, uint64_t *inputs);
+
 /* verdict_rows.c: switches in rows M. */
 int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *err);
 

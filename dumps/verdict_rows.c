@@ -36,6 +36,7 @@ struct rows_work {
     struct ds_analysis *a;
     uint32_t *group, *sub; /* [n_arms] number of the first arm with the same setting */
     uint64_t *inputs; /* [n_arms][n_rows] hash of the input digests at the site, 0 = not usable */
+    struct input_walk walk;
     struct sample *samples;
     uint8_t *healed; /* [n_healed][cells] labels of heal trials */
     struct step *steps;
@@ -78,39 +79,6 @@ static void group_arms(struct rows_work *w)
                 break;
             }
         }
-}
-
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-    h = (h ^ x) * UINT64_C(0xff51afd7ed558ccd);
-    return (h ^ h >> 32) * UINT64_C(0xc4ceb9fe1a85ec53) + 1;
-}
-
-/* Adds the digests of one input site to the hashes of the arm's rows; rows without usable inputs
- * become 0. */
-static void add_input(const struct ds_analysis *a, const struct arm_table *t, size_t from,
-                      int causal, uint64_t *inputs)
-{
-    uint64_t prefix = 0;
-    int usable = 1;
-    for (size_t i = 0; i < a->n_rows; i++) {
-        size_t cell = from * a->n_rows + i;
-        if (i == 0 || a->keys[i].request != a->keys[i - 1].request) {
-            prefix = 1;
-            usable = 1;
-        }
-        if (!causal) {
-            inputs[i] =
-                inputs[i] && t->state[cell] == CELL_STABLE ? mix(inputs[i], t->digest[cell]) : 0;
-            continue;
-        }
-        if (t->state[cell] == CELL_UNSTABLE)
-            usable = 0;
-        else if (t->state[cell] == CELL_STABLE)
-            prefix = mix(mix(prefix, (uint64_t)a->keys[i].position), t->digest[cell]);
-        inputs[i] =
-            inputs[i] && usable && t->state[cell] == CELL_STABLE ? mix(inputs[i], prefix) : 0;
-    }
 }
 
 /* 1 if all inputs are rows, 0 if some are causal, -1 if the whole call is read: not to be judged
@@ -273,12 +241,8 @@ static int visit_site(struct rows_work *w, size_t site, struct ds_error *err)
         w->terms += a->h->sites[a->in_from[e]].width;
     for (uint32_t i = 0; i < a->h->n_arms; i++) {
         const struct arm_table *t = &a->arms[i];
-        uint64_t *inputs = w->inputs + (size_t)i * a->n_rows;
-        for (size_t r = 0; r < a->n_rows; r++)
-            inputs[r] = 1;
-        for (uint32_t e = a->in_start[site]; t->n_trials && e < a->in_start[site + 1]; e++)
-            if (!a->shown[a->in_from[e]] || t->has[a->in_from[e]]) /* else it is no input here */
-                add_input(a, t, a->in_from[e], a->in_kind[e] == DS_EDGE_CAUSAL, inputs);
+        if (t->n_trials)
+            hash_inputs(a, t, site, &w->walk, w->inputs + (size_t)i * a->n_rows);
     }
     for (size_t r = 0; r < a->n_rows; r++) {
         size_t n = 0, cell = site * a->n_rows + r;
@@ -431,6 +395,8 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
         (w.group = ds_calloc(arms, sizeof *w.group, "settings", err)) &&
                 (w.sub = ds_calloc(arms, sizeof *w.sub, "settings", err)) &&
                 (w.inputs = ds_calloc(n, sizeof *w.inputs, "input digests", err)) &&
+                (w.walk.seen = ds_calloc(a->n_sites, sizeof *w.walk.seen, "sites", err)) &&
+                (w.walk.open = ds_calloc(a->n_sites, sizeof *w.walk.open, "sites", err)) &&
                 (w.healed = ds_calloc(healed, 1, "labels", err)) &&
                 (w.samples = ds_calloc(arms + a->n_healed, sizeof *w.samples, "row counts", err))
             ? 0
@@ -457,6 +423,8 @@ int find_switches(struct ds_analysis *a, struct ds_verdict *v, struct ds_error *
     free(w.group);
     free(w.sub);
     free(w.inputs);
+    free(w.walk.seen);
+    free(w.walk.open);
     free(w.samples);
     free(w.healed);
     free(w.steps);

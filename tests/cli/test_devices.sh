@@ -41,6 +41,16 @@ test_ranks() {
     has "$dir/out" "lower-precision: partial sums of 2 ranks are rounded to bf16"
 }
 
+# With one rank the combine reads the experts, which differ by batch here; the partial sums that lie
+# between them with two ranks are no input of it.
+test_what_other_ranks_have_is_no_input() {
+    ds run -m random:qwen3moe,layers=2,hidden=64,heads=4,kv_heads=2,ffn=96,vocab=300,experts=6,top_k=2,seed=3 \
+        --tokens 5,9,4,3,77,12,8,100,3 -n 4 --kernels split --batch 1,3 --padding 0,4r --threads 1,2 --tp 1,2 --no-record
+    expect 1
+    has "$dir/out" "switches      matmul/split-k gives other bits from M"
+    hasnt "$dir/out" "switches      combine/pinned"
+}
+
 test_what_does_not_fit_is_refused_before_anything_runs() {
     while read -r options; do
         read -r message
