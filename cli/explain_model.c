@@ -165,6 +165,7 @@ static int bind_op(struct ds_case *c, const struct ds_site *s, const struct ds_w
         return 0;
     case DS_OP_CACHE:
         a->cache.width = s->width;
+        a->cache.head_dim = hp->head_dim;
         return 0;
     case DS_OP_ATTENTION:
         a->attention =

@@ -13,7 +13,8 @@ int ds_lock_read(const char *path, struct ds_lock *out, struct ds_error *err);
 int ds_lock_fail(const struct ds_lock *l, const struct ds_lock_line *x, struct ds_error *err,
                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* The sweep that a lock asks for, with the model of -m, which must be the lock's (lock_plan.c). */
+/* The sweep that a lock asks for, with the model of -m, which must be the lock's; without -m one of seeded weights is
+ * taken from the lock (lock_plan.c). */
 int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_run_plan *p,
                  struct ds_error *err);
 /* What locks need of a sweep beside its digests: values that tell kinds and sizes, and heal trials. */

@@ -1,5 +1,5 @@
 /* lock_plan.c: from a lock, which is believed in nothing, to the sweep that it asks for. The model comes from the command
- * line. See lock.h. */
+ * line, or from its name where its weights are seeded. See lock.h. */
 #include "cli/lock.h"
 #include "cli/run_plan_internal.h"
 
@@ -330,6 +330,8 @@ static int check_fit(const struct ds_lock *l, const struct ds_run_plan *p, struc
 int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_run_plan *p,
                  struct ds_error *err)
 {
+    const struct ds_recorded_model model = {.what = "lock",
+                                            .name = ds_lock_get(&l->question, "model name")};
     int32_t neighbours;
     int dtype;
     memset(p, 0, sizeof *p);
@@ -341,7 +343,7 @@ int ds_lock_plan(const struct ds_options *o, const struct ds_lock *l, struct ds_
         ds_sampler_fits(h, &p->options.sampler, err) != 0)
         return ds_prefix(err, "%s", l->file);
     h->repeats = (uint32_t)p->options.repeats;
-    if (ds_plan_model(o, p, err) != 0 || check_plan_model(l, p->model, err) != 0 ||
+    if (ds_plan_model(o, &model, p, err) != 0 || check_plan_model(l, p->model, err) != 0 ||
         plan_prompts(l, neighbours, p, err) != 0 || check_fit(l, p, err) != 0 ||
         ds_lock_forced(l, p->model->hp.vocab, &p->forced, &p->n_forced, err) != 0)
         return -1;

@@ -39,8 +39,10 @@
 
 /* clang-format off */
 const struct ds_option_def ds_option_defs[] = {
-    {"model", 'm', "MODEL", RUN | STORM | REPLAY | ONPOLICY | VERIFY | BENCH | CHECK | ORDER | EXPLAIN | DOCTOR, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+    {"model", 'm', "MODEL", RUN | STORM | ONPOLICY | BENCH | CHECK | ORDER | DOCTOR, "smollm2", DS_OPT_FILE, NULL, 0, 0,
      "a .gguf file, a name in the cache (smollm2), or random:llama,layers=4,hidden=64,... with seeded weights"},
+    {"model", 'm', "MODEL", REPLAY | VERIFY | EXPLAIN, "smollm2", DS_OPT_FILE, NULL, 0, 0,
+     "the model of the record or lock: a .gguf file or a name in the cache; a random: model is taken from there where none is given"},
     {"model", 'm', "MODEL", RISK | REPORT, NULL, DS_OPT_FILE, NULL, 0, 0,
      "the record's model, to show tokens as text; without it their ids"},
     {"weights", 0, "HOW", RUN | STORM | ONPOLICY | BENCH, "f32", 0, "f32|file", 0, 0,
@@ -192,7 +194,7 @@ const struct ds_option_def ds_option_defs[] = {
     {"force", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "overwrite an existing record; with --resume, go on although the environment is another one"},
     {"resume", 0, "RECORD", RUN_ALONE, NULL, DS_OPT_FILE, NULL, 0, 0,
-     "do the trials that this record is missing"},
+     "do the trials that this record is missing; its model is taken from it if it is a random: one"},
     {"tui", 0, NULL, RUN_ALONE, NULL, 0, NULL, 0, 0,
      "show the record in the terminal UI while the sweep runs; what the run prints comes when the UI has ended"},
 
@@ -270,9 +272,9 @@ const struct ds_option_def ds_option_defs[] = {
     {"same-env", 0, NULL, VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
      "refuse if no entry of the lock has this environment, instead of judging against the nearest one"},
     {"add", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
-     "one more entry in the lock that is there, for this platform"},
+     "one more entry in the lock that is there, for this platform; of a random: model without -m"},
     {"update", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,
-     "make the entry with the nearest environment anew, and print what changed in it"},
+     "make the entry with the nearest environment anew, and print what changed in it; of a random: model without -m"},
     {"entry", 0, "NAME", LOCK | VERIFY | RUN_ALONE, NULL, 0, NULL, 0, 0,
      "the entry of the lock that is made, replaced or compared with"},
     {"force", 0, NULL, LOCK, NULL, 0, NULL, 0, 0,

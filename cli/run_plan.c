@@ -221,12 +221,15 @@ int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
-int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err)
+int ds_plan_model(const struct ds_options *o, const struct ds_recorded_model *recorded,
+                  struct ds_run_plan *p, struct ds_error *err)
 {
     const int cpus = ds_team_cpus(), threads = cpus > 16 ? 16 : cpus;
+    const char *name;
+    if (ds_cli_model(o, recorded, &name, err) != 0)
+        return -1;
     ds_cli_at_once(o, 1);
-    const int rc =
-        ds_model_open_as(ds_opt_text(o, "model"), p->options.weights, threads, &p->model, err);
+    const int rc = ds_model_open_as(name, p->options.weights, threads, &p->model, err);
     ds_cli_at_once(o, 0);
     if (rc != 0)
         return -1;
@@ -405,7 +408,7 @@ int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_
         return -1;
     p->header.repeats = (uint32_t)p->options.repeats;
     if ((takes(o, "inputs") && ds_plan_inputs_read(o, &p->inputs, err) != 0) ||
-        ds_plan_model(o, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
+        ds_plan_model(o, NULL, p, err) != 0 || ds_run_prompts(o, p, neighbours, err) != 0 ||
         ds_plan_requests(p, err) != 0 || check_fit(p, err) != 0)
         return -1;
     if (tokens_from(o, p, err) != 0 ||

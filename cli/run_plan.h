@@ -36,7 +36,7 @@ int ds_run_plan_new(const struct ds_options *o, struct ds_run_plan *p, struct ds
 int ds_run_plan_with(const struct ds_options *o, const char *kernels, struct ds_run_plan *p,
                      struct ds_error *err);
 /* Plans the rest of a record's sweep. The model comes from the command line and must be the
- * record's. */
+ * record's; without -m one of seeded weights is taken from the record. */
 int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct ds_run_plan *p,
                        struct ds_error *err);
 void ds_run_plan_free(struct ds_run_plan *p);

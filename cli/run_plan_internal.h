@@ -2,6 +2,7 @@
 #ifndef DS_RUN_PLAN_INTERNAL_H
 #define DS_RUN_PLAN_INTERNAL_H
 
+#include "cli/recorded_model.h"
 #include "cli/run_plan.h"
 
 #include <stddef.h>
@@ -20,7 +21,9 @@ int32_t *ds_plan_option(struct ds_sweep_options *s, size_t i);
 
 /* What belongs to this process and not to the sweep: a resume may have others. */
 int ds_plan_limits(const struct ds_options *o, struct ds_sweep_options *s, struct ds_error *err);
-int ds_plan_model(const struct ds_options *o, struct ds_run_plan *p, struct ds_error *err);
+/* Opens the model of -m, or of the file that the plan is made from: see recorded_model.h. */
+int ds_plan_model(const struct ds_options *o, const struct ds_recorded_model *recorded,
+                  struct ds_run_plan *p, struct ds_error *err);
 /* Requests of the sweep, borrowed from the header's prompts. */
 int ds_plan_requests(struct ds_run_plan *p, struct ds_error *err);
 /* How many varied neighbours the arms need, and the base arm's dtype. An arm whose kernel could not

@@ -226,10 +226,12 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
 {
     memset(p, 0, sizeof *p);
     const struct ds_header *h = ds_record_header(r);
+    const struct ds_recorded_model model = ds_recorded_model_of(h);
     int32_t neighbours;
     int dtype;
     if (options_from_record(h, &p->options, err) != 0 || ds_plan_limits(o, &p->options, err) != 0 ||
-        ds_plan_check_environment(o, h, "resumed", err) != 0 || ds_plan_model(o, p, err) != 0)
+        ds_plan_check_environment(o, h, "resumed", err) != 0 ||
+        ds_plan_model(o, &model, p, err) != 0)
         return -1;
     if (ds_plan_check_model(h, p->model, err) != 0)
         return -1;

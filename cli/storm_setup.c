@@ -283,7 +283,7 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
         (!modes && ds_plan_inputs_read(o, &s->plan.inputs, err) != 0))
         return -1;
     h->repeats = 1;
-    if (ds_plan_model(o, &s->plan, err) != 0 || choose_prompts(o, s, &requests, err) != 0)
+    if (ds_plan_model(o, NULL, &s->plan, err) != 0 || choose_prompts(o, s, &requests, err) != 0)
         return -1;
     const double before = ds_seconds(CLOCK_MONOTONIC);
     if (schedule
@@ -339,6 +339,7 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
     const struct ds_header *h = ds_record_header(r);
     const char *schedule = option_of(h, "serve_schedule"), *weights = option_of(h, "weights");
     const char *at = option_of(h, "dtype_at");
+    const struct ds_recorded_model model = ds_recorded_model_of(h);
     int64_t requests, resid;
     int32_t neighbours;
     int dtype;
@@ -362,7 +363,8 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
     if (ds_sampler_recorded(h, &s->plan.options.sampler, err) != 0 ||
         ds_cli_sampler(o, &s->plan.options.sampler, err) != 0 ||
         ds_plan_check_environment(o, h, "replayed", err) != 0 ||
-        ds_plan_model(o, &s->plan, err) != 0 || ds_plan_check_model(h, s->plan.model, err) != 0)
+        ds_plan_model(o, &model, &s->plan, err) != 0 ||
+        ds_plan_check_model(h, s->plan.model, err) != 0)
         return -1;
     s->plan.header = *h; /* borrowed from the record: see ds_run_plan_free */
     if (ds_plan_neighbours(h, s->plan.options.weights, &neighbours, &dtype, err) != 0 ||

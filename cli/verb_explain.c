@@ -4,6 +4,7 @@
 #include "cli/explain_case.h"
 #include "cli/json.h"
 #include "cli/lab_kernels.h"
+#include "cli/recorded_model.h"
 #include "cli/render_explain.h"
 
 #include "base/dtype.h"
@@ -20,9 +21,13 @@
 static int open_model(const struct ds_options *o, struct ds_case *c, struct ds_error *err)
 {
     const int cpus = ds_team_cpus();
-    if (ds_model_open(ds_opt_text(o, "model"), cpus > 16 ? 16 : cpus, &c->model, err) != 0)
+    const struct ds_header *h = ds_case_header(c, c->f.ref_arm);
+    const struct ds_recorded_model recorded = ds_recorded_model_of(h);
+    const char *name;
+    if (ds_cli_model(o, &recorded, &name, err) != 0 ||
+        ds_model_open(name, cpus > 16 ? 16 : cpus, &c->model, err) != 0)
         return -1;
-    return ds_case_same_model(ds_case_header(c, c->f.ref_arm), c->model, err);
+    return ds_case_same_model(h, c->model, err);
 }
 
 /* The device of --device, else the one that the record has for each side. */

@@ -217,7 +217,7 @@ static int print(struct ds_report_maker *m, struct ds_error *err)
 static int make(struct ds_report_maker *m, struct ds_error *err)
 {
     if (read_options(m, err) != 0 || sort_records(m, err) != 0 ||
-        (ds_opt_text(m->o, "model") && ds_plan_model(m->o, &m->plan, err) != 0) ||
+        (ds_opt_text(m->o, "model") && ds_plan_model(m->o, NULL, &m->plan, err) != 0) ||
         (m->n_records > 1 && ds_report_times_new(&m->times, err) != 0))
         return -1;
     for (m->record = 0; m->record < m->n_records; m->record++) {

@@ -136,7 +136,7 @@ static int run(struct ds_risk_result *r, struct ds_error *err)
     }
     const char *model = ds_opt_text(r->o, "model");
     struct ds_run_plan *plan = &r->plan;
-    if (model && ds_plan_model(r->o, plan, err) != 0)
+    if (model && ds_plan_model(r->o, NULL, plan, err) != 0)
         return -1;
     return model ? ds_plan_check_model(h, plan->model, err) : 0;
 }

@@ -28,7 +28,7 @@ static void add_option(struct ds_buf *out, const char *name, const char *value)
     ds_buf_puts(out, " ");
 }
 
-/* A record names its model, but never makes the program open one: the command must say it, and the
+/* A record names its model, but never makes the program open a file: the command must say it, and the
  * plugins that are loaded now. */
 static void begin(struct ds_buf *out, const char *verb, const char *model)
 {

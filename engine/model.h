@@ -126,6 +126,20 @@ int ds_model_open_as(const char *spec, int keep, int threads, struct ds_model **
                      struct ds_error *err);
 void ds_model_close(struct ds_model *m);
 
+/* What a random: name that somebody else wrote may ask for. `listed` is asked for each of the model's weights, in their
+ * order, and says -1 where it may not be; NULL: not asked. */
+struct ds_random_bounds {
+    uint64_t most_bytes; /* of all weights as f32 */
+    uint64_t n_weights;  /* exactly; 0: any number up to `most_weights` */
+    uint64_t most_weights;
+    int (*listed)(void *ctx, uint64_t index, const char *name, int64_t rows, int64_t cols,
+                  struct ds_error *err);
+    void *ctx;
+};
+/* Whether the name is well-formed and its model within the bounds, before anything of it is built. */
+int ds_model_random_fits(const char *name, const struct ds_random_bounds *bounds,
+                         struct ds_error *err);
+
 /* Makes the weights read-only from here on, in this process and in those it forks: a kernel that
  * writes through a wild pointer ends its worker instead of changing the model for every later
  * trial. */

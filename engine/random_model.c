@@ -190,26 +190,98 @@ static int build(struct ds_model *m, const struct spec *s, int threads, struct d
     return rc;
 }
 
+/* A model with nothing in it but its name, and what the name asks for. *text is to be freed: s->arch lies in it. */
+static int begin(const char *name, struct ds_model **m, struct spec *s, char **text,
+                 struct ds_error *err)
+{
+    const size_t length = strlen(name);
+    *m = NULL;
+    if (!(*text = ds_calloc(length + 1, 1, "model spec", err)) ||
+        !(*m = ds_calloc(1, sizeof **m, "model", err)))
+        return -1;
+    memcpy(*text, name, length);
+    snprintf((*m)->name, sizeof(*m)->name, "%s", name);
+    return ds_random_spec_parse(*text + strlen("random:"), s, err);
+}
+
 int ds_model_from_random(const char *spec, int threads, struct ds_model **out, struct ds_error *err)
 {
-    size_t length = strlen(spec);
-    char *text = ds_calloc(length + 1, 1, "model spec", err);
-    struct ds_model *m = text ? ds_calloc(1, sizeof *m, "model", err) : NULL;
-    if (!m) {
-        free(text);
-        return -1;
-    }
-    memcpy(text, spec, length);
-    snprintf(m->name, sizeof m->name, "%s", spec);
     struct spec s = {0};
-    int rc = ds_random_spec_parse(text + strlen("random:"), &s, err);
+    char *text;
+    int rc = begin(spec, out, &s, &text, err);
     if (rc == 0)
-        rc = build(m, &s, threads, err);
+        rc = build(*out, &s, threads, err);
     free(text);
     if (rc) {
-        ds_model_close(m);
+        ds_model_close(*out);
+        *out = NULL;
         return ds_prefix(err, "%.200s", spec);
     }
-    *out = m;
     return 0;
+}
+
+/* ---- names of others ------------------------------------------------------------------------- */
+
+struct bounded {
+    struct random_source source; /* first: random_pick is given its address */
+    const struct ds_random_bounds *bounds;
+    uint64_t bytes;
+};
+
+/* The weight, if the name may have it: as random_pick takes it, and nothing is filled. */
+static int bounded_pick(void *ctx, size_t index, const struct model_slot *slot, struct ds_weight *w,
+                        struct ds_error *err)
+{
+    struct bounded *x = ctx;
+    const struct ds_random_bounds *b = x->bounds;
+    const int has = random_pick(&x->source, index, slot, w, err);
+    uint64_t bytes;
+    if (has <= 0)
+        return has;
+    if (index >= (b->n_weights ? b->n_weights : b->most_weights))
+        return ds_fail(err, "it has more than %llu weights",
+                       (unsigned long long)(b->n_weights ? b->n_weights : b->most_weights));
+    if (__builtin_mul_overflow((uint64_t)w->rows, (uint64_t)w->cols, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(float), &bytes) ||
+        __builtin_add_overflow(bytes, x->bytes, &x->bytes) || x->bytes > b->most_bytes)
+        return ds_fail(err, "its weights are more than %.1f GiB",
+                       (double)b->most_bytes / 1073741824.0);
+    return b->listed && b->listed(b->ctx, index, w->name, w->rows, w->cols, err) != 0 ? -1 : 1;
+}
+
+/* Layers and experts before there is a list as long as they say. */
+static int check_counts(const struct model_arch *arch, const struct ds_hparams *hp,
+                        const struct ds_random_bounds *b, struct ds_error *err)
+{
+    const uint64_t most = b->n_weights ? b->n_weights : b->most_weights;
+    return ds_model_arch_min_tensors(arch, hp) > most || (uint64_t)hp->n_experts > most
+               ? ds_fail(err, "it has more than %llu weights", (unsigned long long)most)
+               : 0;
+}
+
+int ds_model_random_fits(const char *name, const struct ds_random_bounds *bounds,
+                         struct ds_error *err)
+{
+    struct spec s = {0};
+    struct ds_model *m;
+    char *text;
+    const struct model_arch *arch = NULL;
+    struct bounded x = {.source = {.spec = &s}, .bounds = bounds};
+    const struct model_source src = {.pick = bounded_pick, .ctx = &x};
+    int rc = begin(name, &m, &s, &text, err);
+    if (rc == 0)
+        rc = (arch = ds_model_arch_find(s.arch, err)) ? 0 : -1;
+    if (rc == 0)
+        rc = ds_random_spec_hparams(&s, arch, &m->hp, err);
+    if (rc == 0)
+        rc = check_counts(arch, &m->hp, bounds, err);
+    if (rc == 0)
+        rc = ds_model_layout(m, arch, &src, err);
+    if (rc == 0 && bounds->n_weights && m->n_weights != bounds->n_weights)
+        rc = ds_fail(err, "it has %zu weights, not %llu", m->n_weights,
+                     (unsigned long long)bounds->n_weights);
+    free(x.source.recipes);
+    free(text);
+    ds_model_close(m);
+    return rc;
 }

@@ -10,12 +10,17 @@
  *   f16, bf16  IEEE binary16 (65520 and up become infinity), upper half of binary32; NaN 7fc00000.
  *   fp8-e4m3   OCP E4M3: no infinity, the largest value is 448, the smallest 2^-9. Saturating:
  *              beyond 448, infinity included, becomes +-448. NaN 7fc00000.
- *   q8         blocks of 32 along a head's channels, as GGUF's Q8_0: d = amax / 127, q = x * (1/d)
- *              rounded to the nearest integer, ties away from zero; held are d as binary16 and q;
- *              the value is q * d.
+ *   q8         blocks of 32 along a head's channels, as GGUF's Q8_0 (ggml's block_q8_0,
+ *              quantize_row_q8_0_ref): d = amax / 127, q = x * (1/d) rounded to the nearest
+ *              integer, ties away from zero; held are d as binary16 and q; the value is q * d.
  *   q4         blocks of 32, as GGUF's Q4_0: m = the value of largest size, the first of several;
  *              d = m / -8, q = x * (1/d) + 8.5 (two roundings) cut off, held within 0..15; held are
  *              d as binary16 and q; the value is (q - 8) * d.
+ *
+ * A block never holds channels of two heads. Where a head is no multiple of 32 its last block is the
+ * rest of it, with a scale of its own: heads of 16 are one block of 16, heads of 80 are 32, 32 and
+ * 16. That is ours: llama.cpp refuses a cache of Q8_0 or Q4_0 for such heads, so that there is
+ * nothing to agree with.
  *
  * A block with a NaN or an infinity is NaN throughout: there is no scale for it. A scale that
  * binary16 cannot hold (65520 and up) is infinity: the values are infinite, or NaN where q is 0. */
@@ -27,7 +32,7 @@
 
 enum { BLOCK = 32 };
 
-/* Writes n values as the format holds them. */
+/* Writes n values as the format holds them; n: of one head. */
 typedef void (*store_fn)(float *y, const float *x, int64_t n);
 
 static void store_f16(float *y, const float *x, int64_t n)
@@ -85,10 +90,10 @@ static void store_e4m3(float *y, const float *x, int64_t n)
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* The value of largest size, the first of several; NaN if the block holds a NaN or an infinity. */
-static float largest(const float *x)
+static float largest(const float *x, int64_t n)
 {
     float most = 0.0f;
-    for (int i = 0; i < BLOCK; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i]))
             return ds_f32_from_bits(0x7fc00000u);
         if (fabsf(x[i]) > fabsf(most))
@@ -97,9 +102,9 @@ static float largest(const float *x)
     return most;
 }
 
-static void spoil(float *y)
+static void spoil(float *y, int64_t n)
 {
-    for (int i = 0; i < BLOCK; i++)
+    for (int64_t i = 0; i < n; i++)
         y[i] = ds_f32_from_bits(0x7fc00000u);
 }
 
@@ -117,17 +122,24 @@ static float product(float q, float d)
     return isnan(v) ? ds_f32_from_bits(0x7fc00000u) : v;
 }
 
+/* Channels of the block that begins at b. */
+static int64_t block_of(int64_t n, int64_t b)
+{
+    return n - b < BLOCK ? n - b : BLOCK;
+}
+
 static void store_q8(float *y, const float *x, int64_t n)
 {
     for (int64_t b = 0; b < n; b += BLOCK) {
-        const float most = fabsf(largest(x + b));
+        const int64_t block = block_of(n, b);
+        const float most = fabsf(largest(x + b, block));
         if (isnan(most)) {
-            spoil(y + b);
+            spoil(y + b, block);
             continue;
         }
         const float d = most / 127.0f, inverse = d > 0 ? 1.0f / d : 0.0f,
                     scale = ds_f16_value(ds_f16_round(d));
-        for (int i = 0; i < BLOCK; i++)
+        for (int64_t i = 0; i < block; i++)
             y[b + i] = product(held(roundf(x[b + i] * inverse), -127.0f, 127.0f), scale);
     }
 }
@@ -135,14 +147,15 @@ static void store_q8(float *y, const float *x, int64_t n)
 static void store_q4(float *y, const float *x, int64_t n)
 {
     for (int64_t b = 0; b < n; b += BLOCK) {
-        const float most = largest(x + b);
+        const int64_t block = block_of(n, b);
+        const float most = largest(x + b, block);
         if (isnan(most)) {
-            spoil(y + b);
+            spoil(y + b, block);
             continue;
         }
         const float d = most / -8.0f, inverse = d < 0 || d > 0 ? 1.0f / d : 0.0f,
                     scale = ds_f16_value(ds_f16_round(d));
-        for (int i = 0; i < BLOCK; i++) {
+        for (int64_t i = 0; i < block; i++) {
             const float q = held(x[b + i] * inverse, -8.0f, 8.0f) + 8.5f;
             y[b + i] = product(held(truncf(q), 0.0f, 15.0f) - 8.0f, scale);
         }
@@ -152,17 +165,15 @@ static void store_q4(float *y, const float *x, int64_t n)
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static int launch(const struct ds_cache_args *a, const struct ds_exec *exec, store_fn store,
-                  int64_t block, char *why, size_t why_size)
+                  char *why, size_t why_size)
 {
     const int64_t head = a->head_dim ? a->head_dim : a->width;
     const int dtype = exec->dtype == DS_ELEMENT_BF16  ? DS_BF16
                       : exec->dtype == DS_ELEMENT_F16 ? DS_F16
                                                       : DS_F32;
-    if (head % block || a->width % head)
-        return ds_cpu_refuse(why, why_size,
-                             "blocks of %lld do not fit heads of %lld channels: the cache format "
-                             "needs a head_dim that is a multiple of %lld",
-                             (long long)block, (long long)head, (long long)block);
+    if (head < 1 || a->width % head)
+        return ds_cpu_refuse(why, why_size, "rows of %lld channels are no heads of %lld",
+                             (long long)a->width, (long long)head);
     if (ds_cpu_check_sequences(a->sequences, a->n_sequences, a->rows, a->page_size, a->pages, why,
                                why_size) != 0)
         return -1;
@@ -172,7 +183,9 @@ static int launch(const struct ds_cache_args *a, const struct ds_exec *exec, sto
             int64_t slot = (int64_t)s->kv_len - s->q_len + j;
             int64_t row = s->pages[slot / a->page_size] * a->page_size + slot % a->page_size;
             float *y = a->cache + row * a->width;
-            store(y, a->x + (s->q_first + j) * a->ldx, a->width);
+            const float *x = a->x + (s->q_first + j) * a->ldx;
+            for (int64_t h = 0; h < a->width; h += head)
+                store(y + h, x + h, head);
             if (dtype == DS_BF16)
                 store_bf16(y, y, a->width);
             else if (dtype == DS_F16)
@@ -182,11 +195,11 @@ static int launch(const struct ds_cache_args *a, const struct ds_exec *exec, sto
     return 0;
 }
 
-#define FORMAT(NAME, TEXT, STORE, BLOCKS, SUMMARY)                                                 \
+#define FORMAT(NAME, TEXT, STORE, SUMMARY)                                                         \
     static int NAME##_launch(const void *args, const struct ds_exec *exec, char *why,              \
                              size_t why_size)                                                      \
     {                                                                                              \
-        return launch(args, exec, STORE, BLOCKS, why, why_size);                                   \
+        return launch(args, exec, STORE, why, why_size);                                           \
     }                                                                                              \
     const struct ds_kernel ds_cache_##NAME = {.abi = DS_KERNEL_ABI,                                \
                                               .op = DS_OP_CACHE,                                   \
@@ -195,8 +208,8 @@ static int launch(const struct ds_cache_args *a, const struct ds_exec *exec, sto
                                               .launch = NAME##_launch,                             \
                                               .summary = SUMMARY}
 
-FORMAT(f16, "f16", store_f16, 1, "rows as binary16 holds them");
-FORMAT(bf16, "bf16", store_bf16, 1, "rows as bfloat16 holds them");
-FORMAT(q8, "q8", store_q8, BLOCK, "blocks of 32 as Q8_0 holds them: 8 bits and a binary16 scale");
-FORMAT(q4, "q4", store_q4, BLOCK, "blocks of 32 as Q4_0 holds them: 4 bits and a binary16 scale");
-FORMAT(fp8_e4m3, "fp8-e4m3", store_e4m3, 1, "rows as OCP E4M3 holds them: 4 + 3 bits, up to +-448");
+FORMAT(f16, "f16", store_f16, "rows as binary16 holds them");
+FORMAT(bf16, "bf16", store_bf16, "rows as bfloat16 holds them");
+FORMAT(q8, "q8", store_q8, "blocks of 32 as Q8_0 holds them: 8 bits and a binary16 scale");
+FORMAT(q4, "q4", store_q4, "blocks of 32 as Q4_0 holds them: 4 bits and a binary16 scale");
+FORMAT(fp8_e4m3, "fp8-e4m3", store_e4m3, "rows as OCP E4M3 holds them: 4 + 3 bits, up to +-448");

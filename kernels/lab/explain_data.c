@@ -429,30 +429,47 @@ static int is_cut(const struct cut *c, const float *x, const float *y, int64_t n
     return 1;
 }
 
-static int all_cut(const struct ds_explain *e, int side, const struct cut *c, int64_t size)
+/* Blocks of `size` values, none over the end of a head: what is left of one is a shorter block. */
+static int all_cut(const struct ds_explain *e, int side, const struct cut *c, int64_t head,
+                   int64_t size)
 {
     const int64_t width = ds_explain_width(e->op, &e->shared);
     int differs = 0;
     for (size_t r = 0; r < e->n_rows; r++)
-        for (int64_t i = 0; i < width; i += size) {
+        for (int64_t i = 0, n; i < width; i += n) {
             const float *x = e->rows[r].input[side].in[0] + i, *y = e->rows[r].y[side] + i;
-            if (!is_cut(c, x, y, size))
+            n = head - i % head < size ? head - i % head : size;
+            if (!is_cut(c, x, y, n))
                 return 0;
-            differs |= memcmp(x, y, (size_t)size * sizeof *x) != 0;
+            differs |= memcmp(x, y, (size_t)n * sizeof *x) != 0;
         }
     return differs;
 }
 
+/* Fewer values are whole steps of their largest too easily. */
+enum { LEAST_BLOCK = 4 };
+
+/* The largest blocks that explain the values, within heads of so many channels. */
+static void find_blocks(const struct ds_explain *e, int side, int64_t head, int *bits, int *size)
+{
+    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0] && *bits == 0; c++)
+        for (int64_t n = 256; n >= 8 && *bits == 0; n /= 2) {
+            const int64_t block = n < head ? n : head;
+            if (block >= LEAST_BLOCK && all_cut(e, side, &cuts[c], head, block)) {
+                *bits = cuts[c].bits;
+                *size = (int)block;
+            }
+        }
+}
+
 void ds_explain_blocks(const struct ds_explain *e, int side, int *bits, int *size)
 {
-    const int64_t width = ds_explain_width(e->op, &e->shared);
+    const int64_t width = ds_explain_width(e->op, &e->shared), head = e->shared.cache.head_dim;
     *bits = *size = 0;
-    if (e->op != DS_OP_CACHE)
+    if (e->op != DS_OP_CACHE || width < 1)
         return;
-    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0] && *bits == 0; c++)
-        for (int64_t n = 256; n >= 8 && *bits == 0; n /= 2)
-            if (width % n == 0 && all_cut(e, side, &cuts[c], n)) {
-                *bits = cuts[c].bits;
-                *size = (int)n;
-            }
+    if (head > 0 && width % head == 0)
+        find_blocks(e, side, head, bits, size);
+    if (*bits == 0) /* over the borders of heads */
+        find_blocks(e, side, width, bits, size);
 }

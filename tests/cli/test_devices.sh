@@ -83,11 +83,21 @@ test_cache_formats() {
     expect 1
     has "$dir/out" "first drift   layer 0 kv_write/k, cache/fp8-e4m3: origin"
     has "$dir/out" "lower-precision: its values fit in a 3-bit mantissa (fp8)"
-    # Heads of 16 channels: that arm is lost, and the others are told.
+    # Heads of 16 channels are blocks of 16.
     # shellcheck disable=SC2086
-    ds run -m $small $one --kernels pinned,pinned+cache=q8 --no-record
-    expect 2
-    has "$dir/err" "cache/q8: blocks of 32 do not fit heads of 16 channels"
+    ds run -m $small $one --kernels pinned,pinned+cache=q8 -o "$dir/q8.h5"
+    expect 1
+    has "$dir/out" "first drift   layer 0 kv_write/k, cache/q8: origin"
+    ds explain "$dir/q8.h5"
+    expect 0
+    has "$dir/out" "every value of B is a whole number of steps of its block's scale, 8 bits in blocks of 16"
+    # Heads of 80 are blocks of 32, 32 and 16.
+    # shellcheck disable=SC2086
+    ds run -m random:llama,layers=2,hidden=160,heads=2,kv_heads=2,ffn=64,vocab=128 $one --kernels pinned,pinned+cache=q4 -o "$dir/q4.h5"
+    expect 1
+    ds explain "$dir/q4.h5"
+    expect 0
+    has "$dir/out" "every value of B is a whole number of steps of its block's scale, 4 bits in blocks of 32"
     ds check cache/q4 --shape width=64 --threads 1,2
     expect 0
 }

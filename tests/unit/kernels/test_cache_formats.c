@@ -172,25 +172,57 @@ static void test_activation_type(void **state)
         assert_bits_equal("bf16 f16", i, y[i], ds_f16_value(ds_f16_round(bf16_nearest(x[i]))));
 }
 
-static void test_refusals(void **state)
+/* The last block of a head is what is left of it: as a whole block whose rest is zeros, and no other
+ * head is in it. */
+static void test_short_blocks(void **state)
 {
-    float x[80] = {0}, y[80];
+    enum { HEADS = 3, MOST = 80 };
+    static const int heads[] = {16, 80, 33, 5, 1};
+    static const char *const names[] = {"q8", "q4"};
     char why[200] = "";
     (void)state;
-    assert_int_equal(store("q8", x, 1, 80, 16, DS_ELEMENT_F32, y, why, sizeof why), -1);
-    assert_non_null(strstr(why, "needs a head_dim that is a multiple of 32"));
-    assert_non_null(strstr(why, "heads of 16 channels"));
-    assert_int_equal(store("q4", x, 1, 80, 0, DS_ELEMENT_F32, y, why, sizeof why), -1);
-    assert_int_equal(store("fp8-e4m3", x, 1, 80, 16, DS_ELEMENT_F32, y, why, sizeof why), 0);
+    for (int f = 0; f < 2; f++)
+        for (size_t k = 0; k < sizeof heads / sizeof heads[0]; k++) {
+            const int n = heads[k], padded = (n + 31) / 32 * 32;
+            float x[HEADS * MOST], y[HEADS * MOST], wide[96], want[96];
+            for (int i = 0; i < HEADS * n; i++) /* heads of unlike sizes */
+                x[i] = (float)((i * 37 % 101) - 50) * (i / n == 0 ? 0.01f : i / n == 1 ? 1 : 9);
+            x[n] = NAN;
+            assert_int_equal(
+                store(names[f], x, 1, HEADS * n, n, DS_ELEMENT_F32, y, why, sizeof why), 0);
+            for (int h = 0; h < HEADS; h++) {
+                memset(wide, 0, sizeof wide);
+                memcpy(wide, x + h * n, (size_t)n * sizeof *x);
+                assert_int_equal(
+                    store(names[f], wide, 1, padded, padded, DS_ELEMENT_F32, want, why, sizeof why),
+                    0);
+                for (int i = 0; i < n; i++)
+                    assert_bits_equal(names[f], h * n + i, y[h * n + i], want[i]);
+            }
+        }
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const names[] = {"q8", "q4", "f16", "fp8-e4m3"};
+    float x[80] = {0}, y[80];
+    char why[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        why[0] = '\0';
+        assert_int_equal(store(names[i], x, 1, 80, 32, DS_ELEMENT_F32, y, why, sizeof why), -1);
+        assert_non_null(strstr(why, "rows of 80 channels are no heads of 32"));
+        assert_int_equal(store(names[i], x, 1, 80, 0, DS_ELEMENT_F32, y, why, sizeof why), 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp8_codes),  cmocka_unit_test(test_fp8_ends),
-        cmocka_unit_test(test_16_bits),    cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_block_ends), cmocka_unit_test(test_activation_type),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_fp8_codes),    cmocka_unit_test(test_fp8_ends),
+        cmocka_unit_test(test_16_bits),      cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_block_ends),   cmocka_unit_test(test_activation_type),
+        cmocka_unit_test(test_short_blocks), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("cache formats", tests, NULL, NULL);
 }
