@@ -72,33 +72,55 @@ static const char *skip_spaces(const char *p)
     return p;
 }
 
-/* The next word, which quotes may hold together; returns what follows. */
-static const char *take_word(const char *p, char *out, size_t size)
+/* A part of a word would name another file, or type fewer keys. */
+static int too_long(const struct tui_line *l, const char *p, struct ds_error *err)
 {
-    size_t n = 0;
-    char quote = *p == '"' || *p == '\'' ? *p++ : '\0';
-    while (*p && (quote ? *p != quote : *p != ' ' && *p != '\t')) {
-        if (n + 1 < size)
-            out[n++] = *p;
+    return ds_fail(err, "'%s': '%.40s...' is longer than %zu bytes", l->def->name, p,
+                   sizeof l->word[0] - 1);
+}
+
+/* The next word, which quotes may hold together; returns what follows, or NULL where it does not fit. */
+static const char *take_word(struct tui_line *l, const char *p, struct ds_error *err)
+{
+    const char quote = *p == '"' || *p == '\'' ? *p++ : '\0', *const begin = p;
+    char *out = l->word[l->n_words];
+    while (*p && (quote ? *p != quote : *p != ' ' && *p != '\t'))
         p++;
+    const size_t n = (size_t)(p - begin);
+    if (n >= sizeof l->word[0]) {
+        too_long(l, begin, err);
+        return NULL;
     }
+    memcpy(out, begin, n);
     out[n] = '\0';
+    l->n_words++;
     return skip_spaces(quote && *p ? p + 1 : p);
+}
+
+/* All that follows the name, without spaces at its end. */
+static int take_rest(struct tui_line *l, const char *p, struct ds_error *err)
+{
+    size_t n = strlen(p);
+    while (n && strchr(" \t\r", p[n - 1]))
+        n--;
+    if (n >= sizeof l->word[0])
+        return too_long(l, p, err);
+    memcpy(l->word[0], p, n);
+    l->word[0][n] = '\0';
+    l->n_words = n > 0;
+    return 0;
 }
 
 static int take_words(struct tui_line *l, const char *p, struct ds_error *err)
 {
     int most = l->def->kinds[1] != TUI_WORD_TEXT ? 2 : l->def->arguments[0] ? 1 : 0;
     if (l->def->whole) {
-        snprintf(l->word[0], sizeof l->word[0], "%s", p);
-        for (size_t n = strlen(l->word[0]); n && strchr(" \t\r", l->word[0][n - 1]);)
-            l->word[0][--n] = '\0';
-        l->n_words = l->word[0][0] != '\0';
+        if (take_rest(l, p, err) != 0)
+            return -1;
     } else {
-        while (*p && l->n_words < most) {
-            p = take_word(p, l->word[l->n_words], sizeof l->word[0]);
-            l->n_words++;
-        }
+        while (*p && l->n_words < most)
+            if (!(p = take_word(l, p, err)))
+                return -1;
         if (*p)
             return ds_fail(err, "'%s' has no use for '%.60s'", l->def->name, p);
     }

@@ -83,6 +83,34 @@ static void test_wrong_lines(void **state)
     }
 }
 
+/* A part of a word would name another file; a part of a line would type fewer keys. */
+static void test_no_word_is_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *behind;
+    } cases[] = {{"keys ", " \t"},      {"filter ", ""},
+                 {"save-display ", ""}, {"export \"", "\" tsv"},
+                 {"export a.tsv ", ""}, {"search ", "\r"},
+                 {"goto '", "'"},       {"save-display f \"", "\""}};
+    enum { MOST = 511 };
+    char word[MOST + 2], text[MOST + 64];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int n = MOST; n <= MOST + 1; n++) {
+            struct tui_line l;
+            struct ds_error err = {{0}, {0}};
+            memset(word, 'j', sizeof word);
+            word[n] = '\0';
+            snprintf(text, sizeof text, "%s%s%s", cases[i].before, word, cases[i].behind);
+            const int rc = tui_command_parse(text, &l, &err);
+            assert_int_equal(rc, n > MOST ? -1 : 0);
+            if (rc == 0 && strcmp(l.word[0], word) != 0)
+                assert_string_equal(l.word[1], word);
+            else if (rc != 0)
+                assert_non_null(strstr(err.msg, "...' is longer than 511 bytes"));
+        }
+}
+
 /* No command hides a request of the same name, unless that is what its key asks the prompt for. */
 static void test_names_are_apart(void **state)
 {
@@ -310,11 +338,11 @@ static void test_prompt_draws(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),           cmocka_unit_test(test_wrong_lines),
-        cmocka_unit_test(test_names_are_apart), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_completion),      cmocka_unit_test(test_prompt_edits),
-        cmocka_unit_test(test_history),         cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_prompt_draws),
+        cmocka_unit_test(test_lines),          cmocka_unit_test(test_wrong_lines),
+        cmocka_unit_test(test_no_word_is_cut), cmocka_unit_test(test_names_are_apart),
+        cmocka_unit_test(test_keys),           cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_prompt_edits),   cmocka_unit_test(test_history),
+        cmocka_unit_test(test_offers),         cmocka_unit_test(test_prompt_draws),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
