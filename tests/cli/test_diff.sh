@@ -109,6 +109,11 @@ END
     # sites that do not count are not missing either
     ds diff "$dir/a.h5" "$dir/b.h5" --only stages=resid_ffn
     expect 0
+    # a row that both made has its sites missing, not itself
+    ds diff "$dir/a.h5" "$dir/b.h5" --only stages=q_proj,token
+    expect 2
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "but missing in B: 2 sites (from layer 0 q_proj); --partial"
     # the beginning of the prompt, and the record of another order of arms
     record c --tokens 5,9,1
     ds diff "$dir/a.h5" "$dir/c.h5"
