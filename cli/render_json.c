@@ -96,6 +96,7 @@ json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f)
     json_object_set_new(j, "reference_arm", json_integer(ds_report_own_arm(r, f->ref_arm)));
     json_object_set_new(j, "trial", whole(f->trial));
     json_object_set_new(j, "label", text(ds_label_name(f->label)));
+    json_object_set_new(j, "inputs_within", json_boolean(f->inputs_within));
     json_object_set_new(j, "sites_between", json_integer(f->between));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "rows_in_call", json_integer(f->rows_in_call));
@@ -246,6 +247,21 @@ static json_t *tokens_json(const struct ds_report *r)
     return j;
 }
 
+static json_t *place_json(const struct ds_finding *f)
+{
+    if (!f->found)
+        return json_null();
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(f->layer));
+    json_object_set_new(j, "stage", text(f->stage));
+    json_object_set_new(j, "part", text(f->part));
+    json_object_set_new(j, "op", text(f->op));
+    json_object_set_new(j, "variant", text(f->variant));
+    json_object_set_new(j, "request", json_integer(f->request));
+    json_object_set_new(j, "position", json_integer(f->position));
+    return j;
+}
+
 static json_t *tolerance_json(const struct ds_diff *d)
 {
     const struct ds_tolerance *t = &d->options.tolerance;
@@ -261,6 +277,7 @@ static json_t *tolerance_json(const struct ds_diff *d)
     json_object_set_new(j, "rows_excused", whole(d->excused));
     json_object_set_new(j, "rows_beyond", whole(d->exceeding));
     json_object_set_new(j, "rows_not_dumped", whole(d->not_dumped));
+    json_object_set_new(j, "first_within", place_json(&d->within));
     return j;
 }
 
@@ -320,8 +337,8 @@ static json_t *identical_json(const struct ds_verdict *v)
     json_t *list = json_array();
     for (size_t k = 0; k < v->n_kernels; k++) {
         const struct ds_kernel_verdict *x = &v->kernels[k];
-        if (x->origins || x->unknown || x->unstable || x->condition[0] == DS_COND_UNSTABLE ||
-            !x->judged)
+        if (x->within || x->origins || x->unknown || x->unstable ||
+            x->condition[0] == DS_COND_UNSTABLE || !x->judged)
             continue;
         json_t *j = json_object();
         json_object_set_new(j, "op", text(x->op));

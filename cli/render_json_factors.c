@@ -102,6 +102,7 @@ json_t *ds_json_kernels(const struct ds_verdict *v)
         json_object_set_new(j, "switches_by_setting", by);
         json_object_set_new(j, "origins", whole(x->origins));
         json_object_set_new(j, "healed", whole(x->healed));
+        json_object_set_new(j, "within", whole(x->within));
         json_object_set_new(j, "inherited", whole(x->inherited));
         json_object_set_new(j, "unknown", whole(x->unknown));
         json_object_set_new(j, "unstable", whole(x->unstable));

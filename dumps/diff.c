@@ -3,6 +3,7 @@
 #include "dumps/diff_internal.h"
 
 #include "base/mem.h"
+#include "dumps/record_layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -88,6 +89,9 @@ static int analyse(struct ds_diff *d, struct ds_error *err)
                                             .history = d->histories,
                                             .healed_to = d->healed_to,
                                             .prompt_of = d->prompt_of,
+                                            .recorded = d->recorded,
+                                            .within = d->recorded ? diff_within : NULL,
+                                            .within_ctx = d,
                                             .memory = left,
                                             .stop = d->options.stop,
                                             .ctx = d->options.stop_ctx};
@@ -163,6 +167,7 @@ int ds_diff_make(const struct ds_source *a, const struct ds_source *b,
     rc = rc ? rc : diff_sizes(out, err);
     if (rc == 0)
         refuse_bookkeeping(out);
+    rc = rc ? rc : diff_note_within(out, err);
     rc = rc ? rc : diff_note_histories(out, err);
     rc = rc ? rc : diff_note_rows(out, err);
     rc = rc ? rc : diff_note_launch(out, err);
@@ -198,6 +203,10 @@ void ds_diff_free(struct ds_diff *d)
             free(d->own_digests[i]);
     }
     free(d->own_digests);
+    free(d->recorded);
+    if (d->within_known)
+        ds_map_free(d->within_known);
+    free(d->within_known);
     free(d->histories);
     free(d->ignored);
     for (size_t i = 0; i < d->header.n_arms; i++)

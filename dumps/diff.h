@@ -87,6 +87,9 @@ struct ds_diff {
     /* Rows of B (and of repeats) that differ from A's: excused by the tolerance, beyond it, and those
      * that it cannot excuse, since their bytes are not in the records. */
     uint64_t excused, exceeding, not_dumped;
+    struct ds_map *within_known; /* of two digests of heal trials, whether they are within it */
+    struct ds_finding
+        within; /* the first place in execution order at which rows of a pair differ within it */
     /* Factor "record"; arm and ref_arm are numbers in the joined source below. */
     struct ds_verdict verdict;
     /* The two records as one: arm 2p is pair p of A, 2p + 1 of B. */
@@ -94,8 +97,9 @@ struct ds_diff {
     struct ds_source joined;
     struct ds_header header; /* arrays owned, texts borrowed from both sides */
     struct ds_trial_data *trials;
-    struct ds_history *histories;       /* [n_trials] */
-    size_t n_trials, cap_drifts;        /* room for sizes in the trial that has them */
+    struct ds_history *histories; /* [n_trials] */
+    size_t n_trials, cap_trials;
+    size_t cap_drifts;                  /* room for sizes in the trial that has them */
     const struct ds_prompt *prompts[2]; /* where they have other lengths */
     const struct ds_prompt *
         *prompt_of;        /* [header.n_arms] the subject's prompt; NULL when both are the same */
@@ -107,8 +111,10 @@ struct ds_diff {
     uint8_t *site_only;     /* [header.n_sites] 1: only A knows the site, 2: only B */
     uint8_t *ignored;       /* [header.n_sites] NULL: every site counts */
     uint64_t own_bytes;     /* of the copies here */
-    uint64_t **own_digests; /* [n_trials] a trial's digests where some are excused, else NULL */
-    uint8_t *data_differs;  /* [header.n_sites] the site's kernel was given other weights or
+    uint64_t **own_digests; /* [cap_trials] a trial's digests where some are excused, else NULL */
+    const uint64_t *
+        *recorded; /* [cap_trials] those that it had before; NULL: none is excused anywhere */
+    uint8_t *data_differs;        /* [header.n_sites] the site's kernel was given other weights or
                                      hyperparameters */
     struct ds_analysis *analysis; /* NULL when incomparable */
 };

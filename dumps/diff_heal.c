@@ -21,7 +21,7 @@ static int compare_pair(const struct ds_analysis *a, uint32_t p)
         if (x->state[cell] == CELL_ABSENT || y->state[cell] == CELL_ABSENT)
             continue;
         common++;
-        if (x->digest[cell] != y->digest[cell])
+        if (x->digest[cell] != y->digest[cell] || is_near(x, y, cell))
             return DIFFER;
     }
     return common ? ARE_EQUAL : DIFFER;
@@ -81,8 +81,7 @@ int diff_heal(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
 {
     const struct ds_source *s[2] = {a, b};
     *changed = 0;
-    if (d->pairs < 2 || d->verdict.result != DS_RESULT_DRIFT || !d->verdict.stable ||
-        ds_tolerance_given(&d->options.tolerance))
+    if (d->pairs < 2 || d->verdict.result != DS_RESULT_DRIFT || !d->verdict.stable)
         return 0;
     uint8_t *pairs = ds_calloc(d->pairs, sizeof *pairs, "pairs", err);
     d->healed_to = ds_calloc(2 * d->pairs, sizeof *d->healed_to, "arms", err);

@@ -64,6 +64,10 @@ int diff_filter(struct ds_diff *d, struct ds_error *err);
 /* diff_tolerance.c: gives every row that differs from A's within the tolerance A's digest, in a copy
  * of its trial's digests. Needs d->analysis; *changed tells that it is to be made again. */
 int diff_excuse(struct ds_diff *d, int *changed, struct ds_error *err);
+/* As ds_analysis_options.within; ctx: the diff. */
+int diff_within(void *ctx, uint64_t ref, uint64_t digest);
+/* Notes the first place at which rows differ within the tolerance, once all is judged. */
+int diff_note_within(struct ds_diff *d, struct ds_error *err);
 /* Lists a dumped row that could not be believed. */
 int diff_damage(struct ds_diff *d, uint32_t site, const struct ds_row_key *key, int side,
                 const struct ds_error *what, struct ds_error *err);

@@ -236,7 +236,7 @@ int diff_join_trial(struct ds_diff *d, const struct ds_source *s, size_t i, uint
 static int join_trials(struct ds_diff *d, const struct ds_source *s[2], uint32_t *joined[2],
                        uint32_t *map[2], struct ds_error *err)
 {
-    const size_t most = s[0]->n_trials + s[1]->n_trials;
+    const size_t most = d->cap_trials = s[0]->n_trials + s[1]->n_trials;
     if (!(d->trials = ds_calloc(most, sizeof *d->trials, "trials", err)) ||
         !(d->histories = ds_calloc(most, sizeof *d->histories, "trials", err)))
         return -1;

@@ -3,7 +3,7 @@
  *
  * Missing are arms, layers and rows that one side does not have; rows after which both were fed other tokens; sites
  * that a side knows and did not digest; and of a site that it does not know, or has not at a row, what shows in
- * nothing behind it that both have at that row. Not missing are: what a fused kernel, ranks or a transfer make and
+ * nothing behind it that both have at that row and that is compared (--only, --ignore). Not missing are: what a fused kernel, ranks or a transfer make and
  * another way of computing has not, where what follows from it is compared; padding rows; positions and lengths;
  * what is only recomputed beside a kernel; and what only serves the choice of a token at a row where the other side
  * made none (logits exist where they are needed, and a prefix hit has none). */
@@ -21,12 +21,11 @@ struct work {
     struct ds_diff *d;
     struct ds_analysis *a;
     const struct ds_header *h[2];
-    uint8_t
-        *covered; /* [cells] of the pair at work: both have it, or something of the row behind it */
+    uint8_t *
+        covered; /* [cells] of the pair at work: both have it, or something of the row behind it that is compared */
     uint8_t *counts; /* [n_sites] its digests are a kernel's and were asked for */
     uint8_t *choice; /* [n_sites] no other row reads what follows from it */
     uint8_t *seen;   /* [n_sites] of the pair: covered at some row */
-    uint8_t *shared; /* [n_rows] of the pair: both have a digest that counts */
     uint8_t *has[2]; /* [n_sites], by place: the side digested the stage in some pair */
     uint8_t *sites;  /* [n_sites] bit 1 << side: something of it is missing on the other */
     uint8_t *rows;   /* [n_rows] the same; bit 2: fed with other tokens */
@@ -61,16 +60,14 @@ static void cover(struct work *w, const struct arm_table *t, const struct arm_ta
     struct ds_analysis *a = w->a;
     const size_t rows = a->n_rows;
     memset(w->covered, 0, a->cells);
-    memset(w->shared, 0, rows);
     for (size_t s = a->n_sites; s-- > 0;) {
         uint8_t *here = w->covered + s * rows;
+        const int compared = !(w->d->ignored && w->d->ignored[s]);
         w->seen[s] = 0;
         for (size_t i = 0; i < rows; i++) {
             const size_t cell = s * rows + i;
-            const int both = !a->skip[i] && has_cell(t, cell) && has_cell(r, cell);
-            here[i] |= (uint8_t)both;
+            here[i] |= compared && !a->skip[i] && has_cell(t, cell) && has_cell(r, cell);
             w->seen[s] |= here[i];
-            w->shared[i] |= both && w->counts[s];
         }
         for (uint32_t e = a->in_start[s]; e < a->in_start[s + 1]; e++) {
             uint8_t *from = w->covered + (size_t)a->in_from[e] * rows;
@@ -110,7 +107,7 @@ static void count_row(struct work *w, const struct arm_table *mine, const struct
             continue;
         if (there && a->skip[i])
             w->rows[i] |= PARTED;
-        else if (!there || !w->shared[i])
+        else if (!there)
             w->rows[i] |= (uint8_t)(1 << side);
         else if (!has_cell(other, cell) && is_missing(w, side, s, cell))
             w->sites[s] |= (uint8_t)(1 << side);
@@ -265,7 +262,6 @@ static int work_begin(struct work *w, struct ds_error *err)
                    (w->has[0] = ds_calloc(n, 1, "sites", err)) &&
                    (w->has[1] = ds_calloc(n, 1, "sites", err)) &&
                    (w->sites = ds_calloc(n, 1, "sites", err)) &&
-                   (w->shared = ds_calloc(a->n_rows, 1, "rows", err)) &&
                    (w->rows = ds_calloc(a->n_rows, 1, "rows", err))
                ? 0
                : -1;
@@ -279,7 +275,6 @@ static void work_end(struct work *w)
     free(w->has[0]);
     free(w->has[1]);
     free(w->sites);
-    free(w->shared);
     free(w->rows);
 }
 

@@ -1,5 +1,6 @@
 /* diff_tolerance.c: rows that differ within a tolerance are given the reference's digest, so that
- * all that follows (labels, classes, repeats) sees them as equal. Bytes are read only of rows whose
+ * all that follows (classes, repeats, tokens) sees them as equal; what they had is kept beside, since a
+ * label goes by the bits of what a kernel read (verdict_label.c). Bytes are read only of rows whose
  * digests differ, once per pair of digests; a row whose bytes are not in the records cannot be
  * excused, and is counted. Uses the analysis' tables: it belongs to the verdict as much as to the
  * diff. */
@@ -81,21 +82,30 @@ static struct ds_map_key pair_of(uint64_t digest, uint64_t ref, int side)
     return (struct ds_map_key){digest, ref, (uint64_t)side, 0};
 }
 
-/* Reads both rows, one by one; damage is listed, and excuses nothing. */
-static int judge_alone(struct work *w, const struct differing *j, int side, enum answer *out,
-                       struct ds_error *err)
+/* Reads both rows and holds them against each other. As ds_diff_options.blob returns; *damaged: whose could not be
+ * believed. */
+static int read_both(const struct ds_diff_options *o, int side, uint64_t digest, uint64_t ref,
+                     enum answer *out, int *damaged, struct ds_error *err)
 {
-    const struct ds_diff_options *o = &w->d->options;
     struct ds_blob x = {0}, y = {0};
-    struct ds_error what = {{0}, {0}};
-    int damaged = side, rc = o->blob ? o->blob(o->ctx, side, j->digest, &x, &what) : 0;
+    int rc = o->blob ? o->blob(o->ctx, side, digest, &x, err) : 0;
+    *damaged = side;
     if (rc == 1) {
-        damaged = 0;
-        rc = o->blob(o->ctx, 0, j->ref, &y, &what);
+        *damaged = 0;
+        rc = o->blob(o->ctx, 0, ref, &y, err);
     }
     *out = rc == 1 ? compare_bytes(&o->tolerance, &x, &y) : NOT_DUMPED;
     free(x.data);
     free(y.data);
+    return rc;
+}
+
+/* The same of one row that differs; damage is listed, and excuses nothing. */
+static int judge_alone(struct work *w, const struct differing *j, int side, enum answer *out,
+                       struct ds_error *err)
+{
+    struct ds_error what = {{0}, {0}};
+    int damaged, rc = read_both(&w->d->options, side, j->digest, j->ref, out, &damaged, &what);
     if (rc == DS_BLOB_UNREAD)
         return ds_fail(err, "%s", what.msg);
     return rc < 0 ? diff_damage(w->d, j->site, &w->d->analysis->keys[j->row], damaged, &what, err)
@@ -111,6 +121,7 @@ static int replace(struct ds_diff *d, size_t trial, size_t at, uint64_t digest,
         if (!own)
             return -1;
         memcpy(own, t->digests, t->n_digests * sizeof *own);
+        d->recorded[trial] = t->digests;
         d->own_digests[trial] = t->digests = own;
         d->own_bytes += t->n_digests * sizeof *own;
     }
@@ -282,12 +293,63 @@ int diff_excuse(struct ds_diff *d, int *changed, struct ds_error *err)
     if (!ds_tolerance_given(&d->options.tolerance))
         return 0;
     w.labels = ds_calloc(d->analysis->cells, 1, "labels", err);
-    d->own_digests = ds_calloc(d->n_trials, sizeof *d->own_digests, "digests", err);
-    int rc = w.labels && d->own_digests ? 0 : -1;
+    d->own_digests = ds_calloc(d->cap_trials, sizeof *d->own_digests, "digests", err);
+    d->recorded = ds_calloc(d->cap_trials, sizeof *d->recorded, "digests", err);
+    d->within_known = ds_calloc(1, sizeof *d->within_known, "digests", err);
+    int rc = w.labels && d->own_digests && d->recorded && d->within_known ? 0 : -1;
     for (size_t i = 0; rc == 0 && i < d->n_trials; i++)
         rc = excuse_trial(&w, i, err);
     *changed = w.changed;
     ds_map_free(&w.known);
     free(w.labels);
     return rc;
+}
+
+int diff_within(void *ctx, uint64_t ref, uint64_t digest)
+{
+    static const int told[] = {[EXCEEDS] = 0, [EXCUSED] = 1, [NOT_DUMPED] = -1};
+    struct ds_diff *d = ctx;
+    const struct ds_map_key pair = pair_of(digest, ref, 1);
+    const uint64_t *known = ds_map_get(d->within_known, &pair);
+    struct ds_error ignored;
+    enum answer answer;
+    if (known)
+        return told[*known];
+    if (read_both(&d->options, 1, digest, ref, &answer, &(int){0}, &ignored) < 0)
+        answer =
+            NOT_DUMPED; /* heal trials are told beside the natural ones, which name what is damaged */
+    (void)ds_map_put(d->within_known, &pair, answer, &ignored); /* no room: asked again */
+    return told[answer];
+}
+
+/* The first cell of a pair that differs within the tolerance; SIZE_MAX: there is none. */
+static size_t first_within(const struct ds_diff *d, const uint8_t *labels)
+{
+    const size_t cells = d->analysis->cells;
+    for (size_t cell = 0; cell < cells; cell++)
+        if ((labels[cell] & LABEL_MASK) == DS_LABEL_WITHIN)
+            return cell;
+    return SIZE_MAX;
+}
+
+int diff_note_within(struct ds_diff *d, struct ds_error *err)
+{
+    if (!d->excused)
+        return 0;
+    uint8_t *labels = ds_calloc(d->analysis->cells, 1, "labels", err);
+    for (uint32_t p = 0; labels && p < d->pairs; p++) {
+        struct ds_finding f;
+        const uint32_t ref = 2 * p, arm = ref + 1;
+        if (!d->analysis->arms[arm].n_trials || !d->analysis->arms[ref].n_trials)
+            continue;
+        label_pair(d->analysis, arm, ref, labels);
+        const size_t cell = first_within(d, labels);
+        if (cell == SIZE_MAX)
+            continue;
+        describe_cell(d->analysis, arm, ref, labels, cell, -1, &f);
+        if (finding_before(&f, &d->within))
+            d->within = f;
+    }
+    free(labels);
+    return labels ? 0 : -1;
 }

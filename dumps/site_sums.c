@@ -6,9 +6,9 @@
 int ds_label_graver(int a, int b)
 {
     static const uint8_t gravity[] = {
-        [DS_LABEL_ABSENT] = 0,    [DS_LABEL_SAME] = 1,    [DS_LABEL_HEALED] = 2,
-        [DS_LABEL_INHERITED] = 3, [DS_LABEL_UNKNOWN] = 4, [DS_LABEL_ORIGIN] = 5,
-        [DS_LABEL_UNSTABLE] = 6,
+        [DS_LABEL_ABSENT] = 0, [DS_LABEL_SAME] = 1,      [DS_LABEL_HEALED] = 2,
+        [DS_LABEL_WITHIN] = 3, [DS_LABEL_INHERITED] = 4, [DS_LABEL_UNKNOWN] = 5,
+        [DS_LABEL_ORIGIN] = 6, [DS_LABEL_UNSTABLE] = 7,
     };
     return gravity[a] >= gravity[b] ? a : b;
 }

@@ -43,6 +43,7 @@ static void free_table(struct arm_table *t)
     free(t->capture);
     free(t->kernel);
     free(t->state);
+    free(t->near);
     free(t->has);
     free(t->shares);
     free(t->row);
@@ -384,8 +385,11 @@ int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site,
     if (arm >= a->h->n_arms || site >= a->n_sites || row >= a->n_rows || !a->arms[arm].n_trials)
         return 0;
     size_t cell = site * a->n_rows + row;
-    *digest = a->arms[arm].digest[cell];
-    return a->arms[arm].state[cell] != CELL_ABSENT;
+    const struct arm_table *t = &a->arms[arm];
+    if (t->state[cell] != CELL_STABLE || !t->near || !t->near[cell] ||
+        !recorded_digest(a, t, cell, digest))
+        *digest = t->digest[cell];
+    return t->state[cell] != CELL_ABSENT;
 }
 
 int ds_analysis_has_row(const struct ds_analysis *a, uint32_t arm, size_t row)

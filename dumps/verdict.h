@@ -41,11 +41,13 @@ int64_t ds_arm_reference(const struct ds_header *h, uint32_t arm, uint32_t facto
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* What happened to one row at one site, against a reference arm. */
+/* What happened to one row at one site, against a reference arm. Rows differ if their bits do; with a tolerance
+ * (ds_analysis_options.recorded) an output beyond it is an origin only where the bits of all inputs are equal. */
 enum ds_label {
     DS_LABEL_ABSENT = 0, /* not recorded on both sides, or other tokens were fed before it */
     DS_LABEL_SAME,
     DS_LABEL_HEALED,    /* an input row differs and the output is equal */
+    DS_LABEL_WITHIN,    /* output differs, no more than a tolerance allows */
     DS_LABEL_ORIGIN,    /* output differs and all input rows are equal */
     DS_LABEL_INHERITED, /* output differs and an input row differs */
     DS_LABEL_UNKNOWN, /* output differs; an input was not recorded, or is read by the whole call and
@@ -88,7 +90,9 @@ enum ds_condition {
     DS_COND_SAME,
     DS_COND_DRIFT,
     DS_COND_UNSTABLE,
-    DS_COND_UNKNOWN /* run, but the kernel never had equal inputs */
+    DS_COND_UNKNOWN, /* run, but the kernel never had equal inputs */
+    DS_COND_WITHIN,  /* bits differ, nowhere by more than a tolerance allows */
+    DS_CONDITIONS
 };
 const char *ds_condition_name(int condition);
 
@@ -108,6 +112,7 @@ struct ds_finding {
     uint32_t arm, ref_arm;
     size_t trial;           /* index in the source */
     int label, kind, basis; /* basis: what the kind rests on, DS_KIND_BY_* */
+    int inputs_within; /* inherited: no input that is known differs by more than the tolerance */
     /* Sites between its nearest inputs that both sides recorded and itself, which one of them did not
      * record: the difference may have begun at any of them. `between_first`: the first of them. */
     uint32_t between, between_first;
@@ -208,6 +213,7 @@ struct ds_kernel_verdict {
         unstable;      /* digests, against the factors' references */
     uint64_t compared; /* digests compared, any label but unstable */
     uint64_t judged;   /* of those, on equal inputs */
+    uint64_t within;   /* of those compared, differing within a tolerance */
     struct ds_switches *switches;
     uint32_t n_switches; /* [0] is at the base setting, if it has any comparison there */
 };
@@ -450,6 +456,13 @@ struct ds_analysis_options {
      * request are compared up to the first position at which other tokens were fed; NULL: all
      * arms have the same one, and only the tokens after it are compared */
     const struct ds_prompt *const *prompt_of;
+    /* [n_trials] of a trial in whose digests some are replaced by the reference's, since those rows differ within a
+     * tolerance: all its digests as they were recorded; NULL: none is. NULL = no tolerance. */
+    const uint64_t *const *recorded;
+    /* Whether a row of a heal trial is within it of the reference's: 1; 0 beyond; -1 not known, since not both are
+     * dumped. NULL: bits. */
+    int (*within)(void *ctx, uint64_t ref, uint64_t digest);
+    void *within_ctx;
     /* Bytes that the tables may take: more is an error that says how many; 0: any. */
     uint64_t memory;
     /* Asked now and then by what takes long: not 0, and the question at work gives up soon, with an error. What
@@ -478,7 +491,8 @@ int ds_analysis_labels(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_
  * NULL). */
 int ds_analysis_healed(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint8_t **out,
                        struct ds_error *err);
-/* The modal digest of a row at a site; 0 if the arm has none. */
+/* The modal digest of a row at a site; of rows within a tolerance that of the arm's first trial, as it was
+ * recorded. 0 if the arm has none. */
 int ds_analysis_digest(const struct ds_analysis *a, uint32_t arm, uint32_t site, size_t row,
                        uint64_t *digest);
 /* Whether an arm has the row at all, and which row of its first trial it is. */

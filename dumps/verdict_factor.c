@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { SEEN_SAME = 1, SEEN_DIFF = 2 };
+enum { OUT_WITHIN = 1, OUT_BEYOND = 2 }; /* of a tolerance */
 
 struct member { /* an arm in its context */
     uint64_t context;
@@ -25,6 +26,8 @@ struct tally { /* one factor at work */
     uint8_t *labels, *healed, *other; /* [cells] natural; on equal inputs; scratch */
     uint8_t *seen; /* [DS_VERDICT_PHASES + n_kernels][n_values][n_values] SEEN_* */
     uint8_t *kernel_run, *kernel_unstable; /* [n_kernels] */
+    uint8_t *
+        kernel_within; /* [n_kernels] OUT_*, of the rows that were not judged on equal inputs too */
     /* [n_kernels] the first place is not of a comparison with the first value. */
     uint8_t *first_other;
     uint8_t *row_drifts;    /* [n_rows] bit per phase */
@@ -81,6 +84,7 @@ void describe_cell(const struct ds_analysis *a, uint32_t arm, uint32_t ref, cons
                                .ref_arm = ref,
                                .trial = t->trials[0],
                                .label = labels[cell] & LABEL_MASK,
+                               .inputs_within = (labels[cell] & LABEL_NEAR) != 0,
                                .phase = arm_call(t, i)->phase,
                                .rows_in_call = capture_m(t, i, t->capture[cell]),
                                .ref_rows_in_call = capture_m(r, i, r->capture[cell]),
@@ -169,6 +173,7 @@ static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm,
                                  .request = w->a->keys[row].request,
                                  .position = w->a->keys[row].position};
     w->kernel_run[k] = 1;
+    w->kernel_within[k] |= label == DS_LABEL_WITHIN ? OUT_WITHIN : is_drift(label) ? OUT_BEYOND : 0;
     if (label == DS_LABEL_UNSTABLE) {
         kv->unstable += rep == 0;
         int mine = t->excluded[family(w->a, t, site, cell)],
@@ -195,6 +200,7 @@ static void count_kernel(struct tally *w, size_t site, size_t row, uint32_t arm,
     kv->origins += label == DS_LABEL_ORIGIN && !(flagged & LABEL_BRIDGED);
     kv->inherited += natural == DS_LABEL_INHERITED;
     kv->healed += natural == DS_LABEL_HEALED;
+    kv->within += label == DS_LABEL_WITHIN;
     kv->unknown +=
         label == DS_LABEL_UNKNOWN || (label == DS_LABEL_ORIGIN && flagged & LABEL_BRIDGED);
 }
@@ -375,6 +381,8 @@ static int condition_of(const struct tally *w, size_t k)
         return DS_COND_DRIFT;
     if (w->kernel_unstable[k])
         return DS_COND_UNSTABLE;
+    if (w->kernel_within[k] & OUT_WITHIN && (seen || !(w->kernel_within[k] & OUT_BEYOND)))
+        return DS_COND_WITHIN;
     return seen ? DS_COND_SAME : w->kernel_run[k] ? DS_COND_UNKNOWN : DS_COND_NOT_RUN;
 }
 
@@ -439,6 +447,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         !(w.kernel_run = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.first_other = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.kernel_unstable = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
+        !(w.kernel_within = ds_calloc(a->n_kernels, 1, "kernels", err)) ||
         !(w.origin_at = ds_calloc(a->n_kernels, a->n_sites, "kernels", err)) ||
         !(w.row_drifts = ds_calloc(a->n_rows, 1, "rows", err)) ||
         !(w.phase_of_row = ds_calloc(a->n_rows, 1, "rows", err)))
@@ -451,6 +460,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
         w.n_members = 0;
         memset(w.kernel_run, 0, a->n_kernels);
         memset(w.kernel_unstable, 0, a->n_kernels);
+        memset(w.kernel_within, 0, a->n_kernels);
         memset(w.first_other, 0, a->n_kernels);
         memset(w.row_drifts, 0, a->n_rows);
         memset(w.origin_at, 0, a->n_kernels * a->n_sites);
@@ -461,6 +471,7 @@ int judge_factors(struct ds_analysis *a, uint8_t *labels, struct ds_verdict *v,
     free(w.other);
     free(w.kernel_run);
     free(w.kernel_unstable);
+    free(w.kernel_within);
     free(w.first_other);
     free(w.row_drifts);
     free(w.origin_at);

@@ -154,7 +154,7 @@ void add_neighbours(struct ds_analysis *a, const struct heal_table *h, size_t fr
             continue;
         if (h->t.state[cell] == CELL_ABSENT || h->drift[cell] || left_alone(h, r, cell) ||
             own->state[cell] != CELL_STABLE || r->state[cell] != CELL_STABLE ||
-            own->digest[cell] != r->digest[cell])
+            own->digest[cell] != r->digest[cell] || is_near(own, r, cell))
             a->call_status[arm_row(&h->t, i)->call] = IN_UNKNOWN;
     }
     for (size_t i = 0; i < a->n_rows; i++)
@@ -211,38 +211,52 @@ void label_unstable(struct ds_analysis *a, const struct heal_table *h, uint8_t *
 /* ---- two arms healed to the same reference --------------------------------------------------- */
 
 /* labels: where `arm` had the inputs of `base`, judged, and what it gave then: in its heal trial, or,
- * where it never drifted from base, in its natural one. *digest: that table's. */
-static void view_of(struct ds_analysis *a, uint32_t arm, uint32_t base, uint8_t *labels,
-                    const uint64_t **digest)
+ * where it never drifted from base, in its natural one. Returns that table. */
+static const struct arm_table *view_of(struct ds_analysis *a, uint32_t arm, uint32_t base,
+                                       uint8_t *labels)
 {
     const struct heal_table *h = healed_table(a, arm, base);
-    *digest = h ? h->t.digest : a->arms[arm].digest;
     if (h) {
         label_healed(a, h, labels);
-        return;
+        return &h->t;
     }
     uint64_t shapes = a->shape_mismatch, tokens = a->tokens_cut;
     label_pair(a, arm, base, labels);
     a->shape_mismatch = shapes;
     a->tokens_cut = tokens;
+    return &a->arms[arm];
+}
+
+/* What both gave on equal inputs, by the bits that were recorded; with a tolerance, by the values. */
+static uint8_t hold_against(const struct ds_analysis *a, const struct arm_table *mine,
+                            const struct arm_table *theirs, size_t cell)
+{
+    uint64_t x = mine->digest[cell], y = theirs->digest[cell];
+    if (mine->near && mine->near[cell] && !recorded_digest(a, mine, cell, &x))
+        return DS_LABEL_ABSENT;
+    if (theirs->near && theirs->near[cell] && !recorded_digest(a, theirs, cell, &y))
+        return DS_LABEL_ABSENT;
+    const int within =
+        x == y || !a->options.within ? 0 : a->options.within(a->options.within_ctx, y, x);
+    return x == y       ? DS_LABEL_SAME | LABEL_JUDGED
+           : within < 0 ? DS_LABEL_ABSENT
+           : within     ? DS_LABEL_WITHIN | LABEL_JUDGED
+                        : DS_LABEL_ORIGIN | LABEL_JUDGED;
 }
 
 /* base, ref_base: to which arm and ref were healed; the same one, or two that agree in every row. */
 static int judge_both(struct ds_analysis *a, uint32_t arm, uint32_t base, uint32_t ref,
                       uint32_t ref_base, uint8_t *labels, uint8_t *other)
 {
-    const uint64_t *mine, *theirs;
     if (!healed_table(a, arm, base) && !healed_table(a, ref, ref_base))
         return 0;
-    view_of(a, arm, base, labels, &mine);
-    view_of(a, ref, ref_base, other, &theirs);
+    const struct arm_table *mine = view_of(a, arm, base, labels),
+                           *theirs = view_of(a, ref, ref_base, other);
     for (size_t cell = 0; cell < a->cells; cell++) {
         uint8_t x = labels[cell], y = other[cell];
         int judged = x & y & LABEL_JUDGED && (x & LABEL_MASK) != DS_LABEL_UNSTABLE &&
                      (y & LABEL_MASK) != DS_LABEL_UNSTABLE;
-        labels[cell] = !judged                      ? DS_LABEL_ABSENT
-                       : mine[cell] == theirs[cell] ? DS_LABEL_SAME | LABEL_JUDGED
-                                                    : DS_LABEL_ORIGIN | LABEL_JUDGED;
+        labels[cell] = judged ? hold_against(a, mine, theirs, cell) : DS_LABEL_ABSENT;
     }
     return 1;
 }

@@ -14,8 +14,9 @@ enum cell_state { CELL_ABSENT = 0, CELL_STABLE, CELL_UNSTABLE };
 
 /* Set beside a label. JUDGED: every input was recorded, agreed in the repeats, and is equal on both
  * sides. BRIDGED: an input of the kernel was not recorded on both sides, and what is known of it
- * comes from the sites before that one: the difference may have begun in between. */
-enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_MASK = 0x3f };
+ * comes from the sites before that one: the difference may have begun in between. NEAR: of an inherited
+ * difference, no input that is known differs by more than the tolerance. */
+enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_NEAR = 0x20, LABEL_MASK = 0x1f };
 
 /* What a site is to a pair of arms. GAP: one of them never captured it (a fused kernel, another
  * number of layers, a run that digests few sites), or nobody did, so that its inputs stand for it. OPEN:
@@ -24,8 +25,14 @@ enum { LABEL_JUDGED = 0x80, LABEL_BRIDGED = 0x40, LABEL_MASK = 0x3f };
 enum { SITE_SHARED = 0, SITE_GAP, SITE_OPEN, SITE_LOST };
 
 /* What is known of a kernel's input rows, worst last: a known difference outweighs an unknown
- * input. */
-enum { IN_EQUAL = 0, IN_UNKNOWN, IN_DIFFERS, IN_TAINTED };
+ * input. NEAR: bits differ within the tolerance. */
+enum { IN_EQUAL = 0, IN_UNKNOWN, IN_NEAR, IN_DIFFERS, IN_TAINTED };
+
+/* What replaced digests (ds_analysis_options.recorded) hide of a cell. */
+enum {
+    NEAR_REFERENCE = 1 /* some trial's was replaced */,
+    NEAR_REPEATS = 2 /* trials' bits disagree */
+};
 
 struct kernel_id {
     const char *op, *variant;
@@ -55,6 +62,7 @@ struct arm_table {
     uint32_t *capture;  /* [cells] index in rep->captures */
     uint16_t *kernel;   /* [cells] */
     uint8_t *state;     /* [cells] */
+    uint8_t *near;      /* [cells] NEAR_*; NULL: no digest was replaced */
     uint8_t *has;       /* [n_sites] HAS_* */
     uint16_t *shares;   /* [n_sites] of a rank's part and of their sum: how many ranks; else 0 */
     uint32_t *row;      /* [rows] index in rep->rows, NONE = absent */
@@ -137,6 +145,13 @@ static inline int is_ignored(const struct ds_analysis *a, size_t site)
     return a->options.ignored && a->options.ignored[site];
 }
 
+/* Whether the bits of a cell that has one digest in both arms differ all the same; t and r may be one arm. */
+static inline int is_near(const struct arm_table *t, const struct arm_table *r, size_t cell)
+{
+    const int mine = t->near ? t->near[cell] : 0, theirs = r->near ? r->near[cell] : 0;
+    return t == r ? mine & NEAR_REPEATS : mine | theirs;
+}
+
 static inline int is_drift(uint8_t label)
 {
     label &= LABEL_MASK;
@@ -167,6 +182,9 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err);
 void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i);
 /* Fills the table from its list of trials. */
 int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err);
+/* Of a cell that the arm has: the digest that its first trial recorded, whatever it was replaced by. 0: not known. */
+int recorded_digest(const struct ds_analysis *a, const struct arm_table *t, size_t cell,
+                    uint64_t *digest);
 uint32_t row_of_key(const struct ds_analysis *a, const struct ds_row *r, uint32_t guess);
 /* Rows that the kernel of this capture was given, as the launch says; where it does not: the call's
  * rows, or for a site that exists only for some of them (logits) as many times the recorded ones as

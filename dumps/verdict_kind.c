@@ -118,6 +118,14 @@ static void say(struct ds_finding *f, int kind, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Whether something accounts for the values that small differences of the inputs cannot have brought about: what
+ * they differ by is within a tolerance that the user chose, so sizes say nothing. */
+static int accounts_alone(const struct case_at_hand *c)
+{
+    const uint8_t *data = c->a->options.data_differs;
+    return c->f->inputs_within && (c->structure->found || (data && data[c->f->site]));
+}
+
 /* What needs no measure: 1 if it is said. */
 static int judge_bits(const struct case_at_hand *c)
 {
@@ -138,8 +146,9 @@ static int judge_bits(const struct case_at_hand *c)
     else if (!isfinite(c->relative) && !c->structure->found)
         say(f, DS_KIND_WRONG_DATA,
             "the reference's values are zero, these are not: not written there, or cleared");
-    else if (f->label == DS_LABEL_INHERITED)
-        say(f, DS_KIND_UNKNOWN, "an input differs already; relative rms %.3g", c->relative);
+    else if (f->label == DS_LABEL_INHERITED && !accounts_alone(c))
+        say(f, DS_KIND_UNKNOWN, "an input differs already%s; relative rms %.3g",
+            f->inputs_within ? ", within the tolerance" : "", c->relative);
     else
         return 0;
     return 1;

@@ -6,6 +6,9 @@
  * its differing inputs, is labelled unstable. A row that agreed in all repeats of both arms is
  * evidence whatever stands above it.
  *
+ * With a tolerance an output counts as differing only beyond it, but its inputs by their bits: what has grown
+ * out of differences that the tolerance excuses is no origin.
+ *
  * A site that one of the two arms never captured is no wall: what is known of its inputs stands for
  * it, row by row, so that a kernel's inputs are the nearest sites that both have. A difference found
  * across such a gap is an origin, but of the gap, not of the kernel alone: it is marked. */
@@ -22,10 +25,10 @@
 #define LUCK 0.02
 
 static const uint8_t status_of_label[] = {
-    [DS_LABEL_ABSENT] = IN_UNKNOWN,    [DS_LABEL_SAME] = IN_EQUAL,
-    [DS_LABEL_HEALED] = IN_EQUAL,      [DS_LABEL_ORIGIN] = IN_DIFFERS,
-    [DS_LABEL_INHERITED] = IN_DIFFERS, [DS_LABEL_UNKNOWN] = IN_DIFFERS,
-    [DS_LABEL_UNSTABLE] = IN_TAINTED,
+    [DS_LABEL_ABSENT] = IN_UNKNOWN,  [DS_LABEL_SAME] = IN_EQUAL,
+    [DS_LABEL_HEALED] = IN_EQUAL,    [DS_LABEL_WITHIN] = IN_NEAR,
+    [DS_LABEL_ORIGIN] = IN_DIFFERS,  [DS_LABEL_INHERITED] = IN_DIFFERS,
+    [DS_LABEL_UNKNOWN] = IN_DIFFERS, [DS_LABEL_UNSTABLE] = IN_TAINTED,
 };
 
 /* Rows that cannot be compared: absent on a side, or after a token that is not the same on both. */
@@ -87,7 +90,8 @@ static void add_whole_call(struct ds_analysis *a, const struct arm_table *t, siz
         uint8_t s = a->status[from * a->n_rows + i];
         if (t->row[i] == NONE)
             continue;
-        s = s == IN_DIFFERS ? IN_UNKNOWN : s; /* which row mattered is not known */
+        if (s == IN_DIFFERS || s == IN_NEAR)
+            s = IN_UNKNOWN; /* which row mattered is not known */
         uint8_t *c = &a->call_status[arm_row(t, i)->call];
         *c = s > *c ? s : *c;
     }
@@ -193,14 +197,18 @@ static uint8_t label_cell(struct ds_analysis *a, const struct arm_table *t,
             return DS_LABEL_ABSENT;
         }
     }
+    if (!differs && is_near(t, r, cell))
+        return in == IN_EQUAL ? DS_LABEL_WITHIN | judged : DS_LABEL_WITHIN;
     if (!differs)
-        return in == IN_DIFFERS ? DS_LABEL_HEALED
-               : in == IN_EQUAL ? DS_LABEL_SAME | judged
-                                : DS_LABEL_SAME;
+        return in == IN_DIFFERS || in == IN_NEAR ? DS_LABEL_HEALED
+               : in == IN_EQUAL                  ? DS_LABEL_SAME | judged
+                                                 : DS_LABEL_SAME;
     if (in == IN_TAINTED)
         return DS_LABEL_UNSTABLE;
     if (in == IN_DIFFERS)
         return DS_LABEL_INHERITED;
+    if (in == IN_NEAR)
+        return DS_LABEL_INHERITED | LABEL_NEAR;
     if (t != r && (t->excluded[family(a, t, site, cell)] || r->excluded[family(a, r, site, cell)]))
         return DS_LABEL_UNSTABLE;
     return in == IN_EQUAL ? DS_LABEL_ORIGIN | judged : DS_LABEL_UNKNOWN;

@@ -28,8 +28,8 @@ const char *ds_phase_name(uint32_t phase)
 
 const char *ds_label_name(int label)
 {
-    static const char *const names[] = {"absent",    "same",    "healed",  "origin",
-                                        "inherited", "unknown", "unstable"};
+    static const char *const names[] = {"absent", "same",      "healed",  "within",
+                                        "origin", "inherited", "unknown", "unstable"};
     return label >= 0 && label < (int)(sizeof names / sizeof *names) ? names[label] : "unknown";
 }
 
@@ -57,7 +57,8 @@ const char *ds_precision_name(int verdict)
 
 const char *ds_condition_name(int condition)
 {
-    static const char *const names[] = {"not-run", "same", "drift", "unstable", "unknown"};
+    static const char *const names[] = {"not-run",  "same",    "drift",
+                                        "unstable", "unknown", "within"};
     return condition >= 0 && condition < (int)(sizeof names / sizeof *names) ? names[condition]
                                                                              : "unknown";
 }

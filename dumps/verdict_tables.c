@@ -121,7 +121,8 @@ enum { TABLE_BYTES = 15, SCRATCH_BYTES = 18 };
 static int check_memory(struct ds_analysis *a, uint64_t tables, struct ds_error *err)
 {
     uint64_t need;
-    if (__builtin_mul_overflow(a->cells, tables * TABLE_BYTES + SCRATCH_BYTES, &need))
+    const uint64_t table = TABLE_BYTES + (a->options.recorded != NULL);
+    if (__builtin_mul_overflow(a->cells, tables * table + SCRATCH_BYTES, &need))
         need = UINT64_MAX;
     a->bytes = need;
     if (!a->options.memory || need <= a->options.memory)
@@ -208,6 +209,36 @@ static int map_rows(const struct ds_analysis *a, const struct ds_trial_data *t, 
     return 0;
 }
 
+/* A trial's digests as they were recorded. */
+static const uint64_t *recorded_of(const struct ds_analysis *a, size_t trial,
+                                   const struct ds_trial_data *d)
+{
+    const uint64_t *const *all = a->options.recorded;
+    return all && all[trial] ? all[trial] : d->digests;
+}
+
+int recorded_digest(const struct ds_analysis *a, const struct arm_table *t, size_t cell,
+                    uint64_t *digest)
+{
+    const struct ds_capture *c = &t->rep->captures[t->capture[cell]];
+    const uint32_t row = t->row[cell % a->n_rows];
+    if (row == NONE || row < c->first_row || row - c->first_row >= c->rows)
+        return 0;
+    *digest = recorded_of(a, t->trials[0], t->rep)[c->first_digest + (row - c->first_row)];
+    return 1;
+}
+
+/* Notes what a trial's replaced digests hide of a cell. */
+static void note_near(const struct ds_analysis *a, struct arm_table *t, size_t cell,
+                      uint64_t recorded, uint64_t digest)
+{
+    uint64_t first;
+    if (recorded != digest)
+        t->near[cell] |= NEAR_REFERENCE;
+    if (recorded_digest(a, t, cell, &first) && first != recorded)
+        t->near[cell] |= NEAR_REPEATS;
+}
+
 /* Adds one digest to a trial's hashes; the sum does not depend on the order of captures. */
 static void hash_cell(const struct ds_trial_data *d, const struct ds_capture *c, uint64_t hash[],
                       size_t cell, uint64_t digest)
@@ -225,6 +256,7 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
                       struct ds_error *err)
 {
     const struct ds_trial_data *d = t->rep;
+    const uint64_t *recorded = recorded_of(a, t->trials[0], d);
     uint16_t *kernel = ds_calloc(d->n_launches, sizeof *kernel, "launch kernels", err);
     if (!kernel)
         return -1;
@@ -248,6 +280,8 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
             t->digest[cell] = d->digests[c->first_digest + j];
             t->capture[cell] = (uint32_t)i;
             t->kernel[cell] = kernel[c->launch];
+            if (t->near)
+                note_near(a, t, cell, recorded[c->first_digest + j], t->digest[cell]);
             if (!is_ignored(a, c->site))
                 hash_cell(d, c, t->hash[0], cell, t->digest[cell]);
         }
@@ -325,6 +359,7 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
     int rc = votes && disagrees ? 0 : -1;
     for (uint32_t k = 1; rc == 0 && k < t->n_trials; k++) {
         const struct ds_trial_data *d = a->src->get(a->src->ctx, t->trials[k], err);
+        const uint64_t *recorded = d ? recorded_of(a, t->trials[k], d) : NULL;
         uint32_t *map = NULL;
         if (!d || map_rows(a, d, &map, err) != 0) {
             rc = -1;
@@ -338,6 +373,8 @@ static int fill_repeats(struct ds_analysis *a, struct arm_table *t, struct ds_er
                 if (t->state[cell] == CELL_ABSENT || votes[cell] >= k)
                     continue;
                 votes[cell]++;
+                if (t->near)
+                    note_near(a, t, cell, recorded[c->first_digest + j], digest);
                 if (!is_ignored(a, c->site)) {
                     t->repeat_compared++;
                     hash_cell(d, c, t->hash[k], cell, digest);
@@ -381,6 +418,7 @@ int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err)
         !(t->capture = ds_calloc(a->cells, sizeof *t->capture, "capture table", err)) ||
         !(t->kernel = ds_calloc(a->cells, sizeof *t->kernel, "kernel table", err)) ||
         !(t->state = ds_calloc(a->cells, 1, "state table", err)) ||
+        (a->options.recorded && !(t->near = ds_calloc(a->cells, 1, "state table", err))) ||
         !(t->has = ds_calloc(a->n_sites, 1, "state table", err)) ||
         !(t->shares = ds_calloc(a->n_sites, sizeof *t->shares, "state table", err)) ||
         !(t->row = ds_calloc(a->n_rows, sizeof *t->row, "row table", err)) ||

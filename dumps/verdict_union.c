@@ -54,6 +54,8 @@ static int stand_in(struct ds_analysis *a, struct arm_table *t, size_t site, siz
     memcpy(t->digest + to, t->digest + from, n * sizeof *t->digest);
     memcpy(t->capture + to, t->capture + from, n * sizeof *t->capture);
     memcpy(t->state + to, t->state + from, n);
+    if (t->near)
+        memcpy(t->near + to, t->near + from, n);
     if (t->odd)
         memcpy(t->odd + to, t->odd + from, n * sizeof *t->odd);
     for (size_t i = 0; i < n; i++)

@@ -28,10 +28,10 @@ static void add_wrapped(const char *text, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
-/* Whether a kernel was judged, and never found at fault. */
+/* Whether a kernel was judged, and never gave other bits. */
 static int is_innocent(const struct ds_kernel_verdict *x)
 {
-    return x->judged && !x->origins && !x->unknown && !x->unstable &&
+    return x->judged && !x->within && !x->origins && !x->unknown && !x->unstable &&
            x->condition[0] != DS_COND_UNSTABLE;
 }
 
@@ -122,8 +122,8 @@ static int add_guilty(const struct ds_report *r, struct ds_buf *out)
 static void add_depth_hint(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_finding *f = &r->v->first;
-    if (!r->diff || !r->v->stable || !f->found || f->label != DS_LABEL_ORIGIN ||
-        r->v->counts.heal_trials || ds_tolerance_given(&r->diff->options.tolerance))
+    if (!r->diff || !r->v->stable || !f->found ||
+        (f->label != DS_LABEL_ORIGIN && !f->inputs_within) || r->v->counts.heal_trials)
         return;
     ds_report_head(r, "hint", out);
     ds_buf_printf(

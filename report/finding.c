@@ -145,21 +145,27 @@ static void add_between(const struct ds_report *r, const struct ds_finding *f, c
     ds_buf_puts(out, "\n");
 }
 
-/* Whether its label rests on what it reads. What a tolerance excused was judged as equal, and may still be where a
- * difference that has grown beyond it comes from. */
+/* Whether its label rests on what it reads. */
 static void add_inputs(const struct ds_report *r, const struct ds_finding *f, const char *indent,
                        struct ds_buf *out)
 {
-    const char *how = r->diff && r->diff->excused ? "equal within the tolerance" : "equal";
+    const struct ds_finding *within = r->diff ? &r->diff->within : NULL;
+    const int excused = within && within->found && within->site < f->site;
     if (f->label == DS_LABEL_ORIGIN && f->between)
         add_between(r, f, indent, out);
     else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site > 1)
-        ds_buf_printf(out, "%sits inputs are %s, and so are the %u sites before it\n", indent, how,
-                      f->site);
+        ds_buf_printf(out, "%sits inputs are equal, and so are the %u sites before it%s\n", indent,
+                      f->site, excused ? " within the tolerance" : "");
     else if (f->label == DS_LABEL_ORIGIN && is_first(r, f) && f->site == 1)
-        ds_buf_printf(out, "%sits inputs are %s, and so is the site before it\n", indent, how);
+        ds_buf_printf(out, "%sits inputs are equal, and so is the site before it%s\n", indent,
+                      excused ? " within the tolerance" : "");
     else if (f->label == DS_LABEL_ORIGIN)
-        ds_buf_printf(out, "%sits inputs are %s\n", indent, how);
+        ds_buf_printf(out, "%sits inputs are equal\n", indent);
+    else if (f->inputs_within)
+        ds_buf_printf(out,
+                      "%sits inputs differ within the tolerance: what is beyond it may have grown "
+                      "from them\n",
+                      indent);
     else if (f->label == DS_LABEL_UNKNOWN)
         ds_buf_printf(
             out, "%sits inputs were not compared: any kernel before it may be the cause\n", indent);

@@ -50,6 +50,8 @@ char ds_report_rows_mark(const uint8_t *labels, const uint8_t *healed, size_t ro
         return '-';
     if (seen[DS_LABEL_UNKNOWN])
         return 'x';
+    if (seen[DS_LABEL_WITHIN])
+        return '=';
     return seen[DS_LABEL_SAME] || seen[DS_LABEL_HEALED] ? '.' : '?';
 }
 
@@ -63,7 +65,7 @@ char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size
 
 enum ds_role ds_report_mark_role(char c)
 {
-    return c == '.'                           ? DS_ROLE_SAME
+    return c == '.' || c == '='               ? DS_ROLE_SAME
            : c == '#' || c == 'o' || c == '!' ? DS_ROLE_DRIFT
            : c == '~'                         ? DS_ROLE_UNSTABLE
                                               : DS_ROLE_PLAIN;
@@ -163,5 +165,8 @@ void ds_report_grid(const struct ds_report *r, const struct ds_analysis *a, cons
     grid_outside(r, a, labels, bad, 1, out);
     ds_buf_puts(out,
                 ". same  # origin  o origin when healed  - inherited  x drift, inputs not known\n"
-                "~ unstable  ! non-finite  ? not compared\n");
+                "~ unstable  ! non-finite  ? not compared");
+    ds_buf_puts(out, r->diff && ds_tolerance_given(&r->diff->options.tolerance)
+                         ? "  = differs within the tolerance\n"
+                         : "\n");
 }

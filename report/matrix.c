@@ -94,6 +94,9 @@ void ds_report_cell(const struct ds_verdict *v, size_t k, size_t f, size_t most,
     case DS_COND_SAME:
         ds_buf_puts(out, "same");
         break;
+    case DS_COND_WITHIN:
+        ds_buf_puts(out, "within");
+        break;
     case DS_COND_UNSTABLE:
         ds_buf_puts(out, "unstable");
         break;
@@ -136,10 +139,10 @@ static size_t name_width(const struct ds_verdict *v)
 
 enum ds_role ds_report_cell_role(int condition)
 {
-    return condition == DS_COND_SAME       ? DS_ROLE_SAME
-           : condition == DS_COND_DRIFT    ? DS_ROLE_DRIFT
-           : condition == DS_COND_UNSTABLE ? DS_ROLE_UNSTABLE
-                                           : DS_ROLE_DIM;
+    return condition == DS_COND_SAME || condition == DS_COND_WITHIN ? DS_ROLE_SAME
+           : condition == DS_COND_DRIFT                             ? DS_ROLE_DRIFT
+           : condition == DS_COND_UNSTABLE                          ? DS_ROLE_UNSTABLE
+                                                                    : DS_ROLE_DIM;
 }
 
 static void matrix_row(const struct ds_report *r, size_t k, const size_t *columns,
@@ -225,13 +228,19 @@ static void matrix_block(const struct ds_report *r, const size_t *columns, const
     }
 }
 
+static void add_note(const struct ds_report *r, const char *text, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%s(%s)%s\n", ds_report_color(r, DS_ROLE_DIM), text,
+                  ds_report_color(r, DS_ROLE_PLAIN));
+}
+
 void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
 {
     const struct ds_verdict *v = r->v;
     size_t *columns = calloc(v->n_factors + 1, sizeof *columns),
            *widths = calloc(v->n_factors + 1, sizeof *widths);
     size_t n = 0, line = name_width(v);
-    int unknown = 0;
+    int seen[DS_CONDITIONS] = {0};
     if (!columns || !widths)
         out->failed = 1;
     for (size_t f = 0; columns && widths && f < v->n_factors; f++) {
@@ -247,15 +256,15 @@ void ds_report_matrix(const struct ds_report *r, struct ds_buf *out)
         widths[n++] = width;
         line += width;
         for (size_t k = 0; k < v->n_kernels; k++)
-            unknown |= v->kernels[k].condition[f] == DS_COND_UNKNOWN;
+            seen[v->kernels[k].condition[f]] = 1;
     }
     if (n)
         matrix_block(r, columns, widths, n, out);
-    if (unknown)
-        ds_buf_printf(
-            out,
-            "%s(? = its inputs differed already or were not compared, so it was not judged)%s\n",
-            ds_report_color(r, DS_ROLE_DIM), ds_report_color(r, DS_ROLE_PLAIN));
+    if (seen[DS_COND_UNKNOWN])
+        add_note(r, "? = its inputs differed already or were not compared, so it was not judged",
+                 out);
+    if (seen[DS_COND_WITHIN])
+        add_note(r, "within = its bits differ, nowhere by more than the tolerance", out);
     free(columns);
     free(widths);
 }

@@ -99,6 +99,8 @@ static void add_drift_sentence(const struct ds_report *r, struct ds_buf *out)
     ds_report_kernel(out, f->op, f->variant);
     if (f->label == DS_LABEL_UNKNOWN || f->between)
         ds_buf_puts(out, " or a kernel before it");
+    if (f->inputs_within)
+        ds_buf_puts(out, ", whose inputs differ within it");
     if (!v->stable) {
         ds_buf_printf(out, " (%s): %u of %u trials disagree (95 %% interval %.0f to %.0f %%)",
                       ds_phase_name(f->phase), v->unstable.disagree, v->unstable.trials,
@@ -135,8 +137,9 @@ void ds_report_sentence(const struct ds_report *r, struct ds_buf *out)
     } else if (v->result == DS_RESULT_SAME) {
         uint64_t n = r->diff ? v->factors[v->n_factors - 1].phase[DS_VERDICT_ALL].compared
                              : v->counts.digests_compared;
-        ds_buf_printf(out, "same%s: no difference over %" PRIu64 " comparisons (",
-                      between_models(r), n);
+        ds_buf_printf(out, "same%s: no difference %sover %" PRIu64 " comparisons (",
+                      between_models(r), r->diff && r->diff->excused ? "beyond the tolerance " : "",
+                      n);
         ds_report_arms(v, out);
         if (ds_report_planned(r) > v->counts.trials)
             ds_buf_printf(out, ", %" PRIu64 " of %" PRIu64 " trials so far)", v->counts.trials,

@@ -252,7 +252,9 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
         return -1;
     ds_report_site_head(&w->s->header->sites[site], out);
     ds_report_pair_words(w, out);
-    size_t differ = add_rows(w, site, labels + site * rows, out);
+    size_t differ = add_rows(w, site, labels + site * rows, out), within = 0;
+    for (size_t i = 0; i < rows; i++)
+        within += labels[site * rows + i] == DS_LABEL_WITHIN;
     int rc = add_values(w, site, labels + site * rows, &shown, out, err);
     free(labels);
     if (rc != 0)
@@ -262,8 +264,11 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
                       differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
     if (ds_report_profile(w, site, out, err) != 0)
         return -1;
-    ds_buf_printf(out, "%s%zu of %zu row%s differ at this site\n", differ ? "\n" : "", differ, rows,
+    ds_buf_printf(out, "%s%zu of %zu row%s differ at this site", differ ? "\n" : "", differ, rows,
                   ds_plural(rows));
+    if (within)
+        ds_buf_printf(out, ", %zu of them within the tolerance", within);
+    ds_buf_puts(out, "\n");
     return 0;
 }
 

@@ -25,7 +25,7 @@ void ds_step_drift_text(const struct ds_step_pair *s, char out[DS_STEP_TEXT])
     else if (s->label == DS_LABEL_SAME || s->label == DS_LABEL_HEALED)
         put(out, "=");
     else if (!s->sized)
-        put(out, "?");
+        put(out, s->label == DS_LABEL_WITHIN ? "within" : "?");
     else
         ds_size_text(s->max_abs, out, DS_STEP_TEXT);
 }

@@ -129,11 +129,13 @@ static void add_terms(const struct ds_report *r, struct ds_buf *out)
             out, ",\n%14s%" PRIu64 " that it cannot excuse: their bytes are not in both records",
             "", d->not_dumped);
     ds_buf_puts(out, "\n");
-    if (d->excused && d->exceeding)
-        ds_buf_printf(out,
-                      "%14sexcused rows are judged as equal: what is beyond may have grown from "
-                      "them;\n%14swithout a tolerance the first difference is shown\n",
-                      "", "");
+    if (!d->within.found)
+        return;
+    ds_buf_printf(out, "%14srows differ within it from ", "");
+    ds_report_place(out, d->within.layer, d->within.stage, d->within.part);
+    ds_buf_puts(out, ", ");
+    ds_report_kernel(out, d->within.op, d->within.variant);
+    ds_buf_puts(out, ", on\n");
 }
 
 static void add_differences(const struct ds_report *r, struct ds_buf *out)
@@ -197,6 +199,7 @@ static void add_factors(const struct ds_report *r, struct ds_buf *out)
     for (size_t f = 0; f < r->v->n_factors; f++) {
         const struct ds_factor_verdict *x = &r->v->factors[f];
         const struct ds_factor_phase *all = &x->phase[DS_VERDICT_ALL];
+        const char *beyond = r->diff && r->diff->excused ? " beyond the tolerance" : "";
         int formats = strcmp(x->name, "dtype") == 0 && x->n_values > 1;
         if (x->arms == 0 && x->arms_alone == 0 && !formats)
             continue;
@@ -212,12 +215,13 @@ static void add_factors(const struct ds_report *r, struct ds_buf *out)
         } else if (all->compared == 0) {
             ds_buf_puts(out, "nothing compared");
         } else if (all->drifted == 0) {
-            ds_buf_printf(out, "no difference over %" PRIu64 " comparisons", all->compared);
+            ds_buf_printf(out, "no difference%s over %" PRIu64 " comparisons", beyond,
+                          all->compared);
         } else {
             add_phase(x, "prefill ", DS_VERDICT_PREFILL, out);
             add_phase(x, "  decode ", DS_VERDICT_DECODE, out);
-            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ, %u row%s",
-                          all->drifted, all->compared, all->rows, ds_plural(all->rows));
+            ds_buf_printf(out, "; %" PRIu64 " of %" PRIu64 " digests differ%s, %u row%s",
+                          all->drifted, all->compared, beyond, all->rows, ds_plural(all->rows));
         }
         if (f == 0 && ds_report_until_stable(r))
             ds_report_excluded(r, out);

@@ -62,9 +62,9 @@ int tui_whole_damaged(const struct tui_whole *w, uint64_t digest);
 
 /* All sites of one arm against another. */
 struct tui_site_sum {
-    uint32_t compared; /* rows */
-    uint32_t drift[7]; /* rows by enum ds_label */
-    uint32_t sized;    /* drifting rows with sizes; of them: */
+    uint32_t compared;                     /* rows */
+    uint32_t drift[DS_LABEL_UNSTABLE + 1]; /* rows by enum ds_label */
+    uint32_t sized;                        /* drifting rows with sizes; of them: */
     uint64_t elements, max_ulp;
     double max_abs, relative_rms;
     uint32_t nonfinite,

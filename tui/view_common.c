@@ -168,6 +168,7 @@ int tui_label_role(int label)
 {
     switch (label) {
     case DS_LABEL_SAME:
+    case DS_LABEL_WITHIN:
         return TUI_SAME;
     case DS_LABEL_HEALED:
         return TUI_HEALED;

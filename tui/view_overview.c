@@ -78,6 +78,7 @@ static int cell_role(int condition)
 {
     switch (condition) {
     case DS_COND_SAME:
+    case DS_COND_WITHIN:
         return TUI_SAME;
     case DS_COND_DRIFT:
         return TUI_ORIGIN;
@@ -295,14 +296,14 @@ static void status(const struct tui_view *v, const struct tui_context *c, struct
     static const char *const names[] = {
         [DS_COND_NOT_RUN] = "not run",    [DS_COND_SAME] = "same",
         [DS_COND_DRIFT] = "drift",        [DS_COND_UNSTABLE] = "unstable",
-        [DS_COND_UNKNOWN] = "not judged",
+        [DS_COND_UNKNOWN] = "not judged", [DS_COND_WITHIN] = "within",
     };
     const struct overview_own *o = own(v);
     int n = 0;
     (void)c;
     if (!o || o->n_kernels == 0 || o->n_columns < 2)
         return;
-    for (int i = DS_COND_SAME; i <= DS_COND_UNKNOWN; i++)
+    for (int i = DS_COND_SAME; i < DS_CONDITIONS; i++)
         if (i <= DS_COND_DRIFT || o->of[i])
             ds_buf_printf(out, "%s%d %s", n++ ? ", " : "", o->of[i], names[i]);
     if (o->of[DS_COND_NOT_RUN])

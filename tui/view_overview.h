@@ -37,8 +37,8 @@ struct overview_own {
     size_t n_columns;
     struct overview_cell *cells; /* [n_kernels][n_columns - 1] */
     size_t n_kernels;
-    struct overview_goal first;  /* the first origin */
-    int of[DS_COND_UNKNOWN + 1]; /* cells by enum ds_condition */
+    struct overview_goal first; /* the first origin */
+    int of[DS_CONDITIONS];      /* cells by enum ds_condition */
     int made, with_verdict;
 };
 

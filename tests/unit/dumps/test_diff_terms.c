@@ -160,9 +160,12 @@ static void test_names_that_no_site_has(void **state)
 
 /* ---- tolerances ------------------------------------------------------------------------------ */
 
-/* Rows by digest: A's are 1, 2, 3 ...; B's have `off` units of the last place more in element 7. */
+/* Rows by digest: A's are 1, 2, 3 ...; B's have `off` units of the last place more in element 7, those of the `far`
+ * digests a thousand. */
 struct world {
     uint32_t off;
+    uint64_t far[64];
+    size_t n_far;
     int asked, lost, damaged; /* every so many rows of B: not there; not to be believed */
 };
 
@@ -174,9 +177,12 @@ static int blob(void *ctx, int side, uint64_t digest, struct ds_blob *out, struc
         return 0;
     if (side == 1 && w->damaged && digest % (uint64_t)w->damaged == 0)
         return ds_fail(err, "the bytes do not have that digest");
+    uint32_t off = side == 1 ? w->off : 0;
+    for (size_t i = 0; i < w->n_far; i++)
+        off = w->far[i] == digest ? 1000 : off;
     float *row = malloc(192 * sizeof *row);
     for (int i = 0; i < 192; i++)
-        row[i] = ds_f32_from_bits(ds_f32_bits((float)(i + 1)) + (side == 1 && i == 7 ? w->off : 0));
+        row[i] = ds_f32_from_bits(ds_f32_bits((float)(i + 1)) + (i == 7 ? off : 0));
     *out = (struct ds_blob){
         .digest = digest, .dtype = "f32", .elements = 192, .bytes = 192 * 4, .data = row};
     return 1;
@@ -235,8 +241,149 @@ static void test_rows_within_a_tolerance(void **state)
     }
 }
 
-/* Only what is beyond the tolerance is a drift, and what stands below it is judged on equal inputs. */
-static void test_a_drift_beyond_the_tolerance_is_an_origin(void **state)
+/* Marks the rows of a site in all trials of a sweep. */
+static void mark_far(struct world *w, const struct sweep *s, int layer, const char *stage)
+{
+    for (size_t t = 0; t < s->n_trials; t++)
+        for (size_t c = 0; c < s->trials[t].n_captures; c++) {
+            const struct ds_capture *x = &s->trials[t].captures[c];
+            const struct ds_site *site = &s->header.sites[x->site];
+            if (site->layer != layer || strcmp(site->stage, stage) != 0)
+                continue;
+            assert_true(w->n_far + x->rows <= sizeof w->far / sizeof *w->far);
+            memcpy(w->far + w->n_far, s->trials[t].digests + x->first_digest,
+                   x->rows * sizeof *w->far);
+            w->n_far += x->rows;
+        }
+}
+
+static int label_of(struct ds_diff *d, uint32_t arm, uint32_t ref, int layer, const char *stage)
+{
+    struct ds_error err;
+    uint8_t *labels;
+    int label = -1;
+    assert_ok(ds_analysis_labels(d->analysis, arm, ref, &labels, &err), err);
+    for (size_t s = 0; s < d->header.n_sites && label < 0; s++)
+        if (d->header.sites[s].layer == layer && strcmp(d->header.sites[s].stage, stage) == 0)
+            label = labels[s * ds_analysis_rows(d->analysis)];
+    free(labels);
+    return label;
+}
+
+static uint32_t changed_down(const struct cell *c)
+{
+    return cell_is(c, 1, "down");
+}
+
+static uint32_t changed_q_and_k(const struct cell *c)
+{
+    return cell_is(c, 0, "q_proj") || cell_is(c, 0, "k_proj");
+}
+
+/* Whether an output differs is asked of the values, what a kernel read is asked of the bits. */
+static void test_labels_follow_the_bits_of_the_inputs(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t (*tag)(const struct cell *c);
+        int far_layer; /* the site that is beyond the tolerance */
+        const char *far;
+        int label, inputs_within, within_layer;
+        const char *within; /* the first site within it; NULL: none */
+        int resid;          /* label of the site after both */
+    } cases[] = {
+        /* grown out of k_proj, so no kernel of its own */
+        {changed_k, 1, "down", DS_LABEL_INHERITED, 1, 0, "k_proj", DS_LABEL_WITHIN},
+        {changed_both, 1, "down", DS_LABEL_INHERITED, 1, 0, "k_proj", DS_LABEL_WITHIN},
+        {changed_k, 0, "attn_out", DS_LABEL_INHERITED, 1, 0, "k_proj", DS_LABEL_WITHIN},
+        /* nothing stands before it */
+        {changed_down, 1, "down", DS_LABEL_ORIGIN, 0, 1, "resid_ffn", DS_LABEL_WITHIN},
+        /* what is within is no input of it: q_proj is beyond, k_proj, which stands after it, within */
+        {changed_q_and_k, 0, "q_proj", DS_LABEL_ORIGIN, 0, 0, "k_proj", DS_LABEL_WITHIN},
+        {changed_q_and_k, 0, "k_proj", DS_LABEL_ORIGIN, 0, 0, "q_proj", DS_LABEL_WITHIN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sweep a, b;
+        struct ds_diff d;
+        struct ds_error err;
+        struct world w = {.off = 2};
+        struct ds_diff_options o = {.blob = blob, .ctx = &w, .tolerance = {.ulp = 4}};
+        start(&a);
+        start(&b);
+        b.tag = cases[i].tag;
+        sweep_run(&a, 1);
+        sweep_run(&b, 1);
+        mark_far(&w, &b, cases[i].far_layer, cases[i].far);
+        print_message("case %zu\n", i);
+        assert_ok(make(&a, &b, &o, &d, &err), err);
+        const struct ds_finding *first = &d.verdict.first;
+        assert_int_equal(d.verdict.result, DS_RESULT_DRIFT);
+        assert_string_equal(first->stage, cases[i].far);
+        assert_int_equal(first->layer, cases[i].far_layer);
+        assert_int_equal(first->label, cases[i].label);
+        assert_int_equal(first->inputs_within, cases[i].inputs_within);
+        assert_int_equal(label_of(&d, 1, 0, cases[i].far_layer, cases[i].far), cases[i].label);
+        assert_int_equal(d.verdict.n_origins, cases[i].label == DS_LABEL_ORIGIN);
+        assert_true(d.within.found);
+        assert_string_equal(d.within.stage, cases[i].within);
+        assert_int_equal(d.within.layer, cases[i].within_layer);
+        assert_int_equal(label_of(&d, 1, 0, cases[i].within_layer, cases[i].within),
+                         DS_LABEL_WITHIN);
+        assert_int_equal(label_of(&d, 1, 0, 1, "resid_ffn"), cases[i].resid);
+        for (size_t k = 0; k < d.verdict.n_kernels; k++)
+            if (strcmp(d.verdict.kernels[k].op, "matmul") == 0)
+                assert_int_equal(d.verdict.kernels[k].origins != 0,
+                                 cases[i].label == DS_LABEL_ORIGIN);
+        /* digests are told as they were recorded */
+        uint64_t mine, theirs;
+        assert_true(ds_analysis_digest(d.analysis, 1, d.within.site, 0, &mine));
+        assert_true(ds_analysis_digest(d.analysis, 0, d.within.site, 0, &theirs));
+        assert_true(mine != theirs);
+        ds_diff_free(&d);
+        sweep_free(&a);
+        sweep_free(&b);
+    }
+}
+
+/* Repeats that differ from each other within the tolerance are unlike inputs, too. */
+static void test_repeats_within_a_tolerance(void **state)
+{
+    (void)state;
+    for (int far = 0; far < 2; far++)
+        for (int side = 0; side < 2; side++) {
+            struct sweep a, b;
+            struct ds_diff d;
+            struct ds_error err;
+            struct world w = {.off = 2};
+            struct ds_diff_options o = {.blob = blob, .ctx = &w, .tolerance = {.ulp = 4}};
+            start(&a);
+            start(&b);
+            *(side ? &b.tag : &a.tag) = racy_k;
+            sweep_run(&a, 2);
+            sweep_run(&b, 2);
+            if (far && side)
+                mark_far(&w, &b, 1, "down");
+            assert_ok(make(&a, &b, &o, &d, &err), err);
+            assert_int_equal(d.verdict.result, far && side ? DS_RESULT_DRIFT : DS_RESULT_SAME);
+            /* beyond A's rows they are not excused, and disagree */
+            assert_int_equal(d.verdict.stable, !(far && side));
+            assert_int_equal(label_of(&d, 1, 0, 0, "k_proj"), DS_LABEL_WITHIN);
+            assert_int_equal(label_of(&d, (uint32_t)side, (uint32_t)side, 0, "k_proj"),
+                             DS_LABEL_WITHIN);
+            assert_int_equal(label_of(&d, !side, !side, 0, "k_proj"), DS_LABEL_SAME);
+            if (far && side) {
+                assert_string_equal(d.verdict.first.stage, "down");
+                assert_int_equal(d.verdict.first.label, DS_LABEL_INHERITED);
+                assert_int_equal(d.verdict.first.inputs_within, 1);
+            }
+            ds_diff_free(&d);
+            sweep_free(&a);
+            sweep_free(&b);
+        }
+}
+
+/* Only what is beyond the tolerance is a drift. */
+static void test_only_what_is_beyond_the_tolerance_is_a_drift(void **state)
 {
     (void)state;
     struct sweep a, b;
@@ -345,7 +492,9 @@ int main(void)
         cmocka_unit_test(test_ignored_instability_is_none),
         cmocka_unit_test(test_names_that_no_site_has),
         cmocka_unit_test(test_rows_within_a_tolerance),
-        cmocka_unit_test(test_a_drift_beyond_the_tolerance_is_an_origin),
+        cmocka_unit_test(test_only_what_is_beyond_the_tolerance_is_a_drift),
+        cmocka_unit_test(test_labels_follow_the_bits_of_the_inputs),
+        cmocka_unit_test(test_repeats_within_a_tolerance),
         cmocka_unit_test(test_damaged_bytes_are_told_by_row),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
