@@ -75,9 +75,9 @@ int ds_plan_factors(struct ds_header *h, struct ds_error *err);
 int ds_plan_identity(const struct ds_options *o, struct ds_header *h, struct ds_error *err);
 
 /* run_resume.c: whether this process can go on where the record's left off. what: "resumed", for the notes
- * that --force makes of errors. */
+ * that --force makes of errors; *forced: how many there were, or NULL. */
 int ds_plan_check_environment(const struct ds_options *o, const struct ds_header *h,
-                              const char *what, struct ds_error *err);
+                              const char *what, size_t *forced, struct ds_error *err);
 int ds_plan_check_model(const struct ds_header *h, const struct ds_model *m, struct ds_error *err);
 int ds_plan_check_prompts(const struct ds_run_plan *p, int32_t neighbours, struct ds_error *err);
 

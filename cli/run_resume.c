@@ -98,11 +98,13 @@ static int is_clock(const char *name)
     return len > end && strcmp(name + len - end, DS_CLI_CLOCKS) == 0;
 }
 
-/* "A was x, is y; B was ...", each name once; the first of them comes to *first. With --force each in a note. */
-static void differences(const struct ds_options *o, const struct ds_header *h,
-                        const struct ds_header *now, const char *what, struct ds_buf *out,
-                        const char **first)
+/* "A was x, is y; B was ...", each name once; the first of them comes to *first. With --force each in a note, and their
+ * number is returned. */
+static size_t differences(const struct ds_options *o, const struct ds_header *h,
+                          const struct ds_header *now, const char *what, struct ds_buf *out,
+                          const char **first)
 {
+    size_t notes = 0;
     for (size_t i = 0; i < now->n_environment + h->n_environment; i++) {
         const int old = i >= now->n_environment;
         const char *name =
@@ -113,19 +115,22 @@ static void differences(const struct ds_options *o, const struct ds_header *h,
         if (ds_opt_flag(o, "force")) {
             ds_cli_note(o, "%s in another environment: %s was %.100s, is %.100s", what, name,
                         was ? was : "unset", is ? is : "unset");
+            notes++;
             continue;
         }
         *first = *first ? *first : name;
         ds_buf_printf(out, "%s%.60s was %.200s, is %.200s", out->len ? "; " : "", name,
                       was ? was : "unset", is ? is : "unset");
     }
+    return notes;
 }
 
 /* Trials of another machine, build or library would show as instability: a resumed record is made
  * in one environment. */
 int ds_plan_check_environment(const struct ds_options *o, const struct ds_header *h,
-                              const char *what, struct ds_error *err)
+                              const char *what, size_t *forced, struct ds_error *err)
 {
+    size_t notes = 0;
     struct ds_header now = {0};
     struct ds_buf all = {0};
     const char *first = NULL;
@@ -133,7 +138,9 @@ int ds_plan_check_environment(const struct ds_options *o, const struct ds_header
     if (rc == 0)
         rc = ds_cli_environment_devices(h, &now.environment, &now.n_environment, err);
     if (rc == 0)
-        differences(o, h, &now, what, &all, &first);
+        notes = differences(o, h, &now, what, &all, &first);
+    if (forced)
+        *forced = notes;
     if (rc == 0 && all.failed)
         rc = ds_fail(err, "out of memory for what differs");
     else if (rc == 0 && first) {
@@ -230,7 +237,7 @@ int ds_run_plan_resume(const struct ds_options *o, struct ds_record *r, struct d
     int32_t neighbours;
     int dtype;
     if (options_from_record(h, &p->options, err) != 0 || ds_plan_limits(o, &p->options, err) != 0 ||
-        ds_plan_check_environment(o, h, "resumed", err) != 0 ||
+        ds_plan_check_environment(o, h, "resumed", NULL, err) != 0 ||
         ds_plan_model(o, &model, p, err) != 0)
         return -1;
     if (ds_plan_check_model(h, p->model, err) != 0)

@@ -19,6 +19,8 @@ struct ds_storm_setup {
     int scheduled;   /* the schedule came from a file */
     int scored;      /* what is generated is then scored */
     int resid_only;  /* --sites resid */
+    /* Of a record: what of its environment is another now, with --force. */
+    size_t environment;
 };
 /* From the command line. modes: values of the factor mode, an arm each, or NULL. */
 int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_storm_setup *s,

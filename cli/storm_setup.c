@@ -362,7 +362,7 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
         weights && strcmp(weights, "file") == 0 ? DS_WEIGHTS_FILE : DS_WEIGHTS_F32;
     if (ds_sampler_recorded(h, &s->plan.options.sampler, err) != 0 ||
         ds_cli_sampler(o, &s->plan.options.sampler, err) != 0 ||
-        ds_plan_check_environment(o, h, "replayed", err) != 0 ||
+        ds_plan_check_environment(o, h, "replayed", &s->environment, err) != 0 ||
         ds_plan_model(o, &model, &s->plan, err) != 0 ||
         ds_plan_check_model(h, s->plan.model, err) != 0)
         return -1;

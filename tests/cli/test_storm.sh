@@ -87,6 +87,7 @@ test_one_thing_changed() {
     expect 0
     ds replay "$dir/a.h5" -m "$model" --arm 1 --threads 1
     expect 0
+    [ "$(grep -c 'first other bits' "$dir/out")" -eq 0 ]
     parted=0
     for request in 0 3 6 9; do # equal prompts
         ds replay "$dir/a.h5" -m "$model" --arm 0 --alone --request $request
@@ -94,6 +95,56 @@ test_one_thing_changed() {
         [ "$code" -eq 0 ] || { parted=1; has "$dir/out" "the neighbours of step "; }
     done
     [ "$parted" -eq 1 ]
+}
+
+# Neighbours are blamed where nothing else was changed: other kernels differ beside the same neighbours, too.
+test_more_than_one_thing_changed_blames_none() {
+    need python3
+    ds storm $flips --requests 12 --rate 0 -o "$dir/a.h5" --compare split,pinned --json -q
+    expect 1
+    model=$(set -- $flips; echo "$2")
+    request=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["sets"][0]["first_parting"]["request"])' "$dir/out")
+    set -- "$dir/a.h5" -m "$model" --arm 0 --request "$request"
+    for change in "--alone --kernels pinned" "--alone --threads 1" "--other-neighbours --kernels vendor" "--alone --temperature 0.9"; do
+        ds replay "$@" $change
+        expect 1
+        tail -n 1 "$dir/out" >"$dir/last"
+        hasnt "$dir/last" "made the difference"
+        has "$dir/last" "; which of the 2 changes made it was not tried"
+        ds replay "$@" $change --json
+        has "$dir/out" '"cause": null'
+    done
+    # Words that change nothing are no change.
+    ds replay "$@" --alone --kernels split --threads 2
+    expect 1
+    tail -n 1 "$dir/out" >"$dir/last"
+    has "$dir/last" "the neighbours of step "
+    ds replay "$@" --alone --json
+    has "$dir/out" '"cause": "neighbours"'
+    ds replay "$@" --kernels pinned --json
+    has "$dir/out" '"cause": "kernels"'
+    ds replay "$@" --json
+    expect 0
+    has "$dir/out" '"cause": null'
+    # Nor where the process is in another environment.
+    run env OMP_DYNAMIC=TRUE "$driftscope" replay "$@" --alone --force --json
+    expect 1
+    has "$dir/out" '"other_environment": true'
+    has "$dir/out" '"cause": null'
+}
+
+# What is written is the record's: what would change a run is refused.
+test_an_export_runs_nothing() {
+    ds storm $small --tokens 5,9 --requests 2 -n 2 --compare pinned -o "$dir/a.h5"
+    expect 0
+    for more in "--request 1" --alone --other-neighbours "--kernels pinned" "--threads 1" "--arm 0" "--top-k 3"; do
+        ds replay "$dir/a.h5" --export-schedule "$dir/s.jsonl" $more
+        expect 2
+        has "$dir/err" "--export-schedule and ${more%% *}: nothing is run"
+    done
+    ds replay "$dir/a.h5" --export-inputs "$dir/s.jsonl" --export-schedule "$dir/s.jsonl"
+    expect 2
+    [ ! -e "$dir/s.jsonl" ]
 }
 
 # A stage that is not rounded: it stands in the record, and is replayed.
