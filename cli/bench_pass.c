@@ -189,9 +189,10 @@ static int one_pass(struct ds_pass_bench *b, int probed, struct cost *out, struc
 }
 
 /* Passes with and without probes alternate, the order changing from round to round, so that a trend
- * of the machine favours neither side. */
-static int measure(struct ds_pass_bench *b, double seconds, struct ds_placement *placement,
-                   struct ds_bench_probe *out, struct ds_error *err)
+ * of the machine favours neither side. `here`: the kernels run on these CPUs, and their time is what a probe costs; a device's
+ * work is not in it, so there it is the time until the pass is done. */
+static int measure(struct ds_pass_bench *b, double seconds, int here,
+                   struct ds_placement *placement, struct ds_bench_probe *out, struct ds_error *err)
 {
     static double rate[MAX_ROUNDS], account[MAX_ROUNDS], paired[MAX_ROUNDS];
     struct cost off, on;
@@ -209,7 +210,7 @@ static int measure(struct ds_pass_bench *b, double seconds, struct ds_placement 
             return -1;
         rate[n] = tokens / off.wall;
         account[n] = on.probe / on.cpu;
-        paired[n] = on.cpu / off.cpu - 1;
+        paired[n] = (here ? on.cpu / off.cpu : on.wall / off.wall) - 1;
     }
     if (rc != 0)
         return -1;
@@ -234,7 +235,8 @@ static int measure_placed(const struct ds_options *o, struct ds_pass_bench *b, i
     const int bound = n ? ds_pass_bench_bind(b, cpus, n) : 0;
     out->placed.own += bound;
     out->placed.others -= bound;
-    int rc = measure(b, ds_bench_seconds(o, PROBE_SECONDS), placement, out, err);
+    int rc = measure(b, ds_bench_seconds(o, PROBE_SECONDS), ds_lab_device(o) == DS_DEVICE_CPU,
+                     placement, out, err);
     ds_placement_give_back(placement);
     return rc;
 }

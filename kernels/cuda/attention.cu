@@ -18,20 +18,6 @@ namespace
 
 enum { THREADS = 128, MOST_PARTS = 8, LEAST_SLOTS = 16 };
 
-/* The sequence that owns a row: sequences cover all rows in ascending order. */
-__device__ const struct ds_sequence *sequence_of(const struct ds_attention_args &a, int64_t row)
-{
-    int64_t low = 0, high = a.n_sequences - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (a.sequences[middle].q_first <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &a.sequences[low];
-}
-
 /* Slots begin..end-1 are what a row sees. */
 struct seen {
     const struct ds_sequence *s;
@@ -41,7 +27,7 @@ struct seen {
 __device__ struct seen what_row_sees(const struct ds_attention_args &a, int64_t row)
 {
     struct seen v;
-    v.s = sequence_of(a, row);
+    v.s = ds_sequence_of(a.sequences, a.n_sequences, row);
     v.end = (int64_t)v.s->kv_len - v.s->q_len + (row - v.s->q_first) + 1;
     v.begin = v.first = v.s->kv_first;
     if (a.window > 0 && v.end - a.window > v.begin)

@@ -60,6 +60,26 @@ static inline int ds_device_launched(const struct ds_device_call &call, const ch
     return -1;
 }
 
+/* A block that wants more shared memory than every device gives has to ask for it, its static arrays counted in: what a kernel has
+ * of those is not known here, so all with dynamic shared memory ask. For the most so far, and never for less again: what was captured
+ * with more is made ready later. asked: that much, on each device; not all 0, since what is 0 of a .cu file lies with its shared memory
+ * in a test (Makefile: shared_section). */
+enum { DS_DEVICE_ASKING = 64 };
+static inline void ds_device_ask_shared(const void *kernel, size_t bytes, size_t *asked)
+{
+    int device = 0;
+    if (bytes == 0 || cudaGetDevice(&device) != cudaSuccess)
+        return;
+    const int known = device >= 0 && device < DS_DEVICE_ASKING;
+    if (known && bytes <= asked[device])
+        return;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) ==
+            cudaSuccess &&
+        known)
+        asked[device] = bytes;
+    (void)cudaGetLastError(); /* that it is too much is told by the launch */
+}
+
 /* The same with what it was launched on. */
 static inline int ds_device_launched_on(const struct ds_device_call &call, const char *kernel,
                                         dim3 grid, dim3 block, size_t shared)
@@ -80,14 +100,12 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
     extern __shared__ __align__(16) unsigned char ds_dynamic_shared[];                             \
     TYPE *NAME = reinterpret_cast<TYPE *>(ds_dynamic_shared)
 
-/* What another call left to be told is not this launch's. A block that wants more shared memory than every device gives has to ask for it, its static arrays counted in: what a
- * kernel has of those is not known here, so all with dynamic shared memory ask. */
+/* What another call left to be told is not this launch's. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
+        static size_t ds_asked[DS_DEVICE_ASKING] = {1};                                            \
         (void)cudaGetLastError();                                                                  \
-        if ((size_t)(SHARED) > 0)                                                                  \
-            (void)cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,        \
-                                       (int)(SHARED));                                             \
+        ds_device_ask_shared(reinterpret_cast<const void *>(KERNEL), (SHARED), ds_asked);          \
         KERNEL<<<(GRID), (BLOCK), (SHARED), static_cast<cudaStream_t>((CALL).exec->stream)>>>(     \
             __VA_ARGS__);                                                                          \
         return ds_device_launched_on((CALL), #KERNEL, (GRID), (BLOCK), (SHARED));                  \
@@ -106,14 +124,17 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
 
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
     [&]() {                                                                                        \
+        static size_t ds_asked[DS_DEVICE_ASKING] = {1};                                            \
         char ds_why[512];                                                                          \
         int ds_runs;                                                                               \
         (void)cudaGetLastError();                                                                  \
-        ds_test_cuda_launch(#KERNEL, static_cast<cudaStream_t>((CALL).exec->stream), &ds_runs);    \
-        if (ds_runs &&                                                                             \
-            ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                    \
-                               DS_SIM_BODY(KERNEL, __VA_ARGS__), ds_why, sizeof ds_why) != 0)      \
-            ds_test_cuda_fault(ds_why);                                                            \
+        ds_device_ask_shared(ds_sim_entry(KERNEL), (SHARED), ds_asked);                            \
+        ds_test_cuda_launch(#KERNEL, ds_sim_entry(KERNEL), (SHARED),                               \
+                            static_cast<cudaStream_t>((CALL).exec->stream), &ds_runs);             \
+        if (ds_runs && ds_sim_launch_body((CALL).exec, #KERNEL, ds_sim_entry(KERNEL), (GRID),      \
+                                          (BLOCK), (SHARED), DS_SIM_BODY(KERNEL, __VA_ARGS__),     \
+                                          ds_why, sizeof ds_why) != 0)                             \
+            ds_test_cuda_fault(ds_why, ds_sim_failed());                                           \
         return ds_device_launched_on((CALL), #KERNEL, (GRID), (BLOCK), (SHARED));                  \
     }()
 
@@ -129,7 +150,7 @@ static inline int ds_device_launched_on(const struct ds_device_call &call, const
 /* KERNEL(arguments) on a grid of blocks with so many bytes of dynamic shared memory; 0, or -1 with the
  * reason in the call's why. A template with commas stands in parentheses. */
 #define DS_LAUNCH(CALL, KERNEL, GRID, BLOCK, SHARED, ...)                                          \
-    ds_sim_launch_body((CALL).exec, #KERNEL, (GRID), (BLOCK), (SHARED),                            \
+    ds_sim_launch_body((CALL).exec, #KERNEL, ds_sim_entry(KERNEL), (GRID), (BLOCK), (SHARED),      \
                        DS_SIM_BODY(KERNEL, __VA_ARGS__), (CALL).why, (CALL).why_size)
 #endif
 

@@ -61,4 +61,19 @@ static inline int ds_device_check_sequences(const struct ds_device_call &call,
     return 0;
 }
 
+/* The sequence that owns a row: sequences cover all rows in ascending order. */
+__device__ static inline const struct ds_sequence *
+ds_sequence_of(const struct ds_sequence *sequences, int64_t n, int64_t row)
+{
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (sequences[middle].q_first <= row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &sequences[low];
+}
+
 #endif

@@ -270,7 +270,14 @@ __global__ void __launch_bounds__(ROWS / TR * COLS / TC) matmul_tiles(struct job
     const int thread = (int)threadIdx.x, down = thread / ACROSS, across = thread % ACROSS;
     const int64_t row0 = (int64_t)blockIdx.x * ROWS, column0 = (int64_t)blockIdx.y * COLS;
     float4 x[ROWS * DEPTH / 4 / THREADS], w[COLS * DEPTH / 4 / THREADS];
-    float s[TR][TC] = {}, total[TR][TC] = {};
+    float s[TR][TC] = {}, total[TR][TC];
+    DS_UNROLL
+    for (int i = 0; i < TR; i++) {
+        DS_UNROLL
+        for (int j = 0; j < TC; j++)
+            total[i][j] =
+                a.k ? -0.0f : 0.0f; /* -0 + s is s, -0 and NaN included: the first is assigned */
+    }
     fetch<ROWS, DEPTH, THREADS>(x, a.x, a.stored, job.x_fours, a.ldx, row0, a.rows, 0, a.k, thread);
     fetch<COLS, DEPTH, THREADS>(w, job.w, job.w_element, job.w_fours, a.k, column0, a.n, 0, a.k,
                                 thread);
@@ -301,7 +308,7 @@ __global__ void __launch_bounds__(ROWS / TR * COLS / TC) matmul_tiles(struct job
         for (int i = 0; i < TR; i++) {
             DS_UNROLL
             for (int j = 0; j < TC; j++) {
-                total[i][j] = k < DS_PINNED_TERMS ? s[i][j] : total[i][j] + s[i][j];
+                total[i][j] = total[i][j] + s[i][j];
                 s[i][j] = 0.0f;
             }
         }
@@ -374,8 +381,9 @@ int launch(const void *args, const struct ds_exec *exec, char *why, size_t why_s
     if (ds_weights_check(call, a) != 0)
         return -1;
     const enum way way = way_of(a, exec);
-    if (ds_ceil_div(a->rows, 4) > 65535 || ds_ceil_div(a->n, tile[way].columns) > 0x7fffffff ||
-        (way >= TILES_32 && ds_ceil_div(a->n, tile[way].columns) > 65535))
+    const int64_t down = ds_ceil_div(a->rows, tile[way].rows),
+                  across = ds_ceil_div(a->n, tile[way].columns);
+    if (way >= TILES_32 ? across > 65535 : down > 65535)
         return ds_device_refuse(call, "%lld rows of %lld columns are more than a grid has",
                                 (long long)a->rows, (long long)a->n);
     if (a->rows < 1 || a->n < 1)

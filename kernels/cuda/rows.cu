@@ -71,22 +71,24 @@ int embed_launch(const void *args, const struct ds_exec *exec, char *why, size_t
 
 template <class T>
 __global__ void cache_pinned(const T *x, int64_t ldx, int64_t width, T *cache, int64_t page_size,
-                             const struct ds_sequence *seq)
+                             const struct ds_sequence *sequences, int64_t n, int64_t first)
 {
-    const struct ds_sequence s = *seq;
-    const int64_t i = channel(), slot = (int64_t)s.kv_len - s.q_len + blockIdx.y;
+    const int64_t i = channel(), r = first + blockIdx.y;
+    const struct ds_sequence s = *ds_sequence_of(sequences, n, r);
+    const int64_t slot = (int64_t)s.kv_len - s.q_len + (r - s.q_first);
     const int64_t row = s.pages[slot / page_size] * page_size + slot % page_size;
     if (i < width)
-        ds_store(&cache[row * width + i], ds_load(x[(s.q_first + (int64_t)blockIdx.y) * ldx + i]));
+        ds_store(&cache[row * width + i], ds_load(x[r * ldx + i]));
 }
 
 template <class T> int cache_as(const struct ds_device_call &call, const struct ds_cache_args &a)
 {
     const struct ds_sequence *seqs = a.device_sequences ? a.device_sequences : a.sequences;
-    for (int64_t q = 0; q < a.n_sequences && a.width; q++)
-        if (a.sequences[q].q_len > 0 &&
-            DS_LAUNCH(call, cache_pinned<T>, grid_of(a.sequences[q].q_len, a.width), CHANNELS, 0,
-                      ds_as<T>(a.x), a.ldx, a.width, ds_as<T>(a.cache), a.page_size, seqs + q) != 0)
+    struct part p = {0, 0};
+    while (a.width && next_part(&p, a.rows))
+        if (DS_LAUNCH(call, cache_pinned<T>, grid_of(p.n, a.width), CHANNELS, 0, ds_as<T>(a.x),
+                      a.ldx, a.width, ds_as<T>(a.cache), a.page_size, seqs, a.n_sequences,
+                      p.first) != 0)
             return -1;
     return 0;
 }

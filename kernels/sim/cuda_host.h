@@ -20,7 +20,13 @@
 #define __host__
 #define __forceinline__ inline
 #define __restrict__ __restrict
+/* N threads of a block at most: as many no-operations before the kernel's entry, whose place the compiler lists, so that a launch
+ * of more is refused, as CUDA refuses it. It is an attribute that takes a template's sizes, too. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define __launch_bounds__(N, ...) __attribute__((patchable_function_entry((N), (N))))
+#else
 #define __launch_bounds__(...)
+#endif
 #define __align__(n) __attribute__((aligned(n)))
 /* In a section of the file's own, whose bounds the linker knows: so all of it can be poisoned. */
 #ifndef DS_SIM_SHARED
@@ -38,6 +44,11 @@
 extern "C" {
 extern char ds_sim_shared_begin[] __attribute__((weak, visibility("hidden")));
 extern char ds_sim_shared_end[] __attribute__((weak, visibility("hidden")));
+/* Where the no-operations of __launch_bounds__ begin, of all kernels of this program or library. */
+extern const uintptr_t __start___patchable_function_entries[]
+    __attribute__((weak, visibility("hidden")));
+extern const uintptr_t __stop___patchable_function_entries[]
+    __attribute__((weak, visibility("hidden")));
 }
 
 /* Nothing here may be merged by the linker with what another file made of it with other instructions. */
@@ -375,9 +386,34 @@ template <class Body> static void ds_sim_body(const void *arg)
     (*static_cast<const Body *>(arg))();
 }
 
+template <class... Args> static const void *ds_sim_entry(void (*kernel)(Args...))
+{
+    return reinterpret_cast<const void *>(kernel);
+}
+
+/* What __launch_bounds__ says of the kernel with this entry; 0: nothing. */
+static inline int ds_sim_bound(const void *entry)
+{
+    enum { NO_OPERATION = 0x90 };
+    const uintptr_t at = reinterpret_cast<uintptr_t>(entry);
+    uintptr_t from = 0;
+    for (const uintptr_t *p = __start___patchable_function_entries;
+         p < __stop___patchable_function_entries; p++)
+        if (*p<at && * p> from)
+            from = *p;
+    if (!from || at - from > DS_SIM_MOST_THREADS)
+        return 0;
+    /* Another kernel's, if there is code in between. */
+    for (uintptr_t i = from; i < at; i++)
+        if (*reinterpret_cast<const unsigned char *>(i) != NO_OPERATION)
+            return 0;
+    return (int)(at - from);
+}
+
 template <class Body>
-static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, dim3 grid, dim3 block,
-                              size_t shared_bytes, const Body &body, char *why, size_t why_size)
+static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, const void *entry,
+                              dim3 grid, dim3 block, size_t shared_bytes, const Body &body,
+                              char *why, size_t why_size)
 {
     /* Padding holds what was there before: beside a number it can look like an address. */
     Body clean = body;
@@ -397,7 +433,8 @@ static int ds_sim_launch_body(const struct ds_exec *exec, const char *kernel, di
 #else
                                          exec->stream,
 #endif
-                                         exec->memory == DS_MEMORY_DEVICE};
+                                         exec->memory == DS_MEMORY_DEVICE,
+                                         ds_sim_bound(entry)};
     return ds_sim_run(&launch, why, why_size);
 }
 

@@ -142,6 +142,12 @@ int check_launch(const struct ds_sim_launch *l, char *why, size_t size)
     if (!b->x || !b->y || !b->z || b->x > 1024 || b->y > 1024 || b->z > 64 ||
         (uint64_t)b->x * b->y * b->z > DS_SIM_MOST_THREADS)
         return refuse(l, why, size, "no device takes this block");
+    if (l->most_threads && (int)(b->x * b->y * b->z) > l->most_threads) {
+        char what[96];
+        snprintf(what, sizeof what, "more threads than the %d of its __launch_bounds__",
+                 l->most_threads);
+        return refuse(l, why, size, what);
+    }
     if (l->shared_bytes > DS_SIM_MOST_SHARED)
         return refuse(l, why, size, "more shared memory than a block may have");
     return 0;
@@ -182,6 +188,7 @@ int check_arguments(const struct ds_sim_launch *l, char *why, size_t size)
                      "kernel %s: an argument points to the host's memory, and its arrays are the "
                      "device's",
                      l->kernel);
+            failed = 1;
             return -1;
         }
     }

@@ -52,11 +52,12 @@ struct ds_sim_launch {
     const void *stream; /* the call's */
     int on_device; /* the arrays lie in the memory of the device: an argument that points to host memory
                       ends the launch, as it would end it on a device that cannot read that */
+    int most_threads; /* of a block, as the kernel's __launch_bounds__ says; 0: nothing */
 };
 
 /* The number changes with what a plugin built against this header relies on: one of another number is not
  * loaded. */
-#define ds_sim_run ds_sim_run_2
+#define ds_sim_run ds_sim_run_3
 /* 0, or -1 with a reason that names the kernel: a launch that no device takes, threads that wait for
  * others that never come, a touch of what is none of the kernel's, a pointer to the wrong memory, another stream than
  * the device's. Never hangs on a barrier. */

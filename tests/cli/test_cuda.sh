@@ -44,6 +44,11 @@ test_pinned_gives_the_bits_of_the_cpu() {
     trial '' -n 4 --graph on,off
     expect 0
     has "$dir/out" "graph         no difference over"
+    # One kernel with more shared memory than it has without asking, and with little in the same capture.
+    cuda '' run -m random:llama,layers=1,hidden=16,heads=1,kv_heads=1,ffn=4096,vocab=40 --tokens 5,1 --repeat 2 --slot first \
+        --neighbours copies --threads 1 --chunk 0 --mode prefill -n 3 --batch 1 --device cuda --kernels pinned --graph off,on --no-record
+    expect 0
+    has "$dir/out" "graph         no difference over"
     # The library of matmuls is opened before a call is captured.
     trial '' -n 3 --graph on --kernels vendor
     expect 0

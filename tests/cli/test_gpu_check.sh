@@ -116,12 +116,16 @@ test_stopped() {
         eventually is_gone "$(cat "$dir/hangs")"
         [ ! -f "$dir/out.d/pinned-ranks.step" ]
     done
-    # Killed, it leaves what it began; that changes nothing either.
+    # Killed, it leaves its step at work, which would share the device with those to come: it is ended first.
     rm -f "$dir/hangs" "$dir/out.d/pinned-experts.step"
     "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" --device sim >"$dir/out" 2>"$dir/err" </dev/null &
     pid=$!
     there "$dir/hangs"
     eventually test -s "$dir/hangs"
+    # Two at once would take each other's results for their own.
+    (check --device sim
+    expect 2
+    has "$dir/err" "gpu-check: another gpu-check, process $pid, is at work in ")
     kill -KILL "$pid"
     ended
     # The JSON of what was done before is whole.
@@ -133,10 +137,93 @@ last = j["steps"][-1]
 assert last["name"] == "pinned-experts" and last["result"] == "passed", last
 PY
     check --device sim
-    kill "$(cat "$dir/hangs")"
     expect 0
+    has "$dir/err" ", which a gpu-check that was killed left at work"
+    is_gone "$(cat "$dir/hangs")"
     has "$dir/err" "gpu-check: pinned-ranks"
     has "$dir/out" "gpu-check: passed on sim: 0 failed, 0 not run"
+    [ "$(ls "$dir/out.d" | grep -c -e '\.part$' -e '^running$')" -eq 0 ]
+}
+
+# Killed or stopped at any of several points and begun again: in the end the JSON says what it says where nothing happened, but for times.
+test_resumed_says_the_same() {
+    need python3
+    real="digests-run digests digests-xxhsum bench-graph"
+    mkfifo "$dir/go"
+    # Waits where "at" says, before or after its work, or as one that still writes its record; then says so.
+    cat >"$dir/driftscope" <<END
+#!/bin/sh
+here() { echo \$\$ >$dir/here.part; mv $dir/here.part $dir/here; read -r _ <$dir/go; }
+read -r when what <$dir/at
+case "\$*" in *"\$what"*) ;; *) exec "$driftscope" "\$@" ;; esac
+echo none none >$dir/at
+[ \$when != before ] || here
+for last; do :; done
+[ \$when != within ] || exec python3 -c 'import fcntl, os, sys
+f = open(sys.argv[1], "ab")
+fcntl.lockf(f, fcntl.LOCK_EX)
+os.mkdir(sys.argv[2])
+open(sys.argv[3]).read()' "\$last" $dir/here $dir/go
+"$driftscope" "\$@"
+code=\$?
+[ \$when != after ] || here
+exit \$code
+END
+    chmod +x "$dir/driftscope"
+    begin() {
+        env --default-signal=INT "$root/tests/gpu/gpu-check" --program "$dir/driftscope" --out "$dir/out.d" --device sim \
+            >"$dir/out" 2>"$dir/err" </dev/null &
+        pid=$!
+    }
+    again() {
+        echo none none >"$dir/at"
+        begin
+        ended
+        expect 0
+        cp "$dir/out.d/gpu-check.json" "$dir/$1.json"
+        rm -rf "$dir/out.d" "$dir/here"
+    }
+    done_but "$real"
+    again whole
+    n=0
+    while read -r signal when what; do
+        n=$((n + 1))
+        done_but "$real"
+        echo "$when $what" >"$dir/at"
+        begin
+        there "$dir/here"
+        kill -"$signal" "$pid"
+        ended
+        again "$n"
+    done <<'END'
+KILL before bench add
+INT before bench add
+KILL within --force
+KILL after --force
+INT within --force
+KILL after --rows-to
+INT before bench rmsnorm
+KILL before bench rmsnorm
+END
+    python3 - "$dir" "$n" <<'PY'
+import json, sys
+def plain(name):
+    j = json.load(open(sys.argv[1] + "/" + name + ".json"))
+    def of(x): # what is measured is another figure each time
+        if isinstance(x, dict):
+            return {k: of(v) for k, v in x.items()}
+        if isinstance(x, list):
+            return [of(v) for v in x]
+        return None if isinstance(x, float) else x
+    def step(s):
+        return {k: (sorted(of(v)) if k == "output" and v else v) for k, v in s.items() if k != "seconds"}
+    return {"steps": [step(s) for s in j["steps"]], **{k: of(v) for k, v in j.items() if k not in ("steps", "bench", "goals")},
+            "goals": [g["name"] for g in j["goals"]], "bench": sorted(j["bench"])}
+whole = plain("whole")
+assert whole["result"] == "passed" and len(whole["steps"]) == 24, whole
+for i in range(1, int(sys.argv[2]) + 1):
+    assert plain(str(i)) == whole, (i, [p for p in zip(plain(str(i))["steps"], whole["steps"]) if p[0] != p[1]])
+PY
 }
 
 # What was not done is named, and done the next time.

@@ -95,10 +95,12 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t l);
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute what, int value);
 /* Of the first kernel that the library has: whether there is code for this device. */
 cudaError_t ds_test_cuda_code(void);
-/* Before a kernel of this name runs on the stream: whether it may (the error is what a launch returns), and *run. */
-void ds_test_cuda_launch(const char *kernel, cudaStream_t s, int *run);
-/* It could not run: that shows when something waits. */
-void ds_test_cuda_fault(const char *why);
+/* Before a kernel of this name and entry runs on the stream, with so much dynamic shared memory: whether it may (the error is what
+ * a launch returns), and *run. */
+void ds_test_cuda_launch(const char *kernel, const void *entry, size_t shared, cudaStream_t s,
+                         int *run);
+/* It had begun and could not go on: that shows when something waits. Or no device takes such a launch: that shows at once. */
+void ds_test_cuda_fault(const char *why, int had_begun);
 }
 
 template <class F> static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, F *)

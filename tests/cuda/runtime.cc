@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <vector>
 
 struct ds_test_stream {
     int device;
@@ -25,9 +26,15 @@ struct ds_test_event {
     double at;
     int put;
 };
+/* A kernel's dynamic shared memory: what was asked for, what a captured launch of it has. */
+struct amount {
+    const void *kernel;
+    size_t bytes;
+};
 struct ds_test_graph {
     struct ds_sim_graph *sim;
     int fault, hang, users;
+    std::vector<amount> shared;
 };
 
 namespace
@@ -44,6 +51,18 @@ struct {
     cudaStream_t capturing;
     int invalid, captured_fault, captured_hang;
 } cuda;
+
+/* What kernels have without asking; with their static shared memory, which is not counted here. */
+const size_t WITHOUT_ASKING = 48 << 10;
+std::vector<amount> asked, captured_shared;
+
+int may_have(const amount &wanted)
+{
+    for (const amount &a : asked)
+        if (a.kernel == wanted.kernel)
+            return wanted.bytes <= a.bytes;
+    return wanted.bytes <= WITHOUT_ASKING;
+}
 
 void text_of(const char *asked, const char *name, char *out, size_t size)
 {
@@ -367,15 +386,23 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
         ds_sim_graph_free(g);
         return says(cudaErrorStreamCaptureInvalidated);
     }
-    *out = new ds_test_graph{g, cuda.captured_fault, cuda.captured_hang, 1};
+    *out = new ds_test_graph{g, cuda.captured_fault, cuda.captured_hang, 1, captured_shared};
+    captured_shared.clear();
     return begin();
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long)
 {
+    const cudaError_t e = begin();
+    *out = nullptr;
+    if (e != cudaSuccess)
+        return e;
+    for (const amount &a : g->shared)
+        if (!may_have(a))
+            return says(cudaErrorInvalidValue);
     g->users++;
     *out = g;
-    return begin();
+    return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
@@ -404,7 +431,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s)
     if (g->fault)
         cuda.pending = cudaErrorIllegalAddress;
     else if (!cuda.hung && ds_sim_graph_run(g->sim, why, sizeof why) != 0)
-        ds_test_cuda_fault(why);
+        ds_test_cuda_fault(why, 1);
     return cudaSuccess;
 }
 
@@ -416,14 +443,20 @@ cudaError_t ds_test_cuda_code(void)
     return e != cudaSuccess ? e : says(cuda.nocode ? cudaErrorNoKernelImageForDevice : cudaSuccess);
 }
 
-void ds_test_cuda_launch(const char *kernel, cudaStream_t s, int *run)
+void ds_test_cuda_launch(const char *kernel, const void *entry, size_t shared, cudaStream_t s,
+                         int *run)
 {
     const int fault = *cuda.fault && strstr(kernel, cuda.fault),
               hang = *cuda.hang && strstr(kernel, cuda.hang);
     *run = 0;
     if (begin() != cudaSuccess || check_stream(s) != cudaSuccess)
         return;
+    if (!may_have({entry, shared})) {
+        says(cudaErrorInvalidValue);
+        return;
+    }
     if (cuda.capturing) {
+        captured_shared.push_back({entry, shared});
         cuda.captured_fault |= fault;
         cuda.captured_hang |= hang;
         if (cuda.capturing != s) {
@@ -438,10 +471,13 @@ void ds_test_cuda_launch(const char *kernel, cudaStream_t s, int *run)
     *run = cuda.capturing || (!cuda.hung && !cuda.pending);
 }
 
-void ds_test_cuda_fault(const char *why)
+void ds_test_cuda_fault(const char *why, int had_begun)
 {
     fprintf(stderr, "test cuda: %s\n", why);
-    cuda.pending = cudaErrorIllegalAddress;
+    if (had_begun)
+        cuda.pending = cudaErrorIllegalAddress;
+    else
+        says(cudaErrorInvalidConfiguration);
 }
 
 /* For cublaslt.cc, which is opened by itself: body(arg) as a kernel of one thread. */
@@ -451,11 +487,11 @@ static cudaError_t run_for_library(const char *name, cudaStream_t s, void (*body
     char why[512];
     int run;
     const struct ds_sim_launch launch = {
-        name, {1, 1, 1}, {1, 1, 1}, 0,      nullptr,         nullptr,
-        body, arg,       bytes,     {0, 0}, ds_sim_stream(), 1};
-    ds_test_cuda_launch(name, s, &run);
+        name,  {1, 1, 1}, {1, 1, 1},       0, nullptr, nullptr, body, arg,
+        bytes, {0, 0},    ds_sim_stream(), 1, 0};
+    ds_test_cuda_launch(name, nullptr, 0, s, &run);
     if (run && ds_sim_run(&launch, why, sizeof why) != 0)
-        ds_test_cuda_fault(why);
+        ds_test_cuda_fault(why, 1);
     return cuda.sticky;
 }
 
@@ -525,7 +561,20 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t)
     return says(cudaErrorInvalidResourceHandle);
 }
 
-cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+/* Of dynamic shared memory as much as the device's blocks may have, and so much from then on, also where it is less. */
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute what, int value)
 {
-    return says(cudaErrorInvalidDeviceFunction);
+    const cudaError_t e = begin();
+    if (e != cudaSuccess)
+        return e;
+    if (what != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > DS_SIM_MOST_SHARED)
+        return says(cudaErrorInvalidValue);
+    for (amount &a : asked)
+        if (a.kernel == kernel) {
+            a.bytes = (size_t)value;
+            return cudaSuccess;
+        }
+    asked.push_back({kernel, (size_t)value});
+    return cudaSuccess;
 }

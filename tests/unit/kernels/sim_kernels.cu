@@ -109,6 +109,15 @@ __global__ void nothing()
 {
 }
 
+__global__ void __launch_bounds__(64, 2) bounded()
+{
+}
+
+template <int WARPS> __global__ void __launch_bounds__(32 * WARPS) bounded_by(int *out)
+{
+    out[threadIdx.x] = WARPS;
+}
+
 /* Takes all the stack there is. */
 __device__ int deep(volatile int *n)
 {
@@ -257,6 +266,12 @@ int sim_test_run(int which, const struct ds_exec *exec, const void *in, void *ou
         return DS_LAUNCH(call, stack, 1, 40, 0, n, static_cast<int *>(out));
     case SIM_MANY_THREADS:
         return DS_LAUNCH(call, nothing, 1, 1025, 0);
+    case SIM_BOUNDED:
+        return DS_LAUNCH(call, bounded, 1, dim3(1, (unsigned)n), 0);
+    case SIM_BOUNDED_BY_1:
+        return DS_LAUNCH(call, bounded_by<1>, 1, (unsigned)n, 0, static_cast<int *>(out));
+    case SIM_BOUNDED_BY_8:
+        return DS_LAUNCH(call, bounded_by<8>, 1, (unsigned)n, 0, static_cast<int *>(out));
     case SIM_MUCH_SHARED:
         return DS_LAUNCH(call, nothing, 1, 32, 1 << 20);
     default:

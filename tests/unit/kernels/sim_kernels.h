@@ -26,6 +26,9 @@ enum sim_test {
     SIM_DIVIDE,
     SIM_STACK,
     SIM_MANY_THREADS,
+    SIM_BOUNDED,
+    SIM_BOUNDED_BY_1,
+    SIM_BOUNDED_BY_8,
     SIM_MUCH_SHARED,
     SIM_NO_GRID
 };

@@ -140,6 +140,11 @@ static void test_errors(void **state)
         {SIM_LANE_NOT_IN_MASK, 0, {"lane_not_in_mask", "0000ffff", "not in the mask"}},
         {SIM_PARTIAL_WARP, 0, {"lanes", "lane 20 does not exist", "mask ffffffff"}},
         {SIM_MANY_THREADS, 0, {"nothing", "(1025,1,1)", "block"}},
+        {SIM_BOUNDED,
+         65,
+         {"bounded", "(1,65,1)", "more threads than the 64 of its __launch_bounds__"}},
+        {SIM_BOUNDED_BY_1, 33, {"bounded_by<1>", "(33,1,1)", "than the 32 of"}},
+        {SIM_BOUNDED_BY_8, 257, {"bounded_by<8>", "(257,1,1)", "than the 256 of"}},
         {SIM_MUCH_SHARED, 0, {"nothing", "1048576 bytes", "shared memory"}},
         {SIM_NO_GRID, 0, {"nothing", "grid (0,1,1)", ""}},
 #if !defined(__SANITIZE_ADDRESS__)
@@ -161,6 +166,20 @@ static void test_errors(void **state)
                 }
         }
     test_lanes(NULL); /* what was left in the middle does not harm the next launch */
+}
+
+/* As many threads as the bound has, and as many as there are where there is none. */
+static void test_launch_bounds(void **state)
+{
+    int out[256];
+    (void)state;
+    for (int order = 0; order < ORDERS; order++) {
+        run_ok(SIM_BOUNDED, order, NULL, NULL, 64);
+        run_ok(SIM_BOUNDED_BY_1, order, NULL, out, 32);
+        assert_int_equal(out[31], 1);
+        run_ok(SIM_BOUNDED_BY_8, order, NULL, out, 256);
+        assert_int_equal(out[255], 8);
+    }
 }
 
 /* The address sanitizer sees an index outside of shared memory and names the kernel. */
@@ -401,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_shared_memory_is_poisoned),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_launch_bounds),
         cmocka_unit_test(test_pointers_on_the_device),
         cmocka_unit_test(test_outside_under_asan),
         cmocka_unit_test(test_conversions),

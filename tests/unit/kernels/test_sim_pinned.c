@@ -193,6 +193,40 @@ static void test_without_fused_instructions(void **state)
     assert_ok(ds_isa_force("auto", &err), err);
 }
 
+/* More rows than a grid has in its second dimension: in one sequence of the cache, too. */
+static void test_more_rows_than_a_grid_is_high(void **state)
+{
+    static const struct {
+        struct op_case c;
+        const char *variant;
+    } high[] = {
+        {{DS_OP_CACHE, "width=2", 0, 0}, "pinned"},
+        {{DS_OP_EMBED, "width=1,vocab=7", 0, 0}, "pinned"},
+        {{DS_OP_ADD, "width=1", 0, 0}, "pinned"},
+        {{DS_OP_MATMUL, "n=1,k=1", 0, 0}, "pinned"},
+        {{DS_OP_MATMUL, "n=1,k=1", 0, 0}, "split-k"}, /* of one product */
+        {{DS_OP_MATMUL, "n=1,k=1", 0, 0}, "atomic"},
+    };
+    static const struct ds_segment part = {.length = 65536 + 3};
+    static const struct ds_call call = {.segment = &part, .n_segments = 1, .threads = 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof high / sizeof high[0]; i++) {
+        struct ds_shape shape;
+        struct ds_error err;
+        const struct op_case *c = &high[i].c;
+        assert_ok(ds_shape_parse(c->op, c->shape, &shape, &err), err);
+        const struct ds_kernel *k = ds_kernel_find_on(DS_DEVICE_SIM, c->op, high[i].variant);
+        assert_non_null(k);
+        struct ds_subject *cpu = ds_subject_new(ds_kernel_find(c->op, "pinned"), &shape, 3, &err);
+        struct ds_subject *sim = ds_subject_new(k, &shape, 3, &err);
+        assert_non_null(cpu);
+        assert_non_null(sim);
+        compare(c, cpu, sim, &call, 0);
+        ds_subject_free(cpu);
+        ds_subject_free(sim);
+    }
+}
+
 /* Several blocks of KV, left padding, and what attention can beyond its plain form. */
 static void test_attention(void **state)
 {
@@ -240,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_matmul_tiles),
         cmocka_unit_test(test_without_fused_instructions),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_more_rows_than_a_grid_is_high),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
