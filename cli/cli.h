@@ -138,6 +138,8 @@ int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_opt
 /* Ends the process. Where there are plugins nothing of theirs runs any more: what they registered for the
  * end of the process could change the exit code. */
 _Noreturn void ds_cli_leave(int code);
+/* From here on an exit that a library calls is told, and an error. */
+void ds_cli_only_leaves_itself(const struct ds_options *o);
 
 /* ---- verbs: one file each; return the exit code ---------------------------------------------- */
 

@@ -105,7 +105,9 @@ int main(int argc, char **argv)
     signal(SIGCHLD, SIG_DFL);
     /* Numbers are written and read in the C locale; only the character set is the user's. */
     setlocale(LC_CTYPE, "");
-    if (ds_options_parse(argc, argv, &o, &err) != 0)
+    const int parsed = ds_options_parse(argc, argv, &o, &err);
+    ds_cli_only_leaves_itself(&o);
+    if (parsed != 0)
         code = ds_cli_error(&o, &err);
     else if (o.action == DS_ACTION_VERSION)
         code = version(&o);

@@ -144,8 +144,34 @@ int ds_cli_contained(const struct ds_options *o, int (*verb)(const struct ds_opt
     ds_cli_leave(s->code);
 }
 
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+static pid_t own; /* this process, until it leaves by itself */
+static const struct ds_options *told;
+
+/* Whatever a library's exit says (HDF5 ends a process where memory runs out; 0 would be "the same"), nothing was done.
+ * How a child ended is told by who waits for it. */
+static void left_by_another(void)
+{
+    struct ds_error err;
+    if (getpid() != own)
+        return;
+    ds_fail(&err, "a library ended the program before it was done");
+    ds_hint(&err, "HDF5 does that where memory runs out");
+    _exit(ds_cli_error(told, &err));
+}
+
+void ds_cli_only_leaves_itself(const struct ds_options *o)
+{
+    told = o;
+    own = getpid();
+    if (atexit(left_by_another) != 0)
+        own = 0;
+}
+
 _Noreturn void ds_cli_leave(int code)
 {
+    own = 0;
     if (ds_plugin_count())
         _exit(code);
     exit(code);

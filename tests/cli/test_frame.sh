@@ -326,6 +326,29 @@ test_closed_descriptors() {
     hasnt "$dir/list" "driftscope: "
 }
 
+# HDF5 calls exit where memory runs out: its code, which may be 0, is no answer.
+test_a_library_that_exits() {
+    need gcc
+    cat >"$dir/exits.c" <<'END'
+#include <stdlib.h>
+long H5Dopen2(long where, const char *name, long how) { (void)where; (void)name; (void)how; exit(STATUS); }
+long H5Dwrite(long to, long type, long a, long b, long c, const void *from) { (void)to, (void)type, (void)a, (void)b, (void)c, (void)from; exit(STATUS); }
+END
+    set -- run -m random:llama,layers=1 --tokens 1,2 -n 1 --batch 1,2 --threads 1 --slot first --neighbours copies --kernels pinned
+    "$driftscope" "$@" -o "$dir/a.h5" >"$dir/out"
+    for status in 0 255; do
+        gcc -shared -fPIC -DSTATUS=$status -o "$dir/exits.so" "$dir/exits.c"
+        for words in "show $dir/a.h5" "diff $dir/a.h5 $dir/a.h5 --json" "table $dir/a.h5" "$* -o $dir/b.h5 --force"; do
+            run env LD_PRELOAD="$dir/exits.so" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$driftscope" $words
+            expect 2
+            has "$dir/err" "driftscope: a library ended the program before it was done"
+            empty "$dir/out"
+        done
+    done
+    run env LD_PRELOAD="$dir/exits.so" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$driftscope" show "$dir/a.h5" --error-exit 125
+    expect 125
+}
+
 test_empty_environment() {
     run env -i "$driftscope" kernels
     expect 0
