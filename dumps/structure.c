@@ -468,6 +468,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
             try_gate(&t);
         else
             try_terms(&t);
+        if (!s->gated && !out->found)
+            try_reductions(&t);
         try_values(&t);
         try_orders(&t);
         try_numbers(&t);

@@ -52,6 +52,8 @@ void try_rope(struct task *t);
 int try_attention(struct task *t, struct ds_error *err);
 void try_terms(struct task *t);
 void try_factors(struct task *t);
+/* What is no sum of the terms: the largest of them, their mean, the sum of some. */
+void try_reductions(struct task *t);
 /* Terms that are read in another place. */
 void try_shifts(struct task *t);
 /* Any factors, where nothing simpler holds. */

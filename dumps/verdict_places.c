@@ -109,8 +109,9 @@ static void tell_place(const struct ds_header *h, const struct place *p, uint64_
     const int32_t by = abs(p->number);
     switch (p->what) {
     case INPUT:
-        snprintf(text, size, "%llu of %llu rows are the kernel's input %s, unchanged",
-                 (unsigned long long)n, (unsigned long long)of, h->sites[p->number].stage);
+        snprintf(text, size, "%llu of %llu rows are the kernel's input %s%s%s, unchanged",
+                 (unsigned long long)n, (unsigned long long)of, h->sites[p->number].stage,
+                 h->sites[p->number].part[0] ? "/" : "", h->sites[p->number].part);
         break;
     case OTHER_POSITION:
         snprintf(text, size, "%llu of %llu rows hold the values of the position %d %s",
