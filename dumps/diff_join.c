@@ -304,5 +304,8 @@ int diff_join(struct ds_diff *d, const struct ds_source *a, const struct ds_sour
     d->header.n_heads = a->header->n_heads;
     d->header.n_kv_heads = a->header->n_kv_heads;
     d->header.head_dim = a->header->head_dim;
+    /* A is the reference: what explains B (another base, another epsilon) is told against A's. */
+    d->header.hparams = a->header->hparams;
+    d->header.n_hparams = a->header->n_hparams;
     return rc;
 }

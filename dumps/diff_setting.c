@@ -222,9 +222,19 @@ static int is_of_interest(const char *name)
            strcmp(name, "inputs") != 0 && strcmp(name, "inputs_file") != 0;
 }
 
-/* Fixtures that were found inert speak for the two records as one: their lines are its options. */
-static int take_fixtures(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
-                         struct ds_error *err)
+static int has_option(const struct ds_header *h, const struct ds_text *want)
+{
+    for (size_t i = 0; i < h->n_options; i++)
+        if (strcmp(h->options[i].name, want->name) == 0 &&
+            strcmp(h->options[i].value, want->value) == 0)
+            return 1;
+    return 0;
+}
+
+/* Options of the two records as one: lines of fixtures that either found inert, and how large both's
+ * pages are. */
+static int take_options(struct ds_diff *d, const struct ds_header *a, const struct ds_header *b,
+                        struct ds_error *err)
 {
     const struct ds_header *h[2] = {a, b};
     if (!(d->header.options =
@@ -233,9 +243,11 @@ static int take_fixtures(struct ds_diff *d, const struct ds_header *a, const str
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; i < h[side]->n_options; i++) {
             const struct ds_text *x = &h[side]->options[i];
-            int known = strcmp(x->name, "inert") != 0;
+            int known = strcmp(x->name, "inert") != 0 &&
+                        (strcmp(x->name, "page_size") != 0 || !has_option(h[1 - side], x));
             for (size_t k = 0; k < d->header.n_options; k++)
-                known |= strcmp(d->header.options[k].value, x->value) == 0;
+                known |= strcmp(d->header.options[k].name, x->name) == 0 &&
+                         strcmp(d->header.options[k].value, x->value) == 0;
             if (!known)
                 d->header.options[d->header.n_options++] = *x;
         }
@@ -309,7 +321,7 @@ int diff_settings(struct ds_diff *d, const struct ds_source *a, const struct ds_
                 : compare_texts(d, DS_DIFF_HPARAM, x->hparams, x->n_hparams, y->hparams,
                                 y->n_hparams, err);
     rc = rc < 0 ? rc : compare_options(d, x, y, err);
-    rc = rc < 0 ? rc : take_fixtures(d, x, y, err);
+    rc = rc < 0 ? rc : take_options(d, x, y, err);
     rc = rc < 0 ? rc : compare_prompts(d, x, y, err);
     refused |= rc > 0;
     rc = rc < 0 ? rc : compare_cores(d, a, b, err);

@@ -262,7 +262,7 @@ static void tell_angles(struct task *t, int pairing, double explained)
     }
     if (first == UINT32_MAX)
         return;
-    if (high - low <= 0.02 * fabs(high))
+    if (low <= high && high - low <= 0.02 * fabs(high))
         claim(t, explained, 0, "rotated by %.4g times the angle in frequencies %u to %u of %u",
               0.5 * (low + high), first, last, n);
     else
